@@ -28,7 +28,7 @@ import (
 // garble is a word that nobody can decode.
 var garble = []byte("\xff\xffthis is no word")
 
-// enqueueMessages stores words for an actor, as another actor's turn would.
+// enqueueMessages stores messages in an actor's queue, as another actor's turn would.
 func enqueueMessages(t testing.TB, s *persistence.Store, to journal.Stream, words ...[]byte) {
 	t.Helper()
 	stored := make(chan error, 1)
@@ -42,7 +42,8 @@ func enqueueMessages(t testing.TB, s *persistence.Store, to journal.Stream, word
 	}
 }
 
-// queueAndQuarantine are the words that lie in an actor's queue and in quarantine.
+// queueAndQuarantine returns the messages in an actor's queue and those in its
+// quarantine.
 func queueAndQuarantine(t testing.TB, v journal.View, s journal.Stream) (queue, quarantine [][]byte) {
 	t.Helper()
 	err := v.Queue(s, 0, func(r journal.QueuedMessage) bool { queue = append(queue, r.Data); return true })
@@ -57,8 +58,8 @@ func queueAndQuarantine(t testing.TB, v journal.View, s journal.Stream) (queue, 
 	return queue, quarantine
 }
 
-// TestUndecodableMessageIsQuarantined: it goes to quarantine, the next ones are
-// heard, and the log, the count and an audit say so.
+// TestUndecodableMessageIsQuarantined: the message goes to quarantine and later
+// messages are handled. The log, the metric and the verifier report it.
 func TestUndecodableMessageIsQuarantined(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		r := newTestNode(t, withJournals(journals))
@@ -114,7 +115,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// queueMeter counts what is read of queues, and what of it is not durable yet.
+// queueMeter counts the queued messages that are read, and how many of the handled
+// ones are not durable yet.
 type queueMeter struct {
 	journal.Journal
 	page, underway, underwayMost, handled atomic.Int64
@@ -147,9 +149,9 @@ func (j *queueMeter) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// readLongQueue has an agent find a queue of so many words at a start, and asks it for
-// something at once. It gives what was in memory at most, and how many words were
-// handled before the answer.
+// readLongQueue starts an actor with a long queue and asks it at once. It returns the
+// largest number of messages in memory, and how many messages were handled before the
+// answer.
 func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, before int64) {
 	t.Helper()
 	r := newTestNode(t)
@@ -185,8 +187,8 @@ func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, b
 	return j.page.Load(), j.underwayMost.Load(), before
 }
 
-// TestLongQueueIsReadInPages: however many words wait for an actor, a bounded
-// number of them is in memory, and requests are answered in between.
+// TestLongQueueIsReadInPages: the number of queued messages in memory is bounded, and
+// requests are answered between pages.
 func TestLongQueueIsReadInPages(t *testing.T) {
 	words := 100_000
 	if testing.Short() || raceDetector {
@@ -206,8 +208,8 @@ func TestLongQueueIsReadInPages(t *testing.T) {
 	})
 }
 
-// crashWithQuarantine takes the disk away while words that nobody can decode go to
-// quarantine, and gives what is wrong on the images.
+// crashWithQuarantine takes crash images while undecodable messages go to quarantine,
+// and checks them.
 func crashWithQuarantine(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (v *crashResult) {
 	t.Helper()
 	var told atomic.Int64 // words that are stored, as their speaker was told
@@ -244,8 +246,8 @@ func crashWithQuarantine(t *testing.T, journals int, wrap func(journal.Journal) 
 	return v
 }
 
-// checkQuarantineImage opens an image: each word that its speaker knows to be stored is
-// either in the queue or in quarantine, and after a while in quarantine, as it was.
+// checkQuarantineImage opens an image. Each message that was acknowledged must be in
+// the queue or in quarantine, and finally in quarantine, unchanged.
 func checkQuarantineImage(t *testing.T, i crashtest.Image, to journal.Stream, words func(int) []byte, journals int) (faults []string) {
 	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: i.FS, tuneStore: smallFiles}
 	look := func() (queue, quarantine [][]byte) {
@@ -292,8 +294,8 @@ func checkQuarantineImage(t *testing.T, i crashtest.Image, to journal.Stream, wo
 	return faults
 }
 
-// removeFirst strikes words from the queue in an entry of its own, before the entry
-// that keeps them.
+// removeFirst removes messages from the queue in an entry of its own, before the entry
+// that quarantines them.
 type removeFirst struct{ journal.Journal }
 
 func (j removeFirst) Append(e *journal.Entry) {
@@ -305,8 +307,8 @@ func (j removeFirst) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// TestQuarantineSurvivesACrash: at whatever write the disk is taken away, a word
-// that cannot be decoded is in one place.
+// TestQuarantineSurvivesACrash: after a crash at any write, an undecodable message is
+// in exactly one place.
 func TestQuarantineSurvivesACrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		v := crashWithQuarantine(t, journals, nil)

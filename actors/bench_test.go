@@ -10,8 +10,8 @@ import (
 	"parley/actors/record"
 )
 
-// replyConcurrently has callers reply into conversations for as long as the benchmark
-// runs, each to the conversation that pick names.
+// replyConcurrently runs callers that reply for the duration of the benchmark, each
+// into the conversation that pick selects.
 func replyConcurrently(b *testing.B, r *testNode, owner parley.OrgID, firsts []*record.Message, callers int, pick func(n int64) int) {
 	var n atomic.Int64
 	var working sync.WaitGroup
@@ -51,8 +51,8 @@ func (r *testNode) conversations(owner parley.OrgID, ids []parley.AgentID, n int
 	return firsts
 }
 
-// BenchmarkReply compares one conversation that all speak in with ten thousand
-// that each come to life for a message.
+// BenchmarkReply compares one busy conversation with ten thousand that are each loaded
+// for one message.
 func BenchmarkReply(b *testing.B) {
 	const callers = 512
 	b.Run("one hot", func(b *testing.B) {

@@ -18,8 +18,8 @@ import (
 	"parley/journal"
 )
 
-// TestContactLookupIsBounded: an agent that asks for those with whom it shared rows has a
-// bounded number of events looked through, however many there are.
+// TestContactLookupIsBounded: finding the agents with which an agent shared
+// conversations reads a bounded number of events.
 func TestContactLookupIsBounded(t *testing.T) {
 	const said, bound = 200, 50
 	for name, row := range map[string]struct {
@@ -56,8 +56,8 @@ func TestContactLookupIsBounded(t *testing.T) {
 	}
 }
 
-// TestSeatHolder: an organization's holder of a seat is found by one row, and
-// where none is noted, among all its agents.
+// TestSeatHolder: one row names an organization's holder of a seat. Without the row,
+// all its agents are searched.
 func TestSeatHolder(t *testing.T) {
 	o := &countingJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
@@ -93,8 +93,8 @@ func TestSeatHolder(t *testing.T) {
 	holds(last, 2*many+many/query.RosterPage+2)
 }
 
-// TestAnyAgentOfAnOrganizationMayBeElector: who names no agent was of the electorate if any
-// of its organization's agents was, whichever is noted as the holder of a seat.
+// TestAnyAgentOfAnOrganizationMayBeElector: a caller that names no agent was in the
+// electorate if any agent of its organization was, whichever one the row names.
 func TestAnyAgentOfAnOrganizationMayBeElector(t *testing.T) {
 	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
@@ -140,14 +140,14 @@ func TestAnyAgentOfAnOrganizationMayBeElector(t *testing.T) {
 	votes(other, group.ErrElectorateEmpty)
 }
 
-// forgetRow takes a row away.
+// forgetRow deletes a row without the actors' knowledge.
 func (r *testNode) forgetRow(row journal.Row) {
 	r.t.Helper()
 	row.Delete = true
 	r.putRow(row)
 }
 
-// putRow stores a row behind the actors' backs.
+// putRow stores a row without the actors' knowledge.
 func (r *testNode) putRow(row journal.Row) {
 	r.t.Helper()
 	done := make(chan error, 1)
@@ -157,8 +157,8 @@ func (r *testNode) putRow(row journal.Row) {
 	}
 }
 
-// TestRosterIsReadInPages: to find one of an organization's agents not all of them
-// are looked up.
+// TestRosterIsReadInPages: finding one of an organization's agents does not read all
+// of them.
 func TestRosterIsReadInPages(t *testing.T) {
 	o := &countingJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))

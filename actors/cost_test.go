@@ -15,7 +15,7 @@ import (
 	"parley/persistence"
 )
 
-// walMeter is a disk that counts what is written to the write-ahead log.
+// walMeter is a file system that counts writes and syncs of the write-ahead log.
 type walMeter struct {
 	vfs.FS
 	bytes, syncs atomic.Int64
@@ -51,7 +51,7 @@ func (f walFile) Write(p []byte) (int, error) {
 func (f walFile) Sync() error     { f.meter.syncs.Add(1); return f.File.Sync() }
 func (f walFile) SyncData() error { f.meter.syncs.Add(1); return f.File.SyncData() }
 
-// duplicateRecords is a journal before which each record is put into a row as well.
+// duplicateRecords is a journal that stores each record in a row as well.
 type duplicateRecords struct{ journal.Journal }
 
 func (j duplicateRecords) Append(e *journal.Entry) {
@@ -61,7 +61,7 @@ func (j duplicateRecords) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// newMeteredNode is a node over a disk with a meter.
+// newMeteredNode returns a test node on a file system with a walMeter.
 func newMeteredNode(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (*testNode, *walMeter) {
 	t.Helper()
 	r, disk := &testNode{t: t, clock: time.Now, entropy: parley.CountingEntropy()}, &walMeter{FS: vfs.NewMem()}
@@ -80,17 +80,16 @@ func newMeteredNode(t *testing.T, journals int, wrap func(journal.Journal) journ
 	return r, disk
 }
 
-// messageCost is what one message costs on the disk: bytes of the write-ahead log,
-// and syncs of it.
+// messageCost is what one message costs: bytes and syncs of the write-ahead log.
 type messageCost struct{ bytes, syncs float64 }
 
-// within reports whether nothing is over a bound. A sync of the engine's own now
-// and then is not a message's.
+// within reports whether no cost exceeds its bound. Occasional syncs of the storage
+// engine itself are tolerated.
 func (w messageCost) within(bound messageCost) bool {
 	return w.bytes <= bound.bytes && w.syncs < bound.syncs+0.5
 }
 
-// costOf has messages be written, one at a time, and gives what one costs.
+// costOf writes messages one at a time and returns the average cost.
 func (m *walMeter) costOf(t *testing.T, write func() (Posted, error)) messageCost {
 	t.Helper()
 	const messages = 40
@@ -103,8 +102,8 @@ func (m *walMeter) costOf(t *testing.T, write func() (Posted, error)) messageCos
 	return messageCost{float64(m.bytes.Load()-bytes) / messages, float64(m.syncs.Load()-syncs) / messages}
 }
 
-// messageCosts has a direct message and replies be written, each with 1 KiB of
-// rendered content, and gives what each costs.
+// messageCosts returns the costs of a direct message and of a reply, each with 1 KiB
+// of rendered content.
 func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (sent, replied messageCost) {
 	r, disk := newMeteredNode(t, journals, wrap)
 	owner, ids := r.agents("acme", 16)
@@ -149,7 +148,7 @@ func TestBytesOfAMessage(t *testing.T) {
 	}
 }
 
-// TestBytesOfAMessageControl has each record be written twice.
+// TestBytesOfAMessageControl writes each record twice.
 func TestBytesOfAMessageControl(t *testing.T) {
 	for _, b := range messageBounds {
 		t.Run(fmt.Sprint(b.journals, " journals"), func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-// checkAnswered demands what was answered, now that it has had time to arrive.
+// checkAnswered requires everything that was acknowledged, after it had time to
+// arrive.
 func (x *imageCheck) checkAnswered() {
 	ctx := context.Background()
 	for slug, owner := range x.known.slugs {
@@ -64,7 +65,7 @@ func (x *imageCheck) checkAnswered() {
 	}
 }
 
-// later reports whether a mark is missing or not as early as it was.
+// later reports whether a receipt is missing or later than it was.
 func later(was, is journal.Receipts) bool {
 	return earliest(was, is) != is
 }
@@ -116,7 +117,7 @@ func (x *imageCheck) checkAgent(id parley.AgentID, version int) {
 	}
 }
 
-// checkSagas: what takes several homes is done everywhere or nowhere.
+// checkSagas: an operation of several homes is complete everywhere or nowhere.
 func (x *imageCheck) checkSagas() {
 	ctx := context.Background()
 	x.w.mu.Lock()
@@ -166,8 +167,8 @@ func (x *imageCheck) checkSagas() {
 	}
 }
 
-// checkCreation: an agent that has its name is at its home, on the roster and
-// found by its keys and token; without the name there is nothing of it.
+// checkCreation: an agent that has its name is at its home, on the roster, and found
+// by its keys and token. Without the name nothing of it exists.
 func (x *imageCheck) checkCreation(n fullName) {
 	ctx := context.Background()
 	id, err := x.node.node.Agents.ByName(ctx, n.owner, n.name)
@@ -199,7 +200,7 @@ func (x *imageCheck) checkCreation(n fullName) {
 	}
 }
 
-// checkConsistency holds what is told in several places against each other.
+// checkConsistency compares data that is stored in several places.
 func (x *imageCheck) checkConsistency() {
 	sent, used := 0, map[parley.OrgID]int64{}
 	for id, talk := range x.conversations {
@@ -235,8 +236,8 @@ func (x *imageCheck) checkConsistency() {
 	}
 }
 
-// checkParticipant: a conversation is in each participant's list once, and each of
-// its moves in each participant's feed, in its order.
+// checkParticipant: a conversation is in each participant's list once, and each of its
+// status changes in each participant's feed, in order.
 func (x *imageCheck) checkParticipant(id parley.ConversationID, talk *seenConversation, p parley.AgentID) {
 	if x.agents[p] == nil {
 		return // of an organization whose answer is not known
@@ -262,8 +263,8 @@ func (x *imageCheck) checkParticipant(id parley.ConversationID, talk *seenConver
 	}
 }
 
-// checkFeed: a feed has the messages of the inbox in its order, and what was
-// not carried begins where a stream would.
+// checkFeed: a feed has the messages of the inbox in the same order, and its
+// untransferred messages begin where a stream would.
 func (x *imageCheck) checkFeed(id parley.AgentID) {
 	inbox := x.inboxes[id]
 	at := len(inbox)
@@ -286,7 +287,7 @@ func (x *imageCheck) checkFeed(id parley.AgentID) {
 	}
 }
 
-// verify has the audit look at all that is stored.
+// verify runs the verifier on everything that is stored.
 func (x *imageCheck) verify(when string) {
 	archive := x.node.store.Archive()
 	audit := &report.Verification{}
@@ -300,7 +301,8 @@ func (x *imageCheck) verify(when string) {
 	}
 }
 
-// retries tries keys again, of which some were answered: each has one message.
+// retries repeats requests under keys, some of which were acknowledged: each key has
+// one message.
 func (x *imageCheck) retries(number int) {
 	x.w.mu.Lock()
 	attempts := slices.Clone(x.w.attempts)
@@ -349,7 +351,7 @@ func (x *imageCheck) retry(a attempt) {
 	}
 }
 
-// checkNewMessages: what is said now comes after all that was said before.
+// checkNewMessages: a new message comes after all earlier ones.
 func (x *imageCheck) checkNewMessages() {
 	ctx := context.Background()
 	var from, to *agent.State

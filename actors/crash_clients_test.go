@@ -20,7 +20,7 @@ import (
 	"parley/journal"
 )
 
-// client does one thing after another.
+// client runs one request after another.
 type client struct {
 	*workload
 	rng    *rand.Rand
@@ -29,7 +29,7 @@ type client struct {
 
 func (c *client) node() *Node { return c.running.node }
 
-// pick draws one of a set that grows; false while it is empty.
+// pick returns a random element of a growing set, false while it is empty.
 func pick[T any](c *client, from *[]T) (one T, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func pick[T any](c *client, from *[]T) (one T, ok bool) {
 	return (*from)[c.rng.IntN(len(*from))], true
 }
 
-// note adds to what was asked for.
+// note records what is about to be requested.
 func note[T any](w *workload, to *[]T, x T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *client) requestChallenge(slug string, difficulty int) (one *registratio
 	return one, true
 }
 
-// solve offers a solution and notes what comes of it.
+// solve submits a solution and records the outcome.
 func (c *client) solve(one *registration.Challenge, slug string) {
 	made, err := c.node().Orgs.Register(context.Background(), Solution{Challenge: one, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
 	switch {
@@ -83,7 +83,7 @@ func (c *client) solve(one *registration.Challenge, slug string) {
 }
 
 // provokeRefusals provokes every refusal once, and repeats a key, so that no test
-// has to wait until random clients do. It runs before other clients begin.
+// waits for random clients to do so. It runs before other clients begin.
 func (c *client) provokeRefusals() {
 	c.register("contested") // a wrong proof of work, a taken slug, a used challenge
 	if len(c.orgs) == 0 {
@@ -130,7 +130,7 @@ func (c *client) register(slug string) {
 	}
 }
 
-// administer makes, changes and revokes.
+// administer creates, changes and revokes agents.
 func (c *client) administer() {
 	owner, ok := pick(c, &c.orgs)
 	switch draw := c.rng.IntN(12); {
@@ -176,7 +176,7 @@ func (n fullName) key(kind byte) []byte {
 	return key(kind, n.name+string(n.owner[8:]))
 }
 
-// change alters an agent. One client alone changes each.
+// change changes an agent. Each agent is changed by one client alone.
 func (c *client) change() {
 	a, ok := pick(c, &c.active)
 	if !ok || a.lost || int(a.id[15])%2 != c.number%2 {
@@ -211,7 +211,7 @@ func (c *client) change() {
 	}
 }
 
-// changeOne makes one change towards want, after noting what comes of it.
+// changeOne makes one change towards want, after recording its possible outcome.
 func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agent.Command) *agent.State {
 	next := rules.Clone(state, &agent.State{})
 	switch command.(type) {
@@ -244,7 +244,7 @@ func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agen
 	return now
 }
 
-// credentials adds one and takes one away.
+// credentials adds a credential and revokes one.
 func (c *client) credentials(owner parley.OrgID) {
 	client, err := c.node().Orgs.AddCredential(context.Background(), owner, []byte("hash"))
 	if !c.answered(err) {
@@ -256,8 +256,8 @@ func (c *client) credentials(owner parley.OrgID) {
 	}
 }
 
-// rename gives an organization's record a higher version. One client alone
-// renames each.
+// rename gives an organization's record a higher version. Each is renamed by one
+// client alone.
 func (c *client) rename(owner parley.OrgID) {
 	if int(owner[15])%2 != c.number%2 {
 		return
@@ -281,7 +281,7 @@ func (c *client) readOrg(owner parley.OrgID) {
 	}
 }
 
-// sawOrg notes the record of an organization that was shown.
+// sawOrg records the state of an organization that was read.
 func (c *client) sawOrg(now *org.State) {
 	id, version := now.OrgID(), 0
 	if !strings.HasPrefix(now.GetName(), "v") {
@@ -301,7 +301,7 @@ func (c *client) sawOrg(now *org.State) {
 	})
 }
 
-// converse sends, answers, moves and repeats.
+// converse sends, replies, changes statuses and repeats requests.
 func (c *client) converse() {
 	original, ok := pick(c, &c.pool)
 	switch draw := c.rng.IntN(12); {
@@ -316,7 +316,8 @@ func (c *client) converse() {
 	}
 }
 
-// text is what a message says: the number of its attempt, and often much more.
+// text is the content of a message: the number of its attempt, often followed by much
+// more.
 func (c *client) text(n int) string {
 	size := c.rng.IntN(2000)
 	if c.rng.IntN(40) == 0 {
@@ -338,7 +339,7 @@ func dayLimit(owner parley.OrgID) *int {
 	return &limit
 }
 
-// outOfQuota notes that an organization was told that its quota is used up.
+// outOfQuota records that an organization was told that its quota is used up.
 func (c *client) outOfQuota(owner parley.OrgID, err error) {
 	refusal := (*parley.Refusal)(nil)
 	if errors.As(err, &refusal) {
@@ -363,7 +364,7 @@ func (c *client) send() {
 	c.post(s)
 }
 
-// post sends as a door does: with what is known of the recipient.
+// post sends as the HTTP handler does: with what is known about the recipient.
 func (c *client) post(s DirectSend) {
 	ctx := context.Background()
 	to, err := c.node().Agents.Get(ctx, s.To)
@@ -388,7 +389,7 @@ func (c *client) post(s DirectSend) {
 	}
 }
 
-// posted notes a message that was answered.
+// posted records an acknowledged message.
 func (c *client) posted(p Posted, a attemptKey) {
 	if p.Repeated {
 		c.mu.Lock()
@@ -404,7 +405,7 @@ func (c *client) posted(p Posted, a attemptKey) {
 	}
 }
 
-// answer replies to a message, which shows that it was read.
+// answer replies to a message, which marks it as read.
 func (c *client) answer(original *record.Message) {
 	n := c.next()
 	r := answerTo(original.RecipientOrg(), original, c.text(n), "")
@@ -455,7 +456,7 @@ func (c *client) move(m *record.Message) {
 	c.moveTo(m, words[c.rng.IntN(len(words))])
 }
 
-// moveTo gives a reason that none else does.
+// moveTo changes a status and gives a unique reason.
 func (c *client) moveTo(m *record.Message, word string) {
 	change := ChangeStatus{
 		Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()},
@@ -473,7 +474,7 @@ func (c *client) moveTo(m *record.Message, word string) {
 	}
 }
 
-// repeat tries a key again, sealed anew, and now and then for something else.
+// repeat sends under an earlier key, sealed anew, sometimes with other content.
 func (c *client) repeat() {
 	a, ok := pick(c, &c.attempts)
 	if !ok {

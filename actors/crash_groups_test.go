@@ -20,14 +20,14 @@ import (
 // noticeType is that of messages that tell of an invitation: they use no quota.
 const noticeType = "svc.v1.group_invite"
 
-// workloadGroups are the groups of a world.
+// workloadGroups are the groups of a workload.
 type workloadGroups struct {
 	groups     []*crashGroup
 	requests   []filedRequest
 	broadcasts []*record.Message // broadcasts that were answered
 }
 
-// crashGroup is a group that was answered.
+// crashGroup is a group whose creation was acknowledged.
 type crashGroup struct {
 	id      parley.GroupID
 	owner   parley.OrgID
@@ -40,13 +40,13 @@ type filedRequest struct {
 	id parley.JoinRequestID
 }
 
-// place is an agent in a group.
+// membership is an agent in a group.
 type membership struct {
 	group parley.GroupID
 	agent parley.AgentID
 }
 
-// knownGroups are what clients know about groups.
+// knownGroups is what clients know about groups.
 type knownGroups struct {
 	groups map[parley.GroupID]*crashGroup
 	// requests counts what was asked for of each place, and answers what was answered:
@@ -74,7 +74,7 @@ var groupRefusals = []error{
 	conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrRoleNotAllowed, conversation.ErrInvalidTransition, parley.ErrNotFound,
 }
 
-// useGroups does what groups and their members do.
+// useGroups runs requests of groups and their members.
 func (c *client) useGroups() {
 	g, ok := pick(c, &c.groups)
 	a, some := pick(c, &c.active)
@@ -114,7 +114,7 @@ func (c *client) createGroup(name string, founder *crashAgent, policy group.Poli
 	return g
 }
 
-// join joins. One client alone moves each agent in and out.
+// join lets an agent join. Each agent joins and leaves by one client alone.
 func (c *client) join(g *crashGroup, a *crashAgent) {
 	if int(a.id[15])%2 != c.number%2 || a == g.founder {
 		return
@@ -171,7 +171,7 @@ func (c *client) leave(g *crashGroup, a *crashAgent) {
 	}
 }
 
-// broadcast broadcasts, and now and then says the same again.
+// broadcast sends to a group, and sometimes repeats the request.
 func (c *client) broadcast(g *crashGroup) {
 	s := GroupSend{
 		Content: Content{Type: "svc.v1.dm", Rendered: []byte(c.text(c.next())), FromOrg: g.owner, DayLimit: dayLimit(g.owner)},
@@ -206,7 +206,8 @@ func (c *client) sendToGroup(s GroupSend) {
 	}
 }
 
-// replyToCopy replies to a copy of a broadcast, or moves its conversation.
+// replyToCopy replies to a copy of a broadcast, or changes the status of its
+// conversation.
 func (c *client) replyToCopy() {
 	m, ok := pick(c, &c.broadcasts)
 	if !ok {
@@ -239,7 +240,7 @@ func (c *client) replyToCopy() {
 	}
 }
 
-// awaitQueues waits until every word is heard.
+// awaitQueues waits until every queued message is handled.
 func (x *imageCheck) awaitQueues() {
 	x.eventually("all words are heard", func() bool {
 		archive, still := x.node.store.Archive(), true
@@ -249,8 +250,8 @@ func (x *imageCheck) awaitQueues() {
 	})
 }
 
-// checkGroups: what was answered of groups is so, every broadcast has all of its
-// copies once, and groups and agents agree on who is in.
+// checkGroups: acknowledged changes of groups are there, every broadcast has all of
+// its copies once, and groups and agents agree on memberships.
 func (x *imageCheck) checkGroups() {
 	ctx := context.Background()
 	copies, readers := map[parley.MessageID]int{}, map[parley.MessageID]map[parley.AgentID]bool{}

@@ -16,7 +16,7 @@ import (
 	"parley/persistence/crashtest"
 )
 
-// imageCheck is what actors on an image show, as clients read it.
+// imageCheck reads, as a client would, what a node on a crash image shows.
 type imageCheck struct {
 	w     *workload
 	known *knownFacts
@@ -34,7 +34,7 @@ type imageCheck struct {
 	faults        []string
 }
 
-// seenConversation is a conversation as it is shown, and how it came about.
+// seenConversation is a conversation as the image shows it, with its history.
 type seenConversation struct {
 	state *conversation.State
 	rows  []query.Message
@@ -45,7 +45,7 @@ func (x *imageCheck) fault(format string, args ...any) {
 	x.faults = append(x.faults, fmt.Sprintf(format, args...))
 }
 
-// noError notes an error that no read of an image may give.
+// noError records an error that no read of an image may return.
 func (x *imageCheck) noError(err error, what string, args ...any) bool {
 	if err != nil {
 		x.fault("%s: %v", fmt.Sprintf(what, args...), err)
@@ -53,8 +53,8 @@ func (x *imageCheck) noError(err error, what string, args ...any) bool {
 	return err == nil
 }
 
-// inspect opens an image with real actors, and holds it against what clients
-// had been told: at once, and when all that was under way has arrived.
+// inspect starts a node on an image and compares it with what clients knew: at once,
+// and again after everything pending has arrived.
 func (w *workload) inspect(i crashtest.Image) []string {
 	k := w.knownAt(i.Known)
 	if len(k.faults) > 0 {
@@ -88,7 +88,8 @@ func (w *workload) inspect(i crashtest.Image) []string {
 	return x.faults
 }
 
-// awaitOutboxes waits until every outbox is empty: a row sent through each has arrived.
+// awaitOutboxes waits until every outbox is empty: a row sent through each has
+// arrived.
 func (x *imageCheck) awaitOutboxes() {
 	const table = journal.Table(200)
 	journals := x.node.store.Journals()
@@ -130,7 +131,7 @@ func (x *imageCheck) append(entries []*journal.Entry) {
 	}
 }
 
-// eventually waits for what follows by itself.
+// eventually waits for a condition.
 func (x *imageCheck) eventually(what string, holds func() bool) {
 	for deadline := time.Now().Add(x.w.patience); !holds(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
@@ -232,8 +233,8 @@ func (x *imageCheck) readConversation(id parley.ConversationID) {
 	x.checkHistory(id, talk)
 }
 
-// checkHistory replays a conversation: it must be a path through the statuses that
-// ends where the conversation stands.
+// checkHistory replays a conversation: its history must be a valid path through the
+// statuses that ends at the current one.
 func (x *imageCheck) checkHistory(id parley.ConversationID, talk *seenConversation) {
 	v := x.node.store.View()
 	defer v.Close()
@@ -263,7 +264,7 @@ func (x *imageCheck) checkHistory(id parley.ConversationID, talk *seenConversati
 	}
 }
 
-// checkShown demands what reads had shown, wherever it lay.
+// checkShown requires everything that reads had shown.
 func (x *imageCheck) checkShown() {
 	for id, feed := range x.known.feeds {
 		have := x.feeds[id]

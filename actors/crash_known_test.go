@@ -14,7 +14,7 @@ import (
 // claim is something that an answer said and that no crash may take back.
 type claim func(*knownFacts)
 
-// knownFacts is what clients have been told, folded from claims. A assurance only adds.
+// knownFacts is what clients have been told, folded from claims. A claim only adds.
 type knownFacts struct {
 	// slugs and names are taken by these; the zero id is somebody.
 	slugs map[string]parley.OrgID
@@ -122,7 +122,8 @@ func (k *knownFacts) name(n fullName, id parley.AgentID) {
 
 func (k *knownFacts) agent(id parley.AgentID, version int) { k.agents[id] = max(k.agents[id], version) }
 
-// message was shown, with its place in its recipient's feed (0: not told) and marks.
+// message: a client was shown m. Its position in the recipient's feed is 0 if it was
+// not shown.
 func (k *knownFacts) message(m query.Message) {
 	id := m.Record.MessageID()
 	had := k.messages[id]
@@ -143,7 +144,7 @@ func (k *knownFacts) message(m query.Message) {
 	had.receipts = earliest(had.receipts, m.Receipts)
 }
 
-// sent: the marks of a message that was shown, as its conversation has them.
+// sent: a client was shown the receipts of a message as its conversation has them.
 func (k *knownFacts) sent(m query.Message) {
 	had := k.messages[m.Record.MessageID()]
 	had.sent = earliest(had.sent, m.Receipts)
@@ -161,7 +162,7 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// key has made a message, or, if id is zero, some message.
+// key: a request under this key made a message; a zero id stands for an unknown one.
 func (k *knownFacts) key(a attemptKey, id parley.MessageID) {
 	had := k.keys[a]
 	if !had.Zero() && !id.Zero() && had != id {
@@ -179,7 +180,7 @@ func (k *knownFacts) state(s *conversation.State) {
 	k.status(s.ConversationID(), s.GetStatus().String())
 }
 
-// status of a conversation was shown, in an answer or a refusal.
+// status: a client was shown the status of a conversation, in an answer or a refusal.
 func (k *knownFacts) status(id parley.ConversationID, word string) {
 	x := k.conversation(id)
 	x.words[word] = true
@@ -191,7 +192,7 @@ func (k *knownFacts) status(id parley.ConversationID, word string) {
 	}
 }
 
-// transcript was shown from its first row on.
+// transcript: a client was shown a transcript from its first row on.
 func (k *knownFacts) transcript(id parley.ConversationID, rows []parley.MessageID) {
 	x := k.conversation(id)
 	shorter := min(len(x.rows), len(rows))
@@ -203,7 +204,7 @@ func (k *knownFacts) transcript(id parley.ConversationID, rows []parley.MessageI
 	}
 }
 
-// entry of a feed was shown, after all before it.
+// entry: a client was shown a feed entry, after all earlier ones.
 func (k *knownFacts) entry(agent parley.AgentID, e journal.FeedEntry) {
 	feed := k.feeds[agent]
 	if len(feed) == 0 || feed[len(feed)-1].Position < e.Position {

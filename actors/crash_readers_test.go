@@ -11,8 +11,8 @@ import (
 	"parley/journal"
 )
 
-// readOn shows pages of all kinds, and marks what some show, until the writers
-// are done.
+// readOn reads pages of all kinds, and records some receipts, until the writers are
+// done.
 func (c *client) readOn(done chan struct{}) {
 	for {
 		select {
@@ -49,7 +49,8 @@ func (c *client) read() {
 	}
 }
 
-// page shows two pages of an inbox, and marks some of what they show if it is to.
+// page reads two pages of an inbox, and records receipts of some messages if mark is
+// set.
 func (c *client) page(a *crashAgent, mark bool) {
 	ctx := context.Background()
 	before := uint64(0)
@@ -80,7 +81,7 @@ func (c *client) page(a *crashAgent, mark bool) {
 	}
 }
 
-// shownState is a conversation as it was shown once.
+// shownState is a conversation as a client was shown it.
 type shownState struct {
 	id       parley.ConversationID
 	messages int64
@@ -91,7 +92,7 @@ func (w *workload) sawState(s *conversation.State) {
 	w.claimOnce(shownState{s.ConversationID(), s.GetMessages(), s.GetStatus()}, func(k *knownFacts) { k.state(s) })
 }
 
-// shownRows is a transcript as it was shown once.
+// shownRows is a transcript as a client was shown it.
 type shownRows struct {
 	id   parley.ConversationID
 	rows int
@@ -112,13 +113,13 @@ func (c *client) transcript(id parley.ConversationID) {
 	c.claimOnce(shownRows{id, len(ids)}, func(k *knownFacts) { k.transcript(id, ids) })
 }
 
-// shownCount is what a poll has told once.
+// shownCount is a count that a poll returned.
 type shownCount struct {
 	id      parley.AgentID
 	counted int
 }
 
-// readAgent asks for everything that an agent is known by.
+// readAgent looks an agent up by everything that identifies it.
 func (c *client) readAgent(a *crashAgent) {
 	ctx := context.Background()
 	now, err := c.node().Agents.Get(ctx, a.id)

@@ -24,8 +24,8 @@ import (
 // errCut is what becomes of entries after the cut.
 var errCut = errors.New("the process is dead")
 
-// entryLimit passes a number of entries on; with the next the process is dead as
-// far as its actors are concerned. What the journal was given, it goes on with.
+// entryLimit passes a number of entries on. The next entry ends the process as far as
+// its actors are concerned; the journal completes what it was given.
 type entryLimit struct {
 	journal.Journal
 	mu   sync.Mutex
@@ -49,7 +49,7 @@ func (c *entryLimit) Append(e *journal.Entry) {
 	}
 }
 
-// allow lets so many more entries through.
+// allow lets n more entries through.
 func (c *entryLimit) allow(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *entryLimit) wasCut() bool {
 	return c.cut
 }
 
-// saga is something that takes several entries, of several actors or homes.
+// saga is an operation that takes several entries, of several actors or homes.
 type saga struct {
 	name string
 	// prepare is done before; when is cut after each of its entries.
@@ -109,7 +109,7 @@ func (c *client) prepareOrg() {
 	c.create(c.orgs[0], "bob")
 }
 
-// expireChallenge has the time come of a challenge that a former release stored.
+// expireChallenge ends the lifetime of a challenge that an earlier release stored.
 func (c *client) expireChallenge(slug string) {
 	s, due, err := tryStoreFormerChallenge(c.node(), slug, parley.OrgID{})
 	if !c.answered(err) {
@@ -135,7 +135,7 @@ func (c *client) changeAgent(n int, command agent.Command, alter func(*agent.Sta
 	}
 }
 
-// sendTwice sends under a key, and then the same again.
+// sendTwice sends under a key, and then repeats the request.
 func (c *client) sendTwice() {
 	from, to := c.active[0], c.active[1]
 	s := direct(from.owner, from.id, to.id, "1:hello", "k1")
@@ -144,7 +144,7 @@ func (c *client) sendTwice() {
 	c.post(s)
 }
 
-// replyTwice to the first message under a key, and then the same again.
+// replyTwice replies to the first message under a key, and then repeats the request.
 func (c *client) replyTwice() {
 	r := answerTo(c.orgs[0], c.pool[0], "2:hello yourself", "k2")
 	note(c.workload, &c.attempts, attempt{attemptKey: attemptKey{r.From, r.Conversation, r.Key}, reply: r})
@@ -152,8 +152,8 @@ func (c *client) replyTwice() {
 	c.reply(r)
 }
 
-// run does one saga, cut after so many entries, on a disk under the camera; it
-// reports whether there was anything to cut.
+// run executes one saga, cut off after a number of entries, and checks the crash
+// images. It reports whether there was anything to cut off.
 func (s saga) run(t testing.TB, v *crashResult, journals, drawn, passing int, wrap func(journal.Journal) journal.Journal) bool {
 	t.Helper()
 	w := newWorkload(t, journals)
@@ -200,9 +200,9 @@ func (s saga) run(t testing.TB, v *crashResult, journals, drawn, passing int, wr
 
 var sagasEverywhere = flag.Bool("saga.everywhere", false, "cut the sagas of groups wherever the parties may live")
 
-// TestSagasSurviveACrashAfterAnyEntry kills the process after each entry of each saga, and
-// at every change of the disk until the journal has dealt with it: after a
-// restart it is finished everywhere, or was never begun.
+// TestSagasSurviveACrashAfterAnyEntry ends the process after each entry of each saga,
+// and the power at every later change of the disk. After a restart the saga is
+// finished everywhere or nowhere.
 func TestSagasSurviveACrashAfterAnyEntry(t *testing.T) {
 	for _, homes := range []struct{ journals, drawn int }{{1, 0}, {4, 0}, {4, 1}, {4, 2}} {
 		if homes.drawn > 0 && (testing.Short() || raceDetector) || raceDetector && homes.journals == 1 {
@@ -232,10 +232,10 @@ func TestSagasSurviveACrashAfterAnyEntry(t *testing.T) {
 	}
 }
 
-// unchanged is a journal as it is.
+// unchanged returns the journal as it is.
 func unchanged(j journal.Journal) journal.Journal { return j }
 
-// effectDropper leaves words of one kind out of the entries that it is given.
+// effectDropper removes effects of one kind from entries.
 type effectDropper struct {
 	journal.Journal
 	drops journal.Effect
@@ -246,12 +246,12 @@ func (j effectDropper) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// ignoringErrors is a test that does not mind answers that nothing explains.
+// ignoringErrors is a test that ignores unexplained answers.
 type ignoringErrors struct{ testing.TB }
 
 func (ignoringErrors) Errorf(string, ...any) {}
 
-// TestSagaControls leaves one part of sagas out: it must be seen to be missing.
+// TestSagaControls leaves out one effect of each saga: the image check must report it.
 func TestSagaControls(t *testing.T) {
 	skipUnderRace(t)
 	for _, forgets := range []journal.Effect{journal.AppendFeed{}, journal.RecordReceipt{}, journal.EnqueueFor{}, journal.PutRow{}, journal.AddToList{}, journal.CreateStream{}, journal.Fanout{}} {

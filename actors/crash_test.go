@@ -17,8 +17,8 @@ import (
 	"parley/persistence/crashtest"
 )
 
-// crashScenario is a world that lives several lives on one disk, each ended in
-// order or by a loss of power. What alters it breaks a promise on purpose.
+// crashScenario is a workload with several lives on one disk, each ended by a shutdown
+// or a power failure. A control's wrap or tuneStore breaks a guarantee.
 type crashScenario struct {
 	journals, lives, rounds int
 	seed                    uint64
@@ -26,7 +26,7 @@ type crashScenario struct {
 	tuneStore               func(*persistence.Options)
 }
 
-// crashResult is what came of trials.
+// crashResult is what all crash images of a test showed.
 type crashResult struct {
 	tally   crashtest.Tally
 	claims  int
@@ -50,10 +50,10 @@ func (v *crashResult) add(i crashtest.Image, faults []string) {
 	}
 }
 
-// lost reports whether something that a client had been told was missing.
+// lost reports whether something was missing that a client had been told.
 func (v *crashResult) lost() bool { return strings.Contains(strings.Join(v.faults, "\n"), "lost:") }
 
-// addAnswers adds what came of a world.
+// addAnswers adds the answers and claims of a workload.
 func (v *crashResult) addAnswers(w *workload) {
 	v.claims += w.claimed()
 	if v.answers == nil {
@@ -64,7 +64,7 @@ func (v *crashResult) addAnswers(w *workload) {
 	}
 }
 
-// check fails the test where images are broken.
+// check fails the test if images are broken.
 func (v *crashResult) check(t *testing.T) {
 	t.Helper()
 	t.Logf("%v; %d claims; answers: %v", v.tally, v.claims, v.answers)
@@ -73,7 +73,7 @@ func (v *crashResult) check(t *testing.T) {
 	}
 }
 
-// checkImages runs live on a disk under the camera and has every image inspected.
+// checkImages runs live on a recording disk and has every image checked.
 func (v *crashResult) checkImages(w *workload, disk *crashtest.Disk, live func()) {
 	var mu sync.Mutex
 	var inspecting sync.WaitGroup
@@ -98,7 +98,7 @@ func (v *crashResult) checkImages(w *workload, disk *crashtest.Disk, live func()
 	inspecting.Wait()
 }
 
-// run lives all lives.
+// run executes all lives.
 func (x crashScenario) run(t *testing.T, v *crashResult) {
 	t.Helper()
 	w := newWorkload(t, x.journals)
@@ -134,15 +134,15 @@ func (x crashScenario) run(t *testing.T, v *crashResult) {
 	v.addAnswers(w)
 }
 
-// skipUnderRace leaves a test to the runs without the race detector: it is long, and
-// breaks promises on purpose.
+// skipUnderRace skips a long test that breaks guarantees on purpose under the race
+// detector.
 func skipUnderRace(t *testing.T) {
 	if raceDetector {
 		t.Skip("this is tried without the race detector")
 	}
 }
 
-// crashImages is how many images that differ each number of journals must survive.
+// crashImages is how many distinct images each number of journals must survive.
 func crashImages() int {
 	switch {
 	case raceDetector:
@@ -153,8 +153,8 @@ func crashImages() int {
 	return 1000
 }
 
-// missingAnswers are the answers that nobody got, of those that must be tried:
-// provokeRefusals provokes each.
+// missingAnswers returns the refusals that no client received, of those that
+// provokeRefusals provokes.
 func (v *crashResult) missingAnswers() (codes []string) {
 	for _, code := range []string{"", "repeated", "slug_taken", "name_taken", "invalid_transition", "pow_invalid", "challenge_used", "gone", "quota_exceeded"} {
 		if v.answers[code] == 0 {
@@ -164,9 +164,9 @@ func (v *crashResult) missingAnswers() (codes []string) {
 	return codes
 }
 
-// TestCrash takes the disk away from real actors at every write, sync, rename,
-// creation and removal: nothing that any answer has shown may be missing, what
-// takes several homes is done everywhere or nowhere, and a key makes one message.
+// TestCrash fails the power of a node at every write, sync, rename, creation and
+// removal. Nothing that an answer has shown may be missing, sagas are complete
+// everywhere or nowhere, and a key makes one message.
 func TestCrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
@@ -222,8 +222,8 @@ type undurableReadsView struct{ journal.View }
 
 func (undurableReadsView) Durable(context.Context) error { return nil }
 
-// undurableStreams has streams that do not wait for the disk: whenever there is something
-// new they show all rows that there are.
+// undurableStreams has streams that do not wait for the disk: they return all rows
+// that are visible.
 type undurableStreams struct{ journal.Journal }
 
 func (j undurableStreams) Follow(id parley.AgentID, after uint64, notify func()) journal.Subscription {
@@ -248,7 +248,7 @@ func (s *undurableStream) Next(limit int) (entries []journal.FeedEntry, err erro
 	return entries, err
 }
 
-// TestCrashControls breaks one promise at a time: the checker must see it.
+// TestCrashControls breaks one guarantee at a time: the image check must report it.
 func TestCrashControls(t *testing.T) {
 	skipUnderRace(t)
 	unsynced := func(o *persistence.Options) { o.Unsynced = true }

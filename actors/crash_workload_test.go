@@ -24,7 +24,7 @@ import (
 // crashDir lies two levels below what exists, as a data directory may.
 const crashDir = "data/journal"
 
-// workload is clients at work on real actors, and all that they were told.
+// workload runs clients on real actors and records what they are told.
 type workload struct {
 	t        testing.TB
 	journals int
@@ -55,8 +55,8 @@ type workload struct {
 	workloadGroups
 }
 
-// crashAgent is an agent that was answered. versions are the fingerprints of
-// its states: each is noted before the change to it is asked for.
+// crashAgent is an agent whose creation was acknowledged. versions are the
+// fingerprints of its states, each recorded before the change is requested.
 type crashAgent struct {
 	id       parley.AgentID
 	owner    parley.OrgID
@@ -66,8 +66,8 @@ type crashAgent struct {
 	lost bool
 }
 
-// attemptKey is an idempotency key in its scope: who speaks, and where if that
-// is not a new conversation.
+// attemptKey is an idempotency key in its scope: the sender, and the conversation
+// unless it is a new one.
 type attemptKey struct {
 	from parley.AgentID
 	in   parley.ConversationID
@@ -91,14 +91,14 @@ func newWorkload(t testing.TB, journals int) *workload {
 	}
 }
 
-// claim notes what an answer said.
+// claim records what an answer said.
 func (w *workload) claim(c ...claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.claims = append(w.claims, c...)
 }
 
-// claimOnce notes what an answer said, unless what said the same.
+// claimOnce records what an answer said, unless it is recorded already.
 func (w *workload) claimOnce(what any, c claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +108,7 @@ func (w *workload) claimOnce(what any, c claim) {
 	}
 }
 
-// claimed is how many claims there are.
+// claimed returns the number of claims.
 func (w *workload) claimed() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,13 +127,13 @@ func (w *workload) knownAt(n int) *knownFacts {
 	return k
 }
 
-// smallFiles keeps things so that little work makes flushes, compactions and new
-// logs, and opening costs little.
+// smallFiles makes files small, so that little work causes flushes, compactions and
+// new logs, and opening is cheap.
 func smallFiles(o *persistence.Options) {
 	o.CacheBytes, o.MemTableBytes = 1<<20, 48<<10
 }
 
-// unopenedNode is a test node of this world that is not open yet.
+// unopenedNode returns a test node of this workload that is not open yet.
 func (w *workload) unopenedNode() *testNode {
 	return &testNode{t: w.t, journals: w.journals, clock: w.clock, journalClock: w.clock, entropy: w.entropy, tuneStore: smallFiles, system: w.system}
 }
@@ -144,7 +144,7 @@ func (w *workload) agentOf(id parley.AgentID) *crashAgent {
 	return w.agents[id]
 }
 
-// next numbers what must differ.
+// next returns a new serial number.
 func (w *workload) next() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,8 +152,8 @@ func (w *workload) next() int {
 	return w.serial
 }
 
-// answered reports whether err is an answer: none, or one of the refusals that
-// may be. No answer is one too that says that nothing is known.
+// answered reports whether err is an answer: none, or one of the given refusals.
+// Errors that leave the outcome open are none.
 func (w *workload) answered(err error, refusals ...error) bool {
 	w.t.Helper()
 	refusal := (*parley.Refusal)(nil)
@@ -179,15 +179,15 @@ func (w *workload) answered(err error, refusals ...error) bool {
 	return false
 }
 
-// fingerprint tells one version of an agent from another.
+// fingerprint identifies one version of an agent.
 func fingerprint(s *agent.State) string {
 	return fmt.Sprintf("%x %x %v %v %v %v", s.GetSigningKey(), s.GetPollTokenHash(), s.GetHumanOversight(), s.GetUnlisted(), s.GetIncomingPolicy(), s.Revoked())
 }
 
-// version is the number of the state that was shown of an agent.
+// version is the index of a state that was shown.
 func (a *crashAgent) version(s *agent.State) int { return slices.Index(a.versions, fingerprint(s)) }
 
-// sawAgent notes a state that was shown.
+// sawAgent records a state that was shown.
 func (w *workload) sawAgent(s *agent.State) {
 	id := s.AgentID()
 	a := w.agentOf(id)
@@ -204,7 +204,7 @@ func (w *workload) sawAgent(s *agent.State) {
 	w.claimOnce(shownAgent{id, version}, func(k *knownFacts) { k.agent(id, version) })
 }
 
-// shown is a message as it was shown once.
+// shownOnce is a message as a client was shown it.
 type shownOnce struct {
 	id       parley.MessageID
 	position uint64
@@ -212,7 +212,7 @@ type shownOnce struct {
 	sent     bool
 }
 
-// sawMessages notes messages that were shown.
+// sawMessages records messages that were shown.
 func (w *workload) sawMessages(shown ...query.Message) {
 	for _, m := range shown {
 		w.claimOnce(shownOnce{m.Record.MessageID(), m.Position, m.Receipts, false}, func(k *knownFacts) { k.message(m) })
@@ -225,7 +225,7 @@ type shownAgent struct {
 	version int
 }
 
-// work has writers do so many rounds, all at once, while others read on.
+// work runs writers for a number of rounds, concurrently, beside readers.
 func (w *workload) work(rounds int, seed uint64) {
 	var writing, reading sync.WaitGroup
 	done := make(chan struct{})
@@ -255,8 +255,8 @@ func (w *workload) work(rounds int, seed uint64) {
 	reading.Wait()
 }
 
-// follow claims all of an agent's feed, as a stream shows it, and marks what
-// it has shown.
+// follow claims all of an agent's feed as a stream shows it, and records receipts of
+// what it has shown.
 func (w *workload) follow(id parley.AgentID, done chan struct{}) {
 	news := make(chan struct{}, 1)
 	sub := w.running.node.Feeds.Follow(id, 0, func() {
@@ -288,7 +288,7 @@ func (w *workload) follow(id parley.AgentID, done chan struct{}) {
 	}
 }
 
-// stream shows the messages of entries and has them marked.
+// stream shows the messages of entries and records their receipts.
 func (w *workload) stream(id parley.AgentID, entries []journal.FeedEntry) {
 	err := w.running.node.Feeds.Entries(context.Background(), id, entries, func(e journal.FeedEntry, m query.Message) error {
 		if e.Kind.BringsMessage() {

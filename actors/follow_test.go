@@ -10,7 +10,7 @@ import (
 	"parley/journal"
 )
 
-// actAfterView does something between the opening of a view and its use.
+// actAfterView runs a function between the opening of a view and its use.
 type actAfterView struct {
 	journal.Journal
 	do atomic.Pointer[func()]
@@ -24,9 +24,8 @@ func (m *actAfterView) View() journal.View {
 	return v
 }
 
-// TestStreamIncludesMessagesThatArriveWhileItStarts: a message that is durable before
-// the reader has found its place, but not in what it looked at, comes all the
-// same.
+// TestStreamIncludesMessagesThatArriveWhileItStarts: a message that becomes durable
+// while a stream finds its position is streamed, too.
 func TestStreamIncludesMessagesThatArriveWhileItStarts(t *testing.T) {
 	m := &actAfterView{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))

@@ -11,8 +11,8 @@ import (
 	"parley/journal"
 )
 
-// storeFormerChallenge stores a challenge as former releases did: as a stream, with the timer
-// that removes it. It is solved if made is an organization.
+// storeFormerChallenge stores a challenge as earlier releases did: as a stream, with
+// the timer that removes it. It is solved if made is an organization.
 func storeFormerChallenge(t testing.TB, n *Node, slug string, made parley.OrgID) journal.Stream {
 	t.Helper()
 	s, _, err := tryStoreFormerChallenge(n, slug, made)
@@ -22,7 +22,8 @@ func storeFormerChallenge(t testing.TB, n *Node, slug string, made parley.OrgID)
 	return s
 }
 
-// tryStoreFormerChallenge is former; it gives the instant of the timer too.
+// tryStoreFormerChallenge is storeFormerChallenge with an error; it also returns the
+// instant of the timer.
 func tryStoreFormerChallenge(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Time, error) {
 	now := n.clock()
 	s := journal.Stream{Kind: journal.RegistrationStream, ID: parley.NewID[parley.AnyID](parley.SlotOf(slug), now, n.entropy())}
@@ -52,8 +53,8 @@ func tryStoreFormerChallenge(n *Node, slug string, made parley.OrgID) (journal.S
 	})
 }
 
-// TestFormerChallengesAreForgotten: what a former release stored of a challenge
-// is gone when its time is over, and until then it is verified.
+// TestFormerChallengesAreForgotten: a challenge that an earlier release stored is
+// removed when it expires, and the verifier accepts it until then.
 func TestFormerChallengesAreForgotten(t *testing.T) {
 	r := newTestNode(t)
 	owner := r.org("acme").Org.OrgID()

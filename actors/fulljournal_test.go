@@ -17,7 +17,8 @@ import (
 	"parley/journal"
 )
 
-// fullJournal is a journal that can be without room, and holds back what it is told.
+// fullJournal is a journal that can reject entries as overloaded, and can hold
+// releases.
 type fullJournal struct {
 	journal.Journal
 	full atomic.Bool
@@ -73,7 +74,8 @@ func (j *fullJournal) release() {
 	}
 }
 
-// fullJournalFixture is a test node with a group that one agent wants to join, and signing keys.
+// fullJournalFixture is a test node with a group that one agent asked to join, and
+// signing keys.
 type fullJournalFixture struct {
 	*testNode
 	owner  parley.OrgID
@@ -96,13 +98,13 @@ func newFullJournalFixture(t *testing.T, options ...option) *fullJournalFixture 
 	return v
 }
 
-// namedRequest is a request of whatever kind.
+// namedRequest is any request with a description.
 type namedRequest struct {
 	what string
 	do   func() error
 }
 
-// reads are all requests that look at actors.
+// reads are all requests that read the state of actors.
 func (v *fullJournalFixture) reads() []namedRequest {
 	ctx := context.Background()
 	return []namedRequest{
@@ -122,7 +124,7 @@ func (v *fullJournalFixture) reads() []namedRequest {
 	}
 }
 
-// writes are requests that write, some of which look first.
+// writes are requests that write; some of them read first.
 func (v *fullJournalFixture) writes() []namedRequest {
 	ctx, a := context.Background(), v.agents
 	name := "Acme & Sons"

@@ -20,7 +20,7 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-// verifyStore examines a store: its bytes and what they mean.
+// verifyStore verifies a store: its bytes and what they mean.
 func verifyStore(t testing.TB, s *persistence.Store) *report.Verification {
 	t.Helper()
 	audit := &report.Verification{}
@@ -39,8 +39,8 @@ func verifyStore(t testing.TB, s *persistence.Store) *report.Verification {
 	return audit
 }
 
-// verify examines what a test has left open. Rows of tables that only tests keep
-// are nobody's business.
+// verify verifies the store that a test leaves behind. It skips rows of tables that
+// only tests use.
 func (r *testNode) verify() {
 	if r.node == nil {
 		return
@@ -52,7 +52,7 @@ func (r *testNode) verify() {
 	}
 }
 
-// fullStore is a store that has everything in it that there is.
+// fullStore is a store that contains every kind of row.
 type fullStore struct {
 	*testNode
 	manual   *manualClock
@@ -62,7 +62,7 @@ type fullStore struct {
 	messages []*record.Message
 }
 
-// newFullStore runs a day's work.
+// newFullStore fills a store by using every feature once.
 func newFullStore(t testing.TB, journals int) *fullStore {
 	w := &fullStore{manual: newManualClock(noon)}
 	began := time.Now()
@@ -131,8 +131,8 @@ func (w *fullStore) answer(m *record.Message, n int) {
 	}
 }
 
-// TestVerifyFindsNoFault: whatever real actors do is in order, at rest and while they
-// are at it.
+// TestVerifyFindsNoFault: the verifier reports nothing about data that real actors
+// wrote, neither while they run nor afterwards.
 func TestVerifyFindsNoFault(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
@@ -163,8 +163,8 @@ func TestVerifyFindsNoFault(t *testing.T) {
 	}
 }
 
-// TestForgottenCredentialsLeaveNoRow: the row of a credential that leaves the state
-// goes with it, and is not missed.
+// TestForgottenCredentialsLeaveNoRow: when a credential leaves the state, its row is
+// deleted too.
 func TestForgottenCredentialsLeaveNoRow(t *testing.T) {
 	r, ctx := newTestNode(t), context.Background()
 	owner := r.org("acme").Org.OrgID()

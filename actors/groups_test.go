@@ -16,7 +16,7 @@ import (
 	"parley/journal"
 )
 
-// testGroup is a group in a test node.
+// testGroup is a group of a test node.
 type testGroup struct {
 	*testNode
 	owner parley.OrgID
@@ -225,9 +225,9 @@ func answerCopy(t *testing.T, c *testGroup, a []parley.AgentID) {
 	}
 }
 
-// TestTransferredCopiesAreNotScannedAgain: a stream begins at the first copy
-// that was not carried; how far all were is noted, and nothing that comes later
-// is passed over because of that.
+// TestTransferredCopiesAreNotScannedAgain: a stream begins at the first untransferred
+// copy. The position up to which all are transferred is stored, and later copies are
+// not skipped because of it.
 func TestTransferredCopiesAreNotScannedAgain(t *testing.T) {
 	r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().TransferredStep = 1 }))
 	owner, a := r.agents("acme", 2)

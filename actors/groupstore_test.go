@@ -12,14 +12,14 @@ import (
 	"parley/actors/record"
 )
 
-// groupStore is a town of groups.
+// groupStore is a full store with groups.
 type groupStore struct {
 	*fullStore
 	board, cell, jury *testGroup
 	pair              *testGroup // of two agents
 }
 
-// newGroupStore lives through what groups do.
+// newGroupStore fills a store by using every feature of groups once.
 func newGroupStore(t *testing.T, journals int) *groupStore {
 	w := &fullStore{manual: newManualClock(noon)}
 	began := time.Now()
@@ -51,7 +51,7 @@ func (v *groupStore) found(name string, founder parley.AgentID, policy group.Pol
 	return &testGroup{v.testNode, v.owner, made.ID, group.Caller{Org: v.owner, Agent: founder}}
 }
 
-// enroll lets in by all ways, and keeps some out.
+// enroll admits members in every way, and rejects some.
 func (v *groupStore) enroll() {
 	t, a := v.t, v.agents
 	wants := must(v.board.join(a[1]))(t).Request
@@ -73,7 +73,7 @@ func (v *groupStore) enroll() {
 	must(v.jury.invite(a[8]))(t)
 }
 
-// converse sends, answers and moves.
+// converse sends, replies and changes statuses.
 func (v *groupStore) converse() {
 	t, a := v.t, v.agents
 	say := func(c *testGroup, from parley.AgentID, text, key string) *record.Message {
@@ -106,7 +106,7 @@ func (v *groupStore) converse() {
 	}
 }
 
-// leave ends memberships in all ways, and a group.
+// leave ends memberships in every way, and deletes a group.
 func (v *groupStore) leave() {
 	t, a, ctx := v.t, v.agents, context.Background()
 	short := v.found("short", a[9], group.Closed, true, false)
@@ -135,5 +135,5 @@ func (v *groupStore) leave() {
 	}
 }
 
-// awaitIdle waits until nothing is underway, and no word unheard.
+// awaitIdle waits until outboxes and queues are empty.
 func (v *groupStore) awaitIdle() { awaitIdleStore(v.t, v.store) }

@@ -13,7 +13,7 @@ import (
 	"parley/journal"
 )
 
-// heldJournal keeps entries from the journal for as long as it is shut.
+// heldJournal keeps entries from the journal while it is holding.
 type heldJournal struct {
 	journal.Journal
 	mu      sync.Mutex
@@ -53,7 +53,7 @@ func (g *heldJournal) release() {
 	g.held = nil
 }
 
-// postResult is a send or a reply on its way.
+// postResult is the outcome of a send or a reply.
 type postResult struct {
 	Posted
 	err error
@@ -69,7 +69,7 @@ func inBackground(do func() (Posted, error)) <-chan postResult {
 }
 
 // TestKeyIsKnownBeforeItsRowIsStored: a second send under a key finds the first
-// although the journal has not seen it yet, and is not answered before it.
+// although the journal has not received it yet, and its answer waits for it.
 func TestKeyIsKnownBeforeItsRowIsStored(t *testing.T) {
 	g := &heldJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
@@ -102,7 +102,7 @@ func TestKeyIsKnownBeforeItsRowIsStored(t *testing.T) {
 	}
 }
 
-// TestConcurrentSendsUnderOneKeyMakeOneMessage sends from many sides at once.
+// TestConcurrentSendsUnderOneKeyMakeOneMessage sends concurrently under one key.
 func TestConcurrentSendsUnderOneKeyMakeOneMessage(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner, ids := r.agents("acme", 2)
@@ -130,7 +130,7 @@ func TestConcurrentSendsUnderOneKeyMakeOneMessage(t *testing.T) {
 	}
 }
 
-// TestKeyExpiresByTheThirdDay writes it in the last second of a day.
+// TestKeyExpiresByTheThirdDay uses a key in the last second of a day.
 func TestKeyExpiresByTheThirdDay(t *testing.T) {
 	midnight := noon.Add(12 * time.Hour)
 	clock := newManualClock(midnight.Add(-time.Second))
@@ -160,7 +160,7 @@ func TestKeyExpiresByTheThirdDay(t *testing.T) {
 	})
 }
 
-// TestKeysAreScoped by who speaks, where, and what the refusals leave.
+// TestKeysAreScoped by sender and conversation, and refused requests use none.
 func TestKeysAreScoped(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner, ids := r.agents("acme", 3)

@@ -16,8 +16,8 @@ import (
 	"parley/actors/rules"
 )
 
-// isolationFixture are pairs of groups, one of each isolated, and for each pair an agent that
-// wants to be in both.
+// isolationFixture has pairs of groups, one of each isolated, and for each pair an
+// agent that wants to join both.
 type isolationFixture struct {
 	*testNode
 	owner  parley.OrgID
@@ -25,7 +25,7 @@ type isolationFixture struct {
 	pairs  [][2]*testGroup
 }
 
-// each runs do for so many numbers, several at a time.
+// each runs do for the numbers below n, several at a time.
 func each(n int, do func(int)) {
 	var next atomic.Int64
 	var working sync.WaitGroup
@@ -62,8 +62,8 @@ func newIsolationFixture(r *testNode, pairs int) *isolationFixture {
 	return x
 }
 
-// race has each agent join both groups of its pair at once, and gives the number
-// of those that got into both, into neither, and into either sort.
+// race has each agent join both groups of its pair concurrently. It returns how many
+// joined both, neither, and either kind.
 func (x *isolationFixture) race() (both, neither int, won [2]int) {
 	var mu sync.Mutex
 	each(len(x.pairs), func(i int) {
@@ -115,8 +115,8 @@ func (x *isolationFixture) confused() (n int) {
 	return n
 }
 
-// TestIsolationHasOneWinner: however two groups ask an agent in at once, if one of
-// them is isolated it is in one of them at the end.
+// TestIsolationHasOneWinner: an agent that two groups admit concurrently ends up in
+// one of them if one is isolated.
 func TestIsolationHasOneWinner(t *testing.T) {
 	pairs := 1000
 	if testing.Short() || raceDetector {
@@ -142,7 +142,7 @@ func TestIsolationHasOneWinner(t *testing.T) {
 	})
 }
 
-// TestIsolationControl: agents that do not ask what they are in get into both.
+// TestIsolationControl: agents that do not check their memberships join both.
 func TestIsolationControl(t *testing.T) {
 	skipUnderRace(t)
 	careless := func(n *Node) {

@@ -56,8 +56,8 @@ func keysOfOthers(t *testing.T, r *testNode) (faults []string) {
 	return faults
 }
 
-// TestKeyIDNamesItsFirstAgent: who is found by a thumbprint decides whether the
-// key is retired, and anybody may upload anybody's public key.
+// TestKeyIDNamesItsFirstAgent: the agent that a thumbprint names decides whether the
+// key is retired, and anyone may upload any public key.
 func TestKeyIDNamesItsFirstAgent(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		r := newTestNode(t, withJournals(journals))

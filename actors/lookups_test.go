@@ -68,8 +68,8 @@ func TestReadersSeeAcknowledgedChanges(t *testing.T) {
 	}
 }
 
-// TestSlowReaderDoesNotCacheAnOldRecord reads rows, then waits while the
-// record changes and leaves the cache.
+// TestSlowReaderDoesNotCacheAnOldRecord reads rows, then waits while the record
+// changes and is evicted from the cache.
 func TestSlowReaderDoesNotCacheAnOldRecord(t *testing.T) {
 	slow := &slowDurability{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
@@ -89,7 +89,7 @@ func TestSlowReaderDoesNotCacheAnOldRecord(t *testing.T) {
 	}
 }
 
-// slowDurability has the next view's Durable wait.
+// slowDurability makes the next view's Durable wait.
 type slowDurability struct {
 	journal.Journal
 	next atomic.Pointer[slowDurabilityView]
@@ -115,8 +115,7 @@ func (v *slowDurabilityView) Durable(ctx context.Context) error {
 	return v.View.Durable(ctx)
 }
 
-// TestCredentialChangesAreSeenAtOnce adds and takes away credentials while
-// others look.
+// TestCredentialChangesAreSeenAtOnce adds and revokes credentials while others read.
 func TestCredentialChangesAreSeenAtOnce(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
@@ -183,7 +182,7 @@ func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	}
 }
 
-// hiddenState shows no state of one agent.
+// hiddenState hides the state of one agent.
 type hiddenState struct {
 	journal.Journal
 	hidden atomic.Value

@@ -45,13 +45,13 @@ func (p *scriptRunner) beginGroup(ctx context.Context) {
 	p.noteResult(p.node.Groups.RemoveMember(ctx, made.ID, group.Remove{Agent: guest, By: self}), "%s left the group %s", guest, made.ID)
 }
 
-// caller is somebody who acts.
+// caller returns a random caller.
 func (p *scriptRunner) caller() group.Caller {
 	id := one(p, p.ids)
 	return group.Caller{Org: p.owners[id], Agent: id}
 }
 
-// useGroups does what groups and their members do.
+// useGroups runs requests of groups and their members.
 func (p *scriptRunner) useGroups(ctx context.Context, n int) {
 	p.restless = true
 	draw := p.random.IntN(20)
@@ -166,7 +166,7 @@ func (p *scriptRunner) broadcast(ctx context.Context, id parley.GroupID, n int) 
 	p.postedInGroup(posted, err)
 }
 
-// postedInGroup is posted for what is said in groups.
+// postedInGroup is posted for messages in groups.
 func (p *scriptRunner) postedInGroup(posted Posted, err error) {
 	if err != nil {
 		p.noteResult(err, "")

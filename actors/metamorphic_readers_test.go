@@ -11,8 +11,8 @@ import (
 	"parley/journal"
 )
 
-// pagedList is a list that a client leafs through, page by page. The cursor lies in
-// leaf; how it is numbered differs from way to way, what it leads to does not.
+// pagedList is a list that a client reads page by page. Cursors differ between
+// variants, the pages do not.
 type pagedList struct {
 	title    string
 	nextPage func(limit int) (lines []string, more bool, err error)
@@ -21,7 +21,7 @@ type pagedList struct {
 // booksMax and listenersMax bound what is open at a time.
 const booksMax, listenersMax = 6, 4
 
-// readPage opens a book or turns a page of one that is open.
+// readPage opens a list or reads the next page of an open one.
 func (p *scriptRunner) readPage(ctx context.Context) {
 	if len(p.messages) == 0 {
 		p.note("nothing to read\n")
@@ -73,7 +73,7 @@ func (p *scriptRunner) openList(ctx context.Context) *pagedList {
 	}}
 }
 
-// streamClient is a client at an agent's stream.
+// streamClient is a client of an agent's stream.
 type streamClient struct {
 	agent parley.AgentID
 	sub   journal.Subscription
@@ -85,7 +85,7 @@ type streamClient struct {
 	since []string
 }
 
-// toggleStream begins a stream or ends one.
+// toggleStream opens a stream or closes one.
 func (p *scriptRunner) toggleStream(ctx context.Context) {
 	if len(p.listeners) == listenersMax || len(p.listeners) > 0 && !p.likely(4) {
 		n := p.random.IntN(len(p.listeners))
@@ -138,7 +138,7 @@ func (p *scriptRunner) upTo(l *streamClient, position uint64) (lines []string) {
 	return lines
 }
 
-// noteStreamed notes what a stream carries, and marks it.
+// noteStreamed records what a stream transfers, and its receipts.
 func (p *scriptRunner) noteStreamed(l *streamClient, entries []journal.FeedEntry) {
 	for _, e := range entries {
 		line := p.line(l, e)
@@ -164,7 +164,7 @@ func (p *scriptRunner) noteStreamed(l *streamClient, entries []journal.FeedEntry
 	}
 }
 
-// newEntries are those of the feed that l was not given yet.
+// newEntries returns the feed entries that l was not given yet.
 func (p *scriptRunner) newEntries(l *streamClient) (all []journal.FeedEntry) {
 	newest := uint64(0)
 	v := p.store.View()

@@ -24,8 +24,8 @@ import (
 	"parley/persistence"
 )
 
-// scriptRunner runs a script. What it draws depends on the seed and on what was
-// answered, which is the same in every way.
+// scriptRunner runs a script. Its random choices depend on the seed and on earlier
+// answers, which are the same in every variant.
 type scriptRunner struct {
 	*testNode
 	variant
@@ -125,8 +125,8 @@ func (p *scriptRunner) tune(n *Node) {
 	host.Register(n.engine, groups)
 }
 
-// afterCommand lets streams have what is new, and brings about what must not show:
-// before what follows an answer has come about, or after.
+// afterCommand gives streams what is new, and interrupts the run as the variant says,
+// before or after an answer's effects have followed.
 func (p *scriptRunner) afterCommand() {
 	early := p.interruptions.IntN(2) == 0
 	if early {
@@ -147,8 +147,8 @@ func (p *scriptRunner) afterCommand() {
 	}
 }
 
-// interrupt closes everything and opens it anew, now and then. Where that is on
-// an image taken before, what is written while closing is lost.
+// interrupt closes and reopens everything now and then. If it continues on an image
+// taken before, writes during the shutdown are lost.
 func (p *scriptRunner) interrupt() {
 	disk := p.disk
 	switch {
@@ -207,7 +207,7 @@ func (p *scriptRunner) settle() {
 
 func (p *scriptRunner) note(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
 
-// noteResult notes what a command came to.
+// noteResult records the outcome of a command.
 func (p *scriptRunner) noteResult(err error, format string, args ...any) {
 	if refusal := (*parley.Refusal)(nil); errors.As(err, &refusal) {
 		p.note("refused: %s %v\n", refusal.Code, refusal.Extra)
@@ -218,7 +218,7 @@ func (p *scriptRunner) noteResult(err error, format string, args ...any) {
 	}
 }
 
-// messageText is a message as it never changes.
+// messageText renders the immutable parts of a message.
 func messageText(r *record.Message) string {
 	return fmt.Sprintf("%s in %s from %s of %s to %s of %s after %x: %s %s", r.MessageID(), r.Conversation(), r.Sender(), r.SenderOrg(),
 		r.Recipient(), r.RecipientOrg(), r.InReplyTo, r.Type, r.Content)
@@ -294,7 +294,7 @@ func (p *scriptRunner) sendMessage(n int) {
 	p.posted(p.send(s))
 }
 
-// fillRecipient fills in what a door knows about a recipient.
+// fillRecipient sets what an HTTP handler knows about a recipient.
 func (p *scriptRunner) fillRecipient(s *DirectSend) {
 	to := must(p.node.Agents.Get(context.Background(), s.To))(p.t)
 	s.ToRevoked, s.ToGroupsOnly, s.RecipientGroups = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly, to.GetGroups()
@@ -340,7 +340,7 @@ func (p *scriptRunner) move(ctx context.Context) {
 	p.noteResult(err, "moved to %s at %d after %d messages, the last %x", s.GetStatus(), s.GetUpdatedMs(), s.GetMessages(), s.GetLastMessageId())
 }
 
-// setSomeReceipts delivers or reads the newest few messages of an inbox.
+// setSomeReceipts records receipts of the newest few messages of an inbox.
 func (p *scriptRunner) setSomeReceipts(ctx context.Context) {
 	id := one(p, p.ids)
 	page, _, err := p.node.Messages.Inbox(ctx, id, 0, 3, "", nil)

@@ -18,7 +18,7 @@ import (
 	"parley/persistence"
 )
 
-// variant is how a script is run; none of it may show in the answers.
+// variant is how a script is run. It must not influence any answer.
 type variant struct {
 	journals     int
 	stateEvery   uint64 // of the kinds whose folded state nobody else reads, 0: as ever
@@ -45,10 +45,9 @@ var ways = map[string]variant{
 
 var scripts = flag.Int("metamorphic.scripts", 3, "how many scripts TestVariantsAnswerAlike runs in every way")
 
-// TestVariantsAnswerAlike runs one script of commands in many ways and
-// compares everything that was answered and everything that can be read, byte
-// by byte: ids, refusals, repeats, pages that are leafed through across
-// restarts, streams that are resumed.
+// TestVariantsAnswerAlike runs one script in many variants and compares everything
+// that was answered and everything that can be read, byte by byte: ids, refusals,
+// repeats, pages read across restarts, resumed streams.
 func TestVariantsAnswerAlike(t *testing.T) {
 	seeds, commands := *scripts, 400
 	switch {
@@ -98,7 +97,7 @@ var wordsOfTheScripts = []string{
 	"last_admin", "no_recipients", "invited",
 }
 
-// defect is a defect that must show in one of the ways.
+// defect is a fault that must show in one of the variants.
 type defect struct {
 	variant   variant
 	wrap      func(openings int, j journal.Journal) journal.Journal
@@ -106,8 +105,8 @@ type defect struct {
 	tune      func(*Node)
 }
 
-// TestVariantsControl plants a flaw that only one of the ways brings to
-// light, and expects the answers to differ.
+// TestVariantsControl plants a defect that only one of the variants reveals, and
+// expects the answers to differ.
 func TestVariantsControl(t *testing.T) {
 	skipUnderRace(t)
 	const commands = 300
@@ -146,7 +145,7 @@ func TestVariantsControl(t *testing.T) {
 	}
 }
 
-// runScript runs a script with the flaw, up to where it stumbles.
+// runScript runs a script with the defect, up to the first failure.
 func (f defect) runScript(t *testing.T, seed uint64, commands int) (said string, interrupted int) {
 	openings := 0
 	p := newScriptRunner(panicOnFailure{t}, seed, f.variant, func(r *testNode) {
@@ -173,7 +172,7 @@ func (f defect) runScript(t *testing.T, seed uint64, commands int) (said string,
 	return p.out.String(), p.interrupted
 }
 
-// panicOnFailure is a test that leaves it to its control what a failure means.
+// panicOnFailure is a test whose failures panic, so that a control can judge them.
 type panicOnFailure struct{ *testing.T }
 
 type testFailure string
@@ -183,7 +182,7 @@ func (s panicOnFailure) Fatalf(f string, args ...any) { panic(testFailure(fmt.Sp
 func (s panicOnFailure) Error(args ...any)            { s.Log(args...) }
 func (s panicOnFailure) Errorf(f string, args ...any) { s.Logf(f, args...) }
 
-// withoutKeys journals do not know what idempotency keys stand for.
+// withoutKeys is a journal that has no rows of idempotency keys.
 type withoutKeys struct {
 	journal.Journal
 	now bool
@@ -196,7 +195,7 @@ func (j withoutKeys) Row(slot parley.Slot, table journal.Table, key []byte) ([]b
 	return j.Journal.Row(slot, table, key)
 }
 
-// countLocally has conversations count what they have seen themselves.
+// countLocally lets conversations count only what they have seen themselves.
 func countLocally(n *Node) {
 	k := n.messages.kind()
 	k.StateEvery = 1
@@ -211,7 +210,7 @@ func countLocally(n *Node) {
 	host.Register(n.engine, k)
 }
 
-// withoutLastEvent journals show an actor that loads its state all but its last event.
+// withoutLastEvent hides the last event from an actor that loads its state.
 type withoutLastEvent struct{ journal.Journal }
 
 func (j withoutLastEvent) View() journal.View { return withoutLastEventView{j.Journal.View()} }
@@ -242,7 +241,7 @@ func (v withoutLastEventView) Events(s journal.Stream, from uint64, reverse bool
 	return err
 }
 
-// withoutReceipts journals lose marks on their way to another home.
+// withoutReceipts loses receipts on their way to another home.
 type withoutReceipts struct{ journal.Journal }
 
 func (j withoutReceipts) Append(e *journal.Entry) {
@@ -256,7 +255,7 @@ func (j withoutReceipts) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// repeatFirstEntry journals give the first entry of what is followed twice.
+// repeatFirstEntry returns the first entry of a followed feed twice.
 type repeatFirstEntry struct {
 	journal.Journal
 	now bool

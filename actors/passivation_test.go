@@ -16,8 +16,7 @@ import (
 	"parley/journal"
 )
 
-// passivateAtOnce has actors leave memory as soon as nobody speaks to them, and counts
-// how often they come to life.
+// passivateAtOnce passivates actors as soon as they are idle, and counts activations.
 func passivateAtOnce(activations *atomic.Int64) []option {
 	return []option{
 		withTuning(func(n *Node) { n.engine.IdleFor = time.Nanosecond }),
@@ -39,7 +38,7 @@ func (c *activationCounter) Append(e *journal.Entry) {
 	c.Journal.Append(e)
 }
 
-// passivateRepeatedly sends idle actors away until the test has ended.
+// passivateRepeatedly passivates idle actors until stop is called.
 func (r *testNode) passivateRepeatedly() (stop func()) {
 	done, swept := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -56,9 +55,8 @@ func (r *testNode) passivateRepeatedly() (stop func()) {
 	return func() { close(done); <-swept }
 }
 
-// TestPassivationLosesNothing has actors leave and return some ten thousand
-// times while 64 callers speak to them. Every acknowledged message is there
-// once, every text that is there was said once, and nobody is left in doubt.
+// TestPassivationLosesNothing passivates actors some ten thousand times while 64
+// callers send. Every acknowledged message exists once, and nothing else exists.
 func TestPassivationLosesNothing(t *testing.T) {
 	const callers, conversations = 64, 200
 	wanted := int64(10_000)
@@ -111,8 +109,8 @@ func TestPassivationLosesNothing(t *testing.T) {
 	t.Logf("%d activations", activations.Load())
 }
 
-// checkTranscript holds a transcript against what was acknowledged: the first
-// message, then each of the others once, ids ascending.
+// checkTranscript compares a transcript with the acknowledged messages: the first
+// message, then each other one once, ids ascending.
 func checkTranscript(t *testing.T, r *testNode, first *record.Message, said map[string]parley.MessageID) {
 	t.Helper()
 	list := r.transcript(first.Conversation())

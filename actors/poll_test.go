@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestPollsOverAStore holds polls against what an inbox shows, while messages
-// arrive, conversations change and the server starts anew.
+// TestPollsOverAStore compares polls with the inbox while messages arrive, statuses
+// change and the server restarts.
 func TestPollsOverAStore(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestPollsOverAStore(t *testing.T) {
 	}
 }
 
-// TestPollCountsAcknowledgedMessages polls beside those who send: a poll that begins
-// after an answer counts its message, also while indexes are forgotten.
+// TestPollCountsAcknowledgedMessages: a poll that begins after an answer counts its
+// message, also while indexes are evicted.
 func TestPollCountsAcknowledgedMessages(t *testing.T) {
 	r := newTestNode(t, withJournals(4), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 16 }))
 	owner, ids := r.agents("acme", 4)
@@ -99,8 +99,8 @@ func TestPollCountsAcknowledgedMessages(t *testing.T) {
 	}
 }
 
-// BenchmarkPoll asks a feed of 10,000 messages since an instant of any of them,
-// and since the day before.
+// BenchmarkPoll polls a feed of 10,000 messages since the instant of any of them, and
+// since the day before.
 func BenchmarkPoll(b *testing.B) {
 	clock := newManualClock(noon)
 	r := newTestNode(b, withClock(clock.now))

@@ -11,7 +11,7 @@ import (
 	"parley/journal"
 )
 
-// wrongUsage is a journal that says something else of what was used than what is.
+// wrongUsage is a journal that returns a wrong count of used quota.
 type wrongUsage struct {
 	journal.Journal
 	used func(v journal.View, org parley.OrgID, day uint32) (int64, error)
@@ -70,7 +70,7 @@ func TestDailyQuotaIsExactControl(t *testing.T) {
 	}
 }
 
-// TestAgentsAndGroupsAreExactControl has things made by a counter with a defect.
+// TestAgentsAndGroupsAreExactControl uses a counter with a defect.
 func TestAgentsAndGroupsAreExactControl(t *testing.T) {
 	const may = 5
 	var mu sync.Mutex

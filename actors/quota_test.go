@@ -18,8 +18,7 @@ import (
 	"parley/journal"
 )
 
-// quotaFixture is an organization whose agents send under a limit, and the agent that
-// all is sent to.
+// quotaFixture is an organization whose agents send under a limit, all to one agent.
 type quotaFixture struct {
 	*testNode
 	owner parley.OrgID
@@ -32,14 +31,14 @@ func newQuotaFixture(t *testing.T, r *testNode) *quotaFixture {
 	return &quotaFixture{testNode: r, owner: owner, ids: ids}
 }
 
-// send sends one message from the i-th agent; nil is no limit.
+// sendFrom sends one message from the i-th agent; a nil limit means no limit.
 func (d *quotaFixture) sendFrom(i int, limit *int, key string) (Posted, error) {
 	s := direct(d.owner, d.ids[1+i%8], d.ids[0], fmt.Sprint("message ", d.sent.Add(1)), key)
 	s.DayLimit = limit
 	return d.send(s)
 }
 
-// sendConcurrently has 64 callers say one thing each and counts who may.
+// sendConcurrently sends from 64 callers and returns how many were admitted.
 func (d *quotaFixture) sendConcurrently(limit *int) (granted int) {
 	d.t.Helper()
 	var all sync.WaitGroup
@@ -106,8 +105,8 @@ func dayFaults(d *quotaFixture, clock *manualClock) (faults []string) {
 	return faults
 }
 
-// TestDailyQuotaIsExact: of 64 at once as many send as the limit says, today,
-// after a restart and tomorrow.
+// TestDailyQuotaIsExact: of 64 concurrent sends, as many succeed as the limit allows:
+// today, after a restart and tomorrow.
 func TestDailyQuotaIsExact(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		clock := newManualClock(noon)
@@ -119,8 +118,8 @@ func TestDailyQuotaIsExact(t *testing.T) {
 	})
 }
 
-// TestLimitCountsEarlierUnlimitedMessages: a limit that is given while messages are
-// on their way, or that is lifted and given again, counts all of the day.
+// TestLimitCountsEarlierUnlimitedMessages: a limit that is set while messages are
+// being sent, or removed and set again, counts all messages of the day.
 func TestLimitCountsEarlierUnlimitedMessages(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		d := newQuotaFixture(t, newTestNode(t, withJournals(journals)))
@@ -208,8 +207,8 @@ func exactFaults(what string, may int, one func(name string) error) (faults []st
 	return faults
 }
 
-// TestAgentsAndGroupsAreExact: of 64 asked for at once as many are made as the
-// limit says; a revoked agent counts no more.
+// TestAgentsAndGroupsAreExact: of 64 concurrent requests, as many succeed as the limit
+// allows; a revoked agent no longer counts.
 func TestAgentsAndGroupsAreExact(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
@@ -245,8 +244,8 @@ func TestAgentsAndGroupsAreExact(t *testing.T) {
 	})
 }
 
-// TestDailyQuotaSurvivesACrash: what was granted before the power went and
-// what is granted after it are no more than the limit.
+// TestDailyQuotaSurvivesACrash: the messages admitted before and after a power failure
+// do not exceed the limit.
 func TestDailyQuotaSurvivesACrash(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		disk := vfs.NewCrashableMem()
@@ -268,8 +267,8 @@ func TestDailyQuotaSurvivesACrash(t *testing.T) {
 	})
 }
 
-// TestTermsApplyFromTheNextRequest: what others know of an organization is what
-// the operator has said, the moment it is said.
+// TestTermsApplyFromTheNextRequest: terms that the operator sets apply to the next
+// request.
 func TestTermsApplyFromTheNextRequest(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
@@ -294,8 +293,8 @@ func TestTermsApplyFromTheNextRequest(t *testing.T) {
 	})
 }
 
-// TestSumsOfEarlierDaysAreForgotten: memory is for those who send today, and what
-// is forgotten is read again.
+// TestSumsOfEarlierDaysAreForgotten: memory holds the sums of today's senders; other
+// sums are read again.
 func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 	clock := newManualClock(noon)
 	r := newTestNode(t, withClock(clock.now))

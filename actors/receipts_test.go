@@ -13,7 +13,7 @@ import (
 	"parley/journal"
 )
 
-// receiptNotices are what an agent's feed says of messages that it sent.
+// receiptNotices returns what an agent's feed reports about messages that it sent.
 func (r *testNode) receiptNotices(of parley.AgentID) (all []string) {
 	r.t.Helper()
 	v := r.store.View()
@@ -31,7 +31,7 @@ func (r *testNode) receiptNotices(of parley.AgentID) (all []string) {
 	return all
 }
 
-// setReceipts marks the newest message of an agent's inbox.
+// setReceipts records receipts of the newest message of an agent's inbox.
 func (r *testNode) setReceipts(of parley.AgentID, marks journal.Receipts) {
 	r.t.Helper()
 	r.setReceiptsOf(r.inbox(of)[0], marks)
@@ -93,8 +93,8 @@ func TestReceiptNoticesSkipUnknownMessages(t *testing.T) {
 	}
 }
 
-// TestReadersSkipReceiptNotices: what a feed says of marks is no message and no
-// status to anybody who reads it.
+// TestReadersSkipReceiptNotices: no reader takes a receipt notice for a message or a
+// status.
 func TestReadersSkipReceiptNotices(t *testing.T) {
 	h := newWebhookFixture(t, 1, webhook.MessageRead)
 	sender, to := h.ids[0], h.ids[2]

@@ -27,8 +27,8 @@ func (r *testNode) activeAgents(list func(context.Context, parley.OrgID, uint64,
 	return found
 }
 
-// TestActiveAgentsMatchTheRoster: agents come and go, and are listed from any
-// place and up to any number.
+// TestActiveAgentsMatchTheRoster creates and revokes agents, and lists them from any
+// position and up to any number.
 func TestActiveAgentsMatchTheRoster(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		r, draw := newTestNode(t, withJournals(journals)), rand.New(rand.NewPCG(1, 2))
@@ -54,8 +54,8 @@ func TestActiveAgentsMatchTheRoster(t *testing.T) {
 	})
 }
 
-// TestRevokedAgentsAreReadOnce: who makes and revokes agents again and again
-// does not have each request look at all of them.
+// TestRevokedAgentsAreReadOnce: requests do not read the agents that an organization
+// has revoked again and again.
 func TestRevokedAgentsAreReadOnce(t *testing.T) {
 	const many = 3 * query.RosterRevokedMax
 	for name, forgets := range map[string]bool{"known": false, "control": true} {

@@ -50,7 +50,7 @@ func (c *client) prepareGroup() {
 	c.createGroup("board", c.active[0], group.Open, false)
 }
 
-// joinFirstGroup has an agent join the first group, goes leave it.
+// joinFirstGroup lets an agent join the first group.
 func (c *client) joinFirstGroup(n int) { c.joinGroup(c.groups[0], n) }
 
 func (c *client) joinGroup(g *crashGroup, n int) {
@@ -63,7 +63,7 @@ func (c *client) leaveFirstGroup(n int) {
 	c.leave(c.groups[0], c.active[n])
 }
 
-// prepareLargeGroup makes a group that is larger than what goes out at once.
+// prepareLargeGroup makes a group with more members than one fan-out step reaches.
 func (c *client) prepareLargeGroup() {
 	c.prepareGroup()
 	for n := range journal.FanoutChunk + 20 {
@@ -72,9 +72,8 @@ func (c *client) prepareLargeGroup() {
 	}
 }
 
-// TestBroadcastSurvivesACrashAfterAnyEntry has more readers than are reached at once:
-// whatever of it the disk has when the process dies, after a restart all of them
-// have the message once, or none has.
+// TestBroadcastSurvivesACrashAfterAnyEntry broadcasts to more members than one step
+// reaches. After a crash and a restart all of them have the message once, or none has.
 func TestBroadcastSurvivesACrashAfterAnyEntry(t *testing.T) {
 	skipUnderRace(t)
 	s := saga{name: "broadcasting to many", prepare: (*client).prepareLargeGroup, do: groupSagas[len(groupSagas)-1].do}

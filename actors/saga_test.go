@@ -19,7 +19,7 @@ import (
 	"parley/journal"
 )
 
-// TestConcurrentAgentsOfOneName has fifty create an agent of one name at once.
+// TestConcurrentAgentsOfOneName creates fifty agents of one name concurrently.
 func TestConcurrentAgentsOfOneName(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner := r.org("acme").Org.OrgID()
@@ -163,8 +163,8 @@ func TestConcurrentSolutionsOfOneSlug(t *testing.T) {
 	}
 }
 
-// TestSlugRefusalWaitsForDurability: a refusal rests on another's entry,
-// and leaves when that is durable.
+// TestSlugRefusalWaitsForDurability: a refusal depends on another request's entry, and
+// leaves only when that is durable.
 func TestSlugRefusalWaitsForDurability(t *testing.T) {
 	g := &undurableJournal{durable: make(chan struct{})}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.heldReleases.Journal = j; return g }))
@@ -197,7 +197,7 @@ func TestSlugRefusalWaitsForDurability(t *testing.T) {
 	}
 }
 
-// undurableJournal is a journal of which nothing is durable until it says so.
+// undurableJournal reports entries as durable only when a test says so.
 type undurableJournal struct {
 	heldReleases
 	durable chan struct{}
@@ -227,8 +227,8 @@ func (g *heldReleases) releasesHeld() bool {
 	return g.holding
 }
 
-// TestQuotaRefusalWaitsForDurability: two agents of one organization share its
-// last slot. The second is not told that it is used before that is durable.
+// TestQuotaRefusalWaitsForDurability: two agents of one organization share its last
+// message. The refusal of the second waits until the first is durable.
 func TestQuotaRefusalWaitsForDurability(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		g := &heldJournal{}
@@ -265,7 +265,7 @@ func TestQuotaRefusalWaitsForDurability(t *testing.T) {
 	}
 }
 
-// heldReleases passes entries on and keeps what is released, in its order.
+// heldReleases passes entries on and holds their release, in order.
 type heldReleases struct {
 	journal.Journal
 	mu      sync.Mutex
@@ -304,7 +304,7 @@ func (g *heldReleases) waiting() int {
 	return len(g.held)
 }
 
-// TestRevokedAgentIsUncountedButFound looks everywhere that an agent is known.
+// TestRevokedAgentIsUncountedButFound checks every place where an agent is stored.
 func TestRevokedAgentIsUncountedButFound(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	ctx, owner := context.Background(), r.org("acme").Org.OrgID()
@@ -347,8 +347,8 @@ func TestRevokedAgentIsUncountedButFound(t *testing.T) {
 	look("restarted", 1, false)
 }
 
-// TestSagasFinishAfterPowerFailures pulls the plug again and again while agents are
-// made and revoked: what was answered is there, and what was begun is finished.
+// TestSagasFinishAfterPowerFailures fails the power repeatedly while agents are
+// created and revoked: acknowledged changes are there, and begun ones are finished.
 func TestSagasFinishAfterPowerFailures(t *testing.T) {
 	cuts := 10
 	if testing.Short() {
@@ -399,7 +399,7 @@ func TestSagasFinishAfterPowerFailures(t *testing.T) {
 	working.Wait()
 }
 
-// checkFinished opens what a crash has left and waits until all is at one.
+// checkFinished opens what a crash left and waits until all stored data agrees.
 func checkFinished(t *testing.T, owner parley.OrgID, disk *vfs.MemFS, promised map[string]parley.AgentID, gone map[string]bool) {
 	t.Helper()
 	r := newTestNode(t, func(r *testNode) { r.fs, r.journals = disk, 0 })

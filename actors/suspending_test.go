@@ -9,8 +9,8 @@ import (
 	"parley/actors/webhook"
 )
 
-// TestWebhooksPauseWhileSuspended: events of the meantime are delivered afterwards,
-// in order. The control ignores the suspension and delivers at once.
+// TestWebhooksPauseWhileSuspended: events that occur meanwhile are delivered
+// afterwards, in order. The control ignores the suspension and delivers at once.
 func TestWebhooksPauseWhileSuspended(t *testing.T) {
 	for name, suspends := range map[string]func(*org.State) bool{
 		"suspended": (*org.State).Suspended,
@@ -41,8 +41,8 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 	}
 }
 
-// TestSuspendedAfterTheLease: an attempt that was judged before its organization
-// was suspended is not carried, and what the courier took meanwhile is dropped.
+// TestSuspendedAfterTheLease: an attempt that was leased before its organization was
+// suspended is not sent, and what the courier accepted meanwhile is dropped.
 func TestSuspendedAfterTheLease(t *testing.T) {
 	h := newWebhookFixture(t, 1)
 	carry := func() {
@@ -63,7 +63,7 @@ func TestSuspendedAfterTheLease(t *testing.T) {
 	}
 }
 
-// TestSuspensionIsCached: it is read once, and noted as long as it lasts.
+// TestSuspensionIsCached: the suspension is read once and cached while it lasts.
 func TestSuspensionIsCached(t *testing.T) {
 	h := newWebhookFixture(t, 1)
 	h.node.queries.Forget()

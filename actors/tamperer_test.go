@@ -22,7 +22,7 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-// tamperer changes rows behind the back of everybody.
+// tamperer changes stored rows of a closed store.
 type tamperer struct {
 	*fullStore
 	t  testing.TB
@@ -30,7 +30,7 @@ type tamperer struct {
 	db *pebble.DB
 }
 
-// tampered copies the files of a town, plants a fault and examines what is left.
+// tampered copies the files of a store, plants a fault and verifies the result.
 func (w *fullStore) tampered(t testing.TB, plant func(*tamperer)) *report.Verification {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -55,7 +55,7 @@ func (w *fullStore) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper
 	}
 }
 
-// frozen is a town of which a copy of the files is all there is.
+// frozen returns a store that consists of a copy of the files only.
 func (w *fullStore) frozen() *fullStore {
 	w.t.Helper()
 	x := &fullStore{testNode: &testNode{t: w.t, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, messages: w.messages, first: w.first}
@@ -65,7 +65,7 @@ func (w *fullStore) frozen() *fullStore {
 	return x
 }
 
-// verifyFiles examines a directory at rest.
+// verifyFiles verifies a closed directory.
 func verifyFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	t.Helper()
 	archive, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newManualClock(noon).now, Logger: slog.New(slog.DiscardHandler)})
@@ -87,7 +87,7 @@ func verifyFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	return audit
 }
 
-// failedChecks are the names of the checks that found something.
+// failedChecks returns the names of the checks that found something.
 func failedChecks(audit *report.Verification) (names []string) {
 	for _, c := range audit.Checks() {
 		if c.Faults > 0 {
@@ -144,7 +144,7 @@ func (m *rowMerger) Finish(bool) ([]byte, io.Closer, error) {
 	return b, nil, nil
 }
 
-// find gives the first row of a family that fits.
+// find returns the first row of a family that matches.
 func (x *tamperer) find(family byte, fits func(k, v []byte) bool) (k, v []byte) {
 	x.t.Helper()
 	if k, v = x.seek(family, fits); k == nil {
@@ -153,7 +153,7 @@ func (x *tamperer) find(family byte, fits func(k, v []byte) bool) (k, v []byte) 
 	return k, v
 }
 
-// seek is find for rows that need not be there.
+// seek is find for rows that may be missing.
 func (x *tamperer) seek(family byte, fits func(k, v []byte) bool) (k, v []byte) {
 	x.t.Helper()
 	iter, err := x.db.NewIter(nil)
@@ -169,7 +169,7 @@ func (x *tamperer) seek(family byte, fits func(k, v []byte) bool) (k, v []byte) 
 	return nil, nil
 }
 
-// get is a row's value, nil if there is none.
+// get returns a row's value, or nil.
 func (x *tamperer) get(k []byte) []byte {
 	v, closer, err := x.db.Get(k)
 	if err != nil {
@@ -191,26 +191,26 @@ func (x *tamperer) drop(k []byte) {
 	}
 }
 
-// alter changes the first row that fits.
+// alter changes the first row that matches.
 func (x *tamperer) alter(family byte, fits func(k, v []byte) bool, change func(v []byte) []byte) {
 	k, v := x.find(family, fits)
 	x.set(k, change(v))
 }
 
-// move takes the first row that fits to another key.
+// move gives the first row that matches another key.
 func (x *tamperer) move(family byte, fits func(k, v []byte) bool, change func(k []byte) []byte) {
 	k, v := x.find(family, fits)
 	x.drop(k)
 	x.set(change(bytes.Clone(k)), v)
 }
 
-// dropFirst drops the first row that fits.
+// dropFirst deletes the first row that matches.
 func (x *tamperer) dropFirst(family byte, fits func(k, v []byte) bool) {
 	k, _ := x.find(family, fits)
 	x.drop(k)
 }
 
-// slotKey is a key of slot and family.
+// slotKey returns a key of a slot and a family.
 func slotKey(slot parley.Slot, family byte, parts ...[]byte) []byte {
 	k := append(binary.BigEndian.AppendUint16(nil, uint16(slot)), family)
 	return append(k, bytes.Join(parts, nil)...)
@@ -232,7 +232,7 @@ func ofTable(table journal.Table) func(k, v []byte) bool {
 func isMessageEntry(_, v []byte) bool { return v[0] == byte(journal.MessageEntry) }
 func isStatusEntry(_, v []byte) bool  { return v[0] == byte(journal.StatusEntry) }
 
-// rewriteEvent replaces the encoding of the first event that fits.
+// rewriteEvent changes the first stored event that matches.
 func rewriteEvent[S rules.State, C any, E rules.Event](x *tamperer, kind journal.StreamKind, r rules.Aggregate[S, C, E], fits func(E) bool, change func(E)) {
 	x.t.Helper()
 	decode := func(v []byte) E {
@@ -252,7 +252,7 @@ func rewriteEvent[S rules.State, C any, E rules.Event](x *tamperer, kind journal
 	x.set(k, append(v[:9:9], data...))
 }
 
-// rewriteRecord replaces the first record that fits.
+// rewriteRecord changes the first stored record that matches.
 func rewriteRecord(x *tamperer, fits func(k []byte, r *record.Message) bool, change func(*record.Message)) {
 	x.t.Helper()
 	decode := func(v []byte) *record.Message {

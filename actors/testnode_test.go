@@ -22,7 +22,7 @@ import (
 	"parley/persistence"
 )
 
-// manualClock is a clock that is turned by hand.
+// manualClock is a clock that moves only when a test advances it.
 type manualClock struct{ nanos atomic.Int64 }
 
 func newManualClock(at time.Time) *manualClock {
@@ -36,7 +36,7 @@ func (h *manualClock) advance(d time.Duration) { h.nanos.Add(int64(d)) }
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// testNode is a node over a journal in memory.
+// testNode is a node over a real journal on a disk in memory.
 type testNode struct {
 	t        testing.TB
 	journals int
@@ -57,7 +57,7 @@ type testNode struct {
 	node  *Node
 }
 
-// option alters a test node before it is opened.
+// option changes a test node before it is opened.
 type option func(*testNode)
 
 func withJournals(n int) option { return func(r *testNode) { r.journals = n } }
@@ -67,7 +67,7 @@ func withWrap(f func(journal.Journal) journal.Journal) option {
 	return func(r *testNode) { r.wrap = f }
 }
 
-// withTuning changes a node before it starts, as those given before it do.
+// withTuning changes a node before it starts, after earlier options have changed it.
 func withTuning(f func(*Node)) option {
 	return func(r *testNode) {
 		before := r.tune
@@ -103,7 +103,7 @@ func (r *testNode) open() {
 	}
 }
 
-// start opens the journal in dir and brings a node to life over it.
+// start opens the journal in dir and starts a node on it.
 func (r *testNode) start(dir string) error {
 	logger := slog.New(slog.DiscardHandler)
 	options := persistence.Options{
@@ -163,7 +163,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// challengeFor is a challenge of its own for a slug, unless that is taken.
+// challengeFor returns a new challenge for a slug, or ErrSlugTaken.
 func challengeFor(n *Node, slug, text string, difficulty int, life time.Duration) (*registration.Challenge, error) {
 	_, err := n.Orgs.BySlug(context.Background(), slug)
 	switch {
@@ -177,7 +177,7 @@ func challengeFor(n *Node, slug, text string, difficulty int, life time.Duration
 	}, nil
 }
 
-// challenge asks for a challenge that any nonce solves.
+// challenge returns a challenge that any nonce solves.
 func (r *testNode) challenge(slug string) (*registration.Challenge, error) {
 	return challengeFor(r.node, slug, fmt.Sprintf("%x", r.node.entropy()), 0, time.Hour)
 }
@@ -192,7 +192,7 @@ func (r *testNode) org(slug string) Registered {
 	return must(r.solve(must(r.challenge(slug))(r.t)))(r.t)
 }
 
-// key is a raw key that no other number gives.
+// key returns a raw key that differs for each number and name.
 func key(n byte, name string) []byte {
 	k := make([]byte, 32)
 	k[0] = n
@@ -234,7 +234,7 @@ func (r *testNode) agents(slug string, n int) (parley.OrgID, []parley.AgentID) {
 	return owner, ids
 }
 
-// direct is a send whose content is text.
+// direct returns a direct send with the given text.
 func direct(owner parley.OrgID, from, to parley.AgentID, text, key string) DirectSend {
 	return DirectSend{
 		Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
@@ -242,7 +242,7 @@ func direct(owner parley.OrgID, from, to parley.AgentID, text, key string) Direc
 	}
 }
 
-// answerTo is a reply to a message by the agent that it was sent to.
+// answerTo returns a reply to m by its recipient.
 func answerTo(owner parley.OrgID, m *record.Message, text, key string) ReplyTo {
 	return ReplyTo{
 		Content:      Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
@@ -258,7 +258,7 @@ func (r *testNode) reply(a ReplyTo) (Posted, error) {
 	return r.node.Messages.Reply(context.Background(), a)
 }
 
-// transcript is all of a conversation, in its order.
+// transcript returns all messages of a conversation, in their order.
 func (r *testNode) transcript(id parley.ConversationID) []query.Message {
 	r.t.Helper()
 	var all []query.Message
@@ -274,7 +274,7 @@ func (r *testNode) transcript(id parley.ConversationID) []query.Message {
 	}
 }
 
-// inbox is all that an agent received, newest first.
+// inbox returns all messages that an agent received, newest first.
 func (r *testNode) inbox(id parley.AgentID) []query.Message {
 	r.t.Helper()
 	var all []query.Message
@@ -290,7 +290,7 @@ func (r *testNode) inbox(id parley.AgentID) []query.Message {
 	}
 }
 
-// eventually waits for a condition that follows by itself.
+// eventually waits up to 10 s for a condition.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {

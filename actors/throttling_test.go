@@ -47,7 +47,7 @@ func TestWebhooksAreThrottledUnderLoad(t *testing.T) {
 	}
 }
 
-// agentsWithWebhooks are agents of another organization, with a webhook each.
+// agentsWithWebhooks returns agents of another organization, with a webhook each.
 func (h *webhookFixture) agentsWithWebhooks(n int) (parley.OrgID, []parley.AgentID) {
 	h.t.Helper()
 	org, ids := h.agents("globex", n)
@@ -59,7 +59,8 @@ func (h *webhookFixture) agentsWithWebhooks(n int) (parley.OrgID, []parley.Agent
 	return org, ids
 }
 
-// simulateLoad has requests come at a pace, on a processor that is short or not.
+// simulateLoad reports requests at a steady rate, with or without a shortage of
+// processors.
 func (h *webhookFixture) simulateLoad(short func() bool) {
 	answered := uint64(0)
 	h.node.Webhooks.SetLoad(func() (uint64, bool) {
@@ -68,9 +69,8 @@ func (h *webhookFixture) simulateLoad(short func() bool) {
 	})
 }
 
-// TestThrottledWebhooksDeliverEverything: all is delivered in the end and what flew is noted,
-// whether the processor's fortune turns all the time or one webhook has more to do
-// than fits into its turn and the processor stays short.
+// TestThrottledWebhooksDeliverEverything: all events are delivered and recorded,
+// whether the load alternates or one webhook has more events than fit into its turn.
 func TestThrottledWebhooksDeliverEverything(t *testing.T) {
 	luck := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {

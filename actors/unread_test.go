@@ -13,7 +13,7 @@ import (
 	"parley/journal"
 )
 
-// unreadOf are the numbers of an agent's messages without a read mark, oldest
+// unreadOf returns the numbers of an agent's messages without a read receipt, oldest
 // first, as its inbox shows them.
 func (r *testNode) unreadOf(of parley.AgentID) (all []string) {
 	for _, m := range slices.Backward(r.inbox(of)) {
@@ -31,7 +31,7 @@ func contents(w query.Waiting) (all []string) {
 	return all
 }
 
-// wait gives what is there at a place of a feed, as many looks as that takes.
+// wait returns what follows a position of a feed, in as many scans as that takes.
 func (r *testNode) wait(at query.Awaited, limit int) (w query.Waiting) {
 	r.t.Helper()
 	for more := true; more; {
@@ -43,8 +43,8 @@ func (r *testNode) wait(at query.Awaited, limit int) (w query.Waiting) {
 	return w
 }
 
-// waitingAgrees holds what a wait gives, from each place of the inbox, against
-// what the inbox shows: all that is newer, and how many of the rest are unread.
+// waitingAgrees compares the results of waits from each position with the inbox: all
+// newer messages, and how many of the rest are unread.
 func (r *testNode) waitingAgrees(of parley.AgentID, limit int) error {
 	r.t.Helper()
 	inbox := r.inbox(of)
@@ -123,8 +123,8 @@ func TestReadUpTo(t *testing.T) {
 	}
 }
 
-// TestWaitingAgreesControl: a note of how far was read that says too much is
-// found out.
+// TestWaitingAgreesControl stores a read position that is too high, which must be
+// noticed.
 func TestWaitingAgreesControl(t *testing.T) {
 	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)

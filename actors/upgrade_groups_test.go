@@ -15,7 +15,7 @@ import (
 	"parley/actors/record"
 )
 
-// useGroups does once whatever leaves something of groups on the disk.
+// useGroups uses every feature of groups that stores something.
 func (l *releaseScenario) useGroups(acme, globex parley.OrgID, alice, carol, bob, erin parley.AgentID) {
 	ctx := context.Background()
 	owners := map[parley.AgentID]parley.OrgID{alice: acme, carol: acme, bob: globex, erin: globex}

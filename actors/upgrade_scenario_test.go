@@ -26,7 +26,7 @@ import (
 	"parley/persistence"
 )
 
-// releaseScenario does once whatever leaves something on the disk.
+// releaseScenario uses every feature that stores something, once.
 type releaseScenario struct {
 	t     *testing.T
 	store *persistence.Store
@@ -34,7 +34,7 @@ type releaseScenario struct {
 	clock *manualClock
 }
 
-// awaitArrival lets a moment go by, in which everything arrives.
+// awaitArrival lets a moment pass, in which everything arrives.
 func (l *releaseScenario) awaitArrival() {
 	awaitIdleStore(l.t, l.store)
 	l.clock.advance(time.Second)
@@ -187,7 +187,7 @@ func (l *releaseScenario) setReceipts(id parley.AgentID) {
 
 func must2[T, U any](v T, _ U, err error) func(testing.TB) T { return must(v, err) }
 
-// answers is everything that readers of a store are told.
+// answers renders everything that readers of a store see.
 func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	t.Helper()
 	var out strings.Builder

@@ -13,8 +13,8 @@ import (
 	"parley/journal"
 )
 
-// useWebhooks does once whatever leaves something of webhooks, and of an operator's
-// terms, on the disk. It is called before agents are revoked.
+// useWebhooks uses every feature of webhooks and terms that stores something. It runs
+// before agents are revoked.
 func (l *releaseScenario) useWebhooks(owner parley.OrgID, watched, other parley.AgentID, theirs parley.OrgID) {
 	ctx := context.Background()
 	sink := &fakeCourier{}

@@ -245,8 +245,8 @@ var meaningControls = map[string]tamperCase{
 	}, []string{"retirements"}, false},
 }
 
-// swapPositions has two messages of one conversation change places in a feed, with
-// all that belongs to their places.
+// swapPositions swaps two messages of one conversation in a feed, with all rows that
+// depend on their positions.
 func swapPositions(x *tamperer) {
 	type placed struct{ k, v []byte }
 	byTalk := map[string]placed{}
@@ -286,8 +286,8 @@ func swapPositions(x *tamperer) {
 	}
 }
 
-// TestVerifyControls plants one fault after the other in files that are in order,
-// until every check has found something.
+// TestVerifyControls plants one fault at a time in sound files, until every check has
+// reported something.
 func TestVerifyControls(t *testing.T) {
 	skipUnderRace(t)
 	heard, ran := map[string]bool{}, 0
@@ -325,7 +325,7 @@ func TestVerifyControls(t *testing.T) {
 	}
 }
 
-// plantAll plants faults in the files of a town, and gives how many it did.
+// plantAll plants each fault in the files of a store and returns how many it planted.
 func plantAll(t *testing.T, w *fullStore, controls map[string]tamperCase, heard map[string]bool) (ran int) {
 	for _, name := range slices.Sorted(maps.Keys(controls)) {
 		t.Run(name, func(t *testing.T) {
@@ -336,7 +336,7 @@ func plantAll(t *testing.T, w *fullStore, controls map[string]tamperCase, heard 
 	return ran
 }
 
-// checkTamperCase holds the checks that spoke against those that had to.
+// checkTamperCase compares the checks that reported something with those that had to.
 func checkTamperCase(t *testing.T, audit *report.Verification, c tamperCase, heard map[string]bool) {
 	t.Helper()
 	got := failedChecks(audit)
@@ -356,7 +356,7 @@ func checkTamperCase(t *testing.T, audit *report.Verification, c tamperCase, hea
 	}
 }
 
-// verifyFlippedByte examines files of which one byte has changed.
+// verifyFlippedByte verifies files of which one byte has changed.
 func (w *fullStore) verifyFlippedByte(t *testing.T) *report.Verification {
 	t.Helper()
 	fs := vfs.NewMem()

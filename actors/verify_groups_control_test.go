@@ -17,7 +17,7 @@ import (
 func isCopyEntry(_, v []byte) bool  { return v[0] == byte(journal.CopyEntry) }
 func isGroupEntry(_, v []byte) bool { return v[0] == byte(journal.GroupEntry) }
 
-// groupEvent fits events of groups that are of type E.
+// groupEvent matches events of groups that have type E.
 func groupEvent[E group.Event](e group.Event) bool { _, ok := e.(E); return ok }
 
 // groupControls plant faults in what groups keep.
@@ -149,19 +149,19 @@ var groupControls = map[string]tamperCase{
 	}, []string{"receipts-place"}, false},
 }
 
-// dropCopy takes the last of the copies of a broadcast away.
+// dropCopy removes the last copy of a broadcast.
 func (x *tamperer) dropCopy() {
 	x.alter('C', func(_, v []byte) bool { return len(v) > 8+2*20 }, func(v []byte) []byte { return v[:len(v)-20] })
 }
 
-// redirectCopy has the last of the copies of a broadcast go to another.
+// redirectCopy gives the last copy of a broadcast to another agent.
 func (x *tamperer) redirectCopy() {
 	x.alter('C', func(_, v []byte) bool { return len(v) > 8+2*20 }, func(v []byte) []byte {
 		return append(v[:len(v)-16], x.agents[9][:]...)
 	})
 }
 
-// swapCopies has two messages to a group of two change places in the feed.
+// swapCopies swaps two messages to a group of two in the feed.
 func (x *tamperer) swapCopies() {
 	one := func(_, v []byte) bool { return len(v) == 8+20 && bytes.Equal(v[12:], x.agents[2][:]) }
 	var keys, values [][]byte
@@ -181,7 +181,8 @@ func (x *tamperer) swapCopies() {
 	}
 }
 
-// repeatGroupEvent tells one who came late, or went early, of a change once more.
+// repeatGroupEvent sends a group event again to an agent that was not a member at the
+// time.
 func (x *tamperer) repeatGroupEvent() {
 	k, v := x.find('F', func(k, v []byte) bool {
 		return isStatusEntry(k, v) && string(v[25:]) == "completed" && !bytes.Equal(k[3:19], x.agents[0][:]) && !bytes.Equal(k[3:19], x.agents[1][:])
@@ -189,7 +190,7 @@ func (x *tamperer) repeatGroupEvent() {
 	x.set(k, append(v[:25:25], "paused"...))
 }
 
-// TestVerifyGroupControls plants one fault after the other in what groups left.
+// TestVerifyGroupControls plants one fault at a time in the data of groups.
 func TestVerifyGroupControls(t *testing.T) {
 	skipUnderRace(t)
 	v := newGroupStore(t, 1)

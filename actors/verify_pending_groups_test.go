@@ -15,8 +15,8 @@ import (
 	"parley/journal"
 )
 
-// groupStoreWithPendingMessages has groups that live in one journal say all sorts of words to
-// others, which have stopped.
+// groupStoreWithPendingMessages has groups of one journal send all kinds of messages
+// to other journals, which have stopped.
 func groupStoreWithPendingMessages(t *testing.T) (v *groupStore, release func()) {
 	v = newGroupStore(t, 4)
 	ctx, home := context.Background(), int(v.board.id.Slot())%4

@@ -16,8 +16,8 @@ import (
 	"parley/journal"
 )
 
-// holdJournals stops the writers of all journals but one, so that what is said to the
-// others stays in its outboxes, and gives the function that lets them go on.
+// holdJournals stops the writers of all journals but one, so that messages to the
+// others stay in its outboxes. The returned function resumes them.
 func (w *fullStore) holdJournals(but int) (release func()) {
 	w.t.Helper()
 	gate := make(chan struct{})
@@ -32,8 +32,8 @@ func (w *fullStore) holdJournals(but int) (release func()) {
 	return func() { close(gate) }
 }
 
-// agentsIn gives agents of an organization that live in a journal, made if need be,
-// and those that live elsewhere.
+// agentsIn returns agents of an organization that live in a journal, created if
+// needed, and agents that live elsewhere.
 func (w *fullStore) agentsIn(owner parley.OrgID, journal, n int) (here, elsewhere []parley.AgentID) {
 	for i := 0; len(here) < n || len(elsewhere) < n; i++ {
 		w.node.entropy() // an odd number is drawn for each, so that they come to live everywhere
@@ -47,7 +47,7 @@ func (w *fullStore) agentsIn(owner parley.OrgID, journal, n int) (here, elsewher
 	return here, elsewhere
 }
 
-// storeWithPendingMessages says all sorts of words whose targets have stopped.
+// storeWithPendingMessages sends all kinds of messages to journals that have stopped.
 func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
 	w = newFullStore(t, 4)
 	ctx := context.Background()
@@ -165,7 +165,7 @@ func isCopy(k []byte) bool {
 	return parley.Slot(binary.BigEndian.Uint16(k)) != parley.IDFromBytes[parley.MessageID](k[3:]).Slot()
 }
 
-// changeApplied changes how far an outbox that holds something counts as applied.
+// changeApplied changes up to where a filled outbox counts as applied.
 func (x *tamperer) changeApplied(change func(uint64) uint64) {
 	k, _ := x.find('o', nil)
 	x.set(appliedKey(k), bigEndian(change(binary.BigEndian.Uint64(x.get(appliedKey(k))))))
@@ -174,13 +174,14 @@ func (x *tamperer) changeApplied(change func(uint64) uint64) {
 // receiptOf is the key of how far the outbox of an outbox message is applied.
 func appliedKey(k []byte) []byte { return slotKey(0xFFFF, 'i', k[5:7], k[3:5]) }
 
-// applied reports whether an outbox message has been applied and only not been swept yet.
+// applied reports whether an outbox message has been applied and only not been deleted
+// yet.
 func (x *tamperer) applied(k []byte) bool {
 	mark := x.get(appliedKey(k))
 	return mark != nil && binary.BigEndian.Uint64(k[7:]) <= binary.BigEndian.Uint64(mark)
 }
 
-// hasSuccessor reports whether more follows in the outbox of an outbox message.
+// hasSuccessor reports whether an outbox holds a later message.
 func (x *tamperer) hasSuccessor(k []byte) bool {
 	next := bytes.Clone(k)
 	binary.BigEndian.PutUint64(next[7:], binary.BigEndian.Uint64(k[7:])+1)
@@ -211,8 +212,8 @@ func TestVerifyPendingMessages(t *testing.T) {
 	}
 }
 
-// dropEachLastMessage takes away the last message of each outbox: nothing tells that it was
-// ever there but what it would have brought.
+// dropEachLastMessage removes the last message of each outbox. Only its missing
+// effects can reveal that.
 func dropEachLastMessage(t *testing.T, frozen *fullStore) {
 	missed := 0
 	for target := range byte(4) {

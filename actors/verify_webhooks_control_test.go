@@ -8,12 +8,12 @@ import (
 	"parley/journal"
 )
 
-// rowOf fits rows of a table.
+// rowOf matches rows of a table.
 func rowOf(table journal.Table) func(k, _ []byte) bool {
 	return func(k, _ []byte) bool { return k[3] == byte(table) }
 }
 
-// changeJob alters the first job of a status.
+// changeJob changes the first job that has a status.
 func changeJob(x *tamperer, status webhook.Status, change func(*webhook.Job)) {
 	read := func(v []byte) *webhook.Job {
 		j := &webhook.Job{}

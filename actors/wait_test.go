@@ -15,7 +15,7 @@ import (
 	"parley/journal"
 )
 
-// countingJournal counts the rows that are read through a journal.
+// countingJournal counts the rows that are read through it.
 type countingJournal struct {
 	journal.Journal
 	rows atomic.Int64
@@ -23,7 +23,7 @@ type countingJournal struct {
 
 func (j *countingJournal) View() journal.View { return &countingView{j.Journal.View(), &j.rows} }
 
-// reads is how many rows fn has read.
+// reads returns how many rows fn reads.
 func (j *countingJournal) reads(fn func()) int {
 	before := j.rows.Load()
 	fn()
@@ -85,7 +85,8 @@ func (v *countingView) Untransferred(agent parley.AgentID, from uint64, rows int
 	})
 }
 
-// memberWithLongFeed is a test node with a member whose feed has n copies, all carried by pages.
+// memberWithLongFeed returns a test node with a member whose feed holds n copies, all
+// transferred in pages.
 func memberWithLongFeed(t *testing.T, n int, tune func(*Node)) (*testNode, *countingJournal, *testGroup, []parley.AgentID) {
 	o := &countingJournal{}
 	r := newTestNode(t, withTuning(tune), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
@@ -106,8 +107,8 @@ const (
 	floodedRows   = 32
 )
 
-// TestWaitScansAFeedOnce: a look passes by a bounded number of entries,
-// and those that were found to be carried are not looked at again by later waits.
+// TestWaitScansAFeedOnce: one scan reads a bounded number of entries, and later waits
+// skip the entries that were found to be transferred.
 func TestWaitScansAFeedOnce(t *testing.T) {
 	r, o, c, ids := memberWithLongFeed(t, floodedCopies, func(n *Node) {
 		n.queries.Limits().WaitRows, n.queries.Limits().TransferredStep = floodedRows, floodedRows
@@ -147,8 +148,8 @@ func TestWaitScansAFeedOnce(t *testing.T) {
 	}
 }
 
-// TestWaitScansAFeedOnceControl: where nothing is noted, each wait reads
-// the whole feed.
+// TestWaitScansAFeedOnceControl does not store how far the feed was scanned: each wait
+// reads all of it.
 func TestWaitScansAFeedOnceControl(t *testing.T) {
 	r, o, _, ids := memberWithLongFeed(t, floodedCopies, func(n *Node) {
 		n.queries.Limits().WaitRows, n.queries.Limits().TransferredStep = math.MaxInt, math.MaxInt
@@ -160,7 +161,7 @@ func TestWaitScansAFeedOnceControl(t *testing.T) {
 	}
 }
 
-// TestWaitCountsUnreadNearby: the count of what follows passes by a bounded number
+// TestWaitCountsUnreadNearby: counting the remaining messages reads a bounded number
 // of entries, however many there are.
 func TestWaitCountsUnreadNearby(t *testing.T) {
 	bounded := func(n *Node) { n.queries.Limits().WaitRows = floodedRows }
@@ -186,8 +187,8 @@ func TestWaitCountsUnreadNearby(t *testing.T) {
 	}
 }
 
-// TestWaitSkipsOtherFeedEntries: what lies between two messages of a feed is
-// passed by in pieces, and the next message is found.
+// TestWaitSkipsOtherFeedEntries: entries between two messages of a feed are skipped in
+// pages, and the next message is found.
 func TestWaitSkipsOtherFeedEntries(t *testing.T) {
 	r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().WaitRows = 3 }))
 	owner, ids := r.agents("acme", 2)

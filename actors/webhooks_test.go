@@ -20,7 +20,7 @@ import (
 	"parley/persistence"
 )
 
-// fakeCourier are a courier whose targets answer as they are told to.
+// fakeCourier is a courier whose targets answer as a test says.
 type fakeCourier struct {
 	mu         sync.Mutex
 	deliveries []delivery.Delivery
@@ -58,7 +58,7 @@ func (p *fakeCourier) answerWith(answer func(delivery.Delivery) (webhook.Outcome
 	p.answer = answer
 }
 
-// delivered is what was delivered so far.
+// delivered returns the deliveries so far.
 func (p *fakeCourier) delivered() []delivery.Delivery {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +73,8 @@ func answerCode(code int) func(delivery.Delivery) (webhook.Outcome, bool) {
 
 func neverAnswer(delivery.Delivery) (webhook.Outcome, bool) { return webhook.Outcome{}, true }
 
-// webhookFixture is a test node with a courier, two agents and a webhook of the second.
+// webhookFixture is a test node with a courier, two agents and a webhook of the
+// second.
 type webhookFixture struct {
 	*testNode
 	manual  *manualClock
@@ -87,7 +88,7 @@ func newWebhookFixture(t testing.TB, journals int, events ...webhook.What) *webh
 	return openWebhookFixture(t, &webhookFixture{}, events, withJournals(journals))
 }
 
-// newWebhookFixtureAt lives by a clock that is turned by hand.
+// newWebhookFixtureAt uses a manual clock.
 func newWebhookFixtureAt(t testing.TB, at *manualClock) *webhookFixture {
 	return openWebhookFixture(t, &webhookFixture{manual: at}, nil, withClock(at.now), func(r *testNode) {
 		r.tuneStore = func(o *persistence.Options) { o.TimerEvery = 2 * time.Millisecond }
@@ -206,8 +207,8 @@ func TestWebhookReceivesOtherEvents(t *testing.T) {
 	}
 }
 
-// TestRetriesFollowTheSchedule lives through two days of a target that takes
-// nothing, and then wakes up.
+// TestRetriesFollowTheSchedule: a target accepts nothing for two days, and then
+// everything.
 func TestRetriesFollowTheSchedule(t *testing.T) {
 	h := newWebhookFixtureAt(t, newManualClock(noon))
 	h.courier.answerWith(answerCode(500))
@@ -238,7 +239,7 @@ func TestRetriesFollowTheSchedule(t *testing.T) {
 	}
 }
 
-// TestWebhookEndsAfterFailuresOnly fails for five days.
+// TestWebhookEndsAfterFailuresOnly lets a target fail for five days.
 func TestWebhookEndsAfterFailuresOnly(t *testing.T) {
 	h := newWebhookFixtureAt(t, newManualClock(noon))
 	h.courier.answerWith(answerCode(503))
@@ -276,7 +277,7 @@ func TestWebhookEndsAfterFailuresOnly(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreRepeatedAfterARestart restarts while targets think.
+// TestAttemptsAreRepeatedAfterARestart restarts the node before the targets answer.
 func TestAttemptsAreRepeatedAfterARestart(t *testing.T) {
 	h := newWebhookFixture(t, 4)
 	h.courier.answerWith(neverAnswer)
@@ -347,7 +348,7 @@ func TestWebhookCommandsRefused(t *testing.T) {
 	})
 }
 
-// TestWebhooksCatchUp has a backlog of retries that are due at once.
+// TestWebhooksCatchUp has many retries that are due at once.
 func TestWebhooksCatchUp(t *testing.T) {
 	h := newWebhookFixtureAt(t, newManualClock(noon))
 	h.courier.answerWith(answerCode(500))
