@@ -45,10 +45,10 @@ func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 		return parley.ErrQuotaExceeded.OverQuota(quotaStreams, *limit, used, nil)
 	}
 	st := &agentStream{
-		streams: s.streams, agent: in.ID, caller: c.Caller, readers: audience, since: s.streams.pages.now(),
+		streams: s.streams, source: feedSource{service: s.core, agent: in.ID, caller: c.Caller}, readers: audience, since: s.streams.pages.now(),
 	}
 	if start.OnlyUntransferred {
-		st.untransferredUpTo = s.Node.Feeds.DurablePosition(in.ID)
+		st.source.untransferredUpTo = s.Node.Feeds.DurablePosition(in.ID)
 	}
 	opening := buffer.New(0)
 	opening.Bytes = appendOpening(opening.Bytes[:0], c, start)
@@ -92,20 +92,18 @@ func appendOpening(b []byte, c *rest.Call, start query.Start) []byte {
 // AgentStream is one connection. An idle one costs this struct, a subscription
 // and the small stack of its reader.
 type agentStream struct {
-	streams           *streams
-	readers           *readers
-	agent             parley.AgentID
-	caller            rest.Caller
-	conn              net.Conn
-	line              *connlimit.Conn // that conn was; nil if it was none
-	socket            syscall.RawConn // nil where conn is not the kernel's
-	feed              journal.Subscription
-	untransferredUpTo uint64
-	since             uint64 // the last page that was begun before it was asked for
-	pumping           atomic.Int32
-	next              *agentStream // that is to be pumped; under the mu of pumps
-	ended             atomic.Bool
-	beat              atomic.Bool
+	streams *streams
+	readers *readers
+	source  feedSource
+	conn    net.Conn
+	line    *connlimit.Conn // that conn was; nil if it was none
+	socket  syscall.RawConn // nil where conn is not the kernel's
+	feed    journal.Subscription
+	since   uint64 // the last page that was begun before it was asked for
+	pumping atomic.Int32
+	next    *agentStream // that is to be pumped; under the mu of pumps
+	ended   atomic.Bool
+	beat    atomic.Bool
 	// active is when something was last written, in the wheel's seconds.
 	active  atomic.Int64
 	lagging atomic.Bool // it is counted as such
@@ -141,12 +139,12 @@ func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64)
 	st.touch()
 	// Who wakes it before it is whole has it pumped once more.
 	st.pumping.Store(pumpRunning)
-	st.feed = st.streams.service.Node.Feeds.Follow(st.agent, after, st.wake)
+	st.feed = st.streams.service.Node.Feeds.Follow(st.source.agent, after, st.wake)
 	if !st.streams.add(st) {
 		st.end()
 		return
 	}
-	if !st.streams.permitted(st) { // it was let in before that changed
+	if !st.source.permitted(st.streams.suspends) { // it was let in before that changed
 		st.end()
 		return
 	}
@@ -180,7 +178,7 @@ func (st *agentStream) wake() {
 // contain keeps a defect to the stream that met it.
 func (st *agentStream) contain() {
 	if cause := recover(); cause != nil {
-		st.streams.service.Logger.Error("stream failed", "agent", st.agent.String(), "panic", cause, "stack", string(debug.Stack()))
+		st.streams.service.Logger.Error("stream failed", "agent", st.source.agent.String(), "panic", cause, "stack", string(debug.Stack()))
 		st.caughtUp()
 		st.end()
 	}

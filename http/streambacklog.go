@@ -1,11 +1,7 @@
 package http
 
 import (
-	"context"
 	"net"
-
-	"parley/actors/query"
-	"parley/journal"
 )
 
 // backlogPumps per processor read rows: some of them wait for the disk.
@@ -53,32 +49,12 @@ func (st *agentStream) catchUp(g *batch) error {
 
 // page gives one of what the feed has in rows beyond from, up to upTo.
 func (st *agentStream) page(g *batch, from, upTo uint64) (p *page, err error) {
-	read := func(p *page) (to uint64, err error) { return st.readPage(p, from, upTo) }
-	if st.readers.size.Load() > 1 && from >= st.untransferredUpTo {
-		return st.streams.pages.at(st.agent, from, st.since, read)
+	read := func(p *page) (to uint64, err error) { return st.source.readPage(p, from, upTo) }
+	if st.readers.size.Load() > 1 && from >= st.source.untransferredUpTo {
+		return st.streams.pages.at(st.source.agent, from, st.since, read)
 	}
 	p = &page{bytes: g.bytes[:0]} // the next may have them again
 	p.to, err = read(p)
 	g.bytes = p.bytes
 	return p, err
-}
-
-// readPage renders what the feed has in rows beyond from, up to upTo: as much as
-// makes a page.
-func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err error) {
-	p.events = make([]pageEvent, 0, min(streamBatch, upTo-from))
-	return st.streams.service.Node.Feeds.Backlog(context.Background(), st.agent, from, upTo, streamBatch, streamBuffer, func(e journal.FeedEntry, m query.Message) error {
-		if m.Receipts.Transferred() && e.Position <= st.untransferredUpTo {
-			return nil // before this stream began
-		}
-		before := len(p.bytes)
-		if p.bytes = st.appendEvent(p.bytes, e, m); len(p.bytes) == before {
-			return nil
-		}
-		p.events = append(p.events, pageEvent{position: e.Position, end: len(p.bytes)})
-		if e.Kind.BringsMessage() && !m.Receipts.Transferred() {
-			p.events[len(p.events)-1].receipt = st.receiptOf(e, m.Record.Sender())
-		}
-		return nil
-	})
 }

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"context"
 	"errors"
 	"net"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"parley/http/rest"
 
 	"parley"
-	"parley/actors/query"
-	"parley/actors/record"
 	"parley/http/limit"
 	"parley/journal"
 )
@@ -246,46 +243,15 @@ func (st *agentStream) leave(err error, entries []journal.FeedEntry) error {
 	return err
 }
 
-// gather renders one entry of the feed that came live.
-func (st *agentStream) gather(g *batch, e journal.FeedEntry, m query.Message) {
-	before := len(g.bytes)
-	if g.bytes = st.appendEvent(g.bytes, e, m); len(g.bytes) == before {
-		return
-	}
-	g.events++
-	if e.Kind.BringsMessage() && !m.Receipts.Transferred() {
-		g.transfers = append(g.transfers, transfer{receipt: st.receiptOf(e, m.Record.Sender())})
-	}
-}
-
-// appendEvent appends what an entry of the feed is told as, perhaps nothing.
-func (st *agentStream) appendEvent(b []byte, e journal.FeedEntry, m query.Message) []byte {
-	switch e.Kind {
-	case journal.StatusEntry:
-		return appendStatusEvent(b, e)
-	case journal.GroupEntry:
-		return appendGroupEvent(b, e)
-	case journal.MessageEntry, journal.CopyEntry:
-		return appendMessageEvent(b, m, viewer{st.caller.Org, st.agent, st.streams.service})
-	}
-	return b
-}
-
-func (st *agentStream) receiptOf(e journal.FeedEntry, sender parley.AgentID) journal.RecordReceipt {
-	return journal.RecordReceipt{
-		Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == journal.CopyEntry, Sender: sender,
-	}
-}
-
 // gatherLive gathers one entry that came live. What goes to several streams is
 // rendered for the first of them.
 func (st *agentStream) gatherLive(g *batch, e journal.FeedEntry) error {
 	if !e.Kind.BringsMessage() || st.readers.size.Load() == 1 || e.Record == nil {
-		return st.render(g, e)
+		return st.source.render(g, e)
 	}
-	shared, err := st.streams.rendered.event(st.agent, e.Position, func() (b []byte, sender parley.AgentID, err error) {
+	shared, err := st.streams.rendered.event(st.source.agent, e.Position, func() (b []byte, sender parley.AgentID, err error) {
 		var own batch
-		err = st.render(&own, e)
+		err = st.source.render(&own, e)
 		for _, c := range own.transfers {
 			sender = c.receipt.Sender
 		}
@@ -296,15 +262,8 @@ func (st *agentStream) gatherLive(g *batch, e journal.FeedEntry) error {
 	}
 	g.bytes = append(g.bytes, shared.bytes...)
 	g.events++
-	g.transfers = append(g.transfers, transfer{receipt: st.receiptOf(e, shared.sender), once: &shared.recorded})
+	g.transfers = append(g.transfers, transfer{receipt: st.source.receiptOf(e, shared.sender), once: &shared.recorded})
 	return nil
-}
-
-func (st *agentStream) render(g *batch, e journal.FeedEntry) error {
-	return st.streams.service.Node.Feeds.Entries(context.Background(), st.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m query.Message) error {
-		st.gather(g, e, m)
-		return nil
-	})
 }
 
 // put writes b, which is what was gathered. What the reader does not take at
@@ -323,7 +282,7 @@ func (st *agentStream) put(g *batch, b []byte) error {
 	if n < len(b) {
 		st.pending = &pending{
 			rest: batch{bytes: b[n:], transfers: g.transfers, events: g.events, beat: g.beat},
-			hold: st.streams.service.Budget.Hold(st.caller.Account(), nil),
+			hold: st.streams.service.Budget.Hold(st.source.caller.Account(), nil),
 		}
 		g.bytes, g.transfers = nil, nil
 		if !st.pending.hold.Grow(cap(b)) {
@@ -372,36 +331,4 @@ func (st *agentStream) heartbeat(g *batch) error {
 	g.bytes = appendTime(append(g.bytes, "event: heartbeat\ndata: {\"timestamp\":"...), st.streams.service.Clock())
 	g.bytes = append(g.bytes, "}\n\n"...)
 	return st.put(g, g.bytes)
-}
-
-func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {
-	b = appendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
-	status, _ := record.StatusNews(e.Note)
-	b = appendText(append(b, `,"status":`...), status)
-	return append(b, "}\n\n"...)
-}
-
-// appendGroupEvent appends what became of a group. What is not known here is not
-// told.
-func appendGroupEvent(b []byte, e journal.FeedEntry) []byte {
-	kind, request := record.GroupNews(e.Note)
-	if kind == "" {
-		return b
-	}
-	b = appendID(append(b, "event: group\ndata: {\"group_id\":"...), e.Ref)
-	b = append(b, `,"request_id":`...)
-	if request.Zero() {
-		b = append(b, `null`...)
-	} else {
-		b = appendID(b, parley.AnyID(request))
-	}
-	b = appendText(append(b, `,"kind":`...), kind)
-	return append(b, "}\n\n"...)
-}
-
-func appendMessageEvent(b []byte, m query.Message, v viewer) []byte {
-	b, _ = m.Record.MessageID().AppendText(append(b, "id: "...))
-	b = append(b, "\nevent: message\ndata: "...)
-	b = appendMessage(b, m, v)
-	return append(b, "\n\n"...)
 }

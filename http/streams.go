@@ -1,8 +1,6 @@
 package http
 
 import (
-	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -81,7 +79,7 @@ func (r *streams) remove(st *agentStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if st.readers.size.Add(-1) == 0 {
-		delete(r.readersOf, st.agent)
+		delete(r.readersOf, st.source.agent)
 	}
 	delete(r.open, st)
 	for i := range r.wheel {
@@ -128,7 +126,7 @@ func (r *streams) due(second int64) []*agentStream {
 // visit looks after a stream: may it go on, and is a heartbeat due.
 func (st *agentStream) visit(now int64) {
 	defer st.contain()
-	if !st.streams.permitted(st) {
+	if !st.source.permitted(st.streams.suspends) {
 		st.end()
 		return
 	}
@@ -143,21 +141,6 @@ func (st *agentStream) visit(now int64) {
 	if _, open := st.streams.open[st]; open {
 		st.streams.schedule(st, due)
 	}
-}
-
-// permitted reports whether the stream's agent and credential are still live, and its
-// organization is not suspended. A token that has expired does not cut a stream.
-func (r *streams) permitted(st *agentStream) bool {
-	ctx, s := context.Background(), r.service
-	a, err := s.Node.Agents.Get(ctx, st.agent)
-	if err != nil || a.Revoked() {
-		return err != nil && !errors.Is(err, parley.ErrNotFound)
-	}
-	o, err := s.Node.Orgs.Get(ctx, st.caller.Org)
-	if err != nil {
-		return !errors.Is(err, parley.ErrNotFound)
-	}
-	return o.Credential(st.caller.ClientID).Live() && !r.suspends(o)
 }
 
 // take counts one more stream of an agent, nil if it has as many as it may. The
@@ -218,7 +201,7 @@ func (r *streams) listening(agent parley.AgentID) bool {
 
 // EndStreams ends all streams of an organization.
 func (s *Service) EndStreams(id parley.OrgID) {
-	s.streams.endIf(func(st *agentStream) bool { return st.caller.Org == id })
+	s.streams.endIf(func(st *agentStream) bool { return st.source.caller.Org == id })
 }
 
 // OpenStreams is the number of open streams.

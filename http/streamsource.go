@@ -1,0 +1,130 @@
+package http
+
+import (
+	"context"
+	"errors"
+
+	"parley"
+	"parley/actors/org"
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/http/rest"
+	"parley/journal"
+)
+
+// feedSource is what one stream shows: the feed of an agent, rendered for its owner.
+// It is all of a stream that knows agents and messages.
+type feedSource struct {
+	service *core
+	agent   parley.AgentID
+	caller  rest.Caller
+	// untransferredUpTo is a position. Up to there, the stream shows only messages
+	// that are not transferred yet.
+	untransferredUpTo uint64
+}
+
+// render reads the message of an entry, if it has one, and appends the entry to a batch.
+func (s *feedSource) render(g *batch, e journal.FeedEntry) error {
+	return s.service.Node.Feeds.Entries(context.Background(), s.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m query.Message) error {
+		s.gather(g, e, m)
+		return nil
+	})
+}
+
+// gather appends an entry to a batch: its event, and the receipt of its message if that
+// is not transferred yet.
+func (s *feedSource) gather(g *batch, e journal.FeedEntry, m query.Message) {
+	before := len(g.bytes)
+	if g.bytes = s.appendEvent(g.bytes, e, m); len(g.bytes) == before {
+		return
+	}
+	g.events++
+	if e.Kind.BringsMessage() && !m.Receipts.Transferred() {
+		g.transfers = append(g.transfers, transfer{receipt: s.receiptOf(e, m.Record.Sender())})
+	}
+}
+
+// appendEvent appends the event of an entry. An entry of an unknown kind has none.
+func (s *feedSource) appendEvent(b []byte, e journal.FeedEntry, m query.Message) []byte {
+	switch e.Kind {
+	case journal.StatusEntry:
+		return appendStatusEvent(b, e)
+	case journal.GroupEntry:
+		return appendGroupEvent(b, e)
+	case journal.MessageEntry, journal.CopyEntry:
+		return appendMessageEvent(b, m, viewer{s.caller.Org, s.agent, s.service})
+	}
+	return b
+}
+
+func (s *feedSource) receiptOf(e journal.FeedEntry, sender parley.AgentID) journal.RecordReceipt {
+	return journal.RecordReceipt{
+		Recipient: s.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == journal.CopyEntry, Sender: sender,
+	}
+}
+
+// readPage reads and renders stored entries beyond position from, up to upTo, until the
+// page is full. It returns the position of the last one.
+func (s *feedSource) readPage(p *page, from, upTo uint64) (to uint64, err error) {
+	p.events = make([]pageEvent, 0, min(streamBatch, upTo-from))
+	return s.service.Node.Feeds.Backlog(context.Background(), s.agent, from, upTo, streamBatch, streamBuffer, func(e journal.FeedEntry, m query.Message) error {
+		if m.Receipts.Transferred() && e.Position <= s.untransferredUpTo {
+			return nil // transferred before this stream began
+		}
+		before := len(p.bytes)
+		if p.bytes = s.appendEvent(p.bytes, e, m); len(p.bytes) == before {
+			return nil
+		}
+		p.events = append(p.events, pageEvent{position: e.Position, end: len(p.bytes)})
+		if e.Kind.BringsMessage() && !m.Receipts.Transferred() {
+			p.events[len(p.events)-1].receipt = s.receiptOf(e, m.Record.Sender())
+		}
+		return nil
+	})
+}
+
+// permitted reports whether the agent and the credential are still live, and the
+// organization is not suspended. An open stream outlives its token.
+func (s *feedSource) permitted(suspended func(*org.State) bool) bool {
+	ctx := context.Background()
+	a, err := s.service.Node.Agents.Get(ctx, s.agent)
+	if err != nil || a.Revoked() {
+		return err != nil && !errors.Is(err, parley.ErrNotFound)
+	}
+	o, err := s.service.Node.Orgs.Get(ctx, s.caller.Org)
+	if err != nil {
+		return !errors.Is(err, parley.ErrNotFound)
+	}
+	return o.Credential(s.caller.ClientID).Live() && !suspended(o)
+}
+
+func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {
+	b = appendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
+	status, _ := record.StatusNews(e.Note)
+	b = appendText(append(b, `,"status":`...), status)
+	return append(b, "}\n\n"...)
+}
+
+// appendGroupEvent appends a change of a group. A change of an unknown kind has no event.
+func appendGroupEvent(b []byte, e journal.FeedEntry) []byte {
+	kind, request := record.GroupNews(e.Note)
+	if kind == "" {
+		return b
+	}
+	b = appendID(append(b, "event: group\ndata: {\"group_id\":"...), e.Ref)
+	b = append(b, `,"request_id":`...)
+	if request.Zero() {
+		b = append(b, `null`...)
+	} else {
+		b = appendID(b, parley.AnyID(request))
+	}
+	b = appendText(append(b, `,"kind":`...), kind)
+	return append(b, "}\n\n"...)
+}
+
+func appendMessageEvent(b []byte, m query.Message, v viewer) []byte {
+	b, _ = m.Record.MessageID().AppendText(append(b, "id: "...))
+	b = append(b, "\nevent: message\ndata: "...)
+	b = appendMessage(b, m, v)
+	return append(b, "\n\n"...)
+}
