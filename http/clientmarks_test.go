@@ -76,11 +76,11 @@ func TestClientMarks(t *testing.T) {
 		if err != nil || traced.MessageID != sent[0] || traced.PendingReason == nil || traced.Position != nil || traced.DeliveredAt != nil || len(traced.Attempts) != 0 {
 			t.Errorf("trace of what nobody took: %+v, %v", traced, err)
 		}
-		read, err := bob.MarkRead(ctx, sent[0])
+		read, err := bob.ReadMessage(ctx, sent[0])
 		if err != nil || read.ID != sent[0] || read.Status != api.MessageRead || read.ReadAt == nil || read.Direction != api.Received {
 			t.Fatalf("read: %+v, %v", read, err)
 		}
-		if again, err := bob.MarkRead(ctx, sent[0]); err != nil || !again.ReadAt.Equal(read.ReadAt.Time) {
+		if again, err := bob.ReadMessage(ctx, sent[0]); err != nil || !again.ReadAt.Equal(read.ReadAt.Time) {
 			t.Errorf("read again: %+v, %v", again, err)
 		}
 		if traced, err = bob.Trace(ctx, sent[0]); err != nil || traced.Position == nil || traced.ReadAt == nil || !traced.ReadAt.Equal(read.ReadAt.Time) || traced.PendingReason != nil {
@@ -140,8 +140,8 @@ func TestClientMarksRefused(t *testing.T) {
 		status int
 		code   client.Code
 	}{
-		"read of nothing":        {func() error { _, err := bob.MarkRead(ctx, unknown); return err }, 404, client.NotFound},
-		"read of another's":      {func() error { _, err := ann.MarkRead(ctx, m); return err }, 403, client.NotOwner},
+		"read of nothing":        {func() error { _, err := bob.ReadMessage(ctx, unknown); return err }, 404, client.NotFound},
+		"read of another's":      {func() error { _, err := ann.ReadMessage(ctx, m); return err }, 403, client.NotOwner},
 		"trace of nothing":       {func() error { _, err := bob.Trace(ctx, unknown); return err }, 404, client.NotFound},
 		"ack of nothing":         {func() error { _, err := bob.Ack(ctx, api.Ack{ID: to, UpTo: &unknown}); return err }, 404, client.NotFound},
 		"ack for another":        {func() error { _, err := ann.Ack(ctx, api.Ack{ID: to, UpTo: &m}); return err }, 403, client.NotOwner},

@@ -223,7 +223,7 @@ func (h *wired) longInbox(t *testing.T) []byte {
 	}
 	h.payload = []byte("Q")
 	page := h.request("GET", "/agents/"+h.to.String()+"/messages", nil)
-	w.ask(t, page, 200) // marks them
+	w.ask(t, page, 200) // records them as transferred
 	await(t, "answers that have left still hold", func() bool { return h.budget().Stats().Held == 0 })
 	return page
 }

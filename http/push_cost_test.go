@@ -64,7 +64,7 @@ func costOfAPush(t *testing.T, careless func([]byte)) (each cost, writes float64
 }
 
 // pushBound was set when an event on a live stream took 6.8 allocations and
-// 2,090 bytes: rendering, marks and all.
+// 2,090 bytes: rendering and receipts included.
 var pushBound = cost{9, 2700}
 
 func TestCostOfAPush(t *testing.T) {

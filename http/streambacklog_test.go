@@ -138,8 +138,8 @@ func viewsBehind(t *testing.T, alone bool) int64 {
 	return h.journal.views.Load() - before
 }
 
-// TestStreamsShareWhatTheyReadBehind: what they read, they read about once. The
-// marks of what they carry take views too.
+// TestStreamsShareWhatTheyReadBehind: streams of one agent read stored messages about
+// once together. Recording the receipts takes views too.
 func TestStreamsShareWhatTheyReadBehind(t *testing.T) {
 	shared, alone := viewsBehind(t, false), viewsBehind(t, true)
 	if t.Logf("%d views, %d where each stream reads for itself", shared, alone); shared > alone/4 {

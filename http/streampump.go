@@ -112,7 +112,7 @@ type batch struct {
 // transfer is a message among what is gathered.
 type transfer struct {
 	receipt journal.RecordReceipt
-	// once is set by the first of several streams that mark the message.
+	// once is set by the first of several streams that records the receipt.
 	once *atomic.Bool
 }
 

@@ -60,7 +60,7 @@ func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 
 func reason(text string) *string { return &text }
 
-// channels are the wire names of what carries, with what to tell of it.
+// channels are the wire names of the channels, each with a description.
 var channels = map[journal.Channel][2]string{
 	journal.InboxChannel:  {api.ChannelInbox, "A page of the inbox, or a request for the message, was answered with it."},
 	journal.StreamChannel: {api.ChannelStream, "It was written to a stream of the agent."},

@@ -121,7 +121,8 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 	}
 }
 
-// look gives what there is, and marks it unless nobody is there to take it.
+// look returns the messages that are there and records them as transferred, unless the
+// client has gone.
 func (w *messageWait) look() (found query.Waiting, more bool, err error) {
 	w.budget = pageBudget{call: w.call, viewer: viewer{w.call.Caller.Org, w.agent, w.service}}
 	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.budget.fits)

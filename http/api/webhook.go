@@ -82,7 +82,7 @@ type DeleteWebhook struct {
 	ID parley.AnyID `json:"-" path:"id" required:"true"`
 }
 
-// TestWebhook delivers an event that tells of nothing: POST /webhooks/{id}/test.
+// TestWebhook delivers a test event, which has no subject: POST /webhooks/{id}/test.
 type TestWebhook struct {
 	ID parley.AnyID `json:"-" path:"id" required:"true"`
 }
@@ -165,7 +165,7 @@ type HookPayload struct {
 	MessageID *parley.MessageID `json:"message_id"`
 	AgentID   parley.AgentID    `json:"agent_id"`
 	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
-	// Timestamp is when what it tells of happened.
+	// Timestamp is when the event happened.
 	Timestamp      Time                   `json:"timestamp"`
 	ConversationID *parley.ConversationID `json:"conversation_id,omitzero"`
 	GroupID        *parley.GroupID        `json:"group_id,omitzero"`

@@ -36,8 +36,8 @@ func public(private ed25519.PrivateKey) ed25519.PublicKey {
 }
 
 // KeySet is all signing keys at one time: the one that signs, and others that
-// are published too, be it that their tokens are still about or that they will
-// sign soon. When to rotate is decided by whoever makes the sets.
+// are published too: their tokens are still valid, or they will sign soon. The
+// caller that makes the sets decides when to rotate.
 type KeySet struct {
 	Current SigningKey
 	Others  []SigningKey

@@ -18,8 +18,7 @@ import (
 // masterKeyBytes is the size of a master key file: the raw key, nothing else.
 const masterKeyBytes = 32
 
-// sealedSeed and sealedSecret mark the form of what is sealed, so that others may
-// follow.
+// sealedSeed and sealedSecret are the versions of the sealed forms.
 const (
 	sealedSeed   = 1
 	sealedSecret = 2

@@ -94,8 +94,8 @@ func TestNewcomerOpensNothingOlder(t *testing.T) {
 	mustOpen(t, bob, w.copyTo(t, bob), "after")
 }
 
-// Whoever is gone opens nothing that follows, though the ciphertext reach him,
-// and is given no key for the asking.
+// A removed member cannot decrypt later messages, even if it gets the ciphertext, and
+// gets no key if it asks for one.
 func TestRemovedMemberOpensNothingThatFollows(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
@@ -320,8 +320,8 @@ func TestMessageWaitsForItsKey(t *testing.T) {
 	}
 }
 
-// Keys that lie in the inbox unread are found by whoever opens the newest
-// message first, also those of a sender who has left since.
+// A reader that opens the newest message first finds the keys that are unread in the
+// inbox, also those of a sender that has left since.
 func TestKeysAreFoundInTheInbox(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob")
 	ann, bob := agents[0], agents[1]

@@ -44,8 +44,8 @@ func write(t *testing.T, from, to *Agent) error {
 	return err
 }
 
-// A service, or whoever holds the organization's token, changes Bob's keys after
-// Ann has met him.
+// A service, or a holder of the organization's token, changes Bob's keys after Ann's
+// client has pinned them.
 func TestChangedKeysAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(n *network, bob *Agent, bobs, eves *keyPair)

@@ -22,8 +22,8 @@ type Incoming struct {
 	// ErrNoSenderKey comes again when the key has come, and then Late is set.
 	OpenError error
 	Late      bool
-	// KeyExchange is set for a message that was for this client and not for whoever
-	// uses it: a sender's key, or a request for one. It has been dealt with.
+	// KeyExchange is set for a message that the client handled itself: a sender's key,
+	// or a request for one.
 	KeyExchange *KeyExchange
 }
 

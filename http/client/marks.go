@@ -11,9 +11,9 @@ import (
 	"parley/http/api"
 )
 
-// MarkRead marks a message as read, for the organization that owns its
-// recipient, and gives it.
-func (c *Client) MarkRead(ctx context.Context, id parley.MessageID) (*api.Message, error) {
+// ReadMessage marks a message as read, for the organization that owns its
+// recipient, and returns it.
+func (c *Client) ReadMessage(ctx context.Context, id parley.MessageID) (*api.Message, error) {
 	return fetch[api.Message](ctx, c, call{method: http.MethodPost, path: "/messages/" + id.String() + "/read", repeatable: true})
 }
 

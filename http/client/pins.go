@@ -225,8 +225,8 @@ func (p *Pins) apply(server string, changes []pinChange) (stale []pinChange, err
 	return stale, p.write(f)
 }
 
-// makeRoom forgets the agent that was not heard of for longest, unless the new
-// pin has a place already. One that was written to is never forgotten.
+// makeRoom removes the pin that has been unused for longest, unless the new pin
+// replaces one. The pin of an agent that was written to is never removed.
 func makeRoom(pins map[string]*Pin, next *Pin) error {
 	if _, has := pins[next.Handle]; has || len(pins) < pinsMax {
 		return nil

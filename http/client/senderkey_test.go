@@ -112,7 +112,7 @@ func openCase(t *testing.T, v senderVectors, c senderCase) ([]byte, error) {
 		t.Fatal(err)
 	}
 	p := &peerKeys{}
-	// Whoever is named has given this chain: even so, no other text opens.
+	// The named sender has given this chain, but it decrypts no other text.
 	if _, err := p.accept(m.chainScope, chainLink{Key: key}); err != nil {
 		t.Fatal(err)
 	}

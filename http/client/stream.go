@@ -95,7 +95,7 @@ type subscription struct {
 	renewed bool
 }
 
-// errStopped says that whoever reads the events has had enough.
+// errStopped means that the reader of the events has stopped reading.
 var errStopped = errors.New("stopped")
 
 // follow connects again and again; nil means that the reader has stopped.

@@ -43,7 +43,7 @@ func (c *Client) DeleteWebhook(ctx context.Context, id parley.AnyID) error {
 	return c.erase(ctx, webhookPath(id))
 }
 
-// TestWebhook has an event delivered that tells of nothing.
+// TestWebhook delivers a test event to the webhook.
 func (c *Client) TestWebhook(ctx context.Context, id parley.AnyID) (*api.Delivery, error) {
 	return fetch[api.Delivery](ctx, c, call{method: http.MethodPost, path: webhookPath(id) + "/test"})
 }

@@ -73,8 +73,8 @@ func TestScarcityIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestLinesAreBounded: who is too many is refused, and whoever closes, or is
-// closed twice, makes room for one.
+// TestLinesAreBounded: a connection beyond the limit is refused. A closed connection
+// makes room for one, also if it is closed twice.
 func TestLinesAreBounded(t *testing.T) {
 	ln, dial := lineIn(t)
 	l := Limit(ln, atMost(2), time.Now, func() []byte { return []byte("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") })

@@ -143,7 +143,7 @@ func TestWhatWaitsIsHandedBackWhenTheCircuitOpens(t *testing.T) {
 
 // TestTargetsAtRestAreForgotten bounds what is remembered.
 func TestTargetsAtRestAreForgotten(t *testing.T) {
-	w := newWard(t, egress.Options{LanesMax: 10})
+	w := newWard(t, egress.Options{TargetsMax: 10})
 	for i := range 50 {
 		if held := refusal(w.sender, w.target, fmt.Sprint(i)); held != nil {
 			t.Fatal(held)

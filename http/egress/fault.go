@@ -18,9 +18,8 @@ import (
 // docs: webhooks.md
 const retryAfterMax = 24 * time.Hour
 
-// What an owner is told of an attempt that failed. The sentences are a closed
-// list: the texts of errors name addresses, resolvers and routes of the network
-// this process stands in.
+// What an owner reads about a failed attempt. The sentences are a closed list: the
+// texts of errors name addresses, resolvers and routes of the server's own network.
 const (
 	faultBlocked     = "the target's address is not public"
 	faultName        = "the host name does not resolve"
@@ -42,7 +41,7 @@ const (
 	faultSecret      = "the post could not be signed"
 )
 
-// sayFault is what an owner is told of an error of the transport.
+// sayFault describes an error of the transport to an owner.
 func sayFault(err error) string {
 	var name *net.DNSError
 	var broken net.Error
@@ -108,7 +107,7 @@ func sayTLSFault(err error) string {
 	return ""
 }
 
-// sayStatus is what an owner is told of an answer that is not 2xx.
+// sayStatus describes an answer that is not 2xx to an owner.
 func sayStatus(status int) string {
 	if status >= 300 && status < 400 {
 		return "HTTP " + strconv.Itoa(status) + ": " + faultRedirect

@@ -47,10 +47,10 @@ type Options struct {
 	Failures                 int
 	CooldownMin, CooldownMax time.Duration
 
-	// LaneMax and QueueMax are how many posts may wait for one target and for
-	// all: 256, 65,536. LanesMax is how many targets at rest are remembered:
-	// 65,536.
-	LaneMax, QueueMax, LanesMax int
+	// TargetQueueMax and QueueMax are how many posts may wait for one target and for
+	// all targets: 256 and 65,536 by default. TargetsMax is how many targets without
+	// posts are remembered: 65,536 by default.
+	TargetQueueMax, QueueMax, TargetsMax int
 }
 
 func (o Options) withDefaults() Options {
@@ -68,9 +68,9 @@ func (o Options) withDefaults() Options {
 	fill(&o.Failures, 10)
 	fill(&o.CooldownMin, 5*time.Second)
 	fill(&o.CooldownMax, 5*time.Minute)
-	fill(&o.LaneMax, 256)
+	fill(&o.TargetQueueMax, 256)
 	fill(&o.QueueMax, 1<<16)
-	fill(&o.LanesMax, 1<<16)
+	fill(&o.TargetsMax, 1<<16)
 	return o
 }
 

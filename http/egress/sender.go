@@ -10,7 +10,7 @@ import (
 
 // Post is one signed POST to make.
 type Post struct {
-	// Key names the lane: posts of one key share a queue, a limit and a circuit.
+	// Key names the target: posts with the same key share a queue, a limit and a circuit.
 	// Of one host that many strangers use, such as a relay, each has its own if
 	// the key is the webhook's id. Empty: the target's URL.
 	Key    string
@@ -84,8 +84,8 @@ type Sender struct {
 	flights sync.WaitGroup
 
 	mu      sync.Mutex
-	lanes   map[string]*lane
-	resting list.List // of *lane, the longest at rest first
+	queues  map[string]*queue
+	resting list.List // of *queue, the longest at rest first
 	fields  [kinds]field
 	overdue int // flights that no field counts any more
 	late    int // flights that last too long, in whatever room
@@ -96,7 +96,7 @@ type Sender struct {
 // flight is a post under way.
 type flight struct {
 	entry
-	lane  *lane
+	queue *queue
 	field *field // whose room it takes; nil: none any more
 	probe bool
 	stale bool
@@ -111,7 +111,7 @@ func NewSender(options Options) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sender{options: options, client: c, lanes: map[string]*lane{}}
+	s := &Sender{options: options, client: c, queues: map[string]*queue{}}
 	s.base, s.abort = context.WithCancel(context.Background())
 	s.fields[quick].max, s.fields[fresh].max, s.fields[slow].max = options.Quick, options.Fresh, options.Slow
 	return s, nil
@@ -126,13 +126,13 @@ func (s *Sender) Submit(p Post) error {
 	now := s.options.Clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lanes[p.Key]
+	l := s.queues[p.Key]
 	if held := s.refuse(l, now); held != nil {
 		return held
 	}
 	if l == nil {
-		l = &lane{key: p.Key, kind: fresh}
-		s.lanes[p.Key] = l
+		l = &queue{key: p.Key, kind: fresh}
+		s.queues[p.Key] = l
 	}
 	l.waiting = append(l.waiting, entry{post: &p, since: now})
 	s.waiting++
@@ -141,21 +141,21 @@ func (s *Sender) Submit(p Post) error {
 	return nil
 }
 
-func (s *Sender) refuse(l *lane, now time.Time) error {
+func (s *Sender) refuse(l *queue, now time.Time) error {
 	switch {
 	case s.closed:
 		return &HeldError{Wait: fullWait, Reason: heldShutdown}
 	case l != nil && l.circuit.wait(now) > 0:
 		return &HeldError{Wait: l.circuit.wait(now), Reason: heldCircuit}
-	case s.waiting >= s.options.QueueMax, l != nil && len(l.waiting) >= s.options.LaneMax:
+	case s.waiting >= s.options.QueueMax, l != nil && len(l.waiting) >= s.options.TargetQueueMax:
 		return &HeldError{Wait: fullWait, Reason: heldFull}
 	}
 	return nil
 }
 
-// stand puts a lane where it belongs after anything about it changed. A lane
+// stand puts a queue where it belongs after anything about it changed. A queue
 // that is ready already keeps its turn.
-func (s *Sender) stand(l *lane, now time.Time) {
+func (s *Sender) stand(l *queue, now time.Time) {
 	field := &s.fields[l.kind]
 	ready := l.mayFly(s.options.PerTarget, now)
 	if l.field != nil && (!ready || l.field != field) {
@@ -169,9 +169,9 @@ func (s *Sender) stand(l *lane, now time.Time) {
 	switch {
 	case idle && l.rest == nil:
 		l.rest = s.resting.PushBack(l)
-		if s.resting.Len() > s.options.LanesMax {
-			oldest := s.resting.Remove(s.resting.Front()).(*lane)
-			delete(s.lanes, oldest.key)
+		if s.resting.Len() > s.options.TargetsMax {
+			oldest := s.resting.Remove(s.resting.Front()).(*queue)
+			delete(s.queues, oldest.key)
 		}
 	case !idle && l.rest != nil:
 		s.resting.Remove(l.rest)
@@ -190,12 +190,12 @@ func (s *Sender) launch(now time.Time) {
 	}
 }
 
-// take begins the flight whose turn it is in a field that has one. The lane goes
+// take begins the flight whose turn it is in a field that has one. The queue goes
 // to the end of the line.
 func (s *Sender) take(field *field, now time.Time) *flight {
-	l := field.ready.Remove(field.ready.Front()).(*lane)
+	l := field.ready.Remove(field.ready.Front()).(*queue)
 	l.field, l.place = nil, nil
-	f := &flight{entry: l.pop(), lane: l, field: field, probe: !l.circuit.closed()}
+	f := &flight{entry: l.pop(), queue: l, field: field, probe: !l.circuit.closed()}
 	f.stale = now.Sub(f.since) > s.options.WaitMax
 	l.circuit.probing = f.probe
 	l.flying++
@@ -232,15 +232,15 @@ func (s *Sender) tarry(f *flight) {
 		return
 	}
 	f.late = true
-	f.lane.late++
+	f.queue.late++
 	s.late++
-	f.lane.kind = slow
+	f.queue.kind = slow
 	if f.field != &s.fields[slow] && s.overdue < s.options.Overdue {
 		f.field.flying--
 		f.field = nil
 		s.overdue++
 	}
-	s.stand(f.lane, now)
+	s.stand(f.queue, now)
 	s.launch(now)
 }
 
@@ -250,7 +250,7 @@ func (s *Sender) land(f *flight, r Result) (handed []entry, wait time.Duration) 
 	now := s.options.Clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := f.lane
+	l := f.queue
 	f.ended = true
 	l.flying--
 	if f.late {
@@ -277,8 +277,8 @@ func (s *Sender) land(f *flight, r Result) (handed []entry, wait time.Duration) 
 	return handed, wait
 }
 
-// empty takes everything that waits out of a lane.
-func (s *Sender) empty(l *lane) []entry {
+// empty takes everything that waits out of a queue.
+func (s *Sender) empty(l *queue) []entry {
 	all := l.waiting
 	l.waiting = nil
 	s.waiting -= len(all)
@@ -297,7 +297,7 @@ func (s *Sender) Reset(key string) {
 	now := s.options.Clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.lanes[key]; l != nil {
+	if l := s.queues[key]; l != nil {
 		l.circuit = circuit{}
 		s.stand(l, now)
 		s.launch(now)
@@ -310,7 +310,7 @@ func (s *Sender) Drop(key string) {
 	now := s.options.Clock()
 	s.mu.Lock()
 	var handed []entry
-	if l := s.lanes[key]; l != nil {
+	if l := s.queues[key]; l != nil {
 		handed = s.empty(l)
 		s.stand(l, now)
 	}
@@ -325,7 +325,7 @@ func (s *Sender) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
 	var handed []entry
-	for _, l := range s.lanes {
+	for _, l := range s.queues {
 		handed = append(handed, s.empty(l)...)
 		s.stand(l, time.Time{})
 	}
@@ -345,7 +345,7 @@ func (s *Sender) Shutdown(ctx context.Context) {
 	s.client.transport.CloseIdleConnections()
 }
 
-// Stats are the numbers of one instant, for whoever watches.
+// Stats are the numbers of one instant.
 type Stats struct {
 	// Waiting are the posts that no attempt was made of yet.
 	Waiting int
@@ -362,16 +362,16 @@ type Stats struct {
 // Flying is the number of posts under way.
 func (s Stats) Flying() int { return s.Quick + s.Fresh + s.Slow + s.Overdue }
 
-// Stats counts. It looks at every lane, and so is for the minute, not for each
+// Stats counts. It looks at every queue, and so is for the minute, not for each
 // post.
 func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := Stats{
-		Waiting: s.waiting, Overdue: s.overdue, Late: s.late, Targets: len(s.lanes),
+		Waiting: s.waiting, Overdue: s.overdue, Late: s.late, Targets: len(s.queues),
 		Quick: s.fields[quick].flying, Fresh: s.fields[fresh].flying, Slow: s.fields[slow].flying,
 	}
-	for _, l := range s.lanes {
+	for _, l := range s.queues {
 		if !l.circuit.closed() {
 			stats.Open++
 		}

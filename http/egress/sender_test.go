@@ -80,19 +80,19 @@ func refusal(s *egress.Sender, to egress.Target, key string) *egress.HeldError {
 	return nil
 }
 
-// crowd is a thousand targets of which one in a hundred hangs.
+// Of a thousand targets one in a hundred hangs.
 const (
-	crowd   = 1000
-	hanging = crowd / 100
+	targets = 1000
+	hanging = targets / 100
 )
 
-// submitCrowd sends two posts to each target. Results of those that do not hang
+// submitToTargets sends two posts to each target. Results of those that do not hang
 // come over the channel.
-func submitCrowd(t *testing.T, g *gate, s *egress.Sender) (results chan egress.Result) {
-	results = make(chan egress.Result, 2*crowd)
+func submitToTargets(t *testing.T, g *gate, s *egress.Sender) (results chan egress.Result) {
+	results = make(chan egress.Result, 2*targets)
 	closed, open := target(t, g.URL+"/closed"), target(t, g.URL+"/open")
 	for round := range 2 {
-		for i := range crowd {
+		for i := range targets {
 			to, done := open, func(r egress.Result) { results <- r }
 			if i < hanging {
 				to, done = closed, func(egress.Result) {}
@@ -108,8 +108,8 @@ func submitCrowd(t *testing.T, g *gate, s *egress.Sender) (results chan egress.R
 func TestThoseThatHangDelayNobody(t *testing.T) {
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{}))
-	results := submitCrowd(t, g, s)
-	for range 2 * (crowd - hanging) {
+	results := submitToTargets(t, g, s)
+	for range 2 * (targets - hanging) {
 		if r := <-results; !r.Delivered() {
 			t.Fatalf("got %+v", r)
 		}
@@ -126,15 +126,15 @@ func TestThoseThatHangDelayNobody(t *testing.T) {
 func TestThoseThatHangDelayNobodyControl(t *testing.T) {
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{Fresh: hanging}))
-	results := submitCrowd(t, g, s)
+	results := submitToTargets(t, g, s)
 	for range hanging {
 		<-g.arrived
 	}
-	if stats := s.Stats(); stats.Flying() != hanging || stats.Waiting != 2*crowd-hanging || len(results) != 0 {
+	if stats := s.Stats(); stats.Flying() != hanging || stats.Waiting != 2*targets-hanging || len(results) != 0 {
 		t.Errorf("got %+v and %d results", stats, len(results))
 	}
 	close(g.open)
-	for range 2 * (crowd - hanging) {
+	for range 2 * (targets - hanging) {
 		<-results
 	}
 }
@@ -269,7 +269,7 @@ func TestPostsOfOneTargetLeaveInOrder(t *testing.T) {
 
 func TestQueuesAreBounded(t *testing.T) {
 	g := newGate(t, ok)
-	s := newSender(t, g.sink, never(egress.Options{LaneMax: 2, QueueMax: 3, Fresh: 1}))
+	s := newSender(t, g.sink, never(egress.Options{TargetQueueMax: 2, QueueMax: 3, Fresh: 1}))
 	to := target(t, g.URL+"/closed")
 	submit(t, s, to, "a", "flies", func(egress.Result) {})
 	<-g.arrived

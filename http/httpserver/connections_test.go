@@ -72,11 +72,11 @@ func await(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// TestAnswersMadeByHand tell of no request.
+// TestAnswersMadeByHand: an Answer without a request has no request data.
 func TestAnswersMadeByHand(t *testing.T) {
 	a := Answer{Route: &rest.Route{Method: "POST", Path: "/messages"}, Status: 201}
 	if a.Noted() != nil || a.Traceparent() != "" {
-		t.Error("they tell of one")
+		t.Error("an answer without a request has a note or a traceparent")
 	}
 	ctx := &fasthttp.RequestCtx{}
 	ctx.Request.Header.Set("traceparent", "00-x")

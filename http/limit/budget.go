@@ -17,8 +17,8 @@ const strangersPart = 4
 type Account struct {
 	// Name is the key of an organization or an address.
 	Name string
-	// Stranger: it is an address. Whoever has one has many, so strangers share a
-	// bound.
+	// Stranger: it is an address. One client can have many addresses, so strangers
+	// share a bound.
 	Stranger bool
 }
 

@@ -71,9 +71,9 @@ func TestStrangersShareAQuarterControl(t *testing.T) {
 	}
 }
 
-// crowd has so many organizations take all that they get in requests of a size,
-// each of which may be ended if mayEnd says so, and gives back what it held then.
-func crowd(b *limit.Budget, callers, size int, mayEnd bool) {
+// takeAll lets each of the callers take memory for requests of a size until it gets no
+// more. If mayEnd is set, a request may be ended, and then gives its memory back.
+func takeAll(b *limit.Budget, callers, size int, mayEnd bool) {
 	for i := range callers {
 		for {
 			var h limit.Hold
@@ -93,7 +93,7 @@ func crowd(b *limit.Budget, callers, size int, mayEnd bool) {
 func TestManyCallersMakeRoom(t *testing.T) {
 	for _, mayEnd := range []bool{true, false} { // false is the control
 		b := limit.NewBudget(256 * mib)
-		crowd(b, 64, 64<<10, mayEnd)
+		takeAll(b, 64, 64<<10, mayEnd)
 		before := b.Stats()
 		if before.Held < 240*mib {
 			t.Fatalf("64 organizations hold %d MiB only", before.Held/mib)

@@ -39,7 +39,8 @@ func (s strangers) hint(missing ...string) string {
 	return "; you sent '" + sent + "', did you mean '" + meant + "'?"
 }
 
-// hinted adds to rules across members that speak of a missing one.
+// hinted adds the names of unknown members to a fault about a missing one, which may
+// be misspelled.
 func (e *SchemaError) hinted(f FieldError) FieldError {
 	if strings.HasSuffix(f.Msg, " is required") {
 		f.Msg += e.unknown.hint(e.absent...)

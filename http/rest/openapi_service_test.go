@@ -138,7 +138,7 @@ func TestDocumentOfTheService(t *testing.T) {
 			p, _ := property.(map[string]any)
 			if kind, _ := json.Marshal(p["type"]); strings.Contains(string(kind), `"object"`) {
 				if free++; p["additionalProperties"] == nil {
-					t.Errorf("%s.%s: additional properties are not spoken of", name, member)
+					t.Errorf("%s.%s: additionalProperties is not declared", name, member)
 				}
 			}
 		}

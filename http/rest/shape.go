@@ -93,7 +93,8 @@ type field struct {
 	preset reflect.Value
 }
 
-// membersMax lets the decoder keep its marks on the stack.
+// membersMax bounds the members of a body, so that the decoder can note on the stack
+// which of them it has seen.
 const membersMax = 64
 
 var (

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// kind is what is known of how fast a target answers.
+// kind says how fast a target has answered so far.
 type kind uint8
 
 const (
-	quick kind = iota // the last answer came in time
-	fresh             // none came yet
-	slow              // the last one, or one that is awaited, is late
+	quick kind = iota // the last answer was in time
+	fresh             // there is no answer yet
+	slow              // the last answer was late, or a pending one is
 	kinds
 )
 
 // slowPerTarget is how many posts fly to a slow target at once.
 const slowPerTarget = 2
 
-// lane is the queue of one target with what is known of it. Guarded by the
+// queue holds the waiting posts of one target and its state. Guarded by the
 // Sender's lock.
-type lane struct {
+type queue struct {
 	key     string
 	waiting []entry
 	flying  int
@@ -29,8 +29,8 @@ type lane struct {
 	kind    kind
 	circuit circuit
 
-	// Where it stands: in the ready list of a field when one of its posts may
-	// fly, in the list of lanes at rest when it has none, else in neither.
+	// A queue is in the ready list of a field while one of its posts may be sent, in
+	// the list of resting queues while it has no posts, and otherwise in neither.
 	field *field
 	place *list.Element
 	rest  *list.Element
@@ -41,14 +41,14 @@ type entry struct {
 	since time.Time
 }
 
-// field is the room that all lanes of one kind share.
+// field bounds the posts in flight of all queues of one kind.
 type field struct {
-	ready  list.List // of *lane, in the order of their turns
+	ready  list.List // of *queue, in the order of their turns
 	flying int
 	max    int
 }
 
-func (l *lane) pop() entry {
+func (l *queue) pop() entry {
 	e := l.waiting[0]
 	l.waiting[0] = entry{}
 	if l.waiting = l.waiting[1:]; len(l.waiting) == 0 {
@@ -57,7 +57,7 @@ func (l *lane) pop() entry {
 	return e
 }
 
-func (l *lane) limit(perTarget int) int {
+func (l *queue) limit(perTarget int) int {
 	switch l.kind {
 	case fresh:
 		return 1
@@ -67,14 +67,14 @@ func (l *lane) limit(perTarget int) int {
 	return perTarget
 }
 
-// mayFly tells whether a post of the lane may leave now, room provided.
-func (l *lane) mayFly(perTarget int, now time.Time) bool {
+// mayFly reports whether a post of the queue may be sent now if its field has room.
+func (l *queue) mayFly(perTarget int, now time.Time) bool {
 	return len(l.waiting) > 0 && l.flying < l.limit(perTarget) && l.circuit.wait(now) == 0 && !l.circuit.probing
 }
 
-// circuit keeps posts from a target that only fails. It is closed; after a
-// number of failures in a row it opens for a while; then one post is let through
-// as a probe, whose fate closes or opens it again.
+// circuit is a circuit breaker: it opens after a number of failures in a row. After
+// a cooldown one post is sent as a probe, whose result closes the circuit or opens it
+// again.
 type circuit struct {
 	failures int
 	cooldown time.Duration
@@ -84,7 +84,7 @@ type circuit struct {
 
 func (c *circuit) closed() bool { return c.until.IsZero() }
 
-// wait is how long the circuit stays open; zero: a post may be tried.
+// wait returns how long the circuit stays open; 0 if a post may be sent.
 func (c *circuit) wait(now time.Time) time.Duration {
 	if c.closed() {
 		return 0
@@ -92,7 +92,7 @@ func (c *circuit) wait(now time.Time) time.Duration {
 	return max(0, c.until.Sub(now))
 }
 
-// judge takes in the fate of a post.
+// judge updates the circuit with the result of a post.
 func (c *circuit) judge(r Result, probe bool, now time.Time, o *Options) {
 	if probe {
 		c.probing = false
@@ -105,7 +105,7 @@ func (c *circuit) judge(r Result, probe bool, now time.Time, o *Options) {
 		c.failures++
 		c.open(now, max(min(r.RetryAfter, o.CooldownMax), c.wait(now)))
 	default:
-		// The failures of posts that left before it opened open it no further.
+		// Failures of posts that were sent before it opened do not prolong the cooldown.
 		if c.failures++; probe || c.closed() && c.failures >= o.Failures {
 			c.cooldown = min(max(2*c.cooldown, o.CooldownMin), o.CooldownMax)
 			c.open(now, c.cooldown)
@@ -115,8 +115,8 @@ func (c *circuit) judge(r Result, probe bool, now time.Time, o *Options) {
 
 func (c *circuit) open(now time.Time, wait time.Duration) { c.until = now.Add(wait) }
 
-// alive tells an answer of somebody who is there, whatever it says, from that of
-// somebody who cannot keep up or has broken down.
+// alive reports whether a status shows that the target works: any answer but 429 and
+// 5xx.
 func alive(status int) bool {
 	return status != 0 && status < http.StatusInternalServerError && status != http.StatusTooManyRequests
 }
