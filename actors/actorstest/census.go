@@ -37,7 +37,7 @@ func (m *census) note(kind, because string, err error) {
 	}
 }
 
-// sentence tells errors apart that have the same code.
+// sentence tells errors of one code apart.
 func sentence(err error) string {
 	if refusal := (*parley.Refusal)(nil); errors.As(err, &refusal) {
 		return refusal.Code + ": " + refusal.Text
@@ -45,7 +45,7 @@ func sentence(err error) string {
 	return err.Error()
 }
 
-// judge names what was never met of all that the package declares, and sums up.
+// judge lists what the package declares and the run never met, and a summary.
 func (x Trial[S, C, E, O]) judge(t *testing.T, met *census, wanted int) (missing []string, summary string) {
 	t.Helper()
 	complain := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }

@@ -10,10 +10,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Golden holds the encodings of a snapshot and of one event of each kind
-// against a file. A line that changes there means that data on disk no longer
-// reads as what it was. Every field of every example must be set, and every
-// tag must have its example.
+// Golden compares the encodings of a snapshot and of one event of each kind with a
+// file. A changed line means that stored data is read differently. Every field of
+// every example must be set, and every tag must have its example.
 func Golden[S State, C any, E Event](t *testing.T, path string, r Rules[S, C, E], snapshot S, examples []E) {
 	if m, ok := any(snapshot).(proto.Message); ok {
 		full(t, m)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Turn is one command and what came of it.
+// Turn is one command and its outcome.
 type Turn[S State, C any, E Event] struct {
 	Before  S
 	After   S
@@ -18,10 +18,10 @@ type Turn[S State, C any, E Event] struct {
 	Now     time.Time
 }
 
-// Obey leads random lives. In each, whatever the commands: Decide never changes
-// the state, events survive their encoding, replaying them gives the live
-// state, and so does replaying the rest onto a snapshot taken on the way. Draw
-// makes the next command; law judges each turn for the aggregate's own laws.
+// Obey runs random commands. Decide must never change the state, events must survive
+// their encoding, and replaying them, also onto a snapshot taken on the way, must give
+// the live state. Draw makes the next command; law checks each turn against the
+// aggregate's own laws.
 func Obey[S State, C any, E Event](
 	t *testing.T, r Rules[S, C, E], draw func(*rapid.T, S) C, law func(*rapid.T, Turn[S, C, E]),
 ) {

@@ -1,4 +1,4 @@
-// Package actorstest tells stories about aggregates and holds them to laws.
+// Package actorstest tests the rules of aggregates with stories, laws and oracles.
 // Only tests import it.
 package actorstest
 
@@ -42,7 +42,7 @@ type judge interface {
 	Fatalf(string, ...any)
 }
 
-// Life is one aggregate on its way through commands.
+// Life is one aggregate and the commands it has handled.
 type Life[S State, C any, E Event] struct {
 	Rules   Rules[S, C, E]
 	State   S
@@ -50,13 +50,13 @@ type Life[S State, C any, E Event] struct {
 	History []E
 }
 
-// Begin is a life that has seen nothing.
+// Begin returns an aggregate without events.
 func (r Rules[S, C, E]) Begin() *Life[S, C, E] {
 	return &Life[S, C, E]{Rules: r, State: r.Zero(), Now: Epoch}
 }
 
-// Do judges a command and folds the events that follow, as the host would. It
-// fails the test if the judgement changed the state.
+// Do decides a command and folds its events, as the host does. It fails the test if
+// Decide changed the state.
 func (l *Life[S, C, E]) Do(t judge, c C) ([]E, error) {
 	t.Helper()
 	before := encode(t, l.State)

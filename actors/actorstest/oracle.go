@@ -17,33 +17,33 @@ import (
 	"parley"
 )
 
-// Oracle is a second account of an aggregate, written from the specification
-// and as naive as can be. It lives one life beside the real one.
+// Oracle is a second implementation of an aggregate, written from the specification
+// and as naive as possible. It runs beside the real one.
 type Oracle[C any] interface {
-	// Foretell takes a command in and says what must come of it.
-	Foretell(c C, now time.Time) Verdict
-	// Sight is all that can be seen of the aggregate afterwards. It must equal
-	// what Trial.Look sees of the real one.
+	// Predict applies a command and returns its expected outcome.
+	Predict(c C, now time.Time) Verdict
+	// Sight returns everything readable of the aggregate. It must equal
+	// what Trial.Look returns for the real one.
 	Sight(now time.Time) any
 }
 
-// Verdict is what must come of a command.
+// Verdict is the expected outcome of a command.
 type Verdict struct {
-	// Answer is the refusal in the words of the API, status first:
+	// Refusal is the refusal in the words of the API, status first:
 	// "409 conversation_closed (current_status=failed)"; "" where the command is
-	// taken.
-	Answer string
+	// accepted.
+	Refusal string
 	// Case names the rule that decided. Trial.Cases counts on it.
 	Case string
 }
 
-// Taken is the verdict on a command that nothing speaks against.
-func Taken(because string) Verdict { return Verdict{Case: because} }
+// Accepted is the verdict on a command that is accepted.
+func Accepted(because string) Verdict { return Verdict{Case: because} }
 
-// Refused is the verdict on one that is answered with a refusal.
-func Refused(because, answer string) Verdict { return Verdict{Answer: answer, Case: because} }
+// Refused is the verdict on a command that is refused with the given answer.
+func Refused(because, answer string) Verdict { return Verdict{Refusal: answer, Case: because} }
 
-// Trial holds an aggregate against its oracle over random commands.
+// Trial compares an aggregate with its oracle over random commands.
 type Trial[S State, C any, E Event, O Oracle[C]] struct {
 	Rules Rules[S, C, E]
 	// Oracle begins a life.
@@ -92,8 +92,8 @@ func (x Trial[S, C, E, O]) Run(t *testing.T) {
 	}
 }
 
-// Misses runs the trial after alter has taken something from it that a run must
-// meet, and fails if that is not missed. It is the control of the census.
+// Misses runs the trial after alter has removed something that a run must meet, and
+// fails if the census does not report it. It is the control of the census.
 func (x Trial[S, C, E, O]) Misses(t *testing.T, complaint string, alter func(*Trial[S, C, E, O])) {
 	t.Helper()
 	alter(&x)
@@ -149,7 +149,7 @@ func (x Trial[S, C, E, O]) Finds(t *testing.T, defects map[string]func(*Rules[S,
 	}
 }
 
-// tried is a life with its oracle, and copies of it that began later.
+// tried is an aggregate with its oracle, and copies of it that began later.
 type tried[S State, C any, E Event, O Oracle[C]] struct {
 	*Life[S, C, E]
 	oracle O
@@ -176,10 +176,10 @@ func (x Trial[S, C, E, O]) life(rt *rapid.T, t judge, met *census) {
 	}
 }
 
-// turn judges one command and holds everything about it against the oracle.
+// turn runs one command and compares everything about it with the oracle.
 func (x Trial[S, C, E, O]) turn(t judge, life *tried[S, C, E, O], c C, met *census) {
 	t.Helper()
-	foretold, before := life.oracle.Foretell(c, life.Now), encode(t, life.State)
+	predicted, before := life.oracle.Predict(c, life.Now), encode(t, life.State)
 	events, err := x.Rules.Decide(life.State, c, life.Now)
 	again, errAgain := x.Rules.Decide(life.State, c, life.Now)
 	if !bytes.Equal(before, encode(t, life.State)) {
@@ -189,8 +189,8 @@ func (x Trial[S, C, E, O]) turn(t judge, life *tried[S, C, E, O], c C, met *cens
 	if answer != spell(errAgain) || !x.same(t, events, again) {
 		t.Fatalf("asked twice about %#v, Decide says %v, %v and %v, %v", c, events, err, again, errAgain)
 	}
-	if answer != foretold.Answer {
-		t.Fatalf("%#v at %v: answered %q, foretold is %q (%s)", c, life.Now, answer, foretold.Answer, foretold.Case)
+	if answer != predicted.Refusal {
+		t.Fatalf("%#v at %v: answered %q, predicted is %q (%s)", c, life.Now, answer, predicted.Refusal, predicted.Case)
 	}
 	for _, e := range events {
 		x.fold(t, life, e)
@@ -200,9 +200,9 @@ func (x Trial[S, C, E, O]) turn(t judge, life *tried[S, C, E, O], c C, met *cens
 		t.Fatalf("%#v: events %v, and yet a change is %v", c, events, news)
 	}
 	if len(events) > 0 || met.commands%idleLooks == 0 {
-		x.look(t, life, c, foretold.Case)
+		x.look(t, life, c, predicted.Case)
 	}
-	met.note(reflect.TypeOf(c).Name(), foretold.Case, err)
+	met.note(reflect.TypeOf(c).Name(), predicted.Case, err)
 }
 
 // idleLooks is how often the aggregate is looked at after a command that left
@@ -211,13 +211,13 @@ const idleLooks = 4
 
 func (x Trial[S, C, E, O]) look(t judge, life *tried[S, C, E, O], after any, because string) {
 	t.Helper()
-	if seen, foreseen := x.Look(life.Life), life.oracle.Sight(life.Now); !reflect.DeepEqual(seen, foreseen) {
-		t.Fatalf("after %#v (%s) at %v, foretold (-) and seen (+) differ:\n%s", after, because, life.Now, cmp.Diff(foreseen, seen, inside))
+	if seen, expected := x.Look(life.Life), life.oracle.Sight(life.Now); !reflect.DeepEqual(seen, expected) {
+		t.Fatalf("after %#v (%s) at %v, predicted (-) and seen (+) differ:\n%s", after, because, life.Now, cmp.Diff(expected, seen, inside))
 	}
 }
 
-// fold lets an event happen, to the live state as it was decided and to every
-// copy as it comes back from the disk.
+// fold applies an event to the live state as it was decided, and to every copy as it
+// is decoded from its stored form.
 func (x Trial[S, C, E, O]) fold(t judge, life *tried[S, C, E, O], e E) {
 	t.Helper()
 	data := encode(t, e)
@@ -258,7 +258,7 @@ var statuses = map[parley.Reason]int{
 	parley.RateLimited: 429, parley.Unavailable: 503,
 }
 
-// spell is an error in the words of the API: status, code and facts.
+// spell renders an error as the API does: status, code and extra members.
 func spell(err error) string {
 	switch refusal := (*parley.Refusal)(nil); {
 	case err == nil:
@@ -272,17 +272,17 @@ func spell(err error) string {
 // inside shows differences of fields that are not exported.
 var inside = cmp.Exporter(func(reflect.Type) bool { return true })
 
-// fault is what a thrower throws.
+// fault is the panic of a thrower.
 type fault string
 
-// thrower judges like a test, but leaves it to caught what follows.
+// thrower is a test whose failures panic; caught recovers them.
 type thrower struct{}
 
 func (thrower) Helper()                      {}
 func (thrower) Fatal(args ...any)            { panic(fault(fmt.Sprint(args...))) }
 func (thrower) Fatalf(f string, args ...any) { panic(fault(fmt.Sprintf(f, args...))) }
 
-// caught is what run found fault with, "" for nothing.
+// caught returns the failure of run, or "".
 func caught(run func(judge)) (said string) {
 	defer func() {
 		switch r := recover().(type) {

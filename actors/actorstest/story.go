@@ -72,10 +72,9 @@ func (l *Line) Number(key string) *int {
 // ID is the id that the argument's value maps to.
 func (l *Line) ID(key string) [16]byte { return Named(l.Text(key)) }
 
-// Tell plays the stories of a file. Each `story` begins anew; each of its lines
-// is a command, which parse understands, and is followed in the output by what
-// came of it. Two verbs are known here: `wait 10m` and `show`, for which show
-// describes the state.
+// Tell runs the stories of a file. Each `story` begins anew. Each of its lines is a
+// command, which parse understands; its outcome follows in the output. Two verbs are
+// built in: `wait 10m`, and `show`, which prints what show returns.
 func Tell[S State, C any, E Event](
 	t *testing.T, path string, r Rules[S, C, E],
 	parse func(*Line, *Life[S, C, E]) C, show func(*Life[S, C, E]) string,
@@ -132,8 +131,8 @@ func read(t *testing.T, text string) *Line {
 	return line
 }
 
-// Outcome says what came of a command: the events' names, the refusal with its
-// extras, or both.
+// Outcome renders the outcome of a command: the events' names, the refusal with its
+// extra members, or both.
 func Outcome[E Event](events []E, err error) string {
 	words := make([]string, 0, len(events)+1)
 	for _, e := range events {

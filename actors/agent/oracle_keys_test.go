@@ -89,7 +89,7 @@ func (o *oracle) rotateKeys(c agent.RotateKeys, now time.Time) actorstest.Verdic
 	}
 	changes := signing != o.signing || encryption != o.encryption
 	if !changes && c.Proof == nil {
-		return actorstest.Taken("nothing new")
+		return actorstest.Accepted("nothing new")
 	}
 	if c.Proof != nil {
 		if v, refused := o.judgeProof(*c.Proof, signing, encryption, now); refused {
@@ -104,7 +104,7 @@ func (o *oracle) rotateKeys(c agent.RotateKeys, now time.Time) actorstest.Verdic
 			return v
 		}
 		if !changes && o.again(*c.Proof, signing, encryption) {
-			return actorstest.Taken("nothing new")
+			return actorstest.Accepted("nothing new")
 		}
 	}
 	because := "bound"
@@ -121,10 +121,10 @@ func (o *oracle) rotateKeys(c agent.RotateKeys, now time.Time) actorstest.Verdic
 		}
 	}
 	if c.Proof == nil {
-		return actorstest.Taken("unbound")
+		return actorstest.Accepted("unbound")
 	}
 	o.bind(*c.Proof, now)
-	return actorstest.Taken(because)
+	return actorstest.Accepted(because)
 }
 
 // former is the signing key that vouches for another: the one that was trusted
@@ -239,10 +239,10 @@ func (o *oracle) bindKeys(c agent.BindKeys, now time.Time) actorstest.Verdict {
 		return v
 	}
 	if o.again(c.Proof, o.signing, o.encryption) {
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	}
 	o.bind(c.Proof, now)
-	return actorstest.Taken(o.keys.bindings[len(o.keys.bindings)-1].continuity)
+	return actorstest.Accepted(o.keys.bindings[len(o.keys.bindings)-1].continuity)
 }
 
 func (o *oracle) retireKey(c agent.RetireKey, now time.Time) actorstest.Verdict {
@@ -253,12 +253,12 @@ func (o *oracle) retireKey(c agent.RetireKey, now time.Time) actorstest.Verdict 
 		case key == [2]string{"Ed25519", o.signing} || key == [2]string{"X25519", o.encryption}:
 			return actorstest.Refused("in use", "409 invalid_transition")
 		case o.keys.distrustedMs[key] != 0:
-			return actorstest.Taken("again")
+			return actorstest.Accepted("again")
 		case key[0] == "Ed25519" && len(o.keys.bindings) > 0 && !o.leads(key[1]):
 			return actorstest.Refused("not linked", "409 invalid_transition")
 		}
 		o.keys.distrustedMs[key], o.keys.changedMs = now.UnixMilli(), now.UnixMilli()
-		return actorstest.Taken("retired")
+		return actorstest.Accepted("retired")
 	}
 	return actorstest.Refused("unknown", "404 not_found")
 }

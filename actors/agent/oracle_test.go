@@ -156,7 +156,7 @@ func answerable(l *life, o *oracle) error {
 	return nil
 }
 
-func (o *oracle) Foretell(c agent.Command, now time.Time) actorstest.Verdict {
+func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 	switch c := c.(type) {
 	case agent.Create:
 		return o.create(c, now)
@@ -169,10 +169,10 @@ func (o *oracle) Foretell(c agent.Command, now time.Time) actorstest.Verdict {
 		case !o.exists:
 			return actorstest.Refused("no agent", "404 not_found")
 		case o.revoked():
-			return actorstest.Taken("again")
+			return actorstest.Accepted("again")
 		}
 		o.revokedMs, o.poll, o.seats = now.UnixMilli(), "", nil
-		return actorstest.Taken("revoked")
+		return actorstest.Accepted("revoked")
 	}
 	switch {
 	case !o.exists:
@@ -205,14 +205,14 @@ func (o *oracle) Foretell(c agent.Command, now time.Time) actorstest.Verdict {
 
 func news(changed bool) actorstest.Verdict {
 	if changed {
-		return actorstest.Taken("changed")
+		return actorstest.Accepted("changed")
 	}
-	return actorstest.Taken("nothing new")
+	return actorstest.Accepted("nothing new")
 }
 
 func (o *oracle) create(c agent.Create, now time.Time) actorstest.Verdict {
 	if o.exists {
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	}
 	o.exists = true
 	o.begin(string(c.SigningKey), string(c.EncryptionKey), now.UnixMilli())
@@ -221,7 +221,7 @@ func (o *oracle) create(c agent.Create, now time.Time) actorstest.Verdict {
 		incoming: "accept_all", outgoing: "send_all", createdMs: now.UnixMilli(),
 		signing: string(c.SigningKey), encryption: string(c.EncryptionKey), poll: string(c.PollTokenHash),
 	}
-	return actorstest.Taken("created")
+	return actorstest.Accepted("created")
 }
 
 func (o *oracle) change(c agent.Change) actorstest.Verdict {
@@ -283,7 +283,7 @@ func (o *oracle) send(c agent.Send) actorstest.Verdict {
 			return actorstest.Refused(rule.because, rule.answer)
 		}
 	}
-	return actorstest.Taken("sent")
+	return actorstest.Accepted("sent")
 }
 
 func (o *oracle) at(group parley.GroupID) int {
@@ -296,12 +296,12 @@ func (o *oracle) enter(c agent.Enter) actorstest.Verdict {
 	at := o.at(c.Group)
 	switch {
 	case at >= 0 && c.Offer <= o.seats[at].offer:
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	case at >= 0:
 		again := o.seats[at]
 		again.offer = c.Offer
 		o.seats = append(slices.Delete(o.seats, at, at+1), again)
-		return actorstest.Taken("entered anew")
+		return actorstest.Accepted("entered anew")
 	case len(o.seats) > 0 && o.seats[0].isolated:
 		return actorstest.Refused("out of isolation", "409 isolation_conflict")
 	case len(o.seats) > 0 && c.Isolated:
@@ -312,19 +312,19 @@ func (o *oracle) enter(c agent.Enter) actorstest.Verdict {
 			o.seats = append(o.seats, seat{name, c.Offer, c.Isolated})
 		}
 	}
-	return actorstest.Taken("entered")
+	return actorstest.Accepted("entered")
 }
 
 func (o *oracle) depart(c agent.Depart) actorstest.Verdict {
 	at := o.at(c.Group)
 	switch {
 	case at < 0:
-		return actorstest.Taken("not in it")
+		return actorstest.Accepted("not in it")
 	case o.seats[at].offer > c.Offer:
-		return actorstest.Taken("in it since")
+		return actorstest.Accepted("in it since")
 	}
 	o.seats = slices.Delete(o.seats, at, at+1)
-	return actorstest.Taken("departed")
+	return actorstest.Accepted("departed")
 }
 
 // shares reports whether the recipient is in this group too.

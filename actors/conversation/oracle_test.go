@@ -180,7 +180,7 @@ func (o *oracle) role(agent parley.AgentID) string {
 	return ""
 }
 
-func (o *oracle) Foretell(c conversation.Command, now time.Time) actorstest.Verdict {
+func (o *oracle) Predict(c conversation.Command, now time.Time) actorstest.Verdict {
 	switch c := c.(type) {
 	case conversation.Start:
 		return o.start(c, now)
@@ -196,7 +196,7 @@ func (o *oracle) Foretell(c conversation.Command, now time.Time) actorstest.Verd
 
 func (o *oracle) start(c conversation.Start, now time.Time) actorstest.Verdict {
 	if o.exists {
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	}
 	at := now.UnixMilli()
 	o.exists = true
@@ -212,9 +212,9 @@ func (o *oracle) start(c conversation.Start, now time.Time) actorstest.Verdict {
 		o.parties = append(o.parties, party{agent("carol"), "mediator", at}, party{agent("dave"), "observer", at})
 	}
 	if !c.Group.Zero() {
-		return actorstest.Taken("a group's")
+		return actorstest.Accepted("a group's")
 	}
-	return actorstest.Taken("started")
+	return actorstest.Accepted("started")
 }
 
 // broadcastTo: whatever is said to a group is said in its conversation, while
@@ -230,7 +230,7 @@ func (o *oracle) broadcastTo(c conversation.Broadcast, now time.Time) actorstest
 	}
 	o.messages, o.last, o.updatedMs = o.messages+1, c.MessageID, now.UnixMilli()
 	o.broadcast = posted{message: c.MessageID, from: c.From, atMs: now.UnixMilli()}
-	return actorstest.Taken("sent")
+	return actorstest.Accepted("sent")
 }
 
 // reply goes through the order of checks: idempotency, existence of
@@ -256,12 +256,12 @@ func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 	o.posted = posted{c.MessageID, c.InReplyTo, c.From, c.To, now.UnixMilli()}
 	if o.status == "submitted" {
 		o.status, o.moved = "open", moved{"open", "", c.From, now.UnixMilli()}
-		return actorstest.Taken("the first")
+		return actorstest.Accepted("the first")
 	}
 	if o.role(c.From) == "" {
-		return actorstest.Taken("in a group")
+		return actorstest.Accepted("in a group")
 	}
-	return actorstest.Taken("posted")
+	return actorstest.Accepted("posted")
 }
 
 // move: rejected by a responder only, any other by initiator, responder or
@@ -307,10 +307,10 @@ func (o *oracle) move(c conversation.ChangeStatus, now time.Time) actorstest.Ver
 	o.status, o.updatedMs = c.Status, now.UnixMilli()
 	o.moved = moved{c.Status, c.Reason, may[0], now.UnixMilli()}
 	if o.role(may[0]) == "" {
-		return actorstest.Taken("by an admin")
+		return actorstest.Accepted("by an admin")
 	}
 	if terminal[c.Status] {
-		return actorstest.Taken("ended")
+		return actorstest.Accepted("ended")
 	}
-	return actorstest.Taken("moved")
+	return actorstest.Accepted("moved")
 }

@@ -9,9 +9,9 @@ import (
 	"parley/actors/webhook"
 )
 
-// street is a processor that requests and deliveries share: each gets a part by
-// what it asks for.
-type street struct {
+// sharedProcessor is a processor that requests and deliveries share in proportion to
+// what they ask for.
+type sharedProcessor struct {
 	room     float64 // deliveries that fill a window; a request is half of one
 	wants    float64 // requests that would come in a window if there were room
 	waiting  float64 // deliveries
@@ -23,14 +23,15 @@ type street struct {
 	p        throttle
 }
 
-func newStreet(wants float64) *street {
-	s := &street{room: 500, wants: wants, each: 1, now: time.Unix(1000, 0)}
+func newStreet(wants float64) *sharedProcessor {
+	s := &sharedProcessor{room: 500, wants: wants, each: 1, now: time.Unix(1000, 0)}
 	s.p.load = func() (uint64, bool) { return s.answered, s.short }
 	return s
 }
 
-// window lets a window pass, in rounds, and says what was answered and begun.
-func (s *street) window() (answered, begun float64) {
+// window runs one window, in rounds, and returns how many requests were answered and
+// deliveries begun.
+func (s *sharedProcessor) window() (answered, begun float64) {
 	const rounds = 10
 	for range rounds {
 		s.p.update(s.now)
@@ -50,9 +51,9 @@ func (s *street) window() (answered, begun float64) {
 	return answered, begun
 }
 
-// TestDeliveriesStepBackForRequests: where requests take all that there is, a
-// delivery begins for ten of them; where they leave room, deliveries have it.
-func TestDeliveriesStepBackForRequests(t *testing.T) {
+// TestDeliveriesYieldToRequests: while requests use the whole processor, one delivery
+// begins per ten requests; otherwise deliveries use what is left.
+func TestDeliveriesYieldToRequests(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		wants              float64
@@ -94,8 +95,8 @@ func TestDeliveriesStepBackForRequests(t *testing.T) {
 	}
 }
 
-// TestDeliveriesCatchUp: when the requests end, what has stepped back goes on
-// with all that there is, within a second.
+// TestDeliveriesCatchUp: when the requests end, deliveries use the whole processor
+// within a second.
 func TestDeliveriesCatchUp(t *testing.T) {
 	s := newStreet(10_000)
 	for range 30 {
@@ -111,9 +112,9 @@ func TestDeliveriesCatchUp(t *testing.T) {
 	}
 }
 
-// TestATurnOnceGivenHolds: a webhook that was woken while nobody stepped back may
-// begin, also if all step back by the time it is there; once.
-func TestATurnOnceGivenHolds(t *testing.T) {
+// TestWokenWebhookMayBeginOnce: a webhook that was woken without throttling may begin
+// one delivery, even if throttling has begun by then.
+func TestWokenWebhookMayBeginOnce(t *testing.T) {
 	d, agent, id := newDispatcher(&Webhooks{clock: time.Now}, nil), parley.AgentID{1}, webhook.ID{2}
 	d.replaceFilter(agent, id, record.EventFilter{Active: true, Events: 1})
 	d.enqueue(agent)

@@ -82,7 +82,7 @@ func TestWellToldControl(t *testing.T) {
 			group.Answer{Offer: 3, Refusal: group.ReasonIsolation},
 			group.Join{Agent: idIn("bea"), Org: owner("bea")},
 		} {
-			o.Foretell(c, life.Now)
+			o.Predict(c, life.Now)
 			if _, err := life.Do(t, c); err != nil {
 				t.Fatal(err)
 			}

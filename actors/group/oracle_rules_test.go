@@ -9,7 +9,7 @@ import (
 	"parley/actors/group"
 )
 
-var taken, refused = actorstest.Taken, actorstest.Refused
+var taken, refused = actorstest.Accepted, actorstest.Refused
 
 func (o *oracle) found(c group.Found, now time.Time) actorstest.Verdict {
 	if o.exists {

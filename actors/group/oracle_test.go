@@ -366,7 +366,7 @@ func (o *oracle) admin(by group.Caller) *chair {
 	return nil
 }
 
-func (o *oracle) Foretell(c group.Command, now time.Time) actorstest.Verdict {
+func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 	switch c := c.(type) {
 	case group.Found:
 		return o.found(c, now)
@@ -415,7 +415,7 @@ func (o *oracle) Foretell(c group.Command, now time.Time) actorstest.Verdict {
 			return actorstest.Refused("no admin", "403 not_admin")
 		}
 		o.end(by.who, now)
-		return actorstest.Taken("ended")
+		return actorstest.Accepted("ended")
 	}
 	panic("no such command")
 }

@@ -10,8 +10,8 @@ import (
 	"parley/journal"
 )
 
-// BenchmarkIdleActor tells how many bytes an actor costs that nobody speaks to,
-// besides its state. It measures once, whatever b.N.
+// BenchmarkIdleActor measures the memory of an idle actor besides its state. It
+// measures once, whatever b.N.
 func BenchmarkIdleActor(b *testing.B) {
 	const actors = 100_000
 	e, _ := newEngine(b, 1)
@@ -34,7 +34,7 @@ func BenchmarkIdleActor(b *testing.B) {
 	runtime.KeepAlive(streams)
 }
 
-// inUse is what heap and stacks hold after a collection.
+// inUse returns the bytes of heap and stacks after a collection.
 func inUse() float64 {
 	for range 3 {
 		runtime.GC()

@@ -12,7 +12,7 @@ import (
 	"parley"
 )
 
-// messageSink takes what a mailbox hands out.
+// messageSink receives the messages of a mailbox.
 type messageSink struct {
 	mu       sync.Mutex
 	messages []any
@@ -39,7 +39,7 @@ func openMailbox(k *messageSink) *mailbox {
 	return m
 }
 
-// post puts an ask into a mailbox and gives the ask.
+// post puts an ask into a mailbox and returns it.
 func post(m *mailbox, pool *askPool) *ask {
 	a := pool.ask(look{}, time.Now().Add(time.Minute), func() {})
 	m.PostUserMessage(a)
@@ -105,7 +105,8 @@ func TestClosedMailboxRejectsEverything(t *testing.T) {
 	eventually(t, "system messages pass", func() bool { return k.count() == 1 })
 }
 
-// TestMailboxKeepsOrderAndLosesNothing posts from many sides while it is closed.
+// TestMailboxKeepsOrderAndLosesNothing posts from many goroutines while the mailbox is
+// closed.
 func TestMailboxKeepsOrderAndLosesNothing(t *testing.T) {
 	const posters, each = 16, 5000
 	var handled, refused atomic.Int64
@@ -140,7 +141,7 @@ func TestMailboxKeepsOrderAndLosesNothing(t *testing.T) {
 	}
 }
 
-// orderCheck answers every ask and looks at the order in which they come.
+// orderCheck answers every ask and checks the order in which they arrive.
 type orderCheck struct {
 	t       *testing.T
 	handled *atomic.Int64
@@ -160,8 +161,8 @@ func (k *orderCheck) InvokeUserMessage(m any) {
 func (k *orderCheck) InvokeSystemMessage(any)  {}
 func (k *orderCheck) EscalateFailure(_, _ any) {}
 
-// TestReusedAskIgnoresEarlierAnswer races answers against deadlines
-// over a few cells that are used again and again.
+// TestReusedAskIgnoresEarlierAnswer races answers against deadlines with a few asks
+// that are reused.
 func TestReusedAskIgnoresEarlierAnswer(t *testing.T) {
 	pool := &askPool{}
 	var inTime, late, rooms atomic.Int64
@@ -196,8 +197,8 @@ func TestReusedAskIgnoresEarlierAnswer(t *testing.T) {
 	eventually(t, "all room is given back, once", func() bool { return rooms.Load() == askers*each })
 }
 
-// TestCapacityIsHeldUntilTheAnswer: who asks again keeps its room, who gave up
-// leaves it with the answer.
+// TestCapacityIsHeldUntilTheAnswer: an ask that is retried keeps its capacity, one
+// that timed out returns it with the answer.
 func TestCapacityIsHeldUntilTheAnswer(t *testing.T) {
 	pool, rooms := &askPool{}, 0
 	room := func() { rooms++ }

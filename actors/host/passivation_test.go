@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPassivatedActorsAreForgotten looks at what stays in memory when all actors
-// have been passivated.
+// TestPassivatedActorsAreForgotten measures the memory after all actors have been
+// passivated.
 func TestPassivatedActorsAreForgotten(t *testing.T) {
 	e, _ := newEngine(t, 1, func(e *Engine) { e.IdleFor = time.Nanosecond })
 	for n := range byte(200) {

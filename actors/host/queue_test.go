@@ -12,8 +12,8 @@ import (
 	"parley/journal"
 )
 
-// TestFailedQueuedMessageIsRetried: where a word cannot be handled, it stays where it
-// is and nothing of the turn is kept; it is tried again without being asked for.
+// TestFailedQueuedMessageIsRetried: a message whose handling fails stays in the queue,
+// nothing of the turn is stored, and the engine retries it without a request.
 func TestFailedQueuedMessageIsRetried(t *testing.T) {
 	var broken atomic.Bool
 	var tries atomic.Int64
@@ -53,7 +53,7 @@ func TestFailedQueuedMessageIsRetried(t *testing.T) {
 	eventually(t, "the failures are forgotten", func() bool { return e.retries.count.Load() == 0 })
 }
 
-// manualTimers keeps what a test fires itself.
+// manualTimers keeps the functions of timers for the test to run.
 type manualTimers struct {
 	mu     sync.Mutex
 	pauses []time.Duration
@@ -127,7 +127,7 @@ func TestFailuresShareOneTimer(t *testing.T) {
 	eventually(t, "the retry fails and arms the next", func() bool { return tries.Load() == before+1 && a.count() == 2 })
 }
 
-// TestQueuePageIsBoundedInBytes too.
+// TestQueuePageIsBoundedInBytes fills a queue with large messages.
 func TestQueuePageIsBoundedInBytes(t *testing.T) {
 	e, l := newEngine(t, 1)
 	s := streamOf(1)

@@ -10,8 +10,8 @@ import (
 	"parley/journal"
 )
 
-// TestAnswersWaitForTheirEntry withholds an entry and looks for
-// anything that says that it was made: answers, refusals, looks.
+// TestAnswersWaitForTheirEntry holds an entry. Answers, refusals and reads that depend
+// on it must wait.
 func TestAnswersWaitForTheirEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := newEngine(t, 1)
@@ -54,8 +54,8 @@ func TestAnswersWaitForTheirEntry(t *testing.T) {
 	})
 }
 
-// TestFailedEntryFailsDependentAnswers has the journal refuse an entry: who
-// rested on it does not know the outcome, who comes after is served from rows.
+// TestFailedEntryFailsDependentAnswers has the journal reject an entry. Requests that
+// depend on it get an unknown outcome; later ones are answered from rows.
 func TestFailedEntryFailsDependentAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := newEngine(t, 1)
@@ -99,8 +99,8 @@ func TestFailedEntryFailsDependentAnswers(t *testing.T) {
 	})
 }
 
-// TestPanicIsAnsweredAtOnce: the actor goes, with all that the panic may have
-// half changed; what waits for it is served by the next life.
+// TestPanicIsAnsweredAtOnce: a panic ends the activation and its half-changed state;
+// the next activation serves the waiting requests.
 func TestPanicIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := newEngine(t, 1)
@@ -136,8 +136,8 @@ func TestPanicIsAnsweredAtOnce(t *testing.T) {
 	})
 }
 
-// TestDamagedRowsAreInternal: what cannot be read is a defect of ours, told as
-// such to everyone who asks, and the process lives on.
+// TestDamagedRowsAreInternal: an actor whose rows cannot be decoded answers with an
+// internal error, and the process continues.
 func TestDamagedRowsAreInternal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := newEngine(t, 1)
@@ -162,7 +162,7 @@ func TestDamagedRowsAreInternal(t *testing.T) {
 	})
 }
 
-// TestTimeoutReportsUnknownOutcome has the asker give up first.
+// TestTimeoutReportsUnknownOutcome holds an entry for longer than AnswerTimeout.
 func TestTimeoutReportsUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := newEngine(t, 1)
@@ -191,8 +191,8 @@ func TestTimeoutReportsUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestQueuedMessagesAreHandledOnceDespitePassivation tells numbers to a tally while
-// it comes and goes.
+// TestQueuedMessagesAreHandledOnceDespitePassivation enqueues numbers for a tally that
+// is passivated repeatedly.
 func TestQueuedMessagesAreHandledOnceDespitePassivation(t *testing.T) {
 	e, l := newEngine(t, 3, func(e *Engine) { e.IdleFor = time.Nanosecond })
 	s := streamOf(1)
@@ -226,8 +226,8 @@ func TestQueuedMessagesAreHandledOnceDespitePassivation(t *testing.T) {
 	}
 }
 
-// TestShortActivationsStoreState: a life of one event after another stores
-// the state as often as one long life does.
+// TestShortActivationsStoreState: activations of one event each store the state as
+// often as one long activation.
 func TestShortActivationsStoreState(t *testing.T) {
 	const every = 4
 	e, l := newEngine(t, every)
@@ -246,8 +246,8 @@ func TestShortActivationsStoreState(t *testing.T) {
 	}
 }
 
-// TestActorNoticesStreamCreatedLater asks for what is not there yet: the actor in
-// memory does not take that for granted for ever.
+// TestActorNoticesStreamCreatedLater asks an actor whose stream does not exist yet,
+// and again after another entry has created it.
 func TestActorNoticesStreamCreatedLater(t *testing.T) {
 	e, l := newEngine(t, 1)
 	s := streamOf(1)

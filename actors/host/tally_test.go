@@ -39,7 +39,7 @@ type (
 
 var errOdd = parley.Refuse(parley.Unprocessable, "odd", "The tally does not like this number.")
 
-// tallyKind refuses to add 13, and takes words to be numbers to add.
+// tallyKind rejects the number 13, and adds the numbers of queued messages.
 func tallyKind(stateEvery uint64) *Kind[*tally, add, *tally] {
 	return &Kind[*tally, add, *tally]{
 		Stream: journal.OrgStream, StateEvery: stateEvery,
@@ -75,7 +75,7 @@ func tallyKind(stateEvery uint64) *Kind[*tally, add, *tally] {
 	}
 }
 
-// fakeJournal is a journal in memory that lets entries go only when it is told to.
+// fakeJournal is a journal in memory that releases entries when a test says so.
 type fakeJournal struct {
 	journal.Journal // what a tally does not need
 
@@ -256,13 +256,13 @@ func streamOf(n byte) journal.Stream {
 	return journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: n}}
 }
 
-// answer is what an ask came to.
+// answer is the outcome of an ask.
 type answer struct {
 	reply any
 	err   error
 }
 
-// askInBackground puts a request to a tally and gives the place where its answer will be.
+// askInBackground sends a request to a tally and returns the channel of its answer.
 func askInBackground(e *Engine, s journal.Stream, request any) <-chan answer {
 	to := make(chan answer, 1)
 	go func() {
@@ -272,7 +272,7 @@ func askInBackground(e *Engine, s journal.Stream, request any) <-chan answer {
 	return to
 }
 
-// noneAnswered reports whether no answer is there.
+// noneAnswered reports whether no channel has an answer.
 func noneAnswered(places ...<-chan answer) bool {
 	for _, p := range places {
 		if len(p) > 0 {

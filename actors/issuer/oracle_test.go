@@ -72,14 +72,14 @@ func look(l *life) any {
 	return seen
 }
 
-func (o *oracle) Foretell(command issuer.Command, now time.Time) actorstest.Verdict {
+func (o *oracle) Predict(command issuer.Command, now time.Time) actorstest.Verdict {
 	c := command.(issuer.Mint)
 	if !c.Force && !o.due(now) {
-		return actorstest.Taken("not due")
+		return actorstest.Accepted("not due")
 	}
 	for _, k := range o.minted {
 		if k.kid == c.Kid {
-			return actorstest.Taken("has it")
+			return actorstest.Accepted("has it")
 		}
 	}
 	because := "minted"
@@ -87,7 +87,7 @@ func (o *oracle) Foretell(command issuer.Command, now time.Time) actorstest.Verd
 		because = "by force"
 	}
 	o.minted = append(o.minted, shownKey{c.Kid, string(c.Public), string(c.SealedSeed), now.UnixMilli()})
-	return actorstest.Taken(because)
+	return actorstest.Accepted(because)
 }
 
 var often = rapid.Map(rapid.IntRange(0, 3), func(n int) bool { return n > 0 })

@@ -90,7 +90,7 @@ func look(l *life) any {
 	return seen
 }
 
-func (o *oracle) Foretell(c org.Command, now time.Time) actorstest.Verdict {
+func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 	if r, ok := c.(org.Register); ok {
 		return o.register(r, now)
 	}
@@ -102,21 +102,21 @@ func (o *oracle) Foretell(c org.Command, now time.Time) actorstest.Verdict {
 		return o.change(c)
 	case org.AddCredential:
 		if o.credential(c.ClientID) != nil {
-			return actorstest.Taken("again")
+			return actorstest.Accepted("again")
 		}
 		o.forget(now)
 		o.credentials = append(o.credentials, credential{c.ClientID, string(c.SecretHash), now.UnixMilli(), true})
-		return actorstest.Taken("added")
+		return actorstest.Accepted("added")
 	case org.RevokeCredential:
 		return o.revoke(c.ClientID, now)
 	case org.AddAgent:
 		return o.addAgent(c)
 	case org.RetireAgent:
 		if c.Retired || o.agents == 0 {
-			return actorstest.Taken("again")
+			return actorstest.Accepted("again")
 		}
 		o.agents--
-		return actorstest.Taken("counted out")
+		return actorstest.Accepted("counted out")
 	case org.AddGroup:
 		return o.addGroup(c)
 	case org.GrantTier:
@@ -125,44 +125,44 @@ func (o *oracle) Foretell(c org.Command, now time.Time) actorstest.Verdict {
 		return o.setAllowance(c)
 	case org.LiftAllowance:
 		if _, set := o.limits[c.Quota]; !set {
-			return actorstest.Taken("nothing to lift")
+			return actorstest.Accepted("nothing to lift")
 		}
 		delete(o.limits, c.Quota)
-		return actorstest.Taken("lifted")
+		return actorstest.Accepted("lifted")
 	case org.ConfirmEmail:
 		return o.confirm(now)
 	case org.Suspend:
 		if o.suspended != 0 {
-			return actorstest.Taken("again")
+			return actorstest.Accepted("again")
 		}
 		o.suspended = now.UnixMilli()
-		return actorstest.Taken("suspended")
+		return actorstest.Accepted("suspended")
 	case org.Resume:
 		if o.suspended == 0 {
-			return actorstest.Taken("not suspended")
+			return actorstest.Accepted("not suspended")
 		}
 		o.suspended = 0
-		return actorstest.Taken("resumed")
+		return actorstest.Accepted("resumed")
 	case org.RetireGroup:
 		if o.groups == 0 {
-			return actorstest.Taken("none left")
+			return actorstest.Accepted("none left")
 		}
 		o.groups--
-		return actorstest.Taken("counted out")
+		return actorstest.Accepted("counted out")
 	}
 	panic("no such command")
 }
 
 func (o *oracle) register(c org.Register, now time.Time) actorstest.Verdict {
 	if o.exists {
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	}
 	o.exists, o.limits = true, map[string]int{}
 	o.record = record{
 		id: c.ID, name: c.Name, slug: c.Slug, email: c.Email, tier: c.Tier, createdMs: now.UnixMilli(),
 		credentials: []credential{{c.ClientID, string(c.SecretHash), now.UnixMilli(), true}},
 	}
-	return actorstest.Taken("registered")
+	return actorstest.Accepted("registered")
 }
 
 // grantTier is the operator's word on the tier. Said for the first time it is news
@@ -172,10 +172,10 @@ func (o *oracle) grantTier(tier int, now time.Time) actorstest.Verdict {
 		return actorstest.Refused("no such tier", "422 validation_error")
 	}
 	if o.granted != 0 && o.tier == tier {
-		return actorstest.Taken("as before")
+		return actorstest.Accepted("as before")
 	}
 	o.tier, o.granted = tier, now.UnixMilli()
-	return actorstest.Taken("granted")
+	return actorstest.Accepted("granted")
 }
 
 func (o *oracle) setAllowance(c org.SetAllowance) actorstest.Verdict {
@@ -186,25 +186,25 @@ func (o *oracle) setAllowance(c org.SetAllowance) actorstest.Verdict {
 		}
 	}
 	if has, set := o.limits[c.Quota]; set && has == limit {
-		return actorstest.Taken("as before")
+		return actorstest.Accepted("as before")
 	}
 	o.limits[c.Quota] = limit
-	return actorstest.Taken("set")
+	return actorstest.Accepted("set")
 }
 
 // confirm clears an organization of tier 0, once, unless the operator has spoken.
 func (o *oracle) confirm(now time.Time) actorstest.Verdict {
 	if o.confirmed != 0 {
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	}
 	o.confirmed = now.UnixMilli()
 	if o.granted != 0 {
-		return actorstest.Taken("the operator has decided")
+		return actorstest.Accepted("the operator has decided")
 	}
 	if o.tier == 0 {
 		o.tier = 1
 	}
-	return actorstest.Taken("confirmed")
+	return actorstest.Accepted("confirmed")
 }
 
 // change is PATCH /org: null clears, what is absent stays, the slug is for good.
@@ -229,9 +229,9 @@ func (o *oracle) change(c org.Change) actorstest.Verdict {
 		}
 	}
 	if was.name == o.name && was.email == o.email && was.country == o.country {
-		return actorstest.Taken("nothing new")
+		return actorstest.Accepted("nothing new")
 	}
-	return actorstest.Taken("changed")
+	return actorstest.Accepted("changed")
 }
 
 func (o *oracle) credential(client parley.ClientID) *credential {
@@ -254,7 +254,7 @@ func (o *oracle) revoke(client parley.ClientID, now time.Time) actorstest.Verdic
 	case c == nil:
 		return actorstest.Refused("no such credential", "404 not_found")
 	case !c.live:
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	case live == 1:
 		return actorstest.Refused("the last", "409 last_credential")
 	}
@@ -264,7 +264,7 @@ func (o *oracle) revoke(client parley.ClientID, now time.Time) actorstest.Verdic
 	}
 	o.revokedAt[client] = now
 	o.ended++
-	return actorstest.Taken("revoked")
+	return actorstest.Accepted("revoked")
 }
 
 // addAgent judges the state before the quota.
@@ -277,7 +277,7 @@ func (o *oracle) addAgent(c org.AddAgent) actorstest.Verdict {
 			"403 quota_exceeded (limit=%d, quota=agents, resets_at=<nil>, used=%d)", *c.AgentLimit, o.agents))
 	}
 	o.agents++
-	return actorstest.Taken("added")
+	return actorstest.Accepted("added")
 }
 
 // addGroup judges a group as addAgent does an agent.
@@ -290,7 +290,7 @@ func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
 			"403 quota_exceeded (limit=%d, quota=groups, resets_at=<nil>, used=%d)", *c.GroupLimit, o.groups))
 	}
 	o.groups++
-	return actorstest.Taken("added")
+	return actorstest.Accepted("added")
 }
 
 var (

@@ -47,7 +47,7 @@ func (v feedView) FeedBefore(_ parley.AgentID, before uint64, fn func(journal.Fe
 // countLines is how many entries a block of the tests' indexes stands for.
 const countLines = 128
 
-// counted is the number by the definition.
+// counted returns the count by its definition.
 func counted(lines []journal.FeedEntry, since int64) (n int) {
 	for _, e := range lines {
 		if e.Kind.BringsMessage() && e.Ref.Time().UnixMilli() > since {
@@ -79,8 +79,8 @@ func (g *growing) grow() {
 	}
 }
 
-// polls asks an index of a growing feed, with views of any age, and gives the
-// first wrong count. spoil alters the index before each poll.
+// polls polls an index of a growing feed, with views of any age, and returns the first
+// wrong count. spoil alters the index before each poll.
 func polls(t *rapid.T, spoil func(*feedIndex)) error {
 	g, c, agent := &growing{t: t, at: 1_000_000}, newPollIndex(&Limits{CountEntries: countLines}), parley.AgentID{15: 1}
 	c.limits.CountEntries = rapid.IntRange(1, 9).Draw(t, "lines of a block")
@@ -122,7 +122,7 @@ func polls(t *rapid.T, spoil func(*feedIndex)) error {
 	return nil
 }
 
-// TestPollsOfAnyFeed holds the index against the definition.
+// TestPollsOfAnyFeed compares the index with the definition.
 func TestPollsOfAnyFeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		if err := polls(t, func(*feedIndex) {}); err != nil {
@@ -131,7 +131,7 @@ func TestPollsOfAnyFeed(t *testing.T) {
 	})
 }
 
-// TestPollsOfAnyFeedSeeDefects plants one defect after the other.
+// TestPollsOfAnyFeedSeeDefects plants one defect at a time.
 func TestPollsOfAnyFeedSeeDefects(t *testing.T) {
 	for name, spoil := range map[string]func(*feedIndex){
 		"late messages are forgotten": func(x *feedIndex) { x.maxDelay = 0 },
@@ -168,9 +168,9 @@ func TestPollsOfAnyFeedSeeDefects(t *testing.T) {
 	}
 }
 
-// TestAPollReadsNextToNothing: once a long feed is known, a poll looks through
-// one block at most, and through none a second time.
-func TestAPollReadsNextToNothing(t *testing.T) {
+// TestPollReadsAtMostOneBlock: once a long feed is indexed, a poll reads at most one
+// block, and none twice.
+func TestPollReadsAtMostOneBlock(t *testing.T) {
 	c, agent, read := newPollIndex(&Limits{CountEntries: countLines}), parley.AgentID{15: 1}, 0
 	v := feedView{read: &read}
 	for n := range 20 * countLines {

@@ -6,8 +6,8 @@ import (
 	"parley/journal"
 )
 
-// TestWordsThatCannotBeDecoded lists what no actor understands.
-func TestWordsThatCannotBeDecoded(t *testing.T) {
+// TestUndecodableMessages lists messages that no actor can decode.
+func TestUndecodableMessages(t *testing.T) {
 	id := make([]byte, 16)
 	for name, x := range map[string]struct {
 		to   journal.StreamKind

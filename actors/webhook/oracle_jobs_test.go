@@ -17,11 +17,11 @@ import (
 func (o *oracle) lease(c webhook.Lease, at int64) actorstest.Verdict {
 	switch {
 	case !o.record.active:
-		return actorstest.Taken("inactive")
+		return actorstest.Accepted("inactive")
 	case at < o.heldMs:
-		return actorstest.Taken("held")
+		return actorstest.Accepted("held")
 	case len(o.record.leases) >= c.Max:
-		return actorstest.Taken("no place")
+		return actorstest.Accepted("no place")
 	}
 	firsts, retries := []seenJob{}, []seenJob{}
 	for _, j := range o.record.jobs {
@@ -46,13 +46,13 @@ func (o *oracle) lease(c webhook.Lease, at int64) actorstest.Verdict {
 	}
 	switch {
 	case len(began) == 0:
-		return actorstest.Taken("nothing waits")
+		return actorstest.Accepted("nothing waits")
 	case len(began) == 2:
-		return actorstest.Taken("in turn")
+		return actorstest.Accepted("in turn")
 	case began[true] > 0:
-		return actorstest.Taken("first attempts")
+		return actorstest.Accepted("first attempts")
 	}
-	return actorstest.Taken("retries")
+	return actorstest.Accepted("retries")
 }
 
 func (o *oracle) begin(number uint64, at int64) {
@@ -120,7 +120,7 @@ func (o *oracle) report(c webhook.Report, at int64) actorstest.Verdict {
 		o.disable("only_failures", at)
 		verdict = "nothing but failures"
 	}
-	return actorstest.Taken(verdict)
+	return actorstest.Accepted(verdict)
 }
 
 func (o *oracle) disable(reason string, at int64) {
@@ -164,7 +164,7 @@ func (o *oracle) expire(c webhook.Expire, at int64) actorstest.Verdict {
 			verdict = "taken back"
 		}
 	}
-	return actorstest.Taken(verdict)
+	return actorstest.Accepted(verdict)
 }
 
 // Targets of random lives: one like others, one that never takes anything, one

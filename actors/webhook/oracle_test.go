@@ -217,7 +217,7 @@ func nothingForgotten(l *life, _ *oracle) error {
 	return nil
 }
 
-func (o *oracle) Foretell(c webhook.Command, now time.Time) actorstest.Verdict {
+func (o *oracle) Predict(c webhook.Command, now time.Time) actorstest.Verdict {
 	at := now.UnixMilli()
 	switch c := c.(type) {
 	case webhook.Create:
@@ -229,7 +229,7 @@ func (o *oracle) Foretell(c webhook.Command, now time.Time) actorstest.Verdict {
 	case webhook.Delete:
 		return o.owned(c.By == acme, func() actorstest.Verdict {
 			o.record.deleted = true
-			return actorstest.Taken("deleted")
+			return actorstest.Accepted("deleted")
 		})
 	case webhook.Test:
 		return o.owned(c.By == acme, func() actorstest.Verdict { return o.test(at) })
@@ -237,7 +237,7 @@ func (o *oracle) Foretell(c webhook.Command, now time.Time) actorstest.Verdict {
 		return o.owned(c.By == acme, func() actorstest.Verdict { return o.retry(c, at) })
 	}
 	if !o.record.exists || o.record.deleted {
-		return actorstest.Taken("no webhook")
+		return actorstest.Accepted("no webhook")
 	}
 	switch c := c.(type) {
 	case webhook.Retire:
@@ -268,7 +268,7 @@ func (o *oracle) owned(byOwner bool, then func() actorstest.Verdict) actorstest.
 func (o *oracle) create(c webhook.Create, at int64) actorstest.Verdict {
 	switch {
 	case o.record.exists:
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	case c.Taken:
 		return actorstest.Refused("twice the same", "409 duplicate_webhook")
 	}
@@ -283,7 +283,7 @@ func (o *oracle) create(c webhook.Create, at int64) actorstest.Verdict {
 	}
 	o.record.events = cmp.Or(o.record.events, "message.received ")
 	o.secrets = []oldSecret{{sealed: string(c.SealedSecret)}}
-	return actorstest.Taken("created")
+	return actorstest.Accepted("created")
 }
 
 // everyEvent is the list of docs/webhooks.md.
@@ -295,24 +295,24 @@ func (o *oracle) toggle(c webhook.Toggle, at int64) actorstest.Verdict {
 	switch {
 	case c.Active && o.record.active && o.heldMs > at:
 		o.heldMs = 0
-		return actorstest.Taken("released")
+		return actorstest.Accepted("released")
 	case c.Active == o.record.active:
-		return actorstest.Taken("as it is")
+		return actorstest.Accepted("as it is")
 	case !c.Active:
 		o.record.active = false
-		return actorstest.Taken("off")
+		return actorstest.Accepted("off")
 	case o.record.reason == "agent_revoked":
 		return actorstest.Refused("agent revoked", "410 gone")
 	}
 	o.record.active, o.record.disabledMs, o.record.reason, o.record.failingSinceMs, o.heldMs = true, 0, "", 0, 0
 	o.record.cursor = max(o.record.cursor, c.Edge)
-	return actorstest.Taken("on")
+	return actorstest.Accepted("on")
 }
 
 // rotate: the old one is valid for 24 hours; of several the latest four.
 func (o *oracle) rotate(sealed string, at int64) actorstest.Verdict {
 	if o.secrets[0].sealed == sealed {
-		return actorstest.Taken("the same")
+		return actorstest.Accepted("the same")
 	}
 	o.secrets[0].untilMs = at + 24*hour
 	valid := []oldSecret{{sealed: sealed}}
@@ -322,7 +322,7 @@ func (o *oracle) rotate(sealed string, at int64) actorstest.Verdict {
 		}
 	}
 	o.secrets = valid
-	return actorstest.Taken("rotated")
+	return actorstest.Accepted("rotated")
 }
 
 // asleep is the refusal of what an inactive webhook does not do, if it is one.
@@ -340,9 +340,9 @@ func (o *oracle) test(at int64) actorstest.Verdict {
 	o.make("webhook.test", "", "", at, at)
 	if o.heldMs > at {
 		o.heldMs = 0
-		return actorstest.Taken("released")
+		return actorstest.Accepted("released")
 	}
-	return actorstest.Taken("made")
+	return actorstest.Accepted("made")
 }
 
 func (o *oracle) make(event, ref, note string, happenedMs, at int64) {
@@ -368,31 +368,31 @@ func (o *oracle) retry(c webhook.Retry, at int64) actorstest.Verdict {
 	switch {
 	case j.status == "dead":
 		j.status, j.attempts, j.nextMs, o.heldMs = "failed", 0, at, 0
-		return actorstest.Taken("woken")
+		return actorstest.Accepted("woken")
 	case j.status == "failed" && j.nextMs > at:
 		j.nextMs, o.heldMs = at, 0
-		return actorstest.Taken("at once")
+		return actorstest.Accepted("at once")
 	case o.heldMs > at: // due, pending or under way: only the hold is in the way
 		o.heldMs = 0
-		return actorstest.Taken("released")
+		return actorstest.Accepted("released")
 	}
-	return actorstest.Taken("on its way")
+	return actorstest.Accepted("on its way")
 }
 
 func (o *oracle) retire(at int64) actorstest.Verdict {
 	if o.record.reason == "agent_revoked" {
-		return actorstest.Taken("again")
+		return actorstest.Accepted("again")
 	}
 	o.record.active, o.record.reason, o.record.disabledMs = false, "agent_revoked", at
-	return actorstest.Taken("for good")
+	return actorstest.Accepted("for good")
 }
 
 func (o *oracle) collect(c webhook.Collect, at int64) actorstest.Verdict {
 	switch {
 	case !o.record.active:
-		return actorstest.Taken("inactive")
+		return actorstest.Accepted("inactive")
 	case c.Upto <= o.record.cursor:
-		return actorstest.Taken("read before")
+		return actorstest.Accepted("read before")
 	}
 	before := len(o.record.jobs)
 	for _, e := range c.News {
@@ -402,9 +402,9 @@ func (o *oracle) collect(c webhook.Collect, at int64) actorstest.Verdict {
 	}
 	o.record.cursor = c.Upto
 	if len(o.record.jobs) == before {
-		return actorstest.Taken("nothing wanted")
+		return actorstest.Accepted("nothing wanted")
 	}
-	return actorstest.Taken("jobs")
+	return actorstest.Accepted("jobs")
 }
 
 var trial = actorstest.Trial[*webhook.State, webhook.Command, webhook.Event, *oracle]{
