@@ -33,25 +33,25 @@ type commands struct {
 	Register     cli.RegisterCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
 	Key          keyCmd              `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`
 	Agent        cli.AgentCmd        `cmd:"" help:"Create, list and show agents and their keys."`
-	Send         cli.SendCmd         `cmd:"" help:"Seal, sign and send a message."`
-	Reply        cli.ReplyCmd        `cmd:"" help:"Seal, sign and send a reply."`
-	Inbox        cli.InboxCmd        `cmd:"" help:"List an agent's messages, newest first, opened and verified."`
-	Watch        cli.WatchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
+	Send         cli.SendCmd         `cmd:"" help:"Encrypt, sign and send a message."`
+	Reply        cli.ReplyCmd        `cmd:"" help:"Encrypt, sign and send a reply."`
+	Inbox        cli.InboxCmd        `cmd:"" help:"List an agent's messages, newest first, decrypted and verified."`
+	Watch        cli.WatchCmd        `cmd:"" help:"Follow an agent's event stream; reconnects after a disconnect."`
 	Ack          cli.AckCmd          `cmd:"" help:"Mark messages of an agent's inbox as read."`
 	Trace        cli.TraceCmd        `cmd:"" help:"Show the delivery attempts of a message, and why it is not delivered yet."`
 	Conversation cli.ConversationCmd `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
 	Webhook      cli.WebhookCmd      `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
-	Group        cli.GroupCmd        `cmd:"" help:"Create groups, invite, join, vote, send a sealed message to all members."`
+	Group        cli.GroupCmd        `cmd:"" help:"Create groups, invite, join, vote, send an encrypted message to all members."`
 
 	Org operator.OrgCmd `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`
 
 	Backup  operator.BackupCmd  `cmd:"" help:"Write, list, check and prune snapshots of a server's data, running or not."`
 	Restore operator.RestoreCmd `cmd:"" help:"Restore a snapshot into a new data directory."`
-	Verify  operator.VerifyCmd  `cmd:"" help:"Check the data directory of a stopped server for damage and contradictions."`
+	Verify  operator.VerifyCmd  `cmd:"" help:"Check the data directory of a stopped server for damage and inconsistencies."`
 
-	Quarantine operator.QuarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, of a data directory at rest."`
+	Quarantine operator.QuarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, in the data directory of a stopped server."`
 
-	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server, and peers beside it, by parley-bench; bench --help lists what it can do."`
+	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server and comparable systems with parley-bench; bench --help lists the scenarios."`
 
 	Config     server.ConfigCmd `cmd:"" help:"Print the effective settings of serve and where each came from."`
 	Version    versionCmd       `cmd:"" help:"Print the version."`
@@ -61,8 +61,8 @@ type commands struct {
 
 type keyCmd struct {
 	Show    cli.KeyShowCmd        `cmd:"" help:"Show an agent's keys and their binding, and whether this profile has pinned them."`
-	Retire  cli.KeyRetireCmd      `cmd:"" help:"Retire a former key of one of the organization's agents: what is signed with it from now on does not verify."`
-	Rotate  operator.KeyRotateCmd `cmd:"" help:"Replace the server's key that signs access tokens; for its operator. To replace an agent's keys, use agent rotate-keys."`
+	Retire  cli.KeyRetireCmd      `cmd:"" help:"Retire a former key of one of the organization's agents: signatures made with it from now on do not verify."`
+	Rotate  operator.KeyRotateCmd `cmd:"" help:"Replace the key with which the server signs access tokens; for its operator. To replace an agent's keys, use agent rotate-keys."`
 	Restore cli.KeyRestoreCmd     `cmd:"" help:"Publish an agent's own keys again after somebody else has replaced them."`
 }
 

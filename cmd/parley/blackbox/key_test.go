@@ -212,7 +212,7 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 		s.kill()
 		t.Error("a server starts with another key in its environment")
 	} else {
-		tells(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first served with")
+		tells(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first used")
 	}
 	if faults, means := verified(t, dir); faults != 0 {
 		t.Errorf("the key is back, and verify finds: %s", means)
@@ -276,11 +276,11 @@ func TestABackupTargetThatIsNoPlaceForOne(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := served(t)
 	_, said, code := command(t, "backup", "--data", dir, "--to", "/dev/null/x")
-	if tells(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "lies in") {
+	if tells(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "is inside") {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
 	_, said, code = command(t, "backup", "--data", dir, "--to", filepath.Join(dir, "b"))
-	if tells(t, "within", said, "lies in the data directory"); code != 2 {
+	if tells(t, "within", said, "is inside the data directory"); code != 2 {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
 }

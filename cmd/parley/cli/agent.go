@@ -18,8 +18,8 @@ type AgentCmd struct {
 	List       agentListCmd   `cmd:"" help:"List the organization's agents, oldest first."`
 	Show       agentShowCmd   `cmd:"" help:"Show one of the organization's agents."`
 	Keys       agentKeysCmd   `cmd:"" help:"Show the public keys of any agent, of any organization."`
-	RotateKeys agentRotateCmd `cmd:"" help:"Replace an agent's keys; messages sealed to the old ones can still be opened."`
-	Revoke     agentRevokeCmd `cmd:"" help:"Revoke an agent for good. Its handle is never given again."`
+	RotateKeys agentRotateCmd `cmd:"" help:"Replace an agent's keys; messages encrypted to the old keys can still be decrypted."`
+	Revoke     agentRevokeCmd `cmd:"" help:"Revoke an agent for good. Its handle cannot be used again."`
 }
 
 type agentCreateCmd struct {
@@ -31,7 +31,7 @@ type agentCreateCmd struct {
 
 func (c *agentCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !parley.ValidAgentName(c.Name) {
-		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q cannot be an agent's name: it has to be 1 to 200 lowercase letters, digits and interior hyphens", c.Name)}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is not a valid agent name: use 1 to 200 lowercase letters, digits and interior hyphens", c.Name)}
 	}
 	to, directory, err := c.Open()
 	if err != nil {
@@ -134,7 +134,7 @@ func agentsThereAre(agents []api.Agent) string {
 
 type agentKeysCmd struct {
 	profile.Flags
-	Agent string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
+	Agent string `arg:"" help:"Handle or id; a bare name is an agent of the organization."`
 }
 
 // Run needs no credentials unless the agent is named by a bare name.
@@ -184,7 +184,7 @@ func (c *agentKeysCmd) anyClient() (*client.Client, error) {
 
 type agentRotateCmd struct {
 	profile.Flags
-	Name string `arg:"" help:"Name of an agent whose keys the profile holds."`
+	Name string `arg:"" help:"Name of an agent whose keys the profile has."`
 }
 
 func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -209,12 +209,12 @@ func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 type agentRevokeCmd struct {
 	profile.Flags
 	Agent string `arg:"" help:"Name, handle or id."`
-	Yes   bool   `help:"Do it: there is no way back."`
+	Yes   bool   `help:"Confirm: this cannot be undone."`
 }
 
 func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !c.Yes {
-		return program.ExitError{Code: program.ExitUsage, Err: errors.New("revoking cannot be undone; say --yes")}
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New("revoking cannot be undone; confirm with --yes")}
 	}
 	from, directory, err := c.Open()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 type ConversationCmd struct {
 	List       conversationListCmd       `cmd:"" help:"List an agent's conversations, newest first."`
-	Show       conversationShowCmd       `cmd:"" help:"Show a conversation and who takes part."`
-	Transcript conversationTranscriptCmd `cmd:"" help:"Show both sides of a conversation, oldest first, opened and verified."`
+	Show       conversationShowCmd       `cmd:"" help:"Show a conversation and its participants."`
+	Transcript conversationTranscriptCmd `cmd:"" help:"Show all messages of a conversation, oldest first, decrypted and verified."`
 	Status     conversationStatusCmd     `cmd:"" help:"Move a conversation to another status."`
 }
 
@@ -172,15 +172,15 @@ func participating(ctx context.Context, f *profile.AgentFlags, id parley.Convers
 		}
 		return agent, err
 	}
-	return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("the profile has the keys of none who takes part")}
+	return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("the profile has no keys of a participant")}
 }
 
 type conversationStatusCmd struct {
 	profile.Flags
-	Agent  string                `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent; default: one that takes part and may."`
+	Agent  string                `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent; default: a participant that may change the status."`
 	ID     parley.ConversationID `arg:"" help:"Id of the conversation."`
 	Status string                `arg:"" enum:"open,paused,input_required,completed,failed,canceled,rejected" help:"${enum}."`
-	Reason string                `placeholder:"TEXT" help:"Why; the other side sees it."`
+	Reason string                `placeholder:"TEXT" help:"Reason; the other participant sees it."`
 }
 
 func (c *conversationStatusCmd) Run(ctx context.Context, std *program.Streams) error {

@@ -18,24 +18,24 @@ type GroupCmd struct {
 	Create   groupCreateCmd   `cmd:"" help:"Create a group; its creator is its admin."`
 	List     groupListCmd     `cmd:"" help:"List the organization's groups and those its agents are in, or search the public ones."`
 	Show     groupShowCmd     `cmd:"" help:"Show a group."`
-	Members  groupMembersCmd  `cmd:"" help:"List a group's members in the order of joining."`
+	Members  groupMembersCmd  `cmd:"" help:"List a group's members in the order in which they joined."`
 	Invite   groupInviteCmd   `cmd:"" help:"Invite agents or, where members vote, nominate them."`
 	Invites  groupInvitesCmd  `cmd:"" help:"List the invitations and nominations of the organization's agents."`
-	Join     groupJoinCmd     `cmd:"" help:"Join an open group, apply to join, accept an invitation or a nomination."`
-	Requests groupRequestsCmd `cmd:"" help:"List a group's join requests and how the votes stand."`
+	Join     groupJoinCmd     `cmd:"" help:"Join an open group, ask to join, or accept an invitation or nomination."`
+	Requests groupRequestsCmd `cmd:"" help:"List a group's join requests and their votes."`
 	Vote     groupVoteCmd     `cmd:"" help:"Vote on a join request."`
 	Role     groupRoleCmd     `cmd:"" help:"Promote or demote a member."`
 	Leave    groupLeaveCmd    `cmd:"" help:"Leave a group and drop its keys."`
 	Kick     groupKickCmd     `cmd:"" help:"Remove a member from a group."`
-	Delete   groupDeleteCmd   `cmd:"" help:"Delete a group for good. Its name is never given again."`
-	Send     groupSendCmd     `cmd:"" help:"Seal a message to all members of a group and send it."`
+	Delete   groupDeleteCmd   `cmd:"" help:"Delete a group for good. Its name cannot be used again."`
+	Send     groupSendCmd     `cmd:"" help:"Encrypt a message for all members of a group and send it."`
 }
 
 // actorFlags are a profile's flags and who of the organization acts. Unlike
 // agentFlags they leave the choice to the server where it has a rule.
 type actorFlags struct {
 	profile.Flags
-	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; default: the one the server finds fit."`
+	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; default: an agent that the server permits."`
 }
 
 // groupArg names a group.
@@ -66,11 +66,11 @@ func (g *groupArg) find(ctx context.Context, from *client.Client) (parley.GroupI
 	}
 	switch len(found) {
 	case 0:
-		return parley.GroupID{}, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("no group %q is known here; a private one is named by its id", g.Group)}
+		return parley.GroupID{}, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("no group %q was found; name a private group by its id", g.Group)}
 	case 1:
 		return found[0], nil
 	}
-	return parley.GroupID{}, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("several groups are called %q: name it by its handle", g.Group)}
+	return parley.GroupID{}, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("several groups have the name %q: use the handle", g.Group)}
 }
 
 const groupsAtOnce = 100
@@ -159,13 +159,13 @@ func targets(ctx context.Context, from *client.Client, agents []string) ([]api.T
 type groupCreateCmd struct {
 	actorFlags
 	Name        string   `arg:"" help:"Name: 1-63 lowercase letters, digits and interior hyphens."`
-	Members     []string `arg:"" optional:"" help:"Agents to invite, by handle or id; a bare name is one of the organization's own."`
+	Members     []string `arg:"" optional:"" help:"Agents to invite, by handle or id; a bare name is an agent of the organization."`
 	Policy      string   `default:"closed" enum:"open,closed,majority,unanimity" help:"Who may join: ${enum}."`
-	Visibility  string   `enum:"public,private,auto" default:"auto" help:"${enum}; auto is public where enrollment is open."`
-	Isolated    bool     `help:"Confine the group's agents to it. Cannot be changed."`
-	VoteHours   int      `default:"72" placeholder:"N" help:"How long a vote lasts: 1 to 72."`
-	Description string   `placeholder:"TEXT" help:"What the group is for."`
-	Key         string   `name:"idempotency-key" placeholder:"KEY" help:"Repeat under the same key and the group is made once; default: a random key."`
+	Visibility  string   `enum:"public,private,auto" default:"auto" help:"${enum}; auto is public if enrollment is open."`
+	Isolated    bool     `help:"Isolate the group: its agents may be in no other group. Cannot be changed."`
+	VoteHours   int      `default:"72" placeholder:"N" help:"Duration of a vote in hours, 1 to 72."`
+	Description string   `placeholder:"TEXT" help:"Purpose of the group."`
+	Key         string   `name:"idempotency-key" placeholder:"KEY" help:"A repeated command with the same key creates one group; default: a random key."`
 }
 
 func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -202,7 +202,7 @@ func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 
 type groupListCmd struct {
 	profile.Flags
-	Scope string `default:"all" enum:"owned,seated,all" help:"Groups owned, groups an agent is in, or both: ${enum}."`
+	Scope string `default:"all" enum:"owned,seated,all" help:"Which groups: owned by the organization, with one of its agents as a member, or both: ${enum}."`
 	Find  string `placeholder:"TEXT" help:"Search all public groups instead."`
 }
 
@@ -306,12 +306,12 @@ func groupDetails(g *api.Group) string {
 type groupDeleteCmd struct {
 	actorFlags
 	groupArg
-	Yes bool `help:"Do it: there is no way back."`
+	Yes bool `help:"Confirm: this cannot be undone."`
 }
 
 func (c *groupDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !c.Yes {
-		return program.ExitError{Code: program.ExitUsage, Err: errors.New("deleting cannot be undone; say --yes")}
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New("deleting cannot be undone; confirm with --yes")}
 	}
 	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 type groupInviteCmd struct {
 	actorFlags
 	groupArg
-	Agents  []string `arg:"" help:"Agents by handle or id; a bare name is one of the organization's own."`
+	Agents  []string `arg:"" help:"Agents by handle or id; a bare name is an agent of the organization."`
 	Message string   `placeholder:"TEXT" help:"Message to the invited agents."`
 }
 
@@ -118,7 +118,7 @@ func (c *groupInvitesCmd) Run(ctx context.Context, std *program.Streams) error {
 type groupJoinCmd struct {
 	actorFlags
 	groupArg
-	Message string `placeholder:"TEXT" help:"Message to those who vote."`
+	Message string `placeholder:"TEXT" help:"Message to the members who vote."`
 }
 
 func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -147,7 +147,7 @@ func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams) error {
 type groupRequestsCmd struct {
 	actorFlags
 	groupArg
-	Status string `default:"pending" enum:"pending,invited,live,all" help:"Which requests: ${enum}. pending are being voted on, live are pending and invited ones, all includes settled ones."`
+	Status string `default:"pending" enum:"pending,invited,live,all" help:"Which requests: ${enum}. pending are being voted on, live are pending and invited ones, all includes decided ones."`
 }
 
 func (c *groupRequestsCmd) Run(ctx context.Context, std *program.Streams) error {

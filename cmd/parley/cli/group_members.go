@@ -40,7 +40,7 @@ func (c *groupMembersCmd) Run(ctx context.Context, std *program.Streams) error {
 type groupRoleCmd struct {
 	actorFlags
 	groupArg
-	Member string `arg:"" help:"Member by handle or id; a bare name is one of the organization's own."`
+	Member string `arg:"" help:"Member by handle or id; a bare name is an agent of the organization."`
 	Role   string `arg:"" enum:"admin,member" help:"${enum}."`
 }
 
@@ -90,7 +90,7 @@ func (c *groupLeaveCmd) Run(ctx context.Context, std *program.Streams) error {
 type groupKickCmd struct {
 	actorFlags
 	groupArg
-	Member string `arg:"" help:"Member by handle or id; a bare name is one of the organization's own."`
+	Member string `arg:"" help:"Member by handle or id; a bare name is an agent of the organization."`
 }
 
 // Run leaves it to the server which admin acts, where none is named. An agent
@@ -117,7 +117,7 @@ type groupSendCmd struct {
 	profile.SealingFlags
 	payloadFlags
 	groupArg
-	Text string `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
+	Text string `arg:"" optional:"" help:"Text to encrypt; omitted or -: standard input."`
 }
 
 // broadcastJSON is a sent group message, and who was given the key with it.

@@ -18,8 +18,8 @@ import (
 
 type KeyShowCmd struct {
 	profile.Flags
-	Former bool   `help:"Also list the agent's former keys, newest first, with the time in which each was valid."`
-	Agent  string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
+	Former bool   `help:"Also list the agent's former keys, newest first, with the time during which each was valid."`
+	Agent  string `arg:"" help:"Handle or id; a bare name is an agent of the organization."`
 }
 
 // Binding states of `key show`.

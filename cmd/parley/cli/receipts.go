@@ -14,12 +14,12 @@ import (
 type AckCmd struct {
 	profile.AgentFlags
 	Messages []parley.MessageID `arg:"" name:"message" help:"Ids of messages of the agent's inbox."`
-	UpTo     bool               `name:"up-to" help:"Mark the one message named and all messages before it."`
+	UpTo     bool               `name:"up-to" help:"Mark the named message and all messages before it."`
 }
 
 func (c *AckCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.UpTo && len(c.Messages) != 1 {
-		return program.ExitError{Code: program.ExitUsage, Err: errors.New("--up-to takes one message")}
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New("--up-to needs exactly one message")}
 	}
 	agent, err := c.Session(ctx, nil)
 	if err != nil {

@@ -36,7 +36,7 @@ type registered struct {
 // some is left alone: they could not be had again.
 func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !parley.ValidSlug(c.Slug) {
-		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q cannot be a slug: it has to be 2 to 32 lowercase letters, digits and interior hyphens", c.Slug)}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is not a valid slug: use 2 to 32 lowercase letters, digits and interior hyphens", c.Slug)}
 	}
 	directory, err := c.Directory()
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 	}
 	path := filepath.Join(directory, profile.CredentialsFile)
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s is there already; choose another directory with --profile", path)}
+		return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s already exists; choose another directory with --profile", path)}
 	}
 	in := api.Register{Email: c.Email, OrgSlug: c.Slug}
 	if c.Name != "" {
@@ -52,13 +52,13 @@ func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 	}
 	a, err := profile.Register(ctx, &c.Flags, in, proofProgress(std))
 	if errors.Is(err, client.SlugTaken) {
-		return fmt.Errorf("%w\nIf you registered it, its credentials are in another profile: name that with --profile. Otherwise choose another slug", err)
+		return fmt.Errorf("%w\nIf you registered it, select the profile with its credentials with --profile. Otherwise choose another slug", err)
 	}
 	if err != nil {
 		return err
 	}
 	if err := a.Save(directory); err != nil {
-		return fmt.Errorf("registered as client %s with secret %s, which could not be kept: %w", a.ClientID, a.ClientSecret, err)
+		return fmt.Errorf("registered as client %s with secret %s, but the credentials could not be stored: %w", a.ClientID, a.ClientSecret, err)
 	}
 	if std.JSON {
 		return std.Value(registered{a.OrgID.String(), a.OrgSlug, a.ClientID.String(), a.TrustTier, a.URL, directory})

@@ -21,8 +21,8 @@ import (
 type payloadFlags struct {
 	Type        string `placeholder:"TYPE" help:"Message type of three segments or more; default: the server's own type for a direct message."`
 	ContentType string `default:"text/plain; charset=utf-8" help:"Media type of the text."`
-	Metadata    string `placeholder:"JSON" help:"JSON object that travels beside the sealed text, readable by the server."`
-	Key         string `name:"idempotency-key" placeholder:"KEY" help:"Repeat a send under the same key and it happens once; default: a random key."`
+	Metadata    string `placeholder:"JSON" help:"JSON object sent with the encrypted text; the server can read it."`
+	Key         string `name:"idempotency-key" placeholder:"KEY" help:"A repeated send with the same key takes effect once; default: a random key."`
 }
 
 // payload is the text given, or what standard input has.
@@ -40,7 +40,7 @@ func payload(std *program.Streams, text string) ([]byte, error) {
 	case len(body) == 0:
 		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("the message is empty")}
 	case len(body) > client.PayloadBytesMax:
-		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the message on standard input is longer than %d bytes, the most that one message carries", client.PayloadBytesMax)}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the message on standard input is longer than the limit of %d bytes", client.PayloadBytesMax)}
 	}
 	return body, nil
 }
@@ -58,7 +58,7 @@ func (f *payloadFlags) metadata() (api.Object, error) {
 		return nil, nil
 	}
 	if err := object.UnmarshalJSON([]byte(f.Metadata)); err != nil || !jsonValid(f.Metadata) {
-		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("--metadata should be a JSON object")}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("--metadata is not a JSON object")}
 	}
 	return object, nil
 }
@@ -69,8 +69,8 @@ func jsonValid(text string) bool { return jsontext.Value(text).IsValid() }
 type SendCmd struct {
 	profile.SealingFlags
 	payloadFlags
-	To     string                 `arg:"" help:"Recipient: handle or id; a bare name is one of the organization's own agents."`
-	Text   string                 `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
+	To     string                 `arg:"" help:"Recipient: handle or id; a bare name is an agent of the organization."`
+	Text   string                 `arg:"" optional:"" help:"Text to encrypt; omitted or -: standard input."`
 	Wait   time.Duration          `placeholder:"DURATION" help:"Wait this long, 1s to 5m, for the reply."`
 	Parent *parley.ConversationID `placeholder:"ID" help:"Start a sub-conversation of this one."`
 }
@@ -123,7 +123,7 @@ func sendTarget(ctx context.Context, from *client.Client, to string) (string, er
 	}
 	own, err := findAgent(ctx, from, to)
 	if err != nil {
-		return "", fmt.Errorf("%w. An agent of another organization is named by its handle, such as %s@ORGANIZATION.DOMAIN", err, to)
+		return "", fmt.Errorf("%w. Name an agent of another organization by its handle, such as %s@ORGANIZATION.DOMAIN", err, to)
 	}
 	return own.ID.String(), nil
 }
@@ -163,7 +163,7 @@ func (c *SendCmd) showResult(ctx context.Context, std *program.Streams, agent *c
 		err = std.Say("sent to %s\n  message %s  conversation %s", recipient(result.Message), result.Message.ID, result.ConversationID)
 	}
 	if err == nil && result.Reply == nil && result.ConversationStatus == nil {
-		err = program.ExitError{Code: program.ExitTimeout, Err: fmt.Errorf("no reply within %v; the message was sent, and a later reply comes to the inbox", c.Wait)}
+		err = program.ExitError{Code: program.ExitTimeout, Err: fmt.Errorf("no reply within %v; the message was sent, and a later reply will be in the inbox", c.Wait)}
 	}
 	return err
 }
@@ -198,7 +198,7 @@ type ReplyCmd struct {
 	profile.SealingFlags
 	payloadFlags
 	Message parley.MessageID `arg:"" help:"Id of the message to reply to."`
-	Text    string           `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
+	Text    string           `arg:"" optional:"" help:"Text to encrypt; omitted or -: standard input."`
 }
 
 // Run replies as the agent that received the message, or else as the one that

@@ -15,15 +15,15 @@ import (
 
 type WatchCmd struct {
 	profile.SealingFlags
-	After      string        `placeholder:"ID" help:"Begin after this message; default: with all messages not transferred before."`
+	After      string        `placeholder:"ID" help:"Begin after this message; default: begin with all messages not transferred yet."`
 	Count      int           `short:"n" placeholder:"N" help:"End after this many messages."`
-	Timeout    time.Duration `placeholder:"DURATION" help:"Fail unless --count messages came within this time."`
+	Timeout    time.Duration `placeholder:"DURATION" help:"Fail unless --count messages arrive within this time."`
 	Heartbeats bool          `help:"Print heartbeats, too."`
 	Keys       bool          `help:"Also show key-exchange messages."`
 }
 
 // errWatchTimeout says that fewer messages came than were asked for.
-var errWatchTimeout = program.ExitError{Code: program.ExitTimeout, Err: errors.New("the messages asked for did not come in time")}
+var errWatchTimeout = program.ExitError{Code: program.ExitTimeout, Err: errors.New("the expected messages did not arrive in time")}
 
 // watched is one line of `watch --json`.
 type watched struct {

@@ -16,14 +16,14 @@ import (
 
 type WebhookCmd struct {
 	Create     webhookCreateCmd     `cmd:"" help:"Deliver an agent's events to a URL; shows the secret once."`
-	List       webhookListCmd       `cmd:"" help:"List webhooks, oldest first, those that are switched off included."`
-	Pause      webhookPauseCmd      `cmd:"" help:"Switch a webhook off; what happens meanwhile is not delivered."`
-	Resume     webhookResumeCmd     `cmd:"" help:"Switch a webhook on again."`
+	List       webhookListCmd       `cmd:"" help:"List webhooks, oldest first, including disabled ones."`
+	Pause      webhookPauseCmd      `cmd:"" help:"Disable a webhook; events in the meantime are not delivered."`
+	Resume     webhookResumeCmd     `cmd:"" help:"Enable a webhook again."`
 	Delete     webhookDeleteCmd     `cmd:"" help:"Delete a webhook and forget its deliveries."`
 	Deliveries webhookDeliveriesCmd `cmd:"" help:"List a webhook's deliveries, newest first, and count them."`
 	Test       webhookTestCmd       `cmd:"" help:"Send a test event."`
 	Retry      webhookRetryCmd      `cmd:"" help:"Attempt a delivery now, also a dead one."`
-	Rotate     webhookRotateCmd     `cmd:"" help:"Replace a webhook's secret. The former one signs beside it for 24 hours."`
+	Rotate     webhookRotateCmd     `cmd:"" help:"Replace a webhook's secret. The former secret also signs for 24 hours."`
 	Listen     webhookListenCmd     `cmd:"" help:"Receive deliveries on this machine and check their signatures."`
 }
 
@@ -70,7 +70,7 @@ type webhookCreateCmd struct {
 	watchedFlags
 	URL         string   `arg:"" help:"Target: https and a public address; on a server with --dev also http and this machine."`
 	Event       []string `placeholder:"NAME" help:"Events to deliver, repeated or separated by commas; default: message.received."`
-	Description string   `placeholder:"TEXT" help:"What it is for."`
+	Description string   `placeholder:"TEXT" help:"Purpose of the webhook."`
 }
 
 func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -115,7 +115,7 @@ func webhookLine(w *api.Webhook) string {
 
 type webhookListCmd struct {
 	profile.Flags
-	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Only this agent's, by name, handle or id."`
+	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Only webhooks of this agent: name, handle or id."`
 }
 
 func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -212,9 +212,9 @@ func (c *webhookRotateCmd) Run(ctx context.Context, std *program.Streams) error 
 
 type webhookDeliveriesCmd struct {
 	webhookArg
-	Status string `enum:",pending,processing,failed,delivered,dead" default:"" placeholder:"STATUS" help:"Only those that are pending, processing, failed, delivered or dead."`
-	Limit  int    `default:"20" help:"How many, at most 100."`
-	Offset int    `default:"0" help:"How many of the newest to skip."`
+	Status string `enum:",pending,processing,failed,delivered,dead" default:"" placeholder:"STATUS" help:"Only deliveries with this status: pending, processing, failed, delivered or dead."`
+	Limit  int    `default:"20" help:"Number of deliveries to list, at most 100."`
+	Offset int    `default:"0" help:"Number of the newest deliveries to skip."`
 }
 
 func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams) error {

@@ -18,19 +18,19 @@ import (
 
 type webhookListenCmd struct {
 	watchedFlags
-	Addr    string        `default:"127.0.0.1:0" help:"Address to receive on; port 0 takes a free one."`
-	Secret  string        `env:"PARLEY_WEBHOOK_SECRET" placeholder:"SECRET" help:"Secret of a webhook that exists and leads here. Without it one is made for --agent and deleted at the end."`
-	As      string        `placeholder:"URL" help:"URL under which the server reaches this address, such as a tunnel's; default: the address itself, which only a server with --dev calls."`
-	Event   []string      `placeholder:"NAME" help:"Events of the webhook that is made; default: message.received."`
+	Addr    string        `default:"127.0.0.1:0" help:"Address to receive on; port 0 selects a free port."`
+	Secret  string        `env:"PARLEY_WEBHOOK_SECRET" placeholder:"SECRET" help:"Secret of an existing webhook with this target. Default: create a webhook for --agent and delete it at the end."`
+	As      string        `placeholder:"URL" help:"URL under which the server reaches this address, such as a tunnel's; default: the address itself, which only a server with --dev accepts."`
+	Event   []string      `placeholder:"NAME" help:"Events of the created webhook; default: message.received."`
 	Once    bool          `help:"End after the first delivery; fail if its signatures are wrong."`
-	Timeout time.Duration `placeholder:"DURATION" help:"With --once: fail unless a delivery came within this time."`
+	Timeout time.Duration `placeholder:"DURATION" help:"With --once: fail unless a delivery arrives within this time."`
 }
 
 // deliveryBytesMax is far more than a delivery has.
 const deliveryBytesMax = 64 << 10
 
 // errNoDelivery says that nothing came in time.
-var errNoDelivery = program.ExitError{Code: program.ExitTimeout, Err: errors.New("no delivery came in time")}
+var errNoDelivery = program.ExitError{Code: program.ExitTimeout, Err: errors.New("no delivery arrived in time")}
 
 // heardDelivery is one line of `webhook listen --json`.
 type receivedDelivery struct {

@@ -92,7 +92,7 @@ func readAdminToken(path string) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(f, adminTokenMost))
 	token := strings.TrimSpace(string(text))
 	if err == nil && len(token) < adminTokenLeast {
-		err = fmt.Errorf("%s holds no admin token of at least %d characters; delete it and restart the server for a new one", path, adminTokenLeast)
+		err = fmt.Errorf("%s does not contain an admin token of at least %d characters; delete it and restart the server for a new one", path, adminTokenLeast)
 	}
 	return token, err
 }
@@ -108,9 +108,9 @@ func FindAdminToken(data string) (token, origin string, err error) {
 	token, err = readAdminToken(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("operator calls need the server's admin token, and there is no %s\n"+
-			"  on the server's machine      name its data directory: --data DIR, or PARLEY_DATA\n"+
-			"  elsewhere                    put the content of its %s into %s", path, adminTokenFile, adminTokenVariable)
+		err = fmt.Errorf("operator calls need the server's admin token, but %s does not exist\n"+
+			"  on the server's machine      name its data directory with --data DIR or PARLEY_DATA\n"+
+			"  on another machine           put the content of its %s into %s", path, adminTokenFile, adminTokenVariable)
 	case errors.Is(err, fs.ErrPermission):
 		err = fmt.Errorf("operator calls need the server's admin token: %w\n"+
 			"  run this as the user that the server runs as, or put the token into %s", err, adminTokenVariable)

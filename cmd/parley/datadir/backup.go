@@ -53,7 +53,7 @@ func (d *Backup) Check(r BackupRequest) error {
 	case !filepath.IsAbs(r.To):
 		return fmt.Errorf("to: %q is not an absolute path", r.To)
 	case r.Keep < 0:
-		return fmt.Errorf("keep: %d is less than none", r.Keep)
+		return fmt.Errorf("keep: %d is negative", r.Keep)
 	}
 	if d.Target == nil {
 		return nil
@@ -91,10 +91,10 @@ func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup
 		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s cannot be a backup directory: %w", r.To, err)}
 	}
 	if within {
-		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s lies in the data directory: a backup there would be lost with it", r.To)}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s is inside the data directory: a backup there would be lost with it", r.To)}
 	}
 	if r.Keep > 0 && d.Owner == "" {
-		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--keep: without the master key it is not known which snapshots are this server's")}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--keep: without the master key the server's own snapshots cannot be identified")}
 	}
 	options := backup.Options{Owner: d.Owner, Keep: r.Keep, Progress: progress}
 	if !r.WithoutKey {
@@ -103,7 +103,7 @@ func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup
 		// snapshots with the right key may be gone.
 		key, err := d.key()
 		if err != nil {
-			return nil, fmt.Errorf("the master key cannot be backed up (leave it out with --without-key): %w", err)
+			return nil, fmt.Errorf("the master key cannot be backed up (use --without-key to leave it out): %w", err)
 		}
 		options.Beside = map[string][]byte{MasterKeyFile: key}
 	}

@@ -67,7 +67,7 @@ func trusted(path string, info fs.FileInfo, last bool) error {
 	mode := info.Mode()
 	switch {
 	case !ownedByUs(info):
-		return fmt.Errorf("%s belongs to another user, who could exchange it", path)
+		return fmt.Errorf("%s belongs to another user, who could replace it", path)
 	case mode&fs.ModeSymlink != 0 && last:
 		return fmt.Errorf("%s is a symbolic link", path)
 	case mode&fs.ModeSymlink != 0:
@@ -75,7 +75,7 @@ func trusted(path string, info fs.FileInfo, last bool) error {
 	case !mode.IsDir():
 		return fmt.Errorf("%s is not a directory", path)
 	case filesHaveOwners && mode&0o022 != 0 && (last || mode&fs.ModeSticky == 0):
-		return fmt.Errorf("others may write into %s (mode %04o): chmod go-w it, or choose a directory of the server's own", path, mode.Perm())
+		return fmt.Errorf("others may write into %s (mode %04o): chmod go-w it, or choose a directory that only the server's user can write to", path, mode.Perm())
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func BackupTarget(to string, allowed []string) (string, error) {
 			return belowAllowed(base, to)
 		}
 	}
-	return "", fmt.Errorf("the server may write backups below %s only (--backup-dir)", strings.Join(allowed, ", "))
+	return "", fmt.Errorf("the server may write backups only below %s (--backup-dir)", strings.Join(allowed, ", "))
 }
 
 // belowAllowed resolves a target in an allowed directory and refuses one that a link
@@ -108,7 +108,7 @@ func belowAllowed(base, to string) (string, error) {
 		return "", err
 	}
 	if within, err := contains(base, resolved); err != nil || !within {
-		return "", errors.Join(fmt.Errorf("%s leads out of %s", to, base), err)
+		return "", errors.Join(fmt.Errorf("%s is outside of %s", to, base), err)
 	}
 	return resolved, nil
 }

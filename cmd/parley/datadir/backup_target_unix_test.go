@@ -84,7 +84,7 @@ func TestBackupTarget(t *testing.T) {
 		}
 	}
 	link(at("sticky", "mine"), at("own", "aside"))
-	if _, err := BackupTarget(at("own", "aside", "x"), []string{at("own")}); err == nil || !strings.Contains(err.Error(), "leads out of") {
+	if _, err := BackupTarget(at("own", "aside", "x"), []string{at("own")}); err == nil || !strings.Contains(err.Error(), "is outside of") {
 		t.Errorf("a link leads out: %v", err)
 	}
 }

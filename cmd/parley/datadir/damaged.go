@@ -46,7 +46,7 @@ func CheckNoBackup(data string) error {
 	}
 	if from := backup.At(nil, whole); from != "" {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s is a backup directory or a part of one, not a data directory\n"+
-			"  make a data directory of it  %s", data, program.Typed("restore --from "+from+" --data NEW-DIRECTORY"))}
+			"  restore it                   %s", data, program.Typed("restore --from "+from+" --data NEW-DIRECTORY"))}
 	}
 	if backup.RestoreCutShort(nil, data) {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s holds a part of a backup: a restore into it was cut short\n"+
@@ -62,7 +62,7 @@ func Journal(data string) (string, error) {
 		return "", err
 	}
 	if journalGone(data) {
-		return "", Advise(fmt.Errorf("%w: there is no journal in %s, and there was one", persistence.ErrDamaged, dir), data)
+		return "", Advise(fmt.Errorf("%w: %s contains no journal, although it had one", persistence.ErrDamaged, dir), data)
 	}
 	if _, err := os.Stat(dir); err != nil {
 		return "", program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%s is not a data directory: %w", data, err)}

@@ -30,7 +30,7 @@ var (
 	// errMasterKey does not quote the variable, which may be a mistyped key.
 	errMasterKey = errors.New(MasterKeyVariable + " is not 32 bytes in base64")
 	// errForeignKey: it is a valid key, but not the one of this journal.
-	errForeignKey = errors.New("not the master key of this data directory, or damaged")
+	errForeignKey = errors.New("the master key is damaged or belongs to another data directory")
 	// errNoKey: the journal has sealed data and there is no key.
 	errNoKey = errors.New("the master key is missing")
 )
@@ -99,7 +99,7 @@ func (m MasterKey) Fits(v States) error {
 	}
 	for _, k := range sealed {
 		if m.Key == nil {
-			return m.helped(fmt.Errorf("%w: there is neither %s nor %s, and the journal holds what is sealed under it: the keys that sign access tokens, the secrets of webhooks", errNoKey, m.File, MasterKeyVariable))
+			return m.helped(fmt.Errorf("%w: neither %s nor %s exists, and the journal contains data encrypted with that key: the keys that sign access tokens and the secrets of webhooks", errNoKey, m.File, MasterKeyVariable))
 		}
 		if _, err := m.Key.OpenSeed(k.GetKid(), k.GetSealedSeed()); err != nil {
 			return m.helped(fmt.Errorf("%s: %w: signing key %s: %w", m.Origin(), errForeignKey, k.GetKid(), err))
@@ -124,16 +124,16 @@ func (m MasterKey) helped(err error) error {
 		return err
 	case m.given && m.Filed:
 		return fmt.Errorf("%w\n"+
-			"  put it right                 %s must hold the key that this directory was first served with\n"+
-			"  or leave it unset            where %s is that key", err, MasterKeyVariable, m.File)
+			"  fix it                       %s must contain the key with which this directory was first used\n"+
+			"  or unset it                  if %s is that key", err, MasterKeyVariable, m.File)
 	case m.given:
 		return fmt.Errorf("%w\n"+
-			"  put it right                 %s must hold the key that this directory was first served with", err, MasterKeyVariable)
+			"  fix it                       %s must contain the key with which this directory was first used", err, MasterKeyVariable)
 	}
 	return fmt.Errorf("%w\n"+
-		"  put the key back             %s (mode 600); it is the same in every backup that has one\n"+
+		"  put the key back             %s (mode 600); every backup with a key has the same one\n"+
 		"  find it in a backup          %s restore --from BACKUP --data NEW-DIRECTORY\n"+
-		"  or hold it elsewhere         %s, in base64", err, m.File, program.Name, MasterKeyVariable)
+		"  or set it elsewhere          %s, in base64", err, m.File, program.Name, MasterKeyVariable)
 }
 
 // sealedKeys returns the signing keys that a server has to open when it starts; none

@@ -105,7 +105,7 @@ func (s *story) end(trouble any, took time.Duration) error {
 	if os.Remove(s.dir) == nil { // it was empty
 		return err
 	}
-	return fmt.Errorf("%w\nThe keys and the server's log are kept in %s", err, s.dir)
+	return fmt.Errorf("%w\nThe keys and the server's log are in %s", err, s.dir)
 }
 
 func (s *story) serverStarts() {

@@ -193,7 +193,7 @@ func (j *judgement) readMessages() {
 	for _, k := range j.ordered {
 		for _, s := range k.attempts {
 			if s.Outcome == Acked {
-				j.sight(s.Result, "an answer")
+				j.checkMessage(s.Result, "an answer")
 				if j.payloads[s.Result.Payload] != k {
 					j.complain(Altered, "the answer to key %s shows %s of another key", k.scope.key, s.Result.ID)
 				}
@@ -201,21 +201,21 @@ func (j *judgement) readMessages() {
 		}
 	}
 	for m := range j.seen {
-		j.sight(m, "a reading")
+		j.checkMessage(m, "a reading")
 	}
 	for _, p := range j.pages {
 		for _, m := range p.Rows {
-			j.sight(m, "an inbox")
+			j.checkMessage(m, "an inbox")
 		}
 	}
 	for _, t := range j.transcripts {
 		for _, m := range t.Rows {
-			j.sight(m, "a transcript")
+			j.checkMessage(m, "a transcript")
 		}
 	}
 }
 
-func (j *judgement) sight(m Message, where string) {
+func (j *judgement) checkMessage(m Message, where string) {
 	if f := j.messages[m.ID]; f != nil {
 		if f.Message != m && !j.bad[m.ID] {
 			j.bad[m.ID] = true

@@ -26,21 +26,21 @@ import (
 type BackupCmd struct {
 	Take  backupTakeCmd  `cmd:"" default:"withargs" help:"Write a snapshot; default subcommand."`
 	List  backupListCmd  `cmd:"" help:"List the snapshots of a backup directory, oldest first."`
-	Check backupCheckCmd `cmd:"" help:"Read a snapshot through and compare every file with its hash."`
+	Check backupCheckCmd `cmd:"" help:"Read a whole snapshot and compare every file with its hash."`
 	Prune backupPruneCmd `cmd:"" help:"Delete all but the newest snapshots of one server, without making a new one."`
 }
 
 type backupTakeCmd struct {
-	To         string `required:"" placeholder:"DIR" help:"Backup directory, on the server's machine. What it holds already is not copied again."`
+	To         string `required:"" placeholder:"DIR" help:"Backup directory, on the server's machine. Files that it already contains are not copied again."`
 	Admin      string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
-	Data       string `placeholder:"DIR" help:"With --admin: data directory of that server, where its admin.token lies. Alone: back up this directory itself, which no server has open."`
-	Keep       int    `placeholder:"N" help:"Afterwards delete all but the N newest snapshots and what only they needed; default: keep all."`
-	WithoutKey bool   `help:"Leave out master.key, which seals the keys that sign access tokens. With the key, anyone who can read the backup can sign tokens; without it, a restored server needs the key from elsewhere."`
+	Data       string `placeholder:"DIR" help:"With --admin: data directory of that server, for its admin.token. Without --admin: the directory to back up, which no server may have open."`
+	Keep       int    `placeholder:"N" help:"Afterwards delete all but the N newest snapshots and the files that only the deleted ones used; default: keep all."`
+	WithoutKey bool   `help:"Leave out master.key, which encrypts the keys that sign access tokens. With the key, anyone who can read the backup can sign tokens; without it, a restored server needs the key from elsewhere."`
 }
 
 func (c *backupTakeCmd) Validate() error {
 	if c.Keep < 0 {
-		return fmt.Errorf("--keep: %d is less than none", c.Keep)
+		return fmt.Errorf("--keep: %d is negative", c.Keep)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (c *backupTakeCmd) Run(ctx context.Context, std *program.Streams) error {
 func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*admin.Snapshot, error) {
 	store, err := datadir.Open(c.Data, std)
 	if errors.Is(err, persistence.ErrInUse) {
-		return nil, fmt.Errorf("%w\nIf a server runs on it, name its admin address with --admin, or leave out --data: the server makes the backup itself", err)
+		return nil, fmt.Errorf("%w\nIf a server uses the directory, let it make the backup: name its admin address with --admin, or omit --data", err)
 	}
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (c *backupTakeCmd) online(ctx context.Context, std *program.Streams) (*admi
 	to := c.To
 	if !filepath.IsAbs(to) {
 		if !parley.IsLoopback(admin.Hostname()) {
-			return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--to: %q is not absolute, and the server is on another machine", to)}
+			return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--to: %q is not an absolute path, which a server on another machine needs", to)}
 		}
 		if to, err = filepath.Abs(to); err != nil {
 			return nil, err
@@ -129,7 +129,7 @@ func readBackup(answer *http.Response, progress func(backup.Progress)) (*admin.S
 			progress(backup.Progress(*line.Progress))
 		}
 	}
-	return nil, program.ExitError{Code: program.ExitNetwork, Err: errors.New("the connection broke before the backup was done; it is not listed")}
+	return nil, program.ExitError{Code: program.ExitNetwork, Err: errors.New("the connection broke before the backup was complete, and the backup is not listed")}
 }
 
 type backupListCmd struct {
@@ -155,7 +155,7 @@ func (c *backupListCmd) Run(std *program.Streams) error {
 }
 
 type backupCheckCmd struct {
-	From string `arg:"" placeholder:"DIR[@SNAPSHOT]" help:"Backup directory, and which of its snapshots; default: the newest."`
+	From string `arg:"" placeholder:"DIR[@SNAPSHOT]" help:"Backup directory, and optionally one of its snapshots; default: the newest."`
 }
 
 func (c *backupCheckCmd) Run(ctx context.Context, std *program.Streams) error {

@@ -12,7 +12,7 @@ import (
 
 type backupPruneCmd struct {
 	Dir  string `arg:"" help:"Backup directory."`
-	Keep int    `required:"" placeholder:"N" help:"How many of the server's newest snapshots stay; at least 1. Snapshots of other servers always stay."`
+	Keep int    `required:"" placeholder:"N" help:"Number of the server's newest snapshots to keep; at least 1. Snapshots of other servers are always kept."`
 	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server whose snapshots to prune, running or not. Its master.key, or PARLEY_MASTER_KEY, identifies them. Default: ${default}."`
 }
 
@@ -44,14 +44,14 @@ func (c *backupPruneCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	if owner == "" {
-		return program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("there is no %s, by which the server's snapshots are known: name its data directory with --data, or give the key in %s", found.File, datadir.MasterKeyVariable)}
+		return program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%s does not exist, but it identifies the server's snapshots: name the server's data directory with --data, or set the key in %s", found.File, datadir.MasterKeyVariable)}
 	}
 	pruned, err := backup.Prune(ctx, nil, c.Dir, owner, c.Keep)
 	if err != nil {
 		return err
 	}
 	if len(pruned.Removed)+len(pruned.Kept) == 0 {
-		return program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%s holds no snapshot of the server of %s, and %d of others: name the server's data directory with --data", c.Dir, c.Data, pruned.Others)}
+		return program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%s contains %[3]d snapshots, but none of the server of %[2]s: name the server's data directory with --data", c.Dir, c.Data, pruned.Others)}
 	}
 	told := prunedJSON{Dir: c.Dir, Removed: snapshotIDs(pruned.Removed), Kept: snapshotIDs(pruned.Kept), Others: pruned.Others, Freed: pruned.Freed}
 	if std.JSON {

@@ -24,7 +24,7 @@ const defaultAdmin = "http://127.0.0.1:8081"
 // operatorFlags name the running server of an operator's command.
 type operatorFlags struct {
 	Admin string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
-	Data  string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server, where its admin.token lies; PARLEY_ADMIN_TOKEN may hold the token instead. Default: ${default}."`
+	Data  string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server, for its admin.token; PARLEY_ADMIN_TOKEN may hold the token instead. Default: ${default}."`
 }
 
 // address returns the admin address.

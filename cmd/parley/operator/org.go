@@ -20,12 +20,12 @@ import (
 
 type OrgCmd struct {
 	List    orgListCmd    `cmd:"" help:"List all organizations of the server."`
-	Show    orgShowCmd    `cmd:"" help:"Show what an organization may do and what of it is used."`
-	Approve orgApproveCmd `cmd:"" help:"Raise an organization to trust tier 1, if it is not there yet."`
-	Tier    orgTierCmd    `cmd:"" help:"Give an organization a trust tier, higher or lower."`
-	Suspend orgSuspendCmd `cmd:"" help:"Let an organization only read: end its streams, pause its webhooks, reject all other calls."`
-	Resume  orgResumeCmd  `cmd:"" help:"End a suspension; webhooks deliver what has gathered."`
-	Quota   orgQuotaCmd   `cmd:"" help:"Set a limit for one organization, whatever its tier gives."`
+	Show    orgShowCmd    `cmd:"" help:"Show an organization's limits and how much of each is used."`
+	Approve orgApproveCmd `cmd:"" help:"Raise an organization to trust tier 1 if it is at tier 0."`
+	Tier    orgTierCmd    `cmd:"" help:"Set an organization's trust tier, higher or lower."`
+	Suspend orgSuspendCmd `cmd:"" help:"Restrict an organization to reading: end its streams, pause its webhooks, reject all other calls."`
+	Resume  orgResumeCmd  `cmd:"" help:"End a suspension; webhooks deliver the pending events."`
+	Quota   orgQuotaCmd   `cmd:"" help:"Set a limit for one organization, independent of its tier."`
 }
 
 // noLimit is the argument for no limit.
@@ -154,7 +154,7 @@ type orgTierCmd struct {
 // Validate judges the tier before anybody is asked.
 func (c *orgTierCmd) Validate() error {
 	if c.Tier < 0 || c.Tier > org.TierMax {
-		return fmt.Errorf("%d is not a trust tier: those are 0 to %d", c.Tier, org.TierMax)
+		return fmt.Errorf("%d is not a trust tier: use 0 to %d", c.Tier, org.TierMax)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (c *orgTierCmd) Run(ctx context.Context, std *program.Streams) error {
 type orgQuotaCmd struct {
 	orgFlags
 	Name  string `arg:"" help:"Quota, as org show names it."`
-	Limit string `arg:"" help:"A number, none for no limit, or default for what the trust tier gives."`
+	Limit string `arg:"" help:"A number, none for no limit, or default for the trust tier's limit."`
 }
 
 // Run sets the limit.

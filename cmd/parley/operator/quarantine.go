@@ -21,12 +21,12 @@ import (
 )
 
 type QuarantineCmd struct {
-	List quarantineListCmd `cmd:"" default:"withargs" help:"List what is in quarantine; changes nothing; default subcommand."`
+	List quarantineListCmd `cmd:"" default:"withargs" help:"List the rows in quarantine and change nothing; default subcommand."`
 	Drop quarantineDropCmd `cmd:"" help:"Delete rows of the quarantine for good; verify then no longer reports them."`
 }
 
 type quarantineListCmd struct {
-	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server has open. Default: ${default}."`
+	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server may have open. Default: ${default}."`
 }
 
 type quarantineDropCmd struct {
@@ -158,7 +158,7 @@ func (c *quarantineDropCmd) drop(ctx context.Context, store *persistence.Store, 
 	}
 	for _, name := range c.Row {
 		if !there[name] {
-			return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%q is not in quarantine, and nothing was dropped; \"%s\" lists what is", name, program.Typed("quarantine list --data "+c.Data))}
+			return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%q is not in quarantine, so nothing was dropped; \"%s\" lists the rows", name, program.Typed("quarantine list --data "+c.Data))}
 		}
 	}
 	if err := store.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {

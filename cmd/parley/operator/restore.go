@@ -10,7 +10,7 @@ import (
 )
 
 type RestoreCmd struct {
-	From string `required:"" placeholder:"DIR[@SNAPSHOT]" help:"Backup directory, and which of its snapshots; default: the newest."`
+	From string `required:"" placeholder:"DIR[@SNAPSHOT]" help:"Backup directory, and optionally one of its snapshots; default: the newest."`
 	Data string `required:"" placeholder:"DIR" help:"Data directory to create; an existing one must be empty."`
 }
 

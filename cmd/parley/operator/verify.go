@@ -17,7 +17,7 @@ import (
 )
 
 type VerifyCmd struct {
-	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server has open. Nothing in it is changed."`
+	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server may have open. The command changes nothing in it."`
 }
 
 // verifyCache is the size of the block cache in bytes.
@@ -72,13 +72,13 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	}
 	switch {
 	case locked && v.Faults == 1 && unread == nil:
-		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("no server can start on %s: put right its master key; the rest of it is in order", c.Data)}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("no server can start on %s until its master key is fixed; everything else is in order", c.Data)}
 	case v.Faults > 0 && v.Faults == v.faultsOf("quarantine") && unread == nil:
-		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d stored effects in %s could not be decoded and had no effect; the rest of it is in order.\nLook at them with \"%s\", then drop them (see Quarantine in docs/operations.md)", v.Faults, c.Data, program.Typed("quarantine list --data "+c.Data))}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d stored effects in %s could not be decoded and were not applied; everything else is in order.\nList them with \"%s\", then drop them (see Quarantine in docs/operations.md)", v.Faults, c.Data, program.Typed("quarantine list --data "+c.Data))}
 	case v.Faults > 0:
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with \"%s\"", v.Faults, c.Data, program.Typed("restore"))}
 	case unread != nil:
-		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s could not be examined to the end: %w", c.Data, unread)}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s could not be read completely: %w", c.Data, unread)}
 	}
 	return nil
 }

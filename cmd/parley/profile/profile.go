@@ -21,7 +21,7 @@ import (
 // and its agents' keys, and the server they are for.
 type Flags struct {
 	Profile string `env:"PARLEY_PROFILE" placeholder:"DIR" help:"Directory with credentials and keys; default: parley in the user's configuration directory."`
-	URL     string `name:"url" env:"PARLEY_URL" placeholder:"URL" help:"Server to register at, by default http://127.0.0.1:8080. A profile belongs to its server; another one is refused."`
+	URL     string `name:"url" env:"PARLEY_URL" placeholder:"URL" help:"Server to register at, by default http://127.0.0.1:8080. A profile works only with its own server."`
 	// AllowHTTP is stored in the profile if it is given at registration.
 	AllowHTTP bool `name:"allow-http" env:"PARLEY_ALLOW_HTTP" help:"Allow http:// to another machine, unencrypted."`
 }
@@ -118,7 +118,7 @@ func (p *Flags) Explain(err error) error {
 		url = defaultURL
 	}
 	if stale {
-		return fmt.Errorf("%w\nThe server at %s does not know the credentials in %s: they are another server's, revoked, or its data is new.\n"+
+		return fmt.Errorf("%w\nThe server at %s does not know the credentials in %s: they belong to another server or are revoked, or the server's data is new.\n"+
 			"To register there: %s", err, url, directory, program.Typed("register SLUG --email ADDRESS --url "+url+" --profile OTHER-DIRECTORY"))
 	}
 	return fmt.Errorf("%w\nNo server answers at %s (profile %s). Start one there, or choose another server's profile with --profile", err, url, directory)
@@ -166,7 +166,7 @@ func (f *AgentFlags) Session(ctx context.Context, may func(parley.AgentID) bool)
 	}
 	agent, err := c.Session(ctx, ring)
 	if errors.Is(err, client.ErrKeysNotPublished) {
-		return nil, program.ExitError{Code: program.ExitKeys, Err: fmt.Errorf("%w.\nAnyone who has the organization's credentials could have replaced them. To publish the key ring's own keys again: %s",
+		return nil, program.ExitError{Code: program.ExitKeys, Err: fmt.Errorf("%w.\nSomeone with the organization's credentials may have replaced them. To publish the key ring's keys again: %s",
 			err, program.Typed("key restore "+ringName(ring)))}
 	}
 	return agent, err
@@ -176,7 +176,7 @@ func (f *AgentFlags) Session(ctx context.Context, may func(parley.AgentID) bool)
 // verifies theirs.
 type SealingFlags struct {
 	AgentFlags
-	AcceptKey []string `name:"accept-key" placeholder:"KID" help:"Accept this key of another agent from now on although the client refuses it; repeat for several keys."`
+	AcceptKey []string `name:"accept-key" placeholder:"KID" help:"Accept this key of another agent although the client rejects it; repeat for several keys."`
 }
 
 // Session begins a session of the acting agent, which accepts the keys of
@@ -204,11 +204,11 @@ func (f *AgentFlags) Choose(rings []*client.KeyRing, may func(parley.AgentID) bo
 	}
 	switch {
 	case f.Agent != "":
-		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile holds no keys of an agent %q; %s", f.Agent, describeRings(names))}
+		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile has no keys of an agent %q; %s", f.Agent, describeRings(names))}
 	case len(rings) == 0:
 		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile has no agent: run \"%s\" first", program.Typed("agent create NAME"))}
 	case len(fit) == 0:
-		return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("none of the profile's agents takes part in that")}
+		return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("none of the profile's agents is a participant")}
 	case len(fit) > 1 && may == nil:
 		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("name the acting agent with --agent: %s", strings.Join(names, ", "))}
 	}

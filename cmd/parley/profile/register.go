@@ -51,7 +51,7 @@ func CreateAgent(ctx context.Context, to *client.Client, path string, in api.Cre
 		return nil, err
 	}
 	if !ring.AgentID().Zero() {
-		return nil, program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s already holds the keys of %s", path, ring.Handle())}
+		return nil, program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s already has the keys of %s", path, ring.Handle())}
 	}
 	agent, err := to.NewAgent(ctx, in, ring)
 	var refused *client.Error

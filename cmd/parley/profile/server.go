@@ -13,7 +13,7 @@ import (
 )
 
 // errPlainHTTP: credentials would cross a network unencrypted.
-var errPlainHTTP = errors.New("http:// to another machine shows the credentials to everybody on the way: use https://, or add --allow-http")
+var errPlainHTTP = errors.New("http:// sends the credentials unencrypted to another machine: use https://, or add --allow-http")
 
 // CheckTransport refuses an address with http to another machine unless that is
 // allowed.
@@ -57,7 +57,7 @@ func canonicalServer(server string) (string, error) {
 // mistake or an attack.
 func (p *Flags) server(a *Account, directory string) (string, error) {
 	if p.URL != "" && !sameServer(p.URL, a.URL) {
-		return "", program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the profile %s belongs to %s, and its secret is not sent to %s: choose another with --profile (or, if the server has moved, change \"url\" in %s)",
+		return "", program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the profile %s belongs to %s, so its secret is not sent to %s: choose another with --profile (or, if the server has moved, change \"url\" in %s)",
 			directory, a.URL, p.URL, CredentialsFile)}
 	}
 	return a.URL, CheckTransport(a.URL, a.AllowHTTP || p.AllowHTTP)

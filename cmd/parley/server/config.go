@@ -27,24 +27,24 @@ import (
 // packages read no setting.
 type Config struct {
 	File                  string    `name:"config" env:"PARLEY_CONFIG" placeholder:"FILE" help:"TOML file with any of these settings, keys spelled as the flags."`
-	Listen                string    `env:"PARLEY_LISTEN" default:"127.0.0.1:8080" help:"Address of the public API; port 0 takes a free one."`
+	Listen                string    `env:"PARLEY_LISTEN" default:"127.0.0.1:8080" help:"Address of the public API; port 0 selects a free port."`
 	AdminListen           string    `env:"PARLEY_ADMIN_LISTEN" default:"127.0.0.1:8081" help:"Address for metrics, profiles, readiness and operator calls, which need the token of DATA/admin.token; never public."`
-	AdminHosts            []string  `name:"admin-hosts" env:"PARLEY_ADMIN_HOSTS" placeholder:"HOST" help:"Names, beside those of loopback, by which the admin address may be called; separated by commas."`
+	AdminHosts            []string  `name:"admin-hosts" env:"PARLEY_ADMIN_HOSTS" placeholder:"HOST" help:"Host names other than loopback that requests to the admin address may use; separated by commas."`
 	BackupDir             []string  `name:"backup-dir" env:"PARLEY_BACKUP_DIR" placeholder:"DIR" help:"Directory below which the running server may write backups; repeated, or separated by commas. Default: any that only the server's user and root can write to."`
-	MetricsListen         string    `name:"metrics-listen" env:"PARLEY_METRICS_LISTEN" placeholder:"ADDRESS" help:"Address for metrics and readiness alone, without a token; default: none."`
+	MetricsListen         string    `name:"metrics-listen" env:"PARLEY_METRICS_LISTEN" placeholder:"ADDRESS" help:"Address for metrics and readiness only, without a token; default: none."`
 	Data                  string    `env:"PARLEY_DATA" default:"./parley-data" help:"Data directory; one process at a time."`
 	BaseURL               string    `name:"base-url" env:"PARLEY_BASE_URL" placeholder:"URL" help:"Public address of the service; default: the bound address."`
 	Domain                string    `env:"PARLEY_DOMAIN" default:"localhost" help:"Public domain that handles are built on."`
-	Brand                 string    `env:"PARLEY_BRAND" default:"svc" help:"Word in header names (X-Svc-Agent) and in reserved message types (svc.v1.dm)."`
+	Brand                 string    `env:"PARLEY_BRAND" default:"svc" help:"Brand in header names (X-Svc-Agent) and in reserved message types (svc.v1.dm)."`
 	Dev                   bool      `env:"PARLEY_DEV" help:"For a developer's machine: proof of work of 8 bits, webhook targets may be http and loopback, readable log."`
 	PowBits               int       `env:"PARLEY_POW_BITS" default:"20" help:"Leading zero bits of the proof of work at registration; 8 with --dev."`
 	SigningKeyDays        int       `env:"PARLEY_SIGNING_KEY_DAYS" default:"90" help:"Days after which the key that signs access tokens is replaced."`
 	QuotaProfile          string    `env:"PARLEY_QUOTA_PROFILE" default:"open" enum:"open,public" help:"Quotas and rate limits: ${enum}."`
-	Tier1                 string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"What raises an organization to trust tier 1: ${enum}."`
-	PollLimit             PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls a minute per address / per token; 0 lifts a limit."`
-	Journals              int       `env:"PARLEY_JOURNALS" default:"1" help:"Journals (1 to 64), fixed when the data directory is made."`
+	Tier1                 string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"How an organization reaches trust tier 1: ${enum}."`
+	PollLimit             PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls per minute and address / per minute and token; 0 removes a limit."`
+	Journals              int       `env:"PARLEY_JOURNALS" default:"1" help:"Number of journals (1 to 64); fixed when the data directory is created."`
 	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Maximum of open connections for one client address (IPv6: /64 network), streams included; 0 is half of all connections. Trusted proxies are exempt."`
-	DiskReserve           ByteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Reject writes when the data directory's disk has less free space than this; at most an eighth of the disk; 0 is no reserve."`
+	DiskReserve           ByteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Reject writes when the data directory's disk has less free space than this; at most an eighth of the disk; 0 disables the reserve."`
 	LogFormat             string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
 	LogLevel              string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Lowest level to log: ${enum}."`
 	AccessLog             bool      `name:"access-log" env:"PARLEY_ACCESS_LOG" help:"Log a line for each answer: request id, method, route, status, time; never a path, which may be a secret."`
@@ -177,11 +177,11 @@ func (c *Config) Validate() error {
 	case c.MetricsListen != "" && !parley.IsHostPort(c.MetricsListen):
 		return fmt.Errorf("--metrics-listen: %q is not host:port", c.MetricsListen)
 	case slices.ContainsFunc(c.AdminHosts, func(host string) bool { return strings.ContainsAny(host, "/* ") || host == "" || hasPort(host) }):
-		return fmt.Errorf("--admin-hosts: %q are not names of hosts, each without a port", c.AdminHosts)
+		return fmt.Errorf("--admin-hosts: %q is not a list of host names without ports", c.AdminHosts)
 	case c.Data == "":
-		return errors.New("--data: a directory must be named")
+		return errors.New("--data: no directory is named")
 	case c.BaseURL != "" && !parley.IsBaseURL(c.BaseURL):
-		return fmt.Errorf("--base-url: %q is not an http or https address such as https://parley.example:8443, of letters, digits and -._~:/[]%% alone", program.Redacted(c.BaseURL))
+		return fmt.Errorf("--base-url: %q is not an http or https address such as https://parley.example:8443, with only letters, digits and -._~:/[]%%", program.Redacted(c.BaseURL))
 	case !parley.ValidDomain(c.Domain):
 		return fmt.Errorf("--domain: %q is not a lowercase domain name", c.Domain)
 	case !brandPattern.MatchString(c.Brand):
@@ -191,7 +191,7 @@ func (c *Config) Validate() error {
 	case c.PowBits < 0 || c.PowBits > powBitsMax:
 		return fmt.Errorf("--pow-bits: %d is not between 0 and %d", c.PowBits, powBitsMax)
 	case c.ConnectionsPerAddress < 0:
-		return fmt.Errorf("--connections-per-address: %d is less than none", c.ConnectionsPerAddress)
+		return fmt.Errorf("--connections-per-address: %d is negative", c.ConnectionsPerAddress)
 	case c.Journals < 1 || c.Journals > journalsMax:
 		return fmt.Errorf("--journals: %d is not between 1 and %d", c.Journals, journalsMax)
 	}

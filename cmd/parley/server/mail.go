@@ -50,7 +50,7 @@ type email struct {
 }
 
 // errNoAddress: the contact address is not an email address.
-var errNoAddress = errors.New("no address for mail")
+var errNoAddress = errors.New("no address to send mail to")
 
 // startMailer returns the function that sends tokens under --tier1 email, nil otherwise.
 // Without a mail server it logs them, for the operator to pass on.

@@ -49,9 +49,9 @@ func (s ByteSize) String() string {
 
 // Memory are the settings that trade memory for speed.
 type Memory struct {
-	Cache ByteSize `env:"PARLEY_CACHE" default:"256MiB" help:"Cache of stored data, filled as it is read."`
+	Cache ByteSize `env:"PARLEY_CACHE" default:"256MiB" help:"Size of the cache for stored data."`
 	// A small heap doubles within milliseconds of load, and is collected as often.
-	GCHeadroom  ByteSize    `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Memory allocated between two garbage collections, at least: more saves CPU and costs memory. GOGC in the environment overrides it."`
+	GCHeadroom  ByteSize    `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Minimum memory to allocate between two garbage collections; more saves CPU time and uses memory. GOGC in the environment overrides it."`
 	MemoryLimit memoryLimit `name:"memory-limit" env:"PARLEY_MEMORY_LIMIT" default:"auto" help:"Soft memory limit of the process: a size, 0 for none, or auto for nine tenths of the container's limit. GOMEMLIMIT in the environment overrides it."`
 }
 

@@ -17,7 +17,7 @@ import (
 
 type ServeCmd struct {
 	Config
-	AcceptLoss bool `help:"Open a data directory that lacks acknowledged data, and give up what is missing. Use it only if there is no backup."`
+	AcceptLoss bool `help:"Open a data directory that lacks acknowledged data, and accept the loss. Use it only if there is no backup."`
 	Hints      bool `help:"Print next steps on standard error even if standard output is not a terminal."`
 }
 
@@ -53,7 +53,7 @@ func (c *ServeCmd) serve(ctx context.Context, std *program.Streams) error {
 	case err := <-done:
 		return err
 	case <-time.After(parley.DrainWait):
-		return errors.New("draining took too long; everything that was answered is on disk")
+		return errors.New("draining took too long; everything acknowledged is on disk")
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 
 // Outbound are the settings of how webhooks are delivered.
 type Outbound struct {
-	WebhookCA          string `name:"webhook-ca" env:"PARLEY_WEBHOOK_CA" placeholder:"FILE" help:"PEM file of certificates that webhook targets may be signed by, beside the system's."`
-	WebhookConcurrency int    `name:"webhook-concurrency" env:"PARLEY_WEBHOOK_CONCURRENCY" default:"128" help:"Maximum of concurrent webhook deliveries to targets that answer in time; half as many each to new and to slow targets."`
+	WebhookCA          string `name:"webhook-ca" env:"PARLEY_WEBHOOK_CA" placeholder:"FILE" help:"PEM file of additional certificate authorities for webhook targets."`
+	WebhookConcurrency int    `name:"webhook-concurrency" env:"PARLEY_WEBHOOK_CONCURRENCY" default:"128" help:"Maximum of concurrent webhook deliveries to targets that answer in time; half as many each for new and for slow targets."`
 }
 
 // deliveriesMax is more connections than a process should hold to strangers.

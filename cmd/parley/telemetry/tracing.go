@@ -28,8 +28,8 @@ import (
 // Tracing are the settings of traces. The variables of OpenTelemetry hold the others,
 // such as headers for the collector and the name of the service.
 type Tracing struct {
-	OTLPEndpoint string `name:"otlp-endpoint" env:"PARLEY_OTLP_ENDPOINT" placeholder:"URL" help:"Collector that traces are sent to, over HTTP: /v1/traces below this address; default: as OTEL_EXPORTER_OTLP_ENDPOINT says, else none."`
-	TraceShare   string `name:"trace-share" env:"PARLEY_TRACE_SHARE" placeholder:"SHARE" help:"Share of traces to send, 0 to 1, of those that no caller decided on; default: as OTEL_TRACES_SAMPLER says, else all."`
+	OTLPEndpoint string `name:"otlp-endpoint" env:"PARLEY_OTLP_ENDPOINT" placeholder:"URL" help:"OTLP collector for traces, over HTTP, at /v1/traces below this address; default: OTEL_EXPORTER_OTLP_ENDPOINT, else none."`
+	TraceShare   string `name:"trace-share" env:"PARLEY_TRACE_SHARE" placeholder:"SHARE" help:"Share of traces to send, 0 to 1, if the caller did not decide; default: OTEL_TRACES_SAMPLER, else all."`
 }
 
 const (
