@@ -250,7 +250,7 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 	}
 	for what, data := range map[string]string{"removed": dir, "not in the backup": restored} {
 		file := filepath.Join(data, "master.key")
-		words := []string{file, "missing", "sealed", "parley restore", "PARLEY_MASTER_KEY"}
+		words := []string{file, "missing", "encrypted", "parley restore", "PARLEY_MASTER_KEY"}
 		tells(t, what, fails(t, data), words...)
 		faults, means := verified(t, data)
 		if tells(t, what, means, words...); faults != 1 {
