@@ -47,7 +47,7 @@ func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command
 	return changed, err
 }
 
-// awaitLoss waits until a group knows that an agent is no member any more.
+// awaitLoss waits until a group has removed an agent, or the wait times out.
 func (as *Agents) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		member, err := host.Query[bool](as.engine, rules.GroupStream(id), unseatedGroupQuery(func(s *group.State) any {
@@ -83,8 +83,8 @@ func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 	}
 }
 
-// handleQueued takes what groups tell an agent: of a seat that is kept for it, which
-// it answers, of the end of one, and of requests about it.
+// handleQueued handles messages of groups: offers of a seat, which it answers, ended
+// memberships, and new and settled requests about the agent.
 func (as *Agents) handleQueued(t *agentTurn, m *record.SagaMessage) error {
 	id := parley.IDFromBytes[parley.GroupID](m.GetGroup())
 	self := parley.AgentID(t.Entry.Stream.ID)
@@ -119,7 +119,7 @@ func (as *Agents) handleQueued(t *agentTurn, m *record.SagaMessage) error {
 	return nil
 }
 
-// publishAfter makes the turn's outcome known when it is released.
+// publishAfter publishes the agent's state when the turn is durable.
 func (as *Agents) publishAfter(t *agentTurn) {
 	if len(t.Entry.Events) == 0 {
 		return
@@ -128,8 +128,8 @@ func (as *Agents) publishAfter(t *agentTurn) {
 	t.OnDurable(func() { as.Publish(seq, now) })
 }
 
-// leaveGroups tells all groups that an agent is in, or is to be let into, that it acts
-// no more.
+// leaveGroups notifies all groups that an agent is in, or is requested to join, that it
+// was revoked.
 func (as *Agents) leaveGroups(t *agentTurn, self parley.AgentID, in []*agent.Membership) error {
 	concerned := map[parley.GroupID]bool{}
 	for _, m := range in {
@@ -167,7 +167,7 @@ func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) 
 		if err := as.webhooks.Retire(t, id); err != nil {
 			return nil, err
 		}
-	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send: // nobody else is told
+	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send: // they have no effect elsewhere
 	}
 	as.publishAfter(t)
 	return now, nil

@@ -33,8 +33,8 @@ func (ms *Messages) Broadcast(ctx context.Context, s GroupSend) (Posted, error) 
 	return ms.completeRepeat(ctx, p, err)
 }
 
-// broadcast is judged by the group: who is a member at this moment gets a copy.
-// It is one event of the group's conversation and one record, however many they are.
+// broadcast is decided by the group: each agent that is a member now gets a copy.
+// However many there are, it is one event of the conversation and one record.
 func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	scope := append(s.From.Bytes(), s.Group[:]...)
 	known, err := findRepeat(t, scope, &s.Content)
@@ -89,8 +89,8 @@ func judgeParent(p agent.ParentFact) error {
 	return nil
 }
 
-// appendBroadcast posts the message into the group's conversation, a new one if current
-// is nil, and to all members but the sender.
+// appendBroadcast adds the message to the group's conversation, or to a new one if
+// current is nil, and to the feeds of all members but the sender.
 func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedConversation) (*record.Message, error) {
 	to := t.State.Recipients(s.From)
 	first, _ := t.State.Member(to[0].Agent)
@@ -174,8 +174,8 @@ func (ms *Messages) changeStatusInGroup(t *groupTurn, c ChangeStatus) (any, erro
 	return rules.Clone(k.state, &conversation.State{}), nil
 }
 
-// announceHostedStatus tells every member's feed the status of a hosted conversation,
-// and that of who asked for it that it did.
+// announceHostedStatus adds the status of a hosted conversation to every member's feed,
+// marked as its own for the member that asked for it.
 func announceHostedStatus(t *groupTurn, k *hostedConversation) {
 	ref, status := parley.AnyID(k.state.ConversationID()), k.state.GetStatus()
 	to := slices.DeleteFunc(record.Everybody(t.State.State), func(s parley.Seat) bool { return s.Agent == k.changedBy })

@@ -152,7 +152,7 @@ func TestVerifyFindsNoFault(t *testing.T) {
 			}
 			idle := []string{"status-underway", "seats-underway", "queued-messages", "queues", "quarantine"}
 			if journals == 1 {
-				idle = append(idle, "record-copy", "marks", "receipts-place", "outboxes", "far-records")
+				idle = append(idle, "record-copy", "receipts", "receipts-place", "outboxes", "far-records")
 			}
 			for name, n := range checked {
 				if n == 0 && !slices.Contains(idle, name) && !webhookNamesOfChecks[name] {

@@ -15,34 +15,33 @@ import (
 
 type groupTurn = host.Turn[*groupState, group.Command, group.Event]
 
-// groupState is a group with the conversations that it hosts: what concerns its
-// members is judged in one mailbox, so that joining, leaving and sending have
-// one order.
+// groupState is the state of a group's actor: the group and the conversations that it
+// hosts. One mailbox decides about members and messages, so joining, leaving and
+// sending have one order.
 type groupState struct {
 	*group.State
 	conversations map[parley.ConversationID]*hostedConversation
-	// seatLimit is the owner's limit of members as last told, nil for none.
+	// seatLimit is the owner's limit of members from the last request, nil for none.
 	seatLimit *int
-	// adminSeats are the seats of the admins, nil where they are not at hand.
+	// adminSeats caches the seats of the admins; nil if not computed.
 	adminSeats []parley.Seat
 }
 
-// hostedConversation is a conversation in a hall.
+// hostedConversation is a conversation in a group.
 type hostedConversation struct {
 	state *conversation.State
 	// seq counts its events, stored those since its state was last stored.
 	seq, stored uint64
-	// changedBy asked for its last change of status.
+	// changedBy is the agent that asked for the last change of status.
 	changedBy parley.AgentID
 }
 
 const (
-	// groupStateEvery is after how many events a group's state is stored, if it is
-	// a small one: a large one every so many times as many as it has members and
-	// live requests.
+	// groupStateEvery is after how many events a group's state is stored. For a large
+	// group it is one event per groupStateMembers members and live requests.
 	groupStateEvery   = 64
 	groupStateMembers = 4
-	// hostedMax is how many conversations a hall keeps in memory.
+	// hostedMax is how many conversations a group's actor keeps in memory.
 	hostedMax = 64
 )
 
@@ -57,8 +56,8 @@ var groupRules = rules.Aggregate[*groupState, group.Command, group.Event]{
 func (groupQuery) ReadOnly()         {}
 func (unseatedGroupQuery) ReadOnly() {}
 
-// sight is a look at a group, in its own turn; early one that may come before
-// its founder has a seat.
+// groupQuery is a query of a group; it fails until the founder has a seat.
+// unseatedGroupQuery is one that does not.
 type (
 	groupQuery         func(*group.State, time.Time) any
 	unseatedGroupQuery func(*group.State) any
@@ -107,7 +106,8 @@ func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 	}
 }
 
-// handleQueued takes what an agent says of a seat, and that one acts no more.
+// handleQueued handles an agent's answer to an offered seat, and the message that an
+// agent was revoked.
 func (gs *Groups) handleQueued(t *groupTurn, m *record.SagaMessage) error {
 	agent := parley.IDFromBytes[parley.AgentID](m.GetAgent())
 	switch m.GetKind() {
@@ -127,8 +127,8 @@ func (gs *Groups) handleQueued(t *groupTurn, m *record.SagaMessage) error {
 	return nil
 }
 
-// seatLimit is the owner's limit of members: as its record has it, and where no
-// limit is known of owners, as the last request brought it.
+// seatLimit returns the owner's limit of members. It follows from the owner's state, or
+// is the last request's if Options.SeatLimit is nil.
 func (gs *Groups) seatLimit(t *groupTurn) (*int, error) {
 	if gs.seats == nil {
 		return t.State.seatLimit, nil
@@ -149,11 +149,11 @@ func (gs *Groups) seatLimit(t *groupTurn) (*int, error) {
 	return gs.seats(owner), nil
 }
 
-// setSeatLimit keeps the limit that a request has brought.
+// setSeatLimit keeps the limit that a request contains.
 func (h *groupState) setSeatLimit(limit *int) { h.seatLimit = limit }
 
-// expire settles what is past its time. The timer goes; one that was set for
-// another request is still there. One that comes early comes again.
+// expire settles overdue requests and cancels the timer. Timers of other requests stay.
+// A timer that fires early fires again.
 func (gs *Groups) expire(t *groupTurn, r host.TimerDue) error {
 	if t.Now.Before(r.Due) {
 		return nil
@@ -162,7 +162,8 @@ func (gs *Groups) expire(t *groupTurn, r host.TimerDue) error {
 	return host.IgnoreRefusal(gs.decide(t, group.Expire{}))
 }
 
-// hosted is a conversation of the hall as it stands, what is on its way included.
+// hosted returns a conversation of the group, including events that are not applied
+// yet.
 func (gs *Groups) hosted(t *groupTurn, id parley.ConversationID) (*hostedConversation, error) {
 	h := t.State
 	if have := h.conversations[id]; have != nil {
@@ -185,7 +186,7 @@ func (gs *Groups) hosted(t *groupTurn, id parley.ConversationID) (*hostedConvers
 	return k, nil
 }
 
-// cache has a conversation at hand.
+// cache keeps a conversation in memory.
 func (h *groupState) cache(id parley.ConversationID, k *hostedConversation) {
 	if h.conversations == nil {
 		h.conversations = map[parley.ConversationID]*hostedConversation{}
@@ -193,8 +194,8 @@ func (h *groupState) cache(id parley.ConversationID, k *hostedConversation) {
 	h.conversations[id] = k
 }
 
-// evict lets conversations go that are not the current one. It is called only
-// when nothing of them is on its way: they are read again from what is applied.
+// evict drops conversations other than the current one. It is called only when all
+// their events are applied, so they can be read again.
 func (h *groupState) evict() {
 	if len(h.conversations) <= hostedMax {
 		return
@@ -206,8 +207,8 @@ func (h *groupState) evict() {
 	}
 }
 
-// decideHosted judges a command of a hosted conversation and adds what follows
-// to the entry.
+// decideHosted decides a command of a hosted conversation and adds the events to the
+// entry. grant, if set, is called after the rules accept and may still refuse.
 func decideHosted(t *groupTurn, k *hostedConversation, c conversation.Command, grant func() error) error {
 	events, refusal := conversation.Decide(k.state, c, t.Now)
 	if refusal != nil {
@@ -218,7 +219,7 @@ func decideHosted(t *groupTurn, k *hostedConversation, c conversation.Command, g
 			return err
 		}
 	}
-	facts, err := rules.Conversation.Encode(events)
+	stored, err := rules.Conversation.Encode(events)
 	if err != nil {
 		return err
 	}
@@ -226,14 +227,14 @@ func decideHosted(t *groupTurn, k *hostedConversation, c conversation.Command, g
 		conversation.Evolve(k.state, e)
 	}
 	k.changedBy = statusChangedBy(events)
-	chapter := journal.StreamAppend{Stream: rules.ConversationStream(k.state.ConversationID()), Expect: k.seq, Events: facts}
-	k.seq += uint64(len(facts))
-	if k.stored += uint64(len(facts)); k.stored >= conversationStateEvery {
-		if chapter.State, err = k.state.MarshalVT(); err != nil {
+	hosted := journal.StreamAppend{Stream: rules.ConversationStream(k.state.ConversationID()), Expect: k.seq, Events: stored}
+	k.seq += uint64(len(stored))
+	if k.stored += uint64(len(stored)); k.stored >= conversationStateEvery {
+		if hosted.State, err = k.state.MarshalVT(); err != nil {
 			return err
 		}
 		k.stored = 0
 	}
-	t.Entry.Hosted = append(t.Entry.Hosted, chapter)
+	t.Entry.Hosted = append(t.Entry.Hosted, hosted)
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 	"parley/journal"
 )
 
-// announce tells the feed of an agent, and those of others, once each.
+// announce adds an entry to the feed of the agent that an event is about, and to those
+// of others, once each.
 func announce(t *groupTurn, kind byte, request parley.JoinRequestID, about parley.AgentID, others ...parley.Seat) {
 	note := []byte{kind}
 	if !request.Zero() {
@@ -28,13 +29,13 @@ func announce(t *groupTurn, kind byte, request parley.JoinRequestID, about parle
 	}
 }
 
-// wakeAt has the actor woken at an instant in Unix milliseconds.
+// wakeAt sets a timer of the actor, in Unix milliseconds.
 func wakeAt(t *groupTurn, atMs int64) {
 	t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: time.UnixMilli(atMs), Stream: t.Entry.Stream})
 }
 
-// admins are the seats of the group's admins. A large group is looked through
-// only when they have changed.
+// admins returns the seats of the group's admins. The members are searched only after
+// the admins have changed.
 func (h *groupState) admins() []parley.Seat {
 	if h.adminSeats == nil {
 		h.adminSeats = record.Admins(h.State)
@@ -42,7 +43,7 @@ func (h *groupState) admins() []parley.Seat {
 	return h.adminSeats
 }
 
-// noteAdmins forgets who the admins are where an event has changed that.
+// noteAdmins clears the cached admins if an event has changed them.
 func (h *groupState) noteAdmins(e group.Event, leaver group.Member) {
 	switch e := e.(type) {
 	case *group.RoleChanged:
@@ -59,7 +60,7 @@ func (h *groupState) noteAdmins(e group.Event, leaver group.Member) {
 	}
 }
 
-// shown is what the directory shows of a group; the zero value is nothing.
+// directoryEntry is what the directory shows of a group; the zero value is nothing.
 type directoryEntry struct {
 	description string
 	policy      group.Policy
@@ -75,7 +76,8 @@ func directoryEntryOf(s *group.State) directoryEntry {
 	return directoryEntry{s.Description, s.Policy, s.VoteHours, len(s.Members()), true}
 }
 
-// updateDirectory keeps the directory's row of a public group as the group is.
+// updateDirectory updates the directory's row of a public group if the group has
+// changed.
 func updateDirectory(t *groupTurn, was directoryEntry) {
 	s := t.State
 	now := directoryEntryOf(s.State)

@@ -11,14 +11,15 @@ import (
 	"parley/journal"
 )
 
-// joinOutcome is the outcome of asking for a seat: one that is kept until the agent
-// has said that it may take it, or a request that others decide.
+// joinOutcome is the result of a request for a seat: the number of an offer that the
+// agent has yet to answer, or a request that others decide.
 type joinOutcome struct {
 	offer   uint32
 	request *group.Request
 }
 
-// voteOutcome is a vote's outcome, with the seat that is kept because of it, if any.
+// voteOutcome is the result of a vote, with the number of the offer that follows from
+// it, 0 for none.
 type voteOutcome struct {
 	Voted
 	offer uint32
@@ -37,8 +38,8 @@ func (gs *Groups) join(t *groupTurn, c joining) (any, error) {
 	return joinOutcome{request: t.State.RequestOf(c.Agent)}, nil
 }
 
-// invite judges an invitation and, if one comes of it, puts the message that
-// says so into the agent's inbox.
+// invite decides an invitation. If a request results, it adds the message that notifies
+// the agent.
 func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
 	c.RequestID = t.State.NextRequestID(t.Now, gs.entropy())
@@ -47,14 +48,14 @@ func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 		return nil, err
 	}
 	r := t.State.Request(c.RequestID)
-	if r == nil { // whoever wants to come may come
+	if r == nil { // the group is open
 		return r, nil
 	}
 	return r, gs.notify(t, r, c.Notice(r))
 }
 
-// notify posts the message that tells of an invitation, from the member that
-// invites, in a conversation of its own. It takes no slot of any quota.
+// notify sends the message about an invitation from the inviting member, in a
+// conversation of its own. It counts against no quota.
 func (gs *Groups) notify(t *groupTurn, r *group.Request, content Content) error {
 	by, _ := t.State.Member(r.Inviter())
 	content.FromOrg, content.ToOrg = by.Org, parley.IDFromBytes[parley.OrgID](r.GetOrg())
@@ -103,13 +104,14 @@ func (gs *Groups) vote(t *groupTurn, c group.CastVote) (any, error) {
 	return v, nil
 }
 
-// heldSeatBy reports whether an agent ever had a seat numbered up to a mark.
+// heldSeatBy reports whether an agent ever held a seat numbered up to mark, the last
+// seat when the request was filed.
 func heldSeatBy(t *groupTurn, agent parley.AgentID, mark uint32) (bool, error) {
 	row, _, err := t.Row(journal.PlaceTable, record.PlaceKey(t.State.ID, agent))
 	return slices.ContainsFunc(record.SeatsOf(row), func(seat uint32) bool { return seat <= mark }), err
 }
 
-// settledNow is a request that this turn has settled.
+// settledNow returns a request that this turn has settled.
 func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
 	for _, e := range t.Events {
 		if r, ok := e.(*group.Resolved); ok && r.GetRequest().RequestID() == id {
@@ -119,8 +121,8 @@ func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
 	return nil
 }
 
-// remove takes a member out and gives the seats that are kept for others because
-// of it, by the numbers of their offers.
+// remove removes a member and returns the seats that are offered to others because of
+// it.
 func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
 	err := gs.decide(t, c)
@@ -133,7 +135,7 @@ func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 	return given, err
 }
 
-// delete deletes the group and gives those who were its members.
+// delete deletes the group and returns its members.
 func (gs *Groups) delete(t *groupTurn, c group.Delete) (any, error) {
 	if err := gs.decide(t, c); err != nil {
 		return nil, err
@@ -153,8 +155,8 @@ func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
 	return m, nil
 }
 
-// decide judges a command and tells all whom its events concern, in the same
-// entry. Events are kept also where the answer is a refusal.
+// decide decides a command and adds what follows elsewhere to the same entry. Events
+// are kept also if the answer is a refusal.
 func (gs *Groups) decide(t *groupTurn, c group.Command) error {
 	leaver := memberLeaving(t.State.State, c)
 	was := directoryEntryOf(t.State.State)
@@ -170,7 +172,7 @@ func (gs *Groups) decide(t *groupTurn, c group.Command) error {
 	return refusal
 }
 
-// memberLeaving is the member that a command may take out, as it is before.
+// memberLeaving returns the member that a command may remove, as it is before.
 func memberLeaving(s *group.State, c group.Command) (m group.Member) {
 	switch c := c.(type) {
 	case group.Remove:
@@ -182,7 +184,7 @@ func memberLeaving(s *group.State, c group.Command) (m group.Member) {
 	return m
 }
 
-// applyEffects does what an event asks for elsewhere.
+// applyEffects adds an event's effects on other actors and rows.
 func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leaver group.Member) error {
 	s := t.State
 	switch e := e.(type) {
@@ -232,8 +234,8 @@ func departMessage(id parley.GroupID, offer uint32) *record.SagaMessage {
 	return &record.SagaMessage{Kind: record.SagaMessage_depart, Group: id.Bytes(), Number: offer}
 }
 
-// memberSeated tells of a new member, notes its seat, and puts the group's
-// conversation on its list unless it was there already.
+// memberSeated announces a new member, stores its seat, and adds the group's
+// conversation to its list unless it is there.
 func (gs *Groups) memberSeated(t *groupTurn, e *group.Seated) error {
 	s := t.State
 	m := s.MembersFrom(e.GetSeat() - 1)[0]
@@ -259,7 +261,8 @@ func (gs *Groups) memberSeated(t *groupTurn, e *group.Seated) error {
 	return nil
 }
 
-// memberLeft notes for a member that leaves which conversation it is on the list of.
+// memberLeft stores which conversation of the group is on the list of a member that
+// leaves.
 func (gs *Groups) memberLeft(t *groupTurn, of parley.AgentID) error {
 	row, found, err := t.Row(journal.PlaceTable, record.PlaceKey(t.State.ID, of))
 	if err != nil || !found || parley.ConversationID(row[:16]) == t.State.Conversation {

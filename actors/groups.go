@@ -36,8 +36,8 @@ type GroupMade struct {
 	Repeated bool
 }
 
-// Joined is what came of asking for a seat: a membership, or a request that
-// others decide.
+// Joined is the result of a request for a seat: a membership, or a request that others
+// decide.
 type Joined struct {
 	Member  *group.Member
 	Request *group.Request
@@ -49,12 +49,11 @@ type Voted struct {
 	Vote    string
 }
 
-// Invitation asks an agent in. What is known of it is gathered here: Org, Known,
-// Revoked and Confined of the embedded command.
+// Invitation invites an agent. Invite fills in Org, Known, Revoked and Confined.
 type Invitation struct {
 	group.Invite
-	// Notice renders the message that tells the agent. It is called in the group's
-	// turn: it must depend on nothing but the request, and on what never changes.
+	// Notice renders the message that notifies the agent. It is called in the group's
+	// turn: it must depend only on the request and on what never changes.
 	Notice func(*group.Request) Content
 
 	in, confined bool // another group, an isolated one
@@ -72,8 +71,8 @@ type Concern struct {
 	Group   parley.GroupID
 }
 
-// ReadGroup looks at a group after all that it was told before, the seating of
-// its founder included. What read returns must not share memory with the state.
+// ReadGroup queries a group after everything sent to it before, its founder's seat
+// included. What read returns must not share memory with the state.
 func ReadGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, read func(*group.State, time.Time) R) (r R, err error) {
 	if err := gs.Exists(ctx, id); err != nil {
 		return r, err
@@ -89,8 +88,8 @@ func askGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, size in
 	return host.Ask[R](gs.engine, rules.GroupStream(id), size, request)
 }
 
-// Create makes a group and seats its founder. A name is used up also where
-// the founder turns out to be confined to another group. // spec: Groups
+// Create creates a group and seats its founder. The name stays in use even if the
+// founder turns out to be confined to another group. // spec: Groups
 func (gs *Groups) Create(ctx context.Context, c NewGroup) (GroupMade, error) {
 	in, confined, err := gs.otherGroups(ctx, c.Found.Founder, parley.GroupID{})
 	if err != nil {
@@ -110,9 +109,9 @@ func (gs *Groups) Create(ctx context.Context, c NewGroup) (GroupMade, error) {
 	return made, nil
 }
 
-// otherGroups reports whether an agent is in a group other than one, and whether
-// it is confined there. A record that says so is asked for once more: the agent
-// may have been told meanwhile that it is out.
+// otherGroups reports whether an agent is in a group other than one, and whether that
+// one is isolated. If the cached record says so, the agent's actor is queried, because
+// the agent may have left.
 func (gs *Groups) otherGroups(ctx context.Context, of parley.AgentID, than parley.GroupID) (in, confined bool, err error) {
 	a, err := gs.agents.Get(ctx, of)
 	if err != nil {
@@ -177,9 +176,9 @@ func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 	return GroupMade{ID: c.ID}, nil
 }
 
-// awaitSeat waits until it is settled who has the seat that was kept: its agent
-// decides, and the group seats it. Both are told by words that are not lost;
-// asking them only shows when they have heard.
+// awaitSeat waits until an offered seat is taken or refused. The agent decides and the
+// group seats it, both through durable messages; queries only show when that has
+// happened.
 func (gs *Groups) awaitSeat(ctx context.Context, id parley.GroupID, of parley.AgentID, offer uint32) (group.Member, error) {
 	type fate struct {
 		member             group.Member
@@ -217,8 +216,8 @@ func (gs *Groups) awaitSeat(ctx context.Context, id parley.GroupID, of parley.Ag
 	}
 }
 
-// outcomeUnknown is why it could not be seen what became of something that was done:
-// nobody may take it for undone.
+// outcomeUnknown replaces an overload refusal of a query after a change is durable: the
+// caller must not take the change as undone.
 func outcomeUnknown(err error) error {
 	if errors.Is(err, parley.ErrOverloaded) {
 		return parley.ErrOutcomeUnknown
@@ -279,8 +278,8 @@ func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote)
 	return v.Voted, nil
 }
 
-// RemoveMember ends a membership, and returns when the agent knows and those who
-// are let in because of it have their seats.
+// RemoveMember ends a membership. It returns when the agent's record agrees and those
+// who get a seat because of it are seated, or the wait times out.
 func (gs *Groups) RemoveMember(ctx context.Context, id parley.GroupID, c group.Remove) error {
 	given, err := askGroup[[]parley.Seat](ctx, gs, id, 0, c)
 	if err != nil {
@@ -291,8 +290,8 @@ func (gs *Groups) RemoveMember(ctx context.Context, id parley.GroupID, c group.R
 	return nil
 }
 
-// awaitDeparture waits until an agent knows that it is no member any more, or
-// for as long as words may be on their way: it is none, whether it knows or not.
+// awaitDeparture waits until an agent's record shows that it left a group, or the wait
+// times out. The agent is no member either way.
 func (gs *Groups) awaitDeparture(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		a, err := host.Query[*agent.State](gs.engine, rules.AgentStream(of), host.GetState{})
@@ -320,7 +319,7 @@ func (gs *Groups) Delete(ctx context.Context, id parley.GroupID, c group.Delete)
 	return nil
 }
 
-// awaitAll waits for the first of several all at once.
+// awaitAll runs wait for the first awaitedMax items concurrently and waits for all.
 func awaitAll[T any](all []T, wait func(T)) {
 	var waiting sync.WaitGroup
 	for _, one := range all[:min(len(all), awaitedMax)] {
@@ -329,8 +328,7 @@ func awaitAll[T any](all []T, wait func(T)) {
 	waiting.Wait()
 }
 
-// Concerns are the live requests about an agent as it knows of them, in the
-// order of their ids.
+// Concerns returns the live requests about an agent, in the order of their ids.
 func (gs *Groups) Concerns(ctx context.Context, of parley.AgentID) (all []Concern, err error) {
 	if _, err := host.Query[*agent.State](gs.engine, rules.AgentStream(of), host.GetState{}); err != nil {
 		return nil, err

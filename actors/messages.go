@@ -87,8 +87,8 @@ type Posted struct {
 	Repeated bool
 }
 
-// idempotencyRecord is what an idempotency key stands for: the message it made, and
-// what a repeat must agree on.
+// idempotencyRecord is what is stored for an idempotency key: the message that it
+// created, and what a repeat must agree on.
 type idempotencyRecord struct {
 	message parley.MessageID
 	// about is the recipient of a direct send, the original of a reply.
@@ -114,8 +114,8 @@ func (ms *Messages) ChangeStatus(_ context.Context, c ChangeStatus) (*conversati
 	return host.Ask[*conversation.State](ms.engine, decidingStream(c.Conversation, c.Host), 0, c)
 }
 
-// decidingStream is the actor that judges what happens in a conversation: its own, or
-// that of the group that hosts it.
+// decidingStream returns the stream of the actor that decides in a conversation: its
+// own, or that of the group that hosts it.
 func decidingStream(id parley.ConversationID, host parley.GroupID) journal.Stream {
 	if host.Zero() {
 		return rules.ConversationStream(id)
@@ -123,7 +123,7 @@ func decidingStream(id parley.ConversationID, host parley.GroupID) journal.Strea
 	return rules.GroupStream(host)
 }
 
-// completeRepeat completes the answer to a repeat with the message as it stands.
+// completeRepeat reads the stored message for the answer to a repeat.
 func (ms *Messages) completeRepeat(ctx context.Context, p Posted, err error) (Posted, error) {
 	if err != nil || !p.Repeated {
 		return p, err
@@ -142,7 +142,8 @@ func (r idempotencyRecord) encode() []byte {
 	return append(append(append(make([]byte, 0, 32+len(r.kind)), r.message[:]...), r.about[:]...), r.kind...)
 }
 
-// findIdempotencyRecord looks an idempotency key up among those of today and yesterday.
+// findIdempotencyRecord looks up an idempotency key among those of today and yesterday,
+// nil if there is none.
 func findIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string) (*idempotencyRecord, error) {
 	if key == "" {
 		return nil, nil
@@ -159,8 +160,8 @@ func findIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, 
 	return nil, nil
 }
 
-// findRepeat looks the idempotency key of a send up. A send that is no repeat is
-// refused here if its signatures do not verify.
+// findRepeat looks up the idempotency key of a send. If there is none, it returns the
+// refusal of signatures that do not verify.
 func findRepeat[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, c *Content) (*idempotencyRecord, error) {
 	known, err := findIdempotencyRecord(t, scope, c.Key)
 	if err == nil && known == nil {
@@ -169,7 +170,7 @@ func findRepeat[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scop
 	return known, err
 }
 
-// putIdempotencyRecord keeps what an idempotency key has made.
+// putIdempotencyRecord stores what an idempotency key has created.
 func putIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string, r idempotencyRecord) {
 	if key != "" {
 		t.PutRow(journal.OnceTable, idempotencyKey(journal.Day(t.Now), scope, key), r.encode())
@@ -235,8 +236,8 @@ func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.Ag
 	}
 }
 
-// appendMessage adds a message to the entry: its record, and its line in the recipient's
-// feed.
+// appendMessage adds a message to the entry: its record, and its entry in the
+// recipient's feed.
 func appendMessage[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], record *record.Message, to parley.AgentID) error {
 	data, err := record.MarshalVT()
 	if err != nil {
@@ -331,8 +332,8 @@ func (ms *Messages) changeStatus(t *conversationTurn, c ChangeStatus) (any, erro
 	return rules.Clone(t.State, &conversation.State{}), nil
 }
 
-// announceStatus tells every participant's feed the conversation's status, and
-// that of who asked for it that it did. // spec: Agent stream
+// announceStatus adds the conversation's status to every participant's feed, marked as
+// its own for the agent that asked for it. // spec: Agent stream
 func announceStatus(t *conversationTurn) {
 	by := statusChangedBy(t.Events)
 	for _, p := range t.State.GetParticipants() {
@@ -342,7 +343,8 @@ func announceStatus(t *conversationTurn) {
 	}
 }
 
-// statusChangedBy is who asked for the last change of a status among events.
+// statusChangedBy returns the agent that asked for the last change of status among
+// events.
 func statusChangedBy(events []conversation.Event) (by parley.AgentID) {
 	for _, e := range events {
 		if moved, ok := e.(*conversation.StatusChanged); ok {

@@ -20,22 +20,22 @@ type Options struct {
 	Clock   parley.Clock
 	Entropy parley.Entropy
 	Logger  *slog.Logger
-	// PageBytes bounds the cache of messages that pages have shown; 0 keeps none.
+	// PageBytes bounds the cache of message records, in bytes; 0 disables it.
 	PageBytes int64
-	// SeatLimit is how many members a group of an owner may have. If it or its answer
-	// is nil, there is no limit.
+	// SeatLimit returns how many members a group of an owner may have. There is no
+	// limit if it or its result is nil.
 	SeatLimit func(owner *org.State) *int
-	// Courier makes the attempts of webhooks; nil makes none.
+	// Courier sends the requests of webhooks; nil sends none.
 	Courier delivery.Courier
-	// Load, if set, is what deliveries of webhooks step back for.
+	// Load, if set, throttles webhook deliveries while requests need the processor.
 	Load delivery.Load
-	// system runs the actors; nil is a system of their own. Tests share one.
+	// system runs the actors; nil makes one. Tests share one.
 	system *host.System
 }
 
-// Node runs the actors over a journal and is what the HTTP layer calls. Methods may be
-// called from any goroutine. Errors are parley.Refusals, which may be told to callers,
-// or defects of the server, which may not.
+// Node runs the actors over a journal. The HTTP layer calls it. Methods may be called
+// from any goroutine. An error is a parley.Refusal, which callers may see, or a defect
+// of the server, which they must not.
 type Node struct {
 	Agents   *Agents
 	Orgs     *Orgs
@@ -49,9 +49,9 @@ type Node struct {
 	*core
 }
 
-// What a Node does, by what it is about. The queries about it are promoted.
+// The methods of a Node, by resource. Queries are promoted.
 type (
-	// Agents makes and changes agents.
+	// Agents creates and changes agents.
 	Agents struct {
 		*query.Agents
 		*core
@@ -66,12 +66,12 @@ type (
 		*query.Messages
 		*core
 	}
-	// Groups makes and changes groups and their members.
+	// Groups creates and changes groups and their members.
 	Groups struct {
 		*query.Groups
 		*core
 	}
-	// Keys are the platform's signing keys.
+	// Keys manages the platform's signing keys.
 	Keys struct{ *core }
 )
 
@@ -92,10 +92,10 @@ type core struct {
 
 	quota dayQuota
 	seats func(owner *org.State) *int
-	// queue bounds the join requests of groups.
+	// queue bounds the pending join requests of groups.
 	queue group.Queue
-	// kidsMove is set by a test: an agent is found by a thumbprint if it was the last
-	// to get the key, not the first.
+	// kidsMove is set by a test as a control: a thumbprint then finds the latest agent
+	// with the key, not the first.
 	kidsMove bool
 }
 
@@ -125,7 +125,7 @@ func New(o Options) *Node {
 	}
 }
 
-// Start takes requests, and continues what was left to do.
+// Start begins to take requests and continues unfinished work.
 func (n *Node) Start() error {
 	if err := n.engine.Start(); err != nil {
 		return err
@@ -133,32 +133,33 @@ func (n *Node) Start() error {
 	return n.webhooks.Start()
 }
 
-// Close takes no more requests and drops all actors. The journal still finishes what
-// they have appended.
+// Close stops taking requests and drops all actors. The journal still completes the
+// entries that they appended.
 func (n *Node) Close() {
 	n.receipts.Close()
 	n.webhooks.Close()
 	n.engine.Close()
 }
 
-// Live is how many actors are in memory.
+// Live returns how many actors are in memory.
 func (n *Node) Live() int { return n.engine.Stats().Live }
 
-// Trouble is why the journal takes no writes, nil if it does.
+// Trouble returns why the journal accepts no writes, nil if it does.
 func (n *Node) Trouble() *parley.Refusal { return n.journal.Trouble() }
 
-// Overloaded is why a request that writes would be refused now, before it is read; nil
-// if it would not.
+// Overloaded returns the refusal that a request which writes would get now, nil if it
+// would be admitted.
 func (n *Node) Overloaded() *parley.Refusal { return n.journal.Overloaded() }
 
-// Damage is the file of the journal that was found damaged, empty if none was.
+// Damage returns the file of the journal that was found damaged, "" if none was.
 func (n *Node) Damage() string { return n.journal.Damage() }
 
-// pauseMax is the longest pause between two looks at a saga, and when it is given up.
+// pauseMax is the longest pause between two queries of an unfinished saga. After it the
+// wait is given up.
 const pauseMax = 2 * time.Second
 
-// pause waits before another look at a saga; parley.ErrOutcomeUnknown if it was looked
-// at for long enough.
+// pause waits before a saga is queried again. It returns parley.ErrOutcomeUnknown if d
+// exceeds pauseMax or ctx is done.
 func (c *core) pause(ctx context.Context, d time.Duration) error {
 	if d > pauseMax {
 		return parley.ErrOutcomeUnknown

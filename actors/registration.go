@@ -94,8 +94,8 @@ func (orgs *Orgs) registration(s Solution, now time.Time) (Registered, *journal.
 	}, err
 }
 
-// spentKey is where it is noted that a challenge is used: under the day on which
-// it expires, so that it is forgotten some time after.
+// spentKey is the key of the row of a used challenge. It begins with the day on which
+// the challenge expires, so that the row expires too.
 func spentKey(c *registration.Challenge) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, journal.Day(c.ExpiresAt())), c.GetText()...)
 }

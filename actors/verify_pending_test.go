@@ -152,7 +152,7 @@ var pendingControls = map[string]tamperCase{
 	}, []string{"far-records", "record-places"}, false},
 	"marks differ": {func(x *tamperer) {
 		x.alter('M', func(k, _ []byte) bool { return len(k) == 19 }, func(v []byte) []byte { v[7] ^= 1; return v })
-	}, []string{"marks"}, false},
+	}, []string{"receipts"}, false},
 	"an outbox message brings a change that did not happen": {func(x *tamperer) {
 		x.alter('o', func(_, v []byte) bool { return bytes.Contains(v, []byte("paused")) }, func(v []byte) []byte {
 			return bytes.Replace(v, []byte("paused"), []byte("failed"), 1)

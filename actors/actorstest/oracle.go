@@ -22,9 +22,9 @@ import (
 type Oracle[C any] interface {
 	// Predict applies a command and returns its expected outcome.
 	Predict(c C, now time.Time) Verdict
-	// Sight returns everything readable of the aggregate. It must equal
+	// Visible returns everything readable of the aggregate. It must equal
 	// what Trial.Look returns for the real one.
-	Sight(now time.Time) any
+	Visible(now time.Time) any
 }
 
 // Verdict is the expected outcome of a command.
@@ -211,7 +211,7 @@ const idleLooks = 4
 
 func (x Trial[S, C, E, O]) look(t judge, life *tried[S, C, E, O], after any, because string) {
 	t.Helper()
-	if seen, expected := x.Look(life.Life), life.oracle.Sight(life.Now); !reflect.DeepEqual(seen, expected) {
+	if seen, expected := x.Look(life.Life), life.oracle.Visible(life.Now); !reflect.DeepEqual(seen, expected) {
 		t.Fatalf("after %#v (%s) at %v, predicted (-) and seen (+) differ:\n%s", after, because, life.Now, cmp.Diff(expected, seen, inside))
 	}
 }

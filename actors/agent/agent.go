@@ -99,8 +99,8 @@ type IssuePollToken struct {
 // RevokePollToken leaves the agent without a poll token.
 type RevokePollToken struct{}
 
-// Revoke ends the agent, and with it its memberships: whoever needs to tell its
-// groups looks at them before. To revoke it again changes nothing.
+// Revoke ends the agent, and with it its memberships. A caller that notifies its
+// groups reads them before. To revoke it again changes nothing.
 type Revoke struct{}
 
 // Send asks whether the agent may send a direct message. The judgement yields
@@ -131,7 +131,7 @@ type Prior struct {
 	Type      string
 }
 
-// ParentFact tells of the conversation that a send names as its parent.
+// ParentFact is what is known of the conversation that a send names as its parent.
 type ParentFact struct {
 	// Named: the send names one.
 	Named bool
@@ -239,7 +239,7 @@ var (
 	ErrRevoked             = parley.ErrGone.Saying("The agent has been revoked.")
 	ErrNameImmutable       = parley.Refuse(parley.Conflict, "name_immutable", "An agent's name cannot change, because its handle is built on it.")
 	ErrIdempotencyMismatch = parley.Refuse(parley.Conflict, "idempotency_mismatch", "The Idempotency-Key was used for a send of another type or to another recipient.")
-	// ErrNotHere: whoever asks knows that the sender exists, so it is on its
+	// ErrNotHere: the caller knows that the sender exists, so it is on its
 	// way from the organization that made it.
 	ErrNotHere          = parley.ErrOverloaded.Saying("The sender is being created. Try again shortly.")
 	ErrSenderRevoked    = parley.ErrNotOwner.Saying("The acting agent is not an active agent of your organization.")

@@ -58,9 +58,9 @@ type oracle struct {
 
 func (o *oracle) revoked() bool { return o.revokedMs != 0 }
 
-// Sight derives the former keys from all that happened: a key counts from its
+// Visible derives the former keys from all that happened: a key counts from its
 // last retirement, unless it is current again.
-func (o *oracle) Sight(time.Time) any {
+func (o *oracle) Visible(time.Time) any {
 	seen := o.record
 	seen.former = nil
 	for i, k := range o.retired {

@@ -33,9 +33,9 @@ func (s *State) GroupID() (id parley.GroupID) {
 	return id
 }
 
-// ofGroup reports whether the conversation is a group's: whoever is in the group
-// when a message is sent has a part in that message, and only the initiator has
-// one in the conversation.
+// ofGroup reports whether the conversation is hosted by a group. Its members at the
+// time of a message take part in that message; only the initiator is a participant of
+// the conversation.
 func (s *State) ofGroup() bool { return len(s.GetGroup()) > 0 }
 
 // LastMessage is the id of the newest message.

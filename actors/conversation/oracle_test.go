@@ -96,7 +96,7 @@ type oracle struct {
 	exists bool
 }
 
-func (o *oracle) Sight(time.Time) any {
+func (o *oracle) Visible(time.Time) any {
 	seen := o.record
 	if o.exists {
 		seen.allowed, seen.over = o.allowed(), terminal[o.status]

@@ -193,7 +193,7 @@ func (s *State) withdraw(offer uint32) {
 	s.offers = slices.DeleteFunc(s.offers, func(o *Offer) bool { return o.GetNumber() == offer })
 }
 
-// remember keeps why an offer came to nothing, for the latest of them.
+// remember keeps why the latest offers failed.
 func (s *State) remember(d *Declined) {
 	s.declined = append(s.declined, d)
 	s.declined = s.declined[max(0, len(s.declined)-DeclinedKept):]

@@ -96,7 +96,7 @@ var callers = func() (all []group.Caller) {
 	return append(all, caller("org:a"), caller("org:b"), caller("org:c"), group.Caller{})
 }()
 
-func (o *oracle) Sight(now time.Time) any {
+func (o *oracle) Visible(now time.Time) any {
 	if !o.exists {
 		return sight{}
 	}

@@ -120,7 +120,7 @@ func (d *decision) invite(c Invite) error {
 		return err
 	}
 	if d.s.Policy == Open && !c.Founding {
-		return nil // whoever wants to come may come
+		return nil // the group is open
 	}
 	r := &Request{
 		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Invited,

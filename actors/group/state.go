@@ -33,7 +33,7 @@ type State struct {
 	// places are the seats of members by agent.
 	places map[parley.AgentID]uint32
 	offers []*Offer
-	// declined are the latest offers that came to nothing.
+	// declined are the latest offers that failed.
 	declined []*Declined
 	// requests are the live ones, and byAgent the same by who they are about.
 	requests      map[parley.JoinRequestID]*ballot
@@ -165,8 +165,8 @@ func (s *State) OfferTo(agent parley.AgentID) *Offer {
 	return nil
 }
 
-// DeclinedKept is how many offers that came to nothing a group remembers, so that
-// who waits for one hears why.
+// DeclinedKept is how many failed offers a group remembers, so that callers who wait
+// for one learn the reason.
 const DeclinedKept = 64
 
 // Fate is what became of an offer: the seat is still kept, a member has it, or it

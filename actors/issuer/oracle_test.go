@@ -38,8 +38,8 @@ const (
 	ninety = 90 * day
 )
 
-// Sight: a key signs until the next is minted, and is published for a day more.
-func (o *oracle) Sight(now time.Time) any {
+// Visible: a key signs until the next is minted, and is published for a day more.
+func (o *oracle) Visible(now time.Time) any {
 	seen := sight{published: []shownKey{}, due: o.due(now)}
 	for i, k := range slices.Backward(o.minted) {
 		switch {

@@ -58,7 +58,7 @@ type oracle struct {
 	limits map[string]int
 }
 
-func (o *oracle) Sight(time.Time) any {
+func (o *oracle) Visible(time.Time) any {
 	seen := o.record
 	seen.credentials = slices.Clone(seen.credentials)
 	seen.own = fmt.Sprint(o.limits)

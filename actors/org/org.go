@@ -131,7 +131,7 @@ type AddGroup struct {
 	GroupLimit *int
 }
 
-// RetireGroup counts a deleted group out. A group tells of its end once.
+// RetireGroup counts a deleted group out. A group reports its end once.
 type RetireGroup struct {
 	GroupID parley.GroupID
 }

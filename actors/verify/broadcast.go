@@ -188,7 +188,7 @@ func (x *verifier) later(agent parley.AgentID, c parley.ConversationID, m *chang
 			return n + 1
 		}
 	}
-	x.statusChecks().Fault(fmt.Sprintf("feed of agent %s, conversation %s", agent, c), "it tells of a change to %s, which did not happen then", status)
+	x.statusChecks().Fault(fmt.Sprintf("feed of agent %s, conversation %s", agent, c), "it has a change to %s, which did not happen then", status)
 	return passed
 }
 

@@ -238,7 +238,7 @@ func (k *conversationReplay) far(id parley.MessageID, to parley.AgentID) (positi
 }
 
 // inOrder judges where a message lies in its recipient's feed. That it is there
-// at all is the ledger's to say.
+// at all is for the multiset to say.
 func (k *conversationReplay) inOrder(where string, to parley.AgentID, position uint64) {
 	if position == 0 {
 		return
@@ -289,17 +289,17 @@ func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string
 	return append(binary.BigEndian.AppendUint32(key, uint32(n)), word...)
 }
 
-// readFarReceipts looks at marks that are kept by message.
+// readFarReceipts checks receipts that are kept by message.
 func (x *verifier) readFarReceipts() error {
 	return x.FarReceipts(func(id parley.MessageID, _ journal.Receipts) error {
-		x.progress("marks")
+		x.progress("receipts")
 		x.farReceipts.Checked++
 		r, _, err := x.recordAt(id.Slot(), id)
 		if err != nil {
 			return err
 		}
 		if r == nil || r.Copied() || x.Home(r.Recipient().Slot()) == x.Home(id.Slot()) {
-			x.farReceipts.Fault("message "+id.String(), "there is no such message, or its recipient lives with it: nobody reads these marks")
+			x.farReceipts.Fault("message "+id.String(), "there is no such message, or its recipient lives with it: nobody reads these receipts")
 		}
 		return nil
 	})

@@ -84,7 +84,7 @@ func (u *sagaMessages) offer(id parley.GroupID, number uint32) {
 	u.offers[id][number]++
 }
 
-// leftOver judges what was said to or of groups that no stream told of.
+// leftOver reports saga messages about seats of groups that do not exist.
 func (x *verifier) leftOver() {
 	for id := range x.underway.offers {
 		x.seatWords.Fault("group "+id.String(), "words are on their way about its seats, and there is no such group")

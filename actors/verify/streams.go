@@ -101,7 +101,7 @@ func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error 
 		x.begin.Fault(record.StreamName(r.stream), "its first event is not the one that makes it")
 	}
 	if err := r.run.play(seq, f); err != nil {
-		x.decode.Fault(record.StreamName(r.stream), "event %d: %v: whoever asks for it gets an error", seq, err)
+		x.decode.Fault(record.StreamName(r.stream), "event %d: %v: requests for it fail", seq, err)
 		r.broken = true
 		return nil
 	}

@@ -12,13 +12,13 @@ import (
 	"parley/journal"
 )
 
-// underway is what words in lanes are about to bring about, by what it explains.
+// underway is what effects in outboxes will change, by what it explains.
 type underway struct {
 	// announced messages, by recipient and message.
 	announced map[[32]byte]bool
 	// statuses that will be told, by participant and conversation, in order.
 	statuses map[[32]byte][]string
-	// marks on their way to a recipient's home, and to a conversation's.
+	// receipts on their way to a recipient's home, and to a conversation's.
 	receiptsNear, receiptsFar map[parley.MessageID]journal.Receipts
 	// agents that will be made.
 	agents map[parley.AgentID]*createdAgent
@@ -41,8 +41,8 @@ func pair(a, b parley.AnyID) (k [32]byte) {
 	return k
 }
 
-// readUnderway takes in every word in a lane. Each counts as the effect that it
-// will have: so a word that nothing accounts for is found as well.
+// readUnderway reads every effect in an outbox. Each counts as what it will change, so
+// an effect that no event accounts for is found as well.
 func (x *verifier) readUnderway() error {
 	x.underway = underway{
 		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
@@ -51,7 +51,7 @@ func (x *verifier) readUnderway() error {
 	}
 	var born []journal.CreateStream
 	err := x.Underway(func(w journal.Effect) error {
-		x.progress("words underway")
+		x.progress("effects underway")
 		switch w := w.(type) {
 		case journal.AppendFeed:
 			x.announce(w)
@@ -141,22 +141,22 @@ func (x *verifier) createdStream(w journal.CreateStream) error {
 	return told.done(uint64(len(w.Events)))
 }
 
-// effect judges what waits in a tray, or is on its way to one.
+// effect checks a message that is in an actor's queue, or on its way to one.
 func (x *verifier) effect(to journal.Stream, word []byte) error {
 	x.queues.Checked++
-	said, err := record.DecodeSagaMessage(to.Kind, word)
+	m, err := record.DecodeSagaMessage(to.Kind, word)
 	if err != nil {
-		x.queues.Fault(record.StreamName(to), "a word of %d bytes that cannot be decoded (%v): it will be put into quarantine", len(word), err)
+		x.queues.Fault(record.StreamName(to), "a message of %d bytes that cannot be decoded (%v): it will be put into quarantine", len(word), err)
 		return nil
 	}
-	x.sagaMessage(to, said)
+	x.sagaMessage(to, m)
 	return nil
 }
 
-// quarantined tells of a word that was put aside because it could not be decoded.
+// quarantined reports a message that was quarantined because it could not be decoded.
 func (x *verifier) quarantined(slot parley.Slot, key, value []byte) {
 	q := record.QuarantinedOf(key, value)
-	where := fmt.Sprintf("%s, word %d of its tray", q.Actor(), q.Number)
+	where := fmt.Sprintf("%s, message %d of its queue", q.Actor(), q.Number)
 	if slot != q.To.Slot() {
 		x.quarantine.Fault(where, "its row lies in slot %d, and nobody looks for it there", slot)
 	}
@@ -164,7 +164,7 @@ func (x *verifier) quarantined(slot parley.Slot, key, value []byte) {
 		len(q.Word), q.At.Format(time.RFC3339), q.Why, q.Word[:min(len(q.Word), quarantineTold)])
 }
 
-// quarantineTold is how many bytes of a word in quarantine are told.
+// quarantineTold is how many bytes of a quarantined message are reported.
 const quarantineTold = 128
 
 // streamReplay replays one stream and judges what it tells.
@@ -278,7 +278,7 @@ func (x *verifier) replayOrg(s journal.Stream) streamReplay {
 		case *org.AgentRetired:
 			x.retired.Find(s.Slot(), 1, self[:], e.GetAgentId())
 		case *org.AllowanceLifted, *org.AllowanceSet, *org.Changed, *org.CredentialRevoked, *org.EmailConfirmed,
-			*org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere tells of them
+			*org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows from them
 		}
 		return nil
 	}

@@ -148,16 +148,16 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 		place:        result.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
 		copied:       result.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
 		owner:        result.Check("message-owner", "a record names the organizations that own its agents"),
-		receipts:     result.Check("marks", "marks are the same at both homes that keep them"),
-		farReceipts:  result.Check("receipts-place", "marks kept by message are of messages whose recipient lives elsewhere"),
+		receipts:     result.Check("receipts", "receipts are the same at both homes that keep them"),
+		farReceipts:  result.Check("receipts-place", "receipts kept by message are of messages whose recipient lives elsewhere"),
 		arrival:      result.Check("feed-arrival", "nothing arrives before it was said"),
 		statusWords:  result.Check("status-underway", "status changes underway are the newest of their conversation"),
 		keys:         result.Check("kid-rows", "each key of an agent is found by its thumbprint"),
 		poll:         result.Check("poll-rows", "each poll token is found by its hash"),
 		once:         result.Check("once-rows", "each idempotency key stands for one message, which it made"),
 		tables:       result.Check("tables", "every row is of a known table"),
-		queues:       result.Check("queued-messages", "words in trays can be understood by whom they are for"),
-		quarantine:   result.Check("quarantine", "every word in a tray could be decoded by whom it was for"),
+		queues:       result.Check("queued-messages", "queued messages can be decoded by the actors that they are for"),
+		quarantine:   result.Check("quarantine", "every queued message could be decoded by the actor that it was for"),
 		orgSlot:      result.Check("organization-home", "an organization lives where its slug is looked for"),
 		collectedAll: result.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
 		registered:   result.Check("registrations", "a solved challenge has made its organization"),
@@ -167,7 +167,7 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 	return x
 }
 
-// open makes the ledgers, each with the words for its faults.
+// open makes the multisets, each with the texts of its faults.
 func (x *verifier) open() {
 	open := func(name, says, missing, unfounded string, key func([]byte) string) *report.Multiset {
 		l := x.report.Check(name, says).Multiset()
@@ -198,7 +198,7 @@ func (x *verifier) open() {
 		feeds: open("feed-entries", "each message is in its recipient's feed once, and nothing else is",
 			"the message is not in the recipient's feed: it was never delivered", "the feed has a message that no conversation has, or has it twice", feedMember),
 		statuses: open("status-entries", "each status change is in each participant's feed once, in order",
-			"the change is not in the participant's feed", "the feed tells of a change that did not happen", statusMember),
+			"the change is not in the participant's feed", "the feed has a change that did not happen", statusMember),
 		lists: open("conversation-lists", "each conversation is in the list of both its participants",
 			"the conversation is not in the agent's list", "the list has a conversation that the agent takes no part in, or has it twice", idsAt("agent", "conversation")),
 		quota: open("quota", "what an organization used on a day is what it sent that day",
@@ -224,11 +224,11 @@ func (x *verifier) read() error {
 		run  func() error
 	}{
 		{"timers", x.readTimers},
-		{"words underway", x.readUnderway},
+		{"effects underway", x.readUnderway},
 		{"streams", x.readStreams},
 		{"records", x.readRecords},
 		{"feeds", x.readFeeds},
-		{"marks", x.readFarReceipts},
+		{"receipts", x.readFarReceipts},
 		{"tables", x.readTables},
 		{"quotas", x.readQuotas},
 	} {
@@ -330,7 +330,7 @@ func (x *verifier) ownerOf(id parley.AgentID) (parley.OrgID, error) {
 	return s.Owner(), nil
 }
 
-// Names of what a ledger's member is about.
+// Names of what a multiset's member is about.
 
 func idText(b []byte) string { return parley.IDFromBytes[parley.AnyID](b[:16]).String() }
 

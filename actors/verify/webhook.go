@@ -34,7 +34,7 @@ func countMember(m []byte) string {
 	return fmt.Sprintf("webhook %s, status %s", idText(m), webhook.Status(m[16]))
 }
 
-// newsAt is what a job tells of, as ledgers know it.
+// newsAt encodes what a job is about, for multisets.
 func newsAt(x webhook.What, position uint64, ref []byte) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{byte(x)}, position), ref...)
 }
@@ -105,12 +105,12 @@ func (x *verifier) collected(s *webhook.State, e *webhook.Collected) error {
 	x.collectedAll.Checked++
 	where := fmt.Sprintf("webhook %s, positions %d to %d", s.WebhookID(), s.GetCursor(), e.GetUpto())
 	if len(want) != len(e.GetNews()) {
-		x.collectedAll.Fault(where, "the feed has %d lines that it wants, %d became jobs", len(want), len(e.GetNews()))
+		x.collectedAll.Fault(where, "the feed has %d entries that it subscribes to, %d became jobs", len(want), len(e.GetNews()))
 		return nil
 	}
 	for i, n := range e.GetNews() {
 		if n.GetPosition() != want[i].GetPosition() || n.GetEvent() != want[i].GetEvent() || string(n.GetRef()) != string(want[i].GetRef()) {
-			x.collectedAll.Fault(where, "job %d tells of %s %x, the feed of %s %x", e.GetFirst()+uint64(i), n.GetEvent().Word(), n.GetRef(), want[i].GetEvent().Word(), want[i].GetRef())
+			x.collectedAll.Fault(where, "job %d is about %s %x, the feed of %s %x", e.GetFirst()+uint64(i), n.GetEvent().Word(), n.GetRef(), want[i].GetEvent().Word(), want[i].GetRef())
 		}
 	}
 	return nil

@@ -92,7 +92,7 @@ type oldSecret struct {
 // places is how many attempts the trial's looks allow for.
 const places = 3
 
-func (o *oracle) Sight(now time.Time) any {
+func (o *oracle) Visible(now time.Time) any {
 	seen, at := o.record, now.UnixMilli()
 	if !seen.exists || seen.deleted {
 		return sight{exists: seen.exists, deleted: seen.deleted}

@@ -47,7 +47,7 @@ const (
 	// FormerSecretsMax is how many former secrets are kept at most. They all
 	// sign, and headers have bounds: the oldest falls out before its time.
 	FormerSecretsMax = 4
-	// TriesMax is of how many attempts a job tells.
+	// TriesMax is how many of its attempts a job lists.
 	TriesMax = 2 * AttemptsMax
 	// ErrorCharsMax is how much of an error is kept.
 	ErrorCharsMax = 300
@@ -105,7 +105,7 @@ type Rotate struct {
 // Delete ends the webhook.
 type Delete struct{ By parley.OrgID }
 
-// Test asks for a delivery that tells of nothing, and ends a hold.
+// Test asks for a delivery of a test event, and ends a hold.
 type Test struct{ By parley.OrgID }
 
 // Retry asks for an attempt of a job now: of one that waits, or of a dead one,
@@ -170,8 +170,8 @@ type Outcome struct {
 	Jitter int
 }
 
-// Expire takes back leases whose time is over, and those that began before the
-// process did: whoever held them is gone.
+// Expire takes back leases that have timed out and those that began before the process
+// did: their holder is gone.
 type Expire struct{ Process time.Time }
 
 func (Create) command()  {}
