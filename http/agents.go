@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/http/rest"
 )
 
 var errRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"strings"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // exchangesKeys reports whether a message distributes or requests a sender key.

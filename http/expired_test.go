@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/http/auth"
+	"parley/http/rest"
 )
 
 // TestExpiredTokensOpenNothing asks every route of the table with a token whose

@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // inviteRun is who asks others into which group.

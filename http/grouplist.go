@@ -6,12 +6,11 @@ import (
 	"errors"
 	"slices"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // listGroups is a page of the groups that the organization owns, oldest first,

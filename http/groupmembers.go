@@ -4,11 +4,10 @@ import (
 	"context"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // listMembers is a page of a group's members in the order of their joining.

@@ -7,13 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // requestOf is a request as a caller sees it, but for the group's handle. It is

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 var errForeignGroup = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")

@@ -16,8 +16,6 @@ import (
 	"time"
 	"unsafe"
 
-	"parley/http/httpserver"
-
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttputil"
@@ -29,6 +27,7 @@ import (
 	"parley/actors/registration"
 	"parley/http/auth"
 	"parley/http/egress"
+	"parley/http/httpserver"
 	"parley/http/limit"
 	"parley/journal"
 	"parley/persistence"

@@ -14,13 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/httpserver"
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/http/httpserver"
 	"parley/http/limit"
+	"parley/http/rest"
 	"parley/journal"
 )
 

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // seatHolders are the caller's agents that have or had a seat in the group whose

@@ -6,12 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/agent"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/http/rest"
 )
 
 // rawKeys are uploaded public keys, nil where none was sent.

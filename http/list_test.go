@@ -9,14 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"parley/http/rest"
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
 
 	"parley"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // arrayCase is a list that is a plain array by default, with seven rows.

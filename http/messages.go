@@ -5,8 +5,6 @@ import (
 	"errors"
 	"strings"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -14,6 +12,7 @@ import (
 	"parley/actors/record"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/http/rest"
 	"parley/journal"
 )
 

@@ -3,9 +3,8 @@ package http
 import (
 	"runtime"
 
-	"parley/http/rest"
-
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // health says whether requests can be served. // spec: Compliance and infrastructure

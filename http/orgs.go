@@ -3,11 +3,10 @@ package http
 import (
 	"time"
 
-	"parley/http/rest"
-
 	"parley/actors/org"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/http/rest"
 )
 
 // getOrg is the organization's record. // spec: Organization

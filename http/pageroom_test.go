@@ -5,11 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/http/rest"
 	"parley/journal"
 )
 

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/agent"
 	"parley/http/api"
 	"parley/http/limit"
+	"parley/http/rest"
 )
 
 // pollWindow is what the poll limits count over. // spec: Limits

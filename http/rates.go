@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley"
 	"parley/http/limit"
+	"parley/http/rest"
 )
 
 // Rates are how many requests one caller may make: organizations of what they

@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/httpserver"
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/org"
 	"parley/http/auth"
+	"parley/http/httpserver"
 	"parley/http/limit"
+	"parley/http/rest"
 )
 
 // rateFaults asks as often as the rate allows and once more, and then as somebody

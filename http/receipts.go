@@ -5,12 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/query"
 	"parley/http/api"
+	"parley/http/rest"
 	"parley/journal"
 )
 

@@ -6,14 +6,13 @@ import (
 	"strconv"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/org"
 	"parley/actors/registration"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/http/rest"
 )
 
 var (

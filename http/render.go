@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"parley/http/rest"
-
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
@@ -14,6 +12,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
+	"parley/http/rest"
 	"parley/journal"
 )
 

@@ -3,12 +3,11 @@ package http
 import (
 	"slices"
 
-	"parley/http/docs"
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley/http/api"
+	"parley/http/docs"
+	"parley/http/rest"
 )
 
 // Endpoint is a line of the table as others see it.

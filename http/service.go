@@ -11,14 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/http/auth"
 	"parley/http/egress"
 	"parley/http/limit"
+	"parley/http/rest"
 	"parley/http/search"
 )
 

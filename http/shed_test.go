@@ -5,12 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/rest"
-	"parley/http/search"
-
 	"parley"
 	"parley/http/limit"
 	"parley/http/overload"
+	"parley/http/rest"
+	"parley/http/search"
 )
 
 // TestOwnRefusalsMakeNoFlood: refusals for which one caller is responsible are delayed

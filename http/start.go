@@ -8,12 +8,11 @@ import (
 	"strings"
 	"sync"
 
-	"parley/http/rest"
-
 	"github.com/go-json-experiment/json"
 	"github.com/valyala/fasthttp"
 
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // The start page is one file with its style inside: it needs nothing else, from

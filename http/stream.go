@@ -7,13 +7,12 @@ import (
 	"syscall"
 	"time"
 
-	"parley/actors/query"
-	"parley/http/buffer"
-	"parley/http/rest"
-
 	"parley"
+	"parley/actors/query"
 	"parley/http/api"
+	"parley/http/buffer"
 	"parley/http/connlimit"
+	"parley/http/rest"
 	"parley/journal"
 )
 

@@ -4,12 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // FuzzLastEventID resumes a stream after whatever a client says it saw last: a

@@ -7,10 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/http/limit"
+	"parley/http/rest"
 	"parley/journal"
 )
 

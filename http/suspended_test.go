@@ -6,9 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"parley/http/rest"
-
 	"parley/actors/org"
+	"parley/http/rest"
 )
 
 // suspensionFaults suspends an organization and tells what it can do nevertheless.

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -13,6 +11,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
+	"parley/http/rest"
 	"parley/journal"
 )
 

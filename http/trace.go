@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"parley/http/rest"
-
 	"parley/actors/query"
 	"parley/actors/webhook"
 	"parley/http/api"
+	"parley/http/rest"
 	"parley/journal"
 )
 

@@ -4,11 +4,10 @@ import (
 	"math"
 	"time"
 
-	"parley/actors/query"
-	"parley/http/rest"
-
 	"parley"
+	"parley/actors/query"
 	"parley/http/api"
+	"parley/http/rest"
 	"parley/journal"
 )
 

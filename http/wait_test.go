@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"parley/actors/query"
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/actors/query"
+	"parley/http/rest"
 )
 
 // endless is a feed of which no look sees the end.

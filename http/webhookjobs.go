@@ -3,12 +3,11 @@ package http
 import (
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/query"
 	"parley/actors/webhook"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // listDeliveries is a page of a webhook's jobs, newest first. // spec: Webhooks

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"parley/http/rest"
-
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/delivery"
@@ -16,6 +14,7 @@ import (
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/egress"
+	"parley/http/rest"
 )
 
 // sealOfHooks is what the secrets of webhooks are sealed for; the id of the

@@ -144,11 +144,11 @@ func (q *Orgs) Cached(id parley.OrgID) (*org.State, bool) {
 }
 
 // view runs a read of any rows and returns when everything that it read is durable.
-func (r *reader) view(ctx context.Context, read func(journal.View) error) error {
-	return journal.Durably(ctx, r.journal.View(), read)
+func (q *reader) view(ctx context.Context, read func(journal.View) error) error {
+	return journal.Durably(ctx, q.journal.View(), read)
 }
 
 // row is view for a read of a single row.
-func (r *reader) row(ctx context.Context, read func(journal.View) error) error {
-	return journal.Durably(ctx, r.journal.Latest(), read)
+func (q *reader) row(ctx context.Context, read func(journal.View) error) error {
+	return journal.Durably(ctx, q.journal.Latest(), read)
 }

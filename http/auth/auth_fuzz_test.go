@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"parley"
 	"parley/http/auth"
-
-	"github.com/go-jose/go-jose/v4"
 )
 
 // A bearer token that is accepted was signed by this service: another library

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"parley"
 	"parley/http/auth"
-
-	"pgregory.net/rapid"
 )
 
 func TestParseBasic(t *testing.T) {

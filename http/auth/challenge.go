@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
-
 	"github.com/maypok86/otter/v2"
+
+	"parley"
 )
 
 // ChallengeAlgorithm names the proof of work in registration answers.

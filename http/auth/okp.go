@@ -7,9 +7,9 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"parley"
-
 	"filippo.io/edwards25519"
+
+	"parley"
 )
 
 // KeyError says which member of an uploaded JWK is wrong, for a 422 at that

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
-	"parley/http/auth"
-
 	"github.com/go-jose/go-jose/v4"
 	"pgregory.net/rapid"
+
+	"parley"
+	"parley/http/auth"
 )
 
 // The public key of RFC 8037 appendix A.

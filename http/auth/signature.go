@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"strings"
 
-	"parley"
-
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"parley"
 )
 
 // CheckMessageSignature verifies the optional signature header of a send: the

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"parley"
 	"parley/http/auth"
-
-	"github.com/go-jose/go-jose/v4"
 )
 
 func publicOf(k auth.SigningKey) []byte { return []byte(k.Private.Public().(ed25519.PublicKey)) }

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
-
 	"github.com/go-json-experiment/json"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/maypok86/otter/v2"
+
+	"parley"
 )
 
 const (

@@ -15,11 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"parley"
-	"parley/http/auth"
-
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
+
+	"parley"
+	"parley/http/auth"
 )
 
 const base = "https://parley.example"

@@ -5,15 +5,13 @@ import (
 	"io"
 	"time"
 
-	"parley/http/buffer"
-
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/http/buffer"
 	"parley/http/connlimit"
 	"parley/http/limit"
+	"parley/http/rest"
 )
 
 // strangersBodyMax bounds the body of a request whose caller is not known: what

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/http/rest"
 )
 
 // knows is an authenticator that knows one caller.

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/http/rest"
 )
 
 // guard refuses requests that two parties in a row could read differently, so

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
+
+	"parley/http/rest"
 )
 
 // A path that passes means the same to a reader that decodes it, and to one that

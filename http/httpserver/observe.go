@@ -3,12 +3,11 @@ package httpserver
 import (
 	"time"
 
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp"
 
 	"parley/http/connlimit"
 	"parley/http/limit"
+	"parley/http/rest"
 )
 
 // Answer is what an observer gets for a request that was answered. It holds

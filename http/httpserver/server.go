@@ -14,17 +14,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley/http/docs"
-
-	"parley/http/rest"
-
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
 	"parley"
 	"parley/http/connlimit"
+	"parley/http/docs"
 	"parley/http/limit"
 	"parley/http/overload"
+	"parley/http/rest"
 )
 
 // Options are what a Server is made of.

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/rest"
-
 	"parley"
+	"parley/http/rest"
 )
 
 func TestAnswers(t *testing.T) {

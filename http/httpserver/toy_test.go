@@ -15,12 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/rest"
-
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"parley"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 // The toy table exercises every constructor and access.

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"testing"
 
-	"parley/http/limit"
-
 	"pgregory.net/rapid"
+
+	"parley/http/limit"
 )
 
 const mib = 1 << 20

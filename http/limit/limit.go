@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
-
 	"github.com/maypok86/otter/v2"
+
+	"parley"
 )
 
 // keysMax bounds the memory of one Limiter, in keys. Beyond it the keys that

@@ -11,9 +11,9 @@ import (
 	"time"
 	"unsafe"
 
-	"parley/http/limit"
-
 	"pgregory.net/rapid"
+
+	"parley/http/limit"
 )
 
 // hand is a clock that moves when told to.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/limit"
-
 	"pgregory.net/rapid"
+
+	"parley/http/limit"
 )
 
 // pollers take one request of an address and a token, as the poll endpoint does.

@@ -91,7 +91,7 @@ type BackupProgress struct {
 	Total int64  `json:"total"`
 }
 
-// snapshotJSON is a snapshot as `--json` tells it.
+// Snapshot is a snapshot in the output of `--json`.
 type Snapshot struct {
 	Dir      string   `json:"dir"`
 	Snapshot string   `json:"snapshot"`
