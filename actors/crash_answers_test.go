@@ -45,7 +45,10 @@ func (x *imageCheck) checkAnswered() {
 			x.fault("lost: the name %s was of %s and is of %s (%v)", name.name, owner, id, err)
 		}
 	}
-	for _, c := range x.w.challenges {
+	x.w.mu.Lock()
+	challenges := slices.Clone(x.w.challenges) // clients request more meanwhile
+	x.w.mu.Unlock()
+	for _, c := range challenges {
 		known, used := x.known.used[c.GetText()]
 		if made := x.madeBy(c); used && made.Zero() || !known.Zero() && made != known {
 			x.fault("lost: challenge %v was used by %s and is by %s", c, known, made)

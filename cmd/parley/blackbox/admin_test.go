@@ -146,7 +146,7 @@ func TestTheCommandFindsTheToken(t *testing.T) {
 		code int
 		says string
 	}{
-		"no token":      {[]string{"org", "show", o.slug, "--admin", url}, 4, "parley-data/admin.token\n"},
+		"no token":      {[]string{"org", "show", o.slug, "--admin", url}, 4, "parley-data/admin.token does not exist"},
 		"another's":     {[]string{"org", "show", o.slug, "--admin", url, "--data", other.dir}, 4, "does not accept the admin token of " + other.dir},
 		"of a backup":   {[]string{"backup", "--to", t.TempDir(), "--admin", url}, 4, "PARLEY_ADMIN_TOKEN"},
 		"no such place": {[]string{"org", "show", o.slug, "--admin", "x", "--data", s.dir}, 2, "--admin"},

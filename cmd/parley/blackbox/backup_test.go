@@ -361,7 +361,7 @@ func TestBackupDoor(t *testing.T) {
 			t.Error("a refused request has made the directory")
 		}
 		_, said, code := command(t, "backup", "--to", filepath.Join(s.dir, "inside"), "--admin", "http://"+admin, "--data", s.dir)
-		if code == 0 || !strings.Contains(said, "in the data directory") {
+		if code == 0 || !strings.Contains(said, "inside the data directory") {
 			t.Errorf("into the data directory: exit code %d, %s", code, said)
 		}
 		if _, said, code = command(t, "backup", "--to", dir, "--data", s.dir); code != 1 || !strings.Contains(said, "in use by another process") {
