@@ -83,7 +83,7 @@ func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 	}
 }
 
-// handleQueued handles messages of groups: offers of a seat, which it answers, ended
+// handleQueued handles messages from groups: offers of a seat, which it answers, ended
 // memberships, and new and settled requests about the agent.
 func (as *Agents) handleQueued(t *agentTurn, m *record.SagaMessage) error {
 	id := parley.IDFromBytes[parley.GroupID](m.GetGroup())
@@ -128,8 +128,8 @@ func (as *Agents) publishAfter(t *agentTurn) {
 	t.OnDurable(func() { as.Publish(seq, now) })
 }
 
-// leaveGroups notifies all groups that an agent is in, or is requested to join, that it
-// was revoked.
+// leaveGroups notifies the groups that an agent is in, and those with a request about it,
+// that the agent was revoked.
 func (as *Agents) leaveGroups(t *agentTurn, self parley.AgentID, in []*agent.Membership) error {
 	concerned := map[parley.GroupID]bool{}
 	for _, m := range in {
@@ -167,7 +167,7 @@ func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) 
 		if err := as.webhooks.Retire(t, id); err != nil {
 			return nil, err
 		}
-	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send: // they have no effect elsewhere
+	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send: // no effect on other actors
 	}
 	as.publishAfter(t)
 	return now, nil

@@ -19,22 +19,23 @@ type GroupSend struct {
 	Content
 	Group parley.GroupID
 	From  parley.AgentID
-	// Parent, ParentFact and Metadata count where the message begins the group's
+	// Parent, ParentFact and Metadata matter only if the message begins the group's
 	// conversation.
 	Parent     parley.ConversationID
 	ParentFact agent.ParentFact
 	Metadata   []byte
 }
 
-// Broadcast sends to a group. The answer is the sender's record: the first copy,
-// with how many there are. // spec: Messaging
+// Broadcast sends a message to a group. It returns the sender's record: the first copy,
+// with the number of copies. // spec: Messaging
 func (ms *Messages) Broadcast(ctx context.Context, s GroupSend) (Posted, error) {
 	p, err := askGroup[Posted](ctx, ms.groups, s.Group, len(s.Rendered)+len(s.SelfPayload), s)
 	return ms.completeRepeat(ctx, p, err)
 }
 
-// broadcast is decided by the group: each agent that is a member now gets a copy.
-// However many there are, it is one event of the conversation and one record.
+// broadcast has the group decide: each agent that is a member now gets a copy. A
+// broadcast is one event of the conversation and one record, however many members there
+// are.
 func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	scope := append(s.From.Bytes(), s.Group[:]...)
 	known, err := findRepeat(t, scope, &s.Content)
@@ -78,7 +79,7 @@ func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	return Posted{Message: record.FirstCopy()}, nil
 }
 
-// judgeParent judges the conversation that a new one is to be a part of.
+// judgeParent decides whether a conversation may be the parent of a new one.
 func judgeParent(p agent.ParentFact) error {
 	switch {
 	case p.Named && !p.Known:
@@ -114,7 +115,7 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 		if err != nil {
 			return nil, err
 		}
-		create.Fresh, create.State = true, nil // of one event it is as quick to fold
+		create.Fresh, create.State = true, nil // folding one event is as quick
 		t.State.cache(id, k)
 		t.AddEffects(create, journal.AddToList{Agent: s.From, Conversation: id})
 		fan.AddToList = id
@@ -133,8 +134,8 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 	return record, nil
 }
 
-// replyInGroup is a reply in a conversation that the group hosts: to one of those
-// who got a message, or to who sent it.
+// replyInGroup decides a reply in a conversation that the group hosts. The reply goes to
+// a recipient of a message or to its sender.
 func (ms *Messages) replyInGroup(t *groupTurn, r *ReplyTo) (any, error) {
 	k, err := ms.groups.hosted(t, r.Conversation)
 	if err != nil {
@@ -150,8 +151,8 @@ func (ms *Messages) replyInGroup(t *groupTurn, r *ReplyTo) (any, error) {
 	return answer, err
 }
 
-// changeStatusInGroup moves a conversation of the group, for an admin of the group
-// or for who began it, unless that has left.
+// changeStatusInGroup changes the status of a conversation of the group. An admin of the
+// group may do this, and so may the agent that began the conversation unless it has left.
 func (ms *Messages) changeStatusInGroup(t *groupTurn, c ChangeStatus) (any, error) {
 	k, err := ms.groups.hosted(t, c.Conversation)
 	if err != nil {

@@ -37,8 +37,8 @@ type hostedConversation struct {
 }
 
 const (
-	// groupStateEvery is after how many events a group's state is stored. For a large
-	// group it is one event per groupStateMembers members and live requests.
+	// groupStateEvery is the number of events after which a group's state is stored. A
+	// large group waits for one event per groupStateMembers members and live requests.
 	groupStateEvery   = 64
 	groupStateMembers = 4
 	// hostedMax is how many conversations a group's actor keeps in memory.
@@ -57,7 +57,7 @@ func (groupQuery) ReadOnly()         {}
 func (unseatedGroupQuery) ReadOnly() {}
 
 // groupQuery is a query of a group; it fails until the founder has a seat.
-// unseatedGroupQuery is one that does not.
+// unseatedGroupQuery does not.
 type (
 	groupQuery         func(*group.State, time.Time) any
 	unseatedGroupQuery func(*group.State) any
@@ -97,7 +97,7 @@ func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 				return gs.messages.changeStatusInGroup(t, r)
 			case host.TimerDue:
 				return nil, gs.expire(t, r)
-			case group.Command: // what only changes the group's own record, or ends it
+			case group.Command: // changes only the group's record, or ends the group
 				return nil, gs.decide(t, r)
 			}
 			panic("group: unknown request")
@@ -127,8 +127,8 @@ func (gs *Groups) handleQueued(t *groupTurn, m *record.SagaMessage) error {
 	return nil
 }
 
-// seatLimit returns the owner's limit of members. It follows from the owner's state, or
-// is the last request's if Options.SeatLimit is nil.
+// seatLimit returns the owner's limit of members. It comes from the owner's state, or
+// from the last request if Options.SeatLimit is nil.
 func (gs *Groups) seatLimit(t *groupTurn) (*int, error) {
 	if gs.seats == nil {
 		return t.State.seatLimit, nil
@@ -149,7 +149,7 @@ func (gs *Groups) seatLimit(t *groupTurn) (*int, error) {
 	return gs.seats(owner), nil
 }
 
-// setSeatLimit keeps the limit that a request contains.
+// setSeatLimit stores the limit that a request contains.
 func (h *groupState) setSeatLimit(limit *int) { h.seatLimit = limit }
 
 // expire settles overdue requests and cancels the timer. Timers of other requests stay.

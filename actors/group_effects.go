@@ -56,11 +56,11 @@ func (h *groupState) noteAdmins(e group.Event, leaver group.Member) {
 		if leaver.Role == group.Admin {
 			h.adminSeats = nil
 		}
-	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Offered, *group.Resolved, *group.Voted, *group.Withdrawn: // they change no admin
+	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Offered, *group.Resolved, *group.Voted, *group.Withdrawn: // no change of admins
 	}
 }
 
-// directoryEntry is what the directory shows of a group; the zero value is nothing.
+// directoryEntry is what the directory shows of a group; the zero value is no entry.
 type directoryEntry struct {
 	description string
 	policy      group.Policy

@@ -12,14 +12,14 @@ import (
 )
 
 // joinOutcome is the result of a request for a seat: the number of an offer that the
-// agent has yet to answer, or a request that others decide.
+// agent must still answer, or a request that others decide.
 type joinOutcome struct {
 	offer   uint32
 	request *group.Request
 }
 
-// voteOutcome is the result of a vote, with the number of the offer that follows from
-// it, 0 for none.
+// voteOutcome is the result of a vote, with the number of the resulting offer, 0 for
+// none.
 type voteOutcome struct {
 	Voted
 	offer uint32
@@ -54,8 +54,8 @@ func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 	return r, gs.notify(t, r, c.Notice(r))
 }
 
-// notify sends the message about an invitation from the inviting member, in a
-// conversation of its own. It counts against no quota.
+// notify sends the message about an invitation from the inviting member, in a new
+// conversation. It counts against no quota.
 func (gs *Groups) notify(t *groupTurn, r *group.Request, content Content) error {
 	by, _ := t.State.Member(r.Inviter())
 	content.FromOrg, content.ToOrg = by.Org, parley.IDFromBytes[parley.OrgID](r.GetOrg())
@@ -121,8 +121,7 @@ func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
 	return nil
 }
 
-// remove removes a member and returns the seats that are offered to others because of
-// it.
+// remove removes a member and returns the seats that are offered to others as a result.
 func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
 	err := gs.decide(t, c)
@@ -155,8 +154,8 @@ func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
 	return m, nil
 }
 
-// decide decides a command and adds what follows elsewhere to the same entry. Events
-// are kept also if the answer is a refusal.
+// decide decides a command and adds its effects on other actors to the same entry. Events
+// are kept even if the answer is a refusal.
 func (gs *Groups) decide(t *groupTurn, c group.Command) error {
 	leaver := memberLeaving(t.State.State, c)
 	was := directoryEntryOf(t.State.State)
@@ -172,14 +171,15 @@ func (gs *Groups) decide(t *groupTurn, c group.Command) error {
 	return refusal
 }
 
-// memberLeaving returns the member that a command may remove, as it is before.
+// memberLeaving returns the member that a command may remove, as it was before the
+// command.
 func memberLeaving(s *group.State, c group.Command) (m group.Member) {
 	switch c := c.(type) {
 	case group.Remove:
 		m, _ = s.Member(c.Agent)
 	case group.Forget:
 		m, _ = s.Member(c.Agent)
-	case group.Answer, group.CastVote, group.Change, group.ChangeRole, group.Delete, group.Expire, group.Found, group.Invite, group.Join, group.Send: // they take no member out
+	case group.Answer, group.CastVote, group.Change, group.ChangeRole, group.Delete, group.Expire, group.Found, group.Invite, group.Join, group.Send: // no member leaves
 	}
 	return m
 }
@@ -225,7 +225,7 @@ func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leaver group.Member)
 			t.Enqueue(rules.AgentStream(m.Agent), departMessage(s.ID, m.Offer))
 		}
 		t.Enqueue(rules.OrgStream(s.Org), &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes()})
-	case *group.Changed, *group.Consented, *group.Convened, *group.Founded, *group.RoleChanged, *group.Voted, *group.Withdrawn: // nothing follows elsewhere
+	case *group.Changed, *group.Consented, *group.Convened, *group.Founded, *group.RoleChanged, *group.Voted, *group.Withdrawn: // no effect elsewhere
 	}
 	return nil
 }
@@ -234,8 +234,8 @@ func departMessage(id parley.GroupID, offer uint32) *record.SagaMessage {
 	return &record.SagaMessage{Kind: record.SagaMessage_depart, Group: id.Bytes(), Number: offer}
 }
 
-// memberSeated announces a new member, stores its seat, and adds the group's
-// conversation to its list unless it is there.
+// memberSeated announces a new member, stores its seat, and adds the group's conversation
+// to the member's list if it is missing.
 func (gs *Groups) memberSeated(t *groupTurn, e *group.Seated) error {
 	s := t.State
 	m := s.MembersFrom(e.GetSeat() - 1)[0]
@@ -261,8 +261,7 @@ func (gs *Groups) memberSeated(t *groupTurn, e *group.Seated) error {
 	return nil
 }
 
-// memberLeft stores which conversation of the group is on the list of a member that
-// leaves.
+// memberLeft records which conversation of the group is on a departing member's list.
 func (gs *Groups) memberLeft(t *groupTurn, of parley.AgentID) error {
 	row, found, err := t.Row(journal.PlaceTable, record.PlaceKey(t.State.ID, of))
 	if err != nil || !found || parley.ConversationID(row[:16]) == t.State.Conversation {

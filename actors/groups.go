@@ -19,11 +19,11 @@ import (
 
 var errGroupKeyMismatch = parley.Refuse(parley.Conflict, "idempotency_mismatch", "The Idempotency-Key was used for a group of another name.")
 
-// NewGroup is a group to be made, judged by the organization that will own it.
+// NewGroup is a request to create a group. The organization that will own it decides.
 type NewGroup struct {
-	// Found is the group but for its id, which is given here.
+	// Found describes the group. Create sets its id.
 	Found group.Found
-	// Limit is how many groups the organization may have; nil: any number.
+	// Limit is how many groups the organization may have; nil means no limit.
 	Limit *int
 	// Key is the Idempotency-Key, "" for none.
 	Key string
@@ -32,7 +32,7 @@ type NewGroup struct {
 // GroupMade is a group that exists, with its founder seated.
 type GroupMade struct {
 	ID parley.GroupID
-	// Repeated: it was made by an earlier request with the same key.
+	// Repeated: an earlier request with the same key created the group.
 	Repeated bool
 }
 
@@ -43,7 +43,7 @@ type Joined struct {
 	Request *group.Request
 }
 
-// Voted is a request as it stands after a vote, and the vote.
+// Voted is a vote and its request after the vote.
 type Voted struct {
 	Request *group.Request
 	Vote    string
@@ -71,8 +71,8 @@ type Concern struct {
 	Group   parley.GroupID
 }
 
-// ReadGroup queries a group after everything sent to it before, its founder's seat
-// included. What read returns must not share memory with the state.
+// ReadGroup queries a group after everything sent to it before, including its founder's
+// seat. What read returns must not share memory with the state.
 func ReadGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, read func(*group.State, time.Time) R) (r R, err error) {
 	if err := gs.Exists(ctx, id); err != nil {
 		return r, err
@@ -80,7 +80,7 @@ func ReadGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, read f
 	return host.Query[R](gs.engine, rules.GroupStream(id), groupQuery(func(s *group.State, now time.Time) any { return read(s, now) }))
 }
 
-// askGroup asks a group's actor, if there is such a group.
+// askGroup sends a request to a group's actor if the group exists.
 func askGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, size int, request any) (r R, err error) {
 	if err := gs.Exists(ctx, id); err != nil {
 		return r, err
@@ -95,7 +95,7 @@ func (gs *Groups) Create(ctx context.Context, c NewGroup) (GroupMade, error) {
 	if err != nil {
 		return GroupMade{}, err
 	}
-	// A group lives anywhere: its organization is not its home.
+	// The group's slot is random: it need not be in the journal of its organization.
 	random := gs.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Found.ID = parley.NewID[parley.GroupID](slot, gs.clock(), gs.entropy())
@@ -133,14 +133,14 @@ func (gs *Groups) otherGroups(ctx context.Context, of parley.AgentID, than parle
 	}
 }
 
-// foundGroup is NewGroup with what is known of the founder.
+// foundGroup is NewGroup with a lookup of the founder.
 type foundGroup struct {
 	NewGroup
 	confined bool
 }
 
-// found judges name and quota, begins the group's stream wherever that
-// lives, and has the founder asked whether it may take the first seat.
+// found checks the name and the quota, begins the group's stream in the group's slot, and
+// offers the first seat to the founder.
 func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 	c := r.Found
 	scope := record.FoundingScope(c.Founder)
@@ -176,8 +176,8 @@ func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 	return GroupMade{ID: c.ID}, nil
 }
 
-// awaitSeat waits until an offered seat is taken or refused. The agent decides and the
-// group seats it, both through durable messages; queries only show when that has
+// awaitSeat waits until the agent has taken or refused an offered seat. The agent decides
+// and the group seats it, both through durable messages; queries only show when that has
 // happened.
 func (gs *Groups) awaitSeat(ctx context.Context, id parley.GroupID, of parley.AgentID, offer uint32) (group.Member, error) {
 	type fate struct {
@@ -207,7 +207,7 @@ func (gs *Groups) awaitSeat(ctx context.Context, id parley.GroupID, of parley.Ag
 			return f.member, group.ErrAgentRevoked
 		case !f.kept && f.over:
 			return f.member, group.ErrDeleted
-		case !f.kept: // it was taken, and given up since
+		case !f.kept: // the agent took the seat and has left since
 			return f.member, parley.ErrOutcomeUnknown
 		}
 		if err := gs.pause(ctx, pause); err != nil {
@@ -216,8 +216,8 @@ func (gs *Groups) awaitSeat(ctx context.Context, id parley.GroupID, of parley.Ag
 	}
 }
 
-// outcomeUnknown replaces an overload refusal of a query after a change is durable: the
-// caller must not take the change as undone.
+// outcomeUnknown replaces an overload refusal of a query after a change is durable, so
+// that the caller does not take the change as undone.
 func outcomeUnknown(err error) error {
 	if errors.Is(err, parley.ErrOverloaded) {
 		return parley.ErrOutcomeUnknown
@@ -245,8 +245,8 @@ func (gs *Groups) Join(ctx context.Context, id parley.GroupID, c group.Join) (Jo
 	return Joined{Member: &m}, err
 }
 
-// Invite asks an agent in. No request comes of it where the group is open: the
-// agent need only come.
+// Invite invites an agent. In an open group it creates no request, because the agent can
+// join without one.
 func (gs *Groups) Invite(ctx context.Context, id parley.GroupID, c Invitation) (*group.Request, error) {
 	a, err := gs.agents.Get(ctx, c.Agent)
 	if err != nil && !errors.Is(err, parley.ErrNotFound) {
@@ -261,8 +261,8 @@ func (gs *Groups) Invite(ctx context.Context, id parley.GroupID, c Invitation) (
 	return askGroup[*group.Request](ctx, gs, id, len(c.Message), c)
 }
 
-// Vote votes on a request. One that the vote settles is given as settled.
-// // spec: Groups
+// Vote votes on a request. If the vote settles the request, the result is the settled
+// request. // spec: Groups
 func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote) (Voted, error) {
 	v, err := gs.castVote(ctx, id, c)
 	if err != nil || v.offer == 0 {
@@ -278,8 +278,8 @@ func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote)
 	return v.Voted, nil
 }
 
-// RemoveMember ends a membership. It returns when the agent's record agrees and those
-// who get a seat because of it are seated, or the wait times out.
+// RemoveMember ends a membership. It returns when the agent's record agrees and the
+// agents that get a seat as a result are seated, or when the wait times out.
 func (gs *Groups) RemoveMember(ctx context.Context, id parley.GroupID, c group.Remove) error {
 	given, err := askGroup[[]parley.Seat](ctx, gs, id, 0, c)
 	if err != nil {
@@ -306,10 +306,10 @@ func (gs *Groups) ChangeRole(ctx context.Context, id parley.GroupID, c group.Cha
 	return askGroup[group.Member](ctx, gs, id, 0, c)
 }
 
-// awaitedMax bounds how many of those whom a change concerns it waits for.
+// awaitedMax bounds the number of affected agents that a change waits for.
 const awaitedMax = 256
 
-// Delete ends a group. Its conversations stay.
+// Delete ends a group and keeps its conversations.
 func (gs *Groups) Delete(ctx context.Context, id parley.GroupID, c group.Delete) error {
 	members, err := askGroup[[]parley.AgentID](ctx, gs, id, 0, c)
 	if err != nil {

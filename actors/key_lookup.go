@@ -9,16 +9,17 @@ import (
 	"parley/journal"
 )
 
-// rotateKeys is agent.RotateKeys with the rows by which the new keys are found.
+// rotateKeys is agent.RotateKeys with the rows that map the thumbprints of the new keys
+// to the agent.
 type rotateKeys struct {
 	agent.RotateKeys
 	kids []journal.Effect
 }
 
-// freeKids are the rows by which an agent's new keys are found by their
-// thumbprints. A key that another agent had before stays that agent's: anybody may
-// upload the public key of anybody, and who is found by a thumbprint decides
-// whether the key is retired.
+// freeKids returns the rows that map the thumbprints of an agent's new keys to the agent.
+// A key that another agent had first stays mapped to that agent. Anyone can upload
+// anyone's public key, and the agent that a thumbprint leads to decides whether the key
+// is retired.
 func (as *Agents) freeKids(ctx context.Context, id parley.AgentID, owner parley.OrgID, signing, encryption []byte) ([]journal.Effect, error) {
 	var free []journal.Effect
 	for _, k := range []struct {
@@ -42,9 +43,9 @@ func (as *Agents) freeKids(ctx context.Context, id parley.AgentID, owner parley.
 	return free, nil
 }
 
-// kidHeld reports whether the agent that is found by a thumbprint stays the one.
-// An organization that revoked the agent may go on with the key in another one,
-// which can retire it then. A retired key stays with the agent that retired it.
+// kidHeld reports whether a thumbprint stays mapped to its agent. An organization that
+// revoked the agent may use the key for another of its agents, which can then retire it.
+// A retired key stays with the agent that retired it.
 func (as *Agents) kidHeld(ctx context.Context, kid string, owner parley.OrgID) (bool, error) {
 	first, err := as.ByKid(ctx, kid)
 	if errors.Is(err, parley.ErrNotFound) {
@@ -55,7 +56,7 @@ func (as *Agents) kidHeld(ctx context.Context, kid string, owner parley.OrgID) (
 	}
 	a, err := as.Get(ctx, first)
 	switch {
-	case errors.Is(err, parley.ErrNotFound): // its first entry is on the way to its home
+	case errors.Is(err, parley.ErrNotFound): // the agent's first entry has not reached its home yet
 		return true, nil
 	case err != nil:
 		return false, err

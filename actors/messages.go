@@ -14,37 +14,37 @@ import (
 	"parley/journal"
 )
 
-// Content is what a sender says, as the door has judged and rendered it.
+// Content is what a sender sends, validated and rendered by the HTTP layer.
 type Content struct {
 	Type string
-	// Rendered are the members of the message's JSON object that never change.
-	// The caller may use their memory again once it is answered without error.
+	// Rendered holds the members of the message's JSON object that never change. The
+	// caller may reuse its memory once the request is answered without error.
 	Rendered []byte
 	// SelfPayload is the sender's own sealed copy, "" for none.
 	SelfPayload string
 	// Key is the Idempotency-Key, "" for none.
 	Key string
-	// Forged refuses the signatures of the request, nil if they verify. It is the
+	// Forged is the refusal of the request's signatures, nil if they verify. It is the
 	// answer unless the key was used before.
 	Forged error
 	// FromOrg owns the sender, ToOrg the recipient.
 	FromOrg, ToOrg parley.OrgID
-	// DayLimit is how many messages FromOrg may send a day; nil: any number.
+	// DayLimit is how many messages FromOrg may send a day; nil means no limit.
 	DayLimit *int
 }
 
-// DirectSend is a message from one agent to another that starts a conversation,
-// with the facts that the sender's rules need.
+// DirectSend is a message from one agent to another that starts a conversation, with the
+// lookups that the sender's rules need.
 type DirectSend struct {
 	Content
 	From, To parley.AgentID
-	// Facts about the recipient; To is zero where it is unknown.
+	// Lookups of the recipient; To is zero if the recipient is unknown.
 	ToKnown, ToRevoked, ToGroupsOnly bool
 	RecipientGroups                  []*agent.Membership
 	// KeyExchange: the message distributes or requests a sender key.
 	KeyExchange bool
 	Parent      parley.ConversationID
-	// ParentFact says what is known of Parent.
+	// ParentFact is the lookup of Parent.
 	ParentFact agent.ParentFact
 	// Metadata of the new conversation: a JSON object, or empty.
 	Metadata []byte
@@ -54,50 +54,52 @@ type DirectSend struct {
 type ReplyTo struct {
 	Content
 	Conversation parley.ConversationID
-	// Host is the group whose conversation it is; zero for one of two agents.
+	// Host is the group that hosts the conversation; zero for a conversation of two
+	// agents.
 	Host      parley.GroupID
 	From, To  parley.AgentID
 	Original  parley.MessageID
 	ToRevoked bool
-	// Apart is a fact: isolation keeps From and To from each other.
+	// Apart is a lookup: isolation keeps From and To from talking.
 	Apart bool
 	// Copy: the original is a copy of a broadcast.
 	Copy bool
-	// Reads is set where the reply shows that From has read the original.
+	// Reads is set if the reply shows that From has read the original.
 	Reads bool
 	// Position of the original in From's feed.
 	Position uint64
 }
 
-// ChangeStatus moves a conversation.
+// ChangeStatus changes the status of a conversation.
 type ChangeStatus struct {
 	Conversation parley.ConversationID
-	// Host is the group whose conversation it is; zero for one of two agents.
+	// Host is the group that hosts the conversation; zero for a conversation of two
+	// agents.
 	Host   parley.GroupID
 	By     []parley.AgentID
 	Status string
 	Reason string
 }
 
-// Posted is a message that is stored.
+// Posted is a stored message.
 type Posted struct {
 	Message  *record.Message
 	Receipts journal.Receipts
-	// Repeated: it was stored by an earlier request with the same key.
+	// Repeated: an earlier request with the same key stored it.
 	Repeated bool
 }
 
-// idempotencyRecord is what is stored for an idempotency key: the message that it
-// created, and what a repeat must agree on.
+// idempotencyRecord is stored for an idempotency key: the message that the key created,
+// and the values that a repeat must match.
 type idempotencyRecord struct {
 	message parley.MessageID
-	// about is the recipient of a direct send, the original of a reply.
+	// about is the recipient of a direct send, or the original of a reply.
 	about [16]byte
 	kind  string
 }
 
-// Send starts a conversation with a first message. It is answered when the
-// message is on stable storage. // spec: Messaging
+// Send starts a conversation with a first message. It returns when the message is on
+// stable storage. // spec: Messaging
 func (ms *Messages) Send(ctx context.Context, s DirectSend) (Posted, error) {
 	p, err := host.Ask[Posted](ms.engine, rules.AgentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
 	return ms.completeRepeat(ctx, p, err)
@@ -109,13 +111,13 @@ func (ms *Messages) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
 	return ms.completeRepeat(ctx, p, err)
 }
 
-// ChangeStatus moves a conversation to another status.
+// ChangeStatus changes the status of a conversation.
 func (ms *Messages) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.State, error) {
 	return host.Ask[*conversation.State](ms.engine, decidingStream(c.Conversation, c.Host), 0, c)
 }
 
-// decidingStream returns the stream of the actor that decides in a conversation: its
-// own, or that of the group that hosts it.
+// decidingStream returns the stream of the actor that decides in a conversation: the
+// conversation's, or that of the group that hosts it.
 func decidingStream(id parley.ConversationID, host parley.GroupID) journal.Stream {
 	if host.Zero() {
 		return rules.ConversationStream(id)
@@ -142,8 +144,8 @@ func (r idempotencyRecord) encode() []byte {
 	return append(append(append(make([]byte, 0, 32+len(r.kind)), r.message[:]...), r.about[:]...), r.kind...)
 }
 
-// findIdempotencyRecord looks up an idempotency key among those of today and yesterday,
-// nil if there is none.
+// findIdempotencyRecord looks up an idempotency key among those of today and yesterday.
+// It returns nil if there is none.
 func findIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string) (*idempotencyRecord, error) {
 	if key == "" {
 		return nil, nil
@@ -181,8 +183,8 @@ func repeatAnswer(r *idempotencyRecord) Posted {
 	return Posted{Message: &record.Message{Id: r.message.Bytes()}, Repeated: true}
 }
 
-// send judges a direct send by the sender's rules and starts the conversation
-// in the same entry: two aggregates, one mailbox, one batch.
+// send applies the sender's rules to a direct send and starts the conversation in the
+// same entry: two aggregates, one mailbox, one batch.
 func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	known, err := findRepeat(t, s.From[:], &s.Content)
 	if err != nil {
@@ -222,9 +224,9 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	return Posted{Message: record}, nil
 }
 
-// newRecord is a message to be stored. It shares the memory of what was rendered.
+// newRecord returns the record of a message. It shares the memory of what was rendered.
 func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.AgentID, c *Content) *record.Message {
-	ids := make([]byte, 0, 6*len(id)) // one piece of memory for all of them
+	ids := make([]byte, 0, 6*len(id)) // one allocation for all ids
 	next := func(id parley.AnyID) []byte {
 		ids = append(ids, id[:]...)
 		return ids[len(ids)-len(id) : len(ids) : len(ids)]
@@ -236,7 +238,7 @@ func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.Ag
 	}
 }
 
-// appendMessage adds a message to the entry: its record, and its entry in the
+// appendMessage adds a message to the journal entry: its record, and its entry in the
 // recipient's feed.
 func appendMessage[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], record *record.Message, to parley.AgentID) error {
 	data, err := record.MarshalVT()
@@ -249,15 +251,15 @@ func appendMessage[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], r
 	return nil
 }
 
-// countMessage uses one slot of an organization's day.
+// countMessage counts one message in an organization's day.
 func countMessage(e *journal.Entry, org parley.OrgID) {
 	e.Counts = append(e.Counts, journal.Count{Org: org, Day: journal.Day(e.At), N: 1})
 }
 
 type conversationTurn = host.Turn[*conversation.State, conversation.Command, conversation.Event]
 
-// conversationStateEvery bounds the events that a reader of a conversation's
-// status folds.
+// conversationStateEvery bounds the events that a reader folds to get a conversation's
+// status.
 const conversationStateEvery = 32
 
 func (ms *Messages) kind() *host.Kind[*conversation.State, conversation.Command, conversation.Event] {
@@ -265,7 +267,7 @@ func (ms *Messages) kind() *host.Kind[*conversation.State, conversation.Command,
 		Stream: journal.ConversationStream, Rules: rules.Conversation, StateEvery: conversationStateEvery,
 		Blank: func() *conversation.State { return &conversation.State{} },
 		Handle: func(t *conversationTurn, request any) (any, error) {
-			if !t.State.GroupID().Zero() { // its group speaks for it
+			if !t.State.GroupID().Zero() { // the group's actor decides
 				return nil, conversation.ErrUnknown
 			}
 			switch r := request.(type) {
@@ -284,8 +286,8 @@ func (ms *Messages) kind() *host.Kind[*conversation.State, conversation.Command,
 	}
 }
 
-// reply judges a reply in a conversation as it stands, and posts it. judge asks
-// the rules, with a last judgement for a reply that nothing else speaks against.
+// reply decides a reply in a conversation and posts it. judge applies the rules and then
+// calls grant, which may still refuse the reply.
 func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
 	scope := append(r.Conversation.Bytes(), r.From[:]...)
 	known, err := findRepeat(t, scope, &r.Content)

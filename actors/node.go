@@ -99,7 +99,7 @@ type core struct {
 	kidsMove bool
 }
 
-// New makes a node. Start begins to serve.
+// New returns a node. It serves requests after Start.
 func New(o Options) *Node {
 	c := &core{
 		engine: host.New(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal, clock: o.Clock, entropy: o.Entropy,
@@ -125,7 +125,7 @@ func New(o Options) *Node {
 	}
 }
 
-// Start begins to take requests and continues unfinished work.
+// Start begins to serve requests and continues unfinished work.
 func (n *Node) Start() error {
 	if err := n.engine.Start(); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (n *Node) Start() error {
 	return n.webhooks.Start()
 }
 
-// Close stops taking requests and drops all actors. The journal still completes the
+// Close stops serving requests and drops all actors. The journal still completes the
 // entries that they appended.
 func (n *Node) Close() {
 	n.receipts.Close()
@@ -147,15 +147,15 @@ func (n *Node) Live() int { return n.engine.Stats().Live }
 // Trouble returns why the journal accepts no writes, nil if it does.
 func (n *Node) Trouble() *parley.Refusal { return n.journal.Trouble() }
 
-// Overloaded returns the refusal that a request which writes would get now, nil if it
-// would be admitted.
+// Overloaded returns the refusal that a write request would get now, nil if it would be
+// admitted.
 func (n *Node) Overloaded() *parley.Refusal { return n.journal.Overloaded() }
 
 // Damage returns the file of the journal that was found damaged, "" if none was.
 func (n *Node) Damage() string { return n.journal.Damage() }
 
-// pauseMax is the longest pause between two queries of an unfinished saga. After it the
-// wait is given up.
+// pauseMax is the longest pause between two queries of an unfinished saga. Beyond it the
+// caller gives up waiting.
 const pauseMax = 2 * time.Second
 
 // pause waits before a saga is queried again. It returns parley.ErrOutcomeUnknown if d

@@ -15,7 +15,7 @@ import (
 
 type orgTurn = host.Turn[*org.State, org.Command, org.Event]
 
-// Current is the organization's record with every count up to date.
+// Current returns the organization's record with every count up to date.
 func (orgs *Orgs) Current(_ context.Context, id parley.OrgID) (*org.State, error) {
 	return host.Query[*org.State](orgs.engine, rules.OrgStream(id), host.GetState{})
 }
@@ -25,39 +25,38 @@ func (orgs *Orgs) Change(_ context.Context, id parley.OrgID, c org.Change) (*org
 	return host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, c)
 }
 
-// SetTerms changes what an organization is entitled to: org.GrantTier,
-// org.SetAllowance, org.LiftAllowance or org.ConfirmEmail; to suspend and to resume have
-// calls of their own. The next request of
-// the organization is judged by it.
+// SetTerms changes what an organization is entitled to: org.GrantTier, org.SetAllowance,
+// org.LiftAllowance or org.ConfirmEmail. Suspend and Resume are separate methods. The
+// change applies from the organization's next request.
 func (orgs *Orgs) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
 	return host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, c)
 }
 
-// AddCredential gives an organization another credential.
+// AddCredential adds a credential to an organization.
 func (orgs *Orgs) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
 	client := parley.NewID[parley.ClientID](id.Slot(), orgs.clock(), orgs.entropy())
 	_, err := host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
 	return client, err
 }
 
-// RevokeCredential takes a credential away: its tokens count no more.
+// RevokeCredential revokes a credential. Its tokens are no longer valid.
 func (orgs *Orgs) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
 	_, err := host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
 	return err
 }
 
-// NewAgent is an agent to be made, judged by its organization.
+// NewAgent is a request to create an agent. The organization that will own it decides.
 type NewAgent struct {
 	Create agent.Create
-	// Limit is how many active agents the organization may have; nil: any number.
+	// Limit is how many active agents the organization may have; nil means no limit.
 	Limit *int
-	// kids are the rows by which its keys are found.
+	// kids are the rows that map the thumbprints of its keys to the agent.
 	kids []journal.Effect
 }
 
-// Create makes an agent. Its id, if zero, is given here.
+// Create creates an agent. It sets the id if that is zero.
 func (as *Agents) Create(ctx context.Context, c NewAgent) (*agent.State, error) {
-	// An agent lives anywhere: its organization is not its home.
+	// The agent's slot is random: it need not be in the journal of its organization.
 	random := as.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Create.ID = parley.NewID[parley.AgentID](slot, as.clock(), as.entropy())
@@ -108,7 +107,7 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 	}
 }
 
-// publishAfter makes the turn's outcome known when it is released.
+// publishAfter publishes the organization's state when the turn is durable.
 func (orgs *Orgs) publishAfter(t *orgTurn) {
 	if len(t.Entry.Events) == 0 {
 		return
@@ -122,8 +121,8 @@ func (orgs *Orgs) publishAfter(t *orgTurn) {
 	})
 }
 
-// createAgent judges the name and the quota and begins the agent's stream,
-// wherever that lives.
+// createAgent checks the name and the quota and begins the agent's stream in the agent's
+// slot.
 func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	c := r.Create
 	_, taken, err := t.Row(journal.NameTable, record.NameKey(c.OrgID, c.Name))
@@ -140,7 +139,7 @@ func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 		return nil, err
 	}
 	t.PutRow(journal.NameTable, record.NameKey(c.OrgID, c.Name), c.ID.Bytes())
-	// The organization's own count orders the roster: clocks may repeat.
+	// The roster is ordered by the organization's event count, because clocks may repeat.
 	place := t.Seq()
 	t.PutRow(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
 	t.AddEffects(create)
@@ -150,8 +149,8 @@ func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	return made, nil
 }
 
-// pollTokenRow makes an agent findable by its poll token. Rows of former tokens
-// stay: the agent's own record says which one counts.
+// pollTokenRow returns the row that maps a poll token to its agent. Rows of former tokens
+// stay; the agent's record says which token is valid.
 func pollTokenRow(id parley.AgentID, hash []byte) journal.Effect {
 	return journal.PutRow{Row: journal.Row{
 		Slot: parley.SlotOf(string(hash)), Table: journal.PollTable, Key: hash, Value: id.Bytes(),

@@ -12,16 +12,16 @@ import (
 	"parley/journal"
 )
 
-// dayQuota grants message slots of a day. What is used lies in the journal,
-// counted in the batch of each message; here is only the sum, read once a day, so
-// that two turns at once cannot both take the last slot. Organizations without a
-// limit are counted too: they may get one while their messages are on their way.
-// A slot granted to an entry that then fails counts as used until the process
-// restarts or the day rolls.
+// dayQuota grants slots for the messages of a day. The journal stores the count, which it
+// updates in the batch of each message. dayQuota holds only the sum, read once a day, so
+// that two concurrent turns cannot both take the last slot. Messages of organizations
+// without a limit are counted too, because a limit may be set while they are in flight. A
+// slot granted to an entry that then fails counts as used until the process restarts or
+// the day ends.
 type dayQuota struct {
 	mu   sync.RWMutex
 	used map[parley.OrgID]*usedToday
-	// swept is the day on which sums of earlier days were last forgotten.
+	// swept is the last day on which sums of earlier days were dropped.
 	swept uint32
 }
 
@@ -29,26 +29,26 @@ type usedToday struct {
 	mu  sync.Mutex
 	day uint32
 	n   int64
-	// granted are the entries that slots of a limit were granted to and that may
-	// not be durable yet: a refusal rests on all of them.
+	// granted are the entries that took slots under a limit and may not be durable yet. A
+	// refusal depends on all of them.
 	granted []*host.Pending
-	// dropped says that this sum is no longer the organization's.
+	// dropped: this sum is no longer in the map.
 	dropped bool
 }
 
-// sumsMax is how many organizations are summed up before those that have sent
-// nothing today are forgotten.
+// sumsMax is how many organizations have a sum before the sums of those that sent nothing
+// today are dropped.
 const sumsMax = 1 << 16
 
-// take grants one slot of today to an entry, or refuses and gives the entries
-// that the refusal rests on; limit nil grants any number, and entry is not called
-// then. It runs inside the turn, after all other rules, and waits for no disk but
-// at an organization's first message of a day. // spec: Organization quotas
+// take grants one of today's slots to an entry, or returns a refusal and the entries on
+// which it depends. A nil limit grants any number, and entry is then not called. take
+// runs inside the turn, after all other rules. It reads the disk only at an
+// organization's first message of a day. // spec: Organization quotas
 func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now time.Time, entry func() *host.Pending) (rests []*host.Pending, err error) {
 	day := journal.Day(now)
 	u := q.of(org, day)
 	defer u.mu.Unlock()
-	// Turns around midnight may come in either order: the day never goes back.
+	// Turns around midnight may run in either order: the day never goes back.
 	if day > u.day {
 		v := j.View()
 		defer v.Close()
@@ -73,7 +73,7 @@ func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now tim
 	return nil, nil
 }
 
-// of is the organization's sum, locked.
+// of returns the organization's sum, locked.
 func (q *dayQuota) of(org parley.OrgID, day uint32) *usedToday {
 	for {
 		q.mu.RLock()
@@ -108,8 +108,7 @@ func (q *dayQuota) add(org parley.OrgID, day uint32) *usedToday {
 	return u
 }
 
-// sweep forgets sums of days before day. They can be read again. One that is in
-// use just now stays.
+// sweep drops the sums of days before day, except those in use. They can be read again.
 func (q *dayQuota) sweep(day uint32) {
 	maps.DeleteFunc(q.used, func(_ parley.OrgID, u *usedToday) bool {
 		if !u.mu.TryLock() {
@@ -121,8 +120,8 @@ func (q *dayQuota) sweep(day uint32) {
 	})
 }
 
-// grant takes a slot of the organization's day for the turn's entry. The answer
-// depends on the entries that a refusal counts.
+// grant takes a slot of the organization's day for the turn's entry. A refusal waits for
+// the entries that it counted.
 func grant[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], q *dayQuota, org parley.OrgID, limit *int) error {
 	counted, err := q.take(t.Journal(), org, limit, t.Now, t.Pending)
 	t.DependOn(counted)

@@ -15,7 +15,7 @@ import (
 	"parley/journal"
 )
 
-// Solution is an attempt at a challenge, and the credential it is to earn.
+// Solution is an attempt at a challenge, and the credential to create if it is right.
 type Solution struct {
 	Challenge  *registration.Challenge
 	Nonce      string
@@ -23,15 +23,14 @@ type Solution struct {
 	SecretHash []byte
 }
 
-// Registered is an organization as just made, with its first credential.
+// Registered is a new organization with its first credential.
 type Registered struct {
 	Org      *org.State
 	ClientID parley.ClientID
 }
 
-// Register judges a solution and, if it is right, makes the organization. Nothing is
-// stored before that, and nothing of an attempt that fails.
-// // spec: Authentication
+// Register checks a solution and, if it is right, creates the organization. It stores
+// nothing before that, and nothing for a failed attempt. // spec: Authentication
 func (orgs *Orgs) Register(ctx context.Context, s Solution) (Registered, error) {
 	now := orgs.clock()
 	if s.Challenge.Expired(now) {
@@ -45,14 +44,14 @@ func (orgs *Orgs) Register(ctx context.Context, s Solution) (Registered, error) 
 		return Registered{}, err
 	}
 	err = host.Append(orgs.journal, entry)
-	if errors.Is(err, journal.ErrExists) { // another was faster: with this challenge, or with this slug
+	if errors.Is(err, journal.ErrExists) { // another request with this challenge or slug came first
 		err = cmp.Or(orgs.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
 	}
 	return made, err
 }
 
-// judgeSolution gathers what a solution is judged by. A refusal waits until what
-// it rests on is durable.
+// judgeSolution looks up what the rules need and applies them to a solution. A refusal
+// waits until what it depends on is durable.
 func (orgs *Orgs) judgeSolution(ctx context.Context, s Solution, now time.Time) error {
 	v := orgs.journal.View()
 	defer v.Close()
@@ -71,9 +70,10 @@ func (orgs *Orgs) judgeSolution(ctx context.Context, s Solution, now time.Time) 
 	return err
 }
 
-// registration is the entry that makes an organization and uses its challenge up.
-// No actor speaks it: the slug is claimed by beginning its stream, and of several
-// that try, with one challenge or with many, the journal refuses all but the first.
+// registration returns the entry that creates an organization and uses up its challenge.
+// No actor appends it: the entry claims the slug by beginning the slug's stream, and the
+// journal rejects all but the first of several attempts, whether they use one challenge
+// or many.
 func (orgs *Orgs) registration(s Solution, now time.Time) (Registered, *journal.Entry, error) {
 	slug := s.Challenge.GetSlug()
 	slot := parley.SlotOf(slug)
@@ -94,15 +94,15 @@ func (orgs *Orgs) registration(s Solution, now time.Time) (Registered, *journal.
 	}, err
 }
 
-// spentKey is the key of the row of a used challenge. It begins with the day on which
-// the challenge expires, so that the row expires too.
+// spentKey returns the key of a used challenge's row. It begins with the day on which the
+// challenge expires, so that the row expires too.
 func spentKey(c *registration.Challenge) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, journal.Day(c.ExpiresAt())), c.GetText()...)
 }
 
 type registrationTurn = host.Turn[*registration.State, any, registration.Event]
 
-// registrationKind only forgets challenges that former releases stored.
+// registrationKind only deletes challenges that former releases stored.
 func (orgs *Orgs) registrationKind() *host.Kind[*registration.State, any, registration.Event] {
 	return &host.Kind[*registration.State, any, registration.Event]{
 		Stream: journal.RegistrationStream, Rules: rules.Registration, StateEvery: 1,

@@ -11,13 +11,13 @@ import (
 
 type issuerTurn = host.Turn[*issuer.State, issuer.Command, issuer.Event]
 
-// Mint offers a signing key. It is taken if the current one is due to be
-// replaced; the answer is what holds then.
+// Mint offers a signing key. The issuer accepts it if the current key is due for
+// replacement. Mint returns the keys in force afterwards.
 func (ks *Keys) Mint(_ context.Context, c issuer.Mint) (*issuer.State, error) {
 	return host.Ask[*issuer.State](ks.engine, rules.SigningKeyStream, 0, c)
 }
 
-// Current are the platform's signing keys as they hold now.
+// Current returns the platform's signing keys in force.
 func (ks *Keys) Current(context.Context) (*issuer.State, error) {
 	return host.Query[*issuer.State](ks.engine, rules.SigningKeyStream, host.GetState{})
 }

@@ -5,9 +5,9 @@ import "parley/actors/host"
 // Stats are the numbers of a Node at one instant.
 type Stats struct {
 	host.Stats
-	// Receipts that streams have gathered and that were not appended yet.
+	// Receipts is how many receipts streams have collected that are not appended yet.
 	Receipts int
 }
 
-// Stats reads the numbers. No lock is held for long.
+// Stats reads the numbers. It holds no lock for long.
 func (n *Node) Stats() Stats { return Stats{n.engine.Stats(), n.Receipts.Waiting()} }

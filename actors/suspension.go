@@ -8,9 +8,8 @@ import (
 	"parley/actors/org"
 )
 
-// Suspend suspends an organization until ResumeOrg: its webhooks begin no more
-// attempts, and pending jobs are kept. Rejecting its requests and ending its streams
-// is up to the HTTP layer.
+// Suspend suspends an organization until Resume. Its webhooks begin no more attempts and
+// keep their pending jobs. The HTTP layer rejects its requests and ends its streams.
 func (orgs *Orgs) Suspend(ctx context.Context, id parley.OrgID) (*org.State, error) {
 	suspended, err := orgs.SetTerms(ctx, id, org.Suspend{})
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"parley/actors/group"
 )
 
-// castVote has a group judge a vote. Where no agent is named, the group cannot tell
-// which of the organization's agents were electors once: they are looked up here.
+// castVote has a group decide a vote. If the request names no agent, the group cannot
+// tell which of the organization's agents were electors before, so castVote looks them
+// up.
 func (gs *Groups) castVote(ctx context.Context, id parley.GroupID, c group.CastVote) (voteOutcome, error) {
 	v, err := askGroup[voteOutcome](ctx, gs, id, 0, c)
 	if !c.By.Agent.Zero() || !errors.Is(err, group.ErrNotInElectorate) {
@@ -26,8 +27,9 @@ func (gs *Groups) castVote(ctx context.Context, id parley.GroupID, c group.CastV
 	return askGroup[voteOutcome](ctx, gs, id, 0, c)
 }
 
-// wasElector reports whether any agent of an organization had a seat when a
-// request was filed whose electors have all left. Votes cannot bring one back.
+// wasElector reports whether an agent of the organization had a seat when the request was
+// filed. It looks only at requests whose electors have all left: votes cannot bring one
+// back.
 func (gs *Groups) wasElector(ctx context.Context, id parley.GroupID, request parley.JoinRequestID, org parley.OrgID) (was bool, err error) {
 	mark, err := ReadGroup(ctx, gs, id, func(g *group.State, _ time.Time) uint32 {
 		if r := g.Request(request); r.GetStatus() == group.Pending && r.GetElectorate() == 0 {
