@@ -1,6 +1,6 @@
-// Package agent holds the rules of an agent: its settings, its keys, its poll
-// token, its end, which groups it may enter, and whether it may send a direct
-// message. It does no I/O and reads no clock.
+// Package agent holds the rules of an agent: its settings, keys, poll token and
+// revocation, which groups it may enter, and whether it may send a direct message. It
+// does no I/O and reads no clock.
 package agent
 
 import (
@@ -21,31 +21,32 @@ const (
 // Exists reports whether the agent was ever created.
 func (s *State) Exists() bool { return len(s.GetId()) > 0 }
 
-// AgentID is the agent's id.
+// AgentID returns the agent's id.
 func (s *State) AgentID() (id parley.AgentID) {
 	copy(id[:], s.GetId())
 	return id
 }
 
-// Owner is the organization that owns the agent.
+// Owner returns the organization that owns the agent.
 func (s *State) Owner() (id parley.OrgID) {
 	copy(id[:], s.GetOrgId())
 	return id
 }
 
-// CreatedAt is when the agent was created, UTC.
+// CreatedAt returns when the agent was created, UTC.
 func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.GetCreatedMs()).UTC() }
 
-// RevokedAt is when the agent was revoked, UTC; false while it is active.
+// RevokedAt returns when the agent was revoked, UTC; false while it is active.
 func (s *State) RevokedAt() (time.Time, bool) {
 	return time.UnixMilli(s.GetRevokedMs()).UTC(), s.Revoked()
 }
 
-// Revoked reports whether the agent acts no more.
+// Revoked reports whether the agent was revoked.
 func (s *State) Revoked() bool { return s.GetRevokedMs() != 0 }
 
-// Warnings are sentences for the owner about settings that cut the agent off:
-// a policy of groups_only while it is in no group. Empty, never nil.
+// Warnings returns sentences for the owner about settings that cut the agent off: the
+// policy groups_only while the agent is in no group. The slice may be empty, but is never
+// nil.
 func (s *State) Warnings() []string {
 	warnings := []string{}
 	if len(s.GetGroups()) > 0 {
@@ -65,9 +66,9 @@ func (s *State) Warnings() []string {
 //sumtype:decl
 type Command interface{ command() }
 
-// Create makes the agent. To create one that exists changes nothing: the deed
-// may be repeated after a crash. Whether the name is free and the quota allows
-// it, the organization has judged before.
+// Create creates the agent. Creating an agent that exists changes nothing, so the command
+// may be repeated after a crash. The organization has already checked the name and the
+// quota.
 type Create struct {
 	ID             parley.AgentID
 	OrgID          parley.OrgID
@@ -81,9 +82,9 @@ type Create struct {
 	PollTokenHash []byte
 }
 
-// Change alters settings. What is nil stays.
+// Change alters settings. A nil field keeps its value.
 type Change struct {
-	// Name may only be the name that the agent has.
+	// Name may only be the agent's present name.
 	Name           *string
 	HumanOversight *bool
 	IncomingPolicy *string
@@ -91,53 +92,52 @@ type Change struct {
 	Unlisted       *bool
 }
 
-// IssuePollToken makes the token with this SHA-256 the only one that counts.
+// IssuePollToken makes the token with this SHA-256 the only valid one.
 type IssuePollToken struct {
 	Hash []byte
 }
 
-// RevokePollToken leaves the agent without a poll token.
+// RevokePollToken removes the agent's poll token.
 type RevokePollToken struct{}
 
-// Revoke ends the agent, and with it its memberships. A caller that notifies its
-// groups reads them before. To revoke it again changes nothing.
+// Revoke revokes the agent and ends its memberships. A caller that notifies the agent's
+// groups reads them first. Revoking it again changes nothing.
 type Revoke struct{}
 
-// Send asks whether the agent may send a direct message. The judgement yields
-// no events: what follows from it happens in a conversation.
+// Send asks whether the agent may send a direct message. It yields no events: the message
+// is stored in a conversation.
 type Send struct {
-	// Prior is the send that the idempotency key is remembered for, nil if
-	// there was none.
+	// Prior is the earlier send under the same idempotency key, nil if there was none.
 	Prior     *Prior
 	Type      string
 	Recipient parley.AgentID
-	// RecipientKnown, RecipientRevoked and RecipientGroupsOnly are facts about
-	// the recipient; the last is its incoming policy.
+	// RecipientKnown, RecipientRevoked and RecipientGroupsOnly are lookups of the
+	// recipient; the last is its incoming policy.
 	RecipientKnown      bool
 	RecipientRevoked    bool
 	RecipientGroupsOnly bool
 	Parent              ParentFact
-	// RecipientGroups is a fact: the recipient's memberships.
+	// RecipientGroups is a lookup: the recipient's memberships.
 	RecipientGroups []*Membership
-	// KeyExchange: the message distributes or requests a sender key. Policies do
-	// not hold it up between two agents that share a group; isolation does.
+	// KeyExchange: the message distributes or requests a sender key. Between two agents
+	// that share a group, policies do not block it; isolation does.
 	KeyExchange bool
 }
 
-// Prior is what a former send under the same idempotency key was.
+// Prior describes an earlier send under the same idempotency key.
 type Prior struct {
 	MessageID parley.MessageID
 	Recipient parley.AgentID
 	Type      string
 }
 
-// ParentFact is what is known of the conversation that a send names as its parent.
+// ParentFact is a lookup of the conversation that a send names as its parent.
 type ParentFact struct {
-	// Named: the send names one.
+	// Named: the send names a parent.
 	Named bool
-	// Known: there is such a conversation.
+	// Known: the conversation exists.
 	Known bool
-	// Participant: the sender takes part in it.
+	// Participant: the sender takes part in the conversation.
 	Participant bool
 }
 
@@ -173,7 +173,7 @@ func (*Departed) event()         {}
 func (*KeysBound) event()        {}
 func (*KeyDistrusted) event()    {}
 
-// Tag is the number under which an event's kind is on disk. Numbers are added,
+// Tag returns the number that identifies an event's kind on disk. Numbers are added,
 // never changed or reused.
 func Tag(e Event) byte {
 	switch e.(type) {
@@ -201,8 +201,7 @@ func Tag(e Event) byte {
 	panic("agent: unknown event")
 }
 
-// New is an empty event of the kind that Tag numbers tag, false for a number
-// that was never given.
+// New returns an empty event of the kind with this tag, false for an unknown tag.
 func New(tag byte) (Event, bool) {
 	switch tag {
 	case 1:
@@ -229,7 +228,7 @@ func New(tag byte) (Event, bool) {
 	return nil, false
 }
 
-// ErrRepeated is no refusal: the send was made before under the same
+// ErrRepeated is not a refusal: an earlier request sent the message under the same
 // idempotency key, and the stored message is the answer.
 var ErrRepeated = errors.New("agent: the message was sent before under this idempotency key")
 
@@ -239,8 +238,8 @@ var (
 	ErrRevoked             = parley.ErrGone.Saying("The agent has been revoked.")
 	ErrNameImmutable       = parley.Refuse(parley.Conflict, "name_immutable", "An agent's name cannot change, because its handle is built on it.")
 	ErrIdempotencyMismatch = parley.Refuse(parley.Conflict, "idempotency_mismatch", "The Idempotency-Key was used for a send of another type or to another recipient.")
-	// ErrNotHere: the caller knows that the sender exists, so it is on its
-	// way from the organization that made it.
+	// ErrNotHere: the caller knows that the sender exists, so its creation has not
+	// reached its home yet.
 	ErrNotHere          = parley.ErrOverloaded.Saying("The sender is being created. Try again shortly.")
 	ErrSenderRevoked    = parley.ErrNotOwner.Saying("The acting agent is not an active agent of your organization.")
 	ErrUnknownRecipient = parley.ErrNotFound.Saying("There is no such recipient.")
@@ -254,8 +253,8 @@ var (
 	ErrSelfMessage       = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself.")
 )
 
-// Decide judges c against s and returns the events that make it true, or the
-// refusal. It never changes s. A change that changes nothing yields no event.
+// Decide applies the rules to c in state s and returns the resulting events, or the
+// refusal. It never changes s. A command that changes nothing yields no event.
 func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 	switch c := c.(type) {
 	case Create:
@@ -297,7 +296,7 @@ func decideCreate(s *State, c Create, now time.Time) ([]Event, error) {
 	}}, nil
 }
 
-// active refuses what only an active agent may be asked.
+// active returns a refusal if the agent does not exist or was revoked.
 func (s *State) active() error {
 	switch {
 	case !s.Exists():
@@ -328,7 +327,7 @@ func decideChange(s *State, c Change, now time.Time) ([]Event, error) {
 	return []Event{e}, nil
 }
 
-// differing is wanted unless it is what there is already.
+// differing returns wanted, or nil if it equals has.
 func differing[T comparable](wanted *T, has T) *T {
 	if wanted == nil || *wanted == has {
 		return nil
@@ -366,8 +365,8 @@ func decideRevoke(s *State, now time.Time) ([]Event, error) {
 	return []Event{&Revoked{AtMs: now.UnixMilli()}}, nil
 }
 
-// judgeSend asks in this order: was it sent before, do all parties
-// exist, may they, is it sensible.
+// judgeSend checks in this order: whether the message was sent before, whether all
+// parties exist, whether they may talk, and whether the message makes sense.
 func judgeSend(s *State, c Send) error {
 	switch {
 	case c.Prior != nil:
@@ -396,7 +395,7 @@ func judgeSend(s *State, c Send) error {
 	return nil
 }
 
-// exempt reports whether policies do not hold the message up.
+// exempt reports whether policies do not apply to the message.
 func (c Send) exempt(s *State) bool {
 	return c.KeyExchange && acquainted(s.GetGroups(), c.RecipientGroups)
 }

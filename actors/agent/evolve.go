@@ -59,8 +59,8 @@ func evolveChanged(s *State, e *Changed) {
 	}
 }
 
-// evolveKeysRotated notes since when the new keys hold and that they are not
-// bound, unless the event is from before that was noted.
+// evolveKeysRotated records when the new keys became current and that they are not bound.
+// Events of former releases, which are not Dated, lack these facts.
 func evolveKeysRotated(s *State, e *KeysRotated) {
 	s.SigningKey, s.SigningSinceMs = s.rotate(parley.Ed25519, s.SigningKey, s.SigningSinceMs, e.SigningKey, e)
 	s.EncryptionKey, s.EncryptionSinceMs = s.rotate(parley.X25519, s.EncryptionKey, s.EncryptionSinceMs, e.EncryptionKey, e)
@@ -73,8 +73,9 @@ func evolveKeysRotated(s *State, e *KeysRotated) {
 	}
 }
 
-// evolveKeysBound notes whose previous signatures the bindings bear before one of
-// them is dropped: afterwards their order would name another key.
+// evolveKeysBound drops a binding if the event says so. Before that it records which key
+// made each previous signature, because without the dropped binding the order of the
+// bindings would point to another key.
 func evolveKeysBound(s *State, e *KeysBound) {
 	s.Bindings, s.UnboundMs, s.KeysMs = append(s.Bindings, e.Binding), 0, e.AtMs
 	if place := int(e.Drop); place > 0 && place < len(s.Bindings) {
@@ -85,9 +86,9 @@ func evolveKeysBound(s *State, e *KeysBound) {
 	}
 }
 
-// rotate makes the current key a former one in favour of fresh and returns the
-// key that holds and since when. A former key that comes back is former no more,
-// and holds since it did first.
+// rotate makes the current key a former one, replaced by fresh. It returns the key in
+// force and since when. A former key that becomes current again is no longer a former
+// key, and keeps the date on which it first became current.
 func (s *State) rotate(curve string, current []byte, sinceMs int64, fresh []byte, e *KeysRotated) ([]byte, int64) {
 	if len(fresh) == 0 {
 		return current, sinceMs

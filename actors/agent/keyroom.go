@@ -8,13 +8,13 @@ import (
 	"parley"
 )
 
-// An organization's token is enough to upload and to bind keys, and it may be stolen.
-// So the former keys and bindings of an agent's owner have limits of their own. The
-// owner is the holder of the signing key of the first binding, or of a key that the
-// chain of signed rotations from there leads to. All other keys and bindings are
-// foreign and have limits of their own too.
+// An organization's token is enough to upload and to bind keys, and it may be stolen. So
+// the former keys and bindings of an agent's owner have separate limits. The owner is the
+// holder of the signing key of the first binding, or of a key that the chain of signed
+// rotations from there leads to. All other keys and bindings are foreign and have their
+// own limits.
 
-// owned are the owner's signing keys, with a binding that is about to be made.
+// owned returns the owner's signing keys, including that of a binding about to be made.
 func (s *State) owned(next *KeyBinding) map[string]bool {
 	if len(s.GetBindings()) == 0 {
 		if next == nil {
@@ -29,9 +29,9 @@ func (s *State) owned(next *KeyBinding) map[string]bool {
 	return owned
 }
 
-// mayRotate refuses keys that were retired, and more former keys than an agent
-// may have. A retired encryption key may come back if a binding comes with it: an
-// organization's token is enough to retire it, and the signing key outweighs that.
+// mayRotate refuses retired keys, and more former keys than an agent may have. A retired
+// encryption key may return with a binding: an organization's token is enough to retire
+// it, and the signing key outweighs that.
 func (s *State) mayRotate(e *KeysRotated, binding *KeyBinding) error {
 	for curve, fresh := range e.fresh() {
 		back := s.former(curve, fresh)
@@ -47,13 +47,13 @@ func (s *State) mayRotate(e *KeysRotated, binding *KeyBinding) error {
 	switch {
 	case binding != nil && owned[string(binding.SigningKey)]:
 		return own.within(parley.FormerKeysMax, errTooManyKeys)
-	case len(s.GetBindings()) == 0: // whose the keys are cannot be told
+	case len(s.GetBindings()) == 0: // the owner of the keys is unknown
 		return foreign.within(parley.FormerKeysMax, errTooManyKeys)
 	}
 	return foreign.within(parley.ForeignKeysMax, errTooManyForeign)
 }
 
-// keyCount is how many former keys of a sort there are, now and after a rotation.
+// keyCount is the number of former keys of one class, before and after a rotation.
 type keyCount struct{ before, after int }
 
 // within refuses a rotation that adds a key beyond the limit.
@@ -64,7 +64,7 @@ func (n keyCount) within(limit int, refusal *parley.Refusal) error {
 	return nil
 }
 
-// fresh are the keys that come into use, by curve.
+// fresh returns the keys that become current, by curve.
 func (e *KeysRotated) fresh() map[string][]byte {
 	fresh := map[string][]byte{}
 	if e.SigningKey != nil {
@@ -76,7 +76,8 @@ func (e *KeysRotated) fresh() map[string][]byte {
 	return fresh
 }
 
-// formerAfter counts the former keys that the owner's bindings name, and the others.
+// formerAfter counts the former keys that the owner's bindings name (own) and the others
+// (foreign).
 func (s *State) formerAfter(e *KeysRotated, owned map[string]bool) (own, foreign keyCount) {
 	named := map[[2]string]bool{}
 	for _, b := range s.GetBindings() {
@@ -110,9 +111,9 @@ func (s *State) formerAfter(e *KeysRotated, owned map[string]bool) (own, foreign
 	return own, foreign
 }
 
-// bound is what binds the keys, unless the binding is dated ahead, or not later
-// than all former ones, or finds no room among the owner's. Of the foreign bindings
-// the oldest makes room.
+// bound returns the event that binds the keys. It refuses a binding that is dated in the
+// future, that is not later than all former ones, or that exceeds the owner's limit. A
+// new binding beyond the limit of foreign ones drops the oldest foreign one.
 func (s *State) bound(b *KeyBinding, now time.Time) (*KeysBound, error) {
 	at, err := parley.ParseSignedAt(b.SignedAt)
 	if err != nil || at.After(now.Add(parley.KeyBindingAhead)) {

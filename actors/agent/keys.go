@@ -16,15 +16,15 @@ type Key struct {
 	Raw   []byte
 	// Since is when the key first became current.
 	Since time.Time
-	// Until is when another key took its place; zero for a current key.
+	// Until is when another key replaced it; zero for a current key.
 	Until time.Time
 	// Retired is when the owner declared the key untrustworthy; zero if never.
 	Retired time.Time
 }
 
-// KeyByKid is the public key, current or former, whose RFC 7638 thumbprint is
-// kid. Anybody may ask, and a send asks once for each attestation, so that the
-// many keys an agent may have had are compared without allocating.
+// KeyByKid returns the public key, current or former, whose RFC 7638 thumbprint is kid.
+// Anyone may ask, and a send asks once for each attestation. An agent may have had many
+// keys, so they are compared without allocating.
 func (s *State) KeyByKid(kid string) (Key, bool) {
 	wanted, sound := parley.ParseThumbprint(kid)
 	switch {
@@ -43,7 +43,7 @@ func (s *State) KeyByKid(kid string) (Key, bool) {
 	return Key{}, false
 }
 
-// since is when a key became current: by default when the agent was created.
+// since returns when a key became current: by default when the agent was created.
 func (s *State) since(ms int64) time.Time {
 	if ms == 0 {
 		return s.CreatedAt()
@@ -51,7 +51,7 @@ func (s *State) since(ms int64) time.Time {
 	return instant(ms)
 }
 
-// instant is the time of unix milliseconds, UTC, of which zero stands for none.
+// instant converts Unix milliseconds to a time in UTC; zero stays the zero time.
 func instant(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -72,27 +72,27 @@ func (k *FormerKey) is(curve string, raw []byte) bool {
 	return k.Curve == curve && bytes.Equal(k.Raw, raw)
 }
 
-// UnboundSince is when a key first changed without a binding; zero while the
+// UnboundSince returns when a key first changed without a binding. It is zero while the
 // keys are bound, and while they are those that the agent was created with.
 func (s *State) UnboundSince() time.Time { return instant(s.GetUnboundMs()) }
 
-// BindingInForce is the place among the bindings of the one that binds the
-// current keys; false if none does.
+// BindingInForce returns the index of the binding of the current keys; false if they are
+// not bound.
 func (s *State) BindingInForce() (place int, bound bool) {
 	place = len(s.GetBindings()) - 1
 	return place, place >= 0 && s.GetUnboundMs() == 0
 }
 
-// Continuity of a binding. A client that trusted the former binding may follow
-// one that is signed, and must ask its user about one that is broken.
+// Continuity of a binding. A client that trusted the former binding may accept a signed
+// one, and must ask its user about a broken one.
 const (
 	First  = "first"
 	Signed = "signed"
 	Broken = "broken"
 )
 
-// Continuity tells how the binding at a place follows the one before it. That a
-// previous signature is valid was judged when the binding was made.
+// Continuity returns how the binding at index place follows the one before it. Previous
+// signatures were verified when the binding was made.
 func (s *State) Continuity(place int) string {
 	switch b := s.Bindings[place]; {
 	case place == 0:
@@ -103,10 +103,10 @@ func (s *State) Continuity(place int) string {
 	return Broken
 }
 
-// KeysChangedAt is when a key was last created, rotated, bound or retired.
+// KeysChangedAt returns when a key was last created, rotated, bound or retired.
 func (s *State) KeysChangedAt() time.Time {
 	last := max(s.GetCreatedMs(), s.GetKeysMs())
-	if n := len(s.GetFormerKeys()); n > 0 { // rotated before keys_ms was noted
+	if n := len(s.GetFormerKeys()); n > 0 { // rotated before keys_ms was stored
 		last = max(last, s.FormerKeys[n-1].RetiredMs)
 	}
 	return instant(last)
@@ -114,33 +114,33 @@ func (s *State) KeysChangedAt() time.Time {
 
 // Proof is the owner's statement of which two keys are the agent's.
 type Proof struct {
-	// Brand and Handle are part of the text that is signed, in lower case.
+	// Brand and Handle are part of the signed text, in lower case.
 	Brand  string
 	Handle string
-	// Signature is of the signing key that holds afterwards; of another length
-	// than a signature's it does not verify.
+	// Signature is made by the signing key in force afterwards. A signature of the wrong
+	// length does not verify.
 	Signature []byte
-	// SignedAt is an instant that parley.ParseSignedAt reads.
+	// SignedAt is an instant in the format of parley.ParseSignedAt.
 	SignedAt string
-	// PreviousSignature is of the former signing key; nil for none.
+	// PreviousSignature is made by the former signing key; nil for none.
 	PreviousSignature []byte
 }
 
-// RotateKeys replaces public keys. A nil key stays.
+// RotateKeys replaces public keys. A nil key is not replaced.
 type RotateKeys struct {
 	Signing    []byte
 	Encryption []byte
-	// Proof, if there is one, binds the keys that hold afterwards. Without it keys
-	// that change are not bound.
+	// Proof, if set, binds the keys in force afterwards. Without it, changed keys are not
+	// bound.
 	Proof *Proof
 }
 
-// BindKeys binds the current keys. To bind them again by the same proof changes
+// BindKeys binds the current keys. Binding them again with the same proof changes
 // nothing.
 type BindKeys struct{ Proof }
 
-// RetireKey declares a former key untrustworthy for good. To retire it again
-// changes nothing.
+// RetireKey declares a former key untrustworthy for good. Retiring it again changes
+// nothing.
 type RetireKey struct{ Kid string }
 
 // Refusals about keys.
@@ -192,7 +192,7 @@ func decideRotateKeys(s *State, c RotateKeys, now time.Time) ([]Event, error) {
 	return []Event{rotated, bound}, nil
 }
 
-// replacing is fresh unless it is no key or the current one.
+// replacing returns fresh, or nil if fresh is empty or the current key.
 func replacing(current, fresh []byte) []byte {
 	if len(fresh) == 0 || bytes.Equal(current, fresh) {
 		return nil
@@ -230,7 +230,7 @@ func (b *KeyBinding) equal(other *KeyBinding) bool {
 		bytes.Equal(b.SigningKey, other.SigningKey) && bytes.Equal(b.EncryptionKey, other.EncryptionKey)
 }
 
-// verified is the binding of two keys by a proof whose signatures verify.
+// verified returns the binding of two keys by a proof, if its signatures verify.
 func (s *State) verified(p *Proof, signing, encryption []byte) (*KeyBinding, error) {
 	text := parley.KeyBindingText(
 		p.Brand, s.AgentID(), p.Handle, parley.Thumbprint(parley.Ed25519, signing), parley.Thumbprint(parley.X25519, encryption), p.SignedAt,
@@ -254,10 +254,10 @@ func verifies(key, text, signature []byte) bool {
 	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, text, signature)
 }
 
-// predecessor is the former signing key as clients know it: that of the latest
-// binding with another key, since this is what they trust, or, if the keys were
-// never bound, the one that was current last. A key that was retired vouches for
-// nothing. Nil if there is none.
+// predecessor returns the former signing key that clients trust: the key of the latest
+// binding with another key or, if the keys were never bound, the last signing key before
+// this one. It returns nil if there is none or if that key was retired, because a retired
+// key vouches for nothing.
 func (s *State) predecessor(signing []byte) []byte {
 	candidates := [][]byte{}
 	for _, b := range s.GetBindings() {
@@ -283,12 +283,12 @@ func (s *State) predecessor(signing []byte) []byte {
 	return nil
 }
 
-// vouchers are, by place, the signing keys that the bindings' previous signatures
-// are by. Where that was not noted it is the key of the latest binding before with
-// another one.
+// vouchers returns, by index, the signing keys that made the bindings' previous
+// signatures. Where the key was not recorded, it is that of the latest earlier binding
+// with another key.
 func (s *State) vouchers() map[int][]byte {
 	by := map[int][]byte{}
-	var last, other []byte // the latest signing key so far, and the latest that is not that one
+	var last, other []byte // the latest signing key so far, and the latest one before it that differs
 	for place, b := range s.GetBindings() {
 		if !bytes.Equal(b.SigningKey, last) {
 			last, other = b.SigningKey, last
@@ -303,8 +303,8 @@ func (s *State) vouchers() map[int][]byte {
 	return by
 }
 
-// linked are the signing keys that a key leads to in signed steps, itself among
-// them: each is in a binding that this key, or one on the way, has signed besides.
+// linked returns the signing keys that a key leads to in signed steps, including itself.
+// Each is in a binding with a previous signature by this key or by another linked key.
 func (s *State) linked(from []byte) map[string]bool {
 	linked, by := map[string]bool{string(from): true}, s.vouchers()
 	for place, b := range s.GetBindings() {
@@ -315,10 +315,10 @@ func (s *State) linked(from []byte) map[string]bool {
 	return linked
 }
 
-// decideRetireKey: once its keys are bound, a former signing key can be retired
-// only if it leads to the current one. Otherwise somebody who has no more than the
-// organization's token could replace the keys and retire the owner's, which could
-// then never be restored.
+// decideRetireKey decides the retirement of a former key. Once keys are bound, a former
+// signing key can be retired only if it leads to the current one. Otherwise a caller with
+// only the organization's token could replace the keys and retire the owner's, which
+// could then never be restored.
 func decideRetireKey(s *State, c RetireKey, now time.Time) ([]Event, error) {
 	if err := s.active(); err != nil {
 		return nil, err

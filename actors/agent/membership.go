@@ -8,24 +8,24 @@ import (
 	"parley"
 )
 
-// Enter takes the seat that a group keeps for the agent. Groups number their
-// offers, so that a seat is taken once however often its offer arrives: one that
-// is no later than what the agent entered by changes nothing.
+// Enter takes the seat that a group keeps for the agent. Groups number their offers, so
+// the agent takes a seat once, however often the offer arrives: an offer that is no later
+// than the one it entered by changes nothing.
 type Enter struct {
 	Group parley.GroupID
 	Offer uint32
-	// Isolated: the group confines its agents.
+	// Isolated: the group is isolated.
 	Isolated bool
 }
 
-// Depart ends the membership in a group, if it was entered by this offer or an
+// Depart ends the membership in a group, if the agent entered it by this offer or an
 // earlier one.
 type Depart struct {
 	Group parley.GroupID
 	Offer uint32
 }
 
-// GroupID is the group that the membership is in.
+// GroupID returns the group of the membership.
 func (m *Membership) GroupID() (id parley.GroupID) {
 	copy(id[:], m.GetGroup())
 	return id
@@ -34,8 +34,8 @@ func (m *Membership) GroupID() (id parley.GroupID) {
 // In reports whether the agent is in the group.
 func (s *State) In(group parley.GroupID) bool { return s.membership(group[:]) != nil }
 
-// Confined reports whether the agent is in an isolated group, which is then its
-// only one.
+// Confined reports whether the agent is in an isolated group, which is then its only
+// group.
 func (s *State) Confined() bool {
 	return slices.ContainsFunc(s.GetGroups(), func(m *Membership) bool { return m.Isolated })
 }
@@ -92,8 +92,8 @@ func decideDepart(s *State, c Depart, now time.Time) ([]Event, error) {
 	return []Event{&Departed{Group: c.Group.Bytes(), Offer: has.Offer, AtMs: now.UnixMilli()}}, nil
 }
 
-// without are the memberships but that in the group, in a list of their own:
-// one that was given out before stays as it was.
+// without returns the memberships other than that in the group, in a new slice: a slice
+// that was returned before does not change.
 func (s *State) without(group []byte) []*Membership {
 	if s.membership(group) == nil {
 		return s.Groups
