@@ -6,29 +6,29 @@ import (
 	"parley"
 )
 
-// Send is a broadcast: a message from one member to all others. Who is a member
-// at this moment gets it. What it says is not the group's to judge.
+// Send is a broadcast: a message from one member to all others. Those who are members at
+// this moment get it. The group does not check its content.
 type Send struct {
-	// Prior is the broadcast that the idempotency key is remembered for, nil if
-	// there was none.
+	// Prior is the earlier broadcast under the same idempotency key, nil if there was
+	// none.
 	Prior *Prior
 	From  parley.AgentID
 	Type  string
-	// Over: the conversation that broadcasts are in has ended.
+	// Over: the conversation of the group's broadcasts has ended.
 	Over bool
-	// Conversation is the id of the one that begins where there is none, or where
-	// that has ended.
+	// Conversation is the id of the conversation to begin if there is none or it has
+	// ended.
 	Conversation parley.ConversationID
 }
 
-// Prior is what a former broadcast of the sender in this group, under the same
-// idempotency key, was.
+// Prior describes an earlier broadcast of the sender in this group under the same
+// idempotency key.
 type Prior struct {
 	MessageID parley.MessageID
 	Type      string
 }
 
-// ErrRepeated is no refusal: the broadcast was made before under the same
+// ErrRepeated is not a refusal: an earlier request sent the broadcast under the same
 // idempotency key, and the stored message is the answer.
 var ErrRepeated = errors.New("group: the broadcast was made before under this idempotency key")
 
@@ -45,7 +45,7 @@ func (p *Prior) judge(c Send) error {
 	return ErrRepeated
 }
 
-// send judges a broadcast that was not made before. // spec: Messaging
+// send decides a broadcast that is not a repeat. // spec: Messaging
 func (d *decision) send(c Send) error {
 	if _, member := d.s.Member(c.From); !member {
 		return ErrNotMember
@@ -59,8 +59,8 @@ func (d *decision) send(c Send) error {
 	return nil
 }
 
-// Recipients are those who get a broadcast of a member, with the numbers of their
-// seats, in the order of these. The slice is the caller's.
+// Recipients returns the agents that get a broadcast of a member, with their seat
+// numbers, in the order of the seats. The caller owns the slice.
 func (s *State) Recipients(from parley.AgentID) []parley.Seat {
 	to := make([]parley.Seat, 0, len(s.members))
 	for i := range s.members {

@@ -7,15 +7,15 @@ import (
 	"parley"
 )
 
-// Decide judges c against s and returns the events that make it true, or the
-// refusal. It never changes s. A change that changes nothing yields no event.
+// Decide applies the rules to c in state s and returns the resulting events, or the
+// refusal. It never changes s. A command that changes nothing yields no event.
 func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 	d := &decision{s: s, now: now}
 	err := d.decide(c)
 	return d.events, err
 }
 
-// decision is one judgement on its way.
+// decision collects the events of one command.
 type decision struct {
 	s      *State
 	now    time.Time
@@ -25,8 +25,8 @@ type decision struct {
 func (d *decision) say(e Event) { d.events = append(d.events, e) }
 func (d *decision) at() int64   { return d.now.UnixMilli() }
 
-// decide sends a command to its rule. What was done before is said first; what
-// nobody asks for but follows from something, a group that exists never refuses.
+// decide dispatches a command to its rule. Repeats are answered first. A group that
+// exists never refuses a command that no caller sent but that follows from an event.
 func (d *decision) decide(c Command) error {
 	switch c := c.(type) {
 	case Found:
@@ -35,30 +35,30 @@ func (d *decision) decide(c Command) error {
 		if c.Prior != nil {
 			return c.Prior.judge(c)
 		}
-	case Answer, CastVote, Change, ChangeRole, Delete, Expire, Forget, Invite, Join, Remove: // judged below
+	case Answer, CastVote, Change, ChangeRole, Delete, Expire, Forget, Invite, Join, Remove: // decided below
 	}
 	if !d.s.Exists() {
 		return ErrUnknown
 	}
 	switch c := c.(type) {
-	case Answer: // seats are settled also when the group is over
+	case Answer: // seats are settled even after the group is deleted
 		return d.answer(c)
 	case Forget:
 		return d.forget(c)
 	case Expire:
 		return d.expire()
-	case CastVote, Change, ChangeRole, Delete, Found, Invite, Join, Remove, Send: // asked judges them
+	case CastVote, Change, ChangeRole, Delete, Found, Invite, Join, Remove, Send: // decided by asked
 	}
 	if d.s.Deleted() {
 		return ErrDeleted
 	}
 	if d.s.LastSeat == 0 {
-		return ErrUnknown // its founder has not entered it yet
+		return ErrUnknown // the founder has not taken its seat yet
 	}
 	return d.asked(c)
 }
 
-// asked judges what is asked of a group that goes on.
+// asked decides the commands of callers, in a group that is not deleted.
 func (d *decision) asked(c Command) error {
 	switch c := c.(type) {
 	case Change:
@@ -77,7 +77,7 @@ func (d *decision) asked(c Command) error {
 		return d.delete(c)
 	case Send:
 		return d.send(c)
-	case Answer, Expire, Forget, Found: // decide has judged them
+	case Answer, Expire, Forget, Found: // decided by decide
 	}
 	panic("group: unknown command")
 }
@@ -96,8 +96,8 @@ func (d *decision) found(c Found) error {
 	return nil
 }
 
-// admin is the admin in whose name the caller acts: the agent that it named, or
-// its first.
+// admin returns the admin that acts for the caller: the agent that the caller named, or
+// else its first admin.
 func (d *decision) admin(by Caller) (Member, error) {
 	if m, ok := d.acting(by, func(m Member) bool { return m.Role == Admin }); ok {
 		return m, nil
@@ -105,8 +105,8 @@ func (d *decision) admin(by Caller) (Member, error) {
 	return Member{}, ErrNotAdmin
 }
 
-// acting is the first member that suits and is the agent that the caller named,
-// or if it named none is one of the caller's.
+// acting returns the first member that satisfies suits and is the agent that the caller
+// named or, if it named none, belongs to the caller.
 func (d *decision) acting(by Caller, suits func(Member) bool) (Member, bool) {
 	if !by.Agent.Zero() {
 		m, ok := d.s.Member(by.Agent)
@@ -145,7 +145,7 @@ func (d *decision) change(c Change) error {
 	return nil
 }
 
-// differing is wanted unless it is what there is already.
+// differing returns wanted, or nil if it equals has.
 func differing[T comparable](wanted *T, has T) *T {
 	if wanted == nil || *wanted == has {
 		return nil
@@ -153,7 +153,7 @@ func differing[T comparable](wanted *T, has T) *T {
 	return wanted
 }
 
-// offers is how many this decision makes.
+// offers returns how many offers this decision makes.
 func (d *decision) offers() (n uint32) {
 	for _, e := range d.events {
 		if _, ok := e.(*Offered); ok {
@@ -163,7 +163,7 @@ func (d *decision) offers() (n uint32) {
 	return n
 }
 
-// departures is how many members leave by this decision.
+// departures returns how many members leave by this decision.
 func (d *decision) departures() (n int) {
 	for _, e := range d.events {
 		if _, ok := e.(*Left); ok {
@@ -173,7 +173,7 @@ func (d *decision) departures() (n int) {
 	return n
 }
 
-// checkCapacity judges whether one more seat may be given.
+// checkCapacity refuses another seat beyond the limit.
 func (d *decision) checkCapacity(limit *int) error {
 	used := d.s.taken() + int(d.offers()) - d.departures()
 	if limit != nil && used >= *limit {
@@ -182,8 +182,8 @@ func (d *decision) checkCapacity(limit *int) error {
 	return nil
 }
 
-// offer keeps the next seat for an agent. Where the agent itself asked, it is
-// told what comes of it; else the request is.
+// offer keeps the next seat for an agent. asked: the agent itself asked for it just now,
+// so a failed offer answers the agent; otherwise it cancels the request.
 func (d *decision) offer(agent parley.AgentID, org parley.OrgID, r *Request, asked bool) {
 	o := &Offer{Number: d.s.LastOffer + d.offers() + 1, Agent: agent.Bytes(), Org: org.Bytes(), Role: RoleMember, Asked: asked}
 	if r != nil {
@@ -196,7 +196,7 @@ func (d *decision) resolve(r *Request, status Status, reason string) {
 	d.say(&Resolved{Request: r.settled(status, reason, d.now)})
 }
 
-// cancel ends a request for a reason of its own, unless its time had passed before.
+// cancel ends a request for another reason than time, unless it has expired already.
 func (d *decision) cancel(r *Request, reason string) {
 	if r.Overdue(d.now) && !d.s.seating(r) {
 		d.resolve(r, Expired, "")
@@ -205,9 +205,9 @@ func (d *decision) cancel(r *Request, reason string) {
 	d.resolve(r, Canceled, reason)
 }
 
-// managed is a member, and the admin in whose name the caller manages it. That
-// an agent is no member is heard by those who may see who is; others are told
-// the same of every agent.
+// managed returns a member and the admin that acts for the caller. Only callers that may
+// see the members learn that an agent is not a member; others get the same refusal for
+// every agent.
 func (d *decision) managed(agent parley.AgentID, by Caller) (m, admin Member, err error) {
 	m, member := d.s.Member(agent)
 	admin, err = d.admin(by)
@@ -253,11 +253,11 @@ func (d *decision) remove(c Remove) error {
 	return nil
 }
 
-// forget takes out an agent that acts no more. Was it the last admin, another
-// member follows; a group without members is over.
+// forget removes a revoked agent. If it was the last admin, another member succeeds it; a
+// group without members ends.
 func (d *decision) forget(c Forget) error {
 	if d.s.Deleted() {
-		return nil // an offer is settled by the agent's answer
+		return nil // the agent's answer settles an offer
 	}
 	offers := len(d.s.offers)
 	if o := d.s.OfferTo(c.Agent); o != nil {
@@ -284,8 +284,8 @@ func (d *decision) forget(c Forget) error {
 	return nil
 }
 
-// heir is who follows the last admin: the longest-seated member of the owning
-// organization, else the longest-seated.
+// heir returns the successor of the last admin: the longest-seated member of the owning
+// organization, or else the longest-seated member.
 func (d *decision) heir(of Member) (Member, bool) {
 	others := func(m Member) bool { return m.Seat != of.Seat }
 	own := func(m Member) bool { return others(m) && m.Org == d.s.Org }
@@ -306,7 +306,7 @@ func (d *decision) delete(c Delete) error {
 	return nil
 }
 
-// end settles what is open and closes the group.
+// end settles what is pending and closes the group.
 func (d *decision) end(by []byte) {
 	settled := map[parley.JoinRequestID]bool{}
 	for _, e := range d.events {
@@ -322,7 +322,7 @@ func (d *decision) end(by []byte) {
 	d.say(&Deleted{By: by, AtMs: d.at()})
 }
 
-// standing is a request as it stands after the departures of this decision.
+// standing returns a request as it is after the departures of this decision.
 func (d *decision) standing(r *Request) *Request {
 	for _, e := range d.events {
 		left, ok := e.(*Left)

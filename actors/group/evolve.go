@@ -7,7 +7,7 @@ import (
 	"parley"
 )
 
-// Tag is the number under which an event's kind is on disk.
+// Tag returns the number that identifies an event's kind on disk.
 func Tag(e Event) byte {
 	switch e.(type) {
 	case *Founded:
@@ -42,8 +42,7 @@ func Tag(e Event) byte {
 	panic("group: unknown event")
 }
 
-// New is an empty event of the kind that Tag numbers tag, false for a number
-// that was never given.
+// New returns an empty event of the kind with this tag, false for an unknown tag.
 func New(tag byte) (Event, bool) {
 	if int(tag) >= len(kinds) || kinds[tag] == nil {
 		return nil, false
@@ -104,8 +103,8 @@ func (s *State) change(e *Changed) {
 	}
 }
 
-// ballot changes a live request; one that is not live is left alone. What was
-// given to others before is not changed with it.
+// ballot changes a live request and ignores any other. It does not change requests that
+// were returned before.
 func (s *State) ballot(id []byte, change func(*ballot)) {
 	b := s.requests[parley.IDFromBytes[parley.JoinRequestID](id)]
 	if b == nil {
@@ -117,7 +116,7 @@ func (s *State) ballot(id []byte, change func(*ballot)) {
 	s.count(b.Request, 1)
 }
 
-// count adds n to the requests that wait for votes, if r does.
+// count adds n to the requests that wait for votes, if r is one.
 func (s *State) count(r *Request, n int) {
 	if r.GetStatus() != Pending {
 		return
@@ -177,7 +176,7 @@ func (s *State) seat(e *Seated) {
 	})
 }
 
-// add seats a member, the last in the order of joining.
+// add seats a member, as the last to have joined.
 func (s *State) add(m Member) {
 	s.members = append(s.members, m)
 	if s.places == nil {
@@ -193,13 +192,13 @@ func (s *State) withdraw(offer uint32) {
 	s.offers = slices.DeleteFunc(s.offers, func(o *Offer) bool { return o.GetNumber() == offer })
 }
 
-// remember keeps why the latest offers failed.
+// remember stores the reasons why the latest offers failed.
 func (s *State) remember(d *Declined) {
 	s.declined = append(s.declined, d)
 	s.declined = s.declined[max(0, len(s.declined)-DeclinedKept):]
 }
 
-// leave takes a member out, and out of the electorates that it was in.
+// leave removes a member from the group and from its electorates.
 func (s *State) leave(seat uint32) {
 	at, ok := slices.BinarySearchFunc(s.members, seat, bySeat)
 	if !ok {
@@ -236,7 +235,7 @@ func (s *State) promote(e *RoleChanged) {
 	}
 }
 
-// MarshalVT is the state as stored.
+// MarshalVT returns the state as stored.
 func (s *State) MarshalVT() ([]byte, error) {
 	p := &Snapshot{
 		Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy, Public: s.Public,

@@ -1,11 +1,10 @@
-// Package group holds the rules of a group: who is in it, who may let others
-// in, how its members vote, and what becomes of it when they leave. It does no
-// I/O and reads no clock.
+// Package group holds the rules of a group: its members, who may admit others, how
+// members vote, and what happens when members leave. It does no I/O and reads no clock.
 //
-// A seat is not the group's alone to give: an agent that is confined to one
-// group cannot enter another. The group keeps a seat (Offered), the agent says
-// whether it may take it, and the group seats it or not. While a seat is kept
-// the agent is no member.
+// The group alone cannot seat an agent, because an agent that is confined to one group
+// cannot enter another. The group keeps a seat (Offered), the agent answers whether it
+// may take it, and the group then seats the agent or withdraws the offer. While a seat is
+// kept, the agent is not a member.
 package group
 
 import (
@@ -44,20 +43,19 @@ const (
 	Deny    = "deny"
 )
 
-// ParsePolicy reads a policy as the wire spells it.
+// ParsePolicy parses a policy as spelled in the API.
 func ParsePolicy(word string) (Policy, bool) {
 	n, ok := Policy_value[word]
 	return Policy(n), ok && n != 0
 }
 
-// ParseRole reads a role as the wire spells it.
+// ParseRole parses a role as spelled in the API.
 func ParseRole(word string) (Role, bool) {
 	n, ok := Role_value[word]
 	return Role(n), ok && n != 0
 }
 
-// Caller is who asks: an organization, and of its agents the one it named, if
-// it named one.
+// Caller is the organization that asks, and the agent that it named, if any.
 type Caller struct {
 	Org   parley.OrgID
 	Agent parley.AgentID
@@ -68,9 +66,9 @@ type Caller struct {
 //sumtype:decl
 type Command interface{ command() }
 
-// Found makes the group and keeps its first seat for the founder. To found one
-// that exists changes nothing: the deed may be repeated after a crash. Whether the
-// name is free and the quota allows it, the organization has judged before.
+// Found creates the group and keeps its first seat for the founder. Founding a group that
+// exists changes nothing, so the command may be repeated after a crash. The organization
+// has already checked the name and the quota.
 type Found struct {
 	ID          parley.GroupID
 	Org         parley.OrgID
@@ -83,10 +81,10 @@ type Found struct {
 	VoteHours   int
 }
 
-// Change alters settings. What is nil stays.
+// Change alters settings. A nil field keeps its value.
 type Change struct {
 	By Caller
-	// Name and Isolated may only be what they are.
+	// Name and Isolated may only be the present values.
 	Name        *string
 	Isolated    *bool
 	Description *string
@@ -95,30 +93,32 @@ type Change struct {
 	VoteHours   *int
 }
 
-// Join asks for a seat: by the policy, by an invitation, or as the consent of a
-// nominee. With a live request it changes nothing.
+// Join asks for a seat: under the enrollment policy, with an invitation, or as the
+// consent of a nominee. If a request is live, it changes nothing.
 type Join struct {
 	RequestID parley.JoinRequestID
 	Agent     parley.AgentID
 	Org       parley.OrgID
 	Message   string
-	// Confined is a fact, as last known: the agent is in another group, and that
-	// or this one is isolated. Of two groups that admit it at once it decides itself.
+	// Confined is a lookup, possibly outdated: the agent is in another group, and that
+	// group or this one is isolated. If two groups admit the agent at once, the agent
+	// decides.
 	Confined bool
-	// SeatLimit is the owner's ceiling of members, nil for none.
+	// SeatLimit is the owner's limit of members, nil for none.
 	SeatLimit *int
 	Queue     Queue
 }
 
-// Queue bounds the requests that wait for votes; zero is no bound.
+// Queue bounds the requests that wait for votes; zero means no bound.
 type Queue struct {
-	// Group is how many of a group may be pending, Org how many of them may be
-	// applications for agents of one organization.
+	// Group is how many requests of a group may be pending. Org is how many of them may
+	// be applications for agents of one organization.
 	Group, Org int
 }
 
-// Invite asks an agent in: a voucher where admins let in alone, a nomination
-// where members vote. A founding roster is vouchers under every policy.
+// Invite invites an agent: with a voucher where admins alone admit, with a nomination
+// where members vote. The invitations of a founding roster are vouchers under every
+// policy.
 type Invite struct {
 	RequestID parley.JoinRequestID
 	By        Caller
@@ -127,42 +127,43 @@ type Invite struct {
 	Message   string
 	// Founding is the roster of the group's creation.
 	Founding bool
-	// Facts about the agent.
+	// Lookups of the agent.
 	Known, Revoked bool
-	// Confined: the agent is in a group, and it or this one is isolated.
+	// Confined: the agent is in a group, and that group or this one is isolated.
 	Confined  bool
 	SeatLimit *int
 	Queue     Queue
 }
 
-// CastVote votes on a request, or changes it.
+// CastVote votes on a request, or changes a vote.
 type CastVote struct {
 	Request parley.JoinRequestID
 	By      Caller
 	Approve bool
-	// Settled: the request is known and not live any more.
+	// Settled: the request exists and is no longer live.
 	Settled bool
-	// Former is a fact: the caller's agent had a seat in the group when the request
+	// Former is a lookup: an agent of the caller had a seat in the group when the request
 	// was filed, or before.
 	Former    bool
 	SeatLimit *int
 }
 
-// Answer is what an agent says of a seat that is kept for it.
+// Answer is an agent's answer to an offered seat.
 type Answer struct {
 	Offer uint32
-	// Refusal is why it may not take the seat, empty if it may.
+	// Refusal is the reason why it may not take the seat, empty if it may.
 	Refusal string
 }
 
-// Remove ends a membership: leaving, where By names the member itself, else a kick.
+// Remove ends a membership: the member leaves if By names the member itself; otherwise it
+// is removed by an admin.
 type Remove struct {
 	Agent     parley.AgentID
 	By        Caller
 	SeatLimit *int
 }
 
-// Forget takes a revoked agent out: its seat, its request, its offer.
+// Forget removes a revoked agent: its seat, its request and its offer.
 type Forget struct {
 	Agent     parley.AgentID
 	SeatLimit *int
@@ -175,10 +176,10 @@ type ChangeRole struct {
 	Role  Role
 }
 
-// Expire settles the requests whose time has passed.
+// Expire settles the requests that have expired.
 type Expire struct{}
 
-// Delete ends the group.
+// Delete deletes the group.
 type Delete struct {
 	By Caller
 }
@@ -220,8 +221,8 @@ func (*RoleChanged) event() {}
 func (*Deleted) event()     {}
 func (*Convened) event()    {}
 
-// kinds are the events by the numbers under which they are on disk. Numbers are
-// added, never changed or reused.
+// kinds are the events, indexed by the number that identifies each kind on disk. Numbers
+// are added, never changed or reused.
 var kinds = []func() Event{
 	1: func() Event { return &Founded{} }, 2: func() Event { return &Changed{} }, 3: func() Event { return &Filed{} },
 	4: func() Event { return &Consented{} }, 5: func() Event { return &Voted{} }, 6: func() Event { return &Carried{} },

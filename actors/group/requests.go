@@ -6,13 +6,13 @@ import (
 	"parley"
 )
 
-// join judges who wants a seat. // spec: Join request and membership
+// join decides a request for a seat. // spec: Join request and membership
 func (d *decision) join(c Join) error {
 	if _, member := d.s.Member(c.Agent); member {
 		return ErrAlreadyMember
 	}
 	if d.s.OfferTo(c.Agent) != nil {
-		return nil // it is being seated
+		return nil // the agent has an offer
 	}
 	r := d.live(c.Agent)
 	switch {
@@ -29,11 +29,11 @@ func (d *decision) join(c Join) error {
 	if r.GetStatus() == Invited || d.s.Policy == Open || r.approved() {
 		return d.admit(c, r)
 	}
-	return nil // this is how an applicant follows its request
+	return nil // an applicant polls its request this way
 }
 
-// live is the live request about an agent. One whose time has passed is
-// settled on the way.
+// live returns the live request about an agent. If that has expired, live settles it and
+// returns nil.
 func (d *decision) live(agent parley.AgentID) *Request {
 	r := d.s.RequestOf(agent)
 	if r == nil || !r.Overdue(d.now) {
@@ -43,7 +43,8 @@ func (d *decision) live(agent parley.AgentID) *Request {
 	return nil
 }
 
-// apply takes in one whom nobody proposed, or has members decide.
+// apply handles a join without an invitation: an open group offers a seat, any other
+// files a request for the members' vote.
 func (d *decision) apply(c Join) error {
 	if d.s.Policy == Open {
 		return d.admit(c, nil)
@@ -58,10 +59,10 @@ func (d *decision) apply(c Join) error {
 	return nil
 }
 
-// queue judges whether one more request may be pending: an application for an
-// agent of an organization, or a nomination where that is zero. Votes cost every
-// request a place in memory, and anybody may apply. Only where a bound seems to be
-// reached are those counted out whose time has passed.
+// queue refuses one more pending request beyond the bounds: an application for an agent
+// of an organization, or a nomination if of is zero. Every request with votes uses
+// memory, and anyone may apply. Expired requests are excluded from the count, but only
+// when a bound seems to be reached.
 func (d *decision) queue(q Queue, of parley.OrgID) error {
 	if (q.Org == 0 || d.s.applications[of] < q.Org) && (q.Group == 0 || d.s.pending < q.Group) {
 		return nil
@@ -84,7 +85,7 @@ func (d *decision) queue(q Queue, of parley.OrgID) error {
 	return nil
 }
 
-// admit keeps a seat for one who asked for it just now.
+// admit offers a seat to an agent that asked for it just now.
 func (d *decision) admit(c Join, r *Request) error {
 	if err := d.checkCapacity(c.SeatLimit); err != nil {
 		return err
@@ -93,7 +94,7 @@ func (d *decision) admit(c Join, r *Request) error {
 	return nil
 }
 
-// file makes a request live, against the members of this moment.
+// file makes a request live. Its electorate is the members of this moment.
 func (d *decision) file(r *Request) {
 	life := parley.InvitationLife
 	if r.GetStatus() == Pending {
@@ -104,7 +105,7 @@ func (d *decision) file(r *Request) {
 	d.say(&Filed{Request: r})
 }
 
-// invite judges who may ask an agent in, and how.
+// invite decides who may invite an agent, and how.
 func (d *decision) invite(c Invite) error {
 	vouches := c.Founding || d.s.Policy == Closed || d.s.Policy == Open
 	by, ok := d.acting(c.By, func(m Member) bool { return m.Role == Admin })
@@ -126,7 +127,7 @@ func (d *decision) invite(c Invite) error {
 		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Invited,
 		Policy: d.s.Policy, Message: c.Message, InvitedBy: by.Agent.Bytes(),
 	}
-	if d.s.Isolated { // its members say nothing to outsiders
+	if d.s.Isolated { // members of an isolated group send nothing to outsiders
 		r.Message = ""
 	}
 	if vouches {
@@ -142,7 +143,7 @@ func (d *decision) invite(c Invite) error {
 	return nil
 }
 
-// invitable judges the agent that is to be asked in.
+// invitable checks the agent to be invited.
 func (d *decision) invitable(c Invite) error {
 	if !c.Known {
 		return ErrUnknownAgent
@@ -162,12 +163,11 @@ func (d *decision) invitable(c Invite) error {
 	return d.checkCapacity(c.SeatLimit)
 }
 
-// vote judges an elector's vote, and whether it settles the request.
-// // spec: Groups
+// vote decides an elector's vote, and whether it settles the request. // spec: Groups
 func (d *decision) vote(c CastVote) error {
 	b := d.s.requests[c.Request]
 	if b != nil && b.Overdue(d.now) && !d.s.seating(b.Request) {
-		b, c.Settled = nil, true // it is over, whether or not that is noted yet
+		b, c.Settled = nil, true // it is over, even if the event is not appended yet
 	}
 	if b == nil {
 		if _, member := d.acting(c.By, anyMember); !member {
@@ -191,17 +191,17 @@ func (d *decision) vote(c CastVote) error {
 		after.count(was, voted, -1)
 		after.count(c.Approve, true, 1)
 	}
-	d.judge(after, c.SeatLimit) // said before, too: nobody judged a nominator's own approval yet
+	d.judge(after, c.SeatLimit) // also for a repeated vote, because a nominator's own approval was not judged yet
 	return nil
 }
 
-// votable reports whether votes on a live request count: it is a request that
-// members vote on, in its time, and its seat is not being given already.
+// votable reports whether votes on a live request count: members vote on it, it has not
+// expired, and its seat is not on offer.
 func (s *State) votable(r *Request, now time.Time) bool {
 	return r.GetStatus() == Pending && !r.Overdue(now) && !s.seating(r)
 }
 
-// elector is the caller's member that may vote on r: the one it named, or its
+// elector returns the caller's member that may vote on r: the one that it named, or its
 // only one.
 func (d *decision) elector(r *Request, c CastVote) (Member, error) {
 	by := c.By
@@ -209,7 +209,7 @@ func (d *decision) elector(r *Request, c CastVote) (Member, error) {
 		if _, member := d.acting(by, anyMember); member || c.Former {
 			return Member{}, ErrElectorateEmpty
 		}
-		return Member{}, ErrNotInElectorate // who has gone is nothing to outsiders
+		return Member{}, ErrNotInElectorate // outsiders may not learn who has left
 	}
 	entitled := func(m Member) bool { return m.Seat <= r.GetMark() || r.GetStatus() != Pending }
 	voter, ok := d.acting(by, entitled)
@@ -222,7 +222,7 @@ func (d *decision) elector(r *Request, c CastVote) (Member, error) {
 	return voter, nil
 }
 
-// several reports whether more than one of an organization's members suits.
+// several reports whether more than one of an organization's members satisfies suits.
 func (s *State) several(org parley.OrgID, suits func(Member) bool) bool {
 	found := false
 	for _, m := range s.members {
@@ -257,8 +257,9 @@ func (r *Request) count(approve, voted bool, n int32) {
 	}
 }
 
-// judge settles a request whose bars are met: a seat for one who wants it, an
-// invitation for one who has not said so yet, or the end.
+// judge settles a request that has enough approvals or denials. An agent that wants the
+// seat gets an offer, an agent that has not consented yet gets an invitation, and a
+// denied request ends.
 func (d *decision) judge(r *Request, limit *int) {
 	switch {
 	case r.refused():
@@ -273,15 +274,15 @@ func (d *decision) judge(r *Request, limit *int) {
 	}
 }
 
-// Why a seat that was approved was not given.
+// Reasons why an approved seat was not given.
 const (
 	ReasonFull      = "group_full"
 	ReasonIsolation = "isolation_conflict"
 	ReasonRevoked   = "revoked"
 )
 
-// recount takes a member out of the electorates that it was in. That may settle
-// requests: both bars fall. // spec: Join request and membership
+// recount removes a member from the electorates of live requests. Both bars fall, which
+// may settle requests. // spec: Join request and membership
 func (d *decision) recount(seat uint32, limit *int) {
 	for _, r := range d.s.Requests() {
 		b := d.s.requests[r.RequestID()]
@@ -296,8 +297,8 @@ func (d *decision) recount(seat uint32, limit *int) {
 	}
 }
 
-// answer settles a seat that is kept, by what its agent says. What is settled
-// already is no news: the agent may say it again after a crash.
+// answer settles an offered seat by its agent's answer. It ignores an answer to a settled
+// offer, because the agent may repeat it after a crash.
 func (d *decision) answer(c Answer) error {
 	o := d.s.offered(c.Offer)
 	if o == nil {
@@ -317,16 +318,16 @@ func (d *decision) answer(c Answer) error {
 		case r.Overdue(d.now):
 			d.resolve(r, Expired, "")
 		case r.GetStatus() == Pending && r.refused():
-			d.resolve(r, Denied, "") // bars that fell meanwhile are met
+			d.resolve(r, Denied, "") // enough denials, because members left meanwhile
 		}
 		if len(d.s.members) == 0 && len(d.s.offers) == 1 && !d.s.Deleted() {
-			d.end(nil) // its founder could not enter it
+			d.end(nil) // the founder could not take its seat
 		}
 		return nil
 	}
 	seat := d.s.LastSeat + 1
 	d.say(&Seated{Offer: c.Offer, Seat: seat, AtMs: d.at()})
-	if d.s.admins == 0 && o.GetRole() != Admin { // all others have gone meanwhile
+	if d.s.admins == 0 && o.GetRole() != Admin { // all others have left meanwhile
 		d.say(&RoleChanged{Seat: seat, Role: Admin, AtMs: d.at()})
 	}
 	if r != nil {
@@ -339,8 +340,8 @@ func (d *decision) answer(c Answer) error {
 	return nil
 }
 
-// expire settles what nobody settled in time. A request whose seat is being
-// given is settled by that.
+// expire settles the requests that have expired. A request whose seat is on offer is
+// settled by the agent's answer.
 func (d *decision) expire() error {
 	for _, r := range d.s.Requests() {
 		if r.Overdue(d.now) && !d.s.seating(r) {
@@ -359,7 +360,7 @@ func (s *State) seating(r *Request) bool {
 	return false
 }
 
-// Why a caller's vote would count or not. // spec: Join request
+// Reasons why a caller's vote would count or not. // spec: Join request
 const (
 	MayVote       = "ok"
 	NotAVote      = "not_a_vote"
@@ -367,8 +368,8 @@ const (
 	OwnRequest    = "own_request"
 )
 
-// YouMayVote says whether a vote on r by the caller would count, and why not.
-// r is a live request or a settled one.
+// YouMayVote reports whether a vote on r by the caller would count, and the reason. r is
+// a live or a settled request.
 func (s *State) YouMayVote(r *Request, by Caller, now time.Time) (bool, string) {
 	entitled := func(m Member) bool { return m.Seat <= r.GetMark() }
 	d := decision{s: s}

@@ -9,8 +9,8 @@ import (
 	"parley"
 )
 
-// State is a group, folded from its events. It keeps its members by value: a
-// group may have ten thousand, and its rules ask for one of them at a time.
+// State is a group, folded from its events. It stores members by value: a group may have
+// ten thousand, and its rules look up one at a time.
 type State struct {
 	ID          parley.GroupID
 	Org         parley.OrgID
@@ -23,24 +23,24 @@ type State struct {
 	CreatedMs   int64
 	// DeletedMs is zero while the group exists.
 	DeletedMs int64
-	// LastSeat and LastOffer are the highest numbers given to one.
+	// LastSeat and LastOffer are the highest numbers given to a seat and an offer.
 	LastSeat, LastOffer uint32
-	// Conversation is the one that broadcasts are in, zero before the first.
+	// Conversation is the conversation of the group's broadcasts, zero before the first.
 	Conversation parley.ConversationID
 
-	// members are in the order of their seats, which is that of their joining.
+	// members are in the order of their seats, which is the order of joining.
 	members []Member
-	// places are the seats of members by agent.
+	// places maps agents to the seats of members.
 	places map[parley.AgentID]uint32
 	offers []*Offer
 	// declined are the latest offers that failed.
 	declined []*Declined
-	// requests are the live ones, and byAgent the same by who they are about.
+	// requests are the live requests by id; byAgent has the same by agent.
 	requests      map[parley.JoinRequestID]*ballot
 	byAgent       map[parley.AgentID]*ballot
 	lastRequestID parley.JoinRequestID
-	// pending are the live requests that wait for votes, and applications those of
-	// them that were filed by join, by the applicant's organization.
+	// pending is the number of live requests that wait for votes. applications counts
+	// those of them that were filed by join, by the applicant's organization.
 	pending      int
 	applications map[parley.OrgID]int
 	admins       int
@@ -52,22 +52,22 @@ type Member struct {
 	Org      parley.OrgID
 	JoinedMs int64
 	Seat     uint32
-	// Offer is the number of the offer that the seat was taken by: what the agent
-	// itself knows its seat by.
+	// Offer is the number of the offer by which the member took the seat. The agent's own
+	// state identifies the seat by it.
 	Offer uint32
 	Role  Role
 }
 
-// ballot is a live request and how electors voted, by their seats.
+// ballot is a live request with the electors' votes, by seat.
 type ballot struct {
 	*Request
 	votes map[uint32]bool
 }
 
-// JoinedAt is when the member was seated, UTC.
+// JoinedAt returns when the member was seated, UTC.
 func (m Member) JoinedAt() time.Time { return time.UnixMilli(m.JoinedMs).UTC() }
 
-// ID is the id of the membership: the group's, with the seat in it.
+// ID returns the id of the membership: the group's id with the seat number in it.
 func (m Member) ID(of parley.GroupID) parley.AnyID {
 	id := parley.AnyID(of)
 	for i := range 4 {
@@ -79,23 +79,23 @@ func (m Member) ID(of parley.GroupID) parley.AnyID {
 // Exists reports whether the group was ever founded.
 func (s *State) Exists() bool { return !s.ID.Zero() }
 
-// Deleted reports whether the group is over.
+// Deleted reports whether the group was deleted.
 func (s *State) Deleted() bool { return s.DeletedMs != 0 }
 
-// CreatedAt is when the group was founded, UTC.
+// CreatedAt returns when the group was founded, UTC.
 func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.CreatedMs).UTC() }
 
-// Members are the members in the order of their joining. A deleted group keeps
-// those that it had. The slice is the state's own.
+// Members returns the members in the order of joining. A deleted group keeps its last
+// members. The slice is the state's own: do not change it.
 func (s *State) Members() []Member { return s.members }
 
-// MembersFrom are the members with seats beyond seat, in order.
+// MembersFrom returns the members with seats beyond seat, in order.
 func (s *State) MembersFrom(seat uint32) []Member {
 	at, _ := slices.BinarySearchFunc(s.members, seat+1, bySeat)
 	return s.members[at:]
 }
 
-// Member is the member that agent is, false for one that is none.
+// Member returns the member for an agent, false if the agent is not a member.
 func (s *State) Member(agent parley.AgentID) (Member, bool) {
 	seat, ok := s.places[agent]
 	if !ok {
@@ -109,8 +109,8 @@ func (s *State) Seats(org parley.OrgID) bool {
 	return slices.ContainsFunc(s.members, func(m Member) bool { return m.Org == org })
 }
 
-// Request is a live request, nil for one that is not live or never was. What is
-// past its time and not settled yet is still here: ask Request.Overdue.
+// Request returns a live request, or nil if the request is not live or never existed. It
+// also returns requests that have expired but are not settled yet; see Request.Overdue.
 func (s *State) Request(id parley.JoinRequestID) *Request {
 	if b := s.requests[id]; b != nil {
 		return b.Request
@@ -118,7 +118,7 @@ func (s *State) Request(id parley.JoinRequestID) *Request {
 	return nil
 }
 
-// RequestOf is the live request about an agent, nil if there is none.
+// RequestOf returns the live request about an agent, nil if there is none.
 func (s *State) RequestOf(agent parley.AgentID) *Request {
 	if b := s.byAgent[agent]; b != nil {
 		return b.Request
@@ -126,10 +126,10 @@ func (s *State) RequestOf(agent parley.AgentID) *Request {
 	return nil
 }
 
-// Live is how many requests are live.
+// Live returns the number of live requests.
 func (s *State) Live() int { return len(s.requests) }
 
-// Requests are the live requests in the order in which they were filed.
+// Requests returns the live requests in the order in which they were filed.
 func (s *State) Requests() []*Request {
 	all := make([]*Request, 0, len(s.requests))
 	for _, b := range s.requests {
@@ -139,7 +139,7 @@ func (s *State) Requests() []*Request {
 	return all
 }
 
-// VoteOf is how an agent voted on a live request: approve, deny, or "".
+// VoteOf returns how an agent voted on a live request: approve, deny, or "".
 func (s *State) VoteOf(id parley.JoinRequestID, agent parley.AgentID) string {
 	b, seat := s.requests[id], s.places[agent]
 	if b == nil || seat == 0 {
@@ -155,7 +155,7 @@ func (s *State) VoteOf(id parley.JoinRequestID, agent parley.AgentID) string {
 	return Deny
 }
 
-// OfferTo is the seat that is kept for an agent, nil if there is none.
+// OfferTo returns the offer of a seat to an agent, nil if there is none.
 func (s *State) OfferTo(agent parley.AgentID) *Offer {
 	for _, o := range s.offers {
 		if o.agent() == agent {
@@ -169,8 +169,8 @@ func (s *State) OfferTo(agent parley.AgentID) *Offer {
 // for one learn the reason.
 const DeclinedKept = 64
 
-// Fate is what became of an offer: the seat is still kept, a member has it, or it
-// was not taken, for a reason that is "" where the group knows of it no more.
+// Fate returns the outcome of an offer: the seat is still kept, a member has it, or it
+// was not taken for a reason, which is "" if the group has dropped it.
 func (s *State) Fate(offer uint32) (m Member, seated bool, reason string, kept bool) {
 	if s.offered(offer) != nil {
 		return Member{}, false, "", true
@@ -180,7 +180,7 @@ func (s *State) Fate(offer uint32) (m Member, seated bool, reason string, kept b
 			return Member{}, false, d.GetReason(), false
 		}
 	}
-	for _, m := range slices.Backward(s.members) { // it is asked about those who came last
+	for _, m := range slices.Backward(s.members) { // callers ask about the latest members
 		if m.Offer == offer {
 			return m, true, "", false
 		}
@@ -188,8 +188,9 @@ func (s *State) Fate(offer uint32) (m Member, seated bool, reason string, kept b
 	return Member{}, false, "", false
 }
 
-// Stale reports whether an agent that says it has taken a seat by this offer has
-// none by it, nor will have one: the agent must be told that it is out.
+// Stale reports whether an agent that claims to have taken a seat by this offer has no
+// such seat and will not get one. The group must then notify the agent that it is not a
+// member.
 func (s *State) Stale(offer uint32, agent parley.AgentID) bool {
 	if o := s.OfferTo(agent); o != nil && o.GetNumber() == offer {
 		return false
@@ -198,8 +199,8 @@ func (s *State) Stale(offer uint32, agent parley.AgentID) bool {
 	return !member || m.Offer != offer
 }
 
-// NextRequestID makes an id that lives in the group's slot and sorts after all
-// its requests, whatever the clock says.
+// NextRequestID returns a new id in the group's slot that sorts after all the group's
+// requests, even if the clock goes back.
 func (s *State) NextRequestID(now time.Time, random [10]byte) parley.JoinRequestID {
 	last := s.lastRequestID
 	if last.Zero() {
@@ -227,32 +228,33 @@ func (s *State) offered(number uint32) *Offer {
 	return nil
 }
 
-// taken are the seats that members have and that are kept for others.
+// taken returns how many seats members have or are kept for others.
 func (s *State) taken() int { return len(s.members) + len(s.offers) }
 
-// RequestID is the request's id.
+// RequestID returns the request's id.
 func (r *Request) RequestID() parley.JoinRequestID {
 	return parley.IDFromBytes[parley.JoinRequestID](r.GetId())
 }
 
-// AgentID is the agent that is to be seated.
+// AgentID returns the agent that would be seated.
 func (r *Request) AgentID() parley.AgentID { return parley.IDFromBytes[parley.AgentID](r.GetAgent()) }
 
 func (r *Request) owner() parley.OrgID { return parley.IDFromBytes[parley.OrgID](r.GetOrg()) }
 
-// Inviter is the member that nominated or invited; zero for an application.
+// Inviter returns the member that nominated or invited the agent; zero for an
+// application.
 func (r *Request) Inviter() parley.AgentID {
 	return parley.IDFromBytes[parley.AgentID](r.GetInvitedBy())
 }
 
-// Overdue reports whether the request's time has passed.
+// Overdue reports whether the request has expired.
 func (r *Request) Overdue(now time.Time) bool { return now.UnixMilli() >= r.GetExpiresMs() }
 
 // Nomination reports whether a member proposed the agent.
 func (r *Request) Nomination() bool { return len(r.GetInvitedBy()) > 0 }
 
-// ApprovalsNeeded and DenialsNeeded are the bars, computed on the electorate
-// that is still in the group. // spec: Join request and membership
+// ApprovalsNeeded returns how many approvals admit the agent. It is computed on the
+// electors who are still in the group. // spec: Join request and membership
 func (r *Request) ApprovalsNeeded() int {
 	if r.GetPolicy() == Unanimity {
 		return int(r.GetElectorate())
@@ -260,7 +262,7 @@ func (r *Request) ApprovalsNeeded() int {
 	return int(r.GetElectorate())/2 + 1
 }
 
-// DenialsNeeded is the bar for a denial, see ApprovalsNeeded.
+// DenialsNeeded returns how many denials refuse the agent; see ApprovalsNeeded.
 func (r *Request) DenialsNeeded() int {
 	if r.GetPolicy() == Unanimity {
 		return 1
@@ -276,7 +278,7 @@ func (r *Request) refused() bool {
 	return r.GetElectorate() > 0 && int(r.GetDenials()) >= r.DenialsNeeded()
 }
 
-// settled is a copy of the request as it ends.
+// settled returns a copy of the request as settled.
 func (r *Request) settled(status Status, reason string, now time.Time) *Request {
 	c := r.clone()
 	c.Status, c.Reason, c.ResolvedMs = status, reason, now.UnixMilli()
