@@ -18,9 +18,9 @@ func decideAddCredential(s *State, c AddCredential, now time.Time) ([]Event, err
 	}}, nil
 }
 
-// forgettable are the revoked credentials that leave the state with the next one
-// that is added: those revoked long ago, and the oldest of too many. So the state
-// is bounded, however fast credentials are made and revoked.
+// forgettable returns the revoked credentials that leave the state when the next
+// credential is added: those revoked long ago, and the oldest of too many. So the state
+// is bounded, however fast credentials are added and revoked.
 func (s *State) forgettable(now time.Time) (ids [][]byte) {
 	revoked := len(s.GetCredentials()) - s.liveCredentials()
 	for _, c := range s.GetCredentials() {

@@ -14,17 +14,17 @@ import (
 // Exists reports whether the organization was ever registered.
 func (s *State) Exists() bool { return len(s.GetId()) > 0 }
 
-// OrgID is the organization's id.
+// OrgID returns the organization's id.
 func (s *State) OrgID() (id parley.OrgID) {
 	copy(id[:], s.GetId())
 	return id
 }
 
-// CreatedAt is when the organization registered, UTC.
+// CreatedAt returns when the organization registered, UTC.
 func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.GetCreatedMs()).UTC() }
 
-// Credential is the credential of that client id, live or revoked; nil if the
-// organization never had it.
+// Credential returns the credential with that client id, live or revoked; nil if there is
+// none.
 func (s *State) Credential(client parley.ClientID) *Credential {
 	for _, c := range s.GetCredentials() {
 		if c.Client() == client {
@@ -34,14 +34,14 @@ func (s *State) Credential(client parley.ClientID) *Credential {
 	return nil
 }
 
-// Client is the credential's id.
+// Client returns the credential's id.
 func (c *Credential) Client() (id parley.ClientID) {
 	copy(id[:], c.GetClientId())
 	return id
 }
 
-// Live reports whether the credential still buys tokens, and whether those it
-// bought are good.
+// Live reports whether the credential can obtain tokens, and whether its tokens are
+// valid.
 func (c *Credential) Live() bool { return c != nil && c.RevokedMs == 0 }
 
 func (s *State) liveCredentials() int {
@@ -59,14 +59,14 @@ func (s *State) liveCredentials() int {
 //sumtype:decl
 type Command interface{ command() }
 
-// Register makes the organization. To register one that exists changes
-// nothing: the deed may be repeated after a crash.
+// Register creates the organization. Registering one that exists changes nothing, so the
+// command may be repeated after a crash.
 type Register struct {
 	ID    parley.OrgID
 	Name  string
 	Slug  string
 	Email string
-	// Tier is the trust tier it starts with.
+	// Tier is the initial trust tier.
 	Tier       int
 	ClientID   parley.ClientID
 	SecretHash []byte
@@ -80,91 +80,90 @@ type Clearable struct {
 	Value string
 }
 
-// Change alters the record. What is nil or not Set stays.
+// Change alters the record. A field that is nil or not Set keeps its value.
 type Change struct {
 	Name         *string
 	ContactEmail Clearable
-	// CountryCode is two letters in either case.
+	// CountryCode has two letters, in either case.
 	CountryCode Clearable
-	// Slug may only be the slug that the organization has.
+	// Slug may only be the organization's present slug.
 	Slug *string
 }
 
-// AddCredential makes a further credential.
+// AddCredential adds a credential.
 type AddCredential struct {
 	ClientID   parley.ClientID
 	SecretHash []byte
 }
 
-// RevokeCredential ends a credential and the tokens it bought.
+// RevokeCredential revokes a credential and its tokens.
 type RevokeCredential struct {
 	ClientID parley.ClientID
 }
 
-// AddAgent counts a new agent in. Names are rows, so what they say travels
-// with the command.
+// AddAgent adds a new agent to the count. Names are stored in rows, so the lookup of the
+// name comes with the command.
 type AddAgent struct {
 	AgentID parley.AgentID
 	Name    string
-	// NameTaken is a fact: an agent of the organization has or had the name.
+	// NameTaken is a lookup: an agent of the organization has or had the name.
 	NameTaken bool
-	// AgentLimit is how many active agents the organization may own; nil is
-	// no limit.
+	// AgentLimit is how many active agents the organization may own; nil means no limit.
 	AgentLimit *int
 }
 
-// RetireAgent counts a revoked agent out. Which agents are active the
-// organization does not remember.
+// RetireAgent removes a revoked agent from the count. The organization does not store
+// which agents are active.
 type RetireAgent struct {
 	AgentID parley.AgentID
-	// Retired is a fact: this agent was counted out before.
+	// Retired is a lookup: this agent was removed from the count before.
 	Retired bool
 }
 
-// AddGroup counts a new group in. What was said of AddAgent holds here too.
+// AddGroup adds a new group to the count. As with AddAgent, the lookup of the name comes
+// with the command.
 type AddGroup struct {
 	GroupID parley.GroupID
 	Name    string
-	// NameTaken is a fact: a group of the organization has or had the name.
+	// NameTaken is a lookup: a group of the organization has or had the name.
 	NameTaken bool
-	// GroupLimit is how many groups the organization may own; nil is no limit.
+	// GroupLimit is how many groups the organization may own; nil means no limit.
 	GroupLimit *int
 }
 
-// RetireGroup counts a deleted group out. A group reports its end once.
+// RetireGroup removes a deleted group from the count. A group reports its deletion once.
 type RetireGroup struct {
 	GroupID parley.GroupID
 }
 
-// GrantTier gives the organization a trust tier, higher or lower: the operator's
-// word, which no proof overrules.
+// GrantTier sets the organization's trust tier, higher or lower. It is the operator's
+// decision, and email verification does not change it.
 type GrantTier struct {
 	// Tier is 0 to TierMax.
 	Tier int
 }
 
-// SetAllowance sets a quota for this organization, whatever its tier would give.
+// SetAllowance sets a quota for this organization that overrides its tier's.
 type SetAllowance struct {
-	// Quota is its name in GET /org/quotas. Which there are is not known here.
+	// Quota is its name in GET /org/quotas. This package does not know which names exist.
 	Quota string
-	// Limit is what is allowed; nil is no limit.
+	// Limit is the new limit; nil means no limit.
 	Limit *int
 }
 
-// LiftAllowance lets a quota be that of the organization's tier again.
+// LiftAllowance returns a quota to that of the organization's tier.
 type LiftAllowance struct {
 	Quota string
 }
 
-// Suspend stops what the organization does, until Resume. Both are the operator's.
+// Suspend stops all activity of the organization until Resume. Both are the operator's.
 type Suspend struct{}
 
 // Resume ends a suspension.
 type Resume struct{}
 
-// ConfirmEmail says that the token which was mailed to the address at
-// registration came back. It clears the organization once, and does not overrule
-// the operator.
+// ConfirmEmail says that the organization returned the token that was mailed to its
+// address at registration. It raises the tier once, and does not override the operator.
 type ConfirmEmail struct{}
 
 func (Suspend) command()          {}
@@ -206,7 +205,7 @@ func (*EmailConfirmed) event()    {}
 func (*Suspended) event()         {}
 func (*Resumed) event()           {}
 
-// Tag is the number under which an event's kind is on disk. Numbers are added,
+// Tag returns the number that identifies an event's kind on disk. Numbers are added,
 // never changed or reused.
 func Tag(e Event) byte {
 	switch e.(type) {
@@ -242,8 +241,7 @@ func Tag(e Event) byte {
 	panic("org: unknown event")
 }
 
-// New is an empty event of the kind that Tag numbers tag, false for a number
-// that was never given.
+// New returns an empty event of the kind with this tag, false for an unknown tag.
 func New(tag byte) (Event, bool) {
 	switch tag {
 	case 1:
@@ -283,20 +281,20 @@ var (
 	ErrUnknown           = parley.ErrNotFound.Saying("There is no such organization.")
 	ErrUnknownCredential = parley.ErrNotFound.Saying("The organization has no such credential.")
 	ErrSlugImmutable     = parley.Refuse(parley.Conflict, "slug_immutable", "An organization's slug cannot change.")
-	// ErrLastCredential keeps an organization from locking itself out: there
-	// is no other way back in.
+	// ErrLastCredential keeps an organization from locking itself out, because it has no
+	// other way to regain access.
 	ErrLastCredential = parley.Refuse(parley.Conflict, "last_credential", "The last live credential cannot be revoked. Add another one first.")
 	ErrNameTaken      = parley.Refuse(parley.Conflict, "name_taken", "An agent of your organization has or had this name.")
 	ErrGroupNameTaken = ErrNameTaken.Saying("A group of your organization has or had this name.")
 	// ErrQuotaExceeded carries quota, limit, used and resets_at.
 	ErrQuotaExceeded = parley.Refuse(parley.Forbidden, "quota_exceeded", "Your organization has used up its quota.")
-	// ErrNoSuchTier and ErrBadLimit are the operator's to mend.
+	// ErrNoSuchTier and ErrBadLimit are answers to the operator.
 	ErrNoSuchTier = parley.Refuse(parley.Unprocessable, "validation_error", "A trust tier is a number from 0 to 3.")
 	ErrBadLimit   = parley.Refuse(parley.Unprocessable, "validation_error", "A limit is a number from 0 on, or none.")
 )
 
-// Decide judges c against s and returns the events that make it true, or the
-// refusal. It never changes s. A change that changes nothing yields no event.
+// Decide applies the rules to c in state s and returns the resulting events, or the
+// refusal. It never changes s. A command that changes nothing yields no event.
 func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 	if _, first := c.(Register); !first && !s.Exists() {
 		return nil, ErrUnknown
@@ -363,8 +361,8 @@ func decideChange(s *State, c Change, now time.Time) ([]Event, error) {
 	return []Event{e}, nil
 }
 
-// differing is the value that the field is to have, empty for none; nil if it
-// has it already.
+// differing returns the new value of the field, empty for none, or nil if the field has
+// that value already.
 func (c Clearable) differing(has string) *string {
 	if c.Null {
 		c.Value = ""
@@ -409,7 +407,7 @@ func decideRetireGroup(s *State, c RetireGroup, now time.Time) ([]Event, error) 
 	return []Event{&GroupRetired{GroupId: c.GroupID.Bytes(), AtMs: now.UnixMilli()}}, nil
 }
 
-// within refuses one more of what a quota counts, if it is used up.
+// within refuses one more of what a quota counts if the quota is used up.
 func within(limit *int, quota string, used int64) error {
 	if limit == nil || used < int64(*limit) {
 		return nil
@@ -434,7 +432,7 @@ func Evolve(s *State, e Event) {
 	case *CredentialRevoked:
 		var id parley.ClientID
 		copy(id[:], e.ClientId)
-		if c := s.Credential(id); c != nil { // what is not there needs no revoking
+		if c := s.Credential(id); c != nil { // a missing credential needs no revocation
 			c.RevokedMs = e.AtMs
 		}
 		s.Epoch++

@@ -8,15 +8,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TierMax is the highest trust tier: granted by the operator alone.
-// // spec: Organization
+// TierMax is the highest trust tier. Only the operator grants it. // spec: Organization
 const TierMax = 3
 
-// tierCleared is the tier of an organization that has shown who it is.
+// tierCleared is the tier of an organization that has confirmed its email address.
 const tierCleared = 1
 
-// Allowed is the operator's own limit of a quota for this organization: nil is
-// no limit, false that the tier's holds.
+// Allowed returns the operator's limit of a quota for this organization. A nil limit
+// means no limit; false means that the tier's limit applies.
 func (s *State) Allowed(quota string) (limit *int, set bool) {
 	for _, a := range s.GetAllowances() {
 		if a.GetQuota() != quota {
@@ -30,14 +29,15 @@ func (s *State) Allowed(quota string) (limit *int, set bool) {
 	return nil, false
 }
 
-// allowance is where the quota's allowance is, or would be.
+// allowance returns the index of the quota's allowance, or the index at which to insert
+// it.
 func (s *State) allowance(quota string) (int, bool) {
 	return slices.BinarySearchFunc(s.Allowances, quota, func(a *Allowance, quota string) int { return strings.Compare(a.GetQuota(), quota) })
 }
 
-// setAllowance keeps the allowances sorted.
+// setAllowance stores an allowance; the allowances stay sorted.
 func (s *State) setAllowance(a *Allowance) {
-	if a == nil { // an event that says nothing
+	if a == nil { // an event without an allowance
 		return
 	}
 	i, found := s.allowance(a.GetQuota())
@@ -49,7 +49,7 @@ func (s *State) setAllowance(a *Allowance) {
 }
 
 func (s *State) liftAllowance(quota string) {
-	if i, found := s.allowance(quota); found { // what is not there needs no lifting
+	if i, found := s.allowance(quota); found { // a missing allowance needs no removal
 		s.Allowances = slices.Delete(s.Allowances, i, i+1)
 	}
 }
@@ -96,7 +96,7 @@ func decideConfirmEmail(s *State, now time.Time) ([]Event, error) {
 	return []Event{&EmailConfirmed{Tier: tier, AtMs: now.UnixMilli()}}, nil
 }
 
-// Suspended reports whether the operator has stopped what the organization does.
+// Suspended reports whether the operator has suspended the organization.
 func (s *State) Suspended() bool { return s.GetSuspendedMs() != 0 }
 
 func decideSuspend(s *State, now time.Time) []Event {
