@@ -1,6 +1,6 @@
-// Package conversation holds the rules of a conversation, between two agents or
-// in a group: who takes part, who may reply, and how its status moves. It does no
-// I/O and reads no clock.
+// Package conversation holds the rules of a conversation, between two agents or in a
+// group: who takes part, who may reply, and how its status changes. It does no I/O and
+// reads no clock.
 package conversation
 
 import (
@@ -13,21 +13,21 @@ import (
 // Exists reports whether the conversation was ever started.
 func (s *State) Exists() bool { return len(s.GetId()) > 0 }
 
-// ConversationID is the conversation's id.
+// ConversationID returns the conversation's id.
 func (s *State) ConversationID() (id parley.ConversationID) {
 	copy(id[:], s.GetId())
 	return id
 }
 
-// ParentID is the conversation that this one is a part of; zero for one at the
-// root.
+// ParentID returns the conversation that this one is a part of; zero for a root
+// conversation.
 func (s *State) ParentID() (id parley.ConversationID) {
 	copy(id[:], s.GetParent())
 	return id
 }
 
-// GroupID is the group whose conversation it is; zero for one between two
-// agents.
+// GroupID returns the group that hosts the conversation; zero for a conversation between
+// two agents.
 func (s *State) GroupID() (id parley.GroupID) {
 	copy(id[:], s.GetGroup())
 	return id
@@ -38,28 +38,28 @@ func (s *State) GroupID() (id parley.GroupID) {
 // the conversation.
 func (s *State) ofGroup() bool { return len(s.GetGroup()) > 0 }
 
-// LastMessage is the id of the newest message.
+// LastMessage returns the id of the newest message.
 func (s *State) LastMessage() (id parley.MessageID) {
 	copy(id[:], s.GetLastMessageId())
 	return id
 }
 
-// CreatedAt is when the conversation started, UTC.
+// CreatedAt returns when the conversation started, UTC.
 func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.GetCreatedMs()).UTC() }
 
-// UpdatedAt is when it last had a message or a move, UTC.
+// UpdatedAt returns when the conversation last had a message or a change of status, UTC.
 func (s *State) UpdatedAt() time.Time { return time.UnixMilli(s.GetUpdatedMs()).UTC() }
 
-// Agent is the participant's id.
+// Agent returns the participant's id.
 func (p *Participant) Agent() (id parley.AgentID) {
 	copy(id[:], p.GetAgentId())
 	return id
 }
 
-// JoinedAt is when the participant came in, UTC.
+// JoinedAt returns when the participant joined, UTC.
 func (p *Participant) JoinedAt() time.Time { return time.UnixMilli(p.GetJoinedMs()).UTC() }
 
-// Role is the part that an agent has in the conversation, NoRole for none.
+// Role returns an agent's role in the conversation, NoRole for none.
 func (s *State) Role(agent parley.AgentID) Role {
 	for _, p := range s.GetParticipants() {
 		if p.Agent() == agent {
@@ -69,8 +69,8 @@ func (s *State) Role(agent parley.AgentID) Role {
 	return NoRole
 }
 
-// Other is the party across from agent: the responder for the initiator and
-// the other way round. False for an agent that is neither.
+// Other returns the other party: the responder for the initiator, and the reverse. It
+// returns false for an agent that is neither.
 func (s *State) Other(agent parley.AgentID) (parley.AgentID, bool) {
 	mine := s.Role(agent)
 	if !mine.party() {
@@ -84,14 +84,14 @@ func (s *State) Other(agent parley.AgentID) (parley.AgentID, bool) {
 	return parley.AgentID{}, false
 }
 
-// FirstMessageID makes the id of the message that starts the conversation id:
-// it lives in the conversation's slot.
+// FirstMessageID returns a new id for the message that starts the conversation id. It is
+// in the conversation's slot.
 func FirstMessageID(id parley.ConversationID, now time.Time, random [10]byte) parley.MessageID {
 	return parley.NextID(parley.MessageID(id), now, random)
 }
 
-// NextMessageID makes an id that lives in the conversation's slot and sorts
-// after all its messages, whatever the clock says.
+// NextMessageID returns a new id in the conversation's slot that sorts after all its
+// messages, even if the clock goes back.
 func (s *State) NextMessageID(now time.Time, random [10]byte) parley.MessageID {
 	return parley.NextID(s.LastMessage(), now, random)
 }
@@ -101,64 +101,63 @@ func (s *State) NextMessageID(now time.Time, random [10]byte) parley.MessageID {
 //sumtype:decl
 type Command interface{ command() }
 
-// Start makes the conversation with its first message. To start one that
-// exists changes nothing: the deed may be repeated after a crash. Whether the
-// initiator may send to the responder, or to the group, was judged before.
+// Start starts the conversation with its first message. Starting one that exists changes
+// nothing, so the command may be repeated after a crash. The caller has already checked
+// that the initiator may send to the responder or to the group.
 type Start struct {
 	ID        parley.ConversationID
 	Initiator parley.AgentID
-	// Responder is zero for a group's conversation.
+	// Responder is zero in a group's conversation.
 	Responder parley.AgentID
-	// Group is zero for a conversation between two agents.
+	// Group is zero in a conversation between two agents.
 	Group parley.GroupID
-	// Parent is zero for a conversation at the root.
+	// Parent is zero in a root conversation.
 	Parent parley.ConversationID
 	// Metadata is a JSON object as it was sent, empty for none.
 	Metadata  []byte
 	MessageID parley.MessageID
 }
 
-// Broadcast posts a message to all members of the group whose conversation it
-// is. Whether the sender may, and who the others are, the group has judged. It
-// is an opening word and no answer: it does not open what is submitted.
+// Broadcast posts a message to all members of the group that hosts the conversation. The
+// group has already checked the sender and selected the recipients. A broadcast is not an
+// answer: it does not move a submitted conversation to open.
 type Broadcast struct {
 	MessageID parley.MessageID
 	From      parley.AgentID
 }
 
-// Reply posts a message into the conversation. In a group's conversation, that
-// From may answer To was judged before, by the message it answers.
+// Reply posts a message into the conversation. In a group's conversation, the message
+// that From answers has already established that From may answer To.
 type Reply struct {
 	MessageID parley.MessageID
 	From      parley.AgentID
 	To        parley.AgentID
 	InReplyTo parley.MessageID
-	// Prior is the reply that the idempotency key is remembered for, nil if
-	// there was none.
+	// Prior is the earlier reply under the same idempotency key, nil if there was none.
 	Prior *Prior
 	Type  string
-	// ToRevoked is a fact about the recipient.
+	// ToRevoked is a lookup of the recipient.
 	ToRevoked bool
-	// Apart is a fact: isolation keeps the two from talking.
+	// Apart is a lookup: isolation keeps the two from talking.
 	Apart bool
 }
 
-// Prior is what a former reply under the same idempotency key was.
+// Prior describes an earlier reply under the same idempotency key.
 type Prior struct {
 	MessageID parley.MessageID
 	InReplyTo parley.MessageID
 	Type      string
 }
 
-// ChangeStatus moves the conversation to another status.
+// ChangeStatus changes the conversation's status.
 type ChangeStatus struct {
-	// By are the agents in whose name the caller may ask, in the order of
-	// preference: the one it named, or all of its own.
+	// By lists the agents for which the caller may act, in the order of preference: the
+	// agent that it named, or all its agents.
 	By []parley.AgentID
-	// Admins and Members are facts about a group's conversation: the group's admins,
-	// and those who are in it at all. Others than those who ask may be left out.
+	// Admins and Members are lookups for a group's conversation: the group's admins and
+	// its members. They may omit agents that are not in By.
 	Admins, Members []parley.AgentID
-	// Status is one of the specification's words.
+	// Status is a status name of the specification.
 	Status string
 	// Reason is a remark for people, empty for none.
 	Reason string
@@ -183,7 +182,7 @@ func (*Posted) event()        {}
 func (*StatusChanged) event() {}
 func (*Broadcasted) event()   {}
 
-// Tag is the number under which an event's kind is on disk. Numbers are added,
+// Tag returns the number that identifies an event's kind on disk. Numbers are added,
 // never changed or reused.
 func Tag(e Event) byte {
 	switch e.(type) {
@@ -199,8 +198,7 @@ func Tag(e Event) byte {
 	panic("conversation: unknown event")
 }
 
-// New is an empty event of the kind that Tag numbers tag, false for a number
-// that was never given.
+// New returns an empty event of the kind with this tag, false for an unknown tag.
 func New(tag byte) (Event, bool) {
 	switch tag {
 	case 1:
@@ -215,7 +213,7 @@ func New(tag byte) (Event, bool) {
 	return nil, false
 }
 
-// ErrRepeated is no refusal: the reply was posted before under the same
+// ErrRepeated is not a refusal: an earlier request posted the reply under the same
 // idempotency key, and the stored message is the answer.
 var ErrRepeated = errors.New("conversation: the reply was posted before under this idempotency key")
 
@@ -227,17 +225,16 @@ var (
 	ErrRecipientRevoked    = parley.ErrGone.Saying("The recipient has been revoked.")
 	// ErrClosed carries current_status.
 	ErrClosed = parley.Refuse(parley.Conflict, "conversation_closed", "The conversation has ended.")
-	// ErrRoleNotAllowed is for one who takes part, but not in the role that
-	// the move needs.
+	// ErrRoleNotAllowed refuses a participant whose role does not allow the change.
 	ErrRoleNotAllowed = parley.Refuse(parley.Forbidden, "role_not_allowed", "Your role in the conversation does not allow this move.")
-	// ErrNotMember is for one who had a part in a group's conversation, and is in the
-	// group no more.
+	// ErrNotMember refuses an agent that took part in a group's conversation and has left
+	// the group.
 	ErrNotMember = parley.Refuse(parley.Forbidden, "not_member", "The acting agent is no member of this group.")
 	// ErrInvalidTransition carries current_status and allowed.
 	ErrInvalidTransition = parley.Refuse(parley.Conflict, "invalid_transition", "The conversation cannot move to this status from the one it has.")
 )
 
-// Decide judges c against s and returns the events that make it true, or the
+// Decide applies the rules to c in state s and returns the resulting events, or the
 // refusal. It never changes s.
 func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 	switch c := c.(type) {
@@ -297,12 +294,12 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 	return events, nil
 }
 
-// closed says why nothing is said here any more.
+// closed returns the refusal of messages to a conversation that has ended.
 func (s *State) closed() error { return ErrClosed.With("current_status", s.GetStatus().String()) }
 
 func decideBroadcast(s *State, c Broadcast, now time.Time) ([]Event, error) {
 	switch {
-	case !s.ofGroup(): // a group has no such conversation
+	case !s.ofGroup(): // a group does not host it
 		return nil, ErrUnknown
 	case s.Terminal():
 		return nil, s.closed()

@@ -18,7 +18,7 @@ const (
 	Rejected      = Status_rejected
 )
 
-// The parts an agent can have. // spec: Conversation
+// The roles of an agent. // spec: Conversation
 const (
 	NoRole    = Role_no_role
 	Initiator = Role_initiator
@@ -27,8 +27,8 @@ const (
 	Mediator  = Role_mediator
 )
 
-// moves is the whole state machine; a move that is not here is a conflict, and
-// a state without moves is terminal. // spec: Conversation status
+// moves is the state machine. A change that is not listed is a conflict, and a status
+// without changes is terminal. // spec: Conversation status
 var moves = map[Status][]Status{
 	Submitted:     {Open, Rejected, Canceled, Failed},
 	Open:          {Paused, InputRequired, Completed, Failed, Canceled},
@@ -36,21 +36,21 @@ var moves = map[Status][]Status{
 	InputRequired: {Open, Completed, Failed, Canceled},
 }
 
-// ParseStatus reads a status as the wire spells it.
+// ParseStatus parses a status as spelled in the API.
 func ParseStatus(word string) (Status, bool) {
 	n, ok := Status_value[word]
 	return Status(n), ok && n != 0
 }
 
-// Terminal reports whether the status has no outgoing moves.
+// Terminal reports whether the status cannot change any more.
 func (x Status) Terminal() bool { return x != Status_no_status && len(moves[x]) == 0 }
 
 // Terminal reports whether the conversation has ended.
 func (s *State) Terminal() bool { return s.GetStatus().Terminal() }
 
-// Allowed are the statuses that the conversation can move to, in the order of
-// the specification's table. A group's conversation has nobody who could decline
-// it. Empty, never nil.
+// Allowed returns the statuses to which the conversation can change, in the order of the
+// specification's table. A group's conversation cannot be rejected, because it has no
+// responder. The slice may be empty, but is never nil.
 func (s *State) Allowed() []string {
 	words := []string{}
 	for _, to := range moves[s.GetStatus()] {
@@ -63,11 +63,11 @@ func (s *State) Allowed() []string {
 
 func (s *State) allows(to Status) bool { return slices.Contains(moves[s.GetStatus()], to) }
 
-// party reports whether the role is one of the two ends of the conversation.
+// party reports whether the role is initiator or responder.
 func (x Role) party() bool { return x == Initiator || x == Responder }
 
-// mayMove reports whether a participant in that role may ask for the move: only
-// a responder declines, everything else is open to all but observers.
+// mayMove reports whether a participant in that role may request the status: only a
+// responder rejects; every other change is open to all but observers.
 func (x Role) mayMove(to Status) bool {
 	if to == Rejected {
 		return x == Responder
@@ -75,8 +75,7 @@ func (x Role) mayMove(to Status) bool {
 	return x.party() || x == Mediator
 }
 
-// mover is the first of those who ask that may move the conversation to that
-// status.
+// mover returns the first agent in c.By that may change the conversation to that status.
 func (s *State) mover(c ChangeStatus, to Status) (parley.AgentID, error) {
 	if s.ofGroup() {
 		return s.steward(c, to)
@@ -94,8 +93,9 @@ func (s *State) mover(c ChangeStatus, to Status) (parley.AgentID, error) {
 	return parley.AgentID{}, refusal
 }
 
-// steward is the mover of a group's conversation: its initiator, as long as it is
-// in the group, or an admin. That those who ask may know of it the host has judged.
+// steward returns the mover of a group's conversation: an admin, or the initiator while
+// it is in the group. The group's actor has already checked that the caller may know the
+// conversation.
 func (s *State) steward(c ChangeStatus, to Status) (parley.AgentID, error) {
 	admins, members := setOf(c.Admins), setOf(c.Members)
 	refusal := ErrNotMember
@@ -111,7 +111,7 @@ func (s *State) steward(c ChangeStatus, to Status) (parley.AgentID, error) {
 	return parley.AgentID{}, refusal
 }
 
-// setOf is for lists of thousands that are looked into as often.
+// setOf makes lookups in lists of thousands fast.
 func setOf(agents []parley.AgentID) map[parley.AgentID]bool {
 	set := make(map[parley.AgentID]bool, len(agents))
 	for _, agent := range agents {
