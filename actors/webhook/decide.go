@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Decide judges c against s and returns the events that make it true, or the
+// Decide applies the rules to c in state s and returns the resulting events, or the
 // refusal. It never changes s.
 func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 	switch c := c.(type) {
@@ -55,7 +55,7 @@ func decideCreate(s *State, c Create, now time.Time) ([]Event, error) {
 	}}, nil
 }
 
-// sentURL is the text that the url was read from, empty where it is the url.
+// sentURL returns the text from which the url was parsed, empty if it equals the url.
 func sentURL(c Create) string {
 	if c.SentURL == c.URL {
 		return ""
@@ -115,7 +115,7 @@ func decideTest(s *State, c Test, now time.Time) ([]Event, error) {
 	return append(s.release(now), &Tested{Job: s.GetLastJob() + 1, AtMs: now.UnixMilli(), Position: s.GetCursor()}), nil
 }
 
-// awake refuses what an inactive webhook does not do.
+// awake returns a refusal if the webhook is inactive.
 func (s *State) awake() error {
 	switch {
 	case s.GetActive():
@@ -142,7 +142,7 @@ func decideRetry(s *State, c Retry, now time.Time) ([]Event, error) {
 	}
 	due := status == Failed && c.Job.NextMs <= now.UnixMilli()
 	if _, may := status.next(wanted); !may || due {
-		return s.release(now), nil // an attempt is under way, or about to be
+		return s.release(now), nil // an attempt is under way, or due
 	}
 	return []Event{&Retried{Job: c.Job.Number, Dead: status == Dead, AtMs: now.UnixMilli()}}, nil
 }
@@ -154,8 +154,8 @@ func decideRetire(s *State, now time.Time) []Event {
 	return []Event{&Disabled{Reason: AgentRevoked, AtMs: now.UnixMilli()}}
 }
 
-// decideCollect makes a job of each wanted entry beyond the cursor. Entries and
-// the cursor go together: what was collected once is never collected again.
+// decideCollect creates a job for each subscribed entry beyond the cursor. One event
+// stores the entries and moves the cursor, so no entry is collected twice.
 func decideCollect(s *State, c Collect, now time.Time) []Event {
 	if !s.GetActive() || c.Upto <= s.GetCursor() {
 		return nil
@@ -169,7 +169,7 @@ func decideCollect(s *State, c Collect, now time.Time) []Event {
 	return []Event{e}
 }
 
-// decideLease fills the places there are, first attempts and retries in turn.
+// decideLease fills the free places, alternating between first attempts and retries.
 func decideLease(s *State, c Lease, now time.Time) []Event {
 	room := s.Capacity(now, c.Max)
 	firsts, retries := s.firsts(room), s.retries(c.Due, now)
@@ -190,7 +190,7 @@ func decideLease(s *State, c Lease, now time.Time) []Event {
 	return []Event{e}
 }
 
-// firsts are the next jobs to have their first attempt, in order, at most n.
+// firsts returns the next jobs that are due for a first attempt, in order, at most n.
 func (s *State) firsts(n int) []uint64 {
 	next := slices.Clone(s.GetUnsent())
 	for number := s.GetLastFirst() + 1; number <= s.GetLastJob() && len(next) < n; number++ {
@@ -199,8 +199,8 @@ func (s *State) firsts(n int) []uint64 {
 	return next
 }
 
-// retries are those of the rows that may have another attempt now, the earliest
-// due first.
+// retries returns the jobs among rows that may be attempted again now, the earliest due
+// first.
 func (s *State) retries(rows []*Job, now time.Time) []*Job {
 	due := make([]*Job, 0, len(rows))
 	for _, j := range rows {
@@ -215,9 +215,8 @@ func (s *State) retries(rows []*Job, now time.Time) []*Job {
 	return slices.CompactFunc(due, func(a, b *Job) bool { return a.Number == b.Number })
 }
 
-// decideReport ends attempts. A target that takes one delivery ends the streak
-// of failures; one that says it is gone, or has failed for too long, is not
-// bothered any more.
+// decideReport ends attempts. One accepted delivery ends the streak of failures. A target
+// that answers 410, or that has only failed for FailuresMax, disables the webhook.
 func decideReport(s *State, c Report, now time.Time) []Event {
 	e := &Reported{FailingSinceMs: s.GetFailingSinceMs(), HeldUntilMs: s.GetHeldUntilMs(), AtMs: now.UnixMilli()}
 	failure, reason := false, Reason_no_reason
@@ -257,7 +256,7 @@ func decideReport(s *State, c Report, now time.Time) []Event {
 	return []Event{e, &Disabled{Reason: reason, AtMs: now.UnixMilli()}}
 }
 
-// conclude is what an attempt that ended by a deed comes to.
+// conclude returns the result of an attempt that ended by d.
 func conclude(a *Attempt, o Outcome, d deed, now time.Time) *Result {
 	r := &Result{
 		Lease: a.Lease, Job: a.Job, Code: uint32(max(o.Code, 0)), Error: short(o.Error),
@@ -273,10 +272,10 @@ func conclude(a *Attempt, o Outcome, d deed, now time.Time) *Result {
 	return r
 }
 
-// decideExpire ends the attempts of which nobody told in time. Each counts, for
-// it may have reached its target, and the next is due at once, for it was not
-// the target's fault. Those that a process left behind do not count: a server
-// that dies again and again must not use up the attempts of its jobs.
+// decideExpire ends the attempts that were not reported in time. Each counts, because it
+// may have reached its target, and the next is due at once, because the target was not at
+// fault. Attempts that a former process left behind do not count: a server that crashes
+// repeatedly must not use up the attempts of its jobs.
 func decideExpire(s *State, c Expire, now time.Time) []Event {
 	e := &Expired{AtMs: now.UnixMilli()}
 	for _, a := range s.GetUnderWay() {

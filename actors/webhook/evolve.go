@@ -39,7 +39,7 @@ func Evolve(s *State, e Event) {
 		s.HeldUntilMs = 0
 	case *Retried:
 		s.Retried++
-		s.HeldUntilMs = 0 // somebody thinks that the target is well
+		s.HeldUntilMs = 0 // a person expects the target to work again
 		if e.Dead {
 			s.Dead--
 			s.Failed++
@@ -47,7 +47,7 @@ func Evolve(s *State, e Event) {
 	}
 }
 
-// rotate makes a fresh secret the current one and forgets those that sign no more.
+// rotate makes a new secret the current one and drops those that no longer sign.
 func (s *State) rotate(e *Rotated) {
 	if len(s.Secrets) > 0 {
 		s.Secrets[0].UntilMs = e.AtMs + SecretAfterlife.Milliseconds()
@@ -56,7 +56,7 @@ func (s *State) rotate(e *Rotated) {
 	s.Secrets = append([]*Secret{{Sealed: e.SealedSecret}}, former[:min(len(former), FormerSecretsMax)]...)
 }
 
-// end forgets everything but what the webhook was.
+// end clears the settings, secrets and jobs, and keeps the webhook's identity.
 func (s *State) end(e *Deleted) {
 	s.DeletedMs, s.Active, s.Secrets, s.Url, s.SentUrl, s.Description = e.AtMs, false, nil, "", "", ""
 	s.UnderWay, s.Unsent, s.HeldUntilMs, s.FailingSinceMs = nil, nil, 0, 0
@@ -93,8 +93,8 @@ func (s *State) conclude(results []*Result) {
 	}
 }
 
-// Concerned are the numbers of the jobs that exist already and that an event
-// changes: the rows that Fold needs.
+// Concerned returns the numbers of the existing jobs that an event changes: the rows that
+// Fold needs.
 func Concerned(e Event) (numbers []uint64) {
 	ended := func(results []*Result) {
 		for _, r := range results {
@@ -112,13 +112,13 @@ func Concerned(e Event) (numbers []uint64) {
 		ended(e.Results)
 	case *Retried:
 		numbers = append(numbers, e.Job)
-	case *Activated, *Collected, *Created, *Deactivated, *Deleted, *Disabled, *Released, *Rotated, *Tested: // they change no job that exists
+	case *Activated, *Collected, *Created, *Deactivated, *Deleted, *Disabled, *Released, *Rotated, *Tested: // they change no existing job
 	}
 	return numbers
 }
 
-// Fold folds one event into rows, by their numbers: it adds those that the event
-// makes and changes those that it concerns. A webhook that is deleted has none.
+// Fold folds one event into rows, keyed by job number: it adds the jobs that the event
+// creates and changes those that it concerns. A deleted webhook has no rows.
 func Fold(rows map[uint64]*Job, e Event) {
 	switch e := e.(type) {
 	case *Deleted:
@@ -150,7 +150,7 @@ func Fold(rows map[uint64]*Job, e Event) {
 		}
 		j.Status, _ = j.Status.next(wanted)
 		j.NextMs = e.AtMs
-	case *Activated, *Created, *Deactivated, *Disabled, *Released, *Rotated: // they are about the webhook alone
+	case *Activated, *Created, *Deactivated, *Disabled, *Released, *Rotated: // they concern only the webhook
 	}
 }
 

@@ -15,7 +15,7 @@ const (
 	Dead       = Status_dead
 )
 
-// What deliveries tell of. // spec: Webhook events
+// Events that webhooks deliver. // spec: Webhook events
 const (
 	MessageReceived      = What_message_received
 	MessageDelivered     = What_message_delivered
@@ -29,24 +29,24 @@ const (
 	TestEvent            = What_webhook_test
 )
 
-// deed is what can happen to a job.
+// deed is an event in the life of a job.
 type deed int
 
 const (
 	begun        deed = iota // an attempt began
 	accepted                 // the target answered 2xx
-	declined                 // it did not, and there are attempts left
-	declinedLast             // it did not at the last attempt
+	declined                 // another answer or none, and attempts are left
+	declinedLast             // the same at the last attempt
 	gone                     // it answered 410
-	lost                     // the lease ran out: nobody knows
-	lostLast                 // it ran out at the last attempt
-	unsentFirst              // nothing was sent, and nothing was before
-	unsentAgain              // nothing was sent this time
-	wanted                   // a person wants an attempt now
+	lost                     // the lease ran out: the outcome is unknown
+	lostLast                 // the lease of the last attempt ran out
+	unsentFirst              // nothing was sent at the first attempt
+	unsentAgain              // nothing was sent at a later attempt
+	wanted                   // a person requested an attempt now
 )
 
-// machine is the whole life of a job; a deed that is not here is not done, and a
-// status without deeds is the end. // spec: Webhooks
+// machine is the state machine of a job. A deed that is not listed is impossible, and a
+// status without deeds is final. // spec: Webhooks
 var machine = map[Status]map[deed]Status{
 	Pending: {begun: Processing},
 	Processing: {
@@ -60,14 +60,14 @@ var machine = map[Status]map[deed]Status{
 	Dead:   {wanted: Failed},
 }
 
-// next is the status after a deed, false where there is no such move.
+// next returns the status after a deed, false if the deed is impossible.
 func (x Status) next(d deed) (Status, bool) {
 	to, ok := machine[x][d]
 	return to, ok
 }
 
-// waits are the times before each attempt: before the first, counted from the
-// job's creation, before others from the end of the attempt before. // spec: Webhooks
+// waits are the delays before each attempt. The first counts from the job's creation, the
+// others from the end of the preceding attempt. // spec: Webhooks
 var waits = [...]time.Duration{
 	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 10 * time.Hour,
 }
@@ -75,15 +75,15 @@ var waits = [...]time.Duration{
 // AttemptsMax is how many attempts a job gets.
 const AttemptsMax = len(waits)
 
-// wait is the time between the nth attempt and the next: as planned, moved by
-// the jitter, but never shorter than the target asks for.
+// wait returns the time between the nth attempt and the next: the planned delay with
+// jitter, but at least what the target asks for, up to RetryAfterMax.
 func wait(nth uint32, o Outcome) time.Duration {
 	planned := waits[nth]
 	planned += planned * time.Duration(min(max(o.Jitter, -JitterMax), JitterMax)) / 1000
 	return max(planned, min(o.RetryAfter, RetryAfterMax))
 }
 
-// deed is what an outcome of an attempt means to its job.
+// deed returns what an attempt's outcome means for its job.
 func (o Outcome) deed(a *Attempt) deed {
 	switch last := int(a.Nth) >= AttemptsMax; {
 	case o.Unsent && a.First:
@@ -104,7 +104,7 @@ func (o Outcome) deed(a *Attempt) deed {
 // lostError is the error of an attempt whose lease ran out.
 const lostError = "The attempt was cut short: what came of it is unknown."
 
-// short is as much of an error as is kept, in sound UTF-8.
+// short returns the part of an error that is stored, in valid UTF-8.
 func short(text string) string {
 	text = strings.ToValidUTF8(text, "�")
 	if utf8.RuneCountInString(text) <= ErrorCharsMax {
@@ -113,17 +113,17 @@ func short(text string) string {
 	return string([]rune(text)[:ErrorCharsMax])
 }
 
-// ParseEvent reads an event's name as the wire spells it.
+// ParseEvent parses an event's name as spelled in the API.
 func ParseEvent(word string) (What, bool) {
 	n, ok := What_value[strings.ReplaceAll(word, ".", "_")]
 	return What(n), ok && n != 0 && !strings.Contains(word, "_")
 }
 
-// Word is the event's name on the wire.
+// Word returns the event's name in the API.
 func (x What) Word() string { return strings.ReplaceAll(x.String(), "_", ".") }
 
-// Retry is when the job is due for another attempt, UTC; false for one that
-// waits for its first, is under way or at its end.
+// Retry returns when the job is due for another attempt, UTC; false for a job that waits
+// for its first attempt, is under way, or is finished.
 func (j *Job) Retry() (time.Time, bool) {
 	return time.UnixMilli(j.GetNextMs()).UTC(), j.GetStatus() == Failed
 }
