@@ -6,24 +6,23 @@ import (
 	"parley"
 )
 
-// This file reads what former releases stored: each challenge as a stream of its
-// own, which a timer removes. None are begun any more.
+// This file reads what former releases stored: each challenge as a separate stream, which
+// a timer removes. No such streams are begun any more.
 
-// ChallengeKept is how long former releases remembered a challenge after it had
-// expired.
+// ChallengeKept is how long former releases kept a challenge after it had expired.
 const ChallengeKept = 24 * time.Hour
 
 // Exists reports whether the challenge was ever issued.
 func (s *State) Exists() bool { return len(s.GetId()) > 0 }
 
-// SolvedOrgID is the organization that the solution registered; zero while the
+// SolvedOrgID returns the organization that the solution registered; zero while the
 // challenge is unsolved.
 func (s *State) SolvedOrgID() (id parley.OrgID) {
 	copy(id[:], s.GetSolvedOrg())
 	return id
 }
 
-// ExpiresAt is the instant from which a solution came too late, UTC.
+// ExpiresAt returns the instant from which solutions were refused, UTC.
 func (s *State) ExpiresAt() time.Time { return time.UnixMilli(s.GetExpiresMs()).UTC() }
 
 // Event is a fact about a challenge: past tense, append-only on disk.
@@ -39,7 +38,7 @@ func (*Issued) event() {}
 func (*Missed) event() {}
 func (*Solved) event() {}
 
-// Tag is the number under which an event's kind is on disk. Numbers are added,
+// Tag returns the number that identifies an event's kind on disk. Numbers are added,
 // never changed or reused.
 func Tag(e Event) byte {
 	switch e.(type) {
@@ -53,8 +52,7 @@ func Tag(e Event) byte {
 	panic("registration: unknown event")
 }
 
-// New is an empty event of the kind that Tag numbers tag, false for a number
-// that was never given.
+// New returns an empty event of the kind with this tag, false for an unknown tag.
 func New(tag byte) (Event, bool) {
 	switch tag {
 	case 1:

@@ -1,6 +1,6 @@
-// Package registration holds the rules of registering an organization by proof
-// of work: what a challenge asks for, what solves it, and when it is over. It does
-// no I/O and reads no clock.
+// Package registration holds the rules of registering an organization by proof of work:
+// what a challenge asks for, what solves it, and when it expires. It does no I/O and
+// reads no clock.
 //
 // The server stores no challenge: the client that asked for one holds it, sealed in
 // its id. The server stores only that a solved challenge was used.
@@ -14,18 +14,18 @@ import (
 	"parley"
 )
 
-// ExpiresAt is the instant from which a solution comes too late, UTC.
+// ExpiresAt returns the instant from which solutions are refused, UTC.
 func (c *Challenge) ExpiresAt() time.Time { return time.UnixMilli(c.GetExpiresMs()).UTC() }
 
-// Expired reports whether a solution comes too late.
+// Expired reports whether a solution is refused because the challenge has expired.
 func (c *Challenge) Expired(now time.Time) bool { return now.UnixMilli() >= c.GetExpiresMs() }
 
 // Solve offers a nonce for a challenge.
 type Solve struct {
 	Nonce string
-	// Used is a fact: the challenge was solved before.
+	// Used is a lookup: the challenge was solved before.
 	Used bool
-	// SlugTaken is a fact: another organization has the slug.
+	// SlugTaken is a lookup: another organization has the slug.
 	SlugTaken bool
 }
 
@@ -38,7 +38,7 @@ var (
 	ErrSlugTaken = parley.Refuse(parley.Conflict, "slug_taken", "Another organization has this slug.")
 )
 
-// Judge is nil where the nonce registers the organization.
+// Judge returns nil if the nonce registers the organization, or else the refusal.
 func (c *Challenge) Judge(s Solve, now time.Time) error {
 	switch {
 	case c.Expired(now):
