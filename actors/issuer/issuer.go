@@ -1,6 +1,6 @@
-// Package issuer holds the rules of the platform's token-signing keys: when a
-// new one is minted, which one signs, and how long a former one stays
-// published. It does no I/O and reads no clock. There is one issuer.
+// Package issuer holds the rules of the platform's token-signing keys: when a new one is
+// minted, which one signs, and how long a former one stays published. It does no I/O and
+// reads no clock. There is one issuer.
 package issuer
 
 import (
@@ -13,7 +13,7 @@ import (
 // Exists reports whether a key was ever minted.
 func (s *State) Exists() bool { return len(s.GetKeys()) > 0 }
 
-// Current is the key that signs, nil before the first was minted.
+// Current returns the key that signs, nil before the first was minted.
 func (s *State) Current() *Key {
 	if n := len(s.GetKeys()); n > 0 && s.Keys[n-1].RetiredMs == 0 {
 		return s.Keys[n-1]
@@ -21,9 +21,8 @@ func (s *State) Current() *Key {
 	return nil
 }
 
-// Published are the keys under which tokens may still be good: the current one
-// first, then those retired less than parley.SigningKeyAfterlife ago, latest
-// first.
+// Published returns the keys under which tokens may still be valid: the current one
+// first, then those retired less than parley.SigningKeyAfterlife ago, latest first.
 func (s *State) Published(now time.Time) []*Key {
 	keys := make([]*Key, 0, len(s.GetKeys()))
 	for i := len(s.GetKeys()) - 1; i >= 0; i-- {
@@ -38,8 +37,8 @@ func (k *Key) published(nowMs int64) bool {
 	return k.RetiredMs == 0 || nowMs-k.RetiredMs < parley.SigningKeyAfterlife.Milliseconds()
 }
 
-// Due reports whether it is time to mint: no key signs, or the one that does
-// is as old as lifetime.
+// Due reports whether a key must be minted: no key signs, or the current key is at least
+// as old as lifetime.
 func (s *State) Due(now time.Time, lifetime time.Duration) bool {
 	current := s.Current()
 	return current == nil || now.UnixMilli()-current.MintedMs >= lifetime.Milliseconds()
@@ -50,16 +49,16 @@ func (s *State) Due(now time.Time, lifetime time.Duration) bool {
 //sumtype:decl
 type Command interface{ command() }
 
-// Mint offers a fresh key, which is taken when one is due or Force is set;
-// otherwise it is dropped unused. A forced one signs at once.
+// Mint offers a new key. The issuer accepts it if one is due or Force is set, and drops
+// it otherwise. A forced key signs at once.
 type Mint struct {
 	// Kid is the RFC 7638 thumbprint of Public.
 	Kid string
 	// Public is the raw Ed25519 key.
 	Public []byte
-	// SealedSeed is its private seed, encrypted by the shell.
+	// SealedSeed is the private seed, encrypted by the caller.
 	SealedSeed []byte
-	// Lifetime is the age at which the current key is to be replaced; 0 is
+	// Lifetime is the age at which the current key is replaced; 0 means
 	// parley.SigningKeyLifetime.
 	Lifetime time.Duration
 	Force    bool
@@ -78,7 +77,7 @@ type Event interface {
 
 func (*Minted) event() {}
 
-// Tag is the number under which an event's kind is on disk. Numbers are added,
+// Tag returns the number that identifies an event's kind on disk. Numbers are added,
 // never changed or reused.
 func Tag(e Event) byte {
 	switch e.(type) {
@@ -88,8 +87,7 @@ func Tag(e Event) byte {
 	panic("issuer: unknown event")
 }
 
-// New is an empty event of the kind that Tag numbers tag, false for a number
-// that was never given.
+// New returns an empty event of the kind with this tag, false for an unknown tag.
 func New(tag byte) (Event, bool) {
 	switch tag {
 	case 1:
@@ -98,7 +96,7 @@ func New(tag byte) (Event, bool) {
 	return nil, false
 }
 
-// Decide judges c against s and returns the events that make it true. It never
+// Decide applies the rules to c in state s and returns the resulting events. It never
 // changes s and refuses nothing: a key that is not needed yields no event.
 func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 	switch c := c.(type) {
@@ -122,8 +120,8 @@ func decideMint(s *State, c Mint, now time.Time) ([]Event, error) {
 	}}, nil
 }
 
-// Evolve folds one event into s. It cannot fail: an event is a fact. Keys that
-// were no longer published when the event happened are forgotten.
+// Evolve folds one event into s. It cannot fail: an event is a fact. It drops keys that
+// were no longer published when the event happened.
 func Evolve(s *State, e Event) {
 	switch e := e.(type) {
 	case *Minted:
