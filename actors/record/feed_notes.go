@@ -6,10 +6,10 @@ import (
 	"parley/journal"
 )
 
-// OwnStatus follows a status in the feed of the agent that asked for it.
+// OwnStatus is appended to a status in the feed of the agent that asked for the change.
 const OwnStatus = 0
 
-// StatusNews reads the note of a StatusEntry: the conversation's new status, and
+// StatusNews decodes the note of a StatusEntry: the conversation's new status, and
 // whether the feed's agent itself asked for it.
 func StatusNews(note []byte) (status string, own bool) {
 	if last := len(note) - 1; last >= 0 && note[last] == OwnStatus {
@@ -28,13 +28,13 @@ const (
 	MemberLeft
 )
 
-// groupNews are their names on the wire. // docs: webhooks.md
+// groupNews are their names in the API. // docs: webhooks.md
 var groupNews = [...]string{
 	Invited: "invited", RequestCreated: "request.created", RequestResolved: "request.resolved",
 	MemberJoined: "member.joined", MemberLeft: "member.left",
 }
 
-// GroupNews reads the note of a GroupEntry: the event, "" if its kind is unknown, and
+// GroupNews decodes the note of a GroupEntry: the event, "" if its kind is unknown, and
 // the join request that it is about, zero if there is none.
 func GroupNews(note []byte) (kind string, request parley.JoinRequestID) {
 	if len(note) == 0 || int(note[0]) >= len(groupNews) {
@@ -43,13 +43,13 @@ func GroupNews(note []byte) (kind string, request parley.JoinRequestID) {
 	return groupNews[note[0]], parley.IDFromBytes[parley.JoinRequestID](note[1:])
 }
 
-// What the feed of a sender says of a message of its own, as bits of one byte.
+// Receipts of a message in its sender's feed, as bits of one byte.
 const (
 	ReceiptDelivered byte = 1 << iota
 	ReceiptRead
 )
 
-// ReceiptNews reads the note of a ReceiptEntry: whether the message was delivered and
+// ReceiptNews decodes the note of a ReceiptEntry: whether the message was delivered and
 // whether it was read, for the first time.
 func ReceiptNews(note []byte) (delivered, read bool) {
 	if len(note) == 0 {
@@ -58,7 +58,7 @@ func ReceiptNews(note []byte) (delivered, read bool) {
 	return note[0]&ReceiptDelivered != 0, note[0]&ReceiptRead != 0
 }
 
-// WebhookNews are the webhook events that follow from a feed entry. The note of a
+// WebhookNews returns the webhook events that follow from a feed entry. The note of a
 // message says whether it is a copy.
 func WebhookNews(e journal.FeedEntry) (all []*webhook.News) {
 	add := func(x webhook.What, ref, note []byte) {

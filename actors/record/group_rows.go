@@ -7,12 +7,12 @@ import (
 	"parley/actors/group"
 )
 
-// Admins are the seats of a group's admins.
+// Admins returns the seats of a group's admins.
 func Admins(s *group.State) []parley.Seat {
 	return seats(s, func(m group.Member) bool { return m.Role == group.Admin })
 }
 
-// Everybody are the seats of all members.
+// Everybody returns the seats of all members.
 func Everybody(s *group.State) []parley.Seat {
 	return seats(s, func(group.Member) bool { return true })
 }
@@ -26,10 +26,10 @@ func seats(s *group.State, suits func(group.Member) bool) (all []parley.Seat) {
 	return all
 }
 
-// AppendSeat appends a seat number to the row of a place.
+// AppendSeat appends a seat number to the row at PlaceKey.
 func AppendSeat(b []byte, seat uint32) []byte { return binary.BigEndian.AppendUint32(b, seat) }
 
-// SeatsOf are the seat numbers in the row of a place, oldest first.
+// SeatsOf returns the seat numbers in a row at PlaceKey, oldest first.
 func SeatsOf(row []byte) (all []uint32) {
 	for i := 16; i+4 <= len(row); i += 4 {
 		all = append(all, binary.BigEndian.Uint32(row[i:]))
@@ -37,6 +37,6 @@ func SeatsOf(row []byte) (all []uint32) {
 	return all
 }
 
-// FoundingScope is the scope of idempotency keys of groups. The keys of the founder's
-// messages may lie beside them; none begins with a zero byte.
+// FoundingScope returns the scope of idempotency keys of groups. The keys of the
+// founder's messages may be stored next to them; none begins with a zero byte.
 func FoundingScope(founder parley.AgentID) []byte { return append(founder.Bytes(), 0) }

@@ -11,26 +11,26 @@ import (
 	"parley/journal"
 )
 
-// Quarantined is a message that an actor could not decode. It was put aside as it was
-// and had no effect. // docs: operations.md
+// Quarantined is a message that an actor could not decode. It was stored unchanged and
+// had no effect. // docs: operations.md
 type Quarantined struct {
-	// To is the actor that it was for, Number its number in the actor's queue.
+	// To is the recipient, Number the message's number in the recipient's queue.
 	To     journal.Stream
 	Number uint64
-	// At is when it was put aside.
+	// At is when it was quarantined.
 	At   time.Time
 	Word []byte
-	// Why this release cannot decode it, or that it can.
+	// Why says why this release cannot decode it, or that it can.
 	Why string
 }
 
-// Quarantine calls fn with all that is in quarantine, until fn returns false.
+// Quarantine calls fn with every quarantined message until fn returns false.
 func Quarantine(v interface {
 	Table(table journal.Table, fn func(key, value []byte) bool) error
 }, fn func(Quarantined) bool,
 ) error {
 	return v.Table(journal.QuarantineTable, func(key, value []byte) bool {
-		if !IsQuarantine(key, value) { // `parley verify` names it
+		if !IsQuarantine(key, value) { // `parley verify` reports it
 			return true
 		}
 		q := QuarantinedOf(key, value)
@@ -39,10 +39,10 @@ func Quarantine(v interface {
 	})
 }
 
-// IsQuarantine reports whether a row of the quarantine can be read.
+// IsQuarantine reports whether a row of the quarantine is well-formed.
 func IsQuarantine(key, value []byte) bool { return len(key) == 25 && len(value) >= 8 }
 
-// QuarantinedOf reads such a row. Word aliases value.
+// QuarantinedOf decodes such a row. Word aliases value.
 func QuarantinedOf(key, value []byte) Quarantined {
 	q := Quarantined{
 		To:     journal.Stream{Kind: journal.StreamKind(key[0]), ID: parley.IDFromBytes[parley.AnyID](key[1:17])},
@@ -55,28 +55,28 @@ func QuarantinedOf(key, value []byte) Quarantined {
 	return q
 }
 
-// Actor names the actor that the message was for.
+// Actor returns the name of the recipient.
 func (q *Quarantined) Actor() string { return StreamName(q.To) }
 
-// Name is the row's own, by which an operator drops it.
+// Name returns the name by which an operator drops the row.
 func (q *Quarantined) Name() string {
 	return fmt.Sprintf("%s/%d", strings.ReplaceAll(q.Actor(), " ", "-"), q.Number)
 }
 
-// Drop is the entry that deletes the row.
+// Drop returns the entry that deletes the row.
 func (q *Quarantined) Drop(at time.Time, release func(error)) *journal.Entry {
 	return &journal.Entry{Slot: q.To.Slot(), At: at, Release: release, Rows: []journal.Row{{
 		Slot: q.To.Slot(), Table: journal.QuarantineTable, Key: QuarantineKey(q.To, q.Number), Delete: true,
 	}}}
 }
 
-// QuarantineKey is the key of a row of journal.QuarantineTable.
+// QuarantineKey returns the key of a row of journal.QuarantineTable.
 func QuarantineKey(s journal.Stream, number uint64) []byte {
 	k := append(make([]byte, 0, 25), byte(s.Kind))
 	return binary.BigEndian.AppendUint64(append(k, s.ID[:]...), number)
 }
 
-// StreamName names a stream for people: the kind of its actor and its id.
+// StreamName returns a readable name of a stream: the kind of its actor and its id.
 func StreamName(s journal.Stream) string {
 	kinds := map[journal.StreamKind]string{
 		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
@@ -89,7 +89,7 @@ func StreamName(s journal.Stream) string {
 	return fmt.Sprintf("stream %d/%s", s.Kind, s.ID)
 }
 
-// QuarantineRow is the instant in milliseconds, and the word.
+// QuarantineRow returns the row's value: the instant in milliseconds, then the message.
 func QuarantineRow(at time.Time, word []byte) []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(word)), uint64(at.UnixMilli()))
 	return append(b, word...)

@@ -8,42 +8,42 @@ import (
 	"parley"
 )
 
-// CreatedAt is when the message was accepted: the instant in its id.
+// CreatedAt returns when the message was accepted: the instant in its id.
 func (r *Message) CreatedAt() time.Time { return r.MessageID().Time() }
 
-// MessageID is the message's id.
+// MessageID returns the message's id.
 func (r *Message) MessageID() parley.MessageID {
 	return parley.IDFromBytes[parley.MessageID](r.GetId())
 }
 
-// Conversation is the id of the conversation it belongs to.
+// Conversation returns the id of the message's conversation.
 func (r *Message) Conversation() parley.ConversationID {
 	return parley.IDFromBytes[parley.ConversationID](r.GetConversationId())
 }
 
-// Sender is the agent that sent it.
+// Sender returns the agent that sent it.
 func (r *Message) Sender() parley.AgentID { return parley.IDFromBytes[parley.AgentID](r.GetFrom()) }
 
-// Recipient is the agent it is for.
+// Recipient returns the agent that it is for.
 func (r *Message) Recipient() parley.AgentID { return parley.IDFromBytes[parley.AgentID](r.GetTo()) }
 
-// SenderOrg owns the sender.
+// SenderOrg returns the organization that owns the sender.
 func (r *Message) SenderOrg() parley.OrgID { return parley.IDFromBytes[parley.OrgID](r.GetFromOrg()) }
 
-// RecipientOrg owns the recipient.
+// RecipientOrg returns the organization that owns the recipient.
 func (r *Message) RecipientOrg() parley.OrgID { return parley.IDFromBytes[parley.OrgID](r.GetToOrg()) }
 
 // Copied reports whether the message is a broadcast or one of its copies.
 func (r *Message) Copied() bool { return len(r.GetGroup()) > 0 }
 
-// GroupID is the group that a broadcast went to, zero for any other message.
+// GroupID returns the group that a broadcast went to, zero for any other message.
 func (r *Message) GroupID() parley.GroupID { return parley.IDFromBytes[parley.GroupID](r.GetGroup()) }
 
-// HostID is the group in whose conversation the message is, zero for any other.
+// HostID returns the group that hosts the message's conversation, zero if none does.
 func (r *Message) HostID() parley.GroupID { return parley.IDFromBytes[parley.GroupID](r.GetHost()) }
 
-// CopyFor is the copy of a broadcast for one agent. Its recipient's organization
-// is left empty: the record of a broadcast does not have it.
+// CopyFor returns the copy of a broadcast for one agent. It leaves the recipient's
+// organization empty, because the record of a broadcast lacks it.
 func (r *Message) CopyFor(id parley.MessageID, to parley.AgentID) *Message {
 	return &Message{
 		Id: id.Bytes(), ConversationId: r.ConversationId, From: r.From, To: to.Bytes(), FromOrg: r.FromOrg, Type: r.Type,
@@ -51,19 +51,19 @@ func (r *Message) CopyFor(id parley.MessageID, to parley.AgentID) *Message {
 	}
 }
 
-// FirstCopy is a broadcast as its sender sees it.
+// FirstCopy returns a broadcast as its sender sees it.
 func (r *Message) FirstCopy() *Message {
 	c := r.CopyFor(parley.Copy(r.MessageID(), r.GetFirstSeat()), r.Recipient())
 	c.ToOrg = r.ToOrg
 	return c
 }
 
-// GroupID is the group's id.
+// GroupID returns the group's id.
 func (g *PublicGroup) GroupID() parley.GroupID {
 	return parley.IDFromBytes[parley.GroupID](g.GetId())
 }
 
-// Owner is the organization that made it.
+// Owner returns the organization that owns the group.
 func (g *PublicGroup) Owner() parley.OrgID {
 	return parley.IDFromBytes[parley.OrgID](g.GetOrg())
 }

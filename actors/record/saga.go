@@ -6,12 +6,13 @@ import (
 	"parley/journal"
 )
 
-// Retired begins the message of an agent to its organization that it was revoked.
+// Retired is the first byte of the message by which an agent notifies its organization
+// that it was revoked.
 const Retired = 'r'
 
-// DecodeSagaMessage decodes a message from the durable queue of an actor of that
-// kind. An error says that this release can never handle it: it cannot be parsed, its
-// kind is unknown or not for such an actor, or an id is missing.
+// DecodeSagaMessage decodes a message from the durable queue of an actor of that kind. An
+// error means that this release can never handle it: it cannot be parsed, its kind is
+// unknown or invalid for such an actor, or an id is missing.
 func DecodeSagaMessage(to journal.StreamKind, data []byte) (*SagaMessage, error) {
 	if to == journal.OrgStream && len(data) == 17 && data[0] == Retired {
 		return &SagaMessage{Kind: SagaMessage_retired, Agent: data[1:]}, nil
