@@ -24,8 +24,8 @@ func (r Aggregate[S, C, E]) Begin(s journal.Stream, blank S, c C, now time.Time)
 	return create, err
 }
 
-// BeginBare is Begin without the state, for aggregates whose first event is as quick to
-// evolve as a state is to decode.
+// BeginBare is Begin without the state, for aggregates whose first event evolves as fast
+// as a state decodes.
 func (r Aggregate[S, C, E]) BeginBare(s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
 	events, err := r.Decide(blank, c, now)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r Aggregate[S, C, E]) BeginBare(s journal.Stream, blank S, c C, now time.T
 	return journal.CreateStream{Stream: s, Events: stored}, err
 }
 
-// Clone copies a state into a blank one, so that it can leave its actor.
+// Clone copies a state into a blank one, so that the copy can leave its actor.
 func Clone[S State](from, into S) S {
 	if b, err := from.MarshalVT(); err == nil {
 		_ = into.UnmarshalVT(b)

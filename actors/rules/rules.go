@@ -1,5 +1,5 @@
-// Package rules adapts the pure aggregates to what runs them: one Aggregate each,
-// with the encoding of its events and the stream that it is stored in.
+// Package rules adapts the pure aggregates to the code that runs them: one Aggregate
+// each, with the encoding of its events and the stream that stores it.
 package rules
 
 import (
@@ -22,16 +22,16 @@ type State interface {
 	Exists() bool
 }
 
-// Aggregate is the pure functions of one aggregate: S is its state, C its commands,
-// E its events.
+// Aggregate holds the pure functions of one aggregate: S is its state, C its commands, E
+// its events.
 type Aggregate[S State, C any, E Event] struct {
-	// Decide judges a command at an instant. It returns the events that follow, or a
+	// Decide decides a command at an instant. It returns the resulting events, or a
 	// refusal.
 	Decide func(S, C, time.Time) ([]E, error)
 	// Evolve applies an event to a state.
 	Evolve func(S, E)
-	// Tag is the number under which an event's type is stored, and New an empty event
-	// of that type, false for a number that was never used.
+	// Tag returns the number under which an event's type is stored. New returns an empty
+	// event of that type, false for an unknown number.
 	Tag func(E) byte
 	New func(byte) (E, bool)
 }
@@ -61,8 +61,8 @@ func (r Aggregate[S, C, E]) Decode(f journal.StoredEvent) (E, error) {
 	return e, nil
 }
 
-// Load reads a stream into a blank state: the stored state, then the events after
-// it. seq is the number of the last event, folded how many were applied.
+// Load reads a stream into a blank state: the stored state, then the events after it. seq
+// is the number of the last event, folded the number of events applied.
 func (r Aggregate[S, C, E]) Load(v journal.View, s journal.Stream, into S) (seq, folded uint64, err error) {
 	seq, stored, err := v.State(s)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"parley/journal"
 )
 
-// The aggregates. Nothing is decided about a Registration any more: a challenge is
-// stateless, and only former releases stored any.
+// The aggregates. A Registration takes no more commands: challenges are stateless, and
+// only former releases stored any.
 var (
 	Registration = Aggregate[*registration.State, any, registration.Event]{
 		nil, registration.Evolve, registration.Tag, registration.New,
@@ -31,33 +31,33 @@ var (
 	Webhook = Aggregate[*webhook.State, webhook.Command, webhook.Event]{webhook.Decide, webhook.Evolve, webhook.Tag, webhook.New}
 )
 
-// OrgStream is the stream of an organization.
+// OrgStream returns the stream of an organization.
 func OrgStream(id parley.OrgID) journal.Stream {
 	return journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID(id)}
 }
 
-// AgentStream is the stream of an agent.
+// AgentStream returns the stream of an agent.
 func AgentStream(id parley.AgentID) journal.Stream {
 	return journal.Stream{Kind: journal.AgentStream, ID: parley.AnyID(id)}
 }
 
-// ConversationStream is the stream of a conversation.
+// ConversationStream returns the stream of a conversation.
 func ConversationStream(id parley.ConversationID) journal.Stream {
 	return journal.Stream{Kind: journal.ConversationStream, ID: parley.AnyID(id)}
 }
 
-// GroupStream is the stream of a group.
+// GroupStream returns the stream of a group.
 func GroupStream(id parley.GroupID) journal.Stream {
 	return journal.Stream{Kind: journal.GroupStream, ID: parley.AnyID(id)}
 }
 
-// WebhookStream is the stream of a webhook.
+// WebhookStream returns the stream of a webhook.
 func WebhookStream(id webhook.ID) journal.Stream {
 	return journal.Stream{Kind: journal.WebhookStream, ID: parley.AnyID(id)}
 }
 
-// SlugStream is the stream whose existence claims a slug. Its id is derived from the
-// slug and lies in the slug's slot.
+// SlugStream returns the stream whose existence claims a slug. Its id is derived from the
+// slug and is in the slug's slot.
 func SlugStream(slug string) journal.Stream {
 	sum := sha256.Sum256([]byte(slug))
 	id := parley.AnyID(sum[:16])
@@ -65,6 +65,6 @@ func SlugStream(slug string) journal.Stream {
 	return journal.Stream{Kind: journal.SlugStream, ID: id}
 }
 
-// SigningKeyStream is the one stream of the platform's signing keys. Its state is
-// stored with each event.
+// SigningKeyStream is the only stream of the platform's signing keys. Its state is stored
+// with each event.
 var SigningKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
