@@ -12,7 +12,7 @@ import (
 	"parley/journal/report"
 )
 
-// hosted takes in a conversation that a group hosts, and its first message.
+// hosted checks the start of a conversation that a group hosts, and its first message.
 func (k *conversationReplay) hosted(e *conversation.Started) error {
 	self := parley.ConversationID(k.stream.ID)
 	k.host = parley.IDFromBytes[parley.GroupID](e.GetGroup())
@@ -27,8 +27,8 @@ func (k *conversationReplay) hosted(e *conversation.Started) error {
 	return k.broadcast(&conversation.Broadcasted{MessageId: e.GetMessageId(), From: e.GetInitiator(), AtMs: e.GetAtMs()}, true)
 }
 
-// broadcast holds a message to all members of a group against its record, its
-// copies and who the members were.
+// broadcast compares a message to all members of a group with its record, its copies and
+// the membership at that time.
 func (k *conversationReplay) broadcast(e *conversation.Broadcasted, first bool) error {
 	x := k.x
 	id, from := parley.IDFromBytes[parley.MessageID](e.GetMessageId()), parley.IDFromBytes[parley.AgentID](e.GetFrom())
@@ -71,7 +71,8 @@ func (k *conversationReplay) broadcast(e *conversation.Broadcasted, first bool) 
 	return k.delivered(id, r, to)
 }
 
-// readers are those whom copies of a broadcast went to, or go to, by their seats.
+// readers returns the recipients of a broadcast's copies, in the order of their seats. It
+// includes copies that are still in an outbox.
 func (k *conversationReplay) readers(id parley.MessageID) (to []parley.Seat, err error) {
 	err = k.x.CopiesOf(id, func(seat parley.Seat, _ uint64) { to = append(to, seat) })
 	bySeat := func(a, b parley.Seat) int { return int(a.Number) - int(b.Number) }
@@ -80,8 +81,8 @@ func (k *conversationReplay) readers(id parley.MessageID) (to []parley.Seat, err
 	return slices.Compact(to), err
 }
 
-// delivered demands each copy in its reader's feed, in the conversation's order,
-// and the record in each home where one is.
+// delivered expects each copy in its recipient's feed, in the conversation's order, and
+// one record in each home of a recipient.
 func (k *conversationReplay) delivered(id parley.MessageID, r *record.Message, to []parley.Seat) error {
 	x, note := k.x, journal.TypeHash(r.GetType())
 	brought := map[int]bool{x.Home(id.Slot()): true}
@@ -109,7 +110,7 @@ func (k *conversationReplay) delivered(id parley.MessageID, r *record.Message, t
 	return nil
 }
 
-// lodged holds a broadcast's record in a home of readers against its own.
+// lodged compares the record of a broadcast in a recipient's home with the original.
 func (k *conversationReplay) lodged(id parley.MessageID, reader parley.Slot, home int) error {
 	x := k.x
 	x.copies.Expect(parley.Slot(home), 1, copyKey(parley.Slot(home), id))
@@ -129,8 +130,8 @@ func (k *conversationReplay) lodged(id parley.MessageID, reader parley.Slot, hom
 	return err
 }
 
-// answers reports whether a reply in a group's conversation is one to a message
-// of it, between who sent that and who got it.
+// answers reports whether a reply in a group's conversation answers one of its messages
+// and is between that message's sender and a recipient.
 func (k *conversationReplay) answers(r *record.Message) (bool, error) {
 	id := parley.IDFromBytes[parley.MessageID](r.GetInReplyTo())
 	original, _, err := k.x.recordAt(id.Slot(), id)
@@ -148,17 +149,16 @@ func (k *conversationReplay) answers(r *record.Message) (bool, error) {
 	return found && k.between(r, original, to), err
 }
 
-// between reports whether a reply goes to and fro between the sender of a message
-// of its conversation and one who got that.
+// between reports whether a reply belongs to the conversation of the original and is
+// between the original's sender and to.
 func (k *conversationReplay) between(r, original *record.Message, to parley.AgentID) bool {
 	from := original.Sender()
 	return original.Conversation() == r.Conversation() &&
 		(r.Sender() == from && r.Recipient() == to || r.Sender() == to && r.Recipient() == from)
 }
 
-// toldAll says which status changes the feeds of a group must have: all, of those
-// who have been members since the conversation began. What others were told is a
-// part of them, see later.
+// toldAll expects all status changes in the feeds of agents that have been members since
+// the conversation began. The feeds of other members have some of them; see later.
 func (k *conversationReplay) toldAll() {
 	if k.roll == nil || len(k.statuses) == 0 {
 		return
@@ -173,15 +173,15 @@ func (k *conversationReplay) toldAll() {
 	}
 }
 
-// witnessed reports whether an agent has been a member ever since a conversation began.
+// witnessed reports whether an agent has been a member since the conversation began.
 func (x *verifier) witnessed(agent parley.AgentID, m *changedConversation) (bool, error) {
 	c, err := x.seatHistoryOf(m.host)
 	return c != nil && c.stayed(agent, m.since), err
 }
 
-// later judges a status change in the feed of one who was not a member all the
-// time: it comes after those that the feed had before. It gives how many have
-// passed.
+// later checks a status change in the feed of an agent that was not a member all the
+// time: it must come after the changes that the feed already has. It returns how many
+// changes have passed.
 func (x *verifier) later(agent parley.AgentID, c parley.ConversationID, m *changedConversation, passed int, status string) int {
 	for n := passed; n < len(m.statuses); n++ {
 		if m.statuses[n].String() == status {

@@ -13,20 +13,21 @@ import (
 	"parley/journal"
 )
 
-// conversationReplay is what is remembered of a conversation while its events are replayed.
+// conversationReplay is the state of the verifier while it replays a conversation.
 type conversationReplay struct {
 	x      *verifier
 	stream journal.Stream
 	state  *conversation.State
-	// places are the last positions of its messages in its participants' feeds;
-	// onTheWay, once a message is, is the end of what may be in a feed.
+	// places are the last positions of its messages in its participants' feeds. Once a
+	// message is in an outbox, the position is onTheWay, and no later message may be in
+	// that feed.
 	places map[parley.AgentID]uint64
-	// statuses are the changes, in order.
+	// statuses are the status changes, in order.
 	statuses []conversation.Status
-	// opens: a first reply was posted, and the next event has to open.
+	// opens: a first reply was posted, so the next event must change the status to open.
 	opens bool
-	// host is the group that it is in, zero for one between two agents; roll is
-	// nil where the group does not know of it.
+	// host is the group that hosts the conversation, zero if none does; roll is nil if
+	// the group has no such conversation.
 	host parley.GroupID
 	roll *roll
 }
@@ -44,7 +45,7 @@ func (x *verifier) replayConversation(s journal.Stream) streamReplay {
 	return t
 }
 
-// judge looks at an event before it is folded.
+// judge checks an event before it is folded.
 func (k *conversationReplay) judge(seq uint64, e conversation.Event) error {
 	if _, moved := e.(*conversation.StatusChanged); k.opens && !moved {
 		k.unlawful(seq, "the reply before it had to open the conversation")
@@ -76,7 +77,7 @@ func (k *conversationReplay) judge(seq uint64, e conversation.Event) error {
 	case *conversation.StatusChanged:
 		by := parley.IDFromBytes[parley.AgentID](e.GetBy())
 		c := conversation.ChangeStatus{By: []parley.AgentID{by}, Status: e.GetStatus().String(), Reason: e.GetReason()}
-		if k.roll != nil { // whether the initiator was a member at that moment the group alone knew
+		if k.roll != nil { // only the group knew whether the initiator was a member then
 			c.Members = c.By
 		}
 		if k.roll != nil && (k.roll.stewards[by] || opened) {
@@ -88,8 +89,7 @@ func (k *conversationReplay) judge(seq uint64, e conversation.Event) error {
 	return nil
 }
 
-// lawful has the rules decide again what is said to have been asked: they must
-// come to the event that is there.
+// lawful lets the rules decide the command again. They must return the stored event.
 func (k *conversationReplay) lawful(seq uint64, e conversation.Event, atMs int64, c conversation.Command) {
 	k.x.lawful.Checked++
 	events, refusal := conversation.Decide(k.state, c, time.UnixMilli(atMs))
@@ -108,7 +108,7 @@ func (k *conversationReplay) unlawful(seq uint64, why string) {
 	k.x.lawful.Fault(record.StreamName(k.stream), "event %d: %s", seq, why)
 }
 
-// message holds a message event against its record and what follows from it.
+// message compares a message event with its record, and checks what must follow from it.
 func (k *conversationReplay) message(e *conversation.Posted) error {
 	x := k.x
 	id, to := parley.IDFromBytes[parley.MessageID](e.GetMessageId()), parley.IDFromBytes[parley.AgentID](e.GetTo())
@@ -155,14 +155,14 @@ func (k *conversationReplay) message(e *conversation.Posted) error {
 	return nil
 }
 
-// counted owes a slot of an organization's day.
+// counted expects that a message is counted in its organization's day.
 func (k *conversationReplay) counted(sender parley.OrgID, atMs int64) {
 	day := journal.Day(time.UnixMilli(atMs))
 	k.x.quota.Expect(sender.Slot(), 1, usedKey(k.x.Home(k.stream.Slot()), sender, day))
 }
 
-// recordAt reads a record as kept for a reader at slot; nil if it is not there
-// or cannot be read.
+// recordAt reads the record of a message as stored in slot; nil if it is missing or
+// cannot be decoded.
 func (x *verifier) recordAt(slot parley.Slot, id parley.MessageID) (r *record.Message, position uint64, err error) {
 	position, err = x.Message(slot, id, func(stored []byte) error {
 		have := &record.Message{}
@@ -174,7 +174,7 @@ func (x *verifier) recordAt(slot parley.Slot, id parley.MessageID) (r *record.Me
 	return r, position, err
 }
 
-// bytesAt reads a record without looking into it.
+// bytesAt reads a record without decoding it.
 func (x *verifier) bytesAt(slot parley.Slot, id parley.MessageID) (data []byte, position uint64, err error) {
 	position, err = x.Message(slot, id, func(record []byte) error {
 		data = bytes.Clone(record)
@@ -183,7 +183,7 @@ func (x *verifier) bytesAt(slot parley.Slot, id parley.MessageID) (data []byte, 
 	return data, position, err
 }
 
-// owners holds the organizations that a record names against the agents'.
+// owners compares the organizations in a record with the owners of its agents.
 func (k *conversationReplay) owners(where string, r *record.Message) error {
 	x := k.x
 	for _, end := range []struct {
@@ -203,8 +203,8 @@ func (k *conversationReplay) owners(where string, r *record.Message) error {
 	return nil
 }
 
-// far looks at a message where its recipient lives, if that is another home: it
-// is there, or on its way.
+// far checks a message in its recipient's home, if that is another home: it must be
+// stored there or in an outbox.
 func (k *conversationReplay) far(id parley.MessageID, to parley.AgentID) (position uint64, err error) {
 	x, where := k.x, "message "+id.String()
 	if x.underway.announced[pair(parley.AnyID(to), parley.AnyID(id))] {
@@ -230,15 +230,16 @@ func (k *conversationReplay) far(id parley.MessageID, to parley.AgentID) (positi
 	}
 	far, err := x.Receipts(journal.RecordReceipt{Message: id})
 	near, far = near.Earliest(x.underway.receiptsNear[id]), far.Earliest(x.underway.receiptsFar[id])
-	// A mark on its way to the recipient has been made where the conversation is.
+	// A receipt in an outbox to the recipient's home is already recorded in the
+	// conversation's.
 	if near != far {
 		x.receipts.Fault(where, "its recipient's home says delivered %d, read %d; its sender is told %d and %d", near.TransferredAt, near.ReadAt, far.TransferredAt, far.ReadAt)
 	}
 	return position, err
 }
 
-// inOrder judges where a message lies in its recipient's feed. That it is there
-// at all is for the multiset to say.
+// inOrder checks the position of a message in its recipient's feed. The multiset checks
+// that the message is in the feed at all.
 func (k *conversationReplay) inOrder(where string, to parley.AgentID, position uint64) {
 	if position == 0 {
 		return
@@ -251,7 +252,7 @@ func (k *conversationReplay) inOrder(where string, to parley.AgentID, position u
 	k.places[to] = max(position, last)
 }
 
-// end judges the conversation as a whole.
+// end checks the conversation as a whole.
 func (k *conversationReplay) end() error {
 	if k.opens {
 		k.x.lawful.Fault(record.StreamName(k.stream), "its last reply had to open it, and did not")
@@ -266,8 +267,8 @@ func (k *conversationReplay) end() error {
 	return nil
 }
 
-// told says which status changes a participant's feed must have: all but those
-// on their way, which are the newest.
+// told expects the status changes in a participant's feed: all but the newest ones that
+// are still in an outbox.
 func (k *conversationReplay) told(agent parley.AgentID) {
 	awaited := k.x.underway.statuses[pair(parley.AnyID(agent), k.stream.ID)]
 	k.x.statusWords.Checked += uint64(len(awaited))
@@ -283,13 +284,13 @@ func (k *conversationReplay) told(agent parley.AgentID) {
 	}
 }
 
-// statusKey names a change by how many of its conversation's came before it.
+// statusKey identifies a status change by its index among those of its conversation.
 func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string) []byte {
 	key := append(append(make([]byte, 0, 48), agent[:]...), c[:]...)
 	return append(binary.BigEndian.AppendUint32(key, uint32(n)), word...)
 }
 
-// readFarReceipts checks receipts that are kept by message.
+// readFarReceipts checks receipts that are stored by message.
 func (x *verifier) readFarReceipts() error {
 	return x.FarReceipts(func(id parley.MessageID, _ journal.Receipts) error {
 		x.progress("receipts")

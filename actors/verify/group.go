@@ -13,12 +13,12 @@ import (
 	"parley/journal/report"
 )
 
-// groupChecks are the statements about groups that are put to one row at a time.
+// groupChecks are the checks of single rows of groups.
 type groupChecks struct {
 	groupLaw, seatWords, reached, confined *report.Check
 }
 
-// groupMultisets are those that hold two sets against each other.
+// groupMultisets are the checks of groups that compare two multisets.
 type groupMultisets struct {
 	groupNames, groupRoster, groups, endings     *report.Multiset
 	members, concerns, requests, places, notices *report.Multiset
@@ -34,7 +34,7 @@ func groupChecksOf(audit *report.Verification) groupChecks {
 	}
 }
 
-// opener makes a multiset with the texts of its faults.
+// opener creates a multiset with the texts of its faults.
 type opener func(name, says, missing, unfounded string, key func([]byte) string) *report.Multiset
 
 func openGroups(open opener) groupMultisets {
@@ -58,26 +58,26 @@ func newsMember(m []byte) string {
 	return fmt.Sprintf("feed of agent %s, group %s, %s %s", idText(m), idText(m[16:]), kind, request)
 }
 
-// groupReplay is what is remembered of a group while its events are replayed.
+// groupReplay is the state of the verifier while it replays a group.
 type groupReplay struct {
 	x      *verifier
 	stream journal.Stream
 	id     parley.GroupID
 	state  *group.State
 	last   parley.JoinRequestID
-	// listed are the conversations that agents were put on the lists of last, seats
-	// the numbers that they ever had.
+	// listed has the conversation that was last added to each agent's list, seats the
+	// numbers of all seats that each agent ever had.
 	listed map[parley.AgentID]parley.ConversationID
 	seats  map[parley.AgentID][]byte
-	// due are the timers that were ever set, kept the offers that nobody answered yet.
+	// due are all timers ever set; kept are the offers not answered yet.
 	due  map[int64]bool
 	kept map[uint32]bool
-	// pendingNews is what is told when it is known who the admins are after all that
-	// was decided with it.
+	// pendingNews are events whose recipients are known only after the whole decision is
+	// replayed, because it may change the admins.
 	pendingNews []headline
 }
 
-// headline is something that happened, and the agent that it happened to.
+// headline is a group event and the agent that it is about.
 type headline struct {
 	about parley.AgentID
 	note  []byte
@@ -97,12 +97,12 @@ func (x *verifier) replayGroup(s journal.Stream) streamReplay {
 	return t
 }
 
-// judge looks at an event before it is folded.
+// judge checks an event before it is folded.
 func (g *groupReplay) judge(seq uint64, e group.Event) error {
 	x := g.x
 	if len(g.pendingNews) > 0 {
 		if _, risen := e.(*group.RoleChanged); !risen {
-			g.tell() // nobody followed the last admin
+			g.tell() // the last admin has no successor
 		}
 	}
 	x.groupLaw.Checked++
@@ -121,7 +121,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) error {
 		g.due[e.GetExpiresMs()] = true
 		if r := g.state.Request(parley.IDFromBytes[parley.JoinRequestID](e.GetRequest())); r != nil {
 			g.news(r.AgentID(), record.Invited, r.GetId())
-			g.tellOne() // of the admins nobody is told
+			g.tellOne() // admins are not notified
 		}
 	case *group.Resolved:
 		r := e.GetRequest()
@@ -138,13 +138,13 @@ func (g *groupReplay) judge(seq uint64, e group.Event) error {
 		}
 	case *group.Deleted:
 		x.endings.Expect(g.state.Org.Slot(), 1, g.state.Org[:], g.id[:])
-	case *group.Changed, *group.Consented, *group.Convened, *group.Offered, *group.RoleChanged, *group.Seated, *group.Voted, *group.Withdrawn: // what they mean for seats and conversations follows from the state after them
+	case *group.Changed, *group.Consented, *group.Convened, *group.Offered, *group.RoleChanged, *group.Seated, *group.Voted, *group.Withdrawn: // follows checks their effects
 	}
 	return nil
 }
 
-// filed takes in a request that is live now. An invitation is told to the agent
-// alone, and comes with a message that no quota counts.
+// filed checks a request that becomes live. Only the agent is notified of an invitation,
+// and the message that comes with it counts against no quota.
 func (g *groupReplay) filed(r *group.Request) {
 	g.last = r.RequestID()
 	g.due[r.GetExpiresMs()] = true
@@ -161,7 +161,7 @@ func (g *groupReplay) filed(r *group.Request) {
 	g.news(r.AgentID(), record.RequestCreated, r.GetId())
 }
 
-// follows looks at what an event has made of the group.
+// follows checks the group after an event.
 func (g *groupReplay) follows(e group.Event) {
 	switch e := e.(type) {
 	case *group.Offered:
@@ -199,7 +199,7 @@ func (g *groupReplay) news(about parley.AgentID, kind byte, request []byte) {
 	g.pendingNews = append(g.pendingNews, headline{about, append([]byte{kind}, request...)})
 }
 
-// tell owes what happened to the feeds of all whom it concerns.
+// tell expects the pending events in the feeds of all agents concerned.
 func (g *groupReplay) tell() {
 	for _, h := range g.pendingNews {
 		g.x.notices.Expect(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
@@ -212,14 +212,14 @@ func (g *groupReplay) tell() {
 	g.pendingNews = g.pendingNews[:0]
 }
 
-// tellOne owes the last that happened to the feed of the agent alone.
+// tellOne expects the last pending event only in the feed of the agent that it is about.
 func (g *groupReplay) tellOne() {
 	h := g.pendingNews[len(g.pendingNews)-1]
 	g.x.notices.Expect(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
 	g.pendingNews = g.pendingNews[:len(g.pendingNews)-1]
 }
 
-// sitting is the member on a seat, nil if it is empty.
+// sitting returns the member on a seat, nil if the seat is empty.
 func (g *groupReplay) sitting(seat uint32) *group.Member {
 	if all := g.state.MembersFrom(seat - 1); seat > 0 && len(all) > 0 && all[0].Seat == seat {
 		return &all[0]
@@ -227,7 +227,8 @@ func (g *groupReplay) sitting(seat uint32) *group.Member {
 	return nil
 }
 
-// end judges the group as it stands, and what is on its way from it and to it.
+// end checks the final state of the group, and the messages to it and from it that are in
+// queues and outboxes.
 func (g *groupReplay) end() error {
 	g.tell()
 	x, s := g.x, g.state
@@ -256,7 +257,7 @@ func (g *groupReplay) end() error {
 	return nil
 }
 
-// membership names an agent's seat, by the offer that it was taken by.
+// membership encodes an agent's seat, with the offer by which the agent took it.
 func membership(agent parley.AgentID, id parley.GroupID, offer uint32, isolated bool) []byte {
 	m := record.AppendSeat(append(append(make([]byte, 0, 37), agent[:]...), id[:]...), offer)
 	if isolated {
@@ -265,8 +266,8 @@ func membership(agent parley.AgentID, id parley.GroupID, offer uint32, isolated 
 	return append(m, 0)
 }
 
-// live judges whether the agent knows of a request about it. One that acts no
-// more need not: its group is about to hear so.
+// live checks that the agent has a note of a request about it. A revoked agent need not
+// have one if the message that it was revoked has not reached the group yet.
 func (g *groupReplay) live(r *group.Request) error {
 	x, agent, key := g.x, r.AgentID(), append(r.AgentID().Bytes(), r.GetId()...)
 	if _, coming := x.underway.concerns[string(key)]; !coming && x.underway.forgets[pair(parley.AnyID(agent), g.stream.ID)] {
@@ -279,8 +280,8 @@ func (g *groupReplay) live(r *group.Request) error {
 	return nil
 }
 
-// timers judges those that are set for the group: one for each live request but
-// for those that are being settled, and others only where a request has needed one.
+// timers checks the group's timers: one for each live request that is not being settled,
+// and others only if a request needed them once.
 func (g *groupReplay) timers() {
 	x := g.x
 	owed := map[int64]bool{}
@@ -300,7 +301,7 @@ func (g *groupReplay) timers() {
 	delete(x.groupTimers, g.id)
 }
 
-// shownRow is what the directory has of a group, nil for one that it does not show.
+// shownRow returns the directory's row of a group, nil if the directory does not show it.
 func shownRow(s *group.State) []byte {
 	if !s.Public || s.Deleted() || s.LastSeat == 0 {
 		return nil
@@ -312,8 +313,9 @@ func shownRow(s *group.State) []byte {
 	return row
 }
 
-// awaited judges the seats that are kept: each is being asked for, or answered for.
-// A word about another one can only be left over from an agent that was revoked.
+// awaited checks the seats that are kept: for each, exactly one offer or answer is in a
+// queue or an outbox. Messages about other seats can only be left over from an agent that
+// was revoked.
 func (g *groupReplay) awaited() {
 	x, where := g.x, record.StreamName(g.stream)
 	words := x.underway.offers[g.id]

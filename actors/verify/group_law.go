@@ -8,7 +8,7 @@ import (
 	"parley/actors/group"
 )
 
-// unlawful says why an event cannot follow what came before it, "" if it can.
+// unlawful returns why an event cannot follow the events before it, "" if it can.
 func (g *groupReplay) unlawful(e group.Event) string {
 	s := g.state
 	if _, ends := e.(*group.Withdrawn); s.Deleted() && !ends {
@@ -47,7 +47,7 @@ func (g *groupReplay) unlawful(e group.Event) string {
 	return g.unlawfulSeat(e)
 }
 
-// unlawfulSeat is unlawful for what becomes of seats.
+// unlawfulSeat is unlawful for events about seats.
 func (g *groupReplay) unlawfulSeat(e group.Event) string {
 	s := g.state
 	switch e := e.(type) {
@@ -74,7 +74,7 @@ func (g *groupReplay) unlawfulSeat(e group.Event) string {
 		if m := g.sitting(e.GetSeat()); m == nil || m.Role == e.GetRole() {
 			return fmt.Sprintf("nobody has seat %d, or it has that role", e.GetSeat())
 		}
-	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Resolved, *group.Voted: // unlawful has judged them
+	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Resolved, *group.Voted: // judged by unlawful
 	}
 	return ""
 }
@@ -101,7 +101,7 @@ func (g *groupReplay) unlawfulStep(id []byte, suits func(*group.Request) bool) s
 	return ""
 }
 
-// unlawfulEnd holds a request as it was settled against what was known of it.
+// unlawfulEnd compares a settled request with the live one.
 func (g *groupReplay) unlawfulEnd(r *group.Request) string {
 	had := g.state.Request(r.RequestID())
 	if had == nil {

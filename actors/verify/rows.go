@@ -13,12 +13,12 @@ import (
 	"parley/journal"
 )
 
-// conversationsAtOnce bounds how many conversations of one feed are followed in
-// one reading of it.
+// conversationsAtOnce bounds how many conversations of one feed are checked in one pass
+// over it.
 const conversationsAtOnce = 1 << 20
 
-// readFeeds looks at every feed: at each message as it comes, and at the status
-// changes, whose order matters, once the feed's length is known.
+// readFeeds checks every feed: each message as it is read, and the status changes, whose
+// order matters, once the feed's length is known.
 func (x *verifier) readFeeds() error {
 	var of parley.AgentID
 	var statuses int
@@ -59,8 +59,8 @@ func (x *verifier) readFeeds() error {
 	return next(parley.AgentID{})
 }
 
-// statusesOf numbers the status changes of each conversation in a feed, a part
-// of the conversations at a time.
+// statusesOf numbers the status changes of each conversation in a feed. Each pass covers
+// one part of the conversations.
 func (x *verifier) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses int) error {
 	if statuses == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (x *verifier) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses
 	return nil
 }
 
-// readTables looks at every member of a row-backed set.
+// readTables checks all rows of the tables.
 func (x *verifier) readTables() error {
 	err := x.Tables(func(slot parley.Slot, table journal.Table, key, value []byte) error {
 		x.progress("tables")
@@ -110,7 +110,7 @@ func (x *verifier) readTables() error {
 	return err
 }
 
-// member judges one row; slot is beyond all slots for one that is on its way.
+// member checks one row; slot is beyond all slots for a row that is still in an outbox.
 func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []byte) error {
 	switch {
 	case table == journal.SlugTable:
@@ -131,7 +131,7 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		x.requests.Find(slot, 1, key, value)
 	case table == journal.PlaceTable && len(key) == 32:
 		x.places.Find(slot, 1, key, value)
-	case table == journal.HolderTable && len(key) == 32 && len(value) == 16: // groups from before the table have none
+	case table == journal.HolderTable && len(key) == 32 && len(value) == 16: // groups from before the table have no rows
 	case table == journal.ConcernTable && len(key) == 32:
 		if !x.underway.settled[string(key)] {
 			x.concerns.Find(slot, 1, key, value)
@@ -140,8 +140,8 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		if _, replaced := x.underway.rows[string(byte(table))+string(key)]; !replaced || slot == parley.Slots {
 			x.directory.Find(journal.DirectorySlot, 1, key, value)
 		}
-	case table == journal.TransferredTable && len(key) == 16 && len(value) == 8: // what it may not pass over is judged with the feeds
-	case table == journal.ReadTable && len(key) == 16 && len(value) == 8: // of what it passes over the marks tell
+	case table == journal.TransferredTable && len(key) == 16 && len(value) == 8: // the checks of feeds cover what it may not pass over
+	case table == journal.ReadTable && len(key) == 16 && len(value) == 8: // the receipts cover what it passes over
 	case table == journal.WebhookTable && len(key) == 32:
 		x.hooks.Find(slot, 1, key, value)
 	case table == journal.DeliveryTable && len(key) == 24:
@@ -165,7 +165,7 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 	return nil
 }
 
-// spentRow judges what a used challenge has made.
+// spentRow checks the row of a used challenge, and the organization that it registered.
 func (x *verifier) spentRow(slot parley.Slot, key, value []byte) error {
 	x.registered.Checked++
 	made := parley.IDFromBytes[parley.OrgID](value)
@@ -192,7 +192,7 @@ func (x *verifier) kidRow(key, value []byte) error {
 	return nil
 }
 
-// pollRow judges a poll token's row. Rows of former tokens stay.
+// pollRow checks a poll token's row. Rows of former tokens stay.
 func (x *verifier) pollRow(key, value []byte) error {
 	x.poll.Checked++
 	self := parley.IDFromBytes[parley.AgentID](value)
@@ -224,8 +224,8 @@ func (x *verifier) pollRow(key, value []byte) error {
 	return nil
 }
 
-// onceRow judges what an idempotency key stands for. Which messages were sent
-// with a key only these rows know.
+// onceRow checks the row of an idempotency key. Only these rows record which messages
+// were sent with a key.
 func (x *verifier) onceRow(slot parley.Slot, key, value []byte) error {
 	x.once.Checked++
 	where := fmt.Sprintf("slot %d, day %d, key %x", slot, binary.BigEndian.Uint32(key), key[4:])
@@ -259,7 +259,7 @@ func (x *verifier) onceRow(slot parley.Slot, key, value []byte) error {
 	return err
 }
 
-// founding reports whether a key stands for a group, which it made.
+// founding reports whether a key created a group, and its row is correct.
 func (x *verifier) founding(slot parley.Slot, r *record.Message, scope, value []byte) (bool, error) {
 	if r != nil {
 		return false, nil
@@ -272,7 +272,7 @@ func (x *verifier) founding(slot parley.Slot, r *record.Message, scope, value []
 		bytes.Equal(value[16:32], c.owner[:]) && c.name == string(value[32:]), nil
 }
 
-// scoped reports whether a message is what a key of that scope made.
+// scoped reports whether a message was created with a key of that scope.
 func (x *verifier) scoped(slot parley.Slot, r *record.Message, scope, about []byte) bool {
 	if slot != r.MessageID().Slot() {
 		return false

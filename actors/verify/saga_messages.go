@@ -10,21 +10,22 @@ import (
 	"parley/journal"
 )
 
-// sagaMessages is what words between groups, agents and owners are about to bring about,
-// by what it explains.
+// sagaMessages are the messages between groups, agents and owners that are not handled
+// yet, arranged by the differences that they explain.
 type sagaMessages struct {
-	// offers counts the words that settle each offer of a group: the question and
+	// offers counts the messages that settle each offer of a group: the offer itself and
 	// its answer.
 	offers map[parley.GroupID]map[uint32]int
-	// entered are the memberships that their groups are about to hear of.
+	// entered are memberships of which the groups are not notified yet.
 	entered map[string]bool
-	// departs are the highest offers whose seats agents are about to lose, by agent
-	// and group.
+	// departs are the highest offers whose seats agents are about to lose, by agent and
+	// group.
 	departs map[[32]byte]uint32
-	// forgets are agents that act no more, by agent and group.
+	// forgets are revoked agents of which a group is not notified yet, by agent and
+	// group.
 	forgets map[[32]byte]bool
-	// concerns are requests that agents are about to hear of, settled those that
-	// they are about to hear the end of: by agent and request.
+	// concerns are requests of which agents are not notified yet; settled are those whose
+	// end they do not know yet. The key is agent and request.
 	concerns map[string]parley.GroupID
 	settled  map[string]bool
 }
@@ -36,7 +37,7 @@ func newSagaMessages() sagaMessages {
 	}
 }
 
-// sagaMessage takes in a word to an actor that can be understood.
+// sagaMessage records a decoded message to an actor.
 func (x *verifier) sagaMessage(to journal.Stream, w *record.SagaMessage) {
 	u := &x.underway
 	id, who := parley.IDFromBytes[parley.GroupID](w.GetGroup()), parley.AgentID(to.ID)
@@ -66,8 +67,8 @@ func (x *verifier) sagaMessage(to journal.Stream, w *record.SagaMessage) {
 	}
 }
 
-// concerned says which requests agents are about to note: those that they are about
-// to hear of, and not of their end.
+// concerned adds the requests of which agents are about to be notified, without those
+// whose end is about to be notified too.
 func (x *verifier) concerned() {
 	for about, id := range x.underway.concerns {
 		if !x.underway.settled[about] {
@@ -97,7 +98,7 @@ func (x *verifier) leftOver() {
 	}
 }
 
-// entered judges a seat that an agent took, before that is folded.
+// entered checks a seat that an agent took, before the event is folded.
 func (x *verifier) entered(self parley.AgentID, s *agent.State, e *agent.Entered) {
 	x.confined.Checked++
 	for _, m := range s.GetGroups() {
@@ -107,8 +108,9 @@ func (x *verifier) entered(self parley.AgentID, s *agent.State, e *agent.Entered
 	}
 }
 
-// belongs says which groups an agent believes to be in. One that it is about to
-// leave, or that is about to hear of it, need not agree.
+// belongs adds the groups of which an agent considers itself a member. It leaves out a
+// group that the agent is about to leave, and one that is about to learn that the agent
+// has entered.
 func (x *verifier) belongs(self parley.AgentID, s *agent.State) {
 	for _, m := range s.GetGroups() {
 		x.confined.Checked++

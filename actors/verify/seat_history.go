@@ -13,26 +13,26 @@ import (
 
 func timeOf(ms int64) time.Time { return time.UnixMilli(ms) }
 
-// seatHistory is who was in a group when. Instants are turns: how often somebody had
-// come or gone before.
+// seatHistory records who was in a group when. Time is counted in turns: the number of
+// times that an agent joined or left before.
 type seatHistory struct {
 	seats []seatLife // by number, from 1
-	// turns are the seats that were taken and, negative, those that were left.
+	// turns are the seats that were taken and, as negative numbers, those that were left.
 	turns []int32
-	// begins are the turns at which conversations began, ends those after which
-	// they were not current any more.
+	// begins are the turns at which conversations began, ends those after which they were
+	// no longer current.
 	begins, ends map[parley.ConversationID]int
 	current      parley.ConversationID
-	// latest are the seats that agents had last.
+	// latest maps agents to their last seats.
 	latest map[parley.AgentID]uint32
-	// stewards have ever been admins.
+	// stewards are the agents that were ever admins.
 	stewards map[parley.AgentID]bool
 	founder  parley.AgentID
 	owner    parley.OrgID
 	name     string
 }
 
-// seatLife is the time in which a seat was taken: from, inclusive, to, exclusive.
+// seatLife is the time during which a seat was taken: from is inclusive, to exclusive.
 type seatLife struct {
 	agent    parley.AgentID
 	from, to int
@@ -42,7 +42,7 @@ type seatLife struct {
 
 const stillThere = math.MaxInt
 
-// chronicledMax bounds the seats of the groups that are remembered.
+// chronicledMax bounds the total seats of the groups whose history is cached.
 const chronicledMax = 1 << 18
 
 // seatHistoryOf replays a group's stream; nil if there is none.
@@ -56,7 +56,7 @@ func (x *verifier) seatHistoryOf(id parley.GroupID) (*seatHistory, error) {
 	}
 	offers := map[uint32]*group.Offer{}
 	err := x.Events(rules.GroupStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
-		if e, err := rules.Group.Decode(f); err == nil { // what cannot be read its own replay names
+		if e, err := rules.Group.Decode(f); err == nil { // the replay of the stream reports events that cannot be decoded
 			c.add(e, offers)
 		}
 		return true
@@ -107,11 +107,11 @@ func (c *seatHistory) add(e group.Event, offers map[uint32]*group.Offer) {
 		c.ends[c.current] = len(c.turns)
 		c.current = parley.IDFromBytes[parley.ConversationID](e.GetConversation())
 		c.begins[c.current] = len(c.turns)
-	case *group.Carried, *group.Changed, *group.Consented, *group.Deleted, *group.Filed, *group.Resolved, *group.Voted: // they move no seat
+	case *group.Carried, *group.Changed, *group.Consented, *group.Deleted, *group.Filed, *group.Resolved, *group.Voted: // no seat changes
 	}
 }
 
-// seat is the life of a seat, nil for one that nobody ever had.
+// seat returns the life of a seat, nil for a seat that was never taken.
 func (c *seatHistory) seat(number uint32) *seatLife {
 	if number == 0 || int(number) > len(c.seats) {
 		return nil
@@ -129,20 +129,21 @@ func (c *seatHistory) at(agent parley.AgentID, turn int) bool {
 	return false
 }
 
-// stayed reports whether an agent has been a member ever since a turn.
+// stayed reports whether an agent has been a member since a turn.
 func (c *seatHistory) stayed(agent parley.AgentID, since int) bool {
 	l := c.seat(c.latest[agent])
 	return l != nil && l.from <= since && l.to == stillThere
 }
 
-// roll calls the members at one message after the other of a conversation.
+// roll finds the members at each message of a conversation, in order.
 type roll struct {
 	*seatHistory
 	turn, last int
 	present    int
 }
 
-// rollOf begins where a conversation begins; nil for one that the group did not begin.
+// rollOf returns a roll that starts where the conversation began; nil if the group did
+// not begin it.
 func (c *seatHistory) rollOf(id parley.ConversationID) *roll {
 	begins, known := c.begins[id]
 	if !known {
@@ -166,8 +167,8 @@ func (r *roll) advance(to int) {
 	}
 }
 
-// call finds the next turn at which the members were those who got a message, and
-// its sender; false if there was none. first: it must be now.
+// call finds the next turn at which the members were exactly the sender and the
+// recipients of a message; false if there was none. first: only the present turn counts.
 func (r *roll) call(from parley.AgentID, to []parley.Seat, first bool) bool {
 	earliest, before := r.turn, r.last+1
 	for _, seat := range to {

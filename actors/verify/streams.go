@@ -17,7 +17,7 @@ import (
 
 func big(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// streamReplay is who replays a stream of that kind.
+// replayOf returns the replay for a stream of that kind.
 func (x *verifier) replayOf(s journal.Stream) streamReplay {
 	switch s.Kind {
 	case journal.RegistrationStream:
@@ -40,7 +40,7 @@ func (x *verifier) replayOf(s journal.Stream) streamReplay {
 	return unknown{}
 }
 
-// begins judges an event that makes a stream.
+// begins checks an event that begins a stream.
 func (x *verifier) begins(s journal.Stream, seq uint64, self []byte) {
 	if seq != 1 {
 		x.begin.Fault(record.StreamName(s), "event %d makes it once more", seq)
@@ -50,15 +50,15 @@ func (x *verifier) begins(s journal.Stream, seq uint64, self []byte) {
 	}
 }
 
-// replay is the stream that is being read.
+// replay is the stream being replayed.
 type replay struct {
 	stream journal.Stream
 	run    streamReplay
 	events uint64
-	// stored is the stored state, of the first storedAt events.
+	// stored is the stored state after the first storedAt events.
 	stored   []byte
 	storedAt uint64
-	// broken streams are not judged any further.
+	// broken: the stream is not checked any further.
 	broken bool
 }
 
@@ -90,7 +90,7 @@ func (x *verifier) readStreams() error {
 	return nil
 }
 
-// replayed plays one more event.
+// replayed replays the next event.
 func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error {
 	r.events = seq
 	if r.broken {
@@ -123,7 +123,7 @@ func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error 
 	return nil
 }
 
-// finish judges a stream that was played to its end.
+// finish checks a stream after its last event.
 func (x *verifier) finish(r *replay) error {
 	if r.broken {
 		return nil
@@ -146,7 +146,7 @@ func (x *verifier) replayRegistration(s journal.Stream) streamReplay {
 			x.timersDue.Expect(s.Slot(), 1, timerKey(s, due))
 		case *registration.Solved:
 			return x.solvedBy(s, t.state.GetSlug(), parley.IDFromBytes[parley.OrgID](e.GetOrgId()))
-		case *registration.Missed: // it makes nothing
+		case *registration.Missed: // no effect
 		}
 		return nil
 	}
@@ -154,7 +154,7 @@ func (x *verifier) replayRegistration(s journal.Stream) streamReplay {
 	return t
 }
 
-// solvedBy judges what a solution has made.
+// solvedBy checks the organization that a solution registered.
 func (x *verifier) solvedBy(s journal.Stream, slug string, made parley.OrgID) error {
 	x.registered.Checked++
 	_, stored, err := x.State(rules.OrgStream(made))
@@ -199,7 +199,7 @@ func (x *verifier) replayAgent(s journal.Stream) streamReplay {
 			x.retired.Expect(owner.Slot(), 1, owner[:], self[:])
 		case *agent.Entered:
 			x.entered(self, t.state, e)
-		case *agent.KeyDistrusted, *agent.KeysBound, *agent.Changed, *agent.Departed, *agent.KeysRotated, *agent.PollTokenIssued, *agent.PollTokenRevoked: // what they change is judged at the end
+		case *agent.KeyDistrusted, *agent.KeysBound, *agent.Changed, *agent.Departed, *agent.KeysRotated, *agent.PollTokenIssued, *agent.PollTokenRevoked: // the changes are checked at the end
 		}
 		return nil
 	}
@@ -210,9 +210,9 @@ func (x *verifier) replayAgent(s journal.Stream) streamReplay {
 	return t
 }
 
-// findable judges how an agent is found: by each key it has or had, and by the
-// token that counts. That the rows found are its own, or of another agent that
-// has the same key, readTables judges.
+// findable checks the rows that lead to an agent: one for each key that it has or had,
+// and one for its valid token. readTables checks that each row names this agent or
+// another agent with the same key.
 func (x *verifier) findable(self parley.AgentID, s *agent.State) error {
 	keys := s.GetFormerKeys()
 	keys = append(keys[:len(keys):len(keys)],
@@ -242,7 +242,7 @@ func (x *verifier) findable(self parley.AgentID, s *agent.State) error {
 	return nil
 }
 
-// found reports whether a row is there, or on its way.
+// found reports whether a row is stored or in an outbox.
 func (x *verifier) found(slot parley.Slot, table journal.Table, key []byte) (bool, error) {
 	if _, ok := x.underway.rows[string(byte(table))+string(key)]; ok {
 		return true, nil

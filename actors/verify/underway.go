@@ -12,24 +12,27 @@ import (
 	"parley/journal"
 )
 
-// underway is what effects in outboxes will change, by what it explains.
+// underway records what effects in outboxes will change, arranged by the differences that
+// they explain.
 type underway struct {
-	// announced messages, by recipient and message.
+	// announced are messages that feeds will get, by recipient and message.
 	announced map[[32]byte]bool
-	// statuses that will be told, by participant and conversation, in order.
+	// statuses are changes that feeds will get, by participant and conversation, in
+	// order.
 	statuses map[[32]byte][]string
-	// receipts on their way to a recipient's home, and to a conversation's.
+	// receiptsNear are receipts in outboxes to the recipient's home, receiptsFar those to
+	// the conversation's home.
 	receiptsNear, receiptsFar map[parley.MessageID]journal.Receipts
-	// agents that will be made.
+	// agents that will be created.
 	agents map[parley.AgentID]*createdAgent
-	// rows that will be there, by table and key; nil for one that will not.
+	// rows that will be stored, by table and key; nil for a row that will be deleted.
 	rows map[string][]byte
-	// fans are the seats whose copies of a broadcast are on their way.
+	// fans are the seats for which copies of a broadcast are in an outbox.
 	fans map[parley.MessageID][]parley.Seat
 	sagaMessages
 }
 
-// createdAgent is an agent whose beginning is underway.
+// createdAgent is an agent whose creation is in an outbox.
 type createdAgent struct {
 	state  *agent.State
 	events []journal.StoredEvent
@@ -41,8 +44,8 @@ func pair(a, b parley.AnyID) (k [32]byte) {
 	return k
 }
 
-// readUnderway reads every effect in an outbox. Each counts as what it will change, so
-// an effect that no event accounts for is found as well.
+// readUnderway reads every effect in an outbox. Each is entered as the change that it
+// will make, so that an effect without an event is found as well.
 func (x *verifier) readUnderway() error {
 	x.underway = underway{
 		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
@@ -98,7 +101,7 @@ func (x *verifier) announce(w journal.AppendFeed) {
 		return
 	}
 	if w.Kind == journal.ReceiptEntry {
-		return // what became of a message is told beside its marks, and at least once
+		return // the entry is written next to the receipts, and may be written more than once
 	}
 	if w.Kind == journal.GroupEntry {
 		x.notices.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
@@ -108,7 +111,7 @@ func (x *verifier) announce(w journal.AppendFeed) {
 	x.underway.statuses[k] = append(x.underway.statuses[k], status)
 }
 
-// fan takes in a word to many: for each what it would have brought alone.
+// fan records an effect for many agents as one effect for each.
 func (x *verifier) fan(w journal.Fanout) {
 	if w.Kind == journal.CopyEntry {
 		id := parley.MessageID(w.Ref)
@@ -126,7 +129,7 @@ func (x *verifier) fan(w journal.Fanout) {
 	}
 }
 
-// createdStream takes in a stream that a word underway begins.
+// createdStream records a stream that an effect in an outbox will begin.
 func (x *verifier) createdStream(w journal.CreateStream) error {
 	told := x.replayOf(w.Stream)
 	for n, f := range w.Events {
@@ -141,7 +144,7 @@ func (x *verifier) createdStream(w journal.CreateStream) error {
 	return told.done(uint64(len(w.Events)))
 }
 
-// effect checks a message that is in an actor's queue, or on its way to one.
+// effect checks a message in an actor's queue or in an outbox.
 func (x *verifier) effect(to journal.Stream, word []byte) error {
 	x.queues.Checked++
 	m, err := record.DecodeSagaMessage(to.Kind, word)
@@ -167,28 +170,29 @@ func (x *verifier) quarantined(slot parley.Slot, key, value []byte) {
 // quarantineTold is how many bytes of a quarantined message are reported.
 const quarantineTold = 128
 
-// streamReplay replays one stream and judges what it tells.
+// streamReplay replays one stream and checks it.
 type streamReplay interface {
-	// play decodes an event, judges it and folds it.
+	// play decodes an event, checks it and folds it.
 	play(seq uint64, f journal.StoredEvent) error
-	// encode is the state so far, and of stored what it decodes to, encoded anew.
+	// encode returns the encoded state so far; recode decodes and encodes the stored
+	// state.
 	encode() ([]byte, error)
 	recode(stored []byte) ([]byte, error)
-	// current: others read the stored state without the events after it.
+	// current: others read the stored state without the later events.
 	current() bool
-	// done judges the whole once all events have been played.
+	// done checks the whole stream after its last event.
 	done(events uint64) error
 }
 
-// aggregateReplay is a teller of an aggregate's events.
+// aggregateReplay replays the events of an aggregate.
 type aggregateReplay[S rules.State, C any, E rules.Event] struct {
 	rules rules.Aggregate[S, C, E]
 	state S
 	blank func() S
-	// judge looks at an event before it is folded, end at the whole.
+	// judge checks an event before it is folded, end the final state.
 	judge func(seq uint64, e E) error
 	end   func() error
-	// after, if set, looks at what an event has made of the state.
+	// after, if set, checks the state after an event.
 	after func(e E)
 	lags  bool
 }
@@ -225,7 +229,7 @@ func (t *aggregateReplay[S, C, E]) recode(stored []byte) ([]byte, error) {
 	return s.MarshalVT()
 }
 
-// claim is a teller of a slug's one event.
+// claim replays the single event of a slug's stream.
 type claim struct {
 	x      *verifier
 	stream journal.Stream
@@ -244,14 +248,14 @@ func (claim) recode([]byte) ([]byte, error) { return nil, fmt.Errorf("a claim ha
 func (claim) current() bool                 { return false }
 func (claim) done(uint64) error             { return nil }
 
-// unknown is a teller of a stream of which nothing is known.
+// unknown replays a stream of an unknown kind: it reports every event.
 type unknown struct{ claim }
 
 func (unknown) play(uint64, journal.StoredEvent) error {
 	return fmt.Errorf("no streams of this kind are known")
 }
 
-// replayOrg plays an organization.
+// replayOrg replays an organization.
 func (x *verifier) replayOrg(s journal.Stream) streamReplay {
 	t := &aggregateReplay[*org.State, org.Command, org.Event]{rules: rules.Org, state: &org.State{}, blank: func() *org.State { return &org.State{} }}
 	self := parley.OrgID(s.ID)
@@ -278,7 +282,7 @@ func (x *verifier) replayOrg(s journal.Stream) streamReplay {
 		case *org.AgentRetired:
 			x.retired.Find(s.Slot(), 1, self[:], e.GetAgentId())
 		case *org.AllowanceLifted, *org.AllowanceSet, *org.Changed, *org.CredentialRevoked, *org.EmailConfirmed,
-			*org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows from them
+			*org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
 		}
 		return nil
 	}

@@ -1,6 +1,6 @@
-// Package verify examines everything that actors stored: it replays every stream,
-// and holds the rows, feeds and records that follow from the events against the
-// events, in both directions. `parley verify` runs it.
+// Package verify checks everything that actors stored: it replays every stream, and
+// compares the rows, feeds and records that follow from the events with the events, in
+// both directions. `parley verify` runs it.
 package verify
 
 import (
@@ -17,8 +17,8 @@ import (
 )
 
 // Archive reads everything that is stored, at one instant. Package persistence has
-// one of an open store and one of a directory at rest. Byte strings that it passes to
-// functions are valid only during the call.
+// implementations for an open store and for the directory of a stopped server. Byte
+// strings that it passes to functions are valid only during the call.
 type Archive interface {
 	State(journal.Stream) (seq uint64, state []byte, err error)
 	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
@@ -27,11 +27,11 @@ type Archive interface {
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error
 	Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error)
 
-	// CopiesOf lists the recipients of a broadcast's copies, as its home has them.
+	// CopiesOf lists the recipients of a broadcast's copies, as stored in its home.
 	CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
-	// The following list everything of their kind.
+	// The following methods list everything of their kind.
 	Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error
 	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
 	Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error
@@ -42,24 +42,22 @@ type Archive interface {
 	Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error
 	// Underway lists effects that are in an outbox and not applied yet.
 	Underway(fn func(w journal.Effect) error) error
-	// Home is the number of the journal in which a slot lives.
+	// Home returns the number of the journal to which a slot belongs.
 	Home(slot parley.Slot) int
 }
 
-// Run compares everything that is stored with what the events mean: each row with
-// the events that it follows from, and each event with the rows that it must have
-// left. Violations go into result; the error says that the archive could not be read
-// to its end. persistence.Archive.Audit checks the rows themselves.
+// Run compares everything that is stored with the events: each row with the events from
+// which it follows, and each event with the rows that it must have left. It adds
+// violations to result; an error means that the archive could not be read to its end.
+// persistence.Archive.Audit checks the rows themselves.
 //
-// What is checked holds at every instant of an open store and after every crash. One
-// exception is accounted for exactly: an effect that still lies in an outbox, or a
-// message in an actor's queue, explains the change that it is about to make, and
-// nothing else.
+// The checks hold at every instant of an open store and after every crash. One exception
+// is matched exactly: an effect in an outbox, or a message in an actor's queue, explains
+// the change that it is about to make, and nothing else.
 //
-// Memory is bounded by the effects under way, the timers of groups, the timers of
-// those of their conversations whose status ever changed, the small state of one
-// stream and one feed, and caches of fixed size. It does not grow with the number of
-// messages.
+// Memory is bounded by the effects under way, the timers of groups, the group
+// conversations whose status ever changed, the small state of one stream and one feed,
+// and caches of fixed size. It does not grow with the number of messages.
 func Run(a Archive, result *report.Verification) error {
 	x := newVerifier(a, result)
 	if err := x.read(); err != nil {
@@ -94,19 +92,20 @@ type verifier struct {
 	multisets
 	comparisons []comparison
 	underway    underway
-	// groupTimers are those set for groups that were not judged yet.
+	// groupTimers are the timers of groups that are not checked yet.
 	groupTimers map[parley.GroupID][]int64
-	// seatHistories of groups, as many as fit, and how many seats they tell of.
+	// seatHistories caches the histories of groups; chronicled is the number of their
+	// seats.
 	seatHistories map[parley.GroupID]*seatHistory
 	chronicled    int
-	// moved are the groups' conversations whose status ever changed.
+	// moved are the groups' conversations whose status has changed.
 	moved map[parley.ConversationID]*changedConversation
-	// owners of agents, as many as fit.
+	// owners caches the owners of agents.
 	owners map[parley.AgentID]parley.OrgID
 	rows   uint64
 }
 
-// checks are the statements that are put to one row at a time.
+// checks are the checks of single rows.
 type checks struct {
 	decode, state, begin, lawful, order           *report.Check
 	record, place, copied, owner, receipts        *report.Check
@@ -115,7 +114,7 @@ type checks struct {
 	collectedAll, quarantine                      *report.Check
 }
 
-// multisets are the statements that hold two sets against each other.
+// multisets are the checks that compare two multisets.
 type multisets struct {
 	records, copies, feeds, statuses, lists, quota *report.Multiset
 	slugs, claims, clients                         *report.Multiset
@@ -124,13 +123,13 @@ type multisets struct {
 	webhookMultisets
 }
 
-// comparison is a multiset with the words for what is on one side of it only.
+// comparison is a multiset with the texts for members that are on one side only.
 type comparison struct {
 	multiset *report.Multiset
 	tell     func(member []byte, n int64) (where, means string)
 }
 
-// ownersMax bounds the owners that are remembered.
+// ownersMax bounds the cached owners.
 const ownersMax = 1 << 17
 
 func newVerifier(a Archive, result *report.Verification) *verifier {
@@ -167,13 +166,13 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 	return x
 }
 
-// open makes the multisets, each with the texts of its faults.
+// open creates the multisets, each with the texts of its faults.
 func (x *verifier) open() {
 	open := func(name, says, missing, unfounded string, key func([]byte) string) *report.Multiset {
 		l := x.report.Check(name, says).Multiset()
 		x.comparisons = append(x.comparisons, comparison{l, func(member []byte, n int64) (where, means string) {
 			defer func() {
-				if recover() != nil { // a damaged row may be too short for its name
+				if recover() != nil { // a damaged row may be too short for a name
 					where = fmt.Sprintf("%x", member)
 				}
 			}()
@@ -217,7 +216,7 @@ func (x *verifier) open() {
 	}
 }
 
-// read goes once through everything.
+// read makes one pass over everything.
 func (x *verifier) read() error {
 	for _, pass := range []struct {
 		what string
@@ -242,7 +241,7 @@ func (x *verifier) read() error {
 	return nil
 }
 
-// progressEvery is after how many rows progress is told.
+// progressEvery is the number of rows between two reports of progress.
 const progressEvery = 1 << 16
 
 func (x *verifier) progress(what string) {
@@ -276,7 +275,7 @@ func (x *verifier) readTimers() error {
 			return nil
 		}
 		if s.Kind == journal.WebhookStream {
-			return nil // there may be any number: each is cancelled when it fires
+			return nil // there may be any number: each is canceled when it fires
 		}
 		x.timersDue.Find(s.Slot(), 1, timerKey(s, due))
 		return nil
@@ -300,8 +299,8 @@ func usedKey(journal int, org parley.OrgID, day uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(k, org[:]...), day)
 }
 
-// agentNow is an agent as stored, or as a word underway will make it; nil if
-// there is none.
+// agentNow returns an agent as stored, or as an effect in an outbox will create it; nil
+// if there is neither.
 func (x *verifier) agentNow(id parley.AgentID) (*agent.State, error) {
 	if born := x.underway.agents[id]; born != nil {
 		return born.state, nil
@@ -314,7 +313,7 @@ func (x *verifier) agentNow(id parley.AgentID) (*agent.State, error) {
 	return s, s.UnmarshalVT(stored)
 }
 
-// ownerOf is the organization that owns an agent, zero if there is no such agent.
+// ownerOf returns the organization that owns an agent, zero if there is no such agent.
 func (x *verifier) ownerOf(id parley.AgentID) (parley.OrgID, error) {
 	if owner, ok := x.owners[id]; ok {
 		return owner, nil
@@ -330,7 +329,7 @@ func (x *verifier) ownerOf(id parley.AgentID) (parley.OrgID, error) {
 	return s.Owner(), nil
 }
 
-// Names of what a multiset's member is about.
+// Names of the members of multisets.
 
 func idText(b []byte) string { return parley.IDFromBytes[parley.AnyID](b[:16]).String() }
 
@@ -342,7 +341,7 @@ func idsAt(first, second string) func([]byte) string {
 	return func(m []byte) string { return fmt.Sprintf("%s %s, %s %s", first, idText(m), second, idText(m[16:])) }
 }
 
-// textAt names members that end with a text, after ids of so many bytes.
+// textAt names members that end with a text after the first at bytes, which are ids.
 func textAt(at int, what string) func([]byte) string {
 	return func(m []byte) string {
 		var where bytes.Buffer

@@ -12,7 +12,7 @@ import (
 	"parley/journal/report"
 )
 
-// webhookMultisets hold webhooks against the rows of their jobs.
+// webhookMultisets compare webhooks with their rows and those of their jobs.
 type webhookMultisets struct {
 	hooks, jobs, statuses, retries *report.Multiset
 }
@@ -34,12 +34,12 @@ func countMember(m []byte) string {
 	return fmt.Sprintf("webhook %s, status %s", idText(m), webhook.Status(m[16]))
 }
 
-// newsAt encodes what a job is about, for multisets.
+// newsAt encodes the event of a job, for multisets.
 func newsAt(x webhook.What, position uint64, ref []byte) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{byte(x)}, position), ref...)
 }
 
-// replayWebhook replays a webhook. One that was deleted has no rows.
+// replayWebhook replays a webhook. A deleted webhook has no rows.
 func (x *verifier) replayWebhook(s journal.Stream) streamReplay {
 	t := &aggregateReplay[*webhook.State, webhook.Command, webhook.Event]{
 		rules: rules.Webhook, state: &webhook.State{}, blank: func() *webhook.State { return &webhook.State{} }, lags: true,
@@ -66,7 +66,7 @@ func (x *verifier) replayWebhook(s journal.Stream) streamReplay {
 			}
 		case *webhook.Tested:
 			owe(e.GetJob(), newsAt(webhook.TestEvent, e.GetPosition(), nil))
-		case *webhook.Activated, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Leased, *webhook.Reported, *webhook.Retried, *webhook.Rotated: // they make no job
+		case *webhook.Activated, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Leased, *webhook.Reported, *webhook.Retried, *webhook.Rotated: // they create no job
 		}
 		return nil
 	}
@@ -85,7 +85,7 @@ func (x *verifier) replayWebhook(s journal.Stream) streamReplay {
 	return t
 }
 
-// collected judges that what a webhook read of its feed and wanted became jobs.
+// collected checks that the subscribed events of the collected feed entries became jobs.
 func (x *verifier) collected(s *webhook.State, e *webhook.Collected) error {
 	if s.Deleted() {
 		return nil
@@ -116,7 +116,7 @@ func (x *verifier) collected(s *webhook.State, e *webhook.Collected) error {
 	return nil
 }
 
-// deliveryRow takes in a job as it is stored.
+// deliveryRow checks the row of a job.
 func (x *verifier) deliveryRow(slot parley.Slot, key, value []byte) error {
 	j := &webhook.Job{}
 	if err := j.UnmarshalVT(value); err != nil || j.GetNumber() != binary.BigEndian.Uint64(key[16:]) {
