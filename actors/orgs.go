@@ -54,7 +54,7 @@ type NewAgent struct {
 	kids []journal.Effect
 }
 
-// Create creates an agent. It sets the id if that is zero.
+// Create creates an agent. It sets the id.
 func (as *Agents) Create(ctx context.Context, c NewAgent) (*agent.State, error) {
 	// The agent's slot is random: it need not be in the journal of its organization.
 	random := as.entropy()

@@ -248,7 +248,7 @@ func (claim) recode([]byte) ([]byte, error) { return nil, fmt.Errorf("a claim ha
 func (claim) current() bool                 { return false }
 func (claim) done(uint64) error             { return nil }
 
-// unknown replays a stream of an unknown kind: it reports every event.
+// unknown replays a stream of an unknown kind: it rejects every event.
 type unknown struct{ claim }
 
 func (unknown) play(uint64, journal.StoredEvent) error {

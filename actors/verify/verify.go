@@ -49,7 +49,7 @@ type Archive interface {
 // Run compares everything that is stored with the events: each row with the events from
 // which it follows, and each event with the rows that it must have left. It adds
 // violations to result; an error means that the archive could not be read to its end.
-// persistence.Archive.Audit checks the rows themselves.
+// Rows of persistence/verify checks the rows themselves.
 //
 // The checks hold at every instant of an open store and after every crash. One exception
 // is matched exactly: an effect in an outbox, or a message in an actor's queue, explains
