@@ -16,7 +16,7 @@ import (
 
 var errRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")
 
-// listAgents gives the organization's agents. // spec: Agents
+// listAgents returns the organization's agents. // spec: Agents
 func (s agents) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, error) {
 	l, err := s.lists.New(c, in.Paging, fmt.Sprint("agents ", in.IncludeRevoked), 8)
 	if err != nil {
@@ -44,8 +44,7 @@ func (s agents) getAgent(c *rest.Call, in *api.GetAgent) (api.Agent, error) {
 	return s.agentOf(c.Context(), a)
 }
 
-// createAgent makes an agent with a poll token, whose address is shown here and
-// never again.
+// createAgent creates an agent with a poll token. The poll address is returned only here.
 func (s agents) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, error) {
 	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
 	if err != nil {
@@ -83,7 +82,7 @@ func (s agents) deleteAgent(c *rest.Call, in *api.DeleteAgent) (rest.NoContent, 
 	return rest.NoContent{}, err
 }
 
-// changeAgent puts a command to one of the caller's agents.
+// changeAgent sends a command to one of the caller's agents.
 func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
 	if _, err := s.ownAgent(c, id); err != nil {
 		return api.Agent{}, err
@@ -95,7 +94,7 @@ func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Comma
 	return s.agentOf(c.Context(), a)
 }
 
-// agentOf is an agent as its owner sees it. // spec: Agent (AgentRead)
+// agentOf returns an agent as its owner sees it. // spec: Agent (AgentRead)
 func (s agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) {
 	handle, err := s.handle(ctx, a)
 	signing := api.NewJWK(parley.Ed25519, a.GetSigningKey())

@@ -20,8 +20,8 @@ func (s messages) exchangesKeys(messageType string) bool {
 	return reserved && (word == "sender_key_distribution" || word == "sender_key_request")
 }
 
-// handleOfGroup is the handle of the group that a send is for, false if it is
-// for an agent.
+// handleOfGroup returns the handle of the group that a send addresses, or false if it
+// addresses an agent.
 func handleOfGroup(in *api.Send) (parley.Handle, bool) {
 	if in.ToHandle == nil {
 		return parley.Handle{}, false
@@ -45,14 +45,14 @@ func (s messages) groupByHandle(c *rest.Call, h parley.Handle) (id parley.GroupI
 	return id, err
 }
 
-// broadcast sends to every member of a group but the sender. // spec: Messaging
+// broadcast sends to every member of a group except the sender. // spec: Messaging
 func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
 	e := s.envelopeOf(c, in, from, "group")
 	if err := s.checkSignatures(c, e, from); err != nil {
 		return actors.Posted{}, err
 	}
 	id, err := s.groupByHandle(c, to)
-	if err != nil { // of which no send is remembered
+	if err != nil { // no send is remembered for this error
 		return actors.Posted{}, cmp.Or(e.signatureErr, err)
 	}
 	request := actors.GroupSend{Group: id, From: from.AgentID(), Metadata: in.ConversationMetadata}
@@ -67,7 +67,8 @@ func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to pa
 	}
 	posted, err := s.Node.Messages.Broadcast(c.Context(), request)
 	if errors.Is(err, group.ErrNotMember) || errors.Is(err, group.ErrDeleted) {
-		// That the sender is none is told only to those who may know of the group.
+		// Only a caller that may know of the group learns that the sender is not a
+		// member.
 		if unknown := s.mayKnow(c, id); errors.Is(unknown, group.ErrUnknown) {
 			err = unknown
 		}

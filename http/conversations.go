@@ -12,8 +12,8 @@ import (
 
 var errForeignConversation = parley.ErrNotOwner.Saying("No agent of your organization takes part in this conversation.")
 
-// conversation is one in which an agent of the caller takes part, and those
-// agents, the initiator first.
+// conversation returns a conversation in which an agent of the caller takes part, and
+// those agents, the initiator first.
 func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
 	state, err := s.Node.Messages.Conversation(c.Context(), id)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*co
 	return state, mine, nil
 }
 
-// getConversation is the conversation's record. // spec: Conversations
+// getConversation returns the conversation's record. // spec: Conversations
 func (s conversations) getConversation(c *rest.Call, in *api.GetConversation) (api.Conversation, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
@@ -64,7 +64,7 @@ func conversationOf(s *conversation.State) api.Conversation {
 	return out
 }
 
-// participants are who takes part in a conversation, the initiator first.
+// participants returns the participants of a conversation, the initiator first.
 func (s conversations) participants(c *rest.Call, in *api.GetParticipants) (rest.Rendered, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
@@ -86,8 +86,9 @@ func (s conversations) participants(c *rest.Call, in *api.GetParticipants) (rest
 	return l.Answer(nil)
 }
 
-// patchStatus moves a conversation, in the name of the agent that the header
-// names or of any of the caller's that may. // spec: Conversation status
+// patchStatus changes a conversation's status on behalf of the agent that the header
+// names or, without one, of any of the caller's agents that may do so.
+// // spec: Conversation status
 func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conversation, error) {
 	request := actors.ChangeStatus{Conversation: in.ID, Status: in.Status}
 	if in.Reason != nil {
@@ -119,7 +120,7 @@ func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 	return out, nil
 }
 
-// transcript is a page of both sides of a conversation, in its order.
+// transcript returns a page of both sides of a conversation, in its order.
 func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
@@ -158,7 +159,7 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	return c.Render(room.size(), func(b []byte) []byte { return appendPage(b, page, room.viewer, s.lists.Cursor(list, next)) }), nil
 }
 
-// agentConversations is a page of the conversations an agent takes part in.
+// agentConversations returns a page of the conversations an agent takes part in.
 func (s conversations) agentConversations(c *rest.Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
 	page := api.Page[api.Conversation]{Items: []api.Conversation{}}
 	if _, err := s.ownAgent(c, in.ID); err != nil {

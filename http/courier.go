@@ -14,38 +14,38 @@ import (
 	"parley/http/egress"
 )
 
-// CourierOptions are what a Courier is made of; all but Watch are required.
+// CourierOptions configure a Courier. All fields but Watch are required.
 type CourierOptions struct {
-	// Guard reads targets again before each attempt; it is the Sender's too.
+	// Guard checks targets again before each attempt. The Sender uses the same one.
 	Guard  *egress.Guard
 	Sender *egress.Sender
 	// Vault opens the secrets that deliveries are signed with.
 	Vault *auth.MasterKey
-	// Entropy moves retries, so that they do not come back all at once.
+	// Entropy adds jitter to retries, so that they do not all come at once.
 	Entropy parley.Entropy
-	// Logger logs that a secret does not open, never the secret.
+	// Logger logs that a secret cannot be unsealed, never the secret.
 	Logger *slog.Logger
 	// Watch, if set, is called with each attempt before it is handed to the sender. It
-	// gives the traceparent that the post bears, and what is told the result, unless
-	// the sender takes no more. Neither may block.
+	// returns the traceparent header of the request, and a function that receives the
+	// result unless the sender is full. Neither function may block.
 	Watch func(delivery.Delivery, egress.Target) (traceparent string, ended func(egress.Result))
 }
 
-// Courier carries deliveries to their targets: it writes what they say, unseals
-// what they are signed with, and translates what became of them. It never
-// blocks and keeps nothing.
+// Courier hands deliveries to the sender: it writes their payloads, unseals the secrets
+// that sign them, and translates the results. It never blocks and keeps no state.
 type Courier struct{ CourierOptions }
 
-// NewCourier makes the actors' way out.
+// NewCourier returns a Courier.
 func NewCourier(o CourierOptions) *Courier { return &Courier{o} }
 
 var _ delivery.Courier = (*Courier)(nil)
 
-// unsealable is what an owner is told whose webhook's secret does not open.
+// unsealable is the error that an owner sees when the webhook's secret cannot be
+// unsealed.
 const unsealable = "the secret of this webhook cannot be read any more: rotate it"
 
-// Deliver hands an attempt to the sender. What can never be sent is an attempt
-// that failed. // spec: Webhook delivery payload
+// Deliver hands an attempt to the sender. An attempt that can never be sent counts as
+// failed. // spec: Webhook delivery payload
 func (r *Courier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (held time.Duration, taken bool) {
 	fail := func(text string) (time.Duration, bool) {
 		go done(webhook.Outcome{Error: text, Jitter: r.jitter()}) // the caller may hold a lock
@@ -85,10 +85,10 @@ func (r *Courier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (held
 	return 0, true
 }
 
-// Reset lets the next attempt through, however often the target failed.
+// Reset allows the next attempt, however often the target has failed.
 func (r *Courier) Reset(id webhook.ID) { r.Sender.Reset(id.String()) }
 
-// Drop hands back what waits for a webhook.
+// Drop hands back the waiting attempts of a webhook.
 func (r *Courier) Drop(id webhook.ID) { r.Sender.Drop(id.String()) }
 
 func (r *Courier) outcome(result egress.Result) webhook.Outcome {
@@ -98,13 +98,13 @@ func (r *Courier) outcome(result egress.Result) webhook.Outcome {
 	}
 }
 
-// jitter is a draw between both ends of what a retry may be moved by.
+// jitter draws a value between both limits of a retry's jitter.
 func (r *Courier) jitter() int {
 	drawn := r.Entropy()
 	return (int(drawn[8])<<8|int(drawn[9]))%(2*webhook.JitterMax+1) - webhook.JitterMax
 }
 
-// saying is the sentence of a refusal.
+// saying returns the sentence of a refusal.
 func saying(err error) string {
 	var refusal *parley.Refusal
 	if errors.As(err, &refusal) {
@@ -113,9 +113,9 @@ func saying(err error) string {
 	return parley.ErrInternal.Text
 }
 
-// payloadOf is the body of a delivery: exactly the four members of the
-// specification for an event about a message; for all others message_id is null and
-// the id concerned follows. // spec: Webhook delivery payload
+// payloadOf returns the body of a delivery. For an event about a message it has exactly
+// the four members of the specification. For other events message_id is null and the id
+// concerned follows. // spec: Webhook delivery payload
 func payloadOf(d delivery.Delivery) []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, `{"message_id":`...)
@@ -129,7 +129,7 @@ func payloadOf(d delivery.Delivery) []byte {
 	b = append(b, `","event":"`...)
 	b = append(b, d.Event.Word()...)
 	b = append(b, `","timestamp":"`...)
-	b, _ = api.At(d.Happened).AppendText(b) // a time of this age has four digits of a year
+	b, _ = api.At(d.Happened).AppendText(b) // cannot fail: the year has four digits
 	b = append(b, '"')
 	if !ofMessage(d.Event) {
 		b = appendConcerned(b, "conversation_id", parley.AnyID(d.Conversation))

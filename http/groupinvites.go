@@ -14,19 +14,20 @@ import (
 	"parley/http/rest"
 )
 
-// inviteRun is who asks others into which group.
+// inviteRun is one request to invite agents to a group.
 type inviteRun struct {
 	service joinRequests
 	call    *rest.Call
 	group   seenGroup
-	// by is nil where nobody of the caller's may: the rules say so.
+	// by is the inviter, nil if none of the caller's agents may invite. The group's rules
+	// then refuse.
 	by       *agent.State
 	byHandle string
 	founding bool
 	limit    *int
 }
 
-// invite asks one agent in, or several. // spec: Groups
+// invite invites one agent or several. // spec: Groups
 func (s joinRequests) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, error) {
 	v, err := s.inviter(c, in)
 	if err != nil {
@@ -53,7 +54,7 @@ func (s joinRequests) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, er
 	return api.InviteAnswer{One: &out}, nil
 }
 
-// inviter is the agent that the caller named, else its first admin in the group,
+// inviter returns the agent that the caller named, else its first admin in the group,
 // else its first member.
 func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
@@ -100,8 +101,8 @@ func inviterOf(g *group.State, by group.Caller) (first parley.AgentID) {
 	return first
 }
 
-// batch asks several in, in the order given. One that cannot be asked is passed
-// over with the reason.
+// batch invites several agents in the order given. An agent that cannot be invited is
+// skipped with the reason.
 func (v *inviteRun) batch(targets []api.Target, message *string) (api.InviteResults, error) {
 	out := api.InviteResults{Results: []api.Invitation{}}
 	for _, t := range targets {
@@ -122,9 +123,9 @@ func (v *inviteRun) batch(targets []api.Target, message *string) (api.InviteResu
 	return out, nil
 }
 
-// entry asks one of several in.
+// entry invites one agent of a batch.
 func (v *inviteRun) entry(t api.Target, message *string) (api.Invitation, error) {
-	named, _ := t.Read() // it was judged with the request
+	named, _ := t.Read() // validated with the request
 	if named.Message == nil {
 		named.Message = message
 	}
@@ -147,7 +148,8 @@ func (v *inviteRun) entry(t api.Target, message *string) (api.Invitation, error)
 	return row, nil
 }
 
-// row begins the row of an entry with whom it names, as far as that is known.
+// row begins the result row of an entry with the agent that it names, as far as it is
+// known.
 func (v *inviteRun) row(name string, to *agent.State) (row api.Invitation, err error) {
 	if to != nil {
 		handle, err := v.service.handle(v.call.Context(), to)
@@ -161,7 +163,8 @@ func (v *inviteRun) row(name string, to *agent.State) (row api.Invitation, err e
 	return row, nil
 }
 
-// reason is why an agent was passed over, "" for what is no fault of its entry.
+// reason returns why an agent was skipped, or "" if the error is not the fault of its
+// entry.
 func (v *inviteRun) reason(to *agent.State, err error) string {
 	switch {
 	case to == nil && errors.Is(err, group.ErrUnknownAgent):
@@ -184,8 +187,8 @@ func (v *inviteRun) reason(to *agent.State, err error) string {
 	return ""
 }
 
-// ask asks one agent in. The rules judge also whom nobody knows, so that only
-// those learn of it who may invite.
+// ask invites one agent. The rules judge unknown agents too, so that only callers who may
+// invite learn that an agent is unknown.
 func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group.Request, err error) {
 	if to, err = v.service.target(v.call, name); err != nil {
 		return nil, nil, err
@@ -210,7 +213,7 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 	return to, r, err
 }
 
-// target is the agent of an id or a handle, active or revoked; nil if there is
+// target returns the agent with an id or a handle, active or revoked, or nil if there is
 // none.
 func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err error) {
 	name = strings.TrimSpace(name)
@@ -225,8 +228,8 @@ func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err err
 	return a, err
 }
 
-// notice renders the message that tells an agent of its invitation. It may run
-// after the call has ended, and so holds nothing of it. // spec: Message types
+// notice renders the message that notifies an agent of its invitation. It may run after
+// the call has ended, and so keeps no reference to the call. // spec: Message types
 func (v *inviteRun) notice(to *agent.State, handle string) func(*group.Request) actors.Content {
 	e := envelope{
 		Type: v.service.Brand + ".v1.group_invite", Version: api.HPKEv1, ContentType: rest.JSONMedia,
@@ -244,7 +247,7 @@ func (v *inviteRun) notice(to *agent.State, handle string) func(*group.Request) 
 	}
 }
 
-// appendInviteNotice appends what an invitation tells the invited.
+// appendInviteNotice appends the content of the invitation message.
 func appendInviteNotice(b []byte, g seenGroup, r *group.Request) []byte {
 	b = appendID(append(b, `{"group_id":`...), parley.AnyID(g.ID))
 	b = appendText(append(b, `,"group_handle":`...), g.Handle)
@@ -257,8 +260,8 @@ func appendInviteNotice(b []byte, g seenGroup, r *group.Request) []byte {
 	return append(b, '}')
 }
 
-// inviteRoster asks the agents of a founding roster in. A repeat of the request
-// reports what was done and does what was not.
+// inviteRoster invites the agents of a founding roster. A repeated request reports the
+// invitations already made and makes the missing ones.
 func (s joinRequests) inviteRoster(c *rest.Call, g seenGroup, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
 	rows := []api.Invitation{}
 	if len(roster) == 0 {
@@ -285,7 +288,8 @@ func (s joinRequests) inviteRoster(c *rest.Call, g seenGroup, founder *agent.Sta
 	return rows, nil
 }
 
-// rosterEntry is entry, but for those whom an earlier request has asked in.
+// rosterEntry is like entry, but reports the outcome for an agent that an earlier request
+// invited.
 func (v *inviteRun) rosterEntry(t api.Target, done map[parley.AgentID]*priorRequest) (api.Invitation, error) {
 	named, _ := t.Read()
 	if done == nil {
@@ -300,7 +304,7 @@ func (v *inviteRun) rosterEntry(t api.Target, done map[parley.AgentID]*priorRequ
 		return v.entry(t, nil)
 	}
 	row, err := v.row(named.Name, to)
-	if before.told { // who is named twice was passed over the second time
+	if before.told { // an agent named twice is skipped the second time
 		row.Status, row.Reason = api.Skipped, new(api.SkipInvited)
 		return row, err
 	}
@@ -309,14 +313,13 @@ func (v *inviteRun) rosterEntry(t api.Target, done map[parley.AgentID]*priorRequ
 	return row, err
 }
 
-// priorRequest is a request about an agent that is on record already.
+// priorRequest is a stored request about an agent.
 type priorRequest struct {
 	request parley.JoinRequestID
 	told    bool
 }
 
-// invitedBefore are the first requests about the agents that a group has been
-// asked to take in.
+// invitedBefore returns the first request about each agent that was invited to a group.
 func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*priorRequest, error) {
 	done := map[parley.AgentID]*priorRequest{}
 	live, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, _ time.Time) []*group.Request { return g.Requests() })
@@ -342,5 +345,5 @@ func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley
 	return done, nil
 }
 
-// settledPage is how many settled requests are read in one go.
+// settledPage is how many settled requests are read at a time.
 const settledPage = 500

@@ -13,9 +13,8 @@ import (
 	"parley/http/rest"
 )
 
-// listGroups is a page of the groups that the organization owns, oldest first,
-// then of those in which it has a seat, as far as they were asked for.
-// // spec: Groups
+// listGroups returns a page of the groups that the organization owns, oldest first,
+// followed by those in which it has a seat, as the request selects. // spec: Groups
 func (s groups) listGroups(c *rest.Call, in *api.ListGroups) (api.Page[api.Group], error) {
 	l := &groupList{service: s, call: c, scope: in.Scope, limit: in.Limit, page: api.Page[api.Group]{Items: []api.Group{}}}
 	position, err := s.lists.Position("groups "+c.Caller.Org.String()+" "+in.Scope, in.Cursor, 8, 16)
@@ -35,36 +34,37 @@ func (s groups) listGroups(c *rest.Call, in *api.ListGroups) (api.Page[api.Group
 	return l.page, err
 }
 
-// groupList is a page that is being filled. A cursor of 8 bytes is a place among
-// the owned groups, one of 16 the last seen group of the others.
+// groupList is a page that is being filled. A cursor of 8 bytes is a position among the
+// owned groups. A cursor of 16 bytes is the last seen group of the others.
 type groupList struct {
 	service groups
 	call    *rest.Call
 	scope   string
 	limit   int
 	page    api.Page[api.Group]
-	size    int // of the page, in bytes, at most
+	size    int // bound on the page, in bytes
 }
 
 const (
-	// groupFrame is what a group takes in a page besides its description, at most,
-	// escapeMax what a byte of that takes.
+	// groupFrame bounds the bytes that a group takes in a page besides its description,
+	// escapeMax the bytes that one byte of the description takes.
 	groupFrame = 1 << 10
 	escapeMax  = 6
-	// groupsRead are read at once.
+	// groupsRead is how many groups are read at a time.
 	groupsRead = 16
 )
 
-// full reports whether some more groups might take the page beyond its bound.
+// full reports whether groupsRead more groups might exceed the bound of the page.
 func (l *groupList) full() bool {
 	const largest = groupFrame + escapeMax*2000
 	return len(l.page.Items) >= l.limit || l.size+groupsRead*largest > parley.PageBytesMax
 }
 
-// groupRowsMax bounds how many groups that are over a page passes by.
+// groupRowsMax bounds how many deleted groups a page skips.
 const groupRowsMax = 1000
 
-// owned adds groups of the organization's own and tells where they go on.
+// owned adds the organization's own groups and returns the position at which they
+// continue.
 func (l *groupList) owned(position []byte) (next []byte, err error) {
 	after := uint64(0)
 	if len(position) == 8 {
@@ -91,8 +91,9 @@ func (l *groupList) owned(position []byte) (next []byte, err error) {
 	}
 }
 
-// seated adds groups in which the organization has a seat and tells where they
-// go on. Its own have been listed where both are asked for.
+// seated adds groups in which the organization has a seat and returns the position at
+// which they continue. If the request selects both kinds, its own groups are left out
+// here.
 func (l *groupList) seated(position []byte) (next []byte, err error) {
 	var after parley.GroupID
 	if len(position) == 16 {
@@ -118,7 +119,7 @@ func (l *groupList) seated(position []byte) (next []byte, err error) {
 	return nil, nil
 }
 
-// seats are the groups that the caller's agents are in, in the order of their ids.
+// seats returns the groups that the caller's agents are in, in the order of their ids.
 func (s groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
 	err = s.Node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
 		for _, m := range a.GetGroups() {
@@ -130,7 +131,7 @@ func (s groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
 	return slices.Compact(ids), err
 }
 
-// add adds a group unless it is over, or is one that is to be left out.
+// add adds a group unless it is deleted or to be left out.
 func (l *groupList) add(id parley.GroupID, foreign bool) error {
 	g, err := l.service.readGroup(l.call, id)
 	switch {

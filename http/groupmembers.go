@@ -10,7 +10,7 @@ import (
 	"parley/http/rest"
 )
 
-// listMembers is a page of a group's members in the order of their joining.
+// listMembers returns a page of a group's members in the order in which they joined.
 // // spec: Groups
 func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.GroupMember], error) {
 	page := api.Page[api.GroupMember]{Items: []api.GroupMember{}}
@@ -40,7 +40,7 @@ func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.Gro
 	return page, nil
 }
 
-// memberOf is a membership as the caller sees it. // spec: Group member
+// memberOf returns a membership as the caller sees it. // spec: Group member
 func (s groups) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
 	handle, err := s.handleOf(c.Context(), m.Agent)
 	return api.GroupMember{
@@ -49,7 +49,7 @@ func (s groups) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.G
 	}, err
 }
 
-// handleOf is the handle of an agent.
+// handleOf returns the handle of an agent.
 func (s *core) handleOf(ctx context.Context, id parley.AgentID) (*string, error) {
 	a, err := s.Node.Agents.Get(ctx, id)
 	if err != nil {
@@ -77,8 +77,7 @@ func (s groups) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember,
 	return row, afterCommit(err)
 }
 
-// removeMember has an agent leave, where it is the acting agent, or removes it.
-// // spec: Groups
+// removeMember removes a member, or lets the acting agent leave. // spec: Groups
 func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent, error) {
 	by, err := s.likelyCaller(c, in.ActingAgent)
 	if err != nil {
@@ -97,8 +96,8 @@ func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent
 
 func ownerOf(g *group.State, _ time.Time) parley.OrgID { return g.Org }
 
-// joinGroup asks for a seat: by the group's policy, by an invitation, or as the
-// consent of a nominee. // spec: Join request and membership
+// joinGroup requests a seat: by the group's policy, by an invitation, or as the consent
+// of a nominee. // spec: Join request and membership
 func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 	a, err := s.soleAgent(c, in.ActingAgent)
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 	"parley/http/rest"
 )
 
-// requestOf is a request as a caller sees it, but for the group's handle. It is
-// called in the group's turn, for a live request or a settled one.
-// // spec: Join request
+// requestOf returns a request as a caller sees it, without the group's handle. It is
+// called in the group's turn, for live and settled requests. // spec: Join request
 func requestOf(g *group.State, r *group.Request, by group.Caller, now time.Time) api.JoinRequest {
 	out := api.JoinRequest{
 		ID: r.RequestID(), GroupID: g.ID, GroupName: new(g.Name), AgentID: r.AgentID(), Status: r.GetStatus().String(),
@@ -33,7 +32,7 @@ func requestOf(g *group.State, r *group.Request, by group.Caller, now time.Time)
 		out.ResolvedAt = new(atMillis(r.GetResolvedMs()))
 	}
 	if expired(g, r, now) {
-		// That is when it ended, whenever somebody noticed.
+		// It ended then, even if that was noticed later.
 		out.Status, out.ResolvedAt = group.Expired.String(), out.ExpiresAt
 	}
 	if r.GetTotal() > 0 {
@@ -51,8 +50,8 @@ func requestOf(g *group.State, r *group.Request, by group.Caller, now time.Time)
 
 func atMillis(ms int64) api.Time { return api.At(time.UnixMilli(ms)) }
 
-// expired reports whether a request is over because its time has passed. One
-// whose seat is being given is not.
+// expired reports whether a request has ended because its time has passed. A request
+// whose seat is being given has not.
 func expired(g *group.State, r *group.Request, now time.Time) bool {
 	if r.GetStatus() == group.Expired {
 		return true
@@ -61,8 +60,8 @@ func expired(g *group.State, r *group.Request, now time.Time) bool {
 	return live && r.Overdue(now) && g.OfferTo(r.AgentID()) == nil
 }
 
-// onlyMember names the caller's only member of a group where the caller has named
-// none: it is the one who votes.
+// onlyMember fills in the caller's only member of a group if the caller has named none:
+// that member votes.
 func onlyMember(g *group.State, by group.Caller) group.Caller {
 	if !by.Agent.Zero() {
 		return by
@@ -80,14 +79,14 @@ func onlyMember(g *group.State, by group.Caller) group.Caller {
 	return named
 }
 
-// seenRequests are requests as they were at one instant.
+// seenRequests are requests as of one instant.
 type seenRequests struct {
 	owner parley.OrgID
 	name  string
 	rows  []api.JoinRequest
 }
 
-// completed are requests with their group's handle.
+// completed returns requests with their group's handle.
 func (s joinRequests) completed(c *rest.Call, seen seenRequests) ([]api.JoinRequest, error) {
 	handle, err := s.groupHandle(c.Context(), seen.owner, seen.name)
 	for i := range seen.rows {
@@ -96,7 +95,7 @@ func (s joinRequests) completed(c *rest.Call, seen seenRequests) ([]api.JoinRequ
 	return seen.rows, err
 }
 
-// requestFor is one request as a caller sees it who may know of it.
+// requestFor returns one request as a caller sees it who may know of it.
 func (s joinRequests) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
 	seen, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, now time.Time) seenRequests {
 		return seenRequests{g.Org, g.Name, []api.JoinRequest{requestOf(g, r, by, now)}}
@@ -108,8 +107,8 @@ func (s joinRequests) requestFor(c *rest.Call, id parley.GroupID, r *group.Reque
 	return rows[0], err
 }
 
-// listRequests is a page of a group's join requests in the order in which they
-// were filed. // spec: Groups
+// listRequests returns a page of a group's join requests in the order in which they were
+// filed. // spec: Groups
 func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
 	page := api.Page[api.JoinRequest]{Items: []api.JoinRequest{}}
 	by, err := s.likelyCaller(c, in.ActingAgent)
@@ -122,7 +121,8 @@ func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page
 		return page, err
 	}
 	after := parley.IDFromBytes[parley.JoinRequestID](position)
-	// Live ones first: what is settled between the two looks is seen in the second.
+	// Live requests first: a request that is settled between the two reads is seen in the
+	// second.
 	live, err := readGroupAs(s.core, c, in.ID, accessFull, func(g *group.State, now time.Time) []*group.Request {
 		return liveRequests(g, in.Status, after, now)
 	})
@@ -160,8 +160,8 @@ func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page
 	return page, err
 }
 
-// liveRequests are those that a selector shows, beyond an id. One whose time has
-// passed is settled, whether the group has said so or not.
+// liveRequests returns the live requests that match a selector, after an id. A request
+// whose time has passed counts as settled, even if the group has not settled it yet.
 func liveRequests(g *group.State, selector string, after parley.JoinRequestID, now time.Time) (all []*group.Request) {
 	for _, r := range g.Requests() {
 		id := r.RequestID()
@@ -182,16 +182,16 @@ func liveRequests(g *group.State, selector string, after parley.JoinRequestID, n
 	return all
 }
 
-// merge puts two lists of requests, each in the order of ids, into one. A request
-// that is in both is taken from the first.
+// merge merges two lists of requests that are sorted by id. Of a request that is in both,
+// it keeps the first list's.
 func merge(settled, live []*group.Request) []*group.Request {
 	all := append(slices.Clone(settled), live...)
 	slices.SortStableFunc(all, func(a, b *group.Request) int { return bytes.Compare(a.GetId(), b.GetId()) })
 	return slices.CompactFunc(all, func(a, b *group.Request) bool { return bytes.Equal(a.GetId(), b.GetId()) })
 }
 
-// listInvites are the live invitations and nominations of the caller's agents,
-// or of the one that it named. // spec: Groups
+// listInvites returns the live invitations and nominations of the caller's agents, or of
+// the one it named. // spec: Groups
 func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rendered, error) {
 	var named *agent.State
 	list := "invites"
@@ -219,8 +219,8 @@ func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rende
 	}))
 }
 
-// addInvites adds the requests about one of the caller's agents, whose place in the
-// roster is given, and reports whether the list goes on.
+// addInvites adds the requests about one of the caller's agents, at the given position in
+// the roster, and reports whether the list continues.
 func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) bool {
 	concerns, err := s.Node.Groups.Concerns(l.Call.Context(), of)
 	if err != nil {
@@ -239,8 +239,8 @@ func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) 
 	return true
 }
 
-// inviteOf is a request about one of the caller's agents, nil unless it is live and
-// somebody else's doing.
+// inviteOf returns a request about one of the caller's agents, or nil unless it is live
+// and was made by another agent.
 func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	by := group.Caller{Org: c.Caller.Org, Agent: of}
 	seen, err := actors.ReadGroup(c.Context(), s.Node.Groups, concern.Group, func(g *group.State, now time.Time) seenRequests {
@@ -260,7 +260,7 @@ func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.C
 	return &complete[0], err
 }
 
-// vote counts a vote of the acting agent, or changes it. // spec: Groups
+// vote records or changes a vote of the acting agent. // spec: Groups
 func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 var errForeignGroup = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")
 
-// access says what a group lets an organization see of it.
+// access is how much of a group an organization may see.
 type access uint8
 
 const (
-	// accessNone: it cannot tell the group from one that does not exist.
+	// accessNone: the organization cannot tell the group from one that does not exist.
 	accessNone access = iota
-	// accessExists: the group is public, and that it exists is no secret.
+	// accessExists: the group is public, so its existence is not secret.
 	accessExists
-	// accessFull: it owns the group, or an agent in it.
+	// accessFull: the organization owns the group or an agent in it.
 	accessFull
 )
 
@@ -37,7 +37,7 @@ func standingOf(g *group.State, org parley.OrgID) access {
 	return accessNone
 }
 
-// to judges whether somebody who needs a standing may go on.
+// to checks that a caller has the access it needs.
 func (s access) to(needed access, deleted bool) error {
 	switch {
 	case s == accessFull && deleted:
@@ -50,8 +50,8 @@ func (s access) to(needed access, deleted bool) error {
 	return nil
 }
 
-// readGroupAs reads a group in its own turn, for a caller who needs a standing to. What
-// read returns must not share memory with the group.
+// readGroupAs reads a group in its own turn, for a caller that needs the given access.
+// The result of read must not share memory with the group.
 func readGroupAs[R any](s *core, c *rest.Call, id parley.GroupID, needed access, read func(*group.State, time.Time) R) (R, error) {
 	type seen struct {
 		value R
@@ -59,7 +59,7 @@ func readGroupAs[R any](s *core, c *rest.Call, id parley.GroupID, needed access,
 	}
 	org := c.Caller.Org
 	v, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, now time.Time) seen {
-		// Who decides by the rules alone needs no standing, while the group is there.
+		// A caller that only the rules judge needs no access while the group exists.
 		if needed != accessNone || g.Deleted() {
 			if err := standingOf(g, org).to(needed, g.Deleted()); err != nil {
 				return seen{err: err}
@@ -73,8 +73,8 @@ func readGroupAs[R any](s *core, c *rest.Call, id parley.GroupID, needed access,
 	return v.value, err
 }
 
-// groupCaller is the caller as a group's rules know it: its organization, and
-// the agent that it named.
+// groupCaller returns the caller as a group's rules see it: its organization and the
+// agent that it named.
 func (s *core) groupCaller(c *rest.Call, name string) (group.Caller, error) {
 	by := group.Caller{Org: c.Caller.Org}
 	if name == "" {
@@ -87,10 +87,10 @@ func (s *core) groupCaller(c *rest.Call, name string) (group.Caller, error) {
 	return by, err
 }
 
-// candidatesMax bounds how many agents are proposed to a caller that named none.
+// candidatesMax bounds how many agents are suggested to a caller that named none.
 const candidatesMax = 100
 
-// soleAgent is the agent that the caller named, or else its only active one.
+// soleAgent returns the agent that the caller named, else its only active one.
 func (s *core) soleAgent(c *rest.Call, name string) (*agent.State, error) {
 	if name != "" {
 		return s.acting(c, name)
@@ -107,8 +107,8 @@ func (s *core) soleAgent(c *rest.Call, name string) (*agent.State, error) {
 	return sole, err
 }
 
-// likelyCaller is groupCaller, but with the organization's only active agent
-// where none is named.
+// likelyCaller is groupCaller, but with the organization's only active agent if none is
+// named.
 func (s *core) likelyCaller(c *rest.Call, name string) (group.Caller, error) {
 	by := group.Caller{Org: c.Caller.Org}
 	a, err := s.soleAgent(c, name)
@@ -121,7 +121,7 @@ func (s *core) likelyCaller(c *rest.Call, name string) (group.Caller, error) {
 	return by, err
 }
 
-// seatLimit is how many members a group of an owner may have.
+// seatLimit returns how many members a group of an owner may have.
 func (s *core) seatLimit(ctx context.Context, owner parley.OrgID) (*int, error) {
 	o, err := s.Node.Orgs.Get(ctx, owner)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *core) seatLimit(ctx context.Context, owner parley.OrgID) (*int, error) 
 	return s.Quotas.Seats(o), nil
 }
 
-// groupHandle is #name@slug.domain.
+// groupHandle returns #name@slug.domain.
 func (s *core) groupHandle(ctx context.Context, owner parley.OrgID, name string) (string, error) {
 	o, err := s.Node.Orgs.Get(ctx, owner)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *core) groupHandle(ctx context.Context, owner parley.OrgID, name string)
 	return parley.Handle{Name: name, Slug: o.GetSlug(), Domain: s.Domain, Group: true}.String(), nil
 }
 
-// seenGroup is a group as it was at one instant, but for its handle.
+// seenGroup is a group as of one instant, without its handle.
 type seenGroup struct {
 	api.Group
 	owner parley.OrgID
@@ -163,7 +163,7 @@ func seeGroup(g *group.State, _ time.Time) seenGroup {
 	return out
 }
 
-// readGroup is a group as those who may read it see it.
+// readGroup returns a group for callers that may read it.
 func (s groups) readGroup(c *rest.Call, id parley.GroupID) (seenGroup, error) {
 	g, err := readGroupAs(s.core, c, id, accessFull, seeGroup)
 	if err != nil {
@@ -178,8 +178,8 @@ func (s groups) getGroup(c *rest.Call, in *api.GetGroup) (api.Group, error) {
 	return g.Group, err
 }
 
-// createGroup makes a group with its founder as the only member, and asks the
-// others of its roster in. // spec: Groups
+// createGroup creates a group with its founder as the only member and invites the rest of
+// its roster. // spec: Groups
 func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated, error) {
 	founder, err := s.actingOrFirst(c, in.ActingAgent)
 	if err != nil {
@@ -210,11 +210,11 @@ func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated
 	return api.GroupCreated{Group: g.Group, Invitations: rows}, afterCommit(err)
 }
 
-// madeGroup is a group that the caller has made, by this request or an earlier
-// one with its key.
+// madeGroup returns a group that the caller has created, by this request or an earlier
+// one with the same key.
 func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (seenGroup, error) {
 	g, err := actors.ReadGroup(c.Context(), s.Node.Groups, made.ID, seeGroup)
-	if errors.Is(err, group.ErrUnknown) { // its founder went elsewhere meanwhile
+	if errors.Is(err, group.ErrUnknown) { // the founder joined another group meanwhile
 		err = group.ErrIsolationConflict
 	}
 	if err != nil {
@@ -238,7 +238,7 @@ func (s groups) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) 
 	}
 	change := group.Change{By: by, Name: in.Name, Isolated: in.Isolated, VoteHours: in.VoteDurationHours}
 	if in.Description.Set {
-		change.Description = &in.Description.Value // empty where it is cleared
+		change.Description = &in.Description.Value // empty clears it
 	}
 	if in.EnrollmentPolicy != nil {
 		policy, _ := group.ParsePolicy(*in.EnrollmentPolicy)
@@ -254,8 +254,8 @@ func (s groups) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) 
 	return g.Group, afterCommit(err)
 }
 
-// afterCommit is why it cannot be shown what a request has done: what was refused in
-// the looking was not refused in the doing.
+// afterCommit returns the error for a committed change that cannot be read back: an error
+// of the read must not look like a refusal of the change.
 func afterCommit(err error) error {
 	if errors.Is(err, parley.ErrOverloaded) {
 		return parley.ErrOutcomeUnknown
@@ -274,7 +274,7 @@ func (s groups) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, 
 	return rest.NoContent{}, err
 }
 
-// mayKnow judges whether the caller may know of a group that it wants to change.
+// mayKnow checks that the caller may know of a group that it wants to change.
 func (s *core) mayKnow(c *rest.Call, id parley.GroupID) error {
 	_, err := readGroupAs(s, c, id, accessExists, func(*group.State, time.Time) struct{} { return struct{}{} })
 	return err

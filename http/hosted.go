@@ -16,9 +16,9 @@ import (
 	"parley/http/rest"
 )
 
-// seatHolders are the caller's agents that have or had a seat in the group whose
-// conversation it is, as far as anything depends on them: who began it, the first
-// member, the first admin, or else one that has left.
+// seatHolders returns the caller's agents that have or had a seat in the group of a
+// conversation, as far as the caller depends on them: the initiator, the first member,
+// the first admin, or else one that has left.
 func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
 	host, org := state.GroupID(), c.Caller.Org
 	ids, err := actors.ReadGroup(c.Context(), s.Node.Groups, host, func(g *group.State, _ time.Time) []parley.AgentID {
@@ -53,7 +53,7 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 	return []*agent.State{a}, err
 }
 
-// firstMembers are an organization's first member and its first admin.
+// firstMembers returns an organization's first member and its first admin.
 func firstMembers(g *group.State, org parley.OrgID) (ids []parley.AgentID) {
 	for _, m := range g.Members() {
 		switch {
@@ -67,7 +67,7 @@ func firstMembers(g *group.State, org parley.OrgID) (ids []parley.AgentID) {
 	return ids
 }
 
-// initiatorOf is who began a conversation.
+// initiatorOf returns the agent that began a conversation.
 func initiatorOf(state *conversation.State) parley.AgentID {
 	for _, p := range state.GetParticipants() {
 		if p.GetRole() == conversation.Initiator {
@@ -77,8 +77,8 @@ func initiatorOf(state *conversation.State) parley.AgentID {
 	return parley.AgentID{}
 }
 
-// takesPart reports whether an agent may read a conversation: it is in it, or
-// has or had a seat in the group whose it is.
+// takesPart reports whether an agent may read a conversation: it is a party, or has or
+// had a seat in the conversation's group.
 func (s conversations) takesPart(c *rest.Call, state *conversation.State, a *agent.State) (bool, error) {
 	if state.Role(a.AgentID()) != conversation.NoRole || state.GroupID().Zero() {
 		return state.Role(a.AgentID()) != conversation.NoRole, nil
@@ -86,8 +86,8 @@ func (s conversations) takesPart(c *rest.Call, state *conversation.State, a *age
 	return s.Node.Groups.HadSeat(c.Context(), state.GroupID(), a.AgentID())
 }
 
-// participantKeys are the lengths of the keys of participants: of the initiator of
-// a group's conversation, of a seat, of a former member.
+// participantKeys are the lengths of the keys of participants: of the initiator of a
+// group's conversation, of a seat, of a former member.
 var participantKeys = []int{1, 5, 25}
 
 func seatKey(seat uint32) []byte { return binary.BigEndian.AppendUint32([]byte{1}, seat) }
@@ -96,7 +96,7 @@ func formerKey(id parley.AgentID, since time.Time) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{2}, uint64(since.UnixMilli())), id[:]...)
 }
 
-// participant is a row of the participants of a group's conversation.
+// participant is one row in the list of participants of a group's conversation.
 type participant struct {
 	key   []byte
 	agent parley.AgentID
@@ -104,9 +104,9 @@ type participant struct {
 	role  conversation.Role
 }
 
-// attendance lists the participants of a group's conversation, who began it first:
-// the group's members, or for an organization that has none of them any more, the
-// agents that it had there and those with whom they share rows.
+// attendance lists the participants of a group's conversation, the initiator first. These
+// are the group's members or, for an organization without current members, the agents
+// that it had there and those with whom they share rows.
 func (s conversations) attendance(l *rest.List, state *conversation.State) error {
 	type seen struct {
 		members []group.Member
@@ -147,8 +147,9 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 	return nil
 }
 
-// companyOf are a former member's agents in a group with those with whom they share
-// rows of the conversation, and since when as far as that is known.
+// companyOf returns a former member's agents in a group and the agents with whom they
+// share rows of the conversation, each with the time since when (the creation of the
+// conversation if that is unknown).
 func (s conversations) companyOf(c *rest.Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
 	company, err := s.Node.Groups.Correspondents(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
 	for agent, since := range company {

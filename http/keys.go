@@ -13,11 +13,11 @@ import (
 	"parley/http/rest"
 )
 
-// rawKeys are uploaded public keys, nil where none was sent.
+// rawKeys are uploaded public keys. A key is nil if it was not sent.
 type rawKeys struct{ signing, encryption []byte }
 
-// readKeys judges uploaded keys: on their curve, canonical, not of low order,
-// and without a private half.
+// readKeys validates uploaded keys: on their curve, canonical, not of low order, and
+// without a private half.
 func readKeys(signing, encryption *api.JWK) (keys rawKeys, err error) {
 	faults := &rest.SchemaError{}
 	keys.signing = readKey(signing, parley.Ed25519, "signing_public_key", faults)
@@ -50,8 +50,8 @@ func readKey(k *api.JWK, curve, member string, faults *rest.SchemaError) []byte 
 	return raw
 }
 
-// uploadKeys replaces one key or both; senders see the new ones at once. A
-// binding that comes along is judged in the same turn.
+// uploadKeys replaces one key or both. Senders see the new keys at once. A binding in the
+// same request is verified in the same turn.
 func (s agentKeys) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, error) {
 	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
 	if err != nil {
@@ -72,8 +72,8 @@ func (s agentKeys) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, erro
 	return changed, err
 }
 
-// proofOf is a binding of keys of one of the caller's agents, as its rules judge
-// it. A signature that is not base64url is judged as one that does not verify.
+// proofOf returns a key binding of one of the caller's agents in the form that its rules
+// verify. A signature that is not base64url counts as one that does not verify.
 func (s agentKeys) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
 	a, err := s.ownAgent(c, id)
 	if err != nil {
@@ -90,7 +90,8 @@ func (s agentKeys) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (a
 	return proof, nil
 }
 
-// signatureBytes reads base64url, padded or not. Empty, never nil, for anything else.
+// signatureBytes decodes base64url, padded or not. For anything else it returns an empty
+// slice, never nil.
 func signatureBytes(text string) []byte {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimSuffix(text, "=="))
 	if err != nil {
@@ -99,7 +100,7 @@ func signatureBytes(text string) []byte {
 	return raw
 }
 
-// bindKeys has the agent's current keys bound by its own signature.
+// bindKeys binds the agent's current keys by its own signature.
 func (s agentKeys) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, error) {
 	proof, err := s.proofOf(c, in.ID, &in.KeyProof)
 	if err != nil {
@@ -112,7 +113,7 @@ func (s agentKeys) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, erro
 	return api.BoundKeys{KeyBinding: bindingOf(a, len(a.GetBindings())-1)}, nil
 }
 
-// bindingOf is the binding at a place among those of an agent.
+// bindingOf returns the binding at an index among those of an agent.
 func bindingOf(a *agent.State, place int) api.KeyBinding {
 	b := a.GetBindings()[place]
 	out := api.KeyBinding{
@@ -127,8 +128,8 @@ func bindingOf(a *agent.State, place int) api.KeyBinding {
 	return out
 }
 
-// listBindings are all bindings of an active agent's keys, oldest first. They are
-// public, since a client that trusted a former key follows them to the current one.
+// listBindings returns all bindings of an active agent's keys, oldest first. They are
+// public, because a client that trusted a former key follows them to the current one.
 func (s agentKeys) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rendered, error) {
 	a, err := s.publicAgent(c, in.ID)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s agentKeys) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rend
 	return c.Document(page, a.KeysChangedAt(), rest.CacheChecked)
 }
 
-// retireKey declares a former key untrustworthy for good.
+// retireKey marks a former key as permanently untrusted.
 func (s agentKeys) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return api.KeyRecord{}, err
@@ -163,9 +164,9 @@ func (s agentKeys) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, er
 	return s.keyRecord(c, a, in.Kid)
 }
 
-// getKeys are the public keys of an active agent, by id or handle; with kid,
-// the key of that thumbprint stands in place of the current one of its kind,
-// former keys included. // spec: Agents
+// getKeys returns the public keys of an active agent, by id or handle. With kid, the key
+// of that thumbprint replaces the current one of its kind; former keys count.
+// // spec: Agents
 func (s agentKeys) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error) {
 	a, err := s.publicAgent(c, in.ID)
 	if err != nil {
@@ -185,7 +186,7 @@ func (s agentKeys) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error)
 	return c.Document(keys, a.KeysChangedAt(), rest.CacheChecked)
 }
 
-// keyRecord is a key that an agent has or had, among its current ones.
+// keyRecord returns a current or former key of an agent, together with its current ones.
 func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyRecord, error) {
 	key, found := a.KeyByKid(kid)
 	if !found {
@@ -203,7 +204,7 @@ func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyR
 	return record, err
 }
 
-// publicAgent is an active agent that anyone may name, by exact id or handle.
+// publicAgent returns an active agent by exact id or handle, which any caller may name.
 func (s agentKeys) publicAgent(c *rest.Call, name string) (a *agent.State, err error) {
 	if strings.Contains(name, "@") {
 		if a, err = s.agentByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
@@ -236,7 +237,7 @@ func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 	return keys, err
 }
 
-// batchKeys are the keys of several agents; those unknown or revoked are left out.
+// batchKeys returns the keys of several agents. Unknown and revoked agents are left out.
 func (s agentKeys) batchKeys(c *rest.Call, in *api.GetBatchKeys) (rest.Rendered, error) {
 	batch, changed := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}, time.Unix(s.started, 0)
 	for _, id := range in.IDs {

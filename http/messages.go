@@ -61,7 +61,8 @@ func (s messages) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error)
 	return s.renderPosted(c, posted, from), nil
 }
 
-// renderPosted answers a send or a reply; a repeat says so.
+// renderPosted renders the answer to a send or a reply. The answer to a repeat is marked
+// as such.
 func (s messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State) rest.Rendered {
 	notePosted(c, p)
 	v := s.viewerOf(c, from)
@@ -74,7 +75,7 @@ func (s messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State)
 	return out
 }
 
-// envelopeOf is what a send says.
+// envelopeOf returns the envelope of a send.
 func (s messages) envelopeOf(c *rest.Call, in *api.Send, from *agent.State, via string) *envelope {
 	return &envelope{
 		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
@@ -84,8 +85,7 @@ func (s messages) envelopeOf(c *rest.Call, in *api.Send, from *agent.State, via 
 	}
 }
 
-// send resolves to whom from speaks, asks the sender's actor, and gives the
-// stored message.
+// send resolves the recipient, asks the sender's actor, and returns the stored message.
 func (s messages) send(c *rest.Call, in *api.Send, from *agent.State, via string) (actors.Posted, error) {
 	e := s.envelopeOf(c, in, from, via)
 	if err := s.checkSignatures(c, e, from); err != nil {
@@ -110,7 +110,7 @@ func (s messages) send(c *rest.Call, in *api.Send, from *agent.State, via string
 	return s.Node.Messages.Send(c.Context(), request)
 }
 
-// sender is whom from_handle names, else whom the header does, else the
+// sender returns the agent that from_handle names, else the one in the header, else the
 // organization's first active agent. // spec: Messaging
 func (s messages) sender(c *rest.Call, in *api.Send) (*agent.State, error) {
 	if in.FromHandle != nil {
@@ -119,7 +119,7 @@ func (s messages) sender(c *rest.Call, in *api.Send) (*agent.State, error) {
 	return s.actingOrFirst(c, in.ActingAgent)
 }
 
-// actingOrFirst is the agent that was named, else the organization's first active
+// actingOrFirst returns the agent that was named, else the organization's first active
 // one.
 func (s *core) actingOrFirst(c *rest.Call, name string) (*agent.State, error) {
 	if name != "" {
@@ -139,7 +139,7 @@ func (s messages) recipient(c *rest.Call, in *api.Send) (*agent.State, error) {
 	return s.agentByHandle(c, *in.ToHandle)
 }
 
-// parentOf gathers what the sender's rules ask about a parent conversation.
+// parentOf collects the facts about a parent conversation that the sender's rules need.
 func (s messages) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id parley.ConversationID, fact agent.ParentFact, err error) {
 	if in.ParentConversationID == nil {
 		return id, fact, nil
@@ -154,7 +154,7 @@ func (s messages) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id pa
 	return id, fact, err
 }
 
-// contentFrom is what is said, not rendered yet.
+// contentFrom returns a function that renders the content of an envelope.
 func (s messages) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	content := actors.Content{
 		Type: e.Type, Key: e.IdempotencyKey, Forged: e.signatureErr, FromOrg: c.Caller.Org,
@@ -166,7 +166,7 @@ func (s messages) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	return content
 }
 
-// contentOf renders what is said; to is nil where the recipient is unknown.
+// contentOf renders the content of an envelope. to is nil if the recipient is unknown.
 func (s messages) contentOf(c *rest.Call, e *envelope, from, to *agent.State) (actors.Content, error) {
 	content := s.contentFrom(c, e)
 	if to == nil {
@@ -183,8 +183,8 @@ func (s messages) contentOf(c *rest.Call, e *envelope, from, to *agent.State) (a
 	return content, err
 }
 
-// writeContent renders what is said and has the answer that shows it count as well:
-// once the message is stored it is too late to refuse.
+// writeContent renders the content and reserves memory for the answer too: once the
+// message is stored it is too late to refuse.
 func writeContent(c *rest.Call, e *envelope) ([]byte, error) {
 	size := e.sizeBound()
 	if err := c.Reserve(size); err != nil {
@@ -201,10 +201,10 @@ func writeContent(c *rest.Call, e *envelope) ([]byte, error) {
 	return said, c.Reserve(answer)
 }
 
-// checkSignatures verifies what the server can: the signature over the request
-// body, and attestations whose keys belong to agents here. What does not verify
-// is noted in e, to be judged after the idempotency key; an error is of a request
-// that cannot be judged.
+// checkSignatures verifies the signature over the request body, and attestations whose
+// keys belong to agents of this server. A signature that does not verify is noted in e,
+// to be judged after the idempotency key. An error means that the request cannot be
+// judged.
 func (s messages) checkSignatures(c *rest.Call, e *envelope, from *agent.State) error {
 	if e.MessageSignature != nil {
 		e.signatureErr = auth.CheckMessageSignature(s.Brand, from.GetSigningKey(), *e.MessageSignature, c.Body())
@@ -233,10 +233,10 @@ func (s messages) checkSignatures(c *rest.Call, e *envelope, from *agent.State) 
 	return nil
 }
 
-// attestationKey is the Ed25519 key that a key id names: a thumbprint, or a DID
-// URL of an agent here, whose fragment may be a thumbprint. A former key counts,
-// since an attestation may be older than the rotation; one that its owner retired
-// is nil, which nothing verifies with.
+// attestationKey returns the Ed25519 key that a key id names: a thumbprint, or the DID
+// URL of an agent of this server, whose fragment may be a thumbprint. Former keys count,
+// because an attestation may be older than the rotation. For a key that its owner retired
+// it returns nil, with which nothing verifies.
 func (s messages) attestationKey(c *rest.Call, kid string) (key []byte, known bool, err error) {
 	var a *agent.State
 	wanted := kid
@@ -262,7 +262,7 @@ func (s messages) attestationKey(c *rest.Call, kid string) (key []byte, known bo
 	case ok:
 		return key.Raw, key.Curve == parley.Ed25519, nil
 	}
-	// A DID URL whose fragment is no thumbprint means the current key.
+	// A DID URL whose fragment is not a thumbprint names the current key.
 	return a.GetSigningKey(), wanted != kid, nil
 }
 
@@ -302,7 +302,7 @@ func (s messages) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, erro
 	}
 	if request.From == original.Record.Recipient() {
 		mine := original
-		if mine.Position == 0 { // the replier lives in another home than the conversation
+		if mine.Position == 0 { // the replier's home differs from the conversation's
 			if mine, err = s.Node.Messages.GetRecord(c.Context(), request.From.Slot(), request.Original); err != nil {
 				return rest.Rendered{}, err
 			}
@@ -319,8 +319,9 @@ func (s messages) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, erro
 	return s.renderPosted(c, posted, from), nil
 }
 
-// ends are who replies and to whom: the named agent, else the caller's agent
-// that received the message, else the one that sent it; and the other party.
+// ends returns the agent that replies and the agent it replies to. The replier is the
+// named agent, else the caller's agent that received the message, else the one that sent
+// it.
 func (s messages) ends(c *rest.Call, r *record.Message, named *agent.State) (from, to *agent.State, err error) {
 	mine := r.Sender()
 	if r.RecipientOrg() == c.Caller.Org {
@@ -347,8 +348,8 @@ func (s messages) ends(c *rest.Call, r *record.Message, named *agent.State) (fro
 	return from, to, err
 }
 
-// readable judges a message that was read: the caller's organization must own
-// an end of it.
+// readable checks that the caller's organization owns the sender or the recipient of a
+// message.
 func readable(c *rest.Call, m query.Message, err error) (query.Message, error) {
 	switch {
 	case errors.Is(err, parley.ErrNotFound):
@@ -361,8 +362,8 @@ func readable(c *rest.Call, m query.Message, err error) (query.Message, error) {
 	return m, nil
 }
 
-// getMessage reads a message. For the recipient's organization that delivers
-// it; for the recipient itself it also reads it.
+// getMessage returns a message. If the caller's organization owns the recipient, this
+// delivers the message. If the acting agent is the recipient, it also marks it as read.
 func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
@@ -391,8 +392,8 @@ func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, erro
 	return c.Render(v.sizeBound(r), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
 }
 
-// inbox is a page of an agent's messages, newest first. A page delivers what it
-// carries for the first time, and waits for that to be stored.
+// inbox returns a page of an agent's messages, newest first. It marks the messages that
+// it transfers for the first time as delivered, and waits until that is stored.
 func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return rest.Rendered{}, err

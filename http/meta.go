@@ -7,7 +7,7 @@ import (
 	"parley/http/rest"
 )
 
-// health says whether requests can be served. // spec: Compliance and infrastructure
+// health reports whether requests can be served. // spec: Compliance and infrastructure
 func (s serverInfo) health(c *rest.Call, _ *api.Nothing) (api.Health, error) {
 	h := api.Health{
 		Status: "ok", Version: s.Version, UptimeS: int(c.Now().Unix() - s.started), Durability: "fsync",

@@ -14,7 +14,7 @@ import (
 //go:embed api/*.go
 var wireSource embed.FS
 
-// WireSource is the source of the wire structs, for httpserver.Options.
+// WireSource returns the source of the wire structs, for httpserver.Options.
 func WireSource() fs.FS {
 	source, _ := fs.Sub(wireSource, "api") // the path is valid
 	return source

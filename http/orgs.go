@@ -9,7 +9,7 @@ import (
 	"parley/http/rest"
 )
 
-// getOrg is the organization's record. // spec: Organization
+// getOrg returns the organization's record. // spec: Organization
 func (s orgs) getOrg(c *rest.Call, _ *api.Nothing) (api.Org, error) {
 	o, err := s.Node.Orgs.Current(c.Context(), c.Caller.Org)
 	return orgOf(o), err
@@ -39,7 +39,7 @@ func orNull(text string) *string {
 	return &text
 }
 
-// quotas are the limits of the organization's tier and what is used of them.
+// quotas returns the limits of the organization's tier and their current use.
 func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 	o, err := s.Node.Orgs.Current(c.Context(), c.Caller.Org)
 	if err != nil {
@@ -60,8 +60,8 @@ func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 	return q, nil
 }
 
-// createCredentials adds a second way in, so that secrets can be changed
-// without a gap. The secret is shown here and never again.
+// createCredentials adds a second pair of credentials, so that secrets can be changed
+// without a gap. The secret is returned only here.
 func (s orgs) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Credentials, error) {
 	secret := auth.NewSecret(s.Entropy)
 	hash := auth.HashSecret(secret)

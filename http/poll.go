@@ -13,12 +13,13 @@ import (
 	"parley/http/rest"
 )
 
-// pollWindow is what the poll limits count over. // spec: Limits
+// pollWindow is the window of the poll limits. // spec: Limits
 const pollWindow = time.Minute
 
 var errUnknownToken = parley.ErrNotFound.Saying("There is no such poll token.")
 
-// newPollToken draws a token of 160 random bits. Only its hash is kept.
+// newPollToken draws a token of 160 random bits and returns it with its hash. Only the
+// hash is stored.
 func (s agents) newPollToken() (token string, hash []byte) {
 	a, b := s.Entropy(), s.Entropy()
 	token = base64.RawURLEncoding.EncodeToString(append(a[:], b[:]...))
@@ -42,11 +43,12 @@ func (s agents) deletePollToken(c *rest.Call, in *api.DeletePollToken) (rest.NoC
 	return rest.NoContent{}, err
 }
 
-// poll counts what came to an agent since an instant, without a word about what
-// it was. Guesses at tokens count against their address too.
+// poll counts the messages that an agent received since an instant and reveals nothing
+// else about them. Guesses at tokens also count against their address.
 func (s agents) poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 	hash := sha256.Sum256([]byte(in.Token))
-	// One that the token's window refuses counts for the address as little.
+	// A request that the token's own limit refuses does not count against the address
+	// either.
 	standing := limit.TakeAll(
 		limit.Draw{Window: s.pollAddress, Key: admission(s).Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
 	)

@@ -10,8 +10,8 @@ import (
 
 const replayedHeader = "Idempotency-Replayed"
 
-// notePosted keeps the message that a call has stored for the observer of the server, and
-// tells the caller if it had been stored before. // docs: delivery.md
+// notePosted keeps the message that a call has stored for the server's Observe function,
+// and marks the answer if the message had been stored before. // docs: delivery.md
 func notePosted(c *rest.Call, p actors.Posted) {
 	if p.Repeated {
 		c.SetHeader(replayedHeader, "true")
@@ -19,9 +19,9 @@ func notePosted(c *rest.Call, p actors.Posted) {
 	c.Note(p.Message)
 }
 
-// Posted is the message that a send or a reply has stored: for one to a group the
-// broadcast, not a copy. repeated: an earlier request with the same key did. It is asked
-// for while the server's Observe runs.
+// Posted returns the message that a send or a reply has stored; for a send to a group
+// this is the broadcast, not a copy. repeated reports that an earlier request with the
+// same key stored it. Posted may be called only while the server's Observe runs.
 func Posted(a *httpserver.Answer) (id parley.MessageID, repeated, posted bool) {
 	p, posted := a.Noted().(*record.Message)
 	if !posted {

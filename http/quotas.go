@@ -8,11 +8,11 @@ import (
 	"parley/http/rest"
 )
 
-// QuotaProfile gives each trust tier its limits by name; none is no limit.
+// QuotaProfile maps each trust tier to its limits by name. A missing name means no limit.
 // // spec: Organization quotas
 type QuotaProfile [org.TierMax + 1]map[string]int
 
-// The quotas, in the words and the order of the answer.
+// The quotas, in the wording and the order of the answer.
 const (
 	quotaAgents   = "agents"
 	quotaMessages = "messages_per_day"
@@ -25,8 +25,8 @@ const (
 
 var quotaNames = [...]string{quotaAgents, quotaMessages, quotaGroups, quotaWebhooks, quotaMembers, quotaStreams, quotaExports}
 
-// Quotas gives the profile of a name: "open" lifts every limit but that of
-// exports, "public" is for deployments that anyone may join.
+// Quotas returns the profile with a name: "open" has no limits but that of exports,
+// "public" is for deployments that anyone may join.
 func Quotas(profile string) QuotaProfile {
 	if profile == "public" {
 		return QuotaProfile{
@@ -54,10 +54,10 @@ func limits(values ...int) map[string]int {
 	return m
 }
 
-// QuotaNames are the quotas that there are, in the order of the answer.
+// QuotaNames returns the names of all quotas, in the order of the answer.
 func QuotaNames() []string { return quotaNames[:] }
 
-// With is the profile with another limit of a tier: nil is no limit.
+// With returns the profile with one limit of a tier replaced. A nil limit means no limit.
 func (p QuotaProfile) With(tier int, name string, limit *int) (QuotaProfile, error) {
 	switch {
 	case tier < 0 || tier >= len(p):
@@ -86,8 +86,8 @@ func (p QuotaProfile) limit(tier int, name string) *int {
 	return nil
 }
 
-// Of is an organization's limit as it is now: what the operator allows it, else
-// what its trust tier gives; nil is any number.
+// Of returns an organization's current limit: the one that the operator has set, else the
+// one of its trust tier. nil means no limit.
 func (p QuotaProfile) Of(o *org.State, name string) *int {
 	if limit, set := o.Allowed(name); set {
 		return limit
@@ -95,10 +95,10 @@ func (p QuotaProfile) Of(o *org.State, name string) *int {
 	return p.limit(int(o.GetTrustTier()), name)
 }
 
-// Seats is how many members a group of the owner may have; nil is any number.
+// Seats returns how many members a group of the owner may have. nil means no limit.
 func (p QuotaProfile) Seats(owner *org.State) *int { return p.Of(owner, quotaMembers) }
 
-// allowed is what a caller may have of a quota, nil for any number.
+// allowed returns a caller's limit of a quota. nil means no limit.
 func (s *core) allowed(who rest.Caller, name string) *int {
 	o, _ := who.Record.(*org.State)
 	return s.Quotas.Of(o, name)

@@ -14,22 +14,21 @@ import (
 	"parley/http/rest"
 )
 
-// Rates are how many requests one caller may make: organizations of what they
-// write and read, addresses of what is public, clients of tokens. 0 is any
-// number. See docs/limits.md.
+// Rates are the request rates of one caller: writes and reads per organization, public
+// requests per address, tokens per client. 0 means no limit. See docs/limits.md.
 type Rates struct {
 	// Register is per address and hour.
 	Register int
-	// Token is per client, TokenFailures per address, Writes and Reads per
-	// organization, Public per address, each a minute. A client's tokens are
-	// counted when its secret was right, an address's failures when one was not.
+	// Token is per client, TokenFailures per address, Writes and Reads per organization,
+	// and Public per address, each per minute. A request for a token counts for the
+	// client if its secret was right, and as a failure of the address if it was wrong.
 	Token, TokenFailures, Writes, Reads, Public int
 }
 
-// tokenBurst is how many tokens a client may have at once.
+// tokenBurst is how many tokens a client may request at once.
 const tokenBurst = 20
 
-// RatesOf gives the rates of a profile: none for "open".
+// RatesOf returns the rates of a profile: no limits for "open".
 func RatesOf(profile string) Rates {
 	if profile == "public" {
 		return Rates{Register: 10, Token: 60, TokenFailures: 20, Writes: 600, Reads: 1200, Public: 120}
@@ -37,7 +36,7 @@ func RatesOf(profile string) Rates {
 	return Rates{}
 }
 
-// With is the rates with another one of that name; 0 lifts it.
+// With returns the rates with the one of that name replaced. 0 means no limit.
 func (r Rates) With(name string, rate int) (Rates, error) {
 	known := map[string]*int{
 		"register": &r.Register, "token": &r.Token, "token_failures": &r.TokenFailures,
@@ -53,8 +52,8 @@ func (r Rates) With(name string, rate int) (Rates, error) {
 	return r, nil
 }
 
-// rates hold callers to a pace. A nil limiter lets all pass. The poll endpoint
-// has limits of its own, in every profile.
+// rates are the rate limiters of callers. A nil limiter admits all requests. The poll
+// endpoint has limits of its own, in every profile.
 type rates struct {
 	register, token, tokenFailures, writes, reads, public *limit.Limiter
 }
@@ -68,12 +67,12 @@ func newRates(r Rates, clock parley.Clock) rates {
 	}
 }
 
-// Admit refuses a request whose caller is over its rate, or that would write
-// where there is no room, before anything of it is looked at. // spec: Errors
+// Admit rejects a request, before anything of it is read, if its caller is over its rate,
+// or if it would write while the server is overloaded. // spec: Errors
 func (s admission) Admit(c *rest.Call) error {
 	r := c.Route()
 	reading := r.Method == fasthttp.MethodGet
-	if !reading && r.Access != rest.Basic { // tokens write nothing
+	if !reading && r.Access != rest.Basic { // token requests write nothing
 		if overloaded := s.Node.Overloaded(); overloaded != nil {
 			return overloaded
 		}
@@ -93,7 +92,7 @@ func (s admission) Admit(c *rest.Call) error {
 	return take(c, s.rates.writes, string(c.Caller.Org[:]))
 }
 
-// takeBySource is take for the address that a request comes from.
+// takeBySource is take with the address of the request as the key.
 func (s admission) takeBySource(c *rest.Call, l *limit.Limiter) error {
 	if l == nil {
 		return nil
@@ -101,8 +100,8 @@ func (s admission) takeBySource(c *rest.Call, l *limit.Limiter) error {
 	return take(c, l, s.Source(c))
 }
 
-// openToGuesses refuses an address that has been wrong about secrets too often,
-// before another one is looked at. It takes nothing: whether this is a failure is
+// openToGuesses rejects a request of an address that has presented too many wrong
+// secrets, before its secret is checked. It counts nothing: whether this request fails is
 // not known yet.
 func (s admission) openToGuesses(c *rest.Call) error {
 	l := s.rates.tokenFailures
@@ -115,13 +114,13 @@ func (s admission) openToGuesses(c *rest.Call) error {
 	return nil
 }
 
-// take counts one request of a key against a rate and refuses it beyond.
+// take counts one request of a key against a rate and rejects it if it is over.
 func take(c *rest.Call, l *limit.Limiter, key string) error {
 	ok, remaining, retry, reset := l.Take(key)
 	return c.SetRate(limit.Standing{OK: ok, Limit: l.Limit(), Remaining: remaining, RetryAfter: retry, Reset: reset})
 }
 
-// Source is the address that limits count by: the client's, also behind our
+// Source returns the address that limits count by: the client's, also behind trusted
 // proxies.
 func (s admission) Source(c *rest.Call) string {
 	addr := c.Peer()
@@ -145,16 +144,16 @@ func (s admission) Proxy(addr netip.Addr) bool {
 }
 
 const (
-	// forwardedMax bounds the addresses that are read of one request, forwardedBytes
-	// each of them, with the spaces around it.
+	// forwardedMax bounds how many addresses of a request's X-Forwarded-For are read,
+	// forwardedBytes the length of each, with the spaces around it.
 	forwardedMax   = 32
 	forwardedBytes = 256
 )
 
-// behind is who stands before our proxies. Each proxy has added the address that
-// it was called from, so the last that is none of ours is the client's; what
-// stands before it anybody may have written, and is not looked at. Something that
-// is no address ends the search: the proxy that passed it on is the client.
+// behind returns the client address behind trusted proxies. Each proxy appends the
+// address of its caller, so the client is the right-most X-Forwarded-For entry that is
+// not a trusted proxy. Entries before it may be forged and are not read. An entry that is
+// not an address ends the search: the proxy that passed it on counts as the client.
 func (s admission) behind(peer netip.Addr, forwarded [][]byte) netip.Addr {
 	for read, n := 0, len(forwarded)-1; n >= 0; n-- {
 		for line, more := forwarded[n], true; more; read++ {
@@ -178,8 +177,8 @@ func (s admission) behind(peer netip.Addr, forwarded [][]byte) netip.Addr {
 	return peer
 }
 
-// parseForwarded reads an address with or without brackets and port, as proxies
-// write them.
+// parseForwarded parses an address with or without brackets and port, as proxies write
+// them.
 func parseForwarded(text string) (netip.Addr, bool) {
 	if addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")); err == nil {
 		return addr.Unmap().WithZone(""), true

@@ -11,8 +11,8 @@ var (
 	errDamaged  = parley.Refuse(parley.Unavailable, "damaged", "A file of the data directory is damaged.")
 )
 
-// Ready is why this server should be sent no requests, nil if it should: it is
-// stopping, its disk takes no writes, or a file of its data is damaged.
+// Ready returns why this server should receive no requests: it is stopping, its disk
+// takes no writes, or a data file is damaged. It returns nil if the server is ready.
 func (s *core) Ready() *parley.Refusal {
 	if s.closing.Load() {
 		return errDraining
@@ -26,7 +26,7 @@ func (s *core) Ready() *parley.Refusal {
 	return nil
 }
 
-// ready tells a load balancer what Ready tells.
+// ready returns the result of Ready to a load balancer.
 func (s serverInfo) ready(c *rest.Call, _ *api.Nothing) (api.Ready, error) {
 	c.SetHeader("Cache-Control", "no-store")
 	if reason := s.Ready(); reason != nil {

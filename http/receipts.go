@@ -13,8 +13,8 @@ import (
 	"parley/journal"
 )
 
-// carry receipts a message as delivered to its recipient by a channel, 0 for none
-// that carries, and as read if so.
+// carry records that a message was delivered to its recipient through a channel (0 for
+// none that transfers the body) and, if reads is set, that it was read.
 func (s inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bool) (query.Message, error) {
 	if m.Receipts.ReadAt != 0 || (m.Receipts.TransferredAt != 0 && !reads) {
 		return m, nil
@@ -25,7 +25,7 @@ func (s inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bo
 		return m, err
 	}
 	if m.Position == 0 {
-		return m, nil // on its way to the recipient: what follows receipts it
+		return m, nil // not in the recipient's feed yet: a later transfer records the receipt
 	}
 	receipt, fresh := receiptFor(&m, by, reads, c.Now())
 	if !fresh {
@@ -38,14 +38,14 @@ func (s inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bo
 	return m, err
 }
 
-// unmarkable reports whether a receipt was refused because the disk takes no
-// writes: what it was for is shown all the same, as not carried yet. It will
-// be carried again.
+// unmarkable reports whether a receipt was refused because the disk takes no writes. The
+// message is returned all the same, still as untransferred, and will be transferred
+// again.
 func (s inbox) unmarkable(err error) bool {
 	return errors.Is(err, parley.ErrOverloaded) && s.Node.Trouble() != nil
 }
 
-// receiptOf updates a message's receipts and gives the receipt to keep, if any.
+// receiptFor updates a message's receipts and returns the receipt to store, if any.
 func receiptFor(m *query.Message, by journal.Channel, reads bool, now time.Time) (receipt journal.RecordReceipt, fresh bool) {
 	at, receipts := now.UnixMilli(), journal.Receipts{}
 	if m.Receipts.TransferredAt == 0 {
@@ -61,8 +61,8 @@ func receiptFor(m *query.Message, by journal.Channel, reads bool, now time.Time)
 	}, receipts != journal.Receipts{}
 }
 
-// recordTransfers receipts a page of an agent's messages. What cannot be marked because the
-// disk takes no writes is shown all the same, as not carried yet.
+// recordTransfers records the receipts for a page of an agent's messages. If the disk
+// takes no writes, the messages are returned all the same, still as untransferred.
 func (s inbox) recordTransfers(c *rest.Call, agent parley.AgentID, page []query.Message, by journal.Channel) error {
 	var receipts []journal.RecordReceipt
 	var before []journal.Receipts
@@ -85,13 +85,12 @@ func (s inbox) recordTransfers(c *rest.Call, agent parley.AgentID, page []query.
 	return nil
 }
 
-// errNotTheirs is for a message that an agent of the caller's did not receive.
+// errNotTheirs refuses a message that the caller's agent did not receive.
 var errNotTheirs = parley.ErrNotFound.Saying("There is no such message in the agent's inbox.")
 
 var errNotRecipient = parley.ErrNotOwner.Saying("The message was sent to somebody else.")
 
-// readMessage receipts a message as read by its recipient.
-// docs: delivery.md
+// readMessage marks a message as read by its recipient. // docs: delivery.md
 func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
@@ -112,7 +111,7 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 		if m, err = s.Node.Messages.GetFor(c.Context(), to.Slot(), m.Record.MessageID()); err != nil {
 			return rest.Rendered{}, err
 		}
-		if m.Position == 0 { // on its way: there is nothing to receipt yet
+		if m.Position == 0 { // not in the recipient's feed yet: there is nothing to mark
 			return rest.Rendered{}, parley.ErrOverloaded
 		}
 		if receipt, fresh := receiptFor(&m, 0, true, c.Now()); fresh {
@@ -125,8 +124,8 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 	return c.Render(v.sizeBound(m.Record), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
 }
 
-// ackMessages receipts messages of an agent's inbox as read: those that are named, or
-// all up to one. // docs: delivery.md
+// ackMessages marks messages of an agent's inbox as read: the named ones, or all up to
+// one. // docs: delivery.md
 func (s inbox) ackMessages(c *rest.Call, in *api.Ack) (*api.Acked, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return nil, err

@@ -22,8 +22,8 @@ var (
 	errReservedSlug     = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, the slug is reserved").With("loc", "org_slug")
 )
 
-// register makes a proof-of-work challenge. Nothing is stored and nothing
-// reserved: the challenge is sealed in its id, and the first to solve has the slug.
+// register returns a proof-of-work challenge. It stores and reserves nothing: the
+// challenge is sealed in its id, and the first client to solve one gets the slug.
 // // spec: Registration and token
 func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) {
 	if parley.ReservedSlug(in.OrgSlug, s.Brand) {
@@ -56,11 +56,10 @@ func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) 
 	}, nil
 }
 
-// challengeList is what the ids of challenges are sealed for.
+// challengeList is the purpose under which challenge ids are sealed.
 const challengeList = "POST /auth/register"
 
-// challenge opens the id of a challenge. One that this service did not seal is
-// unknown.
+// challenge opens the id of a challenge. An id that this service did not seal is unknown.
 func (s signup) challenge(id string) (*registration.Challenge, error) {
 	sealed, err := s.Cursors.Open(challengeList, id)
 	if err != nil {
@@ -70,8 +69,8 @@ func (s signup) challenge(id string) (*registration.Challenge, error) {
 	return challenge, challenge.UnmarshalVT(sealed)
 }
 
-// solve makes the organization of a solved challenge. The secret is shown here
-// and never again: only its hash is kept.
+// solve creates the organization of a solved challenge. The secret is returned only here;
+// the server stores only its hash.
 func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 	challenge, err := s.challenge(in.ChallengeID)
 	if err != nil {
@@ -100,18 +99,19 @@ func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 }
 
 const (
-	// mailTokenLifetime is how long a mailed token is good for.
+	// mailTokenLifetime is how long a mailed token is valid.
 	mailTokenLifetime = 7 * 24 * time.Hour
 	mailTokenList     = "POST /auth/verify-email"
 )
 
-// mailToken is the proof that somebody reads an organization's mail: nobody else
-// can make one, so that none need be kept.
+// mailToken returns the token that proves access to an organization's mail. Only this
+// server can create it, so tokens need not be stored.
 func (s signup) mailToken(id parley.OrgID, expires time.Time) string {
 	return s.Cursors.Seal(mailTokenList, binary.BigEndian.AppendUint64(id.Bytes(), uint64(expires.Unix())))
 }
 
-// verifyEmail clears the organization whose mailed token came back.
+// verifyEmail marks the organization's email as verified when its mailed token comes
+// back.
 func (s signup) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
 	sealed, err := s.Cursors.Open(mailTokenList, in.Token)
 	switch {
@@ -127,16 +127,16 @@ func (s signup) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmai
 	return api.VerifiedEmail{OrgID: o.OrgID(), OrgSlug: o.GetSlug(), TrustTier: int(o.GetTrustTier())}, nil
 }
 
-// token exchanges client credentials for an access token. Failures are counted
-// for the address that they come from, never for the client that they name: so
-// nobody is locked out by others' guesses.
+// token exchanges client credentials for an access token. Failures count against the
+// address of the request, never against the client that it names, so that nobody is
+// locked out by the guesses of others.
 func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 	id, secret, ok := auth.ParseBasic([]byte(c.Header("Authorization")))
 	if !ok && in.ClientID != nil && in.ClientSecret != nil {
 		id, secret, ok = *in.ClientID, *in.ClientSecret, true
 	}
-	// What a failure costs is taken first, so that no more secrets are judged than
-	// the rate allows, however many come at once.
+	// The cost of a failure is taken first, so that no more secrets are checked than the
+	// rate allows, even of concurrent requests.
 	if err := admission(s).takeBySource(c, s.rates.tokenFailures); err != nil {
 		return api.Token{}, err
 	}
@@ -166,8 +166,8 @@ func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 	}, nil
 }
 
-// client checks credentials. An unknown client costs and says the same as a
-// wrong secret.
+// client checks credentials. An unknown client takes the same time and gives the same
+// error as a wrong secret.
 func (s signup) client(c *rest.Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
 	client, malformed := parley.ParseID[parley.ClientID](id)
 	if malformed == nil {
@@ -212,7 +212,8 @@ func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 			KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: k.Kid, Use: "sig", Algorithm: auth.Algorithm,
 		})
 	}
-	// The former key was retired when the newest was made, and leaves a while later.
+	// The former key was retired when the newest was created, and is published for
+	// SigningKeyAfterlife after that.
 	if left := newest.Add(parley.SigningKeyAfterlife); !c.Now().Before(left) {
 		newest = left
 	}

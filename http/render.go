@@ -16,11 +16,12 @@ import (
 	"parley/journal"
 )
 
-// A message on the wire is three parts: its ids, what never changes (rendered
-// once, when it was accepted, and stored so), and what depends on time and
-// reader. The same stored bytes serve the answer, the inbox and the stream.
+// A message on the wire has three parts: its ids, the content that never changes
+// (rendered once, when the message is accepted, and stored in that form), and the members
+// that depend on time and reader. The same stored bytes serve the answer, the inbox and
+// the stream.
 
-// envelope is what a sender may say in a send and in a reply alike.
+// envelope is the content that a send and a reply have in common.
 type envelope struct {
 	Type             string
 	Payload          string
@@ -33,19 +34,19 @@ type envelope struct {
 	SelfPayload      *string
 	IdempotencyKey   string
 	MessageSignature *string
-	// signatureErr refuses signatures that do not verify, nil if they do. A repeat is
-	// answered whatever they are.
+	// signatureErr is the refusal of signatures that do not verify, nil if they do. A
+	// repeat is answered even if it is set.
 	signatureErr      error
 	senderHandle      string
 	recipientHandle   string
 	recipient, sender parley.AgentID
-	// group is whom a broadcast is for: its copies differ in their recipients.
+	// group is the group of a broadcast, whose copies differ in their recipients.
 	group       parley.GroupID
 	groupHandle string
 	origin
 }
 
-// origin is where a message comes from, as the server vouches for it.
+// origin is the sender of a message, as the server vouches for it.
 type origin struct {
 	server    string
 	at        time.Time
@@ -63,8 +64,8 @@ func (s *core) originOf(c *rest.Call, from *agent.State, via string) origin {
 	}
 }
 
-// appendContent renders the members of a message that never change, whichever agent it
-// is for.
+// appendContent renders the members of a message that never change and are the same for
+// every recipient.
 func appendContent(b []byte, e *envelope) []byte {
 	b = appendID(append(b, `"from_agent_id":`...), parley.AnyID(e.sender))
 	if e.group.Zero() {
@@ -93,14 +94,14 @@ func appendContent(b []byte, e *envelope) []byte {
 	return appendText(append(b, `,"group_handle":`...), e.groupHandle)
 }
 
-// sizeBound is about as many bytes as the content takes: what is not escaped.
+// sizeBound estimates the bytes that the content takes, without escapes.
 func (e *envelope) sizeBound() int {
 	const frame = 2 << 10 // names, handles, provenance
 	return frame + len(e.Payload) + len(e.Metadata) + len(e.Attestations)
 }
 
-// appendMetadata appends the sender's metadata with the server's provenance in
-// the place of anything the sender called so.
+// appendMetadata appends the sender's metadata. The server's provenance replaces a member
+// of that name.
 func appendMetadata(b []byte, e *envelope) []byte {
 	b = append(b, '{')
 	b = appendMembers(b, e.Metadata, "provenance")
@@ -116,8 +117,8 @@ func appendMetadata(b []byte, e *envelope) []byte {
 	return append(b, `}}`...)
 }
 
-// appendMembers appends an object's members, each followed by a comma, but for
-// the one of a name. The object is valid and compact, as the binder leaves it.
+// appendMembers appends an object's members, each followed by a comma, except the one
+// named without. The object is valid and compact, as the binder leaves it.
 func appendMembers(b []byte, object api.Object, without string) []byte {
 	if len(object) <= 2 {
 		return b
@@ -136,7 +137,7 @@ func appendMembers(b []byte, object api.Object, without string) []byte {
 	return b
 }
 
-// valueEnd is where the compact JSON value at the beginning of b ends.
+// valueEnd returns the end of the compact JSON value at the beginning of b.
 func valueEnd(b []byte) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(b); i++ {
@@ -165,16 +166,17 @@ func valueEnd(b []byte) int {
 	return len(b)
 }
 
-// viewer is who reads a message.
+// viewer is the reader of a message.
 type viewer struct {
 	org parley.OrgID
 	// agent is the acting agent, zero if none was named.
 	agent parley.AgentID
-	// service knows who the recipients of copies are.
+	// service resolves the recipients of copies.
 	service *core
 }
 
-// viewerOf reads a message as the organization of one of its ends.
+// viewerOf returns a viewer of messages of which the caller's organization owns the
+// sender or the recipient.
 func (s *core) viewerOf(c *rest.Call, acting *agent.State) viewer {
 	v := viewer{org: c.Caller.Org, service: s}
 	if acting != nil {
@@ -227,12 +229,12 @@ func (v viewer) appendRecipient(b []byte, r *record.Message) []byte {
 	b = appendID(append(b, `,"to_agent_id":`...), parley.AnyID(r.Recipient()))
 	handle, err := v.service.handleOf(context.Background(), r.Recipient())
 	if err != nil {
-		handle = nil // resolved where it can be
+		handle = nil // resolved if possible
 	}
 	return appendOptional(append(b, `,"recipient_handle":`...), handle)
 }
 
-// statusOf is a message's status. // spec: Message status
+// statusOf returns a message's status. // spec: Message status
 func statusOf(m journal.Receipts) string {
 	switch {
 	case m.ReadAt != 0:
@@ -285,8 +287,8 @@ func appendBool(b []byte, v bool) []byte {
 
 func appendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
 
-// appendTime appends an instant as api.Time writes it, without reading a layout:
-// a page bears sixty of them.
+// appendTime appends an instant in the format of api.Time, without parsing a layout: a
+// page has sixty of them.
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()
@@ -301,7 +303,7 @@ func appendTime(b []byte, t time.Time) []byte {
 	return append(b, 'Z', '"')
 }
 
-// appendDigits appends n with leading zeros, width digits long.
+// appendDigits appends n with leading zeros, as width digits.
 func appendDigits(b []byte, n, width int) []byte {
 	at := len(b)
 	b = append(b, "000000"[:width]...)

@@ -10,13 +10,13 @@ import (
 	"parley/http/rest"
 )
 
-// Endpoint is a line of the table as others see it.
+// Endpoint describes one route to other packages.
 type Endpoint struct {
 	Method string
 	Path   string
 }
 
-// Endpoints is the whole interface, documentation included.
+// Endpoints returns the whole interface, documentation included.
 func Endpoints() []Endpoint {
 	var all []Endpoint
 	for _, r := range append((&Service{}).Routes(), docs.Routes(nil)...) {
@@ -33,7 +33,7 @@ const (
 	remove = fasthttp.MethodDelete
 )
 
-// Routes is the whole interface, in the order of the specification.
+// Routes returns the whole interface, in the order of the specification.
 func (s *Service) Routes() []rest.Route {
 	all := slices.Concat(
 		s.registrationRoutes(), s.messagingRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.otherRoutes(),

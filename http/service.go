@@ -21,18 +21,18 @@ import (
 	"parley/http/search"
 )
 
-// ServiceOptions are what the endpoints are made of.
+// ServiceOptions configure the endpoints.
 type ServiceOptions struct {
 	Node    *actors.Node
 	Issuer  *auth.Issuer
 	Cursors *parley.Cursors
 	Clock   parley.Clock
 	Entropy parley.Entropy
-	// BaseURL is the public address, without a slash at its end.
+	// BaseURL is the public address, without a trailing slash.
 	BaseURL string
-	// Domain is the service domain that handles are built on.
+	// Domain is the service domain in handles.
 	Domain string
-	// Brand is the neutral word, in lower case.
+	// Brand is the neutral word in header names and message types, in lower case.
 	Brand string
 	// Version of the software.
 	Version string
@@ -45,33 +45,34 @@ type ServiceOptions struct {
 	TierAtSolve int
 	// Poll bounds the unauthenticated poll endpoint.
 	Poll limit.Poll
-	// Quotas of the trust tiers.
+	// Quotas are the limits of the trust tiers.
 	Quotas QuotaProfile
-	// Rates hold callers to a pace; none is for deployments of one's own.
+	// Rates are the request rates of callers; zero values mean no limits, for private
+	// deployments.
 	Rates Rates
-	// Budget bounds what streams hold for readers that are slow, by organization.
+	// Budget bounds the bytes that streams hold for slow readers, per organization.
 	Budget *limit.Budget
-	// Proxies are the networks of the proxies in front, whose X-Forwarded-For is
-	// believed; none: nobody's is.
+	// Proxies are the networks of trusted proxies, whose X-Forwarded-For is believed. If
+	// empty, the header is ignored.
 	Proxies []netip.Prefix
-	// Mail, if set, sends the token that proves an address. It must not wait for
-	// the network.
+	// Mail, if set, sends the token that verifies an address. It must not block on the
+	// network.
 	Mail func(address, token string)
-	// Guard judges the targets of new webhooks, Vault seals their secrets.
+	// Guard checks the targets of new webhooks, Vault seals their secrets.
 	Guard *egress.Guard
 	Vault *auth.MasterKey
 	// Logger logs defects.
 	Logger *slog.Logger
 }
 
-// Service answers the endpoints. It is divided by what they are about: each type of
-// handlers is a view of the same core. // spec: Endpoints
+// Service implements the endpoints. Handlers are grouped by topic: each handler type is a
+// view of the same core. // spec: Endpoints
 type Service struct {
 	*core
 	admission
 }
 
-// core is what all handlers share.
+// core is the state that all handlers share.
 type core struct {
 	ServiceOptions
 	started     int64
@@ -79,20 +80,20 @@ type core struct {
 	pollToken   *limit.Window
 	rates       rates
 	tries       *auth.Tries
-	// signing is held from reading the signing keys until the issuer has them: an
-	// older set must not replace a newer one.
+	// signing is held from reading the signing keys until the issuer has them, so that an
+	// older set cannot replace a newer one.
 	signing    sync.Mutex
 	streams    *streams
 	queries    *search.Slots
 	lists      rest.Lists
-	searchWork int // the constant's, unless a test has another
-	// queriesLinger, which only a test sets: a search keeps its place while it waits
-	// for the disk.
+	searchWork int // set by tests only
+	// queriesLinger is set by tests only: a search keeps its place while it waits for the
+	// disk.
 	queriesLinger bool
 	closing       atomic.Bool
 }
 
-// NewService makes the endpoints of a node.
+// NewService returns the endpoints of a node.
 func NewService(o ServiceOptions) *Service {
 	s := &core{ServiceOptions: o, started: o.Clock().Unix()}
 	s.pollAddress = limit.NewWindow(o.Poll.PerAddress, pollWindow, o.Clock)
@@ -105,7 +106,7 @@ func NewService(o ServiceOptions) *Service {
 	return &Service{s, admission{s}}
 }
 
-// Close ends every stream. A client resumes elsewhere, or later.
+// Close ends every stream. Clients can resume on another server, or later.
 func (s *Service) Close() {
 	s.closing.Store(true)
 	s.streams.close()
@@ -118,8 +119,8 @@ var (
 	errForeignAgent  = parley.ErrNotOwner.Saying("The agent belongs to another organization.")
 )
 
-// Bearer knows a caller by its access token: the token must verify, and the
-// credential it was made for must still be live. // spec: Authentication
+// Bearer identifies a caller by its access token: the token must verify, and the
+// credential it was issued for must still be live. // spec: Authentication
 func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	token, ok := auth.ParseBearer(header)
 	if !ok {
@@ -139,7 +140,7 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	return rest.Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), Suspended: o.Suspended(), Record: o}, nil
 }
 
-// ownAgent is an agent of the caller's organization, active or revoked.
+// ownAgent returns an agent of the caller's organization, active or revoked.
 func (s *core) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error) {
 	a, err := s.Node.Agents.Get(c.Context(), id)
 	switch {
@@ -153,8 +154,8 @@ func (s *core) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error) {
 	return a, nil
 }
 
-// acting is the agent that a header or from_handle names: a UUID, a handle or
-// a bare name. One that is unknown, foreign or revoked cannot act.
+// acting returns the agent that a header or from_handle names by UUID, handle or bare
+// name. An unknown, foreign or revoked agent cannot act.
 func (s *core) acting(c *rest.Call, name string) (*agent.State, error) {
 	a, err := s.named(c, strings.TrimSpace(name))
 	switch {
@@ -182,7 +183,7 @@ func (s *core) named(c *rest.Call, name string) (*agent.State, error) {
 	return s.Node.Agents.Get(c.Context(), id)
 }
 
-// agentByHandle finds an agent, active or revoked, by its handle;
+// agentByHandle returns the agent with a handle, active or revoked. The error is
 // parley.ErrBadHandle or parley.ErrNotFound if there is none.
 func (s *core) agentByHandle(c *rest.Call, handle string) (*agent.State, error) {
 	h, err := parley.ParseHandle(handle)
@@ -203,7 +204,7 @@ func (s *core) agentByHandle(c *rest.Call, handle string) (*agent.State, error) 
 	return s.Node.Agents.Get(c.Context(), id)
 }
 
-// handle of an agent, whose organization's slug it is built on.
+// handle returns the handle of an agent, which contains its organization's slug.
 func (s *core) handle(ctx context.Context, a *agent.State) (string, error) {
 	o, err := s.Node.Orgs.Get(ctx, a.Owner())
 	if err != nil {
@@ -212,7 +213,7 @@ func (s *core) handle(ctx context.Context, a *agent.State) (string, error) {
 	return parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String(), nil
 }
 
-// The handlers, by what they are about.
+// The handlers, by topic.
 type (
 	agents         struct{ *core }
 	agentKeys      struct{ *core }
@@ -227,6 +228,6 @@ type (
 	signup         struct{ *core } // registration and tokens
 	webhooks       struct{ *core }
 	serverInfo     struct{ *core }
-	// admission decides before the handlers which requests are served.
+	// admission decides which requests are served, before the handlers run.
 	admission struct{ *core }
 )

@@ -13,14 +13,14 @@ import (
 	"parley/http/auth"
 )
 
-// keyPublication is how long a new signing key is published before it signs:
-// as long as verifiers may keep the key document. // spec: Limits
+// keyPublication is how long a new signing key is published before it signs: as long as
+// verifiers may cache the key document. // spec: Limits
 const keyPublication = parley.JWKSCacheSeconds * time.Second
 
-// SigningKeys gives the keys that access tokens are signed and verified with at
-// this time. Where none is current, or the current one is due to be replaced, a
-// new one is minted first; it lies in the journal, sealed under the master key.
-// While that takes no writes the current one goes on, and RenewKeys tries again.
+// SigningKeys returns the keys that sign and verify access tokens at this time. If no key
+// is current, or the current one is due for replacement, it first mints a new key and
+// stores it in the journal, sealed under the master key. While the journal takes no
+// writes, the current key stays in use, and RenewKeys tries again.
 //
 // lifetime is the age at which a key is replaced; 0 is parley.SigningKeyLifetime.
 func SigningKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (auth.KeySet, error) {
@@ -28,7 +28,8 @@ func SigningKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, li
 	return keys, err
 }
 
-// signingKeys is SigningKeys, and tells why the current key is not replaced yet.
+// signingKeys is SigningKeys, and also returns why the current key has not been replaced
+// yet.
 func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (keys auth.KeySet, overdue, err error) {
 	state, err := n.Keys.Current(ctx)
 	if err != nil {
@@ -48,7 +49,8 @@ func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, li
 	return keys, overdue, err
 }
 
-// mintKey makes a new key, offers it and gives what holds then.
+// mintKey creates a new key, offers it to the issuer and returns the keys that are then
+// in force.
 func mintKey(ctx context.Context, n *actors.Node, master *auth.MasterKey, offer issuer.Mint, entropy parley.Entropy) (*issuer.State, error) {
 	seed := auth.NewSeed(entropy)
 	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
@@ -57,8 +59,8 @@ func mintKey(ctx context.Context, n *actors.Node, master *auth.MasterKey, offer 
 	return n.Keys.Mint(ctx, offer)
 }
 
-// keySet opens the published keys, newest first. The newest signs, unless it is
-// so new that verifiers may not have it yet and nobody wanted it at once.
+// keySet opens the published keys, newest first. The newest key signs, unless it is so
+// new that verifiers may not have it yet and no rotation demanded it at once.
 func keySet(state *issuer.State, master *auth.MasterKey, now time.Time) (auth.KeySet, error) {
 	var keys []auth.SigningKey
 	atOnce := state.Current().GetAtOnce()
@@ -86,7 +88,7 @@ func keySet(state *issuer.State, master *auth.MasterKey, now time.Time) (auth.Ke
 	return set, nil
 }
 
-// sameKeys reports whether two sets sign and publish alike.
+// sameKeys reports whether two sets sign with and publish the same keys.
 func sameKeys(a, b auth.KeySet) bool {
 	if a.Current.Kid != b.Current.Kid || len(a.Others) != len(b.Others) {
 		return false
@@ -99,9 +101,9 @@ func sameKeys(a, b auth.KeySet) bool {
 	return true
 }
 
-// RenewKeys rotates the signing keys if they are due and makes the issuer use
-// what holds now. It is called every few minutes. A rotation that finds no room
-// is an error, and is made up for by a later call.
+// RenewKeys rotates the signing keys if they are due and gives the current set to the
+// issuer. It is called every few minutes. If a rotation cannot be stored, it returns an
+// error, and a later call makes up for it.
 func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
 	s.signing.Lock()
 	defer s.signing.Unlock()
@@ -112,10 +114,10 @@ func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
 	return errors.Join(overdue, err)
 }
 
-// RotateKeys replaces the signing key at once: new tokens are signed with the key
-// whose id is returned. The former one stays published for a day, so that the
-// tokens it has signed stay good. A verifier that has kept the key document asks
-// for it again when it meets the new id.
+// RotateKeys replaces the signing key at once: new tokens are signed with the key whose
+// id is returned. The former key stays published for a day, so that its tokens stay
+// valid. A verifier that has cached the key document requests it again when it sees the
+// new id.
 func (s *Service) RotateKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
 	s.signing.Lock()
 	defer s.signing.Unlock()

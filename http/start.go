@@ -15,8 +15,7 @@ import (
 	"parley/http/rest"
 )
 
-// The start page is one file with its style inside: it needs nothing else, from
-// this server or another.
+// The start page is one file with its style inside: it loads nothing else.
 var (
 	//go:embed start/index.html
 	startHTML string
@@ -24,14 +23,15 @@ var (
 	startStyle string
 )
 
-// startPolicy allows the page its own style and nothing else.
+// startPolicy is the content security policy of the page: it allows the page's own style
+// and nothing else.
 var startPolicy = sync.OnceValue(func() string {
 	sum := sha256.Sum256([]byte(startStyle))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 })
 
-// startPage tells what runs here: a page to browsers, the same links as JSON to
-// all others.
+// startPage describes the server: it returns a page to browsers, and the same links as
+// JSON to other clients.
 func (s serverInfo) startPage(c *rest.Call, in *api.GetStart) (rest.Rendered, error) {
 	c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
 	c.SetHeader(fasthttp.HeaderVary, fasthttp.HeaderAccept)

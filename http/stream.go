@@ -16,15 +16,15 @@ import (
 	"parley/journal"
 )
 
-// streamWriteWait is how long a reader may take nothing before it is cut off; it
-// resumes by id.
+// streamWriteWait is how long a reader may accept nothing before its stream is closed. It
+// can resume by id.
 const streamWriteWait = 5 * time.Second
 
-// streamVanishWait is how long a client may not acknowledge what was sent to it,
-// or the probe of an idle connection: it has vanished without a word.
+// streamVanishWait is how long a client may leave sent data, or the probe of an idle
+// connection, unacknowledged before it counts as gone.
 const streamVanishWait = 30 * time.Second
 
-// streamAgent takes a connection over and writes an agent's feed to it.
+// streamAgent takes over a connection and writes an agent's feed to it.
 // // spec: Agent stream (GET /agents/{id}/stream, Bearer)
 func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 	a, err := s.ownAgent(c, in.ID)
@@ -56,8 +56,8 @@ func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 	return nil
 }
 
-// resume reads the Last-Event-ID: an id that is no UUID is unknown, like one
-// that the feed does not have.
+// resume reads the Last-Event-ID. An id that is not a UUID is unknown, like one that the
+// feed does not have.
 func (s agentStreams) resume(c *rest.Call, in *api.Stream) (query.Start, error) {
 	last, malformed := parley.ParseID[parley.MessageID](in.LastEventID)
 	if malformed != nil && in.LastEventID != "" {
@@ -68,8 +68,8 @@ func (s agentStreams) resume(c *rest.Call, in *api.Stream) (query.Start, error) 
 	return s.Node.Feeds.Resume(c.Context(), in.ID, last, in.LastEventID != "")
 }
 
-// appendOpening appends the head of the answer and the first bytes of its body: how soon
-// to reconnect, a comment, and an id to resume from before any event has come.
+// appendOpening appends the header of the answer and the beginning of its body: the
+// reconnection time, a comment, and an id to resume from before the first event.
 func appendOpening(b []byte, c *rest.Call, start query.Start) []byte {
 	b = append(b, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"+
 		"X-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\nX-Request-ID: "...)
@@ -88,27 +88,27 @@ func appendOpening(b []byte, c *rest.Call, start query.Start) []byte {
 	return b
 }
 
-// AgentStream is one connection. An idle one costs this struct, a subscription
-// and the small stack of its reader.
+// agentStream is one connection. An idle one costs this struct, a subscription and the
+// small stack of its reader.
 type agentStream struct {
 	streams *streams
 	readers *readers
 	source  feedSource
 	conn    net.Conn
-	line    *connlimit.Conn // that conn was; nil if it was none
-	socket  syscall.RawConn // nil where conn is not the kernel's
+	line    *connlimit.Conn // the tracked connection under conn; nil if there is none
+	socket  syscall.RawConn // nil if conn is not a kernel socket
 	feed    journal.Subscription
-	since   uint64 // the last page that was begun before it was asked for
+	since   uint64 // the last page begun before this one was requested
 	pumping atomic.Int32
-	next    *agentStream // that is to be pumped; under the mu of pumps
+	next    *agentStream // the next stream to pump; guarded by the mu of pumps
 	ended   atomic.Bool
 	beat    atomic.Bool
-	// active is when something was last written, in the wheel's seconds.
+	// active is when something was last written, in seconds of the wheel.
 	active  atomic.Int64
-	lagging atomic.Bool // it is counted as such
+	lagging atomic.Bool // it is counted as lagging
 	// Only the goroutine that pumps the stream uses the fields below.
 	beats   int      // consecutive
-	pending *pending // is to be written before anything else
+	pending *pending // to be written before anything else
 	sink    [16]byte
 }
 
@@ -118,17 +118,17 @@ const (
 	pumpAgain
 )
 
-// open writes the opening and begins to follow. It runs in the engine's hijack
-// goroutine, which ends with it.
+// open writes the opening and subscribes to the feed. It runs in the engine's hijack
+// goroutine, which ends when open returns.
 func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64) {
 	st.conn, st.line = connlimit.Hijack(conn)
 	defer st.contain()
 	_ = st.conn.SetDeadline(time.Time{})
 	if kernel, ok := st.conn.(syscall.Conn); ok {
-		st.socket, _ = kernel.SyscallConn() // else it is written to as to any other
+		st.socket, _ = kernel.SyscallConn() // otherwise writes go through conn
 	}
 	if st.socket != nil {
-		_ = noticeVanished(st.socket, streamVanishWait) // else it is noticed later
+		_ = noticeVanished(st.socket, streamVanishWait) // otherwise the heartbeats notice it later
 	}
 	err := st.await(opening.Bytes)
 	if opening.Free(); err != nil {
@@ -136,14 +136,14 @@ func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64)
 		return
 	}
 	st.touch()
-	// Who wakes it before it is whole has it pumped once more.
+	// A wake-up before the stream is complete pumps it once more.
 	st.pumping.Store(pumpRunning)
 	st.feed = st.streams.service.Node.Feeds.Follow(st.source.agent, after, st.wake)
 	if !st.streams.add(st) {
 		st.end()
 		return
 	}
-	if !st.source.permitted(st.streams.suspends) { // it was let in before that changed
+	if !st.source.permitted(st.streams.suspends) { // its permission was withdrawn meanwhile
 		st.end()
 		return
 	}
@@ -151,7 +151,8 @@ func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64)
 	st.streams.pumps.add(st)
 }
 
-// read notices that the client has gone, at once. What it sends is ignored.
+// read notices at once that the client has closed the connection. Data from the client is
+// ignored.
 func (st *agentStream) read() {
 	for {
 		if _, err := st.conn.Read(st.sink[:]); err != nil {
@@ -161,7 +162,7 @@ func (st *agentStream) read() {
 	}
 }
 
-// wake has the stream pumped, once more if it is being pumped already.
+// wake schedules the stream for pumping, once more if it is being pumped already.
 func (st *agentStream) wake() {
 	for {
 		switch {
@@ -174,7 +175,7 @@ func (st *agentStream) wake() {
 	}
 }
 
-// contain keeps a defect to the stream that met it.
+// contain confines a panic to the stream in which it occurred.
 func (st *agentStream) contain() {
 	if cause := recover(); cause != nil {
 		st.streams.service.Logger.Error("stream failed", "agent", st.source.agent.String(), "panic", cause, "stack", string(debug.Stack()))
@@ -183,7 +184,7 @@ func (st *agentStream) contain() {
 	}
 }
 
-// await writes all of b, and waits for the reader if it must.
+// await writes all of b, and blocks while the reader is not ready.
 func (st *agentStream) await(b []byte) error {
 	if err := st.conn.SetWriteDeadline(st.streams.service.Clock().Add(streamWriteWait)); err != nil {
 		return err

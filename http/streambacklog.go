@@ -4,11 +4,12 @@ import (
 	"net"
 )
 
-// backlogPumps per processor read rows: some of them wait for the disk.
+// backlogPumps is how many goroutines per processor read rows. Some of them wait for the
+// disk.
 const backlogPumps = 4
 
-// pumpStored writes what the live pumps could not, but no more than a page of it:
-// others are behind too.
+// pumpStored writes what the live pumps could not, one page at a time: other streams wait
+// too.
 func (st *agentStream) pumpStored(g *batch) {
 	defer st.contain()
 	g.readsRows = true
@@ -24,7 +25,7 @@ func (st *agentStream) pumpStored(g *batch) {
 	st.passOn(err)
 }
 
-// catchUp writes entries that are late, or a page of what the feed has in rows.
+// catchUp writes late entries, or a page of the feed's rows.
 func (st *agentStream) catchUp(g *batch) error {
 	if st.ended.Load() {
 		return net.ErrClosed
@@ -47,13 +48,13 @@ func (st *agentStream) catchUp(g *batch) error {
 	return st.put(g, b)
 }
 
-// page gives one of what the feed has in rows beyond from, up to upTo.
+// page returns a page of the feed's rows beyond from, up to upTo.
 func (st *agentStream) page(g *batch, from, upTo uint64) (p *page, err error) {
 	read := func(p *page) (to uint64, err error) { return st.source.readPage(p, from, upTo) }
 	if st.readers.size.Load() > 1 && from >= st.source.untransferredUpTo {
 		return st.streams.pages.at(st.source.agent, from, st.since, read)
 	}
-	p = &page{bytes: g.bytes[:0]} // the next may have them again
+	p = &page{bytes: g.bytes[:0]} // the next page may reuse them
 	p.to, err = read(p)
 	g.bytes = p.bytes
 	return p, err

@@ -2,25 +2,25 @@ package http
 
 import "sync/atomic"
 
-// streamCount counts what streams do.
+// streamCount holds the counters of streams.
 type streamCount struct {
 	opened, events atomic.Uint64
 	lagging        atomic.Int64
 }
 
-// StreamStats are the numbers of all streams.
+// StreamStats are the totals of all streams.
 type StreamStats struct {
-	// Open streams, and how many were opened since the start.
+	// Open is the number of open streams, Opened the number opened since the start.
 	Open   int
 	Opened uint64
-	// Lagging streams wait for their reader, or read from the disk what they
-	// cannot be given live.
+	// Lagging streams wait for their reader, or read from the disk entries that they
+	// could not be given live.
 	Lagging int
-	// Events that were written, heartbeats apart.
+	// Events is the number of events written, without heartbeats.
 	Events uint64
 }
 
-// StreamStats counts.
+// StreamStats returns the current totals.
 func (s *Service) StreamStats() StreamStats {
 	c := &s.streams.count
 	return StreamStats{Open: s.OpenStreams(), Opened: c.opened.Load(), Lagging: int(c.lagging.Load()), Events: c.events.Load()}

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// tcpUserTimeout is the option of that name, which package syscall does not know.
+// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall lacks.
 const tcpUserTimeout = 18
 
-// noticeVanished has the kernel end a stream whose client acknowledges nothing
-// for so long: what was written before may lie in the socket, and a write that
-// waits for nobody would notice only a quarter of an hour later.
-// source: RFC 5482
+// noticeVanished makes the kernel close a connection whose client acknowledges nothing
+// for the given time. Without it, data could stay in the socket, and a write would fail
+// only after about 15 minutes. // source: RFC 5482
 func noticeVanished(socket syscall.RawConn, after time.Duration) error {
 	var err error
 	if e := socket.Control(func(fd uintptr) {

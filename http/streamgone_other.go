@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// noticeVanished does nothing where the kernel knows no such time: the
-// heartbeats end the stream then.
+// noticeVanished does nothing on systems without such a timeout: there the heartbeats end
+// the stream.
 func noticeVanished(syscall.RawConn, time.Duration) error { return nil }

@@ -12,19 +12,19 @@ import (
 
 const (
 	// pagesPerAgent and pagesBytes bound what is kept of one agent's feed and of all
-	// together, each twice: of this second and of the last.
+	// feeds, each twice: for the current second and for the last.
 	pagesPerAgent = 16
 	pagesBytes    = 16 << 20
-	// pageOverhead is about what a page and an event take besides their bytes.
+	// pageOverhead and eventOverhead estimate the bytes that a page and an event take
+	// besides their content.
 	pageOverhead, eventOverhead = 256, 128
 )
 
 var errPageFailed = errors.New("a page of a feed could not be rendered")
 
-// pageCache keeps what streams that are behind have read last. The streams of an
-// agent fall behind together, and what the first reads and renders goes out on
-// the others as it is. All streams of an agent are its owner's, so they see the
-// same.
+// pageCache keeps the pages that lagging streams have read last. The streams of an agent
+// fall behind together, so what the first one reads and renders is sent on the others
+// unchanged. All streams of an agent belong to its owner, so they see the same.
 //
 // A page is kept for two seconds at most.
 type pageCache struct {
@@ -34,11 +34,11 @@ type pageCache struct {
 	begun      uint64 // pages so far
 }
 
-// page is the events of a piece of an agent's feed, of the positions (from, to].
-// Once it is ready nothing of it changes but marked.
+// page holds the events of the positions (from, to] of an agent's feed. Once it is ready,
+// nothing of it changes but marked.
 type page struct {
-	number   uint64 // among all pages, as their reading began
-	from, to uint64 // to is 0 until the page was read; set under the mu of pages
+	number   uint64 // in the order in which their reads began
+	from, to uint64 // to is 0 until the page has been read; guarded by the mu of pages
 	bytes    []byte
 	events   []pageEvent
 	ready    chan struct{}
@@ -48,23 +48,24 @@ type page struct {
 type pageEvent struct {
 	position uint64
 	end      int // in the page's bytes
-	// receipt is what a message is to be noted as carried with, unless it is already
-	// (it names no message then); marked is set by the first stream that does so.
+	// receipt is the receipt to record for a message once it is written; it names no
+	// message if that is transferred already. marked is set by the first stream that
+	// records it.
 	receipt  journal.RecordReceipt
 	recorded atomic.Bool
 }
 
-// now is the number of the last page of which the reading has begun: later ones
-// show whatever was written before now.
+// now returns the number of the last page whose read has begun. Later pages include
+// everything written before now was called.
 func (s *pageCache) now() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.begun
 }
 
-// at gives one with what follows the position from, later than the page since.
-// The first who asks for it reads it, the others wait for that. read fills the
-// page in and says how far it came.
+// at returns a page of what follows position from, whose read began later than the page
+// since. The first caller reads it, the others wait. read fills the page in and returns
+// the last position.
 func (s *pageCache) at(agent parley.AgentID, from, since uint64, read func(*page) (to uint64, err error)) (*page, error) {
 	s.mu.Lock()
 	p := find(s.young[agent], from, since)
@@ -88,7 +89,7 @@ func (s *pageCache) at(agent parley.AgentID, from, since uint64, read func(*page
 	s.young[agent] = append(list, p)
 	s.mu.Unlock()
 	var to uint64
-	defer func() { // also where read panics
+	defer func() { // also if read panics
 		s.keep(agent, p, to)
 		close(p.ready)
 	}()
@@ -108,7 +109,7 @@ func find(list []*page, from, since uint64) *page {
 	return nil
 }
 
-// keep has a page that was read found by others, or by nobody if that failed.
+// keep makes a page available to other streams, or removes it if its read failed.
 func (s *pageCache) keep(agent parley.AgentID, p *page, to uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +127,7 @@ func (s *pageCache) keep(agent parley.AgentID, p *page, to uint64) {
 	}
 }
 
-// turn lets go what was read before the last turn.
+// turn drops the pages that were read before the last turn.
 func (s *pageCache) turn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +138,7 @@ func (s *pageCache) age() {
 	s.old, s.young, s.bytes = s.young, nil, 0
 }
 
-// after gathers the events of a page beyond from, up to upTo, and gives their
+// after adds the events of a page beyond from, up to upTo, to the batch and returns their
 // bytes.
 func (p *page) after(g *batch, from, upTo uint64) []byte {
 	start, end := 0, 0

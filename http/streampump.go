@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// streamBatch and streamBuffer bound what is gathered into one write.
+	// streamBatch and streamBuffer bound the events and bytes of one write.
 	streamBatch  = 64
 	streamBuffer = 64 << 10
 	// streamBufferMax is the largest buffer that is kept for the next stream.
@@ -22,19 +22,19 @@ const (
 )
 
 var (
-	// errFull: the reader is to be waited for.
+	// errFull: the stream must wait for its reader.
 	errFull = errors.New("the reader takes no more at present")
-	// errBehind: rows are to be read, which may wait for the disk.
+	// errBehind: the stream must read rows, which may wait for the disk.
 	errBehind = errors.New("the feed is ahead of the stream")
 	errIdle   = errors.New("idle")
 )
 
-// pumps are streams that have something to write, and the few goroutines that
-// write it, the longest waiting first. There are two: one for what comes live,
-// which waits for nothing, and one for what is read from rows, which may wait for
-// the disk. Where a reader is to be waited for, the stream gets a goroutine of its
-// own until the reader has taken what was left; so however many streams are
-// behind, few want the processor at once.
+// pumps is a queue of streams that have something to write, and the few goroutines that
+// write it, the longest waiting stream first. There are two queues: one for live entries,
+// which never blocks, and one for entries read from rows, which may wait for the disk. A
+// stream that must wait for its reader gets a goroutine of its own until the reader has
+// accepted the rest. So few goroutines compete for the processor, however many streams
+// are behind.
 type pumps struct {
 	mu          sync.Mutex
 	some        sync.Cond
@@ -42,7 +42,7 @@ type pumps struct {
 	closed      bool
 }
 
-// start begins to pump, with so many goroutines.
+// start starts the given number of pumping goroutines.
 func (p *pumps) start(goroutines int, pump func(*agentStream, *batch)) {
 	p.some.L = &p.mu
 	for range goroutines {
@@ -50,8 +50,8 @@ func (p *pumps) start(goroutines int, pump func(*agentStream, *batch)) {
 	}
 }
 
-// add has a stream pumped. Only who has made it running, or has it in hand, may
-// add it.
+// add queues a stream for pumping. Only the goroutine that set it to running, or that is
+// pumping it, may add it.
 func (p *pumps) add(st *agentStream) {
 	p.mu.Lock()
 	if p.first == nil {
@@ -80,7 +80,7 @@ func (p *pumps) run(pump func(*agentStream, *batch)) {
 	}
 }
 
-// take gives the stream that has waited longest; nil: there will be no more.
+// take returns the stream that has waited longest, or nil when the pumps are closed.
 func (p *pumps) take() *agentStream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *pumps) take() *agentStream {
 	return st
 }
 
-// batch is what goes out in one write.
+// batch is the content of one write.
 type batch struct {
 	bytes     []byte
 	transfers []transfer
@@ -108,7 +108,7 @@ type batch struct {
 	attempt   socketWriter
 }
 
-// transfer is a message among what is gathered.
+// transfer is a message in a batch.
 type transfer struct {
 	receipt journal.RecordReceipt
 	// once is set by the first of several streams that records the receipt.
@@ -125,17 +125,16 @@ func (g *batch) empty() {
 	g.bytes, g.transfers, g.events, g.beat = g.bytes[:0], g.transfers[:0], 0, false
 }
 
-// pending is what could not be written at once: the rest of a write, and entries
-// that the feed has given already.
+// pending is what could not be written at once: the rest of a write, and entries already
+// taken from the feed.
 type pending struct {
 	rest    batch
 	entries []journal.FeedEntry
-	// hold is what rest counts for the stream's organization.
+	// hold is the memory that rest takes from the budget of the stream's organization.
 	hold limit.Hold
 }
 
-// pump writes until there is nothing left to write, or something is to be waited
-// for.
+// pump writes until nothing is left to write or the stream must wait.
 func (st *agentStream) pump(g *batch) {
 	defer st.contain()
 	for {
@@ -150,8 +149,8 @@ func (st *agentStream) pump(g *batch) {
 	}
 }
 
-// passOn leaves a stream to who can go on with it after err, or ends it. Until
-// it comes back to the live pumps it counts as lagging.
+// passOn hands a stream over to whatever continues it after err, or ends it. The stream
+// counts as lagging until it returns to the live pumps.
 func (st *agentStream) passOn(err error) {
 	if !st.lagging.Swap(true) {
 		st.streams.count.lagging.Add(1)
@@ -161,7 +160,7 @@ func (st *agentStream) passOn(err error) {
 		go st.awaitReader()
 	case errors.Is(err, errBehind):
 		st.streams.backlog.add(st)
-	default: // pumping stays set: nobody pumps it again
+	default: // pumping stays set, so it is never pumped again
 		st.caughtUp()
 		st.end()
 	}
@@ -173,7 +172,7 @@ func (st *agentStream) caughtUp() {
 	}
 }
 
-// awaitReader waits until the reader has taken what was left.
+// awaitReader waits until the reader has accepted the rest.
 func (st *agentStream) awaitReader() {
 	defer st.contain()
 	rest := &st.pending.rest
@@ -184,12 +183,12 @@ func (st *agentStream) awaitReader() {
 	}
 	if err == nil {
 		st.pending.rest = batch{}
-		err = errBehind // or else it soon turns out that it is not
+		err = errBehind // the next pump finds out whether it really is behind
 	}
 	st.passOn(err)
 }
 
-// drain writes what the feed has, and a heartbeat where one is due.
+// drain writes the pending entries of the feed, and a heartbeat if one is due.
 func (st *agentStream) drain(g *batch) error {
 	for {
 		if st.ended.Load() {
@@ -209,8 +208,7 @@ func (st *agentStream) drain(g *batch) error {
 	}
 }
 
-// send writes entries that came live. Those that it cannot write at once it
-// keeps as late.
+// send writes live entries. It keeps those that it cannot write at once as pending.
 func (st *agentStream) send(g *batch, entries []journal.FeedEntry) error {
 	g.empty()
 	for i, e := range entries {
@@ -230,20 +228,20 @@ func (st *agentStream) send(g *batch, entries []journal.FeedEntry) error {
 	return st.put(g, g.bytes)
 }
 
-// leave keeps entries for who goes on after err.
+// leave keeps entries for the goroutine that continues after err.
 func (st *agentStream) leave(err error, entries []journal.FeedEntry) error {
 	if st.pending == nil {
 		st.pending = &pending{}
 	}
-	st.pending.entries = slices.Clone(entries) // others share them
+	st.pending.entries = slices.Clone(entries) // other streams share them
 	for i := range st.pending.entries {
-		st.pending.entries[i].Record = nil // a stream that waits holds no messages: it reads them from rows
+		st.pending.entries[i].Record = nil // a waiting stream holds no messages: it reads them from rows
 	}
 	return err
 }
 
-// gatherLive gathers one entry that came live. What goes to several streams is
-// rendered for the first of them.
+// gatherLive adds one live entry to the batch. An entry for several streams is rendered
+// once, for the first of them.
 func (st *agentStream) gatherLive(g *batch, e journal.FeedEntry) error {
 	if !e.Kind.BringsMessage() || st.readers.size.Load() == 1 || e.Record == nil {
 		return st.source.render(g, e)
@@ -265,8 +263,8 @@ func (st *agentStream) gatherLive(g *batch, e journal.FeedEntry) error {
 	return nil
 }
 
-// put writes b, which is what was gathered. What the reader does not take at
-// once is kept as late.
+// put writes b, the bytes of the batch. What the reader does not accept at once is kept
+// as pending.
 func (st *agentStream) put(g *batch, b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -294,8 +292,8 @@ func (st *agentStream) put(g *batch, b []byte) error {
 	return err
 }
 
-// written notes what is out: only that counts as carried. The last heartbeat of
-// a row ends the stream.
+// written records what was sent: only that counts as transferred. The last heartbeat of a
+// series ends the stream.
 func (st *agentStream) written(g *batch) error {
 	st.touch()
 	if g.beat {
@@ -320,7 +318,7 @@ func (st *agentStream) written(g *batch) error {
 	return nil
 }
 
-// heartbeat writes one if it is due.
+// heartbeat writes a heartbeat if one is due.
 func (st *agentStream) heartbeat(g *batch) error {
 	if !st.beat.Swap(false) {
 		return nil

@@ -7,14 +7,14 @@ import (
 	"parley"
 )
 
-// renderCachePlaces is how many events are kept; those of a moment are few.
+// renderCachePlaces is how many events are kept. Few are current at a time.
 const renderCachePlaces = 64
 
-// renderCache keeps the events that went last to agents with several streams: each is
-// rendered for the first stream and goes out on the others as it is. All streams
-// of an agent are its owner's, so they see the same.
+// renderCache keeps the latest events of agents with several streams: each is rendered
+// for the first stream and sent on the others unchanged. All streams of an agent belong
+// to its owner, so they see the same.
 //
-// An event comes off when another needs its place, or with the next second.
+// An event is dropped when another needs its place, or after a second.
 type renderCache struct {
 	places [renderCachePlaces]struct {
 		mu    sync.Mutex
@@ -22,8 +22,8 @@ type renderCache struct {
 	}
 }
 
-// sharedEvent does not change but for marked: one of its streams, having written
-// it, has noted the message as delivered.
+// sharedEvent does not change except for marked, which is set once one of the streams has
+// written it and recorded the message as delivered.
 type sharedEvent struct {
 	agent    parley.AgentID
 	position uint64
@@ -32,8 +32,8 @@ type sharedEvent struct {
 	recorded atomic.Bool
 }
 
-// event gives the event at a position of an agent's feed, rendered by the first
-// who asks. The others wait for that.
+// event returns the event at a position of an agent's feed. The first caller renders it,
+// the others wait.
 func (s *renderCache) event(agent parley.AgentID, position uint64, render func() ([]byte, parley.AgentID, error)) (*sharedEvent, error) {
 	p := &s.places[(uint64(agent[15])+position)%renderCachePlaces]
 	p.mu.Lock()
@@ -49,7 +49,7 @@ func (s *renderCache) event(agent parley.AgentID, position uint64, render func()
 	return p.event, nil
 }
 
-// clear takes everything off.
+// clear drops all events.
 func (s *renderCache) clear() {
 	for i := range s.places {
 		p := &s.places[i]

@@ -10,15 +10,15 @@ import (
 	"parley/actors/org"
 )
 
-// streams is all open streams and the wheel that beats for them.
+// streams holds all open streams and the timer wheel for their heartbeats.
 type streams struct {
 	service   *core
 	began     time.Time
 	mu        sync.Mutex
 	open      map[*agentStream]struct{}
 	readersOf map[parley.AgentID]*readers
-	pumps     pumps // of what comes live
-	backlog   pumps // of what is read from rows
+	pumps     pumps // for live entries
+	backlog   pumps // for entries read from rows
 	rendered  renderCache
 	pages     pageCache
 	count     streamCount
@@ -30,10 +30,10 @@ type streams struct {
 	suspends func(*org.State) bool
 }
 
-// readers is all streams of one agent.
-type readers struct{ size atomic.Int32 } // changed under mu
+// readers counts the streams of one agent.
+type readers struct{ size atomic.Int32 } // guarded by mu
 
-// wheelSlots is more seconds than a heartbeat is away.
+// wheelSlots is larger than the heartbeat interval in seconds.
 const wheelSlots = 32
 
 const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
@@ -45,11 +45,11 @@ func newStreams(s *core) *streams {
 	}
 }
 
-// second is the wheel's time. It follows the monotonic clock: a correction of the
-// wall clock neither stops the wheel nor spins it.
+// second returns the wheel's time. It follows the monotonic clock, so a correction of the
+// wall clock neither stops nor spins the wheel.
 func (r *streams) second() int64 { return int64(r.service.Clock().Sub(r.began) / time.Second) }
 
-// add registers a stream and starts wheel and pumps with the first.
+// add registers a stream. The first one starts the wheel and the pumps.
 func (r *streams) add(st *agentStream) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func (r *streams) remove(st *agentStream) {
 	}
 }
 
-// turn moves the wheel on every second.
+// turn advances the wheel every second.
 func (r *streams) turn() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -110,7 +110,7 @@ func (r *streams) turn() {
 	}
 }
 
-// due takes the streams of one second off the wheel.
+// due removes the streams of one second from the wheel.
 func (r *streams) due(second int64) []*agentStream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *streams) due(second int64) []*agentStream {
 	return list
 }
 
-// visit looks after a stream: may it go on, and is a heartbeat due.
+// visit checks whether a stream is still permitted and whether a heartbeat is due.
 func (st *agentStream) visit(now int64) {
 	defer st.contain()
 	if !st.source.permitted(st.streams.suspends) {
@@ -143,8 +143,8 @@ func (st *agentStream) visit(now int64) {
 	}
 }
 
-// take counts one more stream of an agent, nil if it has as many as it may. The
-// end of the stream gives it back.
+// take counts one more stream of an agent, or returns nil if the limit is reached. The
+// end of the stream releases it.
 func (r *streams) take(agent parley.AgentID, limit *int) (a *readers, used int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,8 +161,8 @@ func (r *streams) take(agent parley.AgentID, limit *int) (a *readers, used int) 
 	return a, used
 }
 
-// endIf ends the streams that may not go on, at once. Those that other nodes
-// serve, and those that open meanwhile, are found by the wheel.
+// endIf ends at once the streams for which over returns true. The wheel finds those on
+// other nodes and those that open meanwhile.
 func (r *streams) endIf(over func(*agentStream) bool) {
 	r.mu.Lock()
 	var ended []*agentStream
@@ -177,7 +177,7 @@ func (r *streams) endIf(over func(*agentStream) bool) {
 	}
 }
 
-// close ends every stream and takes no more.
+// close ends every stream and rejects new ones.
 func (r *streams) close() {
 	r.mu.Lock()
 	if r.closed {

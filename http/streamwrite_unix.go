@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// socketWriter writes as much as a socket takes at once. That needs neither a
-// deadline nor patience. One attempt serves many sockets, one after the other.
+// socketWriter writes as much as a socket accepts at once, so it needs no deadline. One
+// writer serves many sockets, one after the other.
 type socketWriter struct {
 	bytes []byte
 	n     int
@@ -18,7 +18,7 @@ type socketWriter struct {
 
 func (a *socketWriter) prepare() { a.once = a.try }
 
-// write gives how many bytes the socket took, perhaps none.
+// write returns how many bytes the socket accepted, possibly none.
 func (a *socketWriter) write(socket syscall.RawConn, b []byte) (n int, err error) {
 	a.bytes, a.n, a.err = b, 0, nil
 	err = socket.Write(a.once)
@@ -26,7 +26,7 @@ func (a *socketWriter) write(socket syscall.RawConn, b []byte) (n int, err error
 	return a.n, errors.Join(a.err, err)
 }
 
-// try always says that it is done, so that nobody waits for the socket.
+// try always reports that it is done, so that the runtime does not wait for the socket.
 func (a *socketWriter) try(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), a.bytes)

@@ -15,11 +15,11 @@ import (
 	"parley/journal"
 )
 
-// syncBatch is how many feed entries a waiter looks at in one go.
+// syncBatch is how many feed entries a waiter reads at a time.
 const syncBatch = 64
 
-// syncMessage sends and waits for the reply: in the sender's own feed, which
-// it follows from before it speaks, so that nothing can slip between.
+// syncMessage sends a message and waits for the reply in the sender's own feed. It
+// follows the feed from before the send, so that it cannot miss the reply.
 // // spec: Messaging
 func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error) {
 	if in.ToHandle != nil && strings.HasPrefix(*in.ToHandle, "#") {
@@ -52,7 +52,7 @@ func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 	return w.render(posted)
 }
 
-// replyWait waits for what becomes of a message.
+// replyWait waits for the outcome of a message.
 type replyWait struct {
 	service *core
 	call    *rest.Call
@@ -62,11 +62,11 @@ type replyWait struct {
 	wake    <-chan struct{}
 
 	reply  *query.Message
-	closed string // the status in which the conversation ended without reply
+	closed string // the status in which the conversation ended without a reply
 }
 
-// wait returns when there is a reply, the conversation has ended, or time is
-// up. The message of a repeat may have been answered long ago.
+// wait returns when there is a reply, the conversation has ended, or patience has passed.
+// The message of a repeated request may have been answered long ago.
 func (w *replyWait) wait(patience time.Duration, repeated bool) error {
 	if repeated {
 		if err := w.lookBack(); err != nil {
@@ -94,7 +94,7 @@ func (w *replyWait) wait(patience time.Duration, repeated bool) error {
 	return nil
 }
 
-// rest waits until there may be something in the feed, and reports whether to look.
+// rest waits until the feed may have new entries, and reports whether to read it.
 func (w *replyWait) rest(late, look <-chan time.Time) bool {
 	defer w.call.Park()()
 	for {
@@ -113,7 +113,8 @@ func (w *replyWait) rest(late, look <-chan time.Time) bool {
 	}
 }
 
-// lookBack looks for a reply, or the end, that came before this request.
+// lookBack searches for a reply, or the end of the conversation, from before this
+// request.
 func (w *replyWait) lookBack() error {
 	ctx, id := w.call.Context(), w.message.Conversation()
 	reply, found, err := w.service.Node.Messages.ReplyAfter(ctx, id, w.message.MessageID(), w.from.AgentID())
@@ -130,7 +131,7 @@ func (w *replyWait) lookBack() error {
 	return err
 }
 
-// see looks at one entry of the sender's feed, until one has settled the matter.
+// see checks entries of the sender's feed until one decides the outcome.
 func (w *replyWait) see(e journal.FeedEntry, m query.Message) error {
 	if w.reply != nil || w.closed != "" {
 		return nil
@@ -149,7 +150,7 @@ func (w *replyWait) see(e journal.FeedEntry, m query.Message) error {
 	return w.take(m)
 }
 
-// take carries the reply to its recipient.
+// take transfers the reply to its recipient.
 func (w *replyWait) take(m query.Message) error {
 	if w.call.Reserve(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
 		return parley.ErrOutcomeUnknown

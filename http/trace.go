@@ -14,8 +14,8 @@ import (
 	"parley/journal"
 )
 
-// traceMessage tells what was done to bring a message to its recipient, and why
-// it is not delivered yet. // docs: delivery.md
+// traceMessage returns the attempts to bring a message to its recipient, and why it is
+// not delivered yet. // docs: delivery.md
 func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 	m, err := s.Node.Messages.Get(c.Context(), in.ID)
 	if m, err = readable(c, m, err); err != nil {
@@ -68,8 +68,8 @@ var channels = map[journal.Channel][2]string{
 	journal.BridgeChannel: {api.ChannelA2A, "It was carried over the A2A bridge."},
 }
 
-// carriage is the attempt that brought the message's body, if one did. A message
-// that its recipient has said to have read may have come by none.
+// carriage returns the attempt that transferred the message's body, if there is one. A
+// message that its recipient has marked as read may have none.
 func carriage(m journal.Receipts, detailed bool) []api.Attempt {
 	names, known := channels[m.TransferredBy]
 	if m.TransferredAt == 0 || !known {
@@ -82,7 +82,7 @@ func carriage(m journal.Receipts, detailed bool) []api.Attempt {
 	return []api.Attempt{a}
 }
 
-// announcements are the attempts of webhooks that ended.
+// announcements returns the completed attempts of webhooks.
 func announcements(jobs []query.WebhookJob) (all []api.Attempt) {
 	for _, j := range jobs {
 		for _, try := range j.GetTries() {
@@ -98,7 +98,7 @@ func announcements(jobs []query.WebhookJob) (all []api.Attempt) {
 	return all
 }
 
-// endedWith says how an attempt ended.
+// endedWith describes how an attempt ended.
 func endedWith(code uint32, fault string) string {
 	switch {
 	case code != 0:
@@ -111,7 +111,8 @@ func endedWith(code uint32, fault string) string {
 
 const onItsWay = "It is on its way to the recipient's journal."
 
-// distantReason is why a message is not delivered yet, as the sender may know it.
+// distantReason returns why a message is not delivered yet, as far as the sender may
+// know.
 func distantReason(m query.Message) string {
 	if m.Position == 0 {
 		return onItsWay
@@ -119,7 +120,7 @@ func distantReason(m query.Message) string {
 	return "It is in the recipient's inbox, and the recipient has not fetched it yet."
 }
 
-// nearReason is the same for the organization that owns the recipient.
+// nearReason returns the same for the organization that owns the recipient.
 func (s inbox) nearReason(c *rest.Call, m query.Message, jobs []query.WebhookJob) (string, error) {
 	if m.Position == 0 {
 		return onItsWay, nil
@@ -136,8 +137,8 @@ func (s inbox) nearReason(c *rest.Call, m query.Message, jobs []query.WebhookJob
 	return fmt.Sprintf("Nobody has fetched it since %s; %s; %s.", api.At(m.Record.CreatedAt()), stream, hookReason(hooks, jobs, c.Now())), nil
 }
 
-// hookReason is what a recipient's webhooks have to say of a message that is not
-// delivered: the one that is likeliest to deliver it.
+// hookReason returns the reason from the recipient's webhook that is likeliest to deliver
+// the message.
 func hookReason(hooks []*webhook.State, jobs []query.WebhookJob, now time.Time) string {
 	hooks = slices.DeleteFunc(hooks, func(h *webhook.State) bool { return h.Deleted() })
 	if len(hooks) == 0 {

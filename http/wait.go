@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// waitItems is how many messages one wait gives at most.
+	// waitItems is the maximum number of messages that one wait returns.
 	waitItems = 20
-	// waitReads is how many pieces of a feed a wait looks through on end for what
-	// was not carried: the next one goes on where it ended.
+	// waitReads is how many pieces of a feed one wait searches in a row for untransferred
+	// messages. The next one continues where it ended.
 	waitReads = 16
-	// gonePoll is how often a wait looks whether its client is still there.
+	// gonePoll is how often a wait checks that its client is still connected.
 	gonePoll = time.Second
 )
 
-// wait answers as soon as there are messages for an agent, and with none when
-// the time is up. What it gives counts as carried. // docs: delivery.md
+// wait answers as soon as there are messages for an agent, or with none after the
+// timeout. The messages it returns count as transferred. // docs: delivery.md
 func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 	a, err := s.ownAgent(c, in.ID)
 	if err != nil {
@@ -39,7 +39,8 @@ func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 				return rest.Rendered{}, notTheirs(err)
 			}
 		}
-		// What has to be passed by here is passed by again: no bound but patience.
+		// Entries skipped here are skipped again at each read, so only the timeout bounds
+		// the wait.
 		w.awaited, w.looks = s.Node.Feeds.After(in.ID, place), math.MaxInt
 	}
 	var found query.Waiting
@@ -64,14 +65,13 @@ type messageWait struct {
 	call    *rest.Call
 	agent   parley.AgentID
 	awaited query.Awaited
-	// looks is how many may follow each other.
+	// looks is how many reads may follow each other.
 	looks int
-	// room is that of the answer.
+	// budget bounds the size of the answer.
 	budget pageBudget
 }
 
-// expect returns when there is something, or time is up, or nobody waits any
-// more.
+// expect returns when there are messages, patience has passed, or the client has gone.
 func (w *messageWait) expect(patience time.Duration) (query.Waiting, error) {
 	wake := make(chan struct{}, 1)
 	again := func() {
@@ -101,7 +101,8 @@ func (w *messageWait) expect(patience time.Duration) (query.Waiting, error) {
 	}
 }
 
-// rest waits until there may be something, and reports whether anybody still waits.
+// rest waits until there may be messages, and reports whether the client is still
+// connected.
 func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bool {
 	defer w.call.Park()()
 	for {
@@ -120,8 +121,8 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 	}
 }
 
-// look returns the messages that are there and records them as transferred, unless the
-// client has gone.
+// look returns the available messages and records them as transferred, unless the client
+// has gone.
 func (w *messageWait) look() (found query.Waiting, more bool, err error) {
 	w.budget = pageBudget{call: w.call, viewer: viewer{w.call.Caller.Org, w.agent, w.service}}
 	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.budget.fits)

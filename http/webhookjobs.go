@@ -10,7 +10,7 @@ import (
 	"parley/http/rest"
 )
 
-// listDeliveries is a page of a webhook's jobs, newest first. // spec: Webhooks
+// listDeliveries returns a page of a webhook's jobs, newest first. // spec: Webhooks
 func (s webhooks) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.DeliveryPage, error) {
 	var status webhook.Status
 	if in.Status != nil {
@@ -27,7 +27,7 @@ func (s webhooks) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.Deli
 	return page, nil
 }
 
-// summary counts a webhook's jobs; those under way count as pending.
+// summary counts a webhook's jobs. Jobs in progress count as pending.
 func (s webhooks) summary(c *rest.Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
 	w, err := s.Node.Webhooks.Get(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
@@ -39,8 +39,7 @@ func (s webhooks) summary(c *rest.Call, in *api.GetDeliverySummary) (api.Deliver
 	}, nil
 }
 
-// testWebhook delivers an event about nothing, whatever the webhook
-// otherwise wants.
+// testWebhook delivers a test event, whichever events the webhook subscribes to.
 func (s webhooks) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
 	j, err := s.Node.Webhooks.Test(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
@@ -49,7 +48,7 @@ func (s webhooks) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, 
 	return deliveryOf(j, c.Now()), nil
 }
 
-// retryDelivery attempts a job now, a dead one with all its attempts again.
+// retryDelivery attempts a job now. A dead job gets all its attempts again.
 func (s webhooks) retryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delivery, error) {
 	j, err := s.Node.Webhooks.RetryJob(c.Context(), webhook.ID(in.ID), c.Caller.Org, webhook.JobID(in.Job))
 	if err != nil {
@@ -58,10 +57,10 @@ func (s webhooks) retryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delive
 	return deliveryOf(j, c.Now()), nil
 }
 
-// heldReason is why a webhook makes no attempts just now.
+// heldReason is why a webhook makes no attempts at present.
 const heldReason = "the webhook is held: its target failed repeatedly or asked to be left alone"
 
-// deliveryOf is a job as the webhook's owner sees it.
+// deliveryOf returns a job as the webhook's owner sees it.
 func deliveryOf(j query.WebhookJob, now time.Time) api.Delivery {
 	d := api.Delivery{
 		ID: parley.AnyID(j.ID), WebhookID: parley.AnyID(j.Webhook.WebhookID()), AgentID: j.Webhook.Watched(),
@@ -87,14 +86,14 @@ func deliveryOf(j query.WebhookJob, now time.Time) api.Delivery {
 	return d
 }
 
-// ofMessage tells the events that a message's id goes with.
+// ofMessage reports whether an event carries a message's id.
 func ofMessage(x webhook.What) bool {
 	return x == webhook.MessageReceived || x == webhook.MessageDelivered || x == webhook.MessageRead
 }
 
 func unixMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// instant is a moment in Unix milliseconds, nil for zero.
+// instant converts Unix milliseconds to a time, and zero to nil.
 func instant(ms int64) *api.Time {
 	if ms == 0 {
 		return nil

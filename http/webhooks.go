@@ -17,12 +17,12 @@ import (
 	"parley/http/rest"
 )
 
-// sealOfHooks is what the secrets of webhooks are sealed for; the id of the
-// webhook is bound to each.
+// sealOfHooks is the purpose under which webhook secrets are sealed. Each is also bound
+// to the webhook's id.
 const sealOfHooks = "webhook secret"
 
-// createWebhook makes a webhook, whose secret is shown here and never again. The
-// target is judged by the guard that judges each dial. // spec: Webhooks
+// createWebhook creates a webhook. Its secret is returned only here. The guard that
+// checks each dial also checks the target. // spec: Webhooks
 func (s webhooks) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
 	target, err := s.Guard.Parse(in.URL)
 	if err != nil {
@@ -56,7 +56,7 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// eventsOf reads names that the schema has let pass.
+// eventsOf parses event names that the schema has accepted.
 func eventsOf(names []string) []webhook.What {
 	var events []webhook.What
 	for _, name := range names {
@@ -71,17 +71,18 @@ func (s webhooks) sealHook(id webhook.ID, secret string) []byte {
 	return s.Vault.SealSecret(sealOfHooks, id.Bytes(), []byte(secret))
 }
 
-// openHook is the reverse; auth.ErrSealed for what was not sealed here.
+// openHook unseals a webhook's secret. The error is auth.ErrSealed if it was not sealed
+// by this server.
 func openHook(vault *auth.MasterKey, id webhook.ID, sealed []byte) (string, error) {
 	secret, err := vault.OpenSecret(sealOfHooks, id.Bytes(), sealed)
 	return string(secret), err
 }
 
-// hookBytesLeast is less than any webhook takes in an answer.
+// hookBytesLeast is less than the size of any webhook in an answer.
 const hookBytesLeast = 200
 
-// listWebhooks gives the webhooks of one agent or of all of the organization's,
-// oldest first. It sorts their keys alone, then reads them one by one: an
+// listWebhooks returns the webhooks of one agent or of all agents of the organization,
+// oldest first. It sorts only their keys, then reads them one by one, because an
 // organization may have many.
 func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendered, error) {
 	name := fmt.Sprint("webhooks ", in.IncludeInactive)
@@ -114,8 +115,8 @@ func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendere
 	return l.Answer(nil)
 }
 
-// hookKeys are the keys of the webhooks that a list shows, in order: the instant of
-// creation, the place of the agent in the roster, the id.
+// hookKeys returns the keys of the webhooks in a list, in order: the instant of creation,
+// the agent's position in the roster, the id.
 func (s webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, err error) {
 	of := func(place uint64, id parley.AgentID) bool {
 		err = s.Node.Webhooks.Each(l.Call.Context(), id, func(w *webhook.State) {
@@ -159,8 +160,8 @@ func (s webhooks) deleteWebhook(c *rest.Call, in *api.DeleteWebhook) (rest.NoCon
 	return rest.NoContent{}, hookless(err)
 }
 
-// rotateWebhookSecret shows the new secret here and never again; the former one
-// signs beside it for a day.
+// rotateWebhookSecret creates a new secret, which is returned only here. The former
+// secret also signs for a day.
 func (s webhooks) rotateWebhookSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
 	id, secret := webhook.ID(in.ID), egress.NewSecret(s.Entropy)
 	changed, err := s.Node.Webhooks.Change(c.Context(), id, webhook.Rotate{By: c.Caller.Org, SealedSecret: s.sealHook(id, secret)})
@@ -170,7 +171,7 @@ func (s webhooks) rotateWebhookSecret(c *rest.Call, in *api.RotateWebhookSecret)
 	return api.WebhookSecret{Webhook: webhookOf(changed), Secret: secret}, nil
 }
 
-// hookless makes an id that nobody ever drew look like one of another
+// hookless makes an id that was never issued indistinguishable from one of another
 // organization.
 func hookless(err error) error {
 	if errors.Is(err, parley.ErrNotFound) && !errors.Is(err, webhook.ErrUnknownJob) {
@@ -179,7 +180,7 @@ func hookless(err error) error {
 	return err
 }
 
-// webhookOf is a webhook as its owner sees it. // spec: Webhook (WebhookRead)
+// webhookOf returns a webhook as its owner sees it. // spec: Webhook (WebhookRead)
 func webhookOf(w *webhook.State) api.Webhook {
 	read := api.Webhook{
 		ID: parley.AnyID(w.WebhookID()), AgentID: w.Watched(), URL: w.SentURL(), Active: w.GetActive(),
@@ -194,7 +195,8 @@ func webhookOf(w *webhook.State) api.Webhook {
 	return read
 }
 
-// hookWarning tells an agent's owner of a webhook that was switched off.
+// hookWarning returns the warning to an agent's owner about a webhook that was switched
+// off.
 func hookWarning(w *webhook.State) string {
 	why := map[webhook.Reason]string{
 		webhook.TargetGone:   "its target answered 410 Gone",
