@@ -7,32 +7,32 @@ import (
 	"unicode/utf8"
 )
 
-// checker is an In struct with rules across its fields. Check runs together
-// with the rules of the single fields; a field that was sent is non-nil then,
-// even if its value was wrong.
+// checker is an In struct with rules across its fields. Check runs after the rules of the
+// single fields, and its faults are reported together with theirs. A field that was sent
+// is non-nil then, even if its value was wrong.
 type checker interface {
 	Check() []FieldError
 }
 
-// plan says how an In struct is filled from a request. It is made once, when
-// the route is: no reflection over types happens while serving.
+// plan describes how an In struct is filled from a request. It is built once, with the
+// route, so that serving needs no reflection over types.
 type plan struct {
 	in      reflect.Type
 	path    []field
 	query   []field
 	header  []field
-	body    *members // nil: the body is not looked at
-	bodied  bool     // there is something to say in the body
-	form    bool     // a form is accepted in place of JSON
+	body    *members // nil: the body is ignored
+	bodied  bool     // the body has members to bind
+	form    bool     // a form is accepted instead of JSON
 	checked bool
 }
 
-// branded begins the names of headers that bear the brand. The wire structs
-// spell it as the specification does; the setting takes its place.
+// branded is the prefix of header names that contain the brand. The wire structs use the
+// specification's spelling; the configured brand replaces it.
 const branded = "X-Svc-"
 
-// newPlan reads the tags of an In struct. brand is the setting as it stands in
-// the names of headers.
+// newPlan reads the tags of an In struct. brand is the configured brand as it is spelled
+// in header names.
 func newPlan(in reflect.Type, brand string) (*plan, error) {
 	p := &plan{in: in, checked: reflect.PointerTo(in).Implements(reflect.TypeFor[checker]())}
 	if in.Kind() != reflect.Struct {
@@ -90,7 +90,7 @@ func (p *plan) collect(t reflect.Type, under []int, brand string) error {
 				return fmt.Errorf("field %s cannot come from a %s", sf.Name, source.tag)
 			}
 			if source.tag == "header" {
-				f.names[0] = strings.ToLower(name) // as it stands in locations
+				f.names[0] = strings.ToLower(name) // as locations spell it
 			}
 			*source.into = append(*source.into, f)
 		}
@@ -110,7 +110,7 @@ func (s *shape) textual() bool {
 	}
 }
 
-// bind fills in. The error is a schemaError with all that is wrong, or the
+// bind fills in from the request. The error is a *SchemaError with all faults, or the
 // refusal of a path or a media type.
 func (p *plan) bind(c *Call, in reflect.Value) error {
 	faults := &SchemaError{}
@@ -141,8 +141,8 @@ func (p *plan) bind(c *Call, in reflect.Value) error {
 	return nil
 }
 
-// unreadable reports whether the body could not be read at all, so that rules
-// across its members mean nothing.
+// unreadable reports whether the body could not be read at all, so that rules across its
+// members mean nothing.
 func (e *SchemaError) unreadable() bool {
 	for _, f := range e.Faults {
 		if f.Type == faultJSON || len(f.Loc) == 1 {
@@ -170,8 +170,8 @@ func (p *plan) bindPath(c *Call, in reflect.Value, faults *SchemaError) error {
 func (f *field) bindHeader(c *Call, in reflect.Value, faults *SchemaError) {
 	root := place{name: "header"}
 	at, v := place{up: &root, name: f.names[0]}, in.FieldByIndex(f.index)
-	// A header that is there without a value is empty, not absent. Peek gives nil
-	// for one and the other, as it happens.
+	// A header that is sent without a value is empty, not absent. Peek may return nil for
+	// both.
 	switch sent := c.ctx.Request.Header.PeekAll(f.name); {
 	case len(sent) == 0:
 		f.absent(v, &at, faults)
@@ -182,7 +182,7 @@ func (f *field) bindHeader(c *Call, in reflect.Value, faults *SchemaError) {
 	}
 }
 
-// absent gives a field its default, or reports it when it is required.
+// absent sets a field to its default, or reports it if it is required.
 func (f *field) absent(v reflect.Value, at *place, faults *SchemaError) {
 	switch {
 	case f.preset.IsValid():
@@ -203,9 +203,9 @@ func (f *field) setPreset(v reflect.Value) {
 	v.Set(own)
 }
 
-// bindBody picks the reader by media type. A missing type counts as JSON, as
-// does application/*+json; an empty body is {} whatever its type. What is said
-// to be compressed is not read as if it were not: who stands in front may.
+// bindBody chooses the reader by media type. A missing type counts as JSON, as does
+// application/*+json. An empty body is {} whatever its type. A body with a
+// Content-Encoding is rejected; a proxy in front may decompress it.
 func (p *plan) bindBody(c *Call, in reflect.Value, faults *SchemaError) error {
 	body := c.ctx.Request.Body()
 	if isBlank(body) {
@@ -236,7 +236,7 @@ func isBlank(body []byte) bool {
 	return true
 }
 
-// mediaType is the type without its parameters, in lower case.
+// mediaType returns the media type without its parameters, in lower case.
 func mediaType(header []byte) string {
 	text, _, _ := strings.Cut(string(header), ";")
 	return strings.ToLower(strings.TrimSpace(text))

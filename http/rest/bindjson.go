@@ -11,15 +11,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// depthMax bounds how deep a body nests.
+// depthMax bounds the nesting depth of a body.
 const depthMax = 32
 
 // errTooDeep ends the reading of a body that nests deeper than depthMax.
 var errTooDeep = errors.New("too deep")
 
-// decodeBody reads a JSON body in one pass. What is wrong with a member is
-// collected; what is wrong with the JSON ends the reading and is all that is
-// said of the body.
+// decodeBody reads a JSON body in one pass. Faults of members are collected. A syntax
+// error ends the reading and is then the only fault reported for the body.
 func decodeBody(body []byte, plan *members, in reflect.Value, faults *SchemaError) {
 	root := place{name: "body"}
 	switch many, deep := tooManyMembers(body, plan.most); {
@@ -40,7 +39,7 @@ func decodeBody(body []byte, plan *members, in reflect.Value, faults *SchemaErro
 	faults.add(&root, faultJSON, jsonFault(err))
 }
 
-// jsonFault names a syntactic error without showing the body.
+// jsonFault describes a syntax error without quoting the body.
 func jsonFault(err error) string {
 	if errors.Is(err, errTooDeep) {
 		return msgTooDeep
@@ -56,8 +55,8 @@ func jsonFault(err error) string {
 	}
 }
 
-// decoder walks a JSON document along a plan. It borrows the pooled reader of
-// the json package by posing as a type that unmarshals itself.
+// decoder walks a JSON document along a plan. It implements UnmarshalJSONFrom to use the
+// pooled reader of the json package.
 type decoder struct {
 	plan   *members
 	into   reflect.Value
@@ -65,8 +64,8 @@ type decoder struct {
 	faults *SchemaError
 }
 
-// UnmarshalJSONFrom reads the whole body. null counts as absent, so a null
-// body is an empty one.
+// UnmarshalJSONFrom reads the whole body. null counts as absent, so a null body is an
+// empty one.
 func (d *decoder) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	switch dec.PeekKind() {
 	case '{':
@@ -80,7 +79,7 @@ func (d *decoder) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// object reads members in whatever order they come.
+// object reads members in any order.
 func (d *decoder) object(dec *jsontext.Decoder, m *members, into reflect.Value, at *place) error {
 	if dec.StackDepth() >= depthMax {
 		return errTooDeep
@@ -88,7 +87,7 @@ func (d *decoder) object(dec *jsontext.Decoder, m *members, into reflect.Value, 
 	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}
-	var seen [membersMax]uint8 // the rank of the name that gave the value
+	var seen [membersMax]uint8 // the rank of the name that set the value
 	var unknown strangers
 	for dec.PeekKind() == '"' {
 		if err := d.member(dec, m, into, at, &seen, &unknown); err != nil {
@@ -138,8 +137,8 @@ func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, 
 	return d.value(dec, f.shape, v, &here)
 }
 
-// scalar is value for what nests nothing that has a plan. Nearly every member
-// is such a one; apart from the recursion its place stays on the stack.
+// scalar is value for shapes without a plan of their own inside, which are nearly all.
+// Without the recursion, its place stays on the stack.
 func (d *decoder) scalar(dec *jsontext.Decoder, s *shape, v reflect.Value, up *place, name string) error {
 	if s.clearable && dec.PeekKind() == 'n' {
 		v.Field(0).SetBool(true)
@@ -155,7 +154,7 @@ func (d *decoder) scalar(dec *jsontext.Decoder, s *shape, v reflect.Value, up *p
 	return err
 }
 
-// find looks a member up by its quoted name without allocating.
+// find looks up a member by its quoted name without allocating.
 func (m *members) find(quoted jsontext.Value) (nameOf, bool) {
 	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 {
 		n, ok := m.byName[string(inner)]
@@ -209,8 +208,8 @@ func (d *decoder) value(dec *jsontext.Decoder, s *shape, v reflect.Value, at *pl
 	return err
 }
 
-// itself lets a struct read its own JSON, then judges and fills its fields once
-// more by the plan, whose reading is the stricter one.
+// itself lets a struct read its own JSON, then validates and fills its fields again by
+// the plan, which is stricter.
 func (d *decoder) itself(dec *jsontext.Decoder, s *shape, v reflect.Value, at *place) error {
 	raw, err := readValue(dec)
 	if err != nil {
@@ -257,8 +256,8 @@ func (d *decoder) list(dec *jsontext.Decoder, s *shape, v reflect.Value, at *pla
 	return nil
 }
 
-// readValue reads one value and refuses it when it nests too deep. The bytes
-// are good until the next read.
+// readValue reads one value and rejects it if it nests too deep. The bytes are valid
+// until the next read.
 func readValue(dec *jsontext.Decoder) (jsontext.Value, error) {
 	raw, err := dec.ReadValue()
 	if err != nil {
@@ -270,7 +269,7 @@ func readValue(dec *jsontext.Decoder) (jsontext.Value, error) {
 	return raw, nil
 }
 
-// depthOf counts how deep a sound JSON value nests.
+// depthOf returns the nesting depth of a valid JSON value.
 func depthOf(raw jsontext.Value) int {
 	depth, deepest := 0, 0
 	for i := 0; i < len(raw); i++ {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// bindQuery fills the query fields. Names that no field has are ignored.
+// bindQuery fills the query fields. Unknown names are ignored.
 func (p *plan) bindQuery(query []byte, in reflect.Value, faults *SchemaError) {
 	bindPairs(string(query), "query", p.query, in, faults)
 }
@@ -17,8 +17,8 @@ func (p *plan) bindForm(body []byte, in reflect.Value, faults *SchemaError) {
 	bindPairs(string(body), "body", p.body.fields, in, faults)
 }
 
-// bindPairs reads name=value pairs. Of several values for one scalar the last
-// counts; a list takes all of them.
+// bindPairs reads name=value pairs. If a scalar has several values, the last one counts;
+// a list takes all of them.
 func bindPairs(text, source string, fields []field, in reflect.Value, faults *SchemaError) {
 	root := place{name: source}
 	pairs := splitPairs(text)
@@ -43,7 +43,7 @@ func bindPairs(text, source string, fields []field, in reflect.Value, faults *Sc
 	}
 }
 
-// pair is one name=value, the name decoded, the value not yet.
+// pair is one name=value pair, with its name decoded and its value not yet.
 type pair struct{ name, value string }
 
 func splitPairs(text string) []pair {
@@ -59,7 +59,7 @@ func splitPairs(text string) []pair {
 	return pairs
 }
 
-// find gives the values under the best of a field's names that was sent.
+// find returns the values under the best of a field's names that was sent.
 func (f *field) find(pairs []pair) (name string, values []string) {
 	for _, name := range f.names {
 		for _, p := range pairs {
@@ -108,7 +108,7 @@ func (f *field) bindList(values []string, v reflect.Value, at *place, faults *Sc
 	}
 }
 
-// countItems holds the length of a list against its bounds.
+// countItems checks the length of a list against its bounds.
 func (s *shape) countItems(n int, at *place, faults *SchemaError) bool {
 	switch {
 	case s.maxItems > 0 && n > s.maxItems:
@@ -121,8 +121,8 @@ func (s *shape) countItems(n int, at *place, faults *SchemaError) bool {
 	return false
 }
 
-// decodePercent copies and decodes one percent-encoded text, once. It refuses
-// broken encoding and what is not UTF-8.
+// decodePercent copies and decodes one percent-encoded text, once. It rejects invalid
+// encoding and invalid UTF-8.
 func decodePercent(text string, plusIsSpace bool) (string, bool) {
 	plain := true
 	for i := range len(text) {
@@ -155,7 +155,7 @@ func decodePercent(text string, plusIsSpace bool) (string, bool) {
 	return string(out), utf8.Valid(out)
 }
 
-// Unhex returns the value of a hexadecimal digit, or a number above 15 if c is none.
+// Unhex returns the value of a hexadecimal digit, or a number above 15 if c is not one.
 func Unhex(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':

@@ -5,21 +5,21 @@ import (
 	"strconv"
 )
 
-// To find names that occur twice, the reader of JSON keeps all names of an object:
-// 80,000 members, in less than 1 MiB, take tens of milliseconds and 12 MB, or 27 MB
-// in metadata. So a body may have as many members, at any depth, as what
-// its schema allows can have, and some unknown ones.
+// To find duplicate names, the JSON reader keeps all names of an object: 80,000 members,
+// in less than 1 MiB, take tens of milliseconds and 12 MB, or 27 MB in metadata. So a
+// body may have, at any depth, as many members as its schema allows, and a limited number
+// of unknown ones.
 
 const (
-	// memberBytesMin is the least that a member takes: "":1 and a comma.
+	// memberBytesMin is the minimum size of a member: "":1 and a comma.
 	memberBytesMin = 5
-	// extraMembers is how many members a body may have beside those of its schema,
-	// anyMembers how many a value has of which the schema says nothing.
+	// extraMembers is how many members a body may have besides those of its schema,
+	// anyMembers how many a value without a schema may have.
 	extraMembers = 1024
 	anyMembers   = 16
 )
 
-// capacity is how many members an object of the plan can have.
+// capacity returns how many members an object of the plan can have.
 func (m *members) capacity() (n int) {
 	for i := range m.fields {
 		f := &m.fields[i]
@@ -28,7 +28,7 @@ func (m *members) capacity() (n int) {
 	return n
 }
 
-// capacity is how many members there can be within a value.
+// capacity returns how many members a value can have inside.
 func (s *shape) capacity() int {
 	switch s.kind {
 	case kindObject, kindArray, kindAny:
@@ -45,9 +45,9 @@ func (s *shape) capacity() int {
 	}
 }
 
-// tooManyMembers judges a body before it is read. It counts the colons outside of
-// texts, of which sound JSON has one for each member. deep says that the body nests
-// deeper than depthMax before its members are too many.
+// tooManyMembers checks a body before it is parsed. It counts the colons outside of
+// strings: valid JSON has one for each member. deep reports that the body nests deeper
+// than depthMax before its members are too many.
 func tooManyMembers(body []byte, most int) (many, deep bool) {
 	if len(body) < memberBytesMin*most {
 		return false, false
@@ -73,8 +73,8 @@ func tooManyMembers(body []byte, most int) (many, deep bool) {
 	return false, deep
 }
 
-// textEnd is where the closing quote stands of a text that b begins with, len(b) if
-// there is none.
+// textEnd returns the position of the closing quote of the string at the beginning of b,
+// or len(b) if there is none.
 func textEnd(b []byte) int {
 	for at := 1; ; at++ {
 		quote := bytes.IndexByte(b[at:], '"')

@@ -17,35 +17,36 @@ import (
 	"parley/http/limit"
 )
 
-// Caller is who makes a request: an organization, with one of its credentials.
+// Caller identifies the caller of a request: an organization, with one of its
+// credentials.
 type Caller struct {
 	Org      parley.OrgID
 	Slug     string
 	ClientID parley.ClientID
-	// Tier is the current trust tier, not the one at the time the token was made.
+	// Tier is the current trust tier, not the one at the time the token was issued.
 	Tier int
-	// Suspended: the organization may read, and do nothing else.
+	// Suspended: the organization may only read.
 	Suspended bool
 	// Record is what the authenticator knows about the organization, for handlers. It is
 	// shared between calls.
 	Record any
 }
 
-// Account is what the caller's memory counts for.
+// Account returns the account that the caller's memory counts against.
 func (c *Caller) Account() limit.Account { return limit.Account{Name: string(c.Org[:])} }
 
-// Host is what all calls of a server share.
+// Host is the state that all calls of a server share.
 type Host struct {
-	// Budget bounds the bytes of large bodies and answers; nil: nothing does.
+	// Budget bounds the bytes of large bodies and answers. nil means no bound.
 	Budget *limit.Budget
-	// Source is the address that a public request counts for.
+	// Source returns the address that a public request counts against.
 	Source func(*Call) string
 	Clock  parley.Clock
-	// Draining is closed when the server begins to stop, Running ends when it has
-	// stopped waiting for requests.
+	// Draining is closed when the server begins to stop. Running ends when it no longer
+	// waits for requests.
 	Draining <-chan struct{}
 	Running  context.Context
-	// Observed: somebody reads what Note keeps.
+	// Observed: an observer reads what Note keeps.
 	Observed bool
 }
 
@@ -66,26 +67,26 @@ type Call struct {
 	Caller Caller
 }
 
-// NewCall makes the call of a request.
+// NewCall returns the call of a request.
 func NewCall(ctx *fasthttp.RequestCtx, host *Host, r *Route, id string) *Call {
 	return &Call{ctx: ctx, host: host, route: r, id: id}
 }
 
-// TakeHold takes over what the body of the request holds.
+// TakeHold takes over the memory hold of the request's body.
 func (c *Call) TakeHold(hold *limit.Hold) {
 	c.held, c.taken, c.body, *hold = *hold, hold.Bytes(), hold.Bytes(), limit.Hold{}
 }
 
-// NoContent is the answer 204 without a body.
+// NoContent is a 204 answer without a body.
 type NoContent struct{}
 
-// Rendered is an answer that is JSON already.
+// Rendered is an answer that is already JSON.
 type Rendered struct {
 	// Code is the status; 0 means the route's own.
 	Code int
-	// JSON is sent as it is.
+	// JSON is sent unchanged.
 	JSON []byte
-	// on is the buffer that holds JSON, if there is one.
+	// on is the buffer that holds JSON, if any.
 	on *buffer.Buffer
 }
 
@@ -124,7 +125,7 @@ func (c *Call) Reserve(bytes int) error {
 	return c.grow(c.taken + buffer.Size(bytes))
 }
 
-// grow counts to bytes in all for the caller.
+// grow raises the bytes counted for the caller to the given total.
 func (c *Call) grow(to int) error {
 	if c.host.Budget == nil {
 		return nil
@@ -138,7 +139,7 @@ func (c *Call) grow(to int) error {
 	return nil
 }
 
-// Account is what the memory of the call counts for.
+// Account returns the account that the memory of the call counts against.
 func (c *Call) Account() limit.Account {
 	if c.route.Access == Bearer || c.route.Access == Tier1 {
 		return c.Caller.Account()
@@ -146,8 +147,8 @@ func (c *Call) Account() limit.Account {
 	return limit.Account{Name: c.host.Source(c), Stranger: true}
 }
 
-// ReleaseAnswer releases what the call holds for its answer: it will be refused, perhaps
-// after a delay.
+// ReleaseAnswer releases what the call holds for its answer, which will be replaced by a
+// refusal, possibly after a delay.
 func (c *Call) ReleaseAnswer() {
 	c.buffers = nil // an actor may still read them
 	c.held.Shrink(c.body)
@@ -156,13 +157,13 @@ func (c *Call) ReleaseAnswer() {
 // Release releases what the call holds, except what its answer holds.
 func (c *Call) Release() { c.held.Release() }
 
-// Route is the route of the request.
+// Route returns the route of the request.
 func (c *Call) Route() *Route { return c.route }
 
-// RequestID is the X-Request-ID of the answer.
+// RequestID returns the X-Request-ID of the answer.
 func (c *Call) RequestID() string { return c.id }
 
-// Now is the server's clock.
+// Now returns the time of the server's clock.
 func (c *Call) Now() time.Time { return c.host.Clock() }
 
 // SetStatus overrides the route's status.
@@ -171,27 +172,28 @@ func (c *Call) SetStatus(code int) { c.status = code }
 // SetHeader adds a header to the answer, refusals included.
 func (c *Call) SetHeader(name, value string) { c.ctx.Response.Header.Set(name, value) }
 
-// Header is a copy of a request header, "" if absent.
+// Header returns a copy of a request header, "" if absent.
 func (c *Call) Header(name string) string { return string(c.ctx.Request.Header.Peek(name)) }
 
-// Body is the raw request body. It is overwritten when the handler returns.
+// Body returns the raw request body. It is overwritten after the handler returns.
 func (c *Call) Body() []byte { return c.ctx.Request.Body() }
 
 // Head reports whether this is a HEAD request. A handler that records what it returns
 // as transferred must not do so then.
 func (c *Call) Head() bool { return c.ctx.IsHead() }
 
-// Peer is the address of the other end of the connection.
+// Peer returns the address of the other end of the connection.
 func (c *Call) Peer() netip.Addr { return PeerOf(c.ctx.RemoteIP()) }
 
-// PeerOf is an address without the form of an IPv4 address in IPv6.
+// PeerOf converts an address. An IPv4 address that is mapped into IPv6 becomes plain
+// IPv4.
 func PeerOf(ip net.IP) netip.Addr {
 	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()
 }
 
-// RequestCtx is fasthttp's view of the request, for handlers that write their own answer
-// or hijack the connection.
+// RequestCtx returns fasthttp's context of the request, for handlers that write their own
+// answer or hijack the connection.
 func (c *Call) RequestCtx() *fasthttp.RequestCtx { return c.ctx }
 
 // Static answers with bytes that never change. They are not copied.
@@ -203,22 +205,22 @@ func (c *Call) Static(media string, body []byte) {
 // noteKey is the user value under which Note keeps its value.
 type noteKey struct{}
 
-// Note keeps a value for the observer of the server.
+// Note keeps a value for the server's observer.
 func (c *Call) Note(v any) {
 	if c.host.Observed {
 		c.ctx.SetUserValue(noteKey{}, v)
 	}
 }
 
-// Noted is what Note has kept for a request, nil if nothing.
+// Noted returns what Note has kept for a request, nil if nothing.
 func Noted(ctx *fasthttp.RequestCtx) any { return ctx.UserValue(noteKey{}) }
 
-// Draining is closed when the server begins to stop. A handler that waits answers then
-// with what it has.
+// Draining is closed when the server begins to stop. A waiting handler then answers with
+// what it has.
 func (c *Call) Draining() <-chan struct{} { return c.host.Draining }
 
-// Context ends when the server has stopped waiting for requests. It does not end when
-// the client closes the connection.
+// Context ends when the server no longer waits for requests. It does not end when the
+// client closes the connection.
 func (c *Call) Context() context.Context { return c.host.Running }
 
 // Park records that the handler begins to wait for an event: until it calls resume, its
@@ -228,7 +230,7 @@ func (c *Call) Park() (resume func()) { return connlimit.Park(c.ctx.Conn()) }
 // Evicted reports whether the call's connection was closed for another one.
 func (c *Call) Evicted() bool { return connlimit.Evicted(c.ctx.Conn()) }
 
-// Gone reports whether nobody waits for the answer any more.
+// Gone reports whether the client no longer waits for the answer.
 func (c *Call) Gone() bool { return connlimit.Closed(c.ctx.Conn()) }
 
 // answer sends what a handler returned.
@@ -292,8 +294,8 @@ func (c *Call) send(status int, body []byte, on *buffer.Buffer) error {
 	return nil
 }
 
-// unanswered is the refusal of an answer that is too large now. Only a request that
-// changes nothing may be answered that nothing was done.
+// unanswered returns the refusal of an answer that turned out too large. Only for a
+// request that changes nothing may the refusal state that nothing was done.
 func (c *Call) unanswered(err error) error {
 	if c.route.Method == fasthttp.MethodGet {
 		return err
@@ -307,17 +309,18 @@ const (
 	formMedia = "application/x-www-form-urlencoded"
 )
 
-// RequestIDHeader names a request, also in logs and in the body of an error.
+// RequestIDHeader is the header of the request id, which logs and error bodies also
+// contain.
 const RequestIDHeader = "X-Request-ID"
 
-// RateHeaders tell a caller how many requests it has left, on every answer of a route
+// RateHeaders state how many requests the caller has left, on every answer of a route
 // with a rate limit.
 var RateHeaders = [...]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
 
-// ErrRateLimited refuses a request beyond its caller's rate.
+// ErrRateLimited rejects a request beyond its caller's rate.
 var ErrRateLimited = parley.Refuse(parley.RateLimited, "rate_limited", "Too many requests. Try again later.")
 
-// SetRate tells the caller how many requests it has left, and refuses it beyond the limit.
+// SetRate sets the rate headers, and rejects a request beyond the limit.
 func (c *Call) SetRate(s limit.Standing) error {
 	if s.Limit == 0 {
 		return nil

@@ -15,8 +15,8 @@ import (
 // comments are doc comments by type name and by Type.Field.
 type comments map[string]string
 
-// readComments reads the comments of the wire structs from their source, so that they are
-// the descriptions of the document too.
+// readComments reads the comments of the wire structs from their source, to use them as
+// descriptions in the OpenAPI document.
 func readComments(wireSource fs.FS) comments {
 	c := comments{}
 	if wireSource == nil {
@@ -63,8 +63,7 @@ func (c comments) read(types *ast.GenDecl) {
 	}
 }
 
-// wireNames gives the Go names of a struct's fields the names they have for a
-// client.
+// wireNames maps the Go names of a struct's fields to the names that clients see.
 func wireNames(fields *ast.StructType) map[string]string {
 	names := map[string]string{}
 	for _, f := range fields.Fields.List {

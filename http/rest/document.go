@@ -12,16 +12,16 @@ import (
 
 // Cache lifetimes of public documents. // spec: Limits
 const (
-	// cacheHour is for documents that change with the server or its keys.
+	// CacheHour is for documents that change with the server or its keys.
 	CacheHour = "public, max-age=3600"
-	// cacheChecked has every use of a document asked for: keys of an agent are new
-	// to its senders at once. // spec: Agents
+	// CacheChecked makes caches revalidate a document at every use, so that senders see
+	// an agent's new keys at once. // spec: Agents
 	CacheChecked = "no-cache"
 )
 
-// Document answers with a public document that was last changed at modified, or
-// with 304 if the caller already has it. The entity tag is a hash of the body.
-// source: RFC 9110 section 13
+// Document answers with a public document that was last changed at modified, or with 304
+// if the caller already has it. The entity tag is a hash of the body.
+// // source: RFC 9110 section 13
 func (c *Call) Document(of any, modified time.Time, cache string) (Rendered, error) {
 	body, err := json.Marshal(of, json.Deterministic(true))
 	if err != nil {
@@ -38,12 +38,12 @@ func (c *Call) Document(of any, modified time.Time, cache string) (Rendered, err
 	return Rendered{JSON: body}, nil
 }
 
-// httpTime is the form of dates in headers, in UTC.
+// httpTime is the format of dates in headers, in UTC.
 const httpTime = "Mon, 02 Jan 2006 15:04:05 GMT"
 
-// has reports whether the caller says that it has the document. A date says so
-// only of documents that may be kept for a while: one that must not be stale at
-// all can change twice in a second, and dates have no fractions.
+// has reports whether the caller's conditional headers match the document. A date matches
+// only for documents that may be cached for a while: one that must never be stale can
+// change twice in a second, and HTTP dates have no fractions.
 func (c *Call) has(tag string, modified time.Time, cache string) bool {
 	if tags := c.Header(fasthttp.HeaderIfNoneMatch); tags != "" {
 		for have := range strings.SplitSeq(tags, ",") {

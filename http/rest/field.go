@@ -7,17 +7,17 @@ import (
 	"parley/http/api"
 )
 
-// FieldError says what is wrong with one value of a request.
+// FieldError describes what is wrong with one value of a request.
 type FieldError = api.FieldError
 
-// fieldErrorsMax bounds the answer to a request that is wrong everywhere.
+// fieldErrorsMax bounds the number of faults in one answer.
 const fieldErrorsMax = 64
 
 // SchemaError lists every fault found in one request. It is answered with 422.
 type SchemaError struct {
 	Faults []FieldError
-	// unknown and absent are names of members of the body: those that were sent
-	// and are not known, and those that were not sent.
+	// unknown and absent are names of body members: those that were sent but are unknown,
+	// and those that were not sent.
 	unknown strangers
 	absent  []string
 }
@@ -36,8 +36,8 @@ func (e *SchemaError) add(at *place, kind, msg string) {
 	}
 }
 
-// forget drops the faults found at and below a place: a better name for the
-// same field has turned up.
+// forget drops the faults at and below a place, because a better name for the same field
+// was found.
 func (e *SchemaError) forget(at *place) {
 	prefix, kept := at.loc(), e.Faults[:0]
 	for _, f := range e.Faults {
@@ -60,15 +60,15 @@ func below(loc, prefix []any) bool {
 	return true
 }
 
-// place is where the binder stands. It lives on the stack and is spelled out
-// only when something is wrong there.
+// place is the binder's position in the request. It lives on the stack and is formatted
+// only for faults.
 type place struct {
 	up    *place
 	name  string
 	index int // used when name is empty
 }
 
-// clone is a place that may outlive the binder's stack.
+// clone returns a place that may outlive the binder's stack.
 func (p *place) clone() (c *place) {
 	for _, step := range p.loc() {
 		c = &place{up: c}
@@ -88,7 +88,7 @@ func (p *place) loc() []any {
 		depth--
 		loc[depth] = q.index
 		if q.name != "" || q.up == nil {
-			loc[depth] = strings.Clone(q.name) // or every place would leave the stack
+			loc[depth] = strings.Clone(q.name) // without a clone, every place would escape to the heap
 		}
 	}
 	return loc
@@ -150,7 +150,7 @@ func plural(n int, noun string) string {
 	return strconv.Itoa(n) + noun + "s"
 }
 
-// choices spells an enumeration: 'a', 'b' or 'c'.
+// choices formats an enumeration: 'a', 'b' or 'c'.
 func choices(words []string) string {
 	var b strings.Builder
 	for i, w := range words {

@@ -12,28 +12,28 @@ import (
 	"parley/http/api"
 )
 
-// ErrLongArray refuses an array that is too long to be answered whole.
+// ErrLongArray rejects an array that is too long for one answer.
 var ErrLongArray = parley.ErrOverloaded.ForOne().Saying("The list has more than 8 MiB. Ask for it in pages: with limit, then with cursor.")
 
-// ArrayOrPage is what a list answers that is a plain array unless its caller asks
-// for pages.
+// ArrayOrPage is the answer of a list: a plain array, or a page if the caller asks for
+// pages.
 type ArrayOrPage[T any] struct{}
 
-// OneOf are the shapes that the answer may have.
+// OneOf returns the shapes that the answer may have.
 func (ArrayOrPage[T]) OneOf() []any { return []any{[]T{}, api.Page[T]{}} }
 
-// pageRows is how many rows a page has where the caller gave a cursor alone.
+// pageRows is how many rows a page has if the caller sent only a cursor.
 const pageRows = 100
 
-// Lists is what lists have in common.
+// Lists is the state that all lists share.
 type Lists struct {
 	Cursors *parley.Cursors
-	// ArrayBytes bounds a plain array.
+	// ArrayBytes bounds a plain array, in bytes.
 	ArrayBytes int
 }
 
-// Position is what a cursor of a list stands for, nil without one. It has one of the
-// lengths.
+// Position decodes the cursor of a list, which must have one of the lengths. It returns
+// nil if there is no cursor.
 func (s *Lists) Position(list string, cursor *string, lengths ...int) ([]byte, error) {
 	if cursor == nil {
 		return nil, nil
@@ -45,7 +45,8 @@ func (s *Lists) Position(list string, cursor *string, lengths ...int) ([]byte, e
 	return position, nil
 }
 
-// Place is the number that a cursor of a list stands for, 0 without one.
+// Place decodes a cursor of a list that holds a number. It returns 0 if there is no
+// cursor.
 func (s *Lists) Place(list string, cursor *string) (uint64, error) {
 	position, err := s.Position(list, cursor, 8)
 	if err != nil || position == nil {
@@ -54,7 +55,8 @@ func (s *Lists) Place(list string, cursor *string) (uint64, error) {
 	return binary.BigEndian.Uint64(position), nil
 }
 
-// Cursor stands for a number in a list; "" for 0, which is the list's end.
+// Cursor encodes a number as a cursor of a list. For 0, the end of the list, it returns
+// "".
 func (s *Lists) Cursor(list string, place uint64) string {
 	if place == 0 {
 		return ""
@@ -62,13 +64,13 @@ func (s *Lists) Cursor(list string, place uint64) string {
 	return s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, place))
 }
 
-// List renders such an answer, one row after the other. Each row has a key. Keys
-// ascend, a row keeps its own, and no other row ever has it: so a walk through the
-// pages shows a row that stays exactly once, whatever comes and goes meanwhile.
+// List renders an ArrayOrPage, one row after the other. Each row has a key. Keys ascend;
+// a row keeps its key, and no other row ever gets it. So a walk through the pages shows
+// each lasting row exactly once, whatever rows are added or removed meanwhile.
 type List struct {
 	lists *Lists
 	Call  *Call
-	name  string // that its cursors are sealed for
+	name  string // the name under which cursors are sealed
 	After []byte // the key of the last row before this page, nil at the beginning
 	Limit int    // 0: a plain array
 	rows  int
@@ -78,8 +80,7 @@ type List struct {
 	err   error
 }
 
-// New begins the answer. The name has all filters in it; keys have one of the
-// lengths.
+// New begins the answer. The name must include all filters. Keys have one of the lengths.
 func (s *Lists) New(c *Call, in api.Paging, name string, lengths ...int) (*List, error) {
 	l := &List{lists: s, Call: c, name: name + " of " + c.Caller.Org.String()}
 	switch {
@@ -104,8 +105,8 @@ func (l *List) opening() string {
 // Passed reports whether a row was in an earlier page.
 func (l *List) Passed(key []byte) bool { return l.After != nil && bytes.Compare(key, l.After) <= 0 }
 
-// Add renders a row, or takes the error that came in its place, and reports whether
-// the list goes on.
+// Add renders a row, or records the error of reading it, and reports whether the list
+// continues.
 func (l *List) Add(key []byte, row any, err error) bool {
 	if l.err = err; err != nil {
 		return false
@@ -141,7 +142,7 @@ func (l *List) Add(key []byte, row any, err error) bool {
 	return true
 }
 
-// Fits refuses a plain array of so many bytes if it is too long.
+// Fits rejects a plain array that is too long for the given size.
 func (l *List) Fits(size int) error {
 	if l.Limit == 0 && size > l.lists.ArrayBytes {
 		return ErrLongArray
@@ -149,7 +150,7 @@ func (l *List) Fits(size int) error {
 	return nil
 }
 
-// grow makes room for an answer of so many bytes. While it is copied there are two.
+// grow makes room for an answer of the given size. During the copy both buffers count.
 func (l *List) grow(size int) error {
 	if size <= cap(l.b) {
 		return nil
@@ -162,8 +163,8 @@ func (l *List) grow(size int) error {
 	return nil
 }
 
-// Keep adds a key to those that are found in no order. Of them a page needs only
-// the first.
+// Keep adds a key to keys that are found in no order, and keeps only the first ones,
+// which the page needs.
 func (l *List) Keep(keys [][]byte, key []byte) [][]byte {
 	keys = append(keys, key)
 	if l.Limit == 0 || len(keys) < 8*pageRows {
@@ -173,7 +174,7 @@ func (l *List) Keep(keys [][]byte, key []byte) [][]byte {
 	return keys[:l.Limit+1]
 }
 
-// Answer ends the list, unless it or the reading of its rows has failed.
+// Answer ends the list. It returns the error if rendering or reading the rows has failed.
 func (l *List) Answer(err error) (Rendered, error) {
 	switch {
 	case l.err != nil:
@@ -194,5 +195,5 @@ func appendCursor(b []byte, cursor string) []byte {
 	return b
 }
 
-// PageFrame is what a page takes besides its rows, at most, in bytes.
+// PageFrame bounds the bytes that a page takes besides its rows.
 const PageFrame = 512

@@ -2,11 +2,11 @@ package rest
 
 import "strings"
 
-// A member that nothing is known of is ignored. When a required one is missing
-// at the same time, it may be what the caller meant: a 422 then names it.
+// Unknown members are ignored. If a required member is missing at the same time, an
+// unknown one may be a misspelling of it: the 422 then names it.
 
 const (
-	// strangersMax is how many unknown members of an object are looked at, and
+	// strangersMax is how many unknown members of an object are examined, and
 	// strangerBytesMax how long they may be.
 	strangersMax     = 8
 	strangerBytesMax = 64
@@ -21,8 +21,8 @@ func (s *strangers) add(name string) {
 	}
 }
 
-// hint is what to add to a complaint that one of some members is missing, empty
-// if none of the unknown ones looks like any of them.
+// hint returns a suggestion to add to a fault about missing members. It is empty if no
+// unknown member resembles any of them.
 func (s strangers) hint(missing ...string) string {
 	best, sent, meant := farApart, "", ""
 	for _, name := range s {
@@ -48,11 +48,11 @@ func (e *SchemaError) hinted(f FieldError) FieldError {
 	return f
 }
 
-// farApart is the distance of names that have nothing to do with each other.
+// farApart is the distance of unrelated names.
 const farApart = 1 << 10
 
-// distance tells how far a name is from the one that may have been meant: the edits
-// between them, or the words of a compound that were left out.
+// distance returns how far a name is from a wanted one: the edits between them, or the
+// words of a compound that were left out.
 func distance(sent, wanted string) int {
 	sent, wanted = strings.ToLower(strings.ReplaceAll(sent, "-", "_")), strings.ToLower(wanted)
 	a, b := strings.ReplaceAll(sent, "_", ""), strings.ReplaceAll(wanted, "_", "")
@@ -71,8 +71,8 @@ func distance(sent, wanted string) int {
 	return farApart
 }
 
-// edits counts the insertions, deletions, substitutions and swaps of neighbours
-// that make b of a.
+// edits counts the insertions, deletions, substitutions and swaps of neighbouring
+// characters that turn a into b.
 func edits(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	before, last, next := rows[0], rows[1], rows[2]
@@ -96,7 +96,7 @@ func edits(a, b string) int {
 	return last[len(b)]
 }
 
-// absentNames are the members of an object that were not sent.
+// absentNames returns the members of an object that were not sent.
 func (m *members) absentNames(seen *[membersMax]uint8) []string {
 	var names []string
 	for i := range m.fields {

@@ -11,12 +11,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The document is made from the binding plans rather than by a reflecting
-// library: the plans already hold every constraint that is enforced, so that
-// the document cannot promise another, and tags such as aliases, split,
-// maxBytes or the brand in header names mean nothing to such a library.
+// The document is derived from the binding plans, not by a reflecting library. The plans
+// hold every constraint that is enforced, so the document cannot differ from the server.
+// A library would not understand tags such as aliases, split, maxBytes or the brand in
+// header names.
 
-// object is a JSON object that keeps the order in which it was written.
+// object is a JSON object that keeps the order of its members.
 type object []entry
 
 type entry struct {
@@ -46,9 +46,10 @@ const documentIntroduction = `Organizations register, own agents, and let them e
 
 Every response has X-Request-ID; a supplied one of at most 128 safe characters is echoed. Times are UTC, RFC 3339 with microseconds. In requests null means absent, unless a field says that null clears it. Members of a body that are not described are ignored, except where their schema forbids additional ones. Errors have one shape: a sentence (or, for 422, a list of faults), a class name, a stable code and the request id.`
 
-// OpenAPI renders the table as an OpenAPI 3.1 document. brand is the word in header
+// OpenAPI renders the routes as an OpenAPI 3.1 document. brand is the word in header
 // names, version that of the software. wireSource is the source of the wire structs,
-// whose comments become descriptions; nil: there are none. The routes must be prepared.
+// whose comments become descriptions; nil means no descriptions. The routes must be
+// prepared.
 func OpenAPI(routes []Route, brand, version string, wireSource fs.FS) ([]byte, error) {
 	b := newSchemas(brand, wireSource)
 	for i := range routes {
@@ -114,7 +115,7 @@ func versionOr(version string) string {
 	return version
 }
 
-// tagOf groups operations by the first word of their path.
+// tagOf groups operations by the first segment of their path.
 func tagOf(r *Route) string {
 	word, _, _ := strings.Cut(strings.TrimPrefix(r.Path, "/"), "/")
 	word = strings.TrimSuffix(strings.TrimPrefix(word, "."), ".json")
@@ -138,5 +139,5 @@ func tagsOf(routes []Route) []object {
 	return tags
 }
 
-// errSchema says that a type cannot be described.
+// errSchema reports that a type cannot be described.
 func errSchema(t reflect.Type) error { return fmt.Errorf("openapi: %s cannot be described", t) }

@@ -9,8 +9,8 @@ import (
 	"parley/http/api"
 )
 
-// streamEvents are the events of an agent's stream. Only a message has an id,
-// so that the last id is always a message's.
+// streamEvents are the events of an agent's stream. Only a message has an id, so the last
+// id is always a message's.
 var streamEvents = []struct {
 	name, text string
 	data       reflect.Type
@@ -22,8 +22,7 @@ var streamEvents = []struct {
 	{api.EventGap, "Sent first when the stream cannot resume after Last-Event-ID: it goes on with everything not carried yet.", reflect.TypeFor[api.GapEvent]()},
 }
 
-// eventStream describes the events of a stream, each as the fields that it has
-// on the wire.
+// eventStream describes the events of a stream, each by its fields on the wire.
 func (b *schemas) eventStream() object {
 	return b.ref(reflect.TypeFor[agentStreamEvent](), false, func() object {
 		var events []object
@@ -41,11 +40,11 @@ func (b *schemas) eventStream() object {
 	})
 }
 
-// agentStreamEvent gives the schema of stream events its name.
+// agentStreamEvent names the schema of stream events.
 type agentStreamEvent struct{}
 
-// hookEvents are the events that webhooks deliver, in the order in which
-// CreateWebhook names them.
+// hookEvents are the events that webhooks deliver, in the order in which CreateWebhook
+// names them.
 var hookEvents = []struct{ name, text string }{
 	{api.HookMessageReceived, "A message arrived for the agent."},
 	{api.HookMessageDelivered, "A message that the agent sent was delivered."},
@@ -59,7 +58,7 @@ var hookEvents = []struct{ name, text string }{
 	{api.HookTest, "Asked for by POST /webhooks/{id}/test."},
 }
 
-// webhooks are the requests that the service makes.
+// webhooks describes the requests that the service makes.
 func (b *schemas) webhooks() object {
 	all := object{}
 	payload := b.output(reflect.TypeFor[api.HookPayload]())
@@ -81,7 +80,7 @@ func (b *schemas) webhooks() object {
 	return all
 }
 
-// hookHeaders are the headers of a delivery.
+// hookHeaders returns the headers of a delivery.
 func (b *schemas) hookHeaders() []object {
 	var all []object
 	for _, h := range []struct {
@@ -99,7 +98,7 @@ func (b *schemas) hookHeaders() []object {
 	return all
 }
 
-// camel is a dotted name as one word: message.received is MessageReceived.
+// camel converts a dotted name to one word: message.received becomes MessageReceived.
 func camel(name string) string {
 	var b strings.Builder
 	for _, word := range strings.FieldsFunc(name, func(c rune) bool { return c == '.' || c == '_' }) {

@@ -4,16 +4,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Examples are made from the tags of the wire structs: a field with an example
-// is in the example of its struct, and so is a required field without one, with
-// the first value that its rules allow.
+// Examples are built from the tags of the wire structs. The example of a struct contains
+// its fields with an example tag, and its required fields without one, with the first
+// value that their rules allow.
 
 const (
 	exampleID      = "01a1fe35-4f4e-7bb1-9bd4-c4f86a6539b1"
 	exampleInstant = "2026-11-21T13:04:29.017000Z"
 )
 
-// exampleBody is an example of a JSON body or form.
+// exampleBody returns an example of a JSON body or form.
 func (b *schemas) exampleBody(m *members) object {
 	example := object{}
 	for i := range m.fields {
@@ -24,8 +24,8 @@ func (b *schemas) exampleBody(m *members) object {
 	return example
 }
 
-// exampleOf is an example of a value: its tag, which is JSON but for texts, or
-// what follows from its rules.
+// exampleOf returns an example of a value: its tag, which is JSON except for texts, or a
+// value derived from its rules.
 func (b *schemas) exampleOf(s *shape) any {
 	switch {
 	case s.example != "" && (s.kind == kindString || s.kind == kindID || s.kind == kindInstant || s.kind == kindText):

@@ -86,7 +86,7 @@ func sharedHeaders() object {
 	}
 }
 
-// headers refers to shared headers; every response has X-Request-ID.
+// headers returns references to shared headers. Every response has X-Request-ID.
 func headers(names ...string) object {
 	all := object{}
 	for _, name := range append([]string{RequestIDHeader}, names...) {
@@ -95,7 +95,7 @@ func headers(names ...string) object {
 	return all
 }
 
-// headersOf are the headers of a status that refuses, beside X-Request-ID.
+// headersOf returns the headers of an error status besides X-Request-ID.
 func headersOf(status int) []string {
 	switch status {
 	case fasthttp.StatusUnauthorized:
@@ -125,13 +125,13 @@ var refusalTexts = map[int]string{
 	fasthttp.StatusServiceUnavailable:    "The server could not answer. overloaded: nothing was done. outcome_unknown: it may have been done; repeat the request with the same Idempotency-Key.",
 }
 
-// sharedNames are the responses that are alike on every route that has them.
+// sharedNames are the responses that are the same on every route that has them.
 var sharedNames = map[int]string{
 	fasthttp.StatusUnauthorized: "Unauthenticated", fasthttp.StatusNotFound: "NotFound", fasthttp.StatusRequestEntityTooLarge: "TooLarge",
 	fasthttp.StatusUnsupportedMediaType: "UnsupportedMediaType", fasthttp.StatusTooManyRequests: "RateLimited", fasthttp.StatusServiceUnavailable: "Unavailable",
 }
 
-// sharedResponses are the responses that routes refer to.
+// sharedResponses returns the responses that routes refer to.
 func (b *schemas) sharedResponses() object {
 	b.output(reflect.TypeFor[api.Invalid]())
 	shared := object{}
@@ -153,7 +153,7 @@ func (b *schemas) refused(r refusal) object {
 	return response(refusalTexts[r.status], headers(headersOf(r.status)...), JSONMedia, withCodes(b.output(body), r.codes))
 }
 
-// withCodes confines the code of an error to some.
+// withCodes restricts the code of an error to the given ones.
 func withCodes(schema object, codes []string) object {
 	return object{{"allOf", []object{schema, {{"type", "object"}, {"properties", object{{"code", object{{"enum", codes}}}}}}}}}
 }
@@ -203,8 +203,8 @@ func repeatable(r *Route) bool {
 	return slices.ContainsFunc(r.plan.header, func(f field) bool { return f.name == "Idempotency-Key" })
 }
 
-// replayed describes the 200 of a repeated request, which may be that of a first
-// one too.
+// replayed describes the 200 of a repeated request, which a first request may also
+// return.
 func (b *schemas) replayed(r *Route, success object) object {
 	text := "The stored answer: the Idempotency-Key was used before."
 	if r.Status == fasthttp.StatusOK {
@@ -214,7 +214,7 @@ func (b *schemas) replayed(r *Route, success object) object {
 	return append(again, success[2:]...)
 }
 
-// content is what a successful answer carries, nil if nothing.
+// content describes the body of a successful answer, nil if it has none.
 func (b *schemas) content(r *Route) object {
 	switch {
 	case r.Streams:
@@ -229,8 +229,8 @@ func (b *schemas) content(r *Route) object {
 	return object{{JSONMedia, object{{"schema", b.output(r.out)}}}}
 }
 
-// refusalOn is a refusal as one route answers it: the token endpoint after RFC
-// 6749, the others by reference where nothing is particular to the route.
+// refusalOn describes a refusal of one route: by RFC 6749 for the token endpoint, and by
+// reference for other routes unless it is specific to the route.
 func (b *schemas) refusalOn(r *Route, refused refusal) object {
 	if r.Access == Basic && (refused.status == fasthttp.StatusBadRequest || refused.status == fasthttp.StatusUnauthorized) {
 		return response("An error after RFC 6749.", headers(headersOf(refused.status)...), JSONMedia, withCodes(b.output(reflect.TypeFor[api.TokenError]()), refused.codes))

@@ -8,26 +8,25 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Operation is what the document says of a route beyond what follows from the
-// route itself: its name, the codes its handler refuses with, and the headers
-// its answer bears.
+// Operation is what the document states about a route beyond what follows from the route
+// itself: its name, the codes its handler refuses with, and the headers of its answer.
 type Operation struct {
 	// ID is the operationId; by default it follows from method and path.
 	ID string
-	// Refuses lists codes, separated by blanks. Those that follow from the route
-	// (its access, parameters and body) are added by refusalsOf.
+	// Refuses lists codes, separated by blanks. refusalsOf adds those that follow from
+	// the route (its access, parameters and body).
 	Refuses string
 	// Headers lists headers of the answer, separated by blanks.
 	Headers string
-	// Bodies are statuses that are answered with a body other than Error.
+	// Bodies maps statuses to their body type, if it is not Error.
 	Bodies map[int]reflect.Type
-	// Probe: load balancers ask for it again and again. It has no rate limit, and is
+	// Probe: load balancers call the route again and again. It has no rate limit, and is
 	// never rejected for load.
 	Probe bool
 }
 
-// statusCodes are the codes of refusals by the status they travel with. A code
-// that is missing here cannot be declared by a route.
+// statusCodes are the codes of refusals by their status. A route cannot declare a code
+// that is missing here.
 var statusCodes = []struct {
 	status int
 	codes  []string
@@ -51,7 +50,7 @@ var statusCodes = []struct {
 	{fasthttp.StatusServiceUnavailable, []string{"outcome_unknown", "overloaded"}},
 }
 
-// StatusOfCode is the status that a code travels with, 0 for a code that is unknown.
+// StatusOfCode returns the status of a code, 0 if the code is unknown.
 func StatusOfCode(code string) int {
 	for _, s := range statusCodes {
 		if slices.Contains(s.codes, code) {
@@ -61,7 +60,7 @@ func StatusOfCode(code string) int {
 	return 0
 }
 
-// derivedID is unique because method and path are.
+// derivedID derives an operationId from method and path, so it is unique.
 func derivedID(r *Route) string {
 	var b strings.Builder
 	b.WriteString(strings.ToLower(r.Method))
@@ -80,8 +79,8 @@ type refusal struct {
 	codes  []string
 }
 
-// refusalsOf are all refusals that a caller of a route has to reckon with, by
-// status: those that follow from the route and those of its handler.
+// refusalsOf returns all refusals of a route by status: those that follow from the route
+// and those of its handler.
 func refusalsOf(r *Route) []refusal {
 	codes := append(impliedCodes(r), strings.Fields(r.Operation.Refuses)...)
 	var all []refusal
@@ -99,7 +98,7 @@ func refusalsOf(r *Route) []refusal {
 	return all
 }
 
-// impliedCodes follow from who may call a route and from what it takes.
+// impliedCodes returns the codes that follow from a route's access and from its inputs.
 func impliedCodes(r *Route) []string {
 	secured, writes := r.Access == Bearer || r.Access == Tier1, r.Method != fasthttp.MethodGet
 	named := func(fields []field, name string) bool {

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// matcher judges a text against a pattern of a tag.
+// matcher checks a text against a pattern of a tag.
 type matcher interface {
 	MatchString(text string) bool
 }
 
-// compilePattern compiles a pattern of a tag. Patterns that are only a row of
-// disjoint ASCII classes between ^ and $, such as the alphabet of a payload, or
-// such a row and another that repeats, such as a message type, become a table
-// scan: the regular expression engine needs milliseconds for 128 KiB, the scan
-// some tens of microseconds. A plain text becomes a search for it.
+// compilePattern compiles a pattern of a tag. Some patterns become a table scan: a
+// sequence of disjoint ASCII classes between ^ and $, such as the alphabet of a payload,
+// optionally followed by a sequence that repeats, such as a message type. For 128 KiB,
+// the regular expression engine needs milliseconds, the scan some tens of microseconds. A
+// plain text becomes a substring search.
 func compilePattern(pattern string) matcher {
 	compiled := regexp.MustCompile(pattern)
 	tree, err := syntax.Parse(pattern, syntax.Perl)
@@ -37,8 +37,8 @@ type containing string
 
 func (c containing) MatchString(text string) bool { return strings.Contains(text, string(c)) }
 
-// scan is a row of runs and, after it, a group of runs that comes least to most
-// times; most < 0 means without end.
+// scan is a sequence of runs followed by a group of runs that repeats least to most
+// times. most < 0 means without limit.
 type scan struct {
 	head, group classRunList
 	least, most int
@@ -59,8 +59,8 @@ func (s *scan) MatchString(text string) bool {
 	return false
 }
 
-// newScan reads a pattern that can be scanned: neighbouring classes disjoint, a
-// group only at the end.
+// newScan compiles a pattern that can be scanned: neighbouring classes are disjoint, and
+// a group is only at the end.
 func newScan(tree *syntax.Regexp) (*scan, bool) {
 	if tree.Op != syntax.OpConcat || len(tree.Sub) < 3 {
 		return nil, false
@@ -89,18 +89,17 @@ func newScan(tree *syntax.Regexp) (*scan, bool) {
 	return s, true
 }
 
-// classRun is a class of ASCII characters that repeats min to max times; max < 0 means
-// without end.
+// classRun is a class of ASCII characters that repeats min to max times. max < 0 means
+// without limit.
 type classRun struct {
-	class    [256]uint8 // 1 for what belongs to it
+	class    [256]uint8 // 1 for members of the class
 	min, max int
 }
 
 type classRunList []classRun
 
-// consume takes each run greedily and gives where the last one ends.
-// Neighbouring classes are disjoint, so that what a run leaves over the next
-// one could not have given back.
+// consume takes each run greedily and returns where the last one ends. Because
+// neighbouring classes are disjoint, no backtracking is needed.
 func (runs classRunList) consume(text string, at int) (end int, ok bool) {
 	for i := range runs {
 		r, from, to := &runs[i], at, len(text)
@@ -136,8 +135,9 @@ func classRuns(parts []*syntax.Regexp) (classRunList, bool) {
 	return runs, true
 }
 
-// overlaps also covers runs that may be empty: every run but the last has to
-// be there, or classes two apart would have to be compared as well.
+// overlaps reports whether two neighbouring classes overlap. It also covers runs that may
+// be empty: every run but the last must match at least once, or classes two apart would
+// have to be compared as well.
 func overlaps(a, b *classRun) bool {
 	if a.min == 0 {
 		return true

@@ -15,10 +15,10 @@ import (
 	"parley"
 )
 
-// Only this file gives a refusal a status, a class name and a body. // spec: Errors
+// Only this file maps a refusal to a status, a class name and a body. // spec: Errors
 
-// answers gives every reason its status and the class name of the
-// specification's table.
+// answers maps every reason to its status and to the class name in the specification's
+// table.
 var answers = map[parley.Reason]struct {
 	status int
 	class  string
@@ -37,10 +37,10 @@ var answers = map[parley.Reason]struct {
 	parley.Unavailable:     {fasthttp.StatusServiceUnavailable, "UnavailableError"},
 }
 
-// classInvalid is the specification's name for invalid input. The answers of
-// HTTP itself that the specification's table does not name (405, 408, 413,
-// 415, 431) bear it too, so that a client meets no class beyond that table but
-// UnavailableError; their codes tell them apart.
+// classInvalid is the specification's class name for invalid input. The HTTP statuses
+// that the specification's table lacks (405, 408, 413, 415, 431) use it too, so that
+// clients see no class outside that table except UnavailableError. Their codes
+// distinguish them.
 const classInvalid = "validation_error"
 
 // ProtocolError is a refusal by HTTP rather than by a rule.
@@ -49,7 +49,7 @@ type ProtocolError struct {
 	code, text string
 }
 
-// Protocol declares such a refusal. An empty code is that of invalid input.
+// Protocol returns a ProtocolError. An empty code means that of invalid input.
 func Protocol(status int, code, text string) *ProtocolError {
 	return &ProtocolError{status, cmp.Or(code, classInvalid), text}
 }
@@ -57,15 +57,15 @@ func Protocol(status int, code, text string) *ProtocolError {
 func (e *ProtocolError) Error() string { return e.code + ": " + e.text }
 
 var (
-	// ErrNoRoute refuses a path that no route has.
+	// ErrNoRoute rejects a path that no route has.
 	ErrNoRoute = parley.ErrNotFound
-	// ErrHeld refuses a caller that holds too much memory.
+	// ErrHeld rejects a caller that holds too much memory.
 	ErrHeld      = parley.ErrOverloaded.ForOne().Saying("What is under way for you holds as much of the server's memory as it may; nothing was done. Try again shortly.")
 	errMediaType = Protocol(fasthttp.StatusUnsupportedMediaType, "unsupported_media_type", "The body must be application/json.")
 	errCoding    = Protocol(fasthttp.StatusUnsupportedMediaType, "unsupported_media_type", "The body must not be compressed.")
 )
 
-// Problem is an error as it is answered.
+// Problem is an error in the form of its answer.
 type Problem struct {
 	Status int
 	class  string
@@ -74,8 +74,8 @@ type Problem struct {
 	Extra  map[string]any
 }
 
-// ProblemOf translates an error. One that it does not know is a defect, of which the
-// caller learns nothing.
+// ProblemOf translates an error. An unknown error is a defect, whose details are not
+// shown to the caller.
 func ProblemOf(err error) Problem {
 	var (
 		refusal  *parley.Refusal
@@ -116,8 +116,8 @@ func problemOfRefusal(r *parley.Refusal) Problem {
 	return p
 }
 
-// locOf is where a rule found fault: what the refusal says under "loc" (a path
-// of names and indices, or one member of the body), else the body.
+// locOf returns the location of a fault: the refusal's "loc" (a path of names and
+// indices, or one member of the body), else the body.
 func locOf(loc any) []any {
 	switch loc := loc.(type) {
 	case []any:
@@ -149,8 +149,8 @@ func wholeSeconds(wait any) int {
 	return max(seconds, 1)
 }
 
-// Challenge is the WWW-Authenticate of a 401: RFC 6750 for tokens, where the
-// error is named only to those who sent one, RFC 7617 for credentials.
+// Challenge returns the WWW-Authenticate header of a 401: by RFC 6750 for tokens, with
+// the error only if the caller sent a token, by RFC 7617 for credentials.
 func Challenge(r *Route, p Problem, tried bool) string {
 	if r != nil && r.Access == Basic {
 		return `Basic realm="parley", charset="UTF-8"`
@@ -162,8 +162,8 @@ func Challenge(r *Route, p Problem, tried bool) string {
 	return `Bearer realm="parley", error="invalid_token", error_description="` + strings.NewReplacer(`"`, "'", `\`, "/").Replace(description) + `"`
 }
 
-// AsOAuth is the shape of RFC 6749 section 5.2 for the token endpoint: error is
-// the code, and a request that does not match its schema is an invalid_request.
+// AsOAuth returns the problem in the form of RFC 6749 section 5.2 for the token endpoint:
+// error is the code, and a request that does not match its schema is an invalid_request.
 func (p Problem) AsOAuth() Problem {
 	switch p.Status {
 	case fasthttp.StatusUnprocessableEntity, fasthttp.StatusUnsupportedMediaType:
@@ -188,8 +188,8 @@ func (p Problem) AsOAuth() Problem {
 	return p
 }
 
-// Body renders the problem; the extras come last, in the order of their names,
-// and cannot shadow the four fixed members.
+// Body renders the problem. The extra members come last, sorted by name, and cannot
+// shadow the four fixed members.
 func (p Problem) Body(id string) []byte {
 	fixed := []struct {
 		name  string
@@ -217,5 +217,5 @@ func (p Problem) Body(id string) []byte {
 	return append(b, '}')
 }
 
-// RetryAfter is the number of seconds after which to try again, at least one.
+// RetryAfter returns the number of seconds after which to try again, at least one.
 func (p *Problem) RetryAfter() int { return wholeSeconds(p.Extra["retry_after"]) }

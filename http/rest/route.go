@@ -9,17 +9,17 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Access says who may call a route.
+// Access is the access that a route requires.
 type Access uint8
 
 const (
-	// public needs no credentials.
+	// Public needs no credentials.
 	Public Access = iota
-	// bearer needs an access token.
+	// Bearer needs an access token.
 	Bearer
-	// tier1 needs an access token of an organization of trust tier 1 or more.
+	// Tier1 needs an access token of an organization of trust tier 1 or more.
 	Tier1
-	// basic takes client credentials, which the handler judges.
+	// Basic takes client credentials, which the handler checks.
 	Basic
 )
 
@@ -30,16 +30,16 @@ type Route struct {
 	Method  string
 	Path    string
 	Summary string
-	// Status is that of an answer unless the handler says otherwise.
+	// Status is the status of a successful answer unless the handler overrides it.
 	Status int
 	Access Access
-	// Operation is what the OpenAPI document says beyond what follows from the route.
+	// Operation is what the OpenAPI document states beyond what follows from the route.
 	Operation Operation
 
-	in, out reflect.Type // nil: nothing is bound, or the body is the handler's own
-	media   string       // of the answer, when it is not JSON
+	in, out reflect.Type // nil: nothing is bound, or the handler writes its own body
+	media   string       // of an answer that is not JSON
 	Streams bool         // the handler takes the connection over
-	Exempt  bool         // it takes calls of suspended organizations, too
+	Exempt  bool         // also open to suspended organizations
 	handle  func(*Call, *plan) error
 	plan    *plan
 }
@@ -65,16 +65,16 @@ func Typed[In, Out any](method, path string, access Access, status int, summary 
 	}
 }
 
-// RenderedAs declares an endpoint whose handler renders the JSON itself. The
-// document describes the answer as an As.
+// RenderedAs declares an endpoint whose handler renders the JSON itself. The document
+// describes the answer as As.
 func RenderedAs[As, In any](method, path string, access Access, status int, summary string, h func(*Call, *In) (Rendered, error)) Route {
 	r := Typed(method, path, access, status, summary, h)
 	r.out = reflect.TypeFor[As]()
 	return r
 }
 
-// Stream declares an endpoint whose handler takes the connection over. Until then
-// an error is answered as on any other route.
+// Stream declares an endpoint whose handler takes over the connection. Until then errors
+// are answered as on any other route.
 func Stream[In any](method, path string, access Access, summary string, h func(*Call, *In) error) Route {
 	return Route{
 		Method: method, Path: path, Summary: summary, Status: 200, Access: access,
@@ -104,12 +104,11 @@ func (r *Route) OpenToSuspended() bool {
 
 var pathParameter = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// Shape is the path with its parameters made nameless: two routes of one
-// method must differ in it, since the router silently mixes up those that do
-// not.
+// Shape returns the path with anonymous parameters. Two routes with the same method must
+// differ in it, because the router silently mixes up those that do not.
 func Shape(path string) string { return pathParameter.ReplaceAllString(path, "{}") }
 
-// parameters are the names in the path.
+// parameters returns the names of the path's parameters.
 func (r *Route) parameters() []string {
 	var names []string
 	for _, m := range pathParameter.FindAllStringSubmatch(r.Path, -1) {
@@ -118,8 +117,8 @@ func (r *Route) parameters() []string {
 	return names
 }
 
-// Prepare plans the binding and checks the path against it. brand is the word in header
-// names, such as Svc in X-Svc-Agent.
+// Prepare builds the binding plan and checks the path against it. brand is the word in
+// header names, such as Svc in X-Svc-Agent.
 func (r *Route) Prepare(brand string) (err error) {
 	if r.Operation.ID == "" {
 		r.Operation.ID = derivedID(r)
@@ -128,7 +127,7 @@ func (r *Route) Prepare(brand string) (err error) {
 		return fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
 	}
 	if r.plan.body == nil && (r.Method == fasthttp.MethodPost || r.Method == fasthttp.MethodPut || r.Method == fasthttp.MethodPatch) {
-		r.plan.body = &members{most: extraMembers} // an object of which nothing is wanted, and nothing else
+		r.plan.body = &members{most: extraMembers} // an object without known members
 	}
 	bound := map[string]bool{}
 	for _, f := range r.plan.path {
@@ -149,13 +148,13 @@ func (r *Route) Prepare(brand string) (err error) {
 	return nil
 }
 
-// HeaderWord is a brand as it stands in header names: Svc.
+// HeaderWord returns a brand in the spelling of header names: Svc.
 func HeaderWord(brand string) string { return strings.ToUpper(brand[:1]) + brand[1:] }
 
 // Serve binds the request of a call and runs the handler.
 func (r *Route) Serve(c *Call) error { return r.handle(c, r.plan) }
 
-// Headers are the names of the request headers that the route reads.
+// Headers returns the names of the request headers that the route reads.
 func (r *Route) Headers() []string {
 	names := make([]string, 0, len(r.plan.header))
 	for i := range r.plan.header {
@@ -164,8 +163,8 @@ func (r *Route) Headers() []string {
 	return names
 }
 
-// Label names a route in metrics and logs: its path with the names of its parameters,
-// "none" where r is nil.
+// Label returns the name of a route in metrics and logs: its path with the names of its
+// parameters, or "none" if r is nil.
 func (r *Route) Label() string {
 	if r == nil {
 		return "none"

@@ -10,8 +10,8 @@ import (
 	"parley/http/api"
 )
 
-// schemas collects the named schemas of a document. A struct that is sent and
-// received is described twice if the two differ.
+// schemas collects the named schemas of a document. A struct that is sent and received
+// has two schemas if they differ.
 type schemas struct {
 	comments comments
 	brand    *strings.Replacer
@@ -19,8 +19,8 @@ type schemas struct {
 	err      error
 }
 
-// newSchemas describes with the comments of the wire structs and the brand in
-// the place of its placeholders, which a page would take for HTML.
+// newSchemas returns an empty collection. Descriptions come from the comments of the wire
+// structs; brand replaces their placeholders, which a page would take for HTML.
 func newSchemas(brand string, wireSource fs.FS) *schemas {
 	return &schemas{comments: readComments(wireSource), brand: strings.NewReplacer("<brand>", brand, "<Brand>", HeaderWord(brand), branded, "X-"+HeaderWord(brand)+"-")}
 }
@@ -41,7 +41,7 @@ func (b *schemas) components() object {
 	return all
 }
 
-// ref gives a struct its name in the document, describing it when it is new.
+// ref returns a reference to the schema of a struct, which it describes at the first use.
 func (b *schemas) ref(t reflect.Type, input bool, describe func() object) object {
 	name := schemaName(t)
 	for _, n := range b.named {
@@ -64,7 +64,7 @@ func (b *schemas) ref(t reflect.Type, input bool, describe func() object) object
 
 func refTo(name string) object { return object{{"$ref", "#/components/schemas/" + name}} }
 
-// schemaName is the type's name; Page[Message] becomes PageOfMessage.
+// schemaName returns the type's name. Page[Message] becomes PageOfMessage.
 func schemaName(t reflect.Type) string {
 	name, argument, generic := strings.Cut(t.Name(), "[")
 	if generic {
@@ -122,7 +122,7 @@ func bound(schema object, name string, n int) object {
 	return schema
 }
 
-// constrain adds the rules that a value of its kind is held against.
+// constrain adds the rules that apply to a value of its kind.
 func (s *shape) constrain(schema object) object {
 	switch s.kind {
 	case kindString:
@@ -147,7 +147,7 @@ func (s *shape) constrain(schema object) object {
 	return schema
 }
 
-// scalar is the schema of a kind without rules.
+// scalar returns the schema of a kind without rules.
 func scalar(k kind) object {
 	switch k {
 	case kindBool:
@@ -171,7 +171,7 @@ func scalar(k kind) object {
 	}
 }
 
-// alsoNull allows null besides.
+// alsoNull returns a schema that also allows null.
 func alsoNull(schema object) object {
 	out := object{}
 	for _, e := range schema {
@@ -215,8 +215,8 @@ func (b *schemas) inputBody(t reflect.Type, m *members) object {
 	})
 }
 
-// describe is what is known of a field in words: its tag, else the comment in
-// the source, and what no keyword of a schema says.
+// describe returns the description of a field: its tag, else the comment in the source,
+// and the rules that no schema keyword expresses.
 func (b *schemas) describe(owner reflect.Type, f *field) string {
 	text := f.shape.description
 	if text == "" {
@@ -272,7 +272,7 @@ func (b *schemas) outputStruct(t reflect.Type) object {
 	return b.objectOf(t, properties, required)
 }
 
-// objectOf is the schema of a struct.
+// objectOf returns the schema of a struct.
 func (b *schemas) objectOf(t reflect.Type, properties object, required []string) object {
 	schema := object{{"type", "object"}}
 	if text := b.comments.of(t); text != "" {
@@ -325,7 +325,7 @@ func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *o
 	}
 }
 
-// neverNull takes the null out of the types of a schema.
+// neverNull removes null from the types of a schema.
 func neverNull(schema object) object {
 	out := object{}
 	for _, e := range schema {
@@ -337,8 +337,8 @@ func neverNull(schema object) object {
 	return out
 }
 
-// oneOfWords confines a text, or each text of a list, to some words; null stays
-// allowed where it is.
+// oneOfWords restricts a text, or each text of a list, to some words. null stays allowed
+// where it was.
 func oneOfWords(schema object, words []string) object {
 	var all []any
 	for _, word := range words {
@@ -357,12 +357,12 @@ func oneOfWords(schema object, words []string) object {
 	return out.with("enum", all)
 }
 
-// insideMetadata is what the service puts into the free-form metadata of a message.
+// insideMetadata is what the service adds to the free-form metadata of a message.
 var insideMetadata = reflect.TypeFor[struct {
 	Provenance api.Provenance `json:"provenance"`
 }]()
 
-// within describes what the service puts into an object of free form.
+// within describes what the service adds to a free-form object.
 func (b *schemas) within(owner reflect.Type, member string, schema object) object {
 	if owner != reflect.TypeFor[api.Message]() || member != "metadata" {
 		return schema

@@ -13,7 +13,7 @@ import (
 	"parley/http/api"
 )
 
-// kind is what a value is on the wire.
+// kind is the kind of a value on the wire.
 type kind uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 	kindNumber // answers only
 	kindID
 	kindInstant
-	kindText   // anything else that reads itself from a text
+	kindText   // any other type that reads itself from a text
 	kindObject // a JSON object, kept raw
 	kindArray  // a JSON array, kept raw
 	kindAny    // any JSON value, kept raw
@@ -32,8 +32,8 @@ const (
 	kindMap // answers only
 )
 
-// rules are the constraints of one field, read from its tags. Zero means none
-// but where a flag beside says otherwise.
+// rules are the constraints of one field, read from its tags. Zero means no constraint
+// unless a separate flag says otherwise.
 type rules struct {
 	required         bool
 	minLength        int
@@ -49,35 +49,35 @@ type rules struct {
 	maxBytes         int
 	format           string
 	split            bool
-	preset           string // the default, as written
+	preset           string // the default, as written in the tag
 	hasPreset        bool
 	description      string
 	example          string
 }
 
-// shape is how one value is read: its kind, its Go type, its rules.
+// shape describes how one value is read: its kind, its Go type, its rules.
 type shape struct {
 	kind      kind
-	typ       reflect.Type // without pointer or Clearable around it
+	typ       reflect.Type // without its pointer or Clearable
 	pointer   bool
 	clearable bool
 	rules
 	members *members // of a kindStruct
-	// itself: the struct also reads its own JSON, to keep what no field shows.
+	// itself: the struct also reads its own JSON, to keep what its fields do not show.
 	itself bool
 	item   *shape // of a kindList
 }
 
-// members are the fields of a struct that come from a JSON object or a form.
+// members are the fields of a struct that are read from a JSON object or a form.
 type members struct {
 	fields []field
 	byName map[string]nameOf
-	closed bool // other names are refused
-	most   int  // members of a body that these are the root of, see tooManyMembers
+	closed bool // other names are rejected
+	most   int  // members that a body with this root may have, see tooManyMembers
 }
 
-// nameOf says which field a name belongs to and how good a name it is: the
-// field's own name has rank 1, aliases follow in the order of their tag.
+// nameOf maps a name to its field and the name's rank: the field's own name has rank 1,
+// aliases follow in the order of their tag.
 type nameOf struct {
 	field int
 	rank  uint8
@@ -89,11 +89,12 @@ type field struct {
 	names []string // name, then aliases
 	index []int
 	shape *shape
-	// preset is what the field is when it is absent; invalid when the tag says nothing.
+	// preset is the value of the field if it is absent. It is invalid if the tag has no
+	// default.
 	preset reflect.Value
 }
 
-// membersMax bounds the members of a body, so that the decoder can note on the stack
+// membersMax bounds the members of a struct, so that the decoder can record on the stack
 // which of them it has seen.
 const membersMax = 64
 
@@ -105,7 +106,7 @@ var (
 	wireTime        = reflect.TypeFor[api.Time]()
 )
 
-// kindOf classes a Go type that is neither a pointer nor a Clearable.
+// kindOf returns the kind of a Go type that is neither a pointer nor a Clearable.
 func kindOf(t reflect.Type) (kind, error) {
 	switch {
 	case t == goTime || t == wireTime:
@@ -150,7 +151,7 @@ func rawKindOf(t reflect.Type) kind {
 	}
 }
 
-// clearableValue is the type inside api.Clearable[T], told by its form.
+// clearableValue returns T for api.Clearable[T], which it recognizes by its form.
 func clearableValue(t reflect.Type) (reflect.Type, bool) {
 	if t.Kind() != reflect.Struct || t.NumField() != 3 {
 		return nil, false
@@ -160,7 +161,7 @@ func clearableValue(t reflect.Type) (reflect.Type, bool) {
 	return value.Type, ok
 }
 
-// unwrap takes the pointer or the Clearable off a type.
+// unwrap removes the pointer or the Clearable from a type.
 func unwrap(t reflect.Type) (inner reflect.Type, pointer, clearable bool) {
 	if t.Kind() == reflect.Pointer {
 		return t.Elem(), true, false
@@ -193,7 +194,7 @@ func newShape(t reflect.Type, r rules) (*shape, error) {
 	return s, err
 }
 
-// newMembers plans the json fields of a struct, embedded structs included.
+// newMembers plans the json fields of a struct, including embedded structs.
 func newMembers(t reflect.Type) (*members, error) {
 	m := &members{byName: map[string]nameOf{}}
 	if err := m.collect(t, nil); err != nil {
@@ -240,7 +241,7 @@ func (m *members) collect(t reflect.Type, under []int) error {
 	return nil
 }
 
-// jsonName is the member a Go field stands for.
+// jsonName returns the member name of a Go field.
 func jsonName(sf reflect.StructField) (string, bool) {
 	tag, ok := sf.Tag.Lookup("json")
 	name, _, _ := strings.Cut(tag, ",")
@@ -274,8 +275,8 @@ func newField(sf reflect.StructField, name string, index []int) (field, error) {
 	return f, nil
 }
 
-// presetOf reads a default through the same rules as a value that was sent, so
-// that a default which its own field would refuse fails at start.
+// presetOf reads a default by the same rules as a value that was sent, so that an invalid
+// default fails at start.
 func presetOf(t reflect.Type, s *shape) (reflect.Value, error) {
 	v, faults := reflect.New(t).Elem(), &SchemaError{}
 	s.fromText(s.preset, v, &place{name: "default"}, faults)

@@ -17,9 +17,9 @@ import (
 	"parley/http/api"
 )
 
-// settle gives the addressable value that a shape fills: behind the pointer,
-// inside the Clearable. A field that was sent, however wrong, is never nil
-// afterwards, so that rules across fields can tell what was sent.
+// settle returns the addressable value that a shape fills: behind the pointer, inside the
+// Clearable. A field that was sent is never nil afterwards, even if its value is wrong,
+// so that rules across fields can tell what was sent.
 func (s *shape) settle(v reflect.Value) reflect.Value {
 	switch {
 	case s.pointer:
@@ -36,8 +36,8 @@ func (s *shape) settle(v reflect.Value) reflect.Value {
 	}
 }
 
-// fromText reads a value out of a path, a query, a header or a form. Lists are
-// the caller's.
+// fromText reads a value from a path, a query, a header or a form. The caller handles
+// lists.
 func (s *shape) fromText(text string, v reflect.Value, at *place, faults *SchemaError) {
 	v = s.settle(v)
 	switch s.kind {
@@ -63,7 +63,7 @@ func isRange(err error) bool {
 	return errors.Is(err, strconv.ErrRange)
 }
 
-// truth reads the words that Pydantic reads.
+// truth parses the boolean words that Pydantic accepts.
 func truth(text string) (value, ok bool) {
 	switch strings.ToLower(text) {
 	case "true", "1", "yes", "on", "t", "y":
@@ -114,7 +114,7 @@ func (s *shape) notText(at *place, faults *SchemaError) {
 	}
 }
 
-// unquote copies the text of a JSON string that the decoder has found sound.
+// unquote copies the text of a JSON string that the decoder has validated.
 func unquote(raw jsontext.Value) string {
 	inner := raw[1 : len(raw)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -152,8 +152,8 @@ func (s *shape) intFromJSON(raw jsontext.Value, v reflect.Value, at *place, faul
 	s.setInt(int64(f), huge, v, at, faults)
 }
 
-// setInt stores a whole number. One too large for its type has been cut to the
-// nearest that is not; if no bound refuses that, the size itself does.
+// setInt stores a whole number. One that is too large for its type has been cut to the
+// nearest value of the type; if no bound rejects that, its size is reported.
 func (s *shape) setInt(n int64, cut bool, v reflect.Value, at *place, faults *SchemaError) {
 	switch {
 	case s.hasMin && n < s.minimum:
@@ -169,7 +169,7 @@ func (s *shape) setInt(n int64, cut bool, v reflect.Value, at *place, faults *Sc
 	}
 }
 
-// setString stores a text in a string, an id, a time or whatever reads itself.
+// setString stores a text in a string, an id, a time or another type that reads itself.
 func (s *shape) setString(text string, v reflect.Value, at *place, faults *SchemaError) {
 	switch s.kind {
 	case kindString:
@@ -198,8 +198,8 @@ func (s *shape) setString(text string, v reflect.Value, at *place, faults *Schem
 	}
 }
 
-// judge holds a text against the rules of its field and reports the first that
-// it breaks. Lengths count code points.
+// judge checks a text against the rules of its field and reports the first violation.
+// Lengths count code points.
 func (s *shape) judge(text string, at *place, faults *SchemaError) {
 	switch {
 	case s.maxLength > 0 && len(text) > s.maxLength && utf8.RuneCountInString(text) > s.maxLength:
@@ -217,8 +217,8 @@ func (s *shape) judge(text string, at *place, faults *SchemaError) {
 	}
 }
 
-// mismatch says what a text should be: in words where the field has some, since
-// few people read a regular expression.
+// mismatch describes the expected text, in words if the field has them, since few people
+// read regular expressions.
 func (s *shape) mismatch() string {
 	if s.patternWords != "" {
 		return "String should be " + s.patternWords
@@ -231,15 +231,14 @@ func isInstant(text string) bool {
 	return err == nil
 }
 
-// isEmail asks for something@something and no more: only a mail that arrives
-// proves an address.
+// isEmail requires only something@something: only delivered mail proves an address.
 func isEmail(text string) bool {
 	local, domain, ok := strings.Cut(text, "@")
 	return ok && local != "" && domain != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || unicode.IsSpace(r) })
 }
 
-// setRaw keeps a JSON value as compact bytes of its own, with escapes resolved:
-// how a client writes a character decides nothing about what fits.
+// setRaw keeps a copy of a JSON value in compact form with escapes resolved, so that the
+// way a client writes a character does not affect the size limits.
 func (s *shape) setRaw(raw jsontext.Value, v reflect.Value, at *place, faults *SchemaError) {
 	switch token := raw.Kind(); {
 	case s.kind == kindObject && token != '{':
