@@ -14,19 +14,19 @@ import (
 	"parley"
 )
 
-// Bounds of one attempt that are nobody's to set.
+// Fixed bounds of one attempt.
 const (
 	answerHeadMax = 16 << 10
 	answerBodyMax = 64 << 10
-	// drainWait is how long the body of an answer may dribble once its status
-	// is known. Reading it serves only the connection.
+	// drainWait is how long the body of an answer may take once its status is known. It
+	// is read only to reuse the connection.
 	drainWait = time.Second
-	// Connections at rest: in all, and for how long.
+	// Bounds on idle connections: their number, and how long they are kept.
 	idleConnectionsMax = 1024
 	idleConnectionWait = 30 * time.Second
 )
 
-// ErrRoots says that further roots hold no certificate.
+// ErrRoots means that the additional roots contain no certificate.
 var ErrRoots = errors.New("the further roots hold no PEM certificate")
 
 // client makes single attempts.
@@ -48,7 +48,7 @@ func newClient(o Options) (*client, error) {
 	return &client{
 		clock: o.Clock, brand: o.Brand, agent: o.Agent, timeout: o.Timeout, plain: o.Guard.allow.PlainHTTP,
 		transport: &http.Transport{
-			// The surroundings have no say: no proxy, whatever the environment holds.
+			// No proxy, whatever the environment says.
 			Proxy:               nil,
 			DialContext:         dialer.DialContext,
 			TLSHandshakeTimeout: o.ConnectTimeout,
@@ -67,7 +67,8 @@ func newClient(o Options) (*client, error) {
 	}, nil
 }
 
-// trust is the system's roots with those of a PEM text; nil: the system's.
+// trust returns the system's roots plus those of a PEM text, or nil for the system's
+// alone.
 func trust(further []byte) (*x509.CertPool, error) {
 	if len(further) == 0 {
 		return nil, nil
@@ -82,8 +83,8 @@ func trust(further []byte) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// attempt sends one post and waits for the status of the answer. The transport
-// is asked directly: it follows no redirect and keeps no cookie.
+// attempt sends one post and waits for the status of the answer. It calls the transport
+// directly, which follows no redirect and keeps no cookie.
 func (c *client) attempt(ctx context.Context, p *Post) Result {
 	began := c.clock()
 	if scheme := p.Target.url.Scheme; scheme != schemeHTTPS && !(c.plain && scheme == schemeHTTP) {
@@ -97,7 +98,7 @@ func (c *client) attempt(ctx context.Context, p *Post) Result {
 	}
 	response, err := c.transport.RoundTrip(request)
 	if err == nil && ctx.Err() != nil {
-		// The answer met the end of the attempt on its way: that is too late.
+		// The answer arrived after the attempt had ended: too late.
 		_ = response.Body.Close()
 		err = ctx.Err()
 	}
@@ -114,8 +115,8 @@ func (c *client) attempt(ctx context.Context, p *Post) Result {
 	return result
 }
 
-// say looks at the clock of the attempt first: what breaks after its end broke
-// because of it.
+// say describes a failure to the owner. It checks first whether the attempt's time is
+// over, because that causes other errors.
 func (c *client) say(ctx context.Context, err error) string {
 	if text := sayFault(err); ctx.Err() == nil || text == faultConnect {
 		return text
@@ -134,8 +135,8 @@ func (c *client) request(ctx context.Context, p *Post, now time.Time) (*http.Req
 		Header: http.Header{
 			"Content-Type": {"application/json"},
 			"User-Agent":   {c.agent},
-			// Present and empty it is not sent, but tells the transport that the
-			// request may go out again when a connection at rest turns out dead.
+			// An empty value is not sent, but allows the transport to repeat the request
+			// when an idle connection turns out to be dead.
 			"Idempotency-Key": {},
 		},
 	}).WithContext(ctx)
@@ -145,10 +146,10 @@ func (c *client) request(ctx context.Context, p *Post, now time.Time) (*http.Req
 	return request, Sign(request.Header, c.brand, p.ID, now, p.Body, p.Secrets...)
 }
 
-// drop reads what an answer still holds, so that its connection can serve again,
-// within bounds; beyond them the connection is given up. Nobody learns what was
-// read. A connection that the target wants to speak another protocol on is out of
-// reach of the attempt's context and is closed at once.
+// drop reads the rest of an answer within bounds, so that its connection can be reused;
+// beyond them it closes the connection. What it reads is discarded. A connection that the
+// target wants to upgrade to another protocol is not bound to the attempt's context and
+// is closed at once.
 func drop(response *http.Response, abort context.CancelFunc) {
 	body := response.Body
 	if body != http.NoBody && response.StatusCode != http.StatusSwitchingProtocols {

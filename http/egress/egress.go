@@ -1,36 +1,34 @@
-// Package egress sends signed POSTs to targets that strangers chose, without
-// letting them choose what this process reaches: every address is judged at
-// the moment it is dialled, redirects and proxies do not exist, and an answer
-// is read in bounded time and size and thrown away.
+// Package egress sends signed POSTs to targets that customers choose, without letting
+// them choose what this process reaches. Every address is checked when it is dialled,
+// redirects and proxies are not supported, and an answer is read within bounds of time
+// and size and discarded.
 //
-// It knows neither jobs nor schedules. A post goes in, a result comes out by
-// callback; when it is tried again, and how often, is decided elsewhere. What
-// it does promise is that one target delays no other: each has a queue, a limit
-// and a circuit of its own, and all that hang together hold only a share of
-// what flies. A post that waits is a few words in a queue, not a goroutine.
+// It knows neither jobs nor schedules: a post goes in, a result comes out by callback,
+// and the caller decides about retries. It guarantees that one target does not delay
+// another: each has its own queue, limit and circuit breaker, and slow targets get only a
+// share of the posts in flight. A waiting post is an entry in a queue, not a goroutine.
 package egress
 
 import "parley"
 
 // Refusals of this package.
 var (
-	// ErrTarget is a text that names no target a webhook may have.
-	// docs: webhooks.md
+	// ErrTarget rejects a text that is not a valid target of a webhook.
+	// // docs: webhooks.md
 	ErrTarget = parley.Refuse(parley.Unprocessable, "validation_error", "The url must be an https URL without user information and fragment.").
 			With("loc", []any{"body", "url"})
-	// ErrBlocked is a target whose address is not public. It names no address:
-	// what a name resolves to inside this network is nobody's business.
-	// spec: Errors
+	// ErrBlocked rejects a target whose address is not public. It contains no address, so
+	// that it does not reveal what a name resolves to inside this network. // spec: Errors
 	ErrBlocked = parley.Refuse(parley.Unprocessable, "ssrf_blocked", "The url points to a private or reserved address.").
 			With("loc", []any{"body", "url"})
 )
 
-// Allow widens what a target may be, for development and tests. The zero value
-// allows public https targets and nothing else.
+// Allow relaxes the rules for targets, for development and tests. The zero value allows
+// only public https targets.
 type Allow struct {
-	// PlainHTTP admits http beside https.
+	// PlainHTTP also allows http.
 	PlainHTTP bool
-	// Loopback admits 127.0.0.0/8, ::1 and the name localhost. Every other
-	// address that is not public stays closed.
+	// Loopback allows 127.0.0.0/8, ::1 and the name localhost. All other non-public
+	// addresses stay blocked.
 	Loopback bool
 }

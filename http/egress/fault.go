@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// retryAfterMax bounds how long a target may ask to be left alone.
-// docs: webhooks.md
+// retryAfterMax bounds the pause that a target may ask for. // docs: webhooks.md
 const retryAfterMax = 24 * time.Hour
 
-// What an owner reads about a failed attempt. The sentences are a closed list: the
-// texts of errors name addresses, resolvers and routes of the server's own network.
+// The errors that owners see for failed attempts. The list is closed, because the texts
+// of Go errors contain addresses, resolvers and routes of the server's own network.
 const (
 	faultBlocked     = "the target's address is not public"
 	faultName        = "the host name does not resolve"
@@ -41,7 +40,7 @@ const (
 	faultSecret      = "the post could not be signed"
 )
 
-// sayFault describes an error of the transport to an owner.
+// sayFault describes a transport error to an owner.
 func sayFault(err error) string {
 	var name *net.DNSError
 	var broken net.Error
@@ -80,7 +79,7 @@ func isDial(err error) bool {
 	return errors.As(err, &operation) && operation.Op == "dial"
 }
 
-// sayTLSFault is empty for an error that is not of TLS.
+// sayTLSFault describes a TLS error to an owner. It returns "" for other errors.
 func sayTLSFault(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
@@ -115,9 +114,8 @@ func sayStatus(status int) string {
 	return strings.TrimSpace("HTTP " + strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// parseRetryAfter reads seconds or a date, for at most a day. Zero: the target
-// asked for nothing, or for something that is over or not understood.
-// source: RFC 9110 section 10.2.3
+// parseRetryAfter parses seconds or a date and returns at most 24 h. It returns 0 if the
+// header is absent, in the past or invalid. // source: RFC 9110 section 10.2.3
 func parseRetryAfter(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
 	if text == "" {

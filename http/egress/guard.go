@@ -13,35 +13,35 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// resolveWait is how long a new target may take to resolve.
-// docs: webhooks.md
+// resolveWait is how long the name of a new target may take to resolve.
+// // docs: webhooks.md
 const resolveWait = 2 * time.Second
 
-// LearnEvery is how often a service asks for its own addresses again.
+// LearnEvery is how often a service resolves its own names again.
 const LearnEvery = time.Minute
 
-// reserved are addresses that are public by their number and yet answer only
-// inside: the host agent of a large cloud, which hands out credentials.
+// reserved are addresses that are public by the registries but reachable only inside a
+// network: the host agent of a large cloud, which hands out credentials.
 var reserved = []netip.Prefix{netip.MustParsePrefix("168.63.129.16/32")}
 
-// loopback is what Allow.Loopback opens, by family.
+// loopback is what Allow.Loopback allows, by address family.
 var (
 	loopback4 = netip.MustParsePrefix("127.0.0.0/8")
 	loopback6 = netip.MustParsePrefix("::1/128")
 )
 
-// Guard decides which addresses may be reached: those that are public by the
-// IANA registries. It is safe for concurrent use.
+// Guard decides which addresses may be reached: those that are public by the IANA
+// registries. It is safe for concurrent use.
 type Guard struct {
 	allow    Allow
 	fence    fence
 	resolver *net.Resolver
-	// own are the addresses of this service, by the names that last had them.
+	// own are the addresses of this service, by the names that last resolved to them.
 	own sync.Map // of []netip.Addr by string
 }
 
-// NewGuard makes a guard. denied are further networks to keep away from, such as
-// the public addresses of this service itself. A nil resolver is the system's.
+// NewGuard returns a guard. denied are additional networks to block, such as the public
+// addresses of this service itself. A nil resolver means the system's.
 func NewGuard(allow Allow, resolver *net.Resolver, denied ...netip.Prefix) *Guard {
 	if resolver == nil {
 		resolver = net.DefaultResolver
@@ -49,17 +49,15 @@ func NewGuard(allow Allow, resolver *net.Resolver, denied ...netip.Prefix) *Guar
 	return &Guard{allow: allow, fence: newFence(allow, denied...), resolver: resolver}
 }
 
-// DenyNames keeps away from further names, such as the public name of this
-// service itself, and from the addresses that they resolve to. It must be called
-// before the guard is used.
+// DenyNames blocks additional names, such as the public name of this service itself, and
+// the addresses they resolve to. It must be called before the guard is used.
 func (g *Guard) DenyNames(names ...string) {
 	for _, name := range names {
 		g.fence.names = append(g.fence.names, strings.ToLower(strings.TrimSuffix(name, ".")))
 	}
 }
 
-// FollowNames asks what addresses the denied names have now, and again at each
-// tick until ctx ends.
+// FollowNames resolves the denied names now, and again at each tick until ctx ends.
 func (g *Guard) FollowNames(ctx context.Context, tick <-chan time.Time) {
 	for {
 		for _, name := range g.fence.names {
@@ -73,8 +71,7 @@ func (g *Guard) FollowNames(ctx context.Context, tick <-chan time.Time) {
 	}
 }
 
-// learn asks what addresses a name has. One that does not resolve keeps those that
-// it is known by.
+// learn resolves a name. If that fails, the name keeps its known addresses.
 func (g *Guard) learn(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, resolveWait)
 	defer cancel()
@@ -88,7 +85,7 @@ func (g *Guard) learn(ctx context.Context, name string) {
 	g.own.Store(name, addresses)
 }
 
-// isOwn tells an address of this service.
+// isOwn reports whether an address is one of this service.
 func (g *Guard) isOwn(address netip.Addr) (own bool) {
 	g.own.Range(func(_, known any) bool {
 		own = slices.Contains(known.([]netip.Addr), address)
@@ -102,9 +99,9 @@ func (g *Guard) Parse(text string) (Target, error) {
 	return parse(text, g.allow, g.fence)
 }
 
-// Admit judges a target at its creation: ErrBlocked when one of the addresses it
-// resolves to is not public. A name that does not resolve within two seconds is
-// admitted: it may come to exist, and is judged again each time it is dialled.
+// Admit checks a target when it is created. It returns ErrBlocked if one of the addresses
+// it resolves to is not public. A name that does not resolve within two seconds is
+// admitted: it may exist later, and is checked again at each dial.
 func (g *Guard) Admit(ctx context.Context, t Target) error {
 	if t.addr.IsValid() {
 		if g.isOwn(t.addr) {
@@ -126,9 +123,9 @@ func (g *Guard) Admit(ctx context.Context, t Target) error {
 	return nil
 }
 
-// control is called with the very address of each connection, after the name
-// was resolved and before a packet is sent: a resolver that changes its mind
-// between two questions gains nothing.
+// control is called with the actual address of each connection, after the name was
+// resolved and before a packet is sent. So a resolver that changes its answer between two
+// lookups gains nothing.
 func (g *Guard) control(network, address string, c syscall.RawConn) error {
 	if g.fence.guardian.Safe(network, address, c) != nil {
 		return ErrBlocked
@@ -139,11 +136,11 @@ func (g *Guard) control(network, address string, c syscall.RawConn) error {
 	return nil
 }
 
-// fence is what a Guard knows of addresses.
+// fence holds a Guard's address rules.
 type fence struct {
 	allow    Allow
 	guardian *ssrf.Guardian
-	names    []string // denied, in lower case and without a dot at the end
+	names    []string // denied, in lower case, without a trailing dot
 }
 
 func newFence(allow Allow, denied ...netip.Prefix) fence {
@@ -165,7 +162,7 @@ func newFence(allow Allow, denied ...netip.Prefix) fence {
 
 func (f fence) public(address netip.Addr) bool { return f.guardian.SafeAddr(address) == nil }
 
-// admit judges what can be told without a resolver.
+// admit checks what needs no resolver.
 func (f fence) admit(t Target) error {
 	if t.addr.IsValid() && !f.public(t.addr) || !f.allow.Loopback && isLocalhost(t.host) || slices.Contains(f.names, strings.TrimSuffix(t.host, ".")) {
 		return ErrBlocked
@@ -173,8 +170,8 @@ func (f fence) admit(t Target) error {
 	return nil
 }
 
-// isLocalhost tells the names that mean this machine, whatever a resolver says.
-// source: RFC 6761 section 6.3
+// isLocalhost reports whether a name means this machine, whatever a resolver returns.
+// // source: RFC 6761 section 6.3
 func isLocalhost(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")

@@ -10,12 +10,11 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// errHost says that a text is no host of the URL standard.
+// errHost rejects a text that is not a host by the URL standard.
 var errHost = ErrTarget.Saying("The host of the url is not a host name or address.")
 
-// parseHost reads the host of an https URL: an IPv6 address in brackets, a name,
-// or one of the many ways to write an IPv4 address.
-// source: WHATWG URL, section 3.5, host parser
+// parseHost parses the host of an https URL: an IPv6 address in brackets, a name, or one
+// of the many spellings of an IPv4 address. // source: WHATWG URL, section 3.5, host parser
 func parseHost(text string) (host string, addr netip.Addr, err error) {
 	if text == "" {
 		return "", netip.Addr{}, ErrTarget.Saying("The url has no host.")
@@ -39,7 +38,7 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 	return addr.String(), addr, nil
 }
 
-// parseIPv6 reads an address in brackets. Zones have no place in a URL.
+// parseIPv6 parses an address in brackets. Zones are not allowed in a URL.
 func parseIPv6(text string) (string, netip.Addr, error) {
 	inner, closed := strings.CutSuffix(text[1:], "]")
 	addr, err := netip.ParseAddr(inner)
@@ -49,8 +48,8 @@ func parseIPv6(text string) (string, netip.Addr, error) {
 	return addr.String(), addr, nil
 }
 
-// percentDecode undoes escapes once; a % that begins none stands for itself and
-// is refused with the other forbidden characters.
+// percentDecode decodes escapes once. A % that begins none is kept, and rejected later
+// with the other forbidden characters.
 func percentDecode(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -69,15 +68,14 @@ func percentDecode(text string) string {
 	return b.String()
 }
 
-// domains maps names as the URL standard does: by UTS 46, non-transitional, with
-// its checks of bidirectional text and joiners, and without rules for hyphens.
-// source: WHATWG URL, section 3.3, domain to ASCII
+// domains maps names as the URL standard does: by UTS 46, non-transitional, with its
+// checks of bidirectional text and joiners, and without rules for hyphens.
+// // source: WHATWG URL, section 3.3, domain to ASCII
 var domains = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.CheckJoiners(true), idna.BidiRule())
 
-// domainToASCII puts a name into lower-case ASCII. Characters that are but
-// another way to write an ASCII one (full-width, circled, mathematical) become
-// that one, so that an address hidden in them is seen; what is left beyond ASCII
-// becomes the xn-- form.
+// domainToASCII converts a name to lower-case ASCII. Characters that are variants of
+// ASCII ones (full-width, circled, mathematical) become those, so that an address spelled
+// with them is recognized. Remaining non-ASCII labels become the xn-- form.
 func domainToASCII(name string) (string, bool) {
 	if !utf8.ValidString(name) {
 		return "", false
@@ -94,14 +92,14 @@ func isASCII(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// foreignToNames tells what no name that can be looked up has in it. The standard
-// lets a few more characters pass, which no such name has either.
+// foreignToNames reports whether a character cannot occur in a name that can be looked
+// up. The standard allows a few more characters, which such names do not contain either.
 func foreignToNames(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
 }
 
-// endsInNumber tells an IPv4 address, or a bad one, from a name.
-// source: WHATWG URL, section 3.5, ends in a number checker
+// endsInNumber distinguishes an IPv4 address, valid or not, from a name.
+// // source: WHATWG URL, section 3.5, ends in a number checker
 func endsInNumber(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	last := name[strings.LastIndex(name, ".")+1:]
@@ -115,8 +113,8 @@ func endsInNumber(name string) bool {
 	return ok
 }
 
-// parseIPv4 reads one to four numbers, the last of which fills what is left.
-// source: WHATWG URL, section 3.5, IPv4 parser
+// parseIPv4 parses one to four numbers, the last of which fills the remaining bytes.
+// // source: WHATWG URL, section 3.5, IPv4 parser
 func parseIPv4(name string) (netip.Addr, bool) {
 	parts := strings.Split(strings.TrimSuffix(name, "."), ".")
 	if len(parts) > 4 {
@@ -139,8 +137,8 @@ func parseIPv4(name string) (netip.Addr, bool) {
 	return netip.AddrFrom4(b), true
 }
 
-// parseNumber reads a decimal, 0octal or 0xhex number. One too large for any
-// address is read as one that no address has room for.
+// parseNumber parses a decimal, 0octal or 0xhex number. A number too large for any
+// address becomes one that fits in no address.
 func parseNumber(text string) (uint64, bool) {
 	base, digits := 10, text
 	switch {

@@ -6,44 +6,46 @@ import (
 	"parley"
 )
 
-// Options are the settings of a Sender. What is zero takes the default stated.
+// Options are the settings of a Sender. Zero values mean the defaults stated below.
 type Options struct {
 	// Clock and Guard are required.
 	Clock parley.Clock
 	Guard *Guard
-	// Brand names the signature header, X-<Brand>-Signature: svc.
+	// Brand names the signature header, X-<Brand>-Signature. The default is svc.
 	Brand string
-	// Agent is the User-Agent: parley-webhooks.
+	// Agent is the User-Agent. The default is parley-webhooks.
 	Agent string
-	// FurtherRoots is a PEM text of certificates that are trusted beside the
-	// system's: none.
+	// FurtherRoots is a PEM text of certificates that are trusted besides the system's.
+	// The default is none.
 	FurtherRoots []byte
 
-	// Timeout bounds a whole attempt: 15 s. ConnectTimeout bounds reaching the
-	// target, and then the TLS handshake: 5 s. // docs: webhooks.md
+	// Timeout bounds a whole attempt; the default is 15 s. ConnectTimeout bounds
+	// connecting to the target, and then the TLS handshake; the default is 5 s.
+	// // docs: webhooks.md
 	Timeout        time.Duration
 	ConnectTimeout time.Duration
-	// SlowAfter is when a target that has not answered yet counts as slow: 1 s.
+	// SlowAfter is when a target that has not answered yet counts as slow. The default is
+	// 1 s.
 	SlowAfter time.Duration
-	// WaitMax is how long a post may wait for its turn; later it is handed back
-	// as held rather than sent: 30 s. With Timeout it must stay below the time
-	// for which a job is leased.
+	// WaitMax is how long a post may wait for its turn. After that it is handed back as
+	// held instead of being sent. The default is 30 s. WaitMax plus Timeout must stay
+	// below the lease time of a job.
 	WaitMax time.Duration
 
-	// PerTarget is how many posts fly to one target at once: 8. A target that
-	// never answered yet has one, a slow one at most two.
+	// PerTarget is how many posts may be in flight to one target. The default is 8. A
+	// target that has never answered gets one, a slow one at most two.
 	PerTarget int
-	// Quick, Fresh and Slow are how many posts fly at once to all targets whose
-	// last answer came in time, to those that have not answered yet, and to slow
-	// ones: 128, 64, 64. No kind takes from another.
+	// Quick, Fresh and Slow are how many posts may be in flight to all targets whose last
+	// answer was in time, to those that have not answered yet, and to slow ones. The
+	// defaults are 128, 64 and 64. The kinds do not share their capacity.
 	Quick, Fresh, Slow int
-	// Overdue is how many posts may go on flying beside those, because their
-	// target turned out slow only while they flew: 256.
+	// Overdue is how many more posts may stay in flight because their target turned out
+	// to be slow only after they were sent. The default is 256.
 	Overdue int
 
-	// Failures is after how many failures in a row a circuit opens: 10. It stays
-	// open for CooldownMin, twice as long after each probe that fails, and never
-	// longer than CooldownMax: 5 s, 5 min.
+	// Failures is the number of consecutive failures that opens a circuit; the default is
+	// 10. It stays open for CooldownMin (default 5 s), twice as long after each failed
+	// probe, and at most CooldownMax (default 5 min).
 	Failures                 int
 	CooldownMin, CooldownMax time.Duration
 
@@ -81,5 +83,5 @@ func fill[T comparable](field *T, fallback T) {
 	}
 }
 
-// flightsMax is how many posts can be under way at all.
+// flightsMax returns how many posts can be in flight in total.
 func (o Options) flightsMax() int { return o.Quick + o.Fresh + o.Slow + o.Overdue }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// kind says how fast a target has answered so far.
+// kind classifies a target by how fast it has answered so far.
 type kind uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 	kinds
 )
 
-// slowPerTarget is how many posts fly to a slow target at once.
+// slowPerTarget is how many posts may be in flight to a slow target.
 const slowPerTarget = 2
 
 // queue holds the waiting posts of one target and its state. Guarded by the
@@ -25,7 +25,7 @@ type queue struct {
 	key     string
 	waiting []entry
 	flying  int
-	late    int // of those flying, how many are late already
+	late    int // how many of the posts in flight are late
 	kind    kind
 	circuit circuit
 

@@ -8,52 +8,53 @@ import (
 	"time"
 )
 
-// Post is one signed POST to make.
+// Post is one signed POST to send.
 type Post struct {
 	// Key names the target: posts with the same key share a queue, a limit and a circuit.
-	// Of one host that many strangers use, such as a relay, each has its own if
-	// the key is the webhook's id. Empty: the target's URL.
+	// With the webhook's id as the key, each customer of a shared host, such as a relay,
+	// has its own. The default is the target's URL.
 	Key    string
 	Target Target
-	// ID is the webhook-id: the same for each attempt of one job.
+	// ID is the webhook-id, the same for each attempt of a job.
 	ID string
-	// Body is the JSON that is sent and signed. It is not copied.
+	// Body is the JSON that is signed and sent. It is not copied.
 	Body []byte
-	// Secrets sign it, the newest first; two while one replaces the other.
+	// Secrets sign the body, the newest first. There are two during a rotation.
 	Secrets []string
-	// Traceparent is the header of that name, which is not signed; empty: none.
+	// Traceparent is the value of the traceparent header, which is not signed. If empty,
+	// the header is not sent.
 	Traceparent string
-	// Done is told the outcome, exactly once for each post that Submit took. It
-	// runs beside others and must return soon.
+	// Done receives the result, exactly once for each post that Submit accepted. It runs
+	// concurrently with others and must return soon.
 	Done func(Result)
 }
 
-// Result is what became of a post.
+// Result is the outcome of a post.
 type Result struct {
-	// Status is the status of the answer; 0: there was none.
+	// Status is the status of the answer; 0 if there was none.
 	Status int
-	// Duration is the time until the status was known, or until it was clear
-	// that none would come.
+	// Duration is the time until the status was known, or until it was clear that there
+	// would be none.
 	Duration time.Duration
-	// RetryAfter is how long the target, or the open circuit that held the post,
-	// wants to be left alone, at most 24 h; 0: nothing was said.
+	// RetryAfter is how long to wait before the next attempt, as the target or the open
+	// circuit demands, at most 24 h; 0 if neither does.
 	RetryAfter time.Duration
-	// Error is what the target's owner is told; empty: delivered. It shows
-	// nothing of this network.
+	// Error is the error that the target's owner sees; empty if the post was delivered.
+	// It reveals nothing of this network.
 	Error string
-	// Held says that there is no verdict: the post was not sent, or a shutdown
-	// cut it off. It is no attempt and counts for nothing.
+	// Held means that the outcome is open: the post was not sent, or a shutdown
+	// interrupted it. It does not count as an attempt.
 	Held bool
-	// Blocked says that the target is one that may not be reached: its address is
-	// not public, or it is not https.
+	// Blocked means that the target may not be reached: its address is not public, or it
+	// is not https.
 	Blocked bool
 }
 
-// Delivered reports whether the target took the post.
+// Delivered reports whether the target accepted the post.
 func (r Result) Delivered() bool { return r.Status >= 200 && r.Status < 300 }
 
-// HeldError says that a post was not taken: its Done is never called. It is
-// worth another try after Wait.
+// HeldError means that a post was not accepted: its Done is never called. The caller may
+// try again after Wait.
 type HeldError struct {
 	Wait   time.Duration
 	Reason string
@@ -70,41 +71,42 @@ const (
 	heldDropped  = "the target was given up"
 )
 
-// fullWait is when to try again what found a full queue.
+// fullWait is how long to wait after finding a full queue.
 const fullWait = time.Second
 
-// Sender makes posts to many targets so that none delays another. Posts of one
-// key leave in the order in which they were submitted. It is safe for concurrent
-// use; Shutdown ends it.
+// Sender sends posts to many targets so that none delays another. Posts with the same key
+// are sent in the order in which they were submitted. It is safe for concurrent use.
+// Shutdown ends it.
 type Sender struct {
 	options Options
 	client  *client
-	base    context.Context // of every attempt
+	base    context.Context // parent of every attempt's context
 	abort   context.CancelFunc
 	flights sync.WaitGroup
 
 	mu      sync.Mutex
 	queues  map[string]*queue
-	resting list.List // of *queue, the longest at rest first
+	resting list.List // of *queue, the longest idle first
 	fields  [kinds]field
-	overdue int // flights that no field counts any more
-	late    int // flights that last too long, in whatever room
+	overdue int // flights that no longer count in a field
+	late    int // flights that last too long, in any field
 	waiting int
 	closed  bool
 }
 
-// flight is a post under way.
+// flight is a post in flight.
 type flight struct {
 	entry
 	queue *queue
-	field *field // whose room it takes; nil: none any more
+	field *field // whose capacity it takes; nil: none any more
 	probe bool
 	stale bool
 	late  bool
 	ended bool
 }
 
-// NewSender starts nothing: goroutines exist while posts fly.
+// NewSender returns a sender. It starts no goroutines: they exist only while posts are in
+// flight.
 func NewSender(options Options) (*Sender, error) {
 	options = options.withDefaults()
 	c, err := newClient(options)
@@ -117,8 +119,8 @@ func NewSender(options Options) (*Sender, error) {
 	return s, nil
 }
 
-// Submit takes a post, or refuses it with a *HeldError when the target's circuit
-// is open, too many posts wait, or the sender is shutting down. It never waits.
+// Submit accepts a post, or rejects it with a *HeldError if the target's circuit is open,
+// too many posts wait, or the sender is shutting down. It never blocks.
 func (s *Sender) Submit(p Post) error {
 	if p.Key == "" {
 		p.Key = p.Target.String()
@@ -153,8 +155,8 @@ func (s *Sender) refuse(l *queue, now time.Time) error {
 	return nil
 }
 
-// stand puts a queue where it belongs after anything about it changed. A queue
-// that is ready already keeps its turn.
+// stand moves a queue to the list where it belongs after its state has changed. A queue
+// that is already ready keeps its turn.
 func (s *Sender) stand(l *queue, now time.Time) {
 	field := &s.fields[l.kind]
 	ready := l.mayFly(s.options.PerTarget, now)
@@ -179,7 +181,7 @@ func (s *Sender) stand(l *queue, now time.Time) {
 	}
 }
 
-// launch lets fly whatever there is room for.
+// launch starts all flights for which there is capacity.
 func (s *Sender) launch(now time.Time) {
 	for i := range s.fields {
 		for field := &s.fields[i]; field.flying < field.max && field.ready.Len() > 0; {
@@ -190,8 +192,8 @@ func (s *Sender) launch(now time.Time) {
 	}
 }
 
-// take begins the flight whose turn it is in a field that has one. The queue goes
-// to the end of the line.
+// take begins the next flight of a field, if one is ready and the field has capacity. Its
+// queue goes to the end of the ready list.
 func (s *Sender) take(field *field, now time.Time) *flight {
 	l := field.ready.Remove(field.ready.Front()).(*queue)
 	l.field, l.place = nil, nil
@@ -205,7 +207,7 @@ func (s *Sender) take(field *field, now time.Time) *flight {
 	return f
 }
 
-// carry makes the attempt and tells the outcome.
+// carry makes the attempt and reports the result.
 func (s *Sender) carry(f *flight) {
 	defer s.flights.Done()
 	result := Result{Held: true, RetryAfter: fullWait, Error: heldStale}
@@ -222,8 +224,8 @@ func (s *Sender) carry(f *flight) {
 	handBack(handed, Result{Held: true, RetryAfter: wait, Error: heldCircuit})
 }
 
-// tarry is called when a flight is late: its target is slow from now on, and the
-// flight gives back the room it took of those that are not.
+// tarry is called when a flight is late: its target counts as slow from now on, and the
+// flight returns the capacity it took in its field.
 func (s *Sender) tarry(f *flight) {
 	now := s.options.Clock()
 	s.mu.Lock()
@@ -244,8 +246,8 @@ func (s *Sender) tarry(f *flight) {
 	s.launch(now)
 }
 
-// land ends a flight and judges its target. When that opens the circuit, what
-// waits for the target is given back together with how long it is to be held.
+// land ends a flight and updates the state of its target. If that opens the circuit, the
+// target's waiting posts are returned with the time for which they are held.
 func (s *Sender) land(f *flight, r Result) (handed []entry, wait time.Duration) {
 	now := s.options.Clock()
 	s.mu.Lock()
@@ -277,7 +279,7 @@ func (s *Sender) land(f *flight, r Result) (handed []entry, wait time.Duration) 
 	return handed, wait
 }
 
-// empty takes everything that waits out of a queue.
+// empty removes and returns all waiting posts of a queue.
 func (s *Sender) empty(l *queue) []entry {
 	all := l.waiting
 	l.waiting = nil
@@ -291,8 +293,8 @@ func handBack(entries []entry, r Result) {
 	}
 }
 
-// Reset closes the circuit of a key, as when the target's owner says that it is
-// well again.
+// Reset closes the circuit of a key, for instance when the target's owner reports that it
+// works again.
 func (s *Sender) Reset(key string) {
 	now := s.options.Clock()
 	s.mu.Lock()
@@ -304,8 +306,8 @@ func (s *Sender) Reset(key string) {
 	}
 }
 
-// Drop hands back what waits under a key, as when its webhook was switched off
-// or deleted. What flies already cannot be recalled.
+// Drop hands back the waiting posts of a key, for instance when its webhook was switched
+// off or deleted. Posts in flight cannot be recalled.
 func (s *Sender) Drop(key string) {
 	now := s.options.Clock()
 	s.mu.Lock()
@@ -318,9 +320,9 @@ func (s *Sender) Drop(key string) {
 	handBack(handed, Result{Held: true, Error: heldDropped})
 }
 
-// Shutdown takes nothing more, hands back what waits as held, and returns when
-// everything that flies has landed. When ctx ends first, the rest is cut off and
-// held as well. Every Done has returned when Shutdown does.
+// Shutdown accepts no more posts, hands back the waiting ones as held, and returns when
+// all posts in flight have ended. If ctx ends first, it interrupts the rest and hands
+// them back as held too. Every Done has returned when Shutdown returns.
 func (s *Sender) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
@@ -347,23 +349,22 @@ func (s *Sender) Shutdown(ctx context.Context) {
 
 // Stats are the numbers of one instant.
 type Stats struct {
-	// Waiting are the posts that no attempt was made of yet.
+	// Waiting is the number of posts that have not been attempted yet.
 	Waiting int
-	// Quick, Fresh, Slow and Overdue are the posts that fly, by whose room they
-	// take.
+	// Quick, Fresh, Slow and Overdue are the posts in flight, by the capacity they take.
 	Quick, Fresh, Slow, Overdue int
-	// Late are those of them that last longer than a target may take.
+	// Late is how many of them take longer than a target may.
 	Late int
-	// Targets are the targets that are remembered, Open those of them whose
-	// circuit is not closed.
+	// Targets is the number of remembered targets, Open the number of those whose circuit
+	// is not closed.
 	Targets, Open int
 }
 
-// Flying is the number of posts under way.
+// Flying returns the number of posts in flight.
 func (s Stats) Flying() int { return s.Quick + s.Fresh + s.Slow + s.Overdue }
 
-// Stats counts. It looks at every queue, and so is for the minute, not for each
-// post.
+// Stats returns the current numbers. It visits every queue, so it is meant to be called
+// once a minute, not for each post.
 func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,18 +14,19 @@ import (
 	"parley"
 )
 
-// SecretPrefix begins every webhook secret. // docs: webhooks.md
+// SecretPrefix is the prefix of every webhook secret. // docs: webhooks.md
 const SecretPrefix = "whsec_"
 
 const secretBytes = 32
 
-// previousSignature ends the name of the header with the former secret's signature.
+// previousSignature is the suffix of the header name for the former secret's signature.
 const previousSignature = "-Signature-Previous"
 
-// ErrSecret says that a text cannot be a webhook's secret. The text is not in it.
+// ErrSecret means that a text is not a webhook secret. The error does not contain the
+// text.
 var ErrSecret = errors.New("not a webhook secret")
 
-// NewSecret makes a webhook's secret: the prefix and 32 random bytes in base64.
+// NewSecret returns a new webhook secret: the prefix and 32 random bytes in base64.
 func NewSecret(entropy parley.Entropy) string {
 	var key [secretBytes]byte
 	for i := 0; i < len(key); i += 8 {

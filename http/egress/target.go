@@ -15,9 +15,9 @@ const (
 	schemeHTTPS = "https"
 )
 
-// Target is where a post goes, as it is dialled and as it stands in the request:
-// there is one reading of the text, and no later parser that could read another
-// host out of it. The zero Target names nothing.
+// Target is the destination of a post, as it is dialled and as it is sent in the request.
+// The text is parsed only once, so that no later parser can read another host out of it.
+// The zero Target names nothing.
 type Target struct {
 	url  url.URL
 	host string     // lower-case ASCII name or canonical address, without brackets
@@ -25,15 +25,14 @@ type Target struct {
 	port uint16
 }
 
-// ParseTarget reads a webhook's URL. The host is read as the URL standard reads
-// it, because that is how everybody else will: 0x7f.1, 2130706433 and 127.1. are
-// 127.0.0.1, whatever a simpler parser sees in them. The path is taken as it
-// stands, with what may not stand in a request line escaped.
+// ParseTarget parses a webhook's URL. It parses the host by the URL standard, as other
+// software does: 0x7f.1, 2130706433 and 127.1. are 127.0.0.1. The path is kept, with
+// characters escaped that are not allowed in a request line.
 //
-// ErrTarget is a text that is no URL of an allowed scheme, has no host, user
-// information or a fragment; ErrBlocked one whose host is an address that is
-// not public. Whether a name leads to a public address is asked of a Guard.
-// source: WHATWG URL, sections 3.5 and 4.4
+// The error is ErrTarget if the text is not a URL of an allowed scheme, has no host, or
+// has user information or a fragment. It is ErrBlocked if the host is an address that is
+// not public. Whether a name leads to a public address is checked by a Guard.
+// // source: WHATWG URL, sections 3.5 and 4.4
 func ParseTarget(text string, allow Allow) (Target, error) {
 	return parse(text, allow, newFence(allow))
 }
@@ -70,8 +69,8 @@ func parse(text string, allow Allow, fence fence) (Target, error) {
 	return t, nil
 }
 
-// tidy drops what the URL standard drops: blanks and controls at both ends,
-// tabs and line ends anywhere.
+// tidy removes what the URL standard removes: blanks and control characters at both ends,
+// tabs and line breaks anywhere.
 func tidy(text string) string {
 	text = strings.TrimFunc(text, func(r rune) bool { return r <= ' ' })
 	return strings.Map(func(r rune) rune {
@@ -82,7 +81,7 @@ func tidy(text string) string {
 	}, text)
 }
 
-// parseAuthority reads host and port.
+// parseAuthority parses host and port.
 func parseAuthority(authority, scheme string) (Target, error) {
 	name, port := authority, ""
 	after := 0
@@ -100,7 +99,7 @@ func parseAuthority(authority, scheme string) (Target, error) {
 	return Target{host: host, addr: addr, port: number}, err
 }
 
-// parsePort reads digits alone; none mean the scheme's own port.
+// parsePort parses digits only. An empty port means the scheme's default.
 func parsePort(text, scheme string) (uint16, bool) {
 	if text == "" {
 		return schemePort(scheme), true
@@ -119,7 +118,7 @@ func schemePort(scheme string) uint16 {
 	return 443
 }
 
-// finish puts the URL together from what was understood.
+// finish assembles the URL from the parsed parts.
 func (t *Target) finish(scheme, path string) error {
 	path, query, hasQuery := strings.Cut(path, "?")
 	escaped := escape(strings.ReplaceAll(path, `\`, "/"), "\"<>^`{}")
