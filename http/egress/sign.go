@@ -38,8 +38,8 @@ func NewSecret(entropy parley.Entropy) string {
 	return SecretPrefix + base64.StdEncoding.EncodeToString(key[:])
 }
 
-// Sign puts the signatures of a body into a request's head, under both schemes
-// and for each of the secrets, of which the newest stands first:
+// Sign adds the signatures of a body to a request's header, under both schemes and for
+// each of the secrets, which are ordered newest first:
 //
 //	X-<Brand>-Signature:          sha256=<hex>
 //	X-<Brand>-Signature-Previous: sha256=<hex>
@@ -47,16 +47,16 @@ func NewSecret(entropy parley.Entropy) string {
 //	Webhook-Timestamp:            seconds since 1970
 //	Webhook-Signature:            v1,<base64>[ v1,<base64>]
 //
-// The first two are the HMAC-SHA256 of the body alone, keyed with the text of the
-// newest secret, and of the one before it if there is one; the last that of "id.timestamp.body", keyed with the bytes which the
-// secret encodes, and so cannot be replayed later or under another id.
+// The first two headers are the HMAC-SHA256 of the body alone, keyed with the text of the
+// newest secret and, if there is one, of the secret before it. The last header is the
+// HMAC-SHA256 of "id.timestamp.body", keyed with the bytes that the secret encodes, so it
+// cannot be replayed later or under another id.
 //
-// While a secret is being replaced there are two of them, and a receiver that
-// has either finds its own. The first header has one signature only: receivers
-// compare it whole.
+// During a rotation there are two secrets, and a receiver that knows either one finds its
+// signature. The first header has only one signature, because receivers compare it whole.
 //
-// ErrSecret: one of the secrets is none, or there is none; the head is then as
-// it was. // docs: webhooks.md // source: Standard Webhooks 1.0, Signature scheme
+// The error is ErrSecret if a secret is invalid or there is none; the header is then
+// unchanged. // docs: webhooks.md // source: Standard Webhooks 1.0, Signature scheme
 func Sign(head http.Header, brand, id string, at time.Time, body []byte, secrets ...string) error {
 	if len(secrets) == 0 {
 		return ErrSecret
