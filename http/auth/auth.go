@@ -1,10 +1,8 @@
-// Package auth says who is calling and whether a key, a secret, a token or a
-// signature is what it claims to be. It holds no state of organizations or
-// agents: whether a caller that proved its identity still exists is asked of
-// the actors afterwards.
+// Package auth authenticates callers and verifies keys, secrets, tokens and signatures.
+// It holds no state of organizations or agents: whether an authenticated caller still
+// exists is checked by the actors afterwards.
 //
-// It reads no clock but the one it is given and writes nothing to disk but the
-// master key file.
+// It uses only the clock it is given and writes nothing to disk but the master key file.
 package auth
 
 import (
@@ -18,24 +16,25 @@ import (
 
 // Refusals of this package. // spec: Errors
 var (
-	// ErrInvalidToken is a bearer token that is no JWT of this service's form.
+	// ErrInvalidToken rejects a bearer token that is not a JWT of this service's form.
 	ErrInvalidToken = parley.Refuse(parley.BadToken, "invalid_token", "The bearer token is malformed.")
-	// ErrTokenExpired is a token of this service whose time is over.
+	// ErrTokenExpired rejects a token of this service that has expired.
 	ErrTokenExpired = parley.Refuse(parley.Unauthenticated, "token_expired", "The bearer token has expired.")
-	// ErrNotAuthenticated is the absence of a token, or one that proves nothing.
+	// ErrNotAuthenticated rejects a missing token, or one that proves nothing.
 	ErrNotAuthenticated = parley.Refuse(parley.Unauthenticated, "not_authenticated", "A valid bearer token is required.")
-	// ErrInvalidClient is one answer for an unknown client and a wrong secret.
+	// ErrInvalidClient rejects an unknown client and a wrong secret alike.
 	ErrInvalidClient = parley.Refuse(parley.Unauthenticated, "invalid_client", "The client credentials are not valid.")
-	// ErrSignatureInvalid is a signature that the server could check and that failed.
+	// ErrSignatureInvalid rejects a signature that the server could check and that
+	// failed.
 	ErrSignatureInvalid = parley.Refuse(parley.BadSignature, "signature_invalid", "The message signature does not verify.")
 )
 
-// credentialsMax bounds an Authorization header of client id and secret, in
-// bytes. A token has its own bound.
+// credentialsMax bounds an Authorization header with client id and secret, in bytes.
+// Tokens have their own bound.
 const credentialsMax = 8 << 10
 
-// ParseBearer takes the token out of an Authorization header. The result
-// shares the header's memory. False: another scheme, or nothing.
+// ParseBearer returns the token in an Authorization header. The result shares the
+// header's memory. It returns false if the scheme is another one or the token is missing.
 func ParseBearer(header []byte) ([]byte, bool) {
 	rest, ok := cutScheme(header, "bearer")
 	if !ok || len(rest) == 0 {
@@ -44,10 +43,10 @@ func ParseBearer(header []byte) ([]byte, bool) {
 	return rest, true
 }
 
-// ParseBasic takes client id and secret out of an Authorization header. Both
-// are decoded as form values after the colon was found, as OAuth demands of its
-// clients. False: another scheme, no id, or not of that form.
-// source: RFC 6749 section 2.3.1
+// ParseBasic returns the client id and secret in an Authorization header. It decodes both
+// as form values after splitting at the colon, as OAuth requires. It returns false if the
+// scheme is another one, the id is missing or the form is wrong.
+// // source: RFC 6749 section 2.3.1
 func ParseBasic(header []byte) (id, secret string, ok bool) {
 	rest, ok := cutScheme(header, "basic")
 	if !ok || len(header) > credentialsMax {
@@ -70,7 +69,7 @@ func ParseBasic(header []byte) (id, secret string, ok bool) {
 	return id, secret, true
 }
 
-// cutScheme is what follows an authentication scheme, compared without case.
+// cutScheme returns what follows an authentication scheme, whose case is ignored.
 func cutScheme(header []byte, scheme string) ([]byte, bool) {
 	header = bytes.Trim(header, " \t")
 	if len(header) <= len(scheme) || header[len(scheme)] != ' ' {
@@ -84,8 +83,8 @@ func cutScheme(header []byte, scheme string) ([]byte, bool) {
 	return bytes.TrimLeft(header[len(scheme):], " "), true
 }
 
-// draw is 32 bytes of randomness from four draws. The last eight bytes of each
-// draw are taken, so that a counting source gives distinct results too.
+// draw returns 32 random bytes from four draws. It takes the last eight bytes of each
+// draw, so that a counting source gives distinct results too.
 func draw(entropy parley.Entropy) (b [32]byte) {
 	for i := 0; i < len(b); i += 8 {
 		d := entropy()
@@ -96,7 +95,7 @@ func draw(entropy parley.Entropy) (b [32]byte) {
 	return b
 }
 
-// shortID is 20 hex digits that do not repeat.
+// shortID returns 20 random hex digits.
 func shortID(entropy parley.Entropy) string {
 	const digits = "0123456789abcdef"
 	var out [20]byte
@@ -107,9 +106,9 @@ func shortID(entropy parley.Entropy) string {
 	return string(out[:])
 }
 
-// decodeFixed reads base64url without padding that stands for exactly size
-// bytes in the one canonical way. A length check keeps out the line breaks
-// that encoding/base64 would skip.
+// decodeFixed decodes base64url without padding that encodes exactly size bytes in the
+// canonical way. The length check excludes the line breaks that encoding/base64 would
+// skip.
 func decodeFixed(text string, size int) ([]byte, bool) {
 	if len(text) != base64.RawURLEncoding.EncodedLen(size) {
 		return nil, false

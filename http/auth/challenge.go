@@ -15,30 +15,31 @@ import (
 // ChallengeAlgorithm names the proof of work in registration answers.
 const ChallengeAlgorithm = "sha256-hashcash"
 
-// NewChallenge is the random text of a proof-of-work challenge: 32 hex digits.
+// NewChallenge returns the random text of a proof-of-work challenge: 32 hex digits.
 func NewChallenge(entropy parley.Entropy) string {
 	b := draw(entropy)
 	return hex.EncodeToString(b[8:24])
 }
 
 const (
-	// freeRegistrations per address and hour cost nothing extra.
+	// freeRegistrations is how many registrations per address and hour cost nothing
+	// extra.
 	freeRegistrations = 10
-	// extraBitsMax bounds what an address can be asked for beyond the base:
-	// 256 times the work.
+	// extraBitsMax bounds the bits beyond the base that an address must find: 256 times
+	// the work.
 	extraBitsMax = 8
 	// difficultyAddresses bounds the memory of Difficulty, in addresses.
 	difficultyAddresses = 1 << 16
 )
 
-// Difficulty says how many zero bits the next registration from an address has
-// to find. It rises by one bit when the registrations of the last hour reach
-// ten and by one more with each doubling, up to eight bits above the base.
-// It is safe for concurrent use. // spec: Authentication
+// Difficulty determines how many zero bits the next registration from an address has to
+// find. It rises by one bit when the registrations of the last hour reach ten and by one
+// more with each doubling, up to eight bits above the base. It is safe for concurrent
+// use. // spec: Authentication
 type Difficulty struct {
 	base  int
 	clock parley.Clock
-	// seen is nil when the difficulty is fixed.
+	// seen is nil if the difficulty is fixed.
 	seen *otter.Cache[string, *hourly]
 }
 
@@ -51,8 +52,8 @@ type hourly struct {
 	previous int
 }
 
-// NewDifficulty starts at base bits. When adaptive is false, as in development,
-// it stays there.
+// NewDifficulty returns a Difficulty that starts at base bits. It stays there if adaptive
+// is false, as in development.
 func NewDifficulty(base int, adaptive bool, clock parley.Clock) *Difficulty {
 	d := &Difficulty{base: base, clock: clock}
 	if adaptive {
@@ -65,8 +66,8 @@ func NewDifficulty(base int, adaptive bool, clock parley.Clock) *Difficulty {
 	return d
 }
 
-// Bits is the difficulty of the next challenge for an address. The address is
-// whatever key the caller counts by, an IPv6 /64 for instance.
+// Bits returns the difficulty of the next challenge for an address. The address is the
+// key by which the caller counts, for instance an IPv6 /64.
 func (d *Difficulty) Bits(address string) int {
 	if d.seen == nil {
 		return d.base
@@ -78,7 +79,7 @@ func (d *Difficulty) Bits(address string) int {
 	return d.base + min(extraBitsMax, bits.Len(uint(cell.count(d.clock(), 0)/freeRegistrations)))
 }
 
-// Count notes one registration from an address.
+// Count records one registration from an address.
 func (d *Difficulty) Count(address string) {
 	if d.seen == nil {
 		return
@@ -87,7 +88,7 @@ func (d *Difficulty) Count(address string) {
 	cell.count(d.clock(), 1)
 }
 
-// count adds n events at now and estimates those of the hour that ends there.
+// count adds n events at now and returns the estimate for the hour that ends there.
 func (h *hourly) count(now time.Time, n int) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,10 +103,10 @@ func (h *hourly) count(now time.Time, n int) int {
 	return h.current + h.previous*int(remaining)/3600
 }
 
-// Tries counts wrong nonces of challenges in memory, so that what is sealed in a
-// challenge cannot be hashed against without end. It is bounded: of more
-// challenges than it has room for, those that were tried least are forgotten, as
-// all are by a restart. It is safe for concurrent use.
+// Tries counts wrong nonces of challenges in memory, so that a client cannot make the
+// server hash a sealed challenge without limit. It is bounded: when it is full, it
+// forgets the challenges with the fewest tries, and a restart forgets all. It is safe for
+// concurrent use.
 type Tries struct {
 	taken *otter.Cache[string, *atomic.Int32]
 }
@@ -113,7 +114,7 @@ type Tries struct {
 // triesChallenges bounds the memory of Tries, in challenges.
 const triesChallenges = 1 << 16
 
-// NewTries forgets a challenge when it has expired.
+// NewTries returns a Tries that forgets a challenge when it expires.
 func NewTries(clock parley.Clock) *Tries {
 	return &Tries{otter.Must(&otter.Options[string, *atomic.Int32]{
 		MaximumSize:      triesChallenges,
@@ -122,8 +123,8 @@ func NewTries(clock parley.Clock) *Tries {
 	})}
 }
 
-// Take takes one of a challenge's tries before the nonce is judged, so that no more
-// are judged than there are, however many come at once. False: there is none left.
+// Take takes one of a challenge's tries before the nonce is checked, so that concurrent
+// requests cannot exceed the limit. It returns false if none is left.
 func (t *Tries) Take(challenge string) bool {
 	taken, _ := t.taken.ComputeIfAbsent(challenge, func() (*atomic.Int32, bool) { return new(atomic.Int32), false })
 	for {
@@ -144,8 +145,8 @@ func (t *Tries) GiveBack(challenge string) {
 	}
 }
 
-// cacheClock lets caches age by the clock that everything else reads. It has no
-// ticks: expired entries leave when others arrive.
+// cacheClock makes caches use the service's clock. It has no ticks: expired entries leave
+// when others arrive.
 type cacheClock struct{ now parley.Clock }
 
 func (c cacheClock) NowNano() int64                      { return c.now().UnixNano() }

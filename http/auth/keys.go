@@ -12,14 +12,15 @@ type SigningKey struct {
 	// Kid is the RFC 7638 thumbprint of the public half.
 	Kid     string
 	Private ed25519.PrivateKey
-	// Created is when the key was made; rotation counts from it.
+	// Created is when the key was created; rotation counts from it.
 	Created time.Time
-	// Until is when the key stops being published and accepted; zero: never yet.
+	// Until is when the key stops being published and accepted. Zero means that no end is
+	// set.
 	Until time.Time
 }
 
-// NewSigningKey makes a key from its 32-byte seed. It panics on another length,
-// which only a defect can bring: seeds come from NewSeed or from OpenSeed.
+// NewSigningKey returns the key of a 32-byte seed. It panics on another length, which
+// only a defect can cause: seeds come from NewSeed or from OpenSeed.
 func NewSigningKey(seed []byte, created time.Time) SigningKey {
 	private := ed25519.NewKeyFromSeed(seed)
 	return SigningKey{Kid: parley.Thumbprint(parley.Ed25519, public(private)), Private: private, Created: created}
@@ -35,16 +36,16 @@ func public(private ed25519.PrivateKey) ed25519.PublicKey {
 	return private.Public().(ed25519.PublicKey)
 }
 
-// KeySet is all signing keys at one time: the one that signs, and others that
-// are published too: their tokens are still valid, or they will sign soon. The
-// caller that makes the sets decides when to rotate.
+// KeySet is all signing keys at one time: the one that signs, and others that are
+// published because their tokens are still valid or because they will sign soon. The
+// caller that builds the sets decides when to rotate.
 type KeySet struct {
 	Current SigningKey
 	Others  []SigningKey
 }
 
-// Published are the keys that a verifier should know at a time, the current
-// one first.
+// Published returns the keys that a verifier should know at a time, the current one
+// first.
 func (s KeySet) Published(now time.Time) []SigningKey {
 	keys := []SigningKey{s.Current}
 	for _, k := range s.Others {
@@ -57,16 +58,16 @@ func (s KeySet) Published(now time.Time) []SigningKey {
 
 func (k SigningKey) live(now time.Time) bool { return k.Until.IsZero() || now.Before(k.Until) }
 
-// Public is the raw 32-byte public half, as the key document shows it.
+// Public returns the raw 32-byte public half, as the key document contains it.
 func (k SigningKey) Public() []byte { return public(k.Private) }
 
-// Words of the key document, of token answers and of the authorization server's
+// Constants of the key document, of token answers and of the authorization server's
 // metadata.
 const (
 	// Algorithm is alg of tokens and of published keys.
 	Algorithm = "EdDSA"
-	// GrantType is the one grant of the token endpoint.
+	// GrantType is the only grant of the token endpoint.
 	GrantType = "client_credentials"
-	// Scope is the one scope of access tokens.
+	// Scope is the only scope of access tokens.
 	Scope = "org"
 )

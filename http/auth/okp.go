@@ -12,8 +12,8 @@ import (
 	"parley"
 )
 
-// KeyError says which member of an uploaded JWK is wrong, for a 422 at that
-// member. Type is spelled as in validation errors: missing or value_error.
+// KeyError states which member of an uploaded JWK is wrong, for a 422 at that member.
+// Type is spelled as in validation errors: missing or value_error.
 type KeyError struct {
 	Member string
 	Type   string
@@ -26,10 +26,10 @@ func badKey(member, text string) error {
 	return &KeyError{Member: member, Type: "value_error", Text: text}
 }
 
-// ParseOKP reads the members of a public OKP key on Ed25519 or X25519 and gives
-// the raw 32 bytes. It refuses private keys, every spelling of x but the
-// canonical one, and points that would make signatures or shared secrets
-// worthless. Errors are *KeyError. // docs: encryption.md
+// ParseOKP parses the members of a public OKP key on Ed25519 or X25519 and returns the
+// raw 32 bytes. It rejects private keys, non-canonical spellings of x, and points that
+// would make signatures or shared secrets worthless. Errors are *KeyError.
+// // docs: encryption.md
 func ParseOKP(kty, crv, x string, hasD bool) ([]byte, error) {
 	if hasD {
 		return nil, badKey("d", "a private key must never be uploaded")
@@ -59,7 +59,7 @@ func ParseOKP(kty, crv, x string, hasD bool) ([]byte, error) {
 	return raw, nil
 }
 
-// ParseKey is ParseOKP for a key that has to be on one curve.
+// ParseKey is ParseOKP for a key that must be on the given curve.
 func ParseKey(curve, kty, crv, x string, hasD bool) ([]byte, error) {
 	if crv != "" && crv != curve && !hasD {
 		return nil, badKey("crv", "crv must be "+curve)
@@ -67,8 +67,8 @@ func ParseKey(curve, kty, crv, x string, hasD bool) ([]byte, error) {
 	return ParseOKP(kty, crv, x, hasD)
 }
 
-// soundEd25519 reports whether raw is the one encoding of a curve point outside
-// the group of order eight.
+// soundEd25519 reports whether raw is the canonical encoding of a curve point outside the
+// group of order eight.
 func soundEd25519(raw []byte) bool {
 	p, err := new(edwards25519.Point).SetBytes(raw)
 	if err != nil || !bytes.Equal(p.Bytes(), raw) {
@@ -96,7 +96,7 @@ var lowOrderPoints = [...][32]byte{
 	nearPrime(0xee),
 }
 
-// nearPrime is 2^255 - 256 + low, little-endian; the prime ends in 0xed.
+// nearPrime returns 2^255 - 256 + low, little-endian; the prime ends in 0xed.
 func nearPrime(low byte) (u [32]byte) {
 	for i := range u {
 		u[i] = 0xff
@@ -105,7 +105,8 @@ func nearPrime(low byte) (u [32]byte) {
 	return u
 }
 
-// lowOrderX25519 ignores the top bit, as X25519 itself does.
+// lowOrderX25519 reports whether raw is a low-order point. It ignores the top bit, as
+// X25519 itself does.
 func lowOrderX25519(raw []byte) bool {
 	u := [32]byte(raw)
 	u[31] &= 0x7f
@@ -123,9 +124,9 @@ var wordText string
 // wordList is the English list of BIP 39: 2,048 words, sorted.
 var wordList = strings.Fields(wordText)
 
-// VerificationWords are five words that two people can compare aloud: the first
-// 55 bits of SHA-256 of a raw Ed25519 key, eleven at a time, as indices into
-// the English BIP39 list. // docs: encryption.md
+// VerificationWords returns five words that two people can compare aloud: the first 55
+// bits of SHA-256 of a raw Ed25519 key, eleven at a time, as indices into the English
+// BIP39 list. // docs: encryption.md
 func VerificationWords(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	number := binary.BigEndian.Uint64(sum[:8])

@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 )
 
-// masterKeyBytes is the size of a master key file: the raw key, nothing else.
+// masterKeyBytes is the size of a master key file, which contains only the raw key.
 const masterKeyBytes = 32
 
 // sealedSeed and sealedSecret are the versions of the sealed forms.
@@ -25,13 +25,13 @@ const (
 )
 
 var (
-	// ErrMasterKey says that a file cannot serve as the master key.
+	// ErrMasterKey means that a file cannot be used as the master key.
 	ErrMasterKey = errors.New("unusable master key file")
-	// ErrMasterKeyExposed is the ErrMasterKey of a file whose content may be good,
-	// but which others than its owner may get at.
+	// ErrMasterKeyExposed is the ErrMasterKey for a file whose content may be valid, but
+	// that is accessible to others than its owner.
 	ErrMasterKeyExposed = fmt.Errorf("%w: it must not be accessible to others", ErrMasterKey)
-	// ErrSealed says that what is sealed was not sealed under this master key for
-	// this id.
+	// ErrSealed means that a sealed value was not sealed under this master key for this
+	// id.
 	ErrSealed = errors.New("what is sealed does not open")
 )
 
@@ -42,11 +42,10 @@ type MasterKey struct {
 	key  []byte
 }
 
-// LoadMasterKey reads the master key from a file of 32 bytes. Where there is none
-// the error wraps fs.ErrNotExist, and nothing is made: what is sealed under a
-// lost key does not open under a fresh one. A file of another size, or one that
-// others may read, is refused with an error that wraps ErrMasterKey; each names
-// the file.
+// LoadMasterKey reads the master key from a file of 32 bytes. If there is none, the error
+// wraps fs.ErrNotExist and no key is created: a new key could not open what was sealed
+// under a lost one. A file of another size, or one that others may read, gives an error
+// that wraps ErrMasterKey. Errors name the file.
 func LoadMasterKey(path string) (*MasterKey, error) {
 	key, err := readMasterKey(path)
 	if err != nil {
@@ -55,13 +54,13 @@ func LoadMasterKey(path string) (*MasterKey, error) {
 	return NewMasterKey(key)
 }
 
-// MakeMasterKey makes the file of a master key, unless there is one, and reads
-// it like LoadMasterKey: 32 fresh bytes, readable by their owner alone, on stable
-// storage under their name before they are used. It is for where nothing is
+// MakeMasterKey creates a master key file unless it exists, and loads it like
+// LoadMasterKey. The file contains 32 new bytes, is readable only by its owner, and is on
+// stable storage under its name before the key is used. Call it only while nothing is
 // sealed yet.
 //
-// The key is drawn from the system's generator and from nothing else: it must
-// never be one that a test could have foreseen.
+// The key always comes from the system's random generator, so that no test can predict
+// it.
 func MakeMasterKey(path string) (*MasterKey, error) {
 	if err := createMasterKey(path); err != nil {
 		return nil, err
@@ -69,7 +68,7 @@ func MakeMasterKey(path string) (*MasterKey, error) {
 	return LoadMasterKey(path)
 }
 
-// NewMasterKey is a master key of 32 given bytes.
+// NewMasterKey returns a master key of 32 given bytes.
 func NewMasterKey(key []byte) (*MasterKey, error) {
 	if len(key) != masterKeyBytes {
 		return nil, fmt.Errorf("%w: %d bytes instead of %d", ErrMasterKey, len(key), masterKeyBytes)
@@ -85,20 +84,20 @@ func NewMasterKey(key []byte) (*MasterKey, error) {
 	return &MasterKey{aead: aead, key: bytes.Clone(key)}, nil
 }
 
-// Derive gives a secret of 32 bytes for another purpose, the same one each
-// time; from it nothing can be learned of the key or of other purposes.
+// Derive returns a secret of 32 bytes for another purpose, always the same one. It
+// reveals nothing about the key or the secrets of other purposes.
 func (m *MasterKey) Derive(purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, m.key, nil, "parley "+purpose, 32)
 }
 
-// SealSeed encrypts the seed of the signing key named kid. Nonces are drawn
-// from the system's generator, because one that repeats breaks the seal.
+// SealSeed encrypts the seed of the signing key named kid. Nonces come from the system's
+// random generator, because a repeated nonce breaks the seal.
 func (m *MasterKey) SealSeed(kid string, seed []byte) []byte {
 	return m.aead.Seal([]byte{sealedSeed}, nil, seed, []byte(kid))
 }
 
-// OpenSeed is the reverse of SealSeed. Another kid, another master key or a
-// changed byte is ErrSealed.
+// OpenSeed is the reverse of SealSeed. The error is ErrSealed for another kid, another
+// master key or a changed byte.
 func (m *MasterKey) OpenSeed(kid string, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != sealedSeed {
 		return nil, ErrSealed
@@ -110,14 +109,14 @@ func (m *MasterKey) OpenSeed(kid string, sealed []byte) ([]byte, error) {
 	return seed, nil
 }
 
-// SealSecret encrypts a secret for one purpose and the thing with that id: under
-// another of either it does not open.
+// SealSecret encrypts a secret for one purpose and id. It does not open under another
+// purpose or id.
 func (m *MasterKey) SealSecret(purpose string, id, secret []byte) []byte {
 	return m.aead.Seal([]byte{sealedSecret}, nil, secret, boundTo(purpose, id))
 }
 
-// OpenSecret is the reverse of SealSecret. Another purpose, id or master key, or
-// a changed byte, is ErrSealed.
+// OpenSecret is the reverse of SealSecret. The error is ErrSealed for another purpose, id
+// or master key, or a changed byte.
 func (m *MasterKey) OpenSecret(purpose string, id, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != sealedSecret {
 		return nil, ErrSealed
@@ -129,7 +128,8 @@ func (m *MasterKey) OpenSecret(purpose string, id, sealed []byte) ([]byte, error
 	return secret, nil
 }
 
-// boundTo is no key id, whatever the purpose: those hold no zero byte.
+// boundTo returns the associated data of a purpose and an id. It never equals a key id,
+// because those contain no zero byte.
 func boundTo(purpose string, id []byte) []byte {
 	return append(append([]byte(purpose), 0), id...)
 }
@@ -158,8 +158,8 @@ func readMasterKey(path string) ([]byte, error) {
 	return key, err
 }
 
-// createMasterKey makes the file appear under its name complete or not at all.
-// When another process was faster, its file stays and is the key.
+// createMasterKey creates the file under its name completely or not at all. If another
+// process was faster, its file stays and contains the key.
 func createMasterKey(path string) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, filepath.Base(path)+".new-*") // mode 0600

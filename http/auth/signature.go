@@ -15,11 +15,10 @@ import (
 	"parley"
 )
 
-// CheckMessageSignature verifies the optional signature header of a send: the
-// base64url Ed25519 signature by key, the raw current key of the acting agent,
-// over "<brand>-msg-v1\n" and the hex SHA-256 of the request body as it came.
-// brand is in lower case. Padding of the header is tolerated. Anything wrong is
-// ErrSignatureInvalid. // docs: encryption.md
+// CheckMessageSignature verifies the optional signature header of a send: the base64url
+// Ed25519 signature by key, the raw current key of the acting agent, over
+// "<brand>-msg-v1\n" and the hex SHA-256 of the raw request body. brand is in lower case.
+// The header may be padded. All failures give ErrSignatureInvalid. // docs: encryption.md
 func CheckMessageSignature(brand string, key []byte, header string, rawBody []byte) error {
 	signature, ok := decodeFixed(strings.TrimSuffix(header, "=="), ed25519.SignatureSize)
 	if !ok || len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, SignedMessage(brand, rawBody), signature) {
@@ -28,14 +27,14 @@ func CheckMessageSignature(brand string, key []byte, header string, rawBody []by
 	return nil
 }
 
-// SignedMessage is what a message signature is made over.
+// SignedMessage returns the text that a message signature covers.
 func SignedMessage(brand string, rawBody []byte) []byte {
 	sum := sha256.Sum256(rawBody)
 	return hex.AppendEncode([]byte(brand+"-msg-v1\n"), sum[:])
 }
 
-// AttestationError says which element of sender_attestations is no JWS, for a
-// 422 at ["body","sender_attestations",Index]. Index -1 is the whole.
+// AttestationError states which element of sender_attestations is not a JWS, for a 422 at
+// ["body","sender_attestations",Index]. Index -1 is the whole array.
 type AttestationError struct {
 	Index int
 	Text  string
@@ -47,12 +46,12 @@ func (e *AttestationError) Error() string {
 
 var attestationAlgorithms = []jose.SignatureAlgorithm{jose.EdDSA}
 
-// CheckAttestations judges the raw JSON array of attestations, each a compact
-// JWS as a string or a flattened JWS as an object. resolve gives the raw Ed25519
-// key of an agent here by a thumbprint or DID URL. Attestations whose protected
-// kid does not resolve are accepted as recorded, whatever their algorithm. A
-// failed one, or one that signs nothing (alg none), is ErrSignatureInvalid with
-// its index; one that is not a JWS an *AttestationError.
+// CheckAttestations verifies the raw JSON array of attestations, each a compact JWS as a
+// string or a flattened JWS as an object. resolve returns the raw Ed25519 key of an agent
+// of this server by a thumbprint or DID URL. Attestations whose protected kid does not
+// resolve are accepted unverified, whatever their algorithm. If one fails or signs
+// nothing (alg none), the error is ErrSignatureInvalid with its index; if one is not a
+// JWS, it is an *AttestationError.
 func CheckAttestations(array []byte, resolve func(kid string) (key []byte, ok bool)) error {
 	var items []jsontext.Value
 	if err := json.Unmarshal(array, &items); err != nil {
@@ -76,14 +75,14 @@ func CheckAttestations(array []byte, resolve func(kid string) (key []byte, ok bo
 	return nil
 }
 
-// attestation is a JWS of sound form; alg and kid are from its protected header.
+// attestation is a well-formed JWS. alg and kid come from its protected header.
 type attestation struct {
 	alg, kid  string
 	text      string
 	flattened bool
 }
 
-// readJWS judges the form alone. A non-empty complaint says what is wrong.
+// readJWS checks only the form. A non-empty complaint states what is wrong.
 func readJWS(item jsontext.Value) (a attestation, complaint string) {
 	var protected, payload, signature string
 	switch item.Kind() {
@@ -128,7 +127,7 @@ func readJWS(item jsontext.Value) (a attestation, complaint string) {
 	return a, ""
 }
 
-// decodePart reads canonical base64url of any length.
+// decodePart decodes canonical base64url of any length.
 func decodePart(text string) ([]byte, bool) {
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, false
@@ -137,8 +136,8 @@ func decodePart(text string) ([]byte, bool) {
 	return raw, err == nil
 }
 
-// verify holds a JWS of sound form against a key. What the library refuses to
-// parse now (another algorithm, an unknown crit) does not verify.
+// verify checks a well-formed JWS against a key. A JWS that the library refuses to parse
+// (another algorithm, an unknown crit) does not verify.
 func (a attestation) verify(key []byte) bool {
 	if len(key) != ed25519.PublicKeySize {
 		return false
@@ -155,9 +154,9 @@ func (a attestation) verify(key []byte) bool {
 	return err == nil
 }
 
-// ParseAgentDID reads a key id of the form
-// did:web:<org_slug>.<domain>:agents:<name>#<fragment>, in which a port of the
-// domain is written with %3A. False: not of that form, or of another domain.
+// ParseAgentDID parses a key id of the form
+// did:web:<org_slug>.<domain>:agents:<name>#<fragment>, in which a port of the domain is
+// written with %3A. It returns false for another form or another domain.
 func ParseAgentDID(kid, domain string) (slug, name, fragment string, ok bool) {
 	did, fragment, ok := strings.Cut(kid, "#")
 	if !ok || fragment == "" {

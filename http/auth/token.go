@@ -18,17 +18,17 @@ import (
 
 const (
 	tokenType = "at+jwt"
-	// tokenBytesMax bounds a token before anything is decoded.
+	// tokenBytesMax bounds a token before anything is decoded, in bytes.
 	tokenBytesMax = 4096
-	// leeway forgives the clock of another node that minted a token. It does
-	// not lengthen a token's life.
+	// leeway tolerates the clock of another node that issued a token. It does not
+	// lengthen a token's life.
 	leeway = 30 * time.Second
 	// verifiedMax bounds the cache of verified tokens, in tokens.
 	verifiedMax = 1 << 16
 )
 
-// Claims is what a verified token says. Whether the organization and the client
-// still exist, and at which tier, is read from state by the caller.
+// Claims is the content of a verified token. The caller reads from state whether the
+// organization and the client still exist, and the current tier.
 type Claims struct {
 	OrgID    parley.OrgID
 	Slug     string
@@ -36,8 +36,8 @@ type Claims struct {
 	Expires  time.Time
 }
 
-// Issuer mints and verifies access tokens: EdDSA JWTs of type at+jwt that live
-// fifteen minutes. It is safe for concurrent use. // spec: Authentication
+// Issuer issues and verifies access tokens: EdDSA JWTs of type at+jwt that live fifteen
+// minutes. It is safe for concurrent use. // spec: Authentication
 type Issuer struct {
 	issuer   string
 	audience string
@@ -45,16 +45,16 @@ type Issuer struct {
 	entropy  parley.Entropy
 	parser   *jwt.Parser
 	keys     atomic.Pointer[keyring]
-	// verified remembers tokens until they expire, because a signature check
-	// costs more than everything else a request does at the door. The key is a
-	// hash under a seed of this process; the verdict holds the token itself, so
-	// that two tokens of one hash are never taken for each other.
+	// verified caches verified tokens until they expire, because verifying a signature
+	// costs more than all other checks before the handler. The key is a hash under a seed
+	// of this process. The verdict contains the token itself, so that two tokens with the
+	// same hash are not confused.
 	verified *otter.Cache[uint64, verdict]
 	seed     maphash.Seed
 }
 
-// keyring is a key set prepared for look-up. Its address is its identity: a
-// verdict reached under another one does not count.
+// keyring is a key set prepared for lookup. It is identified by its address: a verdict
+// reached under another keyring does not count.
 type keyring struct {
 	set   KeySet
 	byKid map[string]SigningKey
@@ -66,8 +66,8 @@ type verdict struct {
 	under  *keyring
 }
 
-// NewIssuer makes an issuer. issuer and audience are the values of iss and aud,
-// both the base URL in a plain installation.
+// NewIssuer returns an issuer. issuer and audience are the values of iss and aud, both
+// the base URL in a plain installation.
 func NewIssuer(issuer, audience string, keys KeySet, clock parley.Clock, entropy parley.Entropy) *Issuer {
 	i := &Issuer{
 		issuer: issuer, audience: audience, clock: clock, entropy: entropy,
@@ -88,8 +88,8 @@ func NewIssuer(issuer, audience string, keys KeySet, clock parley.Clock, entropy
 	return i
 }
 
-// SetKeys replaces all signing keys at once. Verdicts of the cache that were
-// reached under the former keys no longer count.
+// SetKeys replaces all signing keys at once. Cached verdicts under the former keys no
+// longer count.
 func (i *Issuer) SetKeys(keys KeySet) {
 	ring := &keyring{set: keys, byKid: map[string]SigningKey{}}
 	for _, k := range keys.Others {
@@ -99,10 +99,11 @@ func (i *Issuer) SetKeys(keys KeySet) {
 	i.keys.Store(ring)
 }
 
-// Keys are the signing keys in use.
+// Keys returns the signing keys in use.
 func (i *Issuer) Keys() KeySet { return i.keys.Load().set }
 
-// Mint signs a token for a client of an organization and says when it expires.
+// Mint signs a token for a client of an organization and returns it with its time of
+// expiry.
 func (i *Issuer) Mint(org parley.OrgID, slug string, client parley.ClientID) (string, time.Time, error) {
 	now, key := i.clock(), i.keys.Load().set.Current
 	expires := time.Unix(now.Unix(), 0).Add(parley.TokenLifetime).UTC()
@@ -115,10 +116,10 @@ func (i *Issuer) Mint(org parley.OrgID, slug string, client parley.ClientID) (st
 	return text, expires, err
 }
 
-// Verify judges a bearer token. It keeps nothing of the token's memory. A token
-// that is not of the right form is ErrInvalidToken; one that is, but was not
-// made by this service for itself, ErrNotAuthenticated; one that is over,
-// ErrTokenExpired. // spec: Errors
+// Verify verifies a bearer token. It keeps no reference to the token's memory. The error
+// is ErrInvalidToken if the form is wrong, ErrNotAuthenticated if the form is right but
+// this service did not issue the token for itself, and ErrTokenExpired if it has expired.
+// // spec: Errors
 func (i *Issuer) Verify(token []byte) (Claims, error) {
 	if len(token) > tokenBytesMax {
 		return Claims{}, ErrInvalidToken
@@ -139,7 +140,7 @@ func (i *Issuer) Verify(token []byte) (Claims, error) {
 	return claims, nil
 }
 
-// accessClaims are the claims as they are read.
+// accessClaims are the claims as they are parsed.
 type accessClaims struct {
 	jwt.RegisteredClaims
 	OrgID    parley.OrgID    `json:"org_id"`
@@ -168,7 +169,7 @@ func (i *Issuer) judge(token string, ring *keyring) (Claims, error) {
 	default:
 		return Claims{}, ErrNotAuthenticated
 	}
-	// The parser forgives exp the leeway too; a token's life is exact.
+	// The parser applies the leeway to exp too, but a token's life is exact.
 	if !i.clock().Before(read.ExpiresAt.Time) {
 		return Claims{}, ErrTokenExpired
 	}
@@ -178,9 +179,9 @@ func (i *Issuer) judge(token string, ring *keyring) (Claims, error) {
 	return Claims{OrgID: read.OrgID, Slug: strings.Clone(read.Slug), ClientID: read.ClientID, Expires: read.ExpiresAt.UTC()}, nil
 }
 
-// readHeader checks the form of a token and the whole of its header, and gives
-// the key id. This service writes exactly three members; any other, such as a
-// place to fetch a key from, comes from a forger.
+// readHeader checks the form of a token and its whole header, and returns the key id.
+// This service writes exactly three members. Any other member, such as a URL to fetch a
+// key from, indicates a forgery.
 func readHeader(token string) (kid string, err error) {
 	head, rest, ok := strings.Cut(token, ".")
 	if !ok || strings.Count(rest, ".") != 1 || strings.ContainsAny(token, "\r\n") {
