@@ -2,40 +2,41 @@ package limit
 
 import "sync"
 
-// Small is how many bytes a Hold takes without being counted: small requests and
-// answers cost no lock, and never wait for those who hold much. They are bounded
-// by the number of connections.
+// Small is how many bytes a Hold takes without counting them: small requests and answers
+// need no lock, and never wait for callers that hold much. The number of connections
+// bounds them.
 const Small = 16 << 10
 
-// shareOfFree is the part of what nobody holds that one caller may hold.
+// shareOfFree is the divisor of the free bytes that gives what one caller may hold.
 const shareOfFree = 8
 
-// strangersPart is the part of all that strangers together may hold.
+// strangersPart is the divisor of the total that gives what all strangers together may
+// hold.
 const strangersPart = 4
 
-// Account is who bytes count for.
+// Account identifies the caller that bytes count against.
 type Account struct {
 	// Name is the key of an organization or an address.
 	Name string
-	// Stranger: it is an address. One client can have many addresses, so strangers
-	// share a bound.
+	// Stranger: the account is an address. One client can have many addresses, so
+	// strangers share a bound.
 	Stranger bool
 }
 
-// manyTimes: a caller with so many times as many bytes as another one wants makes
-// room for it.
+// manyTimes: a caller makes room for another one if it holds this many times as many
+// bytes as the other wants.
 const manyTimes = 2
 
-// Budget bounds the bytes that callers have the server hold: bodies that arrive,
-// answers that leave. A caller may hold an eighth of what nobody holds. So one
-// caller alone gets a ninth of the total, and after twenty that take all they can
-// get there is still room for the largest request of the next one. All strangers
-// together hold a quarter of the total at most.
+// Budget bounds the bytes that the server holds for callers: bodies that arrive and
+// answers that leave. A caller may hold an eighth of what is free. So one caller alone
+// gets a ninth of the total, and after twenty callers that take all they can there is
+// still room for the largest request of the next one. All strangers together hold a
+// quarter of the total at most.
 //
-// Beyond that the caller that holds most makes room for one that holds and wants at
-// most half as much: its oldest requests are ended that may be ended. So many
-// callers together cannot keep all others out. What they hold is leaving from then
-// on; at most an eighth of the total is, beside what is held.
+// Beyond that, the caller that holds most makes room for a caller that holds and wants at
+// most half as much: those of its oldest requests that may be ended are ended. So many
+// callers together cannot lock out all others. The bytes of ended requests count as
+// leaving, which are at most an eighth of the total, in addition to what is held.
 //
 // A nil Budget refuses nothing. It is safe for concurrent use.
 type Budget struct {
@@ -43,33 +44,33 @@ type Budget struct {
 
 	mu      sync.Mutex
 	held    int64
-	public  int64 // of it, by strangers
-	leaving int64 // beside it, of requests that were ended
+	public  int64 // of it, held by strangers
+	leaving int64 // in addition to it, of requests that were ended
 	peak    int64
 	refused uint64
 	ended   uint64
 	callers map[Account]*holdings
 }
 
-// holdings are the requests of one caller that hold something, the oldest first.
+// holdings are the requests of one caller that hold bytes, the oldest first.
 type holdings struct {
 	bytes       int64
 	first, last *holding
 }
 
-// holding is what one request holds.
+// holding is the bytes that one request holds.
 type holding struct {
 	caller Account
 	bytes  int64 // written by the request alone, under mu of the budget
-	// end ends the request if it may be ended now, and gives what is left to do for
-	// that, else nil.
+	// end ends the request if it may be ended now, and returns the remaining work, else
+	// nil.
 	end          func() (finish func())
-	ended        bool // its bytes are leaving; under mu, as what follows
+	ended        bool // its bytes are leaving; guarded by mu, like the fields below
 	older, newer *holding
 }
 
-// NewBudget bounds what all callers together hold. Nothing is bounded by a total
-// of zero or less: the result is nil.
+// NewBudget returns a budget that bounds what all callers together hold, in bytes. If
+// total is zero or less, nothing is bounded and the result is nil.
 func NewBudget(total int64) *Budget {
 	if total <= 0 {
 		return nil
@@ -77,8 +78,8 @@ func NewBudget(total int64) *Budget {
 	return &Budget{total: total, callers: map[Account]*holdings{}}
 }
 
-// take asks for n bytes more for a request. All of them are given, or none. finish
-// is to be called in any case, without the lock.
+// take requests n more bytes for a request. It gets all of them or none. finish must be
+// called in either case, without the lock.
 func (b *Budget) take(h *holding, n int64) (given bool, finish []func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,9 +100,9 @@ func (b *Budget) take(h *holding, n int64) (given bool, finish []func()) {
 	return true, finish
 }
 
-// makeRoom ends requests of the caller that holds most, until they held n bytes; of
-// a stranger, for another one. want is what the caller for which it is would hold.
-// The caller of makeRoom holds mu.
+// makeRoom ends requests of the caller that holds most, until they have released n bytes;
+// for a stranger, of the stranger that holds most. want is what the requesting caller
+// would hold. The caller of makeRoom holds mu.
 func (b *Budget) makeRoom(caller Account, want, n int64) (made bool, finish []func()) {
 	var most *holdings
 	for other, c := range b.callers {
@@ -127,7 +128,7 @@ func (b *Budget) makeRoom(caller Account, want, n int64) (made bool, finish []fu
 	return ended >= n, finish
 }
 
-// leave notes that a request was ended. The caller of leave holds mu.
+// leave records that a request was ended. The caller of leave holds mu.
 func (b *Budget) leave(h *holding) {
 	h.ended = true
 	b.leaving += h.bytes
@@ -136,7 +137,7 @@ func (b *Budget) leave(h *holding) {
 	b.add(h.caller, -h.bytes)
 }
 
-// give takes n bytes back that a request was given.
+// give returns n bytes that a request was given.
 func (b *Budget) give(h *holding, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +149,7 @@ func (b *Budget) give(h *holding, n int64) {
 	b.count(h, -n)
 }
 
-// count notes that a request holds n bytes more. The caller of count holds mu.
+// count records that a request holds n more bytes. The caller of count holds mu.
 func (b *Budget) count(h *holding, n int64) {
 	if b.callers[h.caller] == nil {
 		b.callers[h.caller] = &holdings{}
@@ -164,7 +165,7 @@ func (b *Budget) count(h *holding, n int64) {
 	b.add(h.caller, n)
 }
 
-// add counts n bytes more for a caller. The caller of add holds mu.
+// add counts n more bytes for a caller. The caller of add holds mu.
 func (b *Budget) add(caller Account, n int64) {
 	c := b.callers[caller]
 	c.bytes += n
@@ -203,17 +204,17 @@ func (c *holdings) remove(h *holding) {
 
 // BudgetStats are the numbers of a Budget at one instant.
 type BudgetStats struct {
-	// Held is how many bytes are held, Peak how many were at most, Total how many
-	// may be; Callers is how many callers hold them. Leaving is how many requests
-	// hold, beside these, that were ended.
+	// Held is how many bytes are held, Peak the most that were held, Total how many may
+	// be held. Callers is how many callers hold them. Leaving is how many bytes requests
+	// that were ended still hold, in addition.
 	Held, Peak, Total, Leaving int64
 	Callers                    int
-	// Refused is how often a caller was given none, Ended how many requests were
-	// ended for others.
+	// Refused is how often a caller got no bytes, Ended how many requests were ended for
+	// others.
 	Refused, Ended uint64
 }
 
-// Stats counts. All numbers of a nil Budget are zero.
+// Stats returns the current numbers. All numbers of a nil Budget are zero.
 func (b *Budget) Stats() BudgetStats {
 	if b == nil {
 		return BudgetStats{}
@@ -225,17 +226,17 @@ func (b *Budget) Stats() BudgetStats {
 	}
 }
 
-// Hold is what one request holds of a Budget. The zero Hold belongs to none, and
+// Hold is what one request holds of a Budget. The zero Hold belongs to no budget and
 // refuses nothing. It is for one goroutine at a time.
 type Hold struct {
 	budget *Budget
 	on     *holding
 }
 
-// Hold begins to count for a caller. It holds nothing yet. end, if not nil, ends the
-// request for another caller, if it may be ended now: then it gives what is left to
-// do for that, which may wait. It is called from any goroutine, many times perhaps,
-// and must not wait nor call the Budget.
+// Hold returns an empty Hold of a caller. end, if not nil, ends the request in favour of
+// another caller, if it may be ended now; it then returns the remaining work, which may
+// block. It is called from any goroutine, possibly many times, and must neither block nor
+// call the Budget.
 func (b *Budget) Hold(caller Account, end func() (finish func())) Hold {
 	if b == nil {
 		return Hold{}
@@ -243,7 +244,7 @@ func (b *Budget) Hold(caller Account, end func() (finish func())) Hold {
 	return Hold{budget: b, on: &holding{caller: caller, end: end}}
 }
 
-// Bytes is how many it holds.
+// Bytes returns how many bytes it holds.
 func (h *Hold) Bytes() int {
 	if h.on == nil {
 		return 0
@@ -251,8 +252,8 @@ func (h *Hold) Bytes() int {
 	return int(h.on.bytes)
 }
 
-// Grow makes it hold at least so many bytes, and reports whether it may. If not, it
-// holds what it held before.
+// Grow raises the hold to at least the given bytes, and reports whether that is allowed.
+// If not, the hold is unchanged.
 func (h *Hold) Grow(to int) bool {
 	if h.budget == nil || to <= Small || to <= h.Bytes() {
 		return true
@@ -264,7 +265,7 @@ func (h *Hold) Grow(to int) bool {
 	return given
 }
 
-// Shrink gives back what is beyond so many bytes.
+// Shrink releases all but the given bytes.
 func (h *Hold) Shrink(to int) {
 	if to <= Small {
 		to = 0
@@ -274,5 +275,5 @@ func (h *Hold) Shrink(to int) {
 	}
 }
 
-// Release gives everything back. It may be called again.
+// Release releases everything. It may be called again.
 func (h *Hold) Release() { h.Shrink(0) }

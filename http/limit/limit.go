@@ -1,5 +1,5 @@
-// Package limit holds clients to a rate. It knows neither requests nor answers:
-// a key goes in, a decision with the numbers for its headers comes out.
+// Package limit implements rate limits and memory budgets. It knows neither requests nor
+// answers: it takes a key and returns a decision with the numbers for its headers.
 package limit
 
 import (
@@ -15,21 +15,21 @@ import (
 	"parley"
 )
 
-// keysMax bounds the memory of one Limiter, in keys. Beyond it the keys that
-// are least used are forgotten, which gives them their whole burst back.
+// keysMax bounds the memory of one Limiter, in keys. Beyond it the least used keys are
+// forgotten, which gives them their whole burst again.
 const keysMax = 1 << 16
 
-// expirySlack covers the second by which the cache may forget a key early.
+// expirySlack covers the second by which the cache may drop a key early.
 const expirySlack = 2 * time.Second
 
-// stepMin is how far a clock must have gone back to count as set back. Less is
+// stepMin is how far a clock must go back to count as set back. Smaller steps come from
 // two goroutines that read it a moment apart.
 const stepMin = time.Second
 
-// Limiter is GCRA: each key has a theoretical arrival time, moved on by one
-// interval per request that is let through and never further ahead of the clock
-// than the burst allows. A nil Limiter lets everything through. It is safe for
-// concurrent use and lets through no more than its rate under contention.
+// Limiter implements GCRA: each key has a theoretical arrival time, which advances by one
+// interval per admitted request and is never further ahead of the clock than the burst
+// allows. A nil Limiter admits everything. It is safe for concurrent use and admits no
+// more than its rate under contention.
 type Limiter struct {
 	limit    int
 	interval int64 // nanoseconds one request takes from its key
@@ -38,9 +38,9 @@ type Limiter struct {
 	arrivals cells[atomic.Int64]
 }
 
-// New lets rate requests per window through for each key, and bursts of up to
-// burst requests at once. A rate of zero or less lifts the limit: the result is
-// nil. A burst below one counts as the rate.
+// New returns a limiter that admits rate requests per window for each key, and bursts of
+// up to burst requests at once. If rate is zero or less, there is no limit and the result
+// is nil. A burst below one counts as the rate.
 func New(rate int, window time.Duration, burst int, clock parley.Clock) *Limiter {
 	if rate <= 0 {
 		return nil
@@ -50,11 +50,11 @@ func New(rate int, window time.Duration, burst int, clock parley.Clock) *Limiter
 	}
 	interval := max(1, int64(window)/int64(rate))
 	depth := interval * int64(burst)
-	// A key at rest for the time of a whole burst is as good as a new one.
+	// A key that has been idle for the time of a whole burst equals a new one.
 	return &Limiter{limit: rate, interval: interval, depth: depth, clock: clock, arrivals: newCells[atomic.Int64](time.Duration(depth), clock)}
 }
 
-// Limit is the rate per window, for the header that states it; 0: lifted.
+// Limit returns the rate per window, for the header that states it. 0 means no limit.
 func (l *Limiter) Limit() int {
 	if l == nil {
 		return 0
@@ -62,10 +62,9 @@ func (l *Limiter) Limit() int {
 	return l.limit
 }
 
-// Take asks for one request of a key. When it is let through, remaining is how
-// many more would be at this instant. When it is refused, nothing is taken and
-// retryAfter is the time until one would be let through. reset is the time
-// until the key has its whole burst again.
+// Take counts one request of a key. If it is admitted, remaining is how many more would
+// be at this instant. If it is rejected, nothing is taken and retryAfter is the time
+// until one would be admitted. reset is the time until the key has its whole burst again.
 func (l *Limiter) Take(key string) (ok bool, remaining int, retryAfter, reset time.Duration) {
 	if l == nil {
 		return true, 0, 0, 0
@@ -89,7 +88,7 @@ func (l *Limiter) Take(key string) (ok bool, remaining int, retryAfter, reset ti
 	}
 }
 
-// GiveBack undoes a Take that was let through.
+// GiveBack undoes a Take that was admitted.
 func (l *Limiter) GiveBack(key string) {
 	if l == nil {
 		return
@@ -99,9 +98,8 @@ func (l *Limiter) GiveBack(key string) {
 	}
 }
 
-// Wait is how long until a request of a key would be let through, zero if one
-// would be now, and the time until the key has its whole burst again. Nothing is
-// taken.
+// Wait returns the time until a request of a key would be admitted, zero if one would be
+// now, and the time until the key has its whole burst again. It takes nothing.
 func (l *Limiter) Wait(key string) (wait, reset time.Duration) {
 	if l == nil {
 		return 0, 0
@@ -111,7 +109,7 @@ func (l *Limiter) Wait(key string) (wait, reset time.Duration) {
 		return 0, 0
 	}
 	now := l.clock().UnixNano()
-	used := min(cell.Load()-now, l.depth) // more is of a clock that was set back
+	used := min(cell.Load()-now, l.depth) // more means that the clock was set back
 	return time.Duration(max(0, used+l.interval-l.depth)), time.Duration(max(0, used))
 }
 
@@ -121,21 +119,21 @@ func Seconds(wait time.Duration) int {
 	return max(1, int((wait+time.Second-1)/time.Second))
 }
 
-// Poll is the limit of the poll endpoint, in requests per minute; 0 lifts one
-// of the two. // spec: Limits
+// Poll is the limit of the poll endpoint, in requests per minute. 0 means no limit of
+// that kind. // spec: Limits
 type Poll struct {
 	PerAddress int
 	PerToken   int
 }
 
-// PollDefault is the specification's.
+// PollDefault is the limit of the specification.
 var PollDefault = Poll{PerAddress: 60, PerToken: 20}
 
-// ErrPoll says that a text is not a poll limit.
+// ErrPoll means that a text is not a poll limit.
 var ErrPoll = errors.New("a poll limit is written like 60/20: per address / per token and minute; 0 lifts")
 
-// ParsePoll reads "60/20": per address / per token and minute. "0" alone lifts
-// both, another single number holds for both.
+// ParsePoll parses "60/20": per address / per token and minute. "0" alone means no
+// limits; another single number applies to both.
 func ParsePoll(text string) (Poll, error) {
 	left, right, both := strings.Cut(text, "/")
 	if !both {
@@ -162,9 +160,9 @@ func parseRate(text string) (int, error) {
 
 func (p Poll) String() string { return strconv.Itoa(p.PerAddress) + "/" + strconv.Itoa(p.PerToken) }
 
-// AddressKey is the key of a client address: an IPv4 address, also when it is
-// mapped into IPv6, or the /64 network of an IPv6 one, since a single customer
-// commands all of that. Zones are dropped.
+// AddressKey returns the key of a client address: an IPv4 address, also if it is mapped
+// into IPv6, or the /64 network of an IPv6 one, because a single customer has all of
+// that. Zones are dropped.
 func AddressKey(address netip.Addr) string {
 	address = address.Unmap()
 	if address.Is6() {
@@ -174,28 +172,28 @@ func AddressKey(address netip.Addr) string {
 	return string(address.AsSlice())
 }
 
-// cells hold something for each key that asked of late, bounded in number.
+// cells hold a value for each recently used key, bounded in number.
 type cells[T any] struct{ *otter.Cache[string, *T] }
 
-// newCells forgets keys that have not asked for as long as rest.
+// newCells returns cells that drop keys that have been idle for the time rest.
 func newCells[T any](rest time.Duration, clock parley.Clock) cells[T] {
 	return cells[T]{otter.Must(&otter.Options[string, *T]{
 		MaximumSize: keysMax, ExpiryCalculator: otter.ExpiryAccessing[string, *T](rest + expirySlack), Clock: cacheClock{clock},
 	})}
 }
 
-// of is the cell of a key.
+// of returns the cell of a key.
 func (c cells[T]) of(key string) *T {
 	cell, found := c.GetIfPresent(key)
 	if !found {
-		// The key outlives the call: it may be a view of a reused buffer.
+		// The key outlives the call, but may be a view of a reused buffer.
 		cell, _ = c.ComputeIfAbsent(strings.Clone(key), func() (*T, bool) { return new(T), false })
 	}
 	return cell
 }
 
-// cacheClock lets the cache age by the clock that everything else reads. It has
-// no ticks: expired keys leave when others arrive.
+// cacheClock makes the cache use the service's clock. It has no ticks: expired keys leave
+// when others arrive.
 type cacheClock struct{ now parley.Clock }
 
 func (c cacheClock) NowNano() int64                      { return c.now().UnixNano() }

@@ -7,11 +7,10 @@ import (
 	"parley"
 )
 
-// Window is an exact sliding window: whatever span of its length one looks at, at
-// most its limit of requests of a key were let through in it, all at once if they
-// like. Refused requests do not count. It remembers of each key when the requests
-// in the window were let through, so it is for small limits. A nil Window lets
-// everything through. It is safe for concurrent use.
+// Window is an exact sliding window: in any span of its length, it admits at most its
+// limit of requests of a key, possibly all at once. Rejected requests do not count. It
+// remembers when each request in the window was admitted, so it is meant for small
+// limits. A nil Window admits everything. It is safe for concurrent use.
 type Window struct {
 	limit  int
 	length int64 // nanoseconds
@@ -19,15 +18,15 @@ type Window struct {
 	passed cells[instants]
 }
 
-// instants are when requests of a key were let through, in nanoseconds, oldest
-// first: those in the window, never more than the limit.
+// instants are when requests of a key were admitted, in nanoseconds, oldest first: those
+// in the window, never more than the limit.
 type instants struct {
 	mu sync.Mutex
 	at []int64
 }
 
-// NewWindow lets limit requests of each key through in any span of length. A
-// limit of zero or less lifts it: the result is nil.
+// NewWindow returns a window that admits limit requests of each key in any span of
+// length. If limit is zero or less, there is no limit and the result is nil.
 func NewWindow(limit int, length time.Duration, clock parley.Clock) *Window {
 	if limit <= 0 {
 		return nil
@@ -35,29 +34,28 @@ func NewWindow(limit int, length time.Duration, clock parley.Clock) *Window {
 	return &Window{limit: limit, length: int64(length), clock: clock, passed: newCells[instants](length, clock)}
 }
 
-// Draw is what a request asks of one window: to count under a key.
+// Draw is a request to one window to count under a key.
 type Draw struct {
 	Window *Window
 	Key    string
 }
 
-// Standing is how a caller stands with the window that it meets first, after a
-// request was let through or refused.
+// Standing is a caller's state in the window whose limit it reaches first, after a
+// request was admitted or rejected.
 type Standing struct {
 	OK bool
-	// Limit is that of the window; 0: there is none.
+	// Limit is the limit of the window. 0 means no limit.
 	Limit int
-	// Remaining is how many more requests would be let through at this instant.
+	// Remaining is how many more requests would be admitted at this instant.
 	Remaining int
-	// RetryAfter is, of a refused request, how long until one would be let through.
+	// RetryAfter is the time until a rejected request would be admitted.
 	RetryAfter time.Duration
-	// Reset is how long until nothing is left in the window.
+	// Reset is the time until the window is empty.
 	Reset time.Duration
 }
 
-// TakeAll asks several windows for one request: either all of them let it
-// through, or it counts in none. Callers that share windows name them in one
-// order, and no window twice.
+// TakeAll counts one request in several windows: either all admit it, or it counts in
+// none. Callers that share windows must pass them in the same order, and no window twice.
 func TakeAll(draws ...Draw) Standing {
 	held := make([]*instants, len(draws))
 	var now int64
@@ -68,7 +66,7 @@ func TakeAll(draws ...Draw) Standing {
 		held[i] = d.Window.passed.of(d.Key)
 		held[i].mu.Lock()
 		defer held[i].mu.Unlock()
-		now = d.Window.clock().UnixNano() // the last lock's, so that none is held with an earlier one
+		now = d.Window.clock().UnixNano() // read under the last lock, so that no earlier time is used with it
 	}
 	met := Standing{OK: true}
 	for i, d := range draws {
@@ -102,7 +100,7 @@ func (s Standing) sooner(o Standing) bool {
 	return s.RetryAfter > o.RetryAfter
 }
 
-// slide forgets what has left the window.
+// slide drops what has left the window.
 func (w *Window) slide(cell *instants, now int64) {
 	left := 0
 	for left < len(cell.at) && now-cell.at[left] >= w.length {
@@ -110,14 +108,14 @@ func (w *Window) slide(cell *instants, now int64) {
 	}
 	cell.at = cell.at[:copy(cell.at, cell.at[left:])]
 	if n := len(cell.at); n > 0 && cell.at[n-1]-now > int64(stepMin) {
-		for i := range cell.at { // the clock was set back: nobody waits for the difference
+		for i := range cell.at { // the clock was set back: the key must not wait for the difference
 			cell.at[i] = min(cell.at[i], now)
 		}
 	}
 }
 
-// add notes a request that is let through. Room is made as it is needed, and
-// never for more than the limit.
+// add records an admitted request. It allocates room as needed, and never for more than
+// the limit.
 func (w *Window) add(cell *instants, now int64) {
 	n := len(cell.at)
 	if n > 0 {
@@ -131,8 +129,8 @@ func (w *Window) add(cell *instants, now int64) {
 	cell.at = append(cell.at, now)
 }
 
-// standing is how the caller stands after a request that passed, or was refused
-// by this window or another.
+// standing returns the caller's state after a request that was admitted, or rejected by
+// this window or another.
 func (w *Window) standing(cell *instants, now int64, passed bool) Standing {
 	s := Standing{OK: passed, Limit: w.limit, Remaining: w.limit - len(cell.at)}
 	if n := len(cell.at); n > 0 {
