@@ -14,17 +14,17 @@ import (
 	"parley/http/rest"
 )
 
-// strangersBodyMax bounds the body of a request whose caller is not known: what
-// anybody can make the server hold must not be counted for anybody.
+// strangersBodyMax bounds the body of a request from an unknown caller, so that its
+// memory need not be counted against any account.
 const strangersBodyMax = limit.Small
 
-// chunkedLength stands for the length of a chunked body, of which the engine then
-// hands over the bytes as they are on the wire.
+// chunkedLength stands for the length of a chunked body. For such a body the engine
+// passes on the raw bytes of the wire.
 const chunkedLength = 1 << 30
 
-// arriving judges a request whose head has come. The engine has no way to refuse a
-// body unread but for those who ask whether to send it: one that must not arrive is
-// made to look as if its sender had asked.
+// arriving checks a request whose header has arrived. The engine can reject an unread
+// body only if the client asks whether to send it (Expect: 100-continue). So a request
+// that must be rejected is made to look as if its client had asked.
 func (s *Server) arriving(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
 	if h.ContentLength() == -1 {
 		h.SetContentLength(chunkedLength)
@@ -35,8 +35,8 @@ func (s *Server) arriving(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) 
 	return c
 }
 
-// expected says whether a body may come that its sender asks about, and answers
-// the request if it must not.
+// expected decides whether a client that asks may send its body, and answers the request
+// if it may not.
 func (s *Server) expected(ctx *fasthttp.RequestCtx) int {
 	if s.mayArrive(&ctx.Request.Header) {
 		return fasthttp.StatusContinue
@@ -45,8 +45,8 @@ func (s *Server) expected(ctx *fasthttp.RequestCtx) int {
 	return ctx.Response.StatusCode()
 }
 
-// mayArrive judges the body that is announced. Only a caller who is known may send
-// what is large. The length of a chunked one is judged as it comes.
+// mayArrive checks the announced body. Only a known caller may send a large one. The
+// length of a chunked body is checked as it arrives.
 func (s *Server) mayArrive(h *fasthttp.RequestHeader) bool {
 	n := h.ContentLength()
 	return n <= strangersBodyMax || n == chunkedLength || n <= parley.BodyBytesMax && s.known(h)
@@ -60,10 +60,10 @@ func (s *Server) known(h *fasthttp.RequestHeader) bool {
 	return err == nil
 }
 
-// receive reads the body of a request, which is then at hand as if the engine had
-// read it, on a sheet that is closed when the request is answered. It takes memory
-// as its bytes come, whatever length was announced, and what is more than little of
-// it counts for its caller. Without a body there is no sheet.
+// receive reads the body of a request into a pooled buffer, as if the engine had read it.
+// The buffer is closed when the request is answered. Memory is taken as the bytes arrive,
+// whatever length was announced, and all but small bodies count against the caller. If
+// there is no body, the buffer is nil.
 func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *buffer.Buffer, err error) {
 	from := io.Reader(ctx.RequestBodyStream())
 	if ctx.RequestBodyStream() == nil {
@@ -104,7 +104,7 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *buffer.Buf
 	}
 }
 
-// grow has a body go on on a larger sheet, if its caller may hold that much.
+// grow moves a body to a larger buffer, if its caller may hold that much.
 func (s *Server) grow(ctx *fasthttp.RequestCtx, on **buffer.Buffer, room int) error {
 	hold := &(*on).Hold
 	if room > limit.Small && *hold == (limit.Hold{}) {
@@ -121,7 +121,7 @@ func (s *Server) grow(ctx *fasthttp.RequestCtx, on **buffer.Buffer, room int) er
 	return nil
 }
 
-// account is who a body counts for: the organization of its caller.
+// account returns the account that a body counts against: the organization of its caller.
 func (s *Server) account(ctx *fasthttp.RequestCtx) limit.Account {
 	if s.auth != nil {
 		if caller, err := s.auth.Bearer(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err == nil {
@@ -145,9 +145,9 @@ func (s *Server) answerUnread(ctx *fasthttp.RequestCtx, err error) {
 	}
 }
 
-// refuseUnread says what kept a request from being read whole, and ends its
-// connection. Where the body was too large for a stranger and the route asks for a
-// token, the want of one is what is wrong, and is said as of any other request.
+// refuseUnread answers a request that could not be read completely, and closes its
+// connection. If the body was too large for an unknown caller and the route needs a
+// token, the answer is that of a missing or invalid token, as for any other request.
 func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, id string, err error) {
 	h := &ctx.Request.Header
 	switch {
@@ -168,7 +168,7 @@ func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, id string, err error) {
 	connlimit.Linger(ctx.Conn())
 }
 
-// unread is what a failure to read a request is told as.
+// unread translates an error of reading a request.
 func unread(err error) error {
 	small := (*fasthttp.ErrSmallBuffer)(nil)
 	var timeout interface{ Timeout() bool }

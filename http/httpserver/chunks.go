@@ -10,23 +10,24 @@ import (
 )
 
 const (
-	// chunkLineMax bounds the line of a chunk's size, with its extensions.
+	// chunkLineMax bounds the line with a chunk's size and extensions, in bytes.
 	chunkLineMax = 256
-	// trailersMax bounds the lines behind the last chunk.
+	// trailersMax bounds the number of lines after the last chunk.
 	trailersMax = 16
 )
 
 var errChunks = errors.New("the chunks of a body are malformed")
 
-// chunks reads a chunked body from the bytes on the wire. It is stricter than the
-// engine, which takes a bare LF for the end of a line, makes headers of trailers,
-// and does not tell the end of a body from that of its connection.
-// source: RFC 9112 section 7.1
+// chunks reads a chunked body from the bytes on the wire. It is stricter than the engine,
+// which accepts a bare LF as the end of a line, turns trailers into headers, and does not
+// distinguish the end of a body from that of its connection.
+// // source: RFC 9112 section 7.1
 type chunks struct {
 	from io.Reader
-	// may judges how long the body has become, before the bytes of a chunk come.
+	// may checks the length of the body so far, before the bytes of a chunk are read.
 	may func(total int) error
-	// single are the names that a trailer must not have: those that decide something.
+	// single are the names that a trailer must not have: headers that affect how the
+	// request is processed.
 	single []string
 
 	begun, ended bool
@@ -51,7 +52,7 @@ func (c *chunks) Read(p []byte) (n int, err error) {
 	return n, cut(err)
 }
 
-// next reads on to the bytes of the next chunk, or to the end of the body.
+// next reads up to the bytes of the next chunk, or to the end of the body.
 func (c *chunks) next() error {
 	if c.begun {
 		if line, err := c.readLine(); err != nil || len(line) > 0 {
@@ -75,7 +76,7 @@ func (c *chunks) next() error {
 	return c.may(c.total)
 }
 
-// trailers passes by the fields behind the last chunk. Nothing is made of them.
+// trailers skips the fields after the last chunk. They are ignored.
 func (c *chunks) trailers() error {
 	for range trailersMax {
 		line, err := c.readLine()
@@ -91,8 +92,7 @@ func (c *chunks) trailers() error {
 	return errChunks
 }
 
-// readLine gives the next line, without the CR LF at its end. It is overwritten by
-// the next one.
+// readLine returns the next line without its CR LF. The next call overwrites it.
 func (c *chunks) readLine() ([]byte, error) {
 	for n := range c.line {
 		if _, err := io.ReadFull(c.from, c.line[n:n+1]); err != nil {
@@ -108,7 +108,7 @@ func (c *chunks) readLine() ([]byte, error) {
 	return nil, errChunks
 }
 
-// chunkSize reads the size of a chunk: few hexadecimal digits and nothing else.
+// chunkSize parses the size of a chunk: a few hexadecimal digits and nothing else.
 func chunkSize(digits []byte) (n int, err error) {
 	if len(digits) == 0 || len(digits) > 7 {
 		return 0, errChunks
@@ -122,12 +122,12 @@ func chunkSize(digits []byte) (n int, err error) {
 	return n, nil
 }
 
-// visible reports whether a text has no control characters but tabs.
+// visible reports whether a text has no control characters except tabs.
 func visible(text []byte) bool {
 	return !slices.ContainsFunc(text, func(c byte) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-// notToken reports whether a character cannot stand in the name of a field.
+// notToken reports whether a character is not allowed in a field name.
 func notToken(c byte) bool {
 	return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) < 0
 }

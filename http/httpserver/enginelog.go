@@ -21,7 +21,7 @@ func (l engineLog) Printf(format string, args ...any) {
 	l.to.Debug("connection", "said", format, "cause", cause)
 }
 
-// causeOf names the innermost error by its type, never by its text.
+// causeOf returns the type of the innermost error, never its text.
 func causeOf(err error) string {
 	for {
 		inner := errors.Unwrap(err)

@@ -12,10 +12,9 @@ import (
 	"parley/http/rest"
 )
 
-// guard refuses requests that two parties in a row could read differently, so
-// that what a proxy in front has let through is what is served here: ambiguous
-// framing, ambiguous targets, repeated headers that decide something. It tells
-// whether the body is chunked.
+// guard rejects requests that a proxy in front and this server could interpret
+// differently: ambiguous framing, ambiguous targets, and repeated headers that affect
+// processing. It reports whether the body is chunked.
 func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 	h := &ctx.Request.Header
 	method := h.Method()
@@ -32,8 +31,8 @@ func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 	return chunked, nil
 }
 
-// plainTarget accepts only the origin form (and * for OPTIONS) and refuses
-// paths that some reader would normalise into other paths.
+// plainTarget accepts only the origin form (and * for OPTIONS) and rejects paths that
+// other software would normalize into other paths.
 func plainTarget(target []byte, options bool) bool {
 	if options && string(target) == "*" {
 		return true
@@ -55,8 +54,8 @@ func plainTarget(target []byte, options bool) bool {
 	return true
 }
 
-// forbiddenOctet names what must not arrive encoded (NUL, slash, backslash) and
-// what is no encoding.
+// forbiddenOctet reports whether an octet must not be sent encoded (NUL, slash,
+// backslash) or is not a valid encoding.
 func forbiddenOctet(high, low byte) bool {
 	if rest.Unhex(high) > 15 || rest.Unhex(low) > 15 {
 		return true
@@ -65,8 +64,8 @@ func forbiddenOctet(high, low byte) bool {
 	return octet == 0 || octet == '/' || octet == '\\'
 }
 
-// dotSegment reports whether the path's next segment is . or .., however its
-// dots are written.
+// dotSegment reports whether the path's next segment is . or .., however its dots are
+// encoded.
 func dotSegment(rest []byte) bool {
 	dots := 0
 	for len(rest) > 0 && rest[0] != '/' {
@@ -83,11 +82,11 @@ func dotSegment(rest []byte) bool {
 	return dots == 1 || dots == 2
 }
 
-// hostNameMax bounds a host's name, in bytes: no longer one can be looked up.
+// hostNameMax bounds a host name, in bytes: longer ones cannot be looked up.
 const hostNameMax = 253
 
 // plainHost accepts a name or an address, with or without a port.
-// source: RFC 9110 section 7.2
+// // source: RFC 9110 section 7.2
 func plainHost(host []byte) bool {
 	if len(host) > 0 && host[0] == '[' {
 		end := bytes.IndexByte(host, ']')
@@ -118,7 +117,7 @@ func plainPort(port []byte) bool {
 	return len(port) <= 5
 }
 
-// deciding are the headers of HTTP itself that must not come twice.
+// deciding are the headers of HTTP itself that must not be repeated.
 var deciding = [...]string{"content-length", "transfer-encoding", "host", "content-type", "authorization"}
 
 const (
@@ -126,8 +125,8 @@ const (
 	seenEncoding
 )
 
-// singleHeaders are all headers that must not come twice: those of HTTP and
-// those that routes bind.
+// singleHeaders returns all headers that must not be repeated: those of HTTP and those
+// that routes bind.
 func singleHeaders(routes []rest.Route) []string {
 	names := deciding[:]
 	for i := range routes {
@@ -140,9 +139,9 @@ func singleHeaders(routes []rest.Route) []string {
 	return names
 }
 
-// plainHeaders reads the header block as it came: whole lines, no folded ones,
-// names without spaces, no coding but chunked, no Content-Length beside it,
-// nothing of single twice. It tells whether the body is chunked.
+// plainHeaders checks the raw header block: complete lines, none folded, names without
+// spaces, no transfer coding but chunked, no Content-Length with it, and no header of
+// single twice. It reports whether the body is chunked.
 func plainHeaders(block []byte, single []string) (chunked, plain bool) {
 	var seen uint64
 	for len(block) > 0 {
@@ -171,7 +170,7 @@ func plainHeaders(block []byte, single []string) (chunked, plain bool) {
 	return seen&seenEncoding != 0, seen&(seenLength|seenEncoding) != seenLength|seenEncoding
 }
 
-// begin puts on an answer what every answer bears, and returns the request id.
+// begin sets the headers that every answer has, and returns the request id.
 func (s *Server) begin(ctx *fasthttp.RequestCtx) string {
 	id := s.requestID(ctx.Request.Header.Peek(rest.RequestIDHeader))
 	h := &ctx.Response.Header
@@ -181,7 +180,7 @@ func (s *Server) begin(ctx *fasthttp.RequestCtx) string {
 	return id
 }
 
-// What every answer bears, as it stands on the wire.
+// The headers that every answer has, as they are sent.
 var (
 	headerRequestID = []byte("X-Request-Id")
 	headerNoSniff   = []byte(fasthttp.HeaderXContentTypeOptions)
@@ -190,7 +189,7 @@ var (
 	valueNoReferrer = []byte("no-referrer")
 )
 
-// requestID echoes an id that is safe to write into headers and logs.
+// requestID returns the client's id if it is safe in headers and logs, else a new one.
 func (s *Server) requestID(supplied []byte) string {
 	if len(supplied) == 0 || len(supplied) > parley.RequestIDMax {
 		return s.newRequestID()

@@ -10,33 +10,32 @@ import (
 	"parley/http/rest"
 )
 
-// Answer is what an observer gets for a request that was answered. It holds
-// nothing that a client sent but the request id, which is safe to log: no path,
-// which may be a secret, no header, no body.
+// Answer describes an answered request to an observer. Of the client's input it contains
+// only the request id, which is safe to log. It contains no path, which may be a secret,
+// no header and no body.
 type Answer struct {
-	// Route is the line of the table, nil where none matched.
+	// Route is the route of the request, nil if none matched.
 	Route *rest.Route
-	// RequestID is what X-Request-ID said.
+	// RequestID is the X-Request-ID of the answer.
 	RequestID string
-	// Status of the answer.
+	// Status is the HTTP status of the answer.
 	Status int
-	// Code of the problem that was answered, empty where there was none. The codes
-	// are those of the documentation and few.
+	// Code is the code of the problem in the answer, empty if there was none. There are
+	// few codes, and all are documented.
 	Code string
-	// Quota is the name of the quota that was used up, if that was the problem.
+	// Quota is the name of the exhausted quota, if that was the problem.
 	Quota string
-	// Began is when the request was read, Took how long the answer took to make:
-	// that of a stream, until it was open. Both are zero for what could not be
-	// read as a request.
+	// Began is when the request was read, Took how long it took to make the answer; for a
+	// stream, until it was open. Both are zero if the request could not be read.
 	Began time.Time
 	Took  time.Duration
 
-	// ctx is for the methods, while Observe runs.
+	// ctx serves the methods, while Observe runs.
 	ctx *fasthttp.RequestCtx
 }
 
-// Traceparent is what the caller says of the trace that it is part of: anything,
-// as it was sent. It is asked for while Observe runs, as Posted is.
+// Traceparent returns the client's traceparent header, unchecked. Like Posted, it may be
+// called only while Observe runs.
 func (a *Answer) Traceparent() string {
 	if a.ctx == nil {
 		return ""
@@ -46,8 +45,8 @@ func (a *Answer) Traceparent() string {
 
 const traceparentHeader = "Traceparent"
 
-// Noted is what the handler has kept for the observer, see rest.Call.Note. It is asked
-// for while Observe runs.
+// Noted returns what the handler has kept for the observer, see rest.Call.Note. It may be
+// called only while Observe runs.
 func (a *Answer) Noted() any {
 	if a.ctx == nil {
 		return nil
@@ -55,7 +54,7 @@ func (a *Answer) Noted() any {
 	return rest.Noted(a.ctx)
 }
 
-// Header is a header of the answer. It is asked for while Observe runs.
+// Header returns a header of the answer. It may be called only while Observe runs.
 func (a *Answer) Header(name string) string {
 	if a.ctx == nil {
 		return ""
@@ -63,21 +62,23 @@ func (a *Answer) Header(name string) string {
 	return string(a.ctx.Response.Header.Peek(name))
 }
 
-// Load is what a Server has at hand at one instant.
+// Load is the load of a Server at one instant.
 type Load struct {
-	// Connections that are open, streams included, and how many may be.
+	// Connections is the number of open connections, streams included, ConnectionsMax the
+	// most that may be open.
 	Connections, ConnectionsMax int
-	// Addresses that they come from, and how many connections one of them may have.
+	// Addresses is the number of client addresses, PerAddressMax how many connections one
+	// of them may have.
 	Addresses, PerAddressMax int
-	// Exceeded are the connections that exceeded a bound.
+	// Exceeded counts the connections that exceeded a bound.
 	Exceeded connlimit.Count
-	// InFlight are the requests that are being answered.
+	// InFlight is the number of requests in progress.
 	InFlight int
-	// Held is what large bodies and answers hold.
+	// Held is the memory that large bodies and answers hold.
 	Held limit.BudgetStats
 }
 
-// Load counts.
+// Load returns the current load.
 func (s *Server) Load() Load {
 	l := Load{ConnectionsMax: s.bounds.Total, PerAddressMax: s.bounds.PerAddress, InFlight: int(s.inFlight.Load()), Held: s.host.Budget.Stats()}
 	if listener := s.listener.Load(); listener != nil {

@@ -23,7 +23,7 @@ var (
 	errUnparsable  = rest.Protocol(fasthttp.StatusBadRequest, "", "The request is not valid HTTP.")
 )
 
-// refuse answers an error. Headers that the handler has set stay.
+// refuse answers with an error. Headers that the handler has set are kept.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err error) {
 	p := rest.ProblemOf(err)
 	s.note(ctx, &p)
@@ -45,7 +45,8 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 	ctx.SetBody(p.Body(id))
 }
 
-// delay returns when the refusal is to be answered: at once, unless there are many.
+// delay waits before a refusal is sent if there are many refusals; otherwise it returns
+// at once.
 func (s *Server) delay(conn net.Conn, err error) {
 	if s.overload.ToDelay(s.clock(), err) {
 		defer connlimit.Park(conn)()
@@ -56,7 +57,7 @@ func (s *Server) delay(conn net.Conn, err error) {
 // refused is the problem that a request was answered with.
 type refused struct{ code, quota string }
 
-// note keeps the problem that is answered for the observer.
+// note keeps the problem of the answer for the observer.
 func (s *Server) note(ctx *fasthttp.RequestCtx, p *rest.Problem) {
 	if s.observe == nil {
 		return
@@ -78,7 +79,7 @@ func (s *Server) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
 	s.observe(a)
 }
 
-// noRoom is the whole answer to a connection that is refused.
+// noRoom returns the whole answer to a connection that is rejected.
 func (s *Server) noRoom() []byte {
 	id, p := s.newRequestID(), rest.ProblemOf(parley.ErrOverloaded)
 	body := p.Body(id)

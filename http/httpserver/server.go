@@ -25,57 +25,55 @@ import (
 	"parley/http/rest"
 )
 
-// Options are what a Server is made of.
+// Options configure a Server.
 type Options struct {
-	// Routes is the table; the documentation's own routes are added to it.
+	// Routes is the table of routes. The server adds the documentation's own routes.
 	Routes []rest.Route
-	// Authenticator is needed when a route asks for a bearer token.
+	// Authenticator is required if a route needs a bearer token.
 	Authenticator Authenticator
-	// Logger logs defects only; nil: nothing is logged.
+	// Logger logs only defects. nil means no log.
 	Logger *slog.Logger
-	// Clock tells the time to handlers.
+	// Clock gives handlers the time.
 	Clock parley.Clock
-	// NewRequestID names a request that came without a name of its own.
+	// NewRequestID returns an id for a request that has none.
 	NewRequestID func() string
-	// Brand is the word in header names such as X-Svc-Agent; "svc" by default.
+	// Brand is the word in header names such as X-Svc-Agent. The default is "svc".
 	Brand string
-	// Version is that of the software, for the OpenAPI document.
+	// Version is the version of the software, for the OpenAPI document.
 	Version string
-	// WireSource is the source of the wire structs: their comments are the descriptions
-	// of the OpenAPI document. nil: it has none.
+	// WireSource is the source of the wire structs, whose comments become the
+	// descriptions in the OpenAPI document. nil means no descriptions.
 	WireSource fs.FS
-	// Admit, if set, judges a call whose caller is known, before it is asked what
-	// the caller is entitled to and before the schema: rate limits, shedding of
-	// load. An error refuses it.
+	// Admit, if set, checks a call whose caller is known, before its trust tier and the
+	// schema are checked: rate limits, load shedding. An error rejects the call.
 	Admit func(*rest.Call) error
 	// Observe, if set, is called with each answer before it is sent. It is called from
 	// many goroutines and must return soon.
 	Observe func(Answer)
-	// ReadTimeout bounds the arrival of one request, WriteTimeout the departure
-	// of one answer (from the moment it is made: long waits are not cut),
-	// IdleTimeout the pause between two requests of a connection. Defaults:
-	// 30 s, 30 s, 120 s.
+	// ReadTimeout bounds the time to receive one request; WriteTimeout the time to send
+	// one answer, from the moment it is made, so that long waits are not cut; IdleTimeout
+	// the pause between two requests on a connection. The defaults are 30 s, 30 s and 120
+	// s.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
-	// Connections bounds the connections that are open at once. Defaults: 262,144 in
-	// total, as many served, half of the total per address.
+	// Connections bounds the open connections. The defaults are 262,144 in total, as many
+	// served, and half of the total per address.
 	Connections connlimit.Bounds
-	// Budget bounds the bytes of large bodies and answers that are under way, by the
-	// organizations that they are for; of public answers, by addresses, see Source.
-	// nil: nothing is bounded.
+	// Budget bounds the bytes of large bodies and answers in transit, per organization;
+	// for public answers, per address (see Source). nil means no bound.
 	Budget *limit.Budget
-	// Source is the address that a public request counts for, as limit.AddressKey
-	// gives it; by default that of the connection.
+	// Source returns the address that a public request counts against, as
+	// limit.AddressKey formats it. The default is that of the connection.
 	Source func(*rest.Call) string
-	// Overload rejects requests while too many goroutines wait for a processor.
-	// nil: none is rejected.
+	// Overload rejects requests while too many goroutines wait for a processor. nil means
+	// that none is rejected.
 	Overload *overload.Limiter
 }
 
 const (
 	readBufferBytes    = 16 << 10
 	connectionsDefault = 256 << 10
-	// concurrencySlack is for closed connections whose worker has not ended yet: only
-	// the listener refuses connections, never fasthttp.
+	// concurrencySlack allows for closed connections whose worker has not ended yet: only
+	// the listener rejects connections, never fasthttp.
 	concurrencySlack = 1 << 10
 )
 
@@ -110,11 +108,11 @@ func (o *Options) ensureDefaults() error {
 	return nil
 }
 
-// Authenticator finds callers by their tokens.
+// Authenticator identifies callers by their tokens.
 type Authenticator interface {
-	// Bearer judges the value of the Authorization header, empty if there is
-	// none, and keeps none of it. An error is a parley.Refusal of reason
-	// Unauthenticated or BadToken.
+	// Bearer checks the value of the Authorization header, empty if there is none, and
+	// keeps no reference to it. An error is a parley.Refusal of reason Unauthenticated or
+	// BadToken.
 	Bearer(header []byte) (rest.Caller, error)
 }
 
@@ -129,14 +127,14 @@ type Server struct {
 	observe      func(Answer)
 	document     []byte
 	bounds       connlimit.Bounds
-	single       []string // headers that must not come twice
+	single       []string // headers that must not be repeated
 	overload     *overload.Limiter
 	inFlight     atomic.Int64
 	listener     atomic.Pointer[connlimit.Listener]
 
 	router *router.Router
-	gets   *router.Router          // tells which route a GET of a path would meet
-	handle fasthttp.RequestHandler // of a request that was read whole
+	gets   *router.Router          // finds the route that a GET of a path would reach
+	handle fasthttp.RequestHandler // handles a request that was read completely
 	engine *fasthttp.Server
 
 	host     rest.Host
@@ -147,7 +145,7 @@ type Server struct {
 	closers  []func()
 }
 
-// New plans every route and refuses a table that is at odds with itself.
+// New plans every route and returns an error if the table is inconsistent.
 func New(o Options) (*Server, error) {
 	if err := o.ensureDefaults(); err != nil {
 		return nil, err
@@ -228,9 +226,8 @@ func (s *Server) mount(brand string) error {
 	return nil
 }
 
-// noRoute answers a path that no route has. That of the documentation's folder
-// stands for its first page: the router cannot have a route for it beside the
-// ones it lies between.
+// noRoute answers a path that has no route. The path of the documentation's folder serves
+// its first page: the router cannot have a route for it beside the neighbouring ones.
 func (s *Server) noRoute(ctx *fasthttp.RequestCtx) {
 	if string(ctx.URI().PathOriginal()) == docs.Folder && (ctx.IsGet() || ctx.IsHead()) {
 		ctx.SetUserValue("file", "index.html")
@@ -240,7 +237,7 @@ func (s *Server) noRoute(ctx *fasthttp.RequestCtx) {
 	s.refuse(ctx, nil, idOf(ctx), rest.ErrNoRoute)
 }
 
-// route is the one that GETs a path of the table.
+// route returns the route that serves a GET of a path.
 func (s *Server) route(path string) *rest.Route {
 	at := slices.IndexFunc(s.routes, func(r rest.Route) bool { return r.Method == fasthttp.MethodGet && r.Path == path })
 	return &s.routes[at]
@@ -253,15 +250,15 @@ func newRouter() *router.Router {
 	return r
 }
 
-// userKey keeps what belongs to a request apart from its path parameters.
+// userKey separates the values of a request from its path parameters.
 type userKey uint8
 
 const (
 	requestIDKey userKey = iota
 	routeKey
 	refusedKey
-	unreadKey // the body of a request was too large for a stranger
-	heldKey   // what a body counts for its caller
+	unreadKey // the body of a request was too large for an unknown caller
+	heldKey   // the memory hold of a body
 )
 
 func idOf(ctx *fasthttp.RequestCtx) string {
@@ -269,7 +266,7 @@ func idOf(ctx *fasthttp.RequestCtx) string {
 	return id
 }
 
-// serve is the way of every request.
+// serve handles every request.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
@@ -280,7 +277,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		began = s.clock()
 	}
 	s.dispatch(ctx, id)
-	if ctx.Response.StatusCode() != fasthttp.StatusServiceUnavailable { // those would let each other go
+	if ctx.Response.StatusCode() != fasthttp.StatusServiceUnavailable { // a 503 must not release the next one
 		s.overload.Answered(s.clock)
 	}
 	select {
@@ -315,13 +312,13 @@ func (s *Server) dispatch(ctx *fasthttp.RequestCtx, id string) {
 		return
 	}
 	if body != nil && body.Hold != (limit.Hold{}) {
-		ctx.SetUserValue(heldKey, &body.Hold) // not the sheet: the engine closes what it can
+		ctx.SetUserValue(heldKey, &body.Hold) // not the buffer: the engine closes values that it can
 	}
 	s.handle(ctx)
 }
 
-// recover answers a panic like any other defect. If the request had been read
-// whole, the connection goes on.
+// recover answers a panic like any other defect. If the request had been read completely,
+// the connection stays open.
 func (s *Server) recover(ctx *fasthttp.RequestCtx, id string) {
 	cause := recover()
 	if cause == nil {
@@ -347,7 +344,8 @@ func (s *Server) recover(ctx *fasthttp.RequestCtx, id string) {
 	ctx.SetBody(p.Body(id))
 }
 
-// call runs a matched route: who calls, may they, what they sent, the handler.
+// call runs a matched route: it checks the caller, its access and its input, then runs
+// the handler.
 func (s *Server) call(ctx *fasthttp.RequestCtx, r *rest.Route) {
 	ctx.SetUserValue(routeKey, r)
 	s.dress(ctx, r)
@@ -370,7 +368,7 @@ func (s *Server) call(ctx *fasthttp.RequestCtx, r *rest.Route) {
 	}
 }
 
-// dress sets the headers that a kind of route bears on every answer.
+// dress sets the headers that every answer of a kind of route has.
 func (s *Server) dress(ctx *fasthttp.RequestCtx, r *rest.Route) {
 	h := &ctx.Response.Header
 	if r.Access != rest.Public {
@@ -381,7 +379,7 @@ func (s *Server) dress(ctx *fasthttp.RequestCtx, r *rest.Route) {
 	}
 }
 
-// admit finds the caller and checks that it may call the route.
+// admit identifies the caller and checks that it may call the route.
 func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 	r := c.Route()
 	if r.Access == rest.Bearer || r.Access == rest.Tier1 {
@@ -406,8 +404,8 @@ func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 	return nil
 }
 
-// options answers what a path takes, and lets browsers read public GETs from
-// anywhere; the router has set Allow.
+// options answers with the methods of a path, and allows browsers to read public GETs
+// from any origin. The router has set Allow.
 func (s *Server) options(ctx *fasthttp.RequestCtx) {
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
 	lookup, _ := s.gets.Lookup(fasthttp.MethodGet, string(ctx.URI().PathOriginal()), ctx)
@@ -431,8 +429,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	return s.engine.Serve(l)
 }
 
-// OnDrain registers what ends long-lived connections. It runs once, when the
-// server begins to stop; at once, if it has begun.
+// OnDrain registers a function that ends long-lived connections. It runs once when the
+// server begins to stop, or at once if it already has.
 func (s *Server) OnDrain(end func()) {
 	s.mu.Lock()
 	late := s.drained
@@ -448,8 +446,8 @@ func (s *Server) OnDrain(end func()) {
 // Draining is closed when the server begins to stop.
 func (s *Server) Draining() <-chan struct{} { return s.draining }
 
-// Shutdown stops accepting, ends streams, and waits for requests to finish
-// until ctx ends, when it gives up with the error of ctx.
+// Shutdown stops accepting connections, ends streams, and waits for requests to finish.
+// If ctx ends first, it gives up and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	closers := s.closers
@@ -469,5 +467,5 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Routes is the table as served, documentation included.
+// Routes returns the table as served, documentation included.
 func (s *Server) Routes() []rest.Route { return slices.Clone(s.routes) }
