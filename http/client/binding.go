@@ -18,10 +18,10 @@ import (
 // bindingsMax bounds how many bindings of one agent are read.
 const bindingsMax = 2000
 
-// signedAtLayout writes microseconds, as the service does.
+// signedAtLayout has microseconds, as the service's format does.
 const signedAtLayout = "2006-01-02T15:04:05.000000Z"
 
-// BindKeys publishes a binding of the agent's current keys, made elsewhere. See
+// BindKeys publishes a binding of the agent's current keys that was made elsewhere. See
 // Agent.BindKeys, which makes it.
 func (c *Client) BindKeys(ctx context.Context, in api.BindKeys) (*api.KeyBinding, error) {
 	out, err := fetch[api.BoundKeys](ctx, c, call{method: http.MethodPut, path: "/agents/" + in.ID.String() + "/key-binding", in: in})
@@ -31,8 +31,8 @@ func (c *Client) BindKeys(ctx context.Context, in api.BindKeys) (*api.KeyBinding
 	return &out.KeyBinding, nil
 }
 
-// KeyBindings are all bindings of an agent's keys, oldest first. No credentials
-// are needed.
+// KeyBindings returns all bindings of an agent's keys, oldest first. No credentials are
+// needed.
 func (c *Client) KeyBindings(ctx context.Context, agent string) ([]api.KeyBinding, error) {
 	var found []api.KeyBinding
 	page := func(cursor *string) (*api.Page[api.KeyBinding], error) {
@@ -52,27 +52,27 @@ func (c *Client) KeyBindings(ctx context.Context, agent string) ([]api.KeyBindin
 	return found, nil
 }
 
-// KeyRecord is a key that an agent publishes, or once published, and the time in
-// which it was current. No credentials are needed.
+// KeyRecord returns a current or former key of an agent, and the time in which it was
+// current. No credentials are needed.
 func (c *Client) KeyRecord(ctx context.Context, agent, kid string) (*api.KeyRecord, error) {
 	k := get("/agents/" + url.PathEscape(agent) + "/keys")
 	k.public, k.query = true, url.Values{"kid": {kid}}
 	return fetch[api.KeyRecord](ctx, c, k)
 }
 
-// RetireKey declares a former key of an agent untrustworthy from now on.
+// RetireKey marks a former key of an agent as untrusted from now on.
 func (c *Client) RetireKey(ctx context.Context, in api.RetireKey) (*api.KeyRecord, error) {
 	return fetch[api.KeyRecord](ctx, c, call{method: http.MethodPost, path: "/agents/" + in.ID.String() + "/keys/retire", in: in, repeatable: true})
 }
 
-// VerifyBinding reports whether served keys come with a binding of these very
-// keys that the served signing key made. brand is that of the server.
+// VerifyBinding reports whether served keys come with a binding of exactly these keys,
+// signed by the served signing key. brand is that of the server.
 func VerifyBinding(brand string, keys *api.AgentKeys) bool {
 	s, err := (&judge{brand: brand}).read(keys)
 	return err == nil && s.sound
 }
 
-// bound is who a binding is about, for the text that is signed.
+// bound is the agent that a binding is about, for the signed text.
 type bound struct {
 	brand  string
 	agent  parley.AgentID
@@ -93,7 +93,7 @@ func (w bound) verifies(b *api.KeyBinding, signature, key string) bool {
 	return err == nil && ed25519.Verify(raw, w.text(b.SigningKid, b.EncryptionKid, b.SignedAt), s)
 }
 
-// follows reports whether a binding is signed by the key it names, and that this
+// follows reports whether a binding is signed by the key it names, and whether that key
 // is the former signing key or one that the former signing key vouches for.
 func (w bound) follows(b *api.KeyBinding, key string, formerKid, formerKey string) bool {
 	if !w.verifies(b, b.Signature, key) {
@@ -102,8 +102,8 @@ func (w bound) follows(b *api.KeyBinding, key string, formerKid, formerKey strin
 	return b.SigningKid == formerKid || b.PreviousSignature != nil && w.verifies(b, *b.PreviousSignature, formerKey)
 }
 
-// prove makes a binding of a pair of keys. former is the signing key that the
-// pair replaces, or nil.
+// prove makes a binding of a pair of keys. former is the signing key that the pair
+// replaces, or nil.
 func (w bound) prove(pair *keyPair, former *signingKey, signedAt string) *api.KeyProof {
 	text := w.text(pair.publicSigning().Kid, pair.publicEncryption().Kid, signedAt)
 	sign := func(key ed25519.PrivateKey) string {
@@ -119,8 +119,8 @@ func (w bound) prove(pair *keyPair, former *signingKey, signedAt string) *api.Ke
 
 func (a *Agent) bound() bound { return bound{a.Client.brand, a.ID(), a.Handle()} }
 
-// nextSignedAt is now, or just after the last binding if that is not earlier:
-// the service takes only what is later than all before.
+// nextSignedAt returns now, or the instant just after the last binding if that is later:
+// the service accepts only a time later than all before.
 func (a *Agent) nextSignedAt(ctx context.Context) (string, error) {
 	now := a.Client.clock().UTC().Truncate(time.Microsecond)
 	before, err := a.Client.KeyBindings(ctx, a.ID().String())
@@ -139,8 +139,8 @@ func (a *Agent) nextSignedAt(ctx context.Context) (string, error) {
 	return now.Format(signedAtLayout), nil
 }
 
-// BindKeys binds the agent's keys to each other and to the agent, unless the
-// service has such a binding. A service that knows no bindings is no error.
+// BindKeys binds the agent's keys to each other and to the agent, unless the service has
+// such a binding. It returns no error if the service does not support bindings.
 func (a *Agent) BindKeys(ctx context.Context) error {
 	served, err := a.Client.Keys(ctx, a.ID().String(), "")
 	if err != nil {
@@ -166,7 +166,7 @@ func (a *Agent) BindKeys(ctx context.Context) error {
 	return err
 }
 
-// matches compares both keys of an agent with what the service publishes.
+// matches compares both keys of an agent with those that the service publishes.
 func matches(served *api.AgentKeys, signing, encryption api.JWK) error {
 	for _, k := range []struct {
 		use    string
@@ -180,7 +180,7 @@ func matches(served *api.AgentKeys, signing, encryption api.JWK) error {
 	return nil
 }
 
-// kidOf computes the id of a key; the one that is served is not trusted.
+// kidOf computes the id of a key. The served id is not trusted.
 func kidOf(key *api.JWK) string {
 	if key == nil {
 		return "none"

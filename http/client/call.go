@@ -14,39 +14,39 @@ import (
 	"time"
 )
 
-// ErrNoCredentials says that a call needs credentials and the client has none.
+// ErrNoCredentials means that a call needs credentials and the client has none.
 var ErrNoCredentials = errors.New("the client has no credentials: register or pass WithCredentials")
 
-// responseBytesMax bounds what is read of one answer: the largest page is 200
-// rows of two payloads each.
+// responseBytesMax bounds the bytes read of one answer: the largest page is 200 rows of
+// two payloads each.
 const responseBytesMax = 96 << 20
 
-// retryWaitMax is the longest pause before a repeat; a server that asks for more
-// gets no repeat.
+// retryWaitMax is the longest pause before a retry. If the server asks for more, the
+// client does not retry.
 const retryWaitMax = 30 * time.Second
 
-// call is one request to be made.
+// call is one request to make.
 type call struct {
 	method string
 	path   string
 	query  url.Values
 	header http.Header
-	// in is marshalled as the body unless nil; raw is a body as it is.
+	// in is marshalled as the body unless nil; raw is a finished body.
 	in  any
 	raw []byte
-	// sign gives the message signature of a body.
+	// sign returns the message signature of a body.
 	sign func(body []byte) string
 	// public calls carry no token.
 	public bool
-	// repeatable calls may be made again although the first may have worked.
+	// repeatable calls may be retried even if the first attempt may have succeeded.
 	repeatable bool
 	timeout    time.Duration
 }
 
 func get(path string) call { return call{method: http.MethodGet, path: path, repeatable: true} }
 
-// do makes the call, repeats it where that is safe, and reads the answer into
-// out unless nil. It gives the answer's header.
+// do makes the call, retries it where that is safe, and decodes the answer into out
+// unless nil. It returns the answer's header.
 func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	if k.in != nil {
 		body, err := json.Marshal(k.in)
@@ -61,7 +61,7 @@ func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 		if err == nil {
 			return header, nil
 		}
-		if token == "" && !k.public { // no token to be had; that was tried enough
+		if token == "" && !k.public { // getting a token failed, and has been retried enough
 			return nil, err
 		}
 		if token != "" && refusedToken(err) {
@@ -81,13 +81,13 @@ func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	}
 }
 
-// refusedToken reports whether the server did nothing because of the token.
+// refusedToken reports whether the server rejected the request because of its token.
 func refusedToken(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusUnauthorized && e.Code != InvalidClient
 }
 
-// pause tells whether a failed call may be made again, and after how long.
+// pause reports whether a failed call may be retried, and after how long.
 func (c *Client) pause(k call, attempt int, err error) (time.Duration, bool) {
 	if attempt >= c.attempts {
 		return 0, false
@@ -111,19 +111,19 @@ func (c *Client) pause(k call, attempt int, err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// neverSent reports whether no connection was made, so that nothing happened.
+// neverSent reports whether no connection was made, so that the server cannot have acted.
 func neverSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// localError is a failure that a repeat would only meet again.
+// localError is a failure that a retry cannot fix.
 type localError struct{ err error }
 
 func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
-// once makes the call one time. The token it used comes back also on failure.
+// once makes the call once. It returns the token it used even on failure.
 func (c *Client) once(ctx context.Context, k call, out any) (_ http.Header, token string, err error) {
 	timeout := k.timeout
 	if timeout == 0 {
@@ -195,7 +195,7 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, string, er
 	return req, token, nil
 }
 
-// unwrapURL drops net/http's own prefix, which repeats the whole address.
+// unwrapURL removes the prefix of net/http, which repeats the whole address.
 func unwrapURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -204,7 +204,7 @@ func unwrapURL(err error) error {
 	return err
 }
 
-// sleep waits, or gives the context's error.
+// sleep waits for d, or returns the context's error.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,11 +12,11 @@ import (
 	"parley/http/api"
 )
 
-// Credentials are what an organization authenticates with. They marshal to JSON
-// with the secret in them: keep them as one keeps a password.
+// Credentials authenticate an organization. They marshal to JSON with the secret
+// included: store them like a password.
 type Credentials = api.Credentials
 
-// Client talks to one server. It is safe for concurrent use.
+// Client calls one server. It is safe for concurrent use.
 type Client struct {
 	base     string
 	http     *http.Client
@@ -27,18 +27,19 @@ type Client struct {
 	backoff  time.Duration
 	progress func(ProofProgress)
 	tokens   *tokens
-	// tokenFile keeps the token between programs; empty keeps it in memory alone.
+	// tokenFile stores the token between runs. If empty, the token is kept only in
+	// memory.
 	tokenFile string
 }
 
 // Option sets one property of a new Client.
 type Option func(*Client)
 
-// WithHTTPClient sets the HTTP client whose transport is used. Redirects are
-// never followed and its Timeout, which would cut streams, is not used.
+// WithHTTPClient sets the HTTP client whose transport is used. Redirects are never
+// followed. Its Timeout is not used, because it would cut streams.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithCredentials sets what the client authenticates with.
+// WithCredentials sets the credentials that the client authenticates with.
 func WithCredentials(credentials Credentials) Option {
 	return func(c *Client) { c.tokens = &tokens{credentials: credentials} }
 }
@@ -47,32 +48,32 @@ func WithCredentials(credentials Credentials) Option {
 // message types; the default is svc.
 func WithBrand(brand string) Option { return func(c *Client) { c.brand = brand } }
 
-// WithClock sets the clock that tokens age by; the default is time.Now.
+// WithClock sets the clock that determines the age of tokens. The default is time.Now.
 func WithClock(clock parley.Clock) Option { return func(c *Client) { c.clock = clock } }
 
-// WithTimeout bounds one attempt of an ordinary call; the default is 30 s. Syncs
-// and streams have bounds of their own.
+// WithTimeout bounds one attempt of an ordinary call. The default is 30 s. Syncs and
+// streams have bounds of their own.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
-// WithRetries sets how many times a call is tried in all where a repeat is safe
-// (default 4), and the pause before the second try (default 200 ms), which
-// doubles with each further one and is stretched to what the server asks for.
+// WithRetries sets the total number of attempts of a call that is safe to retry (default
+// 4), and the pause before the second attempt (default 200 ms). The pause doubles with
+// each further attempt, and is extended if the server asks for more.
 func WithRetries(attempts int, backoff time.Duration) Option {
 	return func(c *Client) { c.attempts, c.backoff = max(attempts, 1), backoff }
 }
 
 // WithProofProgress sets a function that Register calls from time to time, never
-// concurrently, while it works on the proof.
+// concurrently, while it computes the proof.
 func WithProofProgress(f func(ProofProgress)) Option { return func(c *Client) { c.progress = f } }
 
-// ErrBaseURL says that a server's address is not an absolute http or https URL.
+// ErrBaseURL means that a server's address is not an absolute http or https URL.
 var ErrBaseURL = errors.New("the base URL should be an http or https address such as https://parley.example:8443, without user and query")
 
-// New is a client of the server at baseURL.
+// New returns a client of the server at baseURL.
 func New(baseURL string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil {
-		return nil, ErrBaseURL // it may hold a password, and cannot be told without
+		return nil, ErrBaseURL // without the parser's error, which may quote a password
 	}
 	if !parley.Dialable(u) || (u.Scheme != "http" && u.Scheme != "https") || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return nil, fmt.Errorf("%q: %w", u.Redacted(), ErrBaseURL)
@@ -94,7 +95,7 @@ func New(baseURL string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// newTransport keeps more connections to the one server than net/http would.
+// newTransport keeps more connections to the one server than net/http does by default.
 func newTransport() http.RoundTripper {
 	standard, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -105,24 +106,24 @@ func newTransport() http.RoundTripper {
 	return t
 }
 
-// Close drops the connections that are idle. The client stays usable.
+// Close closes the idle connections. The client stays usable.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Authenticated is a client of the same server that uses the credentials.
+// Authenticated returns a client of the same server that uses the credentials.
 func (c *Client) Authenticated(credentials Credentials) *Client {
 	other := *c
 	other.tokens, other.tokenFile = &tokens{credentials: credentials}, ""
 	return &other
 }
 
-// BaseURL is the address the client was made with, without a slash at its end.
+// BaseURL returns the address the client was created with, without a trailing slash.
 func (c *Client) BaseURL() string { return c.base }
 
-// Brand is the word the client uses in header names.
+// Brand returns the word that the client uses in header names.
 func (c *Client) Brand() string { return c.brand }
 
-// MessageType is the reserved type of the server's brand that ends in name, such
-// as svc.v1.dm for dm.
+// MessageType returns the reserved type of the server's brand that ends in name, such as
+// svc.v1.dm for dm.
 func (c *Client) MessageType(name string) string { return c.brand + ".v1." + name }
 
 func (c *Client) header(name string) string {

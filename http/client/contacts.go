@@ -11,19 +11,18 @@ import (
 	"parley/http/api"
 )
 
-// keyFreshness is how long an answer about an agent's keys is used for further
-// messages of that agent. A key that was replaced in this time may still count
-// as the current one.
+// keyFreshness is how long an answer about an agent's keys is reused for further messages
+// of that agent. A key that was replaced in this time may still count as the current one.
 const keyFreshness = 30 * time.Second
 
-// contact is what a session knows of a sender.
+// contact is what a session knows about a sender.
 type contact struct {
 	at time.Time
-	// pin is nil where there is none, because the served keys were refused.
+	// pin is nil if there is none, because the served keys were refused.
 	pin *Pin
-	// current is the signing key that the service serves; empty if it serves none.
+	// current is the signing key that the service publishes, empty if there is none.
 	current string
-	// refused says why the served keys are not those of the pin.
+	// refused is why the served keys do not match the pin.
 	refused error
 }
 
@@ -35,26 +34,27 @@ func (c *contact) has(kid string) bool {
 	return known
 }
 
-// record is what the service says of a key, and when it was asked; nil if it
-// knows no such key.
+// record is the service's answer about a key and the time of the request. The answer is
+// nil if the service knows no such key.
 type record struct {
 	at time.Time
 	*api.KeyRecord
 }
 
 var (
-	// ErrKeyReplaced says that a message was signed with a signing key after its
-	// agent had replaced it: a thief of the old key may have written it.
+	// ErrKeyReplaced means that a message was signed with a signing key after its agent
+	// had replaced it: it may come from a thief of the old key.
 	ErrKeyReplaced = errors.New("the message is signed with a key that its sender had replaced before")
-	// ErrKeyRetired says so of a key that its agent has declared untrustworthy.
+	// ErrKeyRetired means that a message was signed with a key that its agent has marked
+	// as untrusted.
 	ErrKeyRetired = errors.New("the message is signed with a key that its sender had retired before")
-	// ErrOtherHandle says that a message names another handle than its sender's, or
-	// that the service gave the keys of another agent than was asked for.
+	// ErrOtherHandle means that a message names a handle other than its sender's, or that
+	// the service returned the keys of another agent than the requested one.
 	ErrOtherHandle = errors.New("the service names another agent than the one meant")
 )
 
-// AcceptKeys lets the session take exactly these keys, by their ids, where it
-// would refuse them with a KeyChangedError. They are pinned when they are met.
+// AcceptKeys makes the session accept exactly these keys, by their ids, where it would
+// refuse them with a KeyChangedError. They are pinned when the session sees them.
 func (a *Agent) AcceptKeys(kids ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,7 +66,8 @@ func (a *Agent) AcceptKeys(kids ...string) {
 	}
 }
 
-// Pins are the keys of other agents that are remembered beside the session's ring.
+// Pins returns the remembered keys of other agents, which are stored beside the session's
+// ring.
 func (a *Agent) Pins() *Pins {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,8 +87,8 @@ func (a *Agent) judge() *judge {
 	return &judge{c: a.Client, brand: a.Client.brand, accepted: accepted, now: a.Client.clock().UTC()}
 }
 
-// recipient gives the keys of an agent that something is to be sealed to, by its
-// handle or id, if they are the pinned ones or lead from them.
+// recipient returns the encryption keys of an agent, by handle or id, if they are the
+// pinned ones or lead from them.
 func (a *Agent) recipient(ctx context.Context, to string) (*api.AgentKeys, error) {
 	keys, err := a.Client.Keys(ctx, to, "")
 	if err != nil {
@@ -103,7 +104,7 @@ func (a *Agent) recipient(ctx context.Context, to string) (*api.AgentKeys, error
 	return keys, refused[keys.AgentID]
 }
 
-// meant reports whether keys are those of the agent that was asked for.
+// meant reports whether keys belong to the requested agent.
 func meant(keys *api.AgentKeys, to string) bool {
 	if id, err := parley.ParseID[parley.AgentID](to); err == nil {
 		return keys.AgentID == id
@@ -111,8 +112,8 @@ func meant(keys *api.AgentKeys, to string) bool {
 	return keys.Handle != nil && strings.EqualFold(*keys.Handle, to)
 }
 
-// meet judges served keys by the pins and keeps what they lead to. Refused ones
-// come back by agent; the error is another failure.
+// meet judges served keys by the pins and stores the resulting pins. It returns refused
+// keys by agent; the error is any other failure.
 func (a *Agent) meet(ctx context.Context, writing bool, keys ...api.AgentKeys) (refused map[parley.AgentID]error, err error) {
 	refused = map[parley.AgentID]error{}
 	for rounds := 0; len(keys) > 0; rounds++ {
@@ -123,7 +124,7 @@ func (a *Agent) meet(ctx context.Context, writing bool, keys ...api.AgentKeys) (
 		if len(changes) == 0 {
 			return refused, failed
 		}
-		// Also after a failure: the next try has fewer agents left to meet.
+		// Also after a failure: the next attempt has fewer agents left.
 		stale, err := a.Pins().apply(a.Client.BaseURL(), changes)
 		if err := errors.Join(failed, err); err != nil {
 			return nil, err
@@ -133,8 +134,8 @@ func (a *Agent) meet(ctx context.Context, writing bool, keys ...api.AgentKeys) (
 	return refused, nil
 }
 
-// judgeAll gives the changes of pins that served keys lead to, up to the first
-// that could not be judged.
+// judgeAll returns the changes of pins that served keys lead to, up to the first that
+// could not be judged.
 func (a *Agent) judgeAll(ctx context.Context, writing bool, keys []api.AgentKeys, refused map[parley.AgentID]error) (changes []pinChange, err error) {
 	j := a.judge()
 	for i := range keys {
@@ -157,7 +158,7 @@ func (a *Agent) judgeAll(ctx context.Context, writing bool, keys []api.AgentKeys
 	return changes, nil
 }
 
-// concerned are the keys whose pins another session changed meanwhile.
+// concerned returns the keys whose pins another session changed meanwhile.
 func concerned(keys []api.AgentKeys, stale []pinChange) (left []api.AgentKeys) {
 	for _, k := range keys {
 		for _, c := range stale {
@@ -170,15 +171,14 @@ func concerned(keys []api.AgentKeys, stale []pinChange) (left []api.AgentKeys) {
 	return left
 }
 
-// lastingKeyError reports whether an agent's keys are refused, today and tomorrow.
+// lastingKeyError reports whether an agent's keys are refused permanently.
 func lastingKeyError(err error) bool {
 	var changed *KeyChangedError
 	return errors.As(err, &changed) || errors.Is(err, ErrNoEncryptionKey) || errors.Is(err, ErrKeysIncomplete)
 }
 
-// CheckKeys judges an agent's served keys by the pins and changes nothing. It
-// gives the pin, nil where there is none, and a *KeyChangedError if a session
-// would refuse the keys.
+// CheckKeys judges an agent's served keys by the pins and changes nothing. It returns the
+// pin, nil if there is none, and a *KeyChangedError if a session would refuse the keys.
 func (c *Client) CheckKeys(ctx context.Context, pins *Pins, keys *api.AgentKeys) (*Pin, error) {
 	pin, err := pins.of(c.BaseURL(), keys)
 	if err != nil {
@@ -188,7 +188,7 @@ func (c *Client) CheckKeys(ctx context.Context, pins *Pins, keys *api.AgentKeys)
 	return pin, err
 }
 
-// touch notes a use. It reports whether that is worth keeping.
+// touch records a use of the pin. It reports whether the change is worth storing.
 func (p *Pin) touch(now time.Time, writing bool) bool {
 	worth := now.Sub(p.UsedAt) >= pinTouch || writing && !p.WroteTo
 	if worth {
@@ -197,8 +197,8 @@ func (p *Pin) touch(now time.Time, writing bool) bool {
 	return worth
 }
 
-// of is the pin by which served keys have to be judged: that of their agent's
-// id, since an id does not change its handle, else that of their handle.
+// of returns the pin that applies to served keys: that of their agent's id, because an id
+// does not change its handle, else that of their handle.
 func (p *Pins) of(server string, keys *api.AgentKeys) (*Pin, error) {
 	if pin, err := p.FindAgent(server, keys.AgentID); pin != nil || err != nil || keys.Handle == nil {
 		return pin, err
@@ -206,9 +206,8 @@ func (p *Pins) of(server string, keys *api.AgentKeys) (*Pin, error) {
 	return p.Find(server, *keys.Handle)
 }
 
-// sender gives what the session knows of the agent that a message is from, and
-// asks the service where that is not fresh, or does not have the key of a kid: it
-// may be new.
+// sender returns what the session knows about the sender of a message. It asks the
+// service if that is not fresh, or lacks the key of a kid, which may be new.
 func (a *Agent) sender(ctx context.Context, from parley.AgentID, kid string) (*contact, error) {
 	now := a.Client.clock()
 	a.mu.Lock()
@@ -245,9 +244,9 @@ func (a *Agent) sender(ctx context.Context, from parley.AgentID, kid string) (*c
 	return c, nil
 }
 
-// signatureKey gives the key that a message may be signed with under a key id:
-// the pinned signing key of its sender or, if the message is old enough, a former
-// one. What the service serves under that id beside the pin counts for nothing.
+// signatureKey returns the key that a key id of a message refers to: the pinned signing
+// key of its sender or, if the message is old enough, a former one. Other keys that the
+// service publishes under that id are ignored.
 func (a *Agent) signatureKey(ctx context.Context, m api.Message, kid string) (key api.JWK, former bool, err error) {
 	if m.FromAgentID == a.ID() {
 		if key, current, own := a.Keys.signingPublic(kid); own {
@@ -277,8 +276,8 @@ func (a *Agent) signatureKey(ctx context.Context, m api.Message, kid string) (ke
 	return key, true, a.within(ctx, m, kid)
 }
 
-// unpinned judges a key that was never pinned: refused, unless a person has
-// accepted it and the service calls it a former key of the sender.
+// unpinned judges a key that was never pinned. It is refused unless a person has accepted
+// it and the service calls it a former key of the sender.
 func (a *Agent) unpinned(ctx context.Context, m api.Message, c *contact, kid string) (key api.JWK, former bool, err error) {
 	if c.refused != nil {
 		return key, false, c.refused
@@ -304,8 +303,8 @@ func (a *Agent) unpinned(ctx context.Context, m api.Message, c *contact, kid str
 	}
 }
 
-// within is nil if a message was created while the key of a kid was its sender's,
-// by the service's word.
+// within returns nil if, according to the service, a message was created while the key of
+// a kid was its sender's.
 func (a *Agent) within(ctx context.Context, m api.Message, kid string) error {
 	r, err := a.record(ctx, m.FromAgentID, kid)
 	switch {
@@ -321,8 +320,8 @@ func (a *Agent) within(ctx context.Context, m api.Message, kid string) error {
 	return nil
 }
 
-// record asks when a key was current, unless that was asked a moment ago. It
-// gives nil where the service does not know the key.
+// record returns the service's record of a key, which is cached for a short time. It
+// returns nil if the service does not know the key.
 func (a *Agent) record(ctx context.Context, agent parley.AgentID, kid string) (*api.KeyRecord, error) {
 	now, asked := a.Client.clock(), signer{agent, kid}
 	a.mu.Lock()

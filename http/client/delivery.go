@@ -16,34 +16,34 @@ import (
 	"parley/http/api"
 )
 
-// Errors of deliveries that a receiver must not believe.
+// Errors of deliveries that a receiver must reject.
 var (
-	// ErrDeliverySecret says that what should be a webhook's secret is none.
+	// ErrDeliverySecret means that a text is not a webhook secret.
 	ErrDeliverySecret = errors.New("a webhook's secret is whsec_ and base64")
-	// ErrDeliverySignature says that one of the two signatures is absent or wrong.
+	// ErrDeliverySignature means that one of the two signatures is missing or wrong.
 	ErrDeliverySignature = errors.New("the delivery is not signed with this secret")
-	// ErrDeliveryStale says that the delivery was signed too long ago, or for a time
-	// to come: it may be an old one that somebody sends again.
+	// ErrDeliveryStale means that the delivery was signed too long ago or in the future:
+	// it may be a replay.
 	ErrDeliveryStale = errors.New("the delivery's timestamp is more than five minutes off")
 )
 
-// deliveryAge is how far the clocks of both sides may be apart.
-// source: Standard Webhooks 1.0, Verifying webhook authenticity
+// deliveryAge is how far the clocks of both sides may differ.
+// // source: Standard Webhooks 1.0, Verifying webhook authenticity
 const deliveryAge = 5 * time.Minute
 
-// Delivered is a delivery whose signatures are right.
+// Delivered is a delivery whose signatures are valid.
 type Delivered struct {
 	api.HookPayload
-	// ID is the same for each attempt of a delivery: who has it seen already has to
-	// do nothing but answer 2xx.
+	// ID is the same for each attempt of a delivery. A receiver that has seen it before
+	// only needs to answer 2xx.
 	ID string
 	// SignedAt is when this attempt was signed.
 	SignedAt time.Time
 }
 
-// OpenDelivery checks what a webhook's receiver got: both signatures, over the
-// body as it came, and the age. brand is the word in the service's header names,
-// svc by default. While a secret is being rotated either of the two will do.
+// OpenDelivery verifies a request to a webhook's receiver: both signatures, over the raw
+// body, and the age. brand is the word in the service's header names, svc by default.
+// During a rotation either secret is accepted.
 func OpenDelivery(secret, brand string, head http.Header, body []byte, now time.Time) (*Delivered, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil || len(key) == 0 || !strings.HasPrefix(secret, "whsec_") {
@@ -74,7 +74,7 @@ func mac(key []byte, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// amongst compares in a time that tells nothing of where texts differ.
+// amongst compares in constant time, so that timing does not reveal where texts differ.
 func amongst(want string, found []string) bool {
 	ok := false
 	for _, text := range found {

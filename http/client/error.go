@@ -13,8 +13,8 @@ import (
 	"parley/http/api"
 )
 
-// Code is a stable word for what went wrong. It is an error itself, so that
-// errors.Is(err, client.NameTaken) tells one refusal from another.
+// Code is a stable error code. It is an error itself, so that errors.Is(err,
+// client.NameTaken) distinguishes refusals.
 type Code string
 
 // Codes of the service.
@@ -86,19 +86,19 @@ func (c Code) Error() string { return string(c) }
 type Error struct {
 	// Status is the HTTP status.
 	Status int
-	// Class is the class of the specification's table, such as ConflictError.
+	// Class is the class in the specification's table, such as ConflictError.
 	Class string
-	// Code is the stable word; errors.Is compares it.
+	// Code is the stable code, which errors.Is compares.
 	Code Code
 	// Detail is one sentence for a person.
 	Detail string
-	// RequestID is what the operator finds in the log.
+	// RequestID identifies the request in the operator's log.
 	RequestID string
 	// Fields are the faults of a 422, otherwise nil.
 	Fields []api.FieldError
-	// RetryAfter is how long the server asks to wait, 0 if it says nothing.
+	// RetryAfter is how long the server asks to wait, 0 if it does not.
 	RetryAfter time.Duration
-	// Extra are the facts of the case, such as current_status and allowed.
+	// Extra are further details, such as current_status and allowed.
 	Extra map[string]any
 
 	body []byte
@@ -121,7 +121,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is matches a Code, and a refusal of the ground package by its code.
+// Is matches a Code, and a parley.Refusal by its code.
 func (e *Error) Is(target error) bool {
 	if code, ok := target.(Code); ok {
 		return e.Code == code
@@ -130,7 +130,7 @@ func (e *Error) Is(target error) bool {
 	return errors.As(target, &refusal) && Code(refusal.Code) == e.Code
 }
 
-// readError makes an Error of a response whose body was read.
+// readError returns the Error of a response whose body was read.
 func readError(resp *http.Response, body []byte) *Error {
 	e := &Error{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-ID"), RetryAfter: retryAfter(resp.Header), body: body}
 	var shape struct {
@@ -164,7 +164,7 @@ func sentences(fields []api.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-// retryAfter reads the integer form of the header, the only one the service sends.
+// retryAfter parses the integer form of the header, the only one the service sends.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {

@@ -13,20 +13,21 @@ import (
 	"parley"
 )
 
-// groupKeys keeps an agent's keys of groups: below a directory, for each group
-// its own chains and those of each sender in a file of their own, or in memory.
-// Each change reads the file and writes it again under a lock, so that several
-// processes of one agent never use one key twice.
+// groupKeys stores an agent's keys of groups, in memory or in a directory: for each group
+// one file with its own chains and one for each sender. Each change reads the file and
+// rewrites it under a lock, so that several processes of one agent never use the same
+// key.
 type groupKeys struct {
 	dir    string
 	mu     sync.Mutex
 	memory map[string][]byte
 }
 
-// ownFile is the file with the agent's own chains; others are named by the sender.
+// ownFile is the file with the agent's own chains. Other files are named after the
+// sender.
 const ownFile = "own"
 
-// groupKeysBeside are the keys of groups that belong to a ring kept at path.
+// groupKeysBeside returns the keys of groups that belong to a ring stored at path.
 func groupKeysBeside(path string) *groupKeys {
 	if path == "" {
 		return &groupKeys{memory: map[string][]byte{}}
@@ -34,8 +35,8 @@ func groupKeysBeside(path string) *groupKeys {
 	return &groupKeys{dir: strings.TrimSuffix(path, ".json") + ".groups"}
 }
 
-// own changes or reads the agent's own chains of a group. What f changes is kept
-// if it says so and gives no error.
+// own reads or changes the agent's own chains of a group. A change by f is stored if f
+// reports one and returns no error.
 func (k *groupKeys) own(group parley.GroupID, f func(*ownKeys) (changed bool, err error)) error {
 	state := &ownKeys{Version: 1}
 	return k.with(filepath.Join(group.String(), ownFile), state, func() (bool, error) {
@@ -46,7 +47,7 @@ func (k *groupKeys) own(group parley.GroupID, f func(*ownKeys) (changed bool, er
 	})
 }
 
-// peer changes or reads the chains of a sender in a group.
+// peer reads or changes the chains of a sender in a group.
 func (k *groupKeys) peer(group parley.GroupID, sender parley.AgentID, f func(*peerKeys) (changed bool, err error)) error {
 	state := &peerKeys{Version: 1}
 	return k.with(filepath.Join(group.String(), sender.String()), state, func() (bool, error) {
@@ -94,7 +95,7 @@ func (k *groupKeys) with(name string, state any, f func() (bool, error)) (err er
 
 func (k *groupKeys) path(name string) string { return filepath.Join(k.dir, name+".json") }
 
-// read gives nil where there is nothing.
+// read returns nil if there is nothing.
 func (k *groupKeys) read(name string) ([]byte, error) {
 	if k.dir == "" {
 		return k.memory[name], nil

@@ -10,8 +10,8 @@ import (
 	"parley/http/api"
 )
 
-// CreateGroup makes a group whose founder is its admin and first member. A
-// missing idempotency key is made up, so that a repeat after a lost answer makes
+// CreateGroup creates a group whose founder is its admin and first member. If in has no
+// idempotency key, the client generates one, so that a retry after a lost answer creates
 // nothing twice.
 func (c *Client) CreateGroup(ctx context.Context, in api.CreateGroup) (*api.GroupCreated, error) {
 	k := call{method: http.MethodPost, path: "/groups", in: in, repeatable: true}
@@ -19,7 +19,7 @@ func (c *Client) CreateGroup(ctx context.Context, in api.CreateGroup) (*api.Grou
 	return fetch[api.GroupCreated](ctx, c, k)
 }
 
-// Groups is a page of the groups that the organization owns or, by in.Scope, has
+// Groups returns a page of the groups that the organization owns or, by in.Scope, has
 // agents in.
 func (c *Client) Groups(ctx context.Context, in api.ListGroups) (*api.Page[api.Group], error) {
 	k := get("/groups")
@@ -32,7 +32,7 @@ func (c *Client) Groups(ctx context.Context, in api.ListGroups) (*api.Page[api.G
 	return fetch[api.Page[api.Group]](ctx, c, k)
 }
 
-// GroupsAll is all of them. It ends after the first error.
+// GroupsAll returns all of them. It ends after the first error.
 func (c *Client) GroupsAll(ctx context.Context, in api.ListGroups) iter.Seq2[api.Group, error] {
 	return pages(in.Cursor, func(cursor *string) (*api.Page[api.Group], error) {
 		in.Cursor = cursor
@@ -40,7 +40,7 @@ func (c *Client) GroupsAll(ctx context.Context, in api.ListGroups) iter.Seq2[api
 	})
 }
 
-// Group is one group's record, for its owner and those with a seat in it.
+// Group returns one group's record, for its owner and organizations with a seat in it.
 func (c *Client) Group(ctx context.Context, id parley.GroupID) (*api.Group, error) {
 	return fetch[api.Group](ctx, c, get(groupPath(id)))
 }
@@ -50,13 +50,14 @@ func (c *Client) UpdateGroup(ctx context.Context, in api.GroupPatch) (*api.Group
 	return fetch[api.Group](ctx, c, c.acting(call{method: http.MethodPatch, path: groupPath(in.ID), in: in}, in.ActingAgent))
 }
 
-// DeleteGroup ends a group for good.
+// DeleteGroup permanently deletes a group.
 func (c *Client) DeleteGroup(ctx context.Context, in api.DeleteGroup) error {
 	_, err := c.do(ctx, c.acting(call{method: http.MethodDelete, path: groupPath(in.ID)}, in.ActingAgent), nil)
 	return err
 }
 
-// Members is a page of the members of the group in.ID, in the order of joining.
+// Members returns a page of the members of the group in.ID, in the order in which they
+// joined.
 func (c *Client) Members(ctx context.Context, in api.ListMembers) (*api.Page[api.GroupMember], error) {
 	k := get(groupPath(in.ID) + "/members")
 	k.query = url.Values{}
@@ -65,7 +66,7 @@ func (c *Client) Members(ctx context.Context, in api.ListMembers) (*api.Page[api
 	return fetch[api.Page[api.GroupMember]](ctx, c, k)
 }
 
-// MembersAll is all of them. It ends after the first error.
+// MembersAll returns all of them. It ends after the first error.
 func (c *Client) MembersAll(ctx context.Context, in api.ListMembers) iter.Seq2[api.GroupMember, error] {
 	return pages(in.Cursor, func(cursor *string) (*api.Page[api.GroupMember], error) {
 		in.Cursor = cursor
@@ -79,16 +80,16 @@ func (c *Client) ChangeRole(ctx context.Context, in api.MemberPatch) (*api.Group
 	return fetch[api.GroupMember](ctx, c, c.acting(k, in.ActingAgent))
 }
 
-// RemoveMember takes an agent out of a group: itself, if it is the acting agent,
-// otherwise by an admin. See Agent.LeaveGroup, which drops the keys too.
+// RemoveMember removes an agent from a group: itself, if it is the acting agent,
+// otherwise by an admin. See Agent.LeaveGroup, which also drops the keys.
 func (c *Client) RemoveMember(ctx context.Context, in api.RemoveMember) error {
 	k := call{method: http.MethodDelete, path: groupPath(in.ID) + "/members/" + in.AgentID.String()}
 	_, err := c.do(ctx, c.acting(k, in.ActingAgent), nil)
 	return err
 }
 
-// JoinGroup asks for a seat, accepts an invitation, consents to a nomination, or
-// looks what became of a request. To ask twice does no harm.
+// JoinGroup requests a seat, accepts an invitation, consents to a nomination, or returns
+// the outcome of a request. It is safe to repeat.
 func (c *Client) JoinGroup(ctx context.Context, in api.Join) (*api.JoinResult, error) {
 	k := call{method: http.MethodPost, path: groupPath(in.ID) + "/join", in: in}
 	return fetch[api.JoinResult](ctx, c, c.acting(k, in.ActingAgent))
@@ -100,15 +101,15 @@ func (c *Client) Invite(ctx context.Context, in api.Invite) (*api.InviteResult, 
 	return fetch[api.InviteResult](ctx, c, c.acting(k, in.ActingAgent))
 }
 
-// InviteBatch invites or nominates several agents: in.Agents. Each has its row
-// in the answer, also those that could not be invited.
+// InviteBatch invites or nominates the agents in in.Agents. Each has its row in the
+// answer, including those that could not be invited.
 func (c *Client) InviteBatch(ctx context.Context, in api.Invite) (*api.InviteResults, error) {
 	k := call{method: http.MethodPost, path: groupPath(in.ID) + "/invite", in: in}
 	return fetch[api.InviteResults](ctx, c, c.acting(k, in.ActingAgent))
 }
 
-// Invites are the live invitations and nominations of the organization's agents,
-// or of in.ActingAgent alone.
+// Invites returns the live invitations and nominations of the organization's agents, or
+// of in.ActingAgent alone.
 func (c *Client) Invites(ctx context.Context, in api.ListInvites) ([]api.JoinRequest, error) {
 	out, err := fetch[[]api.JoinRequest](ctx, c, c.acting(get("/groups/invites"), in.ActingAgent))
 	if err != nil {
@@ -117,8 +118,8 @@ func (c *Client) Invites(ctx context.Context, in api.ListInvites) ([]api.JoinReq
 	return *out, nil
 }
 
-// Requests is a page of the join requests of the group in.ID, oldest first:
-// those to vote on, unless in.Status says otherwise.
+// Requests returns a page of the join requests of the group in.ID, oldest first. By
+// default these are the requests to vote on; in.Status selects others.
 func (c *Client) Requests(ctx context.Context, in api.ListRequests) (*api.Page[api.JoinRequest], error) {
 	k := get(groupPath(in.ID) + "/requests")
 	k.query = url.Values{}
@@ -130,7 +131,7 @@ func (c *Client) Requests(ctx context.Context, in api.ListRequests) (*api.Page[a
 	return fetch[api.Page[api.JoinRequest]](ctx, c, c.acting(k, in.ActingAgent))
 }
 
-// RequestsAll is all of them. It ends after the first error.
+// RequestsAll returns all of them. It ends after the first error.
 func (c *Client) RequestsAll(ctx context.Context, in api.ListRequests) iter.Seq2[api.JoinRequest, error] {
 	return pages(in.Cursor, func(cursor *string) (*api.Page[api.JoinRequest], error) {
 		in.Cursor = cursor
@@ -144,8 +145,8 @@ func (c *Client) Vote(ctx context.Context, in api.Vote) (*api.VoteResult, error)
 	return fetch[api.VoteResult](ctx, c, c.acting(k, in.ActingAgent))
 }
 
-// FindGroups is a page of the public groups that match in.Query. No credentials
-// are needed.
+// FindGroups returns a page of the public groups that match in.Query. No credentials are
+// needed.
 func (c *Client) FindGroups(ctx context.Context, in api.FindGroups) (*api.Page[api.GroupProfile], error) {
 	k := get("/directory/groups")
 	k.public, k.query = true, url.Values{}
@@ -155,7 +156,7 @@ func (c *Client) FindGroups(ctx context.Context, in api.FindGroups) (*api.Page[a
 	return fetch[api.Page[api.GroupProfile]](ctx, c, k)
 }
 
-// FindGroupsAll is all of them. It ends after the first error.
+// FindGroupsAll returns all of them. It ends after the first error.
 func (c *Client) FindGroupsAll(ctx context.Context, in api.FindGroups) iter.Seq2[api.GroupProfile, error] {
 	return pages(in.Cursor, func(cursor *string) (*api.Page[api.GroupProfile], error) {
 		in.Cursor = cursor
@@ -163,7 +164,7 @@ func (c *Client) FindGroupsAll(ctx context.Context, in api.FindGroups) iter.Seq2
 	})
 }
 
-// GroupProfile is the profile of a public group. No credentials are needed.
+// GroupProfile returns the profile of a public group. No credentials are needed.
 func (c *Client) GroupProfile(ctx context.Context, id parley.GroupID) (*api.GroupProfile, error) {
 	k := get("/directory/groups/" + id.String())
 	k.public = true
@@ -172,7 +173,7 @@ func (c *Client) GroupProfile(ctx context.Context, id parley.GroupID) (*api.Grou
 
 func groupPath(id parley.GroupID) string { return "/groups/" + id.String() }
 
-// acting names the acting agent of a call, if there is one to name.
+// acting sets the acting agent of a call, if there is one.
 func (c *Client) acting(k call, agent string) call {
 	k.header = http.Header{}
 	c.setHeader(k.header, "Agent", agent)

@@ -13,30 +13,30 @@ import (
 	"parley/http/api"
 )
 
-// groupSession is what a session knows of groups beside the keys on disk.
+// groupSession is a session's state about groups besides the stored keys.
 type groupSession struct {
 	keys    *groupKeys
 	rosters map[parley.GroupID]roster
-	// searched are generations that no distribution in the inbox gave, and when
-	// that was found.
+	// searched are generations that no distribution in the inbox contained, with the time
+	// of the search.
 	searched map[chainScope]time.Time
 }
 
-// roster is who is in a group, with their memberships, as of a moment.
+// roster is the members of a group, with their memberships, as of an instant.
 type roster struct {
 	at      time.Time
 	members map[parley.AgentID]string
 }
 
 const (
-	// rosterLife is how long a roster may be used to judge a distribution: when
-	// many members rotate at once, each sends one.
+	// rosterLife is how long a roster may be used to judge a distribution: when many
+	// members rotate at once, each sends one.
 	rosterLife = 2 * time.Second
 	// searchLife is how long the inbox is not searched again for the same key.
 	searchLife = 2 * time.Second
 )
 
-// groupKeys are the keys beside the ring.
+// groupKeys returns the keys of groups beside the ring.
 func (a *Agent) groupKeys() *groupKeys {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +46,8 @@ func (a *Agent) groupKeys() *groupKeys {
 	return a.groups.keys
 }
 
-// roster asks who is in a group, unless that was asked less than age ago.
+// roster returns the members of a group. It asks the service unless the last answer is
+// younger than age.
 func (a *Agent) roster(ctx context.Context, group parley.GroupID, age time.Duration) (map[parley.AgentID]string, error) {
 	now := a.Client.clock()
 	a.mu.Lock()
@@ -74,23 +75,22 @@ func (a *Agent) roster(ctx context.Context, group parley.GroupID, age time.Durat
 	return members, nil
 }
 
-// SentBroadcast is the answer of a broadcast.
+// SentBroadcast is the answer to a broadcast.
 type SentBroadcast struct {
 	SentMessage
-	// Generation is that of the sender's keys. It is a new one when somebody who
+	// Generation is the generation of the sender's keys. It is a new one if a member that
 	// had the former keys has left the group.
 	Generation uint64
-	// Given are the members who were given the key now, Missed those who could not
-	// be, and why. They may ask for it.
+	// Given are the members that received the key now, Missed those that could not, with
+	// the reason. They may request it.
 	Given  []parley.AgentID
 	Missed map[parley.AgentID]error
 }
 
-// Broadcast seals payload with the agent's sender key to all members of a group,
-// and a copy to the agent itself, and sends both. Members who lack the key are
-// given it first; when one who had it is gone, it is replaced. The functions may
-// change the request before it is sealed, for instance its content type or its
-// idempotency key.
+// Broadcast seals payload with the agent's sender key to all members of a group, and a
+// copy to the agent itself, and sends both. Members that lack the key receive it first.
+// If a member that had it is gone, the key is replaced. The functions may change the
+// request before it is sealed, for instance its content type or its idempotency key.
 func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, messageType string, change ...func(*api.Send)) (*SentBroadcast, error) {
 	if len(payload) > PayloadBytesMax {
 		return nil, tooLong(payload)
@@ -125,8 +125,8 @@ func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, me
 	return sent, nil
 }
 
-// sealBroadcast seals a payload with a link of the agent's chain, and to the
-// agent itself.
+// sealBroadcast seals a payload with a link of the agent's chain, and a copy to the agent
+// itself.
 func (a *Agent) sealBroadcast(in *api.Send, scope chainScope, link chainLink, payload []byte) error {
 	key, err := link.messageKey(scope)
 	if err != nil {
@@ -144,8 +144,8 @@ func (a *Agent) sealBroadcast(in *api.Send, scope chainScope, link chainLink, pa
 	return err
 }
 
-// takeLink prepares the agent's chain for these members, gives it to those who
-// lack it and takes its next link. What was taken is on disk before it is used.
+// takeLink prepares the agent's chain for these members, sends it to those that lack it
+// and takes its next link. The chain is stored before the link is used.
 func (a *Agent) takeLink(ctx context.Context, group parley.GroupID, members map[parley.AgentID]string, sent *SentBroadcast) (scope chainScope, link chainLink, err error) {
 	scope = chainScope{group: group, sender: a.ID()}
 	others := map[parley.AgentID]string{}
@@ -155,7 +155,7 @@ func (a *Agent) takeLink(ctx context.Context, group parley.GroupID, members map[
 		}
 	}
 	if _, member := members[a.ID()]; !member {
-		others = nil // the service will refuse; nobody need be told a key
+		others = nil // the service will refuse, so no member needs the key
 	}
 	for {
 		var due []parley.AgentID
@@ -174,7 +174,7 @@ func (a *Agent) takeLink(ctx context.Context, group parley.GroupID, members map[
 		err = a.groupKeys().own(group, func(o *ownKeys) (bool, error) {
 			g := o.current()
 			if g == nil || g.Generation != scope.generation || g.Counter >= generationMessages {
-				return false, nil // another session of this agent was here
+				return false, nil // another session of this agent changed it
 			}
 			taken = true
 			link, err = g.take(scope)
@@ -186,8 +186,8 @@ func (a *Agent) takeLink(ctx context.Context, group parley.GroupID, members map[
 	}
 }
 
-// openBroadcast opens a group message. A missing key is looked for in the inbox
-// and then asked of its sender.
+// openBroadcast opens a group message. It searches the inbox for a missing key, then
+// requests it from its sender.
 func (a *Agent) openBroadcast(ctx context.Context, m api.Message) (*Opened, error) {
 	opened, err := a.openKnown(ctx, m)
 	if !errors.Is(err, ErrNoSenderKey) {
@@ -211,8 +211,8 @@ func (a *Agent) openBroadcast(ctx context.Context, m api.Message) (*Opened, erro
 	return nil, ErrNoSenderKey
 }
 
-// openKnown opens a group message with the keys that are here. The chain moves
-// only for a message that its sender has signed.
+// openKnown opens a group message with the stored keys. The chain advances only for a
+// message that its sender has signed.
 func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) {
 	t, err := decodeGroupText(in.EncryptedPayload)
 	if err != nil {
@@ -245,7 +245,7 @@ func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) 
 	return &Opened{Message: in, Payload: payload, SenderKid: kid, RecipientSigned: true, FormerKey: former}, nil
 }
 
-// LeaveGroup takes the agent out of a group and drops its keys for it.
+// LeaveGroup removes the agent from a group and drops its keys for it.
 func (a *Agent) LeaveGroup(ctx context.Context, group parley.GroupID) error {
 	err := a.Client.RemoveMember(ctx, api.RemoveMember{ID: group, AgentID: a.ID(), ActingAgent: a.ID().String()})
 	if err != nil {
@@ -256,17 +256,17 @@ func (a *Agent) LeaveGroup(ctx context.Context, group parley.GroupID) error {
 
 func compareIDs(x, y parley.AgentID) int { return bytes.Compare(x[:], y[:]) }
 
-// senderKey is the payload of the two messages of the key exchange. Chain keys
-// are base64url.
+// senderKey is the payload of the two messages of the key exchange. Chain keys are
+// base64url.
 type senderKey struct {
 	Kind    string         `json:"kind"`
 	Version int            `json:"version"`
 	GroupID parley.GroupID `json:"group_id"`
-	// SenderAgentID is whose key it is.
+	// SenderAgentID is the agent whose key it is.
 	SenderAgentID parley.AgentID `json:"sender_agent_id"`
 	Generation    uint64         `json:"generation"`
-	// Counter is that of the first message the chain key opens; of a request, of
-	// the message that could not be opened.
+	// Counter is that of the first message the chain key opens; in a request, that of the
+	// message that could not be opened.
 	Counter  uint32 `json:"counter"`
 	ChainKey string `json:"chain_key,omitempty"`
 }

@@ -26,27 +26,27 @@ const (
 	tagSize      = 16
 )
 
-// PayloadBytesMax is how much fits into one sealed payload: what 131,072
-// characters of base64url hold, less 157 bytes of envelope.
+// PayloadBytesMax is the maximum size of one sealed payload: what 131,072 characters of
+// base64url hold, less 157 bytes of envelope.
 const PayloadBytesMax = parley.PayloadCharsMax/4*3 - (1 + encSize + tagSize + 1 + 43 + ed25519.SignatureSize)
 
 var (
-	// ErrSealedForm says that a text is no hpke-v1 payload at all.
+	// ErrSealedForm means that a text is not an hpke-v1 payload.
 	ErrSealedForm = errors.New("the payload is not of the form hpke-v1")
-	// ErrCannotOpen says that no key of the ring opens a payload: it was sealed to
-	// another key, or changed on its way.
+	// ErrCannotOpen means that no key of the ring opens a payload: it was sealed to
+	// another key, or changed in transit.
 	ErrCannotOpen = errors.New("no key of this agent opens the payload")
-	// ErrForged says that a payload opened, but that the sender did not sign it
-	// for this recipient.
+	// ErrForged means that a payload opened, but that the sender did not sign it for this
+	// recipient.
 	ErrForged = errors.New("the sender did not sign this payload for this recipient")
-	// ErrPayloadTooLong says that a payload exceeds PayloadBytesMax.
+	// ErrPayloadTooLong means that a payload exceeds PayloadBytesMax.
 	ErrPayloadTooLong = errors.New("the payload is too long to be sealed")
-	// ErrUnbound says that a key ring has not been bound to an agent.
+	// ErrUnbound means that a key ring has not been bound to an agent.
 	ErrUnbound = errors.New("the key ring belongs to no agent yet")
 )
 
-// KeyLookup gives the signing key that the sender of a message publishes, or
-// once published, under a key id.
+// KeyLookup returns the current or former signing key that the sender of a message
+// publishes under a key id.
 type KeyLookup func(kid string) (api.JWK, error)
 
 // Unsealed is a payload that was opened and whose signature is the sender's.
@@ -54,19 +54,19 @@ type Unsealed struct {
 	Payload []byte
 	// SenderKid is the id of the key that signed it.
 	SenderKid string
-	// RecipientSigned tells that the signature names the recipient's agent id. It is
-	// false for version 1, whose signature names only the recipient's key: another
-	// agent that published the same key could pass the text on.
+	// RecipientSigned reports that the signature covers the recipient's agent id. It is
+	// false for version 1, whose signature covers only the recipient's key: another agent
+	// that published the same key could forward the text.
 	RecipientSigned bool
 }
 
-// tooLong says how long a payload is and how long it may be.
+// tooLong returns an error with the length of a payload and the maximum.
 func tooLong(payload []byte) error {
 	return fmt.Errorf("%w: it has %d bytes, and one message carries at most %d", ErrPayloadTooLong, len(payload), PayloadBytesMax)
 }
 
-// Seal encrypts payload to a recipient's X25519 key, with the sender's signature
-// inside. The key's own kid is not trusted but computed.
+// Seal encrypts payload to a recipient's X25519 key, with the sender's signature inside.
+// It computes the key's kid instead of trusting it.
 func Seal(sender *KeyRing, recipient parley.AgentID, key api.JWK, payload []byte) (string, error) {
 	raw, err := key.Raw(parley.X25519)
 	if err != nil {
@@ -83,7 +83,7 @@ func Seal(sender *KeyRing, recipient parley.AgentID, key api.JWK, payload []byte
 	return sealTo(raw, signing.signed(text.bytes(), payload))
 }
 
-// signed is kid_len ‖ kid ‖ signature ‖ payload.
+// signed returns kid_len ‖ kid ‖ signature ‖ payload.
 func (s signingKey) signed(text, payload []byte) []byte {
 	plain := make([]byte, 0, 1+len(s.kid)+ed25519.SignatureSize+len(payload))
 	plain = append(append(plain, byte(len(s.kid))), s.kid...)
@@ -107,8 +107,9 @@ func sealTo(recipient, plain []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(append([]byte{sealVersion}, sealed...)), nil
 }
 
-// signedText is what the sender signs: who speaks, to whom, to which key, and
-// what. All but the payload have fixed lengths, so that no two give one text.
+// signedText is what the sender signs: the sender, the recipient, its key and the
+// payload. All parts but the payload have fixed lengths, so that no two give the same
+// text.
 type signedText struct {
 	version      byte
 	sender       parley.AgentID
@@ -128,10 +129,9 @@ func (t signedText) bytes() []byte {
 	return append(append(append(b, t.recipientKid...), '\n'), t.payload...)
 }
 
-// Open decrypts a payload with any key of the recipient's ring, current or
-// former, and verifies that the agent sender signed it for that key and, unless
-// it is of version 1, for the ring's agent. Nothing of a payload that fails is
-// given out.
+// Open decrypts a payload with any current or former key of the recipient's ring, and
+// verifies that the agent sender signed it for that key and, except in version 1, for the
+// ring's agent. It returns nothing of a payload that fails.
 func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLookup) (*Unsealed, error) {
 	version, sealed, err := decodeSealed(text)
 	if err != nil {
@@ -152,11 +152,11 @@ func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLook
 	return &Unsealed{Payload: payload, SenderKid: kid, RecipientSigned: version != sealVersion1}, nil
 }
 
-// decodeSealed gives the version and enc ‖ ciphertext. Padding is tolerated,
-// since the service lets it pass.
+// decodeSealed returns the version and enc ‖ ciphertext. It tolerates padding, because
+// the service does.
 func decodeSealed(text string) (version byte, sealed []byte, err error) {
 	text = strings.TrimSuffix(strings.TrimSuffix(text, "="), "=")
-	// The decoder would skip line ends.
+	// The decoder would skip line breaks.
 	if strings.ContainsAny(text, "\r\n") {
 		return 0, nil, ErrSealedForm
 	}
@@ -167,8 +167,8 @@ func decodeSealed(text string) (version byte, sealed []byte, err error) {
 	return b[0], b[1:], nil
 }
 
-// openWith tries one key after the other: the text does not say which it was
-// sealed to, and a wrong one fails its authentication.
+// openWith tries one key after the other: the text does not state to which it was sealed,
+// and a wrong one fails authentication.
 func openWith(keys []*ecdh.PrivateKey, sealed []byte) (plain []byte, kid string, err error) {
 	for _, key := range keys {
 		private, err := hpke.NewDHKEMPrivateKey(key)

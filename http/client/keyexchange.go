@@ -13,25 +13,25 @@ import (
 	"parley/http/api"
 )
 
-// The two messages of the key exchange: the ends of their types, and what their
-// payloads call themselves, since a message's type is not sealed.
+// The two messages of the key exchange: the suffixes of their types, and the kinds named
+// in their payloads, because a message's type is not sealed.
 const (
 	distributionType = "sender_key_distribution"
 	requestType      = "sender_key_request"
 )
 
 const (
-	// distributeAtOnce is how many members are given a key side by side.
+	// distributeAtOnce is how many members are sent a key concurrently.
 	distributeAtOnce = 8
-	// searchMax is how many distributions in the inbox are looked through for one.
+	// searchMax is how many distributions in the inbox are searched for a key.
 	searchMax = 1000
 )
 
-// ErrNoMember says that a key came from, or was asked for by, an agent that is
-// not in the group.
+// ErrNoMember means that a key came from, or was requested by, an agent that is not in
+// the group.
 var ErrNoMember = errors.New("the other agent is not a member of the group")
 
-// KeyExchange tells what became of a message of the key exchange.
+// KeyExchange is the outcome of a message of the key exchange.
 type KeyExchange struct {
 	// Kind is sender_key_distribution or sender_key_request.
 	Kind    string
@@ -39,16 +39,16 @@ type KeyExchange struct {
 	// With is the other agent.
 	With       parley.AgentID
 	Generation uint64
-	// Fresh tells that it changed something: the key was not known, or the request
-	// has been answered now.
+	// Fresh reports that something changed: the key was not known, or the request has
+	// been answered now.
 	Fresh bool
 	// RecipientSigned and FormerKey are those of Opened.
 	RecipientSigned, FormerKey bool
 }
 
-// HandleKeyExchange deals with a message of the key exchange: it keeps a
-// sender's key, or answers a request for one's own. Only members of the group
-// are listened to. Dealing with a message twice does no harm.
+// HandleKeyExchange handles a message of the key exchange: it stores a sender's key, or
+// answers a request for the agent's own key. It accepts only messages of the group's
+// members. It is safe to call twice for a message.
 func (a *Agent) HandleKeyExchange(ctx context.Context, m api.Message) (*KeyExchange, error) {
 	if m.FromAgentID == a.ID() {
 		return &KeyExchange{Kind: a.kind(m), With: m.ToAgentID, RecipientSigned: true}, nil
@@ -80,7 +80,7 @@ func (a *Agent) kind(m api.Message) string {
 	return requestType
 }
 
-// member gives an agent's membership of a group.
+// member returns an agent's membership of a group.
 func (a *Agent) member(ctx context.Context, group parley.GroupID, agent parley.AgentID) (string, error) {
 	members, err := a.roster(ctx, group, rosterLife)
 	if err != nil {
@@ -93,9 +93,9 @@ func (a *Agent) member(ctx context.Context, group parley.GroupID, agent parley.A
 	return membership, nil
 }
 
-// keepKey keeps a chain key that its sender gave. Vouched: the service has
-// delivered a message of this sender to this group, so that it was a member when
-// it wrote, even if it has left since.
+// keepKey stores a chain key that its sender sent. vouched means that the service has
+// delivered a message of this sender to this group, so it was a member when it wrote,
+// even if it has left since.
 func (a *Agent) keepKey(ctx context.Context, from parley.AgentID, k *senderKey, vouched bool) (fresh bool, err error) {
 	scope := chainScope{k.GroupID, from, k.Generation}
 	key, err := base64.RawURLEncoding.Strict().DecodeString(k.ChainKey)
@@ -122,8 +122,9 @@ func (a *Agent) keepKey(ctx context.Context, from parley.AgentID, k *senderKey, 
 	return fresh, err
 }
 
-// distribute gives a link to those who are due and notes who has it. Members who
-// cannot be given it, for good, are noted as missed; what may pass is an error.
+// distribute sends a link to the members that are due and records which have it. Members
+// that permanently cannot receive it are recorded as missed; temporary failures are
+// returned as an error.
 func (a *Agent) distribute(ctx context.Context, scope chainScope, link chainLink, members map[parley.AgentID]string, due []parley.AgentID, sent *SentBroadcast) error {
 	for len(due) > 0 {
 		batch := due[:min(len(due), parley.BatchKeysMax)]
@@ -187,7 +188,7 @@ func (a *Agent) distributeBatch(ctx context.Context, scope chainScope, link chai
 	return given, failed
 }
 
-// served are the keys of those agents of a batch for whom the service gave some.
+// served returns the keys of those agents of a batch for which the service returned keys.
 func served(keys map[parley.AgentID]api.AgentKeys, batch []parley.AgentID) (all []api.AgentKeys) {
 	for _, id := range batch {
 		if k, has := keys[id]; has && k.AgentID == id {
@@ -197,7 +198,7 @@ func served(keys map[parley.AgentID]api.AgentKeys, batch []parley.AgentID) (all 
 	return all
 }
 
-// lasting reports whether an agent cannot be given a key, today or tomorrow.
+// lasting reports whether an agent permanently cannot receive a key.
 func lasting(err error) bool {
 	for _, code := range []Code{NotFound, Gone, IsolatedAgent, IncomingPolicy, OutgoingPolicy} {
 		if errors.Is(err, code) {
@@ -207,8 +208,8 @@ func lasting(err error) bool {
 	return lastingKeyError(err)
 }
 
-// give seals a link to one agent. There is no copy to oneself: nobody is to read
-// a chain key out of a transcript.
+// give seals a link to one agent. It makes no copy for the sender, so that no chain key
+// can be read from a transcript.
 func (a *Agent) give(ctx context.Context, to *api.AgentKeys, scope chainScope, link chainLink, idempotency string) error {
 	return a.exchange(ctx, to, distributionType, senderKey{
 		GroupID: scope.group, SenderAgentID: scope.sender, Generation: scope.generation, Counter: link.Counter,
@@ -237,8 +238,8 @@ func (a *Agent) exchange(ctx context.Context, to *api.AgentKeys, kind string, k 
 	return err
 }
 
-// search looks for a key among the distributions in the inbox: they may lie
-// there unread, or the state may have been lost.
+// search looks for a key among the distributions in the inbox, which may be unread, or
+// whose keys may have been lost.
 func (a *Agent) search(ctx context.Context, scope chainScope) (bool, error) {
 	now := a.Client.clock()
 	a.mu.Lock()
@@ -278,7 +279,7 @@ func (a *Agent) search(ctx context.Context, scope chainScope) (bool, error) {
 	return false, nil
 }
 
-// request asks a sender for a generation, unless that was done a while ago.
+// request requests a generation from a sender, unless it did so recently.
 func (a *Agent) request(ctx context.Context, scope chainScope, counter uint32) error {
 	due := false
 	err := a.groupKeys().peer(scope.group, scope.sender, func(p *peerKeys) (bool, error) {
@@ -295,8 +296,8 @@ func (a *Agent) request(ctx context.Context, scope chainScope, counter uint32) e
 	return a.exchange(ctx, to, requestType, senderKey{GroupID: scope.group, SenderAgentID: scope.sender, Generation: scope.generation, Counter: counter}, "")
 }
 
-// answerRequest gives a member who asks what it was given before or, if it was
-// given nothing, the chain as it is now.
+// answerRequest sends a requesting member what it received before or, if it received
+// nothing, the chain in its current state.
 func (a *Agent) answerRequest(ctx context.Context, m api.Message, k *senderKey) (bool, error) {
 	if k.SenderAgentID != a.ID() {
 		return false, ErrSenderKeyForm

@@ -15,12 +15,12 @@ import (
 	"parley/http/api"
 )
 
-// ErrKeyFileOpen says that others than the owner may read or change a file of
-// private keys or credentials.
+// ErrKeyFileOpen means that others than the owner may read or change a file of private
+// keys or credentials.
 var ErrKeyFileOpen = errors.New("others may read or change this secret file")
 
-// keyFile is a key ring on disk. Keys are private JWKs (RFC 8037), so that any
-// JOSE library reads them.
+// keyFile is the stored form of a key ring. Keys are private JWKs (RFC 8037), so that any
+// JOSE library can read them.
 type keyFile struct {
 	Version          int          `json:"version"`
 	AgentID          string       `json:"agent_id,omitempty"`
@@ -75,7 +75,7 @@ func privatePair(p *keyPair) (signing, encryption privateJWK) {
 	return newPrivateJWK(p.publicSigning(), p.signing.key.Seed()), newPrivateJWK(p.publicEncryption(), p.encryption.Bytes())
 }
 
-// pairOf reads two keys and checks that their public halves are what the file says.
+// pairOf parses two keys and checks their public halves against the file.
 func pairOf(signing, encryption privateJWK) (*keyPair, error) {
 	pair, err := newPair(signing.private(), encryption.private())
 	if err != nil {
@@ -87,8 +87,8 @@ func pairOf(signing, encryption privateJWK) (*keyPair, error) {
 	return pair, nil
 }
 
-// CreateKeyRing makes fresh keys and keeps them in a new file at path, which
-// only its owner may read. It never replaces a file.
+// CreateKeyRing creates new keys and stores them in a new file at path, readable only by
+// its owner. It never replaces a file.
 func CreateKeyRing(path string) (*KeyRing, error) {
 	k, err := GenerateKeyRing()
 	if err != nil {
@@ -97,8 +97,7 @@ func CreateKeyRing(path string) (*KeyRing, error) {
 	return k, k.Save(path)
 }
 
-// OpenKeyRing reads the ring that is kept at path. It refuses a file that others
-// may read.
+// OpenKeyRing reads the ring stored at path. It refuses a file that others may read.
 func OpenKeyRing(path string) (*KeyRing, error) {
 	b, err := ReadPrivate(path)
 	if err != nil {
@@ -116,8 +115,8 @@ func OpenKeyRing(path string) (*KeyRing, error) {
 	return k, nil
 }
 
-// ReadPrivate reads a file that only its owner may read or write. Of another it
-// gives ErrKeyFileOpen and nothing else.
+// ReadPrivate reads a file that only its owner may read or write. For any other file it
+// returns only ErrKeyFileOpen.
 func ReadPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -134,8 +133,8 @@ func ReadPrivate(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Save keeps a ring that so far lived in memory in a new file at path. From then
-// on every change is kept there. It never replaces a file.
+// Save stores a ring that was only in memory in a new file at path. From then on every
+// change is stored there. It never replaces a file.
 func (k *KeyRing) Save(path string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,7 +147,7 @@ func (k *KeyRing) Save(path string) error {
 	return nil
 }
 
-// keep writes a ring that has a path; the lock is held.
+// keep writes a ring that has a path. The caller holds the lock.
 func (k *KeyRing) keep() error {
 	if k.path == "" {
 		return nil
@@ -164,9 +163,8 @@ func (k *KeyRing) write(place func(from, to string) error) error {
 	return writePrivate(k.path, append(b, '\n'), place)
 }
 
-// writePrivate puts a file into place whole or not at all, for its owner's eyes
-// only: a new file is linked, which fails if there is one, a changed one renamed
-// over the old.
+// writePrivate writes a file completely or not at all, readable only by its owner. A new
+// file is linked, which fails if one exists; a changed one is renamed over the old.
 func writePrivate(path string, b []byte, place func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -189,7 +187,7 @@ func writePrivate(path string, b []byte, place func(from, to string) error) erro
 	return syncDir(dir)
 }
 
-// syncDir makes the name of a file durable, where the system can.
+// syncDir makes the name of a file durable, where the system supports it.
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -12,10 +12,10 @@ import (
 	"parley/http/api"
 )
 
-// KeyRing holds the private keys of one agent: an Ed25519 key it signs with, an
-// X25519 key that others seal to, and the former X25519 keys, which open old
-// mail. A ring that was created or opened at a path is kept there. It is safe
-// for concurrent use within one process; two processes must not rotate one ring.
+// KeyRing holds the private keys of one agent: an Ed25519 key that signs, an X25519 key
+// that others seal to, and the former X25519 keys, which open old messages. A ring that
+// was created or opened at a path is stored there. It is safe for concurrent use within
+// one process; two processes must not rotate the same ring.
 type KeyRing struct {
 	mu     sync.RWMutex
 	path   string
@@ -23,12 +23,11 @@ type KeyRing struct {
 	handle string
 
 	current keyPair
-	// upcoming are keys that were made and kept, but of which it is not known
-	// whether the service has them yet.
+	// upcoming are new stored keys that may or may not have reached the service.
 	upcoming *keyPair
 	former   []*ecdh.PrivateKey
-	// formerSigning are the public halves of the signing keys before, oldest first.
-	// Rings that were rotated before these were kept have fewer of them than former.
+	// formerSigning are the public halves of the former signing keys, oldest first. Rings
+	// that were rotated before these were recorded have fewer of them than former.
 	formerSigning []api.JWK
 }
 
@@ -43,15 +42,14 @@ type signingKey struct {
 }
 
 var (
-	// ErrOtherAgent says that a key ring belongs to another agent.
+	// ErrOtherAgent means that a key ring belongs to another agent.
 	ErrOtherAgent = errors.New("the key ring belongs to another agent")
-	// ErrKeysNotPublished says that the service publishes other keys for the agent
-	// than the ring has.
+	// ErrKeysNotPublished means that the service publishes other keys for the agent than
+	// the ring has.
 	ErrKeysNotPublished = errors.New("the service publishes other keys for this agent than its key ring has")
 )
 
-// GenerateKeyRing makes fresh keys that live in memory only, until Save gives
-// them a path.
+// GenerateKeyRing creates new keys that live in memory only, until Save stores them.
 func GenerateKeyRing() (*KeyRing, error) {
 	pair, err := generatePair()
 	if err != nil {
@@ -60,8 +58,8 @@ func GenerateKeyRing() (*KeyRing, error) {
 	return &KeyRing{current: *pair}, nil
 }
 
-// NewKeyRing makes a ring of given keys: the 32-byte Ed25519 seed and the
-// 32-byte X25519 private key.
+// NewKeyRing returns a ring of given keys: the 32-byte Ed25519 seed and the 32-byte
+// X25519 private key.
 func NewKeyRing(signingSeed, encryptionKey []byte) (*KeyRing, error) {
 	pair, err := newPair(signingSeed, encryptionKey)
 	if err != nil {
@@ -98,35 +96,35 @@ func (p *keyPair) publicEncryption() api.JWK {
 	return api.NewJWK(parley.X25519, p.encryption.PublicKey().Bytes())
 }
 
-// SigningKey is the public signing key.
+// SigningKey returns the public signing key.
 func (k *KeyRing) SigningKey() api.JWK {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.current.publicSigning()
 }
 
-// EncryptionKey is the public key that others seal to.
+// EncryptionKey returns the public key that others seal to.
 func (k *KeyRing) EncryptionKey() api.JWK {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.current.publicEncryption()
 }
 
-// AgentID is the agent the ring belongs to, zero before Bind.
+// AgentID returns the agent the ring belongs to, zero before Bind.
 func (k *KeyRing) AgentID() parley.AgentID {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.agent
 }
 
-// Handle is that agent's handle, empty before Bind.
+// Handle returns that agent's handle, empty before Bind.
 func (k *KeyRing) Handle() string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.handle
 }
 
-// FormerKids are the ids of the keys that the ring had before, newest first.
+// FormerKids returns the ids of the ring's former keys, newest first.
 func (k *KeyRing) FormerKids() (kids []string) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -139,15 +137,15 @@ func (k *KeyRing) FormerKids() (kids []string) {
 	return kids
 }
 
-// Path is where the ring is kept, empty for one in memory.
+// Path returns where the ring is stored, empty for one in memory.
 func (k *KeyRing) Path() string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.path
 }
 
-// Bind says which agent the ring belongs to, and keeps that if the ring has a
-// path. A bound ring refuses another agent.
+// Bind binds the ring to an agent, and stores that if the ring has a path. A bound ring
+// refuses another agent.
 func (k *KeyRing) Bind(agent parley.AgentID, handle string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -170,7 +168,8 @@ func (k *KeyRing) signer() (parley.AgentID, signingKey) {
 	return k.agent, k.current.signing
 }
 
-// openers are all private keys that mail may have been sealed to, likely ones first.
+// openers returns all private keys that messages may have been sealed to, likely ones
+// first.
 func (k *KeyRing) openers() []*ecdh.PrivateKey {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -184,8 +183,8 @@ func (k *KeyRing) openers() []*ecdh.PrivateKey {
 	return keys
 }
 
-// prepare makes upcoming keys, unless a rotation was begun before, and keeps
-// them before anybody else can know of them.
+// prepare creates upcoming keys, unless a rotation was begun before, and stores them
+// before they are published.
 func (k *KeyRing) prepare() (signing, encryption api.JWK, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -197,8 +196,8 @@ func (k *KeyRing) prepare() (signing, encryption api.JWK, err error) {
 	return k.upcoming.publicSigning(), k.upcoming.publicEncryption(), k.keep()
 }
 
-// settle makes the keys that the service publishes the current ones. Both have to
-// be the ring's: anyone who may act for the organization can publish others.
+// settle makes the keys that the service publishes the current ones. Both must be the
+// ring's, because any credential of the organization can publish others.
 func (k *KeyRing) settle(published *api.AgentKeys) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -211,14 +210,14 @@ func (k *KeyRing) settle(published *api.AgentKeys) error {
 	return matches(published, k.current.publicSigning(), k.current.publicEncryption())
 }
 
-// pairs are the current keys and those of a rotation that was begun, or nil.
+// pairs returns the current keys and those of a rotation that was begun, or nil.
 func (k *KeyRing) pairs() (current keyPair, upcoming *keyPair) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.current, k.upcoming
 }
 
-// signingPublic gives the public key of a kid, if it is or was the ring's.
+// signingPublic returns the public key of a kid, if it is or was the ring's.
 func (k *KeyRing) signingPublic(kid string) (key api.JWK, current, own bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -233,7 +232,7 @@ func (k *KeyRing) signingPublic(kid string) (key api.JWK, current, own bool) {
 	return api.JWK{}, false, false
 }
 
-// unrecorded reports whether the ring had signing keys that it does not know.
+// unrecorded reports whether the ring had signing keys that it did not record.
 func (k *KeyRing) unrecorded() bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

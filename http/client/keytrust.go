@@ -12,7 +12,7 @@ import (
 	"parley/http/api"
 )
 
-// KeyProblem says why served keys were refused.
+// KeyProblem is why served keys were refused.
 type KeyProblem string
 
 // Problems with served keys.
@@ -23,16 +23,16 @@ const (
 	KeysOlder KeyProblem = "older"
 	// BindingMissing: the pinned keys were bound, the served ones are not.
 	BindingMissing KeyProblem = "binding_missing"
-	// BindingBroken: the binding is not signed by the served signing key or, at
-	// first contact, the service itself says that it does not follow the former one.
+	// BindingBroken: the binding is not signed by the served signing key or, at first
+	// contact, the service itself states that it does not follow the former one.
 	BindingBroken KeyProblem = "binding_broken"
-	// KeysUnbound: at first contact, a key was changed without a binding.
+	// KeysUnbound: at first contact, a key had been changed without a binding.
 	KeysUnbound KeyProblem = "unbound"
 	// OtherAgent: the handle names another agent id than before, or the id another
 	// handle.
 	OtherAgent KeyProblem = "other_agent"
-	// FormerKeyUnknown: a message is signed with a key that the service calls a
-	// former one, and that was never pinned.
+	// FormerKeyUnknown: a message is signed with a key that the service calls a former
+	// one, but that was never pinned.
 	FormerKeyUnknown KeyProblem = "former_key_unknown"
 )
 
@@ -52,17 +52,16 @@ type KeyIDs struct {
 	Encryption string `json:"encryption"`
 }
 
-// KeyChangedError says that an agent's served keys are not the pinned ones and
-// that nothing proves the agent changed them, or that they cannot be trusted at
-// first contact. Nothing was sent or shown.
+// KeyChangedError means that an agent's served keys are not the pinned ones and nothing
+// proves that the agent changed them, or that they cannot be trusted at first contact.
+// Nothing was sent or shown.
 type KeyChangedError struct {
 	Handle  string
 	AgentID parley.AgentID
 	Problem KeyProblem
 	// Pinned is empty at first contact.
 	Pinned, Served KeyIDs
-	// Accept are the key ids that have to be accepted to go on. See
-	// Agent.AcceptKeys.
+	// Accept are the key ids that must be accepted to continue. See Agent.AcceptKeys.
 	Accept []string
 }
 
@@ -74,9 +73,9 @@ func (e *KeyChangedError) Error() string {
 	return fmt.Sprintf("%s: %s (%s). %s", e.Handle, problemTexts[e.Problem], keys, e.Advice())
 }
 
-// Advice says what a person has to compare before accepting the keys. The
-// verification words are made of the signing key alone: where the encryption key
-// is in doubt, equal words prove nothing.
+// Advice returns what a person must compare before accepting the keys. The verification
+// words cover only the signing key: if the encryption key is in doubt, equal words prove
+// nothing.
 func (e *KeyChangedError) Advice() string {
 	compare := "the signing key id or the verification words"
 	switch encryption := slices.Contains(e.Accept, e.Served.Encryption); {
@@ -103,20 +102,20 @@ type judge struct {
 	now      time.Time
 }
 
-// servedKeys are what the service says of an agent's keys, with ids computed from
+// servedKeys are an agent's keys as the service publishes them, with ids computed from
 // the keys themselves.
 type servedKeys struct {
 	*api.AgentKeys
 	handle     string
 	signingKey string
 	kids       KeyIDs
-	// sound: there is a binding of these very keys by the served signing key.
+	// sound: there is a binding of exactly these keys by the served signing key.
 	sound    bool
 	signedAt time.Time
 }
 
-// ErrKeysIncomplete says that the service gives no usable pair of keys, or no
-// handle, for an agent.
+// ErrKeysIncomplete means that the service returned no usable pair of keys, or no handle,
+// for an agent.
 var ErrKeysIncomplete = errors.New("the service gives no usable keys for this agent")
 
 func (j *judge) read(keys *api.AgentKeys) (*servedKeys, error) {
@@ -145,8 +144,8 @@ func (j *judge) read(keys *api.AgentKeys) (*servedKeys, error) {
 
 func (j *judge) about(s *servedKeys) bound { return bound{j.brand, s.AgentID, s.handle} }
 
-// judge gives the pin that served keys lead to, or a *KeyChangedError. Errors of
-// another type say that the service could not be asked.
+// judge returns the pin that served keys lead to, or a *KeyChangedError. Errors of
+// another type mean that the service could not be asked.
 func (j *judge) judge(ctx context.Context, pin *Pin, keys *api.AgentKeys) (*Pin, error) {
 	s, err := j.read(keys)
 	if err != nil {
@@ -174,8 +173,8 @@ func (j *judge) judge(ctx context.Context, pin *Pin, keys *api.AgentKeys) (*Pin,
 	return j.repin(pin, s), nil
 }
 
-// first judges keys that were never seen. Who lies at first contact is believed:
-// only comparing words with the owner helps against that.
+// first judges keys at first contact. A false answer of the service at first contact goes
+// undetected: only comparing words with the owner helps against that.
 func (j *judge) first(ctx context.Context, s *servedKeys) (*Pin, KeyProblem, error) {
 	switch {
 	case s.KeyBinding == nil && s.UnboundSince != nil:
@@ -211,7 +210,7 @@ func (j *judge) later(ctx context.Context, pin *Pin, s *servedKeys) (*Pin, KeyPr
 	case pin.Bound() && !s.signedAt.After(pin.signedAt()):
 		return nil, KeysOlder, nil
 	}
-	// One signature of the pinned key is enough, whatever was in between.
+	// One signature of the pinned key is enough, whatever keys were in between.
 	if j.about(s).follows(s.KeyBinding, s.signingKey, pin.SigningKid, pin.SigningKey) {
 		return j.advance(pin, s.KeyBinding, s.signingKey), "", nil
 	}
@@ -227,10 +226,10 @@ func (p *Pin) signedAt() time.Time {
 	return at
 }
 
-// walk follows the agent's bindings from the pinned key, step by step. One that
-// the key so far did not sign is passed over: it proves nothing, and the next may
-// be the agent's own again. It gives nil where no step leads to the served keys,
-// or too many keys are in between: another agent must not keep this one busy.
+// walk follows the agent's bindings from the pinned key, step by step. It skips a binding
+// that the current key did not sign: that proves nothing, and the next may be the agent's
+// own again. It returns nil if no step leads to the served keys, or if too many keys are
+// in between, so that another agent cannot keep this one busy.
 func (j *judge) walk(ctx context.Context, pin *Pin, s *servedKeys) (*Pin, error) {
 	bindings, err := j.c.KeyBindings(ctx, s.AgentID.String())
 	if err != nil {
@@ -262,7 +261,7 @@ func (j *judge) walk(ctx context.Context, pin *Pin, s *servedKeys) (*Pin, error)
 	return at, nil
 }
 
-// signingKey is the key of a kid, empty if there is none such.
+// signingKey returns the key of a kid, empty if there is none.
 func (j *judge) signingKey(ctx context.Context, at *Pin, s *servedKeys, kid string) (string, error) {
 	switch kid {
 	case at.SigningKid:
@@ -282,8 +281,8 @@ func (j *judge) signingKey(ctx context.Context, at *Pin, s *servedKeys, kid stri
 	return record.SigningPublicKey.X, nil
 }
 
-// before are the signing keys that led to the served one, newest last, as far
-// back as each signed for the next.
+// before returns the signing keys that led to the served one, newest last, as far back as
+// each signed for the next.
 func (j *judge) before(ctx context.Context, s *servedKeys) (former []FormerKey, err error) {
 	bindings, err := j.c.KeyBindings(ctx, s.AgentID.String())
 	if err != nil {
@@ -309,7 +308,7 @@ func (j *judge) before(ctx context.Context, s *servedKeys) (former []FormerKey, 
 	return former, nil
 }
 
-// advance is the pin after a binding that its signing key, or one that it vouches
+// advance returns the pin after a binding that its signing key, or one that it vouches
 // for, has signed.
 func (j *judge) advance(pin *Pin, b *api.KeyBinding, signingKey string) *Pin {
 	next := pin.clone()
@@ -321,7 +320,7 @@ func (j *judge) advance(pin *Pin, b *api.KeyBinding, signingKey string) *Pin {
 	return next
 }
 
-// repin is a pin of the served keys, whatever was pinned.
+// repin returns a pin of the served keys, whatever was pinned.
 func (j *judge) repin(pin *Pin, s *servedKeys) *Pin {
 	next := &Pin{PinnedAt: j.now, UsedAt: j.now}
 	if pin != nil {
@@ -338,9 +337,8 @@ func (j *judge) repin(pin *Pin, s *servedKeys) *Pin {
 	return next
 }
 
-// toAccept are the keys that nothing but a person's word can vouch for: a signing
-// key that is not the pinned one, and an encryption key that the served signing
-// key does not bind.
+// toAccept returns the keys that only a person can vouch for: a signing key that is not
+// the pinned one, and an encryption key that the served signing key does not bind.
 func (s *servedKeys) toAccept(pin *Pin) []string {
 	var kids []string
 	if pin == nil || pin.SigningKid != s.kids.Signing {

@@ -66,7 +66,7 @@ func TakeAll(draws ...Draw) Standing {
 		held[i] = d.Window.passed.of(d.Key)
 		held[i].mu.Lock()
 		defer held[i].mu.Unlock()
-		now = d.Window.clock().UnixNano() // read under the last lock, so that no earlier time is used with it
+		now = d.Window.clock().UnixNano() // the time under the last lock, so that no window sees an earlier one
 	}
 	met := Standing{OK: true}
 	for i, d := range draws {
