@@ -9,17 +9,17 @@ import (
 	"parley/http/api"
 )
 
-// waitingMax is how many group messages a session keeps until their keys come.
-// The oldest is let go; it stays in the inbox.
+// waitingMax is how many group messages a session keeps until their keys arrive. Beyond
+// that it drops the oldest, which stay in the inbox.
 const waitingMax = 256
 
-// Incoming is an event of the agent's stream; a message comes opened.
+// Incoming is an event of the agent's stream. Messages are opened.
 type Incoming struct {
 	Event
-	// Opened is the opened message, nil for other events and when OpenError is set.
+	// Opened is the opened message, nil for other events and if OpenError is set.
 	Opened *Opened
-	// OpenError says why a message could not be opened or verified. One with
-	// ErrNoSenderKey comes again when the key has come, and then Late is set.
+	// OpenError is why a message could not be opened or verified. A message with
+	// ErrNoSenderKey is returned again, with Late set, when the key has arrived.
 	OpenError error
 	Late      bool
 	// KeyExchange is set for a message that the client handled itself: a sender's key,
@@ -27,8 +27,8 @@ type Incoming struct {
 	KeyExchange *KeyExchange
 }
 
-// Listen is the agent's stream with its messages opened. One that cannot be
-// opened comes with its OpenError and does not end the sequence.
+// Listen returns the events of the agent's stream with their messages opened. A message
+// that cannot be opened has its OpenError set and does not end the sequence.
 func (a *Agent) Listen(ctx context.Context, opts StreamOptions) iter.Seq2[Incoming, error] {
 	return func(yield func(Incoming, error) bool) {
 		var waiting []Event
@@ -47,7 +47,7 @@ func (a *Agent) Listen(ctx context.Context, opts StreamOptions) iter.Seq2[Incomi
 			if !yield(in, err) {
 				return
 			}
-			// The key may be one that another process of this agent has kept before.
+			// The key may be one that another process of this agent has stored before.
 			if in.KeyExchange != nil && in.KeyExchange.Kind == distributionType {
 				var more bool
 				if waiting, more = a.comeLate(ctx, waiting, event.LastEventID, yield); !more {
@@ -58,8 +58,8 @@ func (a *Agent) Listen(ctx context.Context, opts StreamOptions) iter.Seq2[Incomi
 	}
 }
 
-// comeLate gives the messages that a new key opens, in the order in which they
-// came, and those that still wait.
+// comeLate yields the messages that a new key opens, in the order in which they arrived,
+// and returns those that still wait.
 func (a *Agent) comeLate(ctx context.Context, waiting []Event, lastID string, yield func(Incoming, error) bool) ([]Event, bool) {
 	for i, event := range waiting {
 		opened, err := a.openKnown(ctx, *event.Message)
@@ -74,8 +74,8 @@ func (a *Agent) comeLate(ctx context.Context, waiting []Event, lastID string, yi
 	return slices.DeleteFunc(waiting, func(e Event) bool { return e.Message == nil }), true
 }
 
-// IsKeyExchange reports whether a message is the clients' own affair: a sender's
-// key for a group, or a request for one. See HandleKeyExchange.
+// IsKeyExchange reports whether a message is internal to the clients: a sender's key for
+// a group, or a request for one. See HandleKeyExchange.
 func (a *Agent) IsKeyExchange(m api.Message) bool {
 	return m.Type == a.Client.MessageType(distributionType) || m.Type == a.Client.MessageType(requestType)
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lockDirectory waits until no other process has the directory and gives what
-// lets it go. The system lets go of it when the process ends, however it does.
+// lockDirectory waits until no other process has locked the directory and returns the
+// function that unlocks it. The system also unlocks it when the process ends in any way.
 func lockDirectory(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -23,11 +23,11 @@ func (c *Client) Ack(ctx context.Context, in api.Ack) (*api.Acked, error) {
 	return fetch[api.Acked](ctx, c, call{method: http.MethodPost, path: "/agents/" + in.ID.String() + "/messages/ack", in: in, repeatable: true})
 }
 
-// waitTimeoutDefault is how long the server waits where it is not told.
+// waitTimeoutDefault is how long the server waits by default.
 const waitTimeoutDefault = 30 * time.Second
 
-// Wait gives messages to the agent in.ID, oldest first, as soon as there are any;
-// none when in.TimeoutMS have passed. To go on, give it the After of its answer.
+// Wait returns messages to the agent in.ID, oldest first, as soon as there are any, or
+// none after in.TimeoutMS. To continue, pass the After of the answer.
 func (c *Client) Wait(ctx context.Context, in api.Wait) (*api.Waited, error) {
 	k := get("/agents/" + in.ID.String() + "/wait")
 	k.query = url.Values{}
@@ -43,7 +43,7 @@ func (c *Client) Wait(ctx context.Context, in api.Wait) (*api.Waited, error) {
 	return fetch[api.Waited](ctx, c, k)
 }
 
-// Trace tells what was done to deliver a message, and why it is not delivered yet.
+// Trace returns the attempts to deliver a message, and why it is not delivered yet.
 func (c *Client) Trace(ctx context.Context, id parley.MessageID) (*api.Traced, error) {
 	return fetch[api.Traced](ctx, c, get("/messages/"+id.String()+"/trace"))
 }

@@ -14,16 +14,16 @@ import (
 	"parley/http/api"
 )
 
-// SentMessage is the answer of a send or a reply.
+// SentMessage is the answer to a send or a reply.
 type SentMessage struct {
 	api.Message
-	// Replayed tells that the Idempotency-Key had been used before: this is the
-	// stored message, and nothing new has happened.
+	// Replayed reports that the Idempotency-Key had been used before: this is the stored
+	// message, and nothing was sent again.
 	Replayed bool
 }
 
-// Send sends a message as it is. A missing idempotency key is made up, so that a
-// repeat after a lost answer sends nothing twice.
+// Send sends a message unchanged. If in has no idempotency key, the client generates one,
+// so that a retry after a lost answer sends nothing twice.
 func (c *Client) Send(ctx context.Context, in api.Send) (*SentMessage, error) {
 	return c.send(ctx, in, nil)
 }
@@ -55,7 +55,7 @@ func (c *Client) sent(ctx context.Context, k call) (*SentMessage, error) {
 	return &out, nil
 }
 
-// Sync sends a message and waits for its reply, in.TimeoutMS at most.
+// Sync sends a message and waits for its reply, for at most in.TimeoutMS.
 func (c *Client) Sync(ctx context.Context, in api.Sync) (*api.SyncResult, error) {
 	return c.sync(ctx, in, nil)
 }
@@ -97,8 +97,8 @@ func randomKey() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Message is one message. It delivers it when the organization owns the
-// recipient, and reads it when the recipient is the acting agent.
+// Message returns one message. This marks it as delivered if the organization owns the
+// recipient, and as read if the recipient is the acting agent.
 func (c *Client) Message(ctx context.Context, in api.GetMessage) (*api.Message, error) {
 	k := get("/messages/" + in.ID.String())
 	k.header = http.Header{}
@@ -106,8 +106,8 @@ func (c *Client) Message(ctx context.Context, in api.GetMessage) (*api.Message, 
 	return fetch[api.Message](ctx, c, k)
 }
 
-// Inbox is a page of what the agent in.ID received, newest first. What it
-// carries is thereby delivered.
+// Inbox returns a page of the messages that the agent in.ID received, newest first. The
+// messages it transfers count as delivered.
 func (c *Client) Inbox(ctx context.Context, in api.Inbox) (*api.Page[api.Message], error) {
 	k := get("/agents/" + in.ID.String() + "/messages")
 	k.query = url.Values{}
@@ -117,8 +117,8 @@ func (c *Client) Inbox(ctx context.Context, in api.Inbox) (*api.Page[api.Message
 	return fetch[api.Page[api.Message]](ctx, c, k)
 }
 
-// InboxAll is all that the agent in.ID received, newest first, from in.Cursor
-// on. It ends after the first error.
+// InboxAll returns all messages that the agent in.ID received, newest first, starting at
+// in.Cursor. It ends after the first error.
 func (c *Client) InboxAll(ctx context.Context, in api.Inbox) iter.Seq2[api.Message, error] {
 	return pages(in.Cursor, func(cursor *string) (*api.Page[api.Message], error) {
 		in.Cursor = cursor
@@ -126,7 +126,7 @@ func (c *Client) InboxAll(ctx context.Context, in api.Inbox) iter.Seq2[api.Messa
 	})
 }
 
-// Transcript is a page of both sides of the conversation in.ID.
+// Transcript returns a page of both sides of the conversation in.ID.
 func (c *Client) Transcript(ctx context.Context, in api.Transcript) (*api.Page[api.Message], error) {
 	k := get("/conversations/" + in.ID.String() + "/messages")
 	k.query, k.header = url.Values{}, http.Header{}
@@ -139,8 +139,8 @@ func (c *Client) Transcript(ctx context.Context, in api.Transcript) (*api.Page[a
 	return fetch[api.Page[api.Message]](ctx, c, k)
 }
 
-// TranscriptAll is the whole of a conversation, oldest first unless in.Order is
-// desc. It ends after the first error.
+// TranscriptAll returns the whole conversation, oldest first unless in.Order is desc. It
+// ends after the first error.
 func (c *Client) TranscriptAll(ctx context.Context, in api.Transcript) iter.Seq2[api.Message, error] {
 	return pages(in.Cursor, func(cursor *string) (*api.Page[api.Message], error) {
 		in.Cursor = cursor
@@ -148,12 +148,12 @@ func (c *Client) TranscriptAll(ctx context.Context, in api.Transcript) iter.Seq2
 	})
 }
 
-// Conversation is one conversation's record.
+// Conversation returns one conversation's record.
 func (c *Client) Conversation(ctx context.Context, id parley.ConversationID) (*api.Conversation, error) {
 	return fetch[api.Conversation](ctx, c, get("/conversations/"+id.String()))
 }
 
-// Participants are those who take part in a conversation.
+// Participants returns the participants of a conversation.
 func (c *Client) Participants(ctx context.Context, id parley.ConversationID) ([]api.Participant, error) {
 	out, err := fetch[[]api.Participant](ctx, c, get("/conversations/"+id.String()+"/participants"))
 	if err != nil {
@@ -162,15 +162,15 @@ func (c *Client) Participants(ctx context.Context, id parley.ConversationID) ([]
 	return *out, nil
 }
 
-// SetStatus moves the conversation in.ID to another state.
+// SetStatus changes the status of the conversation in.ID.
 func (c *Client) SetStatus(ctx context.Context, in api.StatusPatch) (*api.Conversation, error) {
 	k := call{method: http.MethodPatch, path: "/conversations/" + in.ID.String() + "/status", in: in, header: http.Header{}}
 	c.setHeader(k.header, "Agent", in.ActingAgent)
 	return fetch[api.Conversation](ctx, c, k)
 }
 
-// Conversations is a page of the conversations the agent in.ID takes part in,
-// newest first.
+// Conversations returns a page of the conversations the agent in.ID takes part in, newest
+// first.
 func (c *Client) Conversations(ctx context.Context, in api.AgentConversations) (*api.Page[api.Conversation], error) {
 	k := get("/agents/" + in.ID.String() + "/conversations")
 	k.query = url.Values{}
@@ -179,8 +179,8 @@ func (c *Client) Conversations(ctx context.Context, in api.AgentConversations) (
 	return fetch[api.Page[api.Conversation]](ctx, c, k)
 }
 
-// ConversationsAll is all conversations of the agent in.ID, newest first. It
-// ends after the first error.
+// ConversationsAll returns all conversations of the agent in.ID, newest first. It ends
+// after the first error.
 func (c *Client) ConversationsAll(ctx context.Context, in api.AgentConversations) iter.Seq2[api.Conversation, error] {
 	return pages(in.Cursor, func(cursor *string) (*api.Page[api.Conversation], error) {
 		in.Cursor = cursor
@@ -188,8 +188,8 @@ func (c *Client) ConversationsAll(ctx context.Context, in api.AgentConversations
 	})
 }
 
-// pages walks all rows of a list. It stops where has_more says so: a
-// transcript's cursor never ends.
+// pages iterates over all rows of a list. It stops when has_more is false: a transcript's
+// cursor never ends.
 func pages[T any](cursor *string, page func(*string) (*api.Page[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for next := cursor; ; {

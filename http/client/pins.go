@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// pinsMax bounds how many agents' keys are remembered on one server.
+	// pinsMax bounds how many agents' keys are remembered per server.
 	pinsMax = 10_000
-	// formerKeysMax bounds how many former signing keys of one agent are.
+	// formerKeysMax bounds how many former signing keys of one agent are remembered.
 	formerKeysMax = 32
-	// pinTouch is how old the note of a pin's last use may grow.
+	// pinTouch is how old the recorded last use of a pin may become before it is updated.
 	pinTouch = 24 * time.Hour
 )
 
-// ErrPinsFull says that no more keys can be remembered without forgetting those
-// of an agent that was written to.
+// ErrPinsFull means that no more keys can be remembered without forgetting those of an
+// agent to which the client has sent something.
 var ErrPinsFull = errors.New("too many agents' keys are remembered: remove those no longer needed")
 
-// Pin is what a client remembers of another agent's keys. What the service
-// serves later is compared with it.
+// Pin is what a client remembers of another agent's keys. Keys that the service publishes
+// later are compared with it.
 type Pin struct {
 	Handle  string         `json:"handle"` // in lower case
 	AgentID parley.AgentID `json:"agent_id"`
@@ -38,15 +38,15 @@ type Pin struct {
 	SigningKey    string `json:"signing_key"`
 	SigningKid    string `json:"signing_kid"`
 	EncryptionKid string `json:"encryption_kid"`
-	// SignedAt is that of the key binding; empty if the keys were never bound.
+	// SignedAt is the time of the key binding; empty if the keys were never bound.
 	SignedAt string `json:"signed_at,omitempty"`
 	// Former are signing keys that were replaced, newest last.
 	Former []FormerKey `json:"former,omitempty"`
 	// PinnedAt is when the client first met the agent.
 	PinnedAt time.Time `json:"pinned_at"`
 	UsedAt   time.Time `json:"used_at"`
-	// WroteTo tells that this client sent the agent something. Such a pin is not
-	// forgotten to make room: strangers who write could otherwise wash it out.
+	// WroteTo reports that this client has sent the agent something. Such a pin is never
+	// removed to make room, so that messages from many strangers cannot displace it.
 	WroteTo bool `json:"wrote_to,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type FormerKey struct {
 // Bound reports whether a key binding covered the pinned keys.
 func (p *Pin) Bound() bool { return p.SignedAt != "" }
 
-// signer gives the key of a kid that is, or was, the pinned signing key.
+// signer returns the key of a kid that is, or was, the pinned signing key.
 func (p *Pin) signer(kid string) (key api.JWK, current, known bool) {
 	if p.SigningKid == kid {
 		return signingJWK(p.SigningKey, kid), true, true
@@ -100,14 +100,14 @@ func (p *Pin) same(q *Pin) bool {
 	return p.AgentID == q.AgentID && p.SigningKid == q.SigningKid && p.EncryptionKid == q.EncryptionKid && p.SignedAt == q.SignedAt && len(p.Former) == len(q.Former)
 }
 
-// Pins remembers the keys of other agents: in one file of a directory, for all
-// agents whose rings lie beside it, or in memory. Each change reads the file and
-// replaces it under a lock, so that processes do not undo each other's.
+// Pins remembers the keys of other agents, in memory or in one file of a directory, for
+// all agents whose rings are beside it. Each change reads the file and replaces it under
+// a lock, so that processes do not undo each other's changes.
 type Pins struct {
 	dir    string
 	mu     sync.Mutex
 	memory []byte
-	// cached is the content of the file when it was as seen.
+	// cached is the content of the file as of seen.
 	cached *pinFile
 	seen   fs.FileInfo
 }
@@ -119,16 +119,16 @@ type pinFile struct {
 }
 
 const (
-	// pinsDirectory lies beside the key rings, pinsFile in it.
+	// pinsDirectory is the directory beside the key rings, pinsFile the file in it.
 	pinsDirectory = "pins"
 	pinsFile      = "pins.json"
 )
 
-// OpenPins are the pins of the key rings in a directory, which the sessions of
-// those rings share. Nothing is read or made yet.
+// OpenPins returns the pins of the key rings in a directory, which the sessions of those
+// rings share. It does not read or create anything yet.
 func OpenPins(rings string) *Pins { return &Pins{dir: filepath.Join(rings, pinsDirectory)} }
 
-// pinsBeside are the pins that belong to a ring kept at path.
+// pinsBeside returns the pins that belong to a ring stored at path.
 func pinsBeside(path string) *Pins {
 	if path == "" {
 		return &Pins{}
@@ -136,7 +136,7 @@ func pinsBeside(path string) *Pins {
 	return OpenPins(filepath.Dir(path))
 }
 
-// Find gives what is remembered of an agent of a server by its handle, or nil.
+// Find returns the pin of an agent of a server by its handle, or nil.
 func (p *Pins) Find(server, handle string) (*Pin, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *Pins) Find(server, handle string) (*Pin, error) {
 	return f.Servers[server][strings.ToLower(handle)].clone(), nil
 }
 
-// FindAgent gives what is remembered of an agent of a server by its id, or nil.
+// FindAgent returns the pin of an agent of a server by its id, or nil.
 func (p *Pins) FindAgent(server string, id parley.AgentID) (*Pin, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,12 +172,12 @@ func (p *Pin) clone() *Pin {
 	return &q
 }
 
-// pinChange replaces the pin of an agent if it is still as it was judged.
+// pinChange replaces the pin of an agent if it has not changed since it was judged.
 type pinChange struct {
 	was, is *Pin
 }
 
-// place is the handle under which the pin was.
+// place returns the handle under which the pin was stored.
 func (c pinChange) place() string {
 	if c.was != nil {
 		return c.was.Handle
@@ -185,8 +185,8 @@ func (c pinChange) place() string {
 	return c.is.Handle
 }
 
-// apply makes changes in one replacement of the file. It gives those that met
-// another pin than the one they were judged by: another session was there.
+// apply applies changes in one replacement of the file. It returns those whose pin
+// another session has changed since they were judged.
 func (p *Pins) apply(server string, changes []pinChange) (stale []pinChange, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +201,7 @@ func (p *Pins) apply(server string, changes []pinChange) (stale []pinChange, err
 	if err != nil {
 		return nil, err
 	}
-	p.cached = nil // f changes now, and the file perhaps not
+	p.cached = nil // f changes now, but the file may not
 	changed := false
 	for _, c := range changes {
 		pins := f.Servers[server]
@@ -225,8 +225,8 @@ func (p *Pins) apply(server string, changes []pinChange) (stale []pinChange, err
 	return stale, p.write(f)
 }
 
-// makeRoom removes the pin that has been unused for longest, unless the new pin
-// replaces one. The pin of an agent that was written to is never removed.
+// makeRoom removes the pin that has been unused for longest, unless the new pin replaces
+// one. It never removes the pin of an agent to which the client has sent something.
 func makeRoom(pins map[string]*Pin, next *Pin) error {
 	if _, has := pins[next.Handle]; has || len(pins) < pinsMax {
 		return nil
@@ -244,8 +244,8 @@ func makeRoom(pins map[string]*Pin, next *Pin) error {
 	return nil
 }
 
-// read gives the content, from memory while the file has not been replaced. The
-// lock is held.
+// read returns the content, from memory if the file has not been replaced. The caller
+// holds the lock.
 func (p *Pins) read() (*pinFile, error) {
 	if p.dir == "" {
 		return decodePins(p.memory)

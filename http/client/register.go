@@ -15,23 +15,24 @@ import (
 	"parley/http/api"
 )
 
-// ProofProgress says how far a proof of work is.
+// ProofProgress is the progress of a proof of work.
 type ProofProgress struct {
-	// Tried counts nonces; about 2^Difficulty are needed on average.
+	// Tried is the number of nonces tried; about 2^Difficulty are needed on average.
 	Tried uint64
-	// Difficulty counts bits.
+	// Difficulty is the number of zero bits.
 	Difficulty int
 }
 
-// ErrProof says that a challenge is of a kind this client cannot solve.
+// ErrProof means that this client cannot solve a challenge of that kind.
 var ErrProof = errors.New("the proof of work asked for is of an unknown kind or too hard")
 
-// proofBitsMax is where a proof would take days.
+// proofBitsMax is the highest difficulty that the client accepts; beyond it a proof would
+// take days.
 const proofBitsMax = 40
 
-// Register asks for a challenge, does the proof of work on all cores and hands
-// it in. The client itself stays as it is: see Authenticated. A challenge that
-// ran out before it was solved is replaced once.
+// Register requests a challenge, computes the proof of work on all cores and submits it.
+// The client itself does not change: see Authenticated. A challenge that expired before
+// it was solved is replaced once.
 func (c *Client) Register(ctx context.Context, in api.Register) (*Credentials, error) {
 	for again := true; ; again = false {
 		out, err := c.register(ctx, in)
@@ -56,29 +57,29 @@ func (c *Client) register(ctx context.Context, in api.Register) (*Credentials, e
 	return c.Solve(ctx, api.Solve{ChallengeID: challenge.ChallengeID, Nonce: nonce})
 }
 
-// Challenge asks for a proof of work: POST /auth/register. It reserves nothing,
-// so that it may be repeated.
+// Challenge requests a proof-of-work challenge: POST /auth/register. It reserves nothing,
+// so it is safe to repeat.
 func (c *Client) Challenge(ctx context.Context, in api.Register) (*api.Challenge, error) {
 	return fetch[api.Challenge](ctx, c, call{method: http.MethodPost, path: "/auth/register", in: in, public: true, repeatable: true})
 }
 
-// Solve hands in a proof of work: POST /auth/register/solve. The secret in the
-// answer is shown this once.
+// Solve submits a proof of work: POST /auth/register/solve. The secret is returned only
+// here.
 func (c *Client) Solve(ctx context.Context, in api.Solve) (*Credentials, error) {
 	return fetch[Credentials](ctx, c, call{method: http.MethodPost, path: "/auth/register/solve", in: in, public: true})
 }
 
-// VerifyEmail hands in the token that was mailed to the address given at
-// registration: POST /auth/verify-email.
+// VerifyEmail submits the token that was mailed to the address given at registration:
+// POST /auth/verify-email.
 func (c *Client) VerifyEmail(ctx context.Context, token string) (*api.VerifiedEmail, error) {
 	return fetch[api.VerifiedEmail](ctx, c, call{
 		method: http.MethodPost, path: "/auth/verify-email", in: api.VerifyEmail{Token: token}, public: true, repeatable: true,
 	})
 }
 
-// SolveProof finds a nonce such that SHA-256 of challenge, a colon and the nonce
-// begins with difficulty zero bits. It uses all cores until it is done or ctx
-// is. Progress may be nil; it is called about ten times a second.
+// SolveProof finds a nonce such that SHA-256 of challenge, a colon and the nonce begins
+// with difficulty zero bits. It uses all cores until it has found one or ctx ends.
+// progress may be nil; it is called about ten times a second.
 func SolveProof(ctx context.Context, challenge string, difficulty int, progress func(ProofProgress)) (string, error) {
 	if difficulty < 0 || difficulty > proofBitsMax {
 		return "", ErrProof

@@ -22,13 +22,13 @@ func fetch[T any](ctx context.Context, c *Client, k call) (*T, error) {
 	return out, nil
 }
 
-// erase makes a call without an answer.
+// erase makes a DELETE call without an answer.
 func (c *Client) erase(ctx context.Context, path string) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: path}, nil)
 	return err
 }
 
-// Org is the organization's own record.
+// Org returns the organization's own record.
 func (c *Client) Org(ctx context.Context) (*api.Org, error) {
 	return fetch[api.Org](ctx, c, get("/org"))
 }
@@ -38,28 +38,28 @@ func (c *Client) UpdateOrg(ctx context.Context, in api.OrgPatch) (*api.Org, erro
 	return fetch[api.Org](ctx, c, call{method: http.MethodPatch, path: "/org", in: in})
 }
 
-// Quotas are the organization's allowances and their use.
+// Quotas returns the organization's limits and their use.
 func (c *Client) Quotas(ctx context.Context) (*api.Quotas, error) {
 	return fetch[api.Quotas](ctx, c, get("/org/quotas"))
 }
 
-// CreateCredentials makes a further pair of credentials; the first stays valid.
+// CreateCredentials creates another pair of credentials; the first stays valid.
 func (c *Client) CreateCredentials(ctx context.Context) (*Credentials, error) {
 	return fetch[Credentials](ctx, c, call{method: http.MethodPost, path: "/org/credentials", in: api.CreateCredentials{}})
 }
 
-// DeleteCredentials revokes a pair of credentials and the tokens made with it.
+// DeleteCredentials revokes a pair of credentials and the tokens issued for it.
 func (c *Client) DeleteCredentials(ctx context.Context, id parley.ClientID) error {
 	return c.erase(ctx, "/org/credentials/"+id.String())
 }
 
-// CreateAgent makes an agent whose keys the caller has. The answer's PollURL is
-// given this once. See NewAgent, which makes the keys too.
+// CreateAgent creates an agent whose keys the caller has. PollURL is returned only here.
+// See NewAgent, which also creates the keys.
 func (c *Client) CreateAgent(ctx context.Context, in api.CreateAgent) (*api.Agent, error) {
 	return fetch[api.Agent](ctx, c, call{method: http.MethodPost, path: "/agents", in: in})
 }
 
-// Agents are the organization's agents, oldest first.
+// Agents returns the organization's agents, oldest first.
 func (c *Client) Agents(ctx context.Context, in api.ListAgents) ([]api.Agent, error) {
 	k := get("/agents")
 	if in.IncludeRevoked {
@@ -72,7 +72,7 @@ func (c *Client) Agents(ctx context.Context, in api.ListAgents) ([]api.Agent, er
 	return *out, nil
 }
 
-// Agent is one agent of the organization.
+// Agent returns one agent of the organization.
 func (c *Client) Agent(ctx context.Context, id parley.AgentID) (*api.Agent, error) {
 	return fetch[api.Agent](ctx, c, get("/agents/"+id.String()))
 }
@@ -82,15 +82,15 @@ func (c *Client) UpdateAgent(ctx context.Context, in api.AgentPatch) (*api.Agent
 	return fetch[api.Agent](ctx, c, call{method: http.MethodPatch, path: "/agents/" + in.ID.String(), in: in})
 }
 
-// RevokeAgent revokes an agent for good. A second time does nothing.
+// RevokeAgent permanently revokes an agent. Repeating it has no effect.
 func (c *Client) RevokeAgent(ctx context.Context, id parley.AgentID) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/agents/" + id.String(), repeatable: true}, nil)
 	return err
 }
 
-// Keys are the public keys of any active agent, named by id or handle. With a
-// kid, that key stands in the place of the current one, even if it is a former
-// one. No credentials are needed.
+// Keys returns the public keys of any active agent, by id or handle. With a kid, that key
+// replaces the current one of its kind, even if it is a former key. No credentials are
+// needed.
 func (c *Client) Keys(ctx context.Context, agent, kid string) (*api.AgentKeys, error) {
 	k := get("/agents/" + url.PathEscape(agent) + "/keys")
 	k.public = true
@@ -100,8 +100,8 @@ func (c *Client) Keys(ctx context.Context, agent, kid string) (*api.AgentKeys, e
 	return fetch[api.AgentKeys](ctx, c, k)
 }
 
-// BatchKeys are the keys of at most 200 agents; revoked and unknown ones are
-// left out. No credentials are needed.
+// BatchKeys returns the keys of at most 200 agents. Revoked and unknown ones are left
+// out. No credentials are needed.
 func (c *Client) BatchKeys(ctx context.Context, ids ...parley.AgentID) (map[parley.AgentID]api.AgentKeys, error) {
 	texts := make([]string, len(ids))
 	for i, id := range ids {
@@ -116,14 +116,14 @@ func (c *Client) BatchKeys(ctx context.Context, ids ...parley.AgentID) (map[parl
 	return out.Keys, nil
 }
 
-// RotateKeys uploads one new public key of an agent or both. To upload the same
-// keys twice does no harm. See Agent.RotateKeys, which makes and keeps them too.
+// RotateKeys uploads one new public key of an agent or both. It is safe to repeat with
+// the same keys. See Agent.RotateKeys, which also creates and stores them.
 func (c *Client) RotateKeys(ctx context.Context, in api.UploadKeys) (*api.Agent, error) {
 	return fetch[api.Agent](ctx, c, call{method: http.MethodPost, path: "/agents/" + in.ID.String() + "/keys", in: in, repeatable: true})
 }
 
-// PollToken makes an agent's poll token anew and gives its address; the one
-// before stops working.
+// PollToken replaces an agent's poll token and returns the poll address. The former token
+// stops working.
 func (c *Client) PollToken(ctx context.Context, id parley.AgentID) (string, error) {
 	out, err := fetch[api.PollToken](ctx, c, call{method: http.MethodPost, path: "/agents/" + id.String() + "/poll-token", in: struct{}{}})
 	if err != nil {
@@ -137,8 +137,8 @@ func (c *Client) DeletePollToken(ctx context.Context, id parley.AgentID) error {
 	return c.erase(ctx, "/agents/"+id.String()+"/poll-token")
 }
 
-// Poll counts an agent's messages since in.Since (default: the last 24 hours).
-// Its token is a poll token or a whole poll address. No credentials are needed.
+// Poll returns the number of an agent's messages since in.Since (default: the last 24
+// hours). Its token is a poll token or a whole poll address. No credentials are needed.
 func (c *Client) Poll(ctx context.Context, in api.Poll) (int, error) {
 	token := in.Token[strings.LastIndexByte(in.Token, '/')+1:]
 	k := get("/poll/" + url.PathEscape(token))
@@ -153,8 +153,8 @@ func (c *Client) Poll(ctx context.Context, in api.Poll) (int, error) {
 	return out.Count, nil
 }
 
-// Health tells how the server is. One that is not well gives both its report and
-// an Error with status 503.
+// Health returns the server's health. For an unhealthy server it returns both the report
+// and an Error with status 503.
 func (c *Client) Health(ctx context.Context) (*api.Health, error) {
 	k := get("/health")
 	k.public, k.repeatable = true, false
@@ -169,7 +169,7 @@ func (c *Client) Health(ctx context.Context) (*api.Health, error) {
 	return out, err
 }
 
-// Version tells what the server is.
+// Version returns the server's version.
 func (c *Client) Version(ctx context.Context) (*api.Version, error) {
 	k := get("/version")
 	k.public = true

@@ -10,38 +10,40 @@ import (
 )
 
 const (
-	// formerGenerations are kept of one's own chains, for members who ask again.
+	// formerGenerations is how many former generations of the agent's own chains are
+	// kept, for members that ask again.
 	formerGenerations = 3
-	// peerGenerationsMax and peerKeysMax bound what is kept of one sender in one
-	// group; the oldest generation goes first.
+	// peerGenerationsMax and peerKeysMax bound what is kept of one sender in one group.
+	// The oldest generation is dropped first.
 	peerGenerationsMax = 32
 	peerKeysMax        = 4 * generationMessages
 	// answeredMax is how many requests are remembered as answered.
 	answeredMax = 256
-	// askAgainAfter is how long a request for a key is given to be answered.
+	// askAgainAfter is how long to wait for the answer to a request for a key before
+	// asking again.
 	askAgainAfter = 10 * time.Minute
 )
 
-// ownKeys is what a sender keeps for one group: own.json.
+// ownKeys is what a sender stores for one group: own.json.
 type ownKeys struct {
 	Version     int              `json:"version"`
 	Generations []*ownGeneration `json:"generations"` // oldest first
-	// Answered are requests that need no answer any more, oldest first.
+	// Answered are requests that need no further answer, oldest first.
 	Answered []parley.MessageID `json:"answered"`
 }
 
-// ownGeneration is one chain and whom it was given to. A member's grant is kept
-// so that one who lost the key can be given it again, and no more than that.
+// ownGeneration is one chain and the members that received it. A member's grant is kept
+// so that a member that lost the key can receive it again, and no more than that.
 type ownGeneration struct {
 	Generation uint64 `json:"generation"`
 	chainLink
-	// Given are the links that members were given, by their counters.
+	// Given are the links that members received, by their counters.
 	Given map[uint32][]byte `json:"given"`
-	// Members are those who have it.
+	// Members are the members that have the chain.
 	Members map[parley.AgentID]grant `json:"members"`
 }
 
-// grant is what a member was given. A member who left and came back has another
+// grant is what a member received. A member that left and came back has another
 // membership.
 type grant struct {
 	Membership string `json:"membership"`
@@ -64,9 +66,9 @@ func (o *ownKeys) find(generation uint64) *ownGeneration {
 	return nil
 }
 
-// prepare gives the generation to send with to these members, who are named
-// with their memberships: the current one unless somebody who has it is gone, or
-// it is used up. Due are those who have not been given it.
+// prepare returns the generation to use for sending to these members, given with their
+// memberships: the current one unless a member that has it is gone or it is used up. due
+// are the members that have not received it.
 func (o *ownKeys) prepare(now time.Time, members map[parley.AgentID]string) (g *ownGeneration, due []parley.AgentID, fresh bool) {
 	g = o.current()
 	if fresh = g == nil || g.Counter >= generationMessages || g.lost(members); fresh {
@@ -80,7 +82,7 @@ func (o *ownKeys) prepare(now time.Time, members map[parley.AgentID]string) (g *
 	return g, due, fresh
 }
 
-// lost reports whether somebody who has the generation is no longer a member.
+// lost reports whether an agent that has the generation is no longer a member.
 func (g *ownGeneration) lost(members map[parley.AgentID]string) bool {
 	for id, given := range g.Members {
 		if membership, still := members[id]; !still || membership != given.Membership {
@@ -90,8 +92,8 @@ func (g *ownGeneration) lost(members map[parley.AgentID]string) bool {
 	return false
 }
 
-// rotate begins a generation. Its number is a time, so that an agent whose state
-// was lost does not use a number twice.
+// rotate begins a generation. Its number is a time, so that an agent whose state was lost
+// does not reuse a number.
 func (o *ownKeys) rotate(now time.Time) *ownGeneration {
 	generation := uint64(max(now.UnixMilli(), 1))
 	if last := o.current(); last != nil {
@@ -107,13 +109,13 @@ func (o *ownKeys) rotate(now time.Time) *ownGeneration {
 	return g
 }
 
-// give notes that a member has a link.
+// give records that a member has a link.
 func (g *ownGeneration) give(to parley.AgentID, membership string, link chainLink) {
 	g.Members[to] = grant{Membership: membership, Counter: link.Counter}
 	g.Given[link.Counter] = link.Key
 }
 
-// take gives the link of the next message and moves on.
+// take returns the link of the next message and advances the chain.
 func (g *ownGeneration) take(scope chainScope) (chainLink, error) {
 	link := g.chainLink
 	next, err := link.next(scope)
@@ -124,8 +126,8 @@ func (g *ownGeneration) take(scope chainScope) (chainLink, error) {
 	return link, nil
 }
 
-// again is what a member who asks may be given: of the generation asked for what
-// it was given before, else the current one from here on.
+// again returns what a member that asks may receive: for the generation asked for, what
+// it received before, else the current one from here on.
 func (o *ownKeys) again(asked uint64, who parley.AgentID, membership string) (*ownGeneration, chainLink, bool) {
 	if g := o.find(asked); g != nil {
 		if given, has := g.Members[who]; has && given.Membership == membership {
@@ -150,19 +152,19 @@ func (o *ownKeys) answer(request parley.MessageID) {
 	}
 }
 
-// peerKeys is what a member keeps of one sender in one group.
+// peerKeys is what a member stores of one sender in one group.
 type peerKeys struct {
 	Version int `json:"version"`
-	// Floor: generations up to it are forgotten for good.
+	// Floor: generations up to it are permanently forgotten.
 	Floor       uint64            `json:"floor"`
 	Generations []*peerGeneration `json:"generations"` // oldest first
-	// Asked is when a missing generation was asked for.
+	// Asked is when a missing generation was requested.
 	Asked map[uint64]time.Time `json:"asked,omitempty"`
 }
 
-// peerGeneration is one chain of a sender. Keys of messages that were passed
-// over are kept until these come; keys of those opened, with the message's id, so
-// that it can be opened again and no other with its counter can.
+// peerGeneration is one chain of a sender. Keys of skipped messages are kept until those
+// arrive. Keys of opened messages are kept with the message's id, so that the message can
+// be opened again and no other message with its counter can.
 type peerGeneration struct {
 	Generation uint64 `json:"generation"`
 	chainLink
@@ -184,8 +186,8 @@ func (p *peerKeys) find(generation uint64) *peerGeneration {
 	return nil
 }
 
-// accept takes a link that the sender gave. A generation that is known stays as
-// it is: what was opened must not be opened anew.
+// accept takes a link from the sender. A known generation stays unchanged, so that an
+// opened message cannot be opened as another.
 func (p *peerKeys) accept(scope chainScope, link chainLink) (fresh bool, err error) {
 	switch {
 	case scope.generation == 0 || len(link.Key) != chainKeySize || link.Counter > generationMessages:
@@ -209,7 +211,7 @@ func (p *peerKeys) accept(scope chainScope, link chainLink) (fresh bool, err err
 	return p.find(scope.generation) != nil, nil
 }
 
-// evict forgets the oldest generations beyond the bounds.
+// evict drops the oldest generations beyond the bounds.
 func (p *peerKeys) evict() {
 	keys := 0
 	for _, g := range p.Generations {
@@ -223,7 +225,7 @@ func (p *peerKeys) evict() {
 	}
 }
 
-// key is the key of a message. Nothing changes: the text may be false.
+// key returns the key of a message. It changes nothing, because the text may be forged.
 func (p *peerKeys) key(m broadcast, message parley.MessageID) ([]byte, error) {
 	g := p.find(m.generation)
 	switch {
@@ -255,9 +257,9 @@ func (p *peerKeys) key(m broadcast, message parley.MessageID) ([]byte, error) {
 	return link.messageKey(m.chainScope)
 }
 
-// opened notes that a message was opened with its key: the chain moves past it.
+// opened records that a message was opened with its key: the chain advances past it.
 func (p *peerKeys) opened(m broadcast, message parley.MessageID) error {
-	key, err := p.key(m, message) // another may have come between
+	key, err := p.key(m, message) // another process may have opened one meanwhile
 	if err != nil {
 		return err
 	}
@@ -278,8 +280,7 @@ func (p *peerKeys) opened(m broadcast, message parley.MessageID) error {
 	return nil
 }
 
-// ask reports whether a missing generation should be asked for now, and notes
-// that it was.
+// ask reports whether to request a missing generation now, and records the request.
 func (p *peerKeys) ask(generation uint64, now time.Time) bool {
 	if last, asked := p.Asked[generation]; asked && now.Sub(last) < askAgainAfter {
 		return false

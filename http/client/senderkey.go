@@ -22,45 +22,44 @@ const (
 	broadcastLabel   = "parley/sender-key-v1/signature\n"
 	chainKeySize     = 32
 	nonceSize        = 12
-	// senderHeaderSize is version, generation, counter and nonce.
+	// senderHeaderSize is the size of version, generation, counter and nonce.
 	senderHeaderSize = 1 + 8 + 4 + nonceSize
 )
 
-// generationMessages is how many messages a generation may have. It bounds what
-// a receiver has to keep of those that have not come.
+// generationMessages is how many messages a generation may have. It bounds how many keys
+// of missing messages a receiver must keep.
 const generationMessages = 1024
 
 var (
-	// ErrSenderKeyForm says that a text is no sender-key-v1 payload at all.
+	// ErrSenderKeyForm means that a text is not a sender-key-v1 payload.
 	ErrSenderKeyForm = errors.New("the payload is not of the form sender-key-v1")
-	// ErrNoSenderKey says that the sender's key of a group message is not here
-	// (yet): the sender has been or will be asked for it.
+	// ErrNoSenderKey means that the sender's key of a group message has not arrived yet.
+	// The client has requested it or will do so.
 	ErrNoSenderKey = errors.New("the sender's key for this group has not come yet")
-	// ErrTampered says that a group message was changed on its way, or is said to
-	// be of another group, sender, type or content type than it is.
+	// ErrTampered means that a group message was changed in transit, or is attributed to
+	// another group, sender, type or content type than it was sealed for.
 	ErrTampered = errors.New("the group message is not what the sender sealed")
-	// ErrReplayed says that a group message came before under another id.
+	// ErrReplayed means that a group message was delivered before under another id.
 	ErrReplayed = errors.New("the group message was delivered before under another id")
-	// ErrKeyForgotten says that the key of a group message is so old that it was
-	// thrown away.
+	// ErrKeyForgotten means that the key of a group message is so old that it was
+	// dropped.
 	ErrKeyForgotten = errors.New("the key of this group message is no longer kept")
 )
 
-// chainScope is what a chain of keys is for: one sender in one group, until its
-// next generation.
+// chainScope identifies a chain of keys: one generation of one sender in one group.
 type chainScope struct {
 	group      parley.GroupID
 	sender     parley.AgentID
 	generation uint64
 }
 
-// chainLink is a chain key and the counter of the message whose key it gives.
+// chainLink is a chain key and the counter of the message whose key it yields.
 type chainLink struct {
 	Counter uint32 `json:"counter"`
 	Key     []byte `json:"chain_key"`
 }
 
-// text names the scope and a counter, in a fixed length.
+// text encodes the scope and a counter, in a fixed length.
 func (s chainScope) text(counter uint32) []byte {
 	b := make([]byte, 0, 37+37+8+4)
 	b = append(append(b, s.group.String()...), '\n')
@@ -68,18 +67,18 @@ func (s chainScope) text(counter uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, s.generation), counter)
 }
 
-// messageKey is the key of the link's message.
+// messageKey returns the key of the link's message.
 func (l chainLink) messageKey(s chainScope) ([]byte, error) {
 	return hkdf.Key(sha256.New, l.Key, nil, messageKeyLabel+string(s.text(l.Counter)), chainKeySize)
 }
 
-// next is the link after l. There is no way back.
+// next returns the link after l. No earlier link can be computed from it.
 func (l chainLink) next(s chainScope) (chainLink, error) {
 	key, err := hkdf.Key(sha256.New, l.Key, nil, nextKeyLabel+string(s.text(l.Counter)), chainKeySize)
 	return chainLink{l.Counter + 1, key}, err
 }
 
-// broadcast is a group message between payload and text.
+// broadcast is the description of a group message that its seal covers.
 type broadcast struct {
 	chainScope
 	counter     uint32
@@ -87,20 +86,21 @@ type broadcast struct {
 	contentType string
 }
 
-// bound is what a group message is bound to: all parts have fixed lengths or
-// say how long they are.
+// bound returns the associated data of a group message. All parts have fixed lengths or
+// state their length.
 func (m broadcast) bound() []byte {
 	b := m.text(m.counter)
 	b = append(binary.BigEndian.AppendUint16(b, uint16(len(m.messageType))), m.messageType...)
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(m.contentType))), m.contentType...)
 }
 
-// signed is what the sender signs: any member could otherwise write in its name.
+// signed returns what the sender signs. Without the signature, any member could write in
+// the sender's name.
 func (m broadcast) signed(payload []byte) []byte {
 	return append(append([]byte(broadcastLabel), m.bound()...), payload...)
 }
 
-// seal encrypts a payload under the message's key, the sender's signature inside.
+// seal encrypts a payload under the message's key, with the sender's signature inside.
 func (m broadcast) seal(key, nonce []byte, sender signingKey, payload []byte) (string, error) {
 	if len(payload) > PayloadBytesMax {
 		return "", tooLong(payload)
@@ -124,7 +124,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// groupText is a sender-key-v1 text taken apart.
+// groupText is a parsed sender-key-v1 text.
 type groupText struct {
 	generation uint64
 	counter    uint32
@@ -132,8 +132,7 @@ type groupText struct {
 	ciphertext []byte
 }
 
-// decodeGroupText reads a text. Padding is tolerated, since the service lets it
-// pass.
+// decodeGroupText parses a text. It tolerates padding, because the service does.
 func decodeGroupText(text string) (t groupText, err error) {
 	text = strings.TrimSuffix(strings.TrimSuffix(text, "="), "=")
 	if strings.ContainsAny(text, "\r\n") { // the decoder would skip them
@@ -153,8 +152,8 @@ func decodeGroupText(text string) (t groupText, err error) {
 	return t, nil
 }
 
-// open decrypts a text under the message's key and verifies the signature
-// inside. It gives the payload and the id of the key that signed it.
+// open decrypts a text under the message's key and verifies the signature inside. It
+// returns the payload and the id of the key that signed it.
 func (m broadcast) open(key []byte, t groupText, lookup KeyLookup) (payload []byte, kid string, err error) {
 	aead, err := newAEAD(key)
 	if err != nil {
@@ -174,7 +173,7 @@ func (m broadcast) open(key []byte, t groupText, lookup KeyLookup) (payload []by
 	return payload, kid, nil
 }
 
-// splitSigned cuts kid_len ‖ kid ‖ signature ‖ payload.
+// splitSigned splits kid_len ‖ kid ‖ signature ‖ payload.
 func splitSigned(plain []byte) (kid string, signature, payload []byte, err error) {
 	if len(plain) < 1 || plain[0] == 0 || len(plain) < 1+int(plain[0])+ed25519.SignatureSize {
 		return "", nil, nil, ErrSealedForm
@@ -183,7 +182,7 @@ func splitSigned(plain []byte) (kid string, signature, payload []byte, err error
 	return string(plain[1:at]), plain[at : at+ed25519.SignatureSize], plain[at+ed25519.SignatureSize:], nil
 }
 
-// verifySigned checks a signature by the key that its sender publishes under kid.
+// verifySigned verifies a signature by the key that its sender publishes under kid.
 func verifySigned(kid string, signature, text []byte, lookup KeyLookup) error {
 	published, err := lookup(kid)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"parley/http/api"
 )
 
-// Agent is a session of one agent: a client, who it is, and its keys. It is safe
+// Agent is a session of one agent: a client, the agent's record, and its keys. It is safe
 // for concurrent use.
 type Agent struct {
 	// Client makes the calls.
@@ -24,8 +24,8 @@ type Agent struct {
 	// PollURL is set only after NewAgent.
 	Record api.Agent
 
-	// BindError says why a binding of the agent's keys, which was missing, could not
-	// be published; nil otherwise. The next session tries again.
+	// BindError is why a missing binding of the agent's keys could not be published; nil
+	// otherwise. The next session tries again.
 	BindError error
 
 	mu       sync.Mutex
@@ -44,21 +44,21 @@ type signer struct {
 
 const signersMax = 4096
 
-// ErrNoEncryptionKey says that an agent publishes no key to seal to.
+// ErrNoEncryptionKey means that an agent publishes no key to seal to.
 var ErrNoEncryptionKey = errors.New("the agent publishes no encryption key")
 
-// ErrNoSender says that the sender of a message publishes no keys (any more), so
-// that it can be opened but not verified.
+// ErrNoSender means that the sender of a message publishes no keys (any more), so that
+// the message can be opened but not verified.
 var ErrNoSender = errors.New("the sender publishes no keys: the message cannot be verified")
 
-// ErrNotHPKE says that a message is sealed in a way this client cannot open, or
-// is not sealed.
+// ErrNotHPKE means that a message is sealed in a way this client cannot open, or is not
+// sealed.
 var ErrNotHPKE = errors.New("the message is not sealed with hpke-v1")
 
-// NewAgent makes an agent of the ring's keys, binds the ring to it and begins a
-// session. The ring should be on disk before: keys that exist nowhere else open
-// nothing. A call that was cut short may be made again with the same name and
-// ring: an agent that already has these keys is taken over.
+// NewAgent creates an agent with the ring's keys, binds the ring to it and begins a
+// session. Save the ring first: if the keys are lost, messages sealed to them cannot be
+// opened. An interrupted call may be repeated with the same name and ring: an agent that
+// already has these keys is taken over.
 func (c *Client) NewAgent(ctx context.Context, in api.CreateAgent, ring *KeyRing) (*Agent, error) {
 	if !ring.AgentID().Zero() {
 		return nil, ErrOtherAgent
@@ -80,7 +80,7 @@ func (c *Client) NewAgent(ctx context.Context, in api.CreateAgent, ring *KeyRing
 	return a, nil
 }
 
-// agentWith finds the organization's agent of that name and signing key.
+// agentWith finds the organization's agent with that name and signing key.
 func (c *Client) agentWith(ctx context.Context, name string, signing api.JWK, refused error) (*api.Agent, error) {
 	agents, err := c.Agents(ctx, api.ListAgents{})
 	if err != nil {
@@ -94,9 +94,9 @@ func (c *Client) agentWith(ctx context.Context, name string, signing api.JWK, re
 	return nil, refused
 }
 
-// Session begins a session of the agent the ring is bound to. It checks that the
-// service publishes both keys of the ring, finishes a rotation that was cut
-// short, and binds the keys where that is missing.
+// Session begins a session of the agent the ring is bound to. It checks that the service
+// publishes both keys of the ring, completes an interrupted rotation, and binds the keys
+// if a binding is missing.
 func (c *Client) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
 	if ring.AgentID().Zero() {
 		return nil, ErrUnbound
@@ -116,16 +116,16 @@ func (c *Client) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
 	return a, nil
 }
 
-// Restored tells which of an agent's published keys were not its ring's.
+// Restored reports which of an agent's published keys were not its ring's.
 type Restored struct {
 	Signing    bool
 	Encryption bool
 }
 
-// RestoreKeys publishes the ring's current keys again, with a binding, after
-// somebody else has published others. A client that has pinned them goes on without a
-// question. Where the ring's keys are the published ones it replaces nothing: it
-// finishes a rotation that was cut short, and binds the keys where that is missing.
+// RestoreKeys publishes the ring's current keys again, with a binding, after other keys
+// have been published for the agent. Clients that have pinned the ring's keys accept them
+// without a warning. If the ring's keys are the published ones, it replaces nothing: it
+// completes an interrupted rotation, and binds the keys if a binding is missing.
 func (c *Client) RestoreKeys(ctx context.Context, ring *KeyRing) (a *Agent, was Restored, err error) {
 	if ring.AgentID().Zero() {
 		return nil, was, ErrUnbound
@@ -149,10 +149,10 @@ func (c *Client) RestoreKeys(ctx context.Context, ring *KeyRing) (a *Agent, was 
 	return a, was, a.publish(ctx, &pair, nil)
 }
 
-// ID is the agent's id.
+// ID returns the agent's id.
 func (a *Agent) ID() parley.AgentID { return a.Record.ID }
 
-// Handle is the agent's handle.
+// Handle returns the agent's handle.
 func (a *Agent) Handle() string {
 	if a.Record.Handle == nil {
 		return ""
@@ -160,17 +160,17 @@ func (a *Agent) Handle() string {
 	return *a.Record.Handle
 }
 
-// RotateKeys makes new keys, keeps them, publishes them and only then uses them.
-// A send under way at that moment may be refused with SignatureInvalid.
-// If it is cut short, the next call or Session takes it up where it stopped. The
-// former encryption key is kept: mail sealed to it can still be opened.
+// RotateKeys creates new keys, stores them, publishes them and only then uses them. A
+// send in progress at that moment may be refused with SignatureInvalid. If it is
+// interrupted, the next call or Session completes it. The former encryption key is kept,
+// so that messages sealed to it can still be opened.
 func (a *Agent) RotateKeys(ctx context.Context) error {
 	if _, _, err := a.Keys.prepare(); err != nil {
 		return err
 	}
 	current, upcoming := a.Keys.pairs()
 	if err := a.publish(ctx, upcoming, &current.signing); err != nil {
-		// The answer may be to a repeat of a request that was carried out.
+		// The answer may be to a retry of a request that had succeeded.
 		served, asked := a.Client.Keys(ctx, a.ID().String(), "")
 		if asked != nil || matches(served, upcoming.publicSigning(), upcoming.publicEncryption()) != nil {
 			return err
@@ -180,8 +180,8 @@ func (a *Agent) RotateKeys(ctx context.Context) error {
 	return a.Keys.settle(&api.AgentKeys{SigningPublicKey: &signing, EncryptionPublicKey: &encryption})
 }
 
-// publish uploads a pair of keys with a binding, in which the former signing key
-// vouches for them.
+// publish uploads a pair of keys with a binding, in which the former signing key vouches
+// for them.
 func (a *Agent) publish(ctx context.Context, pair *keyPair, former *signingKey) error {
 	signedAt, err := a.nextSignedAt(ctx)
 	if err != nil {
@@ -194,9 +194,9 @@ func (a *Agent) publish(ctx context.Context, pair *keyPair, former *signingKey) 
 	return err
 }
 
-// SendSealed seals payload to the agent named by handle or id, and a copy to the
-// sender itself, and sends both. The functions may change the request before it
-// goes, for instance its content type or its idempotency key.
+// SendSealed seals payload to the agent named by handle or id, and a copy to the sender
+// itself, and sends both. The functions may change the request before it is sent, for
+// instance its content type or its idempotency key.
 func (a *Agent) SendSealed(ctx context.Context, to string, payload []byte, messageType string, change ...func(*api.Send)) (*SentMessage, error) {
 	in, err := a.seal(ctx, to, payload, messageType, change)
 	if err != nil {
@@ -205,8 +205,8 @@ func (a *Agent) SendSealed(ctx context.Context, to string, payload []byte, messa
 	return a.Client.send(ctx, *in, a.signBody)
 }
 
-// SyncSealed is SendSealed that waits for the reply; wait is 1 s to 5 min, or 0
-// for the server's default.
+// SyncSealed is SendSealed that waits for the reply. wait is 1 s to 5 min, or 0 for the
+// server's default.
 func (a *Agent) SyncSealed(ctx context.Context, to string, payload []byte, messageType string, wait time.Duration, change ...func(*api.Send)) (*api.SyncResult, error) {
 	in, err := a.seal(ctx, to, payload, messageType, change)
 	if err != nil {
@@ -273,7 +273,7 @@ func (a *Agent) sealTo(recipient *api.AgentKeys, payload []byte) (s sealedPair, 
 	return s, err
 }
 
-// signBody signs a request's body, so that the service refuses what the ring's
+// signBody signs a request's body, so that the service rejects a body that the ring's
 // current key did not sign. // docs: encryption.md
 func (a *Agent) signBody(body []byte) string {
 	sum := sha256.Sum256(body)
@@ -287,18 +287,19 @@ type Opened struct {
 	Payload []byte
 	// SenderKid is the key id under which the sender publishes the key that signed.
 	SenderKid string
-	// RecipientSigned tells that the signature names this agent or, of a group
+	// RecipientSigned reports that the signature covers this agent's id or, for a group
 	// message, the group. See Unsealed.
 	RecipientSigned bool
-	// FormerKey tells that the sender has replaced the key that signed since.
+	// FormerKey reports that the sender has since replaced the key that signed.
 	FormerKey bool
 }
 
-// OpenMessage opens a message that the agent received, or its own copy of one
-// that it sent, and verifies that the agent named as the sender signed it for
-// this recipient, with the key that is pinned for that agent. Type, content type and metadata are not covered by that, but
-// for type and content type of a group message. A group message whose sender's
-// key is not here is ErrNoSenderKey, and the sender has been asked for it.
+// OpenMessage opens a message that the agent received, or its own copy of one that it
+// sent, and verifies that the sender signed it for this recipient with the key that is
+// pinned for the sender. The signature does not cover type, content type and metadata,
+// except for the type and content type of a group message. For a group message whose
+// sender's key is missing, the error is ErrNoSenderKey, and the client has requested the
+// key from the sender.
 func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error) {
 	text := m.EncryptedPayload
 	if m.FromAgentID == a.ID() {
@@ -308,7 +309,7 @@ func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error)
 		text = *m.SelfEncryptedPayload
 	}
 	switch {
-	case m.EncryptionVersion == api.SenderKeyV1 && m.FromAgentID == a.ID(): // the copy is sealed as ever
+	case m.EncryptionVersion == api.SenderKeyV1 && m.FromAgentID == a.ID(): // the agent's own copy is sealed with hpke-v1
 	case m.EncryptionVersion == api.SenderKeyV1 && m.GroupID != nil:
 		return a.openBroadcast(ctx, m)
 	case m.EncryptionVersion != api.HPKEv1:
@@ -322,7 +323,7 @@ func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error)
 	return &Opened{Message: m, Payload: opened.Payload, SenderKid: opened.SenderKid, RecipientSigned: opened.RecipientSigned, FormerKey: former}, nil
 }
 
-// lookup is signatureKey for a message; it notes whether the key is a former one.
+// lookup returns signatureKey for a message. It records whether the key is a former one.
 func (a *Agent) lookup(ctx context.Context, m api.Message, former *bool) KeyLookup {
 	return func(kid string) (key api.JWK, err error) {
 		key, *former, err = a.signatureKey(ctx, m, kid)

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// ErrEventTooLong says that a stream sent a line or an event beyond all measure.
+// ErrEventTooLong means that a stream sent a line or an event beyond eventBytesMax.
 var ErrEventTooLong = errors.New("the stream sent an event that is too long")
 
-// eventBytesMax bounds a line and the data of an event. A message with the
+// eventBytesMax bounds a line and the data of an event, in bytes. A message with the
 // largest payload, copy and metadata stays below a third of it.
 const eventBytesMax = 1 << 20
 
-// block is what stands between two blank lines of an event stream.
+// block is the text between two blank lines of an event stream.
 type block struct {
 	event string
 	data  []byte
-	// hasData tells an event from a block that only moved the last id.
+	// hasData distinguishes an event from a block that only changed the last id.
 	hasData bool
 }
 
-// eventReader parses an event stream after the WHATWG HTML standard, section
-// "Server-sent events".
+// eventReader parses an event stream by the WHATWG HTML standard, section "Server-sent
+// events".
 type eventReader struct {
 	r *bufio.Reader
-	// lastID survives blocks: it is the last event ID buffer.
+	// lastID is the last event ID buffer, which persists across blocks.
 	lastID string
 	// retry is the reconnection time the server asked for, 0 if it has not.
 	retry time.Duration
 	begun bool
-	// afterCR: a line feed that comes next belongs to the line that ended.
+	// afterCR: a line feed that follows belongs to the line that has just ended.
 	afterCR bool
 	line    []byte
 }
@@ -42,8 +42,8 @@ func newEventReader(r io.Reader) *eventReader {
 	return &eventReader{r: bufio.NewReaderSize(r, 4096)}
 }
 
-// next gives the next block. A block that the end of the stream cuts off is
-// discarded, as the standard demands; lastID moves only when a block is complete.
+// next returns the next block. A block cut off by the end of the stream is discarded, as
+// the standard requires; lastID changes only when a block is complete.
 func (e *eventReader) next() (block, error) {
 	var b block
 	id := e.lastID
@@ -85,7 +85,7 @@ func (e *eventReader) next() (block, error) {
 	}
 }
 
-// cutField splits a line at its first colon. A comment has the empty name.
+// cutField splits a line at its first colon. A comment has an empty name.
 func cutField(line []byte) (string, []byte) {
 	name, value, found := bytes.Cut(line, []byte{':'})
 	if found && len(value) > 0 && value[0] == ' ' {
@@ -94,8 +94,8 @@ func cutField(line []byte) (string, []byte) {
 	return string(name), value
 }
 
-// usableID refuses NUL, as the standard does, and the other control characters,
-// which no header could carry back.
+// usableID rejects NUL, as the standard does, and the other control characters, which a
+// header cannot contain.
 func usableID(value []byte) bool {
 	for _, b := range value {
 		if b < ' ' || b == 0x7f {
@@ -116,8 +116,8 @@ func (e *eventReader) setRetry(value []byte) {
 	}
 }
 
-// readLine gives a line without its end, which is CRLF, LF or CR. The slice is
-// good until the next call.
+// readLine returns a line without its end, which is CRLF, LF or CR. The slice is valid
+// until the next call.
 func (e *eventReader) readLine() ([]byte, error) {
 	e.line = e.line[:0]
 	for {
@@ -151,7 +151,7 @@ func (e *eventReader) readLine() ([]byte, error) {
 	}
 }
 
-// skipBOM takes the rest of a byte order mark off the stream's beginning.
+// skipBOM skips the rest of a byte order mark at the beginning of the stream.
 func (e *eventReader) skipBOM() bool {
 	rest, err := e.r.Peek(2)
 	if err != nil || rest[0] != 0xBB || rest[1] != 0xBF {

@@ -16,15 +16,15 @@ import (
 	"parley/http/api"
 )
 
-// Event is one event of an agent's stream. Of its shapes the one that Type
-// names is set; all are nil for a type that this client does not know.
+// Event is one event of an agent's stream. The field for its Type is set. All are nil if
+// this client does not know the type.
 type Event struct {
 	// Type is message, status, heartbeat, gap or group.
 	Type string
-	// LastEventID is where to resume so that this event and all before it are not
+	// LastEventID is the id to resume from so that this event and all before it are not
 	// sent again: the id of the last message.
 	LastEventID string
-	// Data is the data as it came.
+	// Data is the raw data.
 	Data []byte
 
 	Message   *api.Message
@@ -34,27 +34,27 @@ type Event struct {
 	Group     *api.GroupEvent
 }
 
-// StreamOptions say how to stream. The zero value begins with all that was not
-// carried to the agent before.
+// StreamOptions are options of a stream. The zero value begins with the messages that
+// have not been transferred to the agent yet.
 type StreamOptions struct {
 	// LastEventID resumes after a message.
 	LastEventID string
-	// Heartbeats gives heartbeats too, which otherwise only keep the stream alive.
+	// Heartbeats also yields heartbeats, which otherwise only keep the stream alive.
 	Heartbeats bool
-	// IdleTimeout is how long silence may last before the connection counts as
-	// dead; the default is 75 s, two heartbeats and a half.
+	// IdleTimeout is how long the connection may be silent before it counts as dead. The
+	// default is 75 s, two and a half heartbeats.
 	IdleTimeout time.Duration
 	// OnConnect is called each time the server has accepted the stream.
 	OnConnect func()
 	// OnPosition is called when the resume point moves without an event, which the
 	// server does first on each connection.
 	OnPosition func(lastEventID string)
-	// OnReconnect is called before each pause: what ended the connection (io.EOF
-	// if the server did) and how long the pause is.
+	// OnReconnect is called before each pause with the reason why the connection ended
+	// (io.EOF if the server closed it) and the length of the pause.
 	OnReconnect func(cause error, pause time.Duration)
 }
 
-// ErrNotStream says that the answer to a stream request was something else.
+// ErrNotStream means that the answer to a stream request was not an event stream.
 var ErrNotStream = errors.New("the answer is not an event stream")
 
 const (
@@ -62,12 +62,12 @@ const (
 	reconnectWaitMax = 30 * time.Second
 )
 
-// Stream gives the events of an agent, for ever: when a connection ends it makes
-// a new one that resumes where the last one stopped, after the pause the server
-// asked for, longer and longer while nothing comes through, each with jitter.
-// The sequence ends with an error that no repeat can mend (the agent is revoked,
-// credentials are refused, an event cannot be read), or with that of ctx. After
-// a resume, status events that came after the last message come again.
+// Stream yields the events of an agent without end. When a connection ends, it opens a
+// new one that resumes where the last one stopped, after the pause the server asked for.
+// The pause grows while no events arrive, and has jitter. The sequence ends with an error
+// that no retry can fix (the agent is revoked, credentials are refused, an event cannot
+// be parsed), or with the error of ctx. After a resume, status events that followed the
+// last message are sent again.
 func (c *Client) Stream(ctx context.Context, id parley.AgentID, opts StreamOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if opts.IdleTimeout <= 0 {
@@ -87,18 +87,18 @@ type subscription struct {
 	opts   StreamOptions
 	yield  func(Event, error) bool
 	lastID string
-	// base is the pause before a reconnect, as the server asked for it.
+	// base is the pause before a reconnect, as the server requested it.
 	base time.Duration
-	// failures counts connections in a row that brought nothing.
+	// failures counts consecutive connections without an event.
 	failures int
-	// renewed tells that the token was already replaced since the last success.
+	// renewed reports that the token was already replaced since the last success.
 	renewed bool
 }
 
-// errStopped means that the reader of the events has stopped reading.
+// errStopped means that the consumer of the events has stopped.
 var errStopped = errors.New("stopped")
 
-// follow connects again and again; nil means that the reader has stopped.
+// follow connects again and again. nil means that the consumer has stopped.
 func (s *subscription) follow(ctx context.Context) error {
 	for {
 		err := s.connect(ctx)
@@ -122,7 +122,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	}
 }
 
-// pause is the wait after another connection that ended.
+// pause returns the wait after another connection that ended.
 func (s *subscription) pause(cause error) time.Duration {
 	wait := min(max(s.base, time.Millisecond)<<min(s.failures, 12), reconnectWaitMax)
 	s.failures++
@@ -147,14 +147,14 @@ func hopeless(err error) bool {
 	return false
 }
 
-// errNewToken says that the token was refused and the next try takes a new one.
+// errNewToken means that the token was refused and the next attempt uses a new one.
 var errNewToken = errors.New("token refused")
 
-// connect opens one connection and reads it to its end, which is never nil.
+// connect opens one connection and reads it to its end. The error is never nil.
 func (s *subscription) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Silence cancels the connection; every read puts it off.
+	// Silence cancels the connection; every read resets the timer.
 	watch := time.AfterFunc(s.opts.IdleTimeout, func() { cancel(errSilent) })
 	defer watch.Stop()
 	k := get("/agents/" + s.id.String() + "/stream")
@@ -180,7 +180,8 @@ func (s *subscription) connect(ctx context.Context) error {
 
 var errSilent = errors.New("nothing came for too long")
 
-// because prefers the reason for which a context was cancelled.
+// because returns the reason for which a context was cancelled, if there is one, else
+// err.
 func because(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && context.Cause(ctx) != nil {
 		return context.Cause(ctx)
@@ -188,7 +189,7 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// accepted judges the head of the answer.
+// accepted checks the header of the answer.
 func (s *subscription) accepted(resp *http.Response, token string) error {
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -211,7 +212,7 @@ func (s *subscription) accepted(resp *http.Response, token string) error {
 	return nil
 }
 
-// read passes on the events of one connection until it ends.
+// read yields the events of one connection until it ends.
 func (s *subscription) read(r *eventReader, watch *time.Timer) error {
 	r.lastID = s.lastID
 	for {
@@ -240,7 +241,7 @@ func (s *subscription) read(r *eventReader, watch *time.Timer) error {
 		if event.Heartbeat != nil && !s.opts.Heartbeats {
 			continue
 		}
-		watch.Stop() // the time the reader of the events takes is not silence
+		watch.Stop() // the time the consumer takes is not silence
 		if !s.yield(event, nil) {
 			return errStopped
 		}
@@ -248,7 +249,7 @@ func (s *subscription) read(r *eventReader, watch *time.Timer) error {
 	}
 }
 
-// decode sets the shape that the type names.
+// decode sets the field for the event's type.
 func (e *Event) decode() error {
 	switch e.Type {
 	case api.EventMessage:
@@ -265,7 +266,7 @@ func (e *Event) decode() error {
 	return nil
 }
 
-// watched puts the idle watch off at every read that brings something.
+// watched resets the idle timer at every read that returns data.
 type watched struct {
 	r     io.Reader
 	watch *time.Timer

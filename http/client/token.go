@@ -11,8 +11,8 @@ import (
 	"parley/http/api"
 )
 
-// tokens keeps one access token and renews it before it expires. However many
-// calls need a new one at once, one request is made.
+// tokens keeps one access token and renews it before it expires. Concurrent calls that
+// need a new token share one request.
 type tokens struct {
 	credentials Credentials
 
@@ -22,14 +22,14 @@ type tokens struct {
 	flight  *flight
 }
 
-// flight is a token request under way.
+// flight is a token request in progress.
 type flight struct {
 	done  chan struct{}
 	token string
 	err   error
 }
 
-// get gives a token with life left, or waits for a new one.
+// get returns a token that is still valid, or waits for a new one.
 func (t *tokens) get(ctx context.Context, c *Client) (string, error) {
 	t.mu.Lock()
 	if t.token != "" && c.clock().Before(t.renewAt) {
@@ -40,7 +40,8 @@ func (t *tokens) get(ctx context.Context, c *Client) (string, error) {
 	if f == nil {
 		f = &flight{done: make(chan struct{})}
 		t.flight = f
-		// The request outlives the call that asked for it: others wait for it too.
+		// The request outlives the call that started it, because other calls wait for it
+		// too.
 		go t.renew(context.WithoutCancel(ctx), c, f)
 	}
 	t.mu.Unlock()
@@ -63,8 +64,7 @@ func (t *tokens) renew(ctx context.Context, c *Client, f *flight) {
 	close(f.done)
 }
 
-// obtain gives a token that is kept in the client's file, else one that it asks the
-// server for.
+// obtain returns a token from the client's file, else requests one from the server.
 func (t *tokens) obtain(ctx context.Context, c *Client) (token string, renewAt time.Time, err error) {
 	if saved, ok := c.loadToken(t.credentials); ok {
 		return saved.Token, saved.RenewAt, nil
@@ -80,7 +80,7 @@ func (t *tokens) obtain(ctx context.Context, c *Client) (token string, renewAt t
 	return fetched.AccessToken, renewAt, nil
 }
 
-// drop forgets the token that the server refused, unless it was renewed since.
+// drop forgets a token that the server refused, unless it has been renewed since.
 func (t *tokens) drop(c *Client, token string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +90,7 @@ func (t *tokens) drop(c *Client, token string) {
 	}
 }
 
-// Token gives an access token with life left, for use outside this package.
+// Token returns an access token that is still valid, for use outside this package.
 func (c *Client) Token(ctx context.Context) (string, error) {
 	if c.tokens == nil {
 		return "", ErrNoCredentials

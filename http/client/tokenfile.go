@@ -6,30 +6,31 @@ import (
 	"time"
 )
 
-// WithTokenFile keeps the access token in a file, mode 0600, so that programs that
-// run for a moment share one token as long as it lives. Several may use the file at
-// once: it is replaced whole. It names the server and the client that the token is
-// for, and is not used for others. What is missing, damaged or readable by others
-// counts as no token, and that it cannot be written fails no call.
+// WithTokenFile stores the access token in a file, mode 0600, so that short-lived
+// programs share one token while it is valid. Several may use the file at once, because
+// it is replaced atomically. It names the server and the client that the token is for,
+// and is not used for others. A file that is missing, damaged or readable by others
+// counts as no token, and a failure to write it fails no call.
 func WithTokenFile(path string) Option { return func(c *Client) { c.tokenFile = path } }
 
 // savedToken is the content of a token file.
 type savedToken struct {
 	Version int `json:"version"`
-	// Server and ClientID are who gave the token to whom.
+	// Server and ClientID are the server that issued the token and the client that it is
+	// for.
 	Server   string `json:"server"`
 	ClientID string `json:"client_id"`
 	Token    string `json:"access_token"`
-	// RenewAt lies before the token expires.
+	// RenewAt is before the token expires.
 	RenewAt time.Time `json:"renew_at"`
 }
 
-// tokenLifeMax is longer than any token lives. One that is to live longer was
-// saved while the clock was wrong.
+// tokenLifeMax is longer than any token lives. A saved token with a longer life was saved
+// while the clock was wrong.
 const tokenLifeMax = 24 * time.Hour
 
-// loadToken gives the saved token of this client's server and credentials if it
-// still has life left.
+// loadToken returns the saved token for this client's server and credentials if it is
+// still valid.
 func (c *Client) loadToken(credentials Credentials) (savedToken, bool) {
 	saved, ok := c.readToken()
 	now := c.clock()
@@ -48,8 +49,7 @@ func (c *Client) readToken() (saved savedToken, ok bool) {
 	return saved, saved.Version == 1 && saved.Token != ""
 }
 
-// saveToken keeps a token for the next program. A program that cannot does
-// without.
+// saveToken stores a token for the next program. A failure is ignored.
 func (c *Client) saveToken(credentials Credentials, token string, renewAt time.Time) {
 	if c.tokenFile == "" {
 		return

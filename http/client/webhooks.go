@@ -9,13 +9,14 @@ import (
 	"parley/http/api"
 )
 
-// CreateWebhook has an agent's events delivered to a URL. The answer's Secret is
-// given this once; see OpenDelivery for what it is for.
+// CreateWebhook creates a webhook that delivers an agent's events to a URL. The Secret is
+// returned only here; OpenDelivery needs it.
 func (c *Client) CreateWebhook(ctx context.Context, in api.CreateWebhook) (*api.WebhookSecret, error) {
 	return fetch[api.WebhookSecret](ctx, c, call{method: http.MethodPost, path: "/webhooks", in: in})
 }
 
-// Webhooks are those of the organization's agents, or of one, oldest first.
+// Webhooks returns the webhooks of the organization's agents, or of one agent, oldest
+// first.
 func (c *Client) Webhooks(ctx context.Context, in api.ListWebhooks) ([]api.Webhook, error) {
 	k := get("/webhooks")
 	k.query = url.Values{}
@@ -32,13 +33,13 @@ func (c *Client) Webhooks(ctx context.Context, in api.ListWebhooks) ([]api.Webho
 	return *out, nil
 }
 
-// SwitchWebhook switches the webhook in.ID on or off. What happened while it was
-// off is not delivered afterwards.
+// SwitchWebhook switches the webhook in.ID on or off. Events that occur while it is off
+// are not delivered later.
 func (c *Client) SwitchWebhook(ctx context.Context, in api.WebhookPatch) (*api.Webhook, error) {
 	return fetch[api.Webhook](ctx, c, call{method: http.MethodPatch, path: webhookPath(in.ID), in: in, repeatable: true})
 }
 
-// DeleteWebhook ends a webhook and forgets its jobs.
+// DeleteWebhook deletes a webhook and its jobs.
 func (c *Client) DeleteWebhook(ctx context.Context, id parley.AnyID) error {
 	return c.erase(ctx, webhookPath(id))
 }
@@ -48,13 +49,12 @@ func (c *Client) TestWebhook(ctx context.Context, id parley.AnyID) (*api.Deliver
 	return fetch[api.Delivery](ctx, c, call{method: http.MethodPost, path: webhookPath(id) + "/test"})
 }
 
-// RotateWebhookSecret makes a webhook's secret anew; the former one signs beside
-// it for a day.
+// RotateWebhookSecret replaces a webhook's secret. The former one also signs for a day.
 func (c *Client) RotateWebhookSecret(ctx context.Context, id parley.AnyID) (*api.WebhookSecret, error) {
 	return fetch[api.WebhookSecret](ctx, c, call{method: http.MethodPost, path: webhookPath(id) + "/rotate-secret"})
 }
 
-// Deliveries is a page of the jobs of the webhook in.ID, newest first.
+// Deliveries returns a page of the jobs of the webhook in.ID, newest first.
 func (c *Client) Deliveries(ctx context.Context, in api.ListDeliveries) (*api.DeliveryPage, error) {
 	k := get(webhookPath(in.ID) + "/deliveries")
 	k.query = url.Values{}
@@ -64,12 +64,12 @@ func (c *Client) Deliveries(ctx context.Context, in api.ListDeliveries) (*api.De
 	return fetch[api.DeliveryPage](ctx, c, k)
 }
 
-// DeliverySummary counts a webhook's jobs.
+// DeliverySummary returns the numbers of a webhook's jobs.
 func (c *Client) DeliverySummary(ctx context.Context, id parley.AnyID) (*api.DeliverySummary, error) {
 	return fetch[api.DeliverySummary](ctx, c, get(webhookPath(id)+"/deliveries/summary"))
 }
 
-// RetryDelivery has a job attempted now, a dead one with all its attempts again.
+// RetryDelivery attempts a job now. A dead job gets all its attempts again.
 func (c *Client) RetryDelivery(ctx context.Context, id, job parley.AnyID) (*api.Delivery, error) {
 	return fetch[api.Delivery](ctx, c, call{method: http.MethodPost, path: webhookPath(id) + "/deliveries/" + job.String() + "/retry"})
 }
