@@ -99,7 +99,7 @@ func (c *agentShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("%s\n%s", program.Text(agent.Handle), agentDetails(agent))
 }
 
-// findAgent is the organization's agent of a name, handle or id.
+// findAgent returns the organization's agent with this name, handle or id.
 func findAgent(ctx context.Context, from *client.Client, name string) (*api.Agent, error) {
 	agents, err := from.Agents(ctx, api.ListAgents{IncludeRevoked: true})
 	if err != nil {
@@ -113,8 +113,7 @@ func findAgent(ctx context.Context, from *client.Client, name string) (*api.Agen
 	return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the organization has no agent %q; %s", name, agentsThereAre(agents))}
 }
 
-// agentsThereAre names the organization's active agents, a few of them where
-// there are many.
+// agentsThereAre lists the organization's active agents, only a few if there are many.
 func agentsThereAre(agents []api.Agent) string {
 	const few = 10
 	var names []string
@@ -137,7 +136,7 @@ type agentKeysCmd struct {
 	Agent string `arg:"" help:"Handle or id; a bare name is an agent of the organization."`
 }
 
-// Run needs no credentials unless the agent is named by a bare name.
+// Run needs credentials only if the agent is named by a bare name.
 func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, err := c.anyClient()
 	if err != nil {
@@ -153,8 +152,8 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("%s\n  id          %s\n  signing     %s\n  encryption  %s", program.Text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
 }
 
-// keysOf are the public keys of an agent by its handle, id or, if it is one of the
-// organization's own, its bare name.
+// keysOf returns the public keys of an agent that is named by its handle, its id or, if
+// it belongs to the organization, its bare name.
 func keysOf(ctx context.Context, from *client.Client, name string) (*api.AgentKeys, error) {
 	if parley.ValidAgentName(name) {
 		if _, notID := parley.ParseID[parley.AgentID](name); notID != nil {
@@ -168,8 +167,8 @@ func keysOf(ctx context.Context, from *client.Client, name string) (*api.AgentKe
 	return from.Keys(ctx, name, "")
 }
 
-// anyClient is the organization's client or, without a profile, an anonymous
-// one of the server named.
+// anyClient returns the organization's client or, without a profile, an anonymous client
+// of the named server.
 func (c *agentKeysCmd) anyClient() (*client.Client, error) {
 	from, _, err := c.Open()
 	var known program.ExitError
@@ -236,7 +235,7 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("revoked %s", program.Text(agent.Handle))
 }
 
-// agentDetails are the lines below an agent's handle.
+// agentDetails returns the detail lines of an agent.
 func agentDetails(a *api.Agent) string {
 	lines := []string{
 		"  id          " + a.ID.String(),

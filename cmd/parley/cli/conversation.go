@@ -53,7 +53,7 @@ type conversationShowCmd struct {
 	ID parley.ConversationID `arg:"" help:"Id of the conversation."`
 }
 
-// participant is one who takes part, with the handle while the agent is active.
+// participant is an agent in the conversation, with its handle while the agent is active.
 type participant struct {
 	api.Participant
 	Handle *string `json:"handle"`
@@ -153,8 +153,8 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Stream
 	return nil
 }
 
-// participating begins a session of an agent that takes part in the conversation:
-// the one that f names, else the first participant whose keys the profile has.
+// participating begins a session of a participant of the conversation: the agent that f
+// names, or else the first participant whose keys the profile has.
 func participating(ctx context.Context, f *profile.AgentFlags, id parley.ConversationID) (*client.Agent, error) {
 	from, _, err := f.Open()
 	if err != nil {

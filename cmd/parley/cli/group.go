@@ -31,8 +31,8 @@ type GroupCmd struct {
 	Send     groupSendCmd     `cmd:"" help:"Encrypt a message for all members of a group and send it."`
 }
 
-// actorFlags are a profile's flags and who of the organization acts. Unlike
-// agentFlags they leave the choice to the server where it has a rule.
+// actorFlags are the flags of a profile and of the acting agent. Unlike
+// profile.AgentFlags they let the server choose the agent where it has a rule for that.
 type actorFlags struct {
 	profile.Flags
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; default: an agent that the server permits."`
@@ -43,8 +43,8 @@ type groupArg struct {
 	Group string `arg:"" help:"Name, handle or id of the group."`
 }
 
-// find gives the id of the group named: one of those the organization owns or
-// has agents in, one that they are invited to, or a public one.
+// find returns the id of the named group. It searches the groups that the organization
+// owns, those that its agents are members of or invited to, and public groups.
 func (g *groupArg) find(ctx context.Context, from *client.Client) (parley.GroupID, error) {
 	if id, err := parley.ParseID[parley.GroupID](g.Group); err == nil {
 		return id, nil
@@ -102,14 +102,14 @@ func (g *groupArg) findElsewhere(ctx context.Context, from *client.Client) (foun
 	return nil, nil
 }
 
-// means reports whether the argument is this name or this handle, with or
-// without the number sign that a shell takes for a comment.
+// means reports whether the argument is this name or this handle, with or without the
+// number sign, which a shell takes for a comment.
 func (g *groupArg) means(name, handle string) bool {
 	given := strings.TrimPrefix(g.Group, "#")
 	return given == name || strings.EqualFold(given, strings.TrimPrefix(handle, "#"))
 }
 
-// open gives the organization's client and the group's id.
+// open returns the organization's client and the group's id.
 func (g *groupArg) open(ctx context.Context, p *profile.Flags) (*client.Client, parley.GroupID, error) {
 	from, _, err := p.Open()
 	if err != nil {
@@ -119,8 +119,8 @@ func (g *groupArg) open(ctx context.Context, p *profile.Flags) (*client.Client, 
 	return from, id, err
 }
 
-// agentID is the id of an agent named by its id, its handle or, if it is one of
-// the organization's own, its bare name.
+// agentID returns the id of an agent that is named by its id, its handle or, if it
+// belongs to the organization, its bare name.
 func agentID(ctx context.Context, from *client.Client, name string) (parley.AgentID, error) {
 	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
 		return id, nil
@@ -139,12 +139,12 @@ func agentID(ctx context.Context, from *client.Client, name string) (parley.Agen
 	return keys.AgentID, nil
 }
 
-// targets are agents to invite. Whether a handle or an id is anybody's, the
-// server says for each.
+// targets returns the agents to invite. The server reports for each handle or id whether
+// the agent exists.
 func targets(ctx context.Context, from *client.Client, agents []string) ([]api.Target, error) {
 	var found []api.Target
 	for _, name := range agents {
-		if parley.ValidAgentName(name) { // an id is a valid name, too
+		if parley.ValidAgentName(name) { // an id is a valid name too
 			id, err := agentID(ctx, from, name)
 			if err != nil {
 				return nil, err
@@ -250,8 +250,8 @@ type groupShowCmd struct {
 	groupArg
 }
 
-// Run shows what the caller may see: the record of a group that concerns the
-// organization, the public profile of another.
+// Run shows what the caller may see: the full record of a group that involves the
+// organization, the public profile of any other.
 func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
@@ -283,7 +283,7 @@ func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *
 		program.Printable(p.Handle), p.ID, p.EnrollmentPolicy, p.VoteDurationHours, p.MemberCount, program.Text(p.Description))
 }
 
-// groupDetails are a group's handle and the lines below it.
+// groupDetails returns a group's handle and its detail lines.
 func groupDetails(g *api.Group) string {
 	lines := []string{
 		program.Printable(g.Handle),

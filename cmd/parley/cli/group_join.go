@@ -18,8 +18,8 @@ type groupInviteCmd struct {
 	Message string   `placeholder:"TEXT" help:"Message to the invited agents."`
 }
 
-// Run invites. One agent that cannot be invited is a refusal; of several each
-// has its line.
+// Run invites the agents. If a single agent is named and cannot be invited, Run returns
+// the error. With several agents, it prints one line for each.
 func (c *groupInviteCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *groupInviteCmd) several(ctx context.Context, std *program.Streams, from
 	return std.Say("%s", strings.Join(lines, "\n"))
 }
 
-// invitationLine says what became of one invitation.
+// invitationLine describes the result of one invitation.
 func invitationLine(name string, in api.Invitation) string {
 	if in.Handle != nil {
 		name = *in.Handle
@@ -200,7 +200,7 @@ func (c *groupVoteCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("voted %s; the request is %s", result.YourVote, result.Status)
 }
 
-// standing is how a request stands, in words.
+// standing describes the status of a join request.
 func standing(r *api.JoinRequest) string {
 	if r.Approvals == nil {
 		return program.Printable(r.Status)
@@ -208,7 +208,7 @@ func standing(r *api.JoinRequest) string {
 	return fmt.Sprintf("%s: %s for, %s against", program.Printable(r.Status), count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded))
 }
 
-// count is votes of those needed.
+// count formats the number of votes and the number needed.
 func count(votes, needed *int) string {
 	switch {
 	case votes == nil:
@@ -219,7 +219,7 @@ func count(votes, needed *int) string {
 	return fmt.Sprintf("%d of %d", *votes, *needed)
 }
 
-// you is what the caller voted, or whether it may.
+// you describes the caller's vote, or says whether the caller may vote.
 func you(r *api.JoinRequest) string {
 	switch {
 	case r.YourVote != nil:
@@ -230,10 +230,10 @@ func you(r *api.JoinRequest) string {
 	return program.Printable(strings.ReplaceAll(r.YouMayVoteReason, "_", " "))
 }
 
-// oneLine is an optional text for a table.
+// oneLine formats an optional text for a table.
 func oneLine(s *string) string { return strings.Join(strings.Fields(program.Text(s)), " ") }
 
-// names are agents' handles, where they have one.
+// names maps agents to their public keys, which include the handle if there is one.
 type names map[parley.AgentID]api.AgentKeys
 
 func (n names) of(id parley.AgentID) string {
@@ -243,7 +243,8 @@ func (n names) of(id parley.AgentID) string {
 	return id.String()
 }
 
-// handles asks for the handles of the agents that requests are about and by.
+// handles looks up the handles of the agents that request a seat and of those that
+// invited them.
 func handles(ctx context.Context, from *client.Client, requests []api.JoinRequest) (names, error) {
 	found := names{}
 	var ids []parley.AgentID

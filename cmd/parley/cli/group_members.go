@@ -68,7 +68,7 @@ type groupLeaveCmd struct {
 	groupArg
 }
 
-// Run leaves as the acting agent and drops the keys that only members need.
+// Run leaves the group as the acting agent and deletes the keys that only members need.
 func (c *groupLeaveCmd) Run(ctx context.Context, std *program.Streams) error {
 	agent, err := c.Session(ctx, nil)
 	if err != nil {
@@ -93,8 +93,8 @@ type groupKickCmd struct {
 	Member string `arg:"" help:"Member by handle or id; a bare name is an agent of the organization."`
 }
 
-// Run leaves it to the server which admin acts, where none is named. An agent
-// that is named to take itself out leaves; its keys for the group stay on disk.
+// Run lets the server choose the acting admin if none is named. If the acting agent
+// removes itself, it leaves the group; its keys for the group stay on disk.
 func (c *groupKickCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
@@ -120,13 +120,13 @@ type groupSendCmd struct {
 	Text string `arg:"" optional:"" help:"Text to encrypt; omitted or -: standard input."`
 }
 
-// broadcastJSON is a sent group message, and who was given the key with it.
+// broadcastJSON is a sent group message, with the agents that received the key with it.
 type broadcastJSON struct {
 	*openedMessage
 	Generation uint64            `json:"generation"`
 	Given      []parley.AgentID  `json:"key_given_to"`
 	Missed     map[string]string `json:"key_missed_by"`
-	// Unbound are those who were given the key although nothing binds their keys.
+	// Unbound lists the agents that received the key although their keys have no binding.
 	Unbound []string `json:"unbound"`
 }
 
@@ -198,7 +198,7 @@ func showBroadcast(ctx context.Context, std *program.Streams, agent *client.Agen
 	return std.Say("%s to %s%s\n  message %s  conversation %s", word, program.Printable(group.Handle), to, sent.ID, sent.ConversationID)
 }
 
-// answerKeyRequests gives members the keys that they asked for since.
+// answerKeyRequests sends members the keys that they have requested.
 func answerKeyRequests(ctx context.Context, std *program.Streams, agent *client.Agent) error {
 	kind := agent.Client.MessageType("sender_key_request")
 	page, err := agent.Client.Inbox(ctx, api.Inbox{ID: agent.ID(), Type: &kind, Limit: parley.InboxLimitMax})

@@ -16,7 +16,7 @@ type InboxCmd struct {
 	Keys  bool   `help:"Also show key-exchange messages."`
 }
 
-// inboxJSON is the one value of `inbox --json`.
+// inboxJSON is the output of `inbox --json`.
 type inboxJSON struct {
 	Agent string           `json:"agent"`
 	Items []*openedMessage `json:"items"`

@@ -32,22 +32,23 @@ const (
 // shownKeys is the output of `key show --json`.
 type shownKeys struct {
 	*api.AgentKeys
-	// Words are computed here from the signing key.
+	// Words are computed locally from the signing key.
 	Words         string `json:"verification_words"`
 	SigningKid    string `json:"signing_kid"`
 	EncryptionKid string `json:"encryption_kid"`
 	// State is bound, unbound or broken.
 	State string `json:"state"`
-	// Pinned is what this profile remembers; null before first contact.
+	// Pinned is the profile's pin of the agent; null before first contact.
 	Pinned *client.Pin `json:"pinned"`
-	// Own reports, for an agent whose key ring the profile has, whether its keys are
-	// those published; null for others.
+	// Own reports whether the published keys are those of the profile's key ring for the
+	// agent; null if the profile has no key ring for it.
 	Own *bool `json:"published_keys_are_own"`
-	// Problem says why a send would be refused, Accept what would allow it.
+	// Problem is the reason why a send would fail; Accept is the value that would allow
+	// it.
 	Problem *string  `json:"problem"`
 	Accept  []string `json:"accept"`
-	// Former and FormerOlder, with --former: the newest former keys, and how many
-	// older ones are not listed.
+	// Former holds the newest former keys, and FormerOlder is the number of older ones
+	// that are not listed. Both are set only with --former.
 	Former      *[]formerKey `json:"former,omitzero"`
 	FormerOlder int          `json:"former_older,omitzero"`
 	advice      string
@@ -94,8 +95,8 @@ func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("%s", &out)
 }
 
-// compare holds the published keys against the profile's pins and key rings. It
-// gives the agent's own ring, nil where the profile has none.
+// compare compares the published keys with the profile's pins and key rings. It returns
+// the agent's own key ring, or nil if the profile has none.
 func (c *KeyShowCmd) compare(ctx context.Context, from *client.Client, directory string, out *shownKeys) (own *client.KeyRing, err error) {
 	var changed *client.KeyChangedError
 	pin, err := from.CheckKeys(ctx, client.OpenPins(filepath.Join(directory, profile.KeysDirectory)), out.AgentKeys)
@@ -119,8 +120,8 @@ func (c *KeyShowCmd) compare(ctx context.Context, from *client.Client, directory
 	return own, nil
 }
 
-// describe gives the verification words and the id of a key, computed from the
-// key itself.
+// describe returns the verification words and the id of a key, both computed from the key
+// itself.
 func describe(key *api.JWK) (words, kid string, err error) {
 	if key == nil {
 		return "", "", client.ErrKeysIncomplete
@@ -132,7 +133,7 @@ func describe(key *api.JWK) (words, kid string, err error) {
 	return auth.VerificationWords(raw), parley.Thumbprint(key.Curve, raw), nil
 }
 
-// String formats the keys for a person.
+// String formats the keys as text.
 func (s *shownKeys) String() string {
 	lines := []string{
 		program.Text(s.Handle),
@@ -195,7 +196,7 @@ type KeyRetireCmd struct {
 	Kid   string `arg:"" help:"Id of a former key."`
 }
 
-// Run retires the key: signatures made with it from now on do not verify.
+// Run retires the key. Signatures made with it after that do not verify.
 func (c *KeyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.Open()
 	if err != nil {
@@ -259,7 +260,7 @@ func (c *KeyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 // restoredKeys is the output of `key restore --json`: the agent, and which of its
-// published keys were not the key ring's.
+// published keys differed from those of the key ring.
 type restoredKeys struct {
 	*api.Agent
 	Replaced []string `json:"replaced"`
@@ -276,7 +277,7 @@ func replaced(was client.Restored) []string {
 	return keys
 }
 
-// unbound are the agents among ids whose pinned keys nothing binds.
+// unbound returns the pins of those agents among ids whose keys have no binding.
 func unbound(agent *client.Agent, ids ...parley.AgentID) (found []*client.Pin) {
 	for _, id := range ids {
 		if pin, err := agent.Pins().FindAgent(agent.Client.BaseURL(), id); err == nil && pin != nil && !pin.Bound() {
@@ -286,8 +287,8 @@ func unbound(agent *client.Agent, ids ...parley.AgentID) (found []*client.Pin) {
 	return found
 }
 
-// noteUnbound warns that only the server vouches for the link of an encryption
-// key to its agent.
+// noteUnbound warns about each of the agents whose encryption key is linked to it by the
+// server's word alone.
 func noteUnbound(std *program.Streams, agent *client.Agent, ids ...parley.AgentID) {
 	for _, pin := range unbound(agent, ids...) {
 		std.Note("the keys of %s are unbound: only the server vouches that the encryption key belongs to this agent", program.Printable(pin.Handle))

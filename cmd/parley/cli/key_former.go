@@ -12,17 +12,17 @@ import (
 	"parley/http/client"
 )
 
-// formerKeysShown bounds how many former keys `key show --former` asks the server
-// for, one by one. A server of the profile public answers 120 such reads a minute.
+// formerKeysShown bounds how many former keys `key show --former` requests from the
+// server, one by one. A server of the profile public answers 120 such reads a minute.
 const formerKeysShown = 50
 
-// formerKey is a key that was replaced, as `key show --former --json` tells it.
+// formerKey is a replaced key in the output of `key show --former --json`.
 type formerKey struct {
 	Kid string `json:"kid"`
 	// Use is signing or encryption.
 	Use       string   `json:"use"`
 	ValidFrom api.Time `json:"valid_from"`
-	// ValidUntil is when another key took its place.
+	// ValidUntil is when another key replaced it.
 	ValidUntil *api.Time `json:"valid_until"`
 	RetiredAt  *api.Time `json:"retired_at"`
 }
@@ -35,9 +35,9 @@ func (k *formerKey) String() string {
 	return line
 }
 
-// formerKids are the ids of the former keys of an agent that its bindings, the
-// profile's key ring of it and the profile's pin of it know, newest first. The server
-// lists keys that were never bound nowhere.
+// formerKids returns the ids of an agent's former keys, newest first, from its bindings
+// and from the profile's key ring and pin of the agent. The server does not list keys
+// that were never bound.
 func formerKids(ctx context.Context, from *client.Client, out *shownKeys, ring *client.KeyRing) ([]string, error) {
 	bindings, err := from.KeyBindings(ctx, out.AgentID.String())
 	if err != nil {
@@ -64,9 +64,9 @@ func formerKids(ctx context.Context, from *client.Client, out *shownKeys, ring *
 	}), nil
 }
 
-// former reads what the server says of an agent's former keys, newest first, and
-// how many older ones were left out. A key that the server does not know is none of
-// the agent's.
+// former returns the server's records of an agent's former keys, newest first, and the
+// number of older ones that it left out. It skips keys that the server does not know for
+// the agent.
 func former(ctx context.Context, from *client.Client, out *shownKeys, ring *client.KeyRing) (found []formerKey, older int, err error) {
 	kids, err := formerKids(ctx, from, out, ring)
 	if err != nil {
@@ -81,7 +81,7 @@ func former(ctx context.Context, from *client.Client, out *shownKeys, ring *clie
 		if err != nil {
 			return nil, 0, err
 		}
-		if record.ValidUntil == nil { // it has come into use since
+		if record.ValidUntil == nil { // in use again
 			continue
 		}
 		key := formerKey{Kid: kid, Use: "encryption", ValidFrom: record.ValidFrom, ValidUntil: record.ValidUntil, RetiredAt: record.RetiredAt}

@@ -14,37 +14,38 @@ import (
 	"parley/http/client"
 )
 
-// shown is a message as the command line tells it: the record as the server
-// sent it, and what the agent's own keys made of it.
+// openedMessage is a message as commands print it: the record from the server, and the
+// result of opening it with the agent's keys.
 type openedMessage struct {
 	api.Message
-	// Verified tells that the payload opened and that the sender signed it.
+	// Verified reports whether the payload opened and the sender's signature is valid.
 	Verified bool `json:"verified"`
-	// Payload is the opened payload when it is text, PayloadBase64 when it is not.
+	// Payload is the opened payload if it is text, PayloadBase64 if it is not.
 	Payload       *string `json:"payload"`
 	PayloadBase64 *string `json:"payload_base64,omitzero"`
-	// OpenError says why there is none.
+	// OpenError says why there is no payload.
 	OpenError *string `json:"open_error"`
-	// RecipientSigned tells that the signature names the recipient. It does not in
+	// RecipientSigned reports whether the signature covers the recipient. It does not in
 	// version 1 of hpke-v1.
 	RecipientSigned bool `json:"recipient_signed"`
-	// FormerKey tells that the sender has replaced the key that signed since.
+	// FormerKey reports whether the sender has since replaced the key that signed.
 	FormerKey bool `json:"former_key"`
-	// RecipientUnbound, in the answer of a send: nothing binds the recipient's keys.
+	// RecipientUnbound is set in the output of a send if the recipient's keys have no
+	// binding.
 	RecipientUnbound bool `json:"recipient_unbound,omitzero"`
-	// Replayed, in the answer of a send: the message is the stored one of an
-	// earlier send under the same key.
+	// Replayed is set in the output of a send. It reports whether the message is the
+	// stored one of an earlier send with the same key.
 	Replayed *bool `json:"replayed,omitzero"`
-	// KeyExchange is set for a message to the client itself; its payload is a key and
-	// is not shown.
+	// KeyExchange is set for a message to the client itself. Its payload is a key and is
+	// not printed.
 	KeyExchange *string `json:"key_exchange,omitzero"`
-	// notice is what the service itself says with a message that is not sealed.
+	// notice is the service's own text in a message that is not sealed.
 	notice string
 }
 
-// show opens the message with the agent's keys and verifies its sender. A
-// message that cannot be opened is shown as such; that the sender's keys could
-// not be asked for says nothing of the message and is an error.
+// show opens the message with the agent's keys and verifies its sender. If the message
+// cannot be opened, the result says so. If the sender's keys cannot be fetched, show
+// returns an error, because that says nothing about the message.
 func show(ctx context.Context, agent *client.Agent, m api.Message) (*openedMessage, error) {
 	var opened *client.Opened
 	var news *client.KeyExchange
@@ -90,8 +91,8 @@ func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, 
 	return s
 }
 
-// String is the message for a person: who, to whom, when, whether the sender is
-// who they say, the text, and the ids that further commands want.
+// String formats the message as text: sender, recipient, time, whether the sender is
+// verified, the payload, and the ids that other commands take.
 func (s *openedMessage) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", program.Clock(s.CreatedAt), sender(s.Message), recipient(s.Message), program.Printable(s.Type), s.Status, s.verdict())
@@ -129,9 +130,9 @@ func (s *openedMessage) verdict() string {
 	return verdict
 }
 
-// invitationNotice is the text of an invitation to a group. The service writes
-// those itself, in the inviting agent's name and unsealed; what anybody else
-// sends under that type is none.
+// invitationNotice returns the text of an invitation to a group. The service writes
+// invitations itself, unsealed and in the name of the inviting agent. For a message of
+// that type that anyone else sent, the text is empty.
 func invitationNotice(m api.Message) string {
 	var metadata struct {
 		Provenance api.Provenance `json:"provenance"`

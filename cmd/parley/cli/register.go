@@ -22,7 +22,7 @@ type RegisterCmd struct {
 	Name  string `placeholder:"TEXT" help:"Full name; default: the slug."`
 }
 
-// registered is what --json tells; the secret stays in the profile.
+// registered is the output of `register --json`. The secret stays in the profile.
 type registered struct {
 	OrgID     string `json:"org_id"`
 	OrgSlug   string `json:"org_slug"`
@@ -32,8 +32,8 @@ type registered struct {
 	Profile   string `json:"profile"`
 }
 
-// Run registers the organization and keeps its credentials. A profile that has
-// some is left alone: they could not be had again.
+// Run registers the organization and saves its credentials. It does not overwrite
+// credentials in a profile, because they cannot be obtained again.
 func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !parley.ValidSlug(c.Slug) {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is not a valid slug: use 2 to 32 lowercase letters, digits and interior hyphens", c.Slug)}
@@ -66,7 +66,8 @@ func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("registered %s at %s (trust tier %d)\ncredentials in %s", a.OrgSlug, a.URL, a.TrustTier, path)
 }
 
-// proofProgress keeps a person company through a long proof, once a second.
+// proofProgress returns a function that prints the progress of a long proof of work, at
+// most once a second and only on a terminal.
 func proofProgress(std *program.Streams) func(client.ProofProgress) {
 	told := time.Now()
 	return func(p client.ProofProgress) {

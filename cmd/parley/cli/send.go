@@ -17,7 +17,7 @@ import (
 	"parley/http/client"
 )
 
-// payloadFlags are what a send and a reply have in common.
+// payloadFlags are the flags that send and reply share.
 type payloadFlags struct {
 	Type        string `placeholder:"TYPE" help:"Message type of three segments or more; default: the server's own type for a direct message."`
 	ContentType string `default:"text/plain; charset=utf-8" help:"Media type of the text."`
@@ -25,7 +25,7 @@ type payloadFlags struct {
 	Key         string `name:"idempotency-key" placeholder:"KEY" help:"A repeated send with the same key takes effect once; default: a random key."`
 }
 
-// payload is the text given, or what standard input has.
+// payload returns the given text, or the content of standard input.
 func payload(std *program.Streams, text string) ([]byte, error) {
 	if text != "" && text != "-" {
 		return []byte(text), nil
@@ -112,8 +112,9 @@ func (c *SendCmd) Run(ctx context.Context, std *program.Streams) error {
 	return showSent(ctx, std, agent, sent)
 }
 
-// sendTarget is the recipient of a message to one agent: a handle or an id as it
-// is, a bare name as the id of the organization's own agent of that name.
+// sendTarget returns the recipient of a message to one agent. It returns a handle or an
+// id unchanged, and resolves a bare name to the id of the organization's agent of that
+// name.
 func sendTarget(ctx context.Context, from *client.Client, to string) (string, error) {
 	if strings.HasPrefix(to, "#") {
 		return "", program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s is a group: send to it with \"%s\"", to, program.Typed("group send '"+to+"' TEXT"))}
@@ -128,12 +129,12 @@ func sendTarget(ctx context.Context, from *client.Client, to string) (string, er
 	return own.ID.String(), nil
 }
 
-// syncResult is a sync's answer with both messages opened.
+// syncResult is the answer of a sync with both messages opened.
 type syncResult struct {
 	Message *openedMessage `json:"message"`
 	Reply   *openedMessage `json:"reply"`
 	Status  string         `json:"status"`
-	// ConversationStatus tells how the conversation ended without a reply.
+	// ConversationStatus says how the conversation ended if there was no reply.
 	ConversationStatus *string `json:"conversation_status,omitzero"`
 }
 
@@ -201,8 +202,8 @@ type ReplyCmd struct {
 	Text    string           `arg:"" optional:"" help:"Text to encrypt; omitted or -: standard input."`
 }
 
-// Run replies as the agent that received the message, or else as the one that
-// sent it, whichever the profile has the keys of.
+// Run replies as the agent that received the message or, if the profile does not have its
+// keys, as the agent that sent it.
 func (c *ReplyCmd) Run(ctx context.Context, std *program.Streams) error {
 	metadata, err := c.metadata()
 	if err != nil {

@@ -22,25 +22,25 @@ type WatchCmd struct {
 	Keys       bool          `help:"Also show key-exchange messages."`
 }
 
-// errWatchTimeout says that fewer messages came than were asked for.
+// errWatchTimeout reports that fewer messages arrived than expected.
 var errWatchTimeout = program.ExitError{Code: program.ExitTimeout, Err: errors.New("the expected messages did not arrive in time")}
 
 // watched is one line of `watch --json`.
 type watched struct {
 	Event string `json:"event"`
-	// LastEventID is what to resume after; see --after.
+	// LastEventID is the event to resume after; see --after.
 	LastEventID string              `json:"last_event_id"`
 	Message     *openedMessage      `json:"message,omitzero"`
 	Status      *api.StatusEvent    `json:"status,omitzero"`
 	Heartbeat   *api.HeartbeatEvent `json:"heartbeat,omitzero"`
 	Gap         *api.GapEvent       `json:"gap,omitzero"`
 	Group       *api.GroupEvent     `json:"group,omitzero"`
-	// Late: the message came before, without its sender's key.
+	// Late reports that the message arrived before, without its sender's key.
 	Late bool `json:"late,omitzero"`
 }
 
-// Run follows the stream until it is interrupted, which is its natural end.
-// Connections that break are made again and resume where they stopped.
+// Run follows the stream until it is interrupted, which is how it normally ends. It
+// reconnects after a broken connection and resumes where the stream stopped.
 func (c *WatchCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.After != "" {
 		if _, err := parley.ParseID[parley.MessageID](c.After); err != nil {
@@ -93,7 +93,7 @@ func (c *WatchCmd) follow(ctx context.Context, std *program.Streams, agent *clie
 		if err := c.tell(std, event); err != nil {
 			return err
 		}
-		// What waits for its key will come again.
+		// A message that waits for its key is delivered again later.
 		if event.Message != nil && !exchange && !errors.Is(event.OpenError, client.ErrNoSenderKey) {
 			messages++
 		}

@@ -33,7 +33,7 @@ type webhookArg struct {
 	Webhook string `arg:"" help:"Id of the webhook."`
 }
 
-// open gives the organization's client and the webhook's id.
+// open returns the organization's client and the webhook's id.
 func (w *webhookArg) open() (*client.Client, parley.AnyID, error) {
 	id, err := parley.ParseID[parley.AnyID](w.Webhook)
 	if err != nil {
@@ -43,13 +43,13 @@ func (w *webhookArg) open() (*client.Client, parley.AnyID, error) {
 	return from, id, err
 }
 
-// watchedFlags say whose events are delivered.
+// watchedFlags name the agent whose events are delivered.
 type watchedFlags struct {
 	profile.Flags
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Agent whose events are delivered, by name, handle or id; default: the organization's only one."`
 }
 
-// watched is the agent named, or else the only active one.
+// watched returns the named agent, or the only active one if none is named.
 func (w *watchedFlags) watched(ctx context.Context, from *client.Client) (*api.Agent, error) {
 	if w.Agent != "" {
 		return findAgent(ctx, from, w.Agent)
@@ -93,7 +93,7 @@ func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams) error 
 	return showSecret(std, "created", made)
 }
 
-// showSecret shows a webhook with its secret, which is never shown again.
+// showSecret prints a webhook with its secret. The secret cannot be shown again.
 func showSecret(std *program.Streams, what string, made *api.WebhookSecret) error {
 	if std.JSON {
 		return std.Value(made)
@@ -101,7 +101,7 @@ func showSecret(std *program.Streams, what string, made *api.WebhookSecret) erro
 	return std.Say("%s %s\n  secret  %s  (shown once)", what, webhookLine(&made.Webhook), made.Secret)
 }
 
-// webhookLine is a webhook and why it is off, if it is.
+// webhookLine describes a webhook and, if it is off, why.
 func webhookLine(w *api.Webhook) string {
 	line := fmt.Sprintf("%s\n  url     %s\n  events  %s", w.ID, program.Printable(w.URL), program.Printable(strings.Join(w.Events, ", ")))
 	switch {
@@ -247,7 +247,7 @@ func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams) er
 	return std.Say("%d in all: %d delivered, %d pending, %d failed, %d dead", sum.Total, sum.Delivered, sum.Pending, sum.Failed, sum.Dead)
 }
 
-// lastOf is how the last attempt of a delivery ended.
+// lastOf describes how the last attempt of a delivery ended.
 func lastOf(d *api.Delivery) string {
 	switch {
 	case d.LastError != nil:

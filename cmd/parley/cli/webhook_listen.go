@@ -26,18 +26,18 @@ type webhookListenCmd struct {
 	Timeout time.Duration `placeholder:"DURATION" help:"With --once: fail unless a delivery arrives within this time."`
 }
 
-// deliveryBytesMax is far more than a delivery has.
+// deliveryBytesMax bounds the size of a delivery, far above that of a real one.
 const deliveryBytesMax = 64 << 10
 
-// errNoDelivery says that nothing came in time.
+// errNoDelivery reports that no delivery arrived in time.
 var errNoDelivery = program.ExitError{Code: program.ExitTimeout, Err: errors.New("no delivery arrived in time")}
 
-// heardDelivery is one line of `webhook listen --json`.
+// receivedDelivery is one line of `webhook listen --json`.
 type receivedDelivery struct {
-	// ID is the webhook-id: the delivery job's.
+	// ID is the webhook-id, which is the id of the delivery job.
 	ID string `json:"id"`
-	// Verified tells whether both signatures and the age are right; Error says why
-	// not.
+	// Verified reports whether both signatures and the age are valid. If not, Error says
+	// why.
 	Verified bool             `json:"verified"`
 	Error    string           `json:"error,omitzero"`
 	Payload  *api.HookPayload `json:"payload,omitzero"`
@@ -53,7 +53,7 @@ func (c *webhookListenCmd) Validate() error {
 	return nil
 }
 
-// Run receives until it is interrupted, which is its natural end.
+// Run receives deliveries until it is interrupted, which is how it normally ends.
 func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 	ln, err := net.Listen("tcp", c.Addr)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err e
 	return c.follow(ctx, std, ear)
 }
 
-// create makes a webhook that leads here, and gives what deletes it.
+// create creates a webhook with the address here and returns a function that deletes it.
 func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear *deliveryReceiver, here string) (forget func() error, err error) {
 	from, _, err := c.Open()
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear
 	return func() error { return forgetWebhook(ctx, from, made.ID) }, nil
 }
 
-// forgetWebhook deletes a webhook although the command may have been interrupted.
+// forgetWebhook deletes a webhook even if the command was interrupted.
 func forgetWebhook(ctx context.Context, from *client.Client, id parley.AnyID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -152,7 +152,7 @@ func tellDelivery(std *program.Streams, d *receivedDelivery) error {
 	return std.Say("%s", line)
 }
 
-// webhookEar receives deliveries and hands each on once it is judged and answered.
+// deliveryReceiver verifies and answers each delivery, and then passes it on.
 type deliveryReceiver struct {
 	secret string
 	brand  string
