@@ -53,28 +53,28 @@ type Config struct {
 	Outbound
 	telemetry.Tracing
 
-	// acceptLoss opens a damaged data directory and gives up what it lacks.
+	// acceptLoss opens a damaged data directory and gives up the missing data.
 	acceptLoss bool
 	origins    map[string]string
-	// tables are the terms that the file sets in tables of its own.
+	// tables are the terms from the tables of the file.
 	tables Terms
 }
 
 const (
-	// signingKeyDaysMax is ten years: more is surely a slip.
+	// signingKeyDaysMax is ten years. A larger value is surely a mistake.
 	signingKeyDaysMax = 3650
-	// devPowBits is the proof of work asked for under --dev.
+	// devPowBits is the difficulty of the proof of work with --dev.
 	devPowBits = 8
-	// powBitsMax is hours of work: more is surely a slip.
+	// powBitsMax takes hours of work. A larger value is surely a mistake.
 	powBitsMax  = 40
 	journalsMax = 64
 )
 
 var brandPattern = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
-// BeforeResolve reads the TOML file, if one is named, and offers its values below those
-// of the command line and the environment. An unknown key is an error, so that a
-// misspelled one does not leave a default in force.
+// BeforeResolve reads the TOML file, if one is named, and adds its values with lower
+// precedence than the command line and the environment. An unknown key is an error, so
+// that a misspelled key does not leave a default in force.
 func (c *Config) BeforeResolve(ctx *kong.Context) error {
 	path := ""
 	known := map[string]bool{}
@@ -140,7 +140,7 @@ func (c *Config) AfterApply(ctx *kong.Context) error {
 		}
 	}
 	c.addTables()
-	if err := c.Terms.validate(c); err != nil { // of the file: what was named was judged before
+	if err := c.Terms.validate(c); err != nil { // from the file; flags and variables were validated before
 		return err
 	}
 	if c.Dev && c.origins["pow-bits"] == "default" {
@@ -149,7 +149,7 @@ func (c *Config) AfterApply(ctx *kong.Context) error {
 	return nil
 }
 
-// addTables puts the values of the file's tables below all others.
+// addTables adds the values of the file's tables, with lower precedence than all others.
 func (c *Config) addTables() {
 	if len(c.tables.Quota) > 0 && c.origins["quota"] == "default" {
 		c.origins["quota"] = c.File
@@ -167,7 +167,7 @@ func hasPort(host string) bool {
 	return err == nil
 }
 
-// Validate checks what a type or an enumeration cannot.
+// Validate checks what types and enumerations cannot check.
 func (c *Config) Validate() error {
 	switch {
 	case !parley.IsHostPort(c.Listen):
@@ -207,14 +207,14 @@ func (c *Config) Validate() error {
 	return c.Terms.validate(c)
 }
 
-// PollLimit bounds the unauthenticated poll endpoint, in requests a minute;
-// 0 lifts a bound. // spec: Limits
+// PollLimit bounds the unauthenticated poll endpoint, in requests a minute; 0 removes a
+// bound. // spec: Limits
 type PollLimit struct {
 	PerAddress int
 	PerToken   int
 }
 
-// UnmarshalText reads "60/20": per address, then per token. "0" lifts both.
+// UnmarshalText reads "60/20": per address, then per token. "0" removes both bounds.
 func (p *PollLimit) UnmarshalText(text []byte) error {
 	address, token, both := strings.Cut(string(text), "/")
 	if !both && address == "0" {
@@ -231,8 +231,8 @@ func (p *PollLimit) UnmarshalText(text []byte) error {
 
 func (p PollLimit) String() string { return fmt.Sprintf("%d/%d", p.PerAddress, p.PerToken) }
 
-// settings returns the flags of the chosen command that are settings, which are those
-// with a variable. The others, such as --help and --json, apply to one run only.
+// settings returns the flags of the chosen command that are settings: those that have a
+// variable. The others, such as --help and --json, apply to one run only.
 func settings(ctx *kong.Context) []*kong.Flag {
 	var flags []*kong.Flag
 	for _, flag := range ctx.Flags() {
@@ -261,8 +261,8 @@ type setting struct {
 	From  string `json:"from"`
 }
 
-// Run prints the effective values and where each came from, as serve would
-// see them with the same flags, environment and file.
+// Run prints the effective values and the source of each, as serve would see them with
+// the same flags, environment and file.
 func (c *ConfigCmd) Run(ctx *kong.Context, std *program.Streams) error {
 	rows := [][]string{{"SETTING", "VALUE", "FROM"}}
 	all := map[string]setting{}

@@ -1,12 +1,13 @@
 package server
 
 // filesReserved is the number of file descriptors for the journal's files, the admin
-// listener, and connections that are being refused.
+// listener, and connections that are being rejected.
 const filesReserved = 2000
 
-// connectionsMax returns how many connections may be open at once if the process may
-// have so many files open; 0, the HTTP server's own bound, if that is not known. Half of
-// a small number stays reserved: the journal must not run out of descriptors.
+// connectionsMax returns how many connections may be open at once if the process may have
+// that many files open. It returns 0, which means the HTTP server's own bound, if the
+// number is not known. Half of a small number stays reserved, because the journal must
+// not run out of descriptors.
 func connectionsMax(files uint64) int {
 	const noMatter = 1 << 20
 	switch {

@@ -2,5 +2,5 @@
 
 package server
 
-// filesMax is not known here.
+// filesMax returns 0: the limit is not known on this system.
 func filesMax() uint64 { return 0 }

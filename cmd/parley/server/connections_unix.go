@@ -4,8 +4,8 @@ package server
 
 import "syscall"
 
-// filesMax returns how many files this process may have open. The Go runtime has
-// raised the soft limit to the hard one.
+// filesMax returns how many files this process may have open. The Go runtime has already
+// raised the soft limit to the hard limit.
 func filesMax() uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// emailsMax bounds the emails that wait for the mail server, and those that wait
-	// for a retry.
+	// emailsMax bounds the emails that wait for the mail server and, separately, those
+	// that wait for a retry.
 	emailsMax = 1024
 	// emailTries bounds the attempts to send an email. The pause is emailPause after the
 	// first failure and ten times as long after each further one.
 	emailTries = 3
 	emailPause = 10 * time.Second
-	// emailWait bounds the time the mail server may take for one email.
+	// emailWait bounds the time that the mail server may take for one email.
 	emailWait = 30 * time.Second
 )
 
-// mailer sends emails to the mail server, one after the other. An email that the server
-// does not accept yet waits without holding up others; one that it rejects for good is
-// dropped. Emails that are not sent when the process ends are lost; the operator can
+// mailer sends emails to the mail server, one at a time. An email that the server does
+// not accept yet waits without delaying others; one that the server rejects for good is
+// dropped. Emails that are unsent when the process ends are lost; the operator can
 // approve the organization instead.
 type mailer struct {
 	server  *url.URL
@@ -49,7 +49,7 @@ type email struct {
 	tries     int // so far
 }
 
-// errNoAddress: the contact address is not an email address.
+// errNoAddress is returned if the contact address is not an email address.
 var errNoAddress = errors.New("no address to send mail to")
 
 // startMailer returns the function that sends tokens under --tier1 email, nil otherwise.
@@ -68,7 +68,7 @@ func (c *Config) startMailer(ctx context.Context, base string) func(address, tok
 		host, _, _ := strings.Cut(c.Domain, ":")
 		from = "parley@" + host
 	}
-	sender, _ := mail.ParseAddress(from)      // judged at the start
+	sender, _ := mail.ParseAddress(from)      // validated at startup
 	server, _ := url.Parse(string(c.SMTPURL)) // likewise
 	p := &mailer{server: server, from: sender, base: base, queue: make(chan email, emailsMax), pause: emailPause, wait: emailWait}
 	go p.run(ctx)
@@ -142,7 +142,7 @@ func (p *mailer) transmit(ctx context.Context, l email) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoAddress, err)
 	}
-	// Do not pass on a display name that was registered with the address.
+	// Omit the display name that was registered with the address.
 	to.Name = ""
 	ctx, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
@@ -179,7 +179,7 @@ func (p *mailer) transmit(ctx context.Context, l email) error {
 	return nil
 }
 
-// mailbox formats an address for the envelope: quoted if necessary.
+// mailbox formats an address for the envelope, quoted if necessary.
 func mailbox(a *mail.Address) string {
 	bare := mail.Address{Address: a.Address}
 	return strings.TrimSuffix(strings.TrimPrefix(bare.String(), "<"), ">")

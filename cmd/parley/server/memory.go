@@ -65,7 +65,8 @@ func (m *Memory) validate() error {
 	return nil
 }
 
-// reserve returns the free space below which writes are rejected; -1 for no reserve.
+// reserve returns the free disk space in bytes below which writes are rejected; -1
+// disables the reserve.
 func (c *Config) reserve() int64 {
 	if c.DiskReserve == 0 {
 		return -1
@@ -73,14 +74,14 @@ func (c *Config) reserve() int64 {
 	return int64(c.DiskReserve)
 }
 
-// What requests may have the server hold, large bodies and answers that are under
-// way: a part of the memory limit, or so much without one.
+// The memory that requests may occupy, in large bodies and in unfinished answers:
+// 1/heldShare of the memory limit, or heldDefault bytes without a limit.
 const (
 	heldShare   = 5
 	heldDefault = 512 << 20
 )
 
-// requestMemory returns how many bytes requests and unread answers may hold.
+// requestMemory returns how many bytes requests and unread answers may occupy.
 func (m *Memory) requestMemory() int64 {
 	if limit := m.limit(); limit > 0 {
 		return limit / heldShare
@@ -88,18 +89,18 @@ func (m *Memory) requestMemory() int64 {
 	return heldDefault
 }
 
-// connectionBytes is what a connection takes that no stream has: its buffers, a
-// small request and its answer. servedShare is their part of the memory limit.
+// connectionBytes is the memory of a connection without a stream: its buffers, a small
+// request and its answer. All of them together get 1/servedShare of the memory limit.
 const (
 	connectionBytes = 64 << 10
 	servedShare     = 4
 )
 
-// connectionsServed returns how many connections may be served besides streams; 0, any
-// number, without a memory limit.
+// connectionsServed returns how many connections may be served besides streams. Without a
+// memory limit it returns 0, which means any number.
 func (m *Memory) connectionsServed() int { return int(m.limit() / servedShare / connectionBytes) }
 
-// limit returns the memory limit in force, 0 if there is none.
+// limit returns the memory limit in force in bytes; 0 if there is none.
 func (m *Memory) limit() int64 {
 	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
 		return m.MemoryLimit.bytes(os.DirFS("/"))
@@ -110,7 +111,7 @@ func (m *Memory) limit() int64 {
 	return 0
 }
 
-// headroomEvery is how often the garbage collector is tuned.
+// headroomEvery is the interval at which the garbage collector is tuned.
 const headroomEvery = time.Second
 
 // tuneGC sets the memory limit and tunes the garbage collector until ctx ends. While the
@@ -140,8 +141,8 @@ func (m *Memory) tuneGC(ctx context.Context) {
 	}
 }
 
-// gcPercent returns the garbage to allow in percent of the live heap, in steps of 50:
-// every change stops the world for a moment.
+// gcPercent returns the garbage to allow as a percentage of the live heap, in steps of
+// 50, because every change stops the world for a moment.
 func gcPercent(live, headroom int64) int {
 	const least, most, step = 100, 2000, 50
 	percent := headroom * 100 / max(live, 1)

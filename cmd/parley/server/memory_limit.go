@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// memoryLimit is a number of bytes, 0 for no limit, or that of the container.
+// memoryLimit is a number of bytes, 0 for no limit, or autoLimit.
 type memoryLimit int64
 
-// autoLimit is nine tenths of what the container may use, and no limit where there
-// is no container.
+// autoLimit is nine tenths of the container's memory limit, or no limit outside a
+// container.
 const autoLimit memoryLimit = -1
 
 // UnmarshalText reads a size, or auto.
@@ -41,9 +41,9 @@ func (m memoryLimit) String() string {
 	return ByteSize(m).String()
 }
 
-// bytes is the limit that the runtime is to keep to, 0 for none. The rest of a
-// container's is for what the runtime does not count: stacks of the kernel, pages
-// of files that are being written. root is the machine's file system.
+// bytes returns the limit for the runtime in bytes, 0 for none. The rest of the
+// container's memory is for what the runtime does not count: kernel stacks and pages of
+// files that are being written. root is the machine's file system.
 func (m memoryLimit) bytes(root fs.FS) int64 {
 	if m != autoLimit {
 		return int64(m)
@@ -51,10 +51,10 @@ func (m memoryLimit) bytes(root fs.FS) int64 {
 	return containerLimit(root) / 10 * 9
 }
 
-// containerLimit is the memory that the control groups of this process allow it,
-// the least of all above it, and 0 where there is no limit. source: cgroups(7)
+// containerLimit returns the memory limit of this process's control groups in bytes, the
+// lowest of all groups above it; 0 if there is no limit. source: cgroups(7)
 func containerLimit(root fs.FS) int64 {
-	groups, err := fs.ReadFile(root, "proc/self/cgroup") // of Linux
+	groups, err := fs.ReadFile(root, "proc/self/cgroup") // Linux only
 	if err != nil {
 		return 0
 	}
@@ -72,7 +72,7 @@ func containerLimit(root fs.FS) int64 {
 		default:
 			continue
 		}
-		// In a container the path may be the machine's: what is not there sets no limit.
+		// In a container the path may be the machine's. A missing file sets no limit.
 		for at := path.Clean("/" + parts[2]); ; at = path.Dir(at) {
 			for _, name := range names {
 				least = min(least, limitIn(root, path.Join(top, at, name)))

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// processorFull is the part of what this process may use of the processors that
-	// it uses where they are short for it.
+	// processorFull is the share of its available processor time above which this process
+	// counts as short of processor time.
 	processorFull = 0.9
-	// Where others use the machine too, they are short when so little of it is idle
-	// while this process uses so much of what it may: what keeps them busy else is
+	// If other processes use the machine too, processor time counts as short when at most
+	// processorSpare of the machine is idle and this process uses at least processorOurs
+	// of its available time. Otherwise the other processes are the cause.
 	// not ours.
 	processorSpare = 0.2
 	processorOurs  = 0.5
@@ -24,8 +25,9 @@ const (
 // processor reports when there is no processor time left for more work.
 type processor struct {
 	clock func() time.Time
-	// used is the processor time of this process since its start, idle and all that
-	// of the machine, by its own measure; false where they are not known.
+	// used returns the processor time of this process since its start. machine returns
+	// the idle time and the total time of the machine's processors, in a unit of its own.
+	// Both return false if the values are not known.
 	used    func() (time.Duration, bool)
 	machine func() (idle, all uint64, ok bool)
 
@@ -34,7 +36,7 @@ type processor struct {
 	idle, all uint64
 }
 
-// busy reports whether the processors were short since the last call.
+// busy reports whether processor time was short since the last call.
 func (p *processor) busy() bool {
 	now := p.clock()
 	used, known := p.used()
@@ -49,17 +51,17 @@ func (p *processor) busy() bool {
 	return ours >= processorFull || othersFillIt && ours >= processorOurs
 }
 
-// load tells the webhook throttle how many answers were given and whether the processors
-// are short.
+// load returns, for the webhook throttle, how many requests were answered and whether
+// processor time is short.
 func (h *running) load() delivery.Load {
 	p := &processor{clock: time.Now, used: processUsed, machine: machineUsed}
 	return func() (answered uint64, short bool) { return h.meter.Answers(), p.busy() }
 }
 
-// machineUsed returns how long all processors together were idle, and the total, in ticks
-// since the machine started.
+// machineUsed returns the idle time and the total time of all processors together, in
+// ticks since the machine started.
 func machineUsed() (idle, all uint64, ok bool) {
-	text, err := os.ReadFile("/proc/stat") // of Linux
+	text, err := os.ReadFile("/proc/stat") // Linux only
 	if err != nil {
 		return 0, 0, false
 	}
@@ -68,8 +70,8 @@ func machineUsed() (idle, all uint64, ok bool) {
 }
 
 func parseProcessorTimes(line string) (idle, all uint64, ok bool) {
-	// user nice system idle iowait irq softirq steal: who waits for a disk is idle,
-	// and guests are in user and nice already.
+	// user nice system idle iowait irq softirq steal: waiting for a disk counts as idle,
+	// and user and nice already include guests.
 	const first, idleAt, waitAt, last = 1, 4, 5, 8
 	words := strings.Fields(line)
 	if len(words) <= last || words[0] != "cpu" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processUsed is the processor time of this process since its start.
+// processUsed returns the processor time of this process since its start.
 func processUsed() (time.Duration, bool) {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {

@@ -21,9 +21,10 @@ type ServeCmd struct {
 	Hints      bool `help:"Print next steps on standard error even if standard output is not a terminal."`
 }
 
-// Run serves until the first SIGTERM or SIGINT, drains and returns. Standard output gets
-// one line, once connections are accepted, for which a script can wait. Everything else
-// is logged on standard error; in JSON, no other text is mixed in.
+// Run serves until the first SIGTERM or SIGINT, drains and returns. It writes one line to
+// standard output once connections are accepted; a script can wait for it. It logs
+// everything else to standard error. If the log is JSON, standard error contains no other
+// text.
 func (c *ServeCmd) Run(ctx context.Context, std *program.Streams) error {
 	c.acceptLoss = c.AcceptLoss
 	slog.SetDefault(newLogger(&c.Config, std.Err))
@@ -79,7 +80,7 @@ func (c *Config) readableLog(w io.Writer) bool {
 // newLogger logs text on a terminal and with --dev, else JSON.
 func newLogger(c *Config, w io.Writer) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of an enumeration
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of an enumeration, so it parses
 	if !c.readableLog(w) {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 	}

@@ -35,8 +35,8 @@ import (
 const (
 	// keysEvery is how often the server checks whether a signing key is due.
 	keysEvery = 10 * time.Minute
-	// finishWait is the time for requests to finish at a drain; the rest of parley.DrainWait
-	// is for closing the store.
+	// finishWait bounds the time that requests have to finish during a drain. The rest of
+	// parley.DrainWait is for closing the store.
 	finishWait = 6 * time.Second
 )
 
@@ -91,7 +91,7 @@ type running struct {
 	traces          *telemetry.Traces
 	listener        net.Listener
 	adminListener   net.Listener
-	metricsListener net.Listener // nil where there is none
+	metricsListener net.Listener // nil if there is none
 	stop            context.CancelFunc
 }
 
@@ -138,7 +138,7 @@ func listenAdmin(cfg Config) (net.Listener, error) {
 func (h *running) startActors(cfg Config) (err error) {
 	journals := cfg.Journals
 	if cfg.origins["journals"] == "default" {
-		journals = 0 // as the directory was made
+		journals = 0 // keep the number the directory was created with
 	}
 	if err := datadir.CheckNoBackup(cfg.Data); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.store, err = persistence.Open(filepath.Join(cfg.Data, "journal"), persistence.Options{
 		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
 		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
-		Existing: found.Filed, // the key's file is made after the journal
+		Existing: found.Filed, // the key file is created after the journal
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
 			os.Exit(program.ExitUnexpected)
@@ -241,7 +241,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// startAdmin makes the operator's interface.
+// startAdmin starts the operator's interface.
 func (h *running) startAdmin(cfg Config, quotas parleyhttp.QuotaProfile) error {
 	token, err := datadir.MakeAdminToken(cfg.Data)
 	if err != nil {
@@ -310,7 +310,7 @@ func (h *running) close() error {
 	}
 	for _, l := range []net.Listener{h.listener, h.adminListener, h.metricsListener} {
 		if l != nil {
-			_ = l.Close() // closed already where it was served
+			_ = l.Close() // already closed if it was served
 		}
 	}
 	if h.webhooks != nil {

@@ -18,7 +18,7 @@ import (
 	parleyhttp "parley/http"
 )
 
-// Terms are the settings of what callers may do: every number of the profile can be set.
+// Terms are the settings for what callers may do. Every number of the profile can be set.
 type Terms struct {
 	Quota          []quotaTerm    `env:"PARLEY_QUOTA" placeholder:"tierT.NAME=N" help:"Override a limit of the profile, such as tier1.agents=5 or tier2.groups=none; repeated, or in the file as the tables [quotas.tier0] to [quotas.tier3]."`
 	Rate           []rateTerm     `env:"PARLEY_RATE" placeholder:"NAME=N" help:"Override a rate of the profile: register (an hour and address), token (a minute and client), token_failures (wrong secrets, a minute and address), writes and reads (a minute and organization), public (a minute and address); none removes a limit. Repeated, or in the file as the table [rates]."`
@@ -142,7 +142,7 @@ func (t *Terms) validate(c *Config) error {
 	}
 	if t.SMTPURL != "" {
 		if u, err := url.Parse(string(t.SMTPURL)); err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || !parley.Dialable(u) || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
-			// The value may hold a password: it is not told.
+			// The value may hold a password, so the error does not quote it.
 			return errors.New("--smtp-url: not an address such as smtp://user:password@mail.example:587, with a port from 1 to 65535 or none")
 		}
 	}
@@ -187,14 +187,14 @@ func (t *Terms) proxies() (all []netip.Prefix) {
 	return all
 }
 
-// tables are the parts of the file that are no single values: numbers by name.
+// Names of the file's tables, which hold numbers by name.
 const (
 	quotasTable = "quotas"
 	ratesTable  = "rates"
 )
 
-// termsOf reads the file's tables. Those of the environment and the command line come
-// after them one by one, so that setting one number leaves the others.
+// termsOf reads the file's tables. Values from the environment and the command line are
+// added after them one by one, so that setting one number does not change the others.
 func termsOf(values *koanf.Koanf) (t Terms, err error) {
 	for _, key := range slices.Sorted(maps.Keys(values.Cut(quotasTable).All())) {
 		var q quotaTerm

@@ -8,10 +8,10 @@ import (
 	"parley"
 )
 
-// warning is about a setting that permits more than most operators want.
+// warning is a message about a setting that permits more than most operators want.
 type warning struct{ flag, text string }
 
-// warnings returns what to log at the start.
+// warnings returns the warnings to log at startup.
 func (c *Config) warnings() (all []warning) {
 	exposed := beyondLoopback(c.Listen)
 	base, err := url.Parse(c.BaseURL)
@@ -41,7 +41,7 @@ func (c *Config) warn() {
 }
 
 // beyondLoopback reports whether other machines can reach a listen address. An address
-// without a host is on all interfaces.
+// without a host listens on all interfaces.
 func beyondLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && !parley.IsLoopback(host)

@@ -18,13 +18,13 @@ import (
 	"parley/http/egress"
 )
 
-// Outbound are the settings of how webhooks are delivered.
+// Outbound holds the settings for the delivery of webhooks.
 type Outbound struct {
 	WebhookCA          string `name:"webhook-ca" env:"PARLEY_WEBHOOK_CA" placeholder:"FILE" help:"PEM file of additional certificate authorities for webhook targets."`
 	WebhookConcurrency int    `name:"webhook-concurrency" env:"PARLEY_WEBHOOK_CONCURRENCY" default:"128" help:"Maximum of concurrent webhook deliveries to targets that answer in time; half as many each for new and for slow targets."`
 }
 
-// deliveriesMax is more connections than a process should hold to strangers.
+// deliveriesMax is more connections than a process should hold to webhook targets.
 const deliveriesMax = 8192
 
 func (o *Outbound) validate() error {
@@ -34,19 +34,19 @@ func (o *Outbound) validate() error {
 	return nil
 }
 
-// outbound is everything that reaches strangers.
+// webhookSender holds the parts of the server that call webhook targets.
 type webhookSender struct {
 	guard   *egress.Guard
 	sender  *egress.Sender
 	courier *parleyhttp.Courier
 }
 
-// landWait is what deliveries under way get to land at a drain. What is cut off
-// then is delivered again after the next start.
+// landWait is how long a drain waits for deliveries in progress. Deliveries that are cut
+// off then are sent again after the next start.
 const landWait = 2 * time.Second
 
-// openOutbound makes the way out. On a developer's machine targets may be plain
-// http and on this machine.
+// newWebhookSender creates the sender. With --dev, targets may use plain http and be on
+// this machine.
 func newWebhookSender(cfg *Config, master *auth.MasterKey) (*webhookSender, error) {
 	var roots []byte
 	if cfg.WebhookCA != "" {
@@ -54,7 +54,7 @@ func newWebhookSender(cfg *Config, master *auth.MasterKey) (*webhookSender, erro
 		if roots, err = os.ReadFile(cfg.WebhookCA); err != nil {
 			return nil, fmt.Errorf("--webhook-ca: %w", err)
 		}
-		roots = append(roots, '\n') // an empty file is one without certificates
+		roots = append(roots, '\n') // an empty file has no certificates
 	}
 	o := &webhookSender{guard: newGuard(cfg)}
 	var err error
@@ -74,7 +74,8 @@ func newWebhookSender(cfg *Config, master *auth.MasterKey) (*webhookSender, erro
 	return o, nil
 }
 
-// newGuard keeps webhooks from calling this service itself, except with --dev.
+// newGuard returns a guard that keeps webhooks from calling this service itself, except
+// with --dev.
 func newGuard(cfg *Config) *egress.Guard {
 	if cfg.Dev {
 		return egress.NewGuard(egress.Allow{PlainHTTP: true, Loopback: true}, nil)
@@ -105,7 +106,7 @@ func ownPlaces(baseURL, listen string) (names []string, networks []netip.Prefix)
 		return names, networks
 	}
 	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
-		all, _ := net.InterfaceAddrs() // without them the base URL remains
+		all, _ := net.InterfaceAddrs() // if this fails, the base URL remains
 		for _, one := range all {
 			if network, ok := one.(*net.IPNet); ok {
 				add(network.IP.String())
@@ -115,16 +116,16 @@ func ownPlaces(baseURL, listen string) (names []string, networks []netip.Prefix)
 	return names, networks
 }
 
-// followNames keeps the addresses of the service's own names up to date in the guard, until
-// ctx ends.
+// followNames updates the addresses of the service's own names in the guard until ctx
+// ends.
 func (o *webhookSender) followNames(ctx context.Context) {
 	tick := time.NewTicker(egress.LearnEvery)
 	defer tick.Stop()
 	o.guard.FollowNames(ctx, tick.C)
 }
 
-// close waits for deliveries in progress, for a while. The actors must still run to record
-// their outcome.
+// close waits a limited time for deliveries in progress. The actors must still run to
+// record the outcomes.
 func (o *webhookSender) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), landWait)
 	defer cancel()
