@@ -28,8 +28,8 @@ const progressEvery = 2 * time.Second
 const backupBodyMax = 64 << 10
 
 // ServeHTTP answers with lines of JSON: progress every 2 s, and at the end the snapshot
-// or an error. A backup ends when its caller disconnects. Browsers are refused: a page
-// from another site must not be able to make this server write files.
+// or an error. A backup ends when its caller disconnects. It rejects browsers, because a
+// page from another site must not be able to make this server write files.
 func (d *BackupEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := refuseBrowserRequest(r); err != nil {
 		writeRefusal(w, err)
@@ -54,7 +54,7 @@ func (d *BackupEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	flush := http.NewResponseController(w)
 	say := func(line BackupLine) {
-		text, _ := json.Marshal(line) // plain values
+		text, _ := json.Marshal(line) // plain values always marshal
 		_, _ = w.Write(append(text, '\n'))
 		_ = flush.Flush()
 	}
@@ -79,12 +79,12 @@ func (d *BackupEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // BackupLine is one line of the answer of POST /backup. Exactly one field is set.
 type BackupLine struct {
 	Progress *BackupProgress `json:"progress,omitzero"`
-	// Snapshot describes a snapshot, as the answer of POST /backup and --json show it.
+	// Snapshot describes the finished snapshot.
 	Snapshot *Snapshot `json:"snapshot,omitzero"`
 	Error    string    `json:"error,omitzero"`
 }
 
-// BackupProgress is how far a backup is, in bytes.
+// BackupProgress is the progress of a backup, in bytes.
 type BackupProgress struct {
 	Stage string `json:"stage"`
 	Done  int64  `json:"done"`
@@ -99,10 +99,10 @@ type Snapshot struct {
 	Commits  uint64   `json:"commits"`
 	Files    int      `json:"files"`
 	Bytes    int64    `json:"bytes"`
-	// Copied is how many of the bytes were not in the backup directory before.
+	// Copied is how many of the bytes the backup directory did not have before.
 	Copied    int64 `json:"copied"`
 	MasterKey bool  `json:"master_key"`
-	// Data is the directory into which it was restored.
+	// Data is the directory to which the snapshot was restored.
 	Data string `json:"data,omitzero"`
 }
 

@@ -11,12 +11,12 @@ import (
 	"parley/http/auth"
 )
 
-// Guard refuses calls of pages from other sites in the operator's browser, and calls
-// without the admin token.
+// Guard rejects calls that pages from other sites make in the operator's browser, and
+// calls without the admin token.
 type Guard struct {
 	Token datadir.AdminToken
-	// Hosts are names, beside those of loopback, by which the listener may be
-	// called.
+	// Hosts are the names, besides those of loopback, that requests to the listener may
+	// use.
 	Hosts []string
 }
 
@@ -27,9 +27,9 @@ var (
 	errAdminOrigin = parley.Refuse(parley.Forbidden, "forbidden", "Operator requests must have the content type application/json and must not come from a browser.")
 )
 
-// RefuseBrowsers refuses requests that a page from another site can make a browser
-// send. With DNS rebinding, a name of the attacker's resolves to this machine and its
-// page counts as ours; therefore the Host must be one that the operator has listed.
+// RefuseBrowsers rejects requests that a page from another site can make a browser send.
+// With DNS rebinding, a name of the attacker's resolves to this machine and its page
+// counts as same-origin. Therefore the Host must be one that the operator has listed.
 func (g Guard) RefuseBrowsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch site := r.Header.Get("Sec-Fetch-Site"); {
@@ -43,7 +43,7 @@ func (g Guard) RefuseBrowsers(next http.Handler) http.Handler {
 	})
 }
 
-// NeedsToken refuses callers without the admin token.
+// NeedsToken rejects callers without the admin token.
 func (g Guard) NeedsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		presented, ok := auth.ParseBearer([]byte(r.Header.Get("Authorization")))

@@ -22,7 +22,7 @@ import (
 	"parley/http/api"
 )
 
-// OrgEndpoint lists organizations and changes what they may do.
+// OrgEndpoint lists organizations and changes their tiers, quotas and suspensions.
 type OrgEndpoint struct {
 	Node    *actors.Node
 	Service *parleyhttp.Service
@@ -37,7 +37,7 @@ type OrgItem struct {
 	TrustTier  int          `json:"trust_tier"`
 	AgentCount int64        `json:"agent_count"`
 	CreatedAt  api.Time     `json:"created_at"`
-	// SuspendedAt is null while it is not suspended.
+	// SuspendedAt is null if the organization is not suspended.
 	SuspendedAt *api.Time `json:"suspended_at"`
 }
 
@@ -48,7 +48,7 @@ type OrgPage struct {
 	HasMore    bool      `json:"has_more"`
 }
 
-// orgPageMost is the highest number of organizations in a page.
+// orgPageMost is the maximum number of organizations in a page.
 const orgPageMost = 500
 
 // OrgTerms is the answer of the calls about one organization.
@@ -60,12 +60,13 @@ type OrgTerms struct {
 	TrustTier    int          `json:"trust_tier"`
 	// TierGrantedAt is when the operator last set the tier.
 	TierGrantedAt *api.Time `json:"tier_granted_at"`
-	// EmailConfirmedAt is when the token was returned that was mailed at registration.
+	// EmailConfirmedAt is when the organization returned the token that was mailed to it
+	// at registration.
 	EmailConfirmedAt *api.Time `json:"email_confirmed_at"`
 	AgentCount       int64     `json:"agent_count"`
 	GroupCount       int64     `json:"group_count"`
 	CreatedAt        api.Time  `json:"created_at"`
-	// SuspendedAt is null while it is not suspended.
+	// SuspendedAt is null if the organization is not suspended.
 	SuspendedAt *api.Time           `json:"suspended_at"`
 	Quotas      map[string]OrgQuota `json:"quotas"`
 }
@@ -83,8 +84,8 @@ type TierRequest struct {
 	Tier *int `json:"tier"`
 }
 
-// QuotaRequest is the body of POST /orgs/{org}/quota. Limit is a number, null
-// for no limit, or "default" for what the trust tier gives.
+// QuotaRequest is the body of POST /orgs/{org}/quota. Limit is a number, null for no
+// limit, or "default" for the limit of the trust tier.
 type QuotaRequest struct {
 	Name  string         `json:"name"`
 	Limit jsontext.Value `json:"limit"`
@@ -143,8 +144,8 @@ func (q *QuotaRequest) command() (org.Command, error) {
 
 var errBadRequest = parley.Refuse(parley.Unprocessable, "validation_error", "The body is not what this call takes.")
 
-// refuseBrowserRequest refuses requests that a page can make a browser send without
-// asking the server first (CORS).
+// refuseBrowserRequest rejects requests that a page can make a browser send without a
+// CORS preflight.
 func refuseBrowserRequest(r *http.Request) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "application/json" || r.Header.Get("Origin") != "" {
@@ -165,8 +166,9 @@ func readRequest(r *http.Request, into any) error {
 	return nil
 }
 
-// answer finds the organization, carries out the command if there is one, and writes
-// the organization. Changes are logged and are events of the organization.
+// answer returns a handler that finds the organization, carries out the command if there
+// is one, and writes the organization. Changes are logged and become events of the
+// organization.
 func (d *OrgEndpoint) answer(order func(*http.Request) (org.Command, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id, err := d.find(r.Context(), r.PathValue("org"))
@@ -196,7 +198,7 @@ func (d *OrgEndpoint) answer(order func(*http.Request) (org.Command, error)) htt
 	}
 }
 
-// carryOut lets the organization's actor decide a command.
+// carryOut passes a command to the organization's actor.
 func (d *OrgEndpoint) carryOut(ctx context.Context, id parley.OrgID, command org.Command) (*org.State, error) {
 	if _, ok := command.(org.Suspend); ok {
 		state, err := d.Node.Orgs.Suspend(ctx, id)
@@ -267,7 +269,7 @@ func (d *OrgEndpoint) show(ctx context.Context, o *org.State) (*OrgTerms, error)
 	return t, nil
 }
 
-// atMs returns an instant in milliseconds since 1970, nil for 0.
+// atMs converts milliseconds since 1970 to a time, or nil for 0.
 func atMs(ms int64) *api.Time {
 	if ms == 0 {
 		return nil
@@ -302,6 +304,6 @@ func writeRefusal(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	text, _ := json.Marshal(body, json.Deterministic(true)) // plain values
+	text, _ := json.Marshal(body, json.Deterministic(true)) // plain values always marshal
 	_, _ = w.Write(append(text, '\n'))
 }

@@ -11,15 +11,15 @@ import (
 	parleyhttp "parley/http"
 )
 
-// Server holds the operator's HTTP servers: everything at the admin address; metrics
-// and readiness alone at the metrics address.
+// Server holds the operator's HTTP servers. The admin address serves everything; the
+// metrics address serves only metrics and readiness.
 type Server struct {
 	Admin   *http.Server
 	Metrics *http.Server
 }
 
-// NewServer serves metrics and readiness to everybody who reaches a listener, and all
-// other calls at the admin address to callers with the admin token.
+// NewServer serves metrics and readiness to everybody who can reach a listener, and all
+// other calls, at the admin address only, to callers with the admin token.
 func NewServer(service *parleyhttp.Service, metrics http.Handler, guard Guard, calls ...Endpoint) *Server {
 	status := http.NewServeMux()
 	status.Handle("GET /metrics", metrics)
@@ -39,14 +39,15 @@ func NewServer(service *parleyhttp.Service, metrics http.Handler, guard Guard, c
 	return &Server{Admin: limited(guard.RefuseBrowsers(all)), Metrics: limited(status)}
 }
 
-// Privileged handles the calls that change something or show the inside of the
-// process. It checks nothing itself.
+// Privileged handles the calls that change something or expose internals of the process.
+// It does not authenticate callers.
 func Privileged(calls ...Endpoint) http.Handler {
 	power := http.NewServeMux()
 	for _, c := range calls {
 		c.Mount(power)
 	}
-	// The command line and the environment may hold secrets: pprof.Cmdline is left out.
+	// pprof.Cmdline is left out, because the command line and the environment may hold
+	// secrets.
 	power.HandleFunc("GET /debug/pprof/", pprof.Index)
 	power.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	power.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -54,7 +55,7 @@ func Privileged(calls ...Endpoint) http.Handler {
 	return power
 }
 
-// limited returns a server with bounds on the time and size of a request's head.
+// limited returns a server with bounds on the time and size of request headers.
 func limited(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 }
