@@ -76,7 +76,7 @@ func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*adm
 	if err != nil {
 		return nil, err
 	}
-	found, _ := datadir.FindMasterKey(c.Data) // one that is amiss is met again where it matters
+	found, _ := datadir.FindMasterKey(c.Data) // an error is reported later, where the key matters
 	owner, err := datadir.BackupOwner(found.Key)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -125,7 +125,6 @@ func readBackup(answer *http.Response, progress func(backup.Progress)) (*admin.S
 		case line.Snapshot != nil:
 			return line.Snapshot, nil
 		case line.Progress != nil:
-			// progress prints how far a backup is on standard error, every 2 s.
 			progress(backup.Progress(*line.Progress))
 		}
 	}
@@ -170,8 +169,8 @@ func (c *backupCheckCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("snapshot %s is whole: %d files, %s", checked.ID, len(checked.Files), size(checked.Bytes()))
 }
 
-// splitSnapshot splits DIR[@SNAPSHOT]. A directory whose name has an @ is one without
-// a snapshot.
+// splitSnapshot splits DIR[@SNAPSHOT]. If a directory with an @ in its name exists, the
+// text is that directory without a snapshot.
 func splitSnapshot(text string) (dir, snapshot string) {
 	at := strings.LastIndex(text, "@")
 	if _, err := os.Stat(text); err == nil || at < 0 {
@@ -183,7 +182,8 @@ func splitSnapshot(text string) (dir, snapshot string) {
 // progressEvery is the pause between two lines of progress.
 const progressEvery = 2 * time.Second
 
-// progress notes on standard error how far something is, now and then.
+// progress returns a function that prints the progress on standard error, at most every 2
+// s.
 func progress(s *program.Streams) func(backup.Progress) {
 	next := time.Now().Add(progressEvery)
 	return func(p backup.Progress) {

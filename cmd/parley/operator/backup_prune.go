@@ -16,7 +16,7 @@ type backupPruneCmd struct {
 	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server whose snapshots to prune, running or not. Its master.key, or PARLEY_MASTER_KEY, identifies them. Default: ${default}."`
 }
 
-// prunedJSON is what `backup prune --json` prints.
+// prunedJSON is the output of `backup prune --json`.
 type prunedJSON struct {
 	Dir     string   `json:"dir"`
 	Removed []string `json:"removed"`

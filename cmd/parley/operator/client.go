@@ -18,10 +18,10 @@ import (
 	"parley/http/client"
 )
 
-// defaultAdmin is the address of a server's operator calls unless it is set.
+// defaultAdmin is the default address for operator calls.
 const defaultAdmin = "http://127.0.0.1:8081"
 
-// operatorFlags name the running server of an operator's command.
+// operatorFlags name the running server that a command calls.
 type operatorFlags struct {
 	Admin string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
 	Data  string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server, for its admin.token; PARLEY_ADMIN_TOKEN may hold the token instead. Default: ${default}."`
@@ -37,8 +37,8 @@ func (f *operatorFlags) address() (*url.URL, error) {
 	return admin, nil
 }
 
-// do makes an operator call: a GET without a body, else a POST of it as JSON. It
-// returns answers with status 200; the caller closes the body.
+// do makes an operator call: a GET if body is nil, else a POST of it as JSON. It returns
+// answers with status 200; the caller closes the body.
 func (f *operatorFlags) do(ctx context.Context, path string, body any) (*http.Response, error) {
 	admin, err := f.address()
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *operatorFlags) get(ctx context.Context, path string, body, into any) er
 	return nil
 }
 
-// refusedCall returns the error in an answer that is not 200.
+// refusedCall returns the error for an answer whose status is not 200.
 func refusedCall(status int, body []byte) error {
 	var said struct {
 		Detail string      `json:"detail"`

@@ -52,7 +52,7 @@ func (f *orgFlags) call(ctx context.Context, call string, order any) (*admin.Org
 	return shown, f.get(ctx, path.Join("orgs", url.PathEscape(f.Org), call), order, shown)
 }
 
-// printTerms prints what an organization may do.
+// printTerms prints the terms of an organization.
 func printTerms(s *program.Streams, t *admin.OrgTerms) error {
 	if s.JSON {
 		return s.Value(t)
@@ -82,7 +82,7 @@ func printTerms(s *program.Streams, t *admin.OrgTerms) error {
 
 type orgListCmd struct{ operatorFlags }
 
-// Run lists page by page, and sorts by slug.
+// Run lists the organizations page by page, sorted by slug.
 func (c *orgListCmd) Run(ctx context.Context, std *program.Streams) error {
 	all := []admin.OrgItem{}
 	for cursor := ""; ; {
@@ -113,28 +113,26 @@ func (c *orgListCmd) Run(ctx context.Context, std *program.Streams) error {
 
 type orgSuspendCmd struct{ orgFlags }
 
-// Run suspends the organization.
 func (c *orgSuspendCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.ask(ctx, std, "suspend", struct{}{})
 }
 
 type orgResumeCmd struct{ orgFlags }
 
-// Run ends the suspension.
 func (c *orgResumeCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.ask(ctx, std, "resume", struct{}{})
 }
 
 type orgShowCmd struct{ orgFlags }
 
-// Run shows the organization.
 func (c *orgShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.ask(ctx, std, "", nil)
 }
 
 type orgApproveCmd struct{ orgFlags }
 
-// Run lifts nobody down: who is higher already stays there.
+// Run raises the organization's tier. It never lowers the tier of an organization that
+// has a higher one.
 func (c *orgApproveCmd) Run(ctx context.Context, std *program.Streams) error {
 	has, err := c.call(ctx, "", nil)
 	if err != nil {
@@ -151,7 +149,7 @@ type orgTierCmd struct {
 	Tier int `arg:"" help:"0 registered, 1 cleared, 2 workload identity proven, 3 granted by the operator."`
 }
 
-// Validate judges the tier before anybody is asked.
+// Validate checks the tier before the server is called.
 func (c *orgTierCmd) Validate() error {
 	if c.Tier < 0 || c.Tier > org.TierMax {
 		return fmt.Errorf("%d is not a trust tier: use 0 to %d", c.Tier, org.TierMax)
@@ -159,7 +157,6 @@ func (c *orgTierCmd) Validate() error {
 	return nil
 }
 
-// Run gives the tier.
 func (c *orgTierCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.ask(ctx, std, "tier", admin.TierRequest{Tier: &c.Tier})
 }
@@ -170,7 +167,6 @@ type orgQuotaCmd struct {
 	Limit string `arg:"" help:"A number, none for no limit, or default for the trust tier's limit."`
 }
 
-// Run sets the limit.
 func (c *orgQuotaCmd) Run(ctx context.Context, std *program.Streams) error {
 	limit := jsontext.Value("null")
 	switch n, err := strconv.Atoi(c.Limit); {

@@ -35,10 +35,10 @@ type quarantineDropCmd struct {
 	Row []string `arg:"" optional:"" help:"Rows to drop, named as \"quarantine list\" names them."`
 }
 
-// QuarantineRow is a row of the quarantine, as --json prints it.
+// QuarantineRow is a row of the quarantine in the output of --json.
 type QuarantineRow struct {
 	Row string `json:"row"`
-	// Actor is whom the data was for.
+	// Actor is the actor that the data was for.
 	Actor string   `json:"actor"`
 	At    api.Time `json:"put_aside_at"`
 	Why   string   `json:"why"`
@@ -98,7 +98,7 @@ func (c *quarantineListCmd) Run(std *program.Streams) error {
 	return printRows(std, rows)
 }
 
-// printRows prints rows of the quarantine for a person.
+// printRows prints rows of the quarantine as text.
 func printRows(s *program.Streams, rows []*QuarantineRow) error {
 	var texts []string
 	for _, r := range rows {
@@ -114,8 +114,8 @@ func (c *quarantineDropCmd) Validate() error {
 	return nil
 }
 
-// Run deletes rows through the journal. All that are named must be there, else none
-// is deleted. Each is told, and logged with its hash.
+// Run deletes rows through the journal. If any of the named rows does not exist, it
+// deletes none. It prints each row and logs it with its hash.
 func (c *quarantineDropCmd) Run(ctx context.Context, std *program.Streams) error {
 	store, err := datadir.Open(c.Data, std)
 	if errors.Is(err, persistence.ErrInUse) {
@@ -137,7 +137,8 @@ func (c *quarantineDropCmd) Run(ctx context.Context, std *program.Streams) error
 	return errors.Join(printRows(std, dropped), std.Say("dropped %d", len(dropped)))
 }
 
-// quarantineLog logs to standard error, in lines that a log collector can read.
+// quarantineLog returns a logger to standard error, in a format that a log collector can
+// parse.
 func quarantineLog(std *program.Streams) *slog.Logger {
 	if std.JSON {
 		return slog.New(slog.NewJSONHandler(std.Err, nil))

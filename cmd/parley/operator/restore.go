@@ -14,8 +14,8 @@ type RestoreCmd struct {
 	Data string `required:"" placeholder:"DIR" help:"Data directory to create; an existing one must be empty."`
 }
 
-// Run makes a data directory from a snapshot. It succeeds only if every file matches its
-// hash and is on the disk.
+// Run restores a snapshot to a data directory. It succeeds only if every file matches its
+// hash and is synced to the disk.
 func (c *RestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	dir, snapshot := splitSnapshot(c.From)
 	restored, err := backup.Restore(ctx, backup.RestoreOptions{From: dir, Snapshot: snapshot, To: c.Data, Progress: progress(std)})

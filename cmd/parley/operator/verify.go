@@ -30,7 +30,7 @@ type verdict struct {
 	Checks  []checkJSON    `json:"checks"`
 	Faults  uint64         `json:"faults"`
 	First   []report.Fault `json:"first"`
-	// Unread says what could not be examined to the end, and why.
+	// Unread says what could not be read completely, and why.
 	Unread string `json:"unread,omitzero"`
 }
 
@@ -41,11 +41,11 @@ type checkJSON struct {
 	Faults  uint64 `json:"faults"`
 }
 
-// faultsTold is how many faults are printed; all are counted.
+// faultsTold is how many faults are printed. All are counted.
 const faultsTold = 20
 
-// Run examines a data directory at rest: the engine's files, every row, what the
-// rows mean, and whether the key is there that opens them.
+// Run verifies a data directory that no server has open: the engine's files, every row,
+// the meaning of the rows, and whether the master key opens them.
 func (c *VerifyCmd) Run(std *program.Streams) error {
 	began := time.Now()
 	dir, err := datadir.Journal(c.Data)
@@ -83,9 +83,9 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	return nil
 }
 
-// verifyKey checks the master key against what is sealed under it, and reports
-// whether it found a fault. The key is not part of the data directory's archive: it may be in the
-// environment, and a backup may be without it.
+// verifyKey checks the master key against the data sealed under it, and reports whether
+// it found a fault. The key is not part of the archive of the data directory: it may be
+// in the environment, and a backup may be without it.
 func verifyKey(data string, v datadir.States, into *report.Verification) bool {
 	check := into.Check("master-key", "the master key is there, for its owner alone, and opens the keys that sign access tokens")
 	check.Checked++
@@ -123,7 +123,7 @@ func (v *verdict) faultsOf(check string) (n uint64) {
 	return n
 }
 
-// printVerdict prints what was checked, and the first faults.
+// printVerdict prints the checks, and the first faults.
 func printVerdict(s *program.Streams, v *verdict) error {
 	if s.JSON {
 		return s.Value(v)
@@ -150,8 +150,8 @@ func printVerdict(s *program.Streams, v *verdict) error {
 	return err
 }
 
-// readProgress shows what is being read in one line of a terminal, which it overwrites.
-// It returns nil if standard error is not a terminal.
+// readProgress returns a function that shows what is being read in one terminal line,
+// which it overwrites. It returns nil if standard error is not a terminal.
 func readProgress(s *program.Streams) func(what string, rows uint64) {
 	if !program.IsTerminal(s.Err) {
 		return nil
@@ -165,7 +165,7 @@ func readProgress(s *program.Streams) func(what string, rows uint64) {
 	}
 }
 
-// rewind clears the line that reading has written.
+// clearLine clears the line that readProgress has written.
 func clearLine(s *program.Streams) {
 	if program.IsTerminal(s.Err) {
 		_, _ = fmt.Fprint(s.Err, "\r\033[K")
