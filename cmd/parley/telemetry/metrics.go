@@ -35,8 +35,8 @@ type number interface {
 // collector exposes the metrics of one kind of statistics, which it reads once per
 // scrape. The measured packages do not import Prometheus.
 type collector[S any] struct {
-	// take calls each with every snapshot and the value of its label; without a label
-	// it calls each once.
+	// take calls each once per snapshot, with the snapshot and the value of its label.
+	// Without a label it calls each once.
 	take    func(each func(S, ...string))
 	metrics []metric[S]
 	descs   []*prometheus.Desc

@@ -101,7 +101,7 @@ func (m *RequestMeter) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect gives them.
+// Collect sends the metrics.
 func (m *RequestMeter) Collect(to chan<- prometheus.Metric) {
 	for _, c := range m.parts() {
 		c.Collect(to)

@@ -25,31 +25,31 @@ import (
 	"parley/cmd/parley/program"
 )
 
-// Tracing are the settings of traces. The variables of OpenTelemetry hold the others,
-// such as headers for the collector and the name of the service.
+// Tracing holds the settings for traces. Other settings, such as headers for the
+// collector and the name of the service, are variables of OpenTelemetry.
 type Tracing struct {
 	OTLPEndpoint string `name:"otlp-endpoint" env:"PARLEY_OTLP_ENDPOINT" placeholder:"URL" help:"OTLP collector for traces, over HTTP, at /v1/traces below this address; default: OTEL_EXPORTER_OTLP_ENDPOINT, else none."`
 	TraceShare   string `name:"trace-share" env:"PARLEY_TRACE_SHARE" placeholder:"SHARE" help:"Share of traces to send, 0 to 1, if the caller did not decide; default: OTEL_TRACES_SAMPLER, else all."`
 }
 
 const (
-	// tracesPath is where a collector takes traces, below its address.
+	// tracesPath is the path below a collector's address that accepts traces.
 	tracesPath = "/v1/traces"
-	// endpointVariable names a collector's address, tracesEndpointVariable the whole
-	// address for traces, tracesPath included.
+	// endpointVariable holds a collector's address; tracesEndpointVariable holds the full
+	// address for traces, including tracesPath.
 	endpointVariable       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	samplerVariable        = "OTEL_TRACES_SAMPLER"
 	samplerArgVariable     = "OTEL_TRACES_SAMPLER_ARG"
-	// flushWait is what traces get to leave at a drain.
+	// flushWait bounds the time for sending the remaining traces during a drain.
 	flushWait = 2 * time.Second
-	// complaintsEvery is how often it is said that a collector does not listen.
+	// exportErrorsEvery is the minimum interval between logged export errors.
 	exportErrorsEvery = time.Minute
 )
 
 func (t *Tracing) Validate() error {
 	if t.OTLPEndpoint != "" && !parley.IsBaseURL(t.OTLPEndpoint) {
-		// The value may hold a password: it is not told.
+		// The value may hold a password, so the error does not quote it.
 		return errors.New("--otlp-endpoint: not an http or https address such as http://127.0.0.1:4318, without user and query")
 	}
 	if _, err := parseShare(t.TraceShare); t.TraceShare != "" && err != nil {
@@ -66,14 +66,14 @@ func parseShare(text string) (float64, error) {
 	return share, nil
 }
 
-// collector is where traces go: the address to name to the exporter, empty where
-// it knows from its own variables, and whether there are to be any.
+// collector returns the address to pass to the exporter, which is empty if the exporter
+// reads it from its own variables, and whether traces are wanted at all.
 func (t *Tracing) collector(named bool) (address string, wanted bool) {
 	switch {
 	case t.OTLPEndpoint != "":
 		return strings.TrimSuffix(t.OTLPEndpoint, "/") + tracesPath, true
 	case named:
-		return "", false // set to nothing
+		return "", false // set to an empty value
 	case strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"), os.Getenv("OTEL_TRACES_EXPORTER") == "none":
 		return "", false
 	}
@@ -82,10 +82,10 @@ func (t *Tracing) collector(named bool) (address string, wanted bool) {
 
 // sampling decides which traces are sent.
 type sampling struct {
-	// bound is below which the hash of a trace's id must lie.
+	// bound is the upper bound, exclusive, for the hash of a sampled trace's id.
 	bound uint64
 	all   bool
-	// byCaller: what a caller has decided of its trace holds.
+	// byCaller reports whether the caller's sampling decision for its trace applies.
 	byCaller bool
 }
 
@@ -93,8 +93,8 @@ func newSampling(share float64, byCaller bool) sampling {
 	return sampling{bound: uint64(share * (1 << 63)), all: share >= 1, byCaller: byCaller}
 }
 
-// sampling is what the share says, else the variables of OpenTelemetry. Samplers
-// that are not known count as none named.
+// sampling returns the sampling of the configured share or, without one, of the variables
+// of OpenTelemetry. An unknown sampler counts as none.
 func (t *Tracing) sampling() sampling {
 	if share, err := parseShare(t.TraceShare); err == nil {
 		return newSampling(share, true)
@@ -121,8 +121,8 @@ func (t *Tracing) sampling() sampling {
 }
 
 // samples decides on a trace by its id alone, so that every server decides alike. It
-// hashes the id: the usual ratio of the last bytes would not do, because those of a
-// message's id are not random. A broadcast and its copies, which differ in the last
+// hashes the id: a ratio of the last bytes, as is usual, would not work, because those of
+// a message's id are not random. A broadcast and its copies, which differ in the last
 // four bytes, are sampled together.
 func (s sampling) samples(id trace.TraceID) bool {
 	if s.all {
@@ -134,26 +134,26 @@ func (s sampling) samples(id trace.TraceID) bool {
 	return (x^x>>31)>>1 < s.bound
 }
 
-// Traces makes spans of answers, entries and deliveries after the fact; nothing of it
-// travels with a request. The id of a message is the id of its trace, so every server
-// that knows the message knows the trace, also after a restart. All methods do nothing
-// on a nil Traces.
+// Traces makes spans of answers, entries and deliveries after the fact; requests carry no
+// tracing state. The id of a message is the id of its trace, so every server that knows
+// the message knows the trace, also after a restart. All methods do nothing on a nil
+// Traces.
 type Traces struct {
 	sampling
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	clock    parley.Clock
-	// place are the attributes of the server's address.
+	// serverAttributes are the attributes of the server's address.
 	serverAttributes []attribute.KeyValue
 	recent           recent
-	// copied reports whether a message is the copy of a broadcast, as the agents of a
+	// isCopy reports whether a message is the copy of a broadcast, as the agents of a
 	// slot see it.
 	isCopy func(reader parley.Slot, id parley.MessageID) bool
 }
 
-// OpenTraces starts to send traces, or returns nil if the settings and the variables of
-// OpenTelemetry name no collector. named reports whether the endpoint was set at all,
-// even to nothing, which switches traces off.
+// OpenTraces starts to send traces. It returns nil if the settings and the variables of
+// OpenTelemetry name no collector. named reports whether the endpoint was set at all; an
+// empty value switches traces off.
 func OpenTraces(ctx context.Context, settings *Tracing, named bool) (*Traces, error) {
 	address, wanted := settings.collector(named)
 	if !wanted {
@@ -177,8 +177,8 @@ func OpenTraces(ctx context.Context, settings *Tracing, named bool) (*Traces, er
 	return newTraces(settings.sampling(), time.Now, sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
 }
 
-// newTraces makes spans for the exporters that the options name. Spans are sampled
-// before they are made, so the provider takes all.
+// newTraces returns Traces for the exporters in options. Spans are sampled before they
+// are made, so the provider accepts all of them.
 func newTraces(s sampling, clock parley.Clock, options ...sdktrace.TracerProviderOption) *Traces {
 	options = append(options, sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(idSource{}))
 	t := &Traces{

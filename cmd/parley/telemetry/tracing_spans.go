@@ -62,7 +62,7 @@ func callerOf(traceparent string) trace.SpanContext {
 // answeredMessage is the message that an answer is about.
 type answeredMessage struct {
 	id parley.MessageID
-	// made: this very request did it.
+	// made reports whether this request created the message.
 	made bool
 }
 
@@ -78,9 +78,9 @@ func (t *Traces) Answered(a httpserver.Answer) {
 	t.record(&a, callerOf(a.Traceparent()), about)
 }
 
-// record makes the span of a request and, if the request made a message, that of the
-// journal. A request whose caller has a trace is part of it; otherwise it begins the
-// trace of the message that it made, or one of its own.
+// record makes the span of a request and, if the request created a message, the span of
+// the journal. If the caller has a trace, the request is part of it. Otherwise it begins
+// the trace of the message that it created, or a new trace.
 func (t *Traces) record(a *httpserver.Answer, caller trace.SpanContext, about *answeredMessage) {
 	made := about != nil && about.made
 	var around context.Context
@@ -136,13 +136,11 @@ func (t *Traces) request(around context.Context, a *httpserver.Answer, links []t
 }
 
 // appended makes the span of the journal's part in a message. It is a child of the
-// request. If the request is part of the caller's trace, it begins the message's trace
-// and is linked with the request. request is not valid if it was not sampled.
+// request. If the request is part of the caller's trace, the span begins the message's
+// trace and is linked to the request. request is not valid if it was not sampled.
 func (t *Traces) appended(id parley.MessageID, called bool, request trace.SpanContext) {
 	var caller trace.SpanContext
 	if called {
-		// caller returns the request that made a message; it is not valid if none is to be
-		// linked.
 		caller = request
 	}
 	p, known := t.recent.answer(id, caller)
@@ -162,14 +160,14 @@ func (t *Traces) appended(id parley.MessageID, called bool, request trace.SpanCo
 	span.End(trace.WithTimestamp(p.ended))
 }
 
-// tracedJournal records when messages were handed to the journal and when they were
+// tracedJournal records when messages were passed to the journal and when they became
 // durable, which is when their entries are released.
 type tracedJournal struct {
 	journal.Journal
 	traces *Traces
 }
 
-// Append takes an entry.
+// Append appends an entry and records its times.
 func (j tracedJournal) Append(e *journal.Entry) {
 	if len(e.Records) > 0 {
 		j.traces.follow(e)
@@ -215,9 +213,9 @@ func (t *Traces) WatchDeliveries(courier *parleyhttp.Courier) {
 	}
 }
 
-// attempt returns the traceparent of an attempt to deliver, and a function that makes
-// its span when it has ended: in the trace of the message that the delivery is about,
-// else in one of its own.
+// attempt returns the traceparent of a delivery attempt, and a function that makes the
+// attempt's span when it has ended. The span is in the trace of the message that the
+// delivery is about, or else in a new trace.
 func (t *Traces) attempt(d delivery.Delivery, to egress.Target) (traceparent string, ended func(egress.Result)) {
 	own := newTraceID()
 	if !d.Message.Zero() {
@@ -293,29 +291,29 @@ func (t *Traces) attempted(around context.Context, r egress.Result, about []attr
 	span.End(trace.WithTimestamp(now))
 }
 
-// recentMax is how many messages are remembered.
+// recentMax is the number of messages that recent remembers.
 const recentMax = 8192
 
-// recent remembers the times and callers of the newest messages. A message that was
-// forgotten loses a link or, after a request that waited long, the journal's span.
+// recent remembers the times and callers of the newest messages. A message that it has
+// dropped loses a link or, after a request that waited long, the journal's span.
 type recent struct {
 	mu   sync.Mutex
 	most int
 	byID map[parley.MessageID]*messageSpan
-	// order is a ring, the oldest at next.
+	// order is a ring; the oldest message is at next.
 	order []parley.MessageID
 	next  int
 }
 
-// messageSpan is the time a message took into the journal, and the request that made
-// it if that is part of its caller's trace.
+// messageSpan is when the journal received a message and when it was durable, and the
+// request that created the message if that request is part of its caller's trace.
 type messageSpan struct {
 	began, ended time.Time
 	caller       trace.SpanContext
 }
 
-// of returns the entry of a message and makes room for a new one by dropping the oldest.
-// mu is held.
+// of returns the entry of a message. It makes room for a new one by dropping the oldest.
+// The caller holds mu.
 func (r *recent) of(id parley.MessageID) *messageSpan {
 	if p := r.byID[id]; p != nil {
 		return p
@@ -332,7 +330,7 @@ func (r *recent) of(id parley.MessageID) *messageSpan {
 	return p
 }
 
-// append records messages that are durable.
+// append records the times of messages that are durable.
 func (r *recent) append(ids []parley.MessageID, began, ended time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -342,8 +340,8 @@ func (r *recent) append(ids []parley.MessageID, began, ended time.Time) {
 	}
 }
 
-// answer returns a message's times to the request that made it, and records that request
-// if it is sampled in its caller's trace.
+// answer returns a message's times for the request that created it, and records that
+// request if it is sampled in its caller's trace.
 func (r *recent) answer(id parley.MessageID, caller trace.SpanContext) (p messageSpan, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -356,7 +354,8 @@ func (r *recent) answer(id parley.MessageID, caller trace.SpanContext) (p messag
 	return p, !p.began.IsZero()
 }
 
-// caller is the request that made a message, not valid if none is to be linked.
+// caller returns the request that created a message. It is not valid if there is none to
+// link to.
 func (r *recent) caller(id parley.MessageID) trace.SpanContext {
 	r.mu.Lock()
 	defer r.mu.Unlock()
