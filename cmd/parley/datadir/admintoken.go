@@ -16,8 +16,8 @@ import (
 	"parley/cmd/parley/program"
 )
 
-// adminTokenFile holds the token that operator calls need. Backups do not contain it:
-// the next start makes a new one.
+// adminTokenFile holds the token that operator calls need. Backups do not contain it; the
+// next start creates a new one.
 const adminTokenFile = "admin.token"
 
 // adminTokenVariable holds the token for commands that cannot read the file. The
@@ -25,10 +25,10 @@ const adminTokenFile = "admin.token"
 const adminTokenVariable = "PARLEY_ADMIN_TOKEN"
 
 const (
-	// adminTokenBytes of randomness are in a token that the server makes.
+	// adminTokenBytes is the number of random bytes in a token that the server makes.
 	adminTokenBytes = 32
-	// adminTokenLeast is the length in characters below which a token that somebody
-	// else has put there is refused: an empty file must not open the listener.
+	// adminTokenLeast is the minimum length, in characters, of a token that somebody else
+	// has written to the file: an empty file must not open the listener.
 	adminTokenLeast = 32
 	adminTokenMost  = 4096
 )
@@ -55,14 +55,14 @@ func MakeAdminToken(data string) (AdminToken, error) {
 	return AdminToken(sha256.Sum256([]byte(text))), err
 }
 
-// writeAdminToken writes a new token. The file appears under its name complete or not
-// at all.
+// writeAdminToken writes a new token. The file appears under its name either complete or
+// not at all.
 func writeAdminToken(path string) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), adminTokenFile+".new-*") // mode 0600
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // it is gone once it was renamed
+	defer func() { _ = os.Remove(temporary.Name()) }() // fails harmlessly after the rename
 	random := make([]byte, adminTokenBytes)
 	_, _ = rand.Read(random) // never fails since Go 1.24
 	_, err = fmt.Fprintln(temporary, base64.RawURLEncoding.EncodeToString(random))
@@ -72,7 +72,7 @@ func writeAdminToken(path string) error {
 	return os.Rename(temporary.Name(), path)
 }
 
-// readAdminToken reads the file of a token, which only its owner may be able to read.
+// readAdminToken reads a token's file, which must be readable by its owner only.
 func readAdminToken(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -97,9 +97,9 @@ func readAdminToken(path string) (string, error) {
 	return token, err
 }
 
-// FindAdminToken returns the token of the server with this data directory, for a
-// command on the same machine: from the environment, else from the file. origin says
-// which one it was, for messages.
+// FindAdminToken returns the token of the server with this data directory, for a command
+// on the same machine: from the environment, else from the file. origin names the source,
+// for messages.
 func FindAdminToken(data string) (token, origin string, err error) {
 	if token = strings.TrimSpace(os.Getenv(adminTokenVariable)); token != "" {
 		return token, adminTokenVariable, nil

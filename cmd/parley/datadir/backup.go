@@ -28,10 +28,10 @@ type BackupRequest struct {
 type Backup struct {
 	Store *persistence.Store
 	Data  string
-	// Owner is the name under which snapshots are this server's, see backupOwner.
+	// Owner is the name under which this server's snapshots are stored, see BackupOwner.
 	Owner string
-	// Target judges and resolves the directory of a backup; nil where a person
-	// writes with rights of their own.
+	// Target checks and resolves the directory of a backup. It is nil if a person runs
+	// the backup with their own permissions.
 	Target func(to string) (string, error)
 }
 
@@ -46,8 +46,8 @@ func BackupOwner(master *auth.MasterKey) (string, error) {
 	return hex.EncodeToString(name[:min(len(name), 8)]), err
 }
 
-// Check refuses a request that cannot be carried out, or whose directory the server
-// may not write to.
+// Check rejects a request that cannot be carried out, or whose directory the server may
+// not write to.
 func (d *Backup) Check(r BackupRequest) error {
 	switch {
 	case !filepath.IsAbs(r.To):
@@ -83,8 +83,8 @@ func (d *Backup) prepare(to string) (string, error) {
 	return made, err
 }
 
-// Take writes a snapshot. It refuses a backup directory inside the data directory,
-// and a master key that does not open what the store has sealed.
+// Take writes a snapshot. It rejects a backup directory inside the data directory, and a
+// master key that does not open the data that the store has sealed.
 func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup.Progress)) (*backup.Snapshot, error) {
 	within, err := contains(d.Data, r.To)
 	if err != nil {
@@ -98,9 +98,6 @@ func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup
 	}
 	options := backup.Options{Owner: d.Owner, Keep: r.Keep, Progress: progress}
 	if !r.WithoutKey {
-		// key returns the content of the master key's file. A key that cannot open the sealed
-		// data must not get into a backup: that would be noticed only at a restore, when
-		// snapshots with the right key may be gone.
 		key, err := d.key()
 		if err != nil {
 			return nil, fmt.Errorf("the master key cannot be backed up (use --without-key to leave it out): %w", err)
@@ -113,9 +110,9 @@ func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup
 	return backup.Take(ctx, d.Store, options)
 }
 
-// key is what the master key's file holds. A key that does not open what is
-// sealed is not let into a backup: it would be found out when the backup is
-// needed, and when those that have the right one are deleted.
+// key returns the content of the master key's file. A key that cannot open the sealed
+// data must not get into a backup: that would be noticed only at a restore, when
+// snapshots with the right key may be gone.
 func (d *Backup) key() ([]byte, error) {
 	raw, err := os.ReadFile(filepath.Join(d.Data, MasterKeyFile))
 	if err != nil {

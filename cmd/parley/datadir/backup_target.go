@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// linksMost is the highest number of symbolic links in a path.
+// linksMost is the maximum number of symbolic links in a path.
 const linksMost = 40
 
 // resolveTrusted returns the real path of a directory, which need not exist. It
@@ -100,7 +100,7 @@ func BackupTarget(to string, allowed []string) (string, error) {
 	return "", fmt.Errorf("the server may write backups only below %s (--backup-dir)", strings.Join(allowed, ", "))
 }
 
-// belowAllowed resolves a target in an allowed directory and refuses one that a link
+// belowAllowed resolves a target in an allowed directory and rejects a target that a link
 // leads out of it.
 func belowAllowed(base, to string) (string, error) {
 	resolved, err := resolveTrusted(base, to)

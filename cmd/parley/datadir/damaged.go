@@ -34,7 +34,7 @@ func Advise(err error, data string) error {
 	return fmt.Errorf("%w\n%s", err, damagedHelp)
 }
 
-// CheckNoBackup refuses a directory that is a backup, a part of one, or an interrupted
+// CheckNoBackup rejects a directory that is a backup, a part of one, or an interrupted
 // restore. A server must not begin a new store there: it would look like the saved one.
 func CheckNoBackup(data string) error {
 	if _, err := os.Lstat(filepath.Join(data, "journal")); err == nil {

@@ -29,18 +29,18 @@ const MasterKeyVariable = "PARLEY_MASTER_KEY"
 var (
 	// errMasterKey does not quote the variable, which may be a mistyped key.
 	errMasterKey = errors.New(MasterKeyVariable + " is not 32 bytes in base64")
-	// errForeignKey: it is a valid key, but not the one of this journal.
+	// errForeignKey is returned for a valid key that is not the key of this journal.
 	errForeignKey = errors.New("the master key is damaged or belongs to another data directory")
-	// errNoKey: the journal has sealed data and there is no key.
+	// errNoKey is returned if the journal has sealed data and there is no key.
 	errNoKey = errors.New("the master key is missing")
 )
 
 // MasterKey is the master key of a data directory as it was found before the journal
 // was opened.
 type MasterKey struct {
-	// Key is nil where there is none.
+	// Key is nil if there is none.
 	Key *auth.MasterKey
-	// File is where it lies, or would lie; filed says that there is such a file.
+	// File is the path of the key's file; Filed reports whether that file exists.
 	File  string
 	Filed bool
 	// given reports whether the key is in the environment, which takes precedence.
@@ -77,9 +77,9 @@ func FindMasterKey(data string) (MasterKey, error) {
 	return found, os.Unsetenv(MasterKeyVariable)
 }
 
-// KeyFor returns the key with which to serve a store. If there is none it makes one,
-// but only for a store in which nothing is sealed: one whose first start was
-// interrupted before the key was written.
+// KeyFor returns the key with which to serve a store. If there is none it creates one,
+// but only for a store without sealed data, such as one whose first start was interrupted
+// before the key was written.
 func (m MasterKey) KeyFor(store *persistence.Store) (*auth.MasterKey, error) {
 	view := store.View()
 	err := m.Fits(view)
@@ -136,9 +136,9 @@ func (m MasterKey) helped(err error) error {
 		"  or set it elsewhere          %s, in base64", err, m.File, program.Name, MasterKeyVariable)
 }
 
-// sealedKeys returns the signing keys that a server has to open when it starts; none
-// before the first start has finished. It reads them from the store, because actors
-// need the master key before they can be asked.
+// sealedKeys returns the signing keys that a server must open at startup; none before the
+// first start has finished. It reads them from the store, because the actors need the
+// master key before they can answer queries.
 func sealedKeys(v States) ([]*issuer.Key, error) {
 	_, stored, err := v.State(rules.SigningKeyStream)
 	if err != nil {

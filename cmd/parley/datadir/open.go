@@ -12,8 +12,8 @@ import (
 // Default is the data directory if none is named.
 const Default = "./parley-data"
 
-// Open opens the store of a data directory that no server has open. It never creates
-// one. A fatal error of the store ends the process.
+// Open opens the store of a data directory that no server has open. It never creates one.
+// A fatal error of the store ends the process.
 func Open(data string, std *program.Streams) (*persistence.Store, error) {
 	dir, err := Journal(data)
 	if err != nil {

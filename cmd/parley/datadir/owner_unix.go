@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// filesHaveOwners reports whether a file's mode says who may read it.
+// filesHaveOwners reports whether a file's mode determines who may read it.
 const filesHaveOwners = true
 
 // ownedByUs reports whether a file belongs to this user or to root.
