@@ -142,7 +142,7 @@ func (a *Account) Save(directory string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// AgentFlags name a profile and which of its agents acts.
+// AgentFlags name a profile and the agent of it that acts.
 type AgentFlags struct {
 	Flags
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; required if the profile has more than one agent."`
