@@ -62,7 +62,7 @@ func (k *Cursors) nonce(aad string, position []byte) []byte {
 	return h.Sum(nil)[:k.aead.NonceSize():k.aead.NonceSize()]
 }
 
-// Open returns the position that a cursor was made of, or ErrInvalidCursor.
+// Open returns the position that Seal encrypted, or ErrInvalidCursor.
 func (k *Cursors) Open(aad, text string) ([]byte, error) {
 	if len(text) > cursorCharsMax {
 		return nil, ErrInvalidCursor

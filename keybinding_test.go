@@ -38,8 +38,8 @@ func TestParseSignedAt(t *testing.T) {
 
 var signedAtForm = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z$`)
 
-// FuzzParseSignedAt holds the parser against the form as a regular expression
-// and the standard library's reading of RFC 3339.
+// FuzzParseSignedAt compares the parser with a regular expression of the form and with
+// the standard library's parser of RFC 3339.
 func FuzzParseSignedAt(f *testing.F) {
 	for _, text := range []string{
 		"2026-11-22T09:00:00Z", "2026-11-22T09:00:00.123456Z", "2026-02-30T09:00:00Z", "2026-11-22T09:00:00+00:00",

@@ -130,7 +130,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestWordsControl plants each word in every place that is read.
+// TestWordsControl puts each word into every kind of place that surveyWords reads.
 func TestWordsControl(t *testing.T) {
 	survey := func(file, text string) []wordUse {
 		return surveyWords(t, fstest.MapFS{file: {Data: []byte(text)}})
@@ -205,8 +205,8 @@ func (u wordUse) String() string {
 	return fmt.Sprintf("%s:%d: %q is a private word; write: %s", u.file, u.line, u.word, u.instead)
 }
 
-// surveyWords finds the private words in the Go files and pages under root, except
-// in generated code, in this file and in the specification.
+// surveyWords returns the private words in the Go files and pages under root, except in
+// generated code, in this file and in the specification.
 func surveyWords(t *testing.T, root fs.FS) []wordUse {
 	t.Helper()
 	var uses []wordUse
@@ -299,8 +299,8 @@ func wordsIn(text string, words []privateWord) []privateWord {
 	return found
 }
 
-// partsOf splits text into lower-case words, at everything that is no letter and at
-// upper-case letters within names.
+// partsOf splits text into lower-case words, at every character that is not a letter and
+// before upper-case letters within names.
 func partsOf(text string) []string {
 	var parts []string
 	begin, runes := 0, []rune(text)
