@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// apart gives a child a process group of its own, so that an interrupt on the
-// terminal reaches the bench alone, which then ends the child when it is ready
-// to, and has the child die with the bench.
+// apart returns attributes that put a child into its own process group and make it die
+// with the bench. An interrupt on the terminal then reaches only the bench, which stops
+// the child itself.
 func apart() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

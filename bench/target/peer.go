@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Peer is a program that does comparable work. Started with --listen and --dir
-// it writes one line of JSON to standard output when it is ready, serves until
-// SIGTERM and leaves its directory fit to be opened again.
+// Peer is a program that does comparable work. Started with --listen and --dir it writes
+// one line of JSON to standard output when it is ready, and serves until SIGTERM. Its
+// directory can be opened again afterwards.
 type Peer struct {
 	// Binary is the program, Dir holds its data and its log, and Env is its
 	// environment.
@@ -21,7 +21,7 @@ type Peer struct {
 	running *process
 }
 
-// greeting is the line of a peer that is ready.
+// greeting is the line that a peer writes when it is ready.
 type greeting struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -38,7 +38,7 @@ func (p *Peer) Start(ctx context.Context) (Door, error) {
 	if p.running != nil {
 		return Door{}, fmt.Errorf("%s is running already", p.Name())
 	}
-	// A database may insist on a user of its own, who must get to the directory.
+	// A database may require a user of its own, which must have access to the directory.
 	data := filepath.Join(p.Dir, "data")
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return Door{}, err

@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// startPatience is the longest a start may take, replay of a large journal
-	// and the making of a database included.
+	// startPatience bounds the time of a start, including the replay of a large journal
+	// or the creation of a database.
 	startPatience = 2 * time.Minute
-	// stopPatience is the longest an orderly end may take.
+	// stopPatience bounds the time of an orderly stop.
 	stopPatience = 20 * time.Second
 	logTailBytes = 2000
 )
 
-// process is one run of a program that says on standard output when it is
-// ready.
+// process is one run of a program that reports on standard output when it is ready.
 type process struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
-	err    error // of Wait, once exited is closed
+	err    error // of Wait, set before exited is closed
 }
 
-// launch starts a program and waits for the first line of its output that
-// ready accepts. What it writes to standard error is appended to log.
+// launch starts a program and waits for the first line of its output that ready accepts.
+// The program's standard error is appended to the file log.
 func launch(ctx context.Context, log string, env []string, binary string, args []string, ready func(line string) bool) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), log: log, exited: make(chan struct{})}
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -66,8 +65,8 @@ func launch(ctx context.Context, log string, env []string, binary string, args [
 	return nil, fmt.Errorf("%w\n%s", err, p.logTail())
 }
 
-// begin starts the process on a thread that stays: the death signal of a child
-// is bound to the thread that made it.
+// begin starts the process on a thread that stays alive: the death signal of a child is
+// bound to the thread that created it.
 func (p *process) begin(out io.Reader, ready func(string) bool, heard chan struct{}) error {
 	started := make(chan error)
 	go func() {
@@ -86,14 +85,14 @@ func (p *process) begin(out io.Reader, ready func(string) bool, heard chan struc
 				close(heard)
 			}
 		}
-		_, _ = io.Copy(io.Discard, out) // a line too long to be read ends the scan
+		_, _ = io.Copy(io.Discard, out) // the scanner stops at a line that is too long
 		p.err = p.cmd.Wait()
 		close(p.exited)
 	}()
 	return <-started
 }
 
-// ending is why the process is gone.
+// ending returns the reason why the process ended.
 func (p *process) ending() error {
 	if p.err == nil {
 		return errors.New("exit code 0")
@@ -101,14 +100,14 @@ func (p *process) ending() error {
 	return p.err
 }
 
-// kill is SIGKILL, which a process can neither catch nor delay, for all of its
+// kill sends SIGKILL, which a process can neither catch nor delay, to the whole process
 // group.
 func (p *process) kill() {
 	killGroup(p.cmd.Process)
 	<-p.exited
 }
 
-// stop is SIGTERM and, for one that does not listen, SIGKILL.
+// stop sends SIGTERM and, if the process does not end in time, SIGKILL.
 func (p *process) stop() error {
 	select {
 	case <-p.exited:
@@ -130,7 +129,7 @@ func (p *process) stop() error {
 	}
 }
 
-// logTail is the end of what the process wrote to standard error.
+// logTail returns the end of the process's standard error.
 func (p *process) logTail() string {
 	text, _ := os.ReadFile(p.log)
 	return strings.TrimSpace(string(text[max(0, len(text)-logTailBytes):]))

@@ -7,15 +7,15 @@ import (
 	"net/url"
 )
 
-// Remote is a server that runs already. The bench registers organizations of
-// its own on it and neither starts nor ends it.
+// Remote is a server that already runs. The bench registers its own organizations on it,
+// and neither starts nor stops it.
 type Remote struct {
-	// Label is what reports call it.
+	// Label is its name in reports.
 	Label string
-	// URL is its public address and AdminURL its operator's, if that can be
-	// reached.
+	// URL is its public address, and AdminURL the operator's address if the bench can
+	// reach it.
 	URL, AdminURL string
-	// AdminToken is what operator calls need.
+	// AdminToken is the token for operator calls.
 	AdminToken string
 	// PID is the root of its process tree if it runs on this machine; 0 if not.
 	PID int
@@ -40,8 +40,8 @@ func (r *Remote) Start(ctx context.Context) (Door, error) {
 	return door, err
 }
 
-// hostPort is the address of a plain http URL. The generator speaks no TLS: its
-// cost would be measured as the server's.
+// hostPort returns the host and port of a plain http URL. The generator does not support
+// TLS, because its cost would be measured as the server's.
 func hostPort(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
@@ -62,8 +62,8 @@ func (r *Remote) Processes() []int {
 	return []int{r.PID}
 }
 
-// Kill implements Target by refusing.
+// Kill implements Target. It always returns ErrNotOurs.
 func (r *Remote) Kill() error { return ErrNotOurs }
 
-// Stop implements Target: the server runs on.
+// Stop implements Target. It does nothing: the server keeps running.
 func (r *Remote) Stop() error { return nil }

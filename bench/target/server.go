@@ -15,12 +15,12 @@ import (
 	"parley/http/client"
 )
 
-// announcement is what a server says once it accepts connections.
+// announcement is the text that a server prints once it accepts connections.
 const announcement = "parley: listening on http://"
 
-// Server is Parley's own binary on a directory of its own.
+// Server runs Parley's own binary on a directory that the bench owns.
 type Server struct {
-	// Label is what reports call it.
+	// Label is its name in reports.
 	Label string
 	// Binary is the program, Dir holds its data and its log, Args are further
 	// flags of serve and Env is its environment.
@@ -34,8 +34,8 @@ type Server struct {
 // Name implements Target.
 func (s *Server) Name() string { return s.Label }
 
-// Start implements Target. A restart is at the address of the first start, so
-// that tokens, whose issuer is the address, stay valid.
+// Start implements Target. A restart uses the address of the first start, so that tokens,
+// whose issuer is the address, stay valid.
 func (s *Server) Start(ctx context.Context) (Door, error) {
 	if s.running != nil {
 		return Door{}, fmt.Errorf("%s is running already", s.Label)
@@ -64,13 +64,13 @@ func (s *Server) Start(ctx context.Context) (Door, error) {
 		return Door{}, errors.Join(err, s.Kill())
 	}
 	token, err := os.ReadFile(filepath.Join(s.Dir, "data", "admin.token"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // an older release has none
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // older releases have no token file
 		return Door{}, errors.Join(err, s.Kill())
 	}
 	return Door{Address: s.address, Kind: Parley, Admin: s.admin, AdminToken: strings.TrimSpace(string(token)), Version: version}, nil
 }
 
-// freeAddresses finds n addresses on which nothing listens.
+// freeAddresses returns n addresses on which nothing listens.
 func freeAddresses(n int) ([]string, error) {
 	var found []string
 	for range n {
@@ -84,8 +84,7 @@ func freeAddresses(n int) ([]string, error) {
 	return found, nil
 }
 
-// healthy waits for the first 200 of /health and gives what the server says it
-// is.
+// healthy waits for the first 200 of /health and returns the version in that answer.
 func healthy(ctx context.Context, base string) (version string, err error) {
 	c, err := client.New(base, client.WithRetries(1, 0), client.WithHTTPClient(&http.Client{Transport: &http.Transport{}}))
 	if err != nil {

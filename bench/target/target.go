@@ -1,6 +1,5 @@
-// Package target runs systems under test as processes: Parley's own binary on
-// a directory of its own, a server that is there already, and peers that do
-// comparable work.
+// Package target runs systems under test as processes: Parley's own binary on its own
+// directory, a server that already runs, and peers that do comparable work.
 package target
 
 import (
@@ -8,49 +7,49 @@ import (
 	"errors"
 )
 
-// Kind is how a target is spoken to.
+// Kind is the protocol of a target.
 type Kind string
 
 const (
-	// Parley is the whole interface of the product.
+	// Parley is the complete interface of the product.
 	Parley Kind = "parley"
-	// Plain takes the same send and gives the same inbox page under one token,
-	// and nothing else.
+	// Plain supports only the same send and the same inbox page, with one token.
 	Plain Kind = "plain"
-	// NATS speaks its own text protocol.
+	// NATS is the NATS text protocol.
 	NATS Kind = "nats"
 )
 
-// Door is how to reach a target that is ready.
+// Door holds the addresses and tokens of a target that is ready.
 type Door struct {
 	// Address is host:port.
 	Address string
-	// Token is a bearer token; empty for Parley, where one registers.
+	// Token is a bearer token; empty for Parley, where the bench registers.
 	Token string
 	Kind  Kind
-	// Admin is host:port of the operator's door; empty where it is not known.
+	// Admin is host:port of the operator's interface; empty if it is not known.
 	Admin string
-	// AdminToken is what operator calls there need.
+	// AdminToken is the token for operator calls at Admin.
 	AdminToken string
-	// Version is what the target says of itself; it may be empty.
+	// Version is the version that the target reports; it may be empty.
 	Version string
 }
 
 // Target is a system under test. Its methods are called from one goroutine.
 type Target interface {
-	// Name is what reports call it.
+	// Name returns the target's name in reports.
 	Name() string
-	// Start makes it ready, on the directory it had before if there is one.
+	// Start starts the target, on its former directory if there is one, and waits until
+	// it is ready.
 	Start(ctx context.Context) (Door, error)
-	// Processes are the roots of the process trees that are its cost; none where
-	// they cannot be seen.
+	// Processes returns the roots of the process trees that count as the target's cost;
+	// none if they cannot be observed.
 	Processes() []int
-	// Kill ends it with SIGKILL. Start afterwards is a restart.
+	// Kill ends the target with SIGKILL. A later Start is a restart.
 	Kill() error
-	// Stop ends it in order. What was not started is stopped already.
+	// Stop stops the target in an orderly way. It does nothing if the target was not
+	// started.
 	Stop() error
 }
 
-// ErrNotOurs says that a target cannot be killed because it was not started
-// here.
+// ErrNotOurs is returned if a target cannot be killed because the bench did not start it.
 var ErrNotOurs = errors.New("the server was not started by the bench and is not the bench's to kill")
