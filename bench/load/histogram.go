@@ -14,35 +14,35 @@ const (
 	digits   = 3
 )
 
-// Histogram is a distribution of durations from 1 µs to 120 s with three
-// significant digits. What is shorter or longer counts as these. Only one
-// goroutine uses it at a time.
+// Histogram is a distribution of durations from 1 µs to 120 s with three significant
+// digits. Shorter and longer durations count as these bounds. Only one goroutine may use
+// it at a time.
 type Histogram struct {
 	counts *hdr.Histogram
 }
 
-// NewHistogram makes an empty histogram.
+// NewHistogram returns an empty histogram.
 func NewHistogram() *Histogram {
 	return &Histogram{counts: hdr.New(shortest, longest, digits)}
 }
 
 // Record counts d once.
 func (h *Histogram) Record(d time.Duration) {
-	// The bounds make RecordValue's only error impossible.
+	// RecordValue fails only outside the bounds.
 	_ = h.counts.RecordValue(min(max(d.Microseconds(), shortest), longest))
 }
 
-// Merge adds what other counted.
+// Merge adds the counts of other.
 func (h *Histogram) Merge(other *Histogram) { h.counts.Merge(other.counts) }
 
-// Reset forgets everything.
+// Reset removes all counts.
 func (h *Histogram) Reset() { h.counts.Reset() }
 
-// Count is how many durations were recorded.
+// Count returns how many durations were recorded.
 func (h *Histogram) Count() int64 { return h.counts.TotalCount() }
 
-// Quantile is the duration that percentile (0 to 100) percent of the recorded
-// ones did not exceed; 0 if nothing was recorded.
+// Quantile returns the duration that percentile (0 to 100) percent of the recorded
+// durations did not exceed; 0 if none was recorded.
 func (h *Histogram) Quantile(percentile float64) time.Duration {
 	if h.Count() == 0 {
 		return 0
@@ -50,8 +50,8 @@ func (h *Histogram) Quantile(percentile float64) time.Duration {
 	return time.Duration(h.counts.ValueAtQuantile(percentile)) * time.Microsecond
 }
 
-// Latency is the summary that reports keep, with a curve of about sixty points
-// that go closer together towards the hundredth percentile.
+// Latency returns the summary for reports, with a curve of about sixty points that are
+// closer together near the hundredth percentile.
 func (h *Histogram) Latency() result.Latency {
 	n := h.Count()
 	if n == 0 {
@@ -69,8 +69,8 @@ func (h *Histogram) Latency() result.Latency {
 	}
 }
 
-// curve takes five points to each halving of what remains above: 0, 10, … 50, 55 …
-// It ends at the first percentile that only the largest value exceeds.
+// curve returns five points for each halving of the rest above them: 0, 10, … 50, 55 … It
+// ends at the first percentile that only the largest value exceeds.
 func (h *Histogram) curve(n int64) []result.Point {
 	const perHalving, most = 5, 64
 	points := make([]result.Point, 0, most)

@@ -8,39 +8,38 @@ import (
 	"time"
 )
 
-// Search says how to look for the highest rate that keeps latency in bounds.
+// Search describes a search for the highest rate that keeps latency within bounds.
 type Search struct {
-	// Plan is the pace of every rung but for its rate.
+	// Plan is the load of every rung except for its rate.
 	Plan Plan
-	// Bound is what the 99th percentile of latency may reach.
+	// Bound is the maximum for the 99th percentile of latency.
 	Bound time.Duration
-	// Steps are the shares of capacity that are tried in this order until one
-	// does not hold; nil is 0.25, 0.5, 0.75, 0.9, 1 and 1.1.
+	// Steps are the shares of capacity to try, in this order, until one does not hold;
+	// nil is 0.25, 0.5, 0.75, 0.9, 1 and 1.1.
 	Steps []float64
-	// Precision ends the bisection when the rate that holds and the one that
-	// does not are closer than this share; 0 is 0.05.
+	// Precision ends the bisection when the highest rate that holds and the lowest that
+	// does not differ by less than this share; 0 is 0.05.
 	Precision float64
-	// Rungs bounds how many rates are tried; 0 is 12.
+	// Rungs bounds the number of rates to try; 0 is 12.
 	Rungs int
-	// Failures is the share of operations that may fail; 0 allows one in a
-	// thousand.
+	// Failures is the share of operations that may fail; 0 allows one in a thousand.
 	Failures float64
 }
 
-// Rung is one rate that was tried.
+// Rung is the measurement at one rate.
 type Rung struct {
 	Rate float64
-	// Fails says why the rate does not hold; empty if it does.
+	// Fails is the reason why the rate does not hold; empty if it does.
 	Fails       string
 	Measurement *Measurement
 }
 
-// Climb is the outcome of a Ladder.
+// Climb is the result of Ladder.
 type Climb struct {
-	// Capacity is the throughput of the closed loop, which is Closed.
+	// Capacity is the throughput of the closed loop Closed, in operations per second.
 	Capacity float64
 	Closed   *Measurement
-	// Rungs are all rates in the order they were tried.
+	// Rungs holds all rates in the order in which they were tried.
 	Rungs []Rung
 	// Best is the highest rate that holds; nil if none did.
 	Best *Rung
@@ -50,18 +49,18 @@ const (
 	usualPrecision = 0.05
 	usualRungs     = 12
 	usualFailures  = 0.001
-	// behind is the share of a rung's arrivals that may be unanswered at the end
-	// of its window beyond those that are just under way.
+	// behind is the share of a rung's arrivals that may be unanswered at the end of its
+	// window, in addition to those that are in progress.
 	behind = 0.02
 )
 
 var usualSteps = []float64{0.25, 0.5, 0.75, 0.9, 1, 1.1}
 
-// Ladder finds the highest rate whose 99th percentile of latency stays within
-// the bound: it measures capacity by a closed loop, goes up the steps until one
-// does not hold, and halves the interval between the last that held and it.
-// watch, which may be nil, gives a Watch for each run; the rate 0 is the closed
-// loop. An error comes with the climb until then.
+// Ladder finds the highest rate whose 99th percentile of latency stays within the bound.
+// It measures capacity with a closed loop, tries the steps until one does not hold, and
+// bisects between the last rate that held and that one. watch, which may be nil, returns
+// a Watch for each run; the rate 0 is the closed loop. With an error, Ladder also returns
+// the climb so far.
 func Ladder(ctx context.Context, search Search, dial Dial, watch func(rate float64) Watch) (*Climb, error) {
 	search = search.complete()
 	climb := &Climb{}
@@ -93,7 +92,7 @@ func Ladder(ctx context.Context, search Search, dial Dial, watch func(rate float
 	}, search)
 }
 
-// ascend tries the steps, then bisects.
+// ascend tries the steps and then bisects.
 func (c *Climb) ascend(try func(rate float64) (Rung, error), search Search) error {
 	var low, high float64
 	best := -1
@@ -130,18 +129,19 @@ func (c *Climb) ascend(try func(rate float64) (Rung, error), search Search) erro
 	return err
 }
 
-// round makes a rate one that people can name: three figures that count.
+// round rounds a rate to three significant digits.
 func round(rate float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(rate))-2)
-	if unit < 1 { // 1 divided is exact where 0.1 multiplied is not
+	if unit < 1 { // dividing 1 is exact, multiplying by 0.1 is not
 		return math.Round(rate/unit) / math.Round(1/unit)
 	}
 	return math.Round(rate/unit) * unit
 }
 
-// fails says why a rung does not hold; empty if it does. A window too short for
-// a growing backlog to reach the bound is caught by what was unanswered at its
-// end: half of the backlog is in the median, operations under way are all in it.
+// fails returns the reason why a rung does not hold, or "" if it does. In a window too
+// short for a growing backlog to reach the bound, it detects the backlog by the
+// operations that are unanswered at the end: the median contains half of the backlog, and
+// all of the operations in progress.
 func (s Search) fails(m *Measurement) string {
 	if asked := float64(m.Intended); float64(m.Failures) > s.Failures*asked {
 		return fmt.Sprintf("%d of %d operations failed", m.Failures, m.Intended)

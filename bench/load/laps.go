@@ -2,17 +2,16 @@ package load
 
 import "time"
 
-// Laps is where a client notes parts of its operations. Each worker has one; it
-// is used only within Do.
+// Laps records the durations of parts of a client's operations. Each worker has its own,
+// which is used only within Do.
 type Laps struct {
 	intended time.Time
 	measured bool
 	noted    map[string]*Histogram
 }
 
-// Note records that the part called name took d, usually from Intended. The same
-// name may be noted several times in one operation. Notes of the warm-up are
-// dropped.
+// Note records that the part called name took d, usually measured from Intended. The same
+// name may be noted several times in one operation. Notes of the warm-up are dropped.
 func (l *Laps) Note(name string, d time.Duration) {
 	histogram := l.noted[name]
 	if histogram == nil {
@@ -24,8 +23,8 @@ func (l *Laps) Note(name string, d time.Duration) {
 	}
 }
 
-// Intended is when the current operation should have started: its arrival in an
-// open loop, its real start in a closed one.
+// Intended returns when the current operation should have started: its arrival in an open
+// loop, its actual start in a closed loop.
 func (l *Laps) Intended() time.Time { return l.intended }
 
 // Measured reports whether the current operation belongs to the measured window.

@@ -1,12 +1,11 @@
-// Package load asks a system under test for work at a known pace and says what
-// really happened. It knows neither HTTP nor Parley: an operation is whatever a
-// Client does.
+// Package load puts a system under test under load at a known rate and measures what
+// happens. It depends neither on HTTP nor on Parley: a Client defines an operation.
 //
-// A closed loop lets every worker ask again as soon as it was answered; it finds
-// capacity and hides stalls, for a stalled system is not asked. An open loop
-// sends at intended times that do not depend on the answers, sends late what
-// could not be sent in time, and counts latency from the intended time, so a
-// stall costs every arrival that it delayed.
+// In a closed loop every worker sends its next request as soon as it has an answer. This
+// finds capacity and hides stalls, because nobody sends to a stalled system. An open loop
+// sends at intended times that do not depend on the answers. If it could not send in time
+// it sends late, and it measures latency from the intended time, so a stall counts for
+// every arrival that it delayed.
 package load
 
 import (
@@ -20,50 +19,51 @@ import (
 
 // Client is one connection to the system under test, used by one worker.
 type Client interface {
-	// Do performs operation n of this worker, counted from 0 without gaps and
-	// also across connections, waits for its answer and checks it. Refused says
-	// that the system said no and the connection is good; any other error breaks
-	// the connection, which is closed and dialled again. An operation under way
-	// should end when ctx does; when it does not, Close ends it. Do bounds its own
-	// waiting: a run waits for every answer.
+	// Do performs operation n of this worker, waits for its answer and checks it.
+	// Operations are counted from 0 without gaps, also across connections. The error
+	// Refused means that the system refused the operation and the connection is still
+	// usable. Any other error breaks the connection, which is closed and dialled again.
+	// An operation in progress should end when ctx does; if it does not, Close ends it.
+	// Do bounds its own waiting: a run waits for every answer.
 	Do(ctx context.Context, n int, laps *Laps) error
-	// Close ends the connection. It is called once, and from another goroutine
-	// than Do when the run is cancelled while an operation is under way; Do must
+	// Close ends the connection. It is called once. If the run is cancelled while an
+	// operation is in progress, it is called from another goroutine than Do, and Do must
 	// then return with any error.
 	Close() error
 }
 
 // Dial connects worker to the system, at the start of a run and again after its
-// connection broke. Calls for different workers come at the same time.
+// connection broke. Calls for different workers may be concurrent.
 type Dial func(ctx context.Context, worker int) (Client, error)
 
-// Refused is the answer of a system that did not do the operation and said so in
-// good order. It is a failure, but the connection stays. Reason becomes a key of
-// the report and must have few different values.
+// Refused is the answer of a system that refused an operation properly. It counts as a
+// failure, but the connection stays open. Reason becomes a key of the report and must
+// have few different values.
 type Refused struct{ Reason string }
 
 // Error implements error.
 func (r Refused) Error() string { return "refused: " + r.Reason }
 
-// Plan is the pace of one run.
+// Plan describes the load of one run.
 type Plan struct {
-	// Clients is how many workers, each with a connection of its own.
+	// Clients is the number of workers. Each has its own connection.
 	Clients int
-	// Rate is the arrivals a second of all workers together; 0 is a closed loop.
+	// Rate is the arrivals per second of all workers together; 0 is a closed loop.
 	Rate float64
 	// Poisson draws exponential gaps between arrivals instead of equal ones.
 	Poisson bool
-	// WarmUp runs at the same pace before the window and is not measured.
+	// WarmUp is how long the load runs at the same rate before the window. It is not
+	// measured.
 	WarmUp time.Duration
-	// Duration is the measured window. Arrivals that are due within it belong to
-	// it however late they are answered.
+	// Duration is the measured window. Arrivals that are due within it belong to it, even
+	// if they are answered later.
 	Duration time.Duration
-	// Overtime bounds how long after the window arrivals that were due in it are
-	// still sent; 0 sends them all. Arrivals given up are counted as failures
-	// for NeverSent, and their wait so far goes into the latency.
+	// Overtime bounds how long after the window the arrivals that were due in it are
+	// still sent; 0 sends all of them. Arrivals that are given up count as failures with
+	// the reason NeverSent, and their wait so far is part of the latency.
 	Overtime time.Duration
-	// Patience is how long a broken connection is dialled again before the run
-	// is given up; 0 is five seconds.
+	// Patience is how long a worker redials a broken connection before the run fails; 0
+	// is five seconds.
 	Patience time.Duration
 	// Seed makes Poisson gaps repeatable.
 	Seed uint64
@@ -72,11 +72,11 @@ type Plan struct {
 // NeverSent is the reason of arrivals that were given up after Plan.Overtime.
 const NeverSent = "never sent"
 
-// Watch looks on. All its methods are called from one goroutine.
+// Watch observes a run. All its methods are called from one goroutine.
 type Watch interface {
 	// Begin is called when the measured window opens, after the warm-up.
 	Begin()
-	// Tick is called for each second of the window when it is over.
+	// Tick is called after each second of the window.
 	Tick(second result.Second)
 	// End is called when the last measured operation is answered.
 	End()
@@ -84,29 +84,29 @@ type Watch interface {
 
 // Measurement is what one run measured.
 type Measurement struct {
-	// Seconds is from the start of the window to the last answer, never less
-	// than the duration asked for unless the run was cancelled.
+	// Seconds is the time from the start of the window to the last answer. It is at least
+	// Plan.Duration unless the run was cancelled.
 	Seconds float64
-	// Intended is how many operations were due in the window.
+	// Intended is the number of operations that were due in the window.
 	Intended int64
-	// Operations were answered as they should; Failures were not, and Reasons
-	// says why.
+	// Operations counts the operations with a correct answer, Failures the others.
+	// Reasons counts the failures by reason.
 	Operations, Failures int64
 	Reasons              map[string]int64
-	// InTime is how many operations were answered before the window asked for
-	// was over. What an open loop lacks here it was behind.
+	// InTime counts the operations that were answered before the end of the window. In an
+	// open loop, the rest shows how far the system was behind.
 	InTime int64
-	// Latency counts from the intended start, Service from the real one. They
-	// hold operations; failures only if they are NeverSent.
+	// Latency is measured from the intended start, Service from the actual start. They
+	// include failures only if these are NeverSent.
 	Latency, Service *Histogram
-	// Laps are the parts that clients noted.
+	// Laps holds the parts that clients noted.
 	Laps map[string]*Histogram
-	// Series are the seconds of the window by time of answer. The last may be
-	// shorter than a second.
+	// Series holds the seconds of the window by time of answer. The last may be shorter
+	// than a second.
 	Series []result.Second
 }
 
-// PerSecond is the real throughput: operations by real time.
+// PerSecond returns the actual throughput in operations per second.
 func (m *Measurement) PerSecond() float64 {
 	if m.Seconds <= 0 {
 		return 0
@@ -114,7 +114,7 @@ func (m *Measurement) PerSecond() float64 {
 	return float64(m.Operations) / m.Seconds
 }
 
-// Fill writes what was measured into run and leaves its other fields alone.
+// Fill copies the measurement into run and leaves its other fields unchanged.
 func (m *Measurement) Fill(run *result.Run) {
 	run.Seconds = m.Seconds
 	run.Operations = m.Operations

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// fine is how many buckets of the meter share a power of two: its quantiles
-	// are at most 1/32 too high.
+	// fine is the number of the meter's buckets per power of two: its quantiles are at
+	// most 1/32 too high.
 	fine    = 32
 	buckets = 730 // bucketOf(longest) + 1
 )
 
-// meter counts the current second. Workers add to it without locks and without
-// one cache line for all; one goroutine takes it.
+// meter counts the current second. Workers add to it without locks and without a shared
+// cache line; one goroutine takes the counts.
 type meter struct {
 	stripes []stripe
 	counts  [buckets]int64
@@ -43,7 +43,8 @@ func (m *meter) failed(worker int) {
 	m.stripes[worker%len(m.stripes)].failures.Add(1)
 }
 
-// take empties the meter. What is added meanwhile is in this second or the next.
+// take returns the counts and resets them. A concurrent addition counts in this second or
+// the next.
 func (m *meter) take() result.Second {
 	clear(m.counts[:])
 	var second result.Second
@@ -53,7 +54,7 @@ func (m *meter) take() result.Second {
 		second.Operations += s.operations.Swap(0)
 		second.Failures += s.failures.Swap(0)
 		for j := range s.latencies {
-			// Most buckets are empty and a load is cheaper than a swap.
+			// Most buckets are empty, and a load is cheaper than a swap.
 			if s.latencies[j].Load() != 0 {
 				count := int64(s.latencies[j].Swap(0))
 				m.counts[j] += count
@@ -72,13 +73,13 @@ func (m *meter) take() result.Second {
 	return second
 }
 
-// bucketOf keeps the six highest bits of microseconds.
+// bucketOf returns the bucket of a duration, by the six highest bits of its microseconds.
 func bucketOf(microseconds int64) int {
 	shift := max(0, bits.Len64(uint64(microseconds))-6)
 	return fine*shift + int(microseconds>>shift)
 }
 
-// upperOf is the largest number of microseconds in a bucket.
+// upperOf returns the largest number of microseconds in a bucket.
 func upperOf(bucket int) int64 {
 	shift := max(0, bucket/fine-1)
 	return int64(bucket-fine*shift+1)<<shift - 1

@@ -12,31 +12,34 @@ import (
 )
 
 const (
-	// dialsAtOnce keeps the start of a run from overflowing a listen queue.
+	// dialsAtOnce bounds concurrent dials, so that the start of a run does not overflow a
+	// listen queue.
 	dialsAtOnce = 64
-	// usualPatience is Plan.Patience when it is 0.
+	// usualPatience is the default of Plan.Patience.
 	usualPatience = 5 * time.Second
-	// scrap is how much of a last second is no second of its own.
+	// scrap is the length below which the rest of the window does not count as a second
+	// of its own.
 	scrap = 50 * time.Millisecond
 )
 
-// run is one Run under way.
+// run is a call of Run in progress.
 type run struct {
 	ctx  context.Context
 	plan Plan
 	dial Dial
-	// stopped is ctx.Err() != nil, for workers that look at each operation.
+	// stopped is set when ctx ends; workers check it at each operation.
 	stopped atomic.Bool
-	// began opens the workers' loops; start and the times after it are set then.
+	// began is closed to start the workers' loops, after start and the times after it are
+	// set.
 	began             chan struct{}
 	start, begin, end time.Time
 	workers           []*worker
 	meter             *meter
 }
 
-// Run dials all clients, warms up, measures and closes the clients. watch may be
-// nil. An error comes with what was measured until then, or with nil if the
-// window had not begun; it is the cause of ctx's end if that was cancelled.
+// Run dials all clients, warms up, measures and closes the clients. watch may be nil.
+// With an error, Run returns the measurement so far, or nil if the window had not begun.
+// If ctx was cancelled, the error is its cause.
 func Run(ctx context.Context, plan Plan, dial Dial, watch Watch) (*Measurement, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func Run(ctx context.Context, plan Plan, dial Dial, watch Watch) (*Measurement, 
 	if err := r.connect(cancel); err != nil {
 		return nil, err
 	}
-	// Cancellation breaks off what is under way: a client may be deaf to ctx.
+	// On cancellation, close the connections: a client may ignore ctx.
 	closed := make(chan struct{})
 	quiet := context.AfterFunc(ctx, func() {
 		defer close(closed)
@@ -74,7 +77,7 @@ func Run(ctx context.Context, plan Plan, dial Dial, watch Watch) (*Measurement, 
 	return measurement, nil
 }
 
-// connect dials every worker, several at once, and stops at the first failure.
+// connect dials every worker, several at once, and stops at the first error.
 func (r *run) connect(cancel context.CancelCauseFunc) error {
 	var dialling sync.WaitGroup
 	var next atomic.Int64
@@ -105,8 +108,8 @@ func (r *run) close() {
 	}
 }
 
-// measure lets the workers go and watches them until the last has finished and
-// the window is over. It gives nil if the window did not begin.
+// measure starts the workers and watches them until the last has finished and the window
+// is over. It returns nil if the window did not begin.
 func (r *run) measure(cancel context.CancelCauseFunc, watch Watch) *Measurement {
 	var working sync.WaitGroup
 	for _, worker := range r.workers {
@@ -137,7 +140,7 @@ func (r *run) measure(cancel context.CancelCauseFunc, watch Watch) *Measurement 
 	return r.sum(series)
 }
 
-// observe ticks every second until done.
+// observe calls Tick every second until done is closed.
 func (r *run) observe(watch Watch, done <-chan struct{}) []result.Second {
 	var series []result.Second
 	last := r.begin
@@ -164,7 +167,7 @@ func (r *run) observe(watch Watch, done <-chan struct{}) []result.Second {
 	}
 }
 
-// sum merges what the workers counted; none of them runs any more.
+// sum merges the workers' counts after all of them have ended.
 func (r *run) sum(series []result.Second) *Measurement {
 	m := &Measurement{
 		Reasons: make(map[string]int64),
@@ -196,7 +199,7 @@ func (r *run) sum(series []result.Second) *Measurement {
 	return m
 }
 
-// sleep waits until a moment and reports false if the run was stopped first.
+// sleep waits until a time. It returns false if the run was stopped first.
 func (r *run) sleep(until time.Time) bool {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -208,7 +211,7 @@ func (r *run) sleep(until time.Time) bool {
 	}
 }
 
-// nobody is the Watch of a run that nobody looks at.
+// nobody is a Watch that does nothing.
 type nobody struct{}
 
 func (nobody) Begin()             {}

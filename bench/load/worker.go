@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// nap is how long a worker may sleep deaf to a cancellation. Longer sleeps
-	// listen, which costs a lock that all workers share.
+	// nap is the longest sleep of a worker that ignores cancellation. Longer sleeps wait
+	// for cancellation too, which costs a lock that all workers share.
 	nap = 100 * time.Millisecond
-	// reasonsKept bounds the different reasons of one worker; further ones
-	// count as reasonsElse.
+	// reasonsKept bounds the different reasons that one worker counts; further ones count
+	// as reasonsElse.
 	reasonsKept = 32
 	reasonsElse = "other"
-	// breaksBorne is how many operations in a row may break their connection
-	// before patience counts against the worker.
+	// breaksBorne is how many consecutive operations may break their connection before
+	// the patience of the plan applies.
 	breaksBorne = 5
-	// firstPause is doubled from one vain dial to the next up to longestPause.
+	// firstPause is doubled after each failed dial, up to longestPause.
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
 )
 
-// worker performs its share of the operations. All fields but the connection
-// belong to its goroutine until that has ended.
+// worker performs its share of the operations. All fields except the connection belong to
+// its goroutine until that has ended.
 type worker struct {
 	run        *run
 	index      int
@@ -37,11 +37,11 @@ type worker struct {
 
 	intended, operations, failures, inTime int64
 	reasons                                map[string]int64
-	// service is latency itself in a closed loop: there they are the same.
+	// service is the same histogram as latency in a closed loop.
 	latency, service *Histogram
 	// last is when the last measured operation was answered.
 	last time.Time
-	// breaks counts operations in a row that broke the connection, since broken.
+	// breaks counts consecutive operations that broke the connection, since broken.
 	breaks int
 	broken time.Time
 	timer  *time.Timer
@@ -62,8 +62,8 @@ func newWorker(r *run, index int) *worker {
 	return w
 }
 
-// work loops until the arrivals of the window are served or the run is stopped.
-// It fails if a broken connection cannot be replaced.
+// work performs operations until the arrivals of the window are served or the run is
+// stopped. It fails if it cannot replace a broken connection.
 func (w *worker) work() error {
 	for n := 0; ; n++ {
 		due, sent, more := w.await()
@@ -102,7 +102,7 @@ func (w *worker) work() error {
 	}
 }
 
-// await gives the intended and the real start of the next operation, or false if
+// await returns the intended and the actual start of the next operation, or false if
 // there is none.
 func (w *worker) await() (due, sent time.Time, more bool) {
 	r := w.run
@@ -130,7 +130,7 @@ func (w *worker) await() (due, sent time.Time, more bool) {
 	return due, now, true
 }
 
-// sleep waits until due and reports false if the run was stopped first.
+// sleep waits until due. It returns false if the run was stopped first.
 func (w *worker) sleep(due, now time.Time) bool {
 	left := due.Sub(now)
 	if left <= nap {
@@ -175,8 +175,8 @@ func (w *worker) fail(reason string, at time.Time) {
 	w.run.meter.failed(w.index)
 }
 
-// giveUp counts the arrival that is due and all after it as never sent. Their
-// wait so far is the least that their latency would have been.
+// giveUp counts the current arrival and all later ones as never sent. Their wait so far
+// is a lower bound of their latency.
 func (w *worker) giveUp(due, now time.Time) {
 	for ; due.Before(w.run.end); due = w.run.start.Add(w.pace.next()) {
 		if due.Before(w.run.begin) {
@@ -188,9 +188,9 @@ func (w *worker) giveUp(due, now time.Time) {
 	}
 }
 
-// redial replaces the connection that an operation broke because of cause. It
-// gives up, and the run with it, when the plan's patience is over. A run that is
-// stopped meanwhile is no failure: the loop notices.
+// redial replaces the connection that an operation broke because of cause. When the
+// plan's patience is over, it fails, and the run with it. If the run is stopped
+// meanwhile, redial does not fail: the loop of work notices.
 func (w *worker) redial(now time.Time, cause error) error {
 	w.connection.drop()
 	if w.breaks == 0 {
@@ -227,9 +227,9 @@ func (w *worker) redial(now time.Time, cause error) error {
 	}
 }
 
-// pace gives a worker's arrivals as offsets from the start of the run.
+// pace computes a worker's arrivals as offsets from the start of the run.
 type pace struct {
-	// gap is nanoseconds between arrivals of all workers together.
+	// gap is the nanoseconds between arrivals of all workers together.
 	gap         float64
 	tick, every float64
 	at          float64
@@ -244,8 +244,8 @@ func newPace(plan Plan, index int) pace {
 	return p
 }
 
-// next is the next arrival: ticks index, index+clients, … of equal gaps, or the
-// worker's share of a Poisson process, which is one too.
+// next returns the next arrival: the ticks index, index+clients, … of equal gaps, or the
+// worker's share of a Poisson process, which is a Poisson process too.
 func (p *pace) next() time.Duration {
 	if p.random != nil {
 		p.at += p.random.ExpFloat64() * p.gap * p.every
@@ -256,17 +256,18 @@ func (p *pace) next() time.Duration {
 	return at
 }
 
-// connection is a worker's client. The worker alone uses and replaces it; a
+// connection holds a worker's client. Only the worker uses and replaces it; a
 // cancellation may shut it at any time.
 type connection struct {
 	client Client
 	lock   sync.Mutex
-	// open is client while it is to be closed; final says that no other follows.
+	// open is the client while it must still be closed; final means that no other client
+	// follows.
 	open  Client
 	final bool
 }
 
-// put makes client the connection, or closes it if the connection is shut.
+// put sets the client, or closes it if the connection is shut.
 func (c *connection) put(client Client) {
 	c.client = client
 	c.lock.Lock()
@@ -283,7 +284,7 @@ func (c *connection) put(client Client) {
 // drop closes the client; another may follow.
 func (c *connection) drop() { c.end(false) }
 
-// shut closes the client and every one that is put later.
+// shut closes the client and every client that is put later.
 func (c *connection) shut() { c.end(true) }
 
 func (c *connection) end(final bool) {
@@ -293,8 +294,8 @@ func (c *connection) end(final bool) {
 	c.final = c.final || final
 	c.lock.Unlock()
 	if client != nil {
-		// What is lost with a connection that is not needed any more is nothing
-		// that was measured.
+		// Ignore the error: the connection is no longer needed, and nothing measured
+		// depends on it.
 		_ = client.Close()
 	}
 }
@@ -305,8 +306,8 @@ func asRefused(err error) (Refused, bool) {
 	return refused, ok
 }
 
-// firstWords makes an error a reason: no addresses, which differ from one
-// connection to the next, and at most eight words.
+// firstWords derives a reason from an error: at most eight words and no addresses, which
+// differ from one connection to the next.
 func firstWords(err error) string {
 	text := err.Error()
 	var network *net.OpError
