@@ -10,19 +10,20 @@ import (
 	"parley/bench/result"
 )
 
-// Usage is what process trees took at one moment.
+// Usage is the resources that process trees have used up to one moment.
 type Usage struct {
-	// CPU is user and system time since their start, with children that ended.
+	// CPU is user and system time since the processes started, including that of ended
+	// children.
 	CPU time.Duration
 	// Resident is their memory in bytes.
 	Resident uint64
-	// Count is how many processes were seen.
+	// Count is the number of processes.
 	Count int
-	// Unseen says why nothing could be seen; empty if it could.
+	// Unseen says why nothing could be measured; empty if it could.
 	Unseen string
 }
 
-// Processes adds up the trees of processes under pids.
+// Processes adds up the usage of the process trees under pids.
 func Processes(pids ...int) Usage { return linux.usage(pids) }
 
 func (s system) usage(pids []int) Usage {
@@ -37,14 +38,13 @@ func (s system) usage(pids []int) Usage {
 	return usage
 }
 
-// ForgetPeak makes the memory that a process holds now the most that it held so
-// far, for PeakResident.
+// ForgetPeak resets the peak memory of a process to its current memory, for PeakResident.
 func ForgetPeak(pid int) error {
 	return os.WriteFile(filepath.Join(linux.root, fmt.Sprintf("proc/%d/clear_refs", pid)), []byte("5"), 0)
 }
 
-// PeakResident is the most memory that a process has held, in bytes, since its
-// start or since ForgetPeak; 0 where it cannot be seen.
+// PeakResident returns the peak memory of a process in bytes, since its start or since
+// ForgetPeak; 0 if it cannot be read.
 func PeakResident(pid int) uint64 {
 	text, err := linux.read(fmt.Sprintf("proc/%d/status", pid))
 	if err != nil {
@@ -53,8 +53,8 @@ func PeakResident(pid int) uint64 {
 	return kilobytes(text, "VmHWM:")
 }
 
-// Account splits the processor among target, generator and neighbours for one
-// window at a time. It is used by one goroutine.
+// Account splits processor time among target, generator and neighbours for one window at
+// a time. Only one goroutine uses it.
 type Account struct {
 	system system
 	pids   []int
@@ -64,15 +64,15 @@ type Account struct {
 	unseen string
 }
 
-// moment is what the clocks showed at once.
+// moment holds the readings of the clocks at one time.
 type moment struct {
 	at                time.Time
 	target, own, busy time.Duration
 }
 
-// NewAccount prepares an account for a target whose process trees start at pids.
-// Without pids the target is remote or unknown, and if it runs on this machine
-// after all it counts as a neighbour.
+// NewAccount prepares an account for a target whose process trees start at pids. Without
+// pids the target is remote or unknown; if it does run on this machine, it counts as a
+// neighbour.
 func NewAccount(pids []int) *Account {
 	return &Account{system: linux, pids: pids, own: ownTime}
 }
@@ -83,9 +83,10 @@ func (a *Account) Begin() {
 	a.start = a.look()
 }
 
-// End closes the window and says who used how many cores in it: the target, this
-// process as the generator, and all others. PerOperation is left 0 for a caller
-// who knows the operations. It is zero if the machine does not show them.
+// End closes the window and returns how many cores each used in it: the target, this
+// process as the generator, and all others. It leaves PerOperation 0, because only the
+// caller knows the number of operations. The result is zero if the machine does not
+// provide the times.
 func (a *Account) End() result.CPU {
 	end := a.look()
 	seconds := end.at.Sub(a.start.at).Seconds()
@@ -102,7 +103,7 @@ func (a *Account) End() result.CPU {
 	}
 }
 
-// Unseen says why the last window could not be accounted; empty if it could.
+// Unseen returns why the last window could not be measured; empty if it could.
 func (a *Account) Unseen() string { return a.unseen }
 
 func (a *Account) look() moment {
@@ -132,8 +133,8 @@ func (a *Account) look() moment {
 
 func unseen(err error) string { return notSeen + ": " + err.Error() }
 
-// PerOperation is the target's time for one operation of a window of so many
-// seconds, in microseconds; 0 without operations.
+// PerOperation returns the target's processor time per operation in microseconds, for a
+// window of that many seconds; 0 without operations.
 func PerOperation(cpu result.CPU, seconds float64, operations int64) float64 {
 	if operations <= 0 {
 		return 0
@@ -141,16 +142,16 @@ func PerOperation(cpu result.CPU, seconds float64, operations int64) float64 {
 	return cpu.Target * seconds * 1e6 / float64(operations)
 }
 
-// MaxNeighbours is how many cores others may use before a run proves nothing.
+// MaxNeighbours is how many cores other processes may use before a run is invalid.
 const MaxNeighbours = 0.2
 
-// MaxGenerator is the share of the processors this process may run on beyond
-// which a run measures the generator and not the target. On processors that both
-// share nothing less can be told: there, in a closed loop, the generator takes
-// whatever the target leaves, and has no share of its own that it could use up.
+// MaxGenerator is the share of the processors available to this process above which a run
+// measures the generator instead of the target. If both share their processors, a lower
+// bound is impossible: in a closed loop the generator uses whatever the target leaves,
+// and has no share of its own to exhaust.
 const MaxGenerator = 0.9
 
-// Invalid says why a window proves nothing; empty if it counts.
+// Invalid returns the reason why a window is invalid; empty if it is valid.
 func Invalid(cpu result.CPU) string { return invalid(cpu, runtime.GOMAXPROCS(0)) }
 
 func invalid(cpu result.CPU, processors int) string {

@@ -11,17 +11,16 @@ import (
 )
 
 const (
-	// appendsEvery is how often the positions of files are looked at: what is
-	// written to a file between the last look and its closing is not seen.
+	// appendsEvery is the interval at which the positions of files are read. Data written
+	// to a file between the last reading and its closing is missed.
 	appendsEvery = 10 * time.Millisecond
-	// appendsSearch is how many looks there are to one search for new files.
+	// appendsSearch is how many readings there are per search for new files.
 	appendsSearch = 10
 )
 
-// Appends follows how much a process writes to files that it only appends to, as
-// a store does to its log. It goes by the positions of open files and not by
-// their lengths, which say nothing where a store reserves room or writes over
-// files that it needs no more.
+// Appends measures how much a process writes to files that it only appends to, such as a
+// store's log. It reads the positions of open files rather than their lengths, because
+// lengths mean nothing if a store preallocates space or overwrites old files.
 type Appends struct {
 	system system
 	pid    int
@@ -41,8 +40,8 @@ type growing struct {
 	position uint64
 }
 
-// FollowAppends begins with what process pid writes from now on to files whose
-// base name is accepted. Close ends it.
+// FollowAppends measures what process pid writes from now on to files whose base name
+// satisfies the function is. Close ends the measurement.
 func FollowAppends(pid int, is func(name string) bool) *Appends {
 	return linux.followAppends(pid, is)
 }
@@ -50,7 +49,7 @@ func FollowAppends(pid int, is func(name string) bool) *Appends {
 func (s system) followAppends(pid int, is func(name string) bool) *Appends {
 	a := &Appends{system: s, pid: pid, is: is, stop: make(chan struct{}), done: make(chan struct{}), open: map[string]*growing{}}
 	a.search()
-	a.sum = 0 // what was written before
+	a.sum = 0 // data written before
 	go a.follow()
 	return a
 }
@@ -73,7 +72,7 @@ func (a *Appends) follow() {
 	}
 }
 
-// Bytes is what was written so far; an error where that cannot be seen.
+// Bytes returns the number of bytes written so far; an error if it cannot be read.
 func (a *Appends) Bytes() (uint64, error) {
 	a.search()
 	a.mu.Lock()
@@ -81,7 +80,7 @@ func (a *Appends) Bytes() (uint64, error) {
 	return a.sum, a.err
 }
 
-// Close ends the looking.
+// Close ends the measurement.
 func (a *Appends) Close() {
 	close(a.stop)
 	<-a.done
@@ -116,7 +115,7 @@ func (a *Appends) search() {
 	a.positions()
 }
 
-// look follows the files that are known.
+// look reads the positions of the known files.
 func (a *Appends) look() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,12 +131,12 @@ func (a *Appends) name(number string) (string, error) {
 	return os.Readlink(filepath.Join(a.system.root, fmt.Sprintf("proc/%d/fd/%s", a.pid, number)))
 }
 
-// positions adds what was written since the last look.
+// positions adds what was written since the last reading.
 func (a *Appends) positions() {
 	for number, file := range a.open {
 		text, err := a.system.read(fmt.Sprintf("proc/%d/fdinfo/%s", a.pid, number))
 		if err != nil {
-			continue // It was closed a moment ago.
+			continue // The file was closed a moment ago.
 		}
 		if now := filePosition(text); now > file.position {
 			a.sum += now - file.position
@@ -146,7 +145,7 @@ func (a *Appends) positions() {
 	}
 }
 
-// filePosition reads the line "pos:	123" of /proc/PID/fdinfo/FD.
+// filePosition reads the line "pos:       123" of /proc/PID/fdinfo/FD.
 func filePosition(text []byte) uint64 {
 	for line := range bytes.Lines(text) {
 		if value, found := bytes.CutPrefix(line, []byte("pos:")); found {

@@ -13,12 +13,11 @@ import (
 	"parley/bench/result"
 )
 
-// appended is the size of one append of the probe, a page as journals write it.
+// appended is the size in bytes of one append of the probe: a page, as journals write it.
 const appended = 4096
 
-// ProbeDisk appends 4 KiB and syncs the data, again and again for d and at least
-// once, in a file of its own in dir that it removes. A cancelled probe is an
-// error.
+// ProbeDisk appends 4 KiB and syncs the data, repeatedly for d and at least once, in its
+// own file in dir, which it then removes. A cancelled probe is an error.
 func ProbeDisk(ctx context.Context, dir string, d time.Duration) (disk result.Disk, err error) {
 	file, err := os.CreateTemp(dir, ".probe-*")
 	if err != nil {
@@ -30,7 +29,7 @@ func ProbeDisk(ctx context.Context, dir string, d time.Duration) (disk result.Di
 			err = fmt.Errorf("machine: probe of the disk: %w", gone)
 		}
 	}()
-	// Zeros could be stored as nothing at all.
+	// A file system could store zeros without writing any data.
 	page := make([]byte, appended)
 	for i := range page {
 		page[i] = byte(i*31 + i>>8)
@@ -57,19 +56,19 @@ func ProbeDisk(ctx context.Context, dir string, d time.Duration) (disk result.Di
 	}, nil
 }
 
-// FreeBytes is what may still be written under path; an error where that cannot
-// be seen.
+// FreeBytes returns how many bytes may still be written under path; an error if that is
+// not known.
 func FreeBytes(path string) (uint64, error) { return freeBytes(path) }
 
-// Files is what the files under a directory hold.
+// Files is the total size of the files under a directory.
 type Files struct {
-	// Written is the sum of their lengths. Taken is what they occupy on the disk,
-	// which is more where a store reserves room for its logs in advance.
+	// Written is the sum of their lengths. Taken is the space they occupy on the disk,
+	// which is larger if a store preallocates its logs. Both are in bytes.
 	Written, Taken uint64
 }
 
-// FilesUnder adds up all files under dir. Those that vanish meanwhile, as files
-// of a store at work do, count for nothing.
+// FilesUnder adds up all files under dir. It skips files that disappear meanwhile, as
+// those of an active store do.
 func FilesUnder(dir string) (sum Files, err error) {
 	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		var info fs.FileInfo
@@ -88,8 +87,8 @@ func FilesUnder(dir string) (sum Files, err error) {
 	return sum, err
 }
 
-// at is a percentile of sorted durations in milliseconds: the least of them that
-// percent of them do not exceed.
+// at returns a percentile of sorted durations in milliseconds: the smallest that percent
+// of them do not exceed.
 func at(sorted []time.Duration, percent int) float64 {
 	rank := (len(sorted)*percent + 99) / 100
 	return float64(sorted[max(rank, 1)-1].Nanoseconds()) / 1e6

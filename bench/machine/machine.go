@@ -1,6 +1,6 @@
-// Package machine looks at the machine that a measurement runs on: what it is,
-// how fast its disk syncs, who uses its processors and how much memory processes
-// hold. It reads /proc of Linux; elsewhere it gives zero values and says so.
+// Package machine examines the machine that a measurement runs on: what it is, how fast
+// its disk syncs, which processes use its processors and how much memory they use. It
+// reads /proc of Linux; on other systems it returns zero values and says so.
 package machine
 
 import (
@@ -14,13 +14,13 @@ import (
 	"parley/bench/result"
 )
 
-// Describe says where the bench runs and on which file system dataPath is, for a
-// sync on a file system in memory costs nothing. Memory is what the bench may
-// use: a control group's limit, if that is lower than the machine's.
+// Describe returns a description of the machine and of the file system of dataPath,
+// because a sync on a file system in memory costs nothing. Memory is what the bench may
+// use: the limit of a control group, if that is lower than the machine's memory.
 func Describe(dataPath string) result.Machine { return linux.describe(dataPath) }
 
-// OpenFiles is how many file descriptors process pid holds; an error if they
-// cannot be seen.
+// OpenFiles returns how many file descriptors process pid has open; an error if they
+// cannot be read.
 func OpenFiles(pid int) (int, error) { return linux.openFiles(pid) }
 
 func (s system) describe(dataPath string) result.Machine {
@@ -67,8 +67,8 @@ func (s system) openFiles(pid int) (int, error) {
 	return len(names), nil
 }
 
-// processorName reads /proc/cpuinfo: x86 has "model name", other architectures
-// have "Model", "cpu model" or nothing that names the processor.
+// processorName reads /proc/cpuinfo. x86 has "model name"; other architectures have
+// "Model", "cpu model" or no name of the processor.
 func processorName(text []byte) string {
 	for _, wanted := range []string{"model name", "Model", "cpu model", "uarch"} {
 		for line := range bytes.Lines(text) {
@@ -93,8 +93,8 @@ func kilobytes(text []byte, name string) uint64 {
 	return 0
 }
 
-// openFilesLimit reads the soft limit in /proc/PID/limits; without a limit it is
-// the largest number.
+// openFilesLimit reads the soft limit in /proc/PID/limits; without a limit it returns the
+// largest number.
 func openFilesLimit(text []byte) uint64 {
 	const name = "Max open files"
 	for line := range bytes.Lines(text) {
@@ -112,9 +112,9 @@ func openFilesLimit(text []byte) uint64 {
 	return 0
 }
 
-// fileSystem reads /proc/PID/mountinfo: "id parent major:minor root mountpoint
-// options [tags] - type source superoptions". The longest mount point above path
-// wins, and of the same ones the last, which lies over the others.
+// fileSystem reads /proc/PID/mountinfo: "id parent major:minor root mountpoint options
+// [tags] - type source superoptions". The longest mount point above path applies. Of
+// several with the same path the last applies, because it covers the others.
 func fileSystem(text []byte, path string) string {
 	longest, kind := -1, ""
 	for line := range bytes.Lines(text) {

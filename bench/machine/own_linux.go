@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// syncData waits until the data of file, and as much of its inode as is needed
-// to read it, is on the disk.
+// syncData waits until the data of file is on the disk, with as much of its inode as
+// reading it requires.
 func syncData(file *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(file.Fd()))
@@ -18,7 +18,8 @@ func syncData(file *os.File) error {
 	}
 }
 
-// freeBytes is what an ordinary user may still write on the file system of path.
+// freeBytes returns how many bytes an ordinary user may still write on the file system of
+// path.
 func freeBytes(path string) (uint64, error) {
 	var system syscall.Statfs_t
 	if err := syscall.Statfs(path, &system); err != nil {
@@ -27,8 +28,8 @@ func freeBytes(path string) (uint64, error) {
 	return system.Bavail * uint64(system.Bsize), nil
 }
 
-// allocated is what a file takes on the disk, which of a sparse or preallocated
-// one is not its length.
+// allocated returns the space of a file on the disk in bytes, which differs from the
+// length of a sparse or preallocated file.
 func allocated(info os.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(stat.Blocks) * 512
@@ -36,7 +37,7 @@ func allocated(info os.FileInfo) uint64 {
 	return uint64(info.Size())
 }
 
-// ownTime is the processor time of this process without its children.
+// ownTime returns the processor time of this process without its children.
 func ownTime() (time.Duration, error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// syncData waits until file is on the disk, with all of its inode: systems other
-// than Linux have no portable way to sync less.
+// syncData waits until file is on the disk, including its inode: systems other than Linux
+// have no portable way to sync less.
 func syncData(file *os.File) error { return file.Sync() }
 
-// freeBytes is not seen here.
+// freeBytes fails: the free space is not known on this system.
 func freeBytes(string) (uint64, error) { return 0, errors.New("machine: free space " + notSeen) }
 
-// allocated is the length of a file.
+// allocated returns the length of a file in bytes.
 func allocated(info os.FileInfo) uint64 { return uint64(info.Size()) }
 
-// ownTime is not asked where the rest of the machine cannot be seen either.
+// ownTime fails, because the rest of the machine cannot be observed on this system
+// either.
 func ownTime() (time.Duration, error) {
 	return 0, errors.New("machine: processor time of this process")
 }

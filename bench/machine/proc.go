@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// system is the root of the file tree that holds proc and sys.
+// system is the root of the file tree that contains proc and sys.
 type system struct{ root string }
 
 // linux is the root of this machine.
 var linux = system{root: "/"}
 
-// notSeen stands where a text is wanted and this machine does not show it.
+// notSeen is the text for values that this machine does not provide.
 var notSeen = "not seen here (" + runtime.GOOS + ")"
 
 var errFormat = errors.New("machine: not the format of Linux")
@@ -45,15 +45,15 @@ func ticks(n uint64) time.Duration {
 	return time.Duration(n) * (time.Second / ticksPerSecond)
 }
 
-// process is one line of /proc/PID/stat.
+// process is the content of /proc/PID/stat.
 type process struct {
 	pid, parent int
-	// cpu includes the children that ended and were waited for, so the sum over
-	// a tree does not fall when one of its processes ends.
+	// cpu includes the children that ended and were waited for, so the sum over a tree
+	// does not fall when one of its processes ends.
 	cpu time.Duration
 }
 
-// parseProcess reads "pid (name) state ppid …"; the name may hold anything, also
+// parseProcess reads "pid (name) state ppid …"; the name may contain anything, including
 // parentheses and spaces. utime, stime, cutime and cstime are fields 14 to 17.
 func parseProcess(text []byte) (process, error) {
 	open, shut := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
@@ -83,9 +83,10 @@ func parseProcess(text []byte) (process, error) {
 	return process{pid: pid, parent: parent, cpu: ticks(sum)}, nil
 }
 
-// parseBusy reads the first line of /proc/stat: "cpu user nice system idle iowait
-// irq softirq steal guest guest_nice". Busy is all but idle and iowait; user
-// already has guest in it. Time that the hypervisor stole counts: it was not ours.
+// parseBusy reads the first line of /proc/stat: "cpu user nice system idle iowait irq
+// softirq steal guest guest_nice". Busy is everything except idle and iowait; user
+// already includes guest. Time that the hypervisor stole counts as busy, because it was
+// not available.
 func parseBusy(text []byte) (time.Duration, error) {
 	line, _, _ := bytes.Cut(text, []byte{'\n'})
 	words := strings.Fields(string(line))
@@ -106,7 +107,7 @@ func parseBusy(text []byte) (time.Duration, error) {
 	return ticks(sum), nil
 }
 
-// busy is the time that all processors worked since the machine started.
+// busy returns the time that all processors have worked since the machine started.
 func (s system) busy() (time.Duration, error) {
 	text, err := s.read("proc/stat")
 	if err != nil {
@@ -115,7 +116,7 @@ func (s system) busy() (time.Duration, error) {
 	return parseBusy(text)
 }
 
-// tree gives the processes under roots with the roots themselves, each once.
+// tree returns the processes under roots and the roots themselves, each once.
 func (s system) tree(roots []int) ([]process, error) {
 	names, err := s.names("proc")
 	if err != nil {
@@ -128,7 +129,7 @@ func (s system) tree(roots []int) ([]process, error) {
 		}
 		text, err := s.read("proc/" + name + "/stat")
 		if err != nil {
-			continue // It ended since the directory was read.
+			continue // It ended after the directory was read.
 		}
 		one, err := parseProcess(text)
 		if err != nil {
@@ -152,8 +153,8 @@ func (s system) tree(roots []int) ([]process, error) {
 	return found, nil
 }
 
-// descends walks up from pid. The walk is bounded by the number of processes, for
-// files read one after another need not agree on a tree.
+// descends walks up from pid. The walk is bounded by the number of processes, because
+// files read one after another may not form a consistent tree.
 func descends(pid int, all map[int]process, under map[int]bool) bool {
 	for range len(all) {
 		if under[pid] {
@@ -168,8 +169,8 @@ func descends(pid int, all map[int]process, under map[int]bool) bool {
 	return false
 }
 
-// resident is the memory of processes in bytes. Of several processes, a page that
-// they share counts once if the kernel tells proportional sizes.
+// resident returns the memory of processes in bytes. If the kernel reports proportional
+// sizes, a page that several processes share counts once.
 func (s system) resident(processes []process) uint64 {
 	var sum uint64
 	for _, one := range processes {
