@@ -17,7 +17,6 @@ const (
 	// If other processes use the machine too, processor time counts as short when at most
 	// processorSpare of the machine is idle and this process uses at least processorOurs
 	// of its available time. Otherwise the other processes are the cause.
-	// not ours.
 	processorSpare = 0.2
 	processorOurs  = 0.5
 )
