@@ -5,21 +5,22 @@ import (
 	"strconv"
 )
 
-// tick is one labelled place of an axis.
+// tick is a labelled position on an axis.
 type tick struct {
 	at    float64
 	label string
 }
 
-// axis maps values onto a stretch of the drawing.
+// axis maps values to coordinates in a drawing.
 type axis struct {
 	label string
 	// from and to are the coordinates of low and high.
 	from, to  float64
 	low, high float64
-	// logarithmic axes have a low over zero.
+	// A logarithmic axis has a low above zero.
 	logarithmic bool
-	// nought, if over zero, is where a logarithmic axis has its zero, apart.
+	// nought, if above zero, is the coordinate of the separate zero of a logarithmic
+	// axis.
 	nought float64
 	ticks  []tick
 }
@@ -36,7 +37,7 @@ func (a axis) at(v float64) float64 {
 	return a.from + share*(a.to-a.from)
 }
 
-// linear makes an axis from zero to a round number not under top.
+// linear returns an axis from zero to a round number that is at least top.
 func linear(label string, from, to, top float64, most int) axis {
 	if top <= 0 || !finite(top) {
 		top = 1
@@ -51,7 +52,7 @@ func linear(label string, from, to, top float64, most int) axis {
 	return a
 }
 
-// span makes an axis from zero to exactly top, as time needs it.
+// span returns an axis from zero to exactly top, as used for time.
 func span(label string, from, to, top float64, most int) axis {
 	a := linear(label, from, to, top, most)
 	a.high = max(top, 1e-9)
@@ -61,7 +62,7 @@ func span(label string, from, to, top float64, most int) axis {
 	return a
 }
 
-// roundStep is the least of 1, 2 or 5 times a power of ten that is not under v.
+// roundStep returns the smallest of 1, 2 or 5 times a power of ten that is at least v.
 func roundStep(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{1, 2, 5} {
@@ -72,8 +73,8 @@ func roundStep(v float64) float64 {
 	return 10 * power
 }
 
-// logarithmic makes an axis whose ends are 1, 2 or 5 times a power of ten
-// around low and high; both are over zero.
+// logarithmic returns an axis from low to high, rounded outwards to 1, 2 or 5 times a
+// power of ten. Both must be above zero.
 func logarithmic(label string, from, to, low, high float64) axis {
 	low = min(max(low, 1e-6), 1e12)
 	high = min(max(high, low), 1e12)
@@ -100,7 +101,7 @@ func logarithmic(label string, from, to, low, high float64) axis {
 	return a
 }
 
-// tickLabel rounds away what adding steps left behind.
+// tickLabel formats a value without the rounding error of adding steps.
 func tickLabel(v float64) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
 	if err != nil {
@@ -112,10 +113,10 @@ func tickLabel(v float64) string {
 	return plain(rounded)
 }
 
-// nines places a percentile so that each further nine is one step to the right.
+// nines maps a percentile so that each further nine is one step to the right.
 func nines(percentile float64) float64 { return -math.Log10(1 - percentile/100) }
 
-// percentileTicks are the percentiles that are named and marked.
+// percentileTicks are the percentiles that get a label and a tick.
 var percentileTicks = []float64{50, 90, 99, 99.9, 99.99}
 
 func percentileAxis(from, to float64) axis {
@@ -129,7 +130,7 @@ func percentileAxis(from, to float64) axis {
 	return a
 }
 
-// frame draws both axes with their grid, labels and units.
+// frame draws both axes with their grids, labels and units.
 func (d *drawing) frame(x, y axis) {
 	left := x.from
 	if x.nought > 0 {

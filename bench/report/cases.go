@@ -7,19 +7,19 @@ import (
 	"parley/bench/result"
 )
 
-// Case is one question put to every target.
+// Case is one combination of parameters that every target runs.
 type Case struct {
 	Scenario string `json:"scenario"`
-	// Clients is how many connections ask at once.
+	// Clients is the number of concurrent connections.
 	Clients int `json:"clients"`
-	// Rate is the arrivals a second of an open loop; 0 is a closed loop.
+	// Rate is the arrivals per second of an open loop; 0 is a closed loop.
 	Rate float64 `json:"rate"`
 	// Growing and Size are as in result.Run.
 	Growing string `json:"growing,omitempty"`
 	Size    int64  `json:"size,omitempty"`
 }
 
-// String names the case in words, as headings show it.
+// String returns the name of the case, as headings show it.
 func (c Case) String() string {
 	loop := "closed loop"
 	if c.Rate > 0 {
@@ -41,15 +41,15 @@ func clientsText(n int) string {
 
 // Spread is a quantity over the repeats of one case.
 type Spread struct {
-	// Runs is how many repeats it is over; with 0 there is no value.
+	// Runs is the number of repeats; if it is 0, there is no value.
 	Runs   int     `json:"runs"`
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// NewSpread gives the median and the ends of values. The median of an even
-// number of values is the mean of the middle two.
+// NewSpread returns the median, the minimum and the maximum of values. The median of an
+// even number of values is the mean of the middle two.
 func NewSpread(values []float64) Spread {
 	n := len(values)
 	if n == 0 {
@@ -64,24 +64,24 @@ func NewSpread(values []float64) Spread {
 	}
 }
 
-// group is what one target did in one case.
+// group holds the runs of one target in one case.
 type group struct {
 	target string
 	// runs are all repeats in their order.
 	runs []result.Run
-	// counted are those that enter medians: the valid ones, or all where none is.
+	// counted are the runs that enter medians: the valid ones, or all if none is valid.
 	counted []result.Run
-	// doubtful says that no repeat was valid, so the medians prove nothing.
+	// doubtful reports that no repeat was valid, so that the medians prove nothing.
 	doubtful bool
 }
 
-// caseGroups is one case with the targets it was put to.
+// caseGroups is one case with the targets that ran it.
 type caseGroups struct {
 	Case
 	groups []group
 }
 
-// targets are the names in the order in which they first ran: the first is ours.
+// targets returns the names in the order in which they first ran. The first is ours.
 func targets(r *result.Report) []string {
 	var names []string
 	for _, run := range r.Runs {
@@ -92,9 +92,9 @@ func targets(r *result.Report) []string {
 	return names
 }
 
-// byCase sorts the runs into cases. Scenarios and targets keep the order in
-// which they first ran; within a scenario the closed loops come first, then
-// the rates, each by clients.
+// byCase groups the runs by case. Scenarios and targets keep the order in which they
+// first ran. Within a scenario the closed loops come first, then the rates, each sorted
+// by clients.
 func byCase(r *result.Report) []caseGroups {
 	var scenarios []string
 	runs := map[Case][]result.Run{}
@@ -158,13 +158,13 @@ func newGroup(target string, runs []result.Run) (group, bool) {
 	return g, len(g.runs) > 0
 }
 
-// measure is one quantity of a run; ok is false where the run has none. A value
-// that is not finite counts as none.
+// measure returns one quantity of a run; ok is false if the run does not have it. A value
+// that is not finite counts as missing.
 type measure func(result.Run) (value float64, ok bool)
 
 func throughput(r result.Run) (float64, bool) { return r.PerSecond, true }
 
-// perOperation is absent where the target's processes cannot be seen.
+// perOperation returns false if the target's processes could not be observed.
 func perOperation(r result.Run) (float64, bool) { return r.CPU.PerOperation, r.CPU.PerOperation > 0 }
 
 func latency(of func(result.Latency) float64) measure {
@@ -185,14 +185,14 @@ func (g group) spread(m measure) Spread {
 	return NewSpread(values)
 }
 
-// Ratio sets one quantity of our target against the same of another.
+// Ratio compares one quantity of our target with that of another target.
 type Ratio struct {
-	// OfMedians is the ratio of the two medians; 0 where either has no value.
+	// OfMedians is the ratio of the two medians; 0 if either has no value.
 	OfMedians float64
-	// Paired is over the ratios of the repeats with the same number, which ran
-	// one after the other under the same conditions.
+	// Paired is the spread of the ratios of repeats with the same number, which ran one
+	// after the other under the same conditions.
 	Paired Spread
-	// Doubtful says that one side has no valid run.
+	// Doubtful reports that one side has no valid run.
 	Doubtful bool
 }
 

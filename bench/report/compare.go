@@ -9,13 +9,12 @@ import (
 	"parley/bench/result"
 )
 
-// Judgement says what a change is worth.
+// Judgement says whether a change is significant.
 type Judgement string
 
-// A change is Better or Worse only if no run of one side reaches the range of
-// the other and the medians lie further apart than either side's own spread.
-// Anything less is WithinNoise. Unproven is a change that cannot be judged:
-// one side has a single run, or no valid one.
+// A change is Better or Worse only if the ranges of both sides do not overlap and the
+// medians differ by more than the spread of either side. Anything less is WithinNoise. A
+// change is Unproven if one side has a single run, or no valid run.
 const (
 	Better      Judgement = "better"
 	Worse       Judgement = "worse"
@@ -23,17 +22,18 @@ const (
 	Unproven    Judgement = "not judged"
 )
 
-// Comparison is what changed from report A to report B.
+// Comparison lists the changes from report A to report B.
 type Comparison struct {
-	// Differences of the circumstances; a change may be due to any of them.
+	// Differences lists the circumstances that differ. Any of them may have caused a
+	// change.
 	Differences []Difference `json:"differences"`
 	Changes     []Change     `json:"changes"`
-	// OnlyA and OnlyB name what was measured on one side only.
+	// OnlyA and OnlyB list what was measured on one side only.
 	OnlyA []string `json:"only_a"`
 	OnlyB []string `json:"only_b"`
 }
 
-// Difference is one circumstance that was not the same.
+// Difference is one circumstance that differs.
 type Difference struct {
 	What string `json:"what"`
 	A    string `json:"a"`
@@ -47,7 +47,7 @@ type Change struct {
 	Quantity string `json:"quantity"`
 	A        Spread `json:"a"`
 	B        Spread `json:"b"`
-	// DoubtfulA and DoubtfulB say that no run of that side was valid.
+	// DoubtfulA and DoubtfulB report that no run of that side was valid.
 	DoubtfulA bool      `json:"doubtful_a"`
 	DoubtfulB bool      `json:"doubtful_b"`
 	Judgement Judgement `json:"judgement"`
@@ -55,7 +55,7 @@ type Change struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Percent is the change of the median in percent of A's; NaN where A has none.
+// Percent returns the change of the median in percent of A's; NaN if A has none.
 func (c Change) Percent() float64 {
 	if c.A.Median == 0 {
 		return math.NaN()
@@ -63,7 +63,7 @@ func (c Change) Percent() float64 {
 	return 100 * (c.B.Median - c.A.Median) / c.A.Median
 }
 
-// quantities are what is compared; more says which way is better.
+// quantities are compared. more reports whether a higher value is better.
 var quantities = []struct {
 	name string
 	of   measure
@@ -75,7 +75,7 @@ var quantities = []struct {
 	{"CPU per operation, µs", perOperation, false},
 }
 
-// Compare sets b against a, case by case and target by target, in a's order.
+// Compare compares b with a, case by case and target by target, in the order of a.
 func Compare(a, b *result.Report) Comparison {
 	out := Comparison{Differences: differences(a, b), Changes: []Change{}, OnlyA: []string{}, OnlyB: []string{}}
 	before, after := byCase(a), byCase(b)
@@ -146,8 +146,7 @@ func judge(a, b Spread, more bool) Judgement {
 	return Worse
 }
 
-// differences names what else changed: the machine, its disk, the versions,
-// the command.
+// differences lists what else differs: the machine, its disk, the versions, the command.
 func differences(a, b *result.Report) []Difference {
 	out := []Difference{}
 	add := func(what, x, y string) {

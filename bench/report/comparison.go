@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Markdown writes the comparison: what else differed comes first, because it
-// decides what the changes after it can mean.
+// Markdown writes the comparison. The other differences come first, because they decide
+// what the changes can mean.
 func (c Comparison) Markdown(w io.Writer) error {
 	var b bytes.Buffer
 	b.WriteString("# Comparison of A with B\n\n")

@@ -7,12 +7,12 @@ import (
 	"parley/bench/result"
 )
 
-// seriesPlot draws one quantity second by second, every repeat a thin line;
-// the line of an invalid repeat is dotted.
+// seriesPlot draws one quantity second by second, with a thin line for each repeat. The
+// line of an invalid repeat is dotted.
 type seriesPlot struct {
 	title, unit string
 	of          func(result.Second) float64
-	// logarithmic plots leave out seconds without a value.
+	// logarithmic plots omit seconds without a value.
 	logarithmic bool
 }
 
@@ -27,7 +27,7 @@ var (
 	}
 )
 
-// value is 0 where a second has none that can be drawn.
+// value returns the value of a second, or 0 if it has none that can be drawn.
 func (p seriesPlot) value(s result.Second) float64 {
 	if v := p.of(s); finite(v) {
 		return v
@@ -96,14 +96,14 @@ func (s sheet) repeat(p seriesPlot, x, y axis, n int, r result.Run) {
 	s.path("polyline", class, stretch)
 }
 
-// ladder is the open-loop cases of one scenario that differ in their rate only.
+// ladder is the set of open-loop cases of one scenario that differ only in their rate.
 type ladder struct {
 	scenario string
 	clients  int
 	rungs    []caseGroups
 }
 
-// ladders finds where several rates were run.
+// ladders returns the scenarios that were run at several rates.
 func ladders(cases []caseGroups) []ladder {
 	var out []ladder
 	for _, c := range cases {
@@ -124,9 +124,9 @@ func ladders(cases []caseGroups) []ladder {
 type rung struct {
 	rate float64
 	p99  Spread
-	// proven reports that valid runs support it.
+	// proven reports whether there are valid runs.
 	proven bool
-	// behind says that fewer were answered than were offered.
+	// behind reports whether fewer operations were answered than offered.
 	behind bool
 }
 
@@ -148,8 +148,8 @@ func (l ladder) title() string {
 	return "p99 by offered rate: " + c.Scenario + ", " + clientsText(c.Clients)
 }
 
-// draw sets the rate that was offered against p99. A ring around a mark says
-// that the target did not keep up; a hollow mark that no run was valid.
+// draw plots p99 against the offered rate. A ring around a mark means that the target did
+// not keep up; a hollow mark means that no run was valid.
 func (l ladder) draw(id string, names []string) string {
 	lines := map[string][]rung{}
 	var legend []entry

@@ -11,13 +11,13 @@ import (
 	"parley/bench/result"
 )
 
-// document is a report in words and tables, before it is Markdown or HTML.
+// document is the text and the tables of a report, before they become Markdown or HTML.
 type document struct {
 	title string
 	when  string
-	// command is how the bench was called, quoted where a shell would need it.
+	// command is the command line of the bench, quoted where a shell needs it.
 	command string
-	// warnings are what a reader must know before any number.
+	// warnings are shown before any number.
 	warnings     []string
 	machine      table
 	disk         table
@@ -115,8 +115,8 @@ func warnings(r *result.Report) []string {
 	return out
 }
 
-// diskShift is how far the median of two probes may differ before they count
-// as two different disks.
+// diskShift is the ratio between the medians of two probes above which they count as two
+// different disks.
 const diskShift = 1.25
 
 func diskChange(before, after result.Disk) string {
@@ -184,7 +184,7 @@ func versionTable(r *result.Report) table {
 	return t
 }
 
-// broken says that a verification was made and went badly.
+// broken reports whether a verification was made and found violations.
 func broken(v *result.Verification) bool {
 	return v != nil && (!v.Clean() || v.Found != v.Acknowledged)
 }
@@ -230,8 +230,8 @@ func verification(v *result.Verification) (string, table) {
 	return "Clean: every acknowledged message is there, once and as it was sent." + groupsToo(v) + deliveriesToo(v), t
 }
 
-// furtherViolations are those of groups and webhooks, if there were any; groupsToo
-// and deliveriesToo are what a verdict without violations says of them.
+// furtherViolations describes those of groups and webhooks, if there are any. groupsToo
+// and deliveriesToo are the texts for a verdict without violations.
 func furtherViolations(v *result.Verification) (text string) {
 	if v.Partial > 0 {
 		text += ", " + whole(float64(v.Partial)) + " broadcasts with some members only"
@@ -262,7 +262,8 @@ func deliveriesToo(v *result.Verification) string {
 	return " All " + whole(float64(v.Deliveries)) + " messages to agents with a webhook were delivered; " + whole(float64(v.DeliveredAgain)) + " deliveries came again, as they may."
 }
 
-// spreadText shows a median with its ends; doubtful puts all of it in parentheses.
+// spreadText formats a median with its minimum and maximum, in parentheses if doubtful is
+// set.
 func spreadText(s Spread, doubtful bool) string {
 	text := none
 	switch {
@@ -279,8 +280,8 @@ func spreadText(s Spread, doubtful bool) string {
 	return text
 }
 
-// fixed2 writes a ratio; two digits behind the point are all it can carry,
-// but a small one keeps two figures that count.
+// fixed2 formats a ratio with two decimals, which is all its accuracy allows. A small
+// ratio keeps two significant digits.
 func fixed2(v float64) string {
 	if v > 0 && v < 0.1 && !math.IsInf(v, 0) {
 		return strconv.FormatFloat(v, 'g', 2, 64)
@@ -305,7 +306,8 @@ func ratioText(r Ratio) string {
 	return text
 }
 
-// ratioTable sets our target, the first, against every other in each case.
+// ratioTable compares our target, which is the first, with every other target in each
+// case.
 func ratioTable(names []string, cases []caseGroups) (table, string) {
 	if len(names) < 2 {
 		return table{}, ""

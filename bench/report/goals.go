@@ -7,7 +7,7 @@ import (
 	"parley/bench/result"
 )
 
-// Names of scenarios and figures that goals are told from.
+// Names of the scenarios and figures that goals use.
 const (
 	scenarioFanout     = "fanout"
 	scenarioHotGroup   = "hotgroup"
@@ -50,7 +50,7 @@ func Goals(r *result.Report) []result.Goal {
 	return out
 }
 
-// of is what a target did in a case.
+// of returns the results of a target in a case.
 func (c caseGroups) of(target string) (group, bool) {
 	at := slices.IndexFunc(c.groups, func(g group) bool { return g.target == target })
 	if at < 0 {
@@ -59,7 +59,7 @@ func (c caseGroups) of(target string) (group, bool) {
 	return c.groups[at], true
 }
 
-// largest is the closed loop of a scenario with the most clients.
+// largest returns the closed loop of a scenario with the most clients.
 func largest(cases []caseGroups, scenario, target string) (best group, c caseGroups, ok bool) {
 	for _, one := range cases {
 		if g, there := one.of(target); there && one.Scenario == scenario && one.Rate == 0 && one.Growing == "" && (!ok || one.Clients > c.Clients) {
@@ -69,7 +69,7 @@ func largest(cases []caseGroups, scenario, target string) (best group, c caseGro
 	return best, c, ok
 }
 
-// sameClients is what a target did in Cold with as many clients as in c.
+// sameClients returns the results of a target in Cold with as many clients as in c.
 func sameClients(cases []caseGroups, c caseGroups, target string) (group, bool) {
 	for _, one := range cases {
 		if one.Scenario == scenarioCold && one.Rate == 0 && one.Clients == c.Clients {
@@ -114,7 +114,7 @@ func judged(g result.Goal) result.Goal {
 	return g
 }
 
-// goalTable shows how goals were met.
+// goalTable lists the goals and whether they were met.
 func goalTable(goals []result.Goal) table {
 	t := table{caption: "Goals", head: []string{"Target", "What", "Goal", "Measured", "Verdict"}, left: 2}
 	for _, g := range goals {

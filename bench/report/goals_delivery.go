@@ -2,7 +2,7 @@ package report
 
 import "parley/bench/result"
 
-// Names of scenarios and figures that goals of delivery are told from.
+// Names of the scenarios and figures that goals of delivery use.
 const (
 	scenarioPoll    = "poll"
 	scenarioWebhook = "webhook"
@@ -12,11 +12,11 @@ const (
 	figureDrained   = "drain_per_second"
 )
 
-// polledLeast is how many messages a poll has to count for its goal.
+// polledLeast is how many messages a poll must count for its goal to apply.
 const polledLeast = 1_000_000
 
-// deliveryGoals holds what a target did in Poll, Webhook and Quota against the
-// published goals.
+// deliveryGoals compares a target's results in Poll, Webhook and Quota with the published
+// goals.
 func deliveryGoals(cases []caseGroups, target string) (out []result.Goal) {
 	if g, _, ok := largest(cases, scenarioPoll, target); ok && g.spread(figure(figurePolled)).Median >= polledLeast {
 		s := g.spread(throughput)
@@ -49,8 +49,8 @@ func deliveryGoals(cases []caseGroups, target string) (out []result.Goal) {
 	return out
 }
 
-// delivered is the pace of deliveries: sends go first on a server whose
-// processors are all in use, so that it may show only when they are over.
+// delivered returns the rate of deliveries. A server whose processors are all busy
+// handles sends first, so its rate may show only after the sends have ended.
 func delivered(r result.Run) (float64, bool) {
 	all, there := figure(figureNews)(r)
 	drained, ebbed := figure(figureDrained)(r)

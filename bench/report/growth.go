@@ -17,12 +17,12 @@ type growth struct {
 	steps             []caseGroups
 }
 
-// String names the curve in words.
+// String returns the name of the curve.
 func (g growth) String() string {
 	return "Growing " + g.growing + ": " + g.scenario + ", " + clientsText(g.steps[0].Clients)
 }
 
-// growths parts the scaling curves from the other cases. Cases come sorted by
+// growths separates the scaling curves from the other cases. The cases are sorted by
 // size.
 func growths(cases []caseGroups) (curves []growth, others []caseGroups) {
 	for _, c := range cases {
@@ -40,7 +40,7 @@ func growths(cases []caseGroups) (curves []growth, others []caseGroups) {
 	return curves, others
 }
 
-// growthSection is a curve in words and numbers.
+// growthSection is a curve as text and numbers.
 type growthSection struct {
 	growth
 	table table
@@ -75,7 +75,7 @@ func figure(name string) measure {
 
 func asBytes(v float64) string { return bytesSize(uint64(max(0, v))) }
 
-// targets are those that the curve has, in the order in which they ran.
+// targets returns the targets of the curve, in the order in which they ran.
 func (g growth) targets() (all []string) {
 	for _, step := range g.steps {
 		for _, one := range step.groups {
@@ -87,8 +87,8 @@ func (g growth) targets() (all []string) {
 	return all
 }
 
-// growthTable has a row for each quantity that any size has, and a column for
-// each size.
+// growthTable returns a table with a row for each quantity that any size has, and a
+// column for each size.
 func growthTable(g growth) table {
 	targetNames := g.targets()
 	t := table{head: []string{"Quantity, by " + g.growing}, left: 1}
@@ -149,7 +149,7 @@ func growthRow(g growth, target string, q quantity) (row []string, measured bool
 // chart is one plot against size, with a line for each of its quantities.
 type chart struct {
 	title, note, unit string
-	// by divides values for the axis.
+	// by is the divisor of values for the axis.
 	by    float64
 	lines []chartLine
 }
@@ -161,7 +161,7 @@ type chartLine struct {
 
 const mebibyte = 1 << 20
 
-// growthCharts are drawn where there is something to draw.
+// growthCharts are drawn if they have values.
 var growthCharts = []chart{
 	{"Throughput by size", "Closed loop. A hollow mark is an invalid run.", "operations per second", 1, []chartLine{{"op/s", throughput}}},
 	{"Memory by size", "Resident memory of the server's process.", "MiB", mebibyte, []chartLine{
@@ -202,7 +202,7 @@ func (l chartLine) points(g growth, target string, by float64) (points []chartPo
 	return points
 }
 
-// draw gives nothing where no quantity has two sizes.
+// draw returns "" if no quantity has two sizes.
 func (c chart) draw(id string, g growth) string {
 	targets := g.targets()
 	var legend []entry
@@ -248,8 +248,8 @@ func (c chart) draw(id string, g growth) string {
 	return s.done()
 }
 
-// sizeAxis is logarithmic over the sizes of a curve, its ticks being the sizes
-// themselves, with zero a little to the left if it is one of them.
+// sizeAxis returns a logarithmic axis over the sizes of a curve, with a tick at each
+// size. If zero is one of them, it is a little to the left of the others.
 func sizeAxis(g growth) axis {
 	const apart = 66
 	low, high, zero := 0.0, 0.0, false

@@ -15,7 +15,7 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// pageView is what the template shows.
+// pageView is the input of the template.
 type pageView struct {
 	Title, When, Command string
 	Warnings             []string
@@ -44,8 +44,8 @@ type caseView struct {
 	Seconds  []figureView
 }
 
-// figureView is one plot with what a reader must know to read it. Its SVG was
-// built by this package, which escaped every name in it.
+// figureView is one plot with its explanation. This package built the SVG and escaped
+// every name in it.
 type figureView struct {
 	Title, Note string
 	SVG         template.HTML
@@ -64,9 +64,8 @@ type cellView struct {
 	First bool
 }
 
-// HTML writes the report as one page that loads nothing: its style is inline,
-// its plots are SVG, it follows the reader's light or dark preference, and it
-// needs no script.
+// HTML writes the report as one page that loads nothing: its style is inline, its plots
+// are SVG, it follows the reader's light or dark preference, and it needs no script.
 func HTML(w io.Writer, r *result.Report) error {
 	d := newDocument(r)
 	v := pageView{
@@ -133,7 +132,7 @@ func viewGrowth(id string, g growthSection) caseView {
 	return v
 }
 
-// figures appends a plot, unless there was nothing to draw.
+// figures appends a plot unless it is empty.
 func figures(to []figureView, title, note, svg string) []figureView {
 	if svg == "" {
 		return to

@@ -12,27 +12,27 @@ import (
 	"parley/bench/result"
 )
 
-// Task is the run that is about to be watched.
+// Task describes the run that is about to start.
 type Task struct {
 	Target   string
 	Scenario string
 	// Clients and Rate are as in result.Run; a Rate of 0 is a closed loop.
 	Clients int
 	Rate    float64
-	// Repeat of Repeats, counted from 1.
+	// Repeat is the number of this repeat of Repeats, counted from 1.
 	Repeat, Repeats int
-	// Number of Of is the place of this run in the whole bench, counted from 1;
-	// an Of of 0 leaves it out.
+	// Number is the position of this run among the Of runs of the whole bench, counted
+	// from 1. It is not shown if Of is 0.
 	Number, Of int
-	// Operations, if not 0, end the run instead of a Duration.
+	// Operations, if not 0, ends the run instead of Duration.
 	Operations int64
-	// WarmUp comes before Duration; both are as planned.
+	// WarmUp precedes Duration; both are as planned.
 	WarmUp, Duration time.Duration
 }
 
-// Moment is what is known of a run once a second.
+// Moment is the state of a run, once a second.
 type Moment struct {
-	// Elapsed counts from the start of the run, warm-up included.
+	// Elapsed is the time since the start of the run, including the warm-up.
 	Elapsed time.Duration
 	// Second is the second that just ended.
 	Second result.Second
@@ -40,13 +40,12 @@ type Moment struct {
 	CPU result.CPU
 }
 
-// plainEvery is the pause between progress lines where no terminal is.
+// plainEvery is the pause between progress lines if the output is not a terminal.
 const plainEvery = 10 * time.Second
 
-// Live is the view of a running bench. On a terminal it redraws a small block
-// and leaves one line for each run that ended; elsewhere it writes plain lines.
-// It is safe for concurrent use. Failures to write are ignored: a closed
-// terminal must not spoil a measurement.
+// Live shows a running bench. On a terminal it redraws a small block and leaves one line
+// for each run that ended; elsewhere it writes plain lines. It is safe for concurrent
+// use. It ignores write errors: a closed terminal must not spoil a measurement.
 type Live struct {
 	mu         sync.Mutex
 	out        io.Writer
@@ -63,8 +62,8 @@ type Live struct {
 	said     time.Duration
 }
 
-// NewLive makes a view that writes to out. Lines are cut to width columns on a
-// terminal; a width under 20 stands for 80.
+// NewLive returns a view that writes to out. On a terminal, lines are cut to width
+// columns; a width under 20 means 80.
 func NewLive(out io.Writer, isTerminal bool, width int) *Live {
 	if width < 20 {
 		width = 80
@@ -106,7 +105,7 @@ func (l *Live) Tick(m Moment) {
 	}
 }
 
-// End shows the result of the run in one line that stays.
+// End shows the result of the run in one line that stays on the screen.
 func (l *Live) End(r result.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +114,7 @@ func (l *Live) End(r result.Run) {
 	l.print(taskTitle(l.task) + ": " + outcome(r))
 }
 
-// Note writes one line that stays, such as what happens between runs.
+// Note writes one line that stays on the screen, such as what happens between runs.
 func (l *Live) Note(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +127,7 @@ func (l *Live) Note(text string) {
 
 func (l *Live) print(line string) { _, _ = io.WriteString(l.out, printable(line)+"\n") }
 
-// erase takes the block off the terminal, the cursor ending where it began.
+// erase removes the block from the terminal and leaves the cursor where the block began.
 func (l *Live) erase() {
 	if l.drawn > 0 {
 		_, _ = fmt.Fprintf(l.out, "\x1b[%dA\r\x1b[J", l.drawn)
@@ -198,7 +197,7 @@ func plannedTime(t Task) string {
 	return seconds(t.WarmUp) + " of warm-up and " + seconds(t.Duration)
 }
 
-// phase says how far the run is.
+// phase describes the progress of the run.
 func (l *Live) phase() string {
 	if l.task.Operations == 0 {
 		return phase(l.task, l.last.Elapsed)
@@ -206,8 +205,8 @@ func (l *Live) phase() string {
 	return fmt.Sprintf("%s of %s in %s", whole(float64(l.done)), whole(float64(l.task.Operations)), seconds(l.last.Elapsed))
 }
 
-// phase says where a run of a planned length is. A run past its plan is an open loop that fell
-// behind and still sends what it owes.
+// phase describes the progress of a run of a planned length. A run that exceeds its plan
+// is an open loop that fell behind and still sends its remaining arrivals.
 func phase(t Task, elapsed time.Duration) string {
 	total := t.WarmUp + t.Duration
 	switch {
@@ -237,8 +236,8 @@ func progressBar(done float64, columns int) string {
 	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", columns-full) + "]"
 }
 
-// sparkline draws the last values with a base of zero, so that a flat line
-// means an even rate.
+// sparkline draws the last values from a base of zero, so that a flat line means a
+// constant rate.
 func sparkline(values []float64, columns int) string {
 	const levels = "▁▂▃▄▅▆▇█"
 	marks := []rune(levels)
@@ -258,7 +257,7 @@ func sparkline(values []float64, columns int) string {
 	return b.String()
 }
 
-// printable keeps names that come from elsewhere from steering the terminal.
+// printable prevents names from other sources from controlling the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

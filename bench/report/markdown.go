@@ -10,8 +10,8 @@ import (
 	"parley/bench/result"
 )
 
-// Markdown writes the report as GitHub-flavoured Markdown: warnings first, then
-// where it ran, the verification, the ratios, and each case.
+// Markdown writes the report as GitHub-flavoured Markdown: first warnings, then the
+// machine, the verification, the ratios, and each case.
 func Markdown(w io.Writer, r *result.Report) error {
 	d := newDocument(r)
 	var b bytes.Buffer
@@ -73,8 +73,8 @@ func writeNotes(b *bytes.Buffer, notes []string) {
 	}
 }
 
-// writeTable writes a heading of the given level, if there is a caption, and
-// the table; nothing where there are no rows.
+// writeTable writes the table, below a heading of the given level if it has a caption. It
+// writes nothing if there are no rows.
 func writeTable(b *bytes.Buffer, level string, t table) {
 	if len(t.rows) == 0 {
 		return
@@ -104,7 +104,7 @@ func writeRow(b *bytes.Buffer, cells []string) {
 	b.WriteString("|\n")
 }
 
-// escapeMarkdown makes text mean itself: no markup, no HTML, no new line.
+// escapeMarkdown escapes text so that it contains no markup, no HTML and no line breaks.
 func escapeMarkdown(s string) string {
 	runes := []rune(printable(s))
 	word := func(i int) bool {

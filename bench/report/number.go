@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// none stands where there is no number.
+// none is the text for a missing number.
 const none = "–"
 
-// number writes a value with three figures that count, or more for whole
-// thousands: 0.0123, 1.23, 12.3, 123, 12,345.
+// number formats a value with three significant digits, or more for large whole numbers:
+// 0.0123, 1.23, 12.3, 123, 12,345.
 func number(v float64) string {
 	switch size := math.Abs(v); {
 	case !finite(v):
@@ -20,13 +20,13 @@ func number(v float64) string {
 	case size >= 99.95:
 		return whole(v)
 	}
-	// Rounding comes first: 9.999 is 10.0 and not 10.00.
+	// Round first: 9.999 is 10.0 and not 10.00.
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
 	figures := 2 - int(math.Floor(math.Log10(math.Abs(rounded))+1e-9))
 	return strconv.FormatFloat(rounded, 'f', min(max(figures, 0), 9), 64)
 }
 
-// whole writes a value without a fraction, thousands apart.
+// whole formats a value without a fraction, with thousands separators.
 func whole(v float64) string {
 	if !finite(v) {
 		return none
@@ -48,8 +48,8 @@ func whole(v float64) string {
 	return b.String()
 }
 
-// plain writes a value as short as it can be without loss, thousands apart
-// where it is whole: a rate or a label of an axis.
+// plain formats a value as briefly as possible without loss, with thousands separators if
+// it is whole: a rate or a label of an axis.
 func plain(v float64) string {
 	if v == math.Trunc(v) {
 		return whole(v)
@@ -57,7 +57,7 @@ func plain(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// bytesSize writes a size in the binary unit that fits.
+// bytesSize formats a number of bytes in a suitable binary unit.
 func bytesSize(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	v, at := float64(n), 0
@@ -67,5 +67,5 @@ func bytesSize(n uint64) string {
 	return number(v) + " " + units[at]
 }
 
-// finite says that v can be shown and drawn.
+// finite reports whether v can be shown and drawn.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -9,12 +9,11 @@ import (
 	"parley/bench/result"
 )
 
-// Names of the figures of runs of overload that this package reads.
+// Names of the figures of overload runs that this package reads.
 const (
-	// FigureFactor is the share of capacity that was intended; 0 is the closed
-	// loop.
+	// FigureFactor is the intended rate as a share of capacity; 0 is the closed loop.
 	FigureFactor = "factor_of_capacity"
-	// FigurePeak is the most memory that the target held in the run.
+	// FigurePeak is the target's peak memory in the run, in bytes.
 	FigurePeak = "resident_peak_bytes"
 
 	figureIntended = "intended_per_second"
@@ -23,10 +22,10 @@ const (
 	lapRefused     = "refused, from the real sending"
 )
 
-// Unloaded is the factor that others are held against.
+// Unloaded is the factor with which the others are compared.
 const Unloaded = 0.5
 
-// Overloads sum up the runs that have a factor, by target.
+// Overloads summarizes the runs that have a factor, by target.
 func Overloads(r *result.Report) []result.Overload {
 	var out []result.Overload
 	for _, name := range targets(r) {
@@ -73,7 +72,7 @@ func stepOf(factor float64, g group) result.OverloadStep {
 	return s
 }
 
-// conclude sets the last step against the others.
+// conclude compares the last step with the others.
 func conclude(o *result.Overload) {
 	last := o.Steps[len(o.Steps)-1]
 	for _, s := range o.Steps {
@@ -98,13 +97,13 @@ const overloadReading = "Latencies are of accepted messages and count from the r
 	"An arrival that finds every connection waiting is not offered. Offered is what the target was really asked. " +
 	"Generator and target share the processors: what the generator takes at a high rate, the target lacks."
 
-// overloadSection is what is shown of an overload.
+// overloadSection is the part of the report about one overload.
 type overloadSection struct {
 	table    table
 	verdicts []string
 }
 
-// overloadTable is the steps of one target.
+// overloadTable lists the steps of one target.
 func overloadTable(o result.Overload) table {
 	t := table{
 		caption: "Overload: " + o.Target,
@@ -137,7 +136,7 @@ func overloadTable(o result.Overload) table {
 	return t
 }
 
-// overloadVerdict holds an overload against its goals.
+// overloadVerdict compares an overload with its goals.
 func overloadVerdict(o result.Overload) []string {
 	judge := func(text string, value float64, good bool) string {
 		if value == 0 {

@@ -9,8 +9,8 @@ import (
 	"parley/bench/result"
 )
 
-// Every plot is as wide as this: about what it is given on a page with two of
-// them side by side, so that its text is then about as large as it says.
+// Every plot has this width: about the width it gets on a page with two plots side by
+// side, so that its text appears at about its nominal size.
 const (
 	plotWidth  = 560.0
 	plotLeft   = 72.0
@@ -18,7 +18,7 @@ const (
 	plotInside = 210.0
 )
 
-// sheet is the ground that all plots but the bars share.
+// sheet is the layout that all plots except the bars share.
 type sheet struct {
 	*drawing
 	bottom, top float64
@@ -34,8 +34,8 @@ func newSheet(id, title, description string, entries []entry) sheet {
 	return s
 }
 
-// entries are the legend of a case; the number of a target is its place among
-// all targets, so that it has one colour on the whole page.
+// entries returns the legend of a case. The number of a target is its position among all
+// targets, so that it has one colour on the whole page.
 func entries(names []string, groups []group) []entry {
 	var out []entry
 	for _, g := range groups {
@@ -44,7 +44,7 @@ func entries(names []string, groups []group) []entry {
 	return out
 }
 
-// told says every group's spread in words, for those who do not see the plot.
+// told describes every group's spread in words, for readers who do not see the plot.
 func told(groups []group, m measure, unit string) string {
 	var parts []string
 	for _, g := range groups {
@@ -53,7 +53,7 @@ func told(groups []group, m measure, unit string) string {
 	return strings.Join(parts, "; ")
 }
 
-// bars draws throughput from zero with the spread as a whisker.
+// bars draws throughput as bars from zero, with the spread as a whisker.
 func bars(id string, names []string, c caseGroups) string {
 	const row, above = 34.0, 12.0
 	longest, top := 0, c.Rate
@@ -94,8 +94,8 @@ func bars(id string, names []string, c caseGroups) string {
 	return d.done()
 }
 
-// quantile is the time that percentile percent kept within; there is none
-// where no operation was slower.
+// quantile returns the time that percentile percent of the operations did not exceed. It
+// returns false if no operation was slower.
 func quantile(l result.Latency, percentile float64) (float64, bool) {
 	curve := curveOf(l)
 	at := sort.Search(len(curve), func(i int) bool { return curve[i].Percentile >= percentile-1e-9 })
@@ -112,8 +112,8 @@ func curveOf(l result.Latency) []result.Point {
 	return []result.Point{{Percentile: 50, Ms: l.P50}, {Percentile: 90, Ms: l.P90}, {Percentile: 99, Ms: l.P99}, {Percentile: 99.9, Ms: l.P999}}
 }
 
-// curve is a group's latency by percentile: the spread over its runs at each
-// percentile that every one of them reached with at least one slower operation.
+// curve returns a group's latency by percentile: the spread over its runs at each
+// percentile for which every run has at least one slower operation.
 func curve(g group) (percentiles []float64, spreads []Spread) {
 	grid := slices.Clone(percentileTicks)
 	for _, r := range g.counted {
@@ -133,8 +133,8 @@ func curve(g group) (percentiles []float64, spreads []Spread) {
 	return percentiles, spreads
 }
 
-// distribution draws latency by percentile, one line per target with a band
-// from the least to the greatest repeat; empty where nothing was timed.
+// distribution draws latency by percentile, one line per target with a band from the
+// smallest to the largest repeat. It returns "" if no latency was measured.
 func distribution(id string, names []string, c caseGroups) string {
 	type line struct {
 		group

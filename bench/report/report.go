@@ -1,12 +1,11 @@
-// Package report shows what a measurement found: as files, as Markdown, as one
-// page that needs nothing else, as a comparison of two measurements, and as a
-// live view while it runs. It computes from the values it is given and reads
-// no clock, so the same report gives the same bytes.
+// Package report presents the results of a measurement: as files, as Markdown, as one
+// self-contained HTML page, as a comparison of two measurements, and as a live view
+// during the run. It computes from its inputs and reads no clock, so the same report
+// gives the same bytes.
 //
-// Three rules keep it honest. A number over several repeats is a median and is
-// shown with its least and greatest value. A run that was marked invalid is
-// named with its reason and enters no median. Bars begin at zero, and an axis
-// that does not is labelled as logarithmic.
+// Three rules keep it honest. A number over several repeats is a median and is shown with
+// its minimum and maximum. An invalid run is listed with its reason and enters no median.
+// Bars begin at zero, and an axis that does not is labelled as logarithmic.
 package report
 
 import (
@@ -21,13 +20,13 @@ import (
 	"parley/bench/result"
 )
 
-// ErrSchema says that a file is not a report of this layout.
+// ErrSchema is returned for a file that is not a report of this layout.
 var ErrSchema = errors.New("not a bench report of the layout " + result.Schema)
 
-// Save writes results.json, results.md and results.html into dir, which it
-// makes if need be, and gives the paths of those it wrote. Each file appears
-// whole or not at all, replacing an older one. Where one cannot be written the
-// others still are, and the error names it.
+// Save writes results.json, results.md and results.html into dir, which it creates if
+// necessary, and returns the paths of the files it wrote. Each file appears complete or
+// not at all, and replaces an older one. If a file cannot be written, Save still writes
+// the others, and the error names that file.
 func Save(dir string, r *result.Report) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func writeJSON(w io.Writer, r *result.Report) error {
 	return e.Encode(stamped)
 }
 
-// replace puts data at path by way of a synced file beside it.
+// replace writes data to path by renaming a synced temporary file beside it.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -90,8 +89,8 @@ func replace(path string, data []byte) error {
 	return nil
 }
 
-// Load reads a results.json. A file of another layout is refused with an error
-// that wraps ErrSchema and says what the file names instead.
+// Load reads a results.json. For a file of another layout it returns an error that wraps
+// ErrSchema and names the layout of the file.
 func Load(path string) (*result.Report, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

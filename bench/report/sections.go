@@ -19,7 +19,7 @@ func newSection(c caseGroups) section {
 	return s
 }
 
-// ladderTable shows what searches for the highest rate found.
+// ladderTable shows the results of the searches for the highest rate.
 func ladderTable(ladders []result.Ladder) table {
 	t := table{
 		caption: "Highest rate whose p99 stays within a bound",
@@ -50,7 +50,7 @@ func runTable(c caseGroups) table {
 	return t
 }
 
-// costTable says who used the processor, and the memory of each target.
+// costTable shows the processor time by user, and the memory of each target.
 func costTable(c caseGroups) table {
 	t := table{
 		caption: "Processor, in cores, and memory",
@@ -78,8 +78,8 @@ func runsText(g group) string {
 	return fmt.Sprint(len(g.runs))
 }
 
-// cores shows one part of the split. A run where nobody used the processor was
-// not accounted, and shows nothing.
+// cores formats one part of the split. A run in which no process used the processor was
+// not measured, and shows nothing.
 func cores(g group, of func(result.CPU) float64) string {
 	s := g.spread(func(r result.Run) (float64, bool) {
 		seen := r.CPU.Target > 0 || r.CPU.Generator > 0 || r.CPU.Neighbours > 0
@@ -118,7 +118,7 @@ func failuresText(g group) string {
 	return whole(float64(sum))
 }
 
-// notes name the runs that were left out, and why operations failed.
+// notes lists the runs that were left out, and why operations failed.
 func notes(c caseGroups) []string {
 	var out []string
 	for _, g := range c.groups {
@@ -162,7 +162,7 @@ func reasons(r result.Run) string {
 	return strings.Join(parts, ", ")
 }
 
-// keptUp is the least share of the offered rate that counts as having kept up.
+// keptUp is the smallest share of the offered rate that counts as keeping up.
 const keptUp = 0.98
 
 func shortfalls(c caseGroups) []string {
@@ -177,8 +177,8 @@ func shortfalls(c caseGroups) []string {
 	return out
 }
 
-// partTable shows latencies beside the main one: the time from the real
-// sending in an open loop, and the parts that a scenario names.
+// partTable shows latencies besides the main one: the time from the actual sending in an
+// open loop, and the parts that a scenario names.
 func partTable(c caseGroups) table {
 	t := table{
 		caption: "Parts of an operation",
@@ -222,7 +222,7 @@ func figureTable(c caseGroups) table {
 	return t
 }
 
-// names are the keys that any counted run of the group has, sorted.
+// names returns the keys of all counted runs of the group, sorted.
 func names[V any](g group, of func(result.Run) map[string]V) []string {
 	seen := map[string]bool{}
 	for _, r := range g.counted {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// drawing collects one SVG. Everything that comes from a report goes through
-// text, which escapes it; coordinates and classes are ours.
+// drawing builds one SVG. All text from a report passes through text, which escapes it;
+// coordinates and classes come from this package.
 type drawing struct {
 	b      strings.Builder
 	id     string
@@ -23,12 +23,12 @@ func escapeXML(s string) string {
 	return b.String()
 }
 
-// xy writes a coordinate to a tenth of a unit, which no eye can tell apart.
+// xy formats a coordinate to a tenth of a unit, which is finer than the eye can see.
 func xy(v float64) string {
 	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
 }
 
-// newDrawing begins an SVG that announces itself by title and description.
+// newDrawing begins an SVG with a title and a description for screen readers.
 func newDrawing(id string, width, height float64, title, description string) *drawing {
 	d := &drawing{id: id, width: width, height: height}
 	fmt.Fprintf(&d.b, `<svg viewBox="0 0 %s %s" role="img" aria-labelledby="%s-t %s-d">`, xy(width), xy(height), id, id)
@@ -57,7 +57,7 @@ func (d *drawing) textUp(class string, x, y float64, s string) {
 	fmt.Fprintf(&d.b, "<text class=\"%s\" text-anchor=\"middle\" transform=\"translate(%s %s) rotate(-90)\">%s</text>\n", class, xy(x), xy(y), escapeXML(s))
 }
 
-// spot is a place in a drawing.
+// spot is a position in a drawing.
 type spot struct{ x, y float64 }
 
 func (d *drawing) path(element, class string, spots []spot) {
@@ -71,16 +71,16 @@ func (d *drawing) path(element, class string, spots []spot) {
 	fmt.Fprintf(&d.b, "<%s class=\"%s\" points=\"%s\"/>\n", element, class, strings.Join(parts, " "))
 }
 
-// colours is how many colours the page's palette has; a further target takes
-// the first again, with another mark and another dash.
+// colours is the number of colours in the page's palette. Further targets reuse them from
+// the first, with another mark and another dash.
 const colours = 7
 
-// ink is the class of the n-th target's lines, paint that of its areas.
+// ink returns the class of the n-th target's lines, paint that of its areas.
 func ink(n int) string   { return fmt.Sprintf("ink c%d d%d", n%colours, n%4) }
 func paint(n int) string { return fmt.Sprintf("paint c%d", n%colours) }
 
-// mark sets the n-th target's sign: a disc, a square, a diamond or a triangle.
-// A hollow one stands for a value that proves nothing.
+// mark draws the n-th target's sign: a disc, a square, a diamond or a triangle. A hollow
+// sign stands for a value that proves nothing.
 func (d *drawing) mark(n int, at spot, hollow bool) {
 	class := paint(n)
 	if hollow {
@@ -99,7 +99,7 @@ func (d *drawing) mark(n int, at spot, hollow bool) {
 	}
 }
 
-// glyph is the width that one letter of the small text is given.
+// glyph is the assumed width of one letter of the small text.
 const glyph = 6.6
 
 // entry is one name of a legend.
@@ -109,7 +109,7 @@ type entry struct {
 	hollow bool
 }
 
-// legend sets names in rows from the top left and gives the height they took.
+// legend draws names in rows from the top left and returns the height of the rows.
 func (d *drawing) legend(x, y float64, entries []entry) float64 {
 	const row = 18
 	at := spot{x, y}
@@ -130,7 +130,7 @@ func (d *drawing) legend(x, y float64, entries []entry) float64 {
 	return at.y - y + row
 }
 
-// legendHeight is what legend will take, known before the drawing has a height.
+// legendHeight returns the height that legend will use, before the drawing has a height.
 func legendHeight(x, y, width float64, entries []entry) float64 {
 	probe := drawing{width: width}
 	return probe.legend(x, y, entries)
