@@ -13,16 +13,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// gate lets requests with a good EdDSA token pass. A token is verified once and
-// then remembered by its digest: verifying costs more than the rest of a request
-// and every server that means to be fast remembers.
+// gate admits requests with a valid EdDSA token. It verifies a token once and then caches
+// its digest: verification costs more than the rest of a request, and every fast server
+// caches it.
 type gate struct {
 	key    ed25519.PublicKey
 	parser *jwt.Parser
 	known  sync.Map // [sha256.Size]byte to the time.Time of expiry
 }
 
-// newAdmissionLimiter makes a key and one token that is good for a day.
+// newGate creates a key and a token that is valid for a day.
 func newGate() (*gate, string, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

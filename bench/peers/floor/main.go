@@ -1,8 +1,7 @@
-// Command floor is the least that a durable message store over HTTP can do on a
-// machine: it checks a cached token, decodes a message, commits two rows in one
-// synced Pebble batch and answers with what it stored. It has no actors, no
-// rules, no streams and no recovery. What a product costs beyond it is the
-// product's own.
+// Command floor is the minimal durable message store over HTTP: it checks a cached token,
+// decodes a message, commits two rows in one synced Pebble batch and answers with the
+// stored message. It has no actors, no rules, no streams and no recovery. What a product
+// costs beyond it is the product's own cost.
 package main
 
 import (
@@ -32,7 +31,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends and leaves dir fit to be opened again.
+// run serves until ctx ends. dir can be opened again afterwards.
 func run(ctx context.Context, listen, dir string) (err error) {
 	if dir == "" {
 		return fmt.Errorf("--dir is missing")
@@ -69,14 +68,14 @@ func run(ctx context.Context, listen, dir string) (err error) {
 	}
 }
 
-// announce prints the one line that tells the bench where and how to call.
+// announce prints the line that gives the bench the address and the token.
 func announce(address, token string) {
 	json.NewEncoder(os.Stdout).Encode(map[string]string{
 		"name": "floor", "version": version(), "address": address, "token": token, "kind": "plain",
 	})
 }
 
-// version names the libraries that do the work, as they were built in.
+// version names the libraries that do the work, with the versions built in.
 func version() string {
 	said := ""
 	if info, ok := debug.ReadBuildInfo(); ok {

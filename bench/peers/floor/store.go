@@ -18,9 +18,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Rows are m/<id> with the message as it is answered, and
-// i/<recipient><sequence, inverted> with the id, so that the newest message of
-// an inbox comes first.
+// Rows are m/<id> with the message as it is answered, and i/<recipient><sequence,
+// inverted> with the id, so that the newest message of an inbox comes first.
 const (
 	messagePrefix = "m/"
 	inboxPrefix   = "i/"
@@ -28,12 +27,12 @@ const (
 	pageMax       = 100
 )
 
-// store is one Pebble database. Commits are synced one by one; Pebble groups
-// those that come together in one fsync.
+// store is one Pebble database. Every commit is synced; Pebble groups concurrent commits
+// into one fsync.
 type store struct {
 	db *pebble.DB
-	// sequence orders inboxes. It begins at the clock, so that a directory that is
-	// opened again puts its new messages first.
+	// sequence orders inboxes. It starts at the clock, so that after a restart new
+	// messages come first.
 	sequence atomic.Uint64
 }
 
@@ -56,7 +55,7 @@ func openStore(dir string) (*store, error) {
 
 func (s *store) Close() error { return s.db.Close() }
 
-// quiet passes on what Pebble complains of, and none of its chatter.
+// quiet forwards the errors of Pebble and discards its other log lines.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any) {}
@@ -70,7 +69,7 @@ func (q quiet) Fatalf(format string, args ...any) {
 	os.Exit(1)
 }
 
-// draft is what a sender says, and message what is stored, answered and listed.
+// draft is the message in a request; message is the stored, answered and listed form.
 type draft struct {
 	ToHandle          string          `json:"to_handle"`
 	FromHandle        string          `json:"from_handle"`

@@ -1,7 +1,6 @@
-// Command jetstream is a NATS server with JetStream, built in and set up the way
-// that its makers document for messages that must not be lost: file storage and
-// an fsync before each acknowledgement. There is no program of ours between it
-// and the bench: clients speak NATS with it.
+// Command jetstream is an embedded NATS server with JetStream, configured as its
+// documentation recommends for messages that must not be lost: file storage and an fsync
+// before each acknowledgement. Clients of the bench speak NATS with it directly.
 package main
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ready is how long opening a directory with many messages may take.
+// ready bounds the time for opening a directory with many messages.
 const ready = 2 * time.Minute
 
 func main() {
@@ -37,7 +36,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends and leaves dir fit to be opened again.
+// run serves until ctx ends. dir can be opened again afterwards.
 func run(ctx context.Context, listen, dir string) error {
 	if dir == "" {
 		return errors.New("--dir is missing")
@@ -68,9 +67,8 @@ func run(ctx context.Context, listen, dir string) error {
 	return nil
 }
 
-// settings are those of a server of its own; SyncAlways is the one that makes an
-// acknowledgement mean that the message is on the disk. Without it JetStream
-// syncs every two minutes.
+// settings returns the options of the server. SyncAlways ensures that an acknowledged
+// message is on the disk. Without it JetStream syncs every two minutes.
 func settings(listen, dir string) (*server.Options, error) {
 	host, digits, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -89,7 +87,7 @@ func settings(listen, dir string) (*server.Options, error) {
 	}, nil
 }
 
-// setUp makes the one stream of all inboxes, or finds it.
+// setUp creates the single stream of all inboxes, or finds it.
 func setUp(ctx context.Context, url string) error {
 	conn, err := nats.Connect(url)
 	if err != nil {

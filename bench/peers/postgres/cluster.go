@@ -20,13 +20,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// programs is where Debian puts each major version.
+// programs is the path of each major version on Debian.
 const programs = "/usr/lib/postgresql/*/bin"
 
-// settings differ from the defaults in what any guide to PostgreSQL would change
-// for this machine, always in its favour: more memory, rarer checkpoints. What
-// makes a commit durable is at its default and named here so that nobody has to
-// look it up.
+// settings differ from the defaults where any guide to PostgreSQL would change them for
+// this machine, always in its favour: more memory, rarer checkpoints. The settings that
+// make a commit durable have their default values and are listed so that nobody has to
+// look them up.
 var settings = []string{
 	"listen_addresses=",
 	"shared_buffers=1GB",
@@ -37,35 +37,34 @@ var settings = []string{
 	"fsync=on",
 }
 
-// socketPrefix is what the temporary folder of the socket is called, and a number.
+// socketPrefix is the name of the temporary folder of the socket, before a number.
 const socketPrefix = "bench-postgres-"
 
 const (
-	// startPatience covers recovery after a kill.
+	// startPatience includes recovery after a kill.
 	startPatience = 2 * time.Minute
 	stopPatience  = time.Minute
 )
 
-// absentError is something that this peer needs and the machine does not have.
+// absentError reports something that this peer needs and the machine does not have.
 type absentError struct{ what string }
 
 func (e *absentError) Error() string { return e.what }
 
-// cluster is one PostgreSQL server with its data in a directory of ours and its
-// socket in a temporary one.
+// cluster is one PostgreSQL server with its data in our directory and its socket in a
+// temporary one.
 type cluster struct {
 	bin, data, socket string
-	// as is who it runs as: PostgreSQL refuses to run as root.
+	// as is the user of the server: PostgreSQL refuses to run as root.
 	as     *syscall.Credential
 	server *exec.Cmd
-	// log is the file with what the server says.
+	// log is the file with the server's output.
 	log string
-	// exited gets what became of the server.
+	// exited receives the error with which the server ended.
 	exited chan error
 }
 
-// startCluster makes the database on first use, starts it and waits until it
-// answers.
+// startCluster creates the database on first use, starts it and waits until it answers.
 func startCluster(ctx context.Context, dir string) (*cluster, error) {
 	c := &cluster{exited: make(chan error, 1)}
 	found, _ := filepath.Glob(programs + "/postgres")
@@ -96,8 +95,8 @@ func major(program string) int {
 	return n
 }
 
-// choosePlaces decides who the server runs as and gives that user a folder for
-// data and one for the socket.
+// choosePlaces chooses the user of the server and creates folders for that user's data
+// and socket.
 func (c *cluster) choosePlaces(dir string) (err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -118,7 +117,8 @@ func (c *cluster) choosePlaces(dir string) (err error) {
 	if err := c.reaches(c.data); err != nil {
 		return err
 	}
-	// A socket's path may have 107 bytes, so it cannot lie under any --dir.
+	// The path of a socket may have at most 107 bytes, so the socket cannot be below an
+	// arbitrary --dir.
 	if c.socket, err = os.MkdirTemp("", socketPrefix); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (c *cluster) choosePlaces(dir string) (err error) {
 	return c.reaches(c.socket)
 }
 
-// debianUser is who Debian's package runs PostgreSQL as.
+// debianUser returns the user as whom Debian's package runs PostgreSQL.
 func debianUser() (*syscall.Credential, error) {
 	account, err := user.Lookup("postgres")
 	if err != nil {
@@ -152,8 +152,8 @@ func (c *cluster) own(folder string) error {
 	return os.Chown(folder, int(c.as.Uid), int(c.as.Gid))
 }
 
-// reaches asks as that user whether the folder can be entered: a parent of it
-// may be closed to others, as /root is.
+// reaches checks, as that user, whether the folder can be entered: a parent of it may be
+// closed to others, as /root is.
 func (c *cluster) reaches(folder string) error {
 	if c.as == nil {
 		return nil
@@ -169,13 +169,14 @@ func (c *cluster) reaches(folder string) error {
 func (c *cluster) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Dir, command.Env = c.data, []string{"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8"}
-	// A killed parent takes the database with it, at once: that is the crash. A
-	// group of its own keeps a terminal's interrupt for us, who stop it in order.
+	// If the parent is killed, the database is killed at once: that is the crash. Its own
+	// process group keeps interrupts of the terminal away from it; we stop it in an
+	// orderly way.
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.as, Pdeathsig: syscall.SIGQUIT, Setpgid: true}
 	return command
 }
 
-// initialize makes an empty database with the defaults of its version.
+// initialize creates an empty database with the defaults of its version.
 func (c *cluster) initialize(ctx context.Context) error {
 	said, err := c.command(ctx, filepath.Join(c.bin, "initdb"), "-D", c.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8").CombinedOutput()
 	if err != nil {
@@ -184,8 +185,8 @@ func (c *cluster) initialize(ctx context.Context) error {
 	return nil
 }
 
-// start runs the server as our own child, without pg_ctl in between, whose
-// server would be nobody's child.
+// start runs the server as our child, without pg_ctl, whose server would not be our
+// child.
 func (c *cluster) start() error {
 	c.awaitPredecessor()
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -201,8 +202,8 @@ func (c *cluster) start() error {
 	c.server.Stdout, c.server.Stderr = log, log
 	started := make(chan error)
 	go func() {
-		// To the kernel the parent is the thread that started the child: this one
-		// must live as long.
+		// The kernel regards the thread that started the child as its parent, so this
+		// thread must live as long as the child.
 		runtime.LockOSThread()
 		err := c.server.Start()
 		started <- err
@@ -213,16 +214,15 @@ func (c *cluster) start() error {
 	return <-started
 }
 
-// awaitPredecessor gives a server whose parent was killed the time to be gone,
-// and removes the folder of its socket, which nobody was left to remove.
-// If it stays, or if its number belongs to somebody else by now, PostgreSQL
-// itself decides by its lock file.
+// awaitPredecessor waits for the end of a server whose parent was killed, and removes the
+// folder of its socket, which was left behind. If the server does not end, or if its
+// process id now belongs to another process, PostgreSQL decides by its lock file.
 func (c *cluster) awaitPredecessor() {
 	lock, err := os.ReadFile(filepath.Join(c.data, "postmaster.pid"))
 	if err != nil {
 		return
 	}
-	// The lock file has the process on its first line and its socket on the fifth.
+	// The lock file has the process id on its first line and the socket on its fifth.
 	lines := strings.Split(string(lock), "\n")
 	pid, err := strconv.Atoi(lines[0])
 	if err != nil || pid <= 0 || len(lines) < 5 {
@@ -239,7 +239,7 @@ func (c *cluster) awaitPredecessor() {
 	}
 }
 
-// address is how to connect, over the socket.
+// address returns the connection string for the socket.
 func (c *cluster) address() string {
 	return "host=" + c.socket + " user=postgres dbname=postgres sslmode=disable"
 }
@@ -263,7 +263,7 @@ func (c *cluster) wait(ctx context.Context) error {
 	}
 }
 
-// stop asks for a fast shutdown, which writes a checkpoint and cuts connections.
+// stop requests a fast shutdown, which writes a checkpoint and closes connections.
 func (c *cluster) stop() error {
 	defer os.RemoveAll(c.socket)
 	c.server.Process.Signal(syscall.SIGINT)

@@ -13,15 +13,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// gate lets requests with a good EdDSA token pass. A token is verified once and
-// then remembered by its digest, as the floor does it.
+// gate admits requests with a valid EdDSA token. It verifies a token once and then caches
+// its digest, as the floor does.
 type gate struct {
 	key    ed25519.PublicKey
 	parser *jwt.Parser
 	known  sync.Map // [sha256.Size]byte to the time.Time of expiry
 }
 
-// newAdmissionLimiter makes a key and one token that is good for a day.
+// newGate creates a key and a token that is valid for a day.
 func newGate() (*gate, string, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command postgres is what most teams would write: net/http, a pool of
-// connections and PostgreSQL, with both rows of a message in one transaction. It
-// runs Debian's PostgreSQL itself, as a child, so that the processor time of the
-// database counts as this peer's.
+// Command postgres is what most teams would write: net/http, a connection pool and
+// PostgreSQL, with both rows of a message in one transaction. It runs Debian's PostgreSQL
+// as a child, so that the processor time of the database counts as this peer's.
 package main
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// missing is an exit of its own: the bench leaves this peer out and says so.
+// missing is an exit code: the bench then leaves this peer out and says so.
 const missing = 3
 
 func main() {
@@ -39,7 +38,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends and leaves dir fit to be opened again.
+// run serves until ctx ends. dir can be opened again afterwards.
 func run(ctx context.Context, listen, dir string) (err error) {
 	if dir == "" {
 		return errors.New("--dir is missing")
@@ -82,7 +81,7 @@ func run(ctx context.Context, listen, dir string) (err error) {
 	}
 }
 
-// shut lets requests that are under way end.
+// shut waits for requests in progress to end.
 func shut(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// connections that the pool keeps open. More of them on two cores wait for
-	// each other.
+	// connections is the number of connections in the pool. On two cores, more of them
+	// would wait for each other.
 	connections = 32
 	pageDefault = 20
 	pageMax     = 100
 )
 
-// schema has the two rows of the floor: the message, and its place in an inbox,
-// newest first by reading the key backwards.
+// schema has the same two rows as the floor: the message, and its place in an inbox,
+// which is read backwards by key to get the newest first.
 const schema = `
 create table if not exists messages(
 	id uuid primary key, conversation_id uuid not null, from_agent uuid not null, to_agent bigint not null,
@@ -32,8 +32,8 @@ create table if not exists inbox(
 	agent bigint not null, created_at timestamptz not null, message_id uuid not null,
 	status text not null default 'new', primary key(agent, created_at, message_id))`
 
-// insert writes both rows in one statement: one transaction, one round trip, one
-// flush of the log.
+// insert writes both rows in one statement: one transaction, one round trip, one flush of
+// the log.
 const insert = `
 with m as (
 	insert into messages values($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id, to_agent, created_at)
@@ -47,7 +47,7 @@ where i.agent = $1 order by i.agent desc, i.created_at desc, i.message_id desc l
 
 type store struct{ pool *pgxpool.Pool }
 
-// openStore connects, makes the tables on first use and asks for the version.
+// openStore connects, creates the tables on first use and queries the version.
 func openStore(ctx context.Context, address string) (*store, string, error) {
 	settings, err := pgxpool.ParseConfig(address)
 	if err != nil {
@@ -69,7 +69,7 @@ func openStore(ctx context.Context, address string) (*store, string, error) {
 	return &store{pool: pool}, version, nil
 }
 
-// draft is what a sender says, and message what is stored, answered and listed.
+// draft is the message in a request; message is the stored, answered and listed form.
 type draft struct {
 	ToHandle          string          `json:"to_handle"`
 	FromHandle        string          `json:"from_handle"`
