@@ -11,12 +11,11 @@ import (
 	"parley/bench/scenario"
 )
 
-// fanClients broadcast at once unless said otherwise: enough that a group always
+// fanClients is the default number of concurrent broadcasts: enough that a group always
 // has another broadcast to work on, without overload.
 const fanClients = 8
 
-// Groups are the cases that show what groups do, beside those that they are held
-// against.
+// Groups returns the cases for groups, with the cases for comparison.
 func Groups() []Case {
 	return []Case{
 		{Scenario: scenario.Fanout, Clients: fanClients},
@@ -25,14 +24,14 @@ func Groups() []Case {
 	}
 }
 
-// isStoreLog accepts the files that a store appends every batch to: their names
-// are numbers.
+// isStoreLog reports whether a store appends every batch to this file: the names of such
+// files are numbers.
 func isStoreLog(name string) bool {
 	number, found := strings.CutSuffix(name, ".log")
 	return found && number != "" && strings.Trim(number, "0123456789-") == ""
 }
 
-// fanout is a run of Fanout.
+// fanout performs a run of Fanout.
 func (r *runner) fanout(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
 	pids := s.target.Processes()
 	m := meter{pids: pids, door: s.host.Door()}

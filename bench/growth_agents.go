@@ -10,11 +10,11 @@ import (
 	"parley/bench/scenario"
 )
 
-// ringRounds is how often each active agent sends, and receives, before memory
-// is looked at.
+// ringRounds is how often each active agent sends, and receives, before memory is
+// measured.
 const ringRounds = 2
 
-// agents makes agents up to each size in turn.
+// agents creates agents up to each size in turn.
 func (g *grower) agents(ctx context.Context) error {
 	steps := sizes(firstAgents, g.growth.Agents)
 	have := int64(1)
@@ -40,7 +40,7 @@ func (g *grower) agents(ctx context.Context) error {
 	return nil
 }
 
-// create makes n more agents and fills run with how that went.
+// create creates n more agents and records the measurement in run.
 func (g *grower) create(ctx context.Context, n int64, run *result.Run) error {
 	if n <= 0 {
 		return nil
@@ -62,9 +62,9 @@ func (g *grower) create(ctx context.Context, n int64, run *result.Run) error {
 	return err
 }
 
-// lookAtAgents measures what so many agents cost: as they are, and while some
-// of them talk; the last size also after a restart, when nothing is in memory
-// that is not needed.
+// lookAtAgents measures the cost of the current number of agents: idle, and while some of
+// them exchange messages. It also measures the last size after a restart, when memory
+// holds only what is needed.
 func (g *grower) lookAtAgents(ctx context.Context, run *result.Run, last bool) (err error) {
 	if last && g.growth.Rest > 0 {
 		g.Live.Note(fmt.Sprintf("%s: resting for %v, so that agents that are not active may leave memory", run.Target, g.growth.Rest))
@@ -92,8 +92,8 @@ func (g *grower) lookAtAgents(ctx context.Context, run *result.Run, last bool) (
 	return err
 }
 
-// talk has the active agents send to each other in a ring and gives the memory
-// at its end, and how long it took.
+// talk makes the active agents send to each other in a ring. It returns the resident
+// memory at the end, in bytes, and the duration in seconds.
 func (g *grower) talk(ctx context.Context) (resident, seconds float64, err error) {
 	active := min(g.growth.Active, g.Params.Agents)
 	dial, err := g.side.host.PrepareRing(ctx, active)

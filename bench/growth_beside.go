@@ -15,9 +15,9 @@ import (
 // besideWindows is how many windows the grown server and an empty one get, in turn.
 const besideWindows = 3
 
-// beside sends to the grown server and to one that was made just now, in turn
-// and in the same minutes: a machine that got slower while the messages were
-// stored slows both. The empty one is gone afterwards.
+// beside sends to the grown server and to a new one, in turn and within the same minutes:
+// if the machine became slower while the messages were stored, it slows both. The empty
+// server is removed afterwards.
 func (g *grower) beside(ctx context.Context, run *result.Run) (err error) {
 	dir, err := os.MkdirTemp(g.growth.Dir, "growing-beside-")
 	if err != nil {
@@ -54,7 +54,7 @@ func (g *grower) beside(ctx context.Context, run *result.Run) (err error) {
 	return nil
 }
 
-// window is one measurement of sends that counts for beside alone.
+// window performs one measurement of sends for beside.
 func (g *grower) window(ctx context.Context, r *runner, s *side, n int) (perSecond float64, err error) {
 	run := result.Run{Target: s.host.Name(), Scenario: scenario.Send, Clients: g.growth.Clients, Repeat: n + 1}
 	_, err = r.load(ctx, s, &run, report.Task{

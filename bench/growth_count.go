@@ -11,19 +11,20 @@ import (
 	"parley/bench/result"
 )
 
-// count ends a run after a number of operations instead of a time.
+// count ends a run after a number of operations instead of a duration.
 type count struct {
-	// wanted is how many are to succeed, borne how many may fail on the way.
+	// wanted is the number of operations that must succeed; borne is how many may fail.
 	wanted, borne       int64
 	given, done, failed atomic.Int64
 	stop                context.CancelCauseFunc
 }
 
-// countPause is how long a client waits for an operation that another may fail.
+// countPause is how long a client waits between checks while other clients perform the
+// last operations, which may fail.
 const countPause = 2 * time.Millisecond
 
-// take gives an operation to a client. It waits while others are about to do the
-// last ones, and says false when the run is over.
+// take assigns an operation to a client. It waits while other clients perform the last
+// operations, and returns false when the run is over.
 func (c *count) take(ctx context.Context) bool {
 	for {
 		given := c.given.Load()
@@ -39,7 +40,7 @@ func (c *count) take(ctx context.Context) bool {
 	}
 }
 
-// counted is a client whose operations are counted with those of the others.
+// counted is a client whose operations are counted together with those of the others.
 type counted struct {
 	load.Client
 	count *count
@@ -64,8 +65,8 @@ func (c *counted) Do(ctx context.Context, n int, laps *load.Laps) error {
 	return err
 }
 
-// onlooker ticks for several runs that are one to the onlooker: what lies
-// between its begin and its end is theirs.
+// onlooker forwards the ticks of several runs to one Watch, which sees them as a single
+// run between its own Begin and End.
 type onlooker struct {
 	*watch
 }
@@ -79,8 +80,8 @@ func (onlooker) End() {}
 // Tick implements load.Watch.
 func (o onlooker) Tick(second result.Second) { o.watch.Tick(second) }
 
-// chunks is a run of n operations in parts of at most size, each prepared anew.
-// w is begun and ended around them.
+// chunks runs n operations in parts of at most size, and prepares each part separately.
+// It calls Begin and End of w once around all of them.
 func (g *grower) chunks(ctx context.Context, n, size int64, strict bool, w *watch, prepare func(part int64) (load.Dial, error), settle func() error) (*load.Measurement, error) {
 	sum := &load.Measurement{Reasons: map[string]int64{}, Latency: load.NewHistogram(), Service: load.NewHistogram()}
 	w.Begin()
@@ -120,7 +121,7 @@ func add(sum, m *load.Measurement) {
 	}
 }
 
-// watching begins what the live view shows of n operations.
+// watching starts the live view of n operations.
 func (g *grower) watching(name string, n int64) *watch {
 	g.Live.Begin(report.Task{
 		Target: g.side.host.Name(), Scenario: name, Clients: int(min(int64(g.growth.Clients), n)), Repeat: 1, Repeats: 1, Operations: n,

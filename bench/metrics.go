@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// metricStreams is what the operator's door calls the number of open streams.
+// metricStreams is the name of the operator's metric for the number of open streams, with
+// a space.
 const metricStreams = "parley_streams_open "
 
-// openStreams asks the operator's door of a server.
+// openStreams reads the number of open streams from a server's admin address.
 func openStreams(admin string) (n int, err error) {
 	c := http.Client{Timeout: 5 * time.Second}
 	answer, err := c.Get("http://" + admin + "/metrics")

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// sparedFiles are descriptors that either side needs besides its streams.
+	// sparedFiles is the number of file descriptors that either side needs besides its
+	// streams.
 	sparedFiles = 512
-	// defaultStreams is what Params.Streams is when it is 0.
+	// defaultStreams is the default of Params.Streams.
 	defaultStreams = 10_000
 	idleTime       = time.Second
 )
 
-// meter looks at the processes of one target.
+// meter measures the processes of one target.
 type meter struct {
 	pids []int
 	door target.Door
-	// appends follows the logs of the store; nil where nobody asks.
+	// appends measures the logs of the store; nil if nobody needs them.
 	appends *machine.Appends
 }
 
@@ -45,8 +46,8 @@ func (m meter) CPU() time.Duration {
 	return machine.Processes(m.pids...).CPU
 }
 
-// Open implements scenario.Meter: by the descriptors of the process if it can
-// be seen, else by what the server says of itself.
+// Open implements scenario.Meter. It counts the descriptors of the process if it can read
+// them, and otherwise uses the server's own metric.
 func (m meter) Open() int {
 	if len(m.pids) > 0 {
 		if n, err := machine.OpenFiles(m.pids[0]); err == nil {
@@ -73,8 +74,8 @@ func (m meter) Log() (bytes uint64, seen bool) {
 // Settle implements scenario.Meter.
 func (m meter) Settle(ctx context.Context) { settle(ctx, m.pids) }
 
-// streams is a run of Stream, on a server that was started for it: memory that
-// an earlier run left behind would make streams look smaller.
+// streams performs a run of Stream on a server that was started for it: memory left by an
+// earlier run would make streams appear smaller.
 func (r *runner) streams(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
 	if err := r.restart(ctx, s); err != nil {
 		return false, err
@@ -102,7 +103,7 @@ func (r *runner) streams(ctx context.Context, s *side, run *result.Run, task rep
 	return true, nil
 }
 
-// idle is what a server holds that nobody asks anything.
+// idle measures a server without load.
 func (r *runner) idle(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
 	if err := r.restart(ctx, s); err != nil {
 		return false, err
@@ -122,8 +123,8 @@ func (r *runner) idle(ctx context.Context, s *side, run *result.Run, task report
 	return err == nil, err
 }
 
-// restart ends a target in order and starts it again. One that is not ours to
-// end goes on as it is.
+// restart stops a target in an orderly way and starts it again. A target that the bench
+// did not start keeps running.
 func (r *runner) restart(ctx context.Context, s *side) error {
 	if err := s.target.Stop(); err != nil {
 		return err
@@ -138,18 +139,18 @@ func (r *runner) restart(ctx context.Context, s *side) error {
 
 const (
 	killedClients = 32
-	// killAfter is how long load runs before the server is killed under it.
+	// killAfter is how long the load runs before the server is killed.
 	killAfter = 500 * time.Millisecond
 )
 
-// verify kills the server while load runs, starts it again and reads everything
-// back that was ever acknowledged.
+// verify kills the server under load, starts it again and reads back every message that
+// was ever acknowledged.
 func (r *runner) verify(ctx context.Context, s *side) error {
 	killed, took, err := r.killUnderLoad(ctx, s)
 	if err != nil {
 		return fmt.Errorf("verification: %w", err)
 	}
-	r.settle(ctx) // copies of broadcasts that were under way come after the start
+	r.settle(ctx) // copies of unfinished broadcasts arrive after the start
 	r.Live.Note(fmt.Sprintf("%s: reading %d acknowledged messages back", s.host.Name(), s.host.Acknowledged()))
 	v, err := s.host.Verify(ctx)
 	if err != nil {
@@ -170,7 +171,7 @@ func (r *runner) killUnderLoad(ctx context.Context, s *side) (killed bool, took 
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		// It ends with an error by intent: the server dies under it.
+		// The error is expected: the server is killed during the run.
 		_, _ = load.Run(under, load.Plan{Clients: killedClients, Duration: time.Minute}, dial, nil)
 	}()
 	waited := sleep(ctx, min(killAfter, r.Duration))
