@@ -1,11 +1,10 @@
-// Package result is what a measurement leaves behind: plain values that are
-// written as JSON, read back by comparisons, and drawn by the report. It
-// measures nothing.
+// Package result holds the results of a measurement: plain values that are written as
+// JSON, read back by comparisons, and drawn by the report. It measures nothing.
 package result
 
 import "time"
 
-// Schema names the layout of a Report. Readers refuse another one.
+// Schema names the layout of a Report. Readers reject any other.
 const Schema = "parley-bench/1"
 
 // Report is one invocation of the bench.
@@ -14,25 +13,25 @@ type Report struct {
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"`
 	Command []string  `json:"command"`
-	// Versions are what each target says of itself, by target name.
+	// Versions are the versions that the targets report, by target name.
 	Versions map[string]string `json:"versions"`
 	Machine  Machine           `json:"machine"`
-	// DiskBefore and DiskAfter are the same probe on either side of the runs: a
-	// disk that changed its speed in between makes the runs incomparable.
+	// DiskBefore and DiskAfter are the same probe before and after the runs. If the disk
+	// changed its speed in between, the runs are not comparable.
 	DiskBefore Disk  `json:"disk_before"`
 	DiskAfter  Disk  `json:"disk_after"`
 	Runs       []Run `json:"runs"`
-	// Ladders are what searches for the highest rate found; their rungs are runs.
+	// Ladders are the results of searches for the highest rate; their rungs are runs.
 	Ladders []Ladder `json:"ladders,omitempty"`
-	// Overloads are what runs of overload say together.
+	// Overloads summarize the runs of overload.
 	Overloads []Overload `json:"overloads,omitempty"`
-	// Goals are those of the published goals that single figures tell.
+	// Goals are the published goals that single figures can check.
 	Goals []Goal `json:"goals,omitempty"`
-	// Verified is nil when nobody asked for verification.
+	// Verified is nil if verification was not requested.
 	Verified *Verification `json:"verified"`
 }
 
-// Machine is where the bench ran.
+// Machine is the machine on which the bench ran.
 type Machine struct {
 	CPU      string `json:"cpu"`
 	Cores    int    `json:"cores"`
@@ -54,29 +53,29 @@ type Disk struct {
 type Run struct {
 	Target   string `json:"target"`
 	Scenario string `json:"scenario"`
-	// Clients is how many connections ask at once.
+	// Clients is the number of concurrent connections.
 	Clients int `json:"clients"`
-	// Rate is the arrivals a second of an open loop; 0 is a closed loop.
+	// Rate is the arrivals per second of an open loop; 0 is a closed loop.
 	Rate float64 `json:"rate"`
-	// Growing names what there is more of from run to run, "agents" or "messages",
-	// and Size is how many there were when this run began (of agents: when it was
-	// over). Empty and 0 for runs that are not part of a scaling curve.
+	// Growing names what increases from run to run, "agents" or "messages". Size is their
+	// number when this run began (for agents: when it ended). They are empty and 0 for
+	// runs that are not part of a scaling curve.
 	Growing string `json:"growing,omitempty"`
 	Size    int64  `json:"size,omitempty"`
 	// Repeat counts the repeats of one case from 1.
 	Repeat int `json:"repeat"`
-	// Seconds is the length of the measured window, longer than asked for when
-	// an open loop fell behind.
+	// Seconds is the length of the measured window. It is longer than requested if an
+	// open loop fell behind.
 	Seconds    float64 `json:"seconds"`
 	Operations int64   `json:"operations"`
 	PerSecond  float64 `json:"per_second"`
-	// Failures counts operations that were refused, broken or answered wrongly,
-	// and Reasons says why, by first words. In overload a refusal in good order is
-	// none of them: it is among the Figures, and stands for Failures in the Series.
+	// Failures counts operations that were refused, broke or got a wrong answer. Reasons
+	// counts them by the first words of the reason. In overload, a proper refusal is not
+	// a failure: it is counted in Figures, and as Failures in Series.
 	Failures int64            `json:"failures"`
 	Reasons  map[string]int64 `json:"reasons"`
-	// Latency counts from the intended start of an operation, Service from the
-	// moment it was really sent. In a closed loop they are the same.
+	// Latency is measured from the intended start of an operation, Service from the time
+	// it was actually sent. In a closed loop they are the same.
 	Latency Latency `json:"latency"`
 	Service Latency `json:"service"`
 	// Laps are latencies of parts of an operation that a scenario names, such as
@@ -87,65 +86,65 @@ type Run struct {
 	Figures map[string]float64 `json:"figures,omitempty"`
 	Series  []Second           `json:"series"`
 	CPU     CPU                `json:"cpu"`
-	// Resident is the memory of the target's processes at the end, in bytes; 0
-	// where it cannot be seen.
+	// Resident is the memory of the target's processes at the end, in bytes; 0 if it
+	// cannot be measured.
 	Resident uint64 `json:"resident_bytes"`
-	// Invalid says why this run proves nothing; empty if it counts.
+	// Invalid says why this run proves nothing; empty if it is valid.
 	Invalid string `json:"invalid"`
 }
 
-// Ladder is the outcome of a search for the highest rate of one scenario on one
-// target whose 99th percentile of latency stays within a bound.
+// Ladder is the result of a search for the highest rate of one scenario on one target
+// whose 99th percentile of latency stays within a bound.
 type Ladder struct {
 	Target   string `json:"target"`
 	Scenario string `json:"scenario"`
-	// Clients is how many connections asked at once.
+	// Clients is the number of concurrent connections.
 	Clients int     `json:"clients"`
 	BoundMs float64 `json:"bound_ms"`
-	// Rate is the arrivals a second that the target held; 0 if it held none that
-	// was tried.
+	// Rate is the highest rate that the target held, in arrivals per second; 0 if it held
+	// none of those tried.
 	Rate float64 `json:"rate"`
 }
 
-// Overload is what a target does at and beyond its capacity.
+// Overload is the behaviour of a target at and beyond its capacity.
 type Overload struct {
 	Target string `json:"target"`
-	// Capacity is the accepted a second of the closed loop, Peak the most of any
-	// step.
+	// Capacity is the number of operations accepted per second in the closed loop, Peak
+	// the highest of any step.
 	Capacity float64        `json:"capacity_per_second"`
 	Peak     float64        `json:"peak_per_second"`
 	Steps    []OverloadStep `json:"steps"`
-	// Goodput is what the last step accepted as a share of Peak, P99 the 99th
-	// percentile of its accepted as a multiple of that at half of capacity, from
-	// the real sending, and Memory the most that it held as a multiple of what the
-	// step at capacity held; 0 where one of the two was not measured.
+	// Goodput is the rate that the last step accepted, as a share of Peak. P99 is the
+	// 99th percentile of its accepted operations from the actual sending, as a multiple
+	// of that at half of capacity. Memory is its peak memory as a multiple of that of the
+	// step at capacity. Each is 0 if one of its two values was not measured.
 	Goodput float64 `json:"goodput_of_peak"`
 	P99     float64 `json:"p99_of_unloaded"`
 	Memory  float64 `json:"memory_of_capacity"`
-	// Failures is how much was neither accepted nor refused in good order.
+	// Failures counts the operations that were neither accepted nor properly refused.
 	Failures int64 `json:"failures"`
 }
 
-// OverloadStep is one rate of an Overload: medians over its valid repeats, or
-// over all where none is valid, and then Doubtful.
+// OverloadStep is one rate of an Overload. Its values are medians over its valid repeats;
+// if none is valid, they are medians over all and Doubtful is set.
 type OverloadStep struct {
-	// Factor of capacity that was intended; 0 is the closed loop.
+	// Factor is the intended rate as a share of capacity; 0 is the closed loop.
 	Factor      float64 `json:"factor"`
 	Doubtful    bool    `json:"doubtful"`
 	Connections int     `json:"connections"`
-	// Intended, Offered, Accepted and Refused are each a second.
+	// Intended, Offered, Accepted and Refused are rates per second.
 	Intended float64 `json:"intended_per_second"`
 	Offered  float64 `json:"offered_per_second"`
 	Accepted float64 `json:"accepted_per_second"`
 	Refused  float64 `json:"refused_per_second"`
 	Failures int64   `json:"failures"`
-	// P50 and P99 of the accepted and RefusedP99 count from the real sending,
-	// IntendedP99 from the intended one.
+	// P50 and P99 of the accepted operations and RefusedP99 are measured from the actual
+	// sending, IntendedP99 from the intended start.
 	P50         float64 `json:"p50_ms"`
 	P99         float64 `json:"p99_ms"`
 	IntendedP99 float64 `json:"intended_p99_ms"`
 	RefusedP99  float64 `json:"refused_p99_ms"`
-	// Resident is the most memory that the target held, in bytes.
+	// Resident is the target's peak memory, in bytes.
 	Resident float64 `json:"resident_peak_bytes"`
 	// Target and Generator are the cores that they used.
 	Target    float64 `json:"target_cores"`
@@ -186,7 +185,7 @@ type Latency struct {
 	Curve []Point `json:"curve,omitempty"`
 }
 
-// Point of a distribution: Percentile percent took at most Ms.
+// Point is a point of a distribution: Percentile percent took at most Ms.
 type Point struct {
 	Percentile float64 `json:"percentile"`
 	Ms         float64 `json:"ms"`
@@ -199,7 +198,7 @@ type Second struct {
 	P99        float64 `json:"p99_ms"`
 }
 
-// CPU is who used the processor during the measured window, in cores.
+// CPU is the processor time by user in the measured window, in cores.
 type CPU struct {
 	Target    float64 `json:"target_cores"`
 	Generator float64 `json:"generator_cores"`
@@ -209,50 +208,50 @@ type CPU struct {
 	PerOperation float64 `json:"target_us_per_operation"`
 }
 
-// Verification is the reading of every acknowledged message after the server
+// Verification is the result of reading back every acknowledged message after the server
 // was killed and started again.
 type Verification struct {
 	Acknowledged int64 `json:"acknowledged"`
-	// SampleOf is how many messages were acknowledged of which those above are a
-	// sample; 0 if they are all.
+	// SampleOf is the number of acknowledged messages from which the ones above are a
+	// sample; 0 if they are all of them.
 	SampleOf int64 `json:"sample_of,omitempty"`
-	// Unknown operations got no answer: they may be there or not.
+	// Unknown operations got no answer; their messages may or may not be stored.
 	Unknown int64 `json:"unknown"`
 	Found   int64 `json:"found"`
-	// Missing, Twice and Altered are violations of the promise.
+	// Missing, Twice and Altered count violations.
 	Missing int64 `json:"missing"`
 	Twice   int64 `json:"twice"`
 	Altered int64 `json:"altered"`
-	// Stray messages are there although the sender was told that nothing
-	// happened, or say nothing that anyone sent: violations too.
+	// Stray messages are stored although the sender was told that nothing happened, or
+	// contain a payload that nobody sent. Both are violations.
 	Stray int64 `json:"stray"`
-	// Copies of those acknowledged are copies of as many Broadcasts, one for each
-	// member. Partial are broadcasts without answer that some members have and
-	// others have not: violations.
+	// Copies counts the acknowledged messages that are copies of the Broadcasts, one for
+	// each member. Partial counts broadcasts without an answer that only some of the
+	// members received. They are violations.
 	Broadcasts int64 `json:"broadcasts,omitempty"`
 	Copies     int64 `json:"copies,omitempty"`
 	Partial    int64 `json:"partial,omitempty"`
-	// Commands are the last acknowledged votes of each elector on each request, and
-	// the last acknowledged joins and departures. Those Lost are not in effect:
-	// violations.
+	// Commands counts the last acknowledged votes of each elector on each request, and
+	// the last acknowledged joins and departures. Those Lost are not in effect, which is
+	// a violation.
 	Commands     int64 `json:"commands,omitempty"`
 	CommandsLost int64 `json:"commands_lost,omitempty"`
-	// Deliveries are acknowledged messages to agents with a webhook whose target
-	// answers, of those sent while the server was killed. Those Lost were never
-	// delivered: violations. DeliveredAgain are deliveries beyond one of each, which
-	// at-least-once allows.
+	// Deliveries counts the messages, among those sent while the server was killed, that
+	// were acknowledged and addressed to agents with a webhook whose target answers.
+	// Those Lost were never delivered, which is a violation. DeliveredAgain counts
+	// repeated deliveries, which at-least-once delivery allows.
 	Deliveries     int64 `json:"deliveries,omitempty"`
 	DeliveriesLost int64 `json:"deliveries_lost,omitempty"`
 	DeliveredAgain int64 `json:"delivered_again,omitempty"`
-	// Killed tells whether the server was killed with SIGKILL under load before
-	// the reading; if not, only what a running server shows was compared.
+	// Killed reports whether the server was killed with SIGKILL under load before the
+	// reading. If not, only the data of a running server was compared.
 	Killed bool `json:"killed"`
-	// RestartSeconds is from starting the process to its first 200 on /health.
+	// RestartSeconds is the time from starting the process to its first 200 on /health.
 	RestartSeconds float64 `json:"restart_seconds"`
 }
 
-// Clean reports whether everything that was acknowledged is there, once and as
-// sent, and nothing else.
+// Clean reports whether every acknowledged message is stored exactly once and as sent,
+// and nothing else is.
 func (v *Verification) Clean() bool {
 	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0 && v.Partial == 0 && v.CommandsLost == 0 && v.DeliveriesLost == 0
 }
