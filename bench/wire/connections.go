@@ -8,21 +8,21 @@ import (
 // ErrLate reports a request that was not answered in time.
 var ErrLate = errors.New("wire: no answer in time")
 
-// redialPause is how long a connection that broke stays away.
+// redialPause is the pause before a broken connection is dialled again.
 const redialPause = 200 * time.Millisecond
 
-// dialsAtOnce bounds the concurrent dials of a Connections: more would overflow the
-// listen queue.
+// dialsAtOnce bounds the concurrent dials of a Connections, because more would overflow
+// the listen queue.
 const dialsAtOnce = 256
 
 // Heard is the outcome of a request on one of the Connections.
 type Heard struct {
 	// Member is the connection that it was sent on.
 	Member int
-	// Sent is when its first byte went out, At when its answer was there.
+	// Sent is when the first byte was sent, At when the answer was complete.
 	Sent, At time.Time
-	// Answer is valid until Hear returns. With an error there is none, and the
-	// connection is made anew.
+	// Answer is valid until Hear returns. With an error there is no answer, and the
+	// connection is dialled again.
 	Answer Answer
 	Err    error
 }
@@ -31,9 +31,9 @@ type Heard struct {
 type condition uint8
 
 const (
-	away       condition = iota // until it is dialled again
+	away       condition = iota // waits to be dialled again
 	connecting                  // is being dialled
-	idle                        // may be asked
+	idle                        // is ready for a request
 	asked                       // waits for its answer
 )
 
@@ -41,11 +41,11 @@ const (
 type member struct {
 	fd        int
 	condition condition
-	writing   bool // its events are asked for
-	// since is when it was asked, or left.
+	writing   bool // the poll includes write events for it
+	// since is when the request was sent, or when the connection broke.
 	since time.Time
-	rest  []byte // of a request that the socket did not take at once
-	kept  []byte // of an answer that has not come whole
+	rest  []byte // of a request that the socket did not accept at once
+	kept  []byte // of an answer that is not complete
 }
 
 // queue is a ring of members, first in, first out.

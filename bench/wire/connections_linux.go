@@ -18,7 +18,7 @@ import (
 // needs one system call in each direction. This keeps the load generator cheap, because
 // it shares its processors with the server.
 //
-// A connection has one request under way at a time. One that breaks is dialled
+// A connection has one request in progress at a time. A connection that breaks is dialled
 // again after a pause.
 type Connections struct {
 	address syscall.Sockaddr
@@ -67,7 +67,7 @@ func DialConnections(ctx context.Context, address string, n int) (*Connections, 
 	return c, nil
 }
 
-// gather waits until everybody is connected.
+// gather waits until all members are connected.
 func (c *Connections) gather(ctx context.Context) error {
 	var failed error
 	for deadline := time.Now().Add(Patience); c.idle.count < len(c.members); {
@@ -84,19 +84,18 @@ func (c *Connections) gather(ctx context.Context) error {
 	return nil
 }
 
-// Idle is how many members can be asked.
+// Idle returns how many members are ready for a request.
 func (c *Connections) Idle() int { return c.idle.count }
 
-// Take gives the member that has been idle longest, which Ask has to be called
-// for next.
+// Take returns the member that has been idle longest. The caller must then call Ask or
+// Release for it.
 func (c *Connections) Take() (i int, ok bool) { return c.idle.pop() }
 
-// Release makes a member idle that was taken and is not asked after all.
+// Release makes a member idle that was taken and not used.
 func (c *Connections) Release(i int) { c.idle.push(i) }
 
-// Ask sends a request on a member that was taken, without waiting, and returns
-// when it did so. What goes wrong is heard. The request may be used again at
-// once.
+// Ask sends a request on a member that was taken, without waiting, and returns the time
+// of sending. Hear reports failures. The caller may reuse the request at once.
 func (c *Connections) Ask(i int, request []byte) time.Time {
 	m := &c.members[i]
 	m.condition, m.since = asked, time.Now()
@@ -112,8 +111,8 @@ func (c *Connections) Ask(i int, request []byte) time.Time {
 	return m.since
 }
 
-// Hear waits for at most so long until something is heard, and hands on all of
-// it. Members whose answer was heard are idle again when it returns.
+// Hear waits for at most the duration wait until there are outcomes, and passes all of
+// them to each. Members whose answer it reported are idle again when it returns.
 func (c *Connections) Hear(wait time.Duration, each func(Heard)) error {
 	c.dial(each)
 	n, err := c.ready(wait)
@@ -126,8 +125,8 @@ func (c *Connections) Hear(wait time.Duration, each func(Heard)) error {
 	return nil
 }
 
-// Break gives up the members that were asked before a moment: their requests
-// are heard as late.
+// Break drops the members whose requests were sent before a time, and reports these
+// requests as late.
 func (c *Connections) Break(before time.Time, each func(Heard)) {
 	for i := range c.members {
 		if m := &c.members[i]; m.condition == asked && m.since.Before(before) {
@@ -136,7 +135,7 @@ func (c *Connections) Break(before time.Time, each func(Heard)) {
 	}
 }
 
-// Asked is how many requests are under way.
+// Asked returns how many requests are in progress.
 func (c *Connections) Asked() (n int) {
 	for i := range c.members {
 		if c.members[i].condition == asked {
@@ -157,7 +156,7 @@ func (c *Connections) Close() {
 	_ = syscall.Close(c.poll)
 }
 
-// dial begins to connect members that are away, those that left last not yet.
+// dial starts to connect members that are away, except those that broke recently.
 func (c *Connections) dial(each func(Heard)) {
 	for c.away.count > 0 && c.dialled < dialsAtOnce {
 		i := int(c.away.ring[c.away.head])
@@ -193,7 +192,7 @@ func (c *Connections) connect(i int) error {
 	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(c.poll, syscall.EPOLL_CTL_ADD, fd, &event))
 }
 
-// want asks to be told when a member can be written to, or no more.
+// want switches write events for a member on or off.
 func (c *Connections) want(i int, writing bool) {
 	m := &c.members[i]
 	if m.writing == writing {
@@ -207,12 +206,12 @@ func (c *Connections) want(i int, writing bool) {
 	_ = syscall.EpollCtl(c.poll, syscall.EPOLL_CTL_MOD, m.fd, &event)
 }
 
-// leave closes a member and has it dialled again later. What it was asked is
-// heard to have failed, and so is a connection that could not be made.
+// leave closes a member and schedules a new dial. It reports its request as failed, and
+// likewise a connection that could not be established.
 func (c *Connections) leave(i int, err error, each func(Heard)) {
 	m := &c.members[i]
 	if m.fd >= 0 {
-		_ = syscall.Close(m.fd) // which takes it from the poll too
+		_ = syscall.Close(m.fd) // which also removes it from the poll
 	}
 	was, since := m.condition, m.since
 	m.fd, m.condition, m.since = -1, away, time.Now()
@@ -229,7 +228,7 @@ func (c *Connections) leave(i int, err error, each func(Heard)) {
 	}
 }
 
-// forget takes a member out of the idle ones. It is rare enough to be slow.
+// forget removes a member from the idle ones. It is slow, but rare.
 func (c *Connections) forget(i int) {
 	for range c.idle.count {
 		if other, _ := c.idle.pop(); other != i {
@@ -272,8 +271,8 @@ func (c *Connections) happened(i int, events uint32, each func(Heard)) {
 	}
 }
 
-// read takes what has come for a member. Bytes that nobody asked for, and an
-// answer that is none, end its connection.
+// read reads the received data of a member. Unexpected bytes and invalid answers end its
+// connection.
 func (c *Connections) read(i int, each func(Heard)) {
 	m := &c.members[i]
 	n, err := ignoringEINTR(func() (int, error) { return syscall.Read(m.fd, c.buffer) })
@@ -318,8 +317,8 @@ func (c *Connections) read(i int, each func(Heard)) {
 	}
 }
 
-// epollPwait2 is the number of the system call on every architecture of Linux:
-// the one whose patience is counted in nanoseconds.
+// epollPwait2 is the number of the system call on every architecture of Linux. Its
+// timeout is in nanoseconds.
 const epollPwait2 = 441
 
 func (c *Connections) ready(wait time.Duration) (int, error) {

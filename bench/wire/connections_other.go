@@ -11,7 +11,7 @@ import (
 // Connections is implemented on Linux only.
 type Connections struct{}
 
-// DialConnections returns an error.
+// DialConnections returns an error on this system.
 func DialConnections(context.Context, string, int) (*Connections, error) {
 	return nil, errors.New("wire: many connections in one goroutine need the epoll of Linux")
 }

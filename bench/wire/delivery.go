@@ -2,18 +2,17 @@ package wire
 
 import "bytes"
 
-// delivery is one message that NATS brought. Its slices are valid until the
-// next one.
+// delivery is one message from NATS. Its slices are valid until the next message.
 type delivery struct {
 	subject, reply, payload []byte
-	// status is what the head of a message says instead of a payload, such as 404
-	// or 503; 0 for a message as it was published.
+	// status is the status that the head of a message has instead of a payload, such as
+	// 404 or 503; 0 for a message as it was published.
 	status int
 	// kept holds the bytes that the slices point into.
 	kept []byte
 }
 
-// receive waits for the next message and sees to what else the protocol wants.
+// receive waits for the next message and handles the other lines of the protocol.
 func (c *NATS) receive() (*delivery, error) {
 	for {
 		line, err := c.reader.line(HeadBytesMax)
@@ -35,7 +34,7 @@ func (c *NATS) receive() (*delivery, error) {
 	}
 }
 
-// control answers what is not a message.
+// control handles lines that are not messages.
 func (c *NATS) control(line []byte) error {
 	switch {
 	case string(line) == "PING":

@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// HTTP is one HTTP/1.1 connection, used by one goroutine at a time. After an
-// error it stays broken and says the same again: dial another one.
+// HTTP is one HTTP/1.1 connection, used by one goroutine at a time. After an error it
+// stays broken and returns the same error again; dial a new one.
 type HTTP struct {
 	conn     net.Conn
 	reader   reader
 	patience time.Duration
-	// kept and body are reused from answer to answer.
+	// kept and body are reused for each answer.
 	kept, body []byte
 	retryAfter string
 	broken     error
 }
 
-// Answer is what came back. Body is valid until the next Do.
+// Answer is the answer to a request. Body is valid until the next Do.
 type Answer struct {
 	Status int
 	Body   []byte
 	// RetryAfter is the field of that name, empty if the answer has none.
 	RetryAfter string
-	// Closing says that the other end closes the connection after this answer.
+	// Closing reports that the other end closes the connection after this answer.
 	Closing bool
 }
 
@@ -43,15 +43,15 @@ func DialHTTP(ctx context.Context, address string) (*HTTP, error) {
 	return &HTTP{conn: conn, reader: reader{in: bufio.NewReaderSize(conn, 16<<10)}, patience: Patience}, nil
 }
 
-// SetPatience changes how long one Do may take.
+// SetPatience sets the time limit of one Do.
 func (c *HTTP) SetPatience(d time.Duration) { c.patience = d }
 
-// Do writes one request, made by Request, waits for the whole answer and
-// returns it. An answer of any status is an answer and not an error; errors are
-// connections that broke, deadlines that passed and answers that are not HTTP.
+// Do writes one request, made by Request, waits for the complete answer and returns it.
+// An answer of any status is not an error. Errors are broken connections, exceeded
+// deadlines and answers that are not HTTP.
 //
-// An answer that announces the end of the connection is returned as usual; the
-// next Do says ErrClosing and has then sent nothing.
+// An answer that announces the end of the connection is returned as usual; the next Do
+// sends nothing and returns ErrClosing.
 func (c *HTTP) Do(request []byte) (Answer, error) {
 	if c.broken != nil {
 		return Answer{}, c.broken
@@ -91,7 +91,7 @@ func (c *HTTP) receive(request []byte) (Answer, error) {
 	if err := c.readBody(&h, request); err != nil {
 		return Answer{}, reading("reading the body", err)
 	}
-	// The usual answers of a server that throttles say the same: one string does
+	// Most answers of a server that throttles have the same value, so one string serves
 	// for all of them.
 	if string(h.retryAfter) != c.retryAfter {
 		c.retryAfter = string(h.retryAfter)
@@ -131,7 +131,7 @@ func (c *HTTP) readChunks() error {
 	}
 }
 
-// readToEnd takes everything that comes before the other end closes.
+// readToEnd reads until the other end closes the connection.
 func (c *HTTP) readToEnd() error {
 	for {
 		if len(c.body) > BodyBytesMax {
@@ -149,20 +149,19 @@ func (c *HTTP) readToEnd() error {
 	}
 }
 
-// Close closes the connection. It may be called while Do waits, which then
-// fails.
+// Close closes the connection. It may be called during Do, which then fails.
 func (c *HTTP) Close() error { return c.conn.Close() }
 
-// Request makes the bytes of one request, to be built once and sent often.
-// token is a bearer token, or empty. A body is application/json unless headers
+// Request returns the bytes of one request, to be built once and sent often. token is a
+// bearer token, or empty. A body is application/json unless headers say otherwise, and
+// the host is localhost unless headers name one.
 // say otherwise, and the host is localhost unless headers name one.
 func Request(method, path, token string, headers [][2]string, body []byte) []byte {
 	return AppendRequest(nil, method, path, token, headers, body)
 }
 
-// AppendRequest is Request into a buffer that is used again, for requests that
-// differ from each other. Line breaks in what goes in the head are a mistake in
-// the program and panic.
+// AppendRequest appends what Request returns to a reused buffer, for requests that differ
+// from each other. Line breaks in values for the head are a programming error and panic.
 func AppendRequest(to []byte, method, path, token string, headers [][2]string, body []byte) []byte {
 	to = append(to, clean(method)...)
 	to = append(append(to, ' '), clean(path)...)

@@ -13,34 +13,34 @@ import (
 	"time"
 )
 
-// subscription is the number of the one subscription that a connection has: to
-// the subjects on which its questions are answered.
+// subscription is the number of a connection's only subscription: to the subjects of its
+// replies.
 const subscription = "1"
 
-// NATS is one connection that speaks the text protocol of NATS, used by one
-// goroutine at a time. After an error of the connection it stays broken; a
-// *JetStreamError leaves it usable.
+// NATS is one connection that speaks the text protocol of NATS, used by one goroutine at
+// a time. After a connection error it stays broken; after a *JetStreamError it is still
+// usable.
 //
-// Each question names a reply subject of its own, so that an answer to an
-// earlier one is never taken for this one's.
+// Each request names its own reply subject, so that the answer to an earlier request is
+// never taken for its answer.
 type NATS struct {
 	conn     net.Conn
 	reader   reader
 	patience time.Duration
-	// inbox is what all reply subjects of this connection begin with, questions
-	// how many there were, and reply the subject of the last.
+	// inbox is the common prefix of this connection's reply subjects, questions the
+	// number of requests so far, and reply the subject of the last request.
 	inbox     string
 	questions int64
 	reply     []byte
-	// out and message are reused from question to question.
+	// out and message are reused for each request.
 	out     []byte
 	message delivery
 	broken  error
 }
 
-// JetStreamError is a question that JetStream answered with no.
+// JetStreamError is an error answer of JetStream.
 type JetStreamError struct {
-	// Code is the status, such as 503 where nobody listens on a subject.
+	// Code is the status, such as 503 if a subject has no subscriber.
 	Code        int    `json:"code"`
 	Description string `json:"description"`
 }
@@ -69,7 +69,7 @@ func DialNATS(ctx context.Context, address string) (*NATS, error) {
 	return c, nil
 }
 
-// introduce follows the order of the protocol: the server speaks first.
+// introduce performs the handshake: the server sends first.
 func (c *NATS) introduce() error {
 	if err := c.conn.SetDeadline(time.Now().Add(c.patience)); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *NATS) introduce() error {
 	}
 }
 
-// SetPatience changes how long one Publish or Page may take.
+// SetPatience sets the time limit of one Publish or Page.
 func (c *NATS) SetPatience(d time.Duration) { c.patience = d }
 
 // Publish sends payload to subject, waits for JetStream's acknowledgement and
@@ -121,10 +121,9 @@ func (c *NATS) Publish(subject string, payload []byte) error {
 	})
 }
 
-// Page reads at most n messages of one subject, oldest first, as a client does
-// that keeps no consumer open: it creates an ephemeral consumer with that
-// filter, fetches what is there without waiting, and deletes the consumer. It
-// gives how many messages came.
+// Page reads at most n messages of one subject, oldest first, as a client without an open
+// consumer does: it creates an ephemeral consumer with that filter, fetches the available
+// messages without waiting, and deletes the consumer. It returns the number of messages.
 func (c *NATS) Page(stream, subject string, n int) (int, error) {
 	came := 0
 	err := c.whole(func() (err error) {
@@ -145,8 +144,8 @@ func (c *NATS) Page(stream, subject string, n int) (int, error) {
 	return came, err
 }
 
-// fetched counts what a consumer delivers: n messages, or fewer where the last
-// one says that nothing is left or a status ends the page.
+// fetched counts what a consumer delivers: n messages, or fewer if the last message says
+// that none is left or a status ends the page.
 func (c *NATS) fetched(consumer, subject string, n int) (int, error) {
 	for came := 0; ; {
 		m, err := c.receive()
@@ -172,9 +171,9 @@ func (c *NATS) fetched(consumer, subject string, n int) (int, error) {
 	}
 }
 
-// DirectPage reads at most n messages of one subject, oldest first, by a direct
-// get in one batch: no consumer, so much cheaper than Page, but also without the
-// place to go on from that a consumer keeps. The stream must allow it.
+// DirectPage reads at most n messages of one subject, oldest first, with a direct get in
+// one batch. It uses no consumer, so it is much cheaper than Page, but has no position to
+// continue from. The stream must allow it.
 func (c *NATS) DirectPage(stream, subject string, n int) (int, error) {
 	came := 0
 	err := c.whole(func() error {
@@ -200,9 +199,9 @@ func (c *NATS) DirectPage(stream, subject string, n int) (int, error) {
 	return came, err
 }
 
-// pending reads the subject on which a delivery may be acknowledged,
-// $JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<delivery>.<time>.<pending>,
-// and gives the last part if the consumer is the one asked for.
+// pending parses the subject on which a delivery is acknowledged,
+// $JS.ACK.<stream>.<consumer>.<delivered>.<sequence>.<delivery>.<time>.<pending>, and
+// returns the last part. ours is false if it belongs to another consumer.
 func pending(reply []byte, consumer string) (left int, ours bool) {
 	if !bytes.HasPrefix(reply, []byte("$JS.ACK.")) {
 		return 0, false
@@ -220,7 +219,7 @@ func pending(reply []byte, consumer string) (left int, ours bool) {
 	return left, ours && part == 9
 }
 
-// request asks JetStream's API, whose answers hold an error or what was done.
+// request calls JetStream's API, whose answer holds an error or the result.
 func (c *NATS) request(subject, body string) error {
 	if err := c.ask(subject, []byte(body)); err != nil {
 		return err
@@ -235,7 +234,8 @@ func (c *NATS) request(subject, body string) error {
 	return refusal(m)
 }
 
-// whole runs one operation under one deadline and remembers what broke it.
+// whole runs one operation under one deadline and keeps the error that broke the
+// connection.
 func (c *NATS) whole(operation func() error) error {
 	if c.broken != nil {
 		return c.broken
@@ -255,7 +255,7 @@ func (c *NATS) whole(operation func() error) error {
 	return err
 }
 
-// ask publishes a question that is to be answered on a subject of its own.
+// ask publishes a request with its own reply subject.
 func (c *NATS) ask(subject string, payload []byte) error {
 	c.questions++
 	c.reply = strconv.AppendInt(append(c.reply[:0], c.inbox...), c.questions, 10)
@@ -268,7 +268,7 @@ func (c *NATS) ask(subject string, payload []byte) error {
 	return err
 }
 
-// await passes over what belongs to earlier questions.
+// await skips answers to earlier requests.
 func (c *NATS) await() (*delivery, error) {
 	for {
 		m, err := c.receive()
@@ -278,13 +278,12 @@ func (c *NATS) await() (*delivery, error) {
 	}
 }
 
-// Close closes the connection. It may be called while an operation waits, which
-// then fails.
+// Close closes the connection. It may be called during an operation, which then fails.
 func (c *NATS) Close() error { return c.conn.Close() }
 
-// acknowledges recognizes {"stream":"INBOX","seq":17} without taking it apart:
-// one of these is read for each message that is measured. What else JetStream
-// may say, such as a duplicate, is no acknowledgement that counts.
+// acknowledges recognizes {"stream":"INBOX","seq":17} without decoding it, because one of
+// these is read for each measured message. Other answers, such as one for a duplicate, do
+// not count as an acknowledgement.
 func acknowledges(payload []byte) bool {
 	rest, ok := bytes.CutPrefix(payload, []byte(`{"stream":"`))
 	if !ok {
@@ -303,7 +302,7 @@ func acknowledges(payload []byte) bool {
 	return ok && number && sequence > 0
 }
 
-// refusal says what an answer that is not the wanted one is.
+// refusal returns the error for an unexpected answer.
 func refusal(m *delivery) error {
 	if m.status != 0 {
 		return &JetStreamError{Code: m.status, Description: "on " + string(m.subject)}

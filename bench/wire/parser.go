@@ -7,19 +7,19 @@ import (
 	"io"
 )
 
-// Parser reads answers out of bytes that somebody else has received. One serves
-// any number of connections in turn. The zero Parser is ready.
+// Parser parses answers from bytes that its caller has received. One Parser serves any
+// number of connections in turn. The zero Parser is ready to use.
 type Parser struct {
 	source bytes.Reader
 	http   HTTP
 }
 
-// Answer reads the answer that received begins with, which took n bytes of it,
-// and is valid until the next call. It is io.ErrUnexpectedEOF if the answer has
-// not come whole yet; any other error is an answer that is none.
+// Answer parses the answer at the start of received, and returns it with its length n in
+// bytes. The answer is valid until the next call. The error is io.ErrUnexpectedEOF if the
+// answer is not complete yet; any other error means that it is not a valid answer.
 //
-// An answer without length or chunks ends with its connection, of which a Parser
-// knows nothing: it ends where received does.
+// An answer without length or chunks ends with its connection, which a Parser does not
+// know: it ends where received ends.
 func (p *Parser) Answer(received []byte) (answer Answer, n int, err error) {
 	p.source.Reset(received)
 	if in := &p.http.reader.in; *in == nil {

@@ -10,19 +10,19 @@ import (
 	"strconv"
 )
 
-// step is how much a body may grow ahead of the bytes that have come: an answer
-// that only claims to be large must not take memory.
+// step bounds how far a body's buffer grows ahead of the received bytes: an answer that
+// only claims to be large must not take memory.
 const step = 256 << 10
 
-// reader reads lines and counted bytes. Lines usually lie in the buffer of in;
-// one that does not fit is put together in long.
+// reader reads lines and counted bytes. Lines usually lie in the buffer of in; a line
+// that does not fit is assembled in long.
 type reader struct {
 	in   *bufio.Reader
 	long []byte
 }
 
-// line returns the next line without its CR LF or LF, valid until the next
-// read. limit counts the line's end too.
+// line returns the next line without its CR LF or LF, valid until the next read. limit
+// includes the line's end.
 func (r *reader) line(limit int) ([]byte, error) {
 	part, err := r.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -62,7 +62,7 @@ func (r *reader) take(into []byte, n int) ([]byte, error) {
 	return into, nil
 }
 
-// end takes the CR LF that closes counted bytes.
+// end reads the CR LF after counted bytes.
 func (r *reader) end() error {
 	rest, err := r.line(HeadBytesMax)
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *reader) chunk() (int, error) {
 	}
 }
 
-// cutOff names an end that came in the middle of something.
+// cutOff converts an end of input in the middle of an answer to io.ErrUnexpectedEOF.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -109,8 +109,8 @@ func cutOff(err error) error {
 	return err
 }
 
-// hexadecimal and decimal read sizes without the string that strconv wants for
-// its error. Both refuse what no size here can be.
+// hexadecimal and decimal parse sizes without the string that strconv needs for its
+// error. Both reject values that cannot be a size.
 func hexadecimal(digits []byte) (int, bool) {
 	if len(digits) == 0 || len(digits) > 15 {
 		return 0, false
@@ -143,7 +143,7 @@ func decimal(digits []byte) (int, bool) {
 	return n, true
 }
 
-// fold reports whether name is want without regard to case; want is lower case.
+// fold reports whether name equals want, ignoring case; want is lower case.
 func fold(name []byte, want string) bool {
 	if len(name) != len(want) {
 		return false
@@ -159,20 +159,20 @@ func fold(name []byte, want string) bool {
 	return true
 }
 
-// head is what of an HTTP answer's head decides how to go on.
+// head holds the parts of an HTTP answer's head that decide how to continue.
 type head struct {
 	status int
 	// length is the Content-Length, or -1 without one.
 	length  int
 	chunked bool
-	// closing means that no other answer will come on this connection.
+	// closing means that no other answer follows on this connection.
 	closing     bool
 	retryAfter  []byte
 	contentType []byte
 }
 
-// head reads heads until one that is final, passing over interim answers (1xx).
-// The slices in it are kept in keep, which is returned grown.
+// head reads heads until a final one and skips interim answers (1xx). Its slices point
+// into keep, which it returns extended.
 func (r *reader) head(keep []byte) (head, []byte, error) {
 	for room := HeadBytesMax; ; {
 		h, kept, left, err := r.oneHead(keep, room)
@@ -228,8 +228,8 @@ func statusLine(line []byte) (status int, closing bool, err error) {
 	return status, line[7] == '0', nil
 }
 
-// field notes what matters of one field. Slices that stay are copied to keep:
-// the line is gone with the next read.
+// field records the relevant fields. It copies slices to keep, because the next read
+// overwrites the line.
 func (h *head) field(line, keep []byte) ([]byte, error) {
 	colon := bytes.IndexByte(line, ':')
 	if colon <= 0 {
@@ -262,7 +262,7 @@ func (h *head) field(line, keep []byte) ([]byte, error) {
 	return keep, nil
 }
 
-// reading says what was going on when an error came.
+// reading adds to an error what was being read.
 func reading(what string, err error) error {
 	return fmt.Errorf("wire: %s: %w", what, err)
 }

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// streamBuffer is small because a measurement of idle streams has ten thousand
-// of them; an event that is larger grows the buffers of its stream.
+// streamBuffer is small because a measurement of idle streams has ten thousand of them. A
+// larger event grows the buffers of its stream.
 const streamBuffer = 4 << 10
 
-// Stream is one open text/event-stream, read by one goroutine at a time. After
-// an error it stays broken and says the same again.
+// Stream is one open text/event-stream, read by one goroutine at a time. After an error
+// it stays broken and returns the same error again.
 type Stream struct {
 	conn    net.Conn
 	lines   reader
@@ -31,16 +31,16 @@ type Stream struct {
 type Event struct {
 	// ID is the last id that the stream named, in this event or an earlier one.
 	ID string
-	// Name is the event's type, "message" where the stream names none.
+	// Name is the event's type; "message" if the stream names none.
 	Name string
 	// Data is the event's lines of data with a line feed between them.
 	Data []byte
 }
 
-// DialStream asks for path and returns when the head of a stream has come: the
-// server then knows of the subscriber. Anything but 200 with text/event-stream
-// is a *StatusError. token and lastEventID may be empty. The context ends the
-// opening, not the stream.
+// DialStream requests path and returns when the head of a stream has arrived: the server
+// has then registered the subscriber. If the answer is not 200 with text/event-stream,
+// the error is a *StatusError. token and lastEventID may be empty. The context applies to
+// the opening, not to the stream.
 func DialStream(ctx context.Context, address, path, token, lastEventID string) (*Stream, error) {
 	conn, err := dial(ctx, address)
 	if err != nil {
@@ -85,17 +85,17 @@ func openStream(conn net.Conn, path, token, lastEventID string) (*Stream, error)
 	return s, nil
 }
 
-// SetSilence changes how long the other end may say nothing at all. Comments and
-// heartbeats count as a sign of life.
+// SetSilence sets how long the other end may send nothing at all. Comments and heartbeats
+// reset this time.
 func (s *Stream) SetSilence(d time.Duration) { s.silence = d }
 
-// LastEventID is the last id that the stream named, with or without an event:
-// where to resume. It is empty before the first.
+// LastEventID returns the last id that the stream named, with or without an event; a new
+// stream resumes after it. It is empty before the first id.
 func (s *Stream) LastEventID() string { return s.id }
 
-// Next waits for the next event, passing over comments, events without data and
-// events named "heartbeat". io.EOF means that the other end closed the stream
-// between two lines; an event that was not complete by then does not count.
+// Next waits for the next event. It skips comments, events without data and events named
+// "heartbeat". io.EOF means that the other end closed the stream between two lines; an
+// incomplete event is dropped.
 func (s *Stream) Next() (Event, error) {
 	if s.broken != nil {
 		return Event{}, s.broken
@@ -122,9 +122,8 @@ func (s *Stream) next() (Event, error) {
 	}
 }
 
-// block reads up to the next empty line or comment: an event, or a sign of life.
-// A comment in the middle of an event would cut it in two, so it only counts
-// before one.
+// block reads up to the next empty line or comment: an event, or a sign of life. A
+// comment within an event does not end the block, because it would cut the event in two.
 func (s *Stream) block() error {
 	name := false
 	s.data = s.data[:0]
@@ -148,8 +147,8 @@ func (s *Stream) block() error {
 			}
 			s.data = append(append(s.data, value...), '\n')
 		case "event":
-			// Streams say the same few names again and again: a string is made only
-			// where it differs from the last.
+			// Streams repeat the same few names: a string is made only if the name
+			// differs from the last.
 			if name = len(value) > 0; string(value) != s.name {
 				s.name = string(value)
 			}
@@ -161,8 +160,8 @@ func (s *Stream) block() error {
 	}
 }
 
-// line is the next line of the stream. Lines end in LF or CR LF: no server that
-// is measured here ends them with a lone CR.
+// line returns the next line of the stream. Lines end in LF or CR LF: no measured server
+// ends them with a lone CR.
 func (s *Stream) line() ([]byte, error) {
 	line, err := s.lines.line(BodyBytesMax)
 	if !s.begun && err == nil {
@@ -172,16 +171,15 @@ func (s *Stream) line() ([]byte, error) {
 	return line, err
 }
 
-// Close closes the stream. It may be called while Next waits, which then fails.
+// Close closes the stream. It may be called during Next, which then fails.
 func (s *Stream) Close() error { return s.conn.Close() }
 
-// chunks is the body of a chunked answer as it comes, for streams that have no
-// end to wait for.
+// chunks reads the body of a chunked answer as it arrives, for streams that do not end.
 type chunks struct {
 	from reader
 	left int
-	// begun means that the line end of an earlier chunk is still to be read: it
-	// may come later than the chunk, which should not wait for it.
+	// begun means that the line end of an earlier chunk must still be read: it may arrive
+	// later than the chunk, which must not wait for it.
 	begun, ended bool
 }
 

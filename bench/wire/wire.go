@@ -1,14 +1,13 @@
-// Package wire holds raw connections to systems under test: HTTP/1.1 and
-// server-sent events over one TCP connection, and the text protocol of NATS.
+// Package wire holds raw connections to systems under test: HTTP/1.1 and server-sent
+// events over one TCP connection, and the text protocol of NATS.
 //
-// A generator that shares two cores with the server it measures must cost
-// little: a connection keeps one read buffer and one body buffer, reuses both,
-// and allocates nothing per request once they have grown. It does what a load
-// needs and no more: no pipelining, no redirects, no proxies, no TLS.
+// A generator that shares two cores with the server it measures must be cheap: a
+// connection has one read buffer and one body buffer, reuses both, and allocates nothing
+// per request once they have grown. The package implements only what a load test needs:
+// no pipelining, no redirects, no proxies, no TLS.
 //
-// Everything that comes from the other end is bounded, and every operation has
-// a deadline, so that a broken server shows as an error and never as a
-// generator that hangs or grows.
+// Everything received is bounded and every operation has a deadline, so that a broken
+// server causes an error and never a generator that hangs or grows.
 package wire
 
 import (
@@ -20,32 +19,31 @@ import (
 )
 
 const (
-	// HeadBytesMax bounds the status line and the fields of one answer together,
-	// and one line of the NATS protocol.
+	// HeadBytesMax bounds the status line and all fields of one answer together, and one
+	// line of the NATS protocol.
 	HeadBytesMax = 64 << 10
-	// BodyBytesMax bounds the body of one answer, one event of a stream and one
-	// NATS message.
+	// BodyBytesMax bounds the body of one answer, one event of a stream and one NATS
+	// message.
 	BodyBytesMax = 64 << 20
-	// Patience is how long one operation may take, from its first byte out to
-	// its last byte in.
+	// Patience bounds the time of one operation, from the first byte sent to the last
+	// byte received.
 	Patience = 30 * time.Second
-	// Silence is how long a stream may say nothing, two heartbeats of 30 s and a
-	// half.
+	// Silence bounds the time that a stream may send nothing: two and a half heartbeats
+	// of 30 s.
 	Silence = 75 * time.Second
 )
 
 var (
-	// ErrTooLarge is an answer beyond HeadBytesMax or BodyBytesMax.
+	// ErrTooLarge is returned for an answer beyond HeadBytesMax or BodyBytesMax.
 	ErrTooLarge = errors.New("wire: the answer is larger than a measurement allows")
-	// ErrClosing is a request on a connection whose other end said in its last
-	// answer that it would close it.
+	// ErrClosing is returned for a request on a connection whose peer announced in its
+	// last answer that it would close the connection.
 	ErrClosing = errors.New("wire: the other end announced that it closes this connection")
 )
 
-// MalformedError is an answer that breaks the protocol it should follow.
+// MalformedError is returned for an answer that violates its protocol.
 type MalformedError struct {
-	// What names the rule that was broken, and Got shows the beginning of what
-	// came.
+	// What names the violated rule, and Got is the beginning of the received data.
 	What, Got string
 }
 
@@ -53,12 +51,12 @@ func (e *MalformedError) Error() string {
 	return fmt.Sprintf("wire: %s, got %q", e.What, e.Got)
 }
 
-// malformed copies what came: the buffer it lies in will be reused.
+// malformed copies the received data, because its buffer will be reused.
 func malformed(what string, got []byte) error {
 	return &MalformedError{What: what, Got: string(got[:min(len(got), 64)])}
 }
 
-// StatusError is a stream that was answered with something other than a stream.
+// StatusError is returned if the answer to a request for a stream is not a stream.
 type StatusError struct {
 	Status      int
 	ContentType string
@@ -68,8 +66,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("wire: no stream: status %d, content type %q", e.Status, e.ContentType)
 }
 
-// dial opens one TCP connection. Go sets TCP_NODELAY on it: a request leaves in
-// one write and nothing waits to be joined.
+// dial opens one TCP connection. Go sets TCP_NODELAY on it, so a request is sent at once
+// in one write.
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: Patience}
 	return dialer.DialContext(ctx, "tcp", address)
