@@ -27,7 +27,7 @@ func isTerminal(w io.Writer) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// networkFailure reports whether the server could not be reached or broke off.
+// networkFailure reports whether the server could not be reached or the connection broke.
 func networkFailure(err error) bool {
 	var operation *net.OpError
 	var name *net.DNSError

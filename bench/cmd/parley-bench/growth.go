@@ -36,8 +36,8 @@ type growthCmd struct {
 	Out    string `placeholder:"DIR" help:"Where results go, after each size; default: bench-results/TIME."`
 }
 
-// Run grows, measures and tells what was found. Each size is saved when it is
-// measured, so that whatever ends the bench later leaves it.
+// Run grows the server, measures it and prints the results. It saves each size once it is
+// measured, so that a later failure does not lose it.
 func (c *growthCmd) Run(ctx context.Context, std *terminal) error {
 	dir, remove, err := benchDir(c.Dir)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command parley-bench measures a Parley server through its HTTP interface, and
-// other systems beside it. `parley bench` starts it.
+// Command parley-bench measures a Parley server through its HTTP interface, and other
+// systems for comparison. `parley bench` starts it.
 package main
 
 import (
@@ -30,14 +30,14 @@ type commands struct {
 	Compare compareCmd `cmd:"" help:"Show what changed from one results.json to another."`
 }
 
-// Exit codes, those of parley that apply here.
+// Exit codes: those of parley that apply here.
 const (
 	exitUnexpected = 1
 	exitUsage      = 2
 	exitNetwork    = 8
 )
 
-// exitError is an error that knows its exit code.
+// exitError is an error with an exit code.
 type exitError struct {
 	code int
 	err  error
@@ -46,11 +46,12 @@ type exitError struct {
 func (e exitError) Error() string { return e.err.Error() }
 func (e exitError) Unwrap() error { return e.err }
 
-// terminal is where a command writes, how, and which server it measures.
+// terminal holds the output streams of a command and the server to measure.
 type terminal struct {
 	out, err io.Writer
 	json     bool
-	// server names the server program; empty: look for it.
+	// server is the path of the server program; if it is empty, ownServer searches for
+	// it.
 	server string
 }
 
@@ -115,8 +116,8 @@ func (t *terminal) fail(err error) int {
 	return code
 }
 
-// ownServer is the server program to start: the one that was named, else parley
-// beside this program, else on PATH.
+// ownServer returns the server program to start: the one that was named, or else parley
+// beside this program, or else on PATH.
 func (t *terminal) ownServer() (string, error) {
 	if t.server != "" {
 		return filepath.Abs(t.server)
@@ -137,8 +138,8 @@ func (t *terminal) ownServer() (string, error) {
 	return filepath.Abs(found)
 }
 
-// childEnvironment is this process's environment without the settings of serve:
-// a server that the bench starts is configured by its command line alone.
+// childEnvironment returns this process's environment without the settings of serve,
+// because a server that the bench starts is configured by its command line alone.
 func childEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PARLEY_") })
 }

@@ -54,11 +54,11 @@ type runCmd struct {
 	Out    string `placeholder:"DIR" help:"Where results go; default: bench-results/TIME."`
 }
 
-// probeTime is how long the disk is probed before and after.
+// probeTime is the duration of each probe of the disk, before and after the runs.
 const probeTime = time.Second
 
-// Run measures, saves and tells what was found. What was measured before an
-// interrupt or a failure is saved as well.
+// Run measures, saves and prints the results. After an interrupt or a failure it saves
+// the results so far.
 func (c *runCmd) Run(ctx context.Context, std *terminal) error {
 	config, remove, err := c.config(std)
 	if err != nil {
@@ -78,8 +78,8 @@ func (c *runCmd) Run(ctx context.Context, std *terminal) error {
 	return errors.Join(err, tell(std, resultsDir(c.Out, measured), measured), judge(measured))
 }
 
-// resultsDir is where results go, named by when the bench began unless the
-// caller said where.
+// resultsDir returns the directory for the results: out, or if that is empty, one named
+// by the time at which the bench began.
 func resultsDir(out string, measured *result.Report) string {
 	if out != "" {
 		return out
@@ -87,7 +87,7 @@ func resultsDir(out string, measured *result.Report) string {
 	return filepath.Join("bench-results", measured.Began.Format("20060102T150405Z"))
 }
 
-// tell saves the results and shows them.
+// tell saves the results and prints them.
 func tell(std *terminal, out string, measured *result.Report) error {
 	files, err := report.Save(out, measured)
 	if err != nil {
@@ -102,8 +102,8 @@ func tell(std *terminal, out string, measured *result.Report) error {
 	return report.Markdown(std.out, measured)
 }
 
-// judge makes a failure of what a measurement must not go along with: speed
-// without durability is worth nothing.
+// judge returns an error if the measurement found a violation, because speed without
+// durability is worth nothing.
 func judge(measured *result.Report) error {
 	if v := measured.Verified; v != nil && !v.Clean() {
 		return fmt.Errorf("verification: of %d acknowledged messages %d are missing, %d there twice, %d altered; %d were never acknowledged; %d broadcasts are with some members only, %d of %d votes and seats are lost, and %d of %d messages to agents with a webhook were never delivered",
@@ -147,13 +147,13 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 	}, remove, nil
 }
 
-// benchDir makes a directory under parent that remove removes.
+// benchDir creates a directory under parent; remove removes it.
 func benchDir(parent string) (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp(parent, "parley-bench-"); err != nil {
 		return "", nil, err
 	}
 	remove = func() { _ = os.RemoveAll(dir) }
-	// A database beside us may run under a user of its own.
+	// A database peer may run as another user.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		remove()
 		return "", nil, err
@@ -184,22 +184,23 @@ func (c *runCmd) cases() ([]bench.Case, error) {
 	return bench.Cases(names, c.Clients, c.Rates)
 }
 
-// serveArgs are further flags of our server: what scenarios cannot do without,
-// and what the caller said.
+// serveArgs returns further flags of our server: those that the scenarios require, and
+// those from the command line.
 func (c *runCmd) serveArgs() (args []string) {
 	if slices.Contains(c.Scenarios, scenario.Poll) {
 		args = append(args, "--poll-limit", "0/0")
 	}
 	if slices.Contains(c.Scenarios, scenario.Webhook) {
-		args = append(args, "--dev") // its targets are on this machine
+		args = append(args, "--dev") // the webhook targets are on this machine
 	}
 	return append(args, strings.Fields(c.Serve)...)
 }
 
-// ours is what reports call the server that is measured for its own sake.
+// ours is the name in reports of the server under test.
 const ours = "parley"
 
-// own makes servers of the bench's own; nil where one is named.
+// own returns a function that creates servers of the bench; nil if the command line names
+// a server.
 func (c *runCmd) own(std *terminal) (func(dir string, flags ...string) target.Target, error) {
 	if c.URL != "" {
 		return nil, nil
@@ -213,7 +214,7 @@ func (c *runCmd) own(std *terminal) (func(dir string, flags ...string) target.Ta
 	}, nil
 }
 
-// targets are ours and the peers, each with a directory of its own under dir.
+// targets returns our server and the peers, each with its own directory under dir.
 func (c *runCmd) targets(dir string, own func(dir string, flags ...string) target.Target) ([]target.Target, error) {
 	var all []target.Target
 	if own == nil {
@@ -237,7 +238,7 @@ type compareCmd struct {
 	B string `arg:"" help:"results.json from after."`
 }
 
-// Run shows what changed from A to B.
+// Run prints the changes from A to B.
 func (c *compareCmd) Run(std *terminal) error {
 	var both [2]*result.Report
 	for i, path := range []string{c.A, c.B} {
