@@ -1,5 +1,5 @@
-// Package bench measures what a messaging engine holds durably on the machine
-// it runs on: Parley, and peers beside it in the same run.
+// Package bench measures how much a messaging engine can store durably on the machine it
+// runs on: Parley, and peers beside it in the same bench.
 package bench
 
 import (
@@ -14,15 +14,15 @@ import (
 	"parley/bench/target"
 )
 
-// Case is one question put to every target that takes part in its scenario.
+// Case is one combination of parameters that every target of its scenario runs.
 type Case struct {
 	Scenario string
 	Clients  int
-	// Rate is the arrivals a second of an open loop; 0 is a closed loop.
+	// Rate is the arrivals per second of an open loop; 0 is a closed loop.
 	Rate float64
-	// Share, if not 0, makes an open loop at this share of what the target itself
-	// reached in the closed loops of the same scenario before. It concerns ours
-	// alone: others would be asked another question.
+	// Share, if not 0, makes an open loop at this share of the throughput that the target
+	// itself reached in the earlier closed loops of the same scenario. Only our server
+	// runs such a case: for other targets it would be a different case.
 	Share float64
 }
 
@@ -34,39 +34,40 @@ type Config struct {
 	// Repeats of each case, WarmUp and Duration of each run.
 	Repeats          int
 	WarmUp, Duration time.Duration
-	// Poisson draws the gaps of open loops by chance instead of making them equal.
+	// Poisson draws random gaps for open loops instead of equal ones.
 	Poisson bool
 	Params  scenario.Params
-	// Ladder looks for the highest rate of Send whose 99th percentile stays within
-	// Bound, on each target.
+	// Ladder searches, on each target, for the highest rate of Send whose 99th percentile
+	// stays within Bound.
 	Ladder bool
 	Bound  time.Duration
-	// Verify, which cases of Overload bring along, kills ours at the end, starts it again and reads everything back.
+	// Verify kills our server at the end, starts it again and reads everything back.
+	// Cases of Overload imply it.
 	Verify bool
-	// Own makes a further server of ours that keeps its data under dir, with these
-	// flags after its usual ones; nil where there can be none.
+	// Own creates another server of ours that keeps its data under dir, with these flags
+	// after its usual ones; nil if that is impossible.
 	Own func(dir string, flags ...string) target.Target
-	// Dir is where data is written: the disk under it is probed, for ProbeTime.
+	// Dir is the directory for data. The disk under it is probed for ProbeTime.
 	Dir       string
 	ProbeTime time.Duration
-	// Live shows what happens.
+	// Live shows the progress.
 	Live *report.Live
-	// Command is how the bench was called.
+	// Command is the command line of the bench.
 	Command []string
 }
 
-// defaultClients are those of scenarios that do not ask for a sweep.
+// defaultClients is the number of clients of scenarios without a sweep.
 const defaultClients = 64
 
-// hotClients ask one conversation or one group at once.
+// hotClients is the number of clients on one conversation or one group.
 const hotClients = 512
 
 // sweep are the default numbers of clients of Send: one, some, many.
 var sweep = []int{1, 64, 256}
 
-// Cases are those of the scenarios named: closed loops with each number of
-// clients (with the defaults of the scenario if there are none) and open loops
-// at each rate with the largest.
+// Cases returns the cases of the named scenarios: closed loops with each number of
+// clients (the scenario's defaults if there are none) and open loops at each rate with
+// the largest number.
 func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 	var cases []Case
 	for _, name := range scenarios {
@@ -96,7 +97,7 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 		}
 		for _, rate := range rates {
 			if name == scenario.Quota {
-				break // at a rate that both hold there is nothing to compare
+				break // at a rate that both hold, there is nothing to compare
 			}
 			cases = append(cases, Case{Scenario: name, Clients: slices.Max(counts), Rate: rate})
 		}
@@ -104,10 +105,10 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 	return cases, nil
 }
 
-// isLoad tells whether a scenario is operations of many clients.
+// isLoad reports whether a scenario consists of operations of many clients.
 func isLoad(name string) bool { return name != scenario.Stream && name != scenario.Idle }
 
-// Goals are the cases that the published goals name.
+// Goals returns the cases that the published goals name.
 func Goals() []Case {
 	cases := []Case{
 		{Scenario: scenario.Idle, Clients: 1},
@@ -124,7 +125,7 @@ func Goals() []Case {
 	return append(cases, Groups()...)
 }
 
-// check refuses what cannot be run.
+// check rejects an invalid configuration.
 func (c *Config) check() error {
 	switch {
 	case len(c.Targets) == 0:
@@ -157,5 +158,5 @@ func (c *Config) check() error {
 	return c.Params.Check()
 }
 
-// runLongest keeps a run, overtime included, within the life of a token.
+// runLongest keeps a run, including overtime, within the lifetime of a token.
 const runLongest = 6 * time.Minute

@@ -7,7 +7,7 @@ import (
 	"parley/bench/result"
 )
 
-// webhook is a run of Webhook.
+// webhook performs a run of Webhook.
 func (r *runner) webhook(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
 	pids := s.target.Processes()
 	r.settle(ctx)

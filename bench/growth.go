@@ -15,63 +15,61 @@ import (
 	"parley/bench/target"
 )
 
-// Growth says how far a server is grown and how it is looked at on the way.
-// Agents and messages are grown apart, each on a server of its own with an empty
-// directory.
+// Growth says how far a server grows and what is measured on the way. Agents and messages
+// grow separately, each on its own server with an empty directory.
 type Growth struct {
-	// Server makes the server that keeps its data under dir.
+	// Server returns a server that keeps its data under dir.
 	Server func(dir string) target.Target
-	// Agents is how many are made, Messages how many are stored; 0 leaves that
-	// curve out.
+	// Agents is how many agents are created, Messages how many messages are stored; 0
+	// omits that curve.
 	Agents, Messages int64
-	// Clients is how many connections make agents and send.
+	// Clients is how many connections create agents and send.
 	Clients int
-	// Active is how many agents send and receive while memory is looked at.
+	// Active is how many agents send and receive while memory is measured.
 	Active int
-	// Rest is waited for after the last agent was made, so that those who are not
-	// active may leave memory.
+	// Rest is the wait after the last agent was created, so that idle agents can leave
+	// memory.
 	Rest time.Duration
-	// Pages is how deep the page is that is compared with the first.
+	// Pages is the depth of the page that is compared with the first.
 	Pages int
-	// WarmUp and Duration are of each measurement of sends.
+	// WarmUp and Duration apply to each measurement of sends.
 	WarmUp, Duration time.Duration
-	// Params are seed, payload, and the recipients and senders of messages.
+	// Params holds the seed, the payload, and the recipients and senders of messages.
 	Params scenario.Params
-	// Verify reads a sample of the messages back after a last kill.
+	// Verify reads back a sample of the messages after a final kill.
 	Verify bool
-	// Dir is where data is written: the disk under it is probed, for ProbeTime.
+	// Dir is the directory for data. The disk under it is probed for ProbeTime.
 	Dir       string
 	ProbeTime time.Duration
 	Live      *report.Live
 	Command   []string
-	// Save is given what there is after each size; nil for nobody.
+	// Save is called with the results so far after each size; it may be nil.
 	Save func(*result.Report) error
 }
 
 const (
 	growingAgents   = "agents"
 	growingMessages = "messages"
-	// firstAgents and firstMessages are the least sizes of long curves. Each
-	// further one is ten times as large.
+	// firstAgents and firstMessages are the smallest sizes of long curves. Each further
+	// size is ten times as large.
 	firstAgents   = 1000
 	firstMessages = 100_000
-	// diskPerAgent and diskPerMessage, beside its payload, are what is asked for
-	// before anything is written; diskSlack is for logs of the store.
+	// diskPerAgent and diskPerMessage, without the payload, are the bytes that must be
+	// free before anything is written; diskSlack is for logs of the store.
 	diskPerAgent   = 3 << 10
 	diskPerMessage = 2 << 10
 	diskSlack      = 128 << 20
-	// createChunk and fillChunk bound what is done under one token, and how many
-	// acknowledged messages are recorded at once.
+	// createChunk and fillChunk bound the operations under one token, and the number of
+	// acknowledged messages recorded at once.
 	createChunk = 50_000
 	fillChunk   = 250_000
-	// samples is about how many messages Verify reads back.
+	// samples is the approximate number of messages that Verify reads back.
 	samples = 10_000
-	// growthLongest is longer than anything that ends by its count.
+	// growthLongest is longer than any run that ends by its count.
 	growthLongest = 24 * time.Hour
 )
 
-// Grow measures scaling curves. What was measured comes back also beside an
-// error.
+// Grow measures scaling curves. With an error, it also returns the results so far.
 func Grow(ctx context.Context, g Growth) (*result.Report, error) {
 	if err := g.check(); err != nil {
 		return nil, err
@@ -101,7 +99,7 @@ func (g *Growth) check() error {
 	return g.room()
 }
 
-// room refuses what the disk would not hold.
+// room returns an error if the disk has too little space.
 func (g *Growth) room() error {
 	need := g.needs()
 	free, err := machine.FreeBytes(g.Dir)
@@ -116,8 +114,8 @@ func (g *Growth) room() error {
 	return nil
 }
 
-// needs is an estimate in bytes. The curves are measured one after the other,
-// and what the first wrote is removed before the second.
+// needs estimates the required space in bytes. The curves are measured one after the
+// other, and the data of the first is removed before the second.
 func (g *Growth) needs() uint64 {
 	agents := uint64(g.Agents) * diskPerAgent
 	messages := uint64(g.Messages) * uint64(diskPerMessage+g.Params.Payload)
@@ -126,8 +124,8 @@ func (g *Growth) needs() uint64 {
 
 func gibibytes(n uint64) float64 { return float64(n) / (1 << 30) }
 
-// sizes are the steps of a curve: first and its tenfolds under most, and most.
-// A short curve begins at a tenth.
+// sizes returns the steps of a curve: first and its multiples by ten below most, and
+// most. A short curve begins at a tenth.
 func sizes(first, most int64) (steps []int64) {
 	if most <= first {
 		first = max(1, most/10)
@@ -166,7 +164,7 @@ func (g *Growth) all(ctx context.Context, out *result.Report) (err error) {
 	return nil
 }
 
-// grower is one curve under way.
+// grower is one curve in progress.
 type grower struct {
 	*runner
 	growth *Growth
@@ -174,7 +172,7 @@ type grower struct {
 	dir    string
 }
 
-// curve grows one server from nothing and removes what it wrote.
+// curve grows one server from an empty directory and removes its data afterwards.
 func (g *Growth) curve(ctx context.Context, out *result.Report, name string, params scenario.Params, grow func(*grower, context.Context) error) (err error) {
 	dir, err := os.MkdirTemp(g.Dir, "growing-"+name+"-")
 	if err != nil {
@@ -198,8 +196,7 @@ func (g *Growth) curve(ctx context.Context, out *result.Report, name string, par
 	return nil
 }
 
-// keep records one size and has the report saved: whatever ends the bench
-// later, it stays.
+// keep records one size and saves the report, so that a later failure does not lose it.
 func (g *grower) keep(run result.Run) error {
 	g.out.Runs = append(g.out.Runs, run)
 	said := fmt.Sprintf("%s: at %d %s: %.0f op/s, %.1f MiB resident, %.1f MiB on the disk",
@@ -219,8 +216,8 @@ func (g *grower) resident() uint64 {
 	return meter{pids: g.side.target.Processes()}.Resident()
 }
 
-// disk notes what the server takes of the disk, and what it has written for each
-// of size things: room that it reserves for logs is not a thing's.
+// disk records the disk space that the server uses, and the bytes written per item for
+// size items: space that the server preallocates for logs does not count for an item.
 func (g *grower) disk(run *result.Run, name string, size int64) error {
 	files, err := machine.FilesUnder(g.dir)
 	if err != nil {
@@ -233,7 +230,7 @@ func (g *grower) disk(run *result.Run, name string, size int64) error {
 	return nil
 }
 
-// term ends the server in order and starts it again.
+// term stops the server in an orderly way and starts it again.
 func (g *grower) term(ctx context.Context, run *result.Run) error {
 	began := time.Now()
 	if err := g.side.target.Stop(); err != nil {
@@ -250,7 +247,7 @@ func (g *grower) term(ctx context.Context, run *result.Run) error {
 	return nil
 }
 
-// kill kills the server while it is sent to and starts it again.
+// kill kills the server under load and starts it again.
 func (g *grower) kill(ctx context.Context, run *result.Run) error {
 	_, took, err := g.killUnderLoad(ctx, g.side)
 	if err != nil {
@@ -262,8 +259,8 @@ func (g *grower) kill(ctx context.Context, run *result.Run) error {
 
 var errEnough = errors.New("all operations are done")
 
-// exactly runs a closed loop of n operations. If it is strict, a failure ends it;
-// if not, what failed is done again, up to a bound.
+// exactly runs a closed loop of n operations. If strict is set, a failure ends it;
+// otherwise failed operations are repeated, up to a bound.
 func (g *grower) exactly(ctx context.Context, n int64, strict bool, dial load.Dial, w load.Watch) (*load.Measurement, error) {
 	under, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

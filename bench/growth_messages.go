@@ -10,11 +10,11 @@ import (
 	"parley/bench/scenario"
 )
 
-// messages stores messages up to each size in turn, beginning with none.
+// messages stores messages up to each size in turn, starting with an empty server.
 func (g *grower) messages(ctx context.Context) error {
 	for _, size := range append([]int64{0}, sizes(firstMessages, g.growth.Messages)...) {
 		if size > 0 && size < g.side.host.Stored() && size < g.growth.Messages {
-			continue // what was sent at the last size went past it
+			continue // the messages sent at the last size already exceed this one
 		}
 		run := result.Run{
 			Target: g.side.host.Name(), Scenario: scenario.Send, Clients: g.growth.Clients, Repeat: 1,
@@ -65,7 +65,7 @@ func (g *grower) fill(ctx context.Context, n int64, run *result.Run) error {
 	return err
 }
 
-// lookAtMessages measures what a server with so many messages does.
+// lookAtMessages measures a server that stores this many messages.
 func (g *grower) lookAtMessages(ctx context.Context, run *result.Run) error {
 	figures := run.Figures
 	if _, err := g.load(ctx, g.side, run, report.Task{
@@ -93,7 +93,7 @@ func (g *grower) lookAtMessages(ctx context.Context, run *result.Run) error {
 	return g.term(ctx, run)
 }
 
-// dive reads the first page of the long inbox and its deepest in turn.
+// dive reads the first page of the long inbox and its deepest page in turn.
 func (g *grower) dive(ctx context.Context, run *result.Run) error {
 	dial, depth, err := g.side.host.PrepareDive(ctx, g.growth.Pages)
 	if err != nil || depth == 0 {

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// defaultConnections is what Params.Connections is when it is 0.
+	// defaultConnections is the default of Params.Connections.
 	defaultConnections = 4096
-	// pressClients ask in the closed loop that finds capacity.
+	// pressClients is the number of clients in the closed loop that finds capacity.
 	pressClients = 256
 )
 
-// pressFactors are the steps of Overload, in shares of capacity. The first is
-// what the others are held against.
+// pressFactors are the steps of Overload, as shares of capacity. The first is the
+// reference for the others.
 var pressFactors = []float64{report.Unloaded, 1, 2, 5}
 
-// Overload are the cases that show what a server does beyond its capacity: the
-// closed loop that finds it, and open loops at shares of it.
+// Overload returns the cases that show what a server does beyond its capacity: the closed
+// loop that finds it, and open loops at shares of it.
 func Overload() []Case {
 	cases := []Case{{Scenario: scenario.Overload, Clients: pressClients}}
 	for _, factor := range pressFactors {
@@ -31,11 +31,11 @@ func Overload() []Case {
 	return cases
 }
 
-// isOverload tells whether a case presses the target beyond what it can do: what
-// it accepted then is always read back.
+// isOverload reports whether a case loads the target beyond its capacity. The messages
+// accepted in such a case are always read back.
 func isOverload(c Case) bool { return c.Scenario == scenario.Overload }
 
-// overload is a run of Overload.
+// overload performs a run of Overload.
 func (r *runner) overload(ctx context.Context, s *side, run *result.Run, task report.Task, share float64) (measured bool, err error) {
 	press := scenario.Press{Connections: r.connections(), Rate: run.Rate, WarmUp: r.WarmUp, Duration: r.Duration}
 	press.Clients = min(pressClients, press.Connections)
@@ -47,7 +47,7 @@ func (r *runner) overload(ctx context.Context, s *side, run *result.Run, task re
 	task.Clients = run.Clients
 	r.Live.Begin(task)
 	for _, pid := range pids {
-		_ = machine.ForgetPeak(pid) // else it is the peak of all runs so far
+		_ = machine.ForgetPeak(pid) // otherwise it would be the peak of all runs so far
 	}
 	w := newWatch(r.Live, pids)
 	err = s.host.Press(ctx, press, w, run)
@@ -67,7 +67,8 @@ func (r *runner) overload(ctx context.Context, s *side, run *result.Run, task re
 	return true, err
 }
 
-// connections is how many Overload opens, as far as the limit allows.
+// connections returns how many connections Overload opens, within the limit of open
+// files.
 func (r *runner) connections() int {
 	n := r.Params.Connections
 	if n == 0 {

@@ -16,13 +16,13 @@ import (
 const (
 	// quotaWindows is how many windows each of the two servers gets, in turn.
 	quotaWindows = 3
-	// limitedTier is the trust tier of those who send to the server with limits.
+	// limitedTier is the trust tier of the organizations on the server with limits.
 	limitedTier = 3
 )
 
-// freeTerms and limitedTerms are further flags of the two servers. The limits are
-// those of the public profile, raised so far that all are checked and none is ever
-// reached, not even at a million messages a second for an hour.
+// freeTerms and limitedTerms are further flags of the two servers. The limits are those
+// of the public profile, raised so far that all are checked and none is ever reached, not
+// even at a million messages a second for an hour.
 var (
 	freeTerms    = []string{"--quota-profile", "open"}
 	limitedTerms = []string{
@@ -32,11 +32,11 @@ var (
 	}
 )
 
-// errNotOwn says that the servers of Quota cannot be had.
+// errNotOwn is returned if the bench cannot start the servers of Quota.
 var errNotOwn = errors.New("quota compares two servers of the bench's own, one without and one with limits: it cannot be asked of a server named by --url")
 
-// quota is a run of Quota. The run is the last window with limits, with the
-// failures of all windows; the figures are of all.
+// quota performs a run of Quota. The run holds the last window with limits and the
+// failures of all windows; the figures cover all windows.
 func (r *runner) quota(ctx context.Context, run *result.Run, task report.Task) (measured bool, err error) {
 	if r.Own == nil {
 		return false, errNotOwn
@@ -81,8 +81,8 @@ func (r *runner) quota(ctx context.Context, run *result.Run, task report.Task) (
 	return true, windows.counted(before, after, limited.host.Stored())
 }
 
-// apart is a runner of a server of our own with further flags, on whose measure
-// nothing is kept.
+// apart returns a runner for a server of the bench with further flags. Its measurements
+// are not kept.
 func (r *runner) apart(dir string, terms []string, tier int) *runner {
 	one := &runner{out: &result.Report{Versions: map[string]string{}}, Config: r.Config}
 	one.Params.Keep, one.Params.Sample, one.Params.Tier = false, 0, tier
@@ -90,7 +90,7 @@ func (r *runner) apart(dir string, terms []string, tier int) *runner {
 	return one
 }
 
-// quotaWindow measures sends on one of two servers while the other rests.
+// quotaWindow measures sends on one of two servers while the other is idle.
 func (r *runner) quotaWindow(ctx context.Context, one *runner, two [2]*runner, task report.Task, n int) (result.Run, error) {
 	var pids []int
 	for _, each := range two {
@@ -106,7 +106,7 @@ func (r *runner) quotaWindow(ctx context.Context, one *runner, two [2]*runner, t
 	return window, err
 }
 
-// quotaTally is what the windows of a run of Quota come to.
+// quotaTally collects the windows of a run of Quota.
 type quotaTally struct {
 	free, limited []result.Run
 }
@@ -119,8 +119,8 @@ func (q *quotaTally) add(window result.Run, limited bool) {
 	}
 }
 
-// fill writes the last window with limits into a run, what all of them tell, and
-// whatever spoils one of them.
+// fill writes the last window with limits, the figures of all windows, and the reason if
+// any window is invalid into a run.
 func (q *quotaTally) fill(run *result.Run) {
 	last := q.limited[len(q.limited)-1]
 	last.Scenario, last.Repeat, last.Failures, last.Reasons = run.Scenario, run.Repeat, 0, map[string]int64{}
@@ -148,8 +148,8 @@ func (q *quotaTally) fill(run *result.Run) {
 	*run = last
 }
 
-// counted is an error if the server with limits has not counted what it
-// accepted against the quota.
+// counted returns an error if the server with limits has not counted the accepted
+// messages against the quota.
 func (q *quotaTally) counted(before, after scenario.Spent, accepted int64) error {
 	if counted := after.Messages - before.Messages; after.Resets.Equal(before.Resets) && counted < accepted {
 		return fmt.Errorf("of %d messages that were accepted %d were counted against the quota", accepted, counted)

@@ -16,8 +16,8 @@ import (
 	"parley/bench/target"
 )
 
-// Run measures. What was measured comes back also beside an error, as when the
-// context ended.
+// Run measures. With an error, such as the end of the context, it also returns the
+// results so far.
 func Run(ctx context.Context, config Config) (*result.Report, error) {
 	if err := config.check(); err != nil {
 		return nil, err
@@ -30,20 +30,21 @@ func Run(ctx context.Context, config Config) (*result.Report, error) {
 	return r.out, errors.Join(err, r.stop())
 }
 
-// runner is one bench under way.
+// runner is a bench in progress.
 type runner struct {
 	Config
 	out  *result.Report
 	here []*side
-	// number counts runs, of is how many there will be as far as is known.
+	// number is the number of the current run; of is the expected number of runs, as far
+	// as it is known.
 	number, of int
 }
 
-// side is one target that takes part.
+// side is one target of the bench.
 type side struct {
 	target target.Target
 	host   *scenario.Host
-	// lost says why it does not take part any more.
+	// lost is the reason why it no longer takes part.
 	lost error
 }
 
@@ -83,8 +84,8 @@ func (r *runner) all(ctx context.Context) (err error) {
 	return nil
 }
 
-// start makes all targets ready. A peer that cannot be had is left out and named
-// in the report; without ours there is nothing to measure.
+// start starts all targets. If a peer cannot be started, it is left out and listed in the
+// report; if ours cannot, the bench fails.
 func (r *runner) start(ctx context.Context) error {
 	for i, t := range r.Targets {
 		s := &side{target: t}
@@ -121,7 +122,7 @@ func (r *runner) stop() error {
 	return errors.Join(errs...)
 }
 
-// takesPart tells whether a case is put to a target.
+// takesPart reports whether a target runs a case.
 func (r *runner) takesPart(s *side, c Case) bool {
 	return s.lost == nil && s.host.Can(c.Scenario) && (c.Share == 0 || s == r.here[0])
 }
@@ -137,8 +138,8 @@ func (r *runner) count() (n int) {
 	return n
 }
 
-// round puts one repeat of a case to all targets in turn. Failure of a peer
-// ends its part, failure of ours the bench.
+// round runs one repeat of a case on all targets in turn. If a peer fails, it is left out
+// from then on; if ours fails, the bench ends.
 func (r *runner) round(ctx context.Context, c Case, repeat int) error {
 	for _, s := range r.here {
 		if !r.takesPart(s, c) {
@@ -160,7 +161,7 @@ func (r *runner) round(ctx context.Context, c Case, repeat int) error {
 	return nil
 }
 
-// one is a single run. It is recorded also if it failed half-way, as invalid.
+// one performs a single run. If it fails midway, it is recorded as invalid.
 func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 	rate := c.Rate
 	if c.Share > 0 {
@@ -203,8 +204,8 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 	return err
 }
 
-// capacity is the median of what a target reached in the closed loops of a
-// scenario with the most clients.
+// capacity returns the median throughput of a target in the closed loops of a scenario
+// with the most clients.
 func (r *runner) capacity(s *side, name string) float64 {
 	most := 0
 	var reached []float64
@@ -220,7 +221,7 @@ func (r *runner) capacity(s *side, name string) float64 {
 	return report.NewSpread(reached).Median
 }
 
-// load is a run of a scenario with many clients.
+// load performs a run of a scenario with many clients.
 func (r *runner) load(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
 	dial, err := s.host.Prepare(ctx, run.Scenario, run.Clients)
 	if err != nil {
@@ -247,8 +248,8 @@ func (r *runner) load(ctx context.Context, s *side, run *result.Run, task report
 func (r *runner) plan(clients int, rate float64) load.Plan {
 	return load.Plan{
 		Clients: clients, Rate: rate, Poisson: r.Poisson, WarmUp: r.WarmUp, Duration: r.Duration,
-		// A target that cannot keep up is asked for the same time once more; what
-		// is then still due was never sent and is counted as such.
+		// A target that cannot keep up gets the same time once more. Arrivals still due
+		// after that are counted as never sent.
 		Overtime: r.Duration, Seed: r.Params.Seed,
 	}
 }
@@ -260,7 +261,7 @@ const (
 	idleCPU = 10 * time.Millisecond
 )
 
-// settle waits until no target works off what it was asked before.
+// settle waits until no target is still processing earlier requests.
 func (r *runner) settle(ctx context.Context) {
 	var pids []int
 	for _, s := range r.here {
@@ -297,7 +298,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ladders look for the highest rate that each target holds. Each rung is a run.
+// ladders searches for the highest rate that each target holds. Each rung is a run.
 func (r *runner) ladders(ctx context.Context) error {
 	clients := defaultClients
 	for _, c := range r.Cases {
@@ -321,8 +322,8 @@ func (r *runner) ladder(ctx context.Context, s *side, clients int) error {
 	var watches []*watch
 	var rung load.Dial
 	var trouble error
-	// Each rung is prepared as a run of its own: its messages get keys that no
-	// other has, its clients tokens with a whole life.
+	// Each rung is prepared as its own run: its messages get unique keys, and its clients
+	// get fresh tokens.
 	look := func(rate float64) load.Watch {
 		rung, trouble = s.host.Prepare(ctx, scenario.Send, clients)
 		r.settle(ctx)

@@ -8,7 +8,7 @@ import (
 	"parley/bench/result"
 )
 
-// watch accounts for the processor during one window and tells the live view.
+// watch measures processor time during one window and updates the live view.
 type watch struct {
 	live    *report.Live
 	account *machine.Account
@@ -43,7 +43,7 @@ func (w *watch) End() {
 	w.window = time.Since(w.opened)
 }
 
-// fill writes who used the processor into a run, and whether that spoils it.
+// fill writes the processor time into a run, and the reason if it makes the run invalid.
 func (w *watch) fill(run *result.Run, pids []int) {
 	run.CPU = w.cpu
 	run.CPU.PerOperation = machine.PerOperation(w.cpu, w.window.Seconds(), run.Operations)
