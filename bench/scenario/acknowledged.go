@@ -12,25 +12,25 @@ import (
 type entry struct {
 	id  uuid
 	key Key
-	// box is the mailbox it belongs in.
+	// box is the number of the mailbox that the message is in.
 	box uint32
 }
 
-// book is what one client was told in one run. Only its worker writes it.
+// book holds the answers that one client received in one run. Only its worker writes it.
 type book struct {
 	entries []entry
 	unknown []Key
-	// casts are broadcasts, lostCasts those without answer.
+	// casts are the acknowledged broadcasts, lostCasts those without an answer.
 	casts, lostCasts []cast
 }
 
-// acknowledged notes a message that the server promised to keep.
+// acknowledged records a message that the server promised to keep.
 func (b *book) acknowledged(id uuid, key Key, box uint32) {
 	b.entries = append(b.entries, entry{id, key, box})
 }
 
-// lost notes an operation that got no answer, or one that says that the outcome
-// is not known: the message may be there or not.
+// lost records an operation that got no answer, or an answer that the outcome is unknown:
+// the message may or may not be stored.
 func (b *book) lost(key Key) { b.unknown = append(b.unknown, key) }
 
 // acknowledgedLog records every message that one target acknowledged.
@@ -39,9 +39,9 @@ type acknowledgedLog struct {
 	open    []*book
 	entries []entry
 	unknown []Key
-	// casts are broadcasts, lostCasts those without answer.
+	// casts are the acknowledged broadcasts, lostCasts those without an answer.
 	casts, lostCasts []cast
-	// count is how many messages were acknowledged, kept or not.
+	// count is the number of acknowledged messages, whether recorded or not.
 	count int64
 }
 
@@ -93,17 +93,17 @@ type audit struct {
 	byKey        map[Key]uint32
 	byID         map[uuid]uint32
 	unknown      map[Key]bool
-	// states are of the entries, by their place.
+	// states holds the state of each entry, at the same index.
 	states []state
 	copies copies
 	stray  int64
 }
 
-// state is what was read back of one entry.
+// state is the result of reading back one entry.
 type state struct {
-	seen uint8 // as it should be, counted up to two
-	// changed was found under its id with another payload or in another mailbox;
-	// copied was found under an id that is not its own.
+	seen uint8 // found as acknowledged; counted up to two
+	// changed means that a message with this id was found with another payload or in
+	// another mailbox; copied means that the payload was found under another id.
 	changed, copied bool
 }
 
@@ -122,8 +122,8 @@ func (l *acknowledgedLog) audit() *audit {
 	return a
 }
 
-// read judges one message found in a mailbox; sound tells whether its payload
-// is one that was sent, and then key is whose.
+// read checks one message found in a mailbox. sound reports whether its payload is one
+// that was sent; then key is the key of that payload.
 func (a *audit) read(id uuid, key Key, sound bool, box uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,15 +136,15 @@ func (a *audit) read(id uuid, key Key, sound bool, box uint32) {
 	switch {
 	case sound && known:
 		a.states[at].copied = true
-	case sound && a.unknown[key]: // nobody was told that it is there, nor that it is not
+	case sound && a.unknown[key]: // the outcome is unknown, so it may be stored or not
 	case a.copies.read(id, key, sound, box):
 	default:
 		a.stray++
 	}
 }
 
-// verdict counts. Each acknowledged message is found, missing or altered, and
-// one that is found may be there twice.
+// verdict counts the results. Each acknowledged message is found, missing or altered; a
+// message that is found may also be there twice.
 func (a *audit) verdict() *result.Verification {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +158,7 @@ func (a *audit) verdict() *result.Verification {
 	return v
 }
 
-// note is that it was found, as it should be or not.
+// note records that the message was found; right reports whether it is as acknowledged.
 func (s *state) note(right bool) {
 	if !right {
 		s.changed = true

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// seaters is how many connections seat members at once.
+	// seaters is the number of connections that seat members concurrently.
 	seaters = 64
-	// groupMost is the most members that a group of the bench may have.
+	// groupMost is the maximum number of members of a group of the bench.
 	groupMost = 1_000_000
 )
 
@@ -22,14 +22,14 @@ type assembly struct {
 	id      parley.GroupID
 	handle  string
 	founder *agent
-	// members have a seat from the start to the end, in the order of their seats;
-	// the founder is the first.
+	// members have a seat for the whole bench, in the order of their seats. The founder
+	// is the first.
 	members []*agent
-	// place is where a mailbox's owner is among them.
+	// place maps a mailbox to the index of its owner in members.
 	place map[uint32]int
 }
 
-// assemble founds an open group and seats agents in it, many at once.
+// assemble creates an open group and seats agents in it, many at once.
 func (h *Host) assemble(ctx context.Context, name string, founder *agent, agents []*agent) (*assembly, error) {
 	h.note("seating %d agents in a group", len(agents))
 	made, err := founder.org.client.CreateGroup(ctx, api.CreateGroup{
@@ -60,8 +60,7 @@ func (h *Host) assemble(ctx context.Context, name string, founder *agent, agents
 	return g, h.count(ctx, g, agents)
 }
 
-// count lists the members of a group that was assembled of agents, each of whom
-// has to be there once.
+// count lists the members of a group and checks that each of agents is there once.
 func (h *Host) count(ctx context.Context, g *assembly, agents []*agent) error {
 	byID := map[parley.AgentID]*agent{g.founder.id: g.founder}
 	for _, a := range agents {
@@ -86,7 +85,7 @@ func (h *Host) count(ctx context.Context, g *assembly, agents []*agent) error {
 	return nil
 }
 
-// aside does something that is not measured over connections of its own.
+// aside runs a task that is not measured, over its own connections.
 func (h *Host) aside(ctx context.Context, connections int, task func(conn *wire.HTTP, worker, workers int) error) error {
 	return together(ctx, connections, connections, func(ctx context.Context, worker int) error {
 		conn, err := wire.DialHTTP(ctx, h.door.Address)
@@ -98,7 +97,7 @@ func (h *Host) aside(ctx context.Context, connections int, task func(conn *wire.
 	})
 }
 
-// joining is what is looked at of the answer to a join.
+// joining holds the members of the answer to a join that are checked.
 type joining struct {
 	Status string `json:"status"`
 	Member struct {
@@ -110,7 +109,7 @@ type joining struct {
 	} `json:"request"`
 }
 
-// join asks for a seat in the name of an agent.
+// join requests a seat for an agent.
 func (h *Host) join(conn *wire.HTTP, g *assembly, a *agent) (joining, error) {
 	var told joining
 	answer, err := conn.Do(wire.Request("POST", g.path("/join"), a.org.token, h.world.acting(a), []byte("{}")))
@@ -129,12 +128,12 @@ func (h *Host) join(conn *wire.HTTP, g *assembly, a *agent) (joining, error) {
 
 func (g *assembly) path(rest string) string { return "/groups/" + g.id.String() + rest }
 
-// acting is the header that names the agent in whose name a request is made.
+// acting returns the header that names the acting agent of a request.
 func (w *world) acting(a *agent) [][2]string {
 	return [][2]string{{"X-" + w.brand + "-Agent", a.id.String()}}
 }
 
-// ofBoth makes count agents, in turn of both organizations.
+// ofBoth creates count agents, alternately of both organizations.
 func (w *world) ofBoth(ctx context.Context, pattern string, first, count int) ([]*agent, error) {
 	half, err := w.agents(ctx, w.globex, pattern, first, (count+1)/2)
 	if err != nil {

@@ -25,17 +25,16 @@ func (h *Host) herald(ctx context.Context, g *assembly, from *agent) (*herald, e
 	return &herald{caller: c, group: g, from: from, request: h.direct("/messages", from, &agent{handle: g.handle})}, nil
 }
 
-// recipients is how many copies a broadcast has.
+// recipients returns how many copies a broadcast has.
 func (g *assembly) recipients() int { return len(g.members) - 1 }
 
-// cast broadcasts the message of key and judges the answer. It gives the
-// broadcast's id.
+// cast broadcasts the message of key, checks the answer and returns the broadcast's id.
 func (c *herald) cast(key Key) (uuid, error) {
 	c.payloads.write(c.request.bytes[c.request.payload:], key)
 	sent := cast{key: key, group: c.group, from: c.from.box}
 	answer, err := c.conn.Do(c.request.bytes)
 	if err != nil {
-		if !errors.Is(err, wire.ErrClosing) { // which has sent nothing
+		if !errors.Is(err, wire.ErrClosing) { // which means that nothing was sent
 			c.book.lostCasts = append(c.book.lostCasts, sent)
 		}
 		return uuid{}, err
@@ -57,7 +56,7 @@ func (c *herald) cast(key Key) (uuid, error) {
 	return told.broadcast, c.judge(told, key)
 }
 
-// receipt is what is looked at of the answer to a broadcast.
+// receipt holds the members of the answer to a broadcast that are checked.
 type receipt struct {
 	copy, broadcast uuid
 	recipients      string
@@ -106,5 +105,5 @@ func (c *herald) judge(told receipt, key Key) error {
 	return nil
 }
 
-// broadcastOf is what a message is a copy of, if it is one.
+// broadcastOf returns the broadcast that a message is a copy of, if it is a copy.
 func broadcastOf(id uuid) uuid { return uuid(parley.MessageID(id).Broadcast()) }

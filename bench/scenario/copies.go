@@ -11,17 +11,17 @@ type cast struct {
 	from uint32
 }
 
-// copies holds the copies that are read back against the broadcasts.
+// copies compares the copies that are read back with the broadcasts.
 type copies struct {
 	byKey map[Key]*castState
 	byID  map[uuid]*castState
 	all   []castState
 }
 
-// castState is what was read back of one broadcast.
+// castState is the result of reading back one broadcast.
 type castState struct {
 	cast
-	// copies are by the places of the members.
+	// copies holds the state of each member's copy, at the member's index.
 	copies []state
 }
 
@@ -41,8 +41,8 @@ func (c *copies) begin(l *acknowledgedLog) {
 	}
 }
 
-// read judges one message found in a mailbox and reports whether it is the copy
-// of a broadcast to its owner.
+// read checks one message found in a mailbox and reports whether it is the mailbox
+// owner's copy of a broadcast.
 func (c *copies) read(id uuid, key Key, sound bool, box uint32) bool {
 	s, byID := c.byID[broadcastOf(id)]
 	if !byID && sound {
@@ -64,8 +64,8 @@ func (c *copies) read(id uuid, key Key, sound bool, box uint32) bool {
 	return true
 }
 
-// verdict counts the copies with the messages. A broadcast without answer has to
-// be everywhere or nowhere.
+// verdict adds the copies to the counts of messages. For a broadcast without an answer,
+// either all members or none must have a copy.
 func (c *copies) verdict(v *result.Verification) {
 	for i := range c.all {
 		s := &c.all[i]

@@ -11,20 +11,21 @@ import (
 	"parley/bench/wire"
 )
 
-// courier brings one message at a time to a worker, by its number, and waits
-// for the acknowledgement, which it checks.
+// courier sends one message at a time to a worker, given by its number, waits for the
+// acknowledgement and checks it.
 type courier interface {
 	deliver(to int, key Key) error
 	Close() error
 }
 
-// natsStream and natsSubject are where the NATS peer keeps inboxes.
+// natsStream and natsSubject are the stream and the subject prefix of the inboxes in
+// NATS.
 const (
 	natsStream  = "INBOX"
 	natsSubject = "inbox."
 )
 
-// courier connects client worker of the current run.
+// courier connects the client with the number worker of the current run.
 func (h *Host) courier(ctx context.Context, worker int) (courier, error) {
 	if h.door.Kind == target.NATS {
 		conn, err := wire.DialNATS(ctx, h.door.Address)
@@ -40,7 +41,8 @@ func (h *Host) courier(ctx context.Context, worker int) (courier, error) {
 	return h.postCourier(c, worker), nil
 }
 
-// postCourier renders and judges the messages of a worker.
+// postCourier returns a courier that renders the messages of a worker and checks the
+// answers.
 func (h *Host) postCourier(c *caller, worker int) *postCourier {
 	post := &postCourier{caller: c, agents: h.params.Agents}
 	if h.world == nil {
@@ -55,7 +57,7 @@ func (h *Host) postCourier(c *caller, worker int) *postCourier {
 	return post
 }
 
-// caller is one connection to an HTTP target and what was told on it.
+// caller is one connection to an HTTP target, with the answers it received.
 type caller struct {
 	conn     *wire.HTTP
 	book     *book
@@ -72,12 +74,12 @@ func (h *Host) caller(ctx context.Context) (*caller, error) {
 
 func (c *caller) Close() error { return c.conn.Close() }
 
-// post makes a request that stores the message of key in a mailbox, and judges
-// the answer. Its message lies in the connection's buffer.
+// post sends a request that stores the message of key in a mailbox, and checks the
+// answer. The returned message points into the connection's buffer.
 func (c *caller) post(request []byte, key Key, box uint32) (message, error) {
 	answer, err := c.conn.Do(request)
 	if err != nil {
-		if !errors.Is(err, wire.ErrClosing) { // which has sent nothing
+		if !errors.Is(err, wire.ErrClosing) { // which means that nothing was sent
 			c.book.lost(key)
 		}
 		return message{}, err
@@ -85,8 +87,7 @@ func (c *caller) post(request []byte, key Key, box uint32) (message, error) {
 	return c.told(answer, key, box)
 }
 
-// told judges the answer to a request that stores the message of key in a
-// mailbox.
+// told checks the answer to a request that stores the message of key in a mailbox.
 func (c *caller) told(answer wire.Answer, key Key, box uint32) (message, error) {
 	if answer.Status != 201 {
 		err, known := refusal(answer)
@@ -112,13 +113,13 @@ type postCourier struct {
 	*caller
 	token, from, kind, domain string
 	agents                    int
-	// workers are Parley's; nil for a plain peer.
+	// workers are the agents on Parley; nil for a plain peer.
 	workers []*agent
-	// ready are the requests by the number of digits of the recipient.
+	// ready holds prepared requests by the number of digits of the recipient.
 	ready [8]*sendRequest
 }
 
-// sendRequest is a request whose recipient and payload are written in place.
+// sendRequest is a request whose recipient and payload are overwritten in place.
 type sendRequest struct {
 	bytes           []byte
 	digits, payload int
@@ -133,7 +134,8 @@ func (c *postCourier) deliver(to int, key Key) error {
 	return c.judged(request, to, key)
 }
 
-// request renders the message of key to a worker, until the next is rendered.
+// request renders the message of key to a worker. The result is valid until the next
+// call.
 func (c *postCourier) request(to int, key Key) []byte {
 	var digits [8]byte
 	number := strconv.AppendInt(digits[:0], int64(to), 10)
@@ -147,7 +149,7 @@ func (c *postCourier) request(to int, key Key) []byte {
 	return r.bytes
 }
 
-// judged posts to Parley, whose answer names the recipient too.
+// judged posts to Parley and also checks the recipient in the answer.
 func (c *postCourier) judged(request []byte, to int, key Key) error {
 	recipient := c.workers[to]
 	m, err := c.post(request, key, recipient.box)
@@ -160,7 +162,7 @@ func (c *postCourier) judged(request []byte, to int, key Key) error {
 	return nil
 }
 
-// compose makes the request for recipients with as many digits as number.
+// compose builds the request for recipients with as many digits as number.
 func (c *postCourier) compose(number []byte, key Key) *sendRequest {
 	payload := make([]byte, c.payloads.length())
 	c.payloads.write(payload, key)
@@ -172,14 +174,13 @@ func (c *postCourier) compose(number []byte, key Key) *sendRequest {
 	return r
 }
 
-// appendContent ends a body with what every message of the bench carries.
+// appendContent ends a body with the members that all messages of the bench have.
 func appendContent(body []byte, kind string, payload []byte) []byte {
 	return fmt.Appendf(body, `"type":"%s","encrypted_payload":"%s","encryption_version":"hpke-v1",`+
 		`"metadata":{"trace":"0af7651916cd43dd8448eb211c80319c","priority":5,"tags":["a","b","c"]},"content_type":"application/json"}`, kind, payload)
 }
 
-// natsCourier publishes to a subject of the stream and waits for its
-// acknowledgement.
+// natsCourier publishes to a subject of the stream and waits for the acknowledgement.
 type natsCourier struct {
 	conn     *wire.NATS
 	payloads *payloads

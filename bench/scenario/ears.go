@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// earsMost is how many members have a stream while broadcasts are measured.
+	// earsMost is the maximum number of members that have a stream while broadcasts are
+	// measured.
 	earsMost = 8
-	// landingPatience is how long copies may take to be everywhere, and landingNap
-	// the pause before one looks again.
+	// landingPatience bounds the time until all copies have arrived, and landingNap is
+	// the pause between two checks.
 	landingPatience = 30 * time.Second
 	landingNap      = 200 * time.Microsecond
 )
 
-// ears are members of a group who hear on their streams what is broadcast: some
-// from all over the seats, and the last of all.
+// ears are members of a group that receive broadcasts on their streams: some from all
+// over the seats, and the last member.
 type ears struct {
 	payloads *payloads
 	patience time.Duration
-	// since is the first run that they listen to.
+	// since is the first run whose broadcasts they count.
 	since   uint16
 	owners  []*agent
 	streams []*wire.Stream
@@ -38,18 +39,18 @@ type ears struct {
 	trouble error
 }
 
-// landing is one broadcast on its way.
+// landing is one broadcast in progress.
 type landing struct {
-	// began is when it was asked for, answered when its 201 came, last when the
-	// last ear so far heard it.
+	// began is when the broadcast was sent, answered when its 201 arrived, last when the
+	// last stream so far received it.
 	began, answered, last time.Time
 	id                    uuid
 	heard                 int
 	measured              bool
 }
 
-// spread picks at most n members other than speakers, from all over the seats,
-// with the last of them.
+// spread picks at most n members other than speakers, from all over the seats, including
+// the last.
 func (g *assembly) spread(n int, speakers []*agent) []*agent {
 	var others, picked []*agent
 	for _, m := range g.members {
@@ -64,8 +65,8 @@ func (g *assembly) spread(n int, speakers []*agent) []*agent {
 	return picked
 }
 
-// ears opens the streams of a group. They hear only of keys of runs that are
-// numbered from now on.
+// ears opens the streams of a group. They count only keys of runs with numbers from now
+// on.
 func (h *Host) ears(ctx context.Context, g *assembly) (*ears, error) {
 	e := &ears{
 		payloads: h.payloads, patience: h.patience, since: h.run + 1,
@@ -83,8 +84,8 @@ func (h *Host) ears(ctx context.Context, g *assembly) (*ears, error) {
 	return e, nil
 }
 
-// listen notes what one stream brings until it ends. Everyone gets each
-// broadcast once, and all in the order of their ids.
+// listen records the events of one stream until it ends. It checks that each member
+// receives each broadcast once, and all in the order of their ids.
 func (e *ears) listen(stream *wire.Stream) {
 	var last uuid
 	for {
@@ -113,7 +114,7 @@ func (e *ears) listen(stream *wire.Stream) {
 	}
 }
 
-// of is called with the lock held.
+// of returns the landing of key. The caller holds the lock.
 func (e *ears) of(key Key) *landing {
 	l := e.landed[key]
 	if l == nil {
@@ -123,7 +124,7 @@ func (e *ears) of(key Key) *landing {
 	return l
 }
 
-// answered notes the 201 of a broadcast.
+// answered records the 201 of a broadcast.
 func (e *ears) answered(key Key, id uuid, began, at time.Time, measured bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,8 +132,8 @@ func (e *ears) answered(key Key, id uuid, began, at time.Time, measured bool) {
 	l.id, l.began, l.answered, l.measured = id, began, at, measured
 }
 
-// await waits until every ear has heard all that was answered, of one run or
-// of one key.
+// await waits until every stream has received all answered broadcasts whose key satisfies
+// which.
 func (e *ears) await(ctx context.Context, which func(Key) bool) error {
 	for patience := time.Now().Add(e.patience); ; {
 		missing, err := e.missing(which)
@@ -161,14 +162,14 @@ func (e *ears) missing(which func(Key) bool) (n int, err error) {
 	return n, e.trouble
 }
 
-// landing is what is known of one broadcast.
+// landing returns the state of one broadcast.
 func (e *ears) landing(key Key) landing {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return *e.of(key)
 }
 
-// answers gives what was answered in one run.
+// answers returns the answered broadcasts of one run.
 func (e *ears) answers(run uint16) map[Key]landing {
 	e.mu.Lock()
 	defer e.mu.Unlock()

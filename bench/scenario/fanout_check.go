@@ -9,12 +9,11 @@ import (
 	"parley/bench/wire"
 )
 
-// sampleMost is how many members' inboxes are read back after each run.
+// sampleMost is the maximum number of members whose inboxes are read back after each run.
 const sampleMost = 16
 
-// check reads the inboxes of a sample of the members back to where the run began
-// and holds them against what was acknowledged. What is wrong is a failure of
-// the run.
+// check reads the inboxes of a sample of the members back to the start of the run and
+// compares them with the acknowledged messages. Each difference is a failure of the run.
 func (f *fanout) check(ctx context.Context) error {
 	expected := map[Key]uuid{}
 	for _, run := range []uint16{f.alone, f.concurrent} {
@@ -22,7 +21,7 @@ func (f *fanout) check(ctx context.Context) error {
 			expected[key] = l.id
 		}
 	}
-	var lost map[Key]bool // what got no answer may be there
+	var lost map[Key]bool // messages without an answer may be stored
 	for _, c := range f.host.acknowledged.openLostCasts() {
 		if lost == nil {
 			lost = map[Key]bool{}
@@ -46,7 +45,8 @@ func (f *fanout) check(ctx context.Context) error {
 	return nil
 }
 
-// openLostCasts are broadcasts without answer of the run that is not settled yet.
+// openLostCasts returns the broadcasts without an answer of the run that is not settled
+// yet.
 func (l *acknowledgedLog) openLostCasts() (all []cast) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *acknowledgedLog) openLostCasts() (all []cast) {
 	return all
 }
 
-// checkInbox reads one inbox, newest first, until the messages of earlier runs.
+// checkInbox reads one inbox, newest first, back to the messages of earlier runs.
 func (f *fanout) checkInbox(ctx context.Context, owner *agent, expected map[Key]uuid, lost map[Key]bool) error {
 	conn, err := wire.DialHTTP(ctx, f.host.door.Address)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"parley/bench/wire"
 )
 
-// fillers is how many connections fill inboxes at once.
+// fillers is the number of connections that fill inboxes concurrently.
 const fillers = 32
 
-// fill sees to it that every worker has a page of messages. A filler sends all
-// messages of its workers, one at a time, so that their order is known.
+// fill makes sure that every worker has a page of messages. One filler sends all messages
+// of a worker, one at a time, so that their order is known.
 func (h *Host) fill(ctx context.Context) error {
 	if h.filled >= pageSize {
 		return nil
@@ -33,7 +33,7 @@ func (h *Host) fill(ctx context.Context) error {
 	return nil
 }
 
-// deliverAll sends what share gives each filler to send.
+// deliverAll sends the messages that share assigns to each filler.
 func (h *Host) deliverAll(ctx context.Context, share func(filler int) (count int, to func(n int) int)) error {
 	run := h.nextRun()
 	err := together(ctx, fillers, fillers, func(ctx context.Context, worker int) error {
@@ -80,7 +80,7 @@ func (h *Host) prepareInbox(ctx context.Context) (load.Dial, error) {
 	}, nil
 }
 
-// reader reads inbox pages and judges them.
+// reader reads inbox pages and checks them.
 type reader struct {
 	conn     *wire.HTTP
 	payloads *payloads
@@ -105,7 +105,7 @@ func (h *Host) reader(ctx context.Context) (*reader, error) {
 
 func (r *reader) Close() error { return r.conn.Close() }
 
-// newest reads the first page of a worker, which is full.
+// newest reads the first page of a worker, which must be full.
 func (r *reader) newest(worker int) (page, error) {
 	r.path = append(r.path[:0], "/agents/"...)
 	if r.workers == nil {
@@ -117,8 +117,8 @@ func (r *reader) newest(worker int) (page, error) {
 	return r.read(string(r.path), r.owner(worker))
 }
 
-// owner is the agent that the messages of a page are to; nil if the system does
-// not say.
+// owner returns the recipient of the messages of a page; nil if the system does not
+// report it.
 func (r *reader) owner(worker int) *agent {
 	if r.workers == nil {
 		return nil
@@ -126,7 +126,7 @@ func (r *reader) owner(worker int) *agent {
 	return r.workers[worker]
 }
 
-// read reads a page that has to be full and judges every message on it.
+// read reads a page, which must be full, and checks every message on it.
 func (r *reader) read(path string, owner *agent) (page, error) {
 	r.request = wire.AppendRequest(r.request[:0], "GET", path, r.token, nil, nil)
 	answer, err := r.conn.Do(r.request)
@@ -174,7 +174,7 @@ func (r *reading) Do(context.Context, int, *load.Laps) error {
 }
 
 // natsReading is the client of Inbox for NATS. It reads in the cheapest way that
-// JetStream has, so that the peer is measured at its best.
+// JetStream offers, so that the peer is measured at its best.
 type natsReading struct {
 	conn   *wire.NATS
 	choice *rand.Rand
@@ -193,7 +193,7 @@ func (r *natsReading) Do(context.Context, int, *load.Laps) error {
 // Close implements load.Client.
 func (r *natsReading) Close() error { return r.conn.Close() }
 
-// longInbox is the mailbox of the first worker once it is Depth pages long.
+// longInbox is the mailbox of the first worker once it has Depth pages.
 type longInbox struct {
 	// first and deep are the paths of the first page and of the last.
 	first, deep string
@@ -217,8 +217,8 @@ func (h *Host) prepareDeep(ctx context.Context) (load.Dial, error) {
 	}, nil
 }
 
-// lengthen fills the inbox of the first worker and walks to the page of the
-// depth asked for.
+// lengthen fills the inbox of the first worker and walks to the page at the requested
+// depth.
 func (h *Host) lengthen(ctx context.Context) error {
 	count := h.params.Depth*pageSize + 1
 	h.note("filling one inbox with %d messages", count)

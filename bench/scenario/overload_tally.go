@@ -9,22 +9,22 @@ import (
 
 // Names of the figures and laps of a run of Overload.
 const (
-	// FigureIntended arrivals a second were due, FigureOffered of them were sent,
-	// FigureNotOffered found no connection that was not waiting for an answer.
+	// FigureIntended is the number of arrivals due per second, FigureOffered the number
+	// sent, and FigureNotOffered the number for which every connection was still waiting
+	// for an answer.
 	FigureIntended   = "intended_per_second"
 	FigureOffered    = "offered_per_second"
 	FigureNotOffered = "not_offered_per_second"
-	// FigureRefused is the 503 and 429 a second.
+	// FigureRefused is the number of 503 and 429 answers per second.
 	FigureRefused = "refused_per_second"
-	// LapRefused is how long refusals took, from the real sending; LapLag how late
-	// the generator sent.
+	// LapRefused is the latency of refusals from the actual sending; LapLag is the delay
+	// with which the generator sent.
 	LapRefused = "refused, from the real sending"
 	LapLag     = "generator's delay"
 )
 
-// tally counts what one step of Overload saw. What is measured by time of answer
-// (the throughputs) and what by time of sending (latencies) both concern the
-// window alone.
+// tally counts the results of one step of Overload. Throughputs are counted by time of
+// answer and latencies by time of sending, both only within the window.
 type tally struct {
 	intended, offered  int64
 	answered, refusals int64 // within the window
@@ -77,13 +77,13 @@ func (t *tally) refused(sentInside, answeredInside bool, service time.Duration) 
 	}
 }
 
-// failed counts what broke a promise, whenever it was asked.
+// failed counts a failure, whether or not it is within the window.
 func (t *tally) failed(reason string) {
 	t.failures++
 	t.reasons[reason]++
 }
 
-// second closes a second. What was refused in it stands where failures do.
+// second ends a second. Its refusals are reported as Failures.
 func (t *tally) second() result.Second {
 	s := result.Second{Operations: t.recently, Failures: t.recentNo, P99: float64(t.recent.Quantile(99).Microseconds()) / 1e3}
 	t.recently, t.recentNo = 0, 0

@@ -16,8 +16,7 @@ const (
 	answered
 )
 
-// pair is one client of Reply: two agents of its own, each with a connection
-// and a stream of its own.
+// pair is one client of Reply: two agents, each with its own connection and stream.
 type pair struct {
 	asker, answerer   *agent
 	ask, answer       *caller
@@ -27,7 +26,7 @@ type pair struct {
 	key               Key
 }
 
-// directRequest is POST /messages to one recipient with the payload written in
+// directRequest is POST /messages to one recipient, with the payload overwritten in
 // place.
 type directRequest = sendRequest
 
@@ -47,7 +46,7 @@ func (h *Host) prepareReply(ctx context.Context, clients int) (load.Dial, error)
 	}, nil
 }
 
-// direct makes the request for a message of one agent to another.
+// direct builds the request for a message of one agent to another.
 func (h *Host) direct(path string, from, to *agent) *directRequest {
 	payload := make([]byte, h.payloads.length())
 	h.payloads.write(payload, Key{})
@@ -77,7 +76,7 @@ func (h *Host) listen(ctx context.Context, a *agent) (*wire.Stream, error) {
 	return wire.DialStream(ctx, h.door.Address, "/agents/"+a.id.String()+"/stream", a.org.token, "")
 }
 
-// Do implements load.Client: the whole way there and back.
+// Do implements load.Client: one complete round trip.
 func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
 	p.key.N, p.key.Part = uint32(n), question
 	p.ask.payloads.write(p.question.bytes[p.question.payload:], p.key)
@@ -102,7 +101,7 @@ func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
 	return p.arrives(p.toAsker, m.id, p.key)
 }
 
-// arrives waits until a stream brings the message of key.
+// arrives waits until a stream delivers the message of key.
 func (p *pair) arrives(stream *wire.Stream, id uuid, key Key) error {
 	for {
 		m, got, err := nextMessage(stream, p.ask.payloads)
@@ -121,12 +120,12 @@ func (p *pair) arrives(stream *wire.Stream, id uuid, key Key) error {
 	}
 }
 
-// errWrongEvent breaks the connection: what a stream brings next is not known
-// any more.
+// errWrongEvent breaks the connection, because the next event of the stream is then
+// unknown.
 var errWrongEvent = errors.New("wrong answer: the stream brings another message than the one sent")
 
-// earlier tells whether a message was sent before that of key by the same
-// client. A stream that was opened anew may bring what the one before did not.
+// earlier reports whether the same client sent a message before that of key. A reopened
+// stream may deliver messages that the stream before it did not.
 func earlier(got, key Key) bool {
 	if got.Run != key.Run {
 		return got.Run < key.Run
@@ -134,7 +133,7 @@ func earlier(got, key Key) bool {
 	return got.Worker == key.Worker && got.N < key.N
 }
 
-// nextMessage waits for the next message event. Status changes are passed over.
+// nextMessage waits for the next message event. It skips status changes.
 func nextMessage(stream *wire.Stream, p *payloads) (message, Key, error) {
 	for {
 		event, err := stream.Next()

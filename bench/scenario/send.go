@@ -29,7 +29,7 @@ func (h *Host) prepareSend() (load.Dial, error) {
 	}, nil
 }
 
-// choice is the chance of one client, the same for the same seed.
+// choice returns the random generator of one client, the same for the same seed.
 func (h *Host) choice(run uint16, worker int) *rand.Rand {
 	return rand.New(rand.NewPCG(h.params.Seed, uint64(run)<<32|uint64(worker)))
 }

@@ -11,11 +11,11 @@ import (
 	"parley/bench/wire"
 )
 
-// coldConversations is how many conversations Cold spreads its replies over.
+// coldConversations is the number of conversations of Cold.
 const coldConversations = 10_000
 
-// replyRequest is POST /messages/{id}/reply with the id and the payload written
-// in place.
+// replyRequest is POST /messages/{id}/reply, with the id and the payload overwritten in
+// place.
 type replyRequest struct {
 	bytes       []byte
 	id, payload int
@@ -32,7 +32,7 @@ func (h *Host) replyRequest(token string) *replyRequest {
 	return r
 }
 
-// reply answers the message original with the message of key, which goes to the
+// reply replies to the message original with the message of key, which goes to the
 // mailbox of to.
 func (c *caller) reply(r *replyRequest, original uuid, key Key, to *agent) (message, error) {
 	original.put(r.bytes[r.id:])
@@ -53,8 +53,8 @@ type opening struct {
 	to *agent
 }
 
-// talking is the client of Hot and Cold: the sender of the first messages
-// writes on in their conversations.
+// talking is the client of Hot and Cold: the sender of the first messages sends further
+// messages in their conversations.
 type talking struct {
 	*caller
 	request  *replyRequest
@@ -63,8 +63,8 @@ type talking struct {
 	key      Key
 }
 
-// prepareTalk opens conversations of the first planner, with the workers in
-// turn, in which the clients then all write as that planner.
+// prepareTalk starts conversations of the first planner with the workers in turn. All
+// clients then write in them as that planner.
 func (h *Host) prepareTalk(ctx context.Context, conversations int) (load.Dial, error) {
 	if len(h.openings) < conversations {
 		h.note("opening %d conversations", conversations)
@@ -98,7 +98,7 @@ func (h *Host) open(ctx context.Context, conversations int) ([]opening, error) {
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		post := c.(*postCourier) // Parley's always is one
+		post := c.(*postCourier) // always so for Parley
 		for n := 0; worker+n*connections < conversations && ctx.Err() == nil; n++ {
 			at := worker + n*connections
 			to := at % len(h.world.workers)

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// defaultElectors is what Params.Electors is when it is 0.
+	// defaultElectors is the default of Params.Electors.
 	defaultElectors = 10_000
 	electorsLeast   = 3
-	// applicants is how many join requests are voted on.
+	// applicants is the number of join requests that members vote on.
 	applicants = 16
-	// voterShare is the part of the electors that votes: so few that no bar is ever
-	// met, and all requests stay open.
+	// voterShare is the divisor for the electors that vote: so few vote that no request
+	// reaches its threshold and all stay open.
 	voterShare = 5
-	// commandEvery is how often a client of HotGroup joins or leaves instead of
-	// voting.
+	// commandEvery is the number of operations of a client of HotGroup per join or
+	// departure.
 	commandEvery = 10
 )
 
@@ -31,28 +31,28 @@ type house struct {
 	*assembly
 	requests []uuid
 	voters   []*agent
-	// ballots are by voter and request, see house.ballot.
+	// ballots are indexed by voter and request, see house.ballot.
 	ballots []ballot
-	// commuters join and leave, each in the hands of one client.
+	// commuters are the agents that join and leave. Each belongs to one client.
 	commuters []*commuter
-	// open is whether who wants to join may.
+	// open reports whether any agent may join.
 	open bool
 }
 
 // ballot is the last acknowledged vote of one voter on one request.
 type ballot struct {
 	cast, approve bool
-	// unsure is after an operation without answer.
+	// unsure is set after an operation without an answer.
 	unsure bool
 }
 
-// commuter is an agent that joins and leaves in turn.
+// commuter is an agent that alternately joins and leaves.
 type commuter struct {
 	*agent
 	inside, unsure bool
 }
 
-// convene makes the group of Votes, once.
+// convene creates the group of Votes, once.
 func (h *Host) convene(ctx context.Context) error {
 	if h.house != nil {
 		return nil
@@ -89,7 +89,7 @@ func (h *Host) convene(ctx context.Context) error {
 	return nil
 }
 
-// enroll changes how one gets a seat from now on.
+// enroll changes the enrollment policy of the group.
 func (h *Host) enroll(ctx context.Context, g *house, policy string) error {
 	_, err := g.founder.org.client.UpdateGroup(ctx, api.GroupPatch{ID: g.id, ActingAgent: g.founder.id.String(), EnrollmentPolicy: &policy})
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *Host) enroll(ctx context.Context, g *house, policy string) error {
 	return nil
 }
 
-// file has applicants ask for seats.
+// file makes the applicants request seats.
 func (h *Host) file(ctx context.Context, g *house) error {
 	seekers, err := h.world.ofBoth(ctx, "applicant-%d", 0, applicants)
 	if err != nil {
@@ -120,9 +120,8 @@ func (h *Host) file(ctx context.Context, g *house) error {
 	})
 }
 
-// prepareVotes makes ready for votes, each of which changes what its elector
-// voted before; with commands, a tenth of the operations are joins and departures
-// in the same group.
+// prepareVotes prepares votes, each of which reverses the elector's previous vote. With
+// commands, a tenth of the operations are joins and departures in the same group.
 func (h *Host) prepareVotes(ctx context.Context, clients int, commands bool) (load.Dial, error) {
 	if err := h.convene(ctx); err != nil {
 		return nil, err
@@ -136,7 +135,7 @@ func (h *Host) prepareVotes(ctx context.Context, clients int, commands bool) (lo
 			return nil, err
 		}
 	}
-	// Agents that were made meanwhile may have taken long.
+	// Creating agents may have taken long.
 	if err := h.world.freshTokens(ctx); err != nil {
 		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
 	}
@@ -153,8 +152,8 @@ func (h *Host) prepareVotes(ctx context.Context, clients int, commands bool) (lo
 	}, nil
 }
 
-// admitCommuters sees to it that there are as many commuters as clients and that
-// the group lets them in. Requests that were filed before are voted on as before.
+// admitCommuters makes sure that there are as many commuters as clients and that the
+// group admits them. Votes on earlier requests continue as before.
 func (h *Host) admitCommuters(ctx context.Context, clients int) error {
 	g := h.house
 	if have := len(g.commuters); have < clients {
@@ -176,14 +175,13 @@ func (h *Host) admitCommuters(ctx context.Context, clients int) error {
 	return nil
 }
 
-// voting is the client of Votes and HotGroup. It has every step-th ballot to
-// itself.
+// voting is the client of Votes and HotGroup. It alone uses every step-th ballot.
 type voting struct {
 	conn     *wire.HTTP
 	world    *world
 	house    *house
 	at, step int
-	commuter *commuter // nil where nobody joins or leaves
+	commuter *commuter // nil if nobody joins or leaves
 	request  []byte
 	body     []byte
 }
@@ -203,7 +201,7 @@ func (v *voting) Do(_ context.Context, n int, _ *load.Laps) error {
 	return v.vote(at)
 }
 
-// vote turns one ballot.
+// vote reverses the vote of one ballot.
 func (v *voting) vote(at int) error {
 	b := &v.house.ballots[at]
 	voter, request := v.house.voters[at/len(v.house.requests)], v.house.requests[at%len(v.house.requests)]
@@ -257,7 +255,7 @@ func judgeVote(body []byte, request uuid, choice string) error {
 	return nil
 }
 
-// commute joins the group, or leaves it again.
+// commute joins the group, or leaves it.
 func (v *voting) commute() error {
 	c := v.commuter
 	status, path, method, body := 200, v.house.path("/join"), "POST", []byte("{}")
@@ -272,7 +270,7 @@ func (v *voting) commute() error {
 	}
 	switch {
 	case answer.Status == status:
-	case c.unsure && (answer.Status == 404 || answer.Status == 409): // it had happened
+	case c.unsure && (answer.Status == 404 || answer.Status == 409): // the unanswered operation had taken effect
 	default:
 		err, known := refusal(answer)
 		c.unsure = c.unsure || !known
@@ -286,8 +284,8 @@ func (v *voting) commute() error {
 	return nil
 }
 
-// recount holds the votes and the seats of the group of Votes against what was
-// acknowledged last. It gives how many there are and how many are not in effect.
+// recount compares the votes and the seats of the group of Votes with the last
+// acknowledged ones. It returns their number and how many are not in effect.
 func (h *Host) recount(ctx context.Context) (commands, lost int64, err error) {
 	g := h.house
 	var all, gone atomic.Int64
@@ -321,7 +319,7 @@ func (h *Host) recount(ctx context.Context) (commands, lost int64, err error) {
 	return all.Load() + seats, gone.Load() + absent, err
 }
 
-// roll calls the members: those who never leave, and the commuters.
+// roll checks the members: those that never leave, and the commuters.
 func (g *house) roll(ctx context.Context) (all, gone int64, err error) {
 	present := map[string]bool{}
 	for m, err := range g.founder.org.client.MembersAll(ctx, api.ListMembers{ID: g.id, Limit: 200}) {
@@ -346,8 +344,8 @@ func (g *house) roll(ctx context.Context) (all, gone int64, err error) {
 	return all, gone, nil
 }
 
-// tallied reports whether a request counts the votes that were acknowledged. That
-// is not known after operations without answer.
+// tallied reports whether the counts of a request match the acknowledged votes. After
+// operations without an answer the right counts are not known.
 func (g *house) tallied(place int, r api.JoinRequest) bool {
 	var approvals, denials int
 	for i := place; i < len(g.ballots); i += len(g.requests) {
@@ -364,9 +362,9 @@ func (g *house) tallied(place int, r api.JoinRequest) bool {
 	return r.Approvals != nil && r.Denials != nil && *r.Approvals == approvals && *r.Denials == denials
 }
 
-// PrepareMedley makes ready for messages, and for broadcasts, votes and joins
-// where there are groups for them, and for messages to agents with a webhook
-// where there are such: load under which a server is killed.
+// PrepareMedley prepares the load under which a server is killed: messages; broadcasts,
+// votes and joins if there are groups for them; and messages to agents with a webhook if
+// there are any.
 func (h *Host) PrepareMedley(ctx context.Context, clients int) (load.Dial, error) {
 	send, err := h.Prepare(ctx, Send, clients)
 	if err != nil {

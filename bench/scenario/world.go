@@ -14,11 +14,11 @@ import (
 	"parley/http/client"
 )
 
-// setupCalls is how many agents are made at once.
+// setupCalls is the number of agents that are created concurrently.
 const setupCalls = 32
 
-// world is what the bench made on one server: the organizations globex, which
-// sends, and acme, which receives, under names that no earlier bench has.
+// world is everything that the bench created on one server: the organizations globex,
+// which sends, and acme, which receives, with names that no earlier bench has used.
 type world struct {
 	base     string
 	brand    string
@@ -29,7 +29,7 @@ type world struct {
 	workers  []*agent // of acme
 	askers   []*agent // of globex, each with the answerer of the same place
 	answers  []*agent // of acme
-	boxes    []*agent // every agent, by its number in the acknowledged entries
+	boxes    []*agent // all agents, by their number in the acknowledged entries
 }
 
 // org is an organization of the bench.
@@ -78,8 +78,7 @@ func newWorld(ctx context.Context, door target.Door, params Params) (*world, err
 			return nil, err
 		}
 	}
-	// The first sender is planner-3, as in the body that all peers were measured
-	// with.
+	// The first sender is planner-3, as in the body with which all peers were measured.
 	if w.planners, err = w.agents(ctx, w.globex, "planner-%d", 3, params.Senders); err != nil {
 		return nil, err
 	}
@@ -100,8 +99,7 @@ func (w *world) register(ctx context.Context, slug string) (*org, error) {
 	return &org{credentials: *credentials, client: c.Authenticated(*credentials)}, nil
 }
 
-// agents makes count agents whose names are made of pattern and the numbers
-// from first on.
+// agents creates count agents with names from pattern and the numbers from first on.
 func (w *world) agents(ctx context.Context, o *org, pattern string, first, count int) ([]*agent, error) {
 	made := make([]*agent, count)
 	err := together(ctx, setupCalls, count, func(ctx context.Context, i int) error {
@@ -127,7 +125,7 @@ func (w *world) agents(ctx context.Context, o *org, pattern string, first, count
 	return made, nil
 }
 
-// pairs sees to it that there are n pairs of agents that talk to each other.
+// pairs makes sure that there are n pairs of agents that send to each other.
 func (w *world) pairs(ctx context.Context, n int) error {
 	have := len(w.askers)
 	if n <= have {
@@ -145,7 +143,7 @@ func (w *world) pairs(ctx context.Context, n int) error {
 	return nil
 }
 
-// freshTokens takes tokens with a whole life before them.
+// freshTokens gets new tokens, which have their full lifetime left.
 func (w *world) freshTokens(ctx context.Context) error {
 	for _, o := range []*org{w.globex, w.acme} {
 		token, err := o.client.Authenticated(o.credentials).Token(ctx)
@@ -164,7 +162,7 @@ func (w *world) close() {
 
 func (w *world) messageType(name string) string { return w.brand + ".v1." + name }
 
-// together runs task for 0 to n-1 on workers goroutines and stops at the first
+// together runs task for 0 to n-1 in that many worker goroutines and stops at the first
 // error.
 func together(ctx context.Context, workers, n int, task func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
