@@ -155,7 +155,6 @@ func (c *HTTP) Close() error { return c.conn.Close() }
 // Request returns the bytes of one request, to be built once and sent often. token is a
 // bearer token, or empty. A body is application/json unless headers say otherwise, and
 // the host is localhost unless headers name one.
-// say otherwise, and the host is localhost unless headers name one.
 func Request(method, path, token string, headers [][2]string, body []byte) []byte {
 	return AppendRequest(nil, method, path, token, headers, body)
 }
