@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	// defaultMembers is what Params.Members is when it is 0.
+	// defaultMembers is the default of Params.Members.
 	defaultMembers = 1000
-	// Rounds of a broadcast that is alone, of which the first ones only warm up.
+	// Rounds of single broadcasts. The first ones only warm up.
 	roundsLeast  = 10
 	roundsMost   = 300
 	roundsWarmUp = 3
-	// besideEvery is how often somebody sends a direct message while others
-	// broadcast.
+	// besideEvery is the interval between direct messages during concurrent broadcasts.
 	besideEvery = 10 * time.Millisecond
 )
 
 // Names of the figures and laps of a run of Fanout.
 const (
-	// FigureRecipients is how many copies each broadcast has.
+	// FigureRecipients is the number of copies of each broadcast.
 	FigureRecipients = "recipients"
 	// FigureDeliveries is copies a second: those of all broadcasts of the window,
 	// by the time from its start until the last of them could be read.
@@ -48,7 +47,7 @@ const (
 	LapAfterAmid   = "amid broadcasts: last copy after the 201"
 )
 
-// fanout is one run of Fanout under way.
+// fanout is one run of Fanout in progress.
 type fanout struct {
 	host  *Host
 	group *assembly
@@ -91,7 +90,7 @@ func (h *Host) Fanout(ctx context.Context, plan load.Plan, meter Meter, window l
 	return f.check(ctx)
 }
 
-// fanoutGroup makes the group that Fanout broadcasts to, once.
+// fanoutGroup creates the group that Fanout broadcasts to, once.
 func (h *Host) fanoutGroup(ctx context.Context) error {
 	if h.largeGroup != nil {
 		return nil
@@ -122,7 +121,7 @@ func (f *fanout) lap(name string, d time.Duration) {
 	f.laps[name].Record(d)
 }
 
-// oneByOne measures broadcasts that are alone, in turn with direct messages.
+// oneByOne measures single broadcasts, in turn with direct messages.
 func (f *fanout) oneByOne(ctx context.Context, budget time.Duration) error {
 	c, err := f.host.herald(ctx, f.group, f.group.founder)
 	if err != nil {
@@ -160,7 +159,7 @@ func (f *fanout) oneByOne(ctx context.Context, budget time.Duration) error {
 	return nil
 }
 
-// opened notes when a window opens.
+// opened records when a window opens.
 type opened struct {
 	load.Watch
 	at time.Time
@@ -172,8 +171,8 @@ func (o *opened) Begin() {
 	o.Watch.Begin()
 }
 
-// together measures broadcasts by the plan, and what they cost. Costs are of the
-// whole run with its warm-up, until the last copy can be read.
+// together measures broadcasts as planned, and their cost. Costs cover the whole run with
+// its warm-up, until the last copy can be read.
 func (f *fanout) together(ctx context.Context, plan load.Plan, meter Meter, window load.Watch) error {
 	cpu := meter.CPU()
 	logged, seen := meter.Log()
@@ -210,8 +209,8 @@ func (f *fanout) together(ctx context.Context, plan load.Plan, meter Meter, wind
 	return nil
 }
 
-// landed fills in what is known when all copies are there, and gives how many
-// there are.
+// landed sets the figures that depend on the arrival of all copies, and returns the
+// number of copies.
 func (f *fanout) landed(begin time.Time) (copies float64) {
 	each := float64(f.group.recipients())
 	var measured float64
@@ -232,7 +231,8 @@ func (f *fanout) landed(begin time.Time) (copies float64) {
 		}
 	}
 	if measured > 0 {
-		// The end is the later of the two: an ear may hear before the sender does.
+		// The end is the later of the two: a stream may receive the broadcast before the
+		// sender gets its answer.
 		f.run.Figures[FigureDrain] = float64(max(0, last.Sub(answered)).Microseconds()) / 1e3
 		if answered.After(last) {
 			last = answered
@@ -251,11 +251,11 @@ func (f *fanout) fillLaps() {
 	}
 }
 
-// beside sends direct messages while others broadcast.
+// beside sends direct messages during the broadcasts.
 func (f *fanout) beside(ctx context.Context) {
 	c, err := f.host.caller(ctx)
 	if err != nil {
-		return // the connections of the run fail as well, and say so
+		return // the connections of the run fail as well and report the error
 	}
 	defer func() { _ = c.Close() }()
 	to := f.host.postCourier(c, 0)
@@ -289,7 +289,7 @@ func (f *fanout) dial(ctx context.Context, worker int) (load.Client, error) {
 // heralding is the client of Fanout.
 type heralding struct {
 	*herald
-	// ears are nil while nobody listens.
+	// ears is nil if no member has a stream.
 	ears *ears
 	key  Key
 }

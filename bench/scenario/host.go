@@ -91,7 +91,7 @@ type Params struct {
 	Keep bool
 	// Sample keeps one of so many of them instead, for VerifySample; 0 for none.
 	Sample int
-	// Note is told what takes long, such as the filling of inboxes; nil for nobody.
+	// Note is called before long steps, such as the filling of inboxes; it may be nil.
 	Note func(string)
 }
 
@@ -103,7 +103,7 @@ func (p Params) keep() int {
 	return p.Sample
 }
 
-// Check refuses what cannot be run.
+// Check rejects parameters that cannot be run.
 func (p Params) Check() error {
 	switch {
 	case p.Payload < PayloadMin || p.Payload > 131072:
@@ -149,7 +149,7 @@ type Host struct {
 	newsPatience time.Duration
 }
 
-// NewHost makes a target ready.
+// NewHost prepares a target.
 func NewHost(ctx context.Context, name string, door target.Door, params Params) (*Host, error) {
 	if err := params.Check(); err != nil {
 		return nil, err
@@ -165,13 +165,13 @@ func NewHost(ctx context.Context, name string, door target.Door, params Params) 
 	return h, nil
 }
 
-// Name is the target's.
+// Name returns the target's name.
 func (h *Host) Name() string { return h.name }
 
-// Door is the target's.
+// Door returns the target's addresses and tokens.
 func (h *Host) Door() target.Door { return h.door }
 
-// Reopen takes the door of a restarted target.
+// Reopen sets the addresses of a restarted target.
 func (h *Host) Reopen(door target.Door) {
 	h.door = door
 	if h.world != nil {
@@ -179,7 +179,7 @@ func (h *Host) Reopen(door target.Door) {
 	}
 }
 
-// Can tells whether the target takes part in a scenario.
+// Can reports whether the target supports a scenario.
 func (h *Host) Can(name string) bool {
 	if h.world != nil {
 		return slices.Contains(Names(), name)
@@ -245,11 +245,11 @@ func (h *Host) Settle(run *result.Run) {
 	run.Reasons["wrong answer: an id that another message has"] += twice
 }
 
-// Stored is how many messages were acknowledged in all.
+// Stored returns how many messages were acknowledged in total.
 func (h *Host) Stored() int64 { return h.acknowledged.count }
 
-// Acknowledged is how many acknowledged messages are recorded, with all copies of
-// broadcasts.
+// Acknowledged returns how many acknowledged messages are recorded, including all copies
+// of broadcasts.
 func (h *Host) Acknowledged() int {
 	n := len(h.acknowledged.entries)
 	for _, c := range h.acknowledged.casts {

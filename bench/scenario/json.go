@@ -72,7 +72,7 @@ func skipBlank(b []byte) []byte {
 	return b
 }
 
-// cutValue parts the JSON value that b begins with from what follows.
+// cutValue splits off the JSON value at the start of b.
 func cutValue(b []byte) (value, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return nil, nil, false
@@ -94,7 +94,8 @@ func cutValue(b []byte) (value, rest []byte, ok bool) {
 	return b[:end], b[end:], true
 }
 
-// stringEnd is where the string that b begins with is over; 0 if it never is.
+// stringEnd returns the index after the string at the start of b; 0 if the string does
+// not end.
 func stringEnd(b []byte) int {
 	for at := 1; ; {
 		quote := bytes.IndexByte(b[at:], '"')
@@ -113,7 +114,7 @@ func stringEnd(b []byte) int {
 	}
 }
 
-// nestEnd is where the object or array that b begins with is over.
+// nestEnd returns the index after the object or array at the start of b.
 func nestEnd(b []byte) int {
 	depth := 0
 	for at := 0; at < len(b); at++ {
@@ -135,8 +136,8 @@ func nestEnd(b []byte) int {
 	return 0
 }
 
-// plainText is the content of a string that needs no unescaping, as ids,
-// handles and payloads never do; nil for null and for everything else.
+// plainText returns the content of a string without escapes, such as ids, handles and
+// payloads; nil for null and for everything else.
 func plainText(value []byte) []byte {
 	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
 		return nil
@@ -144,5 +145,5 @@ func plainText(value []byte) []byte {
 	return value[1 : len(value)-1]
 }
 
-// escapeCursor makes a cursor fit for a query.
+// escapeCursor escapes a cursor for a query string.
 func escapeCursor(cursor []byte) string { return url.QueryEscape(string(cursor)) }

@@ -7,8 +7,8 @@ import (
 	"parley/bench/wire"
 )
 
-// message is what is looked at of a message in an answer. Its texts lie in the
-// answer and are gone with the next one.
+// message holds the members of a message in an answer that are checked. Its texts point
+// into the answer and are valid until the next one.
 type message struct {
 	id              uuid
 	conversation    []byte
@@ -27,7 +27,7 @@ func readMessage(object []byte) (m message, err error) {
 	return m, err
 }
 
-// cutMessage reads the message that text begins with and gives what follows.
+// cutMessage reads the message at the start of text and returns the rest.
 func cutMessage(text []byte) (m message, rest []byte, err error) {
 	walk := membersOf(text)
 	identified := false
@@ -58,8 +58,8 @@ func cutMessage(text []byte) (m message, rest []byte, err error) {
 	return m, walk.rest, nil
 }
 
-// refusal is the error of an answer with a status that was not hoped for. known
-// is false if the operation may have happened all the same.
+// refusal returns the error for an answer with an unexpected status. known is false if
+// the operation may have happened nevertheless.
 func refusal(answer wire.Answer) (err error, known bool) {
 	code := ""
 	walk := membersOf(answer.Body)
@@ -86,8 +86,8 @@ type page struct {
 	cursor  []byte
 }
 
-// readPage walks a page of messages, which each system calls items or messages,
-// in one pass and hands on every one of them.
+// readPage walks a page of messages, which systems call items or messages, in one pass
+// and passes each message to each.
 func readPage(body []byte, each func(message) error) (p page, err error) {
 	walk := membersOf(body)
 	listed := false
@@ -117,8 +117,7 @@ func readPage(body []byte, each func(message) error) (p page, err error) {
 	return p, nil
 }
 
-// cutMessages reads the array of messages that text begins with and gives what
-// follows.
+// cutMessages reads the array of messages at the start of text and returns the rest.
 func cutMessages(text []byte, each func(message) error) (count int, rest []byte, err error) {
 	if len(text) == 0 || text[0] != '[' {
 		return 0, nil, wrong("not a page")
@@ -145,7 +144,7 @@ func cutMessages(text []byte, each func(message) error) (count int, rest []byte,
 	return count, rest[1:], nil
 }
 
-// pageSize is how many messages a page of the inbox scenarios has.
+// pageSize is the number of messages in a page of the inbox scenarios.
 const pageSize = 20
 
 // order judges that a page is newest first: what one client of the bench sent

@@ -10,11 +10,11 @@ import (
 	"parley/bench/wire"
 )
 
-// recent is how many of its last messages a client of Mixed goes back to.
+// recent is the number of its last messages that a client of Mixed uses again.
 const recent = 16
 
-// mixing is the client of Mixed. It plays the sender and the recipients in turn
-// on one connection.
+// mixing is the client of Mixed. It acts as the sender and the recipients in turn, on one
+// connection.
 type mixing struct {
 	*postCourier
 	*reader
@@ -24,7 +24,7 @@ type mixing struct {
 	from   *agent
 	sight  []byte
 	at     int
-	// last are messages it sent; count of them are there.
+	// last holds messages that it sent; count of them are set.
 	last  [recent]opening
 	count int
 }

@@ -13,9 +13,9 @@ import (
 	"parley/bench/wire"
 )
 
-// Press is the pace of one step of Overload.
+// Press is the load of one step of Overload.
 type Press struct {
-	// Connections are open all the time.
+	// Connections is the number of connections, which stay open all the time.
 	Connections int
 	// Rate is the arrivals a second of an open loop. 0 is a closed loop, in which
 	// Clients of the connections are asked again as soon as they were answered.
@@ -25,13 +25,13 @@ type Press struct {
 }
 
 const (
-	// pressPatience is how long an answer may take: a server that sheds load in
-	// time never needs it.
+	// pressPatience bounds the time until an answer. A server that sheds load in time
+	// never needs it.
 	pressPatience = 15 * time.Second
-	// pressBurst bounds what is sent before answers are heard again.
+	// pressBurst bounds the requests that are sent before answers are read again.
 	pressBurst = 64
-	// pressRest is how long a client of the closed loop stays away after it was
-	// refused: to ask again at once would be no closed loop.
+	// pressRest is how long a client of the closed loop pauses after a refusal; an
+	// immediate retry would not be a closed loop.
 	pressRest = 20 * time.Millisecond
 )
 
@@ -72,15 +72,15 @@ func (h *Host) Press(ctx context.Context, p Press, window load.Watch, run *resul
 	return err
 }
 
-// asking is what a connection was asked last.
+// asking is the last request of a connection.
 type asking struct {
 	key Key
 	to  int
-	// due is when it was to be sent.
+	// due is when the request was due.
 	due time.Time
 }
 
-// press is one step under way. One goroutine does all of it.
+// press is one step in progress. One goroutine does all of its work.
 type press struct {
 	Press
 	connections *wire.Connections
@@ -90,15 +90,15 @@ type press struct {
 	members     []asking
 	// start of the warm-up, and the edges of the window.
 	start, begin, end time.Time
-	arrivals          int64     // that were due since start
-	clients           int       // of the closed loop that are asking or resting
-	resting           []resting // in the order in which they go on
+	arrivals          int64     // due since start
+	clients           int       // of the closed loop, asking or resting
+	resting           []resting // in the order in which they continue
 	tally             *tally
 	seconds           chan result.Second
 	opened, closed    chan struct{}
 }
 
-// resting is a client of the closed loop that was refused.
+// resting is a client of the closed loop that was refused and pauses.
 type resting struct {
 	member int
 	until  time.Time
@@ -125,7 +125,7 @@ func (p *press) watched(window load.Watch) (over <-chan struct{}) {
 	return done
 }
 
-// all warms up, measures, and hears what is still under way.
+// all warms up, measures, and waits for the remaining answers.
 func (p *press) all(ctx context.Context) error {
 	p.start = time.Now()
 	p.begin = p.start.Add(p.WarmUp)
@@ -147,7 +147,7 @@ func (p *press) all(ctx context.Context) error {
 	return nil
 }
 
-// pace asks and hears until the window is over.
+// pace sends requests and reads answers until the window is over.
 func (p *press) pace(ctx context.Context) error {
 	opened := false
 	next := p.begin.Add(time.Second)
@@ -176,7 +176,8 @@ func (p *press) pace(ctx context.Context) error {
 	}
 }
 
-// ask sends what is due, a burst at most, and gives how long nothing will be.
+// ask sends the requests that are due, at most one burst, and returns the time until the
+// next is due.
 func (p *press) ask(now time.Time) (wait time.Duration) {
 	if p.Rate == 0 {
 		return p.askAgain(now)
@@ -198,7 +199,8 @@ func (p *press) ask(now time.Time) (wait time.Duration) {
 	return p.start.Add(time.Duration(float64(p.arrivals) / p.Rate * 1e9)).Sub(now)
 }
 
-// askAgain sends for the clients of the closed loop that may.
+// askAgain sends for the clients of the closed loop that do not rest, and returns the
+// time until the next one continues.
 func (p *press) askAgain(now time.Time) (wait time.Duration) {
 	for len(p.resting) > 0 && !now.Before(p.resting[0].until) {
 		p.resting = p.resting[1:]
@@ -231,7 +233,7 @@ func (p *press) send(i int, due time.Time) {
 	}
 }
 
-// heard judges an answer.
+// heard records the outcome of a request.
 func (p *press) heard(h wire.Heard) {
 	m := &p.members[h.Member]
 	refused := false
@@ -255,7 +257,7 @@ func (p *press) heard(h wire.Heard) {
 	}
 }
 
-// reasonOf is a key of the report: few are different.
+// reasonOf returns the key of an error in the report. There are few different keys.
 func reasonOf(err error) string {
 	if errors.Is(err, wire.ErrLate) {
 		return fmt.Sprintf("no answer within %v", pressPatience)
@@ -263,7 +265,7 @@ func reasonOf(err error) string {
 	return "the connection broke: " + err.Error()
 }
 
-// judge notes an answer and reports whether it refuses in good order.
+// judge records an answer and reports whether it is a proper refusal.
 func (p *press) judge(h wire.Heard, m *asking) (refused bool) {
 	inside := p.inside(m.due)
 	if h.Answer.Status == 429 || h.Answer.Status == 503 {

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// defaultPolled is what Params.Polled is when it is 0.
+	// defaultPolled is the default of Params.Polled.
 	defaultPolled = 1_000_000
 	// instants are those that Poll asks since, over all the time in which messages
 	// came.
 	instants = 256
 )
 
-// FigurePolled is how many messages are behind the poll token of Poll.
+// FigurePolled is the number of messages that the poll token of Poll covers.
 const FigurePolled = "messages"
 
 // polled is the first worker's mailbox, as polls count it.
@@ -130,7 +130,7 @@ func (p *polling) Do(context.Context, int, *load.Laps) error {
 	return err
 }
 
-// poll asks and reads the count.
+// poll sends the request and reads the count.
 func poll(conn *wire.HTTP, request []byte) (int, error) {
 	answer, err := conn.Do(request)
 	if err != nil {

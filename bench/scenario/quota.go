@@ -36,7 +36,7 @@ const rateLimitHeader = "RateLimit-Limit"
 // Spent is what the organization that sends has used of its messages.
 type Spent struct {
 	Messages int64
-	// Resets is when it is counted from nothing again.
+	// Resets is when the count starts again at zero.
 	Resets time.Time
 }
 
@@ -80,7 +80,7 @@ func (h *Host) checkTerms(ctx context.Context, limited bool) (Spent, error) {
 	return after, err
 }
 
-// Spent asks the server how many messages of today it has counted.
+// Spent returns how many messages of today the server has counted.
 func (h *Host) Spent(ctx context.Context) (Spent, error) {
 	quotas, err := h.world.globex.client.Quotas(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func spentOf(quotas *api.Quotas) (s Spent) {
 	return s
 }
 
-// judgeQuotas says what is not as it should be.
+// judgeQuotas returns an error that says how the quotas differ from the expected ones.
 func judgeQuotas(quotas *api.Quotas, tier int, limited bool) error {
 	sends, there := quotas.Quotas[quotaOfSends]
 	if !there || sends.Used == nil {
@@ -131,7 +131,7 @@ func judgeQuotas(quotas *api.Quotas, tier int, limited bool) error {
 	return nil
 }
 
-// ratedCall is a request that a rate of its own kind stands before.
+// ratedCall is a request with its own kind of rate.
 type ratedCall struct {
 	rate, method, path, kind string
 	body                     []byte
@@ -140,8 +140,7 @@ type ratedCall struct {
 	status        int
 }
 
-// ratedCalls are a call of each kind that a sender makes; the second sends a
-// message.
+// ratedCalls returns a call of each kind that a sender makes. The second sends a message.
 func (h *Host) ratedCalls() []ratedCall {
 	payload := make([]byte, h.payloads.length())
 	h.payloads.write(payload, Key{Run: h.nextRun()})
@@ -156,7 +155,7 @@ func (h *Host) ratedCalls() []ratedCall {
 	}
 }
 
-// checkRate makes a call and looks whether the answer states a rate.
+// checkRate makes a call and checks whether the answer states a rate.
 func (h *Host) checkRate(ctx context.Context, call ratedCall, limited bool) error {
 	request, err := http.NewRequestWithContext(ctx, call.method, h.world.base+call.path, bytes.NewReader(call.body))
 	if err != nil {
@@ -189,10 +188,10 @@ func (h *Host) checkRate(ctx context.Context, call ratedCall, limited bool) erro
 	return nil
 }
 
-// askedMax is how much of an answer is read here.
+// askedMax bounds the number of bytes read from an answer.
 const askedMax = 1 << 20
 
-// ask makes a request that is none of a measurement, and ends its connection.
+// ask makes a request that is not measured, and closes its connection.
 func ask(request *http.Request) (status int, header http.Header, text []byte, err error) {
 	request.Close = true
 	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(request)
@@ -204,7 +203,7 @@ func ask(request *http.Request) (status int, header http.Header, text []byte, er
 	return answer.StatusCode, answer.Header, text, err
 }
 
-// promote has the operator give an organization a trust tier.
+// promote makes the operator set the trust tier of an organization.
 func promote(ctx context.Context, door target.Door, o *org, tier int) error {
 	slug := o.credentials.OrgSlug
 	if door.Admin == "" {

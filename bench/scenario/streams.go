@@ -14,27 +14,27 @@ import (
 	"parley/bench/wire"
 )
 
-// Meter looks at the target's processes for Streams and Fanout.
+// Meter measures the target's processes for Streams and Fanout.
 type Meter interface {
-	// Resident is their memory in bytes; 0 where it cannot be seen.
+	// Resident returns their memory in bytes; 0 if it cannot be measured.
 	Resident() uint64
-	// CPU is the time they took so far.
+	// CPU returns the processor time they have used.
 	CPU() time.Duration
-	// Open is how many connections or descriptors they hold; below 0 where it
-	// cannot be seen.
+	// Open returns how many connections or descriptors they have open; negative if that
+	// is not known.
 	Open() int
-	// Log is how many bytes they appended to their logs since the meter was made;
-	// seen is false where that cannot be seen.
+	// Log returns how many bytes they have appended to their logs since the meter was
+	// created; seen is false if that is not known.
 	Log() (bytes uint64, seen bool)
-	// Settle waits a moment until they are idle.
+	// Settle waits briefly until they are idle.
 	Settle(context.Context)
 }
 
 const (
-	// events is how many are sent to all streams: CPU time is counted in ticks of
-	// ten milliseconds, too coarse for one event.
+	// events is the number of events sent to all streams: CPU time is counted in ticks of
+	// ten milliseconds, which is too coarse for one event.
 	events = 5
-	// streamDials is how many streams are opened at once.
+	// streamDials is the number of streams that are opened concurrently.
 	streamDials = 64
 	// eventPatience is how long all streams may take to get an event, and
 	// closePatience how long the server may take to notice closed streams.
@@ -42,8 +42,8 @@ const (
 	closePatience = 10 * time.Second
 )
 
-// Streams opens n streams of one agent, weighs them, sends events to all and
-// closes half of them. It fills the run but for its CPU.
+// Streams opens n streams of one agent, measures their memory, sends events to all and
+// closes half of them. It sets all of run except its CPU.
 func (h *Host) Streams(ctx context.Context, n int, meter Meter, window load.Watch, run *result.Run) error {
 	if n < 2 {
 		return errors.New("fewer than two streams show nothing")
@@ -75,14 +75,14 @@ func (h *Host) Streams(ctx context.Context, n int, meter Meter, window load.Watc
 	return readers.leave(ctx, meter, run)
 }
 
-// arrival is an event that a stream brought.
+// arrival is an event that a stream delivered.
 type arrival struct {
 	key Key
 	at  time.Time
 	err error
 }
 
-// streamReaders are many streams of one agent, each with a reader.
+// streamReaders holds many streams of one agent, each with a reader.
 type streamReaders struct {
 	host     *Host
 	streams  []*wire.Stream
@@ -106,13 +106,13 @@ func (c *streamReaders) gather(ctx context.Context, n int) error {
 	})
 }
 
-// read hands on what one stream brings until it ends.
+// read passes on the events of one stream until it ends.
 func (c *streamReaders) read(stream *wire.Stream) {
 	for {
 		_, key, err := nextMessage(stream, c.host.payloads)
 		select {
 		case c.arrivals <- arrival{key, time.Now(), err}:
-		default: // nobody counts any more
+		default: // nobody counts events any more
 		}
 		if err != nil {
 			return
@@ -120,8 +120,8 @@ func (c *streamReaders) read(stream *wire.Stream) {
 	}
 }
 
-// broadcast sends events one after the other and waits for each to be
-// everywhere.
+// broadcast sends events one after the other. It waits until all streams have received an
+// event before it sends the next.
 func (c *streamReaders) broadcast(ctx context.Context, meter Meter, run *result.Run) error {
 	h := c.host
 	sender, err := h.caller(ctx)
@@ -163,7 +163,7 @@ func (c *streamReaders) broadcast(ctx context.Context, meter Meter, run *result.
 	return nil
 }
 
-// count waits until every stream has brought the event of key, once.
+// count waits until every stream has received the event of key exactly once.
 func (c *streamReaders) count(ctx context.Context, key Key, start time.Time, all *load.Histogram) (last time.Duration, err error) {
 	patience := time.NewTimer(eventPatience)
 	defer patience.Stop()
@@ -187,8 +187,8 @@ func (c *streamReaders) count(ctx context.Context, key Key, start time.Time, all
 	return last, nil
 }
 
-// leave closes half of the streams at once and waits until the server has
-// noticed all of them.
+// leave closes half of the streams at once and waits until the server has noticed all of
+// them.
 func (c *streamReaders) leave(ctx context.Context, meter Meter, run *result.Run) error {
 	half := len(c.streams) / 2
 	meter.Settle(ctx)

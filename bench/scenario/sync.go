@@ -10,8 +10,8 @@ import (
 	"parley/bench/wire"
 )
 
-// waiting is one client of Sync: an asker whose request waits, and beside it an
-// agent that answers what its stream brings.
+// waiting is one client of Sync: an asker with a waiting request, and an agent that
+// answers the messages on its stream.
 type waiting struct {
 	*caller
 	asker, answerer *agent
@@ -55,8 +55,8 @@ func (w *waiting) open(ctx context.Context, h *Host) (err error) {
 	return err
 }
 
-// serve answers until the stream ends. A failure ends the asker's connection as
-// well, which would else wait for an answer that does not come.
+// serve answers until the stream ends. On an error it also ends the asker's connection,
+// which would otherwise wait for an answer that never arrives.
 func (w *waiting) serve() {
 	for {
 		m, key, err := nextMessage(w.stream, w.answers.payloads)
@@ -98,8 +98,8 @@ func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
 	return w.judge(answer.Body)
 }
 
-// judge reads the question and its reply out of the answer. The answerer has
-// the reply in its own book.
+// judge reads the question and its reply from the answer. The answerer's own book has the
+// reply.
 func (w *waiting) judge(body []byte) error {
 	walk := membersOf(body)
 	sent, replied, status := false, false, ""
@@ -139,12 +139,13 @@ func (w *waiting) judge(body []byte) error {
 	return nil
 }
 
-// parting is how long the end waits for the answer to a last reply. The asker
-// may have its reply before the answerer is told that it is stored.
+// parting bounds how long Close waits for the answer to the last reply. The asker may
+// have the reply before the answerer gets its acknowledgement.
 const parting = time.Second
 
-// Close implements load.Client. The answerer asks nothing more, but hears what
-// became of its last reply: else a reply that was seen would count as unknown.
+// Close implements load.Client. The answerer sends nothing more, but waits for the
+// outcome of its last reply, because otherwise a reply that the asker received would
+// count as unknown.
 func (w *waiting) Close() error {
 	var errs []error
 	if w.caller != nil {

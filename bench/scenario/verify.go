@@ -8,7 +8,7 @@ import (
 	"parley/bench/wire"
 )
 
-// verifyReaders is how many mailboxes are read back at once.
+// verifyReaders is the number of mailboxes that are read back concurrently.
 const verifyReaders = 8
 
 // Verify reads every mailbox of the bench back, in pages of a hundred, and holds
@@ -61,7 +61,7 @@ func (h *Host) readBack(ctx context.Context, owner *agent, a *audit) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		token, err := owner.org.client.Token(ctx) // a new one when the old one ages
+		token, err := owner.org.client.Token(ctx) // a new one if the old one is about to expire
 		if err != nil {
 			return err
 		}

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// defaultHooks is what Params.Hooks is when it is 0.
+	// defaultHooks is the default of Params.Hooks.
 	defaultHooks = 1000
-	// hangingShare of the targets never answer where some hang; hangingRate is how
-	// many messages a second come meanwhile.
+	// hangingShare is the share of the targets that never answer in the second part;
+	// hangingRate is the rate of messages per second in that part.
 	hangingShare = 0.01
 	hangingRate  = 1000
-	// newsPatience is how long deliveries are waited for that do not come.
+	// newsPatience bounds the wait for missing deliveries.
 	newsPatience = 30 * time.Second
-	// newsPause is between two looks whether they came.
+	// newsPause is the pause between two checks for deliveries.
 	newsPause = 10 * time.Millisecond
-	// drainLeast is how many deliveries after the last 201 show a rate.
+	// drainLeast is the minimum number of deliveries after the last 201 for a rate to be
+	// computed.
 	drainLeast = 1000
 )
 
@@ -47,7 +48,7 @@ const (
 	// FigureNewsDrain is how long after the last 201 of a turn the last delivery
 	// came, in the turn in which that took longest.
 	FigureNewsDrain = "webhook_drain_ms"
-	// FigureAgain is deliveries beyond one of each message.
+	// FigureAgain is the number of repeated deliveries.
 	FigureAgain = "delivered_again"
 	// FigureHangingP99 is the 99th percentile from the 201 to the delivery while
 	// other targets hang.
@@ -57,11 +58,11 @@ const (
 	LapHanging = "while 1 % hang: delivery after the 201"
 )
 
-// hooks are the agents of Webhook.
+// hooks holds the agents of Webhook.
 type hooks struct {
 	sink         *sink
 	bare, hooked []*agent
-	// well are the hooked ones whose targets answer: all, or all but the first.
+	// well holds the hooked agents whose targets answer: all, or all but the first.
 	well []*agent
 }
 
@@ -124,11 +125,11 @@ func (h *Host) Webhook(ctx context.Context, plan load.Plan, meter Meter, window 
 	return nil
 }
 
-// tide sums what was delivered in several turns.
+// tide sums the deliveries of several turns.
 type tide struct {
 	came, again, after int
-	// under is the time in which those that came did, ebb that in which those after
-	// the last 201 did, longest the most of the latter in any turn.
+	// under is the time in which all deliveries arrived, ebb the time in which those
+	// after the last 201 did, and longest the longest such time of a turn.
 	under, ebb, longest time.Duration
 }
 
@@ -157,7 +158,8 @@ func (t *tide) figures() map[string]float64 {
 	return figures
 }
 
-// besideHanging has some targets hang, which get messages like all others.
+// besideHanging measures deliveries while some targets hang. These get messages like all
+// others.
 func (h *Host) besideHanging(ctx context.Context, plan load.Plan, meter Meter, into *load.Histogram) error {
 	if err := h.hang(ctx); err != nil {
 		return err
@@ -176,7 +178,7 @@ func (h *Host) besideHanging(ctx context.Context, plan load.Plan, meter Meter, i
 	return nil
 }
 
-// turn sends to some agents by the plan.
+// turn sends to some agents as planned.
 func (h *Host) turn(ctx context.Context, plan load.Plan, meter Meter, to []*agent, window load.Watch) (*load.Measurement, error) {
 	if err := h.world.freshTokens(ctx); err != nil {
 		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
@@ -186,7 +188,7 @@ func (h *Host) turn(ctx context.Context, plan load.Plan, meter Meter, to []*agen
 	return load.Run(ctx, plan, h.sendingTo(to, h.hooks.tells()), window)
 }
 
-// hook makes the agents, once, and the webhooks of half of them.
+// hook creates the agents, once, and the webhooks of half of them.
 func (h *Host) hook(ctx context.Context) error {
 	if h.hooks != nil {
 		return nil
@@ -215,7 +217,7 @@ func (h *Host) hook(ctx context.Context) error {
 	return nil
 }
 
-// aim makes webhooks for agents, each with a target of its own.
+// aim creates webhooks for agents, each with its own target.
 func (k *hooks) aim(ctx context.Context, agents []*agent, path string) error {
 	return together(ctx, setupCalls, len(agents), func(ctx context.Context, i int) error {
 		a := agents[i]
@@ -224,7 +226,7 @@ func (k *hooks) aim(ctx context.Context, agents []*agent, path string) error {
 	})
 }
 
-// hang has the targets of the first agents hang.
+// hang makes the targets of the first agents hang.
 func (h *Host) hang(ctx context.Context) error {
 	k := h.hooks
 	n := max(1, int(hangingShare*float64(len(k.hooked))))
@@ -238,7 +240,7 @@ func (h *Host) hang(ctx context.Context) error {
 	return nil
 }
 
-// heal has all targets answer again: each run begins as the first.
+// heal makes all targets answer again, so that each run begins like the first.
 func (h *Host) heal(ctx context.Context) error {
 	k := h.hooks
 	if err := k.turnTo(ctx, k.hooked[:len(k.hooked)-len(k.well)], taking); err != nil {
@@ -248,7 +250,7 @@ func (h *Host) heal(ctx context.Context) error {
 	return nil
 }
 
-// turnTo gives agents other targets by other webhooks.
+// turnTo gives agents other targets by replacing their webhooks.
 func (k *hooks) turnTo(ctx context.Context, agents []*agent, path string) error {
 	for _, a := range agents {
 		all, err := a.org.client.Webhooks(ctx, api.ListWebhooks{AgentID: &a.id})
@@ -264,8 +266,7 @@ func (k *hooks) turnTo(ctx context.Context, agents []*agent, path string) error 
 	return k.aim(ctx, agents, path)
 }
 
-// awaitNews waits until the news of every message came that was acknowledged and
-// whose target answers.
+// awaitNews waits for the delivery of every acknowledged message whose target answers.
 func (h *Host) awaitNews(ctx context.Context) error {
 	lost, err := h.lateNews(ctx)
 	if err == nil && lost > 0 {
@@ -275,7 +276,7 @@ func (h *Host) awaitNews(ctx context.Context) error {
 	return err
 }
 
-// lateNews waits likewise and gives how many are missing when patience ends.
+// lateNews waits likewise and returns how many deliveries are missing when patience ends.
 func (h *Host) lateNews(ctx context.Context) (lost int64, err error) {
 	for deadline := time.Now().Add(h.newsPatience); ; {
 		if lost = h.hooks.sink.waiting(); lost == 0 || time.Now().After(deadline) {
@@ -289,15 +290,15 @@ func (h *Host) lateNews(ctx context.Context) (lost int64, err error) {
 	}
 }
 
-// Close ends what the host has of its own.
+// Close releases the resources of the host.
 func (h *Host) Close() {
 	if h.hooks != nil {
 		h.hooks.sink.close()
 	}
 }
 
-// sendingTo gives clients that send to agents whose names differ in their last
-// digits alone.
+// sendingTo returns a Dial for clients that send to agents whose names differ only in
+// their last digits.
 func (h *Host) sendingTo(to []*agent, tell func(*agent, uuid)) load.Dial {
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
@@ -317,7 +318,7 @@ func (h *Host) sendingTo(to []*agent, tell func(*agent, uuid)) load.Dial {
 	}
 }
 
-// tells gives what notes the messages whose delivery is waited for: those to
+// tells returns a function that records the messages whose delivery must arrive: those to
 // agents whose target answers.
 func (k *hooks) tells() func(*agent, uuid) {
 	well := make(map[*agent]bool, len(k.well))
