@@ -15,11 +15,11 @@ import (
 	"parley/bench/wire"
 )
 
-// Create is the making of one agent. Only Host.PrepareAgents prepares it.
+// Create is the creation of one agent. Only Host.PrepareAgents prepares it.
 const Create = "create"
 
-// PrepareAgents makes ready to create workers until there are upTo of them; each
-// operation of the clients creates one. SettleAgents takes them over.
+// PrepareAgents prepares the creation of workers until there are upTo of them. Each
+// operation of the clients creates one. SettleAgents adds them to the host.
 func (h *Host) PrepareAgents(ctx context.Context, upTo int) (load.Dial, error) {
 	have := len(h.world.workers)
 	if upTo <= have {
@@ -48,8 +48,8 @@ func (h *Host) PrepareAgents(ctx context.Context, upTo int) (load.Dial, error) {
 	}, nil
 }
 
-// SettleAgents takes over the workers that were made, up to the first that was
-// not, and gives how many there are now.
+// SettleAgents adds the created workers to the host, up to the first that was not
+// created, and returns how many there are now.
 func (h *Host) SettleAgents() int {
 	for _, a := range h.unborn {
 		if a == nil {
@@ -116,9 +116,9 @@ func (c *creating) Do(context.Context, int, *load.Laps) error {
 // Close implements load.Client.
 func (c *creating) Close() error { return c.conn.Close() }
 
-// PrepareRing makes ready for messages from each of the first active workers to
-// the next one, the last sending to the first: as many operations as there are
-// workers make all of them senders and recipients.
+// PrepareRing prepares messages from each of the first active workers to the next one,
+// and from the last to the first. As many operations as there are workers make all of
+// them senders and recipients.
 func (h *Host) PrepareRing(ctx context.Context, active int) (load.Dial, error) {
 	if err := h.world.freshTokens(ctx); err != nil {
 		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
@@ -164,12 +164,12 @@ func (r *ringing) Do(_ context.Context, n int, _ *load.Laps) error {
 	return err
 }
 
-// longShare is how many messages of a fill go to one for the long inbox, while
-// that is not long enough.
+// longShare is the number of messages of a fill per message for the long inbox, until
+// that has enough pages.
 const longShare = 4
 
-// PrepareFill makes ready for messages to workers chosen by chance, a part of
-// which goes to the first worker until its inbox has pages pages.
+// PrepareFill prepares messages to randomly chosen workers. A part of them goes to the
+// first worker until its inbox has pages pages.
 func (h *Host) PrepareFill(ctx context.Context, pages int) (load.Dial, error) {
 	if err := h.world.freshTokens(ctx); err != nil {
 		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
@@ -212,7 +212,7 @@ func (f *filling) Do(_ context.Context, n int, _ *load.Laps) error {
 	return err
 }
 
-// walkPage is the largest page, for getting to a deep one sooner.
+// walkPage is the largest page size, to reach a deep page sooner.
 const walkPage = 100
 
 // PrepareDive finds the deepest full page of the long inbox, at most pages deep,
@@ -251,7 +251,7 @@ func (h *Host) PrepareDive(ctx context.Context, pages int) (dial load.Dial, dept
 	return dial, depth, err
 }
 
-// step reads a page for the cursor to what follows it.
+// step reads a page and returns the cursor of the next one.
 func (r *reader) step(path string, size int) (cursor string, err error) {
 	r.request = wire.AppendRequest(r.request[:0], "GET", path, r.token, nil, nil)
 	answer, err := r.conn.Do(r.request)
@@ -272,7 +272,7 @@ func (r *reader) step(path string, size int) (cursor string, err error) {
 	return "&cursor=" + escapeCursor(p.cursor), nil
 }
 
-// VerifySample reads the messages that Params.Sample kept, each by its id.
+// VerifySample reads each message that Params.Sample kept, by its id.
 func (h *Host) VerifySample(ctx context.Context) (*result.Verification, error) {
 	if h.world == nil || h.door.Kind != target.Parley {
 		return nil, fmt.Errorf("%s gives no messages to read back", h.name)
@@ -313,7 +313,7 @@ func (h *Host) VerifySample(ctx context.Context) (*result.Verification, error) {
 	}, nil
 }
 
-// lookUp tells whether a message is as it was sent; nil says that it is gone.
+// lookUp reports whether a message is as it was sent; nil means that it is missing.
 func (h *Host) lookUp(conn *wire.HTTP, e entry) (kept *bool, err error) {
 	answer, err := conn.Do(wire.Request("GET", "/messages/"+e.id.String(), h.world.acme.token, nil, nil))
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"math/rand/v2"
 )
 
-// Key names one message of a bench for ever: it is written at the front of the
-// payload, so that a message that is read back says itself which one it is.
+// Key identifies one message of a bench. It is at the front of the payload, so that a
+// message that is read back identifies itself.
 type Key struct {
-	// Run counts the preparations of a host, fills included.
+	// Run is the number of the host's preparation, including fills.
 	Run uint16
-	// Part tells the messages of one operation apart.
+	// Part distinguishes the messages of one operation.
 	Part   uint8
 	Worker uint32
-	// N is the operation of that worker.
+	// N is the number of the worker's operation.
 	N uint32
 }
 
@@ -30,7 +30,7 @@ const (
 // letters are the alphabet of base64url.
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// poolLength is how many random letters payloads are cut from: so many that no
+// poolLength is the number of random letters from which payloads are cut: enough that no
 // engine finds the same text twice within what it compresses at once.
 const poolLength = 1 << 20
 
@@ -53,14 +53,14 @@ func newPayloads(seed uint64, length int) *payloads {
 	return p
 }
 
-// tail is what follows the key.
+// tail returns the part of the payload after the key.
 func (p *payloads) tail(key Key) []byte {
 	h := (uint64(key.Worker)<<40 ^ uint64(key.N)<<8 ^ uint64(key.Run)<<3 ^ uint64(key.Part) + 1) * 0x9E3779B97F4A7C15
-	at := int(h >> 44) // twenty bits: a place in the pool
+	at := int(h >> 44) // twenty bits: an index into the pool
 	return p.pool[at : at+p.size-keyLength]
 }
 
-// write puts the payload of key in to, which is as long as payloads are.
+// write writes the payload of key to to, which must have the length of payloads.
 func (p *payloads) write(to []byte, key Key) {
 	copy(to[keyLength:], p.tail(key))
 	copy(to, p.seed[:])
@@ -75,11 +75,11 @@ func (p *payloads) write(to []byte, key Key) {
 	to[30] = '-'
 }
 
-// length is that of every payload.
+// length returns the length of every payload.
 func (p *payloads) length() int { return p.size }
 
-// read gives the key of a payload of this bench; ok is false if it differs in
-// any byte from what was written.
+// read returns the key of a payload of this bench; ok is false if any byte differs from
+// what was written.
 func (p *payloads) read(payload []byte) (key Key, ok bool) {
 	if len(payload) != p.length() || !bytes.Equal(payload[:8], p.seed[:]) {
 		return Key{}, false
@@ -123,7 +123,7 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// uuid is an id as bytes; zero is none.
+// uuid is an id in bytes; the zero value is no id.
 type uuid [16]byte
 
 // parseUUID reads the canonical form.
@@ -147,7 +147,7 @@ func parseUUID(text []byte) (id uuid, ok bool) {
 	return id, id != uuid{}
 }
 
-// put writes the canonical form over 36 bytes.
+// put writes the canonical form to 36 bytes.
 func (id uuid) put(to []byte) {
 	at := 0
 	for i, b := range id {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// sinkShards spreads what a sink knows over locks.
+	// sinkShards is the number of locks over which a sink spreads its records.
 	sinkShards = 32
-	// sinkBodyMax is the longest delivery that a sink reads.
+	// sinkBodyMax is the maximum length in bytes of a delivery that a sink reads.
 	sinkBodyMax = 4096
-	// sinkGrace bounds how long a sink that is closed waits for what it is doing.
+	// sinkGrace bounds how long the closing of a sink waits for requests in progress.
 	sinkGrace = 5 * time.Second
 )
 
@@ -28,7 +28,7 @@ const (
 	hanging = "/hang/"
 )
 
-// newsEvent is the event of a delivery about a message.
+// newsEvent is the event type of a delivery about a message.
 const newsEvent = "message.received"
 
 // sink takes the deliveries of webhooks, on this machine, and knows when each
@@ -39,11 +39,10 @@ const newsEvent = "message.received"
 type sink struct {
 	server fasthttp.Server
 	base   string
-	// opened is what the times of news count from.
+	// opened is the zero of the sink's clock.
 	opened time.Time
 	shards [sinkShards]sinkShard
-	// due are the messages that were acknowledged, landed those of them whose news
-	// came.
+	// due counts the acknowledged messages, landed those of them whose delivery arrived.
 	due, landed atomic.Int64
 
 	mu     sync.Mutex
@@ -54,11 +53,12 @@ type sink struct {
 type sinkShard struct {
 	mu   sync.Mutex
 	seen map[uuid]news
-	// first and last are the acknowledgements at either end; 0 without any.
+	// first and last are the times of the first and the last acknowledgement; 0 if there
+	// is none.
 	first, last time.Duration
 }
 
-// news is what is known of one message, by the sink's clock; 0 is not yet.
+// news is the record of one message, by the sink's clock; 0 means not yet.
 type news struct {
 	accepted, came time.Duration
 	again          int32
@@ -81,13 +81,13 @@ func openSink() (*sink, error) {
 	return s, nil
 }
 
-// unheard is the log of a server whose clients are killed on purpose.
+// unheard discards the log of a server whose clients are killed on purpose.
 type unheard struct{}
 
 // Printf implements fasthttp.Logger.
 func (unheard) Printf(string, ...any) {}
 
-// close ends the sink and every connection to it, also those that hang.
+// close stops the sink and closes every connection, including those that hang.
 func (s *sink) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -100,7 +100,7 @@ func (s *sink) close() {
 	_ = s.server.ShutdownWithContext(ctx)
 }
 
-// follow knows the connections that are open, so that close can end them.
+// follow tracks the open connections, so that close can close them.
 func (s *sink) follow(conn net.Conn, state fasthttp.ConnState) {
 	switch state {
 	case fasthttp.StateNew:
@@ -122,17 +122,17 @@ func (s *sink) gone(conn net.Conn) {
 	delete(s.conns, conn)
 }
 
-// open is how many connections there are.
+// open returns the number of connections.
 func (s *sink) open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.conns)
 }
 
-// now is the sink's clock. It never says 0, which stands for not yet.
+// now returns the time by the sink's clock. It is never 0, which stands for not yet.
 func (s *sink) now() time.Duration { return max(1, time.Since(s.opened)) }
 
-// take takes one delivery. Only what is a delivery in every part counts.
+// take receives one delivery. Only requests that are valid deliveries count.
 func (s *sink) take(c *fasthttp.RequestCtx) {
 	if bytes.HasPrefix(c.Path(), []byte(hanging)) {
 		s.hang(c)
@@ -148,8 +148,8 @@ func (s *sink) take(c *fasthttp.RequestCtx) {
 	c.SetStatusCode(fasthttp.StatusNoContent)
 }
 
-// hang never answers. The connection leaves the server and its workers, and is
-// over when the client goes away or the sink closes.
+// hang never answers. It detaches the connection from the server and its workers; the
+// connection ends when the client or the sink closes it.
 func (s *sink) hang(c *fasthttp.RequestCtx) {
 	conn := c.Conn()
 	c.HijackSetNoResponse(true)
@@ -192,7 +192,7 @@ func readNews(body, agent []byte) (id uuid, ok bool) {
 	return id, sound && told == 1 && here == 1 && came == 1
 }
 
-// came notes that the news of a message came now.
+// came records that the delivery of a message arrived now.
 func (s *sink) came(id uuid) {
 	now, shard := s.now(), s.shard(id)
 	shard.mu.Lock()
@@ -206,7 +206,7 @@ func (s *sink) came(id uuid) {
 	shard.seen[id] = n
 }
 
-// accepted notes that a message was acknowledged now.
+// accepted records that a message was acknowledged now.
 func (s *sink) accepted(id uuid) {
 	now, shard := s.now(), s.shard(id)
 	shard.mu.Lock()
@@ -229,13 +229,13 @@ func (s *sink) accepted(id uuid) {
 
 func (s *sink) shard(id uuid) *sinkShard { return &s.shards[id[15]%sinkShards] }
 
-// waiting is how many messages were acknowledged whose news has not come.
+// waiting returns how many acknowledged messages have no delivery yet.
 func (s *sink) waiting() int64 {
-	landed := s.landed.Load() // before due, which never is the smaller
+	landed := s.landed.Load() // before due, so that it is never larger
 	return s.due.Load() - landed
 }
 
-// forget begins anew.
+// forget deletes all records.
 func (s *sink) forget() {
 	for i := range s.shards {
 		shard := &s.shards[i]
@@ -255,18 +255,19 @@ func (s *sink) forget() {
 	}
 }
 
-// catch is what a sink has taken of the messages that were acknowledged.
+// catch summarizes the deliveries of the acknowledged messages.
 type catch struct {
 	accepted, came, again int
-	// firstAnswer and lastAnswer are the acknowledgements at either end, last is the
-	// last delivery, by the sink's clock; 0 where there was none.
+	// firstAnswer and lastAnswer are the times of the first and the last acknowledgement,
+	// and last is the time of the last delivery, by the sink's clock; 0 if there was
+	// none.
 	firstAnswer, lastAnswer, last time.Duration
-	// after is how many deliveries came after the last acknowledgement.
+	// after is the number of deliveries after the last acknowledgement.
 	after int
 	waits []time.Duration
 }
 
-// catch walks over all messages: once at the end of a window.
+// catch computes the summary over all messages, once at the end of a window.
 func (s *sink) catch() (c catch) {
 	c.waits = make([]time.Duration, 0, s.landed.Load())
 	for i := range s.shards {
