@@ -28,9 +28,9 @@ type wire struct {
 	answer []byte
 }
 
-// receiver hear what comes out of one or several wires.
+// receiver reads what the server writes to one or more wires.
 type receiver struct {
-	// streaming: what comes is events, counted and not kept.
+	// streaming: the answer is an event stream; its events are counted, not kept.
 	streaming bool
 	writes    atomic.Int64
 	events    atomic.Int64
