@@ -19,6 +19,7 @@ import (
 	"parley/journal"
 	"parley/journal/report"
 	"parley/persistence"
+	"parley/persistence/disk"
 	rowverify "parley/persistence/verify"
 )
 
@@ -44,7 +45,7 @@ func (w *fullStore) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper
 	if ok, err := vfs.Clone(w.fs, fs, "data", "data"); err != nil || !ok {
 		t.Fatalf("copied: %v, %v", ok, err)
 	}
-	db, err := pebble.Open("data", &pebble.Options{FS: fs, Merger: tamperMerger, Logger: quietLogger{}, FormatMajorVersion: pebble.FormatNewest})
+	db, err := pebble.Open("data", &pebble.Options{FS: fs, Merger: tamperMerger, Logger: quietLogger{}, FormatMajorVersion: disk.EngineFormat})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"parley/journal"
 	"parley/journal/report"
 	"parley/persistence/apply"
+	"parley/persistence/disk"
 	"parley/persistence/layout"
 	"parley/persistence/verify"
 )
@@ -112,7 +113,7 @@ func tampered(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*tamp
 	if ok, err := vfs.Clone(fs, to, "d", "d"); err != nil || !ok {
 		t.Fatalf("copied: %v, %v", ok, err)
 	}
-	db, err := pebble.Open("d", &pebble.Options{FS: to, Merger: layout.Merger, FormatMajorVersion: pebble.FormatNewest, Logger: engineLogger{&Store{opts: testOptions(nil, 1)}}})
+	db, err := pebble.Open("d", &pebble.Options{FS: to, Merger: layout.Merger, FormatMajorVersion: disk.EngineFormat, Logger: engineLogger{&Store{opts: testOptions(nil, 1)}}})
 	if err != nil {
 		t.Fatal(err)
 	}

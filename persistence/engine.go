@@ -85,7 +85,7 @@ func (s *Store) engineOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                          disk.DirSyncFS{FS: s.opts.FS},
 		Lock:                        s.lock,
-		FormatMajorVersion:          pebble.FormatNewest,
+		FormatMajorVersion:          disk.EngineFormat,
 		Merger:                      layout.Merger,
 		CacheSize:                   s.opts.CacheBytes,
 		MemTableSize:                s.opts.MemTableBytes,

@@ -15,7 +15,7 @@ import (
 // last commit and its number of journals.
 func headIn(fsys vfs.FS, dir string) (last disk.Head, journals int, err error) {
 	db, err := pebble.Open(dir, &pebble.Options{
-		FS: fsys, ReadOnly: true, Merger: layout.Merger, FormatMajorVersion: pebble.FormatNewest,
+		FS: fsys, ReadOnly: true, Merger: layout.Merger, FormatMajorVersion: disk.EngineFormat,
 		CacheSize: 1 << 20, Logger: silent{}, EventListener: &pebble.EventListener{},
 	})
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"parley/persistence/disk"
 )
 
 // Pair is a key and its value as a store stores them.
@@ -14,7 +16,7 @@ type Pair struct{ Key, Value []byte }
 // release wrote them. It has no witness: open it with AcceptLoss.
 func Fill(dir string, pairs []Pair) error {
 	db, err := pebble.Open(dir, &pebble.Options{
-		FormatMajorVersion: pebble.FormatNewest, Logger: silent{},
+		FormatMajorVersion: disk.EngineFormat, Logger: silent{},
 		// Values are merged already; the engine only compares the merger's name.
 		Merger: &pebble.Merger{Name: "parley.v1", Merge: pebble.DefaultMerger.Merge},
 	})

@@ -1,0 +1,37 @@
+package disk
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// TestEngineFormat: the pinned number means what it meant when it was chosen, the
+// engine still opens it, and a new directory has it.
+func TestEngineFormat(t *testing.T) {
+	if EngineFormat != pebble.FormatValueSeparation {
+		t.Fatalf("the number %d means another format: FormatValueSeparation is %d now", EngineFormat, pebble.FormatValueSeparation)
+	}
+	fs := vfs.NewMem()
+	// The least format that the engine opens stands for every earlier release.
+	for _, format := range []pebble.FormatMajorVersion{pebble.FormatMinSupported, EngineFormat} {
+		db, err := pebble.Open("d", &pebble.Options{FS: fs, FormatMajorVersion: format, Logger: silent{t}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := db.FormatMajorVersion(); got != format {
+			t.Errorf("the directory has format %d, want %d", got, format)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// silent drops the engine's messages, except fatal ones.
+type silent struct{ t testing.TB }
+
+func (silent) Infof(string, ...any)             {}
+func (silent) Errorf(string, ...any)            {}
+func (s silent) Fatalf(format string, a ...any) { s.t.Fatalf(format, a...) }
