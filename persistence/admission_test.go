@@ -23,9 +23,9 @@ func TestAdmissionLimiterBounds(t *testing.T) {
 	}
 }
 
-// TestAdmissionLimiterFollowsLatency: the limit falls to the least if entries take
-// long, rises to the bound if it is reached and they do not, and stays if it is not
-// reached.
+// TestAdmissionLimiterFollowsLatency: the limit falls to the minimum if entries take
+// long, rises to the maximum if it is reached and they do not, and does not change if it
+// is not reached.
 func TestAdmissionLimiterFollowsLatency(t *testing.T) {
 	const most = 5000
 	turn := func(g *admissionLimiter, mean time.Duration, pressed, flooded bool) int64 {
@@ -64,7 +64,7 @@ func TestAdmissionLimiterAdjusts(t *testing.T) {
 		for g.admit(1) {
 			now++
 		}
-		g.refused.Store(0) // no flood
+		g.refused.Store(0) // no overload
 		if now += int64(admissionGoal) * 3; !g.full() {
 			t.Fatal("not full, and yet it refuses")
 		}

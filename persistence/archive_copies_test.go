@@ -106,7 +106,7 @@ func (x *tamperer) remove(k []byte) {
 	}
 }
 
-// tampered returns a copy of the directory with a fault in it.
+// tampered returns a copy of the directory with a planted fault.
 func tampered(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*tamperer)) vfs.FS {
 	t.Helper()
 	to := vfs.NewMem()
@@ -127,7 +127,7 @@ func tampered(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*tamp
 func here(_, v []byte) bool      { return layout.Number(v) != 0 }
 func elsewhere(_, v []byte) bool { return layout.Number(v) == 0 }
 
-// tamperings are the faults, the checks that must find each, and what they say.
+// tamperings are the faults, the checks that must find each, and their messages.
 var tamperings = []struct {
 	name  string
 	plant func(*tamperer)
@@ -221,7 +221,7 @@ func TestVerifyCopies(t *testing.T) {
 	}
 }
 
-// TestVerifyCopiesUnderWay: copies in outboxes are neither missing nor too many. A
+// TestVerifyCopiesUnderWay: copies in outboxes are neither missing nor duplicates. A
 // message that is lost, or is in the wrong outbox, is a fault.
 func TestVerifyCopiesUnderWay(t *testing.T) {
 	for _, journals := range []int{1, 4} {

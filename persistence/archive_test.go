@@ -17,7 +17,7 @@ import (
 	"parley/persistence/verify"
 )
 
-// populated makes a store with a few rows of every kind.
+// populated creates a store with a few rows of every kind.
 func populated(t *testing.T, dir string, opts Options) *Store {
 	t.Helper()
 	s := mustOpen(t, dir, opts)
@@ -79,8 +79,7 @@ func mustOpenArchive(t testing.TB, dir string, opts Options) *Archive {
 	return a
 }
 
-// TestArchiveChangesNothing opens directories that a server, a kill and a backup
-// left.
+// TestArchiveChangesNothing opens directories after a shutdown, a kill and a backup.
 func TestArchiveChangesNothing(t *testing.T) {
 	for name, fs := range map[string]vfs.FS{"disk": nil, "memory": vfs.NewMem()} {
 		for _, journals := range []int{1, 4} {
@@ -168,7 +167,7 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 }
 
-// TestArchiveAfterAKill: rows that only the log has are verified too.
+// TestArchiveAfterAKill: rows that exist only in the log are verified too.
 func TestArchiveAfterAKill(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		disk := vfs.NewCrashableMem()

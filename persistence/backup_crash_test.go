@@ -15,7 +15,7 @@ import (
 	"parley/persistence/backup"
 )
 
-// imageRecorder records an image of the disk at every change of a backup directory.
+// imageRecorder records an image of the disk before every change of a backup directory.
 type imageRecorder struct {
 	disk   *vfs.MemFS
 	rng    *rand.Rand
@@ -84,8 +84,8 @@ func (c unsyncedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 	return f, err
 }
 
-// backupCrashes fails the power at every change of the disk during a second backup,
-// which also prunes, and returns the faults of the images.
+// backupCrashes simulates a power failure at every change of the disk during a second
+// backup, which also prunes, and returns the faults of the images.
 func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults []string) {
 	b := &imageRecorder{disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(1, 2))}
 	fs := around(errorfs.Wrap(serializedFS{b.disk, b}, b))
@@ -133,8 +133,8 @@ func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults
 	return len(b.images), faults
 }
 
-// TestBackupCrash: whenever the power fails, every listed snapshot is complete, at
-// least one is listed, and the store opens without remains.
+// TestBackupCrash: after a power failure at any time, every listed snapshot is complete,
+// at least one is listed, and the store opens without leftovers.
 func TestBackupCrash(t *testing.T) {
 	unraced(t)
 	images, faults := backupCrashes(t, func(fs vfs.FS) vfs.FS { return fs })

@@ -13,7 +13,7 @@ import (
 )
 
 // TestBackupOfAFanoutUnderWay takes snapshots during fan-outs. After a restore the
-// fan-outs continue until every agent has each copy once.
+// fan-outs continue until every agent has each copy exactly once.
 func TestBackupOfAFanoutUnderWay(t *testing.T) {
 	unraced(t)
 	for _, journals := range []int{1, 4} {

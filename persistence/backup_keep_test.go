@@ -73,8 +73,8 @@ func TestBackupKeepsOthersControl(t *testing.T) {
 	}
 }
 
-// TestPruneBackups: pruning without a backup deletes the owner's oldest snapshots
-// and the contents that only they needed, and refuses what it cannot do.
+// TestPruneBackups: pruning without a backup deletes the owner's oldest snapshots and the
+// contents that only they needed, and rejects impossible requests.
 func TestPruneBackups(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 10)

@@ -23,8 +23,8 @@ import (
 	"parley/persistence/backup"
 )
 
-// rowWriter writes rows 1, 2, 3, … under its own name, each after the one before
-// was acknowledged. A snapshot must hold the first n of them, for some n.
+// rowWriter writes rows 1, 2, 3, … under its own name, each after the previous one was
+// acknowledged. A snapshot must hold the first n of them, for some n.
 type rowWriter struct {
 	name  string
 	slot  parley.Slot
@@ -115,9 +115,9 @@ func files(t testing.TB, fs vfs.FS, dir string) []string {
 	return names
 }
 
-// TestBackupOfAStoreAtWork takes snapshots while clients write. Each holds
-// everything that was acknowledged before it began and the first part of what came
-// later, and a store continues from it.
+// TestBackupOfAStoreAtWork takes snapshots while clients write. Each holds everything
+// acknowledged before it began and a prefix of later writes, and a store can continue
+// from it.
 func TestBackupOfAStoreAtWork(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
@@ -196,12 +196,12 @@ func filled(t testing.TB, fs vfs.FS, rows int) (*Store, *rowWriter) {
 	return s, c
 }
 
-// TestBackupCopiesWhatIsNew: a table that the backup directory holds is not copied
-// again; a different table of the same name is.
+// TestBackupCopiesWhatIsNew: a table that the backup directory already holds is not
+// copied again; a different table of the same name is.
 func TestBackupCopiesWhatIsNew(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 1500)
-	// Tables of the lowest level stay; those above would be merged meanwhile.
+	// Tables of the lowest level stay; those above it would be compacted meanwhile.
 	if err := s.db.Compact(context.Background(), []byte{0}, []byte{0xFF, 0xFF, 0xFF}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -253,8 +253,8 @@ func sameNameOtherBytes(a, b *backup.Snapshot) bool {
 	})
 }
 
-// TestBackupKeeps prunes: the newest snapshots stay complete, and contents that
-// none of them needs are deleted.
+// TestBackupKeeps prunes: the newest snapshots stay complete, and contents that none of
+// them needs are deleted.
 func TestBackupKeeps(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 10)
@@ -303,8 +303,8 @@ func rewrite(t testing.TB, fs vfs.FS, path string, change func([]byte) []byte) {
 	}
 }
 
-// TestDamagedBackupIsRefused flips a bit in, truncates and removes every file of a
-// backup in turn: restore names the file and leaves nothing, and so does check.
+// TestDamagedBackupIsRefused flips a bit in, truncates and removes every file of a backup
+// in turn: restore and check name the file, and restore leaves nothing behind.
 func TestDamagedBackupIsRefused(t *testing.T) {
 	fs := vfs.NewMem()
 	s, _ := filled(t, fs, 300)

@@ -88,8 +88,8 @@ func TestConformanceOnDisk(t *testing.T) {
 }
 
 // copyDirectory copies a directory as a killed process would leave it: everything
-// written, synced or not, except the lock. The store is still open, so it copies
-// again until no file has changed meanwhile.
+// written, synced or not, except the lock. The store is still open, so it repeats the
+// copy until no file changes meanwhile.
 func copyDirectory(t *testing.T, from string) string {
 	t.Helper()
 	var err error
@@ -105,7 +105,7 @@ func copyDirectory(t *testing.T, from string) string {
 	return ""
 }
 
-// listing lists a directory with sizes and times of change.
+// listing lists a directory with sizes and modification times.
 func listing(dir string) string {
 	var text strings.Builder
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -16,8 +16,8 @@ import (
 const applyBatch = 64
 
 // applying returns an operation that applies a batch of direct messages, each from
-// another stream, and discards the batch. careless is called with each item:
-// controls waste something there.
+// another stream, and discards the batch. It calls careless with each item; controls use
+// that to allocate more.
 func applying(t testing.TB, careless func(*apply.Item)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
@@ -84,8 +84,8 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// fanning returns an operation that applies a fan-out to a whole chunk and discards
-// the batch. careless is called with each seat: controls waste something there.
+// fanning returns an operation that applies a fan-out to a whole chunk and discards the
+// batch. It calls careless with each seat; controls use that to allocate more.
 func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
@@ -111,9 +111,9 @@ func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 	}
 }
 
-// fanMost bounds what the writer allocates for one copy of a broadcast, and
-// fanBytesMost what a copy adds to the log where it is written with the entry:
-// 0.04 and 125 when they were set.
+// fanMost bounds the writer's allocations for one copy of a broadcast, and fanBytesMost
+// the bytes that a copy adds to the log where it is written with the entry: 0.04 and 125
+// when they were set.
 const (
 	fanMost      = 0.1
 	fanBytesMost = 130

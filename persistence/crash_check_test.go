@@ -11,7 +11,7 @@ import (
 	"parley/persistence/layout"
 )
 
-// imageCheck is what an opened image holds, read completely.
+// imageCheck is the complete content of an opened image.
 type imageCheck struct {
 	store *Store
 	view  *storeView
@@ -199,7 +199,7 @@ func (s *imageCheck) recordOf(agent parley.AgentID, e journal.FeedEntry) (record
 	return record, e.Position, err
 }
 
-// checkOperation checks that an operation is there completely or not at all, once.
+// checkOperation checks that an operation exists completely, exactly once, or not at all.
 func (s *imageCheck) checkOperation(w *workload, d *operation) {
 	stream, done := s.events[d.number]
 	if done && d.refusal != nil {
@@ -270,7 +270,7 @@ func recordOf(v *storeView, reader parley.Slot, id parley.MessageID) (record []b
 	return record, position, err
 }
 
-// checkPromise checks that what a client was told is there.
+// checkPromise checks that the image contains what a client was promised.
 func (s *imageCheck) checkPromise(c promise) {
 	if c.released {
 		if _, ok := s.events[c.operation]; !ok {

@@ -15,7 +15,7 @@ import (
 // crashDir has two missing parents, as a data directory may have.
 const crashDir = "data/journal"
 
-// crashResult sums up the checks of many images.
+// crashResult summarizes the checks of many images.
 type crashResult struct {
 	tally                crashtest.Tally
 	operations, promises int
@@ -101,9 +101,9 @@ func crashImages() int {
 	return 1100
 }
 
-// TestCrash fails the power at every write, sync, rename and creation of mixed
-// workloads. Nothing that a client was promised may be missing, no entry may be
-// there in part, and effects under way must arrive once.
+// TestCrash simulates a power failure at every write, sync, rename and creation of mixed
+// workloads. Nothing that a client was promised may be missing, no entry may exist in
+// part, and pending effects must arrive exactly once.
 func TestCrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {

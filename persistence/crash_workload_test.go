@@ -19,7 +19,7 @@ import (
 	"parley/persistence/layout"
 )
 
-// testStart is the instant at which the clocks of tests stand.
+// testStart is the time of the clocks in tests.
 var testStart = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 var testIDs atomic.Uint64
@@ -60,17 +60,18 @@ type operation struct {
 	// handles is the operation whose queued message this one handled, if fromQueue.
 	handles   uint64
 	fromQueue bool
-	// refusal is the error with which the entry must be refused, leaving no trace.
+	// refusal is the error with which the journal must reject the entry, leaving no
+	// trace.
 	refusal error
 }
 
-// promise is something that a client was told, and that no crash may take back.
+// promise is something that a client was told and that no crash may undo.
 type promise struct {
-	operation uint64 // whose entry was released
+	operation uint64 // the operation whose entry was released
 	released  bool   // operation is set
 	agent     parley.AgentID
-	entry     journal.FeedEntry // which agent's feed showed
-	message   parley.MessageID  // marked by agent
+	entry     journal.FeedEntry // the entry that agent's feed showed
+	message   parley.MessageID  // a receipt was recorded by agent
 	isCopy    bool              // the message is a copy of a broadcast
 }
 
@@ -162,8 +163,8 @@ func (w *workload) run(rounds int, seed uint64) {
 	readers.Wait()
 }
 
-// workloadActor appends the entries of one stream. It waits for the disk only when
-// it activates anew.
+// workloadActor appends the entries of one stream. It waits for the disk only when it
+// begins an activation.
 type workloadActor struct {
 	*workload
 	stream     journal.Stream
@@ -306,7 +307,7 @@ func (a *workloadActor) appendEntry() {
 	a.append(d, e)
 }
 
-// handleQueue handles the queued messages, as an actor does: durable or not.
+// handleQueue handles the queued messages, durable or not, as an actor does.
 func (a *workloadActor) handleQueue() {
 	v := a.store.view()
 	var rows []journal.QueuedMessage
@@ -329,8 +330,8 @@ func (a *workloadActor) handleQueue() {
 	}
 }
 
-// appendRefused appends an entry that must be refused: it has a wrong sequence,
-// comes from an earlier activation, or creates a stream that exists.
+// appendRefused appends an entry that the journal must reject: it has a wrong sequence
+// number, comes from an earlier activation, or creates a stream that exists.
 func (a *workloadActor) appendRefused() {
 	d, e := a.newOperation(&operation{refusal: journal.ErrStale})
 	switch a.rng.IntN(4) {
@@ -407,7 +408,7 @@ func (w *workload) recordReceipt(c promise, pending *atomic.Int64) {
 	})
 }
 
-// follow takes what a subscription returns as promised: it must be durable.
+// follow records what a subscription returns as promised: it must be durable.
 func (w *workload) follow(agent parley.AgentID, done chan struct{}) {
 	news := make(chan struct{}, 1)
 	sub := w.store.subscribe(agent, 0, func() {

@@ -18,8 +18,8 @@ import (
 	"parley/persistence/layout"
 )
 
-// syncControl counts the syncs of the write-ahead log, and can hold them back or
-// make them fail.
+// syncControl counts the syncs of the write-ahead log, and can delay them or make them
+// fail.
 type syncControl struct {
 	syncs  atomic.Int64
 	closed atomic.Pointer[chan struct{}]
@@ -87,8 +87,8 @@ func activated(t testing.TB, s *Store, stream journal.Stream) uint64 {
 	return activation
 }
 
-// TestNothingIsReleasedBeforeTheSync holds syncs back: what is written is visible,
-// and no entry is released.
+// TestNothingIsReleasedBeforeTheSync delays syncs: writes are visible, and no entry is
+// released.
 func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	s, disk := openWithSyncControl(t, 1, nil)
 	agent := parley.NewID[parley.AgentID](0, testStart, testEntropy())
@@ -135,8 +135,8 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	mustClose(t, s)
 }
 
-// TestFailedSyncIsFatal: no client is told that an entry is stored or that it is
-// not, and the process is asked to end.
+// TestFailedSyncIsFatal: no client learns whether an entry is stored, and the journal
+// requests the end of the process.
 func TestFailedSyncIsFatal(t *testing.T) {
 	ended := make(chan error, 8)
 	s, disk := openWithSyncControl(t, 1, func(o *Options) {
@@ -157,8 +157,8 @@ func TestFailedSyncIsFatal(t *testing.T) {
 	}
 }
 
-// TestReleaseWaitsAtMostSettleWait stops the target's writer: the entry is released
-// without the effect after parley.SettleWait, and the effect follows.
+// TestReleaseWaitsAtMostSettleWait stops the target's writer: the entry is released after
+// parley.SettleWait, without the effect, which follows later.
 func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
@@ -272,8 +272,8 @@ func TestRowsOfAMessage(t *testing.T) {
 	}
 }
 
-// TestTimersTakeTurns: more timers are due than one tick fires, and no actor
-// cancels any; all of them fire.
+// TestTimersTakeTurns: more timers are due than one tick fires, and no actor cancels
+// them; all of them fire.
 func TestTimersTakeTurns(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	e := &journal.Entry{}
@@ -306,8 +306,8 @@ func TestTimersTakeTurns(t *testing.T) {
 	mustClose(t, s)
 }
 
-// TestOutboxRowsAreDeleted: a message that has arrived is deleted with a later
-// batch of its source, also after the next opening.
+// TestOutboxRowsAreDeleted: a message that has arrived is deleted with a later batch of
+// its source, also after a restart.
 func TestOutboxRowsAreDeleted(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
@@ -357,8 +357,8 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 	mustClose(t, s)
 }
 
-// TestOfferKnowsWhatRowsHold: an entry that was durable when the subscription began
-// is read from rows and is not given live too.
+// TestOfferKnowsWhatRowsHold: an entry that was durable when the subscription began is
+// read from rows and not delivered live too.
 func TestOfferKnowsWhatRowsHold(t *testing.T) {
 	sub := &subscription{position: 2, backlog: 5, notify: func() {}}
 	for position := uint64(3); position <= 7; position++ {

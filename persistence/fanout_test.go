@@ -28,7 +28,7 @@ func newGroup(slot parley.Slot) journal.Stream {
 }
 
 func newBroadcast(slot parley.Slot) parley.MessageID {
-	var random [10]byte // a broadcast's id keeps the first four bytes
+	var random [10]byte // a broadcast's id keeps its first four bytes
 	binary.BigEndian.PutUint32(random[:], uint32(testIDs.Add(1)))
 	return parley.NewID[parley.MessageID](slot, testStart, random).Broadcast()
 }
@@ -43,7 +43,7 @@ func broadcast(group journal.Stream, activation uint64, to []parley.Seat, body i
 	}
 }
 
-// benchmarkFanout has one group broadcast as fast as the fan-outs complete.
+// benchmarkFanout makes one group broadcast as fast as the fan-outs complete.
 func benchmarkFanout(b *testing.B, journals, members int) {
 	s, _ := openWithSyncControl(b, journals, func(o *Options) { o.MemTableBytes, o.CacheBytes = 32<<20, 64<<20 })
 	group, seats := newGroup(0), newSeats(members)
@@ -104,7 +104,7 @@ func closeAtRest(t testing.TB, s *Store) {
 	mustClose(t, s)
 }
 
-// TestFanoutOverload: Admit refuses when too many parts of fan-outs are under way.
+// TestFanoutOverload: Admit refuses when too many parts of fan-outs are in progress.
 func TestFanoutOverload(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
 	defer mustClose(t, s)

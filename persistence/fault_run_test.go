@@ -44,7 +44,7 @@ func failing(op errorfs.Op) string {
 	return what + " of " + kind
 }
 
-// fault describes what a disk does wrong.
+// fault describes a disk failure.
 type fault struct {
 	what    string // see failing
 	at      int64  // the first operation that fails, counted from 1
@@ -165,8 +165,8 @@ func (o *faultRun) open(journals int) error {
 
 var errEnded = errors.New("the process has ended")
 
-// end is what os.Exit is to a real process: nothing is answered after it, the files
-// stay as they are, and the caller does not continue.
+// end simulates os.Exit: nothing is answered after it, the files stay as they are, and
+// the caller does not continue.
 func (o *faultRun) end(err error) {
 	o.mu.Lock()
 	if !o.over.Swap(true) {
@@ -223,14 +223,14 @@ func (o *faultRun) append(e *journal.Entry, stream journal.Stream, activation ui
 	}
 }
 
-// done is closed when every client has its answers, or the process has ended.
+// done is closed when every client has its answers or the process has ended.
 func (o *faultRun) done() <-chan struct{} {
 	done := make(chan struct{})
 	go func() { o.clients.Wait(); close(done) }()
 	return done
 }
 
-// What became of a process whose disk failed.
+// Outcomes of a process whose disk failed.
 const (
 	faultRefused   = "start refused with the reason"
 	faultEnded     = "ended with the reason"
@@ -238,8 +238,8 @@ const (
 	faultHarmless  = "nobody noticed"
 )
 
-// The bounds tell a store that hangs from a machine under load; how soon trouble
-// is reported on one that is idle, the tests of slow disks judge.
+// The bounds distinguish a store that hangs from a machine under load. The tests of slow
+// disks check how soon trouble is reported on an idle one.
 const (
 	hangsAfter    = time.Minute
 	noticedWithin = 20 * time.Second
@@ -307,7 +307,7 @@ func (o *faultRun) checkTrouble(began time.Time) {
 	}
 }
 
-// stopped checks that a process ended with a reason that names the fault.
+// stopped checks that a process ended with an error that names the fault.
 func (o *faultRun) stopped(err error, outcome string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -323,8 +323,8 @@ func (o *faultRun) stopped(err error, outcome string) string {
 	return outcome
 }
 
-// checkSurvivors opens what is left, as after the death of the process and as after
-// a power failure: everything acknowledged must be there.
+// checkSurvivors opens the remaining files, as after the death of the process and as
+// after a power failure: everything acknowledged must exist.
 func (o *faultRun) checkSurvivors(journals int) {
 	o.mu.Lock()
 	acked := maps.Clone(o.acked)

@@ -17,13 +17,13 @@ import (
 	"parley/persistence/layout"
 )
 
-// slowDisk takes 2 ms to 2 s for a write or a sync, mostly little.
+// slowDisk takes 2 ms to 2 s for a write or a sync, usually little.
 type slowDisk struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
 	slow atomic.Bool
-	// began is since when the log waits for a sync, in Unix nanoseconds; 0 if it
-	// does not.
+	// began is the time since which the log has waited for a sync, in Unix nanoseconds; 0
+	// if it does not wait.
 	began atomic.Int64
 }
 
@@ -66,7 +66,7 @@ type slowClients struct {
 	took []time.Duration
 }
 
-// insist appends one entry after another, and tries again after a refusal.
+// insist appends one entry after another and repeats rejected ones.
 func (c *slowClients) insist(t *testing.T) {
 	const payload = 900
 	stream := newStream(0)
@@ -93,9 +93,9 @@ func (c *slowClients) insist(t *testing.T) {
 	}
 }
 
-// TestSlowDisk has many clients on a disk that is slow at random. What is in flight
-// stays bounded, the rest is refused before anything has happened, trouble is
-// reported while a sync hangs and not afterwards, and everything makes progress.
+// TestSlowDisk runs many clients on a disk that is slow at random. Entries in flight stay
+// bounded, the others are rejected before they have any effect, trouble is reported only
+// while a sync hangs, and all clients make progress.
 func TestSlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{rng: seeded(7)}
@@ -147,8 +147,8 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
-// TestStoppedProcess: a second in which the process was stopped does not count as
-// one in which the disk hung; a sync that continues to hang is reported.
+// TestStoppedProcess: a second in which the process was stopped does not count as a
+// hanging disk; a sync that continues to hang is reported.
 func TestStoppedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped atomic.Int64

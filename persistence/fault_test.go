@@ -20,8 +20,8 @@ import (
 
 func seeded(n uint64) *rand.Rand { return rand.New(rand.NewPCG(n, n)) }
 
-// faultPlaces chooses the operations of one kind, of n in all, at which faults are
-// tried: the first few, the last, and some in between.
+// faultPlaces chooses, from the n operations of one kind, those that fail: the first few,
+// the last, and some in between.
 func faultPlaces(n int64) []int64 {
 	places := []int64{1, 2, n / 4, n / 2, n * 3 / 4, n}
 	switch {
@@ -63,10 +63,10 @@ func (x *faultRuns) run(t testing.TB, f fault, counted map[string]int64, change 
 	return outcome, o.disk.hit.Load()
 }
 
-// TestDiskFaults has the disk fail at many operations of every kind on every kind
-// of file, once and for good. Whatever fails, clients get true answers, none waits
-// forever, and the store either ends with the reason or refuses writes until the
-// cause is gone.
+// TestDiskFaults makes the disk fail at many operations of every kind on every kind of
+// file, once and permanently. In every case clients get correct answers, none waits
+// forever, and the store either ends with the reason or rejects writes until the cause is
+// gone.
 func TestDiskFaults(t *testing.T) {
 	t.Parallel()
 	errs := []error{errIO, errNoSpace}
@@ -152,7 +152,7 @@ func TestDiskFaultsControl(t *testing.T) {
 	t.Parallel()
 	x := newFaultRuns(t, 1)
 	var told []string
-	for _, at := range []int64{6, 7, 8, 9} { // whether an answer falls into the gap is chance
+	for _, at := range []int64{6, 7, 8, 9} { // whether an answer precedes the failed sync is chance
 		c := &recordedErrors{TB: t}
 		outcome, hits := x.run(c, fault{"write of log", at, true, errIO}, nil, func(o *Options) { o.Unsynced = true })
 		if outcome == faultEnded && hits > 0 && strings.Contains(strings.Join(c.said, " "), "lost:") {
@@ -163,8 +163,8 @@ func TestDiskFaultsControl(t *testing.T) {
 	t.Errorf("no loss was seen: %v", told)
 }
 
-// TestPatienceControl: without retries the engine ends the process where it could
-// wait for space, and tries a table again thousands of times.
+// TestPatienceControl: without retries the engine ends the process where it could wait
+// for space, and retries a table thousands of times.
 func TestPatienceControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()

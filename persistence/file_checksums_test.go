@@ -19,8 +19,8 @@ import (
 	"parley/persistence/layout"
 )
 
-// noTablesFS is a disk on which tables find no space once it is switched on, so
-// that data stays in logs.
+// noTablesFS is a disk on which, once switched on, tables find no space, so that data
+// stays in logs.
 type noTablesFS struct {
 	vfs.FS
 	on atomic.Bool
@@ -109,13 +109,13 @@ func sizes(files map[string][]byte) string {
 	return strings.Join(all, " ")
 }
 
-// fileDamage is one thing that can happen to a file.
+// fileDamage is one possible damage to a file.
 type fileDamage struct {
 	what, name string
 	content    []byte // nil: removed
 }
 
-// damages are what can happen to logs, markers and manifests as a whole.
+// damages returns the possible damages to whole logs, markers and manifests.
 func (r *killedDirectory) damages() (all []fileDamage) {
 	names := slices.Sorted(maps.Keys(r.files))
 	for i, name := range names {

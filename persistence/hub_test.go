@@ -60,8 +60,8 @@ func TestHubDoesNotHoldThePublisherControl(t *testing.T) {
 	}
 }
 
-// TestHubGivesEverythingOnce: many subscribers follow one feed while it grows; some
-// are slow, some leave and return.
+// TestHubGivesEverythingOnce: many subscribers follow one feed while it grows; some are
+// slow, some unsubscribe and return.
 func TestHubGivesEverythingOnce(t *testing.T) {
 	const entries = 600
 	s, _ := openWithSyncControl(t, 1, nil)

@@ -13,8 +13,8 @@ import (
 	"parley/persistence/journaltest"
 )
 
-// TestLatestWaitsForWhatItShowed: unlike a view it shows what was written after it
-// was opened; like a view it is durable only when that is synced.
+// TestLatestWaitsForWhatItShowed: unlike a view, Latest shows what was written after it
+// was opened; like a view, it is durable only when that is synced.
 func TestLatestWaitsForWhatItShowed(t *testing.T) {
 	s, disk := openWithSyncControl(t, 1, nil)
 	view, latest := s.view(), s.latest()
@@ -56,12 +56,12 @@ func TestLatestWaitsForWhatItShowed(t *testing.T) {
 	}
 }
 
-// latestStore is a journal whose views are all by Latest.
+// latestStore is a journal that uses Latest for all views.
 type latestStore struct{ *Store }
 
 func (n latestStore) View() journal.View { return n.Store.latest() }
 
-// TestLatestConforms: for a caller that reads one thing at a time it behaves like a
+// TestLatestConforms: for a caller that makes one read at a time, Latest behaves like a
 // view.
 func TestLatestConforms(t *testing.T) {
 	unraced(t)

@@ -19,8 +19,8 @@ import (
 	"parley/journal"
 )
 
-// Every write is a batch that package apply built and commitBatch committed: what
-// follows a journal sees batches and nothing else.
+// Every write is a batch that package apply built and commitBatch committed: readers that
+// follow a journal see all writes as batches.
 
 // mayWrite are the functions that write to the storage engine, and why.
 var mayWrite = map[string]string{
@@ -29,8 +29,8 @@ var mayWrite = map[string]string{
 	"(*Store).giveUp":       "the heads of commits that were given up are this directory's own, and are dropped before there is a journal",
 }
 
-// engineWrites are the methods of the engine's database that change it, and those
-// of a batch that hand it over.
+// engineWrites are the methods of the engine's database that change it, and the methods
+// that commit a batch.
 var engineWrites = []string{
 	"Set", "Delete", "DeleteSized", "SingleDelete", "DeleteRange", "Merge", "LogData", "RangeKeySet", "RangeKeyUnset", "RangeKeyDelete",
 	"Apply", "ApplyNoSyncWait", "Ingest", "IngestAndExcise", "IngestExternalFiles", "IngestWithStats", "Excise",
@@ -127,8 +127,8 @@ func TestOneWayToTheEngine(t *testing.T) {
 }
 
 // pastDays opens a store with idempotency keys of two days and lets the older ones
-// expire. It returns how many bytes the engine was given to write since, and how
-// many of them the journals counted.
+// expire. It returns the bytes written to the engine since, and the bytes of them that
+// the journals counted.
 func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted uint64) {
 	t.Helper()
 	now := atomic.Int64{}
@@ -172,8 +172,8 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 	if during != nil {
 		during(s)
 	}
-	// A journal counts a batch after the commit, which is visible before: wait for
-	// a later one.
+	// A journal counts a batch after the commit, whose effects are visible earlier: wait
+	// for a later batch.
 	for slot := range parley.Slot(journals) {
 		for range 2 {
 			passed := make(chan error, 1)
@@ -193,8 +193,8 @@ func onceKey(day uint32) []byte {
 	return []byte{byte(day >> 24), byte(day >> 16), byte(day >> 8), byte(day), 'k'}
 }
 
-// TestPastDaysAreForgottenByTheJournal: every byte that the engine is given while
-// past idempotency keys are deleted is in a batch of a journal.
+// TestPastDaysAreForgottenByTheJournal: all bytes written to the engine while past
+// idempotency keys are deleted are in batches of a journal.
 func TestPastDaysAreForgottenByTheJournal(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		if given, counted := pastDays(t, journals, nil); given != counted {

@@ -78,8 +78,8 @@ func TestQueueLosesNothing(t *testing.T) {
 	}
 }
 
-// TestQueueLetsOthersPass: late messages are taken a few at a time, never before
-// items that were there first, and in the order of their outbox.
+// TestQueueLetsOthersPass: delayed messages are taken a few at a time, never before items
+// that were queued earlier, and in the order of their outbox.
 func TestQueueLetsOthersPass(t *testing.T) {
 	q := newQueue()
 	push := func(source, number int, late bool) {
@@ -94,7 +94,7 @@ func TestQueueLetsOthersPass(t *testing.T) {
 	for n := range 5 {
 		push(1, n+2, true)
 	}
-	push(1, 7, false) // must not pass the others of its outbox
+	push(1, 7, false) // must not overtake the others of its outbox
 	push(2, 2, false)
 	push(-1, 0, false)
 	take := func(count int) (text string) {

@@ -96,7 +96,7 @@ func filesOf(t testing.TB, fs vfs.FS) map[string][]byte {
 	return files
 }
 
-// kindOf is the kind of a file, from its name.
+// kindOf returns the kind of a file, from its name.
 func kindOf(name string) string {
 	for part, kind := range map[string]string{".log": "log", ".sst": "table", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", disk.WitnessName: "witness"} {
 		if strings.Contains(name, part) {
@@ -106,7 +106,7 @@ func kindOf(name string) string {
 	return "other"
 }
 
-// with copies the files to a new disk, one of them changed.
+// with copies the files to a new disk, with one of them changed.
 func (r *killedDirectory) with(t testing.TB, name string, content []byte) vfs.FS {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -130,7 +130,7 @@ func (r *killedDirectory) with(t testing.TB, name string, content []byte) vfs.FS
 	return fs
 }
 
-// What became of a directory with one file changed.
+// Outcomes of opening a directory with one file changed.
 const (
 	rotRefused  = "refused at the start"
 	rotMet      = "refused where it was read"
@@ -138,8 +138,8 @@ const (
 	rotSilent   = "SILENT LOSS"
 )
 
-// try opens the directory and reads all of it. An engine that panics counts as a
-// refusal: the process ends.
+// try opens the directory and reads all of it. A panic of the engine counts as a
+// rejection: the process ends.
 func (r *killedDirectory) try(fs vfs.FS, witnessed bool) (outcome string, reason error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,7 +169,7 @@ func (r *killedDirectory) try(fs vfs.FS, witnessed bool) (outcome string, reason
 	return rotHarmless, nil
 }
 
-// unraced skips a test under the race detector: it is long, and tests bytes or
+// unraced skips a test under the race detector, because it is long, and tests bytes or
 // breaks guarantees on purpose.
 func unraced(t *testing.T) {
 	if raceDetector {
@@ -177,7 +177,7 @@ func unraced(t *testing.T) {
 	}
 }
 
-// rotEvery is the distance between bytes that are flipped: larger in short runs.
+// rotEvery is the distance between the flipped bytes: larger in short runs.
 func rotEvery(name string, size int) int {
 	flips := 60
 	if testing.Short() {
@@ -189,9 +189,9 @@ func rotEvery(name string, size int) int {
 	return max(1, size/flips)
 }
 
-// TestRotIsNeverSilent flips a bit in many bytes of every file of a killed process,
-// and truncates every file. Each time the directory is refused, or reading the
-// damaged part is, or nothing is missing.
+// TestRotIsNeverSilent flips a bit in many bytes of every file of a killed process, and
+// truncates every file. Each time the store refuses to open, reading the damaged part
+// fails, or nothing is missing.
 func TestRotIsNeverSilent(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -232,8 +232,8 @@ func TestRotIsNeverSilent(t *testing.T) {
 	}
 }
 
-// TestRotIsNeverSilentControl opens the same directories without a witness: the
-// engine alone loses the end of its log silently.
+// TestRotIsNeverSilentControl opens the same directories without a witness: the engine
+// alone silently loses the end of its log.
 func TestRotIsNeverSilentControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()

@@ -31,7 +31,7 @@ func startQuietly(s *Store) error {
 	return nil
 }
 
-// activate has activation 1 of streams pass through a journal that is not started.
+// activate passes activation 1 of streams through a journal that is not started.
 func activate(t testing.TB, j *journalState, streams ...journal.Stream) {
 	t.Helper()
 	batch := j.store.db.NewBatch()

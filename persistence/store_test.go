@@ -145,9 +145,8 @@ func TestActivationsGrowOverOpenings(t *testing.T) {
 	}
 }
 
-// TestEngineSeesRot flips single bits in the write-ahead log of a new store,
-// without a witness. In all blocks but the last, each must keep the engine from
-// opening.
+// TestEngineSeesRot flips single bits in the write-ahead log of a new store, without a
+// witness. In all blocks except the last, each flip must prevent the engine from opening.
 func TestEngineSeesRot(t *testing.T) {
 	flips, seen := rot(t, func(fs vfs.FS) *Store { return mustOpen(t, "d", rotOptions(fs)) })
 	if seen != flips {
@@ -193,7 +192,7 @@ func rotOptions(fs vfs.FS) Options {
 	return opts
 }
 
-// rot writes a log of several blocks, kills the process, and opens what it left
+// rot writes a log of several blocks, kills the process, and opens the remaining files
 // with one bit flipped, for some bits of the first two blocks.
 func rot(t *testing.T, open func(vfs.FS) *Store) (flips, seen int) {
 	t.Helper()

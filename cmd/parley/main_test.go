@@ -9,8 +9,8 @@ import (
 	"parley/cmd/parley/program"
 )
 
-// TestKidsThatBeginLikeFlags: the id of a key is taken for one although it begins
-// with a hyphen, where a command expects one and nowhere else.
+// TestKidsThatBeginLikeFlags: a key id that begins with a hyphen is accepted where a
+// command expects a key id, and nowhere else.
 func TestKidsThatBeginLikeFlags(t *testing.T) {
 	const kid = "-8pHksToliydzbswtoqaz-BlIa6hDaoH5h3FoippsHI"
 	for _, c := range []struct{ args, want []string }{
@@ -33,9 +33,8 @@ func TestKidsThatBeginLikeFlags(t *testing.T) {
 	}
 }
 
-// TestAddressesAreJudged: no address that can never be reached is accepted, whichever
-// flag it is for; a refusal names the flag, is a mistake of usage and tells no
-// password.
+// TestAddressesAreJudged: every flag for an address rejects one that can never be
+// reached. The error names the flag, is a usage error and contains no password.
 func TestAddressesAreJudged(t *testing.T) {
 	urls := []string{"x:99999", "x:65536", "x:0", "x:", ":80", "", "x:http", "x:-1", "u:hush@:80", "x y"}
 	for _, c := range []struct {
@@ -76,7 +75,7 @@ func TestAddressesAreJudged(t *testing.T) {
 	}
 }
 
-// TestEverySettingHasItsVariable keeps flag and variable spelled alike.
+// TestEverySettingHasItsVariable: the names of flags and variables correspond.
 func TestEverySettingHasItsVariable(t *testing.T) {
 	var chosen commands
 	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) {})
@@ -89,7 +88,7 @@ func TestEverySettingHasItsVariable(t *testing.T) {
 	}
 	for _, flag := range serve.Flags {
 		want := "PARLEY_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		once := flag.Name == "hints" || flag.Name == "accept-loss" // of one start, no setting
+		once := flag.Name == "hints" || flag.Name == "accept-loss" // for a single start, not a setting
 		if !once && (len(flag.Envs) != 1 || flag.Envs[0] != want) {
 			t.Errorf("--%s has variables %q, want %q", flag.Name, flag.Envs, want)
 		}

@@ -12,8 +12,8 @@ import (
 	"parley/cmd/parley/program"
 )
 
-// TestOrgListWalksAllPages: the command asks until there is no cursor, and sorts what
-// it has by slug.
+// TestOrgListWalksAllPages: the command requests pages until there is no cursor, and
+// sorts the rows by slug.
 func TestOrgListWalksAllPages(t *testing.T) {
 	cursor := "m&m"
 	pages := map[string]admin.OrgPage{

@@ -17,7 +17,7 @@ import (
 	"parley/persistence"
 )
 
-// withQuarantine makes a data directory in whose quarantine lie two rows.
+// withQuarantine creates a data directory with two rows in quarantine.
 func withQuarantine(t *testing.T) (data string, owner parley.AnyID) {
 	t.Helper()
 	data = t.TempDir()
@@ -47,7 +47,7 @@ func withQuarantine(t *testing.T) (data string, owner parley.AnyID) {
 	return data, owner
 }
 
-// ran runs the program and gives its exit code and what it wrote.
+// ran runs the program and returns its exit code, output and errors.
 func ran(t *testing.T, args ...string) (code int, out, said string) {
 	t.Helper()
 	var o, e strings.Builder
@@ -55,9 +55,8 @@ func ran(t *testing.T, args ...string) (code int, out, said string) {
 	return code, o.String(), e.String()
 }
 
-// TestQuarantineIsAcknowledged: verify fails while something is in quarantine. What
-// an operator has looked at can be dropped, which is told and logged, and then verify
-// finds the directory in order.
+// TestQuarantineIsAcknowledged: verify fails while the quarantine has rows. An operator
+// can drop a row, which is reported and logged; then verify finds no fault.
 func TestQuarantineIsAcknowledged(t *testing.T) {
 	data, owner := withQuarantine(t)
 	verify := func(want int, words string) {
@@ -105,8 +104,8 @@ func TestQuarantineIsAcknowledged(t *testing.T) {
 	}
 }
 
-// TestQuarantineNeedsTheDirectory: nothing is read or dropped while a server has it
-// open.
+// TestQuarantineNeedsTheDirectory: while a server has the directory open, the command
+// neither reads nor drops rows.
 func TestQuarantineNeedsTheDirectory(t *testing.T) {
 	data, _ := withQuarantine(t)
 	store, err := datadir.Open(data, &program.Streams{Err: &strings.Builder{}})

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"parley": main})
 }
 
-// TestScripts runs the scripts: those in alone need no server, those in server
-// start their own.
+// TestScripts runs the scripts: those in alone need no server, those in server start one
+// themselves.
 func TestScripts(t *testing.T) {
 	for _, dir := range []string{"alone", "server"} {
 		t.Run(dir, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// scriptCommands are what the scripts say beyond testscript's own words.
+// scriptCommands are the commands that scripts use in addition to those of testscript.
 var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"exits":   exits,
 	"capture": capture,
@@ -39,7 +39,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"until":   until,
 }
 
-// exits runs a program and insists on its exit code: `exits 2 parley nonsense`.
+// exits runs a program and checks its exit code: `exits 2 parley nonsense`.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits code program args...")
@@ -60,8 +60,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// capture keeps what the group of a regular expression finds in standard
-// output: `capture ID 'message ([0-9a-f-]+)'`.
+// capture stores what the group of a regular expression matches in standard output:
+// `capture ID 'message ([0-9a-f-]+)'`.
 func capture(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: capture variable expression")
@@ -73,8 +73,8 @@ func capture(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], found[1])
 }
 
-// until repeats a program until its standard output matches, for what follows
-// by itself: `until '"status":"read"' parley conversation transcript`.
+// until repeats a program until its standard output matches, for effects that take a
+// while: `until '"status":"read"' parley conversation transcript`.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until expression program args...")
@@ -96,12 +96,12 @@ type background struct {
 	exited chan error
 }
 
-// servers has the server of each script, by its working directory.
+// servers maps working directories to the server of the script.
 var servers sync.Map
 
-// serverCommand runs a server beside a script: `server start [flags]` sets
-// PARLEY_URL and ADMIN when it listens, `server kill` is SIGKILL, `server stop` SIGTERM,
-// after which it has to end with exit code 0 within ten seconds.
+// serverCommand controls the server of a script: `server start [flags]` sets PARLEY_URL
+// and ADMIN when it listens, `server kill` sends SIGKILL, `server stop` sends SIGTERM and
+// requires exit code 0 within ten seconds.
 func serverCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: server start|kill|stop")
@@ -140,7 +140,7 @@ func startServer(ts *testscript.TestScript, work string, flags []string) {
 	ts.Check(err)
 	ts.Setenv("ADMIN", "http://"+admin.Addr().String())
 	ts.Setenv("PARLEY_DATA", "data")
-	_ = admin.Close() // free again, for the server
+	_ = admin.Close() // freed for the server
 	args := append([]string{"serve", "--dev", "--listen", listen, "--admin-listen", admin.Addr().String(), "--data", ts.MkAbs("data")}, flags...)
 	binary, err := exec.LookPath("parley")
 	ts.Check(err)

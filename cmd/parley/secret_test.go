@@ -44,7 +44,7 @@ func TestSecretGoesToItsServerOnly(t *testing.T) {
 	if asked.Load() != 0 {
 		t.Fatal("another server was asked")
 	}
-	// The control: a client with these credentials shows them to any server.
+	// The control: a client with these credentials sends them to any server.
 	if c, err := client.New(trap.URL, client.WithBrand(kept.Brand), client.WithCredentials(kept.Credentials), client.WithRetries(1, 0)); err != nil {
 		t.Error(err)
 	} else if _, err := c.Org(t.Context()); err == nil || shown.Load() == 0 {

@@ -61,8 +61,8 @@ func applied(t *testing.T, ev *Evaluator, e *journal.Entry) *Item {
 	return it
 }
 
-// placement describes what the entry's batch appends to feeds and, of each outbox
-// message, its target, whether it is awaited, its effects and its records.
+// placement describes what the entry's batch appends to feeds and, for each outbox
+// message, its target, whether the entry waits for it, its effects and its records.
 func placement(it *Item) (text []string) {
 	for _, f := range it.Fanouts {
 		text = append(text, fmt.Sprintf("%d from %d", len(f.To), f.To[0].Number))
@@ -105,8 +105,8 @@ func arrive(t *testing.T, ev *Evaluator, it *Item, n int) {
 }
 
 // TestFanoutGoesByChunks: the entry's batch appends the first chunk of its journal's
-// agents, outboxes bring the others. What the stream appends to feeds meanwhile
-// comes after them.
+// agents; outboxes carry the other chunks. Later appends of the same stream to feeds
+// follow them.
 func TestFanoutGoesByChunks(t *testing.T) {
 	s := newState(1, 0)
 	ev, group, other := s.Begin(noRows{}, &pebble.Batch{}), newGroup(s, 1), newGroup(s, 2)
@@ -115,7 +115,7 @@ func TestFanoutGoesByChunks(t *testing.T) {
 
 	small := applied(t, ev, broadcast(group, 1, seats[:200]))
 	expectPlacement(t, small, "200 from 1")
-	late := applied(t, ev, broadcast(group, 2, seats[300:400])) // the first chunk that the fan-out has
+	late := applied(t, ev, broadcast(group, 2, seats[300:400])) // the first chunk of the fan-out
 	expectPlacement(t, late, "100 from 301")
 	e := broadcast(group, 3, seats)
 	e.Effects = append([]journal.Effect{feed}, append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, To: seats[:300]}, feed)...)
@@ -133,7 +133,7 @@ func TestFanoutGoesByChunks(t *testing.T) {
 		Records: []journal.Record{{ID: parley.MessageID(reply.Ref), Data: []byte("reply")}},
 	})
 	expectPlacement(t, answer, "journal 0, number 5, awaited true, records 1, journal.AppendFeed")
-	// Nothing of another stream is under way.
+	// Other streams have no fan-out in progress.
 	expectPlacement(t, applied(t, ev, &journal.Entry{Stream: other, Activation: 1, Effects: []journal.Effect{feed}}), "to 7")
 	arrive(t, ev, big, 2)
 	arrive(t, ev, second, 2)
@@ -147,8 +147,8 @@ func TestFanoutGoesByChunks(t *testing.T) {
 	}
 }
 
-// TestFanoutGoesToOtherHomes: one message for each chunk, the first of which brings
-// the record and is awaited.
+// TestFanoutGoesToOtherHomes: there is one message for each chunk. The first one contains
+// the record, and the entry waits for it.
 func TestFanoutGoesToOtherHomes(t *testing.T) {
 	s := newState(2, 0)
 	ev, group := s.Begin(noRows{}, &pebble.Batch{}), newGroup(s, 1)
@@ -164,12 +164,12 @@ func TestFanoutGoesToOtherHomes(t *testing.T) {
 		"journal 0, number 2, awaited false, records 0, 44 from 513, 44 from 513",
 		"journal 1, number 3, awaited false, records 0, 44 from 514, 44 from 514, journal.AppendFeed",
 		"journal 1, number 4, awaited false, records 0, 1 from 2")
-	// A fan-out to nobody sends nothing.
+	// A fan-out without recipients sends nothing.
 	expectPlacement(t, applied(t, ev, broadcast(group, 2, nil)))
 }
 
-// TestMessagesAreAppliedOnce: a message that comes again changes nothing, one that
-// comes too early is a defect.
+// TestMessagesAreAppliedOnce: a repeated message changes nothing; one that arrives too
+// early is a defect.
 func TestMessagesAreAppliedOnce(t *testing.T) {
 	batch := &pebble.Batch{}
 	ev := newState(2, 1).Begin(noRows{}, batch)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestForgedIndex: an index whose checksum is right still leads nowhere outside.
+// TestForgedIndex: an index with a correct checksum still cannot name files outside the
+// backup.
 func TestForgedIndex(t *testing.T) {
 	taken := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	good := File{Name: "journal/000001.sst", Size: 1, Sum: sum(nil)}

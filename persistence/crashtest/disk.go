@@ -22,13 +22,12 @@ var Kept = []int{0, 30, 50, 90}
 type Image struct {
 	// Op is the change before which the power failed.
 	Op string
-	// Kept is the percentage of unsynced blocks and directory entries that
-	// survived.
+	// Kept is the percentage of unsynced blocks and directory entries that survived.
 	Kept int
 	FS   *vfs.MemFS
-	// Known is what the function known of NewDisk returned before the failure.
-	// Equal images are merged and have the Known of the last: it must hold
-	// everything that the earlier ones must.
+	// Known is the value that the function known of NewDisk returned before the failure.
+	// Equal images are merged and have the Known of the last, which must hold everything
+	// that the earlier ones must.
 	Known int
 	// Number counts distinct images.
 	Number int
@@ -51,8 +50,8 @@ type Disk struct {
 
 // Tally counts images.
 type Tally struct {
-	// Taken are all images. Alike are those with the same bytes as another one of
-	// the same or the last change: they are checked together.
+	// Taken are all images. Alike are those equal to another one of the same or the last
+	// change: they are checked together.
 	Taken, Alike int
 	// Before counts the changes that were recorded, by kind of file.
 	Before map[string]int
@@ -98,7 +97,8 @@ func (d *Disk) Record(on bool) {
 // Images returns the images, until Stop. Writers wait for the receiver.
 func (d *Disk) Images() <-chan Image { return d.images }
 
-// Stop sends the last images and closes the channel. Nothing is written any more.
+// Stop sends the last images and closes the channel. The disk must not be written after
+// it.
 func (d *Disk) Stop() Tally {
 	d.takeImage()
 	d.mu.Lock()
@@ -121,13 +121,13 @@ func (d *Disk) Lose(kept int) *vfs.MemFS {
 // Mem returns the disk itself, to continue with.
 func (d *Disk) Mem() *vfs.MemFS { return d.mem }
 
-// takeImage records the present state.
+// takeImage records the current state.
 func (d *Disk) takeImage() {
 	_ = (*recorder)(d).MaybeError(errorfs.Op{Kind: errorfs.OpFileSync, Path: "the end"})
 }
 
-// syncTakes is the duration of a sync. Clients continue meanwhile; a store that
-// answers before the sync shows it here.
+// syncTakes is the duration of a sync. Clients continue meanwhile, which reveals a store
+// that answers before the sync.
 const syncTakes = 300 * time.Microsecond
 
 // recorder is the Disk in its role as an injector of errorfs.
@@ -203,7 +203,7 @@ var changing = map[errorfs.OpKind]string{
 	errorfs.OpFileWrite: "writing", errorfs.OpFileWriteAt: "writing in", errorfs.OpFileSync: "syncing", errorfs.OpFileSyncData: "syncing",
 }
 
-// kindOf is the kind of a file, from its name.
+// kindOf returns the kind of a file, from its name.
 func kindOf(path string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	if dot := strings.LastIndexByte(name, '.'); dot > 0 && !strings.HasPrefix(name, "marker.") {
@@ -215,8 +215,8 @@ func kindOf(path string) string {
 	return name
 }
 
-// reusing replaces ReuseForWrite of the disk in memory. The original takes the lock
-// against clones twice, and deadlocks if a clone is made in between.
+// reusing replaces ReuseForWrite of the disk in memory. The original acquires the clone
+// lock twice, and deadlocks if a clone is made in between.
 type reusing struct{ *vfs.MemFS }
 
 func (d reusing) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {

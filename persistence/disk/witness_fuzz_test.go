@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// witnessFile is a directory with a witness of these bytes.
+// witnessFile returns a directory with a witness of these bytes.
 func witnessFile(t testing.TB, b []byte) vfs.FS {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -20,16 +20,16 @@ func witnessFile(t testing.TB, b []byte) vfs.FS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = file.Write(bytes.Clone(b)) // which may change what it is given
+	_, err = file.Write(bytes.Clone(b)) // Write may change its argument
 	if err = errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return fs
 }
 
-// FuzzWitness: a witness says what one of its copies says with a sound checksum,
-// the newer one if both are sound, or the directory is damaged. One copy can be
-// changed at will.
+// FuzzWitness: the witness has the content of one of its copies with a correct checksum,
+// the newer one if both are correct; otherwise the directory is damaged. The fuzzer
+// changes one copy.
 func FuzzWitness(f *testing.F) {
 	fs := witnessFile(f, nil)
 	w, err := MakeWitness(fs, "d", Head{Number: 7, Chain: 9})
@@ -77,7 +77,7 @@ func FuzzWitness(f *testing.F) {
 	})
 }
 
-// said reports whether the copy at a place is sound and says what w does.
+// said reports whether the copy at a place has a correct checksum and equals w.
 func said(b []byte, at int, w *WitnessRecord) bool {
 	if len(b) < at {
 		return false
@@ -86,8 +86,8 @@ func said(b []byte, at int, w *WitnessRecord) bool {
 	return ok && is.generation == w.generation && is.Head == w.Head
 }
 
-// FuzzHead: a commit's head is 16 bytes, which are written back as they were
-// read; anything else is damage.
+// FuzzHead: a commit's head is 16 bytes, which encode to the same bytes after decoding;
+// anything else is damage.
 func FuzzHead(f *testing.F) {
 	f.Add(Head{Number: 1, Chain: 2}.Append(nil), []byte("batch"))
 	f.Add([]byte{}, []byte{})

@@ -13,8 +13,8 @@ func (r *rig) group(slot parley.Slot) journal.Stream {
 	return journal.Stream{Kind: journal.GroupStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
 }
 
-// seats returns the seats of n agents in all homes, the first at near. There are
-// gaps in the numbers, as if members had left.
+// seats returns the seats of n agents in all homes, the first one at near. The numbers
+// have gaps, as if members had left.
 func (r *rig) seats(n int) []parley.Seat {
 	all := make([]parley.Seat, n)
 	for i := range all {
@@ -142,7 +142,7 @@ func (r *rig) text(v journal.View, reader parley.Slot, id parley.MessageID) stri
 	return line(text, found, err)
 }
 
-// testFanoutOrder has a stream append several fan-outs and feed entries at once.
+// testFanoutOrder makes a stream append several fan-outs and feed entries at once.
 func testFanoutOrder(r *rig) {
 	to := r.seats(560)
 	a := r.appender(r.group(near), 0)
@@ -209,7 +209,7 @@ func testFanoutOrder(r *rig) {
 	}
 }
 
-// testFanoutSettled looks for the first chunk as soon as the entry is released.
+// testFanoutSettled checks the first chunk as soon as the entry is released.
 func testFanoutSettled(r *rig) {
 	to := r.seats(1000)
 	a := r.appender(r.group(near), 0)
@@ -231,7 +231,7 @@ func testFanoutSettled(r *rig) {
 	}
 }
 
-// testFanoutCrash fails the power in the middle of fan-outs.
+// testFanoutCrash simulates a power failure in the middle of fan-outs.
 func testFanoutCrash(r *rig) {
 	to := r.seats(1000)
 	group := r.group(near)
@@ -296,7 +296,7 @@ func testFanoutFollowing(r *rig) {
 				}
 				for _, e := range entries {
 					record := string(e.Record)
-					if e.Record == nil { // has to be read
+					if e.Record == nil { // must be read
 						v := r.Journal.View()
 						record = r.text(v, to[i].Agent.Slot(), parley.MessageID(e.Ref).Broadcast())
 						record = record[:len(record)-len(" true <nil>")]

@@ -32,7 +32,7 @@ func testFeed(r *rig) {
 			}
 			ref := parley.AnyID(r.message(near))
 			a := speakers[i%2]
-			// The clock of the sender goes back and forth.
+			// The sender's clock jumps back and forth.
 			at := r.Clock().Add(time.Duration(i%5) * time.Minute)
 			a.mustAppend(&journal.Entry{At: at, Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: kind, Ref: ref, Note: note}}})
 			want = append(want, line(kind, ref, note))
@@ -374,8 +374,8 @@ func testFollowing(r *rig) {
 	}
 }
 
-// follow reads a feed to its end. The manner chooses whether the reader is fast,
-// lags, starts late, reads one entry at a time, or leaves and returns.
+// follow reads a feed to its end. manner determines whether the reader is fast, lags,
+// starts late, reads one entry at a time, or unsubscribes and returns.
 func (r *rig) follow(agent parley.AgentID, manner, total int) []uint64 {
 	news := make(chan struct{}, 1)
 	notify := func() {

@@ -12,8 +12,8 @@ import (
 // Pair is a key and its value as a store stores them.
 type Pair struct{ Key, Value []byte }
 
-// Fill creates the directory of a store that holds exactly these pairs, whichever
-// release wrote them. It has no witness: open it with AcceptLoss.
+// Fill creates the directory of a store with exactly these pairs, whichever release wrote
+// them. It has no witness: open it with AcceptLoss.
 func Fill(dir string, pairs []Pair) error {
 	db, err := pebble.Open(dir, &pebble.Options{
 		FormatMajorVersion: disk.EngineFormat, Logger: silent{},

@@ -41,7 +41,7 @@ func testHosted(r *rig) {
 	r.reopen()
 	check("[born a b c]", "[born x y]")
 	a = r.appender(a.stream, a.seq)
-	// Without a state the stored one stays.
+	// Without a state the stored one is kept.
 	bare := streamAppend(second, 3, "z")
 	bare.State = nil
 	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("host")}, Hosted: []journal.StreamAppend{bare}})
@@ -73,7 +73,7 @@ func testHostedRefused(r *rig) {
 		r.expect(name+": rows", r.row(near, journal.RosterTable, "everything"), "-")
 		r.expect(name+": events", line(r.events(a.stream), r.events(one), r.events(two), r.events(none)), "[host] [1] [1] []")
 	}
-	// An entry that is refused does not count for those after it in the batch.
+	// A rejected entry does not count for later ones in the batch.
 	b := r.begin3(a, one)
 	r.refused(b[0], nil)
 	r.refused(b[1], journal.ErrStale)

@@ -1,6 +1,5 @@
-// Package journaltest is the conformance suite that every journal must pass. Its
-// tests state what actors and the server rely on; they know nothing of how a
-// journal stores it.
+// Package journaltest is the conformance suite that every journal must pass. Its tests
+// state what actors and the server require, independent of how a journal stores it.
 package journaltest
 
 import (
@@ -28,8 +27,8 @@ type Harness struct {
 	Journal Journal
 	// Reopen closes the journal returned last and opens it again, not started.
 	Reopen func() Journal
-	// Crash opens, not started, what a power failure would leave at this moment.
-	// The journal returned last is abandoned.
+	// Crash opens, not started, the state that a power failure would leave at this
+	// moment. The journal returned last is abandoned.
 	Crash func() Journal
 	// Clock is the journal's. Only Advance moves it.
 	Clock   parley.Clock
@@ -53,7 +52,7 @@ func Run(t *testing.T, open func(t *testing.T, journals int) Harness) {
 	}
 }
 
-// requirements are the tests of the suite, in the order in which one would build a
+// requirements are the tests of the suite, in the order in which one would implement a
 // journal.
 var requirements = []struct {
 	name string
@@ -176,8 +175,8 @@ func (r *rig) entropy() (b [10]byte) {
 	return b
 }
 
-// near, near2 share a home whatever the number of journals; far and farther
-// have others if there are several.
+// near and near2 share a home whatever the number of journals; far and farther have other
+// homes if there are several.
 const (
 	near    parley.Slot = 0
 	near2   parley.Slot = 4
@@ -287,8 +286,8 @@ func recordOf(v journal.View, reader parley.Slot, id parley.MessageID) (record [
 	return record, position, err
 }
 
-// receiptsOf reads the receipts of a message to recipient as reader does: by
-// position if the message is in a feed there, else by message.
+// receiptsOf reads the receipts of a message to recipient as reader does: by position if
+// the message is in a feed there, otherwise by message.
 func receiptsOf(v journal.View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (journal.Receipts, error) {
 	_, position, err := recordOf(v, reader, id)
 	if err != nil || position == 0 {

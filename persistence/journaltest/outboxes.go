@@ -11,7 +11,7 @@ import (
 	"parley/journal"
 )
 
-// notes reads a feed whose notes are numbers.
+// notes reads a feed and returns its numeric notes.
 func (r *rig) notes(agent parley.AgentID) []string {
 	var all []string
 	for _, e := range r.feed(agent) {
@@ -132,9 +132,8 @@ func (r *rig) inTime(answer func()) bool {
 	}
 }
 
-// testSettled looks for the effects of an entry in other homes as soon as the entry
-// is released. A release that took longer than parley.SettleWait may come before
-// the effects.
+// testSettled checks the effects of an entry in other homes as soon as the entry is
+// released. A release that took longer than parley.SettleWait may precede the effects.
 func testSettled(r *rig) {
 	a := r.appender(r.stream(near), 0)
 	inTime := 0
@@ -216,9 +215,9 @@ func testReleases(r *rig) {
 		}
 		switch i % 7 {
 		case 3:
-			e.Expect += 5 // refused, but released in order
+			e.Expect += 5 // rejected, but released in order
 		case 5:
-			// nothing is written, and it is still released in order
+			// nothing is written, and the entry is still released in order
 			e.Effects = nil
 		default:
 			e.Events = []journal.StoredEvent{storedEvent("x")}

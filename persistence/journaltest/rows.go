@@ -81,7 +81,7 @@ func testTimers(r *rig) {
 		e.Timers = append(e.Timers, journal.Timer{Due: f.due, Stream: f.stream, Cancel: true})
 	}
 	owner.mustAppend(e)
-	time.Sleep(50 * time.Millisecond) // a tick may be under way
+	time.Sleep(50 * time.Millisecond) // a tick may be in progress
 	r.firings()
 	got = nil
 	r.until("the one that is left", func() bool { got = append(got, r.firings()...); return len(got) >= 1 })
@@ -141,7 +141,7 @@ func testAdmit(r *rig) {
 		} else if err == nil {
 			release()
 		}
-		// Admit bounds clients: the journal itself still takes entries.
+		// Admit bounds clients: the journal itself still accepts entries.
 		r.appender(r.stream(near), 0).mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("x")}})
 		held[0]()
 		again, err := r.Journal.Admit(near, size)
@@ -240,7 +240,7 @@ func testForgetting(r *rig) {
 		}
 		return out
 	}
-	// The first sweep may be over already. The next one comes when the journal is
+	// The first sweep may have ended already. The next one runs when the journal is
 	// opened again.
 	for _, slot := range []parley.Slot{near, near2, far} {
 		a := r.appender(r.stream(slot), 0)

@@ -8,7 +8,7 @@ import (
 )
 
 // everything is an entry with every kind of content, for a stream at near. If it is
-// refused, nothing of it may be visible.
+// rejected, none of it may be visible.
 func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar journal.Stream, org parley.OrgID) *journal.Entry {
 	id, idFar := r.message(near), r.message(near)
 	return &journal.Entry{
@@ -70,7 +70,7 @@ func testSequence(r *rig) {
 			r.expect(name+": state", string(state), "two")
 		})
 	}
-	// An effect of a refused entry on another home would arrive before this one.
+	// An effect of a rejected entry on another home would arrive before this one.
 	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("3")}, Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "last", "there")}}})
 	r.until("effects on the far home", func() bool { return r.row(far, journal.ClientTable, "last") == "there" })
 	r.expect("events", r.events(a.stream), "[1 2 3]")
@@ -220,7 +220,7 @@ func testCreateStream(r *rig) {
 	a.mustAppend(create(foreign, "g"))
 	r.until("a stream in another home", func() bool { return len(r.events(foreign)) == 2 })
 	r.appender(foreign, 2).mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("h")}})
-	// Another home cannot refuse any more: the existing stream stays as it was.
+	// Another home can no longer reject the effect: the existing stream is unchanged.
 	_ = r.await(a.begin(create(foreign, "i")))
 	r.appender(r.stream(near), 0).mustAppend(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "behind", "there")}}})
 	r.until("an effect appended later", func() bool { return r.row(far, journal.ClientTable, "behind") == "there" })

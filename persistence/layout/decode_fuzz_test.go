@@ -53,7 +53,7 @@ func FuzzDecodeOutboxMessage(f *testing.F) {
 	})
 }
 
-// A feed entry that can be decoded is encoded to the same bytes.
+// A feed entry that can be decoded encodes to the same bytes.
 func FuzzDecodeFeed(f *testing.F) {
 	whole := EncodeFeed(journal.FeedEntry{Kind: journal.MessageEntry, At: 1, Ref: parley.AnyID{6: 0x70, 15: 1}, Note: journal.TypeHash("a.b.c")})
 	for _, b := range [][]byte{whole, whole[:25], whole[:24], {}, bytes.Repeat([]byte{0xff}, 64)} {
@@ -73,8 +73,8 @@ func FuzzDecodeFeed(f *testing.F) {
 	})
 }
 
-// A list of copies that can be decoded consists of whole seats, and every search in
-// it ends.
+// A list of copies that can be decoded consists of whole seats, and every search in it
+// terminates.
 func FuzzDecodeChunk(f *testing.F) {
 	whole := AppendSeats(EncodeNumber(9), []parley.Seat{{Number: 1}, {Number: 3}, {Number: 256}})
 	f.Add(whole, uint32(3))

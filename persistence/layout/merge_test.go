@@ -53,8 +53,7 @@ func TestMergeOrder(t *testing.T) {
 	})
 }
 
-// fold merges operands, oldest first, as an engine may: any run of neighbours at
-// any time, from either side.
+// fold merges operands, oldest first, in any grouping that an engine may use.
 func fold(t *rapid.T, key []byte, operands [][]byte) []byte {
 	for len(operands) > 1 {
 		from := rapid.IntRange(0, len(operands)-2).Draw(t, "from")

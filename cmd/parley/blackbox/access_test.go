@@ -10,22 +10,21 @@ import (
 	"text/tabwriter"
 )
 
-// accessFile is the access matrix: a line for each route of the binary's own
-// description, a column for each caller, what the caller is told in each cell.
+// accessFile is the access matrix: one line per route of the server's own OpenAPI
+// description, one column per caller, the answer in each cell.
 const accessFile = "testdata/access.golden"
 
-// accessCallers are the columns. All ask for what the owner owns, or act for
-// themselves where a route has no owner: the other party of the message and
-// its conversation, an organization that has no part in them, one of trust
-// tier 0, the owner in the name of an agent it has revoked, the owner for an id
-// of nothing, with a token whose credential was revoked, with a token that is
-// none, and nobody.
+// accessCallers are the columns. Each caller requests what the owner owns, or acts for
+// itself where a route has no owner. The callers are the other party of the message and
+// its conversation, an uninvolved organization, one of trust tier 0, the owner in the
+// name of an agent it has revoked, the owner with an unknown id, a token whose credential
+// was revoked, a malformed token, and no token.
 var accessCallers = []string{"owner", "counterpart", "other", "tier-0", "revoked-agent", "unknown-id", "revoked-credential", "malformed-token", "none"}
 
-// accessScene is who is there when the matrix is asked.
+// accessScene holds the organizations, agents and tokens that the matrix uses.
 type accessScene struct {
 	s                  *server
-	alice, bob, carol  *agent // of the owner, the counterpart, the other
+	alice, bob, carol  *agent // of the owner, the counterpart and the uninvolved organization
 	revoked            *agent // of the owner
 	tierZero           *org
 	revokedCredentials string // a token
@@ -41,7 +40,7 @@ func newAccessScene(t *testing.T, journals string) *accessScene {
 	second := c.alice.post("/org/credentials", nil).want(201)
 	c.revokedCredentials = s.grant(t, second.str("client_id"), second.str("client_secret")).want(200).str("access_token")
 	c.alice.delete("/org/credentials/" + second.str("client_id")).want(204)
-	// Who registers from now on stays at tier 0.
+	// Organizations that register from now on stay at tier 0.
 	s.kill()
 	s.flags[len(s.flags)-1] = "approval"
 	s.restart(t)
@@ -55,8 +54,8 @@ type accessAsk struct {
 	body any
 }
 
-// accessAsks make the request for each route, on a resource of its own, so that
-// no cell changes what another asks for.
+// accessAsks build the request for each route. Each request has a resource of its own, so
+// that no cell changes the result of another.
 var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /auth/register": func(*accessScene) accessAsk {
 		return accessAsk{"/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()}}
@@ -124,7 +123,7 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"GET /org/quotas":       plainAsk("/org/quotas"),
 	"POST /org/credentials": plainAsk("/org/credentials"),
 	"DELETE /org/credentials/{client_id}": func(c *accessScene) accessAsk {
-		if c.spare != "" { // an organization has ten at most
+		if c.spare != "" { // an organization has at most ten
 			c.alice.delete("/org/credentials/" + c.spare)
 		}
 		c.spare = c.alice.post("/org/credentials", nil).want(201).str("client_id")
@@ -154,19 +153,19 @@ func plainAsk(path string) func(*accessScene) accessAsk {
 	return func(*accessScene) accessAsk { return accessAsk{path, nil} }
 }
 
-// agentAsk asks for an agent of the owner that nobody else asks for.
+// agentAsk requests an agent of the owner that no other cell uses.
 func agentAsk(rest string, body any) func(*accessScene) accessAsk {
 	return func(c *accessScene) accessAsk { return accessAsk{c.victim().path(rest), body} }
 }
 
 func (c *accessScene) victim() *agent { return c.alice.org.agent("v" + randomHex(6)) }
 
-// bob2 is a recipient that none of the callers is.
+// bob2 returns a new recipient that none of the callers controls.
 func (c *accessScene) bob2() *agent { return c.bob.org.agent("r" + randomHex(6)) }
 
 func (c *accessScene) message() obj { return c.alice.send(c.bob) }
 
-// ask makes the request of a cell.
+// ask makes the request of one cell.
 func (c *accessScene) ask(t *testing.T, route, caller string) string {
 	method, _, _ := strings.Cut(route, " ")
 	ask := accessAsks[route](c)
@@ -202,8 +201,8 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 	return strings.ReplaceAll(toldBriefly(a.status, a.raw), " ", ":")
 }
 
-// withoutID puts an id of nothing in the place of the first one in a path; a
-// poll token becomes another.
+// withoutID replaces the first id in a path with an unknown one, and a poll token with
+// another.
 func withoutID(path string) string {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
@@ -218,7 +217,7 @@ func withoutID(path string) string {
 	return path
 }
 
-// opens asks for a stream and does not stay.
+// opens requests a stream and closes it as soon as the answer begins.
 func (s *server) opens(t *testing.T, token, path string, headers ...string) *answer {
 	a := &answer{t: t, asked: "GET " + path}
 	req, err := s.request(token, "GET", path, nil, headers...)
@@ -243,8 +242,8 @@ func (s *server) opens(t *testing.T, token, path string, headers ...string) *ans
 	return a
 }
 
-// describedRoutes are the routes in the binary's own description, and which of
-// them ask for a token.
+// describedRoutes returns the routes in the server's own description, and which of them
+// require a token.
 func describedRoutes(t testing.TB, s *server) (routes []string, secured map[string]bool) {
 	t.Helper()
 	secured = map[string]bool{}
@@ -265,8 +264,8 @@ func describedRoutes(t testing.TB, s *server) (routes []string, secured map[stri
 	return routes, secured
 }
 
-// TestAccessMatrix asks for every route of the binary's own description as
-// every caller and holds the answers against the golden file.
+// TestAccessMatrix requests every route of the server's own description as every caller
+// and compares the answers with the golden file.
 func TestAccessMatrix(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		c := newAccessScene(t, journals)
@@ -308,7 +307,7 @@ func TestAccessMatrix(t *testing.T) {
 	})
 }
 
-// accessLeaks holds a matrix against rules that no golden file may bend.
+// accessLeaks checks a matrix against rules that hold whatever the golden file says.
 func accessLeaks(matrix map[string]map[string]string, secured map[string]bool) (complaints []string) {
 	for route, cells := range matrix {
 		complain := func(caller, want string) {
@@ -334,7 +333,8 @@ func accessLeaks(matrix map[string]map[string]string, secured map[string]bool) (
 		}
 		if strings.Contains(route, "{") {
 			for _, caller := range []string{"other", "tier-0", "unknown-id"} {
-				// Who has to name an agent first learns nothing of what is there.
+				// A caller that must name an agent first cannot learn whether the
+				// resource exists.
 				unjudged := cells[caller] == "400:agent_required" && cells["unknown-id"] == cells[caller]
 				if !unjudged && !strings.HasPrefix(cells[caller], "403") && !strings.HasPrefix(cells[caller], "404") {
 					complain(caller, "403 or 404")
@@ -361,7 +361,7 @@ func accessTable(routes []string, matrix map[string]map[string]string) string {
 	return b.String()
 }
 
-// differences compares two tables line by line, whatever the width of columns.
+// differences compares two tables line by line and ignores the width of columns.
 func differences(golden, told string) (complaints []string) {
 	lines := func(text string) map[string]string {
 		rows := map[string]string{}
@@ -389,8 +389,8 @@ func differences(golden, told string) (complaints []string) {
 	return complaints
 }
 
-// TestAccessMatrixControl: a changed cell, a new and a lost route, and a leak
-// are found.
+// TestAccessMatrixControl: the checks find a changed cell, an added and a missing route,
+// and a leak.
 func TestAccessMatrixControl(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(accessFile)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// readFaults judges an inbox, newest first, of which the oldest n are read and no
-// other is.
+// readFaults checks an inbox, newest first, in which exactly the oldest n messages must
+// be read.
 func readFaults(rows []obj, n int) (faults []string) {
 	missed, beyond, unmarked := 0, 0, 0
 	for i, m := range rows {
@@ -30,10 +30,10 @@ func readFaults(rows []obj, n int) (faults []string) {
 	return faults
 }
 
-// TestReadFaultsControl plants one wrong mark at a time.
+// TestReadFaultsControl plants one wrong receipt at a time.
 func TestReadFaultsControl(t *testing.T) {
 	t.Parallel()
-	inbox := func() (rows []obj) { // newest first: two new, then three read
+	inbox := func() (rows []obj) { // newest first: two unread, then three read
 		for i := range 5 {
 			if i < 2 {
 				rows = append(rows, obj{"status": "delivered", "delivered_at": "d", "read_at": nil})
@@ -62,8 +62,8 @@ func TestReadFaultsControl(t *testing.T) {
 	}
 }
 
-// TestAckUpToOfVeryMany: one acknowledgement marks more messages than one entry
-// of the journal holds: all up to the one that is named, none beyond it.
+// TestAckUpToOfVeryMany: one acknowledgement covers more messages than fit one journal
+// entry. It marks all messages up to the named one as read, and none after it.
 func TestAckUpToOfVeryMany(t *testing.T) {
 	const senders, each, upTo = 15, 200, 2700
 	own(t, func(t *testing.T, journals string) {
@@ -86,12 +86,12 @@ func TestAckUpToOfVeryMany(t *testing.T) {
 			t.Fatalf("%d messages came, want %d", len(order), senders*each)
 		}
 		unread := func(beyondItems int) {
-			t.Helper() // told up to 1,000
+			t.Helper() // reports at most 1,000
 			a := b.get(b.path("/wait?timeout_ms=1000&after=") + nilUUID).want(200)
-			a.is("unread", min(1000, beyondItems), "after", order[19]) // the items are the first, read or not
+			a.is("unread", min(1000, beyondItems), "after", order[19]) // the items are the first ones, read or not
 		}
 		unread(senders*each - 20)
-		b.get("/messages/" + order[10]).want(200) // read already: not counted again
+		b.get("/messages/" + order[10]).want(200) // already read: not counted again
 		b.acked(obj{"up_to": order[upTo-1]}, upTo-1)
 		report(t, "acknowledged", readFaults(b.everything(), upTo))
 		b.acked(obj{"up_to": order[upTo-1]}, 0)

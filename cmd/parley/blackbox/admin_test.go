@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// knock makes a call at an address of the operator's, as any program could, and
-// gives its status and what it says.
+// knock calls an admin address as any local program could. It returns the status and the
+// body.
 func knock(t testing.TB, method, address string, headers ...string) (status int, said string) {
 	t.Helper()
 	req, err := http.NewRequest(method, address, strings.NewReader(""))
@@ -41,7 +41,7 @@ func knock(t testing.TB, method, address string, headers ...string) (status int,
 	return resp.StatusCode, string(body)
 }
 
-// powers are calls that change something or show what is inside the process.
+// powers are calls that change something or reveal the inside of the process.
 var powers = [][2]string{
 	{"GET", "/orgs/acme"},
 	{"POST", "/orgs/acme/tier"},
@@ -55,7 +55,7 @@ var powers = [][2]string{
 	{"GET", "/nothing"},
 }
 
-// TestOperatorCallsNeedTheToken: a caller without the token who reaches the admin
+// TestOperatorCallsNeedTheToken: without the token, a caller that reaches the admin
 // address can read metrics and readiness, and nothing else.
 func TestOperatorCallsNeedTheToken(t *testing.T) {
 	admin := freeAddress(t)
@@ -81,7 +81,7 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 			}
 		}
 	}
-	// The process is seen with the token, but not how it was started.
+	// Profiles need the token. The command line is never shown.
 	for path, want := range map[string]int{"/debug/pprof/": 200, "/debug/pprof/goroutine?debug=2": 200, "/debug/pprof/cmdline": 404, "/nothing": 404} {
 		status, said := knock(t, "GET", "http://"+admin+path, "Authorization", "Bearer "+token)
 		if status != want || strings.Contains(said, "Canary") {
@@ -98,9 +98,9 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 	}
 }
 
-// TestPagesCannotReachTheAdminListener: a name that was made to resolve to this
-// machine is refused, and so is what the browser says comes from elsewhere, with
-// the token or without.
+// TestPagesCannotReachTheAdminListener: the server rejects requests whose Host is a
+// foreign name that resolves to this machine, and requests that the browser marks as
+// cross-origin, with or without the token.
 func TestPagesCannotReachTheAdminListener(t *testing.T) {
 	admin, metrics := freeAddress(t), freeAddress(t)
 	s := start(t, "--admin-listen", admin, "--admin-hosts", "ops.example,OTHER.example", "--metrics-listen", metrics)
@@ -131,8 +131,8 @@ func TestPagesCannotReachTheAdminListener(t *testing.T) {
 	s.call(t, "", "GET", "/readyz", nil).want(200).is("status", "ready", "reason", nil)
 }
 
-// TestTheCommandFindsTheToken: by the data directory or the variable; what to do
-// where it finds none is said.
+// TestTheCommandFindsTheToken: the command reads the token from the data directory or the
+// environment variable. If it finds none, it says what to do.
 func TestTheCommandFindsTheToken(t *testing.T) {
 	admin := freeAddress(t)
 	s := start(t, "--admin-listen", admin)
@@ -167,8 +167,8 @@ func TestTheCommandFindsTheToken(t *testing.T) {
 	}
 }
 
-// TestBackupsStayWhereTheyMay: with the token, too, the server writes nowhere that
-// others can put something in the way, and nowhere beside what was allowed.
+// TestBackupsStayWhereTheyMay: even with the token, the server writes backups only below
+// the allowed directory, and not where other users could interfere.
 func TestBackupsStayWhereTheyMay(t *testing.T) {
 	admin, top := freeAddress(t), t.TempDir()
 	allowed := filepath.Join(top, "allowed")
@@ -198,7 +198,7 @@ func TestBackupsStayWhereTheyMay(t *testing.T) {
 			t.Fatalf("%s was made", to)
 		}
 	}
-	// Two servers share a directory, and each keeps one of its own.
+	// Two servers share a directory, and each keeps a subdirectory of its own.
 	shared := filepath.Join(allowed, "shared")
 	for range 2 {
 		ask(free, admin, shared, 200)
@@ -212,8 +212,8 @@ func TestBackupsStayWhereTheyMay(t *testing.T) {
 	}
 }
 
-// TestNoFileIsEverReadableByOthers looks at what a backup writes while it writes
-// it: a mode that is set afterwards would be caught before.
+// TestNoFileIsEverReadableByOthers watches the files of a backup while it is written.
+// Setting the mode after creating a file would be too late.
 func TestNoFileIsEverReadableByOthers(t *testing.T) {
 	admin, top := freeAddress(t), t.TempDir()
 	s := start(t, "--admin-listen", admin)
@@ -235,8 +235,8 @@ func TestNoFileIsEverReadableByOthers(t *testing.T) {
 	}
 }
 
-// TestNoFileIsEverReadableByOthersControl writes as it was done before: a file gets
-// its mode after it was created.
+// TestNoFileIsEverReadableByOthersControl sets the mode of a file after creating it, as
+// an older version did.
 func TestNoFileIsEverReadableByOthersControl(t *testing.T) {
 	top := t.TempDir()
 	path := filepath.Join(top, "master.key")
@@ -255,8 +255,8 @@ func TestNoFileIsEverReadableByOthersControl(t *testing.T) {
 	}
 }
 
-// modeWatch looks at all files below directories, over and over, until it finds one
-// that others than its owner have a right to.
+// modeWatch scans all files below directories repeatedly until it finds one that other
+// users have a permission on.
 type modeWatch struct {
 	looks atomic.Int64
 	stop  chan struct{}
@@ -284,18 +284,18 @@ func watchModes(roots ...string) *modeWatch {
 	return w
 }
 
-// end gives what was found, "" for nothing.
+// end stops the scan and returns the path it found, or "".
 func (w *modeWatch) end() string {
 	close(w.stop)
 	return <-w.seen
 }
 
-// readable is a file or directory below root that others than its owner have a
-// right to, "" for none.
+// readable returns a file or directory below root that other users have a permission on,
+// or "".
 func readable(root string, looks *atomic.Int64) (found string) {
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == root {
-			return nil // it went while it was looked at
+			return nil // removed during the scan
 		}
 		if info, err := d.Info(); err == nil {
 			looks.Add(1)

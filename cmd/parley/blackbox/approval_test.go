@@ -2,8 +2,9 @@ package blackbox
 
 import "testing"
 
-// TestApproval: under --tier1 approval an organization waits for the operator,
-// whose word holds from the next request on, with the access token it has.
+// TestApproval: under --tier1 approval an organization waits for the operator's approval.
+// Approval takes effect at the next request, with the access token that the organization
+// already has.
 func TestApproval(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
@@ -25,7 +26,7 @@ func TestApproval(t *testing.T) {
 		}
 		alice.send(b.agent("bob"))
 
-		// To approve never lowers, and does not lift beyond tier 1.
+		// Approval never lowers a tier and never raises one above 1.
 		for tier, want := range map[string]float64{"0": 1, "1": 1, "2": 2, "3": 3} {
 			operator("tier", a.slug, tier)
 			for range 2 {

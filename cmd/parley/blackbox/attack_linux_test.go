@@ -24,26 +24,28 @@ var (
 	attackTimes = flag.Int("attack.times", 1, "how many times as many pages and bodies nobody reads or ends")
 )
 
-// size is what an attack is made of, each part from an address of its own.
+// size is the number of connections of each kind in an attack. Each kind uses addresses
+// of its own.
 type size struct {
-	pages  int // S1: pages of 1 MiB that nobody reads
-	bodies int // S8: bodies of 1 MiB that lack one byte
-	files  int // S5a: files of /docs that nobody reads
-	silent int // S6: connections that say nothing
+	pages  int // S1: answers of 1 MiB that the client never reads
+	bodies int // S8: bodies of 1 MiB, sent but for the last byte
+	files  int // S5a: files of /docs that the client never reads
+	silent int // S6: connections that send nothing
 }
 
 var (
-	// asFound is about what exhausted a server, with more silent connections than
-	// the server takes.
+	// asFound is about what once exhausted a server, with more silent connections than
+	// the server accepts.
 	asFound = size{pages: 300, bodies: 300, files: 400, silent: 4100}
-	// unbounded is more memory than there is, unless it is bounded.
+	// unbounded needs more memory than exists, unless the server bounds it.
 	unbounded = size{pages: 1200, bodies: 1200}
 )
 
-// underLimits starts a server that has 3 GB of addresses and 4,000 connections.
+// underLimits starts a server with 3 GB of address space and 4,000 connections.
 var underLimits = []string{"sh", "-c", `ulimit -n 6000 && ulimit -v 3145728 && exec "$0" "$@"`}
 
-// attackFlags lift the rates, which would stop the attack before it meets a bound.
+// attackFlags lift the rate limits, which would stop the attack before it reaches the
+// memory limits.
 func attackFlags(memory string) []string {
 	flags := []string{"--quota-profile", "public", "--quota", "tier1.messages_per_day=none", "--memory-limit", memory}
 	for _, rate := range []string{"register", "token", "writes", "reads", "public"} {
@@ -52,7 +54,7 @@ func attackFlags(memory string) []string {
 	return flags
 }
 
-// attack is many connections from several addresses of the loopback network.
+// attack opens many connections from several loopback addresses.
 type attack struct {
 	t       testing.TB
 	s       *server
@@ -64,7 +66,7 @@ type attack struct {
 	conns []net.Conn
 }
 
-// dial connects from 127.0.0.n with little room for what it does not read.
+// dial connects from 127.0.0.n with a small receive buffer.
 func (a *attack) dial(n int) (net.Conn, error) {
 	d := net.Dialer{
 		Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))},
@@ -81,8 +83,8 @@ func (a *attack) dial(n int) (net.Conn, error) {
 	return conn, err
 }
 
-// many opens connections, a few at once, and says something on each, if anything.
-// None is read.
+// many opens count connections, a few at a time, and sends say on each unless it is
+// empty. It reads none of them.
 func (a *attack) many(from, count int, say string) {
 	var next atomic.Int64
 	for range 4 {
@@ -98,7 +100,7 @@ func (a *attack) many(from, count int, say string) {
 	}
 }
 
-// over sends a request over and over, each on a new connection.
+// over repeats a request, each time on a new connection.
 func (a *attack) over(from int, request func(i int) string) {
 	for range 2 {
 		a.running.Go(func() {
@@ -137,10 +139,10 @@ func (a *attack) end() {
 	}
 }
 
-// weapons are what an attack needs of the server: organizations and messages.
+// weapons are the organizations and messages that an attack needs on the server.
 type weapons struct {
 	victim        *agent
-	pages, bodies []string // requests, each of an organization
+	pages, bodies []string // requests, each of one organization
 }
 
 func newWeapons(t testing.TB, s *server) *weapons {
@@ -161,7 +163,7 @@ func newWeapons(t testing.TB, s *server) *weapons {
 	return w
 }
 
-// launch has everything begin at once.
+// launch starts all parts of the attack at once.
 func (w *weapons) launch(t testing.TB, s *server, of size) *attack {
 	a := &attack{t: t, s: s, stop: make(chan struct{})}
 	for i := range w.pages {
@@ -189,18 +191,18 @@ func (w *weapons) launch(t testing.TB, s *server, of size) *attack {
 	return a
 }
 
-// honest are clients that do what clients do, and how long each call took.
+// honest runs well-behaved clients and records how long each call took.
 type honest struct {
 	mu      sync.Mutex
 	took    []time.Duration
 	refused []string
-	// beside is the same with a server that nobody attacks, by turns.
+	// beside is the same workload on a server that is not attacked; the two take turns.
 	beside *honest
 	// pace is the pause between calls.
 	pace time.Duration
 }
 
-// besides are a server that nobody attacks, and its clients.
+// besides is a server that is not attacked, and its clients.
 type besides struct {
 	*server
 	pair [2]*agent
@@ -221,14 +223,14 @@ func (h *honest) note(a *answer, status int) {
 	}
 }
 
-// turn is what a pair does once.
+// turn runs one round of calls of a pair of agents.
 func (h *honest) turn(t testing.TB, s *server, p [2]*agent) {
 	h.note(p[0].try(p[1], nil), 201)
 	h.note(p[1].get(p[1].path("/messages?limit=10")), 200)
 	h.note(s.call(t, "", "GET", "/health", nil), 200)
 }
 
-// work goes on for a while with some pairs of agents.
+// work runs the workload with some pairs of agents for the given time.
 func (h *honest) work(t testing.TB, s *server, pairs [][2]*agent, other besides, lasts time.Duration) {
 	var working sync.WaitGroup
 	until := time.Now().Add(lasts)
@@ -237,7 +239,7 @@ func (h *honest) work(t testing.TB, s *server, pairs [][2]*agent, other besides,
 			for i := 0; time.Now().Before(until); i++ {
 				h.turn(t, s, p)
 				h.beside.turn(t, other.server, other.pair)
-				if i%5 == 0 { // somebody who comes anew
+				if i%5 == 0 { // a new organization
 					client.CloseIdleConnections()
 				}
 				time.Sleep(h.pace)
@@ -252,7 +254,7 @@ func (h *honest) p99() time.Duration {
 	return h.took[len(h.took)*99/100]
 }
 
-// resident is the most memory that the server has had, in MiB.
+// resident returns the peak memory of the server in MiB.
 func (s *server) resident() int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -270,10 +272,10 @@ func attackable(t *testing.T) {
 	}
 }
 
-// TestHonestClientsOutliveAnAttack runs everything at once that was found to exhaust
-// a server: it stays up within its memory, and honest clients are served in time,
-// both without the rates of the profile public, which would stop much of the attack,
-// and with them.
+// TestHonestClientsOutliveAnAttack runs all known exhaustion attacks at once. The server
+// stays up within its memory limit and answers honest clients in time, both with the rate
+// limits of the public profile and without them; those limits would stop much of the
+// attack.
 func TestHonestClientsOutliveAnAttack(t *testing.T) {
 	attackable(t)
 	of := asFound
@@ -288,8 +290,8 @@ func TestHonestClientsOutliveAnAttack(t *testing.T) {
 	})
 }
 
-// outlive has honest clients work before and during an attack. The server is started
-// again with other flags for it, if there are some.
+// outlive runs honest clients before and during an attack. If flags are given, it
+// restarts the server with them for the attack.
 func outlive(t *testing.T, of size, lasts, pace time.Duration, flags []string) {
 	s, other := startThrough(t, underLimits, attackFlags("1500MiB")...), newBesides(t)
 	var pairs [][2]*agent
@@ -321,7 +323,7 @@ func outlive(t *testing.T, of size, lasts, pace time.Duration, flags []string) {
 	if s.gone() {
 		t.Fatal("the server is gone")
 	}
-	if len(during.refused)*100 > len(during.took) { // a call that is shed says so, and is made again
+	if len(during.refused)*100 > len(during.took) { // a shed call returns an overload error and is repeated
 		t.Errorf("%d of %d honest calls failed, the first: %s", len(during.refused), len(during.took), during.refused[0])
 	}
 	if p99 := during.p99(); p99 > max(time.Second, 4*before.p99(), 4*during.beside.p99()) {
@@ -341,8 +343,8 @@ func (s *server) gone() bool {
 	}
 }
 
-// TestHonestClientsOutliveAnAttackControl gives the budgets a size that bounds
-// nothing: the same attack takes more memory than there is.
+// TestHonestClientsOutliveAnAttackControl sets budgets too large to bound anything: the
+// same attack needs more memory than there is.
 func TestHonestClientsOutliveAnAttackControl(t *testing.T) {
 	attackable(t)
 	s, err := (&server{dir: t.TempDir(), flags: attackFlags("100GiB"), through: underLimits}).launched("127.0.0.1:0")
@@ -359,10 +361,10 @@ func TestHonestClientsOutliveAnAttackControl(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsKeepNobodyOut opens more connections than there are places
-// and says nothing, from the address of the honest client.
+// TestSilentConnectionsKeepNobodyOut opens more silent connections than the server
+// accepts, from the address of the honest client.
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
-	s := startThrough(t, []string{"sh", "-c", `ulimit -n 1024 && exec "$0" "$@"`}) // 512 places
+	s := startThrough(t, []string{"sh", "-c", `ulimit -n 1024 && exec "$0" "$@"`}) // room for 512 connections
 	for range 520 {
 		conn, err := net.Dial("tcp", s.addr)
 		if err != nil {

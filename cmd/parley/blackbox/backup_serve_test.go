@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// entries are all paths below a directory.
+// entries returns all paths below a directory.
 func entries(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -21,9 +21,8 @@ func entries(t *testing.T, dir string) map[string]bool {
 	return all
 }
 
-// TestNoServerStartsInABackup: a server begins no new store in a backup directory,
-// in a part of one, or where a restore was cut short. It says what to do instead and
-// makes nothing there.
+// TestNoServerStartsInABackup: a server creates no store in a backup directory, in a part
+// of one, or in an interrupted restore. It says what to do instead and creates no files.
 func TestNoServerStartsInABackup(t *testing.T) {
 	t.Parallel()
 	data, _, _ := served(t)

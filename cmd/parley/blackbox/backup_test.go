@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// command runs the binary to its end.
+// command runs the binary and waits for it to exit.
 func command(t testing.TB, args ...string) (out, said string, code int) {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
@@ -27,7 +27,7 @@ func command(t testing.TB, args ...string) (out, said string, code int) {
 	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// succeeds runs the binary, which must end well, and gives what it wrote as JSON.
+// succeeds runs the binary, which must exit with 0, and returns its output as JSON.
 func succeeds(t testing.TB, args ...string) obj {
 	t.Helper()
 	out, said, code := command(t, append(args, "--json")...)
@@ -38,7 +38,7 @@ func succeeds(t testing.TB, args ...string) obj {
 	return v
 }
 
-// snapshots gives the names of what a backup directory lists.
+// snapshots returns the names of the snapshots that a backup directory lists.
 func snapshots(t testing.TB, dir string) []string {
 	t.Helper()
 	out, said, code := command(t, "backup", "list", dir, "--json")
@@ -53,7 +53,7 @@ func snapshots(t testing.TB, dir string) []string {
 	return names
 }
 
-// letters are the messages whose sends succeeded, recorded while the sends go on.
+// letters records the messages whose sends succeeded, while the sends continue.
 type letters struct {
 	mu    sync.Mutex
 	acked []*answer
@@ -67,7 +67,7 @@ func (l *letters) known() []*answer {
 	return l.acked[:len(l.acked):len(l.acked)]
 }
 
-// write sends until it is stopped; one in four letters is answered.
+// write sends messages until it is stopped and replies to one in four.
 func (l *letters) write(from, to *agent) {
 	payload := strings.Repeat("c2VhbGVk", 100)
 	for n := 0; ; n++ {
@@ -92,7 +92,7 @@ func (l *letters) write(from, to *agent) {
 	}
 }
 
-// more waits until so many more letters are acknowledged.
+// more waits until n more messages are acknowledged.
 func (l *letters) more(t testing.TB, n int) []*answer {
 	t.Helper()
 	want := len(l.known()) + n
@@ -104,10 +104,10 @@ func (l *letters) more(t testing.TB, n int) []*answer {
 	return l.known()
 }
 
-// TestBackupsUnderLoad takes backups while senders send, and restores each: all
-// that was acknowledged before it began is there, nothing is half there, and life
-// goes on. Later ones copy less, unless all tables were merged in between: that
-// does not happen three times in a row.
+// TestBackupsUnderLoad takes backups under load and restores each. A restored server has
+// everything acknowledged before the backup began, nothing partial, and accepts new
+// messages. Later backups copy less, unless compaction rewrote all tables in between,
+// which does not happen three times in a row.
 func TestBackupsUnderLoad(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
@@ -150,8 +150,8 @@ func TestBackupsUnderLoad(t *testing.T) {
 	})
 }
 
-// wholeAgain serves a restored directory at the server's old address, so that
-// tokens are good, and looks at everything in it.
+// wholeAgain serves a restored directory at the server's old address, so that tokens stay
+// valid, and checks everything in it.
 func wholeAgain(t *testing.T, s *server, data string, to *agent, senders []*agent, before []*answer) {
 	t.Helper()
 	again, err := launch(s.addr, data)
@@ -210,7 +210,8 @@ func wholeAgain(t *testing.T, s *server, data string, to *agent, senders []*agen
 	}
 }
 
-// damagedBackup flips a bit of the largest file: it is named and nothing is made.
+// damagedBackup flips a bit of the largest file. Restore must name the file and create
+// nothing.
 func damagedBackup(t *testing.T, dir string) {
 	t.Helper()
 	names := snapshots(t, dir)
@@ -260,8 +261,8 @@ func damagedBackup(t *testing.T, dir string) {
 	}
 }
 
-// TestKillDuringABackup: what was being written is not listed, or whole, and the
-// server opens without remains.
+// TestKillDuringABackup: the snapshot in progress is unlisted or complete, and the server
+// starts without leftovers.
 func TestKillDuringABackup(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
@@ -310,7 +311,7 @@ func TestKillDuringABackup(t *testing.T) {
 			for _, name := range listed {
 				succeeds(t, "backup", "check", into+"@"+name)
 			}
-			// The same directory takes the next one.
+			// The next backup into the same directory succeeds.
 			succeeds(t, "backup", "--to", into, "--admin", "http://"+admin, "--data", s.dir)
 			if n := len(snapshots(t, into)); n != len(listed)+1 {
 				t.Errorf("%d snapshots, want %d", n, len(listed)+1)
@@ -328,8 +329,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestBackupDoor: the operator's address takes requests of the command and of
-// nothing that a browser could send.
+// TestBackupDoor: the admin address accepts backup requests from the command and none
+// that a browser could send.
 func TestBackupDoor(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)

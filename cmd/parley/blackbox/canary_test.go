@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// canaries are texts that are nowhere else, by what they stand for. Where one
-// is found, it has been let out.
+// canaries maps names of secrets to unique texts. If a text is found elsewhere, the
+// secret leaked.
 type canaries map[string]string
 
-// plant makes the canaries that a client brings itself.
+// plantCanaries returns the canaries that a client supplies.
 func plantCanaries() canaries {
 	c := canaries{}
 	for _, what := range []string{"encrypted_payload", "self_encrypted_payload", "metadata", "conversation_metadata", "reason", "idempotency-key", "private-jwk", "message-signature", "wrong-secret", "wrong-token", "malformed-header", "content_type", "challenge-nonce"} {
@@ -34,10 +34,10 @@ func plantCanaries() canaries {
 	return c
 }
 
-// spellings are the ways in which a text may be written into something else.
+// spellings returns the encodings in which a text may appear inside other data.
 func spellings(text string) []string {
 	out := []string{text, hex.EncodeToString([]byte(text)), url.QueryEscape(text), fmt.Sprintf("%q", text)[1 : len(fmt.Sprintf("%q", text))-1]}
-	for lead := range 3 { // what stands before moves the alphabet of base64
+	for lead := range 3 { // preceding bytes shift the base64 encoding
 		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			encoded := encoding.EncodeToString([]byte("..."[:lead] + text))
 			out = append(out, encoded[(lead*8+5)/6:len(encoded)-2])
@@ -47,7 +47,7 @@ func spellings(text string) []string {
 	return slices.Compact(out)
 }
 
-// found tells which canaries are in some bytes.
+// found returns the names of the canaries that occur in the bytes.
 func (c canaries) found(in []byte) (names []string) {
 	in = bytes.ToLower(in)
 	for name, canary := range c {
@@ -59,7 +59,7 @@ func (c canaries) found(in []byte) (names []string) {
 	return names
 }
 
-// only is some of the canaries.
+// only returns the named canaries.
 func (c canaries) only(names ...string) canaries {
 	some := canaries{}
 	for _, name := range names {
@@ -68,7 +68,7 @@ func (c canaries) only(names ...string) canaries {
 	return some
 }
 
-// freeAddress is one that nobody listens on.
+// freeAddress returns an address that no process listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,9 +79,9 @@ func freeAddress(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// TestCanaries puts texts that are found again into everything secret and
-// private, uses every route well and badly at the lowest log level, and looks
-// for them in the log, in the operator's door and in the data directory.
+// TestCanaries puts unique texts into everything secret and private, uses every route
+// correctly and incorrectly at the lowest log level, and searches the log, the admin
+// listener and the data directory for them.
 func TestCanaries(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		format := map[string]string{"1": "text", "4": "json"}[journals]
@@ -122,13 +122,14 @@ func TestCanaries(t *testing.T) {
 	})
 }
 
-// settle registers who is there and takes note of what the server gave out.
+// settle registers the organizations and agents and records the secrets that the server
+// issued.
 func (c canaries) settle(t *testing.T, s *server) *accessScene {
 	t.Helper()
 	scene := &accessScene{s: s, alice: s.org(t).agent("alice"), bob: s.org(t).agent("bob"), carol: s.org(t).agent("carol")}
 	slug := freshSlug()
 	challenge := s.call(t, "", "POST", "/auth/register", obj{"email": c["email"], "org_slug": slug, "org_name": c["org-name"]}).want(201)
-	for sha256.Sum256([]byte(challenge.str("challenge") + ":" + c["challenge-nonce"]))[0] == 0 { // it is to be wrong
+	for sha256.Sum256([]byte(challenge.str("challenge") + ":" + c["challenge-nonce"]))[0] == 0 { // a wrong solution on purpose
 		c["challenge-nonce"] += "x"
 	}
 	s.call(t, "", "POST", "/auth/register/solve", obj{"challenge_id": challenge.str("challenge_id"), "nonce": c["challenge-nonce"]}).want(400)
@@ -146,10 +147,10 @@ func (c canaries) settle(t *testing.T, s *server) *accessScene {
 	return scene
 }
 
-// path is where an agent's poll token is made anew.
+// path returns the route that replaces an agent's poll token.
 func (*org) path(g *agent) string { return g.path("/poll-token") }
 
-// useWell uses every route as it is meant to be used.
+// useWell makes valid requests to every route.
 func (c canaries) useWell(scene *accessScene) {
 	t, a, b := scene.alice.t, scene.alice, scene.bob
 	private := obj{"encrypted_payload": c["encrypted_payload"], "self_encrypted_payload": c["self_encrypted_payload"], "metadata": obj{"k": c["metadata"]}, "content_type": c["content_type"]}
@@ -177,7 +178,7 @@ func (c canaries) useWell(scene *accessScene) {
 	}
 }
 
-// useBadly makes every kind of mistake with a canary in it.
+// useBadly makes every kind of mistake, each with a canary in it.
 func (c canaries) useBadly(t *testing.T, scene *accessScene) {
 	t.Helper()
 	s, a, b := scene.s, scene.alice, scene.bob
@@ -204,7 +205,7 @@ func (c canaries) useBadly(t *testing.T, scene *accessScene) {
 	b.answerTo(obj{"id": nobody}, obj{"encrypted_payload": c["encrypted_payload"]}).want(404)
 }
 
-// speakBrokenHTTP sends what the engine cannot read, or loses on the way.
+// speakBrokenHTTP sends requests that the HTTP parser rejects or that break off.
 func (c canaries) speakBrokenHTTP(t *testing.T, scene *accessScene) {
 	t.Helper()
 	authorization := "Authorization: Bearer " + scene.alice.token
@@ -221,8 +222,9 @@ func (c canaries) speakBrokenHTTP(t *testing.T, scene *accessScene) {
 	}
 }
 
-// lookIntoData looks for what must be there as a hash or not at all. That what
-// belongs there is found shows that the looking works.
+// lookIntoData searches the data directory for secrets that may only be stored hashed or
+// not at all. It also searches for texts that must be stored, which shows that the search
+// works.
 func (c canaries) lookIntoData(t *testing.T, dir string) {
 	t.Helper()
 	var all []byte
@@ -271,7 +273,7 @@ func fetch(t *testing.T, token, address string) []byte {
 	return body
 }
 
-// TestCanariesControl: a planted line is found, however the canary is written.
+// TestCanariesControl: the search finds a planted line in every encoding.
 func TestCanariesControl(t *testing.T) {
 	t.Parallel()
 	c := plantCanaries()

@@ -15,7 +15,7 @@ import (
 
 type obj = map[string]any
 
-// verbatim is a body sent as it is.
+// verbatim is a body that is sent unchanged.
 type verbatim string
 
 // client never follows redirects and never repeats a request that has a body.
@@ -29,8 +29,7 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// answer is what came back, with what was asked for the sake of the reader of
-// a failure.
+// answer is a response, with the request for failure messages.
 type answer struct {
 	t      testing.TB
 	asked  string
@@ -44,8 +43,8 @@ type answer struct {
 	err    error
 }
 
-// call makes one request. Headers are pairs of name and value; an empty
-// Content-Type sends none. Nothing is judged here, so that goroutines may call.
+// call makes one request. Headers are pairs of name and value; an empty Content-Type
+// omits the header. It checks nothing, so that goroutines may call it.
 func (s *server) call(t testing.TB, token, method, path string, body any, headers ...string) *answer {
 	a := &answer{t: t, asked: method + " " + path}
 	req, err := s.request(token, method, path, body, headers...)
@@ -114,7 +113,7 @@ func (a *answer) decode() {
 	}
 }
 
-// as names the case in a table that the answer belongs to.
+// as names the table case that the answer belongs to in failures.
 func (a *answer) as(format string, args ...any) *answer {
 	a.asked = fmt.Sprintf(format, args...) + ": " + a.asked
 	return a
@@ -141,7 +140,7 @@ func (a *answer) fatalf(format string, args ...any) {
 	a.t.Fatal(a.dump(fmt.Sprintf(format, args...)))
 }
 
-// want ends the test unless the status is the one expected.
+// want ends the test unless the answer has the status.
 func (a *answer) want(status int) *answer {
 	a.t.Helper()
 	if a.err != nil || a.status != status {
@@ -166,7 +165,7 @@ var errorClassOfCode = map[string]string{
 	"invalid_token":     "InvalidTokenError",
 }
 
-// refused checks an error in the shape that every error but a 422 has.
+// refused checks an error in the shape that all errors except a 422 have.
 func (a *answer) refused(status int, code string) *answer {
 	a.t.Helper()
 	if a.err != nil || a.status != status || a.body["code"] != code {
@@ -193,7 +192,7 @@ func (a *answer) refused(status int, code string) *answer {
 	return a
 }
 
-// identified checks that an error names the request as the header does.
+// identified checks that the request id in an error equals the one in the header.
 func (a *answer) identified() {
 	a.t.Helper()
 	if id, _ := a.body["request_id"].(string); id == "" || id != a.header.Get("X-Request-ID") {
@@ -204,8 +203,8 @@ func (a *answer) identified() {
 	}
 }
 
-// invalid checks a 422 of the schema: some complaint is at loc (dotted) and,
-// unless kind is empty, of that kind.
+// invalid checks a 422 from schema validation: one of its complaints is at loc (dotted)
+// and, unless kind is empty, of that kind.
 func (a *answer) invalid(loc, kind string) *answer {
 	a.t.Helper()
 	complaints := a.complaints("validation_error")
@@ -223,7 +222,7 @@ func (a *answer) invalid(loc, kind string) *answer {
 	return a
 }
 
-// ruled checks a 422 that a rule made.
+// ruled checks a 422 from a rule beyond the schema.
 func (a *answer) ruled(code string) *answer {
 	a.t.Helper()
 	for _, c := range a.complaints(code) {
@@ -262,7 +261,7 @@ func (a *answer) complaints(code string) []obj {
 	return found
 }
 
-// value is the JSON that was answered, whatever its kind.
+// value returns the JSON value of the answer, of any type.
 func (a *answer) value() any {
 	if a.list != nil {
 		return a.list
@@ -270,7 +269,7 @@ func (a *answer) value() any {
 	return a.body
 }
 
-// at follows a dotted path into the answer.
+// at returns the value at a dotted path of the answer.
 func (a *answer) at(path string) any { return at(a.body, path) }
 
 func (a *answer) str(path string) string {
@@ -293,7 +292,7 @@ func (a *answer) is(pairs ...any) *answer {
 	return a
 }
 
-// items are the rows of a page, after a look at its envelope.
+// items returns the rows of a page after it has checked the envelope.
 func (a *answer) items() []obj {
 	a.t.Helper()
 	rows, ok := a.body["items"].([]any)
@@ -329,7 +328,7 @@ func at(o obj, path string) any {
 	return v
 }
 
-// same compares as JSON does: 1 and 1.0 are one number.
+// same compares as JSON does: 1 and 1.0 are the same number.
 func same(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)

@@ -40,7 +40,7 @@ func TestEverySendStartsAConversation(t *testing.T) {
 	})
 }
 
-// legal is the table of the specification.
+// legal is the table of status transitions in the specification.
 var legal = map[string][]string{
 	"submitted":      {"open", "rejected", "canceled", "failed"},
 	"open":           {"paused", "input_required", "completed", "failed", "canceled"},
@@ -49,7 +49,7 @@ var legal = map[string][]string{
 	"completed":      {}, "failed": {}, "canceled": {}, "rejected": {},
 }
 
-// into brings a new conversation from a to b into a status.
+// into creates a conversation from a to b and moves it to a status.
 func into(t testing.TB, status string, a, b *agent) (obj, string) {
 	t.Helper()
 	m := a.send(b)
@@ -145,7 +145,7 @@ func TestStatusFields(t *testing.T) {
 	})
 }
 
-// longText is n characters of two bytes each: limits of text count characters.
+// longText returns n characters of two bytes each: limits on text count characters.
 func longText(n int) string {
 	out := make([]rune, n)
 	for i := range out {

@@ -2,5 +2,5 @@ package blackbox
 
 import "syscall"
 
-// dieWithParent leaves no server behind when the test process is killed.
+// dieWithParent makes the kernel kill the server when the test process dies.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -14,17 +14,17 @@ import (
 	"testing"
 )
 
-// heardAnswer is what one answer showed of itself.
+// heardAnswer is the part of an answer that the description must declare.
 type heardAnswer struct {
 	method, path string
 	status       int
 	code         string
-	headers      string // of toldHeaders, those it had
+	headers      string // those of toldHeaders that it had
 }
 
-// heardAnswers are the distinct answers of the whole run. When it is over they
-// are held against the binary's own description: a caller may meet only
-// statuses, codes and headers that the route declares.
+// heardAnswers collects the distinct answers of the whole run. At the end they are
+// compared with the server's own description: a route may return only the statuses, codes
+// and headers that it declares.
 type heardAnswers struct {
 	mu  sync.Mutex
 	all map[heardAnswer]bool
@@ -32,7 +32,7 @@ type heardAnswers struct {
 
 var heard heardAnswers
 
-// toldHeaders have to be declared where they are sent.
+// toldHeaders are headers that a route must declare if it sends them.
 var toldHeaders = []string{"ETag", "Idempotency-Replayed", "Last-Modified", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "WWW-Authenticate", "X-Request-ID"}
 
 func (h *heardAnswers) note(method, path string, a *answer) {
@@ -52,8 +52,8 @@ func (h *heardAnswers) note(method, path string, a *answer) {
 	h.all[one] = true
 }
 
-// undeclared lists the answers that the description of a fresh server does not
-// have.
+// undeclared returns the answers that the description of a newly started server does not
+// declare.
 func (h *heardAnswers) undeclared() ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,12 +77,12 @@ func (h *heardAnswers) undeclared() ([]string, error) {
 	return undeclaredIn(document, maps.Keys(h.all)), nil
 }
 
-// outside are statuses that belong to no route: HTTP itself answers so, or
+// outside are statuses that belong to no route: the HTTP server itself returns them, or
 // something is broken.
 var outside = []int{405, 408, 431, 500}
 
-// undeclaredIn holds answers against a description. What no route of it answers
-// has nothing to be held against.
+// undeclaredIn compares answers with a description. It skips answers of paths that no
+// route describes.
 func undeclaredIn(document obj, answers func(func(heardAnswer) bool)) (complaints []string) {
 	operations := described(document)
 	for one := range answers {
@@ -111,8 +111,8 @@ func undeclaredIn(document obj, answers func(func(heardAnswer) bool)) (complaint
 	return slices.Compact(complaints)
 }
 
-// codesOf are the codes that a described response may bear, nil if it does not
-// say.
+// codesOf returns the error codes that a described response may have, or nil if it lists
+// none.
 func codesOf(response obj) (codes []string) {
 	choices, _ := at(response, "content.application/json.schema.allOf").([]any)
 	for _, choice := range choices {
@@ -124,7 +124,7 @@ func codesOf(response obj) (codes []string) {
 	return codes
 }
 
-// describedOperation is an operation under its path's segments.
+// describedOperation is an operation with the segments of its path.
 type describedOperation struct {
 	method    string
 	segments  []string
@@ -143,8 +143,8 @@ func described(document obj) (all describedOperations) {
 	return all
 }
 
-// find gives the operation that answers a path, a literal one before one with
-// parameters. HEAD is answered as GET.
+// find returns the operation that serves a path. A literal path takes precedence over one
+// with parameters. HEAD is looked up as GET.
 func (all describedOperations) find(method, path string) (route string, found obj) {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -170,7 +170,7 @@ func (all describedOperations) find(method, path string) (route string, found ob
 	return route, found
 }
 
-// judgeHeard ends a run: 1 if it met what is not declared.
+// judgeHeard returns the exit code of the run: 1 if it saw an undeclared answer.
 func judgeHeard() int {
 	complaints, err := heard.undeclared()
 	if err != nil {
@@ -182,8 +182,7 @@ func judgeHeard() int {
 	return min(len(complaints), 1)
 }
 
-// TestUndeclaredControl: an answer that is not declared is complained of, one
-// that is declared is not.
+// TestUndeclaredControl: an undeclared answer is reported, a declared one is not.
 func TestUndeclaredControl(t *testing.T) {
 	document := obj{
 		"paths": obj{

@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// smallDisk is a file system of its own that can be filled.
+// smallDisk is a small file system that a test can fill.
 type smallDisk struct {
 	t   testing.TB
 	dir string
 }
 
-// mountDisk gives a disk of so many MiB in memory. Where nobody may mount one,
-// that is said so that it cannot be overlooked; in CI it is a failure.
+// mountDisk mounts a disk of the given size in memory. Without the permission to mount,
+// it prints a prominent notice; in CI it fails.
 func mountDisk(t testing.TB, mebibytes int) *smallDisk {
 	t.Helper()
 	d := &smallDisk{t: t, dir: t.TempDir()}
@@ -54,7 +54,7 @@ func (d *smallDisk) free() int64 {
 	return int64(s.Bavail) * s.Bsize
 }
 
-// ballast takes n bytes of the disk, or all that are left if n is negative.
+// ballast fills n bytes of the disk, or all free space if n is negative.
 func (d *smallDisk) ballast(name string, n int64) {
 	d.t.Helper()
 	f, err := os.Create(filepath.Join(d.dir, name))
@@ -62,7 +62,7 @@ func (d *smallDisk) ballast(name string, n int64) {
 		d.t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	// In ever smaller pieces: others write meanwhile.
+	// Write in ever smaller pieces, because the server writes at the same time.
 	for piece := int64(1 << 16); n != 0 && piece > 0; {
 		size := piece
 		if n > 0 {
@@ -85,17 +85,17 @@ func (d *smallDisk) drop(name string) {
 	}
 }
 
-// fillers send messages until they are told to stop, and repeat with the same
-// key what was refused or has an unknown outcome.
+// fillers send messages until stopped. They repeat a refused send, or one with an unknown
+// outcome, with the same key.
 type fillers struct {
 	t        testing.TB
 	from, to *agent
 	body     string
 	stop     atomic.Bool
 	stored   atomic.Int64
-	refused  atomic.Int64 // overloaded: nothing was done
+	refused  atomic.Int64 // overloaded: the server did nothing
 	unknown  atomic.Int64
-	slowest  atomic.Int64 // nanoseconds until an answer
+	slowest  atomic.Int64 // longest wait for an answer, in nanoseconds
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -116,7 +116,7 @@ func fill(t testing.TB, from, to *agent) *fillers {
 	return f
 }
 
-// send sends one message until it is stored or the fillers stop.
+// send sends one message and repeats it until it is stored or the fillers stop.
 func (f *fillers) send(key string) {
 	for !f.stop.Load() {
 		a := f.from.try(f.to, obj{"encrypted_payload": f.body}, "Idempotency-Key", key)
@@ -147,7 +147,7 @@ func (f *fillers) send(key string) {
 	}
 }
 
-// full waits until nothing has been stored for a while.
+// full waits until the server has stored nothing for a while.
 func (f *fillers) full(within time.Duration) {
 	f.t.Helper()
 	quiet, stored := time.Now(), int64(-1)
@@ -161,7 +161,7 @@ func (f *fillers) full(within time.Duration) {
 	}
 }
 
-// goesOn waits until something is stored again.
+// goesOn waits until the server stores messages again.
 func (f *fillers) goesOn(within time.Duration) time.Duration {
 	f.t.Helper()
 	began, stored := time.Now(), f.stored.Load()
@@ -179,7 +179,7 @@ func (f *fillers) end() {
 	f.running.Wait()
 }
 
-// sick waits until /health is 503 with a word for it.
+// sick waits until /health is 503 and names a reason.
 func (s *server) sick(t testing.TB, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -206,8 +206,8 @@ func (s *server) healthy(t testing.TB, within time.Duration) {
 	}
 }
 
-// TestFullDisk fills real disks of several sizes, by clients and from outside.
-// The server sheds and goes on when there is room; what was acknowledged is there.
+// TestFullDisk fills real disks of several sizes, by client traffic and by other files.
+// The server sheds load, recovers when space is freed, and loses nothing acknowledged.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -237,8 +237,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullDiskControl has no floor: clients run the disk full to the last byte,
-// and what is under way has to wait.
+// TestFullDiskControl turns the free-space floor off: clients fill the disk to the last
+// byte, and pending writes have to wait.
 func TestFullDiskControl(t *testing.T) {
 	t.Parallel()
 	disk := mountDisk(t, 8)
@@ -257,8 +257,8 @@ func TestFullDiskControl(t *testing.T) {
 	f.running.Wait()
 }
 
-// fullDisk goes through it: clients fill the disk, it gets room, others fill it,
-// it gets room, it is full at a start.
+// fullDisk runs the sequence: clients fill the disk, space is freed, other files fill it,
+// space is freed, and the disk is full when the server starts.
 func fullDisk(t *testing.T, s *server, disk *smallDisk) {
 	a, b := pair(t, s)
 	f := fill(t, a, b)
@@ -308,8 +308,8 @@ func fullDisk(t *testing.T, s *server, disk *smallDisk) {
 	t.Logf("%d acknowledged in all, slowest answer %v, %d unknown", len(f.acked), time.Duration(f.slowest.Load()), f.unknown.Load())
 }
 
-// startFull starts the server on a full disk: it ends with a clear reason, or
-// serves reads.
+// startFull starts the server on a full disk. It must exit with a clear reason or serve
+// reads.
 func startFull(t *testing.T, s *server, b *agent) {
 	again := &server{dir: s.dir, flags: s.flags}
 	if err := again.begin(s.addr); err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestPublicDocuments: each tells what it is, since when and for how long, and is
-// sent again only to those who do not have it.
+// TestPublicDocuments: each document has a type, an ETag and a maximum age, and the
+// server sends the body only to clients that do not have it.
 func TestPublicDocuments(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -48,7 +48,7 @@ func TestPublicDocuments(t *testing.T) {
 				since.errorf("want %d", want)
 			}
 		}
-		// A rotated key is another document at once.
+		// A rotated key changes the document's ETag at once.
 		before := s.call(t, "", "GET", g.path("/keys"), nil).want(200).header.Get("ETag")
 		_, seal := newKeys()
 		g.post(g.path("/keys"), obj{"encryption_public_key": sealJWK(seal)}).want(200)

@@ -2,8 +2,8 @@ package blackbox
 
 import "maps"
 
-// The rows of the access matrix that ask about groups: of a private group of
-// the owner's, closed, in which the counterpart has a seat.
+// These rows of the access matrix cover groups: a private, closed group of the owner's,
+// in which the counterpart has a seat.
 func init() {
 	of := func(rest string, body any) func(*accessScene) accessAsk {
 		return func(c *accessScene) accessAsk { return accessAsk{c.group().path(rest), body} }
@@ -42,5 +42,5 @@ func init() {
 	})
 }
 
-// group is one that nobody else asks about.
+// group creates a group that no other cell uses.
 func (c *accessScene) group() *group { return c.alice.ruled("closed", c.bob) }

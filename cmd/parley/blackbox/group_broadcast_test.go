@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// copiesOf are an agent's copies of broadcasts, oldest first.
+// copiesOf returns an agent's copies of broadcasts, oldest first.
 func copiesOf(g *agent) []obj {
 	g.t.Helper()
 	var copies []obj
@@ -76,7 +76,8 @@ func TestBroadcast(t *testing.T) {
 	})
 }
 
-// TestBroadcastRefusals: who cannot broadcast, and to what.
+// TestBroadcastRefusals: which agents cannot broadcast, and which broadcasts are
+// rejected.
 func TestBroadcastRefusals(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, other := s.org(t), s.org(t)
@@ -105,7 +106,7 @@ func TestBroadcastRefusals(t *testing.T) {
 	})
 }
 
-// TestWhoGetsABroadcast: those who are members at the moment of the send.
+// TestWhoGetsABroadcast: the recipients are the members at the moment of the send.
 func TestWhoGetsABroadcast(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -140,8 +141,8 @@ func TestWhoGetsABroadcast(t *testing.T) {
 	})
 }
 
-// TestBroadcastReplies: a reply goes to the original sender alone and stays in
-// the group's conversation; a transcript shows an agent its own rows.
+// TestBroadcastReplies: a reply goes only to the original sender and stays in the group's
+// conversation. A transcript shows an agent only its own rows.
 func TestBroadcastReplies(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, b, c := s.org(t).agent("g"), s.org(t).agent("b"), s.org(t).agent("c")
@@ -205,7 +206,8 @@ func TestBroadcastReplies(t *testing.T) {
 	})
 }
 
-// TestBroadcastMarks: each copy has marks of its own, which both ends see.
+// TestBroadcastMarks: each copy has receipts of its own, which sender and recipient both
+// see.
 func TestBroadcastMarks(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, b, c := s.org(t).agent("g"), s.org(t).agent("b"), s.org(t).agent("c")
@@ -225,7 +227,7 @@ func TestBroadcastMarks(t *testing.T) {
 	})
 }
 
-// TestBroadcastIdempotency: a key is scoped to agent and group.
+// TestBroadcastIdempotency: the scope of a key is the agent and the group.
 func TestBroadcastIdempotency(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, b := pair(t, s)
@@ -278,8 +280,8 @@ func TestBroadcastIdempotency(t *testing.T) {
 	})
 }
 
-// TestGroupConversation: its status is moved by admins and its initiator; when
-// it is over, the next broadcast begins another.
+// TestGroupConversation: admins and the initiator can change its status. After it is
+// closed, the next broadcast begins a new one.
 func TestGroupConversation(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -319,7 +321,7 @@ func TestGroupConversation(t *testing.T) {
 		g.talk(three).is("status", "submitted", "metadata", obj{"n": 3}, "parent_conversation_id", nil)
 		r.read(member).is("conversation_id", three["conversation_id"])
 		for _, status := range []string{"canceled", "failed"} {
-			m := r.said(g) // its initiator
+			m := r.said(g) // the initiator
 			g.does("PATCH", "/conversations/"+text(m, "conversation_id")+"/status", obj{"status": status}).want(200)
 			if next := r.said(g); next["conversation_id"] == m["conversation_id"] {
 				t.Errorf("after %s: a broadcast is in the old conversation", status)

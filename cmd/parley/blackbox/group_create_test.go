@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// TestGroupCreation: what a new group is, by what was asked for.
+// TestGroupCreation: the properties of a new group for each request.
 func TestGroupCreation(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("founder")
 		for _, row := range []struct {
-			policy, visibility string // asked for; empty is not at all
+			policy, visibility string // requested; empty means omitted
 			becomes, visible   string
 		}{
 			{"", "", "closed", "private"},
@@ -48,7 +48,7 @@ func TestGroupCreation(t *testing.T) {
 	})
 }
 
-// TestGroupCreationSchema: what no group may be asked for.
+// TestGroupCreationSchema: requests that the schema rejects.
 func TestGroupCreationSchema(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("founder")
@@ -85,7 +85,7 @@ func TestGroupCreationSchema(t *testing.T) {
 	})
 }
 
-// TestGroupNames: one organization gives a name once, for good.
+// TestGroupNames: an organization uses each group name at most once, ever.
 func TestGroupNames(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -94,7 +94,7 @@ func TestGroupNames(t *testing.T) {
 		g.founds(obj{"name": "large"}).refused(409, "name_taken")
 		other.founds(obj{"name": "large"}).as("another agent").refused(409, "name_taken")
 		stranger.founds(obj{"name": "large"}).as("another organization").want(201)
-		o.agent("large") // agents and groups have names of their own
+		o.agent("large") // agents and groups have separate namespaces
 		g.does("DELETE", r.path(""), nil).want(204)
 		g.founds(obj{"name": "large"}).as("after its deletion").refused(409, "name_taken")
 		made := together(8, func(int) *answer { return g.founds(obj{"name": "once"}) })
@@ -112,7 +112,7 @@ func TestGroupNames(t *testing.T) {
 	})
 }
 
-// TestGroupFounder: who founds a group where nobody is named.
+// TestGroupFounder: which agent founds a group if the request names none.
 func TestGroupFounder(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -130,8 +130,8 @@ func TestGroupFounder(t *testing.T) {
 	})
 }
 
-// TestGroupRoster: a founding roster makes real invitations under every policy
-// and seats nobody; bad entries do not fail the group.
+// TestGroupRoster: under every policy, a founding roster creates invitations and seats
+// nobody. Invalid entries do not fail the creation.
 func TestGroupRoster(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -180,7 +180,7 @@ func TestGroupRoster(t *testing.T) {
 	})
 }
 
-// TestGroupIdempotency: a creation that is repeated with its key is one group.
+// TestGroupIdempotency: repeating a creation with its key creates one group.
 func TestGroupIdempotency(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("founder")
@@ -212,7 +212,8 @@ func TestGroupIdempotency(t *testing.T) {
 	})
 }
 
-// TestGroupPatch: what may change, who may change it, and what never does.
+// TestGroupPatch: which fields can change, which agents may change them, and which fields
+// never change.
 func TestGroupPatch(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestJoining is the part of the table of join requests in which an agent asks
-// for a seat, with and without an invitation.
+// TestJoining covers the part of the join request table in which an agent requests a
+// seat, with and without an invitation.
 func TestJoining(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, x := s.org(t).agent("admin"), s.org(t).agent("applicant")
@@ -54,7 +54,7 @@ func TestJoining(t *testing.T) {
 	})
 }
 
-// TestInviting is the part of the table in which a member asks an agent in.
+// TestInviting covers the part of the table in which a member invites an agent.
 func TestInviting(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -103,8 +103,7 @@ func TestInviting(t *testing.T) {
 	})
 }
 
-// TestNomination follows a nominee: whatever the order of its consent and of
-// the votes, both are needed.
+// TestNomination: a nominee needs both its own consent and the votes, in either order.
 func TestNomination(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -135,7 +134,7 @@ func TestNomination(t *testing.T) {
 		r = g.ruled("unanimity")
 		id = r.invited(g, y, "pending")
 		r.stands("a nomination always answers pending", g, id, "status", "pending", "approvals", 1, "approvals_needed", 1)
-		r.joined(y) // the bar is met: the nominee's join seats at once
+		r.joined(y) // enough approvals: the nominee's join seats it at once
 		r.holds("the only elector nominated", g, y)
 
 		r = g.ruled("unanimity", b)
@@ -150,7 +149,7 @@ func TestNomination(t *testing.T) {
 	})
 }
 
-// TestJoinSchema: what is wrong with a request for a seat, before any rule.
+// TestJoinSchema: join requests that the schema rejects.
 func TestJoinSchema(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -175,7 +174,7 @@ func TestJoinSchema(t *testing.T) {
 	})
 }
 
-// TestInviteSchema: how the invitee may be written.
+// TestInviteSchema: the accepted forms of an invitee.
 func TestInviteSchema(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, guests := s.org(t).agent("admin"), s.org(t)
@@ -199,8 +198,8 @@ func TestInviteSchema(t *testing.T) {
 	})
 }
 
-// TestBatchInvite: several in one request; those that cannot be invited are
-// reported, each with its reason.
+// TestBatchInvite: one request invites several agents and reports each agent it cannot
+// invite, with the reason.
 func TestBatchInvite(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, guests := s.org(t), s.org(t)
@@ -269,7 +268,7 @@ func TestBatchInvite(t *testing.T) {
 	})
 }
 
-// TestWhoInvites: the agent that acts where none is named.
+// TestWhoInvites: which agent invites if the request names none.
 func TestWhoInvites(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, guests := s.org(t), s.org(t)
@@ -289,7 +288,7 @@ func TestWhoInvites(t *testing.T) {
 	})
 }
 
-// TestInvitationMessage: what an invitation puts into the invitee's inbox.
+// TestInvitationMessage: the message that an invitation puts into the invitee's inbox.
 func TestInvitationMessage(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("admin")
@@ -342,7 +341,7 @@ func TestInvitationMessage(t *testing.T) {
 	})
 }
 
-// TestInvitesList: what an agent is asked into, and what becomes of it.
+// TestInvitesList: an agent's invitations and their outcomes.
 func TestInvitesList(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, guests := s.org(t).agent("admin"), s.org(t)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// attends checks who the participants of a conversation are, as an agent sees
-// them, the initiator first.
+// attends checks the participants of a conversation as an agent sees them, the initiator
+// first.
 func attends(t testing.TB, g *agent, talk string, initiator *agent, others ...*agent) {
 	t.Helper()
 	a := g.does("GET", "/conversations/"+talk+"/participants", nil).want(200)
@@ -32,8 +32,8 @@ func attends(t testing.TB, g *agent, talk string, initiator *agent, others ...*a
 	}
 }
 
-// TestFormerMemberSeesItsRows: who has left a group learns nothing of those who
-// came later, nor of those who said nothing to it. What it had it keeps.
+// TestFormerMemberSeesItsRows: an agent that has left a group sees nothing of members
+// that joined later or never sent it a message. It keeps what it had received.
 func TestFormerMemberSeesItsRows(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		founder, speaker, listener, silent := s.org(t).agent("founder"), s.org(t).agent("speaker"), s.org(t).agent("listener"), s.org(t).agent("silent")
@@ -54,8 +54,8 @@ func TestFormerMemberSeesItsRows(t *testing.T) {
 		r.said(founder)
 
 		attends(t, founder, talk, nil, founder, silent, late)
-		attends(t, speaker, talk, speaker, founder, silent) // it heard the one, the other heard it
-		attends(t, listener, talk, nil, founder, listener)  // the speaker's word came before it
+		attends(t, speaker, talk, speaker, founder, silent) // each received messages of the other
+		attends(t, listener, talk, nil, founder, listener)  // the speaker's message predates the listener's membership
 		for g, n := range map[*agent]int{speaker: 2, listener: 1, late: 2, silent: 4, founder: 4} {
 			if rows := g.sees("/conversations/"+talk+"/messages", "?limit=50"); len(rows) != n {
 				t.Errorf("%s sees %d rows, want %d", g.name, len(rows), n)
@@ -64,7 +64,7 @@ func TestFormerMemberSeesItsRows(t *testing.T) {
 		listener.does("GET", "/conversations/"+talk, nil).want(200).is("id", talk)
 		s.org(t).agent("stranger").does("GET", "/conversations/"+talk+"/participants", nil).refused(403, "not_owner")
 
-		// A reply is a row, too, and an agent that rejoins is a member like any other.
+		// A reply is a row too, and an agent that rejoins is a member like any other.
 		copied := func(g *agent) obj { return g.sees("/conversations/"+talk+"/messages", "?order=desc&limit=50")[0] }
 		silent.answerTo(copied(silent), nil).want(201)
 		late.answerTo(first, nil).refused(403, "not_owner")
@@ -73,8 +73,8 @@ func TestFormerMemberSeesItsRows(t *testing.T) {
 	})
 }
 
-// TestFormerOrganizationSeesTheRowsOfAllItsAgents: an organization that has left
-// sees with whom any of its agents shared rows, also those who have left since.
+// TestFormerOrganizationSeesTheRowsOfAllItsAgents: an organization that has left sees all
+// agents with which any of its agents shared rows, including agents that have left since.
 func TestFormerOrganizationSeesTheRowsOfAllItsAgents(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		founder, reader := s.org(t).agent("founder"), s.org(t).agent("reader")
@@ -99,8 +99,8 @@ func TestFormerOrganizationSeesTheRowsOfAllItsAgents(t *testing.T) {
 	})
 }
 
-// TestFormerMemberDoesNotSteer: only members move a group's conversation, also
-// where a former one began it.
+// TestFormerMemberDoesNotSteer: only members change the status of a group's conversation.
+// A former member cannot, even if it began the conversation.
 func TestFormerMemberDoesNotSteer(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		founder, starter, member := s.org(t).agent("founder"), s.org(t).agent("starter"), s.org(t).agent("member")

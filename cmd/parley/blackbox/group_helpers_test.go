@@ -21,15 +21,15 @@ const (
 	broadcastShape = messageShape + " broadcast_id:uuid recipient_count:int"
 )
 
-// anyUUID is the form of ids that need not tell a time.
+// anyUUID is the form of ids that need not contain a time.
 var anyUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// does makes a request in the name of this agent.
+// does makes a request as this agent.
 func (g *agent) does(method, path string, body any, headers ...string) *answer {
 	return g.s.call(g.t, g.token, method, path, body, append([]string{"X-Svc-Agent", g.id}, headers...)...)
 }
 
-// sees walks a listing to its end, in the name of this agent.
+// sees reads all pages of a listing as this agent.
 func (g *agent) sees(path, query string) []obj {
 	g.t.Helper()
 	var all []obj
@@ -46,7 +46,7 @@ func (g *agent) sees(path, query string) []obj {
 	return nil
 }
 
-// group is a group with the agent that founded it.
+// group is a group and the agent that founded it.
 type group struct {
 	t                testing.TB
 	by               *agent
@@ -57,12 +57,12 @@ func (r *group) path(rest string) string { return "/groups/" + r.id + rest }
 
 func groupName() string { return "g-" + randomHex(6) }
 
-// founds asks for a group and judges nothing.
+// founds requests a new group and checks nothing.
 func (g *agent) founds(more obj, headers ...string) *answer {
 	return g.does("POST", "/groups", merged(obj{"name": groupName()}, more), headers...)
 }
 
-// group founds one.
+// group founds a group.
 func (g *agent) group(more ...obj) *group {
 	g.t.Helper()
 	return g.founded(g.founds(merged(obj{}, more...)).want(201).shaped(groupShape))
@@ -73,8 +73,8 @@ func (g *agent) founded(a *answer) *group {
 	return &group{t: g.t, by: g, id: a.str("id"), name: a.str("name"), handle: a.str("handle")}
 }
 
-// ruled founds a group, seats others in it, whatever its policy, and makes all
-// of them admins that are to be.
+// ruled founds a group with a policy, seats others in it whatever the policy, and
+// promotes those that should be admins.
 func (g *agent) ruled(policy string, others ...*agent) *group {
 	g.t.Helper()
 	r := g.group(obj{"enrollment_policy": "open", "visibility": "private"})
@@ -85,7 +85,7 @@ func (g *agent) ruled(policy string, others ...*agent) *group {
 	return r
 }
 
-// seats lets agents in past the policy that the group has.
+// seats adds agents as members whatever the group's policy.
 func (r *group) seats(agents ...*agent) {
 	r.t.Helper()
 	policy := r.read(r.by).str("enrollment_policy")
@@ -98,18 +98,18 @@ func (r *group) seats(agents ...*agent) {
 
 func (r *group) patch(more obj) *answer { return r.by.does("PATCH", r.path(""), more) }
 
-// read is GroupRead as an agent sees it.
+// read returns GroupRead as an agent sees it.
 func (r *group) read(g *agent) *answer {
 	r.t.Helper()
 	return g.does("GET", r.path(""), nil).want(200).shaped(groupShape)
 }
 
-// join asks for a seat and judges nothing.
+// join requests a seat and checks nothing.
 func (r *group) join(g *agent, more ...obj) *answer {
 	return g.does("POST", r.path("/join"), merged(obj{}, more...))
 }
 
-// joined takes a seat and gives the member.
+// joined takes a seat and returns the member.
 func (r *group) joined(g *agent) obj {
 	r.t.Helper()
 	a := r.join(g).want(200).is("status", "joined", "member.agent_id", g.id, "member.group_id", r.id, "member.agent_handle", g.handle)
@@ -118,7 +118,7 @@ func (r *group) joined(g *agent) obj {
 	return member
 }
 
-// applied files a request and gives it.
+// applied files a join request and returns it.
 func (r *group) applied(g *agent, more ...obj) obj {
 	r.t.Helper()
 	a := r.join(g, more...).want(200).is("status", "pending", "request.agent_id", g.id, "request.status", "pending", "request.group_id", r.id)
@@ -127,12 +127,12 @@ func (r *group) applied(g *agent, more ...obj) obj {
 	return request
 }
 
-// invite asks an agent in and judges nothing.
+// invite invites an agent and checks nothing.
 func (r *group) invite(by, whom *agent, more ...obj) *answer {
 	return by.does("POST", r.path("/invite"), merged(obj{"agent_id": whom.id}, more...))
 }
 
-// invited asks an agent in and gives the id of the request.
+// invited invites an agent and returns the id of the request.
 func (r *group) invited(by, whom *agent, status string) string {
 	r.t.Helper()
 	a := r.invite(by, whom).want(200).is("status", status)
@@ -140,12 +140,12 @@ func (r *group) invited(by, whom *agent, status string) string {
 	return a.str("request_id")
 }
 
-// vote casts one and judges nothing.
+// vote casts a vote and checks nothing.
 func (r *group) vote(by *agent, request, vote string) *answer {
 	return by.does("POST", r.path("/requests/"+request+"/vote"), obj{"vote": vote})
 }
 
-// voted casts a vote that counts and tells what came of the request.
+// voted casts a vote, which must count, and returns the status of the request.
 func (r *group) voted(by *agent, request, vote string) string {
 	r.t.Helper()
 	a := r.vote(by, request, vote).want(200).shaped("request_id:str status:str your_vote:str").is("request_id", request, "your_vote", vote)
@@ -155,7 +155,7 @@ func (r *group) voted(by *agent, request, vote string) string {
 	return a.str("status")
 }
 
-// requests are the join requests as an agent sees them.
+// requests returns the join requests as an agent sees them.
 func (r *group) requests(g *agent, status string) []obj {
 	r.t.Helper()
 	rows := g.sees(r.path("/requests"), "?status="+status)
@@ -165,7 +165,7 @@ func (r *group) requests(g *agent, status string) []obj {
 	return rows
 }
 
-// request is one of them.
+// request returns one join request as an agent sees it.
 func (r *group) request(g *agent, id string) obj {
 	r.t.Helper()
 	rows := r.requests(g, "all")
@@ -191,7 +191,7 @@ func (r *group) stands(what string, g *agent, id string, pairs ...any) {
 	}
 }
 
-// remove takes a member out, in the name of an agent.
+// remove removes a member, as an agent.
 func (r *group) remove(by, whom *agent) *answer {
 	return by.does("DELETE", r.path("/members/"+whom.id), nil)
 }
@@ -200,7 +200,7 @@ func (r *group) role(by, whom *agent, role string) *answer {
 	return by.does("PATCH", r.path("/members/"+whom.id), obj{"role": role})
 }
 
-// holds checks who is in the group, wherever that is told.
+// holds checks the members of the group in every place that shows them.
 func (r *group) holds(what string, agents ...*agent) {
 	r.t.Helper()
 	var want []string
@@ -227,7 +227,7 @@ func (r *group) holds(what string, agents ...*agent) {
 	}
 }
 
-// members are the rows of the listing.
+// members returns the rows of the member listing.
 func (r *group) members(g *agent) []obj {
 	r.t.Helper()
 	rows := g.sees(r.path("/members"), "?limit=50")
@@ -240,7 +240,7 @@ func (r *group) members(g *agent) []obj {
 	return rows
 }
 
-// admins are the names of those who may change the group, in order.
+// admins returns the names of the admins, in order.
 func (r *group) admins(g *agent) string {
 	r.t.Helper()
 	var names []string
@@ -254,12 +254,12 @@ func (r *group) admins(g *agent) string {
 	return strings.Join(names, " ")
 }
 
-// says broadcasts and judges nothing.
+// says broadcasts and checks nothing.
 func (r *group) says(by *agent, more obj, headers ...string) *answer {
 	return by.does("POST", "/messages", toHandle(r.handle, obj{"encryption_version": "sender-key-v1"}, more), headers...)
 }
 
-// said broadcasts and gives the sender's record.
+// said broadcasts and returns the sender's record.
 func (r *group) said(by *agent, more ...obj) obj {
 	r.t.Helper()
 	a := r.says(by, merged(obj{}, more...)).want(201).shaped(broadcastShape)
@@ -288,7 +288,7 @@ func (o *org) newAgents(n int, prefix string) []*agent {
 	return agents
 }
 
-// joinAll seats agents in a group that is open, many at a time.
+// joinAll seats agents in an open group, many at a time.
 func (r *group) joinAll(agents []*agent) {
 	r.t.Helper()
 	spread(len(agents), func(i int) {
@@ -301,7 +301,7 @@ func (r *group) joinAll(agents []*agent) {
 	}
 }
 
-// spread calls n times from a number of goroutines that the machine bears.
+// spread makes n calls from as many goroutines as the machine can run.
 func spread(n int, call func(i int)) {
 	const workers = 24
 	var wg sync.WaitGroup
@@ -315,7 +315,7 @@ func spread(n int, call func(i int)) {
 	wg.Wait()
 }
 
-// tells is an answer as tables tell it: the status and the code of a refusal.
+// tells returns the status of an answer and its error code, as tables write them.
 func (a *answer) tells() string {
 	if a.err != nil {
 		return a.err.Error()
@@ -323,8 +323,8 @@ func (a *answer) tells() string {
 	return strings.ReplaceAll(toldBriefly(a.status, a.raw), " ", ":")
 }
 
-// told checks an answer against a cell of a table: a status, and a code where
-// the cell names one. "-" is a cell that nobody asks for.
+// told checks an answer against a cell of a table: a status, and a code if the cell names
+// one. "-" is a cell without a request.
 func (a *answer) told(cell string) *answer {
 	a.t.Helper()
 	if got := a.tells(); got != cell && !strings.HasPrefix(got, cell+":") {
@@ -333,7 +333,7 @@ func (a *answer) told(cell string) *answer {
 	return a
 }
 
-// payloadJSON reads a payload that is not sealed.
+// payloadJSON reads an unencrypted payload.
 func payloadJSON(t testing.TB, m obj) (v any) {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text(m, "encrypted_payload"), "="))
@@ -346,7 +346,7 @@ func payloadJSON(t testing.TB, m obj) (v any) {
 	return v
 }
 
-// sameSet compares lists whose order nobody promises.
+// sameSet compares lists whose order is unspecified.
 func sameSet(got, want []any) bool {
 	spell := func(all []any) []string {
 		out := []string{}
@@ -359,7 +359,7 @@ func sameSet(got, want []any) bool {
 	return slices.Equal(spell(got), spell(want))
 }
 
-// gather is together for more calls than a server bears at once.
+// gather is together for more calls than a server accepts at once.
 func gather[T any](n int, call func(i int) T) []T {
 	out := make([]T, n)
 	spread(n, func(i int) { out[i] = call(i) })

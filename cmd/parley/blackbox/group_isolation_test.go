@@ -2,14 +2,13 @@ package blackbox
 
 import "testing"
 
-// TestIsolation: an agent in any group cannot join an isolated group, and an
-// agent in an isolated group cannot join any other. Every row has an agent that
-// is in a group of one kind and wants into one of the other, in one of the ways.
+// TestIsolation: a member of any group cannot join an isolated group, and a member of an
+// isolated group cannot join any other. In each row an agent in a group of one kind tries
+// to enter a group of the other kind by one of the ways in.
 func TestIsolation(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, guests := s.org(t), s.org(t)
-		// enter asks for a seat in a way of its own; all that comes before the
-		// asking is done already.
+		// enter requests a seat. All earlier steps are already done.
 		type enter func() *answer
 		ways := map[string]func(isolated bool, x *agent) (*group, enter){
 			"an open group": func(isolated bool, x *agent) (*group, enter) {
@@ -88,12 +87,12 @@ func TestIsolationOfFounders(t *testing.T) {
 		isolated.patch(obj{"isolated": false}).refused(409, "isolated_immutable")
 		first.patch(obj{"isolated": true}).refused(409, "isolated_immutable")
 		b.does("DELETE", isolated.path(""), nil).want(204)
-		b.group() // a group that is deleted confines nobody
+		b.group() // a deleted group isolates nobody
 	})
 }
 
-// TestIsolationAtApproval: a seat that cannot be given at approval ends the
-// request.
+// TestIsolationAtApproval: if the applicant cannot be seated at approval, the request
+// ends.
 func TestIsolationAtApproval(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -116,7 +115,7 @@ func TestIsolationAtApproval(t *testing.T) {
 	})
 }
 
-// TestIsolatedAgents: an isolated agent and an outsider exchange nothing.
+// TestIsolatedAgents: an isolated agent and an outsider cannot exchange messages.
 func TestIsolatedAgents(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, other := s.org(t), s.org(t)
@@ -146,7 +145,7 @@ func TestIsolatedAgents(t *testing.T) {
 		if n := len(outsider.everything()); n != 2 {
 			t.Errorf("the outsider has %d messages, want the 2 from before", n)
 		}
-		// The server itself tells an outsider of an invitation.
+		// The server itself notifies an outsider of an invitation.
 		r.patch(obj{"enrollment_policy": "closed"}).want(200)
 		r.invited(a, colleague, "invited")
 		if rows := colleague.everything(); len(rows) != 1 || rows[0]["type"] != "svc.v1.group_invite" {
@@ -161,8 +160,8 @@ func TestIsolatedAgents(t *testing.T) {
 	})
 }
 
-// TestGroupsOnly: an agent that wants messages in groups only. What is sent to
-// a group passes; replies and what groups need to encrypt do too.
+// TestGroupsOnly: an agent accepts messages in groups only. It still receives messages to
+// its groups, replies, and the traffic that groups need for encryption.
 func TestGroupsOnly(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -197,8 +196,8 @@ func TestGroupsOnly(t *testing.T) {
 	})
 }
 
-// TestPolicyWarnings: an agent that is in no group and wants messages in groups
-// only is warned, wherever it is shown.
+// TestPolicyWarnings: an agent that accepts messages in groups only and is in no group
+// has a warning in every answer that shows it.
 func TestPolicyWarnings(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)

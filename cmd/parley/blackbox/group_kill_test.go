@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// groupDeployment has agents and groups on which clients run all commands at once.
+// groupDeployment is a set of agents and groups on which clients run all commands at
+// once.
 type groupDeployment struct {
 	t      *testing.T
 	s      *server
 	mu     sync.Mutex
 	agents []*agent
-	gone   []*agent // revoked, or on the way when the server died
+	gone   []*agent // revoked, or being revoked when the server died
 	groups []*group
 	dying  atomic.Bool
 	done   atomic.Int64
@@ -45,7 +46,7 @@ func (v *groupDeployment) somewhere() *group {
 	return anyOf(v.groups)
 }
 
-// deed is one thing that somebody does, whether or not it may.
+// deed makes one random request, permitted or not.
 func (v *groupDeployment) deed() *answer {
 	g, other, r := v.someone(), v.someone(), v.somewhere()
 	switch dice := rand.IntN(100); {
@@ -73,7 +74,7 @@ func (v *groupDeployment) deed() *answer {
 	return r.by.does("PATCH", r.path(""), obj{"enrollment_policy": []string{"open", "closed", "majority", "unanimity"}[rand.IntN(4)]})
 }
 
-// votes casts a vote on some request that is open.
+// votes casts a vote on some open request.
 func (v *groupDeployment) votes(r *group, g *agent) *answer {
 	page := r.by.org.get(r.path("/requests"))
 	rows, _ := page.at("items").([]any)
@@ -105,7 +106,7 @@ func (v *groupDeployment) revokes(g *agent) *answer {
 	return g.delete(g.path(""))
 }
 
-// lives lets everybody at it for a while and kills the server under them.
+// lives runs clients for a while and kills the server during their requests.
 func (v *groupDeployment) lives(d time.Duration) {
 	v.dying.Store(false)
 	var working sync.WaitGroup
@@ -134,7 +135,7 @@ func (v *groupDeployment) lives(d time.Duration) {
 	}
 }
 
-// faults are what no group may be, whatever was done.
+// faults returns the violations of the groups' invariants.
 func (v *groupDeployment) faults() (faults []string) {
 	seats, isolated := map[string]int{}, map[string]bool{}
 	for _, r := range v.groups {
@@ -172,9 +173,10 @@ func (v *groupDeployment) faults() (faults []string) {
 	return faults
 }
 
-// TestGroupsUnderKills has agents found, join, leave, kick, invite, vote,
-// promote, delete and revoke at random while the server dies again and again.
-// Whatever came of it, groups are in order and the directory is too.
+// TestGroupsUnderKills runs random foundings, joins, departures, removals, invitations,
+// votes, promotions, deletions and revocations while the server is killed again and
+// again. After each restart the groups keep their invariants, and at the end the data
+// directory passes verification.
 func TestGroupsUnderKills(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)

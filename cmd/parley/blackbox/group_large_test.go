@@ -14,15 +14,15 @@ import (
 // largeGroupSize is the number of members of the groups that this file broadcasts to.
 const largeGroupSize = 300
 
-// shout is a broadcast that was acknowledged.
+// shout is an acknowledged broadcast.
 type shout struct {
 	from    *agent
 	payload string
 }
 
-// inboxFaults holds what arrived at each member, oldest first, against what was
-// acknowledged, in the order of each sender: everybody has everything of others
-// exactly once, and all in one order.
+// inboxFaults compares what arrived at each member, oldest first, with what was
+// acknowledged to each sender in order. Every member must have every broadcast of the
+// others exactly once, and all members must have the same order.
 func inboxFaults(shouts []shout, arrived map[*agent][]string) (faults []string) {
 	complain := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	by := map[string]*agent{}
@@ -63,8 +63,8 @@ func inboxFaults(shouts []shout, arrived map[*agent][]string) (faults []string) 
 	return append(faults, senderFaults(shouts, place)...)
 }
 
-// longestOrder is the order of one who was told the most: of a member that sent
-// nothing itself.
+// longestOrder returns the order at the member that received most: one that sent nothing
+// itself.
 func longestOrder(arrived map[*agent][]string) (order []string) {
 	for _, got := range arrived {
 		if len(got) > len(order) {
@@ -74,8 +74,8 @@ func longestOrder(arrived map[*agent][]string) (order []string) {
 	return order
 }
 
-// senderFaults are broadcasts of one sender that came in another order than that
-// in which they were sent, one after the other.
+// senderFaults returns the consecutive broadcasts of one sender that arrived in another
+// order.
 func senderFaults(shouts []shout, place map[string]int) (faults []string) {
 	last := map[*agent]int{}
 	for _, sh := range shouts {
@@ -88,7 +88,7 @@ func senderFaults(shouts []shout, place map[string]int) (faults []string) {
 	return faults
 }
 
-// TestInboxFaultsControl: what a broken fan-out would leave behind is found.
+// TestInboxFaultsControl: the check finds the faults that a broken fan-out would cause.
 func TestInboxFaultsControl(t *testing.T) {
 	t.Parallel()
 	a, b, c, d := &agent{name: "a"}, &agent{name: "b"}, &agent{name: "c"}, &agent{name: "d"}
@@ -124,7 +124,7 @@ func TestInboxFaultsControl(t *testing.T) {
 	}
 }
 
-// largeGroup is a group of many members, of two organizations.
+// largeGroup is a group with many members of two organizations.
 type largeGroup struct {
 	*group
 	members []*agent
@@ -143,10 +143,10 @@ func newLargeGroup(t *testing.T, s *server) *largeGroup {
 	return c
 }
 
-// payload is the next that nobody broadcast before.
+// payload returns a new unique payload.
 func (c *largeGroup) payload() string { return "n" + strconv.FormatInt(c.said.Add(1), 10) }
 
-// arrived reads every inbox, as payloads, oldest first.
+// arrived reads every inbox and returns the payloads, oldest first.
 func (c *largeGroup) arrived() map[*agent][]string {
 	all := make([][]string, len(c.members))
 	spread(len(all), func(i int) {
@@ -161,8 +161,8 @@ func (c *largeGroup) arrived() map[*agent][]string {
 	return arrived
 }
 
-// judged waits until the inboxes are without fault; what is promised may follow
-// an answer, but not by much.
+// judged waits until the inboxes are free of faults. Effects may follow an answer after a
+// short delay.
 func (c *largeGroup) judged(what string, shouts []shout) {
 	c.t.Helper()
 	var faults []string
@@ -178,8 +178,8 @@ func (c *largeGroup) judged(what string, shouts []shout) {
 	c.t.Fatalf("%s: %d faults: %q", what, len(faults), faults[:min(len(faults), 12)])
 }
 
-// TestBroadcastToManyMembers: each gets each broadcast exactly once, within a
-// second, and all in one order, however many send at once.
+// TestBroadcastToManyMembers: each member receives each broadcast exactly once, within a
+// second, and all in the same order, even with concurrent senders.
 func TestBroadcastToManyMembers(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
@@ -232,7 +232,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 	})
 }
 
-// shouts broadcasts one after the other.
+// shouts broadcasts n times in sequence.
 func (c *largeGroup) shouts(by *agent, n int) (shouts []shout) {
 	for range n {
 		payload := c.payload()
@@ -246,9 +246,9 @@ func (c *largeGroup) shouts(by *agent, n int) (shouts []shout) {
 	return shouts
 }
 
-// TestBroadcastsSurviveKills kills the server under members that broadcast. What
-// was not answered is asked again with its key; in the end every member has
-// every broadcast of others exactly once.
+// TestBroadcastsSurviveKills kills the server while members broadcast. Unanswered
+// broadcasts are repeated with their keys. At the end every member has every broadcast of
+// the others exactly once.
 func TestBroadcastsSurviveKills(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
@@ -296,8 +296,8 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 	})
 }
 
-// shoutsUntilLost broadcasts until the server dies; the payload of what was not
-// answered is the key under which to ask again.
+// shoutsUntilLost broadcasts until the server dies. The payload of the unanswered
+// broadcast is its idempotency key.
 func (c *largeGroup) shoutsUntilLost(by *agent, dying *atomic.Bool) (told []shout, lost string) {
 	for range 15 {
 		payload := c.payload()

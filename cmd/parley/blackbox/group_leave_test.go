@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestLeaveOrKick: the acting agent tells the two apart. Each row has a group of
-// its own, with the members founder (admin), twin and mate of one organization
-// and guest of another, which has one agent only.
+// TestLeaveOrKick: the acting agent decides whether a removal is a departure or a kick.
+// Each row has a group of its own, with the members founder (admin), twin and mate of one
+// organization and guest of another, which has only one agent.
 func TestLeaveOrKick(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, other := s.org(t), s.org(t)
@@ -57,7 +57,7 @@ func TestLeaveOrKick(t *testing.T) {
 	})
 }
 
-// TestRoles: admins promote and demote; one stays.
+// TestRoles: admins promote and demote; the last admin cannot be demoted.
 func TestRoles(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, other := s.org(t), s.org(t)
@@ -102,7 +102,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// TestMemberRows: the listing, and whose agents are one's own.
+// TestMemberRows: the member listing, and which agents belong to the caller.
 func TestMemberRows(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, other := s.org(t), s.org(t)
@@ -145,13 +145,13 @@ func TestMemberRows(t *testing.T) {
 	})
 }
 
-// TestRevokingAMember: a revoked agent leaves every group; the rest go on.
+// TestRevokingAMember: a revoked agent leaves every group; the other members remain.
 func TestRevokingAMember(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		own, other := s.org(t), s.org(t)
 		for _, row := range []struct {
 			what   string
-			others func() []*agent // by the time of joining
+			others func() []*agent // called when the members join
 			heir   int
 		}{
 			{"the longest-seated of the owning organization", func() []*agent {
@@ -188,8 +188,8 @@ func TestRevokingAMember(t *testing.T) {
 	})
 }
 
-// TestRevokingDecides: a revoked elector is one less; a revoked applicant,
-// nominee or invitee wants nothing any more.
+// TestRevokingDecides: a revoked elector no longer counts; requests of a revoked
+// applicant, nominee or invitee end.
 func TestRevokingDecides(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, guests := s.org(t), s.org(t)

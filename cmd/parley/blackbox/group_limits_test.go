@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// restrict starts the server anew with the quotas of the public profile.
+// restrict restarts the server with the quotas of the public profile.
 func (s *server) restrict(t *testing.T) {
 	t.Helper()
 	s.kill()
@@ -13,8 +13,8 @@ func (s *server) restrict(t *testing.T) {
 	s.restart(t)
 }
 
-// TestSeatCeiling: a group of an organization of tier 1 has 64 members at most,
-// however many ask at once.
+// TestSeatCeiling: a group of a tier-1 organization has at most 64 members, even under
+// concurrent joins.
 func TestSeatCeiling(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--quota-profile", "open")
@@ -56,7 +56,7 @@ func TestSeatCeiling(t *testing.T) {
 	})
 }
 
-// TestGroupQuota: an organization of tier 1 has 5 groups.
+// TestGroupQuota: an organization of tier 1 has at most 5 groups.
 func TestGroupQuota(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--quota-profile", "open")
@@ -91,8 +91,8 @@ func TestGroupQuota(t *testing.T) {
 	})
 }
 
-// TestGroupMessageSlots: a broadcast takes one slot of the day, whatever it
-// reaches; an invitation takes none.
+// TestGroupMessageSlots: a broadcast counts as one message of the daily quota, whatever
+// the number of recipients; an invitation does not count.
 func TestGroupMessageSlots(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--quota-profile", "open")

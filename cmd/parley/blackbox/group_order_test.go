@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// stay is one membership of an agent, from what its own requests tell: it began
-// between joining and joined and ended between leaving and left.
+// stay is one membership of an agent, as timed by its own requests: it began between
+// joining and joined and ended between leaving and left.
 type stay struct{ joining, joined, leaving, left time.Duration }
 
-// uttered is a broadcast and when it was asked for and answered.
+// uttered is a broadcast with the times of its request and answer.
 type uttered struct {
 	payload         string
 	asked, answered time.Duration
 }
 
-// stayFaults holds what an agent received, oldest first, against its stays: a
-// broadcast while it was certainly a member arrives once, one while it certainly
-// was none never, and all come in the order in which they were sent.
+// stayFaults compares what an agent received, oldest first, with its stays. A broadcast
+// sent while it was certainly a member must arrive exactly once; one sent while it
+// certainly was not must never arrive. All must arrive in the order in which they were
+// sent.
 func stayFaults(stays []stay, said []uttered, got []string) (faults []string) {
 	count, place := map[string]int{}, map[string]int{}
 	for _, payload := range got {
@@ -66,8 +67,8 @@ func TestStayFaultsControl(t *testing.T) {
 	}
 }
 
-// TestBroadcastsAmongComingsAndGoings: every member at the moment of the send
-// receives it, although other agents join and leave at the same time.
+// TestBroadcastsAmongComingsAndGoings: every member at the moment of the send receives
+// the broadcast, although other agents join and leave at the same time.
 func TestBroadcastsAmongComingsAndGoings(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		const walkers, broadcasts = 8, 60
@@ -115,7 +116,7 @@ func TestBroadcastsAmongComingsAndGoings(t *testing.T) {
 	})
 }
 
-// comesAndGoes joins and leaves until the broadcasts are over.
+// comesAndGoes joins and leaves until the broadcasts end.
 func (r *group) comesAndGoes(g *agent, began time.Time, over *atomic.Bool) (stays []stay) {
 	for !over.Load() {
 		st := stay{joining: time.Since(began)}
@@ -137,8 +138,8 @@ func (r *group) comesAndGoes(g *agent, began time.Time, over *atomic.Bool) (stay
 	return stays
 }
 
-// TestBroadcastsOnStreams: two members send at once; every stream and every
-// inbox has what they sent in one order.
+// TestBroadcastsOnStreams: two members send at once; every stream and every inbox shows
+// their broadcasts in the same order.
 func TestBroadcastsOnStreams(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		const each = 15
@@ -180,8 +181,8 @@ func TestBroadcastsOnStreams(t *testing.T) {
 	})
 }
 
-// TestGroupsSurviveAKill: everything that a group is, in every state of its
-// requests, is the same after a kill.
+// TestGroupsSurviveAKill: the complete state of a group, with requests in every status,
+// is the same after a kill.
 func TestGroupsSurviveAKill(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
@@ -223,7 +224,7 @@ func TestGroupsSurviveAKill(t *testing.T) {
 			out["profile"] = s.call(t, "", "GET", "/directory/groups/"+r.id, nil).want(200).value()
 			return out
 		}
-		look() // the first look leaves marks
+		look() // the first read records receipts
 		time.Sleep(20 * time.Millisecond)
 		before := look()
 		s.kill()

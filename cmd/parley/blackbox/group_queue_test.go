@@ -2,9 +2,9 @@ package blackbox
 
 import "testing"
 
-// TestJoinRequestsOfOneOrganization: of the requests that wait for votes at most
-// 20 are applications of one organization; nominations and invitations of its
-// agents are others' doing.
+// TestJoinRequestsOfOneOrganization: at most 20 pending votes of a group are on
+// applications of one organization. Nominations and invitations of its agents do not
+// count, because others make them.
 func TestJoinRequestsOfOneOrganization(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, o := s.org(t).agent("founder"), s.org(t)
@@ -39,7 +39,7 @@ func TestJoinRequestsOfOneOrganization(t *testing.T) {
 	})
 }
 
-// TestJoinRequestsOfAGroup: at most 1,000 requests wait for votes.
+// TestJoinRequestsOfAGroup: at most 1,000 requests of a group wait for votes.
 func TestJoinRequestsOfAGroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a thousand agents")
@@ -60,15 +60,15 @@ func TestJoinRequestsOfAGroup(t *testing.T) {
 		many := g.does("POST", r.path("/invite"), obj{"agents": []string{applicants[1000].id, applicants[1001].id}}).want(200)
 		many.is("pending", 0, "skipped", 2)
 		r.patch(obj{"enrollment_policy": "closed"}).want(200)
-		r.invited(g, applicants[1001], "invited") // invitations wait for nobody's vote
+		r.invited(g, applicants[1001], "invited") // invitations need no vote
 		r.patch(obj{"enrollment_policy": "unanimity"}).want(200)
 		r.vote(g, text(r.requests(g, "pending")[0], "id"), "deny").want(200).is("status", "denied")
 		r.applied(applicants[1000])
 	})
 }
 
-// TestIsolatedGroupInvitesWithoutWords: what a member of an isolated group writes
-// does not reach those outside, not even beside an invitation.
+// TestIsolatedGroupInvitesWithoutWords: text of a member of an isolated group does not
+// reach outsiders, not even in an invitation.
 func TestIsolatedGroupInvitesWithoutWords(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		for _, policy := range []string{"closed", "majority"} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rivals are two groups that cannot both have an agent: one is isolated.
+// rivals are two groups that cannot both have the same agent: one is isolated.
 type rivals [2]*group
 
 func newRivals(o *org, plain *agent) rivals {
@@ -16,7 +16,7 @@ func newRivals(o *org, plain *agent) rivals {
 	return rivals{plain.group(open), hermit.group(merged(open, obj{"isolated": true}))}
 }
 
-// admissions joins both at once and gives those that let the agent in.
+// admissions joins both at once and returns those that admitted the agent.
 func (v rivals) admissions(g *agent) (in []*group) {
 	g.t.Helper()
 	for i, a := range together(2, func(i int) *answer { return v[i].join(g) }) {
@@ -29,7 +29,7 @@ func (v rivals) admissions(g *agent) (in []*group) {
 	return in
 }
 
-// admitted joins both at once and gives the one that let the agent in.
+// admitted joins both at once and returns the one that admitted the agent.
 func (v rivals) admitted(g *agent) *group {
 	g.t.Helper()
 	in := v.admissions(g)
@@ -40,8 +40,8 @@ func (v rivals) admitted(g *agent) *group {
 	return in[0]
 }
 
-// TestRivalsControl: two groups that are no rivals both let an agent in; the
-// race would not take them for one.
+// TestRivalsControl: two groups that do not exclude each other both admit an agent. The
+// race test would notice.
 func TestRivalsControl(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -54,15 +54,15 @@ func TestRivalsControl(t *testing.T) {
 	})
 }
 
-// has tells whether an agent is in a group, as the group tells it.
+// has reports whether the group lists an agent as a member.
 func (r *group) has(g *agent) bool {
 	a := r.by.does("GET", r.path(""), nil)
 	inside, _ := a.at("member_agent_ids").([]any)
 	return slices.Contains(inside, any(g.id))
 }
 
-// TestRaceForIsolation has 1,000 times two groups admit one agent at the same
-// instant: exactly one succeeds, and after leaving it the next race is as fair.
+// TestRaceForIsolation makes two groups admit one agent at the same instant, 1,000 times:
+// exactly one succeeds. After the agent leaves, the next race is as open.
 func TestRaceForIsolation(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		const racers, rounds, places = 50, 20, 10
@@ -108,8 +108,8 @@ func TestRaceForIsolation(t *testing.T) {
 	})
 }
 
-// TestRaceOfApprovalAndJoin: a seat by vote in one group and a seat by joining
-// in the other, at the same instant.
+// TestRaceOfApprovalAndJoin: approval by vote in one group races with a join in the
+// other.
 func TestRaceOfApprovalAndJoin(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		const racers = 20
@@ -148,8 +148,8 @@ func TestRaceOfApprovalAndJoin(t *testing.T) {
 	})
 }
 
-// TestVotesAtOnce: the electors of several requests vote at the same instant;
-// each request comes out as its votes say, in any order.
+// TestVotesAtOnce: the electors of several requests vote at the same instant. The outcome
+// of each request follows from its votes in any order.
 func TestVotesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -172,7 +172,7 @@ func TestVotesAtOnce(t *testing.T) {
 				word := map[bool]string{true: "approve", false: "deny"}[(i/row.requests+i)%9 < row.approve]
 				a := r.vote(electors[i/row.requests], requests[i%row.requests], word)
 				if a.status != 200 {
-					a.refused(409, "request_closed") // the others have settled it
+					a.refused(409, "request_closed") // earlier votes have decided it
 				}
 				return a.status == 200
 			})
@@ -188,7 +188,8 @@ func TestVotesAtOnce(t *testing.T) {
 	})
 }
 
-// TestOneOfSeveralAtOnce: of several that cannot all succeed, exactly one does.
+// TestOneOfSeveralAtOnce: of several requests that exclude each other, exactly one
+// succeeds.
 func TestOneOfSeveralAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, guests := s.org(t), s.org(t)
@@ -301,8 +302,8 @@ func TestSeatsSurviveKills(t *testing.T) {
 	})
 }
 
-// settled is the group that has an agent whose join nobody answered: it asks
-// again, first the one, then the other.
+// settled returns the group that an agent is in after an unanswered join: it repeats the
+// join, first in one group, then in the other.
 func (v rivals) settled(g *agent) *group {
 	g.t.Helper()
 	for _, r := range v {

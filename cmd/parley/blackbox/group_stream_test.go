@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// news waits for group events until those wanted have come, and for a moment
-// longer. Events that cannot be told apart in time may come in any order.
+// news reads the wanted group events and checks that no other follows shortly after.
+// Concurrent events may come in any order.
 func (st *stream) news(what string, r *group, want ...string) {
 	st.t.Helper()
 	var got []string
@@ -23,7 +23,7 @@ func (st *stream) news(what string, r *group, want ...string) {
 	st.quiet()
 }
 
-// groupEvent checks the form of an event and gives its kind and request.
+// groupEvent checks the form of an event and returns its kind and request.
 func (st *stream) groupEvent(r *group, e event) string {
 	st.t.Helper()
 	for name := range e.data {
@@ -37,9 +37,9 @@ func (st *stream) groupEvent(r *group, e event) string {
 	return strings.TrimSpace(text(e.data, "kind") + " " + text(e.data, "request_id"))
 }
 
-// TestGroupEvents: what happens in a group is on the streams of those concerned:
-// requests on those of the applicant and the admins, comings and goings on those
-// of the admins and the member. Other members hear nothing.
+// TestGroupEvents: the events of a group appear on the streams of the agents concerned.
+// Request events go to the applicant and the admins; membership events go to the admins
+// and the member. Other members receive none.
 func TestGroupEvents(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -117,8 +117,8 @@ func TestInvitedEvent(t *testing.T) {
 	})
 }
 
-// TestGroupEventsInTheirPlace: group events are replayed where they came among
-// messages, and are no points to resume at.
+// TestGroupEventsInTheirPlace: group events are replayed at their place among the
+// messages. They have no id to resume from.
 func TestGroupEventsInTheirPlace(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, x := pair(t, s)

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// groupViews lists what each caller sees of a closed group. owner is its
-// founder's organization and acts as its admin; seat has a member in it; guest
-// has an invitation; other has no part in it. A cell is a status and, where it
-// matters, a code. The last columns are of a group that has been deleted.
+// groupViews lists what each caller sees of a closed group. owner is its founder's
+// organization and acts as its admin; seat has a member in it; guest has an invitation;
+// other has no part in it. A cell is a status and, if it matters, a code. The last
+// columns are for a deleted group.
 var groupViews = []struct {
 	ask     string
 	private string // owner seat guest other
@@ -89,8 +89,8 @@ func TestGroupViews(t *testing.T) {
 	})
 }
 
-// TestPrivateIsAsUnknown: of a private group a stranger learns no more than of
-// an id of nothing.
+// TestPrivateIsAsUnknown: a stranger gets the same answers for a private group as for an
+// unknown id.
 func TestPrivateIsAsUnknown(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, stranger := s.org(t).agent("g"), s.org(t).agent("stranger")
@@ -105,7 +105,7 @@ func TestPrivateIsAsUnknown(t *testing.T) {
 	})
 }
 
-// TestGroupDeletion: what is over and what goes on.
+// TestGroupDeletion: what ends with a group and what remains possible.
 func TestGroupDeletion(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -135,12 +135,12 @@ func TestGroupDeletion(t *testing.T) {
 			}
 		}
 		seat.does("GET", "/messages/"+text(copied, "id"), nil).want(200).is("group_id", r.id, "group_handle", r.handle)
-		g.reply(seat.reply(copied)) // replies go on
+		g.reply(seat.reply(copied)) // replies remain possible
 		r.says(g, nil).as("broadcasts do not").refused(410, "gone")
 	})
 }
 
-// TestGroupLists: the groups of an organization, and those in which it has a seat.
+// TestGroupLists: the groups of an organization, and those in which it has a member.
 func TestGroupLists(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, other := s.org(t), s.org(t)
@@ -184,8 +184,7 @@ func TestGroupLists(t *testing.T) {
 	})
 }
 
-// TestGroupDirectory: public groups, found by what they are called and say of
-// themselves.
+// TestGroupDirectory: public groups, searched by name and description.
 func TestGroupDirectory(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, x := s.org(t).agent("g"), s.org(t).agent("x")

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ballots are courses of a vote. A group of the electors a, b, c, … votes on an
-// application: a+ is a's approval, b- is b's denial, c< is c's departure, c> its
-// return, and a word is what the request is now. 2/3 1/2 are the approvals, how
-// many are needed, the denials, how many are needed; c! tries to vote in vain.
+// ballots are sequences of votes. A group of the electors a, b, c, … votes on an
+// application: a+ is a's approval, b- is b's denial, c< c leaves, c> c returns, and a
+// word is the status that the request must have now. 2/3 1/2 means 2 of the 3 required
+// approvals and 1 of the 2 required denials; c! is a vote that must be rejected.
 var ballots = []struct{ rule, policy, electors, course string }{
 	{"one of one", "majority", "a", "pending 0/1 0/1 a+ approved"},
 	{"one of one denies", "majority", "a", "a- denied"},
@@ -36,7 +36,7 @@ var ballots = []struct{ rule, policy, electors, course string }{
 	{"who comes later has no vote", "majority", "ab", "c> pending 0/2 0/1 c! a+ b+ approved"},
 }
 
-// TestBallots plays every course.
+// TestBallots runs every sequence.
 func TestBallots(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -63,7 +63,7 @@ func TestBallots(t *testing.T) {
 	})
 }
 
-// playBallot takes the steps of a course one after the other.
+// playBallot takes the steps of a sequence one after the other.
 func playBallot(r *group, rule, course string, electors map[byte]*agent, id string) {
 	r.t.Helper()
 	votes := map[string]string{"+": "approve", "-": "deny"}
@@ -88,7 +88,7 @@ func playBallot(r *group, rule, course string, electors map[byte]*agent, id stri
 	}
 }
 
-// tallied checks a status or the counts of a request.
+// tallied checks the status or the counts of a request.
 func (r *group) tallied(what, want string, before []string, id string) {
 	r.t.Helper()
 	row := r.request(r.by, id)
@@ -112,7 +112,7 @@ func (r *group) tallied(what, want string, before []string, id string) {
 	}
 }
 
-// TestVoteRefusals: who has no vote, and when nobody has one.
+// TestVoteRefusals: which agents cannot vote, and when no agent can.
 func TestVoteRefusals(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -154,8 +154,8 @@ func TestVoteRefusals(t *testing.T) {
 	})
 }
 
-// TestElectorateEmpty: when nobody of the electorate is in the group any more,
-// the request stays pending and nobody decides it.
+// TestElectorateEmpty: when no elector is left in the group, the request stays pending
+// and cannot be decided.
 func TestElectorateEmpty(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -175,8 +175,8 @@ func TestElectorateEmpty(t *testing.T) {
 	})
 }
 
-// TestWhoVotes: the agent that votes where none is named is the only one of
-// the caller's in the electorate.
+// TestWhoVotes: if the request names no agent, the caller's only agent in the electorate
+// votes.
 func TestWhoVotes(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, other := s.org(t), s.org(t)
@@ -247,8 +247,8 @@ func TestYouMayVote(t *testing.T) {
 	})
 }
 
-// TestRequestSettings: duration and policy are those of the moment in which a
-// request was filed; a denied applicant may file anew.
+// TestRequestSettings: a request keeps the duration and the policy of the moment it was
+// filed. A denied applicant may file again.
 func TestRequestSettings(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -290,7 +290,8 @@ func lasts(t testing.TB, what string, request obj, want time.Duration) {
 	}
 }
 
-// TestRequestSelector: the vote queue, the unaccepted invitations, both, all.
+// TestRequestSelector: the filter selects pending votes, unaccepted invitations, both, or
+// all.
 func TestRequestSelector(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, guests := s.org(t), s.org(t)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// repeated checks that an answer is the repeat of a stored message.
+// repeated checks that an answer repeats a stored message.
 func (a *answer) repeated(m obj) *answer {
 	a.t.Helper()
 	a.want(200).is("id", m["id"], "encrypted_payload", m["encrypted_payload"], "created_at", m["created_at"], "conversation_id", m["conversation_id"])
@@ -15,7 +15,7 @@ func (a *answer) repeated(m obj) *answer {
 	return a
 }
 
-// first checks that an answer is of a new message.
+// first checks that an answer is the first for its message.
 func (a *answer) first() *answer {
 	a.t.Helper()
 	a.want(201)

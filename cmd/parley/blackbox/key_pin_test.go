@@ -23,10 +23,10 @@ import (
 	"time"
 )
 
-// exitKeys is the command line's exit code for keys that it refuses.
+// exitKeys is the exit code of the command line when it refuses keys.
 const exitKeys = 10
 
-// profile is an organization on disk with one agent, as the command line keeps it.
+// profile is an organization on disk with one agent, as the command line stores it.
 type profile struct {
 	t              *testing.T
 	dir            string
@@ -34,8 +34,8 @@ type profile struct {
 	slug, id, name string
 }
 
-// profileAt registers an organization with the command line at a server's address,
-// which may be that of something in between, and creates an agent.
+// profileAt uses the command line to register an organization at base and create an
+// agent. base is the server or a proxy in front of it.
 func (s *server) profileAt(t *testing.T, base, name string) *profile {
 	t.Helper()
 	p := &profile{t: t, dir: filepath.Join(t.TempDir(), name), s: s, slug: freshSlug(), name: name}
@@ -52,8 +52,8 @@ func (p *profile) run(args ...string) obj {
 	return succeeds(p.t, append(args, "--profile", p.dir)...)
 }
 
-// fails runs a command that must be refused because of keys, and gives the keys
-// that it asks to accept.
+// fails runs a command that must fail because of keys. It returns the key ids that the
+// command offers to accept, and its output.
 func (p *profile) fails(args ...string) (kids []string, said string) {
 	p.t.Helper()
 	_, said, code := command(p.t, append(args, "--profile", p.dir, "--json")...)
@@ -68,7 +68,7 @@ func (p *profile) fails(args ...string) (kids []string, said string) {
 	return f.Accept, f.Error
 }
 
-// org is the organization as a thief of its credentials uses it.
+// org is the organization as used by a thief of its credentials.
 func (p *profile) org() *org {
 	p.t.Helper()
 	var kept struct {
@@ -81,7 +81,7 @@ func (p *profile) org() *org {
 	return &org{t: p.t, s: p.s, token: p.s.grant(p.t, kept.Client, kept.Secret).want(200).str("access_token")}
 }
 
-// newest is the newest message of the agent's inbox, as the server has it.
+// newest returns the newest message of the agent's inbox, as stored on the server.
 func (p *profile) newest() obj {
 	p.t.Helper()
 	items := p.org().get("/agents/" + p.id + "/messages?limit=1").want(200).items()
@@ -91,8 +91,8 @@ func (p *profile) newest() obj {
 	return items[0]
 }
 
-// unseal opens an hpke-v1 payload with an X25519 key and gives what it carries
-// behind the signature. See docs/encryption.md.
+// unseal opens an hpke-v1 payload with an X25519 key and returns the content that follows
+// the signature. See docs/encryption.md.
 func unseal(t *testing.T, key *ecdh.PrivateKey, payload string) string {
 	t.Helper()
 	box, err := base64.RawURLEncoding.DecodeString(payload)
@@ -110,7 +110,7 @@ func unseal(t *testing.T, key *ecdh.PrivateKey, payload string) string {
 	return string(plain[1+int(plain[0])+ed25519.SignatureSize:])
 }
 
-// sealAs makes an hpke-v1 payload from an agent to another, signed with a key.
+// sealAs makes an hpke-v1 payload from one agent to another, signed with a key.
 func sealAs(t *testing.T, sign ed25519.PrivateKey, from, to string, recipient []byte, payload string) string {
 	t.Helper()
 	public, err := ecdh.X25519().NewPublicKey(recipient)
@@ -131,8 +131,8 @@ func sealAs(t *testing.T, sign ed25519.PrivateKey, from, to string, recipient []
 	return b64(append([]byte{2}, sealed...))
 }
 
-// A thief of the organization's token replaces Bob's encryption key. Alice's
-// client does not seal to it.
+// A thief of the organization's token replaces Bob's encryption key. Alice's client does
+// not seal to the new key.
 func TestTokenCannotRedirectMail(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
@@ -162,7 +162,8 @@ func TestTokenCannotRedirectMail(t *testing.T) {
 			t.Errorf("key show: %v", shown)
 		}
 
-		// The control: accepted without comparing, the message opens with the thief's key.
+		// The control: after the key was accepted without comparison, the message opens
+		// with the thief's key.
 		alice.run("send", bob.handle(), "for Bob alone", "--accept-key", kid)
 		if got := unseal(t, mine, text(bob.newest(), "encrypted_payload")); got != "for Bob alone" {
 			t.Fatalf("the thief reads %q", got)
@@ -184,9 +185,9 @@ func TestTokenCannotRedirectMail(t *testing.T) {
 	})
 }
 
-// The same with both keys, which the thief binds as an agent would: who had met Bob
-// goes on without a question once he has his keys back; who had not does after his
-// next rotation.
+// The thief replaces both keys and binds them as the agent would. After Bob restores his
+// keys, clients that had pinned them continue without a prompt; clients that had not do
+// so after his next rotation.
 func TestBothKeysAreRestored(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		alice, bob, carol := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob"), s.profileAt(t, s.base, "carol")
@@ -212,7 +213,7 @@ func TestBothKeysAreRestored(t *testing.T) {
 	})
 }
 
-// A rotation that Bob's own client makes raises no question.
+// A rotation by Bob's own client causes no prompt.
 func TestRotationNeedsNoQuestion(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
@@ -232,8 +233,8 @@ func TestRotationNeedsNoQuestion(t *testing.T) {
 	})
 }
 
-// Mail that was signed with a key before it was replaced is shown as such; what a
-// thief of that key writes later does not verify.
+// Mail signed with a key before its replacement is shown as such; what a thief of that
+// key signs later does not verify.
 func TestReplacedKeySignsNoMore(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
@@ -284,16 +285,16 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 	})
 }
 
-// liar is a server that lies about one agent's keys, and forges its mail.
+// liar is a server that serves false keys for one agent and forges its mail.
 type liar struct {
 	*httptest.Server
 	mu      sync.Mutex
-	agent   string // id; empty while it does not lie
-	keys    obj    // what it serves as that agent's keys
-	payload string // what it puts into messages from that agent, unless empty
+	agent   string // agent id; empty while it serves the truth
+	keys    obj    // the keys it serves for that agent
+	payload string // the payload of all messages from that agent, unless empty
 }
 
-// lieAbout serves what the server says until it is told to lie.
+// lieAbout forwards to the server unchanged until it is given false keys.
 func lieAbout(t *testing.T, s *server) *liar {
 	target, err := url.Parse(s.base)
 	if err != nil {
@@ -336,7 +337,7 @@ func (l *liar) change(r *http.Response) error {
 	return nil
 }
 
-// rewrite changes the agent's keys wherever they stand, and its messages.
+// rewrite replaces the agent's keys and message payloads anywhere in an answer.
 func (l *liar) rewrite(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -358,14 +359,14 @@ func (l *liar) rewrite(v any) {
 	}
 }
 
-// bindingBy is the signature of a binding of two keys as an agent's.
+// bindingBy returns the signature of an agent's binding of two keys.
 func bindingBy(sign ed25519.PrivateKey, seal *ecdh.PrivateKey, id, handle, at string) string {
 	signKid, sealKid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), thumbprint("X25519", seal.PublicKey().Bytes())
 	return b64(ed25519.Sign(sign, []byte("svc-keys-v1\n"+id+"\n"+handle+"\n"+signKid+"\n"+sealKid+"\n"+at)))
 }
 
-// become makes the liar serve keys of its own as those of an agent, bound to each
-// other as the agent itself would.
+// become makes the proxy serve its own keys for an agent, bound to each other as the
+// agent would bind them.
 func (l *liar) become(id, handle string, sign ed25519.PrivateKey, seal *ecdh.PrivateKey) {
 	signKid, sealKid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), thumbprint("X25519", seal.PublicKey().Bytes())
 	const at = "2099-01-01T00:00:00Z"
@@ -390,8 +391,9 @@ func (l *liar) forge(payload string) {
 	l.payload = payload
 }
 
-// A server that lies after first contact is refused, in every direction. One that
-// lies at first contact is believed: the documents say so.
+// Clients detect a server that begins to serve false keys after first contact, for
+// sending and receiving. A server that does so at first contact is trusted, as the
+// documents say.
 func TestLyingServerIsNoticed(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		l := lieAbout(t, s)
@@ -435,7 +437,7 @@ func TestLyingServerIsNoticed(t *testing.T) {
 			t.Errorf("a forgery: %v", row)
 		}
 
-		// The control: without the pins both are taken for Bob's.
+		// The control: without the pins, both verify as Bob's.
 		if err := os.RemoveAll(filepath.Join(alice.dir, "keys", "pins")); err != nil {
 			t.Fatal(err)
 		}

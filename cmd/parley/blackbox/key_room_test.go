@@ -7,8 +7,8 @@ import (
 )
 
 // TestUploadsDoNotLockTheOwner: a thief of the organization's token uploads keys a
-// thousand times. Bob can still restore and rotate his keys, and Alice verifies what
-// he signed with a former key.
+// thousand times. Bob can still restore and rotate his keys, and Alice can verify what he
+// signed with a former key.
 func TestUploadsDoNotLockTheOwner(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")

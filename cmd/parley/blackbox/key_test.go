@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// served makes a data directory that a server has used and left, with its key.
+// served returns a data directory that a server has used, with its master key.
 func served(t *testing.T) (dir, keyFile string, key []byte) {
 	t.Helper()
 	s := start(t)
@@ -43,7 +43,7 @@ func write(t *testing.T, path string, content []byte, mode fs.FileMode) {
 	}
 }
 
-// tells checks that a refusal has all of the words and is no stack.
+// tells checks that an error contains all of the words and no stack trace.
 func tells(t *testing.T, what, said string, words ...string) {
 	t.Helper()
 	for _, w := range words {
@@ -56,7 +56,7 @@ func tells(t *testing.T, what, said string, words ...string) {
 	}
 }
 
-// serves starts a server on a directory and ends it in order.
+// serves starts a server on a directory and stops it in order.
 func serves(t *testing.T, dir string, through ...string) {
 	t.Helper()
 	s, err := (&server{dir: dir, through: through}).launched("127.0.0.1:0")
@@ -73,8 +73,8 @@ func inEnvironment(key []byte) []string {
 	return []string{"/usr/bin/env", "PARLEY_MASTER_KEY=" + base64.StdEncoding.EncodeToString(key)}
 }
 
-// verified is what `parley verify` says of a directory's master key; zero faults
-// means that it found none in anything.
+// verified returns what `parley verify` reports about a directory's master key: the
+// number of faults and how to fix them.
 func verified(t *testing.T, dir string, through ...string) (faults float64, means string) {
 	t.Helper()
 	line := slices.Concat(through, []string{binary, "verify", "--json", "--data", dir})
@@ -100,8 +100,8 @@ func verified(t *testing.T, dir string, through ...string) (faults float64, mean
 	return faults, means
 }
 
-// TestALostJournalIsNoNewOne: where there is a key there was a journal. Without
-// it nothing is begun, made or backed up, until the operator says so.
+// TestALostJournalIsNoNewOne: a directory with a key has had a journal. If the journal is
+// missing, the server starts, creates and backs up nothing until the operator confirms.
 func TestALostJournalIsNoNewOne(t *testing.T) {
 	t.Parallel()
 	dir, keyFile, key := served(t)
@@ -139,7 +139,7 @@ func TestALostJournalIsNoNewOne(t *testing.T) {
 	serves(t, dir)
 }
 
-// nothingIn checks that a journal's directory holds at most a lock.
+// nothingIn checks that a journal's directory contains at most a lock.
 func nothingIn(t *testing.T, journal string) {
 	t.Helper()
 	left, err := os.ReadDir(journal)
@@ -153,8 +153,8 @@ func nothingIn(t *testing.T, journal string) {
 	}
 }
 
-// TestAKeyOfOnesOwn is brought by the variable; a file that was put there looks
-// like that of a journal which is lost.
+// TestAKeyOfOnesOwn: an operator supplies a key of their own in the variable. A key file
+// in an empty directory is rejected, because it looks like that of a lost journal.
 func TestAKeyOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), []byte(strings.Repeat("k", 32))
@@ -168,7 +168,7 @@ func TestAKeyOfOnesOwn(t *testing.T) {
 	if exists(keyFile) {
 		t.Error("the variable's key was written down")
 	}
-	write(t, keyFile, key, 0o600) // from now on a file may hold it
+	write(t, keyFile, key, 0o600) // now that the journal exists, a file may hold the key
 	serves(t, dir)
 }
 
@@ -194,7 +194,7 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 			t.Errorf("%s: verify finds %v faults", what, faults)
 		}
 		if c.mode == 0o644 {
-			continue // the key is good, and so would a backup be
+			continue // the key is intact, and so would a backup be
 		}
 		_, said, code := command(t, "backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b"))
 		if tells(t, what, said, keyFile, "--without-key"); code == 0 {
@@ -220,8 +220,8 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 	serves(t, dir)
 }
 
-// TestARunningServerBacksUpNoDamagedKey: it has the right one in memory, and the
-// backup would have been made with the file.
+// TestARunningServerBacksUpNoDamagedKey: the server has the right key in memory, but a
+// backup would copy the damaged file.
 func TestARunningServerBacksUpNoDamagedKey(t *testing.T) {
 	t.Parallel()
 	admin := freeAddress(t)
@@ -237,8 +237,8 @@ func TestARunningServerBacksUpNoDamagedKey(t *testing.T) {
 	succeeds(t, "backup", "--admin", "http://"+admin, "--data", s.dir, "--to", backups)
 }
 
-// TestALostMasterKeyIsNotMadeAnew: what is sealed under it would not open under
-// another.
+// TestALostMasterKeyIsNotMadeAnew: a new key could not decrypt what the lost one
+// encrypted.
 func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 	t.Parallel()
 	dir, keyFile, key := served(t)
@@ -271,7 +271,7 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// TestABackupTargetThatIsNoPlaceForOne is refused for what it is.
+// TestABackupTargetThatIsNoPlaceForOne: the error says why the target is unsuitable.
 func TestABackupTargetThatIsNoPlaceForOne(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := served(t)

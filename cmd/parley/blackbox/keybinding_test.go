@@ -10,7 +10,7 @@ import (
 
 const microseconds = "2006-01-02T15:04:05.000000Z"
 
-// pairOfKeys are the keys that an agent's owner holds.
+// pairOfKeys are the private keys of an agent, held by its owner.
 type pairOfKeys struct {
 	sign ed25519.PrivateKey
 	seal *ecdh.PrivateKey
@@ -25,8 +25,8 @@ func (k pairOfKeys) kids() (sign, seal string) {
 	return thumbprint("Ed25519", k.sign.Public().(ed25519.PublicKey)), thumbprint("X25519", k.seal.PublicKey().Bytes())
 }
 
-// binding has a pair of keys bound to an agent, as the documents say it is
-// signed; previous, unless nil, signs besides.
+// binding binds a pair of keys to an agent with the signatures that the documents
+// prescribe. previous, unless nil, adds a second signature.
 func (g *agent) binding(k pairOfKeys, previous ed25519.PrivateKey, signedAt string) obj {
 	sign, seal := k.kids()
 	text := fmt.Appendf(nil, "svc-keys-v1\n%s\n%s\n%s\n%s\n%s", g.id, g.handle, sign, seal, signedAt)
@@ -37,7 +37,7 @@ func (g *agent) binding(k pairOfKeys, previous ed25519.PrivateKey, signedAt stri
 	return body
 }
 
-// shownBinding is a binding as the keys endpoints show it.
+// shownBinding is a binding as the key endpoints return it.
 func shownBinding(body obj, k pairOfKeys, continuity string) obj {
 	sign, seal := k.kids()
 	return obj{
@@ -48,7 +48,7 @@ func shownBinding(body obj, k pairOfKeys, continuity string) obj {
 
 func (g *agent) pair() pairOfKeys { return pairOfKeys{g.sign, g.seal} }
 
-// instant is a time that a binding may bear, offset from now.
+// instant returns a time in the format of a binding, offset from now.
 func instant(after time.Duration) string { return time.Now().Add(after).UTC().Format(microseconds) }
 
 func TestKeyBinding(t *testing.T) {
@@ -110,8 +110,8 @@ func TestKeyBinding(t *testing.T) {
 }
 
 // TestReplacedKeyIsUnbound: a caller with a token of the organization but without the
-// agent's signing key can put another encryption key in place; what the service
-// shows then is not bound, and says since when.
+// agent's signing key can replace the encryption key. The server then reports the keys as
+// unbound, and since when.
 func TestReplacedKeyIsUnbound(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, mallory := s.org(t).agent("bob"), newPair()
@@ -151,8 +151,8 @@ func TestReplacedKeyIsUnbound(t *testing.T) {
 	})
 }
 
-// TestRotationWithBinding: keys and their binding take effect together or not at
-// all, and each binding says whether the former signing key led to it.
+// TestRotationWithBinding: keys and their binding take effect together or not at all, and
+// each binding says whether the former signing key signed it.
 func TestRotationWithBinding(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("rotating")
@@ -228,8 +228,8 @@ func TestKeyValidityAndRetirement(t *testing.T) {
 	})
 }
 
-// TestAKeyIsRetiredByItsOwner: another organization that uploads an agent's public
-// key neither retires it for the server nor, once it is retired, brings it back.
+// TestAKeyIsRetiredByItsOwner: another organization that uploads an agent's public key
+// cannot retire it for the server and cannot bring it back once retired.
 func TestAKeyIsRetiredByItsOwner(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, thief, b := s.org(t).agent("signer"), s.org(t).agent("thief"), s.org(t).agent("bob")
@@ -251,9 +251,8 @@ func TestAKeyIsRetiredByItsOwner(t *testing.T) {
 	})
 }
 
-// TestStolenTokenCannotEndContinuity: a thief who has the organization's token and
-// none of the agent's keys retires neither of them for good, and fills no room that
-// the owner needs.
+// TestStolenTokenCannotEndContinuity: a thief with the organization's token and none of
+// the agent's keys cannot retire the keys for good and cannot use up the owner's limits.
 func TestStolenTokenCannotEndContinuity(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("victim")
@@ -271,7 +270,7 @@ func TestStolenTokenCannotEndContinuity(t *testing.T) {
 		g.put(g.path("/key-binding"), first).want(200)
 		upload(thief, nil).want(200)
 		retire(sign).as("by a thief").refused(409, "invalid_transition")
-		retire(seal).as("by a thief").want(200) // it comes back with a binding
+		retire(seal).as("by a thief").want(200) // it returns with a binding
 		for n := range 1100 {                   // the documents: an agent has at most 1,000 key bindings
 			g.put(g.path("/key-binding"), g.binding(thief, nil, instant(-time.Hour+time.Duration(n+1)*time.Second))).as("by a thief").want(200)
 		}
@@ -286,8 +285,7 @@ func TestStolenTokenCannotEndContinuity(t *testing.T) {
 	})
 }
 
-// TestKeysOfTheRevoked: nothing about the keys of a revoked agent changes, and
-// nobody is shown any.
+// TestKeysOfTheRevoked: the keys of a revoked agent cannot be changed or read.
 func TestKeysOfTheRevoked(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("leaving")
@@ -303,7 +301,7 @@ func TestKeysOfTheRevoked(t *testing.T) {
 	})
 }
 
-// TestBindingsSurviveACrash with their exact text.
+// TestBindingsSurviveACrash: after a crash, bindings have their exact text.
 func TestBindingsSurviveACrash(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--journals", "4")

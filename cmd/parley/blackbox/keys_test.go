@@ -49,7 +49,7 @@ func TestKeyRotation(t *testing.T) {
 	})
 }
 
-// nonCanonical sets the last, unused bits of a 32-byte value's base64url.
+// nonCanonical sets the unused low bits of a 32-byte value's base64url form.
 func nonCanonical(x string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	i := strings.IndexByte(alphabet, x[len(x)-1])

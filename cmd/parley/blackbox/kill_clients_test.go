@@ -10,7 +10,7 @@ import (
 	"parley/cmd/parley/history"
 )
 
-// talk is a conversation that several clients reply to and move.
+// talk is a conversation in which several clients reply and change the status.
 type talk struct {
 	root  history.Message
 	sides [2]*participant // initiator, responder
@@ -23,7 +23,7 @@ func (k *talk) path(rest string) string {
 	return "/conversations/" + k.root.Conversation.String() + rest
 }
 
-// said remembers a message that may be replied to.
+// said records a message that may be replied to.
 func (k *talk) said(m history.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -32,7 +32,7 @@ func (k *talk) said(m history.Message) {
 	}
 }
 
-// question is a message of the talk that has been acknowledged.
+// question returns an acknowledged message of the conversation.
 func (k *talk) question() *history.Message {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,7 +40,7 @@ func (k *talk) question() *history.Message {
 	return &m
 }
 
-// talks are the conversations under load; the ones that ended are still read.
+// talks are the conversations under load; ended ones are still read.
 type talks struct {
 	mu   sync.Mutex
 	live []*talk
@@ -82,7 +82,7 @@ func (t *talks) everyone() []*talk {
 	return slices.Clone(t.all)
 }
 
-// begin starts a conversation between two parties.
+// begin starts a conversation between two participants.
 func (w *recordedServer) begin(from, to *participant) bool {
 	out := w.write(attempt{from: from, to: to, key: w.newKey()})
 	if out.Outcome == history.Acked {
@@ -95,8 +95,8 @@ func (w *recordedServer) begin(from, to *participant) bool {
 
 func anyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
 
-// writer sends and replies until the server dies. Now and then it does the same
-// twice at once, or goes away before the answer is there and asks again.
+// writer sends and replies until the server dies. Sometimes it sends the same request
+// twice at once, or gives up before the answer and repeats it.
 func (w *recordedServer) writer(self *participant) {
 	for !w.dying.Load() {
 		at := attempt{from: self, to: anyOf(w.popular), key: w.newKey()}
@@ -121,7 +121,8 @@ func (w *recordedServer) writer(self *participant) {
 	}
 }
 
-// mover moves conversations, as two do at once, and looks where they are.
+// mover changes the status of conversations, concurrently with other movers, and reads
+// it.
 func (w *recordedServer) mover() {
 	for !w.dying.Load() {
 		k := w.talks.any(true)
@@ -149,7 +150,7 @@ func (w *recordedServer) mover() {
 	}
 }
 
-// someStatus is one that a side may ask for; ends are rare.
+// someStatus returns a status that a side may request; final ones are rare.
 func someStatus(side int) string {
 	dice := rand.IntN(100)
 	switch {
@@ -189,16 +190,16 @@ func (w *recordedServer) reader() {
 	}
 }
 
-// listener follows a party's stream over many connections, each resumed after
-// the last message that came.
+// listener follows a participant's stream over many connections, each resumed after the
+// last message received.
 type listener struct {
 	name string
 	of   *participant
 	last history.ID
 }
 
-// follow makes one connection and records it. It ends when the time is up, the
-// server dies, or the message until has come.
+// follow makes one connection and records it. It ends after d, when the server dies, or
+// when the message until has arrived.
 func (w *recordedServer) follow(l *listener, d time.Duration, until history.ID) bool {
 	c := history.Connection{Follower: l.name, Agent: l.of.is, After: l.last}
 	c.Asked = w.now()
@@ -250,7 +251,7 @@ func (w *recordedServer) heard(l *listener, c *history.Connection, e event) {
 	c.Events, c.Answered = append(c.Events, heard), w.now()
 }
 
-// listen follows until the server dies, cutting connections wherever they stand.
+// listen follows until the server dies and cuts connections at random points.
 func (w *recordedServer) listen(l *listener) {
 	for !w.dying.Load() {
 		w.follow(l, time.Duration(10+rand.IntN(150))*time.Millisecond, history.ID{})

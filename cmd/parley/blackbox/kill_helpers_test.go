@@ -31,18 +31,18 @@ type recordedServer struct {
 	s       *server
 	h       *history.History
 	began   time.Time
-	popular []*participant // whom everybody writes to
+	popular []*participant // the recipients of most messages
 	senders []*participant
 	talks   *talks
-	// dying tells that the server is being killed: connections may end.
+	// dying is set while the server is being killed: connections may break.
 	dying atomic.Bool
 
 	mu      sync.Mutex
-	pending []attempt // whose outcome nobody told
+	pending []attempt // whose outcome is unknown
 	tally   tally
 }
 
-// tally is what a run comes to.
+// tally holds the counts of a run.
 type tally struct {
 	keys, acked            atomic.Int64
 	kills, retried, before int
@@ -57,7 +57,7 @@ func (y *tally) String() string {
 		y.kills, y.acked.Load(), y.retried, y.before, sorted[len(sorted)/2].Round(time.Millisecond), sorted[len(sorted)-1].Round(time.Millisecond))
 }
 
-// newWorld makes agents of their own on a server.
+// newWorld registers new agents on a server.
 func newWorld(t testing.TB, s *server, popular, senders int) *recordedServer {
 	t.Helper()
 	w := &recordedServer{t: t, s: s, h: history.New(settleWait), began: time.Now()}
@@ -88,8 +88,7 @@ func (w *recordedServer) parties() []*participant {
 	return append(append([]*participant{}, w.popular...), w.senders...)
 }
 
-// odd reports an answer that no rule foresees. Only the first few are worth
-// reading.
+// odd reports an unexpected answer. It prints only the first few.
 func (w *recordedServer) odd(format string, args ...any) {
 	if w.tally.odd.Add(1) <= 5 {
 		w.t.Errorf(format, args...)
@@ -98,7 +97,7 @@ func (w *recordedServer) odd(format string, args ...any) {
 
 func (w *recordedServer) now() time.Duration { return time.Since(w.began) }
 
-// told is what came back, undecoded.
+// told is an undecoded answer.
 type told struct {
 	history.Span
 	status int
@@ -109,8 +108,7 @@ type told struct {
 
 func (a *told) into(v any) error { return json.Unmarshal(a.raw, v) }
 
-// code is the stable word of a refusal, with the status of the conversation
-// that it names.
+// code returns the error code and the conversation status that the error names.
 func (a *told) code() (code, current string) {
 	var refusal struct {
 		Code    string `json:"code"`
@@ -120,7 +118,7 @@ func (a *told) code() (code, current string) {
 	return refusal.Code, refusal.Current
 }
 
-// ask makes one request as a party.
+// ask makes one request as a participant.
 func (w *recordedServer) ask(ctx context.Context, p *participant, method, path string, body any, headers ...string) *told {
 	a := &told{}
 	req, err := w.s.request(p.token, method, path, body, append(headers, "X-Svc-Agent", p.id)...)
@@ -143,8 +141,8 @@ func (w *recordedServer) ask(ctx context.Context, p *participant, method, path s
 	return a
 }
 
-// outcome tells what the client of a write knows after an answer; fine are the
-// codes of refusals that may be.
+// outcome returns what the client of a write knows after an answer. fine lists the error
+// codes that are allowed.
 func (w *recordedServer) outcome(a *told, asked string, fine ...string) history.Outcome {
 	if a.err != nil {
 		return history.Unknown
@@ -174,10 +172,10 @@ type attempt struct {
 
 func (w *recordedServer) newKey() string { return "k" + strconv.FormatInt(w.tally.keys.Add(1), 10) }
 
-// payloadOf stands before the key of which a payload is.
+// payloadOf is the prefix of every payload; the key follows it.
 const payloadOf = "payload of "
 
-// filler makes messages of many sizes.
+// filler varies the size of messages.
 var filler = strings.Repeat("x", 3000)
 
 // send makes an attempt and records it.
@@ -204,7 +202,7 @@ func (w *recordedServer) send(ctx context.Context, at attempt) history.Send {
 	return out
 }
 
-// write sends and keeps in mind what has to be asked again.
+// write sends and remembers what must be repeated.
 func (w *recordedServer) write(at attempt) history.Send {
 	out := w.send(context.Background(), at)
 	if out.Outcome == history.Unknown {
@@ -215,8 +213,8 @@ func (w *recordedServer) write(at attempt) history.Send {
 	return out
 }
 
-// page reads an inbox from its newest row on, in pages of limit rows, at most
-// pages of them. What was shown before an error was shown.
+// page reads an inbox from its newest row, in at most pages pages of limit rows. Rows
+// read before an error are kept.
 func (w *recordedServer) page(p *participant, limit, pages int) (history.Page, error) {
 	out := history.Page{Agent: p.is, Top: true}
 	cursor := ""
@@ -246,7 +244,7 @@ func (w *recordedServer) page(p *participant, limit, pages int) (history.Page, e
 	return out, nil
 }
 
-// decoded reads an answer that must be 200 unless the server died.
+// decoded reads an answer, which must be 200 unless the server died.
 func (w *recordedServer) decoded(a *told, v any) error {
 	switch {
 	case a.err != nil:
@@ -262,7 +260,7 @@ func (w *recordedServer) decoded(a *told, v any) error {
 	return nil
 }
 
-// transcript reads a conversation from its first message on.
+// transcript reads a conversation from its first message.
 func (w *recordedServer) transcript(k *talk, reader *participant, limit, pages int) error {
 	out := history.Transcript{Conversation: k.root.Conversation, Reader: reader.is}
 	cursor := ""
@@ -303,7 +301,7 @@ func (w *recordedServer) look(ctx context.Context, k *talk, reader *participant)
 	return out, nil
 }
 
-// move asks for another status.
+// move requests another status.
 func (w *recordedServer) move(ctx context.Context, k *talk, by *participant, to string) history.Change {
 	a := w.ask(ctx, by, "PATCH", k.path("/status"), verbatim(`{"status":"`+to+`"}`))
 	out := history.Change{Span: a.Span, Conversation: k.root.Conversation, To: to, Outcome: w.outcome(a, "PATCH "+to, "invalid_transition")}

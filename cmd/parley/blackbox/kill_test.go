@@ -12,13 +12,13 @@ import (
 	"parley/cmd/parley/history"
 )
 
-// clientCounts is the number of clients of each kind that work at the same time.
+// clientCounts is the number of concurrent clients of each kind.
 type clientCounts struct{ writers, movers, readers int }
 
-// TestKillUnderLoad kills the server again and again under writers with keys,
-// followers, movers and readers. After every restart what was not answered is
-// asked again with the same key, everything is read once more, and the judge
-// holds it against everything that any answer ever showed.
+// TestKillUnderLoad kills the server again and again while clients write with keys,
+// follow streams, change statuses and read. After every restart the clients repeat
+// unanswered requests with the same keys and read everything again. Package history
+// checks the result against all answers recorded so far.
 func TestKillUnderLoad(t *testing.T) {
 	const kills = 10
 	for _, v := range variants {
@@ -42,7 +42,8 @@ func TestKillUnderLoad(t *testing.T) {
 	}
 }
 
-// ears follow those whom everybody writes to and one who is only replied to.
+// ears returns listeners for the popular recipients and for one participant that only
+// receives replies.
 func (w *recordedServer) ears() []*listener {
 	ears := []*listener{{name: "first", of: w.popular[0]}, {name: "second", of: w.popular[0]}, {name: "third", of: w.senders[0]}}
 	for _, p := range w.popular[1:] {
@@ -51,7 +52,7 @@ func (w *recordedServer) ears() []*listener {
 	return ears
 }
 
-// live lets everybody at the server for a while and kills it under them.
+// live runs clients for a while and kills the server during their requests.
 func (w *recordedServer) live(ears []*listener, c clientCounts, d time.Duration) {
 	w.dying.Store(false)
 	for i := range 6 {
@@ -83,8 +84,7 @@ func (w *recordedServer) live(ears []*listener, c clientCounts, d time.Duration)
 	w.tally.kills++
 }
 
-// restarted starts the server again and asks once more for what was not
-// answered.
+// restarted starts the server again and repeats the unanswered requests.
 func (w *recordedServer) restarted() {
 	began := time.Now()
 	w.s.restart(w.t)
@@ -101,7 +101,7 @@ func (w *recordedServer) restarted() {
 	outs := together(len(again), func(i int) history.Send {
 		out := w.write(again[i])
 		if out.Outcome == history.Acked {
-			_, _ = w.page(again[i].to, 5, 1) // who is told that it is there finds it there
+			_, _ = w.page(again[i].to, 5, 1) // a message acknowledged to its sender is in the inbox
 		}
 		return out
 	})
@@ -117,8 +117,8 @@ func (w *recordedServer) restarted() {
 	}
 }
 
-// readAll reads everything that is to be judged, when nobody writes any more.
-// The last message to each party comes after everything else that it is told.
+// readAll reads everything to be checked after all writes have ended. It first sends a
+// last message to each participant, which arrives after all others.
 func (w *recordedServer) readAll(ears []*listener, streams bool) {
 	parties := w.parties()
 	last := together(len(parties), func(i int) history.Send {
@@ -162,8 +162,8 @@ func (w *recordedServer) readAll(ears []*listener, streams bool) {
 	})
 }
 
-// whole reads an inbox until it has everything that was acknowledged. After a
-// slow answer, what is promised follows: it is lost if it does not within 5 s.
+// whole reads an inbox until it has everything that was acknowledged. After a slow answer
+// the effects may follow later; what is missing after 5 s is lost.
 func (w *recordedServer) whole(p *participant) bool {
 	for began := w.now(); ; time.Sleep(5 * time.Millisecond) {
 		page, err := w.page(p, 100, 1<<20)
@@ -173,7 +173,7 @@ func (w *recordedServer) whole(p *participant) bool {
 	}
 }
 
-// judge ends the test at the first fault: what comes after would only repeat it.
+// judge ends the test at the first fault, because later faults would only repeat it.
 func (w *recordedServer) judge() {
 	w.t.Helper()
 	if faults := w.h.Check(); len(faults) > 0 {
@@ -184,8 +184,8 @@ func (w *recordedServer) judge() {
 	}
 }
 
-// seesLosses takes acknowledged messages out of the inbox that was read last:
-// the judge must miss each of them.
+// seesLosses removes acknowledged messages from the inbox that was read last: the check
+// must report each of them.
 func (w *recordedServer) seesLosses() {
 	w.t.Helper()
 	p, err := w.page(w.popular[0], 100, 1<<20)
@@ -206,7 +206,7 @@ func (w *recordedServer) seesLosses() {
 	}
 }
 
-// once gives the ids of rows, none of which may come twice.
+// once returns the ids of rows, which must be distinct.
 func once(t testing.TB, rows []obj) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
@@ -219,7 +219,7 @@ func once(t testing.TB, rows []obj) map[string]bool {
 	return seen
 }
 
-// audited stops the server and has its directory examined.
+// audited stops the server and verifies its data directory.
 func audited(t *testing.T, s *server) {
 	t.Helper()
 	if err := s.drain(15 * time.Second); err != nil {

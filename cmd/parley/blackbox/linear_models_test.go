@@ -14,22 +14,22 @@ import (
 	"parley/cmd/parley/history"
 )
 
-// The register of a conversation's status: what is asked of it, and what was
-// answered. A reply opens a conversation that was submitted; any other leaves
-// the status as it is.
+// The model of a conversation's status as a register: operations and answers. A reply
+// opens a conversation in `submitted`; any other reply leaves the status as it is.
 type (
 	statusAsked struct {
 		kind string // move, reply, look
-		to   string // of a move
+		to   string // for a move
 	}
 	statusTold struct {
 		outcome history.Outcome
-		current string // what a look or a refusal showed
+		current string // the status that a look or an error showed
 	}
 )
 
-// statusModel is a conversation as the specification has it, one at a time.
-// What is unknown has happened or not. // spec: Conversation status
+// statusModel is the status of a conversation as the specification defines it.
+// An operation with unknown outcome may or may not have happened. // spec: Conversation
+// status
 var statusModel = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{history.Submitted} },
 	Step: func(state, input, output any) []any {
@@ -54,7 +54,7 @@ var statusModel = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// after is the status that follows, and whether what was asked can be done.
+// after returns the next status, and whether the operation is allowed.
 func after(now string, asked statusAsked) (string, bool) {
 	switch asked.kind {
 	case "look":
@@ -68,18 +68,18 @@ func after(now string, asked statusAsked) (string, bool) {
 	return asked.to, history.Allowed(now, asked.to)
 }
 
-// The log of an inbox: keys are appended, each once however often it is sent,
-// and the whole is read.
+// The model of an inbox as a log: each key is appended once, however often it is sent,
+// and reads return the whole log.
 type (
-	logAsked struct{ append string } // "" reads
+	logAsked struct{ append string } // "" is a read
 	logTold  struct {
 		unknown bool
-		keys    string // what was read, each key followed by a space
+		keys    string // the keys read, each followed by a space
 	}
 )
 
-// logModel is a log that will once read as last does; an append by which it
-// could not is a dead end at once.
+// logModel is a log whose final content is last. An append that contradicts last fails at
+// once, which prunes the search.
 func logModel(last string) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return "" },
@@ -94,8 +94,8 @@ func logModel(last string) porcupine.Model {
 	}
 }
 
-// linearLog judges appends and readings; the reading that was asked for last
-// comes after everything that was answered.
+// linearLog checks appends and reads. The read that began last must come after all
+// answered operations.
 func linearLog(ops []porcupine.Operation) porcupine.CheckResult {
 	last := lastReading(ops)
 	return linear(logModel(last.Output.(logTold).keys), oneAppendEach(ops, last))
@@ -111,10 +111,10 @@ func lastReading(ops []porcupine.Operation) porcupine.Operation {
 	return last
 }
 
-// oneAppendEach makes one operation of all attempts with a key: it happens
-// after the first was asked for and before the first is acknowledged. One whose
-// answer did not wait for its effect happens before the last reading; one of
-// which nobody knows and which no reading shows may as well not have been.
+// oneAppendEach merges all attempts with the same key into one operation: it happens
+// after the first attempt began and before the first is acknowledged. An operation whose
+// answer did not wait for its effect happens before the last read. One with unknown
+// outcome that no read shows is dropped.
 func oneAppendEach(ops []porcupine.Operation, last porcupine.Operation) []porcupine.Operation {
 	var out []porcupine.Operation
 	at := map[string]int{}
@@ -143,15 +143,15 @@ func oneAppendEach(ops []porcupine.Operation, last porcupine.Operation) []porcup
 
 func linearStatus(ops []porcupine.Operation) porcupine.CheckResult { return linear(statusModel, ops) }
 
-// linear tells whether a history has an order in which each answer is right.
+// linear reports whether a history has an order in which each answer is correct.
 func linear(m porcupine.Model, ops []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(m, ops, 20*time.Second)
 }
 
 const never = math.MaxInt64
 
-// op makes an operation of what was asked and told. What is unknown may happen
-// until the server that was asked is dead.
+// op makes an operation of a request and its answer. One with unknown outcome may take
+// effect until the server that received it is dead.
 func op(client int, span history.Span, input, output any, death time.Duration, unknown bool) porcupine.Operation {
 	o := porcupine.Operation{ClientId: client, Input: input, Output: output, Call: int64(span.Asked), Return: int64(span.Answered)}
 	if unknown {
@@ -172,7 +172,7 @@ func altered(ops []porcupine.Operation, where func(porcupine.Operation) bool, pl
 	return nil
 }
 
-// shown lists a history in the order in which things were asked.
+// shown lists a history in the order of the requests.
 func shown(ops []porcupine.Operation) string {
 	ops = slices.Clone(ops)
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
@@ -187,14 +187,14 @@ func shown(ops []porcupine.Operation) string {
 	return out.String()
 }
 
-// String shows of a reading how much there was and what came last.
+// String shows the length of a read and its last keys.
 func (l logTold) String() string {
 	keys := strings.Fields(l.keys)
 	return fmt.Sprintf("unknown %v, %d keys, at last %v", l.unknown, len(keys), keys[max(0, len(keys)-12):])
 }
 
-// TestLinearizabilityIsJudged gives the models histories of a few operations
-// that are right, and each with one fault.
+// TestLinearizabilityIsJudged gives the models short correct histories, and each of them
+// with one fault.
 func TestLinearizabilityIsJudged(t *testing.T) {
 	at := func(from, to int) history.Span {
 		return history.Span{Asked: time.Duration(from), Answered: time.Duration(to)}

@@ -15,7 +15,7 @@ import (
 	"parley/cmd/parley/history"
 )
 
-// recorder gathers the operations on one conversation or inbox.
+// recorder collects the operations on one conversation or inbox.
 type recorder struct {
 	mu  sync.Mutex
 	ops []porcupine.Operation
@@ -24,10 +24,10 @@ type recorder struct {
 func (r *recorder) add(client int, span history.Span, input, output any, unknown bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ops = append(r.ops, op(client, span, input, output, -1, unknown)) // died tells until when
+	r.ops = append(r.ops, op(client, span, input, output, -1, unknown)) // died sets the end
 }
 
-// died gives what is still unknown its end.
+// died ends the operations that are still unknown at the given time.
 func (r *recorder) died(at time.Duration) {
 	for i := range r.ops {
 		if r.ops[i].Return < 0 {
@@ -36,8 +36,8 @@ func (r *recorder) died(at time.Duration) {
 	}
 }
 
-// inLives runs clients, and kills the server under them when it is to be
-// killed; then they go on.
+// inLives runs clients. If kill is set, it kills the server during their requests,
+// restarts it and runs them again.
 func (w *recordedServer) inLives(kill bool, recorders []*recorder, run func(life int)) {
 	if kill {
 		done := make(chan struct{})
@@ -62,7 +62,7 @@ func (w *recordedServer) inLives(kill bool, recorders []*recorder, run func(life
 	}
 }
 
-// hasty now and then goes away before the answer is there.
+// hasty returns a context that sometimes expires before the answer.
 func hasty() (context.Context, context.CancelFunc) {
 	if rand.IntN(25) > 0 {
 		return context.Background(), func() {}
@@ -70,8 +70,8 @@ func hasty() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(rand.IntN(2000))*time.Microsecond)
 }
 
-// linearly runs a test on servers with one journal and with four, once in one
-// life and once with a kill in the middle.
+// linearly runs a test on servers with one journal and with four, once without and once
+// with a kill in the middle.
 func linearly(t *testing.T, test func(t *testing.T, w *recordedServer, kill bool)) {
 	for _, v := range variants {
 		for _, kill := range []bool{false, true} {
@@ -119,7 +119,7 @@ func TestStatusIsLinearizable(t *testing.T) {
 	})
 }
 
-// operate asks for things of one conversation until enough or dead.
+// operate makes n requests on one conversation, or fewer if the server dies.
 func (w *recordedServer) operate(k *talk, client, n int, r *recorder) bool {
 	side := client % 2
 	for range n {
@@ -144,14 +144,13 @@ func (w *recordedServer) operate(k *talk, client, n int, r *recorder) bool {
 	return true
 }
 
-// flagsStatus plants faults in what was recorded: no order may make them right.
-// It says how often it planted a second winner, for which there must have been a
-// first.
+// flagsStatus plants faults in the recorded history: no order may explain them. It
+// returns how often it planted a second winner, which requires a first.
 func flagsStatus(t *testing.T, recorders []*recorder) int {
 	t.Helper()
 	looks, winners := 0, 0
 	for _, r := range recorders {
-		moved, reached := never, map[string]bool{} // since when it was certainly no longer submitted
+		moved, reached := never, map[string]bool{} // the time from which it was certainly no longer submitted
 		for _, o := range r.ops {
 			if asked := o.Input.(statusAsked); asked.kind == "move" && o.Output.(statusTold).outcome == history.Acked {
 				moved = min(moved, int(o.Return))
@@ -174,7 +173,7 @@ func flagsStatus(t *testing.T, recorders []*recorder) int {
 	return winners
 }
 
-// refused expects a history not to be linearizable, if it could be planted.
+// refused expects a history not to be linearizable, if the fault could be planted.
 func refused(t *testing.T, what string, judge func([]porcupine.Operation) porcupine.CheckResult, ops []porcupine.Operation) int {
 	t.Helper()
 	if ops == nil {
@@ -186,8 +185,8 @@ func refused(t *testing.T, what string, judge func([]porcupine.Operation) porcup
 	return 1
 }
 
-// TestInboxIsLinearizable: an inbox is a log to which each key is appended once
-// and which is read whole.
+// TestInboxIsLinearizable: an inbox is a log to which each key is appended once and which
+// reads return whole.
 func TestInboxIsLinearizable(t *testing.T) {
 	const boxes, appenders, readers, each, rounds = 3, 4, 2, 15, 3
 	linearly(t, func(t *testing.T, w *recordedServer, kill bool) {
@@ -230,8 +229,8 @@ func TestInboxIsLinearizable(t *testing.T) {
 	})
 }
 
-// append sends to an inbox until enough or dead; what is unknown is sent again
-// with the same key in the next life.
+// append sends n messages to an inbox, or fewer if the server dies. After a restart it
+// repeats a send with unknown outcome with the same key.
 func (w *recordedServer) append(from, to *participant, client, n int, r *recorder, again **attempt) {
 	for range n {
 		if w.dying.Load() {
@@ -254,7 +253,7 @@ func (w *recordedServer) append(from, to *participant, client, n int, r *recorde
 	}
 }
 
-// list reads an inbox whole until enough or dead.
+// list reads the whole inbox n times, or fewer if the server dies.
 func (w *recordedServer) list(p *participant, client, n int, r *recorder) {
 	for range n {
 		page, err := w.page(p, 20+rand.IntN(80), 1000)
@@ -270,13 +269,13 @@ func (w *recordedServer) list(p *participant, client, n int, r *recorder) {
 	}
 }
 
-// flagsLog plants faults in what was recorded, once for each of some messages:
-// no order may make them right. It says how many it planted of each kind.
+// flagsLog plants faults in the recorded history, one for each of some messages: no order
+// may explain them. It returns how many it planted of each kind.
 func flagsLog(t *testing.T, r *recorder) (lost, stale, swapped int) {
 	t.Helper()
 	last := lastReading(r.ops)
 	keys := strings.Fields(last.Output.(logTold).keys)
-	sent := map[string]porcupine.Operation{} // those that were certainly there when the last reading began
+	sent := map[string]porcupine.Operation{} // those certainly stored when the last read began
 	for _, o := range oneAppendEach(r.ops, last) {
 		if key := o.Input.(logAsked).append; key != "" && o.Return < last.Call-1 {
 			sent[key] = o

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestManySendersOneInbox: every acknowledged message is in the inbox exactly
-// once, the order is one and the same for every way of reading it, and what was
-// acknowledged before another send began comes before it.
+// TestManySendersOneInbox: every acknowledged message is in the inbox exactly once; every
+// way of reading shows the same order; and a message acknowledged before another send
+// began comes before it.
 func TestManySendersOneInbox(t *testing.T) {
 	const senders, each = 64, 20
 	alone(t, func(t *testing.T, s *server) {
@@ -28,7 +28,8 @@ func TestManySendersOneInbox(t *testing.T) {
 	})
 }
 
-// TestHotConversation: many repliers in one conversation, one order for all.
+// TestHotConversation: many concurrent repliers in one conversation; all readers see the
+// same order.
 func TestHotConversation(t *testing.T) {
 	const callers, each = 16, 15
 	alone(t, func(t *testing.T, s *server) {

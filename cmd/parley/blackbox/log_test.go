@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestLogOfStartAndStop: the log states what runs where, what is unsafe, and the
-// end; in JSON nothing else is on standard error, also where the start fails.
+// TestLogOfStartAndStop: the log states the version and addresses, unsafe settings, and
+// the shutdown. With JSON, standard error has nothing else, even if the start fails.
 func TestLogOfStartAndStop(t *testing.T) {
 	s := start(t, "--log-format", "json", "--hints", "--base-url", "http://parley.example")
 	if err := s.drain(10 * time.Second); err != nil {
@@ -39,8 +39,8 @@ func TestLogOfStartAndStop(t *testing.T) {
 	}
 }
 
-// jsonLines are the lines of a log by their message. The announcement belongs to
-// standard output.
+// jsonLines returns the lines of a log by message. The announcement is not among them,
+// because it goes to standard output.
 func jsonLines(t *testing.T, log string) map[string]obj {
 	t.Helper()
 	lines := map[string]obj{}

@@ -19,19 +19,19 @@ import (
 	"time"
 )
 
-// smtpServer is a mail server that accepts every email and keeps it.
+// smtpServer is a mail server that accepts and keeps every email.
 type smtpServer struct {
 	ln net.Listener
-	// lock is its certificate; nil: it never encrypts.
+	// lock is its TLS configuration; nil disables TLS.
 	lock *tls.Config
-	// at once: the connection begins with TLS, else STARTTLS is offered.
+	// atOnce: connections begin with TLS; otherwise the server offers STARTTLS.
 	atOnce         bool
-	user, password string // who may send; "" anybody
+	user, password string // required credentials; "" accepts anyone
 
 	mu      sync.Mutex
 	letters []*receivedEmail
-	clear   []string // lines that came unencrypted
-	ended   int      // conversations
+	clear   []string // lines received without TLS
+	ended   int      // ended connections
 }
 
 // receivedEmail is an email as the server received it.
@@ -39,7 +39,7 @@ type receivedEmail struct {
 	from, login string
 	to          []string
 	raw         []byte
-	sealed      bool // by TLS
+	sealed      bool // received over TLS
 }
 
 func newOffice(t testing.TB, o *smtpServer) *smtpServer {
@@ -61,7 +61,7 @@ func newOffice(t testing.TB, o *smtpServer) *smtpServer {
 	return o
 }
 
-// url is the address as the server is told it.
+// url returns the server's address for --smtp-url.
 func (o *smtpServer) url() string {
 	scheme, login := "smtp", ""
 	if o.atOnce {
@@ -95,7 +95,7 @@ func (o *smtpServer) serve(conn net.Conn) {
 	}
 }
 
-// talk holds a conversation to its end, or until the other side wants it sealed.
+// talk runs an SMTP session to its end, or until the client requests TLS.
 func (o *smtpServer) talk(text *textproto.Conn, sealed bool) (seal bool) {
 	m := &receivedEmail{sealed: sealed}
 	for {
@@ -148,15 +148,14 @@ func (o *smtpServer) talk(text *textproto.Conn, sealed bool) (seal bool) {
 	}
 }
 
-// angled is the address of MAIL FROM:<…> or RCPT TO:<…>.
+// angled returns the address of MAIL FROM:<…> or RCPT TO:<…>.
 func angled(rest string) string {
 	_, address, _ := strings.Cut(rest, "<")
 	at := strings.LastIndexByte(address, '>')
 	return address[:max(at, 0)]
 }
 
-// verbatimLetter reads a letter with its line ends as they are, without the dots
-// that were put before dots.
+// verbatimLetter reads an email with its line ends unchanged and removes dot-stuffing.
 func verbatimLetter(text *textproto.Conn) ([]byte, error) {
 	var raw []byte
 	for {
@@ -171,7 +170,7 @@ func verbatimLetter(text *textproto.Conn) ([]byte, error) {
 	}
 }
 
-// letter waits for one to an address.
+// letter waits for an email to an address.
 func (o *smtpServer) letter(t testing.TB, to string) *receivedEmail {
 	t.Helper()
 	var found *receivedEmail
@@ -194,7 +193,8 @@ func (o *smtpServer) all() []*receivedEmail {
 	return slices.Clone(o.letters)
 }
 
-// conversations waits until n have ended and gives what was said in the clear.
+// conversations waits until n sessions have ended and returns the lines received without
+// TLS.
 func (o *smtpServer) conversations(t testing.TB, n int) []string {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -210,7 +210,8 @@ func (o *smtpServer) conversations(t testing.TB, n int) []string {
 	}
 }
 
-// lockedOffice has a certificate of an authority of its own, in a file.
+// lockedOffice starts the server with a certificate of a private authority, whose
+// certificate it writes to caFile.
 func lockedOffice(t testing.TB, o *smtpServer) (_ *smtpServer, caFile string) {
 	t.Helper()
 	by, err := newAuthority()
@@ -238,7 +239,7 @@ var (
 	messageIDOf = regexp.MustCompile(`^<[0-9a-f]{32}@service\.example>$`)
 )
 
-// token is what the letter brings.
+// token returns the token in the email.
 func (m *receivedEmail) token() string {
 	found := mailedToken.FindSubmatch(m.raw)
 	if found == nil {
@@ -247,11 +248,11 @@ func (m *receivedEmail) token() string {
 	return string(found[1])
 }
 
-// letterHeaders are what a letter bears, each once, and no other.
+// letterHeaders are the headers of an email, each exactly once, and no others.
 var letterHeaders = []string{"Auto-Submitted", "Content-Type", "Date", "From", "Message-Id", "Mime-Version", "Subject", "To"}
 
-// letterFaults judges a letter that should go to one address and say nothing that
-// a stranger may have written.
+// letterFaults checks that an email goes to one address only and contains no text that a
+// stranger may have written.
 func letterFaults(m *receivedEmail, from, to string) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if m.from != from || len(m.to) != 1 || m.to[0] != to {
@@ -300,7 +301,7 @@ func letterFaults(m *receivedEmail, from, to string) (faults []string) {
 	return faults
 }
 
-// TestLetterFaultsControl spoils a good letter in one way at a time.
+// TestLetterFaultsControl spoils a good email in one way at a time.
 func TestLetterFaultsControl(t *testing.T) {
 	t.Parallel()
 	good := "From: \"Parley\" <parley@service.example>\r\nTo: <ops@b.example>\r\nSubject: Confirm\r\nDate: " + time.Now().UTC().Format(time.RFC1123Z) +

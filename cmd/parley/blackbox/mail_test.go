@@ -10,13 +10,13 @@ import (
 
 const mailSender = "parley@service.example"
 
-// mailFlags have the server mail its tokens.
+// mailFlags make the server send its tokens by email.
 func mailFlags(journals string, o *smtpServer, more ...string) []string {
 	return append([]string{"--journals", journals, "--tier1", "email", "--smtp-url", o.url(), "--smtp-from", "Parley <" + mailSender + ">"}, more...)
 }
 
-// registers makes an organization with an address of its choice; nil where that
-// is no address at all.
+// registers registers an organization with the given email address. It returns nil if the
+// address is invalid.
 func (s *server) registers(t testing.TB, email, name string) *org {
 	t.Helper()
 	slug := freshSlug()
@@ -31,7 +31,7 @@ func (s *server) registers(t testing.TB, email, name string) *org {
 	return o
 }
 
-// cleared says whether the organization may do what needs trust tier 1.
+// cleared checks whether the organization may do what trust tier 1 allows.
 func (o *org) cleared(may bool) {
 	o.t.Helper()
 	if may {
@@ -45,8 +45,8 @@ func (o *org) cleared(may bool) {
 	}
 }
 
-// TestMailedTokenClears: registered, an organization may do little; the token of
-// its letter clears it, without a new access token.
+// TestMailedTokenClears: a new organization has restricted rights. The token of its email
+// lifts the restriction without a new access token.
 func TestMailedTokenClears(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		mails, admin := newOffice(t, &smtpServer{}), freeAddress(t)
@@ -65,7 +65,7 @@ func TestMailedTokenClears(t *testing.T) {
 		a.cleared(false)
 		token := first.token()
 		sealed, _ := base64.RawURLEncoding.DecodeString(token)
-		for i := range sealed { // no bit of it may differ
+		for i := range sealed { // changing any bit makes it invalid
 			forged := slices.Clone(sealed)
 			forged[i] ^= 1 << (i % 8)
 			verify(base64.RawURLEncoding.EncodeToString(forged)).as("byte %d", i).refused(404, "not_found")
@@ -80,13 +80,14 @@ func TestMailedTokenClears(t *testing.T) {
 		a.agent("alice")
 		b.cleared(false)
 
-		// A token is no use twice: what the operator took it does not give again.
+		// A token cannot be used twice: it does not restore a tier that the operator
+		// lowered.
 		verify(token).as("again").want(200).is("trust_tier", 1)
 		succeeds(t, "org", "tier", a.slug, "0", "--admin", "http://"+admin, "--data", s.dir)
 		verify(token).as("after the operator").want(200).is("trust_tier", 0)
 		a.cleared(false)
 
-		// What was mailed before a crash is good after it.
+		// A token that was sent before a crash is valid after it.
 		s.kill()
 		said := s.log.text()
 		s.restart(t)
@@ -100,8 +101,8 @@ func TestMailedTokenClears(t *testing.T) {
 	})
 }
 
-// TestNoLetterForAnotherServersToken: a server takes no token but its own, and
-// none where tokens are not mailed.
+// TestNoLetterForAnotherServersToken: a server accepts only tokens of its own, and none
+// if email verification is off.
 func TestNoLetterForAnotherServersToken(t *testing.T) {
 	t.Parallel()
 	mails := newOffice(t, &smtpServer{})
@@ -115,13 +116,13 @@ func TestNoLetterForAnotherServersToken(t *testing.T) {
 	one.call(t, "", "POST", "/auth/verify-email", token).as("not by mail").refused(404, "not_found")
 }
 
-// TestNobodyWritesIntoTheLetter: whatever is registered, a letter goes to one
-// address and bears nothing but what the service writes.
+// TestNobodyWritesIntoTheLetter: whatever is registered, the email goes to one address
+// and contains only text that the server writes.
 func TestNobodyWritesIntoTheLetter(t *testing.T) {
 	t.Parallel()
 	mails := newOffice(t, &smtpServer{})
 	s := start(t, mailFlags("1", mails)...)
-	name, want := "Acme hello", 1 // one with line ends is refused
+	name, want := "Acme hello", 1 // an address with line ends is rejected
 	for address, to := range map[string]string{
 		"a@b.example\r\nBcc:x@b.example": "", "a\n@b.example": "", "a@b.example\n": "", "a@b.example,x": "", "a\x00@b.example": "", "two\x0b@b.example": "",
 		`"Win"<named@b.example>`: "", `Win-a-prize<prize@b.example>`: "", `=?utf-8?q?Win?=<coded@b.example>`: "",
@@ -146,7 +147,7 @@ func TestNobodyWritesIntoTheLetter(t *testing.T) {
 			}
 		}
 	}
-	// Letters go in turn: when this one is there, no other is under way.
+	// Emails are sent in order: when this one arrives, no other is pending.
 	s.registers(t, "last@b.example", "last")
 	mails.letter(t, "last@b.example")
 	if n := len(mails.all()); n != want {
@@ -154,8 +155,8 @@ func TestNobodyWritesIntoTheLetter(t *testing.T) {
 	}
 }
 
-// TestMailIsSealed: where the mail server can encrypt, nothing but the greeting
-// goes in the clear, and a password only to a server that is who it says.
+// TestMailIsSealed: if the mail server supports TLS, only the greeting is sent without
+// it, and a password is sent only to a server with a valid certificate.
 func TestMailIsSealed(t *testing.T) {
 	t.Parallel()
 	for name, atOnce := range map[string]bool{"STARTTLS": false, "smtps": true} {
@@ -194,7 +195,7 @@ func TestMailIsSealed(t *testing.T) {
 	}
 }
 
-// inTheClear are the lines that should have been said under a seal.
+// inTheClear returns the lines that should have been sent over TLS.
 func inTheClear(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
 		return strings.HasPrefix(line, "EHLO ") || line == "STARTTLS" || line == "QUIT"

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// binary is the program under judgement.
+// binary is the program under test.
 var binary string
 
-// scratch is a directory that is gone after the run.
+// scratch is a directory that is removed after the run.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// allowWaiting lets more tests run at once than there are cores: most of them
+// allowWaiting lets more tests run at once than there are cores, because most of them
 // wait for the server.
 func allowWaiting() {
 	given := false
@@ -70,8 +70,7 @@ func build(dir string) (string, error) {
 	return out, nil
 }
 
-// variant is a server that most tests share; each test brings its own
-// organizations.
+// variant is a server that most tests share. Each test registers its own organizations.
 type variant struct {
 	journals string
 	flags    func() ([]string, error)
@@ -105,8 +104,8 @@ func (v *variant) shared(t *testing.T) *server {
 	return v.server
 }
 
-// stop drains the shared server: whatever the tests did to it, it must still
-// leave in order, without ever having panicked.
+// stop shuts the shared server down: after all tests it must still exit in order and must
+// never have panicked.
 func (v *variant) stop() error {
 	if v.server == nil {
 		return nil
@@ -118,7 +117,7 @@ func (v *variant) stop() error {
 	return nil
 }
 
-// each runs a test beside others on both shared servers.
+// each runs a test on both shared servers, in parallel with others.
 func each(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Parallel()
 	for _, v := range variants {
@@ -129,14 +128,14 @@ func each(t *testing.T, test func(t *testing.T, s *server)) {
 	}
 }
 
-// alone runs a test that loads the server, with nothing beside it.
+// alone runs a test that loads the server, with no other test in parallel.
 func alone(t *testing.T, test func(t *testing.T, s *server)) {
 	for _, v := range variants {
 		t.Run("journals="+v.journals, func(t *testing.T) { test(t, v.shared(t)) })
 	}
 }
 
-// own runs a test that starts servers of its own.
+// own runs a test that starts its own servers.
 func own(t *testing.T, test func(t *testing.T, journals string)) {
 	t.Parallel()
 	for _, v := range variants {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// marked waits until both sides see a message in a status. The sender's look
-// leaves no mark of its own.
+// marked waits until both sides see a message in a status. The sender's read records no
+// receipt.
 func marked(t testing.TB, sender *agent, m obj, status string) obj {
 	t.Helper()
 	var got *answer
@@ -92,8 +92,8 @@ func TestGetByAnOwnerOfBothEnds(t *testing.T) {
 	})
 }
 
-// TestReadByAnOwnerOfBothEnds: only the recipient can read, so it is the one
-// that acts where none is named.
+// TestReadByAnOwnerOfBothEnds: only the recipient can mark a message as read, so it is
+// the acting agent if the request names none.
 func TestReadByAnOwnerOfBothEnds(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -101,7 +101,7 @@ func TestReadByAnOwnerOfBothEnds(t *testing.T) {
 		for _, headers := range [][]string{nil, {"X-Svc-Agent", b.id}} {
 			m := a.send(b)
 			o.post("/messages/"+text(m, "id")+"/read", nil, "X-Svc-Agent", a.id).refused(403, "not_owner")
-			marked(t, a, m, "delivered") // by the look itself
+			marked(t, a, m, "delivered") // caused by the read itself
 			o.post("/messages/"+text(m, "id")+"/read", nil, headers...).want(200).is("direction", "received", "status", "read")
 			marked(t, a, m, "read")
 		}
@@ -156,7 +156,7 @@ func TestReadIsTheRecipients(t *testing.T) {
 	})
 }
 
-// acked asks for an acknowledgement and checks its form.
+// acked acknowledges and checks the form of the answer.
 func (g *agent) acked(body obj, count int) {
 	g.t.Helper()
 	a := g.post(g.path("/messages/ack"), body).want(200)

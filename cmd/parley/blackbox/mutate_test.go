@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// specimen is a valid request, in the parts that are changed.
+// specimen is a valid request, divided into the parts that mutations change.
 type specimen struct {
 	line, body string
 	headers    []string
@@ -31,7 +31,7 @@ func (s specimen) text(length bool) string {
 	return s.line + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + s.body
 }
 
-// nasties are texts that break careless readers.
+// nasties are texts that break fragile parsers.
 var nasties = []string{
 	"\x00", "\r\n", "\n", "\t", "\xff", "\xc0\xaf", "\ud7ff", "\U0010ffff", "\u202e", "\ufeff", "%00", "%2e%2e", "%zz", "%", "../", "//", "\\", "\"", "\\u0000", "\\ud800", "'", "{", "}", "[", "]", "{}", "[]", "null", "true", ":", ",", "-", "-1", "0", "1e999", "-0", "1.5", "99999999999999999999",
 	"00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "@", "#", "?", "&", "=", ";", "*", " ", "$ref", "__proto__", "provenance", "svc.v1.", "..", ".", "Transfer-Encoding: chunked\r\n", "Content-Length: 1\r\n", "Expect: 100-continue\r\n", "0\r\n\r\n", "HTTP/1.0", "9999-12-31T23:59:60Z", "0000-00-00",
@@ -67,8 +67,8 @@ func mutate(r *rand.Rand, text, other string) string {
 	}
 }
 
-// mutant changes a specimen in one place to four, nearly always keeping its
-// length right, so that what comes of it reaches further than the framing.
+// mutant changes a specimen in one to four places and nearly always keeps its
+// Content-Length right, so that it passes the HTTP framing.
 func (s specimen) mutant(r *rand.Rand, other specimen) string {
 	s.headers = slices.Clone(s.headers)
 	for range 1 + r.IntN(4) {
@@ -89,7 +89,7 @@ func (s specimen) mutant(r *rand.Rand, other specimen) string {
 	return text
 }
 
-// hail is what came of mutants.
+// hail counts the answers to mutants.
 type hail struct {
 	mu     sync.Mutex
 	thrown int
@@ -97,8 +97,8 @@ type hail struct {
 	bad    []string
 }
 
-// faulty reports whether an answer should never come of input. That the server
-// sheds load is its right.
+// faulty reports whether an answer indicates a fault of the server, whatever the input.
+// Shedding load is allowed.
 func faulty(status int, body []byte) bool {
 	return status >= 500 && toldBriefly(status, body) != "503 overloaded"
 }
@@ -119,7 +119,7 @@ func throw(addr string, corpus []specimen, seed uint64, lasting time.Duration) *
 	return h
 }
 
-// one throws one mutant on a connection of its own.
+// one sends one mutant on a connection of its own.
 func (h *hail) one(addr, text string) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -162,7 +162,7 @@ func (h *hail) note(status int, complaint string) {
 	}
 }
 
-// specimens are valid requests for every route that is described.
+// specimens returns valid requests for every route in the description.
 func (c *accessScene) specimens(t *testing.T) (corpus []specimen) {
 	t.Helper()
 	routes, _ := describedRoutes(t, c.s)
@@ -197,8 +197,8 @@ func (c *accessScene) specimens(t *testing.T) (corpus []specimen) {
 	return corpus
 }
 
-// TestNoInputBreaksTheServer throws mutants of valid requests at the binary: no
-// answer is a 5xx, nothing panics, and the server is well afterwards.
+// TestNoInputBreaksTheServer sends mutants of valid requests: no answer is a 5xx, the
+// server does not panic, and it is healthy afterwards.
 func TestNoInputBreaksTheServer(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--poll-limit", "0/0")
@@ -215,7 +215,7 @@ func TestNoInputBreaksTheServer(t *testing.T) {
 		}
 		seed := uint64(time.Now().UnixNano())
 		for _, specimen := range corpus {
-			if specimen.body != "" { // there is more to a body
+			if specimen.body != "" { // bodies have more to mutate
 				corpus = append(corpus, specimen, specimen, specimen)
 			}
 		}
@@ -235,7 +235,7 @@ func TestNoInputBreaksTheServer(t *testing.T) {
 	})
 }
 
-// inputTrouble are the words of a log that no input may bring about.
+// inputTrouble returns the log messages that no input may cause.
 func inputTrouble(said string) (found []string) {
 	for _, word := range []string{"panic", "handler panicked", "actor failed", "request failed", "stream failed", "fatal error", "runtime error"} {
 		if strings.Contains(said, word) {
@@ -245,8 +245,8 @@ func inputTrouble(said string) (found []string) {
 	return found
 }
 
-// TestNoInputBreaksTheServerControl throws mutants at a server that trusts its
-// input, and expects to break it.
+// TestNoInputBreaksTheServerControl sends mutants to a server that trusts its input, and
+// expects to break it.
 func TestNoInputBreaksTheServerControl(t *testing.T) {
 	t.Parallel()
 	fragile := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

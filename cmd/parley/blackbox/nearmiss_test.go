@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestNearMissesAreNamed: an unknown member is ignored, but where a required one
-// is missing, the 422 names the one that was probably meant. What is wrong and
-// where is told as always.
+// TestNearMissesAreNamed: an unknown member is ignored. But if a required member is
+// missing, the 422 names the unknown one that was probably meant. The kind and location
+// of the error do not change.
 func TestNearMissesAreNamed(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)

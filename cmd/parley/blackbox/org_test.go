@@ -93,8 +93,8 @@ func TestCredentials(t *testing.T) {
 	})
 }
 
-// TestTenCredentials: an organization has ten live credentials at most. One that
-// is revoked makes room.
+// TestTenCredentials: an organization has at most ten live credentials. Revoking one
+// makes room.
 func TestTenCredentials(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)

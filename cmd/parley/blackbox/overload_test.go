@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// verdict is what came of one request of a burst.
+// verdict is the outcome of one request of a burst.
 type verdict struct {
 	status int
 	again  string // Retry-After
@@ -27,7 +27,7 @@ type verdict struct {
 	took   time.Duration
 }
 
-// ready opens a connection and composes a send.
+// ready opens a connection and prepares a send.
 type ready struct {
 	conn    net.Conn
 	request string
@@ -51,7 +51,7 @@ func getReady(a, b *agent, n int, payload string) ([]ready, error) {
 	return all, nil
 }
 
-// answered reads the answer to what was asked.
+// answered reads the answer.
 func (r ready) answered(since time.Time, patience time.Duration) (v verdict) {
 	_ = r.conn.SetReadDeadline(time.Now().Add(patience))
 	resp, err := http.ReadResponse(bufio.NewReader(r.conn), nil)
@@ -66,10 +66,10 @@ func (r ready) answered(since time.Time, patience time.Duration) (v verdict) {
 	return v
 }
 
-// TestBurst lets thousands of requests arrive at the same instant: the server is
-// stopped while they are sent and then goes on. Each is answered 201, or refused
-// in good order, none hangs, what was answered 201 is there and nothing else, and
-// afterwards the server is as it was.
+// TestBurst makes thousands of requests arrive at the same instant: the server process is
+// stopped (SIGSTOP) while they are sent and then continued. Each is answered 201 or
+// rejected with a proper error, and none hangs. Exactly the messages answered 201 are
+// stored, and afterwards the server works as before.
 func TestBurst(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the inside of a process is seen on Linux only")
@@ -132,15 +132,15 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestMoreConnectionsThanDescriptors opens more connections than the server may
-// have files: it cuts or refuses those that are too many, keeps descriptors for its
-// journal, serves those that it has, and takes new ones as soon as there is room.
+// TestMoreConnectionsThanDescriptors opens more connections than the server may have
+// files. The server closes or rejects the excess, keeps descriptors for its journal,
+// serves the open connections, and accepts new ones as soon as there is room.
 func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no limit to set")
 	}
 	t.Parallel()
-	const files, most = 400, 200 // half of a small limit is the journal's
+	const files, most = 400, 200 // half of a small limit is reserved for the journal
 	s := startThrough(t, []string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh"})
 	a, b := pair(t, s)
 	client.CloseIdleConnections()
@@ -194,7 +194,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	if n := len(b.everything()); n != 1 {
 		t.Errorf("%d messages in the inbox, want 1", n)
 	}
-	for n := range most + 20 { // a stream takes a place too, and gives it back
+	for n := range most + 20 { // a stream takes a place too, and frees it
 		e, err := hearken(b, reads)
 		if err != nil {
 			t.Fatalf("stream %d, after all others have ended: %v", n+1, err)

@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// pageBytesMax is what no page of several messages may exceed.
+// pageBytesMax is the maximum size of a page of several messages.
 const pageBytesMax = 1 << 20
 
-// largest is the longest message that there is, with a copy for its sender.
+// largest is a message of the maximum size, with a copy for its sender.
 func largest() obj {
 	payload := strings.Repeat("Q", 131072)
 	return obj{"encrypted_payload": payload, "self_encrypted_payload": payload}
 }
 
-// walk goes through a listing with the largest limit there is and holds each page
-// within the bound: no page ends before the next message would exceed it.
+// walk reads a listing with the maximum limit and checks each page: it does not exceed
+// the bound and ends only where the next message would exceed it.
 func walk(g *agent, path, query string) (rows []obj, pages int) {
 	g.t.Helper()
 	last := 0
@@ -99,7 +99,7 @@ func TestAWaitIsBoundedInBytes(t *testing.T) {
 	})
 }
 
-// TestLongBroadcastsAreAllThere: the bound never keeps a broadcast from its reader.
+// TestLongBroadcastsAreAllThere: the bound never hides a broadcast from its reader.
 func TestLongBroadcastsAreAllThere(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)

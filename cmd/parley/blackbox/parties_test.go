@@ -18,7 +18,7 @@ import (
 
 const (
 	nilUUID = "00000000-0000-0000-0000-000000000000"
-	// nobody has the layout of an id of the service but names nothing.
+	// nobody has the layout of an id of the service but identifies nothing.
 	nobody = "01900000-0000-7000-8000-00000000dead"
 )
 
@@ -39,7 +39,8 @@ func randomHex(n int) string {
 
 func freshSlug() string { return "o-" + randomHex(6) }
 
-// work finds a nonce for a challenge; right tells whether it must fit.
+// work finds a nonce for a challenge: a correct one if right is set, a wrong one
+// otherwise.
 func work(challenge string, difficulty int, right bool) string {
 	for n := 0; ; n++ {
 		nonce := strconv.Itoa(n)
@@ -60,7 +61,7 @@ func fits(sum [32]byte, difficulty int) bool {
 	return zeros >= difficulty
 }
 
-// challenge asks for one.
+// challenge requests a challenge.
 func (s *server) challenge(t testing.TB, slug string) *answer {
 	t.Helper()
 	return s.call(t, "", "POST", "/auth/register", obj{"email": "ops@" + slug + ".example", "org_slug": slug}).want(201)
@@ -72,7 +73,7 @@ func (a *answer) solution() obj {
 	return obj{"challenge_id": a.str("challenge_id"), "nonce": work(a.str("challenge"), int(difficulty), true)}
 }
 
-// org registers a new organization and takes a token.
+// org registers a new organization and obtains a token.
 func (s *server) org(t testing.TB) *org {
 	t.Helper()
 	slug := freshSlug()
@@ -82,7 +83,7 @@ func (s *server) org(t testing.TB) *org {
 	return o
 }
 
-// grant is the plain form of the token call.
+// grant is the simplest form of the token call.
 func (s *server) grant(t testing.TB, id, secret string) *answer {
 	t.Helper()
 	return s.call(t, "", "POST", "/oauth/token", verbatim("grant_type=client_credentials"),
@@ -124,7 +125,7 @@ type agent struct {
 
 func (g *agent) path(rest string) string { return "/agents/" + g.id + rest }
 
-// newKeys makes a pair of pairs.
+// newKeys creates a signing key and an encryption key.
 func newKeys() (ed25519.PrivateKey, *ecdh.PrivateKey) {
 	_, sign, _ := ed25519.GenerateKey(rand.Reader)
 	seal, _ := ecdh.X25519().GenerateKey(rand.Reader)
@@ -137,7 +138,7 @@ func signJWK(k ed25519.PrivateKey) obj { return jwk("Ed25519", k.Public().(ed255
 
 func sealJWK(k *ecdh.PrivateKey) obj { return jwk("X25519", k.PublicKey().Bytes()) }
 
-// thumbprint is the key id of RFC 7638.
+// thumbprint returns the key id of RFC 7638.
 func thumbprint(curve string, raw []byte) string {
 	sum := sha256.Sum256([]byte(`{"crv":"` + curve + `","kty":"OKP","x":"` + b64(raw) + `"}`))
 	return b64(sum[:])
@@ -147,13 +148,13 @@ func (g *agent) signKid() string {
 	return thumbprint("Ed25519", g.sign.Public().(ed25519.PublicKey))
 }
 
-// newAgent is the body of a creation.
+// newAgent returns the body that creates an agent.
 func newAgent(name string) obj {
 	sign, seal := newKeys()
 	return obj{"name": name, "signing_public_key": signJWK(sign), "encryption_public_key": sealJWK(seal)}
 }
 
-// agent creates one.
+// agent creates an agent.
 func (o *org) agent(name string) *agent {
 	o.t.Helper()
 	sign, seal := newKeys()
@@ -170,12 +171,12 @@ func pair(t testing.TB, s *server) (*agent, *agent) {
 	return s.org(t).agent("alice"), s.org(t).agent("bob")
 }
 
-// message is the least body of a send, with more or other fields.
+// message is the smallest valid body of a send, with fields added or replaced.
 func message(to *agent, more ...obj) obj {
 	return merged(obj{"to_agent_id": to.id, "type": "svc.v1.dm", "encrypted_payload": "aGVsbG8"}, more...)
 }
 
-// merged lays objects over one another.
+// merged merges objects; later ones take precedence.
 func merged(base obj, more ...obj) obj {
 	out := maps.Clone(base)
 	for _, m := range more {
@@ -190,12 +191,12 @@ func without(o obj, name string) obj {
 	return out
 }
 
-// try sends as this agent and judges nothing.
+// try sends as this agent and checks nothing.
 func (g *agent) try(to *agent, more obj, headers ...string) *answer {
 	return g.post("/messages", message(to, more), append([]string{"X-Svc-Agent", g.id}, headers...)...)
 }
 
-// send sends as this agent and gives the message.
+// send sends as this agent and returns the message.
 func (g *agent) send(to *agent, more ...obj) obj {
 	g.t.Helper()
 	a := g.try(to, merged(obj{}, more...)).want(201).shaped(messageShape)
@@ -203,13 +204,13 @@ func (g *agent) send(to *agent, more ...obj) obj {
 	return a.body
 }
 
-// answerTo replies as this agent and judges nothing.
+// answerTo replies as this agent and checks nothing.
 func (g *agent) answerTo(m obj, more obj, headers ...string) *answer {
 	body := merged(obj{"type": "svc.v1.dm", "encrypted_payload": "d29ybGQ"}, more)
 	return g.post("/messages/"+text(m, "id")+"/reply", body, append([]string{"X-Svc-Agent", g.id}, headers...)...)
 }
 
-// reply replies as this agent and gives the message.
+// reply replies as this agent and returns the message.
 func (g *agent) reply(m obj, more ...obj) obj {
 	g.t.Helper()
 	a := g.answerTo(m, merged(obj{}, more...)).want(201).shaped(messageShape)
@@ -217,13 +218,13 @@ func (g *agent) reply(m obj, more ...obj) obj {
 	return a.body
 }
 
-// inbox reads one page.
+// inbox reads one page of the inbox.
 func (g *agent) inbox(query string) *answer {
 	g.t.Helper()
 	return g.get(g.path("/messages") + query).want(200)
 }
 
-// pages walks a listing to its end; query carries the limit.
+// pages reads a listing to its end; query sets the limit.
 func (o *org) pages(path, query string) []obj {
 	o.t.Helper()
 	var all []obj
@@ -240,7 +241,7 @@ func (o *org) pages(path, query string) []obj {
 	return nil
 }
 
-// everything is the whole inbox, newest first.
+// everything returns the whole inbox, newest first.
 func (g *agent) everything() []obj {
 	g.t.Helper()
 	return g.pages(g.path("/messages"), "?limit=100")
@@ -254,7 +255,7 @@ func ids(rows []obj) []string {
 	return out
 }
 
-// peek reads a message without leaving a mark on it: as the sender does.
+// peek reads a message as its sender, which records no receipt.
 func (g *agent) peek(m obj) *answer {
 	g.t.Helper()
 	return g.get("/messages/"+text(m, "id"), "X-Svc-Agent", g.id).want(http.StatusOK)
@@ -266,7 +267,7 @@ func (o *org) talk(m obj) *answer {
 	return o.get("/conversations/" + text(m, "conversation_id")).want(200)
 }
 
-// eventually waits for an effect that is promised, but not for this instant.
+// eventually waits for an effect that may follow later.
 func eventually(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(15 * time.Second)

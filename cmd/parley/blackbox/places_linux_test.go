@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// from connects to the server from 127.0.0.n, with little room for what is not read.
+// from connects to the server from 127.0.0.n, with a small receive buffer.
 func (s *server) from(n byte) (net.Conn, error) {
 	d := net.Dialer{
 		Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, n)},
@@ -24,8 +24,9 @@ func (s *server) from(n byte) (net.Conn, error) {
 	return d.DialContext(context.Background(), "tcp", s.addr)
 }
 
-// keepPlaces has two addresses hold so many connections, ask for the same on each,
-// read nothing, and open one again as soon as the server has closed it.
+// keepPlaces makes two addresses hold as many connections as there are places. It sends
+// ask on each, reads nothing, and opens a new connection as soon as the server closes
+// one.
 func keepPlaces(t *testing.T, s *server, places int, ask string) {
 	stop := make(chan struct{})
 	var keeping, opened sync.WaitGroup
@@ -54,17 +55,17 @@ func keepPlaces(t *testing.T, s *server, places int, ask string) {
 		})
 	}
 	opened.Wait()
-	time.Sleep(300 * time.Millisecond) // what was asked for last has come, too
+	time.Sleep(300 * time.Millisecond) // the last requests have arrived too
 }
 
-// awaitReset waits until the server has closed a connection or stop is closed,
-// without reading what was sent.
+// awaitReset waits until the server closes a connection or stop is closed. It reads
+// nothing.
 func awaitReset(conn net.Conn, stop <-chan struct{}) {
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	for over := false; err == nil && !over; {
 		err = raw.Control(func(fd uintptr) {
 			info, e := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO)
-			over = e != nil || info&0xff != tcpEstablished // its first byte is the state
+			over = e != nil || info&0xff != tcpEstablished // the first byte is the TCP state
 		})
 		select {
 		case <-stop:
@@ -76,15 +77,15 @@ func awaitReset(conn net.Conn, stop <-chan struct{}) {
 
 const tcpEstablished = 1
 
-// TestTwoAddressesKeepNobodyOut has two addresses hold all places with connections of
-// which none is idle, and take each place again as soon as it is lost. Newcomers from
-// another address are served all the same, and an idle connection of theirs stays.
+// TestTwoAddressesKeepNobodyOut: two addresses hold all places with busy connections and
+// retake each place as soon as they lose it. Clients from another address are still
+// served, and an idle connection of theirs is kept.
 func TestTwoAddressesKeepNobodyOut(t *testing.T) {
 	get := func(token, path string) string {
 		return "GET " + path + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + token + "\r\n\r\n"
 	}
 	for name, ask := range map[string]func(g *agent) string{
-		"unread answers": func(g *agent) string { // more than sockets hold
+		"unread answers": func(g *agent) string { // more than socket buffers hold
 			return strings.Repeat(get(g.token, "/docs/swagger-ui-bundle.js"), 8)
 		},
 		"bodies that lack a byte": func(g *agent) string {
@@ -130,7 +131,7 @@ func TestTwoAddressesKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// ending is a connection that tells when it has ended.
+// ending is a connection that signals when it is closed.
 type ending struct {
 	net.Conn
 	once  sync.Once
@@ -145,9 +146,9 @@ func (e *ending) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestAnEvictedClientRecovers takes away the idle connection of a client by silent
-// ones from as many addresses as there are places: its next request, a send that
-// names no key, is served at once.
+// TestAnEvictedClientRecovers makes the server close the idle connection of a client by
+// opening silent ones from as many addresses as there are places. The client's next
+// request, a send without an idempotency key, is served at once.
 func TestAnEvictedClientRecovers(t *testing.T) {
 	s := startThrough(t, []string{"sh", "-c", `ulimit -n 512 && exec "$0" "$@"`}) // 256 places
 	alice, bob := pair(t, s)
@@ -182,7 +183,7 @@ func TestAnEvictedClientRecovers(t *testing.T) {
 	if len(dialled) != 0 {
 		t.Fatal("the client does not keep its connection")
 	}
-	for i, began := 0, time.Now(); ; i++ { // those that came before it began to wait go before it
+	for i, began := 0, time.Now(); ; i++ { // the silent connections that queued before this request are accepted first
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}}
 		conn, err := d.Dial("tcp", s.addr)
 		if err != nil || time.Since(began) > 20*time.Second {
@@ -193,7 +194,7 @@ func TestAnEvictedClientRecovers(t *testing.T) {
 		case <-first.ended:
 			send()
 			return
-		case <-time.After(time.Duration(i/300) * time.Millisecond): // the kernel takes newcomers before the server does
+		case <-time.After(time.Duration(i/300) * time.Millisecond): // the kernel accepts connections before the server does
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// polled asks at the address given out, which is absolute.
+// polled requests the poll URL as issued, which is absolute.
 func (s *server) polled(t testing.TB, address, query string) *answer {
 	return s.call(t, "", "GET", strings.TrimPrefix(address, s.base)+query, nil)
 }

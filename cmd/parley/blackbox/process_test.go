@@ -42,7 +42,7 @@ func TestEverythingSurvivesAKill(t *testing.T) {
 			}
 			return out
 		}
-		look() // the first look leaves marks
+		look() // the first read records receipts
 		marked(t, a, unread, "delivered")
 		before := look()
 		s.kill()

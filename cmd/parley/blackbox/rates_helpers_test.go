@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// tempo is a rate as docs/limits.md states it: so many requests in a window, all at
-// once if the caller likes.
+// tempo is a rate as docs/limits.md states it: a number of requests in a window, which
+// may all come at once.
 type tempo struct {
 	rate   int
 	window time.Duration
-	// exact: whatever span of the window's length one looks at, no more were let
-	// through in it. Else requests become free one by one.
+	// exact: no interval of the window's length has more accepted requests. Otherwise
+	// requests become free one by one.
 	exact bool
 }
 
-// every is the time in which one more request becomes free.
+// every returns the time after which one more request becomes free.
 func (p tempo) every() time.Duration {
 	if p.exact {
 		return p.window
@@ -26,9 +26,8 @@ func (p tempo) every() time.Duration {
 	return p.window / time.Duration(p.rate)
 }
 
-// paceFaults asks until it is refused, and judges what each answer says of where
-// the caller stands. However slow the machine is: what became free meanwhile may
-// be used.
+// paceFaults makes requests until one is rejected and checks the rate headers of each
+// answer. It allows for requests that became free meanwhile, however slow the machine is.
 func paceFaults(p tempo, ask func() *answer) (faults []string) {
 	fault := func(a *answer, format string, args ...any) {
 		faults = append(faults, a.dump(fmt.Sprintf(format, args...)))
@@ -36,7 +35,7 @@ func paceFaults(p tempo, ask func() *answer) (faults []string) {
 	began := time.Now()
 	for i := 0; ; i++ {
 		a := ask()
-		free := int(time.Since(began) / p.every()) // at most
+		free := int(time.Since(began) / p.every()) // an upper bound
 		left, errLeft := strconv.Atoi(a.header.Get("RateLimit-Remaining"))
 		reset, errReset := strconv.Atoi(a.header.Get("RateLimit-Reset"))
 		switch {
@@ -70,7 +69,7 @@ func paceFaults(p tempo, ask func() *answer) (faults []string) {
 	}
 }
 
-// refusalFaults judges a 429.
+// refusalFaults checks a 429.
 func refusalFaults(p tempo, a *answer) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, a.dump(fmt.Sprintf(format, args...))) }
 	wait, err := strconv.Atoi(a.header.Get("Retry-After"))
@@ -92,8 +91,8 @@ func refusalFaults(p tempo, a *answer) (faults []string) {
 	return faults
 }
 
-// addressFaults asks in the name of ever other addresses, as X-Forwarded-For has
-// them: where that is believed each has a rate of its own, else all have one.
+// addressFaults makes requests with different addresses in X-Forwarded-For. If the server
+// trusts the header, each address has a rate of its own; otherwise all share one.
 func addressFaults(p tempo, believed bool, ask func(forwarded string) *answer) (faults []string) {
 	began := time.Now()
 	for i := range p.rate + 2 {
@@ -107,7 +106,7 @@ func addressFaults(p tempo, believed bool, ask func(forwarded string) *answer) (
 	if !believed {
 		return faults
 	}
-	for range p.rate { // one was taken of it before
+	for range p.rate { // one was used before
 		if a := ask("198.51.100.1"); a.status == http.StatusTooManyRequests {
 			return faults
 		}
@@ -118,7 +117,7 @@ func addressFaults(p tempo, believed bool, ask func(forwarded string) *answer) (
 	return faults
 }
 
-// gate is a limiter of a test's own, with one defect at most.
+// gate is a limiter for tests, with at most one defect.
 type gate struct {
 	tempo
 	defect string
@@ -158,7 +157,7 @@ func (g *gate) ask(key string) *answer {
 	return a
 }
 
-// spoil has the answer say something else than the gate does.
+// spoil makes the answer differ from the limiter's state.
 func (g *gate) spoil(a *answer) {
 	switch {
 	case g.defect == "says nothing":
@@ -187,10 +186,10 @@ func (g *gate) spoil(a *answer) {
 	}
 }
 
-// TestPaceControl: the judges find each defect, and none where there is none.
+// TestPaceControl: the checks find each defect, and nothing in a correct limiter.
 func TestPaceControl(t *testing.T) {
 	t.Parallel()
-	p := tempo{rate: 4, window: time.Hour} // nothing becomes free while this runs
+	p := tempo{rate: 4, window: time.Hour} // nothing becomes free during the test
 	for _, defect := range []string{
 		"", "never counts", "counts twice", "lets one more pass", "says nothing", "says another limit", "says too many are left", "resets beyond the window",
 		"asks all to wait", "has no Retry-After", "has half seconds", "asks for no wait", "asks for a day", "has another body", "has another wait in its body",

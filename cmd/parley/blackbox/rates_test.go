@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report are the faults that a judge found.
+// report reports the faults that a check found.
 func report(t testing.TB, what string, faults []string) {
 	t.Helper()
 	for _, fault := range faults {
@@ -23,8 +23,8 @@ type rateCase struct {
 	ask func() *answer
 }
 
-// TestRates: each kind of request has its rate, told on every answer, whatever
-// that says, and held.
+// TestRates: each kind of request has its own rate, which is enforced and stated on every
+// answer, whatever the status.
 func TestRates(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--trusted-proxies", "127.0.0.0/8")
@@ -61,7 +61,7 @@ func TestRates(t *testing.T) {
 		} else if a.status != 429 || a.header.Get("Retry-After") == "" {
 			a.errorf("a stream beyond the rate: %v", a.header)
 		}
-		// What one has used up is another's still, and of another kind one's own.
+		// The rates of other callers, and of other kinds of requests, are unaffected.
 		o.get("/org").want(200)
 		o.patch("/org", obj{}).want(200)
 		from("192.0.2.9", "GET", "/version", nil)().want(200)
@@ -73,7 +73,7 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// TestRatesOfTheProfiles: the numbers of docs/limits.md, and those that are set
+// TestRatesOfTheProfiles: the defaults of docs/limits.md, and the values that flags set
 // instead.
 func TestRatesOfTheProfiles(t *testing.T) {
 	t.Parallel()
@@ -122,8 +122,8 @@ func TestRatesOfTheProfiles(t *testing.T) {
 	}
 }
 
-// TestForwardedAddresses: X-Forwarded-For counts where a configured proxy brings
-// it, and there only what the proxy has added.
+// TestForwardedAddresses: the server uses X-Forwarded-For only from a configured proxy,
+// and only the part that the proxy added.
 func TestForwardedAddresses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -153,8 +153,8 @@ func TestForwardedAddresses(t *testing.T) {
 	}
 }
 
-// TestPollLimitsByAddressAndToken: a token has one limit wherever it is asked
-// from, an address one for all that it asks, guesses included.
+// TestPollLimitsByAddressAndToken: a token has one limit for requests from all addresses;
+// an address has one limit for all its requests, including guesses.
 func TestPollLimitsByAddressAndToken(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--poll-limit", "4/3", "--trusted-proxies", "127.0.0.1")
@@ -187,9 +187,9 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 	})
 }
 
-// TestGuessesLockNobodyOut: wrong secrets count for the address that sends them,
-// whichever client they name and however it is spelled. That client can still get
-// tokens from another address.
+// TestGuessesLockNobodyOut: wrong secrets count against the address that sends them,
+// whichever client they name and however it is spelled. That client can still get tokens
+// from another address.
 func TestGuessesLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")
@@ -205,7 +205,8 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 	if !same(wrong.body, unknown.body) || wrong.header.Get("WWW-Authenticate") != unknown.header.Get("WWW-Authenticate") {
 		unknown.errorf("an unknown client is told from a wrong secret: %v", wrong.body)
 	}
-	// Three hundred names from one address: twenty are judged, and what became free meanwhile.
+	// Of three hundred names from one address, the server checks twenty and those that
+	// became free meanwhile.
 	began, judged := time.Now(), 2
 	for i := range 300 {
 		a := ask("192.0.2.1", []string{randomHex(16), strings.Repeat("x", 5000) + strconv.Itoa(i), o.client}[i%3], "wrong")
@@ -221,13 +222,13 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 	if free := int(time.Since(began)/(3*time.Second)) + 1; judged < 20 || judged > 20+free {
 		t.Errorf("%d guesses of an address were judged, want 20", judged)
 	}
-	// Many addresses guess at one client, each as often as it may.
+	// Many addresses guess the secret of one client, each up to its limit.
 	for i := range 4 {
 		for range 20 {
 			ask(fmt.Sprintf("198.51.100.%d", i), o.client, "wrong").want(401)
 		}
 	}
-	began, judged = time.Now(), 1 // one it had when it registered
+	began, judged = time.Now(), 1 // registration used one
 	for i := 0; ; i++ {
 		a := ask(fmt.Sprintf("203.0.113.%d", i), o.client, o.secret)
 		if a.status == 429 {

@@ -20,25 +20,27 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// update writes what was observed into the files of testdata, for a person to
-// read the difference.
+// update writes the observed results into the files of testdata, so that a person can
+// review the difference.
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// A file of raw requests is a txtar archive. Each part is one conversation of a
-// client that writes bytes onto a socket, up to the line that begins with =>
-// and says what has to come of it. Every line ends in CR LF unless it ends in a
-// backslash; \r \n \t \0 \xHH and \\ are what they are in Go; {{x*1000}} is x a
-// thousand times; {{pause}} on a line of its own waits a moment; {{token}},
-// {{agent}} and {{poll}} are what the server gave out.
+// A file of raw requests is a txtar archive. Each part is what a client writes to a
+// socket, up to the line that begins with =>, which states the expected result. Every
+// line ends in CR LF unless it ends in a backslash; \r
 //
-// Unless its name ends in [alone], a well-formed request for /version is sent
-// right behind. "open" means that it was answered too, "closed" that the server
-// closed the connection without answering it, "waits" that nothing came until
-// the client closed its side. Answers are joined by +, each a status and, where
-// there is one, the code of the problem.
+//	\t \0 \xHH and \\ mean the same as in Go; {{x*1000}} is x a thousand times; {{pause}}
+//
+// on a line of its own pauses briefly; {{token}}, {{agent}} and {{poll}} are values that
+// the server issued.
+//
+// Unless its name ends in [alone], a well-formed request for /version follows
+// immediately. "open" means that the server answered it too, "closed" that the server
+// closed the connection without answering it, "waits" that nothing arrived until the
+// client closed its side. Answers are joined by +. Each is a status and, if there is one,
+// the error code.
 const rawFile = "testdata/raw.txtar"
 
-// behind follows every request; nothing else bears its id.
+// behind follows every request. No other request has its id.
 const behind = "GET /version HTTP/1.1\r\nHost: h\r\nX-Request-ID: behind\r\n\r\n"
 
 // rawCase is one part of a file of raw requests.
@@ -63,7 +65,7 @@ func rawCases(t testing.TB, archive *txtar.Archive) []rawCase {
 
 var rawRepeat = regexp.MustCompile(`\{\{([^{}]+?)\*(\d+)\}\}`)
 
-// pieces are the bytes of a case, to be written with pauses between them.
+// pieces returns the bytes of a case, split at its pauses.
 func (c rawCase) pieces(t testing.TB, known map[string]string) (pieces []string) {
 	t.Helper()
 	piece := ""
@@ -95,7 +97,7 @@ func (c rawCase) pieces(t testing.TB, known map[string]string) (pieces []string)
 	return append(pieces, piece)
 }
 
-// rawPatience is how long a server may be silent before it is taken to wait.
+// patience is how long a server may be silent before the result is "waits".
 func (c rawCase) patience() time.Duration {
 	if strings.Contains(c.want, "waits") {
 		return time.Second
@@ -103,13 +105,13 @@ func (c rawCase) patience() time.Duration {
 	return 5 * time.Second
 }
 
-// play has a client say its piece and tells what came of it.
+// play runs a case and returns the result.
 func (c rawCase) play(t testing.TB, addr string, known map[string]string) string {
 	t.Helper()
 	return playRaw(addr, c.pieces(t, known), c.patience())
 }
 
-// playRaw writes pieces onto a socket and tells what came of it.
+// playRaw writes pieces to a socket and returns the result.
 func playRaw(addr string, pieces []string, patience time.Duration) string {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -145,12 +147,12 @@ func playRaw(addr string, pieces []string, patience time.Duration) string {
 type rawEar struct {
 	conn  net.Conn
 	in    *bufio.Reader
-	head  bool // the first answer has no body
+	head  bool // the first request is a HEAD: its answer has no body
 	heard []string
 }
 
-// listen hears answers until the last is that to the request behind, the
-// connection ends, or nothing comes.
+// listen reads answers until the one to the request behind, the end of the connection, or
+// silence.
 func (e *rawEar) listen(patience time.Duration) string {
 	for {
 		_ = e.conn.SetReadDeadline(time.Now().Add(patience))
@@ -181,8 +183,7 @@ func (e *rawEar) listen(patience time.Duration) string {
 	}
 }
 
-// toldBriefly is an answer as the golden files tell it: the status and the code
-// of its problem.
+// toldBriefly returns an answer as golden files show it: the status and the error code.
 func toldBriefly(status int, body []byte) string {
 	var problem struct {
 		Code string `json:"code"`
@@ -201,8 +202,8 @@ func rawArchive(t testing.TB) *txtar.Archive {
 	return archive
 }
 
-// TestRawRequests plays every raw request against the binary. After each one
-// the server still answers on a fresh connection.
+// TestRawRequests sends every raw request to the server. After each one the server still
+// answers on a new connection.
 func TestRawRequests(t *testing.T) {
 	archive := rawArchive(t)
 	cases := rawCases(t, archive)
@@ -241,8 +242,8 @@ func TestRawRequests(t *testing.T) {
 	})
 }
 
-// TestRawRequestsControl plays them against a server that takes an empty line
-// for the end of a request and answers 200: it must fail nearly all.
+// TestRawRequestsControl sends them to a server that treats an empty line as the end of a
+// request and answers 200. Nearly all cases must fail.
 func TestRawRequestsControl(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

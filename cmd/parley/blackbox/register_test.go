@@ -84,8 +84,8 @@ func TestRegisterReservedSlugs(t *testing.T) {
 	})
 }
 
-// TestNamesShowWhatTheyAre: a control character, one that turns the direction of
-// writing or an invisible one makes a name look like another one.
+// TestNamesShowWhatTheyAre: control characters, bidirectional overrides and invisible
+// characters can make a name look like another one, so the server rejects them.
 func TestNamesShowWhatTheyAre(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -106,7 +106,7 @@ func TestNamesShowWhatTheyAre(t *testing.T) {
 		for _, email := range []string{"o'brien+svc@acme.example", "ops@[192.0.2.1]", "ops@[IPv6:2001:db8::1]", "büro@müller.example", "x@y"} {
 			o.patch("/org", obj{"contact_email": email}).as("%q", email).want(200).is("contact_email", email)
 		}
-		// What scripts need to be written with stays: joiners, right-to-left letters.
+		// Characters that scripts need are accepted: joiners and right-to-left letters.
 		for _, name := range []string{"אחד שתיים", "می\u200cخواهم", "👩\u200d💻 & Söhne"} {
 			o.patch("/org", obj{"name": name}).as("%q", name).want(200).is("name", name)
 		}
@@ -153,8 +153,9 @@ func TestSlugTaken(t *testing.T) {
 	})
 }
 
-// TestSolversRaceForASlug checks the outcome alone: whether the requests meet in the
-// server is chance. TestConcurrentSolutionsOfOneSlug in package actors makes them meet.
+// TestSolversRaceForASlug checks only the outcome: whether the requests overlap in the
+// server is chance. TestConcurrentSolutionsOfOneSlug in package actors makes them
+// overlap.
 func TestSolversRaceForASlug(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		slug := freshSlug()
@@ -179,7 +180,7 @@ func TestSolversRaceForASlug(t *testing.T) {
 	})
 }
 
-// TestChallengeSolvedTwiceAtOnce checks the outcome alone, too: see
+// TestChallengeSolvedTwiceAtOnce checks only the outcome, too: see
 // TestConcurrentSolutionsOfOneChallenge in package actors.
 func TestChallengeSolvedTwiceAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
@@ -199,7 +200,7 @@ func TestChallengeSolvedTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// together runs n calls at once and gives what each answered.
+// together runs n calls at once and returns their results.
 func together[T any](n int, call func(i int) T) []T {
 	out := make([]T, n)
 	gate := make(chan struct{})
@@ -215,9 +216,9 @@ func together[T any](n int, call func(i int) T) []T {
 	return out
 }
 
-// TestAChallengeIsCarriedByItsAsker: nothing is stored of a challenge, and yet it
-// outlives the server; once solved it is used for good. What the service did not
-// seal is unknown.
+// TestAChallengeIsCarriedByItsAsker: the client holds the challenge; the server stores
+// nothing of it until it is solved. It survives a restart and can be solved once. The
+// server rejects a challenge that it did not seal.
 func TestAChallengeIsCarriedByItsAsker(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)

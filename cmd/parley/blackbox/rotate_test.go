@@ -2,8 +2,8 @@ package blackbox
 
 import "testing"
 
-// TestKeyRotate: the operator replaces the signing key at once. Tokens of the
-// former key stay good, both are published, and a restart keeps it so.
+// TestKeyRotate: the operator replaces the signing key, with immediate effect. Tokens of
+// the former key stay valid, both keys are published, and both facts survive a restart.
 func TestKeyRotate(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)

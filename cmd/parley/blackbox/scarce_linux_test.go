@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// below takes room until some is left, but less than the server keeps in reserve.
+// below fills the disk until left bytes are free, which is less than the server's
+// reserve.
 func (d *smallDisk) below(left int64) { d.ballast("below", d.free()-left) }
 
-// TestReadsBelowTheReserve leaves less of a disk than is kept in reserve. Every
-// read goes on and every write is refused, also in a process that starts then;
-// with room everything goes on.
+// TestReadsBelowTheReserve leaves less free space than the reserve. Reads succeed and
+// writes are rejected, also after a restart. After space is freed, both succeed.
 func TestReadsBelowTheReserve(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		disk := mountDisk(t, 64)
@@ -33,7 +33,7 @@ func TestReadsBelowTheReserve(t *testing.T) {
 		s.sick(t, time.Second)
 		w.reads()
 		w.refused()
-		for range 5 { // whether the want of room is known before the keys are read is a race
+		for range 5 { // the server may check the space before or after it reads the keys
 			if err := s.drain(10 * time.Second); err != nil {
 				t.Fatalf("SIGTERM below the reserve: %v", err)
 			}
@@ -56,8 +56,8 @@ func TestReadsBelowTheReserve(t *testing.T) {
 	})
 }
 
-// scarceWorld has something for every read to show: a public group that votes on
-// a request, with a conversation, and one that has invited somebody.
+// scarceWorld has data for every read: a public group with a pending vote and a
+// conversation, and a group with a pending invitation.
 type scarceWorld struct {
 	t                 *testing.T
 	s                 *server
@@ -82,7 +82,7 @@ func newScarceWorld(t *testing.T, s *server) *scarceWorld {
 	return w
 }
 
-// reads asks every route that reads.
+// reads requests every route that reads.
 func (w *scarceWorld) reads() {
 	w.t.Helper()
 	talk, speech := "/conversations/"+text(w.letter, "conversation_id"), "/conversations/"+text(w.speech, "conversation_id")
@@ -106,7 +106,7 @@ func (w *scarceWorld) reads() {
 	w.s.grant(w.t, w.alice.client, w.alice.secret).want(200)
 }
 
-// writes are requests that write, each of which may be taken once.
+// writes makes requests that write. Each can succeed once.
 func (w *scarceWorld) writes() []*answer {
 	a, more := w.alice, "late-"+randomHex(4)
 	return []*answer{
@@ -141,7 +141,7 @@ func (w *scarceWorld) refused() {
 	}
 }
 
-// taken holds that everything goes on.
+// taken checks that all writes succeed.
 func (w *scarceWorld) taken() {
 	w.t.Helper()
 	for _, a := range w.writes() {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// follower reads an agent's stream over many connections, each resumed where
-// the one before was cut.
+// follower reads an agent's stream over many connections, each resumed where the previous
+// one was cut.
 type follower struct {
 	g    *agent
 	got  []string
@@ -19,7 +19,7 @@ type follower struct {
 	cuts int
 }
 
-// follow reads for a while, then cuts the connection wherever it stands.
+// follow reads for the given time, then cuts the connection at a random point.
 func (f *follower) follow(d time.Duration) *answer {
 	st, refusal := f.g.listen(f.last)
 	if st == nil {
@@ -43,7 +43,7 @@ func (f *follower) follow(d time.Duration) *answer {
 	}
 }
 
-// until follows in short pieces until it has n messages or time is up.
+// until follows in short pieces until it has n messages or the time is up.
 func (f *follower) until(n int, piece func() time.Duration) *answer {
 	deadline := time.Now().Add(30 * time.Second)
 	for len(f.got) < n && time.Now().Before(deadline) {
@@ -51,7 +51,7 @@ func (f *follower) until(n int, piece func() time.Duration) *answer {
 			return refusal
 		}
 	}
-	_ = f.follow(100 * time.Millisecond) // whatever is too much
+	_ = f.follow(100 * time.Millisecond) // reads messages beyond n, if any
 	return nil
 }
 
@@ -110,7 +110,7 @@ func TestStreamSeam(t *testing.T) {
 	})
 }
 
-// sameOrder compares two orders and says where they part.
+// sameOrder compares two orders and reports where they differ.
 func sameOrder(t testing.TB, what string, got, want []string) {
 	t.Helper()
 	if slices.Equal(got, want) {
@@ -136,8 +136,8 @@ func sameOrder(t testing.TB, what string, got, want []string) {
 	t.Errorf("%s: %d messages of %d, %d missing, %d doubled, order parts at %d", what, len(got), len(want), missing, twice, at)
 }
 
-// TestSlowReader does not read for a while, although more is sent than any
-// socket buffer holds. Others must not notice, and nothing may be lost.
+// TestSlowReader stops reading for a while, although the server sends more than a socket
+// buffer holds. Other readers must not be affected, and nothing may be lost.
 func TestSlowReader(t *testing.T) {
 	const count = 100
 	alone(t, func(t *testing.T, s *server) {

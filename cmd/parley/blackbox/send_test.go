@@ -78,15 +78,15 @@ func TestProvenance(t *testing.T) {
 	})
 }
 
-// object is a JSON object of exactly n bytes when compact.
+// object returns a JSON object of exactly n bytes in compact form.
 func object(n int) obj { return obj{"k": strings.Repeat("x", n-len(`{"k":""}`))} }
 
-// attestation is a JWS by a key that nobody knows, n bytes as a compact array.
+// attestation returns a JWS by an unknown key, n bytes as a compact array.
 func attestation(n int) []any {
 	for kid := "nobody-knows"; ; kid = kid[1:] {
 		frame := obj{"protected": b64([]byte(`{"alg":"EdDSA","kid":"` + kid + `"}`)), "payload": "", "signature": b64(make([]byte, 64))}
 		plain, _ := json.Marshal([]any{frame})
-		if left := n - len(plain); left%4 != 1 { // no base64url has such a length
+		if left := n - len(plain); left%4 != 1 { // no base64url text has such a length
 			frame["payload"] = strings.Repeat("A", left)
 			return []any{frame}
 		}
@@ -121,8 +121,8 @@ func TestSendLimits(t *testing.T) {
 	})
 }
 
-// TestMetadataIsMeasuredUnescaped: a client that escapes what it need not, as
-// many do beyond ASCII, has as much room as one that does not.
+// TestMetadataIsMeasuredUnescaped: escapes that JSON does not require, which many clients
+// use beyond ASCII, do not count towards the limit.
 func TestMetadataIsMeasuredUnescaped(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -133,7 +133,8 @@ func TestMetadataIsMeasuredUnescaped(t *testing.T) {
 		for _, field := range []string{"metadata", "conversation_metadata"} {
 			a.post("/messages", body(field, escaped(4096))).as("%s fits", field).want(201)
 			a.post("/messages", body(field, escaped(4097))).as("%s over", field).invalid("body."+field, "")
-			// Control characters are always escaped: "\u0001" are six bytes, "\n" two.
+			// Control characters are always escaped: "\u0001" is six bytes, "
+			// " two.
 			a.post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\n"}`)).as("%s escaped", field).want(201)
 			a.post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\nx"}`)).as("%s escaped", field).invalid("body."+field, "")
 		}

@@ -24,17 +24,17 @@ type server struct {
 	addr  string
 	dir   string
 	flags []string
-	// through, if not empty, is the program that starts the binary, with the
-	// arguments that go before it.
+	// through, if not empty, is a program that starts the binary, with the arguments that
+	// precede it.
 	through []string
 	log     *output
 
 	cmd    *exec.Cmd
 	exited chan struct{}
-	err    error // of Wait, once exited is closed
+	err    error // the result of Wait, set before exited is closed
 }
 
-// output keeps what a process says and tells when it announces its address.
+// output collects the output of a process and signals when it announces its address.
 type output struct {
 	mu        sync.Mutex
 	said      bytes.Buffer
@@ -55,7 +55,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// stderr is the other stream of the process; it announces nothing.
+// stderr is the standard error of the process, which has no announcement.
 type stderr struct{ to *output }
 
 func (e stderr) Write(b []byte) (int, error) {
@@ -70,7 +70,7 @@ func (o *output) text() string {
 	return o.said.String()
 }
 
-// trouble is an error when the process spoke of a defect, whatever it answered.
+// trouble returns an error if the output reports a defect, whatever the server answered.
 func (o *output) trouble() error {
 	said := o.text()
 	for _, word := range []string{"panic", "fatal error", "goroutine 1 [", "DATA RACE"} {
@@ -111,7 +111,7 @@ func (s *server) launched(listen string) (*server, error) {
 	}
 }
 
-// begin starts the process without waiting for anything.
+// begin starts the process without waiting.
 func (s *server) begin(listen string) error {
 	args := append([]string{"serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--data", s.dir, "--dev"}, s.flags...)
 	whole := slices.Concat(s.through, []string{binary}, args)
@@ -123,7 +123,7 @@ func (s *server) begin(listen string) error {
 	s.cmd, s.exited = cmd, make(chan struct{})
 	started := make(chan error)
 	go func() {
-		// The death signal of a child is bound to the thread that made it.
+		// The kernel sends the death signal when the thread that made the child ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -171,7 +171,7 @@ func startThrough(t testing.TB, through []string, flags ...string) *server {
 	return s
 }
 
-// adminToken is what the server's operator calls need.
+// adminToken returns the token for the admin address.
 func (s *server) adminToken(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.dir, "admin.token"))
@@ -181,14 +181,14 @@ func (s *server) adminToken(t testing.TB) string {
 	return strings.TrimSpace(string(text))
 }
 
-// kill is SIGKILL: nothing of the process gets a chance to tidy up.
+// kill sends SIGKILL: the process cannot clean up.
 func (s *server) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.exited
 }
 
-// restart runs the binary again on the same data and at the same address, so
-// that tokens, whose issuer is the base address, stay valid.
+// restart runs the binary again on the same data and at the same address, so that tokens,
+// whose issuer is the base address, stay valid.
 func (s *server) restart(t testing.TB) {
 	t.Helper()
 	again, err := (&server{dir: s.dir, flags: s.flags, through: s.through}).launched(s.addr)
@@ -199,7 +199,7 @@ func (s *server) restart(t testing.TB) {
 	client.CloseIdleConnections()
 }
 
-// drain is SIGTERM; the process must end by itself with exit code 0.
+// drain sends SIGTERM; the process must exit with code 0.
 func (s *server) drain(within time.Duration) error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return errors.Join(errors.New("the server was already gone"), err)
@@ -213,8 +213,7 @@ func (s *server) drain(within time.Duration) error {
 	}
 }
 
-// fails starts a process that is expected to refuse to run, and gives what it
-// said.
+// fails starts a process that must refuse to run, and returns its output.
 func fails(t testing.TB, dir string, flags ...string) string {
 	t.Helper()
 	s := &server{dir: dir, flags: flags}

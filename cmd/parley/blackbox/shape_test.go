@@ -55,7 +55,7 @@ func ofKind(v any, kind string) bool {
 	panic("no such kind: " + kind)
 }
 
-// shaped checks that every field of the shape is there with a value of its kind.
+// shaped checks that the object has every field of the shape with a value of its kind.
 func shaped(t testing.TB, what string, o obj, shape string) {
 	t.Helper()
 	for field := range strings.FieldsSeq(shape) {
@@ -79,7 +79,7 @@ func (a *answer) shaped(shape string) *answer {
 	return a
 }
 
-// exactly checks that an object has these members and no other.
+// exactly checks that an object has these members and no others.
 func exactly(t testing.TB, what string, o obj, names string) {
 	t.Helper()
 	fields := strings.Fields(names)

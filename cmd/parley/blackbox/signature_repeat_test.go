@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSignatureOfRepeats: a repeat under an Idempotency-Key is answered with the
-// stored message, whatever becomes of its signatures: the sender may have rotated
-// or retired its key since. What is refused for its signature is not remembered.
+// TestSignatureOfRepeats: the answer to a repeat under an Idempotency-Key is the stored
+// message, whatever happened to its signatures: the sender may have rotated or retired
+// its key since. A request rejected for its signature is not stored.
 func TestSignatureOfRepeats(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -60,8 +60,8 @@ func TestSignatureOfRepeats(t *testing.T) {
 	})
 }
 
-// TestEmptySignature: a header without a value is a signature that does not
-// verify, on a fresh connection as on one that was used.
+// TestEmptySignature: a header without a value is an invalid signature, on a new
+// connection and on a reused one.
 func TestEmptySignature(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// messageSignature signs a raw body as the X-Svc-Message-Signature wants it.
+// messageSignature signs a raw body for the X-Svc-Message-Signature header.
 func messageSignature(key ed25519.PrivateKey, body string) string {
 	sum := sha256.Sum256([]byte(body))
 	return b64(ed25519.Sign(key, []byte("svc-msg-v1\n"+hex.EncodeToString(sum[:]))))

@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// inside is what can be seen of a server's process from outside it.
+// inside gives access to the metrics of a server process.
 type inside struct {
 	pid   int
 	admin string
 	token string
 }
 
-// watched starts a server whose inside can be seen.
+// watched starts a server whose process can be observed.
 func watched(t *testing.T, flags ...string) (*server, inside) {
 	t.Helper()
 	admin := freeAddress(t)
@@ -33,10 +33,10 @@ func watched(t *testing.T, flags ...string) (*server, inside) {
 	return s, inside{s.cmd.Process.Pid, admin, s.adminToken(t)}
 }
 
-// sight is one look at a server's inside.
+// sight is one observation of a server process.
 type sight struct {
 	goroutines, sockets, streams int
-	// streaming are the goroutines that belong to a stream.
+	// streaming is the number of goroutines that serve streams.
 	streaming int
 	resident  int64
 }
@@ -45,7 +45,7 @@ func (s sight) String() string {
 	return fmt.Sprintf("%d goroutines (%d of streams), %d sockets, %d streams, %d MiB", s.goroutines, s.streaming, s.sockets, s.streams, s.resident>>20)
 }
 
-// adminClient leaves no connection behind that would be counted.
+// adminClient keeps no connections open, because they would be counted.
 var adminClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 func (in inside) ask(t testing.TB, path string) string {
@@ -73,7 +73,7 @@ var (
 	residentSize   = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB`)
 )
 
-// look sees what there is, without the connections of this process's clients.
+// look observes the server. It does not count the connections of this process's clients.
 func (in inside) look(t testing.TB) (s sight) {
 	t.Helper()
 	client.CloseIdleConnections()
@@ -109,11 +109,12 @@ func (in inside) look(t testing.TB) (s sight) {
 	return s
 }
 
-// goroutineSlack is what stays of a load without being a leak: the worker pools of the
-// engine and of the actors keep some goroutines for the next one.
+// goroutineSlack is the number of goroutines that may remain after a load without being a
+// leak: the worker pools of the HTTP engine and of the actors keep some for the next
+// load.
 const goroutineSlack = 160
 
-// back waits until everything is as it was at the base, and gives what is not.
+// back waits until everything is as it was at base, and returns the last observation.
 func (in inside) back(t testing.TB, base sight, within time.Duration) (now sight, is bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
@@ -125,7 +126,7 @@ func (in inside) back(t testing.TB, base sight, within time.Duration) (now sight
 	}
 }
 
-// manner is how the client of a stream behaves.
+// manner is the behavior of a stream's client.
 type manner string
 
 const (
@@ -140,14 +141,14 @@ type streamReader struct {
 	manner manner
 	conn   *net.TCPConn
 	mu     sync.Mutex
-	heard  []string // ids of messages, in their order
+	heard  []string // ids of messages, in order of arrival
 	last   time.Time
 	err    error
 	done   chan struct{}
 }
 
-// tiny makes the other end's view of this connection small: little can be in
-// flight, little is kept for a reader that takes nothing.
+// tiny makes the socket buffers of this connection small, so that little data is in
+// flight and little is buffered for a reader that does not read.
 func tiny(_, _ string, raw syscall.RawConn) error {
 	var err error
 	if e := raw.Control(func(fd uintptr) {
@@ -225,7 +226,7 @@ func (e *streamReader) count() (n int, last time.Time) {
 	return len(e.heard), e.last
 }
 
-// reset ends a connection as a client does whose machine takes it down.
+// reset sends a TCP reset, like a machine that shuts down.
 func (e *streamReader) reset() {
 	_ = e.conn.SetLinger(0)
 	_ = e.conn.Close()

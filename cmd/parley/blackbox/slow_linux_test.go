@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// deafen makes a connection drop everything that comes in, unacknowledged: to
-// the other end, this one has vanished without a word.
+// deafen makes a connection drop all incoming packets without acknowledging them: to the
+// other end, this one has vanished.
 func deafen(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -26,7 +26,7 @@ func deafen(conn *net.TCPConn) error {
 	return err
 }
 
-// openFilesMax is how many files this process may open.
+// openFilesMax is the number of files that this process may open.
 func openFilesMax() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -14,13 +14,13 @@ import (
 
 var soakStreams = flag.Int("soak.streams", 0, "so many streams in TestStreamsOfAllManners instead of 5000, and twenty times the messages")
 
-// writeWait is how long the server waits for a reader that takes nothing.
+// writeWait is how long the server waits for a client that does not read.
 const writeWait = 5 * time.Second
 
-// TestStreamsOfAllManners opens 5,000 streams, a hundred of each agent: of ten,
-// seven read, one never reads, one is reset while messages come, and one vanishes
-// without a word. Those that read get everything, once and in order, and soon; the
-// others are gotten rid of; and nothing of any of them is left in the end.
+// TestStreamsOfAllManners opens 5,000 streams, a hundred for each agent. Of every ten,
+// seven read, one never reads, one is reset while messages arrive, and one vanishes
+// without a packet. Those that read receive everything exactly once, in order and in
+// time. The server closes the others, and nothing of any stream remains at the end.
 //
 //	go test ./cmd/parley/blackbox -run '^TestStreamsOfAllManners$' -v -soak.streams 9000 -timeout 20m
 func TestStreamsOfAllManners(t *testing.T) {
@@ -64,7 +64,7 @@ func newChoir(t *testing.T, agents, each int) *concurrentSenders {
 		c.agents = append(c.agents, o.agent(fmt.Sprintf("singer-%d", i)))
 		c.ears[i] = make([]*streamReader, each)
 	}
-	// What a load leaves standing belongs to the base.
+	// What remains after a load belongs to the base.
 	together(64, func(i int) *answer { return c.from.try(c.agents[i%agents], nil) })
 	for _, g := range c.agents {
 		g.everything()
@@ -79,7 +79,7 @@ func mannerOf(i int) manner {
 	return [10]manner{reads, reads, neverRds, reads, resets, reads, reads, vanishes, reads, reads}[i%10]
 }
 
-// open opens all streams; those of a manner that reads do so.
+// open opens all streams and starts reading those whose manner is to read.
 func (c *concurrentSenders) open() {
 	began := time.Now()
 	var opening sync.WaitGroup
@@ -113,12 +113,12 @@ func (c *concurrentSenders) open() {
 	}
 }
 
-// sing sends messages to everybody, those to one agent one after the other. In
-// the midst of it some streams are reset.
+// sing sends messages to all agents, in sequence for each agent. Some streams are reset
+// meanwhile.
 func (c *concurrentSenders) sing(messages int) {
 	began := time.Now()
 	payload := strings.Repeat("x", 6000)
-	after := make([]int, len(c.agents)) // resets come after so many messages
+	after := make([]int, len(c.agents)) // resets happen after this many messages
 	for i := range after {
 		after[i] = 1 + rand.IntN(messages-1)
 	}
@@ -150,10 +150,10 @@ func (c *concurrentSenders) sing(messages int) {
 	c.t.Logf("%d messages to %d agents in %v", messages, len(c.agents), time.Since(began).Round(time.Millisecond))
 }
 
-// judge looks at what came of each manner.
+// judge checks the outcome for each manner.
 func (c *concurrentSenders) judge() {
 	began := time.Now()
-	// Nobody who reads waits for somebody who does not.
+	// Clients that read do not wait for those that do not.
 	const soon = 15 * time.Second
 	for i, ears := range c.ears {
 		for _, e := range ears {
@@ -188,8 +188,8 @@ func (c *concurrentSenders) judge() {
 	}
 }
 
-// over closes everything: nothing is left. The control keeps one stream and has
-// to see it.
+// over closes everything and checks that nothing remains. The control keeps one stream
+// open, which the check must find.
 func (c *concurrentSenders) over() {
 	kept, err := hearken(c.agents[0], reads)
 	if err != nil {

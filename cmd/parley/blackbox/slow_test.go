@@ -16,17 +16,16 @@ import (
 const (
 	// readTimeout is how long a request may take to arrive.
 	readTimeout = 30 * time.Second
-	// vanishWait is how long a stream's client may not acknowledge anything.
+	// vanishWait is how long a stream's client may leave data unacknowledged.
 	vanishWait = 30 * time.Second
 )
 
-// dawdler is a connection that costs a server something and never makes a
-// request.
+// dawdler is a connection that uses server resources and never completes a request.
 type dawdler struct {
 	name string
-	// begins is sent at once, then drips comes byte by byte, over and over.
+	// begins is sent at once, then drips byte by byte, repeatedly.
 	begins, drips string
-	// told is what it is told in the end.
+	// told is the status that it receives in the end.
 	told string
 }
 
@@ -39,14 +38,14 @@ func dawdlers(token string) []dawdler {
 		{"a body byte by byte", post + "Content-Length: 1000\r\n\r\n{\"a\":\"", "x", "408"},
 		{"a large body that does not come", post + "Content-Length: 1048576\r\n\r\n{", "", "408"},
 		{"the largest body of a stranger", "POST /messages HTTP/1.1\r\nHost: h\r\nContent-Length: 16384\r\n\r\n{", "x", "408"},
-		{"chunks byte by byte", post + "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", "40"}, // the engine does not always tell why a chunk is broken,
+		{"chunks byte by byte", post + "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", "40"}, // the engine does not always report why a chunk is invalid
 		{"a chunk that does not come", post + "Transfer-Encoding: chunked\r\n\r\n80000\r\n{", "", "408"},
-		{"a second request that never ends", "GET /version HTTP/1.1\r\nHost: h\r\n\r\nGET /org HTTP/1.1\r\nHost: h\r\n", "X-Word: abc\r\n", "200"}, // of the first; the other is dropped in silence
+		{"a second request that never ends", "GET /version HTTP/1.1\r\nHost: h\r\n\r\nGET /org HTTP/1.1\r\nHost: h\r\n", "X-Word: abc\r\n", "200"}, // the status of the first request; the second is dropped without an answer
 	}
 }
 
-// dawdle does so until the server has enough of it, and gives when that was and
-// the last status that was answered.
+// dawdle sends until the server closes the connection. It returns how long that took and
+// the last status received.
 func (d dawdler) dawdle(conn net.Conn, until time.Time) (took time.Duration, status string, err error) {
 	began := time.Now()
 	if _, err := io.WriteString(conn, d.begins); err != nil {
@@ -55,7 +54,7 @@ func (d dawdler) dawdle(conn net.Conn, until time.Time) (took time.Duration, sta
 	answers := ""
 	for n, buffer := 0, make([]byte, 8<<10); time.Now().Before(until); n++ {
 		if d.drips != "" {
-			_, _ = io.WriteString(conn, d.drips[n%len(d.drips):][:1]) // that it is closed shows when one reads
+			_, _ = io.WriteString(conn, d.drips[n%len(d.drips):][:1]) // only a read shows that the connection is closed
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(250 * time.Millisecond))
 		got, err := conn.Read(buffer)
@@ -70,10 +69,10 @@ func (d dawdler) dawdle(conn net.Conn, until time.Time) (took time.Duration, sta
 	return time.Since(began), "", errors.New("it was never cut off")
 }
 
-// TestDawdlersAreCutOff opens hundreds of connections that never come to the
-// point, in every way: each is answered 408, where there is somebody to answer,
-// and closed when the time for a request is over, and not before. Others do not
-// notice, and memory does not grow with what was only announced.
+// TestDawdlersAreCutOff opens hundreds of connections that never complete a request, in
+// every way. The server answers 408 if a request has begun, and closes each connection
+// when the request timeout ends, not before. Other clients are unaffected, and memory
+// does not grow with lengths that were only announced.
 func TestDawdlersAreCutOff(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the inside of a process is seen on Linux only")
@@ -124,7 +123,8 @@ func TestDawdlersAreCutOff(t *testing.T) {
 		}
 	}
 	t.Logf("others took %v before and %v meanwhile (p99); the last was cut off after %v", before, during, longest)
-	// Wide, for a machine with other work: the point is that nobody waits for them.
+	// The bound is wide for busy machines: it shows that other clients do not wait for
+	// the slow ones.
 	if during > 20*before+2*time.Second {
 		t.Errorf("others took %v before and %v meanwhile (p99)", before, during)
 	}
@@ -133,8 +133,8 @@ func TestDawdlersAreCutOff(t *testing.T) {
 	}
 }
 
-// paced sends and reads one after the other for a while and gives the 99th
-// percentile of how long that took.
+// paced sends and reads in turn for a while and returns the 99th percentile of the time
+// that takes.
 func paced(a, b *agent, long time.Duration) time.Duration {
 	a.t.Helper()
 	var all []time.Duration
@@ -147,8 +147,8 @@ func paced(a, b *agent, long time.Duration) time.Duration {
 	return all[len(all)*99/100]
 }
 
-// TestVanishedStreamsAreNoticed although nearly nothing is sent to them, which
-// the kernel takes without complaint: the client's machine was switched off.
+// TestVanishedStreamsAreNoticed: the client's machine was switched off. The server
+// notices although it sends so little that the kernel buffers all of it.
 func TestVanishedStreamsAreNoticed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("a connection vanishes on Linux only")

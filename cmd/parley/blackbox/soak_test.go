@@ -15,15 +15,15 @@ var (
 	soakAcked = flag.Int64("soak.acked", 1_000_000, "how many acknowledged messages TestSoak wants")
 )
 
-// kept is an inbox of an era that is over, in the order that was judged.
+// kept is an inbox of a past era, in the order that was checked.
 type kept struct {
 	of    *participant
 	order []history.ID // newest first
 }
 
-// TestSoak is TestKillUnderLoad for as long as one likes. An era has agents and
-// a judge of its own, on the same directory; when it is over, only the order of
-// its inboxes is remembered, and read again now and then and at the end.
+// TestSoak is TestKillUnderLoad for a chosen duration. Each era has new agents and a new
+// history, on the same directory. After an era only the order of its inboxes is kept. It
+// is read again from time to time and at the end.
 //
 //	go test ./cmd/parley/blackbox -run '^TestSoak$' -v -soak 20m -timeout 40m
 func TestSoak(t *testing.T) {
@@ -38,11 +38,11 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soakPatience is how many times as long as planned a soak may take: a busy
-// machine is no fault.
+// soakPatience is the factor by which a soak may exceed its planned time on a busy
+// machine.
 const soakPatience = 3
 
-// soak goes on until there were enough kills and enough messages.
+// soak runs until there were enough kills and enough messages.
 func soak(t *testing.T, journals string, limit time.Duration, kills int, acked int64) {
 	const killsPerEra = 5
 	s := start(t, "--journals", journals)
@@ -72,7 +72,7 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 	audited(t, s)
 }
 
-// era is a part of a soak with agents and a judge of its own.
+// era is a part of a soak with new agents and a new history.
 func (w *recordedServer) era(ears []*listener, kills int, life func() time.Duration) {
 	for i := range kills {
 		w.live(ears, clientCounts{24, 3, 2}, life())
@@ -82,8 +82,8 @@ func (w *recordedServer) era(ears []*listener, kills int, life func() time.Durat
 	}
 }
 
-// pace chooses how long the server lives, so that the messages are there when
-// the kills are.
+// pace returns how long the server should live, so that messages and kills reach their
+// targets together.
 func pace(sum, now *tally, kills int, acked int64) time.Duration {
 	done, lived := sum.acked.Load()+now.acked.Load(), sum.lived+now.lived
 	perSecond := 2500.0
@@ -121,7 +121,7 @@ func (w *recordedServer) keep() []kept {
 	return all
 }
 
-// read reads an inbox of a former era again: it must be what it was.
+// read reads an inbox of a past era again: it must be unchanged.
 func read(t *testing.T, s *server, k kept) {
 	t.Helper()
 	k.of.token = s.grant(t, k.of.client, k.of.secret).want(200).str("access_token")

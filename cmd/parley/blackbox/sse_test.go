@@ -16,12 +16,12 @@ var streaming = &http.Client{Transport: &http.Transport{DisableCompression: true
 // event is one dispatched event of a stream.
 type event struct {
 	name string
-	id   string // of this block, empty when it has none
+	id   string // the id in this block, "" if it has none
 	data obj
 	raw  string
 }
 
-// stream is an open event stream, read by a goroutine of its own.
+// stream is an open event stream with a goroutine that reads it.
 type stream struct {
 	t      testing.TB
 	resp   *http.Response
@@ -45,7 +45,7 @@ func (g *agent) stream(after string) *stream {
 	return st
 }
 
-// listen opens a stream, or gives the refusal.
+// listen opens a stream, or returns the error answer.
 func (g *agent) listen(after string) (*stream, *answer) {
 	a := &answer{t: g.t, asked: "GET " + g.path("/stream")}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,14 +137,14 @@ func (st *stream) resumeAt(id string) {
 	st.lastID = id
 }
 
-// last is the id to resume at.
+// last returns the id to resume from.
 func (st *stream) last() string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.lastID
 }
 
-// opening gives the lines before the first event, once the id line is there.
+// opening returns the lines before the first event, once the id line has arrived.
 func (st *stream) opening() []string {
 	st.t.Helper()
 	eventually(st.t, "the first lines of the stream", func() bool { return st.last() != "" })
@@ -172,7 +172,7 @@ func (st *stream) next() event {
 	}
 }
 
-// message waits for a message event and judges its form.
+// message waits for a message event and checks its form.
 func (st *stream) message() obj {
 	st.t.Helper()
 	e := st.next()
@@ -209,7 +209,7 @@ func (st *stream) status(conversation, status string) {
 	}
 }
 
-// quiet checks that nothing more comes for a moment.
+// quiet checks that no further event arrives for a moment.
 func (st *stream) quiet() {
 	st.t.Helper()
 	select {

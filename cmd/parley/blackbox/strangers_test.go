@@ -2,8 +2,8 @@ package blackbox
 
 import "testing"
 
-// TestStrangers asks, for everything that belongs to somebody, as the sender,
-// the recipient, a stranger, and for something that is not there.
+// TestStrangers requests everything that has an owner as the sender, as the recipient and
+// as a stranger, and requests unknown ids.
 func TestStrangers(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -75,8 +75,8 @@ func TestTierZeroNeitherSendsNorCreates(t *testing.T) {
 	})
 }
 
-// TestTierZeroOnlyListens: an organization that has fallen to tier 0 says
-// nothing, replies included; what else its agents do is the same as before.
+// TestTierZeroOnlyListens: an organization lowered to tier 0 cannot send or reply;
+// everything else works as before.
 func TestTierZeroOnlyListens(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)

@@ -196,7 +196,7 @@ func TestStreamWithoutIDSkipsStatusOfOldMessages(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		m1 := a.send(b)
-		b.reply(m1) // reads m1 and opens
+		b.reply(m1) // reads m1 and opens the conversation
 		m2 := a.send(b)
 		b.patch("/conversations/"+text(m2, "conversation_id")+"/status", obj{"status": "rejected"}).want(200)
 		marked(t, a, m1, "read")

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// bodied is a route with a body, as the binary describes it.
+// bodied is a route with a body, from the server's description.
 type bodied struct {
 	method, path string
 	properties   map[string]obj
-	oauth        bool // it answers after RFC 6749
+	oauth        bool // its errors follow RFC 6749
 }
 
 // bodiedRoutes reads the description.
@@ -44,7 +44,7 @@ func bodiedRoutes(t testing.TB, s *server) (routes []bodied) {
 	return routes
 }
 
-// resolved follows a reference, also one that stands beside null.
+// resolved follows a reference, also one in an alternative with null.
 func resolved(document, schema obj) obj {
 	if choices, ok := schema["anyOf"].([]any); ok {
 		schema, _ = choices[0].(obj)
@@ -55,15 +55,15 @@ func resolved(document, schema obj) obj {
 	return schema
 }
 
-// concrete puts ids of nothing into a path.
+// concrete fills unknown ids into a path.
 func (r bodied) concrete() string { return pathParameter.ReplaceAllString(r.path, nobody) }
 
-// sent is the answer to a body.
+// sent sends a body and returns the answer.
 func (r bodied) sent(o *org, body string) *answer {
 	return o.s.call(o.t, o.token, r.method, r.concrete(), verbatim(body)).as("%.120q", body)
 }
 
-// notJSON are bodies that are no JSON, or not one reading of it.
+// notJSON are bodies that are not JSON, or that parsers may read differently.
 var notJSON = map[string]string{
 	"cut off": `{"a":`, "cut off in a name": `{"a`, "trailing text": `{} x`, "two values": `{}{}`, "trailing comma": `{"a":1,}`, "trailing comma in a list": `{"a":[1,]}`, "comment": `{"a":1/* */}`, "single quotes": `{'a':1}`, "no quotes": `{a:1}`,
 	"NaN": `{"a":NaN}`, "Infinity": `{"a":Infinity}`, "minus Infinity": `{"a":-Infinity}`, "a leading zero": `{"a":01}`, "a plus": `{"a":+1}`, "a hexadecimal number": `{"a":0x1}`, "half a number": `{"a":1.}`, "half an exponent": `{"a":1e}`,
@@ -75,8 +75,8 @@ var notJSON = map[string]string{
 	"undefined": `undefined`, "True": `True`, "nothing but a quote": `"`, "nothing but a minus": `-`,
 }
 
-// TestStrictJSONEverywhere: every route that takes a body refuses what is not
-// JSON in exactly one reading, and says so.
+// TestStrictJSONEverywhere: every route that takes a body rejects anything that is not
+// unambiguous JSON, and says so.
 func TestStrictJSONEverywhere(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -108,7 +108,7 @@ func TestStrictJSONEverywhere(t *testing.T) {
 	})
 }
 
-// oauthRefused checks a refusal of the token endpoint.
+// oauthRefused checks an error of the token endpoint.
 func (a *answer) oauthRefused(saying string) {
 	a.t.Helper()
 	if said, _ := a.at("error_description").(string); a.err != nil || a.status != 400 || a.body["error"] != "invalid_request" || !strings.Contains(said, saying) {
@@ -116,7 +116,7 @@ func (a *answer) oauthRefused(saying string) {
 	}
 }
 
-// wrongValues gives values of every kind that a property does not take.
+// wrongValues returns values of every kind that a property does not accept.
 func wrongValues(property obj) []string {
 	kinds := map[string][]string{
 		"string": {`"\u0000"`, `""`}, "boolean": {`true`}, "integer": {`1`, `-1`, `1.5`, `1e400`, `-1e400`, `123456789012345678901234567890`, `1e-400`}, "object": {`{}`, `{"a":{}}`}, "array": {`[]`, `[[]]`, `[null]`},
@@ -138,8 +138,8 @@ func anyList(v any) []any {
 	return list
 }
 
-// TestWrongTypesEverywhere: every member that is described refuses values of
-// every other kind, at its place.
+// TestWrongTypesEverywhere: every described member rejects values of every other kind,
+// and the error names its location.
 func TestWrongTypesEverywhere(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
@@ -173,7 +173,7 @@ func TestWrongTypesEverywhere(t *testing.T) {
 	})
 }
 
-// TestStrictControl: the judges of this file are not content with anything.
+// TestStrictControl: the checks of this file report violations.
 func TestStrictControl(t *testing.T) {
 	t.Parallel()
 	for name, body := range notJSON {

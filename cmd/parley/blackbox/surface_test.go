@@ -11,7 +11,7 @@ import (
 
 type route struct{ method, path string }
 
-// ownRoutes ask for a token.
+// ownRoutes require a token.
 var ownRoutes = []route{
 	{"GET", "/org"},
 	{"PATCH", "/org"},
@@ -67,7 +67,7 @@ var ownRoutes = []route{
 	{"POST", "/webhooks/{id}/deliveries/{job_id}/retry"},
 }
 
-// openRoutes ask for none.
+// openRoutes require none.
 var openRoutes = []route{
 	{"POST", "/auth/register"},
 	{"POST", "/auth/register/solve"},
@@ -85,7 +85,7 @@ var openRoutes = []route{
 	{"GET", "/version"},
 }
 
-// laterRoutes are of the specification but not built yet.
+// laterRoutes are in the specification but not built yet.
 var laterRoutes = []route{
 	{"GET", "/directory/agents"},
 	{"GET", "/directory/categories"},
@@ -158,8 +158,8 @@ func TestHealthAndVersion(t *testing.T) {
 	})
 }
 
-// TestStart: browsers get a page that needs nothing else, all others the same
-// links as JSON.
+// TestStart: browsers get a self-contained page, all other clients the same links as
+// JSON.
 func TestStart(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		links := s.call(t, "", "GET", "/", nil).want(200)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestSuspension: a suspended organization reads and does nothing else, its streams
-// end and its webhooks pause, over a restart as well; what others send to it is
-// kept, and after the suspension everything goes on.
+// TestSuspension: a suspended organization can only read; its streams end and its
+// webhooks pause, also after a restart. Messages sent to it are kept, and everything
+// resumes after the suspension.
 func TestSuspension(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
@@ -60,7 +60,7 @@ func TestSuspension(t *testing.T) {
 		}
 		barred()
 
-		// Others are not concerned, and may write to it.
+		// Other organizations are unaffected and may send to it.
 		second := a.send(b)
 		b.get("/messages/" + text(second, "id")).want(200)
 		beside.becomes(a.send(control), "delivered")
@@ -89,8 +89,8 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
-// TestReadsOutliveASuspension: a wait is a read, which a suspended organization may
-// make, and a sync that was accepted before gets its reply.
+// TestReadsOutliveASuspension: a wait is a read, which a suspended organization may make,
+// and a sync accepted before the suspension gets its reply.
 func TestReadsOutliveASuspension(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
@@ -112,7 +112,7 @@ func TestReadsOutliveASuspension(t *testing.T) {
 	})
 }
 
-// TestOrgList: all organizations, page by page, each once.
+// TestOrgList: the listing shows every organization exactly once.
 func TestOrgList(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)

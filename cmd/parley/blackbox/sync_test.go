@@ -14,7 +14,7 @@ func (g *agent) ask(to *agent, query string, more obj, headers ...string) <-chan
 	return out
 }
 
-// judged checks a sync answer's form and gives it back.
+// judged checks the form of a sync answer and returns it.
 func judged(a *answer, status string) *answer {
 	a.t.Helper()
 	a.want(200).is("status", status)
@@ -35,7 +35,7 @@ func judged(a *answer, status string) *answer {
 	return a
 }
 
-// arrival waits for the newest message of an inbox.
+// arrival waits until the inbox has count messages and returns the newest.
 func (g *agent) arrival(count int) obj {
 	g.t.Helper()
 	var rows []obj
@@ -105,7 +105,7 @@ func TestSyncAnswersTheFirstReplyOnly(t *testing.T) {
 		a, b := pair(t, s)
 		answered := a.ask(b, "?timeout_ms=20000", nil)
 		m := b.arrival(1)
-		own := a.reply(m) // the asker's own turn is no reply
+		own := a.reply(m) // a message by the sender of the sync is not a reply
 		select {
 		case r := <-answered:
 			r.errorf("the asker's own turn %s ended the call", own["id"])

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// toHandle is the least body of a send to a handle.
+// toHandle is the smallest valid body of a send to a handle.
 func toHandle(handle string, more ...obj) obj {
 	return merged(obj{"to_handle": handle, "type": "svc.v1.dm", "encrypted_payload": "QQ"}, more...)
 }

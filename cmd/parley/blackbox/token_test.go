@@ -67,7 +67,7 @@ func TestTokenRefusals(t *testing.T) {
 	})
 }
 
-// claimsOf opens a token without judging its signature.
+// claimsOf decodes a token without verifying its signature.
 func claimsOf(t testing.TB, token string) (header, claims obj, signed string, signature []byte) {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -169,7 +169,7 @@ func TestUnauthenticated(t *testing.T) {
 	})
 }
 
-// forged is the token signed by a key of our own under the kid of theirs.
+// forged returns the token signed by another key under the server's kid.
 func forged(t testing.TB, token, alg string) string {
 	header, _, _, _ := claimsOf(t, token)
 	header["alg"] = alg

@@ -40,7 +40,7 @@ func (a *answer) came(want ...string) *answer {
 	return a
 }
 
-// because checks what the reason says.
+// because checks the text of the reason.
 func (a *answer) because(parts ...string) *answer {
 	a.t.Helper()
 	why, _ := a.at("pending_reason").(string)

@@ -19,10 +19,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// tracesPath is where OTLP has traces posted to.
+// tracesPath is the path to which OTLP exporters post traces.
 const tracesPath = "/v1/traces"
 
-// collecting takes traces as any collector does.
+// collecting is a minimal OpenTelemetry collector.
 type collecting struct {
 	url string
 
@@ -72,7 +72,7 @@ func (c *collecting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// after drains a server, which sends what is left, and gives all spans.
+// after shuts the server down, which flushes its spans, and returns all spans.
 func (c *collecting) after(t *testing.T, s *server) []*otlp.Span {
 	t.Helper()
 	if err := s.drain(15 * time.Second); err != nil {
@@ -86,10 +86,10 @@ func (c *collecting) after(t *testing.T, s *server) []*otlp.Span {
 	return c.spans
 }
 
-// traceOf is the trace of a message.
+// traceOf returns the trace id of a message.
 func traceOf(m obj) string { return strings.ReplaceAll(text(m, "id"), "-", "") }
 
-// inTrace are the spans of a trace by their names, none of which may come twice.
+// inTrace returns the spans of a trace by name; names must be unique.
 func inTrace(t *testing.T, spans []*otlp.Span, id string) map[string]*otlp.Span {
 	t.Helper()
 	found := map[string]*otlp.Span{}
@@ -108,7 +108,7 @@ func inTrace(t *testing.T, spans []*otlp.Span, id string) map[string]*otlp.Span 
 	return found
 }
 
-// named checks that a trace has spans of these names and no other.
+// named checks that a trace has spans of exactly these names.
 func named(t *testing.T, what string, found map[string]*otlp.Span, names ...string) bool {
 	t.Helper()
 	var got []string
@@ -124,7 +124,7 @@ func named(t *testing.T, what string, found map[string]*otlp.Span, names ...stri
 	return true
 }
 
-// attribute is one of a span's, as text.
+// attribute returns an attribute of a span as text.
 func attribute(s *otlp.Span, key string) string {
 	for _, a := range s.GetAttributes() {
 		if a.GetKey() != key {
@@ -163,7 +163,7 @@ func linked(t *testing.T, s, to *otlp.Span) {
 	}
 }
 
-// linksTo are the spans with a link to another.
+// linksTo returns the spans with a link to another.
 func linksTo(spans []*otlp.Span, to *otlp.Span) (all []*otlp.Span) {
 	for _, s := range spans {
 		if slices.ContainsFunc(s.GetLinks(), func(l *otlp.Span_Link) bool {
@@ -175,7 +175,7 @@ func linksTo(spans []*otlp.Span, to *otlp.Span) (all []*otlp.Span) {
 	return all
 }
 
-// waits is a reaction that comes when it is let.
+// waits answers after let is closed.
 func waits(let <-chan struct{}) reaction {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -195,14 +195,14 @@ const (
 	appendSpan, attemptSpan       = "parley.journal append", "POST"
 )
 
-// retold is what became of the messages whose traces are judged.
+// retold holds the messages whose traces the test checks.
 type retold struct {
 	hook                                         *hook
 	job                                          obj
 	plain, called, quiet, repeated, reply, asked obj
 }
 
-// tellAll sends messages in every way that a trace can begin.
+// tellAll sends messages in every way that can begin a trace.
 func tellAll(t *testing.T, a, b *agent) (x retold) {
 	t.Helper()
 	as := func(headers ...string) []string { return append([]string{"X-Svc-Agent", a.id}, headers...) }
@@ -210,7 +210,8 @@ func tellAll(t *testing.T, a, b *agent) (x retold) {
 	x.plain = a.send(b)
 	x.job = x.hook.becomes(x.plain, "delivered")
 
-	// The target answers once the request is answered, and so known.
+	// The target answers only after the send was answered, so that the test knows the
+	// message.
 	let := make(chan struct{})
 	x.hook.to.answers(waits(let))
 	x.called = a.post("/messages", message(b), as("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")...).want(201).body
@@ -231,8 +232,8 @@ func tellAll(t *testing.T, a, b *agent) (x retold) {
 	return x
 }
 
-// TestTraces follows messages from the request over the journal to the target of
-// a webhook by what a collector is sent.
+// TestTraces follows messages from the request through the journal to the target of a
+// webhook, in the spans that a collector receives.
 func TestTraces(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		c := collect(t)
@@ -284,8 +285,8 @@ func (x *retold) judgePlain(t *testing.T, s *server, spans []*otlp.Span) {
 	}
 }
 
-// judgeCalled: the request belongs to its caller's trace, the rest to the
-// message's, and each is linked with the other.
+// judgeCalled: the request belongs to its caller's trace, the remaining spans to the
+// message's trace, and the two are linked.
 func (x *retold) judgeCalled(t *testing.T, spans []*otlp.Span) {
 	t.Helper()
 	theirs, ours := inTrace(t, spans, callersTrace), inTrace(t, spans, traceOf(x.called))
@@ -302,7 +303,7 @@ func (x *retold) judgeCalled(t *testing.T, spans []*otlp.Span) {
 	linked(t, attempt, door)
 }
 
-// judgeRepeated: a repeat has a trace of its own, with a link to what it repeats.
+// judgeRepeated: a repeat has a trace of its own, with a link to the original.
 func (x *retold) judgeRepeated(t *testing.T, spans []*otlp.Span) {
 	t.Helper()
 	found := inTrace(t, spans, traceOf(x.repeated))
@@ -315,7 +316,7 @@ func (x *retold) judgeRepeated(t *testing.T, spans []*otlp.Span) {
 	}
 }
 
-// TestTracesOfBroadcasts: the copies of a broadcast are in its trace, those too
+// TestTracesOfBroadcasts: the copies of a broadcast are in its trace, including those
 // that another process delivers.
 func TestTracesOfBroadcasts(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
@@ -333,7 +334,7 @@ func TestTracesOfBroadcasts(t *testing.T) {
 		}
 		s.restart(t)
 		bad.to.answers(says(200))
-		bad.again(job) // which may be too late: then it was its turn already
+		bad.again(job) // which may come too late, after the scheduled attempt
 		bad.becomes(lost, "delivered")
 		spans := c.after(t, s)
 		root, outcomes := "", []string{}
@@ -355,8 +356,8 @@ func TestTracesOfBroadcasts(t *testing.T) {
 	})
 }
 
-// TestTracesKeepSecrets looks for what is secret and private in all that a
-// collector is sent.
+// TestTracesKeepSecrets searches all that a collector receives for secret and private
+// data.
 func TestTracesKeepSecrets(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		c := collect(t)
@@ -394,8 +395,8 @@ func TestTracesKeepSecrets(t *testing.T) {
 	})
 }
 
-// TestTracesByEnvironment has the variables of OpenTelemetry say whether there
-// are traces and where they go.
+// TestTracesByEnvironment: the OpenTelemetry variables turn traces on and set their
+// target.
 func TestTracesByEnvironment(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -432,8 +433,8 @@ func TestTracesByEnvironment(t *testing.T) {
 	}
 }
 
-// TestTracesDelayNobody has collectors that never answer, refuse, or are not
-// there: requests are answered and the server leaves in time all the same.
+// TestTracesDelayNobody: with a collector that never answers, rejects or is unreachable,
+// requests are still answered and the server still exits in time.
 func TestTracesDelayNobody(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
@@ -455,7 +456,7 @@ func TestTracesDelayNobody(t *testing.T) {
 			for range 20 {
 				a.send(b)
 			}
-			if err := s.drain(20 * time.Second); err != nil { // with an error, if it gave up
+			if err := s.drain(20 * time.Second); err != nil { // with an error, if the exporter gave up
 				t.Errorf("%v\n%s", err, s.log.tail())
 			}
 		})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// settleWait is how long an answer waits for other homes at most; an answer
-// that took longer may be ahead of its effect.
+// settleWait is the maximum time that an answer waits for other homes. An answer that
+// took longer may precede its effect.
 const settleWait = 90 * time.Millisecond
 
 // watcher counts answers whose effect need not be visible yet.
@@ -16,7 +16,7 @@ type watcher struct {
 	late, total int
 }
 
-// prompt tells whether everything a write did must be visible now.
+// prompt reports whether all effects of a write must be visible now.
 func (w *watcher) prompt(a *answer) bool {
 	w.total++
 	if a.took > settleWait {

@@ -17,8 +17,8 @@ func (g *agent) waits(query string) <-chan *answer {
 	return out
 }
 
-// given checks a wait's answer: the messages and how many follow. It gives the
-// query that goes on after it.
+// given checks the answer of a wait: the messages and the number that follow. It returns
+// the query that continues after it.
 func given(a *answer, unread int, want ...obj) string {
 	a.t.Helper()
 	a.want(200)
@@ -55,7 +55,8 @@ func TestWaitGivesWhatIsThere(t *testing.T) {
 		b.acked(obj{"ids": []any{ms[21]["id"]}}, 1)
 		next = given(b.get(b.path("/wait?")+next), 0, ms[20:]...)
 		given(b.get(b.path("/wait?timeout_ms=1000")), 0)
-		// With a cursor what was carried comes again, read or not; without, it does not.
+		// With a cursor, transferred messages come again, read or not; without one, they
+		// do not.
 		given(b.get(b.path("/wait?timeout_ms=1000&after=")+text(ms[17], "id")), 0, ms[18:]...)
 		given(b.get(b.path("/wait?timeout_ms=1000&after=")+nilUUID), 2, ms[:20]...)
 		b.acked(obj{"up_to": ms[22]["id"]}, 22)
@@ -105,7 +106,7 @@ func TestWaitRefusals(t *testing.T) {
 	})
 }
 
-// TestWaitOfOneWhoLeft: nothing counts as carried to a client that has gone.
+// TestWaitOfOneWhoLeft: nothing counts as transferred to a client that has disconnected.
 func TestWaitOfOneWhoLeft(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -126,7 +127,7 @@ func TestWaitOfOneWhoLeft(t *testing.T) {
 	})
 }
 
-// TestWaitsEndWithTheServer: a server that stops does not wait for them.
+// TestWaitsEndWithTheServer: a server that shuts down does not wait for them.
 func TestWaitsEndWithTheServer(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -2,8 +2,7 @@ package blackbox
 
 import "maps"
 
-// The rows of the access matrix that ask about webhooks. Nobody listens at their
-// targets.
+// These rows of the access matrix cover webhooks. No process listens at their targets.
 func init() {
 	of := func(rest string, body any) func(*accessScene) accessAsk {
 		return func(c *accessScene) accessAsk { return accessAsk{c.hook().path(rest), body} }
@@ -30,5 +29,5 @@ func init() {
 // nowhere is a target that refuses connections.
 const nowhere = "http://127.0.0.1:1/hook"
 
-// hook is a webhook that nobody else asks about.
+// hook creates a webhook that no other cell uses.
 func (c *accessScene) hook() *hook { return c.victim().hook(&target{url: nowhere}) }

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// TestWebhookSecretsAreKept looks for the secrets of webhooks wherever they must
-// not be: in answers after the first, in the log at its lowest level, in the
-// operator's door, in the data directory and in a backup. Targets that fail, and
-// whose address has a token in it, are part of it.
+// TestWebhookSecretsAreKept searches for the secrets of webhooks wherever they must not
+// be: in answers after the first, in the log at its lowest level, on the admin listener,
+// in the data directory and in a backup. The test includes targets that fail and targets
+// with a token in the URL.
 func TestWebhookSecretsAreKept(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
@@ -76,7 +76,7 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 	})
 }
 
-// control: a secret that is there is found.
+// control: a secret that was planted is found.
 func (c canaries) control(t *testing.T, in []byte) {
 	t.Helper()
 	for name, secret := range c {
@@ -87,7 +87,7 @@ func (c canaries) control(t *testing.T, in []byte) {
 	}
 }
 
-// whole is the content of all files of a directory.
+// whole returns the content of all files of a directory.
 func whole(t *testing.T, dir string) (all []byte) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -104,7 +104,7 @@ func whole(t *testing.T, dir string) (all []byte) {
 	return all
 }
 
-// guarded checks that keys lie in files for their owner alone.
+// guarded checks that only their owner can access files with keys.
 func guarded(t *testing.T, dir string) {
 	t.Helper()
 	found := 0
@@ -124,8 +124,8 @@ func guarded(t *testing.T, dir string) {
 	}
 }
 
-// TestMasterKeyByEnvironment: a key that is given is not written anywhere, and
-// without it nothing is signed.
+// TestMasterKeyByEnvironment: a key from the environment is not written to disk, and
+// without it the server signs nothing.
 func TestMasterKeyByEnvironment(t *testing.T) {
 	t.Parallel()
 	key := base64.StdEncoding.EncodeToString([]byte("0123456789abcdefCanary!@#$%^&*()"))

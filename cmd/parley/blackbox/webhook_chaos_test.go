@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// strain is a reaction of a target and what comes of a delivery to it.
+// strain is a target's behavior and the expected outcome of a delivery to it.
 type strain struct {
 	name   string
 	script []reaction
@@ -52,8 +52,8 @@ var strains = []strain{
 	{"endless head", []reaction{swells}, "failed", nil, "", firstWait},
 }
 
-// TestSinkChaos: whatever a target does, the job says what came of it, and when
-// it is tried again. Beside them hang targets, which delay nobody.
+// TestSinkChaos: whatever a target does, the job states the outcome and the time of the
+// next attempt. Hanging targets that receive deliveries at the same time delay nothing.
 func TestSinkChaos(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		from, o := s.org(t).agent("from"), s.org(t)
@@ -81,7 +81,8 @@ func TestSinkChaos(t *testing.T) {
 	})
 }
 
-// target is where the strain is: a path of the sink, or what it has for TLS.
+// target returns the target with the behavior: a path of the sink, or one of its faulty
+// TLS listeners.
 func (c strain) target(t testing.TB) *target {
 	if c.name == overHTTP2 {
 		return theSink(t).targetAt(theSink(t).h2, c.script...)
@@ -95,7 +96,7 @@ func (c strain) target(t testing.TB) *target {
 	return theSink(t).target(c.script...)
 }
 
-// holds checks what came of the first attempt.
+// holds checks the outcome of the first attempt.
 func (c strain) holds(t *testing.T, h *hook, m obj) {
 	t.Helper()
 	j := h.becomes(m, c.status)
@@ -124,7 +125,7 @@ func (c strain) holds(t *testing.T, h *hook, m obj) {
 	}
 }
 
-// brokenTLS are targets that nothing is ever sent to.
+// brokenTLS are targets that must never receive a request.
 func brokenTLS() []strain {
 	return []strain{
 		{"of an unknown authority", nil, "failed", nil, "not trusted", firstWait},
@@ -135,7 +136,7 @@ func brokenTLS() []strain {
 	}
 }
 
-// redirects lead to where a target may not be, and to where it may.
+// redirects lead to forbidden and to permitted targets.
 func redirects(t *testing.T) []strain {
 	var all []strain
 	for _, to := range []string{"https://169.254.169.254/latest/meta-data/", "http://169.254.169.254/", "http://127.0.0.1:1/", "file:///etc/passwd", theSink(t).base + "/forbidden-fruit", "/forbidden-fruit"} {
@@ -170,8 +171,8 @@ func closedAddress(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// TestOneTargetDelaysNoOther: with many hanging targets that have queues,
-// others hear at once.
+// TestOneTargetDelaysNoOther: while many targets with queues hang, others receive their
+// deliveries at once.
 func TestOneTargetDelaysNoOther(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		from, o := s.org(t).agent("from"), s.org(t)

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// everyEvent are all that a webhook can be for.
+// everyEvent are all events that a webhook can subscribe to.
 var everyEvent = []string{
 	"message.received", "message.delivered", "message.read", "conversation.updated", "group.invited", "group.request.created",
 	"group.request.resolved", "group.member.joined", "group.member.left",
 }
 
-// told waits for deliveries of an event, counted from 1, and gives the last
-// after a look at its payload: the id concerned is under of, and message_id is
-// null unless it is a message's event.
+// told waits for deliveries of an event, counted from 1, checks the payload of the last
+// and returns it: field of must have the id, and message_id is null unless the event is
+// about a message.
 func (h *hook) told(event string, n int, of, id string) *delivery {
 	t := h.agent.t
 	t.Helper()
@@ -49,7 +49,7 @@ func (h *hook) told(event string, n int, of, id string) *delivery {
 	return d
 }
 
-// only checks, after all that was to come has come, that there is nothing else.
+// only checks, after all expected deliveries, that there are no others.
 func (h *hook) only(events ...string) {
 	h.agent.t.Helper()
 	got := strings.Fields(h.to.events())
@@ -80,7 +80,8 @@ func TestEventsOfMessages(t *testing.T) {
 }
 
 // TestMarksOfOtherChannelsAreTold: if the recipient has no webhook, the sender is
-// notified when an inbox page, a stream or a reply marks the message.
+// notified when the message is transferred or read through an inbox page, a stream or a
+// reply.
 func TestMarksOfOtherChannelsAreTold(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -100,14 +101,15 @@ func TestMarksOfOtherChannelsAreTold(t *testing.T) {
 		b.post(b.path("/messages/ack"), obj{"up_to": text(streamed, "id")}).want(200)
 		of.told("message.read", 2, "message_id", text(paged, "id"))
 		of.only("message.delivered", "message.delivered", "message.delivered", "message.read", "message.read")
-		// The reply was read without having been looked at before.
+		// The reply was read without being transferred before.
 		if got := strings.Fields(back.to.events()); !slices.Contains(got, "message.read") || len(got) > 2 {
 			t.Errorf("of one reply the sender was told %v", got)
 		}
 	})
 }
 
-// TestEventsOfConversations: all participants but the one who made the change.
+// TestEventsOfConversations: all participants except the agent that made the change are
+// notified.
 func TestEventsOfConversations(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -149,7 +151,7 @@ func TestEventsOfGroups(t *testing.T) {
 			r.vote(g, filed, "approve")
 		}
 		asker.told("group.request.resolved", 1, "request_id", filed)
-		boss.told("group.request.resolved", 2, "request_id", filed) // after the invitation's
+		boss.told("group.request.resolved", 2, "request_id", filed) // after the event of the invitation
 		asker.told("group.member.joined", 1, "group_id", r.id)
 		boss.told("group.member.joined", 2, "group_id", r.id)
 		r.remove(applicant, applicant).want(204)
@@ -193,7 +195,7 @@ func TestBroadcastsReachWebhooks(t *testing.T) {
 	})
 }
 
-// TestSystemMessagesReachWebhooks: an invitation lies in the inbox as a message.
+// TestSystemMessagesReachWebhooks: an invitation is a message in the inbox.
 func TestSystemMessagesReachWebhooks(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)

@@ -17,7 +17,7 @@ const (
 	attemptsMax = 8
 )
 
-// hooked are servers that most tests of webhooks share: they trust the sink.
+// hooked are servers that most webhook tests share: they trust the sink.
 var hooked = []*variant{{journals: "1", flags: trustSink}, {journals: "4", flags: trustSink}}
 
 func trustSink() ([]string, error) {
@@ -28,7 +28,7 @@ func trustSink() ([]string, error) {
 	return []string{"--webhook-ca", s.caFile}, nil
 }
 
-// hooks runs a test beside others on both servers that trust the sink.
+// hooks runs a test on both servers that trust the sink, in parallel with others.
 func hooks(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Parallel()
 	for _, v := range hooked {
@@ -39,19 +39,19 @@ func hooks(t *testing.T, test func(t *testing.T, s *server)) {
 	}
 }
 
-// hook is a webhook as its owner knows it.
+// hook is a webhook as returned to its owner.
 type hook struct {
 	agent      *agent
 	to         *target
 	id, secret string
 }
 
-// hooksAt asks for a webhook and judges nothing.
+// hooksAt requests a webhook and checks nothing.
 func (g *agent) hooksAt(address string, more ...obj) *answer {
 	return g.post("/webhooks", merged(obj{"agent_id": g.id, "url": address}, more...))
 }
 
-// hook makes a webhook.
+// hook creates a webhook.
 func (g *agent) hook(to *target, more ...obj) *hook {
 	g.t.Helper()
 	a := g.hooksAt(to.url, more...).want(201).shaped(hookShape)
@@ -64,13 +64,13 @@ func (g *agent) hook(to *target, more ...obj) *hook {
 	return h
 }
 
-// listens makes a webhook of a new target that answers with these reactions.
+// listens creates a webhook with a new target that answers with these reactions.
 func (g *agent) listens(script ...reaction) *hook {
 	g.t.Helper()
 	return g.hook(theSink(g.t).target(script...))
 }
 
-// wants makes a webhook for some events.
+// wants creates a webhook for some events.
 func (g *agent) wants(events ...string) *hook {
 	g.t.Helper()
 	return g.hook(theSink(g.t).target(), obj{"events": events})
@@ -78,7 +78,7 @@ func (g *agent) wants(events ...string) *hook {
 
 func (h *hook) path(rest string) string { return "/webhooks/" + h.id + rest }
 
-// read is the webhook as the listing has it.
+// read returns the webhook's row of the listing.
 func (h *hook) read() obj {
 	h.agent.t.Helper()
 	a := h.agent.get("/webhooks?include_inactive=true&agent_id=" + h.agent.id).want(200)
@@ -100,7 +100,7 @@ func (h *hook) turns(active bool) *answer {
 	return a.is("id", h.id, "active", active, "disabled_at", nil, "disabled_reason", nil)
 }
 
-// jobs are all its delivery jobs of a status, the newest first.
+// jobs returns all its delivery jobs of a status, newest first.
 func (h *hook) jobs(status string) []obj {
 	h.agent.t.Helper()
 	query := url.Values{"limit": {"100"}}
@@ -120,7 +120,7 @@ func (h *hook) jobs(status string) []obj {
 	}
 }
 
-// job is the job of a delivery of a message, nil if there is none yet.
+// job returns the delivery job of a message, or nil if none exists yet.
 func (h *hook) job(m obj) obj {
 	h.agent.t.Helper()
 	for _, j := range h.jobs("") {
@@ -168,7 +168,7 @@ func (h *hook) becomes(m obj, status string) obj {
 	return j
 }
 
-// sums waits until the summary counts as many: delivered, failed, dead, pending.
+// sums waits until the summary has these counts: delivered, failed, dead, pending.
 func (h *hook) sums(delivered, failed, dead, pending int) {
 	h.agent.t.Helper()
 	want := obj{"total": delivered + failed + dead + pending, "delivered": delivered, "failed": failed, "dead": dead, "pending": pending}
@@ -185,12 +185,12 @@ func (h *hook) sums(delivered, failed, dead, pending int) {
 	}
 }
 
-// again asks for an attempt of a job now, and judges nothing.
+// again requests an immediate attempt of a job and checks nothing.
 func (h *hook) again(job obj) *answer {
 	return h.agent.post(h.path("/deliveries/"+text(job, "id")+"/retry"), nil)
 }
 
-// between is the time from one field of an object to another.
+// between returns the time from one field of an object to another.
 func between(t testing.TB, o obj, from, to string) time.Duration {
 	t.Helper()
 	return moment(t, o, to).Sub(moment(t, o, from))
@@ -205,7 +205,7 @@ func moment(t testing.TB, o obj, field string) time.Time {
 	return at
 }
 
-// events are what a target heard, by event, in the order of their coming.
+// events returns the names of the events that a target received, in order.
 func (x *target) events() string {
 	var names []string
 	for _, d := range x.heard() {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestHoldIsShownAndEnded: a target that asks to be left alone puts off the job
-// that it answered for as long as it says, and the webhook's others for at most
-// five minutes. That is shown, and a person can end it.
+// TestHoldIsShownAndEnded: a target's Retry-After delays the job that it answered for the
+// whole time, and the webhook's other jobs for at most five minutes. The API shows the
+// delay, and the owner can end it.
 func TestHoldIsShownAndEnded(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		for name, ends := range map[string]func(h *hook, held obj) *answer{
@@ -48,7 +48,7 @@ func TestHoldIsShownAndEnded(t *testing.T) {
 	})
 }
 
-// holds waits until the job of a message is held, and gives it.
+// holds waits until the job of a message is held and returns it.
 func (h *hook) holds(m obj) obj {
 	h.agent.t.Helper()
 	deadline := time.Now().Add(12 * time.Second)
@@ -63,8 +63,8 @@ func (h *hook) holds(m obj) obj {
 	}
 }
 
-// TestOwnAddressIsNoTarget: the service is not made to call itself, by name or
-// by address, however they are written.
+// TestOwnAddressIsNoTarget: the server cannot be made to call itself, by name or by
+// address, in any spelling.
 func TestOwnAddressIsNoTarget(t *testing.T) {
 	t.Parallel()
 	for base, own := range map[string][]string{
@@ -84,8 +84,8 @@ func TestOwnAddressIsNoTarget(t *testing.T) {
 	}
 }
 
-// TestUrlIsAnsweredAsItWasSent: what is dialled is the canonical form, by which
-// two spellings of one target are one.
+// TestUrlIsAnsweredAsItWasSent: the API returns the URL as sent, but the server dials its
+// canonical form, in which two spellings of a target are equal.
 func TestUrlIsAnsweredAsItWasSent(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)

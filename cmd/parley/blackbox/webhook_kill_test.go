@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// rumors are messages whose announcement is owed, by recipient.
+// rumors are messages that a webhook must announce, by recipient.
 type rumors struct {
 	mu    sync.Mutex
 	acked map[*hook]map[string]bool
@@ -56,9 +56,9 @@ func (h *hook) announced() map[string]int {
 	return times
 }
 
-// TestKillsDuringDelivery kills the server five times while senders send and
-// targets answer, some slowly: every message whose 201 was seen is announced at
-// least once, by one job, and no job is forgotten.
+// TestKillsDuringDelivery kills the server five times while clients send and targets
+// answer, some slowly. Every message answered 201 is announced at least once, by one job,
+// and no job is lost.
 func TestKillsDuringDelivery(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
@@ -106,7 +106,7 @@ func TestKillsDuringDelivery(t *testing.T) {
 	})
 }
 
-// lives sends for a while and kills the server under it.
+// lives sends for a while and kills the server meanwhile.
 func lives(s *server, life int, senders []*agent, hs []*hook, owed *rumors) {
 	dead := make(chan struct{})
 	var working sync.WaitGroup
@@ -135,8 +135,8 @@ func lives(s *server, life int, senders []*agent, hs []*hook, owed *rumors) {
 	working.Wait()
 }
 
-// accounted checks that a webhook has one job for each message of its agent, and
-// that each comes to be delivered.
+// accounted checks that a webhook has one job for each message of its agent, and that
+// each is eventually delivered.
 func (h *hook) accounted(t *testing.T) {
 	t.Helper()
 	jobs := map[string]int{}
@@ -156,14 +156,14 @@ func (h *hook) accounted(t *testing.T) {
 	h.sums(len(inbox), 0, 0, 0)
 }
 
-// TestADeliverySurvivesManyDeaths: a server that dies while a delivery is under
-// way does not know what came of it. The attempt does not count, and the next is
-// made at once after the start, however often that happens.
+// TestADeliverySurvivesManyDeaths: a server that is killed during a delivery does not
+// know its outcome. The attempt does not count, and the next one is made right after the
+// start, however often that happens.
 func TestADeliverySurvivesManyDeaths(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--webhook-ca", theSink(t).caFile)
 	a, b := pair(t, s)
-	const deaths = attemptsMax + 1 // more than a job has attempts: none of them counts
+	const deaths = attemptsMax + 1 // more than the maximum of attempts: none of them counts
 	h := b.listens(append(slices.Repeat([]reaction{hangs}, deaths), says(200))...)
 	m := a.send(b)
 	for n := range deaths {
@@ -180,8 +180,8 @@ func TestADeliverySurvivesManyDeaths(t *testing.T) {
 	}
 }
 
-// TestDrainDuringDelivery: a server that is told to go does not wait for a target
-// that hangs, and delivers after its next start.
+// TestDrainDuringDelivery: a server that shuts down does not wait for a hanging target
+// and delivers after its next start.
 func TestDrainDuringDelivery(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// planned checks when the next attempt of a job is due: a wait after the last,
-// give or take its tenth.
+// planned checks when the next attempt of a job is due: wait after the last one, plus or
+// minus 10%.
 func planned(t testing.TB, j obj, wait time.Duration) {
 	t.Helper()
 	took, _ := j["last_duration_ms"].(float64)
@@ -18,10 +18,10 @@ func planned(t testing.TB, j obj, wait time.Duration) {
 	}
 }
 
-// TestFirstRetry: the first retry comes after five seconds, is the same job, and
-// ends it. While a webhook is off nothing is attempted and no jobs are made, also
-// not afterwards; what waited goes on waiting. Of one that is deleted nothing is
-// attempted any more.
+// TestFirstRetry: the first retry comes after five seconds, belongs to the same job, and
+// completes it. While a webhook is off, the server attempts no deliveries and creates no
+// jobs, not even afterwards; pending jobs stay pending. After a webhook is deleted,
+// nothing is attempted.
 func TestFirstRetry(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -57,7 +57,7 @@ func TestFirstRetry(t *testing.T) {
 	})
 }
 
-// retried checks the second attempt of a job, which ends it.
+// retried checks the second attempt of a job, which completes it.
 func (h *hook) retried(m, j obj) {
 	t := h.agent.t
 	t.Helper()
@@ -83,8 +83,8 @@ func (h *hook) retried(m, j obj) {
 	}
 }
 
-// slept checks a webhook that was off while a retry was due and a message came,
-// and switches it on.
+// slept checks a webhook that was off while a retry was due and a message arrived, and
+// switches it on.
 func (h *hook) slept(m, waiting, missed obj) {
 	t := h.agent.t
 	t.Helper()
@@ -100,7 +100,7 @@ func (h *hook) slept(m, waiting, missed obj) {
 	}
 }
 
-// TestProcessing: while an attempt is under way the job says so, and counts as
+// TestProcessing: during an attempt the job's status says so, and the job counts as
 // pending.
 func TestProcessing(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
@@ -112,7 +112,7 @@ func TestProcessing(t *testing.T) {
 			t.Errorf("under way the job is %v", j)
 		}
 		h.sums(0, 0, 0, 1)
-		for range 79 { // more than are leased at once
+		for range 79 { // more than the server leases at once
 			a.send(b)
 		}
 		h.sums(0, 0, 0, 80)
@@ -125,7 +125,7 @@ func TestProcessing(t *testing.T) {
 		}
 		h.again(h.job(m)).as("under way").want(200).is("id", h.job(m)["id"])
 		time.Sleep(300 * time.Millisecond)
-		for i, d := range h.to.heard() { // another may be tried beside one that is late
+		for i, d := range h.to.heard() { // others may be attempted during a late one
 			if i > 0 && same(d.body["message_id"], m["id"]) {
 				t.Error("what is under way was sent again")
 			}
@@ -155,7 +155,7 @@ func TestRetryByHand(t *testing.T) {
 	})
 }
 
-// TestGone: a target that says it is gone is not bothered any more.
+// TestGone: a target that answers 410 receives no more deliveries.
 func TestGone(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -203,8 +203,8 @@ func TestTestEvent(t *testing.T) {
 	})
 }
 
-// TestRotation: with the new secret the old one signs too, and only for a secret
-// that nobody replaced is there one signature.
+// TestRotation: during a rotation deliveries are signed with the new and the old secret.
+// Otherwise they have one signature.
 func TestRotation(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -239,7 +239,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestRestart: webhooks, their jobs, their secrets and what is due live on.
+// TestWebhooksSurviveARestart: webhooks, jobs, secrets and due times persist.
 func TestWebhooksSurviveARestart(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
@@ -269,8 +269,8 @@ func TestWebhooksSurviveARestart(t *testing.T) {
 	})
 }
 
-// TestRetryByHandIsAtOnce: who says that a target is well again is believed,
-// however often it failed before.
+// TestRetryByHandIsAtOnce: a manual retry is attempted at once, however often the target
+// failed before.
 func TestRetryByHandIsAtOnce(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// TestHooksComeAndGo makes, switches, rotates, retries and deletes webhooks of a
-// few agents while others send to them and targets are of every kind. When all
-// is quiet, every webhook that is on and whose target is well has delivered all
-// its jobs, one for each message at most, and the directory is in order.
+// TestHooksComeAndGo creates, switches, rotates, retries and deletes webhooks of a few
+// agents while others send to them, with targets of every kind. At the end every active
+// webhook with a healthy target has delivered all its jobs, at most one for each message,
+// and the data directory passes verification.
 func TestHooksComeAndGo(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
@@ -65,10 +65,10 @@ func TestHooksComeAndGo(t *testing.T) {
 	})
 }
 
-// wellTarget ends the url of a target that takes everything.
+// wellTarget is the suffix of the URL of a target that accepts everything.
 const wellTarget = "?well"
 
-// meddles does something to the webhooks of an agent.
+// meddles makes a random change to the webhooks of an agent.
 func (g *agent) meddles() []*answer {
 	listed := g.get("/webhooks?include_inactive=true&agent_id=" + g.id)
 	if len(listed.list) == 0 || len(listed.list) < 6 && rand.IntN(3) == 0 {
@@ -100,8 +100,8 @@ func (g *agent) meddles() []*answer {
 	return []*answer{g.patch(h.path(""), obj{"active": true})}
 }
 
-// settles waits until a webhook that is well has delivered everything, checks its
-// jobs and counts them.
+// settles waits until a webhook with a healthy target has delivered everything, checks
+// its jobs and counts them.
 func (h *hook) settles(well bool) int {
 	t := h.agent.t
 	t.Helper()
@@ -132,9 +132,8 @@ func (h *hook) settles(well bool) int {
 	return len(jobs)
 }
 
-// TestFirstAttemptsKeepOrder: deliveries of one webhook begin in the order in
-// which the messages came. Those that are under way at once may overtake one
-// another by a little.
+// TestFirstAttemptsKeepOrder: deliveries of one webhook begin in the order of the
+// messages. Concurrent ones may overtake each other slightly.
 func TestFirstAttemptsKeepOrder(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -160,8 +159,8 @@ func TestFirstAttemptsKeepOrder(t *testing.T) {
 	})
 }
 
-// counted reads the jobs and how many there are, again for as long as news become
-// jobs between the two.
+// counted reads the jobs and their counts, and repeats both while new jobs are created
+// between the two reads.
 func (h *hook) counted() (jobs []obj, summary *answer) {
 	for range 100 {
 		jobs, summary = h.jobs(""), h.agent.get(h.path("/deliveries/summary")).want(200)

@@ -18,8 +18,8 @@ import (
 
 var secretForm = regexp.MustCompile(`^whsec_[A-Za-z0-9+/]{43}=$`)
 
-// verified checks both signatures of a delivery as a receiver does that has this
-// secret. While a secret is being replaced there are several, and one has to fit.
+// verified checks both signatures of a delivery as a receiver with this secret does.
+// During a rotation there are several, and one must match.
 func (d *delivery) verified(secret string) error {
 	want := plainSignature(secret, d.raw)
 	newest, previous := d.header.Values("X-Svc-Signature"), d.header.Values("X-Svc-Signature-Previous")
@@ -45,19 +45,20 @@ func (d *delivery) verified(secret string) error {
 	return nil
 }
 
-// plainSignature is the specification's: of the body, keyed with the secret's text.
+// plainSignature is the signature of the specification: over the body, keyed with the
+// secret's text.
 func plainSignature(secret string, body []byte) string {
 	plain := hmac.New(sha256.New, []byte(secret))
 	plain.Write(body)
 	return "sha256=" + hex.EncodeToString(plain.Sum(nil))
 }
 
-// signatures are how many values each signature header has.
+// signatures returns the number of values of each signature header.
 func (d *delivery) signatures() (plain, standard int) {
 	return len(d.header.Values("X-Svc-Signature")) + len(d.header.Values("X-Svc-Signature-Previous")), len(strings.Split(d.header.Get("Webhook-Signature"), " "))
 }
 
-// judged checks what every delivery of a webhook must be.
+// judged checks what holds for every delivery of a webhook.
 func (d *delivery) judged(t testing.TB, h *hook) *delivery {
 	t.Helper()
 	if err := d.verified(h.secret); err != nil {
@@ -80,7 +81,7 @@ func (d *delivery) judged(t testing.TB, h *hook) *delivery {
 	return d
 }
 
-// TestSignatureControl: the check flags another secret, and each part changed.
+// TestSignatureControl: the check rejects another secret and a change to any part.
 func TestSignatureControl(t *testing.T) {
 	t.Parallel()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))

@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// reaction is how a target answers one delivery.
+// reaction is a target's answer to one delivery.
 type reaction func(w http.ResponseWriter, r *http.Request)
 
 // says answers with a status, and headers given in pairs.
@@ -37,16 +37,16 @@ func says(status int, headers ...string) reaction {
 	}
 }
 
-// hangs answers nothing for as long as the sender bears it.
+// hangs never answers and returns when the sender gives up.
 func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// dawdles takes its time.
+// dawdles answers after a delay.
 func dawdles(w http.ResponseWriter, _ *http.Request) {
 	time.Sleep(120 * time.Millisecond)
 	w.WriteHeader(http.StatusOK)
 }
 
-// drips sends the head of its answer a byte at a time, and never all of it.
+// drips sends the head of its answer one byte at a time and never completes it.
 func drips(w http.ResponseWriter, r *http.Request) {
 	conn := stolen(w)
 	defer func() { _ = conn.Close() }()
@@ -62,28 +62,28 @@ func drips(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// floods takes the delivery and talks on without an end.
+// floods accepts the delivery and sends an endless body.
 func floods(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	block := bytes.Repeat([]byte("flood "), 10_000)
-	for range 10_000 { // 600 MB, should anybody listen
+	for range 10_000 { // 600 MB, if the client reads it
 		if _, err := w.Write(block); err != nil {
 			return
 		}
 	}
 }
 
-// breaks closes the connection where an answer should be.
+// breaks closes the connection instead of answering.
 func breaks(w http.ResponseWriter, _ *http.Request) { _ = stolen(w).Close() }
 
-// babbles answers what is not HTTP.
+// babbles answers with bytes that are not HTTP.
 func babbles(w http.ResponseWriter, _ *http.Request) {
 	conn := stolen(w)
 	_, _ = io.WriteString(conn, "hello, this is not the protocol you are looking for\r\n\r\n")
 	_ = conn.Close()
 }
 
-// swells answers with a head that is larger than any should be.
+// swells answers with headers larger than any client should accept.
 func swells(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Large", strings.Repeat("l", 1<<20))
 	w.WriteHeader(http.StatusOK)
@@ -97,7 +97,7 @@ func stolen(w http.ResponseWriter) net.Conn {
 	return conn
 }
 
-// delivery is what a target was sent.
+// delivery is a request that a target received.
 type delivery struct {
 	at     time.Time
 	proto  string
@@ -109,19 +109,19 @@ type delivery struct {
 	body   obj
 }
 
-// target is a path of the sink with a script: the reaction of each answer, of
-// which the last one stays.
+// target is a path of the sink with a script: the reactions to successive deliveries. The
+// last one repeats.
 type target struct {
 	url string
 
 	mu     sync.Mutex
 	script []reaction
 	got    []*delivery
-	open   int // requests that are there now
+	open   int // requests in progress
 	most   int
 }
 
-// answers changes the script.
+// answers replaces the script.
 func (x *target) answers(script ...reaction) *target {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -129,7 +129,7 @@ func (x *target) answers(script ...reaction) *target {
 	return x
 }
 
-// heard are the deliveries so far.
+// heard returns the deliveries so far.
 func (x *target) heard() []*delivery {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -149,7 +149,7 @@ func (x *target) hears(t testing.TB, n int) *delivery {
 	return x.heard()[n-1]
 }
 
-// stays checks after a moment that no more than n deliveries came.
+// stays checks after a moment that at most n deliveries arrived.
 func (x *target) stays(t testing.TB, n int) {
 	t.Helper()
 	time.Sleep(300 * time.Millisecond)
@@ -182,8 +182,8 @@ func (x *target) take(w http.ResponseWriter, r *http.Request) {
 	how(w, r)
 }
 
-// sink is an HTTPS server whose certificates are of an authority of its own, and
-// some whose certificates are bad.
+// sink is an HTTPS server with certificates of a private authority, and listeners with
+// bad certificates.
 type sink struct {
 	caFile string
 	pool   *x509.CertPool
@@ -191,14 +191,14 @@ type sink struct {
 
 	mu      sync.Mutex
 	targets map[string]*target
-	strays  []string // requested paths that no webhook has
-	// h2 is the address of the same over HTTP/2.
+	strays  []string // requested paths that belong to no webhook
+	// h2 is the address of the same server over HTTP/2.
 	h2 string
-	// bad are addresses of TLS that fails, by what is wrong.
+	// bad maps faults of TLS to addresses that have them.
 	bad map[string]string
 }
 
-// sinkOnce is the sink that all tests share; each has targets of its own.
+// sinkOnce returns the sink that all tests share; each has targets of its own.
 var sinkOnce = sync.OnceValues(newSink)
 
 func theSink(t testing.TB) *sink {
@@ -252,7 +252,7 @@ func newSink() (*sink, error) {
 	return s, nil
 }
 
-// serve listens with a certificate of an authority and gives the address.
+// serve listens with a certificate of an authority and returns the address.
 func (s *sink) serve(by *authority, l leaf, protocol string) (string, error) {
 	certificate, err := by.issue(l)
 	if err != nil {
@@ -280,7 +280,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.take(w, r)
 }
 
-// target makes a path of the sink.
+// target creates a path of the sink.
 func (s *sink) target(script ...reaction) *target { return s.targetAt(s.base, script...) }
 
 func (s *sink) targetAt(base string, script ...reaction) *target {
@@ -316,7 +316,7 @@ func newAuthority() (*authority, error) {
 	return &authority{key, certificate}, err
 }
 
-// leaf is what a server's certificate says.
+// leaf describes a server's certificate.
 type leaf struct {
 	from, to time.Time
 	host     string

@@ -29,8 +29,8 @@ func TestWebhookDelivers(t *testing.T) {
 			t.Errorf("the times of a job are out of order: %v", j)
 		}
 		h.sums(1, 0, 0, 0)
-		// The announcement delivers, and both organizations see it, but it carries
-		// no body: the stream and the long poll still have it.
+		// A webhook delivery marks the message as delivered for both organizations, but
+		// it carries no body: the stream and the long poll still return it.
 		marked(t, a, m, "delivered")
 		b.stream("").messages(text(m, "id"))
 		h.to.stays(t, 1)
@@ -159,8 +159,8 @@ func TestWebhookListing(t *testing.T) {
 	})
 }
 
-// TestWebhooksArePrivate: to another organization there is no webhook, and the
-// answer is the same as for an id of nothing.
+// TestWebhooksArePrivate: another organization gets the same answer for a webhook as for
+// an unknown id.
 func TestWebhooksArePrivate(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -271,8 +271,8 @@ func TestDuplicateWebhooks(t *testing.T) {
 	})
 }
 
-// TestWebhookQuota: an agent of an organization of tier 1 has 3 webhooks, however
-// many are asked for at once; one that is off counts, one that is gone does not.
+// TestWebhookQuota: an agent of a tier-1 organization has at most 3 webhooks, even under
+// concurrent creation. Inactive webhooks count, deleted ones do not.
 func TestWebhookQuota(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--quota-profile", "public")
@@ -321,7 +321,7 @@ func TestRevokedAgentsHaveNoWebhooks(t *testing.T) {
 	})
 }
 
-// TestManyWebhooksOfManyAgents spreads agents over all journals.
+// TestManyWebhooksOfManyAgents distributes agents over all journals.
 func TestManyWebhooksOfManyAgents(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		from := s.org(t).agent("from")

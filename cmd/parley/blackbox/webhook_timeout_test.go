@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestTimeouts: what a target does not answer within 15 s has failed, and one
-// that is well again is tried again. It is in the last file, so that it waits
-// while others work.
+// TestTimeouts: a delivery that the target does not answer within 15 s has failed, and
+// succeeds in a retry when the target has recovered. The test is in the last file so that
+// it waits while others run.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	s := hooked[0].shared(t)
@@ -19,8 +19,8 @@ func TestTimeouts(t *testing.T) {
 		held[name] = from.send(h.agent)
 		h.to.hears(t, 1)
 	}
-	// Beside them one that fails until its circuit opens, and then is well: what
-	// waited is attempted without anybody's doing.
+	// Another target fails until its circuit opens and then recovers: its pending jobs
+	// are attempted without intervention.
 	recovers := o.agent("recovers").listens(says(500))
 	for range 30 {
 		from.send(recovers.agent)

@@ -8,7 +8,7 @@ import (
 	"parley/http/client"
 )
 
-// What a signature does not prove is said beside the message.
+// TestShownVerdict: the text beside a message states what its signature does not prove.
 func TestShownVerdict(t *testing.T) {
 	for want, opened := range map[string]*client.Opened{
 		"verified":                                   {RecipientSigned: true},

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestBackupTarget: a server writes only where nobody but its user and root can
-// put something else in the way.
+// TestBackupTarget: a server writes backups only where no user other than its own and
+// root could replace them.
 func TestBackupTarget(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -48,8 +48,8 @@ func TestBackupTarget(t *testing.T) {
 	for _, c := range []struct {
 		to      string
 		allowed []string
-		real    string // where it is taken
-		says    string // where it is refused
+		real    string // the resolved path, if accepted
+		says    string // the error, if rejected
 	}{
 		{at("own"), nil, at("own"), ""},
 		{at("own", "new", "deep"), nil, at("own", "new", "deep"), ""},
@@ -89,8 +89,8 @@ func TestBackupTarget(t *testing.T) {
 	}
 }
 
-// TestBackupTargetOfAnother: what belongs to somebody else may be exchanged by
-// them at any time.
+// TestBackupTargetOfAnother: another user could replace a directory that belongs to them
+// at any time.
 func TestBackupTargetOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a directory away")

@@ -48,8 +48,9 @@ func TestTheMasterKeyMayComeFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestAFirstStartMayBeCutShort: a journal without a key is what a death between
-// the making of the two leaves. Nothing is sealed in it, so a key is made.
+// TestAFirstStartMayBeCutShort: a crash between creating the journal and creating the key
+// leaves a journal without a key. Nothing is sealed in it, so the next start creates a
+// key.
 func TestAFirstStartMayBeCutShort(t *testing.T) {
 	data := t.TempDir()
 	open := func() *persistence.Store {
@@ -78,7 +79,7 @@ func TestAFirstStartMayBeCutShort(t *testing.T) {
 	}
 }
 
-// sealedState is a journal that holds signing keys and nothing else.
+// sealedState is a journal that contains only signing keys.
 type sealedState issuer.State
 
 func (s *sealedState) State(of journal.Stream) (uint64, []byte, error) {
@@ -89,8 +90,8 @@ func (s *sealedState) State(of journal.Stream) (uint64, []byte, error) {
 	return 1, stored, err
 }
 
-// TestTheMasterKeyFitsWhatIsInUse: keys that are published have to open, those
-// that nobody needs any more do not.
+// TestTheMasterKeyFitsWhatIsInUse: published signing keys must open with the master key;
+// expired ones need not.
 func TestTheMasterKeyFitsWhatIsInUse(t *testing.T) {
 	mine, theirs := keyOf(t, 'm'), keyOf(t, 't')
 	sealed := func(by *auth.MasterKey, kid string, retired time.Duration) *issuer.Key {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// wholeInbox finds the reading that the judge takes as the inbox of bob.
+// wholeInbox returns the read that the check uses as bob's whole inbox.
 func (s *stage) wholeInbox() *Page {
 	for i := range slices.Backward(s.pages) {
 		if p := &s.pages[i]; p.Agent == bob && p.Top && p.End {
@@ -34,7 +34,7 @@ func (s *stage) resumed() *Connection {
 	return nil
 }
 
-// lastTranscripts are the two readings of a conversation that count.
+// lastTranscripts returns the two final reads of a conversation that the check uses.
 func (s *stage) lastTranscripts(conversation ID) []*Transcript {
 	var found []*Transcript
 	for i := range slices.Backward(s.transcripts) {
@@ -56,8 +56,8 @@ func (s *stage) sent(key string, attempt int) *Send {
 	return nil
 }
 
-// planted lists faults, one at a time put into a sound history, and the rule
-// that must name each.
+// planted lists faults, each put alone into a correct history, and the rule that must
+// report it.
 var planted = []struct {
 	name  string
 	rule  Rule

@@ -10,7 +10,7 @@ import (
 
 const settle = 90 * time.Millisecond
 
-// stage plays a small service without a fault and records what its clients see.
+// stage simulates a small, correct service and records what its clients see.
 type stage struct {
 	*History
 	now   time.Duration
@@ -36,13 +36,13 @@ func (s *stage) id() ID {
 	return id
 }
 
-// span passes time: ten milliseconds for each thing that is asked.
+// span advances the clock by ten milliseconds for each request.
 func (s *stage) span() Span {
 	s.now += 10 * time.Millisecond
 	return Span{s.now, s.now + 5*time.Millisecond}
 }
 
-// deliver makes a message without anybody knowing.
+// deliver stores a message without recording it in the history.
 func (s *stage) deliver(send Send, conversation ID) Message {
 	m := Message{ID: s.id(), Conversation: conversation, From: send.From, To: send.To, Payload: send.Payload, CreatedAt: fmt.Sprintf("%020d", s.now)}
 	s.inbox[m.To] = append(s.inbox[m.To], m)
@@ -94,7 +94,7 @@ func (s *stage) look(conversation ID) {
 	s.Looked(Look{Span: s.span(), Conversation: conversation, Status: s.state[conversation]})
 }
 
-// page reads an inbox, from the newest on, n rows or all.
+// page reads an inbox, newest first: n rows or all.
 func (s *stage) page(agent ID, n int) {
 	rows := slices.Clone(s.inbox[agent])
 	slices.Reverse(rows)
@@ -108,7 +108,7 @@ func (s *stage) transcript(conversation ID) {
 	}
 }
 
-// follow reads n events after a place of the feed; -1 stands for all of them.
+// follow reads n events after a position of the feed; -1 means all of them.
 func (s *stage) follow(follower string, agent ID, from, n int) {
 	c := Connection{Span: s.span(), Follower: follower, Agent: agent}
 	for i := range from {
@@ -124,7 +124,7 @@ func (s *stage) follow(follower string, agent ID, from, n int) {
 	s.Streamed(c)
 }
 
-// readAll is what everybody reads when all rests.
+// readAll makes the final reads of all agents, after the last write.
 func (s *stage) readAll() {
 	for _, agent := range s.agents() {
 		s.page(agent, 1<<30)
@@ -140,9 +140,9 @@ func (s *stage) agents() []ID { return []ID{alice, bob} }
 
 var alice, bob = ID{1}, ID{2}
 
-// play is a history in which everything happens and nothing is wrong: a send
-// whose first answer was lost, one that never happened, a conversation that
-// both move and somebody ends.
+// play returns a correct history with every kind of operation: a send whose first answer
+// was lost, one that was never stored, a conversation that both sides change and one side
+// ends.
 func play() (*stage, ID) {
 	s := newStage()
 	first := s.send("k1", alice, bob)

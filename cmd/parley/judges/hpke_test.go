@@ -15,10 +15,10 @@ import (
 	"parley/http/client"
 )
 
-// job is what hpke.mjs is asked, outcome what it answers; bytes travel as base64url.
+// job is a request to hpke.mjs, outcome its answer; bytes are encoded as base64url.
 type job struct {
 	Do               string `json:"do"`
-	Version          int    `json:"version,omitempty"` // to seal in
+	Version          int    `json:"version,omitempty"` // to seal with
 	Payload          string `json:"payload"`
 	Sealed           string `json:"sealed,omitempty"`
 	Sender           string `json:"sender"`
@@ -42,7 +42,7 @@ var (
 	payloads = [][]byte{{}, []byte("a"), []byte(`{"text":"Grüße"}`), bytes.Repeat([]byte{0xA5}, client.PayloadBytesMax)}
 )
 
-// party is an agent whose private keys the judge may see too.
+// party is an agent whose private keys the Node.js script may also have.
 type party struct {
 	ring *client.KeyRing
 	id   parley.AgentID
@@ -104,8 +104,8 @@ func judge(t *testing.T, jobs []job) []outcome {
 	return outcomes
 }
 
-// TestHPKEOpensWhatGoSealed has @hpke/core open what the Go client sealed, and
-// refuse what was changed or comes from another sender.
+// TestHPKEOpensWhatGoSealed makes @hpke/core open what the Go client sealed, and reject
+// modified payloads and wrong senders.
 func TestHPKEOpensWhatGoSealed(t *testing.T) {
 	needNode(t)
 	alice, bob := newParty(t), newParty(t)
@@ -144,7 +144,7 @@ func TestHPKEOpensWhatGoSealed(t *testing.T) {
 	t.Logf("ok - @hpke/core opens %d payloads that the Go client sealed and refuses a changed one, a false sender, recipient and version", len(payloads))
 }
 
-// TestGoOpensWhatHPKESealed is the other direction.
+// TestGoOpensWhatHPKESealed tests the other direction.
 func TestGoOpensWhatHPKESealed(t *testing.T) {
 	needNode(t)
 	alice, bob := newParty(t), newParty(t)

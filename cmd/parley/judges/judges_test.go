@@ -1,8 +1,7 @@
-// Package judges holds the real binary against other people's implementations
-// of the standards it speaks: npm's jose, oauth4webapi, eventsource,
-// @hpke/core, standardwebhooks, @seriousme/openapi-schema-validator and ajv.
-// Each judge is a script beside this file; what it checked is what
-// it prints.
+// Package judges tests the real binary against independent implementations of the
+// standards it supports: npm's jose, oauth4webapi, eventsource, @hpke/core,
+// standardwebhooks, @seriousme/openapi-schema-validator and ajv. Each judge is a Node.js
+// script in this directory that prints what it checked.
 package judges
 
 import (
@@ -27,7 +26,7 @@ const (
 	drainWait   = 10 * time.Second
 )
 
-// built is the binary that all tests judge.
+// built is the binary under test.
 var built func() (string, error)
 
 func TestMain(m *testing.M) {
@@ -50,8 +49,8 @@ func TestJudges(t *testing.T) {
 	}
 }
 
-// needNode makes sure that Node.js and the locked packages are here. Without
-// Node.js nothing is judged, which is said loudly, and in CI is a failure.
+// needNode makes sure that Node.js and the locked packages are installed. Without Node.js
+// the test is skipped with a prominent notice; in CI it fails.
 func needNode(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
@@ -72,8 +71,7 @@ func needNode(t *testing.T) {
 	}
 }
 
-// installed reports whether the packages that are here were installed after the
-// last of them was locked.
+// installed reports whether the packages were installed after the lock file last changed.
 func installed() bool {
 	locked, err := os.Stat("package-lock.json")
 	if err != nil {
@@ -83,8 +81,8 @@ func installed() bool {
 	return err == nil && !here.ModTime().Before(locked.ModTime())
 }
 
-// node runs a judge with stdin and gives what it printed; a judge that does not
-// agree exits with an error.
+// node runs a judge with stdin and returns its output. A judge that finds a fault exits
+// with an error.
 func node(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), judgeWait)
@@ -107,7 +105,7 @@ func serve(t *testing.T) string {
 	return url
 }
 
-// build builds the binary into dir, unless PARLEY_BIN names one that is built.
+// build builds the binary into dir, unless PARLEY_BIN names a built one.
 func build(dir string) (string, error) {
 	if named := os.Getenv("PARLEY_BIN"); named != "" {
 		return filepath.Abs(named)
@@ -153,7 +151,7 @@ func serveBinary(t *testing.T) (url, binary string) {
 		ended <- cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended already: then Wait says how
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited already: Wait reports how
 		select {
 		case err := <-ended:
 			if err != nil {
@@ -177,7 +175,7 @@ func serveBinary(t *testing.T) (url, binary string) {
 	return "", ""
 }
 
-// withoutSettings keeps a developer's own settings away from the server.
+// withoutSettings removes a developer's own settings from the server's environment.
 func withoutSettings(environment []string) []string {
 	var kept []string
 	for _, variable := range environment {

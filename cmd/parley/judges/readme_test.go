@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestExchangeInCurl runs the script of docs/api.md. The programs that it calls are
-// no part of the project, so they may be missing even in CI.
+// TestExchangeInCurl runs the script of docs/api.md. The programs that it calls are not
+// part of the project, so they may be missing even in CI.
 func TestExchangeInCurl(t *testing.T) {
 	for _, program := range []string{"bash", "curl", "openssl", "sha256sum"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -43,8 +43,8 @@ func TestReadmeCommands(t *testing.T) {
 	wantIn(t, out, "Hello, Bob!", "Hello, Alice!", "verified", "the request is approved", "Welcome, Bob.")
 }
 
-// scriptOf is the bash block of a page, from the root of the repository, between
-// the comments that name it.
+// scriptOf returns the bash block of a page, given from the root of the repository,
+// between the comments that name it.
 func scriptOf(t *testing.T, page, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../..", page))
@@ -58,14 +58,14 @@ func scriptOf(t *testing.T, page, name string) string {
 	return string(block[1])
 }
 
-// runScript runs a bash script in dir and returns what it printed. A script that
-// fails, fails the test.
+// runScript runs a bash script in dir and returns its output. The test fails if the
+// script does.
 func runScript(t *testing.T, script, dir string, settings ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), judgeWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-uo", "pipefail", "-c", script)
-	cmd.Dir, cmd.WaitDelay = dir, drainWait // a program in the background may hold the output
+	cmd.Dir, cmd.WaitDelay = dir, drainWait // a background program may keep the output open
 	cmd.Env = append(withoutSettings(os.Environ()), settings...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

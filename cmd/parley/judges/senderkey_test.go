@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSenderKeyVectors has node:crypto read the published test vectors of group
+// TestSenderKeyVectors makes node:crypto decrypt the published test vectors of group
 // messages.
 func TestSenderKeyVectors(t *testing.T) {
 	needNode(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// vectors are those that docs/encryption.md points implementers to.
+// vectors are the test vectors that docs/encryption.md names for implementers.
 type vectors struct {
 	Agents []struct {
 		Name              string   `json:"name"`
@@ -49,7 +49,7 @@ func (v vectors) job(of vector) job {
 	return j
 }
 
-// TestHPKEVectors has @hpke/core read the published test vectors of both versions.
+// TestHPKEVectors makes @hpke/core decrypt the published test vectors of both versions.
 func TestHPKEVectors(t *testing.T) {
 	needNode(t)
 	for version, file := range map[int]string{1: "hpke-v1.json", 2: "hpke-v1-byte2.json"} {

@@ -52,7 +52,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestFailureAsJSON pins what scripts read from standard error.
+// TestFailureAsJSON pins the format that scripts read from standard error.
 func TestFailureAsJSON(t *testing.T) {
 	var text strings.Builder
 	std := &Streams{Err: &text, JSON: true}
@@ -63,7 +63,7 @@ func TestFailureAsJSON(t *testing.T) {
 	}
 }
 
-// TestPrintable keeps what others wrote from driving the reader's terminal.
+// TestPrintable: text from other users cannot control the reader's terminal.
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                    "plain",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestProgramName: what is printed for the user to type is found by a shell.
+// TestProgramName: a shell finds the program name that hints tell users to type.
 func TestProgramName(t *testing.T) {
 	dir := t.TempDir()
 	here, elsewhere := filepath.Join(dir, "parley"), filepath.Join(dir, "other", "parley")

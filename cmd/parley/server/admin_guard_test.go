@@ -17,8 +17,8 @@ import (
 	"parley/cmd/parley/datadir"
 )
 
-// knockFaults makes calls of the operator's that a stranger, or a page in the
-// operator's browser, has no business to make, and names those that are answered.
+// answeredIntruders makes admin requests that a stranger, or a page in the operator's
+// browser, must not make, and returns those that were answered.
 func answeredIntruders(t *testing.T, admin http.Handler, token string) (faults []string) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "backups")
@@ -56,7 +56,7 @@ func answeredIntruders(t *testing.T, admin http.Handler, token string) (faults [
 	return faults
 }
 
-// TestAdminGuard: the controls take one guard away each, and what it kept out is
+// TestAdminGuard: each control removes one guard; the requests that it blocked are then
 // answered.
 func TestAdminGuard(t *testing.T) {
 	data := t.TempDir()

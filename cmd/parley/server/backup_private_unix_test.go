@@ -16,12 +16,11 @@ import (
 	"parley/cmd/parley/datadir"
 )
 
-// TestBackupStaysPrivate backs the master key up into a directory that others may
-// write to, and into one of this user's alone. The controls take away the judgement
-// of the directory, and the umask: then the key lies where others may exchange its
-// file, or may read it.
+// TestBackupStaysPrivate backs up the master key into a directory that others may write
+// to, and into a private one. The controls remove the check of the directory, and the
+// umask: then others could replace or read the key's file.
 func TestBackupStaysPrivate(t *testing.T) {
-	const private = 0o077 // what KeepFilesPrivate sets
+	const private = 0o077 // the value that KeepFilesPrivate sets
 	data := t.TempDir()
 	h := testServer(t, "--data", data)
 	key, err := os.ReadFile(filepath.Join(data, datadir.MasterKeyFile))
@@ -30,11 +29,11 @@ func TestBackupStaysPrivate(t *testing.T) {
 	}
 	judged := func(to string) (string, error) { return datadir.BackupTarget(to, nil) }
 	for name, c := range map[string]struct {
-		umask   int // 0 leaves it to KeepFilesPrivate
+		umask   int // 0 means the value of KeepFilesPrivate
 		mode    fs.FileMode
 		target  func(string) (string, error)
 		refused bool
-		shown   bool // the key is where others may read it
+		shown   bool // others may read a file with the key
 	}{
 		"own directory":          {0, 0o755, judged, false, false},
 		"open directory":         {0, 0o777, judged, true, false},
@@ -70,8 +69,8 @@ func TestBackupStaysPrivate(t *testing.T) {
 	}
 }
 
-// whoseKey reports whether a file below a directory holds the key, and whether
-// others than its owner have a right to one that does.
+// whoseKey reports whether a file below a directory holds the key, and whether other
+// users have a permission on such a file.
 func whoseKey(t *testing.T, root string, key []byte) (held, shown bool) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

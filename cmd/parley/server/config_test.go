@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// parseServe is the configuration that serve would run with.
+// parseServe returns the configuration that serve would run with.
 func parseServe(t *testing.T, args ...string) (Config, error) {
 	t.Helper()
 	var chosen struct {
@@ -36,7 +36,8 @@ func configFile(t *testing.T, text string) string {
 	return path
 }
 
-// TestLayers sets one setting on every subset of the layers: the highest wins.
+// TestLayers sets one setting in every subset of the layers: the highest layer takes
+// precedence.
 func TestLayers(t *testing.T) {
 	for layers := range 8 {
 		want, from := "svc", "default"
@@ -102,8 +103,8 @@ log-level = "debug"
 	}
 }
 
-// TestDevLowersProofOfWork holds --dev to the default only: a number on the
-// command line takes effect.
+// TestDevLowersProofOfWork: --dev changes only the default; a number on the command line
+// takes precedence.
 func TestDevLowersProofOfWork(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -163,8 +164,8 @@ func TestConfigRefusals(t *testing.T) {
 	}
 }
 
-// TestTermsOfEveryLayer: numbers of the file stand unless the same number is named
-// above it.
+// TestTermsOfEveryLayer: numbers in the file apply unless a higher layer sets the same
+// number.
 func TestTermsOfEveryLayer(t *testing.T) {
 	path := configFile(t, "quota-profile = \"public\"\ntrusted-proxies = [\"10.0.0.0/8\", \"192.0.2.1\", \"::ffff:172.16.0.0/108\", \"fe80::1%eth0\"]\n[quotas.tier1]\nagents = 5\ngroups = \"none\"\n[rates]\nwrites = 7\nreads = \"none\"")
 	cfg, err := parseServe(t, "--config", path, "--quota", "tier1.agents=6", "--rate", "public=9", "--smtp-url", "smtp://u:hush@mail.example")
@@ -250,7 +251,8 @@ func TestByteSize(t *testing.T) {
 	}
 }
 
-// While little is alive the headroom rules, later the runtime's own rule does.
+// With a small live heap the headroom determines the value; with a large one, the
+// runtime's own rule does.
 func TestGCPercent(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -263,8 +265,8 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// TestServerKeepsTheKeyLifetimeThatIsSet: what the operator sets in days is what the
-// service replaces keys by.
+// TestServerKeepsTheKeyLifetimeThatIsSet: the service replaces keys after the number of
+// days that the operator set.
 func TestServerKeepsTheKeyLifetimeThatIsSet(t *testing.T) {
 	if got := testServer(t, "--signing-key-days", "30").service.KeyLifetime; got != 30*24*time.Hour {
 		t.Errorf("30 days are %v", got)

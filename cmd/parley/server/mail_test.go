@@ -18,16 +18,16 @@ import (
 	"time"
 )
 
-// clerk is a mail server that a test tells how to answer.
+// smtpServer is a mail server whose answers a test chooses.
 type smtpServer struct {
 	ln net.Listener
-	// says answers a line of the conversation; "" is a plain yes, hush no answer at all.
+	// says answers a line of the session; "" is success, hush means no answer.
 	says func(line string) string
 
 	mu    sync.Mutex
 	lines []string
-	taken chan string // recipients whose emails were taken
-	begun chan string // recipients, as they are named
+	taken chan string // recipients of accepted emails
+	begun chan string // recipients, as RCPT names them
 }
 
 const hush = "hush"
@@ -66,7 +66,7 @@ func (c *smtpServer) talk(conn net.Conn) {
 		}
 		switch said := c.says(line); {
 		case said == hush:
-			_, _ = io.Copy(io.Discard, conn) // until the other side has had enough
+			_, _ = io.Copy(io.Discard, conn) // until the client gives up
 			return
 		case said != "":
 			_, _ = io.WriteString(conn, said+"\r\n")
@@ -92,7 +92,7 @@ func (c *smtpServer) talk(conn net.Conn) {
 	}
 }
 
-// heard are the lines of all conversations that begin like this.
+// heard returns the lines of all sessions with this prefix.
 func (c *smtpServer) heard(beginning string) (found []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *smtpServer) mailer(t *testing.T, user *url.Userinfo) *mailer {
 	return p
 }
 
-// next waits for what a channel of the clerk's brings.
+// next waits for a value from a channel of the mail server.
 func next(t *testing.T, what string, from chan string) string {
 	t.Helper()
 	select {
@@ -133,7 +133,7 @@ func next(t *testing.T, what string, from chan string) string {
 	}
 }
 
-// logged keeps the log of a test.
+// logged captures the log of a test.
 func logged(t *testing.T) *lockedBuffer {
 	said := &lockedBuffer{}
 	before := slog.Default()
@@ -152,8 +152,8 @@ func tells(t *testing.T, log *lockedBuffer, word string) {
 	}
 }
 
-// TestLettersAreTriedAgain: what a server puts off is tried three times, what it
-// refuses for good once, and neither keeps the token in the log.
+// TestEmailsAreRetried: an email is tried three times after temporary errors and once
+// after a permanent one. The log contains no token in either case.
 func TestEmailsAreRetried(t *testing.T) {
 	const token = "the-token-of-the-email"
 	for name, c := range map[string]struct {
@@ -190,7 +190,7 @@ func TestEmailsAreRetried(t *testing.T) {
 	}
 }
 
-// TestALetterGoesAtTheThirdTry, and once only.
+// TestAnEmailIsSentAtTheThirdTry: after success there are no more attempts.
 func TestAnEmailIsSentAtTheThirdTry(t *testing.T) {
 	log, seen := logged(t), 0
 	k := newSMTPServer(t, "127.0.0.1:0", func(line string) string {
@@ -207,7 +207,7 @@ func TestAnEmailIsSentAtTheThirdTry(t *testing.T) {
 	}
 }
 
-// TestNoLetterWaitsForAnother: while one is put off, the next goes.
+// TestNoEmailWaitsForAnother: while one email waits for a retry, the next is sent.
 func TestNoEmailWaitsForAnother(t *testing.T) {
 	logged(t)
 	k := newSMTPServer(t, "127.0.0.1:0", func(line string) string {
@@ -228,8 +228,8 @@ func TestNoEmailWaitsForAnother(t *testing.T) {
 	}
 }
 
-// TestAHangingServerIsGivenUp: the server says nothing more; the email is tried
-// again, and the operator is told.
+// TestAHangingServerIsGivenUp: the server stops answering; the email is retried and the
+// log reports it.
 func TestAHangingServerIsGivenUp(t *testing.T) {
 	for _, where := range []string{"(hello)", "EHLO", "RCPT", "(email)"} {
 		t.Run(where, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestAHangingServerIsGivenUp(t *testing.T) {
 	}
 }
 
-// spoken are the lines that bear a password, plain or as AUTH carries it.
+// spoken returns the lines that contain a password, plain or in the encoding of AUTH.
 func spoken(lines []string, user, password string) (found []string) {
 	for _, line := range lines {
 		for _, form := range []string{password, base64.StdEncoding.EncodeToString([]byte("\x00" + user + "\x00" + password)), base64.StdEncoding.EncodeToString([]byte(password))} {
@@ -264,8 +264,8 @@ func spoken(lines []string, user, password string) (found []string) {
 	return found
 }
 
-// TestNoPasswordInTheClear: another machine that does not encrypt gets neither
-// the password nor an email. One of our own does.
+// TestNoPasswordInTheClear: a remote mail server without TLS gets neither the password
+// nor an email. A server on this machine does.
 func TestNoPasswordInTheClear(t *testing.T) {
 	for address, trusted := range map[string]bool{"127.0.0.2:0": false, "127.0.0.1:0": true} {
 		t.Run(address, func(t *testing.T) {
@@ -290,7 +290,7 @@ func TestNoPasswordInTheClear(t *testing.T) {
 			}
 		})
 	}
-	// The judge hears a password however it is said.
+	// The check finds a password in every encoding.
 	said := []string{"AUTH PLAIN AG1lAHRoZSBwYXNzd29yZA==", "dGhlIHBhc3N3b3Jk", "X the password", "AUTH PLAIN AG90aGVy"}
 	if got := spoken(said, "me", "the password"); !slices.Equal(got, said[:3]) {
 		t.Errorf("of %q got only %q", said, got)
@@ -316,7 +316,7 @@ func TestWaitingEmailsAreBounded(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer that a logger writes while a test reads.
+// lockedBuffer is a buffer that a logger can write while a test reads it.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -5,8 +5,8 @@ import (
 	"testing/fstest"
 )
 
-// TestContainerLimit: the least limit of the groups above the process, of either
-// version, whether the container sees its path or not.
+// TestContainerLimit: the limit is the smallest of the cgroups above the process, for
+// both cgroup versions, whether or not the container sees its path.
 func TestContainerLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -36,8 +36,8 @@ func TestContainerLimit(t *testing.T) {
 	}
 }
 
-// TestAutoLimitIsTheContainers: nine tenths of what the container allows, and what
-// an operator names as it is.
+// TestAutoLimitIsTheContainers: the default is 90% of the container's limit; a limit that
+// the operator sets is used unchanged.
 func TestAutoLimitIsTheContainers(t *testing.T) {
 	container := fstest.MapFS{
 		"proc/self/cgroup":         &fstest.MapFile{Data: []byte("0::/\n")},

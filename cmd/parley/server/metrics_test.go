@@ -15,7 +15,7 @@ import (
 	"parley/cmd/parley/admin"
 )
 
-// dashboard is what a test reads of docs/grafana.json.
+// dashboard is the part of docs/grafana.json that the tests read.
 type dashboard struct {
 	UID        string `json:"uid"`
 	Title      string `json:"title"`
@@ -47,14 +47,15 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// openTestHouse serves on free ports and gives the public and the operator's address.
+// startTestServer starts a server on free ports and returns its public and its admin
+// address.
 func startTestServer(t *testing.T, args ...string) (public, private string) {
 	t.Helper()
 	h := testServer(t, args...)
 	return "http://" + h.listener.Addr().String(), "http://" + h.adminListener.Addr().String()
 }
 
-// testHouse serves on free ports, in a data directory of its own unless args name one.
+// testServer starts a server on free ports, in a new data directory unless args name one.
 func testServer(t *testing.T, args ...string) *running {
 	t.Helper()
 	cfg, err := parseServe(t, append([]string{
@@ -104,7 +105,8 @@ func fetch(t *testing.T, url string) (int, string) {
 
 var metricName = regexp.MustCompile(`\b(?:parley|go|process)_[a-z0-9_]+`)
 
-// unknownNames are the metrics that an expression names and that are not exposed.
+// unknownNames returns the metrics that an expression names and the server does not
+// expose.
 func unknownNames(expression, exposed string) (unknown []string) {
 	for _, name := range metricName.FindAllString(expression, -1) {
 		if !regexp.MustCompile(`(?m)^` + name + `[{ ]`).MatchString(exposed) {
@@ -161,8 +163,8 @@ func TestDashboardNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestDashboardCanBeImported holds the file to what an import asks for: an
-// identity, a data source to choose, and panels that have a place each.
+// TestDashboardCanBeImported checks what Grafana requires of an import: an identity, a
+// choice of data source, and a position for each panel.
 func TestDashboardCanBeImported(t *testing.T) {
 	d := readDashboard(t)
 	if d.UID == "" || d.Title == "" || d.Schema < 36 || len(d.Panels) == 0 {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestTheProcessorIsShort: for whom, and by whose doing.
+// TestTheProcessorIsShort: when the processor counts as overloaded, and whether this
+// process or others cause it.
 func TestTheProcessorIsShort(t *testing.T) {
 	for _, c := range []struct {
 		name       string

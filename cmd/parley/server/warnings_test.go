@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWarnings: each setting that lets strangers in is named, and a server on this
-// machine alone is not nagged.
+// TestWarnings: the log names each setting that lets strangers register or connect. A
+// server that listens only on this machine logs no warning.
 func TestWarnings(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -19,8 +19,8 @@ func TestOutboundSettings(t *testing.T) {
 	}
 }
 
-// TestOwnAddressIsNoTarget: webhooks do not lead to the service itself, however its
-// address is written. The control is a guard that does not know it.
+// TestOwnAddressIsNoTarget: webhooks cannot target the server itself, in any spelling of
+// its address. The control is a guard that does not have the address.
 func TestOwnAddressIsNoTarget(t *testing.T) {
 	for base, own := range map[string][]string{
 		"https://parley.unknown.invalid": {"parley.unknown.invalid", "PARLEY.unknown.invalid.", "parley.unknown.invalid:8443", "p%61rley.unknown.invalid"},

@@ -11,7 +11,7 @@ import (
 	"parley/http/rest"
 )
 
-// someRoute is one that a server has.
+// someRoute returns a route of the server.
 func someRoute() *rest.Route {
 	return &rest.Route{Method: "POST", Path: "/messages"}
 }
@@ -46,7 +46,8 @@ func BenchmarkCountingAnAnswer(b *testing.B) {
 	})
 }
 
-// TestAccessLogWarnsOfDefects has what an operator should look at stand out.
+// TestAccessLogWarnsOfDefects: the access log raises the level of lines that an operator
+// should look at.
 func TestAccessLogWarnsOfDefects(t *testing.T) {
 	var said bytes.Buffer
 	tell := ObserveAll(AccessLog(slog.New(slog.NewTextHandler(&said, nil))), func(httpserver.Answer) { said.WriteString("and then\n") })

@@ -26,7 +26,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// traced is a set of traces whose spans are at hand at once.
+// traced returns traces whose spans are exported immediately.
 func traced(share float64) (*Traces, *tracetest.InMemoryExporter) {
 	spans := tracetest.NewInMemoryExporter()
 	return newTraces(newSampling(share, true), func() time.Time { return noon.Add(time.Second) }, sdktrace.WithSyncer(spans)), spans
@@ -40,7 +40,7 @@ func messageIDs(n int) (all []parley.MessageID) {
 	return all
 }
 
-// shareTaken is the share of messages whose traces a decision takes.
+// shareTaken returns the share of messages that a sampling decision accepts.
 func shareTaken(ids []parley.MessageID, takes func(trace.TraceID) bool) float64 {
 	taken := 0
 	for _, id := range ids {
@@ -51,8 +51,8 @@ func shareTaken(ids []parley.MessageID, takes func(trace.TraceID) bool) float64 
 	return float64(taken) / float64(len(ids))
 }
 
-// TestShare holds a share to what it says of ids of messages, which are not
-// random where the usual ratio of a trace's last bytes expects that.
+// TestShare: the share holds for message ids, although they are not random where samplers
+// that use the last bytes of a trace id expect it.
 func TestShare(t *testing.T) {
 	ids := messageIDs(100_000)
 	near := func(got, want float64) bool {
@@ -103,8 +103,8 @@ func TestSamplingByEnvironment(t *testing.T) {
 	}
 }
 
-// TestOffIsNothing: without traces the actors have the bare journal and the
-// courier nobody to tell.
+// TestOffIsNothing: without traces the actors use the journal without a wrapper, and the
+// webhook sender has no hooks.
 func TestOffIsNothing(t *testing.T) {
 	var off *Traces
 	courier := parleyhttp.NewCourier(parleyhttp.CourierOptions{})
@@ -131,8 +131,7 @@ var answer = httpserver.Answer{
 	Route: &rest.Route{Method: "POST", Path: "/messages"}, Status: 201, RequestID: "r", Began: noon, Took: 20 * time.Millisecond,
 }
 
-// TestSpansOfAMessage calls the hooks as for one message and checks the times of its
-// spans.
+// TestSpansOfAMessage calls the hooks for one message and checks the times of its spans.
 func TestSpansOfAMessage(t *testing.T) {
 	tr, spans := traced(1)
 	id := messageIDs(1)[0]
@@ -152,7 +151,7 @@ func TestSpansOfAMessage(t *testing.T) {
 		t.Errorf("trace %v, and %v below %v", door.SpanContext.TraceID(), kept.SpanContext.TraceID(), kept.Parent.SpanID())
 	}
 
-	// What the journal refused is no way into it.
+	// A rejected entry makes no span.
 	spans.Reset()
 	refused := messageIDs(2)[1]
 	e = &journal.Entry{Records: []journal.Record{{ID: refused}}}
@@ -164,8 +163,8 @@ func TestSpansOfAMessage(t *testing.T) {
 	}
 }
 
-// TestTheCallerDecides: a sampled caller has the message followed whatever the
-// share is, one that is not sampled gets no span of its own.
+// TestTheCallerDecides: if the caller's trace is sampled, the message is traced whatever
+// the share; if not, it gets no spans.
 func TestTheCallerDecides(t *testing.T) {
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
 	tr, spans := traced(0)
@@ -202,8 +201,8 @@ func TestTheCallerDecides(t *testing.T) {
 	}
 }
 
-// TestAttemptsOfCopies: the copies of a broadcast have its trace, also where only
-// the journal knows that they are copies; what was not sent has none.
+// TestAttemptsOfCopies: the copies of a broadcast have its trace, even if only the
+// journal knows that they are copies. Copies that were not sent have no spans.
 func TestAttemptsOfCopies(t *testing.T) {
 	tr, spans := traced(1)
 	broadcast := messageIDs(1)[0].Broadcast()
@@ -238,8 +237,8 @@ func TestAttemptsOfCopies(t *testing.T) {
 	}
 }
 
-// TestTargetsOfUnsampledTraces: a request to a target names its trace and says that
-// it is not sampled.
+// TestTargetsOfUnsampledTraces: a request to a target carries the trace id and the
+// unsampled flag.
 func TestTargetsOfUnsampledTraces(t *testing.T) {
 	tr, spans := traced(0)
 	id := messageIDs(1)[0]
