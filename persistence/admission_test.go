@@ -66,13 +66,13 @@ func TestAdmissionLimiterAdjusts(t *testing.T) {
 		}
 		g.refused.Store(0) // no overload
 		if now += int64(admissionGoal) * 3; !g.full() {
-			t.Fatal("not full, and yet it refuses")
+			t.Fatal("the limiter is not full but rejects")
 		}
 		for g.entries.Load() > 0 {
 			g.leave(1, came, now)
 		}
 	}
 	if got := g.limit.Load(); got != admissionLeast {
-		t.Errorf("entries take three times the goal, and %d are admitted", got)
+		t.Errorf("entries take three times the target latency, and %d are admitted", got)
 	}
 }

@@ -267,7 +267,7 @@ func TestVerifyCopiesUnderWay(t *testing.T) {
 		t.Errorf("a message of a journal to itself:\n%s", said)
 	}
 	if names, said, _ := verifyDirectory(t, tampered(t, fs, id, astray(1))); !slices.Contains(names, "outboxes") || !strings.Contains(said, "an effect for journal 0") {
-		t.Errorf("a message gone astray: %q\n%s", names, said)
+		t.Errorf("a message in the wrong outbox: %q\n%s", names, said)
 	}
 }
 
@@ -291,6 +291,6 @@ func TestArchiveListsCopies(t *testing.T) {
 		return nil
 	})
 	if err != nil || len(sent) != 600 || len(there) != 600 {
-		t.Errorf("%d sent, %d there (%v)", len(sent), len(there), err)
+		t.Errorf("%d sent, %d stored (%v)", len(sent), len(there), err)
 	}
 }

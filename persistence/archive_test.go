@@ -65,7 +65,7 @@ func expectNoFaults(t *testing.T, a *Archive) {
 	}
 	for _, c := range result.Checks() {
 		if c.Checked < 20 && (c.Name == "events" || c.Name == "record-places" || c.Name == "copies" || c.Name == "untransferred") {
-			t.Errorf("%s was put to %d rows", c.Name, c.Checked)
+			t.Errorf("%s was checked on %d rows", c.Name, c.Checked)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestArchiveChangesNothing(t *testing.T) {
 					a := mustOpenArchive(t, dir, opts)
 					expectNoFaults(t, a)
 					if _, err := a.store.opts.FS.Create(dir+"/x", vfs.WriteCategoryUnspecified); err == nil {
-						t.Error("an archive writes")
+						t.Error("an archive wrote")
 					}
 					if err := a.Close(); err != nil {
 						t.Error(err)

@@ -42,7 +42,7 @@ func TestBackupAt(t *testing.T) {
 			t.Errorf("%s: the backup is at %q, want %q", dir, got, want)
 		}
 		if got := backup.RestoreCutShort(fs, dir); got != (dir == "restored") {
-			t.Errorf("%s: a restore was cut short: %t", dir, got)
+			t.Errorf("%s: a restore was interrupted: %t", dir, got)
 		}
 	}
 }
@@ -60,13 +60,13 @@ func TestRestoreThatFailsLeavesDirectories(t *testing.T) {
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: 1 << 40})
 	for _, to := range []string{"there/empty", "there/new", "new", "new/a/b"} {
 		if _, err := backup.Restore(t.Context(), backup.RestoreOptions{FS: fs, From: "backup", To: to}); err == nil {
-			t.Fatalf("%s: restored without room", to)
+			t.Fatalf("%s: restored without space", to)
 		}
 	}
 	if names, err := fs.List("there"); err != nil || len(names) != 1 || names[0] != "empty" {
-		t.Errorf("there has %q, %v", names, err)
+		t.Errorf("the existing directory has %q, %v", names, err)
 	}
 	if names, err := fs.List("new"); err == nil {
-		t.Errorf("new was left, with %q", names)
+		t.Errorf("the new directory was left, with %q", names)
 	}
 }

@@ -106,7 +106,7 @@ func TestPruneBackups(t *testing.T) {
 		}
 	}
 	if names, err := fs.List("new"); err == nil {
-		t.Errorf("a directory was made, with %q", names)
+		t.Errorf("a directory was created, with %q", names)
 	}
 	before := len(files(t, fs, "backup/files"))
 	for _, step := range []struct {

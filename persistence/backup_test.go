@@ -150,7 +150,7 @@ func TestBackupOfAStoreAtWork(t *testing.T) {
 			writing.Wait()
 			mustClose(t, s)
 			if names := files(t, fs, "data/journal"); slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, checkpointPrefix) }) {
-				t.Errorf("something stays laid aside: %q", names)
+				t.Errorf("files are still set aside: %q", names)
 			}
 			if len(promised) != 3 {
 				t.Errorf("%d snapshots, want 3", len(promised))
@@ -229,7 +229,7 @@ func TestBackupCopiesWhatIsNew(t *testing.T) {
 		mustClose(t, other)
 	}
 	if !sameNameOtherBytes(others[0], others[1]) {
-		t.Error("no table of one life has the name of one of the other: nothing was tried")
+		t.Error("no table of one store has the name of one of the other: the test checked nothing")
 	}
 	for id, want := range map[string][3]uint64{
 		first.ID: {1500, 0, 0}, second.ID: {1503, 0, 0}, others[0].ID: {1500, 1500, 0}, others[1].ID: {1500, 0, 1500},
@@ -280,7 +280,7 @@ func TestBackupKeeps(t *testing.T) {
 		}
 	}
 	if names := files(t, fs, "backup/files"); len(names) != len(needed) {
-		t.Errorf("%d contents are there and %d are needed", len(names), len(needed))
+		t.Errorf("%d contents are stored and %d are needed", len(names), len(needed))
 	}
 }
 
@@ -355,7 +355,7 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 				}
 			}
 			if names, err := fs.List("target"); err == nil {
-				t.Errorf("%s, %s: restore leaves the directory with %q", path, what, names)
+				t.Errorf("%s, %s: restore left the directory with %q", path, what, names)
 			}
 			f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
 			if err == nil {

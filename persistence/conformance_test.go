@@ -59,7 +59,7 @@ func (s *conformanceStore) harness(crash func()) journaltest.Harness {
 			crash()
 			journal := s.open()
 			if err := before.Close(); err != nil {
-				s.t.Errorf("close what was abandoned: %v", err)
+				s.t.Errorf("close the abandoned store: %v", err)
 			}
 			return journal
 		},
@@ -101,7 +101,7 @@ func copyDirectory(t *testing.T, from string) string {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("the directory does not come to rest (%v)", err)
+	t.Fatalf("the directory keeps changing (%v)", err)
 	return ""
 }
 

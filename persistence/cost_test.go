@@ -68,7 +68,7 @@ func TestCostOfApplyingControl(t *testing.T) {
 // skipUnderRace skips a test whose allocations the race detector would add to.
 func skipUnderRace(t *testing.T) {
 	if raceDetector {
-		t.Skip("allocations are not the program's own under the race detector")
+		t.Skip("the race detector adds allocations")
 	}
 }
 

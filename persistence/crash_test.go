@@ -137,7 +137,7 @@ func TestCrashControls(t *testing.T) {
 				x.run(t, v)
 			}
 			if !v.lost() {
-				t.Errorf("%v, %d of them broken, and no loss was seen", v.tally, v.broken)
+				t.Errorf("%v, %d of them broken, and no loss was found", v.tally, v.broken)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestCrashControlOfResuming(t *testing.T) {
 			crashRun{journals: journals, rounds: 15, seed: seed, forgetful: true}.run(t, v)
 		}
 		if !v.copyMissing() {
-			t.Errorf("%d journals: %v, %d of them broken, and no copy was missed", journals, v.tally, v.broken)
+			t.Errorf("%d journals: %v, %d of them broken, and no missing copy was found", journals, v.tally, v.broken)
 		}
 	}
 }

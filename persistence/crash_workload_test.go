@@ -399,7 +399,7 @@ func (w *workload) recordReceipt(c promise, pending *atomic.Int64) {
 		Effects: []journal.Effect{journal.RecordReceipt{Recipient: c.agent, Message: id, Position: c.entry.Position, Receipts: journal.Receipts{TransferredAt: 1000}, Copy: c.isCopy}},
 		Release: func(err error) {
 			if err != nil {
-				w.t.Errorf("mark: %v", err)
+				w.t.Errorf("receipt: %v", err)
 			} else {
 				w.promise(promise{agent: c.agent, message: id, entry: c.entry, isCopy: c.isCopy})
 			}

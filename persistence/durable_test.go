@@ -111,17 +111,17 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := v.Durable(hurried); !errors.Is(err, parley.ErrOverloaded) {
-		t.Errorf("a view of what is not synced: Durable gives %v", err)
+		t.Errorf("a view of unsynced data: Durable returns %v", err)
 	}
 	entries, err := sub.Next(9)
 	if len(released) != 0 || told.Load() != 0 || s.DurablePosition(agent) != 0 || s.AssignedPosition(agent) != 1 || len(entries) != 0 || err != nil {
-		t.Errorf("before the sync: %d released, %d told, durable position %d, assigned %d, %d followed (%v)", len(released), told.Load(), s.DurablePosition(agent), s.AssignedPosition(agent), len(entries), err)
+		t.Errorf("before the sync: %d released, %d notified, durable position %d, assigned %d, %d read by a subscriber (%v)", len(released), told.Load(), s.DurablePosition(agent), s.AssignedPosition(agent), len(entries), err)
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- v.Durable(context.Background()) }()
 	select {
 	case err := <-waited:
-		t.Errorf("Durable gave %v before the sync", err)
+		t.Errorf("Durable returned %v before the sync", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	open()
@@ -129,7 +129,7 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 		t.Error(err)
 	}
 	if entries, err := sub.Next(9); len(entries) != 1 || err != nil || told.Load() != 1 || s.DurablePosition(agent) != 1 || s.AssignedPosition(agent) != 1 {
-		t.Errorf("after the sync: %d entries (%v), told %d times, durable position %d, assigned %d", len(entries), err, told.Load(), s.DurablePosition(agent), s.AssignedPosition(agent))
+		t.Errorf("after the sync: %d entries (%v), %d notifications, durable position %d, assigned %d", len(entries), err, told.Load(), s.DurablePosition(agent), s.AssignedPosition(agent))
 	}
 	v.Close()
 	mustClose(t, s)
@@ -152,7 +152,7 @@ func TestFailedSyncIsFatal(t *testing.T) {
 	}
 	select {
 	case err := <-released:
-		t.Errorf("an entry whose sync failed is released with %v", err)
+		t.Errorf("an entry whose sync failed was released with %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 }
@@ -189,14 +189,14 @@ func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 	mustClose(t, s)
 	for i, r := range released {
 		if len(r) != 0 {
-			t.Errorf("entry %d is released twice", i)
+			t.Errorf("entry %d was released twice", i)
 		}
 	}
 	s = mustOpen(t, "d", testOptions(fs, 2))
 	v := s.view()
 	n := 0
 	if err := v.Feed(agent, 0, 1<<40, func(journal.FeedEntry) bool { n++; return true }); err != nil || n != entries {
-		t.Errorf("%d of %d entries followed (%v)", n, entries, err)
+		t.Errorf("%d of %d feed entries followed (%v)", n, entries, err)
 	}
 	v.Close()
 	mustClose(t, s)
@@ -238,7 +238,7 @@ func TestCostOfAMessage(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := int(disk.syncs.Load() - before); got != c.syncs {
-					t.Errorf("message %d is answered after %d syncs, want %d", n, got, c.syncs)
+					t.Errorf("message %d was answered after %d syncs, want %d", n, got, c.syncs)
 				}
 			}
 			mustClose(t, s)
@@ -343,7 +343,7 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 	}
 	say(1)
 	if n := left(); n == 0 {
-		t.Error("the last message is deleted already: the test shows nothing")
+		t.Error("the last message is already deleted: the test checked nothing")
 	}
 	mustClose(t, s)
 	s = mustOpen(t, "d", testOptions(fs, 2))
@@ -352,7 +352,7 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 	}
 	rideAlong()
 	if n := left(); n != 0 {
-		t.Errorf("%d messages that arrived before the last closing are kept", n)
+		t.Errorf("%d messages that arrived before the last close are kept", n)
 	}
 	mustClose(t, s)
 }
@@ -365,7 +365,7 @@ func TestOfferKnowsWhatRowsHold(t *testing.T) {
 		sub.offer(journal.FeedEntry{Position: position})
 	}
 	if len(sub.live) != 2 || sub.live[0].Position != 6 || sub.backlog != 5 {
-		t.Errorf("live are %v beyond %d", sub.live, sub.backlog)
+		t.Errorf("live entries are %v, expected only those beyond %d", sub.live, sub.backlog)
 	}
 	for position := uint64(8); position <= 6+subscriptionRing; position++ {
 		sub.offer(journal.FeedEntry{Position: position})

@@ -112,7 +112,7 @@ func TestFanoutOverload(t *testing.T) {
 	for n, full := range map[int64]bool{selfDepthMax: false, selfDepthMax + 1: true} {
 		depth.Store(n)
 		if s.outboxesFull(s.journals[0]) != full || s.outboxesFull(s.journals[1]) {
-			t.Errorf("with %d messages under way", n)
+			t.Errorf("with %d messages in progress", n)
 		}
 	}
 	depth.Store(0)

@@ -215,7 +215,7 @@ func (o *faultRun) append(e *journal.Entry, stream journal.Stream, activation ui
 	select {
 	case err := <-appended(o.store, e):
 		if err != nil {
-			o.t.Errorf("%v: an entry is refused with %v", o.disk.fault, err)
+			o.t.Errorf("%v: an entry was rejected with %v", o.disk.fault, err)
 		}
 		return err == nil
 	case <-o.ended:
@@ -292,16 +292,16 @@ func (o *faultRun) run(journals int) string {
 // the disk: all clients must continue, and the store must report no trouble.
 func (o *faultRun) checkTrouble(began time.Time) {
 	if _, err := o.store.Admit(0, 100); !errors.Is(err, parley.ErrOverloaded) {
-		o.t.Errorf("%v: in trouble, an entry is admitted: %v", o.disk.fault, err)
+		o.t.Errorf("%v: while in trouble, an entry was admitted: %v", o.disk.fault, err)
 	}
 	if took := time.Since(began); took > noticedWithin {
-		o.t.Errorf("%v: trouble is reported after %v", o.disk.fault, took)
+		o.t.Errorf("%v: trouble was reported after %v", o.disk.fault, took)
 	}
 	time.Sleep(10 * time.Millisecond)
 	o.disk.mended.Store(true)
 	for wait := time.Now(); o.store.Trouble() != nil && !o.over.Load(); time.Sleep(time.Millisecond) {
 		if time.Since(wait) > noticedWithin {
-			o.t.Errorf("%v: the disk is mended and the store says %v", o.disk.fault, o.store.Trouble())
+			o.t.Errorf("%v: the disk is repaired and the store reports %v", o.disk.fault, o.store.Trouble())
 			return
 		}
 	}
@@ -333,7 +333,7 @@ func (o *faultRun) checkSurvivors(journals int) {
 		fs := o.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: seeded(1)})
 		s, err := Open("d", testOptions(fs, journals))
 		if err != nil {
-			o.t.Errorf("%v: what is left with %d%% of the unsynced cannot be opened: %v", o.disk.fault, kept, err)
+			o.t.Errorf("%v: the files with %d%% of the unsynced data cannot be opened: %v", o.disk.fault, kept, err)
 			continue
 		}
 		v := s.view()
@@ -346,7 +346,7 @@ func (o *faultRun) checkSurvivors(journals int) {
 				return true
 			})
 			if err != nil || found < n {
-				o.t.Errorf("%v: lost: %d events were acknowledged, there are %d (%v)", o.disk.fault, n, found, err)
+				o.t.Errorf("%v: lost: %d events were acknowledged, %d are stored (%v)", o.disk.fault, n, found, err)
 			}
 		}
 		v.Close()

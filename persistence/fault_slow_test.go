@@ -128,19 +128,19 @@ func TestSlowDisk(t *testing.T) {
 		disk.slow.Store(false)
 		time.Sleep(time.Second)
 		if s.Trouble() != nil {
-			t.Errorf("the disk is quick again and the store says %v", s.Trouble())
+			t.Errorf("the disk is fast again and the store reports %v", s.Trouble())
 		}
 		took := c.took
 		slices.Sort(took)
-		t.Logf("%d acknowledged, %d refused, at most %d under way, median %v, p99 %v, in trouble %d of 3000 looks, a hanging sync is reported after %v",
+		t.Logf("%d acknowledged, %d rejected, at most %d in flight, median %v, p99 %v, in trouble in %d of 3000 samples, a hanging sync is reported after %v",
 			c.acked.Load(), c.refused.Load(), c.most.Load(), took[len(took)/2], took[len(took)*99/100], troubles, late)
 		if c.most.Load() > 256 || c.refused.Load() == 0 || troubles == 0 || late > time.Second || took[len(took)*99/100] < 500*time.Millisecond {
-			t.Error("the queue is not bounded, no client is refused, trouble is not reported in time, or the disk was not slow")
+			t.Error("the queue is not bounded, no client was rejected, trouble was not reported in time, or the disk was not slow")
 		}
 		v := s.view()
 		rows := int64(0)
 		if err := v.Rows(0, 1, nil, nil, false, func(_, _ []byte) bool { rows++; return true }); err != nil || rows != c.acked.Load() {
-			t.Errorf("%d entries were acknowledged, %d are there (%v)", c.acked.Load(), rows, err)
+			t.Errorf("%d entries were acknowledged, %d are stored (%v)", c.acked.Load(), rows, err)
 		}
 		v.Close()
 		mustClose(t, s)
@@ -174,12 +174,12 @@ func TestStoppedProcess(t *testing.T) {
 			stopped.Add(int64(c.stop))
 			time.Sleep(c.run)
 			if told := s.Trouble() != nil; told != c.told {
-				t.Errorf("when %s, trouble is told: %v", c.when, told)
+				t.Errorf("when %s, trouble is reported: %v", c.when, told)
 			}
 		}
 		syncing.Store(0)
 		if s.Trouble() != nil {
-			t.Error("the sync is over and the store is in trouble")
+			t.Error("the sync has ended and the store still reports trouble")
 		}
 		mustClose(t, s)
 	})

@@ -160,7 +160,7 @@ func TestDiskFaultsControl(t *testing.T) {
 		}
 		told = append(told, fmt.Sprintf("write %d: %s, %d hits: %v", at, outcome, hits, c.said))
 	}
-	t.Errorf("no loss was seen: %v", told)
+	t.Errorf("no loss was found: %v", told)
 }
 
 // TestPatienceControl: without retries the engine ends the process where it could wait
@@ -176,15 +176,15 @@ func TestPatienceControl(t *testing.T) {
 			outcome = faultHarmless // trouble was seen while it waited
 		}
 		if outcome != want || hits != 1 {
-			t.Errorf("%v, hasty %v: %s, want %s", f, hasty, outcome, want)
+			t.Errorf("%v, without retries %v: %s, want %s", f, hasty, outcome, want)
 		}
 	}
 	f = fault{"create of table", 3, true, errIO}
 	_, patient := x.run(t, f, nil, nil)
 	_, hasty := x.run(t, f, nil, func(o *Options) { o.noRetries = true })
-	t.Logf("a table that cannot be made is tried %d times until trouble is seen, by a hasty engine %d times", patient, hasty)
+	t.Logf("a table that cannot be written is tried %d times until trouble is reported, without the retrying file system %d times", patient, hasty)
 	if patient > 40 || hasty < 10*patient {
-		t.Error("either the engine is not slowed down or it needs not be")
+		t.Error("the retries do not slow the engine down, or need not")
 	}
 }
 
@@ -205,16 +205,16 @@ func TestWitnessCannotBeWritten(t *testing.T) {
 			t.Error(err)
 		}
 		if s.Trouble() != nil {
-			t.Error("in trouble at once")
+			t.Error("trouble was reported at once")
 		}
 		time.Sleep(time.Second)
 		if s.Trouble() == nil {
-			t.Error("the witness cannot be written for a second, and entries are taken in")
+			t.Error("the witness could not be written for a second, but entries are admitted")
 		}
 		disk.mended.Store(true)
 		time.Sleep(time.Second)
 		if s.Trouble() != nil {
-			t.Error("the witness can be written again, and the store is in trouble")
+			t.Error("the witness can be written again, but the store still reports trouble")
 		}
 		waitForWitness(t, s)
 		mustClose(t, s)

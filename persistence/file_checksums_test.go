@@ -97,7 +97,7 @@ func (r *killedDirectory) unchanged(t *testing.T, fs vfs.FS, name string, conten
 	delete(got, "LOCK")
 	delete(want, "LOCK")
 	if !maps.EqualFunc(got, want, bytes.Equal) {
-		t.Errorf("%s was changed; the directory was refused, and changed from %v to %v", name, sizes(want), sizes(got))
+		t.Errorf("%s was changed; the directory was rejected, but changed from %v to %v", name, sizes(want), sizes(got))
 	}
 }
 
@@ -171,7 +171,7 @@ func TestMissingFilesAreNeverSilent(t *testing.T) {
 			}
 			t.Log(tried)
 			if tried["log "+rotRefused] == 0 || tried["manifest "+rotRefused] == 0 || tried["marker "+rotRefused] == 0 {
-				t.Errorf("not everything was tried: %v", tried)
+				t.Errorf("not every damage was tried: %v", tried)
 			}
 		})
 	}
@@ -209,9 +209,9 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 			silent[kindOf(h.name)] += count(verdict == rotSilent)
 		}
 	}
-	t.Logf("without file checksums silent: %v", silent)
+	t.Logf("without file checksums undetected: %v", silent)
 	if silent["log"] == 0 {
-		t.Error("the file checksums have nothing to do")
+		t.Error("the file checksums find nothing that the engine misses")
 	}
 }
 

@@ -42,7 +42,7 @@ func held(t *testing.T, subscribers int) bool {
 	<-published
 	for until := time.Now().Add(10 * time.Second); told.Load() < int64(subscribers); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("after ten seconds %d of %d are told", told.Load(), subscribers)
+			t.Fatalf("after ten seconds %d of %d were notified", told.Load(), subscribers)
 		}
 	}
 	return waited
@@ -56,7 +56,7 @@ func TestHubDoesNotHoldThePublisher(t *testing.T) {
 
 func TestHubDoesNotHoldThePublisherControl(t *testing.T) {
 	if !held(t, publishedInline) {
-		t.Error("publishing to a few does not wait, and would not be found out if it did to many")
+		t.Error("publishing to a few does not wait: the test would not notice if publishing to many did")
 	}
 }
 
@@ -85,7 +85,7 @@ func TestHubGivesEverythingOnce(t *testing.T) {
 		}
 	}
 	if n := len(s.hub.shard(agent).topics); n != 0 {
-		t.Errorf("%d topics are left that nobody follows", n)
+		t.Errorf("%d topics without subscribers are left", n)
 	}
 }
 
@@ -96,7 +96,7 @@ func followAll(t *testing.T, s *Store, agent parley.AgentID, manner, total int) 
 		over := closed
 		return s.subscribe(agent, after, func() {
 			if over.Load() {
-				t.Errorf("follower %d is told after it left", manner)
+				t.Errorf("follower %d was notified after it unsubscribed", manner)
 			}
 			select {
 			case news <- struct{}{}:
@@ -125,7 +125,7 @@ func followAll(t *testing.T, s *Store, agent parley.AgentID, manner, total int) 
 			select {
 			case <-news:
 			case <-time.After(10 * time.Second):
-				t.Errorf("follower %d hears nothing after %d entries", manner, len(got))
+				t.Errorf("follower %d received nothing after %d entries", manner, len(got))
 				sub.Close()
 				return got
 			}

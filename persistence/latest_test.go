@@ -31,15 +31,15 @@ func TestLatestWaitsForWhatItShowed(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if sees(view) {
-		t.Error("a view shows what was written after it was opened")
+		t.Error("a view showed data written after it was opened")
 	}
 	if err := view.Durable(t.Context()); err != nil {
-		t.Errorf("a view that shows nothing new waits: %v", err)
+		t.Errorf("a view that showed nothing new waits: %v", err)
 	}
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := latest.Durable(hurried); !errors.Is(err, parley.ErrOverloaded) {
-		t.Errorf("what is not synced was shown, and Durable gives %v", err)
+		t.Errorf("unsynced data was shown, and Durable returned %v", err)
 	}
 	open()
 	if err := errors.Join(latest.Durable(t.Context()), <-released); err != nil {

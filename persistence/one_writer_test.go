@@ -104,7 +104,7 @@ func TestOneWayToTheEngine(t *testing.T) {
 	writers := writersIn(t, os.DirFS("."))
 	for _, w := range writers {
 		if mayWrite[w] == "" {
-			t.Errorf("%s writes past the journal: have it append an entry", w)
+			t.Errorf("%s writes without the journal: append an entry instead", w)
 		}
 	}
 	if w := writersIn(t, os.DirFS("apply")); len(w) > 0 {
@@ -112,7 +112,7 @@ func TestOneWayToTheEngine(t *testing.T) {
 	}
 	for w := range mayWrite {
 		if !slices.Contains(writers, w) {
-			t.Errorf("%s is on the list and does not write", w)
+			t.Errorf("%s is on the list but does not write", w)
 		}
 	}
 	cheat := t.TempDir() + "/cheat.go"
@@ -166,7 +166,7 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 			time.Sleep(time.Millisecond)
 		}
 		if !have(slot, today) || !have(slot, today+1) {
-			t.Errorf("slot %d: keys that are looked up are gone", slot)
+			t.Errorf("slot %d: keys that are still valid are gone", slot)
 		}
 	}
 	if during != nil {
@@ -198,7 +198,7 @@ func onceKey(day uint32) []byte {
 func TestPastDaysAreForgottenByTheJournal(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		if given, counted := pastDays(t, journals, nil); given != counted {
-			t.Errorf("%d journals: the engine was given %d bytes, %d of them by journals", journals, given, counted)
+			t.Errorf("%d journals: %d bytes were written to the engine, %d of them by journals", journals, given, counted)
 		}
 	}
 	given, counted := pastDays(t, 1, func(s *Store) {
@@ -207,6 +207,6 @@ func TestPastDaysAreForgottenByTheJournal(t *testing.T) {
 		}
 	})
 	if given == counted {
-		t.Error("control: a write past the journal is not noticed")
+		t.Error("control: a write without the journal was not noticed")
 	}
 }

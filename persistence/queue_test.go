@@ -14,7 +14,7 @@ func TestQueueTakesWithinBounds(t *testing.T) {
 	costs := []int{10, 10, 70, 10, 200, 10, 10, 10, 10}
 	for _, c := range costs {
 		if !q.push(&item{cost: c}) {
-			t.Fatal("an open queue refuses")
+			t.Fatal("an open queue rejects")
 		}
 	}
 	var got [][]int
@@ -36,13 +36,13 @@ func TestQueueTakesWithinBounds(t *testing.T) {
 	q.push(&item{cost: 1})
 	q.close()
 	if q.push(&item{}) {
-		t.Error("a closed queue takes")
+		t.Error("a closed queue accepts items")
 	}
 	if taken, more := q.take(nil, 3, 80); len(taken) != 1 || !more {
-		t.Errorf("a closed queue gives %d of what it had", len(taken))
+		t.Errorf("a closed queue returns %d of its items", len(taken))
 	}
 	if taken, more := q.take(nil, 3, 80); len(taken) != 0 || more {
-		t.Errorf("an empty closed queue gives %d, more %v", len(taken), more)
+		t.Errorf("an empty closed queue returns %d, more %v", len(taken), more)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestQueueLosesNothing(t *testing.T) {
 		}
 	}
 	if total != pushers*each {
-		t.Errorf("%d came out of %d", total, pushers*each)
+		t.Errorf("%d items came out of %d", total, pushers*each)
 	}
 }
 
@@ -115,10 +115,10 @@ func TestQueueLetsOthersPass(t *testing.T) {
 	}
 	push(1, 8, false)
 	if got := take(1); got != "1.8 " {
-		t.Errorf("when nothing is late any more: got %q", got)
+		t.Errorf("when no message is delayed any more: got %q", got)
 	}
 	q.close()
 	if taken, more := q.take(nil, 1, 1); more || len(taken) > 0 {
-		t.Error("a closed and empty queue gives more")
+		t.Error("a closed and empty queue returns more")
 	}
 }

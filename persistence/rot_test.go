@@ -70,7 +70,7 @@ func waitForWitness(t testing.TB, s *Store) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Fatal("the witness does not follow")
+	t.Fatal("the witness does not catch up")
 }
 
 func filesOf(t testing.TB, fs vfs.FS) map[string][]byte {
@@ -173,7 +173,7 @@ func (r *killedDirectory) try(fs vfs.FS, witnessed bool) (outcome string, reason
 // breaks guarantees on purpose.
 func unraced(t *testing.T) {
 	if raceDetector {
-		t.Skip("this is tried without the race detector")
+		t.Skip("runs without the race detector only")
 	}
 }
 
@@ -227,7 +227,7 @@ func TestRotIsNeverSilent(t *testing.T) {
 	}
 	for _, kind := range []string{"log", "table", "manifest", "options", "marker", "witness"} {
 		if len(tried[kind]) == 0 {
-			t.Errorf("no file of kind %s was there to rot", kind)
+			t.Errorf("there was no file of kind %s to damage", kind)
 		}
 	}
 }
@@ -251,8 +251,8 @@ func TestRotIsNeverSilentControl(t *testing.T) {
 			silent += count(outcome == rotSilent)
 		}
 	}
-	t.Logf("without a witness %d of %d flips in the log are silent", silent, flips)
+	t.Logf("without a witness %d of %d flips in the log are undetected", silent, flips)
 	if silent == 0 {
-		t.Error("the engine alone found every flip: the witness has nothing to do, or the flips do not reach it")
+		t.Error("the engine alone found every flip: the witness is not needed, or the flips do not reach the log")
 	}
 }

@@ -59,16 +59,16 @@ func TestStatsPutSyncsIntoBuckets(t *testing.T) {
 		t.Errorf("counted %+v", all)
 	}
 	if n := testing.AllocsPerRun(100, func() { d.note(time.Millisecond) }); n != 0 {
-		t.Errorf("to note a sync allocates %v times", n)
+		t.Errorf("recording a sync allocates %v times", n)
 	}
 }
 
 func TestStatsCountWhoFindsNoRoom(t *testing.T) {
 	g := newAdmissionLimiter(admissionLeast, 100)
 	if g.admit(101) || !g.admit(100) {
-		t.Fatal("the bound of bytes does not hold")
+		t.Fatal("the limit of bytes does not hold")
 	}
 	if n := g.turned.Load(); n != 1 {
-		t.Errorf("%d found no room, not 1", n)
+		t.Errorf("%d were rejected, not 1", n)
 	}
 }

@@ -38,12 +38,12 @@ func refusedWith(t *testing.T, dir string, opts Options, words ...string) {
 	s, err := Open(dir, opts)
 	if err == nil {
 		mustClose(t, s)
-		t.Errorf("opened, want a refusal with %q", words)
+		t.Errorf("opened, want an error with %q", words)
 		return
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
-			t.Errorf("refused with %q, which does not say %q", err, w)
+			t.Errorf("rejected with %q, which does not contain %q", err, w)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 	refusedWith(t, "d", testOptions(fs, 1), "made with 4 journals", "cannot be opened with 1")
 	s := mustOpen(t, "d", testOptions(fs, 0))
 	if got := s.Journals(); got != 4 {
-		t.Errorf("made with 4 journals, opened with %d", got)
+		t.Errorf("created with 4 journals, opened with %d", got)
 	}
 	formatKey := layout.MetaKey(layout.FormatFamily, 0, 0)
 	made, _, err := layout.Get(s.db, formatKey)

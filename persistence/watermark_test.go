@@ -18,11 +18,11 @@ func TestWatermark(t *testing.T) {
 	hurried, cancel := context.WithCancel(t.Context())
 	cancel()
 	if w.wait(hurried, 6, time.Hour) || w.wait(t.Context(), 6, time.Millisecond) {
-		t.Error("at 5, a wait for 6 is over")
+		t.Error("at 5, a wait for 6 returned")
 	}
 	w.raise(3)
 	if got := w.level.Load(); got != 5 {
-		t.Errorf("the mark fell to %d", got)
+		t.Errorf("the watermark fell to %d", got)
 	}
 }
 
@@ -47,6 +47,6 @@ func TestWatermarkWakesWhomItReached(t *testing.T) {
 	}
 	all.Wait()
 	if len(w.waiters) != 0 {
-		t.Errorf("%d waiters are kept", len(w.waiters))
+		t.Errorf("%d waiters remain", len(w.waiters))
 	}
 }

@@ -39,7 +39,7 @@ func TestOrgListWalksAllPages(t *testing.T) {
 	for _, slug := range []string{"alpha", "mid", "zeta"} {
 		at := strings.Index(out.String(), `"slug":"`+slug+`"`)
 		if at <= last {
-			t.Errorf("%s is not in its place: %s", slug, out.String())
+			t.Errorf("%s is at the wrong place: %s", slug, out.String())
 		}
 		last = at
 	}

@@ -143,7 +143,7 @@ func TestFanoutGoesByChunks(t *testing.T) {
 	arrive(t, ev, last, 1)
 	expectPlacement(t, applied(t, ev, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{feed}}), "to 7")
 	if n := len(s.ownOutbox); n != 0 {
-		t.Errorf("%d streams count as having something under way", n)
+		t.Errorf("%d streams count as having a fan-out in progress", n)
 	}
 }
 

@@ -101,10 +101,10 @@ func FuzzHead(f *testing.F) {
 			return
 		}
 		if !bytes.Equal(h.Append(nil), b) || h.Next(batch).Number != h.Number+1 {
-			t.Fatalf("%x is read as %+v, after which comes %+v", b, h, h.Next(batch))
+			t.Fatalf("%x is read as %+v, followed by %+v", b, h, h.Next(batch))
 		}
 		if other := h.Next(append(bytes.Clone(batch), 0)); other == h.Next(batch) {
-			t.Fatalf("two batches after %+v have one hash", h)
+			t.Fatalf("two batches after %+v have the same hash", h)
 		}
 	})
 }

@@ -45,10 +45,10 @@ func FuzzDecodeOutboxMessage(f *testing.F) {
 		}
 		again, err := DecodeOutboxMessage(EncodeOutboxMessage(p))
 		if err != nil {
-			t.Fatalf("%x was read, and not read again: %v", b, err)
+			t.Fatalf("%x was decoded, but not a second time: %v", b, err)
 		}
 		if diff := sameMessage(p, again); diff != "" {
-			t.Errorf("%x is read differently again:\n%s", b, diff)
+			t.Errorf("%x decodes differently the second time:\n%s", b, diff)
 		}
 	})
 }
@@ -97,7 +97,7 @@ func FuzzDecodeChunk(f *testing.F) {
 			again = AppendSeats(again, []parley.Seat{c.Seat(i)})
 		}
 		if !bytes.Equal(again, b) {
-			t.Fatalf("%x is written again as %x", b, again)
+			t.Fatalf("%x is encoded as %x", b, again)
 		}
 	})
 }
@@ -157,13 +157,13 @@ func mergeReceipts(t *testing.T, first []byte, rest ...[]byte) []byte {
 func refusesToMerge(t *testing.T, value []byte) {
 	t.Helper()
 	if _, err := Merger.Merge([]byte{0, 0, ReceiptFamily}, value); err == nil {
-		t.Fatalf("%x is merged", value)
+		t.Fatalf("%x was merged", value)
 	}
 	m, err := Merger.Merge([]byte{0, 0, ReceiptFamily}, make([]byte, 16))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if m.MergeNewer(value) == nil || m.MergeOlder(value) == nil {
-		t.Fatalf("%x is merged into sound receipts", value)
+		t.Fatalf("%x was merged into valid receipts", value)
 	}
 }

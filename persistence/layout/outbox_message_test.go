@@ -81,16 +81,16 @@ func TestOutboxMessageRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := sameMessage(p, got); diff != "" {
-			t.Errorf("written and read again (-before +after):\n%s", diff)
+			t.Errorf("encoded and decoded (-before +after):\n%s", diff)
 		}
 		if len(b) > 8 {
 			cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
 			if _, err := DecodeOutboxMessage(b[:cut]); err == nil {
-				t.Errorf("%d bytes of %d are taken for a message", cut, len(b))
+				t.Errorf("%d bytes of %d were accepted as a message", cut, len(b))
 			}
 		}
 		if _, err := DecodeOutboxMessage(append(b, 0)); err == nil {
-			t.Error("a message with a byte too many is read")
+			t.Error("a message with an extra byte was accepted")
 		}
 	})
 }
@@ -104,7 +104,7 @@ func TestDecodeDamagedOutboxMessage(t *testing.T) {
 			b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		}
 		if p, err := DecodeOutboxMessage(b); err == nil && len(b) < 10 {
-			t.Errorf("%d bytes are taken for message %v", len(b), p)
+			t.Errorf("%d bytes were accepted as message %v", len(b), p)
 		}
 	})
 }

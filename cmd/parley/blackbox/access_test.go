@@ -273,7 +273,7 @@ func TestAccessMatrix(t *testing.T) {
 		matrix := map[string]map[string]string{}
 		for _, route := range routes {
 			if accessAsks[route] == nil {
-				t.Fatalf("%s has no row: say how to ask for it", route)
+				t.Fatalf("%s has no row: add a request for it", route)
 			}
 			matrix[route] = map[string]string{}
 		}
@@ -420,10 +420,10 @@ func TestAccessMatrixControl(t *testing.T) {
 		cells := sound()
 		cells[caller] = cell
 		if complaints := accessLeaks(map[string]map[string]string{route: cells}, secured); len(complaints) != 1 {
-			t.Errorf("%s is told %s: %q", caller, cell, complaints)
+			t.Errorf("the answer for %s was %s: %q", caller, cell, complaints)
 		}
 	}
 	if complaints := accessLeaks(map[string]map[string]string{route: sound()}, nil); len(complaints) == 0 {
-		t.Error("a public route that tells callers apart is not found")
+		t.Error("a public route that answers callers differently was not reported")
 	}
 }

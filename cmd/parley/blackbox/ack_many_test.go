@@ -83,7 +83,7 @@ func TestAckUpToOfVeryMany(t *testing.T) {
 		order := ids(b.everything())
 		slices.Reverse(order)
 		if len(order) != senders*each {
-			t.Fatalf("%d messages came, want %d", len(order), senders*each)
+			t.Fatalf("%d messages arrived, want %d", len(order), senders*each)
 		}
 		unread := func(beyondItems int) {
 			t.Helper() // reports at most 1,000

@@ -91,10 +91,10 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 	s.kill()
 	s.restart(t)
 	if s.adminToken(t) != token {
-		t.Error("a restart made another token")
+		t.Error("a restart created another token")
 	}
 	if strings.Contains(s.log.text(), "Canary") || strings.Contains(s.log.text(), token) {
-		t.Error("the log shows a secret")
+		t.Error("the log contains a secret")
 	}
 }
 
@@ -159,11 +159,11 @@ func TestTheCommandFindsTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, said, code := command(t, "org", "show", o.slug, "--admin", url, "--data", s.dir); code == 0 || !strings.Contains(said, "chmod 600") {
-		t.Errorf("a token that others may read: exit code %d, %s", code, said)
+		t.Errorf("a token that other users may read: exit code %d, %s", code, said)
 	}
 	s.kill()
 	if said := fails(t, s.dir); !strings.Contains(said, "chmod 600") {
-		t.Errorf("a server starts with a token that others may read: %s", said)
+		t.Errorf("a server starts with a token that other users may read: %s", said)
 	}
 }
 
@@ -188,14 +188,14 @@ func TestBackupsStayWhereTheyMay(t *testing.T) {
 		ask(free, admin, to, 403)
 	}
 	if left, err := os.ReadDir(open); err != nil || len(left) > 0 {
-		t.Errorf("a refused backup leaves %v (%v)", left, err)
+		t.Errorf("a refused backup left %v (%v)", left, err)
 	}
 	bound := freeAddress(t)
 	s := start(t, "--admin-listen", bound, "--backup-dir", allowed)
 	for _, to := range []string{filepath.Join(top, "elsewhere"), top, allowed + "-not", filepath.Join(allowed, "..", "elsewhere")} {
 		ask(s, bound, to, 403)
 		if exists(filepath.Join(top, "elsewhere")) {
-			t.Fatalf("%s was made", to)
+			t.Fatalf("%s was created", to)
 		}
 	}
 	// Two servers share a directory, and each keeps a subdirectory of its own.
@@ -205,7 +205,7 @@ func TestBackupsStayWhereTheyMay(t *testing.T) {
 		ask(s, bound, shared, 200)
 	}
 	if listed := snapshots(t, shared); len(listed) != 2 {
-		t.Errorf("listed are %q, want one of each server", listed)
+		t.Errorf("the list has %q, want one of each server", listed)
 	}
 	for _, name := range snapshots(t, shared) {
 		succeeds(t, "backup", "check", shared+"@"+name)
@@ -228,10 +228,10 @@ func TestNoFileIsEverReadableByOthers(t *testing.T) {
 		}
 	}
 	if file := w.end(); file != "" {
-		t.Errorf("others could read %s", file)
+		t.Errorf("other users could read %s", file)
 	}
 	if w.looks.Load() == 0 {
-		t.Error("nothing was looked at")
+		t.Error("the watch made no scan")
 	}
 }
 
@@ -243,7 +243,7 @@ func TestNoFileIsEverReadableByOthersControl(t *testing.T) {
 	w := watchModes(top)
 	for deadline := time.Now().Add(20 * time.Second); len(w.seen) == 0; {
 		if time.Now().After(deadline) {
-			t.Fatal("a file that others could read at first is never seen")
+			t.Fatal("a file that other users could read at first was not found")
 		}
 		err := os.WriteFile(path, []byte("secret"), 0o644)
 		if err = errors.Join(err, os.Chmod(path, 0o644), os.Chmod(path, 0o600), os.Remove(path)); err != nil {
@@ -251,7 +251,7 @@ func TestNoFileIsEverReadableByOthersControl(t *testing.T) {
 		}
 	}
 	if file := w.end(); !strings.HasPrefix(file, path) {
-		t.Errorf("seen was %q", file)
+		t.Errorf("the watch found %q", file)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestAgentNamesRace(t *testing.T) {
 			a.refused(409, "name_taken")
 		}
 		if made != 1 || len(o.get("/agents").want(200).list) != 1 {
-			t.Errorf("%d agents have one name", made)
+			t.Errorf("%d agents have the same name", made)
 		}
 		o.get("/org").want(200).is("agent_count", 1)
 	})

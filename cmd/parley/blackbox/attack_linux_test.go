@@ -268,7 +268,7 @@ func (s *server) resident() int {
 func attackable(t *testing.T) {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur < 12_000 {
-		t.Skipf("it takes 12,000 open files; there are %d", files.Cur)
+		t.Skipf("the test needs 12,000 open files; the limit is %d", files.Cur)
 	}
 }
 
@@ -313,7 +313,7 @@ func outlive(t *testing.T, of size, lasts, pace time.Duration, flags []string) {
 	during.work(t, s, pairs, other, lasts)
 	peak := s.resident()
 	a.end()
-	t.Logf("p99 %v before, %v during the attack, %v of a server beside, of %d calls; %d refused; peak of %d MiB",
+	t.Logf("p99 %v before, %v during the attack, %v on a server that is not attacked, of %d calls; %d rejected; peak of %d MiB",
 		before.p99(), during.p99(), during.beside.p99(), len(during.took), len(during.refused), peak)
 	for status := range a.answers {
 		if n := a.answers[status].Load(); n > 0 {
@@ -321,7 +321,7 @@ func outlive(t *testing.T, of size, lasts, pace time.Duration, flags []string) {
 		}
 	}
 	if s.gone() {
-		t.Fatal("the server is gone")
+		t.Fatal("the server has exited")
 	}
 	if len(during.refused)*100 > len(during.took) { // a shed call returns an overload error and is repeated
 		t.Errorf("%d of %d honest calls failed, the first: %s", len(during.refused), len(during.took), during.refused[0])
@@ -356,7 +356,7 @@ func TestHonestClientsOutliveAnAttackControl(t *testing.T) {
 	defer a.end()
 	for until := time.Now().Add(2 * time.Minute); !s.gone() && s.resident() <= 2048; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("without budgets the attack takes %d MiB only", s.resident())
+			t.Fatalf("without budgets the attack uses only %d MiB", s.resident())
 		}
 	}
 }

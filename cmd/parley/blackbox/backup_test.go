@@ -98,7 +98,7 @@ func (l *letters) more(t testing.TB, n int) []*answer {
 	want := len(l.known()) + n
 	for deadline := time.Now().Add(20 * time.Second); len(l.known()) < want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d letters in 20 s, want %d", len(l.known()), want)
+			t.Fatalf("%d messages in 20 s, want %d", len(l.known()), want)
 		}
 	}
 	return l.known()
@@ -133,13 +133,13 @@ func TestBackupsUnderLoad(t *testing.T) {
 		close(l.stop)
 		l.wg.Wait()
 		s.kill()
-		t.Logf("%d letters, copied %v bytes", len(l.known()), copied)
+		t.Logf("%d messages, copied %v bytes", len(l.known()), copied)
 		if slices.Min(copied[1:]) >= copied[0] {
 			t.Errorf("no later backup copied less than the first: %v bytes", copied)
 		}
 		listed := snapshots(t, dir)
 		if len(listed) != 4 {
-			t.Fatalf("listed are %q", listed)
+			t.Fatalf("the list has %q", listed)
 		}
 		for _, name := range listed[:3] {
 			data := filepath.Join(t.TempDir(), "data")
@@ -167,7 +167,7 @@ func wholeAgain(t *testing.T, s *server, data string, to *agent, senders []*agen
 		}
 	}
 	if len(inbox) < len(before) {
-		t.Errorf("%d messages, %d were promised", len(inbox), len(before))
+		t.Errorf("%d messages, want at least %d", len(inbox), len(before))
 	}
 	byConversation := map[string]bool{}
 	for _, from := range senders {
@@ -180,7 +180,7 @@ func wholeAgain(t *testing.T, s *server, data string, to *agent, senders []*agen
 				id := text(m, "id")
 				byConversation[id] = true
 				if !inbox[id] && !replies[id] {
-					t.Errorf("%s is in a transcript and in no inbox", id)
+					t.Errorf("%s is in a transcript but in no inbox", id)
 				}
 				if i == 0 && !inbox[id] {
 					t.Errorf("a conversation begins with %s, which did not arrive", id)
@@ -193,7 +193,7 @@ func wholeAgain(t *testing.T, s *server, data string, to *agent, senders []*agen
 	}
 	for id := range inbox {
 		if !byConversation[id] {
-			t.Errorf("%s is in the inbox and in no conversation", id)
+			t.Errorf("%s is in the inbox but in no conversation", id)
 		}
 	}
 	last := before[len(before)-1]
@@ -250,7 +250,7 @@ func damagedBackup(t *testing.T, dir string) {
 			t.Errorf("exit code %d, said %q, which does not name %s", code, said, largest)
 		}
 		if left, err := os.ReadDir(data); err == nil && len(left) > 0 {
-			t.Errorf("a refused restore leaves %v", left)
+			t.Errorf("a refused restore left %v", left)
 		}
 		if _, said, code := command(t, "backup", "check", dir+"@"+name); code != 1 || !strings.Contains(said, largest) {
 			t.Errorf("check: exit code %d, %s", code, said)
@@ -296,7 +296,7 @@ func TestKillDuringABackup(t *testing.T) {
 			code := <-done
 			s.restart(t)
 			if left, err := filepath.Glob(filepath.Join(s.dir, "journal", "checkpoint.*")); err != nil || len(left) > 0 {
-				t.Errorf("remains in the data directory: %v %v", left, err)
+				t.Errorf("leftovers in the data directory: %v %v", left, err)
 			}
 			listed := []string{}
 			if exists(filepath.Join(into, "snapshots")) {
@@ -306,7 +306,7 @@ func TestKillDuringABackup(t *testing.T) {
 				cut++
 			}
 			if code == 0 && len(listed) == 0 {
-				t.Error("a backup that was told to be done is not listed")
+				t.Error("a backup that was reported as done is not listed")
 			}
 			for _, name := range listed {
 				succeeds(t, "backup", "check", into+"@"+name)
@@ -317,7 +317,7 @@ func TestKillDuringABackup(t *testing.T) {
 				t.Errorf("%d snapshots, want %d", n, len(listed)+1)
 			}
 		}
-		t.Logf("a backup takes %v; %d of 6 were cut short", took, cut)
+		t.Logf("a backup takes %v; %d of 6 were interrupted", took, cut)
 		if n := len(b.everything()); n != 8*12+6 {
 			t.Errorf("%d messages, want %d", n, 8*12+6)
 		}
@@ -359,7 +359,7 @@ func TestBackupDoor(t *testing.T) {
 			a.errorf("the public address has no backups")
 		}
 		if exists(dir) {
-			t.Error("a refused request has made the directory")
+			t.Error("a refused request created the directory")
 		}
 		_, said, code := command(t, "backup", "--to", filepath.Join(s.dir, "inside"), "--admin", "http://"+admin, "--data", s.dir)
 		if code == 0 || !strings.Contains(said, "inside the data directory") {

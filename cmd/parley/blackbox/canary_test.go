@@ -110,7 +110,7 @@ func TestCanaries(t *testing.T) {
 				t.Errorf("the log shows %v:\n%s", names, log)
 			}
 			if lines := strings.Count(log, "\n"); lines < 2 {
-				t.Errorf("the log has %d lines: nothing was looked at", lines)
+				t.Errorf("the log has only %d lines: the search checked nothing", lines)
 			}
 		}
 		if !strings.Contains(before.text(), "/poll/{token}") {
@@ -249,7 +249,7 @@ func (c canaries) lookIntoData(t *testing.T, dir string) {
 		}
 	}
 	if names := c.only("encrypted_payload", "email", "metadata").found(all); len(names) != 3 {
-		t.Errorf("of what is kept only %v is found: the looking does not work", names)
+		t.Errorf("of the texts that must be stored the search found only %v: it does not work", names)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestCanariesControl(t *testing.T) {
 	c := plantCanaries()
 	innocent := []byte("12:00:00.000 DBG connection said=\"error when serving\" request_id=7f\n{\"level\":\"INFO\",\"msg\":\"canary\"}\n")
 	if names := c.found(innocent); len(names) != 0 {
-		t.Fatalf("%v in an innocent log", names)
+		t.Fatalf("found %v in a harmless log", names)
 	}
 	for name, canary := range c {
 		for _, line := range []string{
@@ -287,7 +287,7 @@ func TestCanariesControl(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte("user:" + canary + "!")), base64.URLEncoding.EncodeToString([]byte("a" + canary)), base64.RawStdEncoding.EncodeToString([]byte("ab" + canary)), base64.StdEncoding.EncodeToString([]byte(canary)),
 		} {
 			if names := c.found(append(slices.Clone(innocent), line...)); !slices.Contains(names, name) {
-				t.Errorf("%s is not found in %q", name, line)
+				t.Errorf("%s was not found in %q", name, line)
 			}
 		}
 	}

@@ -167,7 +167,7 @@ func (f *fillers) goesOn(within time.Duration) time.Duration {
 	began, stored := time.Now(), f.stored.Load()
 	for f.stored.Load() == stored {
 		if time.Since(began) > within {
-			f.t.Fatalf("there is room again, and %v later nothing is stored", within)
+			f.t.Fatalf("space was freed, but %v later nothing is stored", within)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -217,7 +217,7 @@ func TestFullDisk(t *testing.T) {
 	}{{8, "1", false}, {64, "4", false}, {256, "1", true}} {
 		t.Run(fmt.Sprintf("%d MiB, journals=%s", c.mebibytes, c.journals), func(t *testing.T) {
 			if c.long && *soakFor == 0 {
-				t.Skip("a disk of this size takes long to fill: it takes -soak")
+				t.Skip("a disk of this size takes long to fill: run with -soak")
 			}
 			t.Parallel()
 			disk := mountDisk(t, c.mebibytes)
@@ -267,12 +267,12 @@ func fullDisk(t *testing.T, s *server, disk *smallDisk) {
 	t.Logf("clients filled it: %d stored, %d refused, %d unknown, slowest %v, %d KiB free",
 		f.stored.Load(), f.refused.Load(), f.unknown.Load(), time.Duration(f.slowest.Load()), disk.free()>>10)
 	if n := f.unknown.Load(); n > 0 {
-		t.Errorf("clients alone ran the disk full: %d outcomes are unknown", n)
+		t.Errorf("clients alone filled the disk: %d outcomes are unknown", n)
 	}
 	b.get(b.path("/messages?limit=5")).want(200)
 
 	disk.drop("ballast")
-	t.Logf("goes on %v after there is room", f.goesOn(5*time.Second))
+	t.Logf("resumed %v after space was freed", f.goesOn(5*time.Second))
 	s.healthy(t, 2*time.Second)
 
 	disk.ballast("outside", -1)
@@ -281,7 +281,7 @@ func fullDisk(t *testing.T, s *server, disk *smallDisk) {
 	disk.ballast("more", -1)
 	disk.drop("more")
 	disk.drop("outside")
-	t.Logf("filled from outside, goes on %v after there is room", f.goesOn(15*time.Second))
+	t.Logf("filled by other files, resumed %v after space was freed", f.goesOn(15*time.Second))
 
 	disk.ballast("outside", -1)
 	s.sick(t, time.Second)
@@ -318,7 +318,7 @@ func startFull(t *testing.T, s *server, b *agent) {
 	select {
 	case <-again.exited:
 		if said := again.log.text(); again.err == nil || !strings.Contains(said, "no space left") || again.log.trouble() != nil {
-			t.Errorf("a start on a full disk ends with %v\n%s", again.err, said)
+			t.Errorf("a start on a full disk ended with %v\n%s", again.err, said)
 		}
 	case addr := <-again.log.announced:
 		again.addr, again.base = addr, "http://"+addr

@@ -47,7 +47,7 @@ func TestBroadcast(t *testing.T) {
 				}
 			}
 			if seen[m["id"]] {
-				t.Errorf("the id of the copy of %s is not its own", to.name)
+				t.Errorf("the id of the copy of %s is not unique", to.name)
 			}
 			if to.org != o && m["self_encrypted_payload"] != nil {
 				t.Errorf("%s sees the sender's copy", to.name)
@@ -57,7 +57,7 @@ func TestBroadcast(t *testing.T) {
 			to.does("GET", "/messages/"+text(m, "id"), nil).want(200).is("to_agent_id", to.id, "group_id", r.id, "direction", "received")
 		}
 		if !first {
-			t.Errorf("the sender's record is that of no copy: %v", sent)
+			t.Errorf("the sender's record matches no copy: %v", sent)
 		}
 		for _, none := range []*agent{g, outside} {
 			if n := len(none.everything()); n != 0 {
@@ -68,7 +68,7 @@ func TestBroadcast(t *testing.T) {
 		s.polled(t, b.pollURL, "").want(200).is("count", 1)
 		st := c.stream(nilUUID)
 		if e := st.next(); e.name != "group" {
-			t.Errorf("joining comes before: %s", e.raw)
+			t.Errorf("the first event must be the join: %s", e.raw)
 		}
 		if m := st.message(); m["group_id"] != r.id || m["to_agent_id"] != c.id {
 			t.Errorf("on the stream: %v", m)
@@ -152,7 +152,7 @@ func TestBroadcastReplies(t *testing.T) {
 		g.talk(one).is("status", "submitted")
 		two := r.said(c)
 		if one["conversation_id"] != two["conversation_id"] {
-			t.Error("two broadcasts are in two conversations")
+			t.Error("two broadcasts are in different conversations")
 		}
 		g.talk(one).as("a second broadcast is no reply").is("status", "submitted")
 		first := copiesOf(b)[0]
@@ -186,7 +186,7 @@ func TestBroadcastReplies(t *testing.T) {
 				shaped(t, "row", m, messageShape)
 				got = append(got, row{m["from_agent_id"], m["direction"], m["group_id"]})
 				if m["direction"] == "received" && m["to_agent_id"] != reader.id {
-					t.Errorf("%s sees what %v received", reader.name, m["to_agent_id"])
+					t.Errorf("%s sees messages that %v received", reader.name, m["to_agent_id"])
 				}
 			}
 			if !slices.Equal(got, want) || !slices.IsSorted(ids(rows)) {
@@ -248,7 +248,7 @@ func TestBroadcastIdempotency(t *testing.T) {
 		r.seats(late)
 		same("with another member", key(r, g, nil))
 		if n := len(late.everything()); n != 0 {
-			t.Errorf("%d copies for one who came later", n)
+			t.Errorf("%d copies for an agent that joined later", n)
 		}
 		if n := len(b.everything()); n != 3 {
 			t.Errorf("%d messages arrived, want 3", n)
@@ -275,7 +275,7 @@ func TestBroadcastIdempotency(t *testing.T) {
 			}
 		}
 		if n := len(copiesOf(g)); made != 1 || n != 2 {
-			t.Errorf("%d broadcasts for one key at once; %d copies arrived, want 2", made, n)
+			t.Errorf("%d broadcasts for one concurrent key; %d copies arrived, want 2", made, n)
 		}
 	})
 }
@@ -292,7 +292,7 @@ func TestGroupConversation(t *testing.T) {
 		two := r.said(starter, obj{"conversation_metadata": obj{"n": 2}})
 		first := text(one, "conversation_id")
 		if text(two, "conversation_id") != first {
-			t.Fatal("two broadcasts are in two conversations")
+			t.Fatal("two broadcasts are in different conversations")
 		}
 		starter.talk(one).as("metadata counts when it is made").is("metadata", obj{"n": 1}, "parent_conversation_id", parent)
 		path := "/conversations/" + first + "/status"

@@ -107,7 +107,7 @@ func TestGroupNames(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			t.Errorf("%d groups of one name, made at once", n)
+			t.Errorf("%d groups of the same name, created at once", n)
 		}
 	})
 }

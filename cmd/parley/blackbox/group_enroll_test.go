@@ -144,7 +144,7 @@ func TestNomination(t *testing.T) {
 		}
 		again := r.applied(y)
 		if again["id"] == id || again["invited_by"] != nil {
-			t.Errorf("after a denied nomination the agent applies: %v", again)
+			t.Errorf("after a denied nomination the agent's own application is %v", again)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func (g *agent) sees(path, query string) []obj {
 		}
 		cursor = "&cursor=" + url.QueryEscape(a.str("next_cursor"))
 	}
-	g.t.Fatalf("%s never ends", path)
+	g.t.Fatalf("%s has no last page", path)
 	return nil
 }
 

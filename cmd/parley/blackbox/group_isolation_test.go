@@ -59,7 +59,7 @@ func TestIsolation(t *testing.T) {
 				}
 				a.refused(409, "isolation_conflict")
 				if r != nil && r.has(x) {
-					t.Errorf("%s: the group has the agent that it refused", way)
+					t.Errorf("%s: the group has the agent that it rejected", way)
 				}
 				home.remove(x, x).want(204)
 				if a = ask().as("%s: after leaving", way); a.status != 200 && a.status != 201 {
@@ -82,7 +82,7 @@ func TestIsolationOfFounders(t *testing.T) {
 		b.founds(nil).as("in an isolated group").refused(409, "isolation_conflict")
 		b.founds(obj{"isolated": true}).as("in an isolated group").refused(409, "isolation_conflict")
 		if n := len(o.pages("/groups", "?limit=50")); n != 3 {
-			t.Errorf("the organization has %d groups, want 3: a refused creation makes none", n)
+			t.Errorf("the organization has %d groups, want 3: a rejected creation must not create one", n)
 		}
 		isolated.patch(obj{"isolated": false}).refused(409, "isolated_immutable")
 		first.patch(obj{"isolated": true}).refused(409, "isolated_immutable")
@@ -102,7 +102,7 @@ func TestIsolationAtApproval(t *testing.T) {
 		id := text(r.applied(x), "id")
 		home.joined(x)
 		if status := r.voted(a, id, "approve"); status != "canceled" {
-			t.Errorf("approved while confined elsewhere: %s", status)
+			t.Errorf("approved while in an isolated group elsewhere: %s", status)
 		}
 		r.stands("approved while confined elsewhere", a, id, "status", "canceled", "reason", "isolation_conflict")
 		r.holds("approved while confined elsewhere", a)

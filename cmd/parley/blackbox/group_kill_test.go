@@ -193,9 +193,9 @@ func TestGroupsUnderKills(t *testing.T) {
 				t.Error(fault)
 			}
 		}
-		t.Logf("%d deeds, %d groups, %d agents left", v.done.Load(), len(v.groups), len(v.agents))
+		t.Logf("%d requests, %d groups, %d agents left", v.done.Load(), len(v.groups), len(v.agents))
 		if v.done.Load() < 100 {
-			t.Errorf("only %d deeds", v.done.Load())
+			t.Errorf("only %d requests", v.done.Load())
 		}
 		audited(t, s)
 	})

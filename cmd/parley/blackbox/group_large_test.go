@@ -106,7 +106,7 @@ func TestInboxFaultsControl(t *testing.T) {
 			arrived := sound()
 			arrived[who] = got
 			if faults := inboxFaults(shouts, arrived); len(faults) == 0 {
-				t.Errorf("%s at %s is not found", name, who.name)
+				t.Errorf("%s at %s was not found", name, who.name)
 			}
 		}
 	}
@@ -114,13 +114,13 @@ func TestInboxFaultsControl(t *testing.T) {
 		arrived := sound()
 		arrived[a] = got
 		if faults := inboxFaults(shouts, arrived); len(faults) == 0 {
-			t.Errorf("%s is not found", name)
+			t.Errorf("%s was not found", name)
 		}
 	}
 	backwards := sound()
 	backwards[b], backwards[c], backwards[d] = []string{"a2", "a1"}, []string{"a2", "b1", "a1"}, []string{"a2", "b1", "a1"}
 	if faults := inboxFaults(shouts, backwards); len(faults) == 0 {
-		t.Error("one sender's broadcasts in the wrong order are not found")
+		t.Error("the wrong order of one sender's broadcasts was not found")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 						return
 					}
 					if asked > time.Second || len(rows) > 1 {
-						t.Errorf("%s has %d copies when asked %v after the answer", g.name, len(rows), asked)
+						t.Errorf("%s has %d copies in a read %v after the answer", g.name, len(rows), asked)
 						return
 					}
 					time.Sleep(5 * time.Millisecond)
@@ -288,9 +288,9 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 			}
 			c.judged(fmt.Sprintf("kill %d", kill+1), shouts)
 		}
-		t.Logf("%d broadcasts to %d members, %d unknown when the server died, of these %d had been committed", len(shouts), largeGroupSize, unknown, before)
+		t.Logf("%d broadcasts to %d members, %d unknown when the server died, of which %d had been committed", len(shouts), largeGroupSize, unknown, before)
 		if len(shouts) < 12 {
-			t.Errorf("only %d broadcasts: that was no load", len(shouts))
+			t.Errorf("only %d broadcasts: too little load", len(shouts))
 		}
 		audited(t, s)
 	})

@@ -138,7 +138,7 @@ func TestMemberRows(t *testing.T) {
 			return rows[slices.IndexFunc(rows, func(m obj) bool { return m["agent_id"] == others[0].id })]
 		}
 		if was, is := find(before), find(after); was["id"] == is["id"] || text(was, "joined_at") > text(is, "joined_at") {
-			t.Errorf("a membership that began anew: before %v, after %v", was, is)
+			t.Errorf("a membership that began again: before %v, after %v", was, is)
 		}
 		a.does("GET", r.path("/members?limit=0"), nil).invalid("query.limit", "greater_than_equal")
 		a.does("GET", r.path("/members?cursor=nonsense"), nil).refused(400, "invalid_cursor")

@@ -37,7 +37,7 @@ func TestSeatCeiling(t *testing.T) {
 			}
 		}
 		if joined != 3 {
-			t.Errorf("%d of 10 were seated in the last 3 seats", joined)
+			t.Errorf("%d of 10 agents were seated in the last 3 seats", joined)
 		}
 		r.read(a).is("member_count", 64)
 		if status := r.voted(a, application, "approve"); status != "canceled" {
@@ -85,7 +85,7 @@ func TestGroupQuota(t *testing.T) {
 			}
 		}
 		if made != 1 {
-			t.Errorf("%d groups in one place", made)
+			t.Errorf("%d groups took the last place", made)
 		}
 		used(5)
 	})
@@ -104,7 +104,7 @@ func TestGroupMessageSlots(t *testing.T) {
 		slots := func(what string, by *agent, n float64) {
 			t.Helper()
 			if got := by.get("/org/quotas").want(200).is("quotas.messages_per_day.limit", 100).at("quotas.messages_per_day.used"); got != n {
-				t.Errorf("%s: %v slots are used, want %v", what, got, n)
+				t.Errorf("%s: %v messages count towards the quota, want %v", what, got, n)
 			}
 		}
 		slots("nothing sent", g, 0)

@@ -62,7 +62,7 @@ func TestStayFaultsControl(t *testing.T) {
 	}
 	for _, got := range [][]string{{"4"}, {"2", "2", "4"}, {"1", "2", "4"}, {"4", "2"}, {"2", "4", "5"}, nil} {
 		if faults := stayFaults(stays, said, got); len(faults) == 0 {
-			t.Errorf("%v passes", got)
+			t.Errorf("%v was accepted", got)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestBroadcastsAmongComingsAndGoings(t *testing.T) {
 			}
 		}
 		if arrived < broadcasts+walkers {
-			t.Errorf("%d copies arrived: nothing was judged", arrived)
+			t.Errorf("%d copies arrived: the test checked nothing", arrived)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestBroadcastsOnStreams(t *testing.T) {
 				order = heard
 			}
 			if !slices.Equal(heard, order) || !slices.Equal(inbox, order) {
-				t.Errorf("the stream of %s says\n  %v\nits inbox\n  %v\nothers\n  %v", ears[i].name, heard, inbox, order)
+				t.Errorf("the stream of %s has\n  %v\nits inbox\n  %v\nothers\n  %v", ears[i].name, heard, inbox, order)
 			}
 		}
 	})

@@ -49,7 +49,7 @@ func TestRivalsControl(t *testing.T) {
 		open := obj{"enrollment_policy": "open"}
 		v := rivals{g.group(open), g.group(open)}
 		if in := v.admissions(x); len(in) != 2 || !v[0].has(x) || !v[1].has(x) {
-			t.Errorf("%d of two groups that are not isolated let an agent in", len(in))
+			t.Errorf("%d of two groups that are not isolated admitted an agent", len(in))
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestRaceOfApprovalAndJoin(t *testing.T) {
 					answers[0].errorf("%s joined the other group: %v", g.name, joined)
 				}
 				if r.has(g) == joined || other.has(g) != joined {
-					t.Errorf("%s joined the other group %v; it is in it %v, in the one that voted %v", g.name, joined, other.has(g), r.has(g))
+					t.Errorf("%s joined the other group %v; its membership there is %v, in the group that voted %v", g.name, joined, other.has(g), r.has(g))
 				}
 				return joined
 			})
@@ -276,7 +276,7 @@ func TestSeatsSurviveKills(t *testing.T) {
 			for k, g := range agents {
 				v := pairs[(k+kill)%len(pairs)]
 				if told[k] != nil && !told[k].has(g) {
-					t.Errorf("kill %d: %s was told that it is in %s, and is not", kill, g.name, told[k].name)
+					t.Errorf("kill %d: %s was acknowledged as a member of %s, and is not", kill, g.name, told[k].name)
 				}
 				if told[k] == nil {
 					told[k] = v.settled(g)
@@ -284,10 +284,10 @@ func TestSeatsSurviveKills(t *testing.T) {
 					in++
 				}
 				if v[0].has(g) == v[1].has(g) {
-					t.Errorf("kill %d: %s is in both or in none: %v", kill, g.name, v[0].has(g))
+					t.Errorf("kill %d: %s is in both or neither: %v", kill, g.name, v[0].has(g))
 				}
 			}
-			t.Logf("kill %d: %d of %d agents had been told", kill, in, racers)
+			t.Logf("kill %d: %d of %d joins had been acknowledged", kill, in, racers)
 			for k, g := range agents {
 				if told[k] != nil {
 					told[k].remove(g, g).want(204)
@@ -314,6 +314,6 @@ func (v rivals) settled(g *agent) *group {
 			a.refused(409, "isolation_conflict")
 		}
 	}
-	g.t.Errorf("%s is let in by neither group", g.name)
+	g.t.Errorf("%s was admitted by neither group", g.name)
 	return nil
 }

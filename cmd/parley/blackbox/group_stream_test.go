@@ -18,7 +18,7 @@ func (st *stream) news(what string, r *group, want ...string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		st.t.Errorf("%s: the stream says %q, want %q", what, got, want)
+		st.t.Errorf("%s: the stream has %q, want %q", what, got, want)
 	}
 	st.quiet()
 }
@@ -28,7 +28,7 @@ func (st *stream) groupEvent(r *group, e event) string {
 	st.t.Helper()
 	for name := range e.data {
 		if !slices.Contains([]string{"group_id", "request_id", "kind"}, name) {
-			st.t.Errorf("a group event tells %s: %s", name, e.raw)
+			st.t.Errorf("a group event has a field %s: %s", name, e.raw)
 		}
 	}
 	if e.name != "group" || e.id != "" || e.data["group_id"] != r.id {
@@ -108,11 +108,11 @@ func TestInvitedEvent(t *testing.T) {
 				heard[st.groupEvent(r, e)]++
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("the invitee heard %v", heard)
+				t.Fatalf("the invitee received %v", heard)
 			}
 		}
 		if heard["message"] != 1 || heard["invited "+id] != 1 {
-			t.Errorf("the invitee heard %v", heard)
+			t.Errorf("the invitee received %v", heard)
 		}
 	})
 }

@@ -99,7 +99,7 @@ func TestPrivateIsAsUnknown(t *testing.T) {
 		for _, ask := range []string{"read", "members", "requests", "change", "role", "invite", "kick", "send", "delete"} {
 			private, nothing := r.viewed(ask, stranger, stranger), unknown.viewed(ask, stranger, stranger)
 			if private.status != nothing.status || private.at("code") != nothing.at("code") || private.at("detail") != nothing.at("detail") {
-				t.Errorf("%s: a private group is told as %s %v, nothing as %s %v", ask, private.tells(), private.at("detail"), nothing.tells(), nothing.at("detail"))
+				t.Errorf("%s: a private group is answered %s %v, an unknown id %s %v", ask, private.tells(), private.at("detail"), nothing.tells(), nothing.at("detail"))
 			}
 		}
 	})

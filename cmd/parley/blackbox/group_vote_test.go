@@ -108,7 +108,7 @@ func (r *group) tallied(what, want string, before []string, id string) {
 	count := r.read(r.by).at("member_count").(float64)
 	seated := slices.ContainsFunc(r.members(r.by), func(m obj) bool { return m["agent_id"] == row["agent_id"] })
 	if seated != (want == "approved") || want == "denied" && row["resolved_at"] == nil {
-		r.t.Errorf("%s: of %v members one is the applicant: %v\n  %v", what, count, seated, row)
+		r.t.Errorf("%s: of %v members, one must be the applicant: %v\n  %v", what, count, seated, row)
 	}
 }
 
@@ -268,12 +268,12 @@ func TestRequestSettings(t *testing.T) {
 		}
 		again := r.applied(y)
 		if again["id"] == second["id"] {
-			t.Error("a denied applicant does not file anew")
+			t.Error("a denied applicant cannot file again")
 		}
 		r.patch(obj{"enrollment_policy": "closed"}).want(200)
 		r.voted(a, text(first, "id"), "approve")
 		if status := r.voted(b, text(first, "id"), "approve"); status != "approved" {
-			t.Errorf("a majority request in a group that is closed meanwhile: %s", status)
+			t.Errorf("a majority request in a group that was closed later: %s", status)
 		}
 		z := s.org(t).agent("z")
 		r.invited(a, z, "invited")
@@ -286,7 +286,7 @@ func lasts(t testing.TB, what string, request obj, want time.Duration) {
 	created, err1 := time.Parse(time.RFC3339, text(request, "created_at"))
 	expires, err2 := time.Parse(time.RFC3339, text(request, "expires_at"))
 	if got := expires.Sub(created); err1 != nil || err2 != nil || got.Round(time.Second) != want {
-		t.Errorf("%s: a request lives for %v, want %v", what, got, want)
+		t.Errorf("%s: a request expires after %v, want %v", what, got, want)
 	}
 }
 

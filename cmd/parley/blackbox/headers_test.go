@@ -126,7 +126,7 @@ func TestStrictJSON(t *testing.T) {
 			a.post("/messages", verbatim(body)).as("%s", name).invalid("body", "")
 		}
 		if n := len(b.everything()); n != 0 {
-			t.Errorf("%d messages came of bad bodies", n)
+			t.Errorf("%d messages were created from bad bodies", n)
 		}
 		a.post("/messages", verbatim(" \r\n\t{"+good+",\"metadata\":{\"\\u00e4\":\"\\ud83d\\ude00\"}} \n")).want(201).is("metadata.ä", "😀")
 	})

@@ -45,7 +45,7 @@ func TestIdempotentSend(t *testing.T) {
 			t.Errorf("%d messages arrived, want 3", n)
 		}
 		if n := len(c.everything()); n != 0 {
-			t.Errorf("%d messages arrived at another, want none", n)
+			t.Errorf("%d messages arrived at another agent, want none", n)
 		}
 	})
 }

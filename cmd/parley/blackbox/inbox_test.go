@@ -82,7 +82,7 @@ func TestInboxWalkWhileMessagesArrive(t *testing.T) {
 			cursor = "&cursor=" + url.QueryEscape(page.str("next_cursor"))
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("the walk gave %d rows of 45: %v, want %v", len(got), got, want)
+			t.Errorf("the pages had %d rows of 45: %v, want %v", len(got), got, want)
 		}
 	})
 }
@@ -136,7 +136,7 @@ func TestInboxTypeFilter(t *testing.T) {
 			t.Errorf("the others: got %v, want %v", got, rest)
 		}
 		if got := b.pages(b.path("/messages"), "?type=acme.v1.orde&limit=8"); len(got) != 0 {
-			t.Errorf("a type that nobody used: %v", got)
+			t.Errorf("a type that no message has: %v", got)
 		}
 	})
 }

@@ -105,7 +105,7 @@ func unseal(t *testing.T, key *ecdh.PrivateKey, payload string) string {
 	}
 	plain, err := hpke.Open(private, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte("parley/hpke-v1"), box[1:])
 	if err != nil {
-		t.Fatalf("the key does not open it: %v", err)
+		t.Fatalf("the key does not open the payload: %v", err)
 	}
 	return string(plain[1+int(plain[0])+ed25519.SignatureSize:])
 }
@@ -148,14 +148,14 @@ func TestTokenCannotRedirectMail(t *testing.T) {
 		kids, said := alice.fails("send", bob.handle(), "for Bob alone")
 		tells(t, "a changed encryption key", said, bob.handle(), kid, "--accept-key "+kid)
 		if !slices.Equal(kids, []string{kid}) || bob.newest()["id"] != honest {
-			t.Fatalf("asks to accept %v; the newest message is %v", kids, bob.newest()["id"])
+			t.Fatalf("the client offers to accept %v; the newest message is %v", kids, bob.newest()["id"])
 		}
 		stranger := s.profileAt(t, s.base, "carol")
 		if _, said := stranger.fails("send", bob.handle(), "hello"); !strings.Contains(said, "without a binding") {
 			t.Errorf("first contact: %s", said)
 		}
 		if _, said := bob.fails("inbox"); !strings.Contains(said, "key restore bob") {
-			t.Errorf("the owner is told: %s", said)
+			t.Errorf("the owner's warning: %s", said)
 		}
 		shown := alice.run("key", "show", bob.handle())
 		if shown["state"] != "unbound" || shown["problem"] != "binding_missing" || shown["verification_words"] != words || at(shown, "pinned.encryption_kid") == kid {
@@ -199,7 +199,7 @@ func TestBothKeysAreRestored(t *testing.T) {
 			"key_binding": obj{"signed_at": at, "signature": bindingBy(sign, seal, bob.id, bob.handle(), at)},
 		}).want(200)
 		if kids, _ := alice.fails("send", bob.handle(), "for Bob alone"); !slices.Equal(kids, []string{thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))}) {
-			t.Errorf("asks to accept %v", kids)
+			t.Errorf("the client offers to accept %v", kids)
 		}
 		out, said, code := command(t, "key", "restore", "bob", "--profile", bob.dir)
 		if code != 0 || !strings.Contains(out, "replaced the published keys (signing, encryption) of") || !strings.Contains(said, "agent rotate-keys bob") {
@@ -409,7 +409,7 @@ func TestLyingServerIsNoticed(t *testing.T) {
 		l.become(bob.id, bob.handle(), sign, seal)
 		kid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
 		if kids, said := alice.fails("send", bob.handle(), "for Bob alone"); !slices.Equal(kids, []string{kid}) {
-			t.Errorf("asks to accept %v: %s", kids, said)
+			t.Errorf("the client offers to accept %v: %s", kids, said)
 		}
 		if kids, _ := alice.fails("send", bob.id, "for Bob alone", "--accept-key", "another"); len(kids) != 1 {
 			t.Errorf("another key was accepted: %v", kids)
@@ -447,7 +447,7 @@ func TestLyingServerIsNoticed(t *testing.T) {
 		}
 		alice.run("send", bob.handle(), "for Bob alone")
 		if got := unseal(t, seal, text(bob.newest(), "encrypted_payload")); got != "for Bob alone" {
-			t.Errorf("the liar reads %q", got)
+			t.Errorf("the false server reads %q", got)
 		}
 	})
 }

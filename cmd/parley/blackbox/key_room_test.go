@@ -36,7 +36,7 @@ func TestUploadsDoNotLockTheOwner(t *testing.T) {
 		}
 		all.Wait()
 		if taken.Load() < 100 || taken.Load()+refused.Load() != 1000 {
-			t.Errorf("%d uploads were taken, %d refused", taken.Load(), refused.Load())
+			t.Errorf("%d uploads were accepted, %d rejected", taken.Load(), refused.Load())
 		}
 		bob.run("key", "restore", "bob")
 		for range 3 {

@@ -48,11 +48,11 @@ func tells(t *testing.T, what, said string, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(said, w) {
-			t.Errorf("%s: nothing of %q is said:\n%s", what, w, said)
+			t.Errorf("%s: the output does not contain %q:\n%s", what, w, said)
 		}
 	}
 	if strings.Contains(said, "goroutine ") || strings.Contains(said, announcement) {
-		t.Errorf("%s: it says\n%s", what, said)
+		t.Errorf("%s: the output is\n%s", what, said)
 	}
 }
 
@@ -89,7 +89,7 @@ func verified(t *testing.T, dir string, through ...string) (faults float64, mean
 	}
 	faults, _ = v["faults"].(float64)
 	if (err == nil) != (faults == 0) {
-		t.Errorf("verify ends with %v and found %v faults", err, faults)
+		t.Errorf("verify ended with %v and found %v faults", err, faults)
 	}
 	for _, f := range v["first"].([]any) {
 		if text(f.(obj), "check") != "master-key" {
@@ -117,7 +117,7 @@ func TestALostJournalIsNoNewOne(t *testing.T) {
 			said := fails(t, dir, flags...)
 			tells(t, what, said, "there was one", keyFile, "parley restore", "PARLEY_MASTER_KEY")
 			if strings.Contains(said, "--accept-loss") {
-				t.Errorf("%s: there is no end of a log to give up:\n%s", what, said)
+				t.Errorf("%s: there is no log tail to discard:\n%s", what, said)
 			}
 			nothingIn(t, journal)
 		}
@@ -148,7 +148,7 @@ func nothingIn(t *testing.T, journal string) {
 	}
 	for _, entry := range left {
 		if entry.Name() != "LOCK" {
-			t.Errorf("a refused start leaves %s", entry.Name())
+			t.Errorf("a refused start left %s", entry.Name())
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestAKeyOfOnesOwn(t *testing.T) {
 	}
 	serves(t, dir, inEnvironment(key)...)
 	if exists(keyFile) {
-		t.Error("the variable's key was written down")
+		t.Error("the key from the variable was written to disk")
 	}
 	write(t, keyFile, key, 0o600) // now that the journal exists, a file may hold the key
 	serves(t, dir)
@@ -198,7 +198,7 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 		}
 		_, said, code := command(t, "backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b"))
 		if tells(t, what, said, keyFile, "--without-key"); code == 0 {
-			t.Errorf("%s: it is backed up", what)
+			t.Errorf("%s: the backup succeeded", what)
 		}
 		if !bytes.Equal(contentOf(t, keyFile), c.content) {
 			t.Errorf("%s: the file was changed", what)
@@ -215,7 +215,7 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 		tells(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first used")
 	}
 	if faults, means := verified(t, dir); faults != 0 {
-		t.Errorf("the key is back, and verify finds: %s", means)
+		t.Errorf("the key was restored, but verify finds: %s", means)
 	}
 	serves(t, dir)
 }
@@ -231,7 +231,7 @@ func TestARunningServerBacksUpNoDamagedKey(t *testing.T) {
 	write(t, keyFile, make([]byte, len(key)), 0o600)
 	_, said, code := command(t, "backup", "--admin", "http://"+admin, "--data", s.dir, "--to", backups)
 	if tells(t, "zeros", said, keyFile, "--without-key"); code == 0 || exists(backups) {
-		t.Errorf("exit code %d; a backup is there: %v", code, exists(backups))
+		t.Errorf("exit code %d; a backup exists: %v", code, exists(backups))
 	}
 	write(t, keyFile, key, 0o600)
 	succeeds(t, "backup", "--admin", "http://"+admin, "--data", s.dir, "--to", backups)
@@ -257,7 +257,7 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 			t.Errorf("%s: verify finds %v faults", what, faults)
 		}
 		if left, err := filepath.Glob(file + "*"); err != nil || len(left) > 0 {
-			t.Errorf("%s: a refused start leaves %v (%v)", what, left, err)
+			t.Errorf("%s: a refused start left %v (%v)", what, left, err)
 		}
 		if faults, means := verified(t, data, inEnvironment(key)...); faults != 0 {
 			t.Errorf("%s, with the key in the environment: %s", what, means)
@@ -265,7 +265,7 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 		serves(t, data, inEnvironment(key)...)
 		write(t, file, key, 0o600)
 		if faults, means := verified(t, data); faults != 0 {
-			t.Errorf("%s, with the key put back: %s", what, means)
+			t.Errorf("%s, with the key restored: %s", what, means)
 		}
 		serves(t, data)
 	}

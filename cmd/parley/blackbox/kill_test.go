@@ -34,7 +34,7 @@ func TestKillUnderLoad(t *testing.T) {
 			}
 			t.Log(&w.tally)
 			if w.tally.acked.Load() < 20*kills || w.tally.retried == 0 {
-				t.Errorf("that was no load: %v", &w.tally)
+				t.Errorf("too little load: %v", &w.tally)
 			}
 			w.seesLosses()
 			audited(t, s)
@@ -190,7 +190,7 @@ func (w *recordedServer) seesLosses() {
 	w.t.Helper()
 	p, err := w.page(w.popular[0], 100, 1<<20)
 	if err != nil || len(p.Rows) < 20 {
-		w.t.Fatalf("no inbox to take something out of: %d rows, %v", len(p.Rows), err)
+		w.t.Fatalf("no inbox to remove messages from: %d rows, %v", len(p.Rows), err)
 	}
 	for _, at := range []int{1, len(p.Rows) / 2, len(p.Rows) - 1} {
 		robbed := p
@@ -201,7 +201,7 @@ func (w *recordedServer) seesLosses() {
 		faults := other.Check()
 		lost := func(f history.Fault) bool { return f.Rule == history.Lost }
 		if n := len(slices.DeleteFunc(slices.Clone(faults), func(f history.Fault) bool { return !lost(f) })); n != 1 {
-			w.t.Errorf("row %d was taken out of the inbox; the judge misses %d messages:\n%s", at, n, history.Report(faults))
+			w.t.Errorf("row %d was removed from the inbox; the check misses %d messages:\n%s", at, n, history.Report(faults))
 		}
 	}
 }

@@ -107,14 +107,14 @@ func TestStatusIsLinearizable(t *testing.T) {
 			for _, r := range recorders {
 				ops += len(r.ops)
 				if got := linearStatus(r.ops); got != porcupine.Ok {
-					t.Fatalf("%s: no order makes these answers right:\n%s", got, shown(r.ops))
+					t.Fatalf("%s: no order explains these answers:\n%s", got, shown(r.ops))
 				}
 			}
 			winners += flagsStatus(t, recorders)
 		}
-		t.Logf("%d operations on %d conversations; %d second winners were planted and seen", ops, talks*rounds, winners)
+		t.Logf("%d operations on %d conversations; %d second winners were planted and found", ops, talks*rounds, winners)
 		if winners == 0 {
-			t.Error("a second winner could be planted nowhere")
+			t.Error("no second winner could be planted")
 		}
 	})
 }
@@ -168,7 +168,7 @@ func flagsStatus(t *testing.T, recorders []*recorder) int {
 		winners += refused(t, "two winners", linearStatus, two)
 	}
 	if looks == 0 {
-		t.Error("a stale look could be planted nowhere")
+		t.Error("no stale look could be planted")
 	}
 	return winners
 }
@@ -216,15 +216,15 @@ func TestInboxIsLinearizable(t *testing.T) {
 				w.list(to[i], appenders+readers, 1, r)
 				ops += len(r.ops)
 				if got := linearLog(r.ops); got != porcupine.Ok {
-					t.Fatalf("%s: no order makes these answers right:\n%s", got, shown(r.ops))
+					t.Fatalf("%s: no order explains these answers:\n%s", got, shown(r.ops))
 				}
 				l, s, o := flagsLog(t, r)
 				lost, stale, swapped = lost+l, stale+s, swapped+o
 			}
 		}
-		t.Logf("%d operations on %d inboxes; planted and seen: %d losses, %d stale readings, %d other orders", ops, boxes*rounds, lost, stale, swapped)
+		t.Logf("%d operations on %d inboxes; planted and found: %d losses, %d stale reads, %d other orders", ops, boxes*rounds, lost, stale, swapped)
 		if lost == 0 || stale == 0 || swapped == 0 {
-			t.Error("some fault could be planted nowhere")
+			t.Error("some fault could not be planted")
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestHotConversation(t *testing.T) {
 	alone(t, func(t *testing.T, s *server) {
 		w := newWorld(t, s, 1, 1)
 		if !w.begin(w.senders[0], w.popular[0]) {
-			t.Fatal("no conversation begins")
+			t.Fatal("the conversation did not begin")
 		}
 		k := w.talks.all[0]
 		together(callers, func(i int) bool {

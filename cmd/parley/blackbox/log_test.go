@@ -18,7 +18,7 @@ func TestLogOfStartAndStop(t *testing.T) {
 	started := logged["the server has started"]
 	for _, name := range []string{"version", "data", "listen", "admin_listen", "quota_profile"} {
 		if text(started, name) == "" {
-			t.Errorf("the start does not tell %s: %v", name, started)
+			t.Errorf("the log of the start has no %s: %v", name, started)
 		}
 	}
 	if started["data"] != s.dir || started["listen"] != s.addr || logged["the server is stopping"] == nil || logged["the server has stopped"] == nil {
@@ -31,7 +31,7 @@ func TestLogOfStartAndStop(t *testing.T) {
 		}
 	}
 	if len(flags) != 3 || !flags["--base-url"] || !flags["--dev"] || !flags["--quota-profile"] {
-		t.Errorf("warned of %v", flags)
+		t.Errorf("the warnings are %v", flags)
 	}
 	said := fails(t, s.dir, "--log-format", "json", "--journals", "9")
 	if ended := jsonLines(t, said)["the server ended"]; !strings.Contains(text(ended, "error"), "journals") || ended["exit"] != 1.0 {

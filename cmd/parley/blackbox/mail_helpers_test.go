@@ -181,7 +181,7 @@ func (o *smtpServer) letter(t testing.TB, to string) *receivedEmail {
 			}
 		}
 		if found == nil && time.Now().After(deadline) {
-			t.Fatalf("no letter comes to %s", to)
+			t.Fatalf("no email to %s arrived", to)
 		}
 	}
 	return found
@@ -205,7 +205,7 @@ func (o *smtpServer) conversations(t testing.TB, n int) []string {
 			return clear
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d conversations ended, want %d", ended, n)
+			t.Fatalf("%d sessions ended, want %d", ended, n)
 		}
 	}
 }

@@ -56,10 +56,10 @@ func TestMailedTokenClears(t *testing.T) {
 		first, second := mails.letter(t, "ops@a.example"), mails.letter(t, "ops@b.example")
 		for to, m := range map[string]*receivedEmail{"ops@a.example": first, "ops@b.example": second} {
 			for _, fault := range letterFaults(m, mailSender, to) {
-				t.Errorf("the letter to %s: %s\n%s", to, fault, m.raw)
+				t.Errorf("the email to %s: %s\n%s", to, fault, m.raw)
 			}
 			if !strings.Contains(string(m.raw), "curl "+s.base+"/auth/verify-email ") {
-				t.Errorf("the letter does not lead here: %s", m.raw)
+				t.Errorf("the email does not link to this server: %s", m.raw)
 			}
 		}
 		a.cleared(false)
@@ -131,7 +131,7 @@ func TestNobodyWritesIntoTheLetter(t *testing.T) {
 	} {
 		o := s.registers(t, address, name)
 		if to != "" && o == nil {
-			t.Errorf("%q is refused", address)
+			t.Errorf("%q was rejected", address)
 		}
 		if to == "" {
 			continue
@@ -143,7 +143,7 @@ func TestNobodyWritesIntoTheLetter(t *testing.T) {
 		}
 		for _, word := range []string{"Win", "prize-", "Bcc", "Acme", "hello"} {
 			if strings.Contains(string(m.raw), word) {
-				t.Errorf("%q brings %q into the letter:\n%s", address, word, m.raw)
+				t.Errorf("%q puts %q into the email:\n%s", address, word, m.raw)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func TestNobodyWritesIntoTheLetter(t *testing.T) {
 	s.registers(t, "last@b.example", "last")
 	mails.letter(t, "last@b.example")
 	if n := len(mails.all()); n != want {
-		t.Errorf("%d letters, want %d", n, want)
+		t.Errorf("%d emails, want %d", n, want)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestMailIsSealed(t *testing.T) {
 				t.Error(fault)
 			}
 			if leaks := inTheClear(mails.conversations(t, 1)); !m.sealed || m.login != "sender" || len(leaks) > 0 {
-				t.Errorf("sealed %v, from %q; in the clear %q", m.sealed, m.login, leaks)
+				t.Errorf("over TLS %v, from %q; without TLS %q", m.sealed, m.login, leaks)
 			}
 			if strings.Contains(s.log.text(), mails.password) {
 				t.Error("the log shows the password")
@@ -185,13 +185,13 @@ func TestMailIsSealed(t *testing.T) {
 			s := start(t, mailFlags("1", mails)...)
 			o := s.registers(t, "ops@a.example", "A")
 			if leaks := inTheClear(mails.conversations(t, 1)); len(leaks) > 0 || len(mails.all()) > 0 {
-				t.Errorf("in the clear %q; %d letters", leaks, len(mails.all()))
+				t.Errorf("without TLS %q; %d emails", leaks, len(mails.all()))
 			}
 			o.cleared(false)
 		})
 	}
 	if got := inTheClear([]string{"EHLO x", "STARTTLS", "MAIL FROM:<a@b>", "AUTH PLAIN eA==", "QUIT"}); len(got) != 2 {
-		t.Errorf("the judge hears only %q", got)
+		t.Errorf("the check found only %q", got)
 	}
 }
 

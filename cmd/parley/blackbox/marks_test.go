@@ -222,10 +222,10 @@ func TestReceiptReads(t *testing.T) {
 		marked(t, a, m, "read")
 		got := a.inbox("?type=svc.v1.receipt").items()
 		if len(got) != 1 || got[0]["id"] != receipt["id"] || got[0]["encrypted_payload"] != receipt["encrypted_payload"] {
-			t.Errorf("the receipt does not arrive sealed as it was: %v", got)
+			t.Errorf("the receipt payload arrived changed: %v", got)
 		}
 		if n := len(b.everything()); n != 1 {
-			t.Errorf("the recipient has %d messages: the server makes no receipts", n)
+			t.Errorf("the recipient has %d messages: the server must not send receipts", n)
 		}
 	})
 }

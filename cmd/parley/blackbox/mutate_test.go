@@ -225,7 +225,7 @@ func TestNoInputBreaksTheServer(t *testing.T) {
 			t.Error(complaint)
 		}
 		if h.thrown < 200 || h.status[200]+h.status[201]+h.status[204] == 0 || h.status[422] == 0 || h.status[400] == 0 {
-			t.Error("the mutants did not reach far")
+			t.Error("too few mutants passed the framing")
 		}
 		for _, word := range inputTrouble(s.log.text()) {
 			t.Errorf("the log contains: %s", word)
@@ -270,10 +270,10 @@ func TestNoInputBreaksTheServerControl(t *testing.T) {
 	for told, want := range map[string]bool{`500 {"code":"internal"}`: true, `503 {"code":"outcome_unknown"}`: true, `503 {"code":"overloaded"}`: false, `502 `: true, `422 {}`: false, `200 {}`: false} {
 		status, body, _ := strings.Cut(told, " ")
 		if n, _ := strconv.Atoi(status); faulty(n, []byte(body)) != want {
-			t.Errorf("%s is a fault: %v", told, !want)
+			t.Errorf("%s counts as a fault: %v", told, !want)
 		}
 	}
 	if len(inputTrouble("ERR handler panicked panic=x")) == 0 || len(inputTrouble(`{"msg":"actor failed"}`)) == 0 || len(inputTrouble("INF all is well")) != 0 {
-		t.Error("the log is not judged")
+		t.Error("the check ignores the log")
 	}
 }

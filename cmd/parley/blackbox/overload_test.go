@@ -72,7 +72,7 @@ func (r ready) answered(since time.Time, patience time.Duration) (v verdict) {
 // stored, and afterwards the server works as before.
 func TestBurst(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the inside of a process is seen on Linux only")
+		t.Skip("the process can be observed on Linux only")
 	}
 	t.Parallel()
 	const each, patience = 3000, 40 * time.Second
@@ -101,7 +101,7 @@ func TestBurst(t *testing.T) {
 			slowest = max(slowest, v.took)
 			switch seconds, err := strconv.Atoi(v.again); {
 			case v.err != nil:
-				t.Fatalf("a request is not answered after %v: %v", v.took, v.err)
+				t.Fatalf("a request was not answered after %v: %v", v.took, v.err)
 			case v.status == 201:
 				accepted++
 			case v.status != 503 && v.status != 429, err != nil || seconds < 1, v.body["code"] != "overloaded", text(v.body, "request_id") == "":
@@ -116,19 +116,19 @@ func TestBurst(t *testing.T) {
 		t.Logf("round %d: %d accepted and %d refused so far, the slowest answer after %v: %v", round, accepted, refused, slowest, in.look(t))
 	}
 	if refused == 0 {
-		t.Errorf("of %d requests at once nobody was refused: this test has seen nothing", 3*each)
+		t.Errorf("none of %d concurrent requests was rejected: the test checked nothing", 3*each)
 	}
 	if accepted == 0 {
-		t.Error("nobody was accepted")
+		t.Error("no request was accepted")
 	}
 	if got := len(b.everything()) - want; got != accepted {
-		t.Errorf("%d were acknowledged and %d are there", accepted, got)
+		t.Errorf("%d were acknowledged and %d are stored", accepted, got)
 	}
 	now, is := in.back(t, base, 30*time.Second)
 	after := paced(a, b, time.Second)
 	t.Logf("%v before, %v afterwards; p99 %v and %v", base, now, before, after)
 	if !is || after > 10*before+time.Second {
-		t.Errorf("the server is not as it was")
+		t.Errorf("the server has not recovered")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestBurst(t *testing.T) {
 // serves the open connections, and accepts new ones as soon as there is room.
 func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("there is no limit to set")
+		t.Skip("the limit cannot be set")
 	}
 	t.Parallel()
 	const files, most = 400, 200 // half of a small limit is reserved for the journal
@@ -164,7 +164,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 			switch {
 			case v.status == 503:
 				if seconds, err := strconv.Atoi(v.again); err != nil || seconds < 1 || v.body["code"] != "overloaded" || text(v.body, "request_id") == "" {
-					t.Errorf("refused with Retry-After %q: %v", v.again, v.body)
+					t.Errorf("rejected with Retry-After %q: %v", v.again, v.body)
 				}
 				refusals++
 			case errors.Is(v.err, os.ErrDeadlineExceeded):
@@ -176,16 +176,16 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		})
 		return len(held) <= most
 	})
-	t.Logf("of %d connections %d are held, %d refused in words, %d cut", files+100, len(held), refusals, cut)
+	t.Logf("of %d connections %d are open, %d were rejected with an answer, %d closed", files+100, len(held), refusals, cut)
 	// A new connection replaces the longest idle one, or is rejected.
 	if len(held) == 0 || refusals+cut < files+100-most {
-		t.Fatalf("%d are held, %d refused, %d cut", len(held), refusals, cut)
+		t.Fatalf("%d are open, %d rejected, %d closed", len(held), refusals, cut)
 	}
 	if _, err := io.WriteString(held[0], "GET /version HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 		t.Error(err)
 	}
 	if v := (ready{conn: held[0]}).answered(time.Now(), 10*time.Second); v.status != 200 {
-		t.Errorf("one that is held is answered %d, %v", v.status, v.err)
+		t.Errorf("an open connection was answered %d, %v", v.status, v.err)
 	}
 	for _, conn := range open {
 		_ = conn.Close()
@@ -202,6 +202,6 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		e.reset()
 	}
 	if said := s.log.text(); strings.Contains(said, "too many open files") {
-		t.Errorf("it ran out of descriptors: %s", s.log.tail())
+		t.Errorf("the server ran out of descriptors: %s", s.log.tail())
 	}
 }

@@ -36,7 +36,7 @@ func walk(g *agent, path, query string) (rows []obj, pages int) {
 		}
 		cursor = "&cursor=" + url.QueryEscape(a.str("next_cursor"))
 	}
-	g.t.Fatalf("%s never ends", path)
+	g.t.Fatalf("%s has no last page", path)
 	return nil, 0
 }
 

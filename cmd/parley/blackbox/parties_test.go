@@ -237,7 +237,7 @@ func (o *org) pages(path, query string) []obj {
 		}
 		cursor = "&cursor=" + url.QueryEscape(a.str("next_cursor"))
 	}
-	o.t.Fatalf("%s never ends", path)
+	o.t.Fatalf("%s has no last page", path)
 	return nil
 }
 

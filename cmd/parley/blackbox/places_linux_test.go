@@ -110,7 +110,7 @@ func TestTwoAddressesKeepNobodyOut(t *testing.T) {
 				return err == nil && answer.StatusCode == 200
 			}
 			if !served(idle) {
-				t.Fatal("the first connection is not served")
+				t.Fatal("the first connection was not served")
 			}
 			keepPlaces(t, s, 260, request)
 			failed := 0
@@ -122,10 +122,10 @@ func TestTwoAddressesKeepNobodyOut(t *testing.T) {
 				}
 			}
 			if failed > 0 {
-				t.Errorf("%d of 40 newcomers were turned away", failed)
+				t.Errorf("%d of 40 new connections were rejected", failed)
 			}
 			if !served(idle) {
-				t.Error("an idle connection of an address with few was closed for others")
+				t.Error("an idle connection of an address with few was closed")
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func TestAnEvictedClientRecovers(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, answer.Body)
 		if _ = answer.Body.Close(); answer.StatusCode != 201 {
-			t.Errorf("a send is answered %s", answer.Status)
+			t.Errorf("a send was answered %s", answer.Status)
 		}
 	}
 	send()
@@ -187,7 +187,7 @@ func TestAnEvictedClientRecovers(t *testing.T) {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}}
 		conn, err := d.Dial("tcp", s.addr)
 		if err != nil || time.Since(began) > 20*time.Second {
-			t.Fatalf("after %d newcomers the idle connection is open: %v", i, err)
+			t.Fatalf("after %d new connections the idle one is open: %v", i, err)
 		}
 		defer func() { _ = conn.Close() }()
 		select {

@@ -81,11 +81,11 @@ func TestDrain(t *testing.T) {
 		if r := <-waiting; r.err != nil || r.status != 200 && r.status != 503 {
 			r.errorf("a request under way is finished")
 		} else {
-			t.Logf("the call under way was answered %d %v after %v", r.status, r.at("status"), r.took)
+			t.Logf("the pending call was answered %d %v after %v", r.status, r.at("status"), r.took)
 		}
 		if conn, err := net.DialTimeout("tcp", s.addr, time.Second); err == nil {
 			_ = conn.Close()
-			t.Error("something still listens")
+			t.Error("a process still listens")
 		}
 		s.restart(t)
 		if n := len(b.everything()); n != 1 {
@@ -141,7 +141,7 @@ func TestStartOfAnEmptyServer(t *testing.T) {
 				s.kill()
 			}
 			if best > 600*time.Millisecond {
-				t.Errorf("an empty server takes %v to start", best)
+				t.Errorf("an empty server took %v to start", best)
 			}
 		})
 	}
@@ -156,6 +156,6 @@ func TestVersionAndConfigCommands(t *testing.T) {
 		}
 	}
 	if said := fails(t, t.TempDir(), "--no-such-flag"); said == "" {
-		t.Error("an unknown flag fails without a word")
+		t.Error("an unknown flag fails without a message")
 	}
 }

@@ -38,7 +38,7 @@ func TestRates(t *testing.T) {
 		}
 		head := g.stream("").resp.Header
 		if head.Get("RateLimit-Limit") != "4" || head.Get("RateLimit-Remaining") != "3" || head.Get("RateLimit-Reset") != "15" {
-			t.Errorf("a stream opens with %v", head)
+			t.Errorf("a stream opened with %v", head)
 		}
 		for _, c := range []rateCase{
 			{"writes", tempo{rate: 3, window: time.Minute}, func() *answer { return other.post("/groups", obj{}) }},
@@ -56,7 +56,7 @@ func TestRates(t *testing.T) {
 		if st, a := h.listen(""); st != nil {
 			st.close()
 			if time.Since(began) < 15*time.Second {
-				t.Error("a stream opens beyond the rate")
+				t.Error("a stream opened beyond the rate")
 			}
 		} else if a.status != 429 || a.header.Get("Retry-After") == "" {
 			a.errorf("a stream beyond the rate: %v", a.header)
@@ -167,7 +167,7 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 		third, fourth := o.agent("third"), o.agent("fourth")
 		for i, c := range []struct{ url, left string }{{third.pollURL, "2"}, {third.pollURL, "1"}, {fourth.pollURL, "1"}} {
 			if left := poll(c.url, "192.0.2.200").want(200).header.Get("RateLimit-Remaining"); left != c.left {
-				t.Errorf("poll %d of an address: %s are left, want %s", i+1, left, c.left)
+				t.Errorf("poll %d of an address: %s remain, want %s", i+1, left, c.left)
 			}
 		}
 		report(t, "a token", paceFaults(tempo{rate: 3, window: time.Minute, exact: true}, func() *answer {
@@ -220,7 +220,7 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 		}
 	}
 	if free := int(time.Since(began)/(3*time.Second)) + 1; judged < 20 || judged > 20+free {
-		t.Errorf("%d guesses of an address were judged, want 20", judged)
+		t.Errorf("%d guesses of an address were checked, want 20", judged)
 	}
 	// Many addresses guess the secret of one client, each up to its limit.
 	for i := range 4 {
@@ -240,6 +240,6 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 		}
 	}
 	if judged < 20 {
-		t.Errorf("the client had %d tokens, want 20 at once", judged)
+		t.Errorf("the client got %d tokens, want 20 at once", judged)
 	}
 }

@@ -56,7 +56,7 @@ func rawCases(t testing.TB, archive *txtar.Archive) []rawCase {
 	for _, part := range archive.Files {
 		text, want, ok := strings.Cut(string(part.Data), "\n=> ")
 		if !ok {
-			t.Fatalf("%s: no line says what has to come of it", part.Name)
+			t.Fatalf("%s: no line states the expected result", part.Name)
 		}
 		cases = append(cases, rawCase{part.Name, strings.Split(text, "\n"), strings.TrimSpace(want)})
 	}
@@ -228,7 +228,7 @@ func TestRawRequests(t *testing.T) {
 		}
 		for _, row := range peer.everything() {
 			if row["type"] != "raw.v1.meant" {
-				t.Errorf("a message arrived that nobody was meant to send: %v", row)
+				t.Errorf("an unexpected message arrived: %v", row)
 			}
 		}
 		if *update && s == variants[0].server {
@@ -268,14 +268,14 @@ func TestRawRequestsControl(t *testing.T) {
 			continue
 		}
 		if refused++; got[i] == c.want {
-			t.Errorf("%s: %s, from a server that refuses nothing", c.name, got[i])
+			t.Errorf("%s: %s, from a server that rejects nothing", c.name, got[i])
 		}
 		if strings.HasSuffix(got[i], ", open") {
 			served++
 		}
 	}
 	if refused < 40 || served < refused/2 {
-		t.Errorf("the file has %d requests that must be refused; a careless server went on after %d", refused, served)
+		t.Errorf("the file has %d requests that must be rejected; a lenient server continued after %d", refused, served)
 	}
 }
 

@@ -195,7 +195,7 @@ func TestChallengeSolvedTwiceAtOnce(t *testing.T) {
 			}
 		}
 		if won != 1 {
-			t.Errorf("one solution made %d organizations", won)
+			t.Errorf("one solution created %d organizations", won)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestReply(t *testing.T) {
 			t.Errorf("a reply to an own message goes to %v, want the other party", again["to_agent_id"])
 		}
 		if a.reply(r.body)["to_agent_id"] != b.id {
-			t.Error("a reply does not go back")
+			t.Error("a reply does not go to the other party")
 		}
 		a.talk(m).is("status", "open")
 	})

@@ -137,7 +137,7 @@ func (w *scarceWorld) refused() {
 	w.board.read(w.alice).is("description", nil, "member_count", 2)
 	w.cellar.read(w.alice).is("member_count", 1)
 	if n := len(w.bob.everything()); n != 2 {
-		w.t.Errorf("%d messages came to an inbox, want the letter and the invitation", n)
+		w.t.Errorf("%d messages arrived in the inbox, want the sent one and the invitation", n)
 	}
 }
 

@@ -133,7 +133,7 @@ func sameOrder(t testing.TB, what string, got, want []string) {
 			missing++
 		}
 	}
-	t.Errorf("%s: %d messages of %d, %d missing, %d doubled, order parts at %d", what, len(got), len(want), missing, twice, at)
+	t.Errorf("%s: %d messages of %d, %d missing, %d duplicates, orders differ at %d", what, len(got), len(want), missing, twice, at)
 }
 
 // TestSlowReader stops reading for a while, although the server sends more than a socket

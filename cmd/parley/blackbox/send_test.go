@@ -252,7 +252,7 @@ func TestSendBodySize(t *testing.T) {
 		got := playRaw(s.addr, []string{"POST /messages HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + a.token +
 			"\r\nContent-Type: application/json\r\nContent-Length: 1048577\r\n\r\n" + body + strings.Repeat(" ", most+1-len(body))}, 5*time.Second)
 		if got != "413 payload_too_large, closed" {
-			t.Errorf("1 MiB and a byte: %s", got)
+			t.Errorf("1 MiB plus one byte: %s", got)
 		}
 		if n := len(b.everything()); n != 1 {
 			t.Errorf("%d messages arrived, want 1", n)

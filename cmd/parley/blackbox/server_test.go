@@ -224,10 +224,10 @@ func fails(t testing.TB, dir string, flags ...string) string {
 	case <-s.exited:
 	case <-time.After(10 * time.Second):
 		s.kill()
-		t.Fatalf("the process runs on\n%s", s.log.tail())
+		t.Fatalf("the process did not exit\n%s", s.log.tail())
 	}
 	if s.err == nil {
-		t.Fatalf("the process ended with exit code 0\n%s", s.log.tail())
+		t.Fatalf("the process exited with code 0\n%s", s.log.tail())
 	}
 	return s.log.text()
 }

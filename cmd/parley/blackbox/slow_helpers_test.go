@@ -89,7 +89,7 @@ func (in inside) look(t testing.TB) (s sight) {
 	if found := streamsOpen.FindStringSubmatch(in.ask(t, "/metrics")); found != nil {
 		s.streams, _ = strconv.Atoi(found[1])
 	} else {
-		t.Fatal("the metrics say nothing of streams")
+		t.Fatal("the metrics contain no number of streams")
 	}
 	dir := fmt.Sprintf("/proc/%d/fd/", in.pid)
 	names, err := os.ReadDir(dir)

@@ -25,7 +25,7 @@ const writeWait = 5 * time.Second
 //	go test ./cmd/parley/blackbox -run '^TestStreamsOfAllManners$' -v -soak.streams 9000 -timeout 20m
 func TestStreamsOfAllManners(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the inside of a process is seen on Linux only")
+		t.Skip("the process can be observed on Linux only")
 	}
 	streams, messages := 5000, 24
 	if *soakStreams > 0 {
@@ -107,7 +107,7 @@ func (c *concurrentSenders) open() {
 	}
 	c.t.Cleanup(c.leave)
 	now := c.in.look(c.t)
-	c.t.Logf("%d streams open after %v: %v", len(c.ears)*each, time.Since(began).Round(time.Millisecond), now)
+	c.t.Logf("%d streams opened after %v: %v", len(c.ears)*each, time.Since(began).Round(time.Millisecond), now)
 	if now.streams != len(c.ears)*each {
 		c.t.Errorf("%d streams are open of %d", now.streams, len(c.ears)*each)
 	}
@@ -162,12 +162,12 @@ func (c *concurrentSenders) judge() {
 			}
 			for deadline := began.Add(soon); !e.sameAs(c.sent[i]); time.Sleep(5 * time.Millisecond) {
 				if n, _ := e.count(); n > len(c.sent[i]) || time.Now().After(deadline) {
-					c.t.Fatalf("a stream of agent %d brought %d of %d messages within %v, or others, or in another order (its end: %v)", i, n, len(c.sent[i]), soon, e.err)
+					c.t.Fatalf("a stream of agent %d brought %d of %d messages within %v, or other ones, or in another order (its end: %v)", i, n, len(c.sent[i]), soon, e.err)
 				}
 			}
 		}
 	}
-	c.t.Logf("everything was everywhere after %v", time.Since(began).Round(time.Millisecond))
+	c.t.Logf("all messages had arrived after %v", time.Since(began).Round(time.Millisecond))
 	readers := 0
 	for _, ears := range c.ears {
 		for _, e := range ears {
@@ -179,7 +179,7 @@ func (c *concurrentSenders) judge() {
 	for deadline := time.Now().Add(writeWait + 10*time.Second); ; time.Sleep(100 * time.Millisecond) {
 		now := c.in.look(c.t)
 		if now.streams == readers {
-			c.t.Logf("only those who read are left %v after the last message: %v", time.Since(began).Round(time.Millisecond), now)
+			c.t.Logf("only the streams that read are left %v after the last message: %v", time.Since(began).Round(time.Millisecond), now)
 			return
 		}
 		if now.streams < readers || time.Now().After(deadline) {
@@ -197,15 +197,15 @@ func (c *concurrentSenders) over() {
 	}
 	c.leave()
 	if now, is := c.in.back(c.t, c.base, time.Second); is {
-		c.t.Errorf("one stream is left and nothing shows it: %v", now)
+		c.t.Errorf("one stream is left and the check does not show it: %v", now)
 	}
 	kept.reset()
 	began := time.Now()
 	now, is := c.in.back(c.t, c.base, 30*time.Second)
 	if !is {
-		c.t.Errorf("left over: %v, at the base there were %v", now, c.base)
+		c.t.Errorf("left over: %v, the base was %v", now, c.base)
 	}
-	c.t.Logf("as before %v after the end: %v", time.Since(began).Round(time.Millisecond), now)
+	c.t.Logf("back to the base %v after the end: %v", time.Since(began).Round(time.Millisecond), now)
 }
 
 func (c *concurrentSenders) leave() {

@@ -75,7 +75,7 @@ func (d dawdler) dawdle(conn net.Conn, until time.Time) (took time.Duration, sta
 // does not grow with lengths that were only announced.
 func TestDawdlersAreCutOff(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the inside of a process is seen on Linux only")
+		t.Skip("the process can be observed on Linux only")
 	}
 	t.Parallel()
 	const each = 16
@@ -108,9 +108,9 @@ func TestDawdlersAreCutOff(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	amidst := in.look(t)
-	t.Logf("%v before; beside %d dawdlers: %v", base, each*len(kinds), amidst)
+	t.Logf("%v before; with %d slow connections: %v", base, each*len(kinds), amidst)
 	if grown := amidst.resident - base.resident; grown > 64<<20 {
-		t.Errorf("%d dawdlers take %d MiB", each*len(kinds), grown>>20)
+		t.Errorf("%d slow connections use %d MiB", each*len(kinds), grown>>20)
 	}
 	during := paced(a, b, 20*time.Second)
 	dawdling.Wait()
@@ -122,14 +122,14 @@ func TestDawdlersAreCutOff(t *testing.T) {
 			t.Errorf("%s: %v, answered %q after %v", o.kind, o.err, o.status, o.took)
 		}
 	}
-	t.Logf("others took %v before and %v meanwhile (p99); the last was cut off after %v", before, during, longest)
+	t.Logf("other clients took %v before and %v meanwhile (p99); the last connection was closed after %v", before, during, longest)
 	// The bound is wide for busy machines: it shows that other clients do not wait for
 	// the slow ones.
 	if during > 20*before+2*time.Second {
-		t.Errorf("others took %v before and %v meanwhile (p99)", before, during)
+		t.Errorf("other clients took %v before and %v meanwhile (p99)", before, during)
 	}
 	if now, is := in.back(t, base, 30*time.Second); !is {
-		t.Errorf("left over: %v, at the base there were %v", now, base)
+		t.Errorf("left over: %v, the base was %v", now, base)
 	}
 }
 
@@ -151,7 +151,7 @@ func paced(a, b *agent, long time.Duration) time.Duration {
 // notices although it sends so little that the kernel buffers all of it.
 func TestVanishedStreamsAreNoticed(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("a connection vanishes on Linux only")
+		t.Skip("a connection can vanish on Linux only")
 	}
 	t.Parallel()
 	s, in := watched(t)
@@ -186,7 +186,7 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("noticed after %v", took.Round(time.Second))
 	if took < vanishWait/3 {
-		t.Errorf("a client that is slow to acknowledge is cut off after %v", took)
+		t.Errorf("a client that is slow to acknowledge was disconnected after %v", took)
 	}
 	eventually(t, "the one that stays has the message", func() bool { return stays.sameAs([]string{id}) })
 	for _, e := range gone {

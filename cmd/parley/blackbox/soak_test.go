@@ -28,7 +28,7 @@ type kept struct {
 //	go test ./cmd/parley/blackbox -run '^TestSoak$' -v -soak 20m -timeout 40m
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
-		t.Skip("it takes -soak")
+		t.Skip("runs only with -soak")
 	}
 	for _, v := range variants {
 		t.Run("journals="+v.journals, func(t *testing.T) {
@@ -68,7 +68,7 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 	for _, k := range past {
 		read(t, s, k)
 	}
-	t.Logf("%v: read all of it again", time.Since(began).Round(time.Second))
+	t.Logf("%v: read everything again", time.Since(began).Round(time.Second))
 	audited(t, s)
 }
 
@@ -132,7 +132,7 @@ func read(t *testing.T, s *server, k kept) {
 	}
 	for i, id := range k.order {
 		if i >= len(page.Rows) || page.Rows[i].ID != id {
-			t.Fatalf("row %d of the inbox of %s was %s; there are %d rows of %d now", i, k.of.id, id, len(page.Rows), len(k.order))
+			t.Fatalf("row %d of the inbox of %s was %s; it now has %d rows of %d", i, k.of.id, id, len(page.Rows), len(k.order))
 		}
 	}
 	if len(page.Rows) != len(k.order) {

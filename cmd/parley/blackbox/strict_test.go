@@ -183,7 +183,7 @@ func TestStrictControl(t *testing.T) {
 			"not UTF-8", "overlong UTF-8", "a surrogate in UTF-8", "not UTF-8 in a name", "not UTF-8 deep inside", "a lone high surrogate", "a lone low surrogate", "surrogates the wrong way round", "a lone surrogate in a name",
 			"a name twice", "a name twice, once escaped", "a name twice deep inside", "an empty name twice", "33 arrays", "40 objects",
 		}, name); lenient != strict {
-			t.Errorf("%s: a lenient reader takes it: %v", name, lenient)
+			t.Errorf("%s: a lenient parser accepts it: %v", name, lenient)
 		}
 	}
 	for kind, own := range map[string]any{"string": "string", "integer": []any{"integer", "null"}, "object": "object"} {

@@ -239,7 +239,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 		for _, r := range laterRoutes {
 			if _, ok := known[r.path]; ok {
-				t.Errorf("the document promises %s", r.path)
+				t.Errorf("the document declares %s", r.path)
 			}
 		}
 	})

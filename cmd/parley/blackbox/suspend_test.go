@@ -51,7 +51,7 @@ func TestSuspension(t *testing.T) {
 				s.call(t, b.token, call[0], call[1], obj{}).as("%v", call).refused(403, "suspended")
 			}
 			if st, refused := b.listen(""); st != nil || refused.status != 403 {
-				t.Errorf("a stream opens: %v", refused)
+				t.Errorf("a stream opened: %v", refused)
 			}
 			for _, path := range []string{"/org", "/org/quotas", "/agents", b.path("/messages"), "/messages/" + text(first, "id"), hook.path("/deliveries"), b.path("/wait?timeout_ms=1000")} {
 				b.get(path).want(200)
@@ -70,7 +70,7 @@ func TestSuspension(t *testing.T) {
 		third := a.send(b)
 		beside.becomes(a.send(control), "delivered")
 		if n, m := len(hook.to.heard()), len(failing.to.heard()); n != 1 || m != 1 {
-			t.Errorf("%d and %d deliveries came, want the first of each", n, m)
+			t.Errorf("%d and %d deliveries arrived, want the first of each", n, m)
 		}
 
 		if got := operator("resume", b.slug); got["suspended_at"] != nil {
@@ -120,7 +120,7 @@ func TestOrgList(t *testing.T) {
 		door := &server{base: "http://" + admin, addr: admin}
 		token, want := s.adminToken(t), map[string]obj{}
 		if out, said, code := command(t, "org", "list", "--json", "--admin", door.base, "--data", s.dir); code != 0 || out != `{"items":[]}`+"\n" {
-			t.Errorf("of none: exit code %d, %s%s", code, out, said)
+			t.Errorf("without organizations: exit code %d, %s%s", code, out, said)
 		}
 		for range 7 {
 			o := s.org(t)
@@ -156,7 +156,7 @@ func TestOrgList(t *testing.T) {
 		}
 		rows, _ := succeeds(t, "org", "list", "--admin", door.base, "--data", s.dir)["items"].([]any)
 		if len(rows) != len(want) {
-			t.Errorf("the command lists %d", len(rows))
+			t.Errorf("the command listed %d", len(rows))
 		}
 		for i, row := range objects(rows) {
 			if i > 0 && text(objects(rows)[i-1], "slug") >= text(row, "slug") {

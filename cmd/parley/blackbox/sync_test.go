@@ -54,7 +54,7 @@ func TestSyncReplied(t *testing.T) {
 		r := b.reply(b.arrival(1), obj{"encrypted_payload": "YW5zd2Vy"})
 		got := judged(<-answered, "replied").is("reply.id", r["id"], "reply.encrypted_payload", "YW5zd2Vy", "reply.from_agent_id", b.id)
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("the reply took %v to come through", took)
+			t.Errorf("the reply took %v to arrive", took)
 		}
 		a.get("/conversations/"+got.str("conversation_id")).want(200).is("status", "open")
 		eventually(t, "the reply was carried by the sync answer", func() bool {
@@ -72,7 +72,7 @@ func TestSyncTimeout(t *testing.T) {
 			t.Errorf("a timeout of 1 s took %v", took)
 		}
 		if rows := b.everything(); len(rows) != 1 || rows[0]["id"] != got.at("message.id") {
-			t.Errorf("the message is not recalled: %v", rows)
+			t.Errorf("the message was recalled: %v", rows)
 		}
 		r := b.reply(got.at("message").(obj))
 		if rows := a.everything(); len(rows) != 1 || rows[0]["id"] != r["id"] {
@@ -129,7 +129,7 @@ func TestSyncIsIdempotent(t *testing.T) {
 		at := time.Now()
 		judged(<-a.ask(b, "?timeout_ms=20000", nil, "Idempotency-Key", "k"), "replied").is("reply.id", r["id"])
 		if took := time.Since(at); took > 3*time.Second {
-			t.Errorf("a reply that is there took %v", took)
+			t.Errorf("a reply that already existed took %v", took)
 		}
 		a.try(b, nil, "Idempotency-Key", "k").as("sends share the scope").want(200).is("id", first.at("message.id"))
 		(<-a.ask(b, "", obj{"type": "a.b.c"}, "Idempotency-Key", "k")).refused(409, "idempotency_mismatch")

@@ -152,14 +152,14 @@ func bears(t *testing.T, s *otlp.Span, pairs ...string) {
 func under(t *testing.T, s, parent *otlp.Span) {
 	t.Helper()
 	if !bytes.Equal(s.GetParentSpanId(), parent.GetSpanId()) {
-		t.Errorf("%s is below %x, not %s (%x)", s.GetName(), s.GetParentSpanId(), parent.GetName(), parent.GetSpanId())
+		t.Errorf("the parent of %s is %x, not %s (%x)", s.GetName(), s.GetParentSpanId(), parent.GetName(), parent.GetSpanId())
 	}
 }
 
 func linked(t *testing.T, s, to *otlp.Span) {
 	t.Helper()
 	if !slices.Contains(linksTo([]*otlp.Span{s}, to), s) {
-		t.Errorf("%s has no link to %s of trace %x, but %v", s.GetName(), to.GetName(), to.GetTraceId(), s.GetLinks())
+		t.Errorf("%s has no link to %s of trace %x, only %v", s.GetName(), to.GetName(), to.GetTraceId(), s.GetLinks())
 	}
 }
 
@@ -246,13 +246,13 @@ func TestTraces(t *testing.T) {
 		x.judgeCalled(t, spans)
 		x.judgeRepeated(t, spans)
 		if found := inTrace(t, spans, quietTrace); len(found) != 0 {
-			t.Errorf("what the caller does not want is sent: %v", found)
+			t.Errorf("spans of a caller that is not sampled were sent: %v", found)
 		}
 		named(t, "a send whose caller wants no trace", inTrace(t, spans, traceOf(x.quiet)), appendSpan, attemptSpan)
 		named(t, "a reply", inTrace(t, spans, traceOf(x.reply)), replySpan, appendSpan)
 		named(t, "a sync", inTrace(t, spans, traceOf(x.asked)), syncSpan, appendSpan)
 		if c.service != "mine" || c.header.Get("X-Key") != "abc" {
-			t.Errorf("the service is called %q, the collector's key is %q", c.service, c.header.Get("X-Key"))
+			t.Errorf("the service name is %q, the collector's key is %q", c.service, c.header.Get("X-Key"))
 		}
 	})
 }
@@ -265,12 +265,12 @@ func (x *retold) judgePlain(t *testing.T, s *server, spans []*otlp.Span) {
 	}
 	door, kept, attempt := found[sendSpan], found[appendSpan], found[attemptSpan]
 	if len(door.GetParentSpanId()) != 0 || door.GetKind() != otlp.Span_SPAN_KIND_SERVER || attempt.GetKind() != otlp.Span_SPAN_KIND_CLIENT {
-		t.Errorf("the first span is below %x; kinds are %v and %v", door.GetParentSpanId(), door.GetKind(), attempt.GetKind())
+		t.Errorf("the parent of the first span is %x; kinds are %v and %v", door.GetParentSpanId(), door.GetKind(), attempt.GetKind())
 	}
 	under(t, kept, door)
 	under(t, attempt, door)
 	if kept.GetStartTimeUnixNano() < door.GetStartTimeUnixNano() || kept.GetEndTimeUnixNano() > door.GetEndTimeUnixNano() {
-		t.Errorf("the journal is not within the request: %v, %v", kept, door)
+		t.Errorf("the journal span is not within the request: %v, %v", kept, door)
 	}
 	host, port, _ := strings.Cut(s.addr, ":")
 	bears(t, door, "http.request.method", "POST", "http.route", "/messages", "http.response.status_code", "201",
@@ -281,7 +281,7 @@ func (x *retold) judgePlain(t *testing.T, s *server, spans []*otlp.Span) {
 		"parley.webhook.outcome", "delivered", "parley.message.id", text(x.plain, "id"))
 	want := fmt.Sprintf("00-%x-%x-01", attempt.GetTraceId(), attempt.GetSpanId())
 	if got := x.hook.to.heard()[0].header.Get("Traceparent"); got != want {
-		t.Errorf("the target is told %q, want %q", got, want)
+		t.Errorf("the target received %q, want %q", got, want)
 	}
 }
 
@@ -295,7 +295,7 @@ func (x *retold) judgeCalled(t *testing.T, spans []*otlp.Span) {
 	}
 	door, kept, attempt := theirs[sendSpan], ours[appendSpan], ours[attemptSpan]
 	if hex.EncodeToString(door.GetParentSpanId()) != callersSpan || len(kept.GetParentSpanId()) != 0 {
-		t.Errorf("the request is below %x, the journal below %x", door.GetParentSpanId(), kept.GetParentSpanId())
+		t.Errorf("the parent of the request is %x, that of the journal %x", door.GetParentSpanId(), kept.GetParentSpanId())
 	}
 	under(t, attempt, kept)
 	linked(t, door, kept)
@@ -312,7 +312,7 @@ func (x *retold) judgeRepeated(t *testing.T, spans []*otlp.Span) {
 	}
 	bears(t, found[attemptSpan], "parley.webhook.outcome", "failed", "http.response.status_code", "500", "error.type", "500")
 	if again := linksTo(spans, found[sendSpan]); len(again) != 1 || again[0].GetName() != sendSpan {
-		t.Errorf("linked with a request that is repeated: %v", again)
+		t.Errorf("a repeated request has links: %v", again)
 	}
 }
 
@@ -351,7 +351,7 @@ func TestTracesOfBroadcasts(t *testing.T) {
 		failed := len(bad.to.heard()) - 1
 		want := append([]string{attemptSpan + " delivered " + root, attemptSpan + " delivered " + root}, slices.Repeat([]string{attemptSpan + " failed " + root}, failed)...)
 		if want = append(want, appendSpan+"  "+root); root == "" || !slices.Equal(outcomes, want) {
-			t.Errorf("the trace has %q below %q, want %q", outcomes, root, want)
+			t.Errorf("the trace has %q with parent %q, want %q", outcomes, root, want)
 		}
 	})
 }
@@ -389,7 +389,7 @@ func TestTracesKeepSecrets(t *testing.T) {
 			}
 		}
 		if names := x.found(c.raw); len(names) > 0 {
-			t.Errorf("let out: %v", names)
+			t.Errorf("leaked: %v", names)
 		}
 		x.control(t, c.raw)
 	})

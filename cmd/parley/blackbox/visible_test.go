@@ -29,7 +29,7 @@ func (w *watcher) prompt(a *answer) bool {
 func (w *watcher) done() {
 	w.t.Helper()
 	if w.late*2 > w.total {
-		w.t.Errorf("%d of %d answers took over %v: nothing was judged", w.late, w.total, settleWait)
+		w.t.Errorf("%d of %d answers took over %v: the test checked nothing", w.late, w.total, settleWait)
 	}
 }
 

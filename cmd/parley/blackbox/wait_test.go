@@ -77,7 +77,7 @@ func TestWaitWakes(t *testing.T) {
 		m := a.send(b)
 		next := given(<-waiting, 0, m)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %s to wake", took)
+			t.Errorf("the wait took %s to return", took)
 		}
 		again := b.waits(strings.Replace(next, "1000", "30000", 1))
 		a.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "failed"}, "X-Svc-Agent", a.id)
@@ -145,6 +145,6 @@ func TestWaitsEndWithTheServer(t *testing.T) {
 		t.Error(err)
 	}
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
-		t.Errorf("who waited is told %q, %v", line, err)
+		t.Errorf("a waiting client received %q, %v", line, err)
 	}
 }

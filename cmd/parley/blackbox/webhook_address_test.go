@@ -59,7 +59,7 @@ func TestAddressesOfTargets(t *testing.T) {
 		forms++
 	}
 	if forms < 40 {
-		t.Errorf("only %d forms of addresses", forms)
+		t.Errorf("only %d spellings of addresses", forms)
 	}
 	for _, host := range publicHosts {
 		g.hooksAt("https://"+host+"/hook").as("control: %s", host).want(201).is("url", "https://"+host+"/hook")
@@ -68,7 +68,7 @@ func TestAddressesOfTargets(t *testing.T) {
 		g.hooksAt(bad).as("%q", bad).invalid("body.url", "")
 	}
 	if rows := g.get("/webhooks?include_inactive=true").want(200).list; len(rows) != len(publicHosts) {
-		t.Errorf("%d webhooks, want those %d of the control", len(rows), len(publicHosts))
+		t.Errorf("%d webhooks, want only the %d of the control", len(rows), len(publicHosts))
 	}
 }
 

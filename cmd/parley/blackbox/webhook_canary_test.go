@@ -66,7 +66,7 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 		logs := before.text() + s.log.text()
 		seen = append(seen, logs...)
 		if names := c.found(seen); len(names) > 0 {
-			t.Errorf("let out: %v", names)
+			t.Errorf("leaked: %v", names)
 		}
 		if strings.Contains(logs, token) {
 			t.Error("the log shows the path of a target")
@@ -82,7 +82,7 @@ func (c canaries) control(t *testing.T, in []byte) {
 	for name, secret := range c {
 		planted := append(in[:len(in):len(in)], "x"+secret+"y"...)
 		if got := c.found(planted); len(got) == 0 {
-			t.Errorf("control: %s is not found", name)
+			t.Errorf("control: %s was not found", name)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestMasterKeyByEnvironment(t *testing.T) {
 	h.to.hears(t, 1).judged(t, h)
 	s.kill()
 	if names := (canaries{"master key": "0123456789abcdefCanary!@#$%^&*()"}).found(append(whole(t, s.dir), s.log.text()...)); len(names) > 0 {
-		t.Errorf("let out: %v", names)
+		t.Errorf("leaked: %v", names)
 	}
 	again, err := (&server{dir: s.dir, flags: s.flags, through: through(key)}).launched(s.addr)
 	if err != nil {
@@ -151,9 +151,9 @@ func TestMasterKeyByEnvironment(t *testing.T) {
 	for what, k := range map[string]string{"another key": other, "a short key": "c2hvcnQ=", "no base64": "!"} {
 		if wrong, err := (&server{dir: s.dir, flags: s.flags, through: through(k)}).launched(s.addr); err == nil {
 			wrong.kill()
-			t.Errorf("the server starts with %s", what)
+			t.Errorf("the server started with %s", what)
 		} else if strings.Contains(err.Error(), "goroutine ") || strings.Contains(err.Error(), other) {
-			t.Errorf("with %s the server says: %v", what, err)
+			t.Errorf("with %s the server's error is: %v", what, err)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestSinkChaos(t *testing.T) {
 			c.holds(t, hs[i], sent[i])
 		}
 		if took := time.Since(began); took > 8*time.Second {
-			t.Errorf("with two hanging targets the others took %v", took)
+			t.Errorf("with two hanging targets the other deliveries took %v", took)
 		}
 		for name, h := range hanging {
 			h.becomes(held[name], "processing")
@@ -157,7 +157,7 @@ func nobodyAsked(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.strays) > 0 {
-		t.Errorf("somebody asked for %v", s.strays)
+		t.Errorf("a redirect was followed to %v", s.strays)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestOneTargetDelaysNoOther(t *testing.T) {
 		slices.Sort(times)
 		t.Logf("from accept to delivery, with %d hanging targets: median %v, worst %v", len(stuck), times[len(times)/2].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))
 		if median := times[len(times)/2]; median > 250*time.Millisecond {
-			t.Errorf("with %d hanging targets a delivery takes %v", len(stuck), median)
+			t.Errorf("with %d hanging targets a delivery took %v", len(stuck), median)
 		}
 		if worst := times[len(times)-1]; worst > 3*time.Second {
 			t.Errorf("with %d hanging targets the slowest delivery took %v", len(stuck), worst)
@@ -200,7 +200,7 @@ func TestOneTargetDelaysNoOther(t *testing.T) {
 		for _, h := range hung {
 			h.to.mu.Lock()
 			if h.to.most > 2 {
-				t.Errorf("a target that hangs was asked %d times at once", h.to.most)
+				t.Errorf("a hanging target received %d concurrent requests", h.to.most)
 			}
 			h.to.mu.Unlock()
 		}

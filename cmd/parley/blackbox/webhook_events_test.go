@@ -103,7 +103,7 @@ func TestMarksOfOtherChannelsAreTold(t *testing.T) {
 		of.only("message.delivered", "message.delivered", "message.delivered", "message.read", "message.read")
 		// The reply was read without being transferred before.
 		if got := strings.Fields(back.to.events()); !slices.Contains(got, "message.read") || len(got) > 2 {
-			t.Errorf("of one reply the sender was told %v", got)
+			t.Errorf("of one reply the sender was notified about %v", got)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestBroadcastsReachWebhooks(t *testing.T) {
 			d := h.to.hears(t, 1).judged(t, h)
 			copyOf := members[i].everything()[0]
 			if d.body["message_id"] != copyOf["id"] || copyOf["group_id"] != r.id {
-				t.Errorf("of the copy %v the member was told %s", copyOf["id"], d.raw)
+				t.Errorf("of the copy %v the member received %s", copyOf["id"], d.raw)
 			}
 			seen[d.body["message_id"]] = true
 			h.sums(1, 0, 0, 0)
@@ -204,7 +204,7 @@ func TestSystemMessagesReachWebhooks(t *testing.T) {
 		r.invited(a, b, "invited")
 		d := h.to.hears(t, 1).judged(t, h)
 		if m := b.everything()[0]; d.body["message_id"] != m["id"] || m["type"] != "svc.v1.group_invite" {
-			t.Errorf("of the invitation %v the invitee was told %s", m["id"], d.raw)
+			t.Errorf("of the invitation %v the invitee received %s", m["id"], d.raw)
 		}
 	})
 }

@@ -149,7 +149,7 @@ func (h *hook) sound(j obj) obj {
 		(status == "failed" || status == "dead") && j["last_error"] == nil, status == "dead" && attempts < 1,
 		status == "pending" && (attempts != 0 || ended),
 		ended != (j["last_duration_ms"] != nil), attempts > attemptsMax:
-		t.Errorf("a job contradicts itself: %v", j)
+		t.Errorf("the fields of a job contradict each other: %v", j)
 	}
 	return j
 }

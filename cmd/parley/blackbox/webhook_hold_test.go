@@ -23,7 +23,7 @@ func TestHoldIsShownAndEnded(t *testing.T) {
 				asked := a.send(b)
 				first := h.becomes(asked, "failed")
 				if wait := between(t, first, "last_attempt_at", "next_attempt_at"); wait < 23*time.Hour || wait > 25*time.Hour {
-					t.Errorf("the target asked for a day and gets %v", wait)
+					t.Errorf("the target requested a delay of one day; the delay is %v", wait)
 				}
 				other := a.send(b)
 				held := h.holds(other)
@@ -31,7 +31,7 @@ func TestHoldIsShownAndEnded(t *testing.T) {
 					t.Errorf("another job is held for %v", wait)
 				}
 				if why := text(held, "last_error"); !strings.Contains(why, "held") {
-					t.Errorf("the row of a held job says %q", why)
+					t.Errorf("the row of a held job has %q", why)
 				}
 				why := b.get("/messages/" + text(other, "id") + "/trace").want(200)
 				if said := why.str("pending_reason"); !strings.Contains(said, "held") || !strings.Contains(said, text(held, "next_attempt_at")) {
@@ -41,7 +41,7 @@ func TestHoldIsShownAndEnded(t *testing.T) {
 				ends(h, held).want(200)
 				h.becomes(other, "delivered")
 				if still := h.job(asked); still["status"] != "failed" || still["next_attempt_at"] != first["next_attempt_at"] {
-					t.Errorf("the job that was put off became %v", still)
+					t.Errorf("the delayed job became %v", still)
 				}
 			})
 		}

@@ -80,7 +80,7 @@ func TestKillsDuringDelivery(t *testing.T) {
 		began := time.Now()
 		for owed.missing((*hook).announced) > 0 {
 			if time.Since(began) > 15*time.Second {
-				t.Errorf("%d of %d messages are not announced %v after the last kill", owed.missing((*hook).announced), owed.count(), time.Since(began))
+				t.Errorf("%d of %d messages were not announced %v after the last kill", owed.missing((*hook).announced), owed.count(), time.Since(began))
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -95,12 +95,12 @@ func TestKillsDuringDelivery(t *testing.T) {
 		}
 		t.Logf("%d messages, all announced %v after the last restart, %d deliveries more than once", owed.count(), took.Round(time.Millisecond), twice)
 		if owed.count() < 50 {
-			t.Errorf("only %d messages in five lives", owed.count())
+			t.Errorf("only %d messages in five runs", owed.count())
 		}
 		control := &rumors{acked: map[*hook]map[string]bool{}}
 		control.owe(hs[0], nobody)
 		if control.missing((*hook).announced) != 1 {
-			t.Error("control: an announcement that never came is not missed")
+			t.Error("control: a missing announcement was not found")
 		}
 		audited(t, s)
 	})
@@ -172,11 +172,11 @@ func TestADeliverySurvivesManyDeaths(t *testing.T) {
 		s.restart(t)
 	}
 	if j := h.becomes(m, "delivered"); !same(j["attempts"], 1) {
-		t.Errorf("after %d deaths the job is %v", deaths, j)
+		t.Errorf("after %d kills the job is %v", deaths, j)
 	}
 	h.sums(1, 0, 0, 0)
 	if n := len(h.to.heard()); n != deaths+1 {
-		t.Errorf("the target heard %d times", n)
+		t.Errorf("the target received %d deliveries", n)
 	}
 }
 

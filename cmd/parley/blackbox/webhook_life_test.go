@@ -45,13 +45,13 @@ func TestFirstRetry(t *testing.T) {
 		time.Sleep(time.Second)
 		off.slept(m, waiting, missed)
 		if n := len(deleted.to.heard()); n != 1 {
-			t.Errorf("a webhook that was deleted heard %d times", n)
+			t.Errorf("a deleted webhook received %d deliveries", n)
 		}
 		h.becomes(a.send(b), "delivered")
 		off.sums(2, 0, 0, 0)
 		for _, d := range off.to.heard() {
 			if d.body["message_id"] == missed["id"] {
-				t.Error("a message that came while the webhook was off was announced")
+				t.Error("a message that arrived while the webhook was off was announced")
 			}
 		}
 	})
@@ -79,7 +79,7 @@ func (h *hook) retried(m, j obj) {
 		t.Errorf("the retry came after %v", waited)
 	}
 	if string(first.raw) != string(second.raw) || first.header.Get("Webhook-Id") != second.header.Get("Webhook-Id") || first.header.Get("Webhook-Timestamp") == second.header.Get("Webhook-Timestamp") {
-		t.Errorf("a retry is not the same delivery at another time: %s %v", second.raw, second.header)
+		t.Errorf("a retry must be the same delivery at another time: %s %v", second.raw, second.header)
 	}
 }
 
@@ -89,14 +89,14 @@ func (h *hook) slept(m, waiting, missed obj) {
 	t := h.agent.t
 	t.Helper()
 	if now := h.job(m); !same(now, waiting) || len(h.to.heard()) != 1 {
-		t.Errorf("while the webhook was off it heard %d times, and the job became %v", len(h.to.heard()), now)
+		t.Errorf("while the webhook was off it received %d deliveries, and the job became %v", len(h.to.heard()), now)
 	}
 	h.again(waiting).as("off").refused(409, "invalid_transition").is("current_status", "inactive")
 	h.sums(0, 1, 0, 0)
 	h.turns(true)
 	h.becomes(m, "delivered")
 	if j := h.job(missed); j != nil {
-		t.Errorf("of what came while it was off there is the job %v", j)
+		t.Errorf("an event that occurred while it was off has the job %v", j)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestProcessing(t *testing.T) {
 		m := a.send(b)
 		h.to.hears(t, 1)
 		if j := h.becomes(m, "processing"); j["next_attempt_at"] != nil || j["delivered_at"] != nil || j["last_attempt_at"] != nil {
-			t.Errorf("under way the job is %v", j)
+			t.Errorf("during the attempt the job is %v", j)
 		}
 		h.sums(0, 0, 0, 1)
 		for range 79 { // more than the server leases at once
@@ -127,7 +127,7 @@ func TestProcessing(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		for i, d := range h.to.heard() { // others may be attempted during a late one
 			if i > 0 && same(d.body["message_id"], m["id"]) {
-				t.Error("what is under way was sent again")
+				t.Error("a delivery in progress was sent again")
 			}
 		}
 	})
@@ -148,7 +148,7 @@ func TestRetryByHand(t *testing.T) {
 		h.again(j).want(200)
 		done := h.becomes(m, "delivered")
 		if !same(done["attempts"], 3) {
-			t.Errorf("after two retries by hand the job is %v", done)
+			t.Errorf("after two manual retries the job is %v", done)
 		}
 		h.again(j).as("delivered").refused(409, "invalid_transition").is("current_status", "delivered", "allowed", []any{})
 		h.to.stays(t, 3)
@@ -167,7 +167,7 @@ func TestGone(t *testing.T) {
 		}
 		row := h.read()
 		if row["active"] != false || row["disabled_at"] == nil || row["disabled_reason"] == nil {
-			t.Errorf("the webhook of a target that is gone is %v", row)
+			t.Errorf("the webhook of a target that answered 410 is %v", row)
 		}
 		h.sums(0, 0, 1, 0)
 		missed := a.send(b)
@@ -177,11 +177,11 @@ func TestGone(t *testing.T) {
 		h.turns(true)
 		h.again(j).want(200)
 		if done := h.becomes(m, "delivered"); !same(done["attempts"], 1) {
-			t.Errorf("a dead job that was woken is %v", done)
+			t.Errorf("a dead job after a retry is %v", done)
 		}
 		h.sums(1, 0, 0, 0)
 		if j := h.job(missed); j != nil {
-			t.Errorf("of what came while it was off there is the job %v", j)
+			t.Errorf("an event that occurred while it was off has the job %v", j)
 		}
 		h.becomes(a.send(b), "delivered")
 	})
@@ -196,7 +196,7 @@ func TestTestEvent(t *testing.T) {
 			d := h.to.hears(t, 1).judged(t, h)
 			exactly(t, "the payload", d.body, "message_id agent_id event timestamp")
 			if d.body["event"] != "webhook.test" || d.body["message_id"] != nil || d.header.Get("Webhook-Id") != a.str("id") {
-				t.Errorf("the payload of a test is %s", d.raw)
+				t.Errorf("the payload of a test event is %s", d.raw)
 			}
 			h.sums(1, 0, 0, 0)
 		}
@@ -286,7 +286,7 @@ func TestRetryByHandIsAtOnce(t *testing.T) {
 		h.again(h.job(first)).want(200)
 		h.becomes(first, "delivered")
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("a retry by hand took %v", took)
+			t.Errorf("a manual retry took %v", took)
 		}
 	})
 }

@@ -57,9 +57,9 @@ func TestHooksComeAndGo(t *testing.T) {
 				hooks++
 			}
 		}
-		t.Logf("%d deeds; %d webhooks are left, with %d jobs", deeds.Load(), hooks, jobs)
+		t.Logf("%d changes; %d webhooks are left, with %d jobs", deeds.Load(), hooks, jobs)
 		if deeds.Load() < 50 || jobs < 50 {
-			t.Error("too little happened")
+			t.Error("too little load")
 		}
 		audited(t, s)
 	})

@@ -103,7 +103,7 @@ func TestSignatureControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if make().verified("whsec_"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("j", 32)))) == nil {
-		t.Error("another secret fits")
+		t.Error("another secret verifies")
 	}
 	for name, spoil := range map[string]func(*delivery){
 		"body":      func(d *delivery) { d.raw = append(d.raw, ' ') },
@@ -115,7 +115,7 @@ func TestSignatureControl(t *testing.T) {
 		d := make()
 		spoil(d)
 		if d.verified(secret) == nil {
-			t.Errorf("a changed %s is not seen", name)
+			t.Errorf("a changed %s was not found", name)
 		}
 	}
 }

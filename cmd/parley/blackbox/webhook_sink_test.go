@@ -142,7 +142,7 @@ func (x *target) hears(t testing.TB, n int) *delivery {
 	deadline := time.Now().Add(12 * time.Second)
 	for len(x.heard()) < n {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d deliveries came to %s, want %d", len(x.heard()), x.url, n)
+			t.Fatalf("%d deliveries arrived at %s, want %d", len(x.heard()), x.url, n)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -154,7 +154,7 @@ func (x *target) stays(t testing.TB, n int) {
 	t.Helper()
 	time.Sleep(300 * time.Millisecond)
 	if got := x.heard(); len(got) != n {
-		t.Errorf("%d deliveries came to %s, want %d; the last is %s", len(got), x.url, n, got[len(got)-1].raw)
+		t.Errorf("%d deliveries arrived at %s, want %d; the last is %s", len(got), x.url, n, got[len(got)-1].raw)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestWebhookDelivers(t *testing.T) {
 			t.Errorf("the payload of %v is %s", m["id"], d.raw)
 		}
 		if at := moment(t, d.body, "timestamp"); at.Sub(moment(t, m, "created_at")).Abs() > time.Second {
-			t.Errorf("of a message of %v the payload says %v", m["created_at"], at)
+			t.Errorf("of a message of %v the payload has %v", m["created_at"], at)
 		}
 		j := h.becomes(m, "delivered")
 		if j["id"] != d.header.Get("Webhook-Id") || j["event"] != "message.received" || !same(j["attempts"], 1) || !same(j["last_status_code"], 200) {
@@ -62,7 +62,7 @@ func TestWebhooksOfOneAgentAllHear(t *testing.T) {
 				t.Errorf("announced %v, want %v", told, sent)
 			}
 			if jobs := h.jobs("delivered"); len(jobs) != 10 || !slices.IsSortedFunc(jobs, func(x, y obj) int { return strings.Compare(text(y, "created_at"), text(x, "created_at")) }) {
-				t.Errorf("not ten jobs, the newest first: %v", jobs)
+				t.Errorf("want ten jobs, newest first: %v", jobs)
 			}
 		}
 		bystander.sums(0, 0, 0, 0)
@@ -146,7 +146,7 @@ func TestWebhookListing(t *testing.T) {
 			t.Errorf("the webhook is %v", row)
 		}
 		if !same(first.read()["events"], []string{"message.received"}) {
-			t.Errorf("without a wish the webhook is for %v", first.read()["events"])
+			t.Errorf("without a filter the webhook subscribes to %v", first.read()["events"])
 		}
 		o.delete(third.path("")).want(204)
 		listed("?include_inactive=true", first, second, off)
@@ -196,7 +196,7 @@ func TestWebhooksArePrivate(t *testing.T) {
 			}
 		}
 		if !h.read()["active"].(bool) {
-			t.Error("what another organization did had an effect")
+			t.Error("a request of another organization had an effect")
 		}
 	})
 }
@@ -254,7 +254,7 @@ func TestDuplicateWebhooks(t *testing.T) {
 		a.delete(h.path("")).want(204)
 		again := a.hook(to)
 		if again.secret == h.secret || again.id == h.id {
-			t.Error("a webhook made anew has the id or the secret of the old one")
+			t.Error("a recreated webhook has the id or the secret of the old one")
 		}
 		raced := theSink(t).target().url
 		made := 0
@@ -309,7 +309,7 @@ func TestRevokedAgentsHaveNoWebhooks(t *testing.T) {
 		b.delete(b.path("")).want(204)
 		eventually(t, "the webhooks are inactive", func() bool { return h.read()["active"] == false && broken.read()["active"] == false })
 		if row := h.read(); row["disabled_at"] == nil || row["disabled_reason"] == nil {
-			t.Errorf("the webhook does not say why it is inactive: %v", row)
+			t.Errorf("the webhook does not state why it is inactive: %v", row)
 		}
 		b.hooksAt(theSink(t).target().url).refused(410, "gone")
 		b.patch(h.path(""), obj{"active": true}).as("switched on").refused(410, "gone")

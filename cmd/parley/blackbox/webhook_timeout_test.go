@@ -40,5 +40,5 @@ func TestTimeouts(t *testing.T) {
 		planned(t, j, firstWait)
 	}
 	recovers.sums(30, 0, 0, 0)
-	t.Logf("a target that recovered was asked %d times before and %d after", failed, len(recovers.to.heard())-failed)
+	t.Logf("a target that recovered received %d deliveries before and %d after", failed, len(recovers.to.heard())-failed)
 }

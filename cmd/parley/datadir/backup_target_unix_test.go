@@ -85,7 +85,7 @@ func TestBackupTarget(t *testing.T) {
 	}
 	link(at("sticky", "mine"), at("own", "aside"))
 	if _, err := BackupTarget(at("own", "aside", "x"), []string{at("own")}); err == nil || !strings.Contains(err.Error(), "is outside of") {
-		t.Errorf("a link leads out: %v", err)
+		t.Errorf("a link leads outside: %v", err)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestBackupTarget(t *testing.T) {
 // at any time.
 func TestBackupTargetOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a directory away")
+		t.Skip("only root can change the owner of a directory")
 	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -27,7 +27,7 @@ func TestTheMasterKeyMayComeFromTheEnvironment(t *testing.T) {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	if _, there := os.LookupEnv(MasterKeyVariable); there {
-		t.Error("what is started from here would inherit the key")
+		t.Error("child processes would inherit the key")
 	}
 	if err := os.WriteFile(filepath.Join(data, MasterKeyFile), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestTheMasterKeyMayComeFromTheEnvironment(t *testing.T) {
 	}
 	sealed := found.Key.SealSecret("p", nil, []byte("s"))
 	if _, err := fromFile.Key.OpenSecret("p", nil, sealed); err == nil {
-		t.Error("the key of the file is that of the environment")
+		t.Error("the key of the file equals that of the environment")
 	}
 	for _, text := range []string{"canary", base64.StdEncoding.EncodeToString([]byte("canary canary canary")), strings.Repeat("A", 45)} {
 		t.Setenv(MasterKeyVariable, text)
@@ -72,7 +72,7 @@ func TestAFirstStartMayBeCutShort(t *testing.T) {
 	store := open()
 	defer func() { _ = store.Close() }()
 	if key, err := found.KeyFor(store); err != nil || key == nil {
-		t.Fatalf("no key is made: %v", err)
+		t.Fatalf("no key was created: %v", err)
 	}
 	if again, err := FindMasterKey(data); err != nil || !again.Filed || again.Key == nil {
 		t.Fatalf("%+v, %v", again, err)

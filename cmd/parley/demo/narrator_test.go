@@ -17,7 +17,7 @@ func TestNarratorStopsAtMismatch(t *testing.T) {
 		return nil
 	}()
 	if trouble != mismatch("two and two are five") || n.checks != 1 {
-		t.Errorf("the demonstration went on: %v, %d checks", trouble, n.checks)
+		t.Errorf("the demonstration continued: %v, %d checks", trouble, n.checks)
 	}
 	if want := "    ✓ two and two are four\n    ✗ two and two are five\n"; out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)

@@ -270,7 +270,7 @@ func TestEveryPlantedFaultIsNamed(t *testing.T) {
 		f.plant(s, conversation)
 		faults := s.Check()
 		if !slices.ContainsFunc(faults, func(found Fault) bool { return found.Rule == f.rule }) {
-			t.Errorf("%s: not named as %s, only:\n%s", f.name, f.rule, Report(faults))
+			t.Errorf("%s: not reported as %s, only:\n%s", f.name, f.rule, Report(faults))
 		}
 		covered[f.rule] = true
 	}

@@ -200,7 +200,7 @@ func TestWhatSlowAnswersProveNothing(t *testing.T) {
 	}
 	s.sends[0].Asked -= settle
 	if faults := s.Check(); len(faults) != 0 {
-		t.Errorf("the first answer took longer than settling may: %v", faults)
+		t.Errorf("the first answer took longer than SettleWait: %v", faults)
 	}
 }
 
@@ -236,11 +236,11 @@ func TestTheTableOfMoves(t *testing.T) {
 				moves++
 			}
 			if Allowed(from, to) && Terminal(from) {
-				t.Errorf("%s is an end and leads to %s", from, to)
+				t.Errorf("%s is final and leads to %s", from, to)
 			}
 		}
 	}
 	if moves != 17 {
-		t.Errorf("the table has %d moves, the specification 17", moves)
+		t.Errorf("the table has %d transitions, the specification 17", moves)
 	}
 }

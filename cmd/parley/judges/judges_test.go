@@ -155,12 +155,12 @@ func serveBinary(t *testing.T) (url, binary string) {
 		select {
 		case err := <-ended:
 			if err != nil {
-				t.Errorf("the server ended with %v\n%s", err, stderr.String())
+				t.Errorf("the server exited with %v\n%s", err, stderr.String())
 			}
 		case <-time.After(drainWait):
 			_ = cmd.Process.Kill()
 			<-ended
-			t.Errorf("the server was still there %v after SIGTERM", drainWait)
+			t.Errorf("the server had not exited %v after SIGTERM", drainWait)
 		}
 	})
 	select {
@@ -168,7 +168,7 @@ func serveBinary(t *testing.T) (url, binary string) {
 		return url, binary
 	case err := <-ended:
 		ended <- err
-		t.Fatalf("the server ended at once: %v\n%s", err, stderr.String())
+		t.Fatalf("the server exited at once: %v\n%s", err, stderr.String())
 	case <-time.After(startWait):
 		t.Fatalf("the server did not listen within %v", startWait)
 	}

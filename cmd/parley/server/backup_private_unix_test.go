@@ -59,11 +59,11 @@ func TestBackupStaysPrivate(t *testing.T) {
 				_, err = door.Take(context.Background(), request, nil)
 			}
 			if refused := (*parley.Refusal)(nil); errors.As(err, &refused) != c.refused || err != nil && !c.refused {
-				t.Fatalf("it comes to %v", err)
+				t.Fatalf("the outcome is %v", err)
 			}
 			held, shown := whoseKey(t, to, key)
 			if held == c.refused || shown != c.shown {
-				t.Errorf("the directory has the key: %v, and shows it to others: %v", held, shown)
+				t.Errorf("the directory has the key: %v, and others may read it: %v", held, shown)
 			}
 		})
 	}

@@ -19,7 +19,7 @@ func parseServe(t *testing.T, args ...string) (Config, error) {
 	var chosen struct {
 		Serve ServeCmd `cmd:""`
 	}
-	parser, err := kong.New(&chosen, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) { t.Error("the parser wants to exit") }))
+	parser, err := kong.New(&chosen, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) { t.Error("the parser requested an exit") }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestTermsOfEveryLayer(t *testing.T) {
 		t.Errorf("proxies %v", got)
 	}
 	if strings.Contains(cfg.SMTPURL.String(), "hush") {
-		t.Error("the password is shown")
+		t.Error("the password is visible")
 	}
 	for _, args := range [][]string{
 		{"--quota", "tier4.agents=1"},
@@ -204,7 +204,7 @@ func TestTermsOfEveryLayer(t *testing.T) {
 		{"--config", configFile(t, "[rates]\nwrites = true")},
 	} {
 		if _, err := parseServe(t, args...); err == nil {
-			t.Errorf("%q is taken", args)
+			t.Errorf("%q was accepted", args)
 		}
 	}
 }
@@ -241,12 +241,12 @@ func TestByteSize(t *testing.T) {
 		}
 		var again ByteSize
 		if err := again.UnmarshalText([]byte(got.String())); err != nil || again != got {
-			t.Errorf("%q is written as %q, which reads as %d, %v", text, got, again, err)
+			t.Errorf("%q is written as %q, which parses as %d, %v", text, got, again, err)
 		}
 	}
 	for _, text := range []string{"", "MiB", "-1", "1MB", "1.5GiB", "9999999999GiB", "1 MiB"} {
 		if err := new(ByteSize).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is taken for a size", text)
+			t.Errorf("%q was accepted as a size", text)
 		}
 	}
 }

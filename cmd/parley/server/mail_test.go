@@ -128,7 +128,7 @@ func next(t *testing.T, what string, from chan string) string {
 	case got := <-from:
 		return got
 	case <-time.After(15 * time.Second):
-		t.Fatalf("never: %s", what)
+		t.Fatalf("did not happen: %s", what)
 		return ""
 	}
 }
@@ -184,7 +184,7 @@ func TestEmailsAreRetried(t *testing.T) {
 				t.Errorf("%d tries, want %d", n, c.tries)
 			}
 			if said := log.String(); strings.Contains(said, token) || !strings.Contains(said, "ops@b.example") || !strings.Contains(said, fmt.Sprintf("tries=%d", c.tries)) {
-				t.Errorf("the log says %s", said)
+				t.Errorf("the log is %s", said)
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestAnEmailIsSentAtTheThirdTry(t *testing.T) {
 	})
 	k.mailer(t, nil).send("ops@b.example", "token")
 	if to := next(t, "the email", k.taken); to != "ops@b.example" || seen != emailTries || log.String() != "" {
-		t.Errorf("%s after %d tries; the log says %s", to, seen, log.String())
+		t.Errorf("%s after %d tries; the log is %s", to, seen, log.String())
 	}
 }
 
@@ -224,7 +224,7 @@ func TestNoEmailWaitsForAnother(t *testing.T) {
 		t.Errorf("an email to %s", to)
 	}
 	if n := p.waiting.Load(); n != 1 {
-		t.Errorf("%d emails rest", n)
+		t.Errorf("%d emails remain", n)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestAHangingServerIsGivenUp(t *testing.T) {
 			p.send("ops@b.example", "token")
 			tells(t, log, "tries=3")
 			if strings.Contains(log.String(), "token") {
-				t.Errorf("the log says %s", log.String())
+				t.Errorf("the log is %s", log.String())
 			}
 		})
 	}
@@ -293,7 +293,7 @@ func TestNoPasswordInTheClear(t *testing.T) {
 	// The check finds a password in every encoding.
 	said := []string{"AUTH PLAIN AG1lAHRoZSBwYXNzd29yZA==", "dGhlIHBhc3N3b3Jk", "X the password", "AUTH PLAIN AG90aGVy"}
 	if got := spoken(said, "me", "the password"); !slices.Equal(got, said[:3]) {
-		t.Errorf("of %q got only %q", said, got)
+		t.Errorf("of %q the check found only %q", said, got)
 	}
 }
 
@@ -307,12 +307,12 @@ func TestWaitingEmailsAreBounded(t *testing.T) {
 		p.retryLater(email{to: "kept@b.example", token: "token", tries: 1})
 	}
 	if log.String() != "" {
-		t.Fatalf("the log says %.300s", log.String())
+		t.Fatalf("the log is %.300s", log.String())
 	}
 	p.send("dropped@b.example", "token")
 	p.retryLater(email{to: "dropped@b.example", token: "token", tries: 1})
 	if said := log.String(); strings.Count(said, "dropped@b.example") != 2 || strings.Contains(said, "token") || p.waiting.Load() != emailsMax {
-		t.Errorf("%d rest; the log says %s", p.waiting.Load(), said)
+		t.Errorf("%d remain; the log is %s", p.waiting.Load(), said)
 	}
 }
 

@@ -61,6 +61,6 @@ func TestMemoryLimitIsASizeOrAuto(t *testing.T) {
 		t.Errorf("the default is %v (%v)", cfg.MemoryLimit, err)
 	}
 	if _, err := parseServe(t, "--memory-limit", "most"); err == nil {
-		t.Error("any word is a limit")
+		t.Error("an arbitrary word was accepted as a limit")
 	}
 }

@@ -159,7 +159,7 @@ func TestDashboardNamesWhatThereIs(t *testing.T) {
 		}
 	}
 	if unknown := unknownNames(`rate(parley_nothing_total{a="b"}[5m]) / parley_writes_accepted`, exposed); !slices.Equal(unknown, []string{"parley_nothing_total"}) {
-		t.Errorf("a name that is planted: %q", unknown)
+		t.Errorf("a planted name: %q", unknown)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestDashboardCanBeImported(t *testing.T) {
 		t.Fatalf("uid %q, title %q, schema %d, %d panels", d.UID, d.Title, d.Schema, len(d.Panels))
 	}
 	if len(d.Templating.List) == 0 || d.Templating.List[0].Name != "datasource" || d.Templating.List[0].Type != "datasource" {
-		t.Errorf("the first variable is no data source: %+v", d.Templating.List)
+		t.Errorf("the first variable is not a data source: %+v", d.Templating.List)
 	}
 	ids, taken := map[int]string{}, map[[2]int]string{}
 	for _, p := range d.Panels {
@@ -184,13 +184,13 @@ func TestDashboardCanBeImported(t *testing.T) {
 		}
 		for _, target := range p.Targets {
 			if target.Datasource.Type != "prometheus" || target.Datasource.UID != "${datasource}" {
-				t.Errorf("panel %q asks %+v", p.Title, target.Datasource)
+				t.Errorf("panel %q queries %+v", p.Title, target.Datasource)
 			}
 		}
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other, there := taken[[2]int{x, y}]; there || x >= 24 {
-					t.Fatalf("panel %q lies on %q, or beyond the edge", p.Title, other)
+					t.Fatalf("panel %q overlaps %q, or is beyond the edge", p.Title, other)
 				}
 				taken[[2]int{x, y}] = p.Title
 			}

@@ -27,12 +27,12 @@ func TestTheProcessorIsShort(t *testing.T) {
 			machine: func() (uint64, uint64, bool) { return idle, all, true },
 		}
 		if p.busy() {
-			t.Errorf("%s: it is short before it was measured", c.name)
+			t.Errorf("%s: overloaded before the first measurement", c.name)
 		}
 		now, idle, all = now.Add(time.Second), idle+uint64(c.idle), all+100
 		used += time.Duration(runtime.GOMAXPROCS(0)) * time.Second * time.Duration(c.ours) / 100
 		if p.busy() != c.short {
-			t.Errorf("%s: short %v", c.name, !c.short)
+			t.Errorf("%s: overloaded is %v", c.name, !c.short)
 		}
 	}
 }
@@ -44,13 +44,13 @@ func TestProcessorTimes(t *testing.T) {
 	}
 	for _, line := range []string{"", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3", "cpu 1 2 3 x 5 6 7 8"} {
 		if _, _, ok := parseProcessorTimes(line); ok {
-			t.Errorf("%q is read", line)
+			t.Errorf("%q was accepted", line)
 		}
 	}
 	if _, _, ok := machineUsed(); ok != (runtime.GOOS == "linux") {
-		t.Error("what this machine tells is not understood")
+		t.Error("the processor times of this machine cannot be parsed")
 	}
 	if used, ok := processUsed(); ok && used <= 0 {
-		t.Error("a process that runs used nothing")
+		t.Error("a running process used no processor time")
 	}
 }

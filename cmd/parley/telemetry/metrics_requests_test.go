@@ -19,13 +19,13 @@ func someRoute() *rest.Route {
 func TestCountingAnAnswerAllocatesNothing(t *testing.T) {
 	m, good, bad := NewRequestMeter(), httpserver.Answer{Route: someRoute(), Status: 201, Took: time.Millisecond}, httpserver.Answer{Status: 404, Code: "not_found"}
 	if n := testing.AllocsPerRun(1000, func() { m.Observe(good) }); n != 0 {
-		t.Errorf("an answer that is counted allocates %v times", n)
+		t.Errorf("counting an answer allocates %v times", n)
 	}
 	if n := testing.AllocsPerRun(1000, func() { m.Observe(bad) }); n != 0 {
-		t.Errorf("a refusal that is counted allocates %v times", n)
+		t.Errorf("counting a rejection allocates %v times", n)
 	}
 	if n := testing.AllocsPerRun(1000, func() { m.seconds.WithLabelValues("POST", strings.Clone(good.Route.Path), "2xx").Observe(1) }); n == 0 {
-		t.Error("what allocates is not noticed")
+		t.Error("the check misses an allocation")
 	}
 }
 

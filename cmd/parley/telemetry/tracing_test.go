@@ -60,19 +60,19 @@ func TestShare(t *testing.T) {
 	}
 	for _, share := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {
 		if got := shareTaken(ids, newSampling(share, true).samples); !near(got, share) {
-			t.Errorf("a share of %v takes %v", share, got)
+			t.Errorf("a share of %v samples %v", share, got)
 		}
 	}
 	usual := sdktrace.TraceIDRatioBased(0.1)
 	if got := shareTaken(ids, func(id trace.TraceID) bool {
 		return usual.ShouldSample(sdktrace.SamplingParameters{ParentContext: t.Context(), TraceID: id}).Decision == sdktrace.RecordAndSample
 	}); near(got, 0.1) {
-		t.Errorf("control: the usual ratio takes %v of what it is to take 0.1 of, and need not be replaced", got)
+		t.Errorf("control: the usual sampler takes %v where it should take 0.1, and need not be replaced", got)
 	}
 	half := newSampling(0.5, true)
 	for _, id := range ids[:1000] {
 		if half.samples(trace.TraceID(id.Broadcast())) != half.samples(trace.TraceID(parley.Copy(id, 77))) {
-			t.Fatalf("a broadcast and its copy are not taken alike: %v", id)
+			t.Fatalf("a broadcast and its copy are sampled differently: %v", id)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestOffIsNothing(t *testing.T) {
 	courier := parleyhttp.NewCourier(parleyhttp.CourierOptions{})
 	off.WatchDeliveries(courier)
 	if j, bare := off.WrapJournal(&persistence.Store{}).(*persistence.Store); !bare || courier.Watch != nil {
-		t.Errorf("the journal is %T, the courier tells %v", j, courier.Watch != nil)
+		t.Errorf("the journal is %T, the hooks of the webhook sender are %v", j, courier.Watch != nil)
 	}
 	off.SetBaseURL("http://x")
 	off.Close()
@@ -140,7 +140,7 @@ func TestSpansOfAMessage(t *testing.T) {
 	tr.follow(e)
 	e.Release(nil)
 	if !released {
-		t.Fatal("the entry's own release is not called")
+		t.Fatal("the entry's own release was not called")
 	}
 	tr.record(&answer, trace.SpanContext{}, &answeredMessage{id, true})
 	door, kept := spanNamed(t, spans, "POST /messages"), spanNamed(t, spans, "parley.journal append")
@@ -148,7 +148,7 @@ func TestSpansOfAMessage(t *testing.T) {
 		t.Errorf("the request lasts from %v to %v, the journal from %v", door.StartTime, door.EndTime, kept.StartTime)
 	}
 	if door.SpanContext.TraceID() != trace.TraceID(id) || kept.Parent.SpanID() != door.SpanContext.SpanID() || kept.SpanContext.TraceID() != trace.TraceID(id) {
-		t.Errorf("trace %v, and %v below %v", door.SpanContext.TraceID(), kept.SpanContext.TraceID(), kept.Parent.SpanID())
+		t.Errorf("trace %v, and %v with parent %v", door.SpanContext.TraceID(), kept.SpanContext.TraceID(), kept.Parent.SpanID())
 	}
 
 	// A rejected entry makes no span.
@@ -159,7 +159,7 @@ func TestSpansOfAMessage(t *testing.T) {
 	e.Release(errors.New("refused"))
 	tr.record(&answer, trace.SpanContext{}, &answeredMessage{refused, true})
 	if n := len(spans.GetSpans()); n != 1 {
-		t.Errorf("%d spans for what the journal refused, want that of the request", n)
+		t.Errorf("%d spans for a rejected entry, want that of the request", n)
 	}
 }
 
@@ -183,13 +183,13 @@ func TestTheCallerDecides(t *testing.T) {
 	attempt()
 	tr.record(&answer, callerOf("00-nonsense"), nil)
 	if got := spans.GetSpans(); len(got) != 0 {
-		t.Errorf("nobody asked for %v", got)
+		t.Errorf("unexpected spans %v", got)
 	}
 	tr.record(&answer, callerOf(traceparent+"01"), &answeredMessage{id, true})
 	attempt()
 	door, kept, out := spanNamed(t, spans, "POST /messages"), spanNamed(t, spans, "parley.journal append"), spanNamed(t, spans, "POST")
 	if door.Parent.SpanID().String() != "b7ad6b7169203331" || len(door.Links) != 1 || door.Links[0].SpanContext.SpanID() != kept.SpanContext.SpanID() {
-		t.Errorf("the request is below %v with links %v", door.Parent.SpanID(), door.Links)
+		t.Errorf("the parent of the request is %v with links %v", door.Parent.SpanID(), door.Links)
 	}
 	for _, s := range []tracetest.SpanStub{kept, out} {
 		if s.SpanContext.TraceID() != trace.TraceID(id) || len(s.Links) != 1 || !s.Links[0].SpanContext.Equal(door.SpanContext) {
@@ -197,7 +197,7 @@ func TestTheCallerDecides(t *testing.T) {
 		}
 	}
 	if out.Parent.SpanID() != kept.SpanContext.SpanID() || !out.EndTime.Equal(noon.Add(time.Second)) || out.EndTime.Sub(out.StartTime) != time.Millisecond {
-		t.Errorf("the attempt is below %v, from %v to %v", out.Parent.SpanID(), out.StartTime, out.EndTime)
+		t.Errorf("the parent of the attempt is %v, from %v to %v", out.Parent.SpanID(), out.StartTime, out.EndTime)
 	}
 }
 
@@ -213,27 +213,27 @@ func TestAttemptsOfCopies(t *testing.T) {
 		ended(egress.Result{Error: "no answer"})
 		span := spanNamed(t, spans, "POST").SpanContext
 		if told := callerOf(traceparent); !told.IsSampled() || told.TraceID() != span.TraceID() || told.SpanID() != span.SpanID() {
-			t.Errorf("the target is told %q of span %v in trace %v", traceparent, span.SpanID(), span.TraceID())
+			t.Errorf("the target received %q of span %v in trace %v", traceparent, span.SpanID(), span.TraceID())
 		}
 		return span.TraceID()
 	}
 	if got := traceOf(); got != trace.TraceID(d.Message) {
-		t.Errorf("control: a message that nobody knows for a copy is in %v", got)
+		t.Errorf("control: a message not known to be a copy is in %v", got)
 	}
 	tr.isCopy = func(parley.Slot, parley.MessageID) bool { return true }
 	if got := traceOf(); got != trace.TraceID(broadcast) {
-		t.Errorf("a copy that the journal knows is in %v", got)
+		t.Errorf("a copy known to the journal is in %v", got)
 	}
 	tr.isCopy = func(parley.Slot, parley.MessageID) bool { return false }
 	tr.recent.append([]parley.MessageID{broadcast}, noon, noon)
 	if got := traceOf(); got != trace.TraceID(broadcast) {
-		t.Errorf("a copy of a broadcast that just was is in %v", got)
+		t.Errorf("a copy of a recent broadcast is in %v", got)
 	}
 	spans.Reset()
 	_, ended := tr.attempt(d, egress.Target{})
 	ended(egress.Result{Held: true})
 	if got := spans.GetSpans(); len(got) != 0 {
-		t.Errorf("an attempt that was none: %v", got)
+		t.Errorf("a delivery that was not attempted has %v", got)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestTargetsOfUnsampledTraces(t *testing.T) {
 	traceparent, ended := tr.attempt(delivery.Delivery{Message: id, Event: webhook.MessageReceived}, egress.Target{})
 	ended(egress.Result{Status: 200})
 	if told := callerOf(traceparent); told.IsSampled() || told.TraceID() != trace.TraceID(id) || len(spans.GetSpans()) != 0 {
-		t.Errorf("the target is told %q, and %d spans are sent", traceparent, len(spans.GetSpans()))
+		t.Errorf("the target received %q, and %d spans were sent", traceparent, len(spans.GetSpans()))
 	}
 }
 
@@ -281,7 +281,7 @@ func TestComplaintsAreFew(t *testing.T) {
 
 func TestCollectorAddress(t *testing.T) {
 	if tr, err := OpenTraces(t.Context(), &Tracing{}, false); tr != nil || err != nil {
-		t.Errorf("nobody asked for traces; there are %v, %v", tr, err)
+		t.Errorf("traces are off; there are %v, %v", tr, err)
 	}
 	settings := Tracing{OTLPEndpoint: "https://collector.example/in/"}
 	if address, wanted := settings.collector(true); address != "https://collector.example/in/v1/traces" || !wanted {
