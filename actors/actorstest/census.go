@@ -16,12 +16,12 @@ import (
 	"parley"
 )
 
-// census counts what a run met.
+// census counts what a run has encountered.
 type census struct {
 	commands, lives int
 	kinds           map[string]int
 	cases           map[[2]string]int
-	errors          map[string]int // by their sentences
+	errors          map[string]int // by sentence
 	events          map[byte]int
 }
 
@@ -37,7 +37,7 @@ func (m *census) note(kind, because string, err error) {
 	}
 }
 
-// sentence tells errors of one code apart.
+// sentence returns a text that distinguishes errors of the same code.
 func sentence(err error) string {
 	if refusal := (*parley.Refusal)(nil); errors.As(err, &refusal) {
 		return refusal.Code + ": " + refusal.Text
@@ -45,7 +45,7 @@ func sentence(err error) string {
 	return err.Error()
 }
 
-// judge lists what the package declares and the run never met, and a summary.
+// judge returns a summary, and what the package declares but the run never met.
 func (x Trial[S, C, E, O]) judge(t *testing.T, met *census, wanted int) (missing []string, summary string) {
 	t.Helper()
 	complain := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
@@ -98,11 +98,11 @@ func (x Trial[S, C, E, O]) judge(t *testing.T, met *census, wanted int) (missing
 	return missing, out
 }
 
-// declared is what an aggregate's source says there is.
+// declared lists the commands and errors that an aggregate's source declares.
 type declared struct{ commands, errors []string }
 
-// declarations reads the commands and the errors that a package declares: the
-// types with a method `command`, the variables whose name begins with Err.
+// declarations reads the commands and errors that a package declares: types with a
+// method `command`, and variables whose names begin with Err.
 func declarations(t *testing.T, folder fs.FS) (d declared) {
 	t.Helper()
 	files, err := fs.Glob(folder, "*.go")

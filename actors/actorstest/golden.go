@@ -11,8 +11,8 @@ import (
 )
 
 // Golden compares the encodings of a snapshot and of one event of each kind with a
-// file. A changed line means that stored data is read differently. Every field of
-// every example must be set, and every tag must have its example.
+// file. A changed line means that stored data is now read differently. Every example
+// must set all its fields, and every tag needs an example.
 func Golden[S State, C any, E Event](t *testing.T, path string, r Rules[S, C, E], snapshot S, examples []E) {
 	if m, ok := any(snapshot).(proto.Message); ok {
 		full(t, m)
@@ -24,12 +24,12 @@ func Golden[S State, C any, E Event](t *testing.T, path string, r Rules[S, C, E]
 		full(t, message(e))
 		r.reread(t, e)
 		if tag := r.Tag(e); int(tag) != i+1 {
-			t.Fatalf("%s has tag %d and stands at %d", name(e), tag, i+1)
+			t.Fatalf("%s has tag %d at position %d", name(e), tag, i+1)
 		}
 	}
 	for tag := range 256 {
 		if _, ok := r.New(byte(tag)); ok != (1 <= tag && tag <= len(examples)) {
-			t.Fatalf("tag %d: known is %v, of %d examples", tag, ok, len(examples))
+			t.Fatalf("tag %d: known is %v, with %d examples", tag, ok, len(examples))
 		}
 	}
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

@@ -18,10 +18,10 @@ type Turn[S State, C any, E Event] struct {
 	Now     time.Time
 }
 
-// Obey runs random commands. Decide must never change the state, events must survive
-// their encoding, and replaying them, also onto a snapshot taken on the way, must give
-// the live state. Draw makes the next command; law checks each turn against the
-// aggregate's own laws.
+// Obey runs random commands. Decide must never change the state, and events must
+// survive encoding. Replaying the events, from the beginning or from a snapshot taken
+// midway, must give the live state. Draw returns the next command; law checks each turn
+// against the aggregate's own laws.
 func Obey[S State, C any, E Event](
 	t *testing.T, r Rules[S, C, E], draw func(*rapid.T, S) C, law func(*rapid.T, Turn[S, C, E]),
 ) {
@@ -41,22 +41,22 @@ func Obey[S State, C any, E Event](
 			law(rt, turn)
 		}
 		if replayed := r.replay(rt, r.Zero(), life.History); !same(rt, replayed, life.State) {
-			rt.Fatalf("replay gives %v, live is %v", replayed, life.State)
+			rt.Fatalf("replay gives %v, the live state is %v", replayed, life.State)
 		}
 		if resumed := r.replay(rt, snapshot, life.History[seen:]); !same(rt, resumed, life.State) {
-			rt.Fatalf("snapshot and rest give %v, live is %v", resumed, life.State)
+			rt.Fatalf("the snapshot and later events give %v, the live state is %v", resumed, life.State)
 		}
 	})
 }
 
-// pauses between turns: none, too short to notice, and the lifetimes of
+// pauses are the times between turns: none, too short to notice, and the lifetimes of
 // challenges and signing keys.
 var pauses = []time.Duration{0, time.Microsecond, time.Second, 4 * time.Minute, 9 * time.Hour, 40 * 24 * time.Hour}
 
-// same compares states as they are stored.
+// same reports whether two states have the same stored form.
 func same[S State](t judge, a, b S) bool { return bytes.Equal(encode(t, a), encode(t, b)) }
 
-// thaw is the state as it comes back from a snapshot.
+// thaw returns the state as restored from a snapshot.
 func (r Rules[S, C, E]) thaw(t judge, s S) S {
 	t.Helper()
 	back := r.Zero()

@@ -10,16 +10,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Epoch is when every story begins.
+// Epoch is the time at which every story begins.
 var Epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// State is what an aggregate's events fold into, as a snapshot stores it.
+// State is the state that an aggregate's events produce, in the form that a snapshot
+// stores.
 type State interface {
 	MarshalVT() ([]byte, error)
 	UnmarshalVT([]byte) error
 }
 
-// Event is what a journal stores.
+// Event is an event as a journal stores it.
 type Event interface {
 	MarshalVT() ([]byte, error)
 	UnmarshalVT([]byte) error
@@ -35,7 +36,7 @@ type Rules[S State, C any, E Event] struct {
 	New    func(byte) (E, bool)
 }
 
-// judge is what testing and rapid have in common.
+// judge is the part of the test interface that testing and rapid share.
 type judge interface {
 	Helper()
 	Fatal(...any)
@@ -55,14 +56,14 @@ func (r Rules[S, C, E]) Begin() *Life[S, C, E] {
 	return &Life[S, C, E]{Rules: r, State: r.Zero(), Now: Epoch}
 }
 
-// Do decides a command and folds its events, as the host does. It fails the test if
-// Decide changed the state.
+// Do decides a command and applies its events, as the host does. It fails the test if
+// Decide changes the state.
 func (l *Life[S, C, E]) Do(t judge, c C) ([]E, error) {
 	t.Helper()
 	before := encode(t, l.State)
 	events, err := l.Rules.Decide(l.State, c, l.Now)
 	if !bytes.Equal(before, encode(t, l.State)) {
-		t.Fatalf("Decide changed the state on %#v", c)
+		t.Fatalf("Decide changed the state when given %#v", c)
 	}
 	for _, e := range events {
 		l.Rules.Evolve(l.State, e)
@@ -71,7 +72,7 @@ func (l *Life[S, C, E]) Do(t judge, c C) ([]E, error) {
 	return events, err
 }
 
-// replay folds events that went through their encoding into s.
+// replay encodes and decodes events, then applies them to s.
 func (r Rules[S, C, E]) replay(t judge, s S, events []E) S {
 	t.Helper()
 	for _, e := range events {
@@ -80,7 +81,7 @@ func (r Rules[S, C, E]) replay(t judge, s S, events []E) S {
 	return s
 }
 
-// reread is the event as it comes back from the disk.
+// reread returns the event as decoded from its stored form.
 func (r Rules[S, C, E]) reread(t judge, e E) E {
 	t.Helper()
 	back, ok := r.New(r.Tag(e))
@@ -109,7 +110,7 @@ func message(e any) proto.Message { return e.(proto.Message) }
 
 func name(e any) string { return string(message(e).ProtoReflect().Descriptor().Name()) }
 
-// Named is a 16-byte id that a name always maps to; none for the empty name.
+// Named returns the 16-byte id that belongs to a name, the zero id for the empty name.
 func Named(name string) (id [16]byte) {
 	if name == "" {
 		return id

@@ -17,60 +17,59 @@ import (
 	"parley"
 )
 
-// Oracle is a second implementation of an aggregate, written from the specification
-// and as naive as possible. It runs beside the real one.
+// Oracle is a second implementation of an aggregate, written from the specification and
+// as simple as possible. It runs beside the real one.
 type Oracle[C any] interface {
 	// Predict applies a command and returns its expected outcome.
 	Predict(c C, now time.Time) Verdict
-	// Visible returns everything readable of the aggregate. It must equal
-	// what Trial.Look returns for the real one.
+	// Visible returns everything that can be read of the aggregate. It must equal what
+	// Trial.Look returns for the real one.
 	Visible(now time.Time) any
 }
 
 // Verdict is the expected outcome of a command.
 type Verdict struct {
-	// Refusal is the refusal in the words of the API, status first:
-	// "409 conversation_closed (current_status=failed)"; "" where the command is
-	// accepted.
+	// Refusal is the refusal as the API words it, status first, for example
+	// "409 conversation_closed (current_status=failed)"; "" if the command is accepted.
 	Refusal string
-	// Case names the rule that decided. Trial.Cases counts on it.
+	// Case names the rule that decided. Trial.Cases refers to it.
 	Case string
 }
 
-// Accepted is the verdict on a command that is accepted.
+// Accepted returns the verdict on an accepted command.
 func Accepted(because string) Verdict { return Verdict{Case: because} }
 
-// Refused is the verdict on a command that is refused with the given answer.
+// Refused returns the verdict on a command that is refused with the given answer.
 func Refused(because, answer string) Verdict { return Verdict{Refusal: answer, Case: because} }
 
 // Trial compares an aggregate with its oracle over random commands.
 type Trial[S State, C any, E Event, O Oracle[C]] struct {
 	Rules Rules[S, C, E]
-	// Oracle begins a life.
+	// Oracle returns a new oracle for a new life.
 	Oracle func() O
-	// Draw makes the next command, from what the oracle knows.
+	// Draw returns the next command, based on what the oracle knows.
 	Draw func(*rapid.T, O, time.Time) C
-	// Look is what can be seen of the real aggregate.
+	// Look returns everything that can be seen of the real aggregate.
 	Look func(*Life[S, C, E]) any
-	// Closer, if set, looks at what is too costly to look at after each command:
-	// at the end of each life.
+	// Closer, if set, makes the comparisons that are too costly after each command. It
+	// runs at the end of each life.
 	Closer func(*Life[S, C, E], O) error
 	// Pauses are the times that may pass before a command.
 	Pauses []time.Duration
-	// Cases are all the verdicts there are, "Reply: closed". A run that does not
-	// meet each of them, or meets another, fails.
+	// Cases lists all possible verdicts, for example "Reply: closed". A run fails if it
+	// does not meet all of them, or meets another.
 	Cases []string
-	// Errors are the errors that the aggregate declares, by the name of their
-	// variable. A run must meet each of them too.
+	// Errors maps variable names to the errors that the aggregate declares. A run must
+	// meet all of them too.
 	Errors map[string]error
 }
 
 var commandsPerRun = flag.Int("oracle.commands", 100_000, "how many random commands each aggregate's oracle predicts")
 
-// Run tries at least 100,000 commands (flag -oracle.commands) and fails if the
-// aggregate answers one differently than the oracle, or if the run did not meet every
+// Run tries at least 100,000 commands (flag -oracle.commands). It fails if the
+// aggregate and the oracle disagree on a command, or if the run did not meet every
 // case, error, command and event. With -short or under the race detector it stops at a
-// tenth of them if that met everything.
+// tenth of the commands if it has met everything by then.
 func (x Trial[S, C, E, O]) Run(t *testing.T) {
 	t.Helper()
 	met, wanted := newCensus(), *commandsPerRun
@@ -92,13 +91,13 @@ func (x Trial[S, C, E, O]) Run(t *testing.T) {
 	}
 }
 
-// Misses runs the trial after alter has removed something that a run must meet, and
+// Misses alters the trial so that a run no longer meets something it must meet, and
 // fails if the census does not report it. It is the control of the census.
 func (x Trial[S, C, E, O]) Misses(t *testing.T, complaint string, alter func(*Trial[S, C, E, O])) {
 	t.Helper()
 	alter(&x)
 	var missing []string
-	for tried := 2000; tried <= 128_000; tried *= 4 { // what is rare takes more commands to be met
+	for tried := 2000; tried <= 128_000; tried *= 4 { // rare cases need more commands
 		met := newCensus()
 		x.try(t, met, tried)
 		missing, _ = x.judge(t, met, tried)
@@ -106,7 +105,7 @@ func (x Trial[S, C, E, O]) Misses(t *testing.T, complaint string, alter func(*Tr
 			return
 		}
 	}
-	t.Errorf("%q was not missed: %q", complaint, missing)
+	t.Errorf("the census did not report %q: %q", complaint, missing)
 }
 
 // try runs lives until met has counted enough commands.
@@ -121,11 +120,11 @@ func (x Trial[S, C, E, O]) try(t *testing.T, met *census, enough int) {
 	}
 }
 
-// defectWithin is how many commands a defect may stay unseen.
+// defectWithin is the number of commands within which a defect must be found.
 const defectWithin = 100_000
 
-// Finds plants defects in the rules, one at a time, and fails if a run does not
-// find each of them. It is the control of Run.
+// Finds plants defects in the rules, one at a time, and fails if a run does not find
+// each of them. It is the control of Run.
 func (x Trial[S, C, E, O]) Finds(t *testing.T, defects map[string]func(*Rules[S, C, E])) {
 	t.Helper()
 	for name, plant := range defects {
@@ -149,13 +148,12 @@ func (x Trial[S, C, E, O]) Finds(t *testing.T, defects map[string]func(*Rules[S,
 	}
 }
 
-// tried is an aggregate with its oracle, and copies of it that began later.
+// tried is an aggregate with its oracle, and copies of it that were restored later.
 type tried[S State, C any, E Event, O Oracle[C]] struct {
 	*Life[S, C, E]
 	oracle O
-	// copies are states that were restored from the snapshot after each event so
-	// far, and have seen only the encodings of what followed. The first has seen
-	// nothing but encodings.
+	// copies are states restored from the snapshot after each event so far. Each has
+	// applied only decoded events since. The first was built from decoded events alone.
 	copies []S
 }
 
@@ -176,28 +174,28 @@ func (x Trial[S, C, E, O]) life(rt *rapid.T, t judge, met *census) {
 	}
 }
 
-// turn runs one command and compares everything about it with the oracle.
+// turn runs one command and compares the result and everything visible with the oracle.
 func (x Trial[S, C, E, O]) turn(t judge, life *tried[S, C, E, O], c C, met *census) {
 	t.Helper()
 	predicted, before := life.oracle.Predict(c, life.Now), encode(t, life.State)
 	events, err := x.Rules.Decide(life.State, c, life.Now)
 	again, errAgain := x.Rules.Decide(life.State, c, life.Now)
 	if !bytes.Equal(before, encode(t, life.State)) {
-		t.Fatalf("Decide changed the state on %#v", c)
+		t.Fatalf("Decide changed the state when given %#v", c)
 	}
 	answer := spell(err)
 	if answer != spell(errAgain) || !x.same(t, events, again) {
-		t.Fatalf("asked twice about %#v, Decide says %v, %v and %v, %v", c, events, err, again, errAgain)
+		t.Fatalf("called twice with %#v, Decide returns %v, %v and %v, %v", c, events, err, again, errAgain)
 	}
 	if answer != predicted.Refusal {
-		t.Fatalf("%#v at %v: answered %q, predicted is %q (%s)", c, life.Now, answer, predicted.Refusal, predicted.Case)
+		t.Fatalf("%#v at %v: got %q, the oracle predicts %q (%s)", c, life.Now, answer, predicted.Refusal, predicted.Case)
 	}
 	for _, e := range events {
 		x.fold(t, life, e)
 		met.events[x.Rules.Tag(e)]++
 	}
 	if news := !bytes.Equal(before, encode(t, life.State)); news != (len(events) > 0) {
-		t.Fatalf("%#v: events %v, and yet a change is %v", c, events, news)
+		t.Fatalf("%#v: events %v, but state changed: %v", c, events, news)
 	}
 	if len(events) > 0 || met.commands%idleLooks == 0 {
 		x.look(t, life, c, predicted.Case)
@@ -205,19 +203,19 @@ func (x Trial[S, C, E, O]) turn(t judge, life *tried[S, C, E, O], c C, met *cens
 	met.note(reflect.TypeOf(c).Name(), predicted.Case, err)
 }
 
-// idleLooks is how often the aggregate is looked at after a command that left
-// the bytes of its state as they were: time alone may show.
+// idleLooks: after a command that did not change the stored state, every idleLooks-th
+// one is compared anyway, because the passing of time alone can change what is visible.
 const idleLooks = 4
 
 func (x Trial[S, C, E, O]) look(t judge, life *tried[S, C, E, O], after any, because string) {
 	t.Helper()
 	if seen, expected := x.Look(life.Life), life.oracle.Visible(life.Now); !reflect.DeepEqual(seen, expected) {
-		t.Fatalf("after %#v (%s) at %v, predicted (-) and seen (+) differ:\n%s", after, because, life.Now, cmp.Diff(expected, seen, inside))
+		t.Fatalf("after %#v (%s) at %v, the oracle (-) and the aggregate (+) differ:\n%s", after, because, life.Now, cmp.Diff(expected, seen, inside))
 	}
 }
 
-// fold applies an event to the live state as it was decided, and to every copy as it
-// is decoded from its stored form.
+// fold applies an event to the live state as decided, and to every copy as decoded from
+// its stored form.
 func (x Trial[S, C, E, O]) fold(t judge, life *tried[S, C, E, O], e E) {
 	t.Helper()
 	data := encode(t, e)
@@ -232,13 +230,13 @@ func (x Trial[S, C, E, O]) fold(t judge, life *tried[S, C, E, O], e E) {
 		}
 		x.Rules.Evolve(state, back)
 		if !bytes.Equal(live, encode(t, state)) {
-			t.Fatalf("the snapshot after %d of %d events and the rest give %v, live is %v", after, len(life.History), state, life.State)
+			t.Fatalf("the snapshot after %d of %d events and the later events give %v, the live state is %v", after, len(life.History), state, life.State)
 		}
 	}
 	life.copies = append(life.copies, x.Rules.thaw(t, life.State))
 }
 
-// same reports whether two lists of events would be the same on disk.
+// same reports whether two lists of events have the same stored form.
 func (x Trial[S, C, E, O]) same(t judge, a, b []E) bool {
 	if len(a) != len(b) {
 		return false
@@ -251,7 +249,7 @@ func (x Trial[S, C, E, O]) same(t judge, a, b []E) bool {
 	return true
 }
 
-// statuses are what refusals come to at the HTTP door. // spec: Errors
+// statuses maps the reasons of refusals to HTTP status codes. // spec: Errors
 var statuses = map[parley.Reason]int{
 	parley.Invalid: 400, parley.Unprocessable: 422, parley.Unauthenticated: 401, parley.BadToken: 401,
 	parley.Forbidden: 403, parley.BadSignature: 403, parley.NotFound: 404, parley.Conflict: 409, parley.Gone: 410,
@@ -269,10 +267,10 @@ func spell(err error) string {
 	return err.Error()
 }
 
-// inside shows differences of fields that are not exported.
+// inside makes cmp show differences in unexported fields.
 var inside = cmp.Exporter(func(reflect.Type) bool { return true })
 
-// fault is the panic of a thrower.
+// fault is the value with which a thrower panics.
 type fault string
 
 // thrower is a test whose failures panic; caught recovers them.

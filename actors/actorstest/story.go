@@ -23,20 +23,20 @@ type Line struct {
 	read map[string]bool
 }
 
-// Has reports whether the line says the word.
+// Has reports whether the line contains the word.
 func (l *Line) Has(word string) bool {
 	l.read[word] = true
 	_, ok := l.args[word]
 	return ok
 }
 
-// Text is the value of an argument, empty where the line has none.
+// Text returns the value of an argument, "" if the line lacks it.
 func (l *Line) Text(key string) string {
 	l.read[key] = true
 	return l.args[key]
 }
 
-// Optional is the value of an argument, nil where the line has none.
+// Optional returns the value of an argument, nil if the line lacks it.
 func (l *Line) Optional(key string) *string {
 	if !l.Has(key) {
 		return nil
@@ -45,7 +45,7 @@ func (l *Line) Optional(key string) *string {
 	return &text
 }
 
-// Flag is an argument that is true or false, nil where the line has none.
+// Flag returns the value of a boolean argument, nil if the line lacks it.
 func (l *Line) Flag(key string) *bool {
 	if !l.Has(key) {
 		return nil
@@ -57,7 +57,7 @@ func (l *Line) Flag(key string) *bool {
 	return &yes
 }
 
-// Number is an argument that is an integer, nil where the line has none.
+// Number returns the value of an integer argument, nil if the line lacks it.
 func (l *Line) Number(key string) *int {
 	if !l.Has(key) {
 		return nil
@@ -69,19 +69,20 @@ func (l *Line) Number(key string) *int {
 	return &n
 }
 
-// ID is the id that the argument's value maps to.
+// ID returns the id that belongs to the argument's value.
 func (l *Line) ID(key string) [16]byte { return Named(l.Text(key)) }
 
-// Tell runs the stories of a file. Each `story` begins anew. Each of its lines is a
-// command, which parse understands; its outcome follows in the output. Two verbs are
-// built in: `wait 10m`, and `show`, which prints what show returns.
+// Tell runs the stories of a file and compares their output with it. Each `story`
+// starts from a new aggregate. Each of its lines is a command, which parse interprets;
+// the output shows its outcome. Two verbs are built in: `wait 10m`, and `show`, which
+// prints what show returns.
 func Tell[S State, C any, E Event](
 	t *testing.T, path string, r Rules[S, C, E],
 	parse func(*Line, *Life[S, C, E]) C, show func(*Life[S, C, E]) string,
 ) {
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		if d.Cmd != "story" {
-			t.Fatalf("%s: a file holds stories, not %q", d.Pos, d.Cmd)
+			t.Fatalf("%s: expected a story, not %q", d.Pos, d.Cmd)
 		}
 		life, out := r.Begin(), strings.Builder{}
 		for text := range strings.Lines(d.Input) {
@@ -113,7 +114,7 @@ func play[S State, C any, E Event](
 	events, err := life.Do(t, parse(line, life))
 	for key := range line.args {
 		if !line.read[key] {
-			t.Fatalf("%s: nobody asked for %q", text, key)
+			t.Fatalf("%s: unused argument %q", text, key)
 		}
 	}
 	return Outcome(events, err)
