@@ -41,8 +41,8 @@ func TestGroupStories(t *testing.T) {
 	actorstest.Tell(t, "testdata/groups", rules, parse, show)
 }
 
-// key is a 32-byte key that a name always maps to, nil for the empty name. Those
-// of names that begin with ed are Ed25519 keys that can sign.
+// key returns the 32-byte key that belongs to a name, nil for the empty name. Names
+// that begin with ed give Ed25519 keys that can sign.
 func key(name string) []byte {
 	if name == "" {
 		return nil
@@ -93,8 +93,8 @@ func parse(l *actorstest.Line, life *life) agent.Command {
 	panic("no such verb: " + l.Verb)
 }
 
-// parseProof binds the keys that hold afterwards, signed by whom `by` names at
-// an offset from the beginning.
+// parseProof returns a binding of the keys that will be current after the command. `by`
+// names the signer, `signed-at` is the time since the beginning of the story.
 func parseProof(l *actorstest.Line, life *life, signing, encryption []byte) agent.Proof {
 	if signing == nil {
 		signing = life.State.GetSigningKey()
@@ -153,8 +153,8 @@ func show(life *life) string {
 
 var groupNames = []string{"club", "lab", "vault", "cell"}
 
-// seats names the groups that the agent is in, in the order of entering, each
-// with the offer that it entered by.
+// seats lists the agent's groups in the order of joining, each with the offer by which
+// it joined.
 func seats(s *agent.State) string {
 	out := ""
 	for _, m := range s.GetGroups() {
@@ -170,8 +170,7 @@ func seats(s *agent.State) string {
 	return out
 }
 
-// keys names the keys that the agent answers for by kid, former ones in
-// brackets.
+// keys lists the keys that can be found by kid, former ones in brackets.
 func keys(s *agent.State) string {
 	names := []string{}
 	for _, name := range []string{"s1", "s2", "s3", "ed1", "ed2", "ed3", "e1", "e2", "e3"} {
@@ -249,8 +248,8 @@ func TestGolden(t *testing.T) {
 	)
 }
 
-// TestGivenOut: memberships that were handed out do not change,
-// whatever the agent does next.
+// TestGivenOut checks that later changes to the agent do not alter memberships that
+// were returned earlier.
 func TestGivenOut(t *testing.T) {
 	l, told := rules.Begin(), map[*[]*agent.Membership]string{}
 	look := func() {
@@ -273,7 +272,7 @@ func TestGivenOut(t *testing.T) {
 	}
 	for groups, was := range told {
 		if now := fmt.Sprint(*groups); now != was {
-			t.Errorf("handed out %s, which is %s now", was, now)
+			t.Errorf("returned %s, which has changed to %s", was, now)
 		}
 	}
 }

@@ -14,7 +14,7 @@ func nth(n int) (id parley.GroupID) {
 	return id
 }
 
-// busy is an agent in so many groups, which confine nobody.
+// busy returns an agent in the given number of groups, none of them isolated.
 func busy(groups int) *agent.State {
 	id := parley.AgentID(actorstest.Named("alice"))
 	s := &agent.State{Id: id.Bytes(), OutgoingPolicy: agent.SendAll, IncomingPolicy: agent.AcceptAll}
@@ -24,7 +24,7 @@ func busy(groups int) *agent.State {
 	return s
 }
 
-// BenchmarkEnter: an agent in 1,000 groups leaves one and enters it again.
+// BenchmarkEnter measures an agent in 1,000 groups that leaves one and joins it again.
 func BenchmarkEnter(b *testing.B) {
 	const groups = 1000
 	s := busy(groups)
@@ -43,8 +43,8 @@ func BenchmarkEnter(b *testing.B) {
 	}
 }
 
-// BenchmarkSend: both ends are in 1,000 groups, of which they share the last, and
-// what is sent is a key.
+// BenchmarkSend measures the sending of a key. Both agents are in 1,000 groups and
+// share only the last.
 func BenchmarkSend(b *testing.B) {
 	s, there := busy(1000), busy(1999).GetGroups()[999:]
 	for name, c := range map[string]agent.Send{

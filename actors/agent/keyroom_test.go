@@ -11,7 +11,7 @@ import (
 	"parley/actors/agent"
 )
 
-// pairs makes signing keys and proofs beyond the few that have names.
+// pairs makes signing keys and proofs beyond the few named ones.
 type pairs struct {
 	l  *actorstest.Life[*agent.State, agent.Command, agent.Event]
 	at int
@@ -23,8 +23,8 @@ func numbered(n int) ed25519.PrivateKey {
 
 func public(k ed25519.PrivateKey) []byte { return k.Public().(ed25519.PublicKey) }
 
-// rotate replaces both keys by the nth, bound by it and, unless former is nil, by
-// the former one too.
+// rotate replaces both keys by the nth pair. The new key signs the binding; so does the
+// former one, unless former is nil.
 func (p *pairs) rotate(t *testing.T, n int, former ed25519.PrivateKey) error {
 	t.Helper()
 	p.at++
@@ -39,7 +39,7 @@ func (p *pairs) rotate(t *testing.T, n int, former ed25519.PrivateKey) error {
 	return err
 }
 
-// upload replaces both keys by the nth without a binding.
+// upload replaces both keys by the nth pair, without a binding.
 func (p *pairs) upload(t *testing.T, n int) error {
 	t.Helper()
 	_, err := p.l.Do(t, agent.RotateKeys{Signing: public(numbered(n)), Encryption: rawKey(n)})
@@ -53,9 +53,10 @@ func begun(t *testing.T, n int) *pairs {
 	return p
 }
 
-// TestUploadsLeaveTheOwnersRoom: a thief of the organization's token uploads keys up
-// to the limit, without bindings or with the thief's own. The owner can still restore
-// and rotate, and the keys that the owner's bindings name are kept.
+// TestUploadsLeaveTheOwnersRoom: someone who has stolen the organization's token
+// uploads keys up to the limit, without bindings or with self-signed ones. The owner
+// can still restore and rotate keys, and the keys named by the owner's bindings are
+// kept.
 func TestUploadsLeaveTheOwnersRoom(t *testing.T) {
 	for name, foreign := range map[string]func(t *testing.T, p *pairs, n int) error{
 		"without bindings": func(t *testing.T, p *pairs, n int) error { return p.upload(t, n) },
@@ -85,17 +86,17 @@ func TestUploadsLeaveTheOwnersRoom(t *testing.T) {
 					taken++
 				case errors.As(err, &refusal) && refusal.Code == "quota_exceeded" && refusal.Extra["limit"] == parley.ForeignKeysMax:
 					refused++
-				case name == "bound in a chain" && refused > 0: // the one before was not taken
+				case name == "bound in a chain" && refused > 0: // the previous key was not accepted
 					refused++
 				default:
 					t.Fatalf("upload %d: %v", n, err)
 				}
 			}
 			if taken < 100 || refused < 100 {
-				t.Errorf("%d uploads were taken and %d refused", taken, refused)
+				t.Errorf("%d uploads were accepted and %d refused", taken, refused)
 			}
 			if data, err := p.l.State.MarshalVT(); err != nil || len(data) > 64<<10 {
-				t.Errorf("the state that is written with each change has %d bytes, %v", len(data), err)
+				t.Errorf("the state stored with each change has %d bytes, %v", len(data), err)
 			}
 			if n := len(p.l.State.GetFormerKeys()); n > parley.ForeignKeysMax+6 {
 				t.Errorf("%d former keys", n)
@@ -119,9 +120,9 @@ func TestUploadsLeaveTheOwnersRoom(t *testing.T) {
 	}
 }
 
-// TestOwnerRotatesAFullAgent: an agent of a former release may have 1,000 former
-// keys that no binding names. Counted with them, as before, the owner's rotation has
-// no room.
+// TestOwnerRotatesAFullAgent: an agent created by a former release may have 1,000
+// former keys that no binding names. If these counted, as in that release, the owner
+// could not rotate keys.
 func TestOwnerRotatesAFullAgent(t *testing.T) {
 	p := begun(t, 0)
 	if err := p.rotate(t, 0, nil); err != nil {
@@ -131,16 +132,16 @@ func TestOwnerRotatesAFullAgent(t *testing.T) {
 		p.l.State.FormerKeys = append(p.l.State.FormerKeys, &agent.FormerKey{Curve: parley.X25519, Raw: rawKey(50_000 + n), RetiredMs: 1})
 	}
 	if grown := len(p.l.State.GetFormerKeys()) + 2; grown <= parley.FormerKeysMax {
-		t.Fatalf("the former way has room: %d keys", grown)
+		t.Fatalf("the former way of counting still has room: %d keys", grown)
 	}
 	if err := p.upload(t, 7); err != nil { // the owner's keys become former
 		t.Errorf("the first upload: %v", err)
 	}
 	if err := p.upload(t, 8); err == nil {
-		t.Error("an upload without a binding finds room")
+		t.Error("an upload without a binding was accepted")
 	}
 	if err := p.rotate(t, 8, nil); err == nil {
-		t.Error("an upload with a binding of its own finds room")
+		t.Error("an upload with a self-signed binding was accepted")
 	}
 	if err := p.rotate(t, 0, nil); err != nil {
 		t.Errorf("the owner restores: %v", err)
@@ -148,7 +149,7 @@ func TestOwnerRotatesAFullAgent(t *testing.T) {
 	if err := p.rotate(t, 1, numbered(0)); err != nil {
 		t.Errorf("the owner's rotation: %v", err)
 	}
-	if err := p.upload(t, 0); err != nil { // no key more that no binding names
+	if err := p.upload(t, 0); err != nil { // adds no key that no binding names
 		t.Errorf("the owner's former keys come back: %v", err)
 	}
 	if err := p.rotate(t, 1, nil); err != nil {
@@ -156,7 +157,7 @@ func TestOwnerRotatesAFullAgent(t *testing.T) {
 	}
 }
 
-// TestOwnersFormerKeysAreBounded: the owner has room for 1,000 former keys that its
+// TestOwnersFormerKeysAreBounded: the owner can have 1,000 former keys that the owner's
 // bindings name.
 func TestOwnersFormerKeysAreBounded(t *testing.T) {
 	p := begun(t, 0)

@@ -12,7 +12,7 @@ import (
 	"parley/actors/agent"
 )
 
-// rawKey is the nth of many keys.
+// rawKey returns the nth of many keys.
 func rawKey(n int) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 24), uint64(n)+1)
 }
@@ -25,12 +25,12 @@ func overQuota(t *testing.T, err error, quota string) {
 		t.Errorf("beyond the bound of %s: %v", quota, err)
 	}
 	if resets, told := refusal.Extra["resets_at"]; !told || resets != nil {
-		t.Errorf("resets at %v, told is %v", resets, told)
+		t.Errorf("resets_at is %v, present: %v", resets, told)
 	}
 }
 
-// TestFormerKeysAreBounded: an agent has at most 1,000 former keys. One of them
-// may come back even then.
+// TestFormerKeysAreBounded: an agent has at most 1,000 former keys. At that limit a
+// former key can still become current again.
 func TestFormerKeysAreBounded(t *testing.T) {
 	l := rules.Begin()
 	l.Do(t, agent.Create{ID: actorstest.Named("alice"), SigningKey: key("ed1"), EncryptionKey: rawKey(0)})
@@ -72,9 +72,10 @@ func TestBindingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestForeignBindingsMakeRoom: who has the organization's token and none of the
-// agent's signing keys binds his own until there is no room. The owner restores
-// and binds his keys all the same; his bindings stay, and only they lead on.
+// TestForeignBindingsMakeRoom: an intruder with the organization's token, but without
+// any of the agent's signing keys, binds keys until the limit is reached. The owner can
+// still restore and bind keys. The owner's bindings stay, and only they form a chain to
+// the current key.
 func TestForeignBindingsMakeRoom(t *testing.T) {
 	for name, former := range map[string]bool{"": false, "bindings from before it was noted who vouched": true} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestForeignBindingsMakeRoom(t *testing.T) {
 			l.Do(t, agent.Create{ID: actorstest.Named("alice"), SigningKey: key("ed1"), EncryptionKey: key("e1")})
 			bound("ed1", "")
 			bound("ed2", "")    // the intruder's
-			bound("ed3", "ed2") // and another, for which his first vouches
+			bound("ed3", "ed2") // another key of the intruder, vouched for by the first
 			if former {
 				for _, b := range l.State.GetBindings() {
 					b.PreviousKey = nil
@@ -105,7 +106,7 @@ func TestForeignBindingsMakeRoom(t *testing.T) {
 				t.Errorf("%d bindings", n)
 			}
 			if first := l.State.Bindings[0]; !bytes.Equal(first.SigningKey, key("ed1")) {
-				t.Error("the owner's first binding made room")
+				t.Error("the owner's first binding was dropped")
 			}
 			bound("ed4", "ed1")
 			if got := l.State.Continuity(len(l.State.GetBindings()) - 1); got != agent.Signed {
@@ -116,22 +117,22 @@ func TestForeignBindingsMakeRoom(t *testing.T) {
 				return err
 			}
 			if err := retire("ed3"); !errors.Is(err, agent.ErrKeyUnlinked) {
-				t.Errorf("the intruder's key leads to the owner's: %v", err)
+				t.Errorf("the intruder's key was accepted as linked to the owner's: %v", err)
 			}
 			if err := retire("ed1"); err != nil {
-				t.Errorf("the owner's former key: %v", err)
+				t.Errorf("retiring the owner's former key: %v", err)
 			}
 		})
 	}
 }
 
-// TestDroppedVoucher: a binding that the intruder's key vouched for does not seem
-// to follow from the owner's once the intruder's own was dropped.
+// TestDroppedVoucher: a binding vouched for by the intruder's key does not appear to
+// follow from the owner's binding after the intruder's first binding was dropped.
 func TestDroppedVoucher(t *testing.T) {
 	binding := func(signing, previous string) *agent.KeyBinding {
 		b := &agent.KeyBinding{SigningKey: key(signing), SignedAt: actorstest.Epoch.Format(instant)}
 		if previous != "" {
-			b.PreviousSignature = key("signature") // as it was before previous_key was noted
+			b.PreviousSignature = key("signature") // as before previous_key was recorded
 		}
 		return b
 	}
@@ -144,12 +145,12 @@ func TestDroppedVoucher(t *testing.T) {
 	}
 	_, err := agent.Decide(s, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, key("ed1"))}, actorstest.Epoch)
 	if !errors.Is(err, agent.ErrKeyUnlinked) {
-		t.Errorf("the intruder retires the owner's key: %v", err)
+		t.Errorf("the intruder retired the owner's key: %v", err)
 	}
 }
 
-// TestOldRotations fold as they did when they were written: nothing was noted of
-// when keys became current or whether they are bound.
+// TestOldRotations checks that old events still apply as when they were written. They
+// did not record when keys became current or whether they are bound.
 func TestOldRotations(t *testing.T) {
 	s, at := &agent.State{}, actorstest.Epoch.UnixMilli()
 	agent.Evolve(s, &agent.Created{Id: key("poll")[:16], SigningKey: key("ed1"), EncryptionKey: key("e1"), AtMs: at})
@@ -167,8 +168,8 @@ func TestOldRotations(t *testing.T) {
 	}
 }
 
-// TestKidsAreFoundCheaply: to look through all keys that an agent may have had
-// costs the same few allocations as to look through none.
+// TestKidsAreFoundCheaply: searching all keys that an agent may have had costs the same
+// few allocations as searching none.
 func TestKidsAreFoundCheaply(t *testing.T) {
 	s := &agent.State{SigningKey: key("ed1"), EncryptionKey: key("e1")}
 	for n := range parley.FormerKeysMax {
@@ -177,11 +178,11 @@ func TestKidsAreFoundCheaply(t *testing.T) {
 	last, none := parley.Thumbprint(parley.X25519, rawKey(parley.FormerKeysMax-1)), parley.Thumbprint(parley.Ed25519, rawKey(0))
 	for kid, want := range map[string]bool{last: true, none: false, last[:42] + "\n": false, last + "\n": false, last[:42] + "_": false, last[1:]: false, "": false} {
 		if _, found := s.KeyByKid(kid); found != want {
-			t.Errorf("%q is found: %v", kid, found)
+			t.Errorf("%q was found: %v", kid, found)
 		}
 	}
 	if n := testing.AllocsPerRun(10, func() { s.KeyByKid(none) }); n > 8 {
-		t.Errorf("%v allocations to look through %d keys", n, parley.FormerKeysMax)
+		t.Errorf("%v allocations to search %d keys", n, parley.FormerKeysMax)
 	}
 }
 

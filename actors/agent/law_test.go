@@ -54,7 +54,7 @@ func draw(t *rapid.T, s *agent.State) agent.Command {
 	return drawSend(t)
 }
 
-// isolated are the groups that confine their agents.
+// isolated is the set of isolated groups.
 var isolated = map[string]bool{"vault": true, "cell": true}
 
 func drawSend(t *rapid.T) agent.Send {
@@ -78,7 +78,7 @@ func drawSend(t *rapid.T) agent.Send {
 func law(t *rapid.T, turn turn) {
 	before, after := turn.Before, turn.After
 	if len(turn.Events) > 0 && (turn.Err != nil || proto.Equal(before, after)) {
-		t.Fatalf("%v, and yet %v and %v", turn.Events, turn.Err, after)
+		t.Fatalf("events %v, but error %v and state %v", turn.Events, turn.Err, after)
 	}
 	if before.Revoked() && len(turn.Events) > 0 {
 		t.Fatalf("%v after the agent was revoked", turn.Events)
@@ -87,7 +87,7 @@ func law(t *rapid.T, turn turn) {
 		t.Fatal("a revoked agent has a poll token")
 	}
 	if before.Exists() && (before.Name != after.Name || before.CreatedMs != after.CreatedMs) {
-		t.Fatalf("what never changes changed: %v, %v", before, after)
+		t.Fatalf("an immutable field changed: %v, %v", before, after)
 	}
 	lawOfKeys(t, turn)
 	lawOfGroups(t, turn)
@@ -111,8 +111,9 @@ func byName(s *agent.State) map[parley.GroupID]*agent.Membership {
 	return groups
 }
 
-// An agent is in a group once, in an isolated one alone, and where it is in it
-// is warned of nothing. Only entering, departing and the end change that.
+// lawOfGroups: an agent is in a group at most once, and an isolated group excludes all
+// others. An agent in a group gets no policy warnings. Only Enter, Depart and Revoke
+// change memberships.
 func lawOfGroups(t *rapid.T, turn turn) {
 	after := turn.After
 	groups := byName(after)
@@ -128,20 +129,20 @@ func lawOfGroups(t *rapid.T, turn turn) {
 		}
 	}
 	if len(groups) > 0 && len(after.Warnings()) > 0 {
-		t.Fatalf("in %v, and warned of %q", after.GetGroups(), after.Warnings())
+		t.Fatalf("in %v, but has warnings %q", after.GetGroups(), after.Warnings())
 	}
 	moved := !proto.Equal(&agent.State{Groups: turn.Before.GetGroups()}, &agent.State{Groups: after.GetGroups()})
 	switch turn.Command.(type) {
 	case agent.Enter, agent.Depart, agent.Revoke:
 	default:
 		if moved {
-			t.Fatalf("%v moved the agent: %v", turn.Command, after.GetGroups())
+			t.Fatalf("%v changed the memberships: %v", turn.Command, after.GetGroups())
 		}
 	}
 }
 
-// An agent that may enter is in the group afterwards, the last that it entered;
-// one that may not is where it was.
+// lawOfEntering: an agent that may join is in the group afterwards, as the last in the
+// list; otherwise its memberships do not change.
 func lawOfEntering(t *rapid.T, c agent.Enter, turn turn) {
 	before, after := byName(turn.Before), byName(turn.After)
 	if turn.Err != nil {
@@ -160,8 +161,8 @@ func lawOfEntering(t *rapid.T, c agent.Enter, turn turn) {
 	}
 }
 
-// Every key that was ever current is answered by kid, none is both current and
-// former, and a former one tells since when.
+// lawOfKeys: every key that was ever current can be found by kid. No key is both
+// current and former, and a former key has the time of its retirement.
 func lawOfKeys(t *rapid.T, turn turn) {
 	before, after := turn.Before, turn.After
 	curves := map[string][]byte{parley.Ed25519: before.GetSigningKey(), parley.X25519: before.GetEncryptionKey()}
@@ -181,12 +182,12 @@ func lawOfKeys(t *rapid.T, turn turn) {
 		seen[string(k.Raw)] = true
 	}
 	if len(after.GetFormerKeys()) < len(before.GetFormerKeys())-1 {
-		t.Fatal("former keys got lost")
+		t.Fatal("former keys were lost")
 	}
 }
 
-// A send passes if and only if nothing speaks against it, and a remembered one
-// is never judged anew.
+// lawOfSend: a send is accepted if and only if no rule forbids it. A repeated send is
+// answered from the record and never decided again.
 func lawOfSend(t *rapid.T, c agent.Send, turn turn) {
 	s := turn.Before
 	if len(turn.Events) > 0 {
@@ -195,7 +196,7 @@ func lawOfSend(t *rapid.T, c agent.Send, turn turn) {
 	if c.Prior != nil {
 		same := c.Prior.Recipient == c.Recipient && c.Prior.Type == c.Type
 		if errors.Is(turn.Err, agent.ErrRepeated) != same || errors.Is(turn.Err, agent.ErrIdempotencyMismatch) == same {
-			t.Fatalf("remembered %v, got %v", c.Prior, turn.Err)
+			t.Fatalf("repeat of %v, got %v", c.Prior, turn.Err)
 		}
 		return
 	}

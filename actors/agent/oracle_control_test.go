@@ -16,7 +16,7 @@ import (
 
 type agentRules = actorstest.Rules[*agent.State, agent.Command, agent.Event]
 
-// deciding plants a Decide that is wrong about commands of one kind.
+// deciding plants a Decide that is wrong for commands of one type.
 func deciding[C agent.Command](wrong func(*agent.State, C, time.Time) ([]agent.Event, error)) func(*agentRules) {
 	return func(r *agentRules) {
 		r.Decide = func(s *agent.State, c agent.Command, now time.Time) ([]agent.Event, error) {
@@ -28,7 +28,7 @@ func deciding[C agent.Command](wrong func(*agent.State, C, time.Time) ([]agent.E
 	}
 }
 
-// evolving plants an Evolve that goes wrong after events of one kind.
+// evolving plants an Evolve that is wrong for events of one type.
 func evolving[E agent.Event](wrong func(*agent.State, E)) func(*agentRules) {
 	return func(r *agentRules) {
 		r.Evolve = func(s *agent.State, e agent.Event) {
@@ -108,7 +108,7 @@ func TestOracleControl(t *testing.T) {
 	})
 }
 
-// bound is a copy of the state in which every group confines, or none does.
+// bound returns a copy of the state in which all groups are isolated, or none is.
 func bound(s *agent.State, isolated bool) *agent.State {
 	c := proto.CloneOf(s)
 	for _, m := range c.GetGroups() {

@@ -11,8 +11,8 @@ import (
 	"parley/actors/agent"
 )
 
-// Keys that a life may use: some for signing, some for encryption, and one that
-// somebody uses for both.
+// Keys that a life may use: some for signing, some for encryption, and one that is used
+// for both.
 var keysByName = map[string][]byte{
 	"": nil, "ed1": key("ed1"), "ed2": key("ed2"), "ed3": key("ed3"), "e1": key("e1"), "e2": key("e2"), "both": key("both"),
 }
@@ -88,7 +88,7 @@ func wish(t *rapid.T, o *oracle, now time.Time) agent.Command {
 	return o.wishToSend(t)
 }
 
-// wishToRetire is, for the most part, of a former key.
+// wishToRetire usually retires a former key.
 func (o *oracle) wishToRetire(t *rapid.T) agent.RetireKey {
 	if len(o.retired) > 0 && !rarely.Draw(t, "any key") {
 		k := rapid.SampledFrom(o.retired).Draw(t, "key")
@@ -97,7 +97,7 @@ func (o *oracle) wishToRetire(t *rapid.T) agent.RetireKey {
 	return agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, keysByName[signings.Draw(t, "key")])}
 }
 
-// wishToDepart is, for the most part, from where the agent is.
+// wishToDepart usually departs from a group that the agent is in.
 func (o *oracle) wishToDepart(t *rapid.T) agent.Depart {
 	group := groups.Draw(t, "group")
 	if len(o.seats) > 0 && !rarely.Draw(t, "elsewhere") {
@@ -106,7 +106,7 @@ func (o *oracle) wishToDepart(t *rapid.T) agent.Depart {
 	return agent.Depart{Group: actorstest.Named(group), Offer: offers.Draw(t, "offer")}
 }
 
-// company are the groups that a recipient is in: for the most part the sender's.
+// company returns the groups of a recipient, mostly the sender's groups.
 func (o *oracle) company(t *rapid.T) (there []*agent.Membership) {
 	names := companies.Draw(t, "company")
 	if rapid.Bool().Draw(t, "the sender's") {

@@ -11,14 +11,15 @@ import (
 	"parley/actors/agent"
 )
 
-// altered is a copy of the state, changed.
+// altered returns a copy of the state with the change applied.
 func altered(s *agent.State, change func(*agent.State)) *agent.State {
 	c := proto.CloneOf(s)
 	change(c)
 	return c
 }
 
-// forgiving plants a Decide that takes what it would refuse for one reason.
+// forgiving plants a Decide that accepts commands it should refuse for the given
+// reason.
 func forgiving(reason error) func(*agentRules) {
 	return deciding(func(s *agent.State, c agent.BindKeys, now time.Time) ([]agent.Event, error) {
 		events, err := agent.Decide(s, c, now)

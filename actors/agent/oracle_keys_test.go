@@ -19,8 +19,8 @@ const (
 	instant = "2006-01-02T15:04:05.000000Z"
 )
 
-// signer is the private key of a name whose public key is key(name); nil for a
-// name that has none.
+// signer returns the private key whose public key is key(name), nil if the name has
+// none.
 func signer(name string) ed25519.PrivateKey {
 	if !strings.HasPrefix(name, "ed") {
 		return nil
@@ -29,7 +29,7 @@ func signer(name string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(append(half[:], half[:]...))
 }
 
-// boundText is what a binding signs, as the documents tell it.
+// boundText returns the text that a binding signs, as the documents define it.
 func boundText(id parley.AgentID, signing, encryption []byte, signedAt string) []byte {
 	return fmt.Appendf(nil, "svc-keys-v1\n%s\n%s\n%s\n%s\n%s", id, handle,
 		parley.Thumbprint("Ed25519", signing), parley.Thumbprint("X25519", encryption), signedAt)
@@ -42,7 +42,7 @@ func signs(name string, text []byte) []byte {
 	return nil
 }
 
-// proof binds two keys by names; previous names who signs besides, "" for nobody.
+// proof binds two keys, given by name. previous names the second signer, "" for none.
 func proof(signing, encryption []byte, by, previous, signedAt string) agent.Proof {
 	text := boundText(actorstest.Named("alice"), signing, encryption, signedAt)
 	p := agent.Proof{Brand: "svc", Handle: handle, Signature: signs(by, text), SignedAt: signedAt}
@@ -52,21 +52,22 @@ func proof(signing, encryption []byte, by, previous, signedAt string) agent.Proo
 	return p
 }
 
-// binding is one as an agent shows it.
+// binding is a key binding as an agent publishes it.
 type binding struct{ signature, signedAt, signing, encryption, previous, continuity string }
 
-// step is that one signing key vouched for another, in a binding.
+// step records that one signing key vouched for another in a binding.
 type step struct{ from, to string }
 
-// keyLife is what an oracle remembers of keys: all that ever held, in order.
+// keyLife is what an oracle remembers of keys: all that were ever current, in order.
 type keyLife struct {
 	bindings []binding
-	// unboundMs is when a key first changed since the last binding, 0 for never.
+	// unboundMs is the time of the first key change since the last binding, 0 for none.
 	unboundMs int64
 	changedMs int64
-	// firstMs is when a key first held, by curve and raw bytes, distrustedMs when it was retired.
+	// firstMs is the time at which a key first became current, by curve and raw bytes;
+	// distrustedMs the time at which it was retired.
 	firstMs, distrustedMs map[[2]string]int64
-	// signers are the signing keys that ever held, the current one last.
+	// signers are all signing keys that were ever current, the current one last.
 	signers []string
 	// steps are in the order of the bindings.
 	steps []step
@@ -127,8 +128,8 @@ func (o *oracle) rotateKeys(c agent.RotateKeys, now time.Time) actorstest.Verdic
 	return actorstest.Accepted(because)
 }
 
-// former is the signing key that vouches for another: the one that was trusted
-// last and is another; "" if that one was retired or there is none.
+// former returns the signing key that must vouch for another: the last trusted one that
+// is not the same key. It is "" if that key was retired or there is none.
 func (o *oracle) former(signing string) string {
 	known := o.keys.signers
 	if len(o.keys.bindings) > 0 {
@@ -163,7 +164,7 @@ func (o *oracle) judgeProof(p agent.Proof, signing, encryption string, _ time.Ti
 	return actorstest.Verdict{}, false
 }
 
-// again reports whether the proof is the one that binds the keys already.
+// again reports whether the proof equals the current binding of these keys.
 func (o *oracle) again(p agent.Proof, signing, encryption string) bool {
 	n := len(o.keys.bindings)
 	if n == 0 || o.keys.unboundMs != 0 {
@@ -205,7 +206,7 @@ func (o *oracle) bind(p agent.Proof, now time.Time) {
 	o.keys.unboundMs, o.keys.changedMs = 0, now.UnixMilli()
 }
 
-// voucher is the key that made a previous signature, whichever it is.
+// voucher returns the key that made a previous signature, searching all of them.
 func (o *oracle) voucher(p agent.Proof) string {
 	text := boundText(o.id, []byte(o.signing), []byte(o.encryption), p.SignedAt)
 	for key := range o.keys.firstMs {
@@ -263,7 +264,7 @@ func (o *oracle) retireKey(c agent.RetireKey, now time.Time) actorstest.Verdict 
 	return actorstest.Refused("unknown", "404 not_found")
 }
 
-// wishToBind is, for the most part, a good proof of the keys that are to hold.
+// wishToBind usually returns a valid proof of the new keys.
 func (o *oracle) wishToBind(t *rapid.T, signing, encryption []byte, now time.Time) agent.Proof {
 	if n := len(o.keys.bindings); n > 0 && rarely.Draw(t, "the same again") {
 		last := o.keys.bindings[n-1]
@@ -297,7 +298,7 @@ func (o *oracle) wishToBind(t *rapid.T, signing, encryption []byte, now time.Tim
 	return p
 }
 
-// nameOf is the name of a key.
+// nameOf returns the name of a key.
 func nameOf(raw []byte) string {
 	for _, name := range []string{"ed1", "ed2", "ed3"} {
 		if slices.Equal(keysByName[name], raw) {

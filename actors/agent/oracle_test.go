@@ -21,26 +21,26 @@ type record struct {
 	createdMs           int64
 	revokedMs           int64 // 0 for null
 	signing, encryption string
-	poll                string // hash of the poll token that counts
+	poll                string // hash of the current poll token
 	former              []former
-	warnings            [2]bool // of the incoming, of the outgoing policy
-	seats               []seat  // in the order of entering
+	warnings            [2]bool // of the inbound, of the outbound policy
+	seats               []seat  // in the order of joining
 	confined            bool
 	bindings            []binding
-	inForce             int      // the place of the binding in force, -1 for none
+	inForce             int      // index of the binding in force, -1 for none
 	unboundMs           int64    // 0 for never
 	sinceMs             [2]int64 // of the signing, of the encryption key
 	keysMs              int64
 }
 
-// seat is a membership in a group, by the name the group has here.
+// seat is a membership in a group, with the test's name of the group.
 type seat struct {
 	group    string
 	offer    uint32
 	isolated bool
 }
 
-// former is a key that was rotated away and is not current.
+// former is a key that was replaced and is not current.
 type former struct {
 	curve, raw       string
 	sinceMs, untilMs int64
@@ -51,15 +51,15 @@ type former struct {
 type oracle struct {
 	record
 	exists bool
-	// retired are all keys that were ever rotated away, as it happened.
+	// retired lists all keys that were ever replaced, in the order of the replacements.
 	retired []former
 	keys    keyLife
 }
 
 func (o *oracle) revoked() bool { return o.revokedMs != 0 }
 
-// Visible derives the former keys from all that happened: a key counts from its
-// last retirement, unless it is current again.
+// Visible derives the former keys from the whole history. The last retirement of a key
+// counts, unless the key is current again.
 func (o *oracle) Visible(time.Time) any {
 	seen := o.record
 	seen.former = nil
@@ -136,7 +136,8 @@ func seeKeys(s *agent.State, seen *record) {
 	seen.unboundMs = ms(s.UnboundSince())
 }
 
-// answerable holds which keys are found by kid against which ever were in use.
+// answerable compares the keys that can be found by kid with those that were ever in
+// use.
 func answerable(l *life, o *oracle) error {
 	for name, raw := range keysByName {
 		if name == "" {
@@ -253,9 +254,9 @@ func (o *oracle) rotate(curve string, has *string, fresh string, now time.Time) 
 	}
 }
 
-// send goes through the order of checks: idempotency, existence,
-// access, rule. That the acting agent is the caller's was checked at the door;
-// one that was revoked or is on its way since is no reason to forget a repeat.
+// send applies the checks in order: idempotency, existence, access, rules. The server
+// has already checked that the acting agent is the caller's. A repeat is recognized
+// even if the agent was revoked since or has not been created yet.
 func (o *oracle) send(c agent.Send) actorstest.Verdict {
 	if c.Prior != nil {
 		if c.Prior.Recipient == c.Recipient && c.Prior.Type == c.Type {
@@ -327,13 +328,13 @@ func (o *oracle) depart(c agent.Depart) actorstest.Verdict {
 	return actorstest.Accepted("departed")
 }
 
-// shares reports whether the recipient is in this group too.
+// shares reports whether the recipient is in the same group.
 func shares(c agent.Send, s seat) bool {
 	return slices.ContainsFunc(c.RecipientGroups, func(m *agent.Membership) bool { return m.GroupID() == actorstest.Named(s.group) })
 }
 
-// apart: a group with isolated confines its agents to messaging inside it. To
-// oneself nobody is outside.
+// apart: an isolated group confines its agents to messaging inside it. Messages to
+// oneself are always inside.
 func (o *oracle) apart(c agent.Send) bool {
 	if c.Recipient == o.id {
 		return false
@@ -346,7 +347,7 @@ func (o *oracle) apart(c agent.Send) bool {
 	return slices.ContainsFunc(c.RecipientGroups, func(m *agent.Membership) bool { return m.Isolated && o.at(m.GroupID()) < 0 })
 }
 
-// exempt: what distributes or requests a sender key, between agents that share a
+// exempt: messages that distribute or request a sender key between agents that share a
 // group.
 func (o *oracle) exempt(c agent.Send) bool {
 	return c.KeyExchange && slices.ContainsFunc(o.seats, func(s seat) bool { return shares(c, s) })
