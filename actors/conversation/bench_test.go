@@ -9,7 +9,7 @@ import (
 	"parley/actors/conversation"
 )
 
-// BenchmarkBroadcast: a message joins a group's conversation.
+// BenchmarkBroadcast measures a message that is added to a group's conversation.
 func BenchmarkBroadcast(b *testing.B) {
 	s := club(b)
 	c := conversation.Broadcast{MessageID: actorstest.Named("m2"), From: agent("bob")}
@@ -23,8 +23,8 @@ func BenchmarkBroadcast(b *testing.B) {
 	}
 }
 
-// BenchmarkStranger: an organization with 1,000 agents, none of them among the
-// 1,000 admins, asks for a move. No question about a conversation costs more.
+// BenchmarkStranger: an organization with 1,000 agents, none of them among the 1,000
+// admins, requests a status change. No request to a conversation costs more.
 func BenchmarkStranger(b *testing.B) {
 	s := club(b)
 	c := conversation.ChangeStatus{Status: "open"}
@@ -38,12 +38,12 @@ func BenchmarkStranger(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := conversation.Decide(s, c, actorstest.Epoch); err == nil {
-			b.Fatal("a stranger moves")
+			b.Fatal("a stranger changed the status")
 		}
 	}
 }
 
-// club is a group's conversation after its first message.
+// club returns a group's conversation after its first message.
 func club(tb testing.TB) *conversation.State {
 	s := &conversation.State{}
 	events, err := conversation.Decide(s, conversation.Start{

@@ -84,8 +84,8 @@ func show(life *life) string {
 		s.GetStatus(), s.GetMessages(), strings.Join(roles, ", "), life.Now.Sub(s.UpdatedAt()), of)
 }
 
-// TestMatrix prints which status leads to which, as the responder asks for it
-// (the only one who may make every move).
+// TestMatrix prints the allowed changes between statuses, requested by the responder,
+// the only party that may make all of them.
 func TestMatrix(t *testing.T) {
 	datadriven.RunTest(t, "testdata/matrix.golden", func(t *testing.T, d *datadriven.TestData) string {
 		if d.Cmd != "matrix" {
@@ -112,7 +112,7 @@ func row(out *strings.Builder, head string, cells []string) {
 	out.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
-// words are the eight statuses in the order of their numbers.
+// words returns the eight statuses in the order of their numbers.
 func words() []string {
 	words := make([]string, 0, 8)
 	for n := conversation.Submitted; n <= conversation.Rejected; n++ {
@@ -121,7 +121,7 @@ func words() []string {
 	return words
 }
 
-// cell is what comes of a move from one status to another.
+// cell returns the outcome of a change from one status to another.
 func cell(t *testing.T, from, to string) string {
 	status, ok := conversation.ParseStatus(from)
 	if !ok {
@@ -132,7 +132,7 @@ func cell(t *testing.T, from, to string) string {
 	conversation.Evolve(s, &conversation.StatusChanged{Status: status})
 	events, err := conversation.Decide(s, conversation.ChangeStatus{By: []parley.AgentID{agent("bob")}, Status: to}, actorstest.Epoch)
 	if slices.Contains(s.Allowed(), to) != (err == nil) {
-		t.Fatalf("%s to %s: allowed are %v, and %v", from, to, s.Allowed(), err)
+		t.Fatalf("%s to %s: allowed: %v, error: %v", from, to, s.Allowed(), err)
 	}
 	switch {
 	case err != nil && s.Terminal():
@@ -146,8 +146,8 @@ func cell(t *testing.T, from, to string) string {
 	return "yes"
 }
 
-// The two ends of a conversation are across from each other; a mediator is
-// across from nobody.
+// TestOther: the two ends of a conversation are each other's counterpart; a mediator
+// has none.
 func TestOther(t *testing.T) {
 	s := &conversation.State{}
 	conversation.Evolve(s, &conversation.Started{Id: []byte("talk"), Initiator: agent("alice").Bytes(), Responder: agent("bob").Bytes()})
@@ -155,13 +155,13 @@ func TestOther(t *testing.T) {
 	for name, want := range map[string]string{"alice": "bob", "bob": "alice", "carol": "", "dave": ""} {
 		other, ok := s.Other(agent(name))
 		if other != agent(want) || ok != (want != "") {
-			t.Errorf("across from %s: %v, %v", name, other, ok)
+			t.Errorf("counterpart of %s: %v, %v", name, other, ok)
 		}
 	}
 }
 
-// Message ids of a conversation live where it lives and sort in its order,
-// even when the clock jumps back.
+// TestMessageIDs: message ids of a conversation have its slot and sort in the order of
+// creation, even if the clock jumps back.
 func TestMessageIDs(t *testing.T) {
 	entropy := parley.CountingEntropy()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -53,17 +53,17 @@ func draw(t *rapid.T, s *conversation.State) conversation.Command {
 func law(t *rapid.T, turn turn) {
 	before, after := turn.Before, turn.After
 	if len(turn.Events) > 0 && (turn.Err != nil || proto.Equal(before, after)) {
-		t.Fatalf("%v, and yet %v and %v", turn.Events, turn.Err, after)
+		t.Fatalf("events %v, but error %v and state %v", turn.Events, turn.Err, after)
 	}
 	if before.Terminal() && len(turn.Events) > 0 {
 		t.Fatalf("%v after the conversation had ended", turn.Events)
 	}
 	if before.Exists() && (!slices.EqualFunc(before.Participants, after.Participants, same) || before.CreatedMs != after.CreatedMs) {
-		t.Fatalf("what never changes changed: %v, %v", before, after)
+		t.Fatalf("an immutable field changed: %v, %v", before, after)
 	}
 	ofGroup := !before.GroupID().Zero()
 	if before.Exists() && (before.GroupID() != after.GroupID() || ofGroup != (len(before.Participants) == 1)) {
-		t.Fatalf("of %v: %v", before.GroupID(), after)
+		t.Fatalf("conversation of group %v: %v", before.GroupID(), after)
 	}
 	if !ofGroup && before.GetMessages() > 1 && before.GetStatus() == conversation.Submitted {
 		t.Fatal("a reply did not open the conversation")
@@ -74,7 +74,7 @@ func law(t *rapid.T, turn turn) {
 	switch c := turn.Command.(type) {
 	case conversation.Start:
 		if !after.Exists() || after.GetMessages() == 0 {
-			t.Fatalf("started, and yet %v", after)
+			t.Fatalf("started, but the state is %v", after)
 		}
 	case conversation.Reply:
 		lawOfReply(t, c, turn)
@@ -85,27 +85,27 @@ func law(t *rapid.T, turn turn) {
 	}
 }
 
-// A message goes to a group if and only if the conversation is a group's and has
-// not ended. It changes no status.
+// lawOfBroadcast: a broadcast is accepted if and only if the conversation is a group's
+// and has not ended. It does not change the status.
 func lawOfBroadcast(t *rapid.T, c conversation.Broadcast, turn turn) {
 	before, after := turn.Before, turn.After
 	if may := !before.GroupID().Zero() && !before.Terminal(); may != (turn.Err == nil) || may != (len(turn.Events) == 1) {
-		t.Fatalf("may broadcast %v, got %v, %v", may, turn.Events, turn.Err)
+		t.Fatalf("broadcast allowed: %v, got %v, %v", may, turn.Events, turn.Err)
 	}
 	if turn.Err == nil && (after.GetMessages() != before.GetMessages()+1 || after.LastMessage() != c.MessageID || after.GetStatus() != before.GetStatus()) {
-		t.Fatalf("broadcast, and yet %v", after)
+		t.Fatalf("broadcast, but the state is %v", after)
 	}
 }
 
 func same(a, b *conversation.Participant) bool { return proto.Equal(a, b) }
 
-// A reply is posted if and only if two participants talk, or two in a group, the
-// recipient is active and in reach, and the conversation has not ended.
+// lawOfReply: a reply is posted if and only if both parties take part (in a group, are
+// members), the recipient is active and reachable, and the conversation has not ended.
 func lawOfReply(t *rapid.T, c conversation.Reply, turn turn) {
 	s := turn.Before
 	if c.Prior != nil {
 		if repeated := c.Prior.InReplyTo == c.InReplyTo; errors.Is(turn.Err, conversation.ErrRepeated) != repeated || turn.Err == nil {
-			t.Fatalf("remembered %v, got %v", c.Prior, turn.Err)
+			t.Fatalf("repeat of %v, got %v", c.Prior, turn.Err)
 		}
 		return
 	}
@@ -114,15 +114,16 @@ func lawOfReply(t *rapid.T, c conversation.Reply, turn turn) {
 	}
 	may := s.Exists() && takesPart(c.From) && takesPart(c.To) && !c.ToRevoked && !c.Apart && !s.Terminal()
 	if may != (turn.Err == nil) {
-		t.Fatalf("may reply %v, got %v", may, turn.Err)
+		t.Fatalf("reply allowed: %v, got %v", may, turn.Err)
 	}
 	if may && (turn.After.GetMessages() != s.GetMessages()+1 || turn.After.LastMessage() != c.MessageID || turn.After.GetStatus() == conversation.Submitted) {
-		t.Fatalf("posted, and yet %v", turn.After)
+		t.Fatalf("posted, but the state is %v", turn.After)
 	}
 }
 
-// A move is made by one of those who ask, and only the responder declines. In a
-// group it is made by an admin, or by the initiator while it is a member.
+// lawOfMove: the status is changed by one of the requesting agents, and only the
+// responder can reject. In a group an admin changes it, or the initiator while it is a
+// member.
 func lawOfMove(t *rapid.T, c conversation.ChangeStatus, turn turn) {
 	if turn.Err != nil {
 		return
@@ -134,12 +135,12 @@ func lawOfMove(t *rapid.T, c conversation.ChangeStatus, turn turn) {
 	by := parley.AgentID(moved.By)
 	ofGroup := !turn.Before.GroupID().Zero()
 	if may := by != agent("carol"); !slices.Contains(c.By, by) || !ofGroup && !may {
-		t.Fatalf("%v asked, %v moved", c.By, by)
+		t.Fatalf("requested by %v, changed by %v", c.By, by)
 	}
 	if seated := slices.Contains(c.Members, by); ofGroup && (by != agent("alice") || !seated) && !slices.Contains(c.Admins, by) {
-		t.Fatalf("%v moved, and is no admin of %v; seated %v", by, c.Admins, seated)
+		t.Fatalf("%v changed the status, is not among the admins %v; seated: %v", by, c.Admins, seated)
 	}
 	if moved.Status == conversation.Rejected && (by != agent("bob") || ofGroup) {
-		t.Fatalf("%v declined", by)
+		t.Fatalf("%v rejected the conversation", by)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 type talkRules = actorstest.Rules[*conversation.State, conversation.Command, conversation.Event]
 
-// deciding plants a Decide that is wrong about commands of one kind.
+// deciding plants a Decide that is wrong for commands of one type.
 func deciding[C conversation.Command](wrong func(*conversation.State, C, time.Time) ([]conversation.Event, error)) func(*talkRules) {
 	return func(r *talkRules) {
 		r.Decide = func(s *conversation.State, c conversation.Command, now time.Time) ([]conversation.Event, error) {
@@ -27,7 +27,7 @@ func deciding[C conversation.Command](wrong func(*conversation.State, C, time.Ti
 	}
 }
 
-// evolving plants an Evolve that goes wrong after events of one kind.
+// evolving plants an Evolve that is wrong for events of one type.
 func evolving[E conversation.Event](wrong func(*conversation.State, E)) func(*talkRules) {
 	return func(r *talkRules) {
 		r.Evolve = func(s *conversation.State, e conversation.Event) {
@@ -39,7 +39,7 @@ func evolving[E conversation.Event](wrong func(*conversation.State, E)) func(*ta
 	}
 }
 
-// allowing plants one more move in the table, which anybody may make.
+// allowing adds a status change to the table that every participant may make.
 func allowing(from, to conversation.Status) func(*talkRules) {
 	return deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
 		events, err := conversation.Decide(s, c, now)
@@ -50,7 +50,7 @@ func allowing(from, to conversation.Status) func(*talkRules) {
 	})
 }
 
-// telling alters what a refused move says.
+// telling alters the refusal of a status change.
 func telling(alter func(*parley.Refusal)) func(*talkRules) {
 	return deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
 		events, err := conversation.Decide(s, c, now)

@@ -14,11 +14,11 @@ import (
 
 var everybody = []string{"alice", "bob", "carol", "dave", "eve"}
 
-// largeGroup is the metadata of conversations that have a mediator and an observer.
-// No route makes one yet; the rules know them all the same.
+// largeGroup is the metadata of conversations that have a mediator and an observer. No
+// route creates one yet, but the rules handle them.
 const largeGroup = `{"large":true}`
 
-// crowding seats the two.
+// crowding adds the mediator and the observer.
 func crowding(s *conversation.State, e conversation.Event) {
 	conversation.Evolve(s, e)
 	if started, ok := e.(*conversation.Started); ok && string(started.Metadata) == largeGroup {
@@ -39,7 +39,8 @@ var (
 	senders  = rapid.SampledFrom([]string{"alice", "bob", "carol", "dave", "eve"})
 	messages = rapid.SampledFrom([]string{"m0", "m1", "m2"})
 	types    = rapid.SampledFrom([]string{"a.v1.x", "a.v1.y"})
-	// targets are the statuses, those that go on first, and a word that is none.
+	// targets are the statuses, non-terminal ones first, and a word that is not a
+	// status.
 	targets = rapid.SampledFrom([]string{"open", "paused", "input_required", "rejected", "submitted", "completed", "failed", "canceled", "nonsense"})
 	reasons = rapid.SampledFrom([]string{"", "so"})
 	rarely  = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
@@ -81,7 +82,7 @@ func wish(t *rapid.T, o *oracle, now time.Time) conversation.Command {
 	return c
 }
 
-// speakers are, for the most part, those who take part.
+// speakers returns mostly participants.
 func (o *oracle) speakers() *rapid.Generator[string] {
 	if o.metadata == largeGroup || !o.group.Zero() {
 		return senders
@@ -89,8 +90,8 @@ func (o *oracle) speakers() *rapid.Generator[string] {
 	return couples
 }
 
-// wishToReply is to another than oneself: the door takes the other end of a
-// message, and no message is to oneself.
+// wishToReply replies to another agent. The server takes the other end of a message as
+// recipient, and nobody can send a message to themselves.
 func wishToReply(t *rapid.T, o *oracle, now time.Time) conversation.Reply {
 	from, to := o.speakers().Draw(t, "from"), o.speakers().Draw(t, "to")
 	if from == to {

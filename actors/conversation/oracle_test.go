@@ -33,7 +33,7 @@ const statusTable = `
 	input_required failed
 	input_required canceled`
 
-// movesFrom are the table's rows of a status.
+// movesFrom returns the table's rows for a status.
 func movesFrom(status string) []string {
 	to := []string{}
 	for row := range strings.Lines(statusTable) {
@@ -44,7 +44,7 @@ func movesFrom(status string) []string {
 	return to
 }
 
-// allowed is movesFrom of every status, terminal those that have none.
+// allowed is movesFrom of every status; terminal lists the statuses that have none.
 var allowed, terminal = func() (map[string][]string, map[string]bool) {
 	moves, ends := map[string][]string{}, map[string]bool{}
 	for _, status := range []string{"submitted", "open", "paused", "input_required", "completed", "failed", "canceled", "rejected"} {
@@ -76,8 +76,8 @@ type party struct {
 	joinedMs int64
 }
 
-// posted is the newest reply, or the newest broadcast, moved the newest move, as
-// the log keeps them.
+// posted describes the newest reply or broadcast, moved the newest status change, both
+// as the log keeps them.
 type posted struct {
 	message, on parley.MessageID
 	from, to    parley.AgentID
@@ -139,8 +139,8 @@ func look(l *life) any {
 	return seen
 }
 
-// acrossAndAfter holds who is across from whom, and that the next message sorts
-// behind all others.
+// acrossAndAfter checks each agent's counterpart, and that the next message id sorts
+// after all others.
 func acrossAndAfter(l *life, o *oracle) error {
 	across := map[string]string{"alice": "bob", "bob": "alice"}
 	for _, name := range everybody {
@@ -163,7 +163,7 @@ func acrossAndAfter(l *life, o *oracle) error {
 	return nil
 }
 
-// allowed: a group's conversation is never rejected.
+// allowed returns the next statuses. A group's conversation is never rejected.
 func (o *oracle) allowed() []string {
 	if o.group.Zero() {
 		return allowed[o.status]
@@ -217,8 +217,7 @@ func (o *oracle) start(c conversation.Start, now time.Time) actorstest.Verdict {
 	return actorstest.Accepted("started")
 }
 
-// broadcastTo: whatever is said to a group is said in its conversation, while
-// that lasts.
+// broadcastTo: a broadcast to a group is posted in its conversation until that ends.
 func (o *oracle) broadcastTo(c conversation.Broadcast, now time.Time) actorstest.Verdict {
 	switch {
 	case !o.exists:
@@ -233,8 +232,8 @@ func (o *oracle) broadcastTo(c conversation.Broadcast, now time.Time) actorstest
 	return actorstest.Accepted("sent")
 }
 
-// reply goes through the order of checks: idempotency, existence of
-// the conversation, access to it, then what has become of the other end and of it.
+// reply applies the checks in order: idempotency, existence of the conversation, access
+// to it, then the state of the recipient and of the conversation.
 func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 	switch {
 	case c.Prior != nil && c.Prior.InReplyTo == c.InReplyTo && c.Prior.Type == c.Type:
@@ -264,9 +263,10 @@ func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 	return actorstest.Accepted("posted")
 }
 
-// move: rejected by a responder only, any other by initiator, responder or
-// mediator; of several agents that one may ask for, the first that may. In a
-// group by an admin, or by the initiator while it is a member, and never rejected.
+// move: only the responder can reject; initiator, responder and mediator can make all
+// other changes. Of several requesting agents, the first one permitted makes the
+// change. In a group an admin makes it, or the initiator while it is a member, and a
+// group's conversation is never rejected.
 func (o *oracle) move(c conversation.ChangeStatus, now time.Time) actorstest.Verdict {
 	if !o.exists {
 		return actorstest.Refused("no conversation", "404 not_found")
