@@ -10,7 +10,8 @@ import (
 	"parley/actors/group"
 )
 
-// groupOf is a group by majority with so many members, the first its admin.
+// groupOf returns a `majority` group with the given number of members, the first of
+// them its admin.
 func groupOf(members int) *group.State {
 	s := &group.State{}
 	group.Evolve(s, &group.Founded{
@@ -22,8 +23,8 @@ func groupOf(members int) *group.State {
 	return s
 }
 
-// arrive seats one more, as the rules say it; the event is forgotten, as in a
-// host that has written it.
+// arrive seats one more member by the rules. It does not keep the event, just as a host
+// drops an event after storing it.
 func arrive(s *group.State) {
 	role := group.RoleMember
 	if len(s.Members()) == 0 {
@@ -42,7 +43,7 @@ func nth(n uint32) (id parley.AgentID) {
 	return id
 }
 
-// ask files so many requests and returns their ids.
+// ask files the given number of requests and returns their ids.
 func ask(tb testing.TB, s *group.State, requests int) (ids []parley.JoinRequestID) {
 	tb.Helper()
 	for range requests {
@@ -53,7 +54,7 @@ func ask(tb testing.TB, s *group.State, requests int) (ids []parley.JoinRequestI
 	return ids
 }
 
-// do judges a command and folds what follows.
+// do decides a command and applies its events.
 func do(tb testing.TB, s *group.State, c group.Command) []group.Event {
 	events, err := group.Decide(s, c, actorstest.Epoch)
 	if err != nil || len(events) == 0 {
@@ -65,8 +66,8 @@ func do(tb testing.TB, s *group.State, c group.Command) []group.Event {
 	return events
 }
 
-// vote is the i-th of many: a fifth of the members vote in turn on each request,
-// in every round the other way round, so that nothing is settled.
+// vote is the i-th of many votes. A fifth of the members vote in turn on each request
+// and reverse their votes in each round, so no request is ever decided.
 func vote(s *group.State, ids []parley.JoinRequestID, i int) group.CastVote {
 	voters := len(s.Members()) / 5
 	m := s.Members()[i/len(ids)%voters]
@@ -84,8 +85,8 @@ func BenchmarkVote(b *testing.B) {
 	}
 }
 
-// BenchmarkVoteUnnamed: the organization names no agent and has one elector, at
-// the far end of the electorate.
+// BenchmarkVoteUnnamed: the caller's organization names no agent and has one elector,
+// at the end of the electorate.
 func BenchmarkVoteUnnamed(b *testing.B) {
 	s := groupOf(9_999)
 	do(b, s, group.Invite{
@@ -101,7 +102,7 @@ func BenchmarkVoteUnnamed(b *testing.B) {
 	}
 }
 
-// BenchmarkDeparture: an elector of 100 open requests leaves, another comes.
+// BenchmarkDeparture: an elector of 100 open requests leaves and a new member joins.
 func BenchmarkDeparture(b *testing.B) {
 	s := groupOf(10_000)
 	ids := ask(b, s, 100)
@@ -120,7 +121,7 @@ func BenchmarkDeparture(b *testing.B) {
 	}
 }
 
-// held is how many bytes what build returns keeps in memory.
+// held returns how many bytes the result of build keeps in memory.
 func held[T any](build func() T) int {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -133,11 +134,11 @@ func held[T any](build func() T) int {
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
-// What a group may cost in memory.
+// Bounds on the memory of a group.
 const (
 	memberBytesMax  = 200
 	requestBytesMax = 1000
-	// voteBytesMax is for a vote that was cast.
+	// voteBytesMax is for one vote cast.
 	voteBytesMax = 40
 )
 
@@ -148,19 +149,19 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// A seated member, an open request and a vote cost what they may, and no request
-// holds a copy of its electorate.
+// TestMemory checks that a member, an open request and a vote stay within their bounds,
+// and that no request holds a copy of its electorate.
 func TestMemory(t *testing.T) {
 	for _, members := range []int{10_000, 100_000} {
 		if each := held(func() *group.State { return groupOf(members) }) / members; each > memberBytesMax {
-			t.Errorf("%d bytes for each of %d members, %d are allowed", each, members, memberBytesMax)
+			t.Errorf("%d bytes for each of %d members, %d allowed", each, members, memberBytesMax)
 		}
 	}
 	const requests, voters = 100, 2_000
 	s := groupOf(5 * voters)
 	var ids []parley.JoinRequestID
 	if each := held(func() *group.State { ids = ask(t, s, requests); return s }) / requests; each > requestBytesMax {
-		t.Errorf("%d bytes for a request against %d members, %d are allowed", each, 5*voters, requestBytesMax)
+		t.Errorf("%d bytes for a request against %d members, %d allowed", each, 5*voters, requestBytesMax)
 	}
 	cast := func() *group.State {
 		for i := range requests * voters {
@@ -171,11 +172,11 @@ func TestMemory(t *testing.T) {
 		return s
 	}
 	if each := held(cast) / (requests * voters); each > voteBytesMax {
-		t.Errorf("%d bytes for each vote, %d are allowed", each, voteBytesMax)
+		t.Errorf("%d bytes for each vote, %d allowed", each, voteBytesMax)
 	}
 }
 
-// A request with a copy of its electorate would be seen.
+// TestMemoryControl: a request with a copy of its electorate would exceed the bound.
 func TestMemoryControl(t *testing.T) {
 	s := groupOf(10_000)
 	copies := func() (all [][]group.Member) {
@@ -185,15 +186,16 @@ func TestMemoryControl(t *testing.T) {
 		return all
 	}
 	if each := held(copies) / 10; each <= requestBytesMax {
-		t.Errorf("a copy of 10,000 members is %d bytes and passes for a request", each)
+		t.Errorf("a copy of 10,000 members is %d bytes, within the bound of a request", each)
 	}
 }
 
-// voteAllocations is what a vote and its fold may allocate: the event, the list
-// that it is in, and the request twice, as it will be and as it is.
+// voteAllocations bounds the allocations of a vote and its fold: the event, the list
+// that contains it, and the request before and after.
 const voteAllocations = 6
 
-// However many members and requests there are, a vote takes the same work.
+// TestAllocationsOfVote: the cost of a vote does not depend on the number of members
+// and requests.
 func TestAllocationsOfVote(t *testing.T) {
 	for _, size := range []struct{ members, requests int }{{100, 10}, {10_000, 100}} {
 		s := groupOf(size.members)
@@ -203,7 +205,7 @@ func TestAllocationsOfVote(t *testing.T) {
 		}
 		got := testing.AllocsPerRun(len(ids)/2, func() { do(t, s, vote(s, ids, i)); i++ })
 		if got > voteAllocations {
-			t.Errorf("%d members, %d requests: %v allocations for a vote, %d are allowed", size.members, size.requests, got, voteAllocations)
+			t.Errorf("%d members, %d requests: %v allocations for a vote, %d allowed", size.members, size.requests, got, voteAllocations)
 		}
 	}
 }

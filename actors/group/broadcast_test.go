@@ -8,7 +8,7 @@ import (
 	"parley/actors/group"
 )
 
-// BenchmarkSend: a broadcast to 10,000 is judged, and told who gets it.
+// BenchmarkSend decides a broadcast to 10,000 members and lists its recipients.
 func BenchmarkSend(b *testing.B) {
 	s := groupOf(10_000)
 	do(b, s, group.Send{From: nth(1), Conversation: after(s.Conversation)})
@@ -18,17 +18,17 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// send is a broadcast in the conversation that there is.
+// send decides a broadcast in the group's current conversation.
 func send(tb testing.TB, s *group.State) {
 	from := s.Members()[len(s.Members())/2].Agent
 	events, err := group.Decide(s, group.Send{From: from}, actorstest.Epoch)
 	if to := s.Recipients(from); err != nil || len(events) > 0 || len(to) != len(s.Members())-1 {
-		tb.Fatalf("%d of %d get it; %v, %v", len(to), len(s.Members()), events, err)
+		tb.Fatalf("%d of %d receive it; %v, %v", len(to), len(s.Members()), events, err)
 	}
 }
 
-// sendAllocations is what judging a broadcast may allocate: the list of those who
-// get it.
+// sendAllocations bounds the allocations of deciding a broadcast: the list of
+// recipients.
 const sendAllocations = 1
 
 func TestAllocationsOfSend(t *testing.T) {
@@ -36,13 +36,13 @@ func TestAllocationsOfSend(t *testing.T) {
 		s := groupOf(members)
 		do(t, s, group.Send{From: nth(1), Conversation: after(s.Conversation)})
 		if got := testing.AllocsPerRun(100, func() { send(t, s) }); got > sendAllocations {
-			t.Errorf("%d members: %v allocations for a broadcast, %d are allowed", members, got, sendAllocations)
+			t.Errorf("%d members: %v allocations for a broadcast, %d allowed", members, got, sendAllocations)
 		}
 	}
 }
 
-// A group remembers why the latest seats were not taken, and no more of them,
-// also across its snapshot.
+// TestDeclinedKept: a group remembers why the latest offered seats were not taken, up
+// to a maximum number, also after a snapshot.
 func TestDeclinedKept(t *testing.T) {
 	const beyond = 6
 	s := groupOf(2)
@@ -68,8 +68,8 @@ func TestDeclinedKept(t *testing.T) {
 	}
 }
 
-// The oracle's seats and broadcasts are compared with the group: each
-// thing that it tells wrongly is found.
+// TestWellToldControl: the comparison of the oracle's seats and broadcasts with the
+// group must find each planted error.
 func TestWellToldControl(t *testing.T) {
 	begin := func() (*life, *oracle) {
 		life, o := rules.Begin(), &oracle{}
@@ -105,7 +105,7 @@ func TestWellToldControl(t *testing.T) {
 			got = err.Error()
 		}
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
-			t.Errorf("want %q, told %q", want, got)
+			t.Errorf("want %q, got %q", want, got)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"parley/actors/group"
 )
 
-// A closed group lets agents in by invitation only.
+// A closed group admits agents by invitation only.
 func Example() {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	acme := parley.NewID[parley.OrgID](7, now, [10]byte{1})

@@ -12,7 +12,7 @@ import (
 	"parley/actors/group"
 )
 
-// goldenRequest has every field set.
+// goldenRequest returns a request with every field set.
 func goldenRequest() *group.Request {
 	at := actorstest.Epoch.UnixMilli()
 	return &group.Request{
@@ -81,8 +81,8 @@ func TestGolden(t *testing.T) {
 	)
 }
 
-// What a snapshot holds, a state takes in and gives back, byte for byte; a
-// field that the state forgets is missed.
+// TestSnapshotIsWhole: a state restored from a snapshot gives the same snapshot, byte
+// for byte. A field that the state drops is found.
 func TestSnapshotIsWhole(t *testing.T) {
 	for _, empty := range []string{"", "ballots", "offers", "last_request_id", "last_offer", "last_seat", "conversation", "declined"} {
 		want, err := goldenSnapshot().MarshalVT()
@@ -106,7 +106,7 @@ func TestSnapshotIsWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if whole := bytes.Equal(got, want); whole != (empty == "") {
-			t.Errorf("without %q: whole is %v", empty, whole)
+			t.Errorf("without %q: snapshot complete: %v", empty, whole)
 		}
 	}
 }

@@ -21,8 +21,8 @@ var rules = actorstest.Rules[*group.State, group.Command, group.Event]{
 	Decide: group.Decide, Evolve: group.Evolve, Tag: group.Tag, New: group.New,
 }
 
-// names are the agents of the stories. Whose they are is told by their first
-// letter: those of acme begin with a, of globex with g.
+// names lists the agents of the stories. The first letter gives the organization: a for
+// acme, g for globex.
 var names = []string{"ada", "abe", "amy", "art", "gil", "gus", "gwen", "zoe"}
 
 func agent(name string) parley.AgentID { return actorstest.Named(name) }
@@ -34,7 +34,8 @@ func owner(name string) parley.OrgID {
 	return actorstest.Named("org " + name[:1])
 }
 
-// caller is who a line is said by: an agent, or with `org:a` its organization alone.
+// caller returns the caller of a line: an agent, or with `org:a` an organization that
+// names no agent.
 func caller(text string) group.Caller {
 	if letter, alone := strings.CutPrefix(text, "org:"); alone {
 		return group.Caller{Org: owner(letter)}
@@ -106,10 +107,10 @@ func parse(l *actorstest.Line, life *life) group.Command {
 	panic("no such verb: " + l.Verb)
 }
 
-// request is the id of the latest request about an agent.
+// request returns the id of the latest request about an agent.
 func request(name string) parley.JoinRequestID { return actorstest.Named("request of " + name) }
 
-// answer says whether an agent takes the seat that is kept for it.
+// answer returns the agent's acceptance or refusal of the seat reserved for it.
 func answer(life *life, name, refusal string) group.Answer {
 	a := group.Answer{Refusal: refusal}
 	if o := life.State.OfferTo(agent(name)); o != nil {
@@ -118,7 +119,7 @@ func answer(life *life, name, refusal string) group.Answer {
 	return a
 }
 
-// show tells who is in, who is on the way, and how the votes stand.
+// show renders the members, the reserved seats and the state of the votes.
 func show(life *life) string {
 	s := life.State
 	if !s.Exists() {
@@ -155,7 +156,7 @@ func show(life *life) string {
 	return out
 }
 
-// writing tells who writes to whom, and in which conversation.
+// writing renders who sends to whom, and in which conversation.
 func writing(s *group.State) string {
 	out := fmt.Sprintf("conversation %d", binary.BigEndian.Uint32(s.Conversation[12:]))
 	for _, from := range s.Members() {

@@ -9,8 +9,8 @@ import (
 	"parley/actors/group"
 )
 
-// lawful is a group that no law speaks against: two members, a request on which
-// the first has voted, a seat that is kept.
+// lawful returns a group that satisfies all laws: two members, a request on which the
+// first has voted, and a reserved seat.
 func lawful() *group.Snapshot {
 	return &group.Snapshot{
 		Id: idOf("club"), Org: idOf("org a"), Name: "club", LastSeat: 3, LastOffer: 4, LastRequestId: idOf("request"),
@@ -26,7 +26,7 @@ func lawful() *group.Snapshot {
 	}
 }
 
-// Each law speaks up when it is broken.
+// TestLawControl: each law reports a state that breaks it.
 func TestLawControl(t *testing.T) {
 	broken := map[string]func(*group.Snapshot){
 		"":                             func(*group.Snapshot) {},
@@ -73,7 +73,7 @@ func anotherRequest() *group.Request {
 	return &group.Request{Id: idOf("request 2"), Agent: agent("bea").Bytes(), Status: group.Invited}
 }
 
-// So do those of a life's course.
+// TestChronicleControl: the laws about a whole life report events that break them.
 func TestChronicleControl(t *testing.T) {
 	filed := &group.Filed{Request: lawful().GetRequests()[0]}
 	settled := &group.Resolved{Request: &group.Request{Id: filed.GetRequest().GetId(), Status: group.Denied, ResolvedMs: 1}}
@@ -100,14 +100,14 @@ func TestChronicleControl(t *testing.T) {
 	}
 	ended := &group.State{DeletedMs: 1}
 	if got := lawOfTheEnd(turn{Before: ended, After: ended, Events: []group.Event{offered(1)}}); !strings.Contains(got, "after the group was deleted") {
-		t.Errorf("an offer of a deleted group: %q", got)
+		t.Errorf("an offer by a deleted group: %q", got)
 	}
 	if got := lawOfRefusals(turn{Err: group.ErrFull, Events: []group.Event{offered(1)}}); !strings.Contains(got, "refused, and yet") {
-		t.Errorf("an offer beside a refusal: %q", got)
+		t.Errorf("a refusal with an offer: %q", got)
 	}
 }
 
-// And those of broadcasts.
+// TestBroadcastLawsControl: the laws of broadcasts report turns that break them.
 func TestBroadcastLawsControl(t *testing.T) {
 	club := reshaped(&group.State{}, func(empty *group.Snapshot) { empty.Id, empty.Seats = lawful().GetId(), lawful().GetSeats() })
 	talking := reshaped(club, func(p *group.Snapshot) { p.Conversation = idOf("conversation") })

@@ -14,10 +14,10 @@ import (
 	"parley/actors/group"
 )
 
-// agentNames are the agents of random lives, four of each of three organizations.
+// agentNames lists the agents of random lives, four of each of three organizations.
 var agentNames = []string{"ada", "abe", "amy", "art", "bea", "ben", "bob", "bud", "cat", "cid", "coy", "cyd"}
 
-// ceiling is the limit of seats that every command of the laws carries.
+// ceiling is the seat limit in every command of the laws.
 const ceiling = 6
 
 func TestLaws(t *testing.T) {
@@ -91,7 +91,7 @@ func nextRequest(s *group.State) parley.JoinRequestID {
 	return s.NextRequestID(actorstest.Epoch, [10]byte{})
 }
 
-// drawCaller is a member for the most part, named or not.
+// drawCaller returns mostly a member, named or not.
 func drawCaller(t *rapid.T, s *group.State) group.Caller {
 	by := group.Caller{Org: owner("ada"), Agent: agent("ada")}
 	if members := s.Members(); len(members) > 0 {
@@ -104,14 +104,15 @@ func drawCaller(t *rapid.T, s *group.State) group.Caller {
 	return by
 }
 
-// chronicle is what a life has seen so far: what is settled stays settled.
+// chronicle records what has happened in a life so far: a settled request stays
+// settled.
 type chronicle struct {
 	filed, settled map[parley.JoinRequestID]bool
 	given          map[uint32]bool // offers that were taken or withdrawn
 	convened       map[parley.ConversationID]bool
 }
 
-// judge names the law that a turn broke, "" for none.
+// judge returns the law that a turn broke, "" for none.
 func (so *chronicle) judge(step turn) string {
 	if so.filed == nil {
 		so.filed, so.settled, so.given = map[parley.JoinRequestID]bool{}, map[parley.JoinRequestID]bool{}, map[uint32]bool{}
@@ -133,7 +134,7 @@ func (so *chronicle) judge(step turn) string {
 	return lawOfState(stored(step.After), step.After)
 }
 
-// numbers of seats and offers are dense and never used twice.
+// numbers: the numbers of seats and offers are dense and never reused.
 func (so *chronicle) numbers(step turn) string {
 	seat, offer := step.Before.LastSeat, step.Before.LastOffer
 	for _, e := range step.Events {
@@ -164,8 +165,8 @@ func (so *chronicle) numbers(step turn) string {
 	return ""
 }
 
-// settlements are for good: no request comes back or changes after its end, and
-// each ends as it was, votes included.
+// settlements are final: no request reopens or changes after its end, and it ends with
+// the votes that it had.
 func (so *chronicle) settlements(step turn) string {
 	for _, e := range step.Events {
 		var about []byte
@@ -201,8 +202,9 @@ func (so *chronicle) settlements(step turn) string {
 	return ""
 }
 
-// broadcasts are in one conversation until that is over, and no other comes back.
-// Those who get one are the members but its sender, each once, by their seats.
+// broadcasts: all are in one conversation until it ends, and no earlier one is used
+// again. The recipients are the members except the sender, each once, in the order of
+// their seats.
 func (so *chronicle) broadcasts(step turn) string {
 	c, ok := step.Command.(group.Send)
 	for _, e := range step.Events {
@@ -236,7 +238,8 @@ func (so *chronicle) broadcasts(step turn) string {
 	return ""
 }
 
-// A refusal changes nothing but what time, or the agent's own word, has settled.
+// lawOfRefusals: a refusal changes only what the passing of time, or the agent's own
+// answer, has settled.
 func lawOfRefusals(step turn) string {
 	for _, e := range step.Events {
 		resolved, ok := e.(*group.Resolved)
@@ -248,7 +251,7 @@ func lawOfRefusals(step turn) string {
 	return ""
 }
 
-// A deleted group changes no more; seats that were kept are given to nobody.
+// lawOfTheEnd: a deleted group no longer changes, and its reserved seats go to nobody.
 func lawOfTheEnd(step turn) string {
 	if !step.Before.Deleted() {
 		return ""
@@ -266,7 +269,7 @@ func lawOfTheEnd(step turn) string {
 	return ""
 }
 
-// stored is the state as a snapshot has it.
+// stored returns the state as its snapshot.
 func stored(s *group.State) *group.Snapshot {
 	b, err := s.MarshalVT()
 	p := &group.Snapshot{}
@@ -276,7 +279,7 @@ func stored(s *group.State) *group.Snapshot {
 	return p
 }
 
-// lawOfState judges a group that exists, alone.
+// lawOfState checks one existing group.
 func lawOfState(p *group.Snapshot, s *group.State) string {
 	places, admins := map[string]string{}, 0
 	occupy := func(agent []byte, as string) string {
@@ -314,8 +317,8 @@ func lawOfState(p *group.Snapshot, s *group.State) string {
 	return strings.Join(slices.DeleteFunc(broken, func(s string) bool { return s == "" }), "; ")
 }
 
-// lawOfVotes: the counters of a pending request are what counting gives, and its
-// bars can be met, one of them at most.
+// lawOfVotes: the counters of a pending request equal a recount. Both thresholds can be
+// reached, but never both at once.
 func lawOfVotes(p *group.Snapshot, s *group.State, r *group.Request) string {
 	if r.GetStatus() != group.Pending {
 		return ""

@@ -14,7 +14,7 @@ import (
 
 type groupRules = actorstest.Rules[*group.State, group.Command, group.Event]
 
-// deciding plants a Decide that is wrong about commands of one kind.
+// deciding plants a Decide that is wrong for commands of one type.
 func deciding[C group.Command](wrong func(*group.State, C, time.Time) ([]group.Event, error)) func(*groupRules) {
 	return func(r *groupRules) {
 		r.Decide = func(s *group.State, c group.Command, now time.Time) ([]group.Event, error) {
@@ -26,14 +26,14 @@ func deciding[C group.Command](wrong func(*group.State, C, time.Time) ([]group.E
 	}
 }
 
-// seeing plants a Decide that sees another state when it judges commands of one kind.
+// seeing plants a Decide that uses an altered state for commands of one type.
 func seeing[C group.Command](wrong func(*group.Snapshot, C)) func(*groupRules) {
 	return deciding(func(s *group.State, c C, now time.Time) ([]group.Event, error) {
 		return group.Decide(reshaped(s, func(p *group.Snapshot) { wrong(p, c) }), c, now)
 	})
 }
 
-// askingFor plants a Decide that judges another command than was given.
+// askingFor plants a Decide that decides an altered command.
 func askingFor[C group.Command](wrong func(*group.State, *C)) func(*groupRules) {
 	return deciding(func(s *group.State, c C, now time.Time) ([]group.Event, error) {
 		wrong(s, &c)
@@ -49,7 +49,7 @@ func telling[C group.Command](wrong func(*group.State, []group.Event) []group.Ev
 	})
 }
 
-// evolving plants an Evolve that goes wrong after events of one kind.
+// evolving plants an Evolve that is wrong for events of one type.
 func evolving[E group.Event](wrong func(before, after *group.Snapshot, e E)) func(*groupRules) {
 	return func(r *groupRules) {
 		r.Evolve = func(s *group.State, e group.Event) {
@@ -65,7 +65,7 @@ func evolving[E group.Event](wrong func(before, after *group.Snapshot, e E)) fun
 	}
 }
 
-// reshaped is the state as it would be from another snapshot.
+// reshaped returns the state that an altered snapshot gives.
 func reshaped(s *group.State, change func(*group.Snapshot)) *group.State {
 	p, back := stored(s), &group.State{}
 	change(p)
@@ -76,7 +76,7 @@ func reshaped(s *group.State, change func(*group.Snapshot)) *group.State {
 	return back
 }
 
-// without leaves events of a kind out.
+// without drops events of one type.
 func without[E group.Event](_ *group.State, events []group.Event) []group.Event {
 	return slices.DeleteFunc(events, func(e group.Event) bool { _, ok := e.(E); return ok })
 }
@@ -87,7 +87,7 @@ func eachRequest(p *group.Snapshot, do func(*group.Request)) {
 	}
 }
 
-// pairs calls do with each request as it was and as it is.
+// pairs calls do with each request, before and after a turn.
 func pairs(before, after *group.Snapshot, do func(was, is *group.Request)) {
 	for _, was := range before.GetRequests() {
 		eachRequest(after, func(is *group.Request) {
@@ -106,7 +106,7 @@ func TestOracleControl(t *testing.T) {
 	trial.Finds(t, broadcastsGoneWrong)
 }
 
-// The census misses what a run did not meet.
+// TestCensusControl: the census reports what a run did not meet.
 func TestCensusControl(t *testing.T) {
 	type trialOf = actorstest.Trial[*group.State, group.Command, group.Event, *oracle]
 	trial.Misses(t, "never met: Join: by the window", func(x *trialOf) { x.Cases = append(slices.Clone(x.Cases), "Join: by the window") })
@@ -141,7 +141,7 @@ var votesGoneWrong = map[string]func(*groupRules){
 		evolving(func(before, after *group.Snapshot, e *group.Left) {
 			at := slices.IndexFunc(before.GetSeats(), func(m *group.Seat) bool { return m.GetNumber() == e.GetSeat() })
 			eachRequest(after, func(r *group.Request) {
-				if e.GetSeat() <= r.GetMark() { // nobody looks at the reason of a live one
+				if e.GetSeat() <= r.GetMark() { // the reason of a live one is not visible
 					r.Reason += nameIn(parley.AgentID(before.GetSeats()[at].GetAgent()))
 				}
 			})
@@ -332,8 +332,8 @@ var departuresGoneWrong = map[string]func(*groupRules){
 	}),
 }
 
-// endsGoneWrong are about what ends at an unusual moment: late, while a seat is
-// kept, before the beginning, after the end.
+// endsGoneWrong plants defects that concern requests that end at an unusual moment:
+// late, while a seat is reserved, before they begin, after they have ended.
 var endsGoneWrong = map[string]func(*groupRules){
 	"one more applies": askingFor(func(_ *group.State, c *group.Join) {
 		if c.Queue.Org > 0 {
@@ -429,13 +429,13 @@ var endsGoneWrong = map[string]func(*groupRules){
 	}),
 }
 
-// membership is that of the agent which the caller named.
+// membership returns the membership of the agent that the caller named.
 func membership(s *group.State, by group.Caller) group.Member {
 	m, _ := s.Member(by.Agent)
 	return m
 }
 
-// expiredAs tells what has expired as something else.
+// expiredAs reports an expired request with another status and reason.
 func expiredAs(status group.Status, reason string) func(*group.State, []group.Event) []group.Event {
 	return func(_ *group.State, events []group.Event) []group.Event {
 		for _, e := range events {

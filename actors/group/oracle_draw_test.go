@@ -97,7 +97,8 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 	return wishOfAdmins(t, o, kind, now)
 }
 
-// queues are none at times, else nearly full.
+// queues returns no bounds on pending requests at times, otherwise bounds that are
+// nearly reached.
 func (o *oracle) queues(t *rapid.T) group.Queue {
 	waiting := o.waitingForVotes()
 	switch {
@@ -158,8 +159,7 @@ func wishOfAdmins(t *rapid.T, o *oracle, kind string, now time.Time) group.Comma
 	return c
 }
 
-// wishToVote is on a request that is live for the most part, by one of its
-// electors for the most part.
+// wishToVote usually votes on a live request, and usually as one of its electors.
 func wishToVote(t *rapid.T, o *oracle) group.Command {
 	c := group.CastVote{By: o.someone(t), Approve: often.Draw(t, "approve"), SeatLimit: o.limit(t), Former: rapid.Bool().Draw(t, "former")}
 	all := o.petitions
@@ -190,7 +190,8 @@ func wishToVote(t *rapid.T, o *oracle) group.Command {
 	return c
 }
 
-// wishToSend is a broadcast after which a conversation goes on or another follows.
+// wishToSend broadcasts in the current conversation, or in a new one if the current one
+// has ended.
 func wishToSend(t *rapid.T, from parley.AgentID, now parley.ConversationID) group.Send {
 	c := group.Send{From: from, Type: types.Draw(t, "type"), Over: rarely.Draw(t, "over"), Conversation: after(now)}
 	if rarely.Draw(t, "before") {
@@ -199,14 +200,13 @@ func wishToSend(t *rapid.T, from parley.AgentID, now parley.ConversationID) grou
 	return c
 }
 
-// after is another conversation, for each its own.
+// after returns another conversation id, a different one for each id.
 func after(id parley.ConversationID) parley.ConversationID {
 	binary.BigEndian.PutUint32(id[12:], binary.BigEndian.Uint32(id[12:])+1)
 	return id
 }
 
-// someone is a member for the most part; now and then an organization that names
-// no agent.
+// someone returns mostly a member, sometimes an organization that names no agent.
 func (o *oracle) someone(t *rapid.T) group.Caller {
 	if rarely.Draw(t, "unnamed") {
 		return caller(unnamed.Draw(t, "by"))
@@ -244,7 +244,7 @@ func (o *oracle) outsider(t *rapid.T) string {
 	return name
 }
 
-// gone are those who left and did not come back.
+// gone lists the agents that left and have not returned.
 func (o *oracle) gone() (all []*chair) {
 	for _, c := range o.chairs {
 		if c.left && o.chairOf(c.who) == nil {
@@ -254,7 +254,7 @@ func (o *oracle) gone() (all []*chair) {
 	return all
 }
 
-// nominators are the members whose nominees wait.
+// nominators lists the members whose nominations are pending.
 func (o *oracle) nominators() (all []*chair) {
 	for _, p := range o.open() {
 		if c := o.chairOf(p.by); c != nil && p.status == "pending" {
@@ -264,7 +264,7 @@ func (o *oracle) nominators() (all []*chair) {
 	return all
 }
 
-// wasIn: those who left come back by an invitation, whatever the policy.
+// wasIn: agents that left return by an invitation, whatever the policy.
 func (o *oracle) wasIn(who string) bool {
 	for _, c := range o.gone() {
 		if c.who == idIn(who) {
@@ -274,7 +274,8 @@ func (o *oracle) wasIn(who string) bool {
 	return false
 }
 
-// hurry: seats are soon taken; those of whom a request tells take their time.
+// hurry: reserved seats are usually taken soon, but agents with a request take their
+// time.
 func (o *oracle) hurry(t *rapid.T) bool {
 	if o.waiting()[0].for_ != nil {
 		return rarely.Draw(t, "in a hurry")
@@ -282,7 +283,7 @@ func (o *oracle) hurry(t *rapid.T) bool {
 	return rapid.Bool().Draw(t, "at last")
 }
 
-// limit is none for the most part, else one near to what is taken.
+// limit is usually nil, otherwise close to the number of seats taken.
 func (o *oracle) limit(t *rapid.T) *int {
 	if often.Draw(t, "no limit") {
 		return nil
@@ -317,7 +318,7 @@ var trial = actorstest.Trial[*group.State, group.Command, group.Event, *oracle]{
 	Cases: cases(),
 }
 
-// cases are all the ways in which commands end.
+// cases lists all outcomes of commands.
 func cases() (all []string) {
 	for line := range strings.Lines(caseList) {
 		if line = strings.TrimSpace(line); line != "" {

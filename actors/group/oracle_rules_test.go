@@ -50,7 +50,7 @@ func (o *oracle) change(c group.Change) actorstest.Verdict {
 	return taken("changed")
 }
 
-// inTime is the live petition of an agent; one whose time has passed expires.
+// inTime returns an agent's live petition, after expiring it if its time has passed.
 func (o *oracle) inTime(who parley.AgentID, now time.Time) *petition {
 	p := o.petitionOf(who)
 	if p != nil && p.late(now) {
@@ -60,7 +60,7 @@ func (o *oracle) inTime(who parley.AgentID, now time.Time) *petition {
 	return p
 }
 
-// join goes through the rows of the table. // spec: Join request and membership
+// join follows the rows of the table. // spec: Join request and membership
 func (o *oracle) join(c group.Join, now time.Time) actorstest.Verdict {
 	if o.chairOf(c.Agent) != nil {
 		return refused("a member", "409 already_member")
@@ -105,8 +105,8 @@ func (o *oracle) join(c group.Join, now time.Time) actorstest.Verdict {
 	return taken(because)
 }
 
-// tooMany is why one more request may not wait for votes, "" if it may: as many of
-// the group do, or as many applications of one organization.
+// tooMany returns why no further request may wait for votes, "" if one may. The number
+// is bounded per group, and per applying organization.
 func (o *oracle) tooMany(q group.Queue, of parley.OrgID, now time.Time) string {
 	all, own := 0, 0
 	for _, p := range o.petitions {
@@ -139,7 +139,7 @@ func (o *oracle) file(id parley.JoinRequestID, who parley.AgentID, status string
 	return p
 }
 
-// invite: vouchers of a closed group admins; nominations any member.
+// invite: in a closed group admins issue vouchers; otherwise any member can nominate.
 func (o *oracle) invite(c group.Invite, now time.Time) actorstest.Verdict {
 	by := o.admin(c.By)
 	if by == nil {
@@ -167,7 +167,7 @@ func (o *oracle) invite(c group.Invite, now time.Time) actorstest.Verdict {
 		return refused("full", o.full(c.SeatLimit))
 	}
 	word := c.Message
-	if o.settings.isolated { // nothing is said to outsiders
+	if o.settings.isolated { // nothing is sent to outsiders
 		word = ""
 	}
 	if policy := o.settings.policy; c.Founding || policy == "closed" {
@@ -185,7 +185,7 @@ func (o *oracle) invite(c group.Invite, now time.Time) actorstest.Verdict {
 	return taken("nominated")
 }
 
-// vote: an elector's vote counts while the request is pending and in time.
+// vote: an elector's vote counts while the request is pending and has not expired.
 func (o *oracle) vote(c group.CastVote, now time.Time) actorstest.Verdict {
 	var p *petition
 	for _, live := range o.open() {
@@ -239,7 +239,7 @@ func (o *oracle) vote(c group.CastVote, now time.Time) actorstest.Verdict {
 	return taken("said before, judged now")
 }
 
-// answer is what the agent says of the seat that is kept for it.
+// answer applies the agent's answer to the seat reserved for it.
 func (o *oracle) answer(c group.Answer, now time.Time) actorstest.Verdict {
 	var k *kept
 	for _, waiting := range o.waiting() {
@@ -314,7 +314,7 @@ func (o *oracle) remove(c group.Remove, now time.Time) actorstest.Verdict {
 	return taken(how)
 }
 
-// depart empties a chair: its electorates are counted anew.
+// depart vacates a chair. Votes in which it was an elector are counted again.
 func (o *oracle) depart(going *chair, how string, by parley.AgentID, limit *int, now time.Time) {
 	going.left = true
 	o.left = leaving{going.number, how, nameOrNobody(by), now.UnixMilli()}
@@ -330,8 +330,8 @@ func (o *oracle) depart(going *chair, how string, by parley.AgentID, limit *int,
 	}
 }
 
-// forget: was it the last admin, the longest-seated member of the owning
-// organization follows, else the longest-seated.
+// forget removes a member. If it was the last admin, the longest-seated member of the
+// owning organization becomes admin, or else the longest-seated member.
 func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 	if o.over() {
 		return taken("over")
@@ -359,7 +359,7 @@ func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 		if going != nil {
 			going.left = true
 		}
-		o.end(parley.AgentID{}, now) // requests end as they stand without it
+		o.end(parley.AgentID{}, now) // requests end with the count as it is without it
 		if going != nil {
 			o.left = leaving{going.number, "revoked", "nobody", now.UnixMilli()}
 		}
@@ -398,8 +398,8 @@ func (o *oracle) changeRole(c group.ChangeRole) actorstest.Verdict {
 	return taken("changed")
 }
 
-// maySeeMembers: the list of members is served to the owning organization and to
-// one with a seat. // spec: Groups
+// maySeeMembers: the member list is shown to the owning organization and to
+// organizations with a seat. // spec: Groups
 func (o *oracle) maySeeMembers(by group.Caller) bool {
 	for _, c := range o.sitting() {
 		if ownerIn(nameIn(c.who)) == by.Org {
@@ -409,8 +409,8 @@ func (o *oracle) maySeeMembers(by group.Caller) bool {
 	return by.Org == o.settings.org
 }
 
-// send: every member except the sender receives its own copy; one conversation
-// per group, the next when that is terminal.
+// send: every member except the sender receives its own copy. A group has one
+// conversation at a time; after a terminal one the next begins.
 func (o *oracle) send(c group.Send, now time.Time) actorstest.Verdict {
 	switch {
 	case o.chairOf(c.From) == nil:

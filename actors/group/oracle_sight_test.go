@@ -11,7 +11,7 @@ import (
 	"parley/actors/group"
 )
 
-// sight is all that can be seen of a group.
+// sight is everything visible of a group.
 type sight struct {
 	settings            settings
 	createdMs, closedMs int64
@@ -26,7 +26,7 @@ type sight struct {
 	fates               []string
 }
 
-// convening is the conversation that broadcasts are in, and how it began.
+// convening describes the conversation of the broadcasts, and how it began.
 type convening struct {
 	id   parley.ConversationID
 	by   string
@@ -68,7 +68,8 @@ type asking struct {
 	notSettled, notTheLastOne bool
 }
 
-// settled is a request's end, leaving a member's, as the log keeps them.
+// settled is the end of a request, leaving the departure of a member, both as the log
+// keeps them.
 type settled struct {
 	id             parley.JoinRequestID
 	who            parley.AgentID
@@ -83,12 +84,12 @@ type leaving struct {
 	atMs    int64
 }
 
-// endsSeen is how many of the newest ends are looked at, and offers beside the
-// next one.
+// endsSeen is how many of the newest ends, and how many offers besides the next one,
+// are compared.
 const endsSeen = 3
 
-// callers ask whether they may vote: each agent, each organization that names
-// none, and nobody.
+// callers are those whose right to vote is compared: each agent, each organization that
+// names no agent, and the zero caller.
 var callers = func() (all []group.Caller) {
 	for _, name := range agentNames {
 		all = append(all, caller(name))
@@ -131,7 +132,7 @@ func (o *oracle) Visible(now time.Time) any {
 	return seen
 }
 
-// fate is what became of an offer: it waits, somebody sits by it, or why not.
+// fate returns what became of an offer: pending, seated, or why it was not taken.
 func (o *oracle) fate(number int) string {
 	if number < 1 || number > len(o.kept) {
 		return ""
@@ -161,7 +162,7 @@ func fateOf(s *group.State, number int) string {
 
 func roleWord(admin bool) string { return map[bool]string{true: "admin", false: "member"}[admin] }
 
-// mayVote is why each caller's vote counts or not.
+// mayVote returns for each caller whether its vote counts, or why not.
 func (o *oracle) mayVote(p *petition, now time.Time) string {
 	words := make([]string, 0, len(callers))
 	for _, by := range callers {
@@ -281,8 +282,8 @@ func lookBack(seen *sight, history []group.Event) {
 	slices.Reverse(seen.ended)
 }
 
-// wellFormed holds at the end of a life what is seldom asked: the laws of the
-// state, pages of members, whose seats there are, and ids that sort.
+// wellFormed makes the costly checks at the end of a life: the laws of the state, pages
+// of members, seats by organization, and the order of ids.
 func wellFormed(l *life, o *oracle) error {
 	s := l.State
 	for i, m := range s.Members() {
@@ -309,8 +310,8 @@ func wellFormed(l *life, o *oracle) error {
 	return o.wellTold(s)
 }
 
-// wellTold: what became of each offer there ever was, who has no seat by it, and
-// who gets a broadcast of whom.
+// wellTold checks the outcome of every offer ever made, which offers are stale, and the
+// recipients of each member's broadcasts.
 func (o *oracle) wellTold(s *group.State) error {
 	for n := range len(o.kept) + 2 {
 		fate := o.fate(n)

@@ -10,8 +10,8 @@ import (
 	"parley/actors/group"
 )
 
-// chair is a place in the group that somebody has or had. Nobody gets the chair
-// of another, nor back into their own.
+// chair is a place in the group that is or was taken. A chair is never taken again,
+// neither by another agent nor by the same one.
 type chair struct {
 	number, by uint32
 	who        parley.AgentID
@@ -20,8 +20,7 @@ type chair struct {
 	left       bool
 }
 
-// petition is a join request with the very electors that it was filed against
-// and what they said.
+// petition is a join request with the list of its electors and their votes.
 type petition struct {
 	id                   parley.JoinRequestID
 	who, by              parley.AgentID
@@ -31,14 +30,14 @@ type petition struct {
 	electors             []*chair
 	said                 map[*chair]bool
 	reason               string
-	// counted are the votes as they stood when they were over.
+	// counted is the count at the time the vote ended.
 	counted *count
 }
 
-// count is how a vote stands.
+// count is the state of a vote.
 type count struct{ total, electors, approvals, denials int }
 
-// kept is a seat that is kept for somebody.
+// kept is a seat reserved for an agent.
 type kept struct {
 	number         uint32
 	who            parley.AgentID
@@ -120,7 +119,7 @@ func (o *oracle) petitionOf(who parley.AgentID) *petition {
 	return nil
 }
 
-// beingSeated: a seat is kept because of the petition.
+// beingSeated reports whether a seat is reserved because of the petition.
 func (o *oracle) beingSeated(p *petition) bool {
 	for _, k := range o.waiting() {
 		if k.for_ == p {
@@ -139,7 +138,7 @@ func (o *oracle) admins() (n int) {
 	return n
 }
 
-// count counts those of the electorate who are still there.
+// count counts the electors that are still members.
 func (p *petition) count() count {
 	if p.counted != nil {
 		return *p.counted
@@ -176,7 +175,7 @@ func fails(policy string, denials, electors int) bool {
 	return 2*denials >= electors
 }
 
-// fewest is the least number that is enough.
+// fewest returns the least number of votes that is enough.
 func fewest(enough func(policy string, votes, electors int) bool, policy string, electors int) int {
 	votes := 0
 	for !enough(policy, votes, electors) {
@@ -195,7 +194,7 @@ func (p *petition) denied() bool {
 	return n.electors > 0 && fails(p.policy, n.denials, n.electors)
 }
 
-// elector is the chair from which an agent votes on p.
+// elector returns the chair from which an agent votes on p.
 func (p *petition) elector(who parley.AgentID) *chair {
 	for _, c := range p.electors {
 		if c.who == who && !c.left {
@@ -205,7 +204,7 @@ func (p *petition) elector(who parley.AgentID) *chair {
 	return nil
 }
 
-// returned is an elector that left and has another chair now, preferably the
+// returned returns an elector that left and now has another chair, preferably the
 // nominator; nil for none.
 func (o *oracle) returned(p *petition) (back *chair) {
 	for _, c := range p.electors {
@@ -255,7 +254,7 @@ func (o *oracle) sit(k *kept, now time.Time) *chair {
 	return c
 }
 
-// decline gives a kept seat back. The last 64 reasons are remembered.
+// decline gives up a reserved seat. The last 64 reasons are remembered.
 func (o *oracle) decline(k *kept, because string) {
 	k.settled, k.declined = true, because
 	if o.declined = append(o.declined, k); len(o.declined) > 64 {
@@ -263,8 +262,8 @@ func (o *oracle) decline(k *kept, because string) {
 	}
 }
 
-// full is the answer of a group without room, "" where there is room for one more
-// beside those who sit and those for whom a seat is kept.
+// full returns the refusal of a full group, "" if there is room for one more besides
+// the members and the reserved seats.
 func (o *oracle) full(limit *int) string {
 	used := len(o.sitting()) + len(o.waiting())
 	if limit == nil || used < *limit {
@@ -273,7 +272,7 @@ func (o *oracle) full(limit *int) string {
 	return fmt.Sprintf("403 quota_exceeded (limit=%d, quota=group_members, resets_at=<nil>, used=%d)", *limit, used)
 }
 
-// cancel ends a petition, as expired if its time has passed before.
+// cancel ends a petition; its status is expired if it had expired before.
 func (o *oracle) cancel(p *petition, reason string, now time.Time) {
 	if p.late(now) && !o.beingSeated(p) {
 		o.settle(p, "expired", "", now)
@@ -282,7 +281,7 @@ func (o *oracle) cancel(p *petition, reason string, now time.Time) {
 	o.settle(p, "canceled", reason, now)
 }
 
-// end settles everything that is open.
+// end settles all open requests.
 func (o *oracle) end(by parley.AgentID, now time.Time) {
 	for _, p := range o.open() {
 		o.cancel(p, "group_deleted", now)
@@ -299,13 +298,12 @@ func nameOrNobody(id parley.AgentID) string {
 	return nameIn(id)
 }
 
-// largeGroup is the name of a group that has five members more from the moment in
-// which its founder enters.
+// largeGroup is the name of a group that gets five more members when its founder joins.
 const largeGroup = "large"
 
 var moreMembers = []string{"abe", "bea", "ben", "cat", "amy"}
 
-// crowding seats them.
+// crowding adds these members.
 func crowding(s *group.State, e group.Event) {
 	group.Evolve(s, e)
 	seated, ok := e.(*group.Seated)
@@ -332,7 +330,7 @@ func (o *oracle) seatMore(now time.Time) {
 	}
 }
 
-// ids are the agents', made once: names are hashed.
+// ids are the agents' ids, computed once because names are hashed.
 var ids, named, owners = func() (map[string]parley.AgentID, map[parley.AgentID]string, map[string]parley.OrgID) {
 	ids, named, owners := map[string]parley.AgentID{}, map[parley.AgentID]string{}, map[string]parley.OrgID{}
 	for _, name := range agentNames {
@@ -346,8 +344,8 @@ func idBytes(name string) []byte       { return ids[name].Bytes() }
 func nameIn(id parley.AgentID) string  { return named[id] }
 func ownerIn(name string) parley.OrgID { return owners[name[:1]] }
 
-// acting are the chairs from which a caller may act: that of the agent it named,
-// or its organization's in the order in which they were taken.
+// acting lists the chairs from which a caller may act: that of the named agent, or
+// those of its organization, oldest first.
 func (o *oracle) acting(by group.Caller) (all []*chair) {
 	for _, c := range o.sitting() {
 		if c.who == by.Agent || by.Agent.Zero() && ownerIn(nameIn(c.who)) == by.Org {
@@ -391,7 +389,7 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 	switch {
 	case o.over():
 		return actorstest.Refused("over", "410 gone")
-	case len(o.chairs) == 0: // its founder has not entered it
+	case len(o.chairs) == 0: // the founder has not joined yet
 		return actorstest.Refused("no group", "404 not_found")
 	}
 	switch c := c.(type) {
@@ -420,7 +418,7 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 	panic("no such command")
 }
 
-// tellAll is how the candidates of an ambiguous caller are told.
+// tellAll renders the candidates as an ambiguous caller receives them.
 func tellAll(chairs []*chair) string {
 	words := make([]string, 0, len(chairs))
 	for _, c := range chairs {

@@ -8,14 +8,15 @@ import (
 	"parley/actors/group"
 )
 
-// ways lead lives to where chance alone seldom leads them.
+// ways returns commands that lead a life into situations that chance alone rarely
+// reaches.
 func (o *oracle) ways() []func(*rapid.T, time.Time) group.Command {
 	return []func(*rapid.T, time.Time) group.Command{o.extremes, o.fewer, o.brink, o.wayBack, o.deserted, o.fullQueue}
 }
 
-// extremes leads a nomination on that met its bar with the nominator's own vote,
-// and one whose nominee is still silent; and lets somebody vote where no elector
-// is left. Nil where nothing leads there now.
+// extremes returns the next command that continues a nomination approved by the
+// nominator's own vote alone, or one whose nominee has not answered, or a vote on a
+// request without electors. It returns nil if there is none.
 func (o *oracle) extremes(t *rapid.T, now time.Time) group.Command {
 	for _, p := range o.open() {
 		switch nominee := !p.by.Zero() && !p.consented; {
@@ -35,8 +36,8 @@ func (o *oracle) extremes(t *rapid.T, now time.Time) group.Command {
 	return nil
 }
 
-// fewer leads an elector out of a full group whose departure lets an applicant in.
-// Nil where there is none.
+// fewer makes an elector leave a full group if that departure admits an applicant. It
+// returns nil if there is no such elector.
 func (o *oracle) fewer(t *rapid.T, _ time.Time) group.Command {
 	for _, p := range o.open() {
 		n, full := p.count(), len(o.sitting())+len(o.waiting())
@@ -52,8 +53,8 @@ func (o *oracle) fewer(t *rapid.T, _ time.Time) group.Command {
 	return nil
 }
 
-// wayBack leads an elector who left into the group again, where it has no vote on
-// what it was an elector of. Nil where nothing leads there now.
+// wayBack lets an elector that left join again; it then has no vote on its earlier
+// requests. It returns nil if there is nothing to do.
 func (o *oracle) wayBack(t *rapid.T, now time.Time) group.Command {
 	for _, p := range o.open() {
 		for _, c := range p.electors {
@@ -77,9 +78,9 @@ func (o *oracle) wayBack(t *rapid.T, now time.Time) group.Command {
 	return nil
 }
 
-// brink leads to where bars fall while a seat is kept: somebody whom a few have
-// denied joins a group that has become open, electors leave, and the seat is
-// given back. Nil where nothing leads there now.
+// brink lowers the thresholds of a vote while a seat is reserved: an applicant with a
+// few denials joins a group that has become open, electors leave, and the seat is
+// declined. It returns nil if there is nothing to do.
 func (o *oracle) brink(t *rapid.T, now time.Time) group.Command {
 	for _, p := range o.open() {
 		k := o.keptFor(p.who)
@@ -107,8 +108,8 @@ func (o *oracle) brink(t *rapid.T, now time.Time) group.Command {
 	return nil
 }
 
-// deserted leads the last electors of a request out of the group, where others
-// stay. Nil where there are none.
+// deserted makes the last electors of a request leave while other members stay. It
+// returns nil if there are none.
 func (o *oracle) deserted(t *rapid.T, now time.Time) group.Command {
 	for _, p := range o.open() {
 		if n := p.count(); p.status != "pending" || p.late(now) || n.electors == 0 || n.electors > 2 || len(o.sitting()) <= n.electors || !rapid.Bool().Draw(t, "deserted") {
@@ -128,7 +129,8 @@ func (o *oracle) deserted(t *rapid.T, now time.Time) group.Command {
 	return nil
 }
 
-// fullQueue leads to one request more than may wait. Nil where none waits.
+// fullQueue files one request more than may be pending. It returns nil if none is
+// pending.
 func (o *oracle) fullQueue(t *rapid.T, now time.Time) group.Command {
 	waiting := o.waitingForVotes()
 	if by := o.sitting(); waiting > 0 && len(by) > 0 && seldom.Draw(t, "full queue") && rapid.Bool().Draw(t, "very") {
@@ -141,8 +143,8 @@ func (o *oracle) fullQueue(t *rapid.T, now time.Time) group.Command {
 	return nil
 }
 
-// waitingForVotes is how many requests are pending, those included that nobody
-// has settled in time.
+// waitingForVotes returns the number of pending requests, including those that have
+// expired but are not settled yet.
 func (o *oracle) waitingForVotes() (n int) {
 	for _, p := range o.open() {
 		if p.status == "pending" {

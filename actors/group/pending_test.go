@@ -7,8 +7,8 @@ import (
 	"parley"
 )
 
-// TestPendingRequestsAreCounted as they are filed, carried, settled and read from
-// the disk, so that who joins has nobody walk through them.
+// TestPendingRequestsAreCounted as they are filed, approved, settled and restored from
+// a snapshot, so that a join does not have to scan them.
 func TestPendingRequestsAreCounted(t *testing.T) {
 	org := parley.OrgID{1}
 	request := func(n byte, nominated bool) *Request {
