@@ -8,8 +8,8 @@ import (
 	"parley/actors/issuer"
 )
 
-// A new key is minted when the current one has reached its lifetime. An offer that
-// comes earlier yields no event.
+// A new key is minted when the current one has reached its lifetime. An earlier offer
+// yields no event.
 func Example() {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 

@@ -61,18 +61,18 @@ func law(t *rapid.T, turn turn) {
 	before, after := turn.Before, turn.After
 	published := after.Published(turn.Now)
 	if after.Exists() && (after.Current() == nil || !proto.Equal(published[0], after.Current())) {
-		t.Fatalf("the current key does not lead those published: %v", after)
+		t.Fatalf("the current key is not the first of those published: %v", after)
 	}
 	kids := map[string]bool{}
 	for _, k := range after.GetKeys() {
 		if kids[k.Kid] || (k.RetiredMs == 0) != (k.Kid == after.Current().Kid) {
-			t.Fatalf("a kid twice, or two current keys: %v", after)
+			t.Fatalf("a duplicate kid, or two current keys: %v", after)
 		}
 		kids[k.Kid] = true
 	}
 	for _, k := range before.Published(turn.Now) {
 		if !kids[k.Kid] {
-			t.Fatalf("%s was still published and is forgotten", k.Kid)
+			t.Fatalf("%s was removed while it was still published", k.Kid)
 		}
 	}
 	if c := turn.Command.(issuer.Mint); len(turn.Events) > 0 && !c.Force && !before.Due(turn.Now, parley.SigningKeyLifetime) {
@@ -80,7 +80,8 @@ func law(t *rapid.T, turn turn) {
 	}
 }
 
-// A token lives shorter than its key stays published.
+// TestTokensNeverOutliveTheirKey: the lifetime of a token is shorter than the time for
+// which its key stays published.
 func TestTokensNeverOutliveTheirKey(t *testing.T) {
 	if parley.TokenLifetime >= parley.SigningKeyAfterlife {
 		t.Fatalf("tokens live %v, retired keys %v", parley.TokenLifetime, parley.SigningKeyAfterlife)

@@ -13,23 +13,23 @@ import (
 	"parley/actors/issuer"
 )
 
-// shownKey is a key as the JWKS and the signer see it.
+// shownKey is a key as the JWKS and the signer show it.
 type shownKey struct {
 	kid, public, seed string
 	mintedMs          int64
 }
 
-// sight is what the platform's keys show at a moment.
+// sight is everything visible of the platform's keys at one time.
 type sight struct {
 	exists, due bool
 	signs       shownKey
-	published   []shownKey // the one that signs first, then the latest retired
+	published   []shownKey // the signing key first, then the retired ones, latest first
 }
 
 // oracle remembers every key that was ever minted.
 type oracle struct {
 	minted []shownKey
-	// offered counts the kids that were thought of.
+	// offered counts the kids drawn.
 	offered int
 }
 
@@ -38,7 +38,7 @@ const (
 	ninety = 90 * day
 )
 
-// Visible: a key signs until the next is minted, and is published for a day more.
+// Visible: a key signs until the next is minted, and stays published for one more day.
 func (o *oracle) Visible(now time.Time) any {
 	seen := sight{published: []shownKey{}, due: o.due(now)}
 	for i, k := range slices.Backward(o.minted) {
@@ -46,7 +46,7 @@ func (o *oracle) Visible(now time.Time) any {
 		case i == len(o.minted)-1:
 			seen.exists, seen.signs = true, k
 			seen.published = append(seen.published, k)
-		case now.UnixMilli()-o.minted[i+1].mintedMs < day: // retired when its successor came
+		case now.UnixMilli()-o.minted[i+1].mintedMs < day: // retired when its successor was minted
 			seen.published = append(seen.published, k)
 		}
 	}
@@ -92,8 +92,8 @@ func (o *oracle) Predict(command issuer.Command, now time.Time) actorstest.Verdi
 
 var often = rapid.Map(rapid.IntRange(0, 3), func(n int) bool { return n > 0 })
 
-// wish offers a fresh key, as a kid is the thumbprint of one, or the one that
-// was offered last, as who got no answer does.
+// wish offers a fresh key, whose thumbprint is the kid, or repeats the last offer, as a
+// caller without an answer does.
 func wish(t *rapid.T, o *oracle, _ time.Time) issuer.Command {
 	if o.offered == 0 || often.Draw(t, "fresh") {
 		o.offered++
