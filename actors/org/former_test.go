@@ -14,8 +14,9 @@ import (
 	"parley/actors/org"
 )
 
-// TestFormer reads encodings from before groups and from before terms: each is all known and comes back
-// as it was, so nothing that was added stands where something else did.
+// TestFormer reads encodings from before groups and from before terms. All fields must
+// be known and the encoding must round-trip, so no field added since reuses the number
+// of another.
 func TestFormer(t *testing.T) {
 	text, err := os.ReadFile("testdata/former.golden")
 	if err != nil {
@@ -41,7 +42,7 @@ func TestFormer(t *testing.T) {
 		as := m.(proto.Message).ProtoReflect()
 		again, err := m.MarshalVT()
 		if err != nil || !bytes.Equal(data, again) || len(as.GetUnknown()) > 0 || string(as.Descriptor().Name()) != words[len(words)-2] {
-			t.Errorf("%s reads as %v, written again %x (%v)", line, m, again, err)
+			t.Errorf("%s decodes to %v, which encodes to %x (%v)", line, m, again, err)
 		}
 		read++
 	}

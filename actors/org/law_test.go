@@ -79,7 +79,7 @@ func law(t *rapid.T, turn turn) {
 		return
 	}
 	if before.Slug != after.Slug || before.CreatedMs != after.CreatedMs {
-		t.Fatalf("what never changes changed: %v, %v", before, after)
+		t.Fatalf("an immutable field changed: %v, %v", before, after)
 	}
 	lawOfTerms(t, turn)
 	if len(turn.Events) > 0 && proto.Equal(before, after) {
@@ -89,7 +89,7 @@ func law(t *rapid.T, turn turn) {
 		t.Fatalf("%v locked the organization out", turn.Command)
 	}
 	if fewer := live(after) < live(before); fewer != (after.Epoch > before.Epoch) {
-		t.Fatalf("the epoch rises if and only if a credential ends: %v, %v", before, after)
+		t.Fatalf("the epoch must rise if and only if a credential ends: %v, %v", before, after)
 	}
 	if after.ActiveAgents < 0 || after.ActiveGroups < 0 {
 		t.Fatalf("%d agents, %d groups", after.ActiveAgents, after.ActiveGroups)
@@ -100,8 +100,8 @@ func law(t *rapid.T, turn turn) {
 	}
 }
 
-// Only the operator and the mailed token change a tier, the token upwards and
-// once; allowances are sorted, each quota has one at most.
+// lawOfTerms: only the operator and the mailed token change a tier, and the token only
+// raises it, once. Allowances are sorted, with at most one per quota.
 func lawOfTerms(t *rapid.T, turn turn) {
 	before, after := turn.Before, turn.After
 	if after.TrustTier != before.TrustTier {
@@ -121,8 +121,8 @@ func lawOfTerms(t *rapid.T, turn turn) {
 	}
 }
 
-// Only what adds or retires a group changes how many there are, by one, and not
-// beyond the limit; agents are counted apart.
+// lawOfCounts: only AddGroup and RetireGroup change the number of groups, by one, and
+// not beyond the limit. Agents are counted separately.
 func lawOfCounts(t *rapid.T, turn turn) {
 	agents, groups := turn.After.ActiveAgents-turn.Before.ActiveAgents, turn.After.ActiveGroups-turn.Before.ActiveGroups
 	switch c := turn.Command.(type) {
@@ -137,7 +137,7 @@ func lawOfCounts(t *rapid.T, turn turn) {
 		}
 	default:
 		if groups != 0 {
-			t.Fatalf("%v counts %d groups", c, groups)
+			t.Fatalf("%v changed the number of groups by %d", c, groups)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 type defects = map[string]func(*actorstest.Rules[*org.State, org.Command, org.Event])
 
-// deciding plants a Decide that is wrong about commands of one kind.
+// deciding plants a Decide that is wrong for commands of one type.
 func deciding[C org.Command](wrong func(*org.State, C, time.Time) ([]org.Event, error)) func(*actorstest.Rules[*org.State, org.Command, org.Event]) {
 	return func(r *actorstest.Rules[*org.State, org.Command, org.Event]) {
 		r.Decide = func(s *org.State, c org.Command, now time.Time) ([]org.Event, error) {
@@ -28,7 +28,7 @@ func deciding[C org.Command](wrong func(*org.State, C, time.Time) ([]org.Event, 
 	}
 }
 
-// evolving plants an Evolve that goes wrong after events of one kind.
+// evolving plants an Evolve that is wrong for events of one type.
 func evolving[E org.Event](wrong func(*org.State, E)) func(*actorstest.Rules[*org.State, org.Command, org.Event]) {
 	return func(r *actorstest.Rules[*org.State, org.Command, org.Event]) {
 		r.Evolve = func(s *org.State, e org.Event) {
@@ -178,7 +178,7 @@ func TestOracleControl(t *testing.T) {
 	})
 }
 
-// TestCensusControl takes something away that a run must meet.
+// TestCensusControl removes something that a run must meet.
 func TestCensusControl(t *testing.T) {
 	type orgTrial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]
 	never := func(what func(org.Command) bool) func(*orgTrial) {

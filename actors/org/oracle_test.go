@@ -25,14 +25,15 @@ type record struct {
 	groups      int
 	createdMs   int64
 	credentials []credential
-	// ended counts the credentials that no longer buy tokens.
+	// ended counts the credentials that can no longer obtain tokens.
 	ended int
-	// own are the limits set for this organization alone, by quota; -1 is none.
+	// own lists the limits set for this organization alone, by quota; -1 means no
+	// limit.
 	own string
-	// confirmed and granted are when the mailed token came back and when the
-	// operator last decided about the tier, 0 for never.
+	// confirmed is the time at which the mailed token was returned, granted the time of
+	// the operator's last decision about the tier; 0 for never.
 	confirmed, granted int64
-	// suspended is since when it is, 0 where it is not.
+	// suspended is the time of the suspension, 0 for none.
 	suspended int64
 }
 
@@ -43,7 +44,7 @@ type credential struct {
 	live      bool
 }
 
-// forget drops what was revoked thirty days ago.
+// forget drops credentials that were revoked thirty days ago.
 func (o *oracle) forget(now time.Time) {
 	o.credentials = slices.DeleteFunc(o.credentials, func(c credential) bool {
 		return !c.live && now.Sub(o.revokedAt[c.client]) >= 30*24*time.Hour
@@ -165,8 +166,9 @@ func (o *oracle) register(c org.Register, now time.Time) actorstest.Verdict {
 	return actorstest.Accepted("registered")
 }
 
-// grantTier is the operator's word on the tier. Said for the first time it is news
-// even where it changes nothing: from then on no mail overrules it.
+// grantTier applies the operator's tier. The first decision yields an event even if the
+// tier stays the same, because email verification no longer changes the tier
+// afterwards.
 func (o *oracle) grantTier(tier int, now time.Time) actorstest.Verdict {
 	if tier < 0 || tier > 3 {
 		return actorstest.Refused("no such tier", "422 validation_error")
@@ -192,7 +194,7 @@ func (o *oracle) setAllowance(c org.SetAllowance) actorstest.Verdict {
 	return actorstest.Accepted("set")
 }
 
-// confirm clears an organization of tier 0, once, unless the operator has spoken.
+// confirm raises an organization from tier 0, once, unless the operator has set a tier.
 func (o *oracle) confirm(now time.Time) actorstest.Verdict {
 	if o.confirmed != 0 {
 		return actorstest.Accepted("again")
@@ -207,7 +209,8 @@ func (o *oracle) confirm(now time.Time) actorstest.Verdict {
 	return actorstest.Accepted("confirmed")
 }
 
-// change is PATCH /org: null clears, what is absent stays, the slug is for good.
+// change is PATCH /org: null clears a field, an absent field stays, and the slug cannot
+// change.
 func (o *oracle) change(c org.Change) actorstest.Verdict {
 	if c.Slug != nil && *c.Slug != o.slug {
 		return actorstest.Refused("slug", "409 slug_immutable")
@@ -267,7 +270,7 @@ func (o *oracle) revoke(client parley.ClientID, now time.Time) actorstest.Verdic
 	return actorstest.Accepted("revoked")
 }
 
-// addAgent judges the state before the quota.
+// addAgent checks the state before the quota.
 func (o *oracle) addAgent(c org.AddAgent) actorstest.Verdict {
 	if c.NameTaken {
 		return actorstest.Refused("name taken", "409 name_taken")
@@ -280,7 +283,7 @@ func (o *oracle) addAgent(c org.AddAgent) actorstest.Verdict {
 	return actorstest.Accepted("added")
 }
 
-// addGroup judges a group as addAgent does an agent.
+// addGroup checks a group as addAgent checks an agent.
 func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
 	if c.NameTaken {
 		return actorstest.Refused("name taken", "409 name_taken")

@@ -85,7 +85,7 @@ func clearable(l *actorstest.Line, key string) org.Clearable {
 	return org.Clearable{Set: l.Has(key), Null: l.Text(key) == "null", Value: l.Text(key)}
 }
 
-// tierIn is the tier that an organization starts with: 1 unless the line says so.
+// tierIn returns the tier of a new organization: 1 unless the line says otherwise.
 func tierIn(l *actorstest.Line) int {
 	if n := l.Number("tier"); n != nil {
 		return *n
@@ -151,8 +151,8 @@ func TestGolden(t *testing.T) {
 	)
 }
 
-// TestCredentialsAreBounded: ten live ones, and of those revoked neither old ones
-// nor many.
+// TestCredentialsAreBounded: ten may be live. Revoked ones are kept for a limited time
+// and in a limited number.
 func TestCredentialsAreBounded(t *testing.T) {
 	s, now := &org.State{}, actorstest.Epoch
 	do := func(c org.Command) error {
