@@ -8,7 +8,7 @@ import (
 	"parley/actors/registration"
 )
 
-// A challenge is solved by a nonce whose hash begins with enough zero bits.
+// A nonce solves a challenge if its hash begins with enough zero bits.
 func Example() {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	challenge := registration.Challenge{

@@ -11,8 +11,8 @@ import (
 	"parley/actors/registration"
 )
 
-// A nonce solves a challenge if and only if the hash begins with that many
-// zeros, written out as bits. A right one registers.
+// FuzzSolution: a nonce solves a challenge if and only if the hash, written as bits,
+// begins with the required number of zeros. A correct one registers.
 func FuzzSolution(f *testing.F) {
 	for n, nonce := range []string{"", "0", "42", "nonce", strings.Repeat("9", 64), "\x00", "\xff", "a:b", ":"} {
 		f.Add("00112233445566778899aabbccddeeff", nonce, uint8(n))
@@ -31,7 +31,7 @@ func FuzzSolution(f *testing.F) {
 		now := time.UnixMilli(1_700_000_000_000)
 		c := &registration.Challenge{Text: challenge, Difficulty: uint32(difficulty), ExpiresMs: now.Add(time.Minute).UnixMilli()}
 		if err := c.Judge(registration.Solve{Nonce: nonce}, now); right != (err == nil) || !right && !errors.Is(err, registration.ErrPowWrong) {
-			t.Fatalf("right %v: %v", right, err)
+			t.Fatalf("correct nonce: %v, error: %v", right, err)
 		}
 	})
 }

@@ -24,7 +24,7 @@ const (
 	difficulty = 8
 )
 
-// nonce finds the first number that solves the challenge, or that does not.
+// nonce returns the first number that solves the challenge, or that does not.
 func nonce(right bool) string {
 	for n := 0; ; n++ {
 		if text := strconv.Itoa(n); registration.Solves(challenge, text, difficulty) == right {
@@ -33,8 +33,8 @@ func nonce(right bool) string {
 	}
 }
 
-// TestJudge: a challenge is judged by its time first, then by whether it is used,
-// then by the work, then by the slug. The oracle says so in other words.
+// TestJudge: checks apply in this order: expiry, use, proof of work, slug. The oracle
+// implements them in another way.
 func TestJudge(t *testing.T) {
 	right, wrong := nonce(true), nonce(false)
 	rapid.Check(t, func(t *rapid.T) {
@@ -67,16 +67,16 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// solves reads the hash as one large number: difficulty zero bits lead it if it
-// is short enough.
+// solves reads the hash as one large number. It begins with `difficulty` zero bits if
+// it has few enough digits.
 func solves(challenge, nonce string, difficulty int) bool {
 	sum := sha256.Sum256([]byte(challenge + ":" + nonce))
 	return new(big.Int).SetBytes(sum[:]).BitLen() <= 256-difficulty
 }
 
 func TestSolves(t *testing.T) {
-	// As sha256sum says: SHA-256("c:17") = 002e…, ten zero bits, and
-	// SHA-256("c:1") = 7c9d…, one.
+	// From sha256sum: SHA-256("c:17") = 002e…, ten zero bits; SHA-256("c:1") = 7c9d…,
+	// one.
 	for _, c := range []struct {
 		nonce string
 		bits  int
