@@ -9,7 +9,7 @@ import (
 	"parley/actors/webhook"
 )
 
-// busy is a webhook with so many jobs that wait for their first attempt.
+// busy returns a webhook with the given number of jobs waiting for their first attempt.
 func busy(tb testing.TB, jobs int) *webhook.State {
 	tb.Helper()
 	s := &webhook.State{}
@@ -21,7 +21,7 @@ func busy(tb testing.TB, jobs int) *webhook.State {
 	return s
 }
 
-// collect is the next page of the feed.
+// collect returns the next page of the feed.
 func collect(s *webhook.State, lines int) webhook.Collect {
 	c := webhook.Collect{Upto: s.GetCursor() + uint64(lines)}
 	ref := make([]byte, 16)
@@ -31,7 +31,7 @@ func collect(s *webhook.State, lines int) webhook.Collect {
 	return c
 }
 
-// do judges a command and folds what follows.
+// do decides a command and applies its events.
 func do(tb testing.TB, s *webhook.State, c webhook.Command, now time.Time) []webhook.Event {
 	events, err := webhook.Decide(s, c, now)
 	if err != nil || len(events) == 0 {
@@ -43,10 +43,11 @@ func do(tb testing.TB, s *webhook.State, c webhook.Command, now time.Time) []web
 	return events
 }
 
-// manyPlaces are those of a webhook under load.
+// manyPlaces is the number of concurrent attempts of a webhook under load.
 const manyPlaces = 64
 
-// attempt lets as many first attempts begin as there are places, and end alike.
+// attempt begins as many first attempts as there are places, and ends them all with the
+// same code.
 func attempt(tb testing.TB, s *webhook.State, code int) {
 	do(tb, s, webhook.Lease{Max: manyPlaces}, actorstest.Epoch)
 	c := webhook.Report{Outcomes: make([]webhook.Outcome, 0, manyPlaces)}
@@ -56,7 +57,7 @@ func attempt(tb testing.TB, s *webhook.State, code int) {
 	do(tb, s, c, actorstest.Epoch)
 }
 
-// BenchmarkDelivery is a job from the feed to its delivery, 64 at a time.
+// BenchmarkDelivery measures a job from the feed to its delivery, 64 at a time.
 func BenchmarkDelivery(b *testing.B) {
 	s := busy(b, 1000)
 	b.ReportAllocs()
@@ -67,7 +68,7 @@ func BenchmarkDelivery(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*manyPlaces), "ns/job")
 }
 
-// BenchmarkRows is what the host's rows cost beside it.
+// BenchmarkRows measures what the host's rows add to that.
 func BenchmarkRows(b *testing.B) {
 	s, rows := busy(b, 0), map[uint64]*webhook.Job{}
 	b.ReportAllocs()
@@ -90,32 +91,33 @@ func BenchmarkRows(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*manyPlaces), "ns/job")
 }
 
-// What a webhook may cost in memory, measured as coarsely as that can be, and in
-// its snapshot, whatever waits.
+// Bounds on a webhook, however many jobs are waiting: in memory, measured only
+// coarsely, and in its snapshot.
 const (
 	heldBytesMax   = 20_000
 	storedBytesMax = 250
 )
 
-// A webhook with a million jobs that wait costs what one without costs.
+// TestMemory: a webhook with a million waiting jobs takes no more memory than one
+// without.
 func TestMemory(t *testing.T) {
 	const jobs = 1_000_000
 	var s *webhook.State
 	if bytes := held(func() *webhook.State { s = busy(t, jobs); return s }); bytes > heldBytesMax {
-		t.Errorf("%d bytes for a webhook with %d jobs, %d are allowed", bytes, jobs, heldBytesMax)
+		t.Errorf("%d bytes for a webhook with %d jobs, %d allowed", bytes, jobs, heldBytesMax)
 	}
 	if sum := s.Summary(); sum.Pending != jobs || s.SizeVT() > storedBytesMax {
-		t.Errorf("%+v in %d bytes, %d are allowed", sum, s.SizeVT(), storedBytesMax)
+		t.Errorf("%+v in %d bytes, %d allowed", sum, s.SizeVT(), storedBytesMax)
 	}
 	for range 1000 {
 		attempt(t, s, 500)
 	}
 	if sum := s.Summary(); sum.Failed != 1000*manyPlaces || s.SizeVT() > storedBytesMax {
-		t.Errorf("%+v in %d bytes, %d are allowed", sum, s.SizeVT(), storedBytesMax)
+		t.Errorf("%+v in %d bytes, %d allowed", sum, s.SizeVT(), storedBytesMax)
 	}
 }
 
-// One that remembered ten thousand of them would be seen.
+// TestMemoryControl: a webhook that kept ten thousand jobs would exceed the bounds.
 func TestMemoryControl(t *testing.T) {
 	remembering := func() *webhook.State {
 		s := busy(t, 10_000)
@@ -125,11 +127,11 @@ func TestMemoryControl(t *testing.T) {
 		return s
 	}
 	if bytes := held(remembering); bytes <= heldBytesMax || remembering().SizeVT() <= storedBytesMax {
-		t.Errorf("%d bytes in memory and %d stored pass for none", bytes, remembering().SizeVT())
+		t.Errorf("%d bytes in memory and %d stored are within the bounds", bytes, remembering().SizeVT())
 	}
 }
 
-// held is how many bytes what build returns keeps in memory.
+// held returns how many bytes the result of build keeps in memory.
 func held[T any](build func() T) int {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -142,11 +144,12 @@ func held[T any](build func() T) int {
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
-// leaseAllocations is what giving 64 leases and folding them may allocate: an
-// attempt each, and the lists that they are in.
+// leaseAllocations bounds the allocations of giving 64 leases and folding them: one
+// attempt each, and the lists that contain them.
 const leaseAllocations = manyPlaces + 30
 
-// However many jobs wait, giving leases takes the same work.
+// TestAllocationsOfLease: the cost of giving leases does not depend on the number of
+// waiting jobs.
 func TestAllocationsOfLease(t *testing.T) {
 	for _, jobs := range []int{1000, 1_000_000} {
 		s := busy(t, jobs)
@@ -155,7 +158,7 @@ func TestAllocationsOfLease(t *testing.T) {
 			s.UnderWay = s.UnderWay[:0]
 		})
 		if got > leaseAllocations {
-			t.Errorf("%d jobs: %v allocations for %d leases, %d are allowed", jobs, got, manyPlaces, leaseAllocations)
+			t.Errorf("%d jobs: %v allocations for %d leases, %d allowed", jobs, got, manyPlaces, leaseAllocations)
 		}
 	}
 }

@@ -1,11 +1,11 @@
 package webhook
 
-// deeds are what can happen to a job, in words.
+// deeds lists in words what can happen to a job.
 var deeds = []string{
 	"begun", "accepted", "declined", "declined at last", "gone", "lost", "lost at last", "unsent at first", "unsent again", "wanted",
 }
 
-// Moves are what can happen to a job of that status, and what it is then.
+// Moves lists what can happen to a job of the status, and the status that follows.
 func (x Status) Moves() (moves []string) {
 	for d := range deed(len(deeds)) {
 		if to, ok := x.next(d); ok {

@@ -16,8 +16,8 @@ import (
 	"parley/actors/webhook"
 )
 
-// chronicle is what a host has of a webhook: its rows, and what of the feed was
-// to become jobs.
+// chronicle is what a host stores of a webhook: its rows, and the feed entries that
+// must become jobs.
 type chronicle struct {
 	rows   map[uint64]*webhook.Job
 	wanted []string
@@ -58,7 +58,7 @@ func (k *chronicle) draw(t *rapid.T, s *webhook.State) webhook.Command {
 	}
 	switch {
 	case kind == "lease":
-		// What is due is told with what is not, and whatever else there is.
+		// Lease is given due jobs, jobs that are not due, and all other rows.
 		rows := slices.SortedFunc(maps.Values(k.rows), func(a, b *webhook.Job) int { return int(a.Number) - int(b.Number) })
 		return webhook.Lease{Max: rapid.IntRange(0, 4).Draw(t, "places"), Due: append(rows, rows...)}
 	case kind == "report":
@@ -84,7 +84,7 @@ func (k *chronicle) draw(t *rapid.T, s *webhook.State) webhook.Command {
 	return k.drawFeed(t)
 }
 
-// drawFeed goes on where the feed was, or further back.
+// drawFeed continues at the feed's last position, or slightly before it.
 func (k *chronicle) drawFeed(t *rapid.T) webhook.Collect {
 	back := min(k.feed, uint64(rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "back")))
 	c := webhook.Collect{Upto: k.feed - back}
@@ -116,7 +116,7 @@ func (k *chronicle) drawReport(t *rapid.T, s *webhook.State) (c webhook.Report) 
 	return c
 }
 
-// judge folds a turn into the rows and names the law that it broke, if it did.
+// judge applies a turn to the rows and returns the law that it broke, if any.
 func (k *chronicle) judge(step turn) string {
 	former := make(map[uint64]*webhook.Job, len(k.rows))
 	for n, j := range k.rows {
@@ -152,8 +152,8 @@ func all(rows map[uint64]*webhook.Job, numbers []uint64) bool {
 	return !slices.ContainsFunc(numbers, func(n uint64) bool { return rows[n] == nil })
 }
 
-// A refusal has no consequences, and what has consequences changes something.
-// What an inactive or deleted webhook does, a person does, or an attempt ends.
+// lawOfTurns: a refusal yields no events, and events change the state. An inactive or
+// deleted webhook changes only by a user's request or by the end of an attempt.
 func lawOfTurns(step turn, former, _ map[uint64]*webhook.Job) string {
 	before, after := step.Before, step.After
 	switch {
@@ -190,8 +190,9 @@ func ended(step turn) bool {
 	})
 }
 
-// An attempt begins when it may: with a place, not before its time, not while
-// the webhook is held, first attempts in the order of creation, never a ninth.
+// lawOfAttempts: an attempt begins only if a place is free, it is due and the webhook
+// is not held. First attempts begin in the order of creation. There is no ninth
+// attempt.
 func lawOfAttempts(step turn, rows map[uint64]*webhook.Job, e webhook.Event) string {
 	leased, ok := e.(*webhook.Leased)
 	if !ok {
@@ -228,8 +229,8 @@ func lawOfAttempts(step turn, rows map[uint64]*webhook.Job, e webhook.Event) str
 	return ""
 }
 
-// Nothing gets a ninth attempt, a delivered job never changes, a dead one only
-// because a person wants it, and each job goes where the table of its states lets it.
+// lawOfJobs: no job has a ninth attempt, a delivered job never changes, a dead one
+// changes only by a user's request, and every status change is in the table of moves.
 func lawOfJobs(step turn, former, rows map[uint64]*webhook.Job) string {
 	_, byHand := step.Command.(webhook.Retry)
 	for n, j := range rows {
@@ -257,7 +258,7 @@ func lawOfJobs(step turn, former, rows map[uint64]*webhook.Job) string {
 	return ""
 }
 
-// What is processing has one lease, and nothing else has.
+// lawOfLeases: a job in status processing has one lease; other jobs have none.
 func lawOfLeases(step turn, _, rows map[uint64]*webhook.Job) string {
 	leases, jobs := map[uint64]bool{}, map[uint64]bool{}
 	for _, a := range step.After.GetUnderWay() {
@@ -274,7 +275,7 @@ func lawOfLeases(step turn, _, rows map[uint64]*webhook.Job) string {
 	return ""
 }
 
-// The summary is what counting the jobs gives.
+// lawOfCounts: the summary equals a count of the jobs.
 func lawOfCounts(step turn, _, rows map[uint64]*webhook.Job) string {
 	counted := webhook.Summary{Total: uint64(len(rows))}
 	for _, j := range rows {
@@ -295,7 +296,8 @@ func lawOfCounts(step turn, _, rows map[uint64]*webhook.Job) string {
 	return ""
 }
 
-// Every wanted line of the feed beyond the cursor is one job, in its order.
+// lawOfTheFeed: every subscribed feed entry beyond the cursor becomes one job, in the
+// order of the feed.
 func (k *chronicle) lawOfTheFeed(step turn) string {
 	if step.After.Deleted() {
 		return ""
@@ -327,7 +329,7 @@ func TestLawControl(t *testing.T) {
 	}
 }
 
-// lawful is a turn that no law speaks against: job 1 was delivered, 2 is dead, 3
+// lawful returns a turn that satisfies all laws: job 1 was delivered, 2 is dead, 3
 // waits for a retry and gets it, 4 has its first attempt, 5 waits.
 func lawful(now time.Time) (*chronicle, turn) {
 	at := now.UnixMilli()
@@ -389,7 +391,7 @@ func lawBreakers(at int64) map[string]func(*chronicle, *turn) {
 	}
 }
 
-// ends is a report about a job that it is what it was.
+// ends returns a report after which the job has the given status.
 func ends(job uint64, status webhook.Status) webhook.Event {
 	return &webhook.Reported{AtMs: 1, Results: []*webhook.Result{{Job: job, Status: status, Code: 200}}}
 }

@@ -15,7 +15,7 @@ import (
 
 type hookRules = actorstest.Rules[*webhook.State, webhook.Command, webhook.Event]
 
-// deciding plants a Decide that is wrong about commands of one kind.
+// deciding plants a Decide that is wrong for commands of one type.
 func deciding[C webhook.Command](wrong func(*webhook.State, C, time.Time) ([]webhook.Event, error)) func(*hookRules) {
 	return func(r *hookRules) {
 		r.Decide = func(s *webhook.State, c webhook.Command, now time.Time) ([]webhook.Event, error) {
@@ -27,7 +27,7 @@ func deciding[C webhook.Command](wrong func(*webhook.State, C, time.Time) ([]web
 	}
 }
 
-// seeing plants a Decide that takes the webhook for another.
+// seeing plants a Decide that uses an altered state.
 func seeing[C webhook.Command](as func(*webhook.State, C, time.Time)) func(*hookRules) {
 	return deciding(func(s *webhook.State, c C, now time.Time) ([]webhook.Event, error) {
 		other := proto.CloneOf(s)
@@ -36,7 +36,7 @@ func seeing[C webhook.Command](as func(*webhook.State, C, time.Time)) func(*hook
 	})
 }
 
-// saying plants a Decide whose events of one kind are wrong.
+// saying plants a Decide whose events of one type are wrong.
 func saying[E webhook.Event](wrong func(*webhook.State, E, time.Time)) func(*hookRules) {
 	return func(r *hookRules) {
 		r.Decide = func(s *webhook.State, c webhook.Command, now time.Time) ([]webhook.Event, error) {
@@ -51,7 +51,7 @@ func saying[E webhook.Event](wrong func(*webhook.State, E, time.Time)) func(*hoo
 	}
 }
 
-// evolving plants an Evolve that goes wrong after events of one kind.
+// evolving plants an Evolve that is wrong for events of one type.
 func evolving[E webhook.Event](wrong func(*webhook.State, E)) func(*hookRules) {
 	return func(r *hookRules) {
 		r.Evolve = func(s *webhook.State, e webhook.Event) {
@@ -63,7 +63,7 @@ func evolving[E webhook.Event](wrong func(*webhook.State, E)) func(*hookRules) {
 	}
 }
 
-// answering plants a Decide that hears other outcomes than were reported.
+// answering plants a Decide that uses other outcomes than those reported.
 func answering(wrong func(*webhook.State, *webhook.Outcome)) func(*hookRules) {
 	return deciding(func(s *webhook.State, c webhook.Report, now time.Time) ([]webhook.Event, error) {
 		c.Outcomes = slices.Clone(c.Outcomes)
@@ -74,7 +74,7 @@ func answering(wrong func(*webhook.State, *webhook.Outcome)) func(*hookRules) {
 	})
 }
 
-// resulting plants wrong ends of attempts.
+// resulting plants wrong results of attempts.
 func resulting(wrong func(*webhook.State, *webhook.Result, time.Time)) func(*hookRules) {
 	return saying(func(s *webhook.State, e *webhook.Reported, now time.Time) {
 		for _, r := range e.Results {
@@ -155,7 +155,7 @@ var defectsOfAttempts = map[string]func(*hookRules){
 	"the second lease of a running job": rerunning,
 }
 
-// rerunning is blind to what is under way, and to what rows say of it.
+// rerunning plants a Decide that ignores attempts under way, and rows that show them.
 func rerunning(r *hookRules) {
 	deciding(func(s *webhook.State, c webhook.Lease, now time.Time) ([]webhook.Event, error) {
 		for _, j := range c.Due {
@@ -171,7 +171,7 @@ func rerunning(r *hookRules) {
 	})(r)
 }
 
-// seeingRows plants a Decide that is told wrong rows of jobs that are due.
+// seeingRows plants a Decide that gets wrong rows of due jobs.
 func seeingRows(wrong func(*webhook.Job)) func(*hookRules) {
 	return deciding(func(s *webhook.State, c webhook.Lease, now time.Time) ([]webhook.Event, error) {
 		rows := make([]*webhook.Job, 0, len(c.Due))
@@ -185,7 +185,7 @@ func seeingRows(wrong func(*webhook.Job)) func(*hookRules) {
 	})
 }
 
-// leasesFor plants leases that run so many milliseconds longer.
+// leasesFor plants leases that last the given number of milliseconds longer.
 func leasesFor(more int64) func(*hookRules) {
 	return deciding(func(s *webhook.State, c webhook.Expire, now time.Time) ([]webhook.Event, error) {
 		other := proto.CloneOf(s)
@@ -203,14 +203,14 @@ func leasesFor(more int64) func(*hookRules) {
 	})
 }
 
-// laterFirst forgets the order of what was given back.
+// laterFirst drops the list of first attempts that were not sent, and so their order.
 func laterFirst(s *webhook.State) {
 	if s.GetLastFirst() < s.GetLastJob() {
 		s.Unsent = nil
 	}
 }
 
-// swap lets the first two attempts change their jobs.
+// swap exchanges the jobs of the first two attempts.
 func swap(e *webhook.Leased) {
 	if len(e.Attempts) > 1 {
 		a, b := e.Attempts[0], e.Attempts[1]
@@ -268,7 +268,7 @@ var defectsOfTheFeed = map[string]func(*hookRules){
 	}),
 }
 
-// lastOf is the position of the last of the news, zero for none.
+// lastOf returns the position of the last entry, zero if there is none.
 func lastOf(entries []webhook.Entry) uint64 {
 	if len(entries) == 0 {
 		return 0
@@ -379,7 +379,7 @@ var defectsOfTheWebhook = map[string]func(*hookRules){
 	"two leases of the same number": evolving(func(s *webhook.State, _ *webhook.Expired) { s.LastLease-- }),
 }
 
-// unreleased takes the end of a hold out of a verdict.
+// unreleased removes the end of a hold from a decision.
 func unreleased(events []webhook.Event, err error) ([]webhook.Event, error) {
 	return slices.DeleteFunc(events, func(e webhook.Event) bool {
 		_, ends := e.(*webhook.Released)
@@ -387,7 +387,7 @@ func unreleased(events []webhook.Event, err error) ([]webhook.Event, error) {
 	}), err
 }
 
-// failed is for how long nothing but failures was reported.
+// failed returns for how long only failures have been reported.
 func failed(e webhook.Event) time.Duration {
 	reported := e.(*webhook.Reported)
 	if reported.FailingSinceMs == 0 {
@@ -396,7 +396,7 @@ func failed(e webhook.Event) time.Duration {
 	return time.Duration(reported.AtMs-reported.FailingSinceMs) * time.Millisecond
 }
 
-// evolvingRetried plants a Decide that says something else of retries.
+// evolvingRetried plants a Decide whose Retried events are wrong.
 func evolvingRetried(wrong func(*webhook.State, *webhook.Retried)) func(*hookRules) {
 	return saying(func(s *webhook.State, e *webhook.Retried, _ time.Time) { wrong(s, e) })
 }

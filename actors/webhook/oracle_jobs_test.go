@@ -12,8 +12,8 @@ import (
 	"parley/actors/webhook"
 )
 
-// lease: first attempts in order of creation, retries when they are due, and
-// one sort does not hold up the other.
+// lease: first attempts begin in the order of creation, retries when they are due, and
+// neither kind blocks the other.
 func (o *oracle) lease(c webhook.Lease, at int64) actorstest.Verdict {
 	switch {
 	case !o.record.active:
@@ -63,7 +63,7 @@ func (o *oracle) begin(number uint64, at int64) {
 	o.record.leases = append(o.record.leases, seenLease{o.lastLease, number, j.attempts, o.lastWasFirst, at, at + 60*sec})
 }
 
-// end closes the attempt under a lease; nil if there is none.
+// end closes the attempt of a lease; nil if there is none.
 func (o *oracle) end(lease uint64) (*seenJob, seenLease) {
 	for i, l := range o.record.leases {
 		if l.number == lease {
@@ -127,7 +127,7 @@ func (o *oracle) disable(reason string, at int64) {
 	o.record.active, o.record.reason, o.record.disabledMs = false, reason, at
 }
 
-// giveBack puts a job where it was before the attempt that was none.
+// giveBack restores a job to its place before an attempt that was not sent.
 func (o *oracle) giveBack(j *seenJob, l seenLease, at int64) {
 	j.attempts--
 	if l.first {
@@ -137,7 +137,7 @@ func (o *oracle) giveBack(j *seenJob, l seenLease, at int64) {
 	j.status, j.nextMs = "failed", at
 }
 
-// expire: leased 60 s.
+// expire ends leases after 60 s.
 func (o *oracle) expire(c webhook.Expire, at int64) actorstest.Verdict {
 	verdict := "none is over"
 	for _, l := range o.record.leases {
@@ -167,8 +167,8 @@ func (o *oracle) expire(c webhook.Expire, at int64) actorstest.Verdict {
 	return actorstest.Accepted(verdict)
 }
 
-// Targets of random lives: one like others, one that never takes anything, one
-// at which every attempt ends with the server's death, and one whose webhook ends soon.
+// Targets of random lives: an ordinary one, one that rejects everything, one at which
+// the server dies in every attempt, and one whose webhook ends soon.
 const (
 	aTarget      = "https://a.example/hook"
 	deadTarget   = "https://dead.example/hook"
@@ -250,7 +250,7 @@ func wish(t *rapid.T, o *oracle, now time.Time) webhook.Command {
 	return webhook.Toggle{By: by, Active: true, Edge: o.feed}
 }
 
-// waiting is the job that waits for a retry with the most attempts.
+// waiting returns the job with the most attempts among those that wait for a retry.
 func (o *oracle) waiting() (most *seenJob) {
 	for i, j := range o.record.jobs {
 		if j.status == "failed" && (most == nil || j.attempts > most.attempts) {
@@ -260,7 +260,7 @@ func (o *oracle) waiting() (most *seenJob) {
 	return most
 }
 
-// plan is what leads on: to the end of the jobs there are.
+// plan returns the command that brings the existing jobs closer to their end.
 func (o *oracle) plan(t *rapid.T, now time.Time) string {
 	switch next := o.waiting(); {
 	case !o.record.exists && often.Draw(t, "at last"):
@@ -295,7 +295,7 @@ func (o *oracle) plan(t *rapid.T, now time.Time) string {
 	return "lease"
 }
 
-// told are rows as a host may hand them in: what is due and what is not, twice.
+// told returns rows as a host may pass them: due or not, each of them twice.
 func (o *oracle) told(t *rapid.T) (rows []*webhook.Job) {
 	for _, j := range o.record.jobs {
 		if often.Draw(t, "told") {

@@ -16,7 +16,7 @@ import (
 	"parley/actors/webhook"
 )
 
-// retryTable is that of docs/webhooks.md: what passes before each attempt.
+// retryTable is the table of docs/webhooks.md: the pauses before each attempt.
 const retryTable = "0s 5s 5m 30m 2h 5h 10h 10h"
 
 const (
@@ -25,7 +25,7 @@ const (
 	hour = 3600 * sec
 )
 
-// pauseBefore is the pause before the nth attempt, in milliseconds.
+// pauseBefore returns the pause before the nth attempt, in milliseconds.
 func pauseBefore(nth int) int64 {
 	d, err := time.ParseDuration(strings.Fields(retryTable)[nth-1])
 	if err != nil {
@@ -53,7 +53,7 @@ type seenLease struct {
 	beganMs, endMs int64
 }
 
-// sight is what a webhook shows at a moment.
+// sight is everything visible of a webhook at one time.
 type sight struct {
 	exists, deleted          bool
 	id                       webhook.ID
@@ -72,15 +72,15 @@ type sight struct {
 	wakeMs                   int64
 }
 
-// oracle is a webhook as docs/webhooks.md describes it: with all its jobs, in a list.
+// oracle is a webhook as docs/webhooks.md describes it, with a list of all its jobs.
 type oracle struct {
 	record    sight
 	secrets   []oldSecret
 	heldMs    int64
 	lastLease uint64
-	// lastWasFirst: the latest attempt to begin was a job's first.
+	// lastWasFirst is set if the latest attempt to begin was the first of its job.
 	lastWasFirst bool
-	// feed is how far the feed was drawn.
+	// feed is the last position drawn.
 	feed uint64
 }
 
@@ -89,7 +89,7 @@ type oldSecret struct {
 	untilMs int64
 }
 
-// places is how many attempts the trial's looks allow for.
+// places is the number of concurrent attempts that the trial assumes when it looks.
 const places = 3
 
 func (o *oracle) Visible(now time.Time) any {
@@ -172,7 +172,7 @@ func seeJob(j *webhook.Job) seenJob {
 	}
 }
 
-// row is the job as the host has it.
+// row returns the job as the host stores it.
 func (j seenJob) row() *webhook.Job {
 	event, _ := webhook.ParseEvent(j.event)
 	return &webhook.Job{
@@ -182,8 +182,8 @@ func (j seenJob) row() *webhook.Job {
 	}
 }
 
-// nothingForgotten drains what is left when the target is well again: each job
-// is delivered, but for the dead.
+// nothingForgotten lets the target recover and runs all remaining jobs: each must be
+// delivered, except the dead ones.
 func nothingForgotten(l *life, _ *oracle) error {
 	s, rows, now := proto.CloneOf(l.State), jobs(l.History), l.Now
 	if !s.Exists() || s.Deleted() || s.GetDisabledReason() == webhook.AgentRevoked {
@@ -254,7 +254,7 @@ func (o *oracle) Predict(c webhook.Command, now time.Time) actorstest.Verdict {
 	panic("no such command")
 }
 
-// owned: existence itself is private.
+// owned hides whether a webhook exists from all but its owner.
 func (o *oracle) owned(byOwner bool, then func() actorstest.Verdict) actorstest.Verdict {
 	switch {
 	case !o.record.exists || o.record.deleted:
@@ -309,7 +309,7 @@ func (o *oracle) toggle(c webhook.Toggle, at int64) actorstest.Verdict {
 	return actorstest.Accepted("on")
 }
 
-// rotate: the old one is valid for 24 hours; of several the latest four.
+// rotate: a former secret stays valid for 24 hours; at most four former ones are kept.
 func (o *oracle) rotate(sealed string, at int64) actorstest.Verdict {
 	if o.secrets[0].sealed == sealed {
 		return actorstest.Accepted("the same")
@@ -325,7 +325,7 @@ func (o *oracle) rotate(sealed string, at int64) actorstest.Verdict {
 	return actorstest.Accepted("rotated")
 }
 
-// asleep is the refusal of what an inactive webhook does not do, if it is one.
+// asleep returns the refusal of an inactive webhook, and whether it is inactive.
 func (o *oracle) asleep() (actorstest.Verdict, bool) {
 	if o.record.reason == "agent_revoked" {
 		return actorstest.Refused("agent revoked", "410 gone"), true
@@ -372,7 +372,7 @@ func (o *oracle) retry(c webhook.Retry, at int64) actorstest.Verdict {
 	case j.status == "failed" && j.nextMs > at:
 		j.nextMs, o.heldMs = at, 0
 		return actorstest.Accepted("at once")
-	case o.heldMs > at: // due, pending or under way: only the hold is in the way
+	case o.heldMs > at: // due, pending or under way: only the hold prevents an attempt
 		o.heldMs = 0
 		return actorstest.Accepted("released")
 	}
@@ -437,7 +437,7 @@ var trial = actorstest.Trial[*webhook.State, webhook.Command, webhook.Event, *or
 
 func TestOracle(t *testing.T) { trial.Run(t) }
 
-// The census misses what a run does not meet.
+// TestCensusControl: the census reports what a run did not meet.
 func TestCensusControl(t *testing.T) {
 	trial.Misses(t, "ErrDuplicate", func(x *actorstest.Trial[*webhook.State, webhook.Command, webhook.Event, *oracle]) {
 		x.Errors = maps.Clone(x.Errors)

@@ -33,7 +33,7 @@ func TestStories(t *testing.T) {
 // acme owns the webhook of the stories.
 var acme = parley.OrgID(actorstest.Named("acme"))
 
-// jobs are the rows that a host would have.
+// jobs returns the rows that a host would have.
 func jobs(history []webhook.Event) map[uint64]*webhook.Job {
 	rows := map[uint64]*webhook.Job{}
 	for _, e := range history {
@@ -42,7 +42,7 @@ func jobs(history []webhook.Event) map[uint64]*webhook.Job {
 	return rows
 }
 
-// due are the jobs that a host would hand to Lease, the earliest first.
+// due returns the jobs that a host would pass to Lease, the earliest first.
 func due(rows map[uint64]*webhook.Job, now time.Time) []*webhook.Job {
 	ready := []*webhook.Job{}
 	for _, j := range rows {
@@ -108,7 +108,7 @@ func events(words string) (list []webhook.What) {
 	return list
 }
 
-// parseFeed reads lines from..upto of the feed, all of them alike.
+// parseFeed returns entries from..upto of the feed, all alike.
 func parseFeed(l *actorstest.Line) webhook.Collect {
 	from, upto := *l.Number("from"), *l.Number("upto")
 	what := webhook.MessageReceived
@@ -181,7 +181,7 @@ func showJob(j *webhook.Job, now time.Time) string {
 	return text
 }
 
-// The whole life of a job, as a table.
+// TestMoves prints the whole life of a job as a table.
 func TestMoves(t *testing.T) {
 	datadriven.RunTest(t, "testdata/moves.golden", func(t *testing.T, d *datadriven.TestData) string {
 		out := strings.Builder{}
@@ -197,7 +197,8 @@ func TestMoves(t *testing.T) {
 	})
 }
 
-// What a target or the network says is kept in part, and as text.
+// TestErrorsAreShort: only the beginning of an error from a target or the network is
+// kept, as valid text.
 func TestErrorsAreShort(t *testing.T) {
 	s := busy(t, 1)
 	rows := map[uint64]*webhook.Job{1: {Number: 1, Status: webhook.Pending}}
@@ -209,11 +210,12 @@ func TestErrorsAreShort(t *testing.T) {
 		}
 	}
 	if want := "\uFFFD" + strings.Repeat("ü", webhook.ErrorCharsMax-1); rows[1].LastError != want {
-		t.Errorf("kept is %q", rows[1].LastError)
+		t.Errorf("kept %q", rows[1].LastError)
 	}
 }
 
-// Each number has its id, and each id its number, in one webhook only.
+// TestJobIDs: within one webhook each number has one id, and each id one number. Other
+// webhooks have other ids.
 func TestJobIDs(t *testing.T) {
 	id := webhook.ID(actorstest.Named("hook"))
 	s := &webhook.State{Id: id.Bytes(), LastJob: 1 << 40}
@@ -224,29 +226,29 @@ func TestJobIDs(t *testing.T) {
 			t.Errorf("job %d is %v and comes back as %d, %v", n, job, back, ok)
 		}
 		if job.Slot() != id.Slot() {
-			t.Errorf("job %d lives in slot %d, its webhook in %d", n, job.Slot(), id.Slot())
+			t.Errorf("job %d has slot %d, its webhook %d", n, job.Slot(), id.Slot())
 		}
 		seen[job] = true
 	}
 	for _, stranger := range []webhook.JobID{webhook.JobID(id), s.JobID(1<<40 + 1), actorstest.Named("other")} {
 		if n, ok := s.JobNumber(stranger); ok {
-			t.Errorf("%v passes for job %d", stranger, n)
+			t.Errorf("%v was accepted as job %d", stranger, n)
 		}
 	}
 }
 
-// Events are spelt with dots, and only so.
+// TestEventWords: events are spelled with dots, and in no other way.
 func TestEventWords(t *testing.T) {
 	for n := range len(webhook.What_name) {
 		if what := webhook.What(n); n > 0 {
 			if back, ok := webhook.ParseEvent(what.Word()); back != what || !ok || strings.Contains(what.Word(), "_") {
-				t.Errorf("%v is spelt %q and comes back as %v, %v", what, what.Word(), back, ok)
+				t.Errorf("%v is spelled %q and is parsed as %v, %v", what, what.Word(), back, ok)
 			}
 		}
 	}
 	for _, word := range []string{"", "no.event", "message_received", "message.", "message.received "} {
 		if what, ok := webhook.ParseEvent(word); ok {
-			t.Errorf("%q passes for %v", word, what)
+			t.Errorf("%q was parsed as %v", word, what)
 		}
 	}
 }
