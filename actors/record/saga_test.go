@@ -43,6 +43,6 @@ func TestUndecodableMessages(t *testing.T) {
 		t.Errorf("a retirement: %v, %v", said, err)
 	}
 	if _, err := DecodeSagaMessage(journal.OrgStream, []byte("\xff\xffthis is no word")); err == nil {
-		t.Error("what is no word was decoded")
+		t.Error("an invalid message was decoded")
 	}
 }
