@@ -15,6 +15,6 @@ func TestWaitingReceiptsAreCounted(t *testing.T) {
 		rs.RecordSoon(journal.RecordReceipt{Recipient: parley.AgentID{agent}})
 	}
 	if n := rs.Waiting(); n != 3 {
-		t.Errorf("%d receipts wait, not 3", n)
+		t.Errorf("%d receipts are pending, want 3", n)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"parley/actors/webhook"
 )
 
-// sharedProcessor is a processor that requests and deliveries share in proportion to
-// what they ask for.
+// sharedProcessor simulates a processor that requests and deliveries share in
+// proportion to their demand.
 type sharedProcessor struct {
-	room     float64 // deliveries that fill a window; a request is half of one
-	wants    float64 // requests that would come in a window if there were room
-	waiting  float64 // deliveries
-	flying   float64 // those of them that may begin
-	each     int     // attempts of a webhook that is woken
+	room     float64 // capacity of a window in deliveries; a request costs half as much
+	wants    float64 // requests per window if there were capacity for all
+	waiting  float64 // deliveries that are waiting
+	flying   float64 // deliveries that may begin
+	each     int     // attempts of a webhook once it is woken
 	answered uint64
 	short    bool
 	now      time.Time
@@ -29,8 +29,8 @@ func newStreet(wants float64) *sharedProcessor {
 	return s
 }
 
-// window runs one window, in rounds, and returns how many requests were answered and
-// deliveries begun.
+// window simulates one window, in rounds, and returns how many requests were answered
+// and deliveries begun.
 func (s *sharedProcessor) window() (answered, begun float64) {
 	const rounds = 10
 	for range rounds {
@@ -58,7 +58,7 @@ func TestDeliveriesYieldToRequests(t *testing.T) {
 		name               string
 		wants              float64
 		each               int
-		requests, delivers float64 // least in a window, on the average
+		requests, delivers float64 // minimum per window, on average
 	}{
 		{"nobody asks", 0, 1, 0, 490},
 		{"few ask", 100, 1, 40, 400},
@@ -80,16 +80,16 @@ func TestDeliveriesYieldToRequests(t *testing.T) {
 		if requests < c.requests || delivers < c.delivers {
 			t.Errorf("%s: %.0f requests and %.0f deliveries in a window, want at least %.0f and %.0f", c.name, requests, delivers, c.requests, c.delivers)
 		}
-		// The control: without anybody who says how short the processor is, requests
-		// get what deliveries leave.
+		// The control: without a load function, deliveries do not yield and requests
+		// get only the rest of the processor.
 		if c.wants > 1000 {
 			s = newStreet(c.wants)
 			s.p.load, s.waiting = nil, 1e6
 			if s.window(); s.p.limited {
-				t.Error("who knows of no demand steps back")
+				t.Error("deliveries yield without a load function")
 			}
 			if answered, _ := s.window(); answered >= c.requests {
-				t.Errorf("%s, and deliveries do not step back: still %.0f requests", c.name, answered)
+				t.Errorf("%s: %.0f requests although deliveries do not yield", c.name, answered)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func TestDeliveriesCatchUp(t *testing.T) {
 		s.window()
 	}
 	if _, begun := s.window(); begun < 490 {
-		t.Errorf("a second after the requests %.0f deliveries begin in a window", begun)
+		t.Errorf("a second after the last request %.0f deliveries begin per window", begun)
 	}
 }
 
@@ -119,24 +119,24 @@ func TestWokenWebhookMayBeginOnce(t *testing.T) {
 	d.replaceFilter(agent, id, record.EventFilter{Active: true, Events: 1})
 	d.enqueue(agent)
 	if _, streams, left := d.round(); len(streams) != 1 || left {
-		t.Fatalf("%d are woken, more are left: %v", len(streams), left)
+		t.Fatalf("%d webhooks are woken, more left: %v", len(streams), left)
 	}
 	d.throttle.limited = true
 	if first, again := d.mayBegin(id), d.mayBegin(id); !first || again {
-		t.Errorf("it may begin: %v, and again: %v", first, again)
+		t.Errorf("may begin: %v, a second time: %v", first, again)
 	}
 }
 
-// TestParkedWebhooksAreForgotten: a webhook whose organization was resumed meanwhile
-// does not wait.
+// TestParkedWebhooksAreForgotten: a webhook is not parked if its organization has been
+// resumed meanwhile.
 func TestParkedWebhooksAreForgotten(t *testing.T) {
 	d := newDispatcher(&Webhooks{clock: time.Now}, nil)
 	for _, waits := range []bool{true, false} {
 		if got, _ := d.park(parley.OrgID{1}, parley.AgentID{2}, func() (bool, error) { return waits, nil }); got != waits {
-			t.Errorf("waits: %v", got)
+			t.Errorf("parked: %v", got)
 		}
 		if n := len(d.parked); (n == 1) != waits {
-			t.Errorf("%d organizations are waited for", n)
+			t.Errorf("%d organizations have parked webhooks", n)
 		}
 	}
 }
