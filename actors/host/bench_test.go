@@ -10,8 +10,8 @@ import (
 	"parley/journal"
 )
 
-// BenchmarkIdleActor measures the memory of an idle actor besides its state. It
-// measures once, whatever b.N.
+// BenchmarkIdleActor measures the memory of an idle actor without its state. It
+// measures once, regardless of b.N.
 func BenchmarkIdleActor(b *testing.B) {
 	const actors = 100_000
 	e, _ := newEngine(b, 1)
@@ -26,7 +26,7 @@ func BenchmarkIdleActor(b *testing.B) {
 			b.Fatal(fmt.Sprint(sum, err))
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // the last of them stop running
+	time.Sleep(100 * time.Millisecond) // until the last of them stop running
 	b.ReportMetric((inUse()-before)/actors, "B/actor")
 	if n := e.live.Load(); n != actors {
 		b.Fatalf("%d actors are in memory", n)
@@ -34,7 +34,7 @@ func BenchmarkIdleActor(b *testing.B) {
 	runtime.KeepAlive(streams)
 }
 
-// inUse returns the bytes of heap and stacks after a collection.
+// inUse returns the bytes of heap and stacks in use after a garbage collection.
 func inUse() float64 {
 	for range 3 {
 		runtime.GC()

@@ -57,16 +57,16 @@ func TestFullMailboxRejectsAtOnce(t *testing.T) {
 	}
 	for range 100 {
 		if _, err := post(m, pool).wait(time.Minute); !errors.Is(err, parley.ErrOverloaded) {
-			t.Fatalf("beyond the bound: %v", err)
+			t.Fatalf("above the limit: %v", err)
 		}
 	}
 	for _, a := range waiting {
 		if a.state.Load() != askPending {
-			t.Fatal("one that was taken has been answered")
+			t.Fatal("an accepted ask was answered already")
 		}
 	}
 	if !m.hint(toDrain) {
-		t.Error("a full mailbox takes no hint")
+		t.Error("a full mailbox rejects a hint")
 	}
 	close(k.pause)
 	eventually(t, "all are handled", func() bool { return k.count() == mailboxMax+2 })
@@ -74,13 +74,13 @@ func TestFullMailboxRejectsAtOnce(t *testing.T) {
 		t.Errorf("the hint was handled after %T", k.messages[1])
 	}
 	if a := post(m, pool); a.state.Load() != askPending {
-		t.Error("an emptied mailbox refuses")
+		t.Error("an emptied mailbox rejects an ask")
 	}
 }
 
 func TestClosedMailboxRejectsEverything(t *testing.T) {
 	k, pool := &messageSink{}, &askPool{}
-	m := newMailbox() // shut: all wait
+	m := newMailbox() // closed: asks wait
 	m.RegisterHandlers(k, actor.NewDefaultDispatcher(300))
 	var waiting []*ask
 	for range 10 {
@@ -90,15 +90,15 @@ func TestClosedMailboxRejectsEverything(t *testing.T) {
 	m.hint(toDrain)
 	m.hint(toWork)
 	if m.close(errStopped) != toDrain|toWork {
-		t.Error("a hint that nobody took is forgotten")
+		t.Error("a pending hint was lost")
 	}
 	for _, a := range append(waiting, post(m, pool)) {
 		if _, err := a.wait(time.Minute); !errors.Is(err, errStopped) {
-			t.Fatalf("refused with %v", err)
+			t.Fatalf("rejected with %v", err)
 		}
 	}
 	if m.hint(toDrain) || m.close(errStopped) != 0 {
-		t.Error("a closed mailbox takes hints")
+		t.Error("a closed mailbox accepts hints")
 	}
 	m.open()
 	m.PostSystemMessage(&actor.Stop{})
@@ -134,10 +134,10 @@ func TestMailboxKeepsOrderAndLosesNothing(t *testing.T) {
 	m.close(errStopped)
 	posting.Wait()
 	if sum := handled.Load() + refused.Load(); sum != posters*each {
-		t.Errorf("%d asks came to %d answers", posters*each, sum)
+		t.Errorf("%d asks got %d answers", posters*each, sum)
 	}
 	if refused.Load() == 0 {
-		t.Error("the mailbox was closed too late to refuse anything")
+		t.Error("the mailbox was closed too late to reject anything")
 	}
 }
 
@@ -192,27 +192,27 @@ func TestReusedAskIgnoresEarlierAnswer(t *testing.T) {
 	}
 	asking.Wait()
 	if inTime.Load() == 0 || late.Load() == 0 {
-		t.Errorf("%d answers in time, %d late: the race was none", inTime.Load(), late.Load())
+		t.Errorf("%d answers in time, %d late: there was no race", inTime.Load(), late.Load())
 	}
 	eventually(t, "all room is given back, once", func() bool { return rooms.Load() == askers*each })
 }
 
-// TestCapacityIsHeldUntilTheAnswer: an ask that is retried keeps its capacity, one
-// that timed out returns it with the answer.
+// TestCapacityIsHeldUntilTheAnswer: an ask that is retried keeps its capacity. One that
+// timed out returns it when the actor answers.
 func TestCapacityIsHeldUntilTheAnswer(t *testing.T) {
 	pool, rooms := &askPool{}, 0
 	room := func() { rooms++ }
 	a := pool.ask(1, time.Time{}, room)
 	a.complete(nil, errStopped)
 	if _, err := a.wait(time.Minute); !errors.Is(err, errStopped) || rooms != 0 {
-		t.Errorf("refused with %v, %d rooms given back", err, rooms)
+		t.Errorf("rejected with %v, capacity returned %d times", err, rooms)
 	}
 	a = pool.ask(1, time.Time{}, room)
 	if _, err := a.wait(0); !errors.Is(err, parley.ErrOutcomeUnknown) || rooms != 0 {
-		t.Errorf("gave up with %v, %d rooms given back", err, rooms)
+		t.Errorf("timed out with %v, capacity returned %d times", err, rooms)
 	}
 	a.complete(nil, errStopped)
 	if rooms != 1 {
-		t.Errorf("%d rooms given back when the abandoned ask was refused", rooms)
+		t.Errorf("capacity returned %d times after the abandoned ask was rejected", rooms)
 	}
 }

@@ -25,6 +25,6 @@ func TestPassivatedActorsAreForgotten(t *testing.T) {
 		for _, bucket := range e.system.ProcessRegistry.LocalPIDs.LocalPIDs {
 			processes += bucket.Count()
 		}
-		return processes < 10 // its own
+		return processes < 10 // those of the system itself
 	})
 }

@@ -42,7 +42,7 @@ func TestFailedQueuedMessageIsRetried(t *testing.T) {
 	eventually(t, "the word is tried three times", func() bool { return tries.Load() >= 3 })
 	l.mu.Lock()
 	if st := l.stream(s); len(st.queue) != 2 || len(st.events) != 1 {
-		t.Errorf("after a failure %d of 2 words are left, and there are %d events", len(st.queue), len(st.events))
+		t.Errorf("after a failure %d of 2 messages are left, and there are %d events", len(st.queue), len(st.events))
 	}
 	l.mu.Unlock()
 	broken.Store(false)
@@ -53,7 +53,7 @@ func TestFailedQueuedMessageIsRetried(t *testing.T) {
 	eventually(t, "the failures are forgotten", func() bool { return e.retries.count.Load() == 0 })
 }
 
-// manualTimers keeps the functions of timers for the test to run.
+// manualTimers keeps the functions of timers until the test runs them.
 type manualTimers struct {
 	mu     sync.Mutex
 	pauses []time.Duration
@@ -80,7 +80,7 @@ func TestRetryPausesGrow(t *testing.T) {
 	s := streamOf(1)
 	for range 8 {
 		r.failed(s, toDrain, nudge)
-		r.failed(s, toWork, nudge) // goes with the timer that is armed
+		r.failed(s, toWork, nudge) // uses the timer that is already armed
 		a.last()()
 	}
 	stale := a.last()
@@ -100,7 +100,7 @@ func TestRetryPausesGrow(t *testing.T) {
 }
 
 // TestFailuresShareOneTimer: an actor that fails at each of many asks has one retry
-// pending, and the next is armed when that has failed too.
+// pending. The next is armed only after that one has failed.
 func TestFailuresShareOneTimer(t *testing.T) {
 	a := &manualTimers{}
 	var tries atomic.Int64
@@ -136,10 +136,10 @@ func TestQueuePageIsBoundedInBytes(t *testing.T) {
 	}
 	x := &entity[*tally, add, *tally]{kind: tallyKind(1), engine: e, handle: &activeActor{stream: s}}
 	if page, more, err := x.queuePage(); err != nil || len(page) != 4 || !more {
-		t.Errorf("a page of %d words, more: %v, %v", len(page), more, err)
+		t.Errorf("a page of %d messages, more: %v, %v", len(page), more, err)
 	}
 	x.handled = 9
 	if page, more, err := x.queuePage(); err != nil || len(page) != 1 || more {
-		t.Errorf("the last page of %d words, more: %v, %v", len(page), more, err)
+		t.Errorf("the last page of %d messages, more: %v, %v", len(page), more, err)
 	}
 }

@@ -26,7 +26,7 @@ func TestAnswersWaitForTheirEntry(t *testing.T) {
 		looked := askInBackground(e, s, look{})
 		synctest.Wait()
 		if !noneAnswered(added, refused, looked) {
-			t.Fatal("something left before the entry was durable")
+			t.Fatal("an answer left before the entry was durable")
 		}
 		more := askInBackground(e, s, add(2))
 		synctest.Wait()
@@ -35,20 +35,20 @@ func TestAnswersWaitForTheirEntry(t *testing.T) {
 		l.release(1)
 		synctest.Wait()
 		if a := <-added; a.reply != uint64(5) || a.err != nil {
-			t.Errorf("the addition came to %v", a)
+			t.Errorf("the addition was answered with %v", a)
 		}
 		if a := <-refused; !errors.Is(a.err, errOdd) {
-			t.Errorf("the refusal came to %v", a)
+			t.Errorf("the refusal was %v", a)
 		}
 		if a := <-looked; a.reply != uint64(5) {
-			t.Errorf("the look came to %v", a)
+			t.Errorf("the look was answered with %v", a)
 		}
 		if !noneAnswered(more, late) {
 			t.Error("the second entry's answers left with the first entry")
 		}
 		l.release(1)
 		if a := <-late; a.reply != uint64(7) {
-			t.Errorf("the late look came to %v", a)
+			t.Errorf("the late look was answered with %v", a)
 		}
 		<-more
 	})
@@ -71,30 +71,30 @@ func TestFailedEntryFailsDependentAnswers(t *testing.T) {
 			synctest.Wait()
 		}
 		if !noneAnswered(resting...) {
-			t.Fatal("something left before the entry was judged")
+			t.Fatal("an answer left before the journal decided on the entry")
 		}
 		entered, leave := make(chan struct{}), make(chan struct{})
 		busy := askInBackground(e, s, hold{entered, leave})
 		<-entered
-		queued := askInBackground(e, s, look{}) // not served by the life that failed
+		queued := askInBackground(e, s, look{}) // not served by the failed activation
 		synctest.Wait()
 		l.hold(false)
 		l.release(2)
 		synctest.Wait()
 		for i, place := range resting {
 			if a := <-place; !errors.Is(a.err, parley.ErrOutcomeUnknown) {
-				t.Errorf("request %d came to %v", i, a)
+				t.Errorf("request %d was answered with %v", i, a)
 			}
 		}
 		close(leave)
 		if a := <-queued; a.reply != uint64(1) || a.err != nil {
-			t.Errorf("the queued look came to %v", a)
+			t.Errorf("the queued look was answered with %v", a)
 		}
 		if a := <-busy; !errors.Is(a.err, parley.ErrOutcomeUnknown) {
-			t.Errorf("what the failed life still answered came to %v", a)
+			t.Errorf("the failed activation answered with %v", a)
 		}
 		if a := <-askInBackground(e, s, add(4)); a.reply != uint64(5) {
-			t.Errorf("after the failure an addition came to %v", a)
+			t.Errorf("an addition after the failure was answered with %v", a)
 		}
 	})
 }
@@ -122,15 +122,15 @@ func TestPanicIsAnsweredAtOnce(t *testing.T) {
 			t.Errorf("a panic is answered with %v", a)
 		}
 		if !noneAnswered(held, busy) {
-			t.Error("a panic let go what was withheld")
+			t.Error("a panic released answers that were held")
 		}
 		l.hold(false)
 		l.release(1)
 		if a := <-held; a.reply != uint64(7) || a.err != nil {
-			t.Errorf("what was appended before the panic came to %v", a)
+			t.Errorf("the entry appended before the panic was answered with %v", a)
 		}
 		if a := <-queued; a.reply != uint64(7) || a.err != nil {
-			t.Errorf("what waited behind the panic came to %v", a)
+			t.Errorf("the ask queued after the panic was answered with %v", a)
 		}
 		<-busy
 	})
@@ -151,13 +151,13 @@ func TestDamagedRowsAreInternal(t *testing.T) {
 			}
 		}
 		if a := <-askInBackground(e, streamOf(3), add(1)); a.err != nil {
-			t.Errorf("a sound tally answers %v", a)
+			t.Errorf("an undamaged tally answers %v", a)
 		}
 		l.mu.Lock()
 		l.streams[streamOf(1)] = &fakeStream{}
 		l.mu.Unlock()
 		if a := <-askInBackground(e, streamOf(1), add(1)); a.reply != uint64(1) || a.err != nil {
-			t.Errorf("a mended tally answers %v", a)
+			t.Errorf("a repaired tally answers %v", a)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestTimeoutReportsUnknownOutcome(t *testing.T) {
 		began := time.Now()
 		late := askInBackground(e, s, add(2))
 		if a := <-late; !errors.Is(a.err, parley.ErrOutcomeUnknown) || time.Since(began) != AnswerTimeout {
-			t.Errorf("after %v the ask came to %v", time.Since(began), a)
+			t.Errorf("after %v the ask was answered with %v", time.Since(began), a)
 		}
 		entered, leave := make(chan struct{}), make(chan struct{})
 		busy := askInBackground(e, s, hold{entered, leave})
@@ -186,7 +186,7 @@ func TestTimeoutReportsUnknownOutcome(t *testing.T) {
 		l.hold(false)
 		l.release(1)
 		if a := <-askInBackground(e, s, look{}); a.reply != uint64(3) {
-			t.Errorf("an addition that nobody waited for any more was made: %v", a)
+			t.Errorf("an addition whose caller had timed out was made: %v", a)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestQueuedMessagesAreHandledOnceDespitePassivation(t *testing.T) {
 	for n := 1; n <= words; n++ {
 		l.enqueueNumber(s, 1)
 		e.Drain(s)
-		// Nobody asks: the hint alone must have it heard.
+		// No request is sent: the hint alone must make the actor drain its queue.
 		eventually(t, "the queue is empty", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -222,7 +222,7 @@ func TestQueuedMessagesAreHandledOnceDespitePassivation(t *testing.T) {
 	close(stop)
 	<-swept
 	if sum, err := e.ask(s, look{}, func() {}); sum != uint64(words) || err != nil {
-		t.Errorf("%d words of 1 came to %v, %v", words, sum, err)
+		t.Errorf("%d messages of 1 each gave %v, %v", words, sum, err)
 	}
 }
 
@@ -240,24 +240,24 @@ func TestShortActivationsStoreState(t *testing.T) {
 		behind := uint64(len(l.stream(s).events)) - l.stream(s).stored
 		l.mu.Unlock()
 		if behind >= every {
-			t.Fatalf("after %d events the stored state is %d behind", n+1, behind)
+			t.Fatalf("after %d events the stored state is %d events behind", n+1, behind)
 		}
 		e.drop(e.actor(s), errStopped)
 	}
 }
 
-// TestActorNoticesStreamCreatedLater asks an actor whose stream does not exist yet,
-// and again after another entry has created it.
+// TestActorNoticesStreamCreatedLater asks an actor before its stream exists, and again
+// after another entry has created the stream.
 func TestActorNoticesStreamCreatedLater(t *testing.T) {
 	e, l := newEngine(t, 1)
 	s := streamOf(1)
 	if sum, err := e.ask(s, look{}, func() {}); sum != uint64(0) || err != nil {
-		t.Fatalf("an unborn tally answers %v, %v", sum, err)
+		t.Fatalf("without a stream the tally answers %v, %v", sum, err)
 	}
-	l.mu.Lock() // as another's entry does
+	l.mu.Lock() // as an entry of another actor does
 	l.stream(s).events = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 9}}}
 	l.mu.Unlock()
 	if sum, err := e.ask(s, add(1), func() {}); sum != uint64(10) || err != nil {
-		t.Errorf("born meanwhile, it answers %v, %v", sum, err)
+		t.Errorf("with a stream the tally answers %v, %v", sum, err)
 	}
 }

@@ -17,11 +17,11 @@ func TestStatsCountRejections(t *testing.T) {
 	for range mailboxMax + 3 {
 		post(m, pool)
 	}
-	m.PostUserMessage(&ask{command: TimerDue{}, silent: true}) // nobody is refused by that
+	m.PostUserMessage(&ask{command: TimerDue{}, silent: true}) // no caller is rejected by this
 	if _, err := late.wait(time.Nanosecond); !errors.Is(err, parley.ErrOutcomeUnknown) {
-		t.Fatalf("an answer that never came: %v", err)
+		t.Fatalf("wait without an answer returned %v", err)
 	}
 	if turned, overdue := pool.refused.Load(), pool.overdue.Load(); turned != 3 || overdue != 1 {
-		t.Errorf("%d were refused and %d overdue, not 3 and 1", turned, overdue)
+		t.Errorf("%d were rejected and %d overdue, want 3 and 1", turned, overdue)
 	}
 }

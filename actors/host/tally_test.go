@@ -29,17 +29,18 @@ func (s *tally) UnmarshalVT(b []byte) error {
 	return nil
 }
 
-// What a tally is asked.
+// Requests to a tally.
 type (
-	add   uint64   // answers the sum
-	look  struct{} // answers the sum and changes nothing
+	add   uint64   // returns the sum
+	look  struct{} // returns the sum and changes nothing
 	spoil struct{} // changes the state and panics
 	hold  struct{ entered, leave chan struct{} }
 )
 
 var errOdd = parley.Refuse(parley.Unprocessable, "odd", "The tally does not like this number.")
 
-// tallyKind rejects the number 13, and adds the numbers of queued messages.
+// tallyKind returns a kind that rejects the number 13 and adds the numbers in queued
+// messages.
 func tallyKind(stateEvery uint64) *Kind[*tally, add, *tally] {
 	return &Kind[*tally, add, *tally]{
 		Stream: journal.OrgStream, StateEvery: stateEvery,
@@ -77,14 +78,15 @@ func tallyKind(stateEvery uint64) *Kind[*tally, add, *tally] {
 
 // fakeJournal is a journal in memory that releases entries when a test says so.
 type fakeJournal struct {
-	journal.Journal // what a tally does not need
+	journal.Journal // methods that a tally does not need
 
 	mu      sync.Mutex
 	epoch   uint64
 	streams map[journal.Stream]*fakeStream
 	held    []func()
 	holding bool
-	// fail, if set, refuses the next entry that says something.
+	// fail, if set, makes the journal reject the next entry that does not end the
+	// activation.
 	fail     error
 	onQueued func(journal.Stream)
 }
@@ -151,7 +153,7 @@ func (l *fakeJournal) apply(e *journal.Entry, s *fakeStream) error {
 	return nil
 }
 
-// release releases the n oldest entries that are held.
+// release releases the n oldest held entries.
 func (l *fakeJournal) release(n int) {
 	l.mu.Lock()
 	held := l.held[:n]
@@ -168,14 +170,14 @@ func (l *fakeJournal) hold(on bool) {
 	l.holding = on
 }
 
-// enqueueNumber puts a word into an actor's queue, without a hint.
+// enqueueNumber adds a number to an actor's queue, without a hint.
 func (l *fakeJournal) enqueueNumber(s journal.Stream, n byte) {
 	said := &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes(), Number: uint32(n)}
 	word, _ := said.MarshalVT()
 	l.enqueue(s, word)
 }
 
-// enqueue puts any bytes there.
+// enqueue adds any bytes to an actor's queue, without a hint.
 func (l *fakeJournal) enqueue(s journal.Stream, word []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +238,7 @@ func (v *fakeView) Queue(s journal.Stream, beyond uint64, fn func(journal.Queued
 	return nil
 }
 
-// newEngine is an engine with tallies over a fake journal.
+// newEngine returns an engine with tallies over a fake journal.
 func newEngine(t testing.TB, stateEvery uint64, tune ...func(*Engine)) (*Engine, *fakeJournal) {
 	l := newFakeJournal()
 	e := New(l, time.Now, slog.New(slog.DiscardHandler), nil)
@@ -251,7 +253,7 @@ func newEngine(t testing.TB, stateEvery uint64, tune ...func(*Engine)) (*Engine,
 	return e, l
 }
 
-// streamOf is the stream of tally n.
+// streamOf returns the stream of tally n.
 func streamOf(n byte) journal.Stream {
 	return journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: n}}
 }
@@ -286,7 +288,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after ten seconds still not: %s", what)
+			t.Fatalf("not after ten seconds: %s", what)
 		}
 	}
 }
