@@ -15,7 +15,7 @@ import (
 	"parley/journal"
 )
 
-// feedView shows one feed, and nothing else.
+// feedView is a view that contains one feed only.
 type feedView struct {
 	journal.View
 	lines []journal.FeedEntry
@@ -44,7 +44,7 @@ func (v feedView) FeedBefore(_ parley.AgentID, before uint64, fn func(journal.Fe
 	return nil
 }
 
-// countLines is how many entries a block of the tests' indexes stands for.
+// countLines is the number of entries in a block of the tests' indexes.
 const countLines = 128
 
 // counted returns the count by its definition.
@@ -57,7 +57,7 @@ func counted(lines []journal.FeedEntry, since int64) (n int) {
 	return n
 }
 
-// growing is a feed that grows, with messages that took any time to arrive.
+// growing is a feed that grows, with messages that took varying times to arrive.
 type growing struct {
 	t     *rapid.T
 	lines []journal.FeedEntry
@@ -79,8 +79,8 @@ func (g *growing) grow() {
 	}
 }
 
-// polls polls an index of a growing feed, with views of any age, and returns the first
-// wrong count. spoil alters the index before each poll.
+// polls polls an index of a growing feed with views of any age, and returns the first
+// wrong count as an error. spoil alters the index before each poll.
 func polls(t *rapid.T, spoil func(*feedIndex)) error {
 	g, c, agent := &growing{t: t, at: 1_000_000}, newPollIndex(&Limits{CountEntries: countLines}), parley.AgentID{15: 1}
 	c.limits.CountEntries = rapid.IntRange(1, 9).Draw(t, "lines of a block")
@@ -90,15 +90,15 @@ func polls(t *rapid.T, spoil func(*feedIndex)) error {
 			c.feeds.InvalidateAll()
 		}
 		spoil(c.of(agent))
-		// A view may be older than what others have asked since; what is durable
-		// reaches to some line of it.
+		// The view may be older than the views of earlier polls. It is durable up to
+		// any of its entries.
 		v := feedView{lines: g.lines[:rapid.IntRange(0, len(g.lines)).Draw(t, "shown")], read: new(int)}
 		edge, durable, err := uint64(0), rapid.IntRange(0, len(v.lines)).Draw(t, "durable"), error(nil)
 		if durable > 0 {
 			edge = v.lines[durable-1].Position
 		}
 		since := g.at - rapid.Int64Range(-3, 700).Draw(t, "ago")
-		// Lines that an earlier poll knew to be durable are counted as well.
+		// Entries that an earlier poll found durable are counted as well.
 		most := g.lines
 		for len(most) > len(v.lines) && most[len(most)-1].Position > c.of(agent).upTo {
 			most = most[:len(most)-1]
@@ -109,7 +109,7 @@ func polls(t *rapid.T, spoil func(*feedIndex)) error {
 		}
 		x, least := c.of(agent), counted(v.lines, since)
 		n, known := x.known(edge, since)
-		if known { // the caller saw that nothing is beyond the edge
+		if known { // the caller saw nothing beyond the durable position
 			least = counted(v.lines[:durable], since)
 		} else {
 			n, err = c.since(ctx, v, x, edge, since)
@@ -162,14 +162,14 @@ func TestPollsOfAnyFeedSeeDefects(t *testing.T) {
 				}).Example(seed)
 			}
 			if !flagged {
-				t.Error("nothing was wrong")
+				t.Error("the defect was not found")
 			}
 		})
 	}
 }
 
 // TestPollReadsAtMostOneBlock: once a long feed is indexed, a poll reads at most one
-// block, and none twice.
+// block, and reads no entry twice.
 func TestPollReadsAtMostOneBlock(t *testing.T) {
 	c, agent, read := newPollIndex(&Limits{CountEntries: countLines}), parley.AgentID{15: 1}, 0
 	v := feedView{read: &read}
@@ -189,10 +189,10 @@ func TestPollReadsAtMostOneBlock(t *testing.T) {
 			n, err = c.since(context.Background(), v, x, edge, since)
 		}
 		if want := counted(v.lines, since); n != want || err != nil || read > most {
-			t.Errorf("since %d: %d (%v) of %d, %d lines were read where %d are enough", since, n, err, want, read, most)
+			t.Errorf("since %d: %d (%v) of %d, %d entries were read, want at most %d", since, n, err, want, read, most)
 		}
 	}
-	ask(1_000_000+19*countLines, 3*countLines+1) // what is older is not looked at
+	ask(1_000_000+19*countLines, 3*countLines+1) // older entries are not read
 	ask(0, 20*countLines)
 	ask(0, 0)
 	ask(1_000_000+7*countLines+9, countLines)
