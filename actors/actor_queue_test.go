@@ -25,7 +25,7 @@ import (
 	"parley/persistence/crashtest"
 )
 
-// garble is a word that nobody can decode.
+// garble is a message that no actor can decode.
 var garble = []byte("\xff\xffthis is no word")
 
 // enqueueMessages stores messages in an actor's queue, as another actor's turn would.
@@ -71,30 +71,30 @@ func TestUndecodableMessageIsQuarantined(t *testing.T) {
 		must(r.node.Agents.Change(context.Background(), ids[0], agent.Revoke{}))(t)
 		eventually(t, "the revoked agent is counted out", func() bool { return must(r.node.Orgs.Current(context.Background(), owner))(t).GetActiveAgents() == 1 })
 		eventually(t, "the words are counted", func() bool { return r.node.Stats().Quarantined == 3 })
-		r.restart() // whatever is aside must not be in the way
+		r.restart() // quarantined messages must not prevent a restart
 		v := r.store.View()
 		queue, quarantine := queueAndQuarantine(t, v, to)
 		v.Close()
 		if len(queue) != 0 || len(quarantine) != 3 || !bytes.Equal(quarantine[0], garble) || len(quarantine[1]) != 0 || !bytes.Equal(quarantine[2], garble) {
-			t.Errorf("in the queue: %q, in quarantine: %q", queue, quarantine)
+			t.Errorf("queue %q, quarantine %q", queue, quarantine)
 		}
 		if n := strings.Count(log.String(), "level=ERROR msg=\"a message between actors cannot be decoded and was put into quarantine"); n != 3 || !strings.Contains(log.String(), owner.String()) {
-			t.Errorf("the log says so %d times:\n%s", n, log)
+			t.Errorf("the log has %d such lines:\n%s", n, log)
 		}
 		audit := verifyStore(t, r.store)
 		found := audit.First(10)
 		if len(found) != 3 {
-			t.Fatalf("the audit found %d faults, not 3: %v", len(found), found)
+			t.Fatalf("verification found %d faults, want 3: %v", len(found), found)
 		}
 		for _, f := range found {
 			if f.Check != "quarantine" || !strings.Contains(f.Where, owner.String()) {
-				t.Errorf("the audit found %v", f)
+				t.Errorf("verification found %v", f)
 			}
 		}
 		if !strings.Contains(found[0].Means, fmt.Sprintf("%x", garble)) {
-			t.Errorf("the audit does not tell the bytes: %v", found[0])
+			t.Errorf("verification does not report the bytes: %v", found[0])
 		}
-		r.close() // with what the audit at the end would find
+		r.close() // before the verification at the end, which would report these messages
 	}
 }
 
@@ -115,8 +115,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// queueMeter counts the queued messages that are read, and how many of the handled
-// ones are not durable yet.
+// queueMeter counts the queued messages that are read, and how many handled messages
+// are not durable yet.
 type queueMeter struct {
 	journal.Journal
 	page, underway, underwayMost, handled atomic.Int64
@@ -149,9 +149,9 @@ func (j *queueMeter) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// readLongQueue starts an actor with a long queue and asks it at once. It returns the
-// largest number of messages in memory, and how many messages were handled before the
-// answer.
+// readLongQueue starts an actor with a long queue and sends it a request at once. It
+// returns the largest number of messages in memory, the largest number that were not
+// durable, and how many messages were handled before the answer.
 func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, before int64) {
 	t.Helper()
 	r := newTestNode(t)
@@ -182,7 +182,7 @@ func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, b
 	v := r.store.View()
 	defer v.Close()
 	if queue, quarantine := queueAndQuarantine(t, v, s); len(queue)+len(quarantine) != 0 {
-		t.Errorf("%d words are in the queue and %d in quarantine", len(queue), len(quarantine))
+		t.Errorf("%d messages are in the queue and %d in quarantine", len(queue), len(quarantine))
 	}
 	return j.page.Load(), j.underwayMost.Load(), before
 }
@@ -195,15 +195,15 @@ func TestLongQueueIsReadInPages(t *testing.T) {
 		words = 10_000
 	}
 	page, underway, before := readLongQueue(t, words, nil)
-	t.Logf("of %d words at most %d were read at once, %d under way; %d were handled before a request", words, page, underway, before)
+	t.Logf("of %d messages at most %d were read at once, %d under way; %d were handled before the answer", words, page, underway, before)
 	if page > host.QueueMessages+1 || underway > host.QueueMessages || before >= int64(words) {
-		t.Error("that is not bounded")
+		t.Error("this is not bounded")
 	}
 	t.Run("control: one page for all", func(t *testing.T) {
 		const few = 5000
 		page, underway, before := readLongQueue(t, few, func(n *Node) { n.engine.QueueMessages = 1 << 30 })
 		if page <= host.QueueMessages+1 || underway <= host.QueueMessages || before < few/2 {
-			t.Errorf("without pages %d words of %d were read at once, %d were under way, %d before a request: the test measures nothing", page, few, underway, before)
+			t.Errorf("without pages %d messages of %d were read at once, %d were under way, %d before the answer: the test measures nothing", page, few, underway, before)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestLongQueueIsReadInPages(t *testing.T) {
 // and checks them.
 func crashWithQuarantine(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (v *crashResult) {
 	t.Helper()
-	var told atomic.Int64 // words that are stored, as their speaker was told
+	var told atomic.Int64 // messages whose storage was acknowledged
 	disk := crashtest.NewDisk(vfs.NewCrashableMem(), crashDir, uint64(journals), func() int { return int(told.Load()) })
 	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: disk.FS(), tuneStore: smallFiles, wrap: wrap}
 	disk.Record(false)
@@ -302,7 +302,7 @@ func (j removeFirst) Append(e *journal.Entry) {
 	if len(e.Handled) > 0 && len(e.Rows) > 0 {
 		j.Journal.Append(&journal.Entry{Slot: e.Slot, Stream: e.Stream, Activation: e.Activation, Expect: e.Expect, At: e.At, Handled: e.Handled})
 		e.Handled = nil
-		time.Sleep(5 * time.Millisecond) // the two are not in one batch
+		time.Sleep(5 * time.Millisecond) // so that the two entries are not in one batch
 	}
 	j.Journal.Append(e)
 }
@@ -313,14 +313,14 @@ func TestQuarantineSurvivesACrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		v := crashWithQuarantine(t, journals, nil)
 		if v.check(t); v.tally.Distinct() < 10 {
-			t.Errorf("%v: too few", v.tally)
+			t.Errorf("%v: too few images", v.tally)
 		}
 	}
 	t.Run("control: struck out before it is kept", func(t *testing.T) {
 		skipUnderRace(t)
 		v := crashWithQuarantine(t, 1, func(j journal.Journal) journal.Journal { return removeFirst{j} })
 		if !v.lost() {
-			t.Errorf("%v, and no loss was seen", v.tally)
+			t.Errorf("%v, but no loss was found", v.tally)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func replyConcurrently(b *testing.B, r *testNode, owner parley.OrgID, firsts []*
 	b.StopTimer()
 }
 
-// conversations starts n of them.
+// conversations starts n conversations.
 func (r *testNode) conversations(owner parley.OrgID, ids []parley.AgentID, n int) []*record.Message {
 	firsts := make([]*record.Message, n)
 	var starting sync.WaitGroup

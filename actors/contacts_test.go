@@ -86,15 +86,15 @@ func TestSeatHolder(t *testing.T) {
 	}
 	holds(last, 2)
 	if got := must(r.node.Groups.SeatHolder(context.Background(), c.id, parley.OrgID{1}))(t); !got.Zero() {
-		t.Errorf("nobody's holder is %v", got)
+		t.Errorf("holder of an organization without a seat: %v", got)
 	}
-	// As it was before seats were noted by organization.
+	// The row is missing in directories of releases that did not store holders.
 	r.forgetRow(journal.Row{Slot: c.id.Slot(), Table: journal.HolderTable, Key: record.HolderKey(c.id, other)})
 	holds(last, 2*many+many/query.RosterPage+2)
 }
 
-// TestAnyAgentOfAnOrganizationMayBeElector: a caller that names no agent was in the
-// electorate if any agent of its organization was, whichever one the row names.
+// TestAnyAgentOfAnOrganizationMayBeElector: a caller that names no agent counts as an
+// elector if any agent of its organization was one, whichever agent the row names.
 func TestAnyAgentOfAnOrganizationMayBeElector(t *testing.T) {
 	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
@@ -127,27 +127,27 @@ func TestAnyAgentOfAnOrganizationMayBeElector(t *testing.T) {
 		t.Helper()
 		_, err := r.node.Groups.Vote(context.Background(), c.id, group.CastVote{Request: request.RequestID(), By: group.Caller{Org: org}, Approve: true})
 		if !errors.Is(err, want) {
-			t.Errorf("the vote is answered with %v, want %v", err, want)
+			t.Errorf("the vote got %v, want %v", err, want)
 		}
 	}
 	note := journal.Row{Slot: c.id.Slot(), Table: journal.HolderTable, Key: record.HolderKey(c.id, other)}
 	votes(other, group.ErrElectorateEmpty)
 	votes(third, group.ErrNotInElectorate)
-	r.forgetRow(note) // as in a directory from before holders were noted
+	r.forgetRow(note) // as in a directory of a release that did not store holders
 	votes(other, group.ErrElectorateEmpty)
 	note.Value = electors[1].Bytes() // seated after the request was filed
 	r.putRow(note)
 	votes(other, group.ErrElectorateEmpty)
 }
 
-// forgetRow deletes a row without the actors' knowledge.
+// forgetRow deletes a row without telling the actors.
 func (r *testNode) forgetRow(row journal.Row) {
 	r.t.Helper()
 	row.Delete = true
 	r.putRow(row)
 }
 
-// putRow stores a row without the actors' knowledge.
+// putRow stores a row without telling the actors.
 func (r *testNode) putRow(row journal.Row) {
 	r.t.Helper()
 	done := make(chan error, 1)
@@ -166,7 +166,7 @@ func TestRosterIsReadInPages(t *testing.T) {
 	var first parley.AgentID
 	read := o.reads(func() { first = must(r.node.Agents.FirstActive(context.Background(), owner))(t).AgentID() })
 	if read > query.RosterPage+10 {
-		t.Errorf("%d rows were read for one agent", read)
+		t.Errorf("%d rows were read to find one agent", read)
 	}
 	var all []parley.AgentID
 	if err := r.node.Agents.Each(context.Background(), owner, func(a *agent.State) bool {
@@ -176,7 +176,7 @@ func TestRosterIsReadInPages(t *testing.T) {
 		t.Fatalf("%d agents are listed, want %d: %v", len(all), len(ids), err)
 	}
 	if !sameAgents(all, ids) {
-		t.Error("an agent is listed twice, or not at all")
+		t.Error("an agent is listed twice or missing")
 	}
 }
 

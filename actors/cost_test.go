@@ -93,7 +93,7 @@ func (w messageCost) within(bound messageCost) bool {
 func (m *walMeter) costOf(t *testing.T, write func() (Posted, error)) messageCost {
 	t.Helper()
 	const messages = 40
-	time.Sleep(20 * time.Millisecond) // what was said before has been written
+	time.Sleep(20 * time.Millisecond) // until all earlier entries are written
 	bytes, syncs := m.bytes.Load(), m.syncs.Load()
 	for range messages {
 		must(write())(t)
@@ -108,7 +108,7 @@ func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal
 	r, disk := newMeteredNode(t, journals, wrap)
 	owner, ids := r.agents("acme", 16)
 	from, to := ids[0], ids[1]
-	for _, id := range ids[1:] { // the farther home is the dearer one
+	for _, id := range ids[1:] { // another home costs more
 		if !r.store.SameHome(from.Slot(), id.Slot()) {
 			to = id
 		}
@@ -123,11 +123,11 @@ func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal
 	return sent, disk.costOf(t, reply)
 }
 
-// messageBounds are about 15 % above what was measured when they were set, the
-// content's 1,024 bytes included. With one journal a message took 1,587 bytes
-// and a reply 1,514. With four, where the recipient lives in another home, the
-// content is written at the conversation's home, in the outbox and at the
-// recipient's: 4,120 and 4,027 bytes.
+// messageBounds are about 15 % above the measured cost, including the content's 1,024
+// bytes. With one journal a message took 1,587 bytes and a reply 1,514. With four
+// journals, and the recipient in another home, the content is written at the
+// conversation's home, in the outbox and at the recipient's home: 4,120 and 4,027
+// bytes.
 var messageBounds = []struct {
 	journals    int
 	sent, reply messageCost
@@ -142,7 +142,7 @@ func TestBytesOfAMessage(t *testing.T) {
 			sent, replied := messageCosts(t, b.journals, func(j journal.Journal) journal.Journal { return j })
 			t.Logf("send %+v, reply %+v", sent, replied)
 			if !sent.within(b.sent) || !replied.within(b.reply) {
-				t.Errorf("a message takes %+v, at most %+v is allowed; a reply %+v, at most %+v", sent, b.sent, replied, b.reply)
+				t.Errorf("a message costs %+v, limit %+v; a reply %+v, limit %+v", sent, b.sent, replied, b.reply)
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func TestBytesOfAMessageControl(t *testing.T) {
 		t.Run(fmt.Sprint(b.journals, " journals"), func(t *testing.T) {
 			sent, replied := messageCosts(t, b.journals, func(j journal.Journal) journal.Journal { return duplicateRecords{j} })
 			if sent.within(b.sent) || replied.within(b.reply) {
-				t.Errorf("twice written, a message takes %+v and a reply %+v: within %+v and %+v", sent, replied, b.sent, b.reply)
+				t.Errorf("written twice, a message costs %+v and a reply %+v: within %+v and %+v", sent, replied, b.sent, b.reply)
 			}
 		})
 	}

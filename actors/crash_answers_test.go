@@ -18,7 +18,7 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-// checkAnswered requires everything that was acknowledged, after it had time to
+// checkAnswered requires everything that was acknowledged, once it has had time to
 // arrive.
 func (x *imageCheck) checkAnswered() {
 	ctx := context.Background()
@@ -68,12 +68,12 @@ func (x *imageCheck) checkAnswered() {
 	}
 }
 
-// later reports whether a receipt is missing or later than it was.
+// later reports whether a receipt is missing or has a later time than before.
 func later(was, is journal.Receipts) bool {
 	return earliest(was, is) != is
 }
 
-// madeBy is the organization that a challenge has made, if it is used.
+// madeBy returns the organization that a used challenge has created.
 func (x *imageCheck) madeBy(c *registration.Challenge) parley.OrgID {
 	v := x.node.store.View()
 	defer v.Close()
@@ -104,7 +104,8 @@ func (x *imageCheck) checkOrg(id parley.OrgID, known *knownOrg) {
 	}
 }
 
-// checkAgent: an agent is in one of its versions, and not before one that was shown.
+// checkAgent: an agent is in one of its versions, and not in one older than a version
+// that was shown.
 func (x *imageCheck) checkAgent(id parley.AgentID, version int) {
 	s := x.agents[id]
 	a := x.w.agentOf(id)
@@ -120,7 +121,7 @@ func (x *imageCheck) checkAgent(id parley.AgentID, version int) {
 	}
 }
 
-// checkSagas: an operation of several homes is complete everywhere or nowhere.
+// checkSagas: an operation across several homes is complete everywhere or nowhere.
 func (x *imageCheck) checkSagas() {
 	ctx := context.Background()
 	x.w.mu.Lock()
@@ -170,8 +171,8 @@ func (x *imageCheck) checkSagas() {
 	}
 }
 
-// checkCreation: an agent that has its name is at its home, on the roster, and found
-// by its keys and token. Without the name nothing of it exists.
+// checkCreation: an agent that has its name is also in its home, on the roster, and
+// found by its keys and token. Without the name nothing of it exists.
 func (x *imageCheck) checkCreation(n fullName) {
 	ctx := context.Background()
 	id, err := x.node.node.Agents.ByName(ctx, n.owner, n.name)
@@ -220,7 +221,7 @@ func (x *imageCheck) checkConsistency() {
 			}
 		}
 		if !talk.state.GroupID().Zero() {
-			continue // whom it concerned when, the audit judges
+			continue // verification checks which members they concerned at which time
 		}
 		for _, p := range talk.state.GetParticipants() {
 			x.checkParticipant(id, talk, p.Agent())
@@ -243,7 +244,7 @@ func (x *imageCheck) checkConsistency() {
 // status changes in each participant's feed, in order.
 func (x *imageCheck) checkParticipant(id parley.ConversationID, talk *seenConversation, p parley.AgentID) {
 	if x.agents[p] == nil {
-		return // of an organization whose answer is not known
+		return // its organization's registration was not answered
 	}
 	listed := 0
 	for _, c := range x.lists[p] {
@@ -266,8 +267,8 @@ func (x *imageCheck) checkParticipant(id parley.ConversationID, talk *seenConver
 	}
 }
 
-// checkFeed: a feed has the messages of the inbox in the same order, and its
-// untransferred messages begin where a stream would.
+// checkFeed: a feed has the messages of the inbox in the same order, and a stream would
+// begin at the first untransferred one.
 func (x *imageCheck) checkFeed(id parley.AgentID) {
 	inbox := x.inboxes[id]
 	at := len(inbox)
@@ -304,8 +305,8 @@ func (x *imageCheck) verify(when string) {
 	}
 }
 
-// retries repeats requests under keys, some of which were acknowledged: each key has
-// one message.
+// retries repeats requests under idempotency keys, some of which were acknowledged:
+// each key has one message.
 func (x *imageCheck) retries(number int) {
 	x.w.mu.Lock()
 	attempts := slices.Clone(x.w.attempts)

@@ -46,7 +46,6 @@ func note[T any](w *workload, to *[]T, x T) {
 	*to = append(*to, x)
 }
 
-// requestChallenge asks for a challenge.
 func (c *client) requestChallenge(slug string, difficulty int) (one *registration.Challenge, ok bool) {
 	one, err := challengeFor(c.node(), slug, fmt.Sprint("challenge ", c.next()), difficulty, time.Hour)
 	switch {
@@ -70,7 +69,7 @@ func (c *client) solve(one *registration.Challenge, slug string) {
 		c.claim(func(k *knownFacts) { k.slug(slug, parley.OrgID{}) })
 	case errors.Is(err, registration.ErrUsed):
 		c.claim(func(k *knownFacts) { k.used[one.GetText()] = parley.OrgID{} })
-	case errors.Is(err, registration.ErrPowWrong): // counted in memory, and not here
+	case errors.Is(err, registration.ErrPowWrong): // counted in memory only
 	default:
 		owner := made.Org.OrgID()
 		note(c.workload, &c.orgs, owner)
@@ -82,8 +81,8 @@ func (c *client) solve(one *registration.Challenge, slug string) {
 	}
 }
 
-// provokeRefusals provokes every refusal once, and repeats a key, so that no test
-// waits for random clients to do so. It runs before other clients begin.
+// provokeRefusals provokes every refusal once and repeats an idempotency key, so that
+// no test depends on random clients to do so. It runs before other clients begin.
 func (c *client) provokeRefusals() {
 	c.register("contested") // a wrong proof of work, a taken slug, a used challenge
 	if len(c.orgs) == 0 {
@@ -99,7 +98,7 @@ func (c *client) provokeRefusals() {
 	c.sendTwice() // and repeats
 	if len(c.pool) > 0 {
 		c.moveTo(c.pool[0], "completed")
-		c.moveTo(c.pool[0], "open") // a completed conversation stays so
+		c.moveTo(c.pool[0], "open") // a completed conversation cannot be reopened
 	}
 	alice, bob, carol := c.active[0].id, c.active[1].id, c.active[2].id
 	beyond, limit := direct(owner, alice, bob, "0:beyond the quota", ""), 1
@@ -109,7 +108,8 @@ func (c *client) provokeRefusals() {
 	c.post(direct(owner, alice, carol, "0:to nobody", ""))
 }
 
-// register asks for a slug twice, solves both at once, and then once more.
+// register submits wrong solutions, then solves two challenges for a slug concurrently,
+// and then both again.
 func (c *client) register(slug string) {
 	note(c.workload, &c.slugs, slug)
 	if hard, ok := c.requestChallenge(slug, 250); ok {
@@ -149,7 +149,7 @@ func (c *client) administer() {
 	}
 }
 
-// create makes an agent, unless its name is taken.
+// create creates an agent, unless its name is taken.
 func (c *client) create(owner parley.OrgID, name string) {
 	full := fullName{owner, name}
 	note(c.workload, &c.names, full)
@@ -171,12 +171,12 @@ func (c *client) create(owner parley.OrgID, name string) {
 	}
 }
 
-// key is a raw key of an agent of that name, of a kind.
+// key returns a raw key of the given kind for an agent of that name.
 func (n fullName) key(kind byte) []byte {
 	return key(kind, n.name+string(n.owner[8:]))
 }
 
-// change changes an agent. Each agent is changed by one client alone.
+// change changes an agent. Each agent is changed by one client only.
 func (c *client) change() {
 	a, ok := pick(c, &c.active)
 	if !ok || a.lost || int(a.id[15])%2 != c.number%2 {
@@ -184,7 +184,7 @@ func (c *client) change() {
 	}
 	before, err := c.node().Agents.Get(context.Background(), a.id)
 	if !c.answered(err, parley.ErrNotFound) || err != nil {
-		return // on its way to its home
+		return // not created at its home yet
 	}
 	want := rules.Clone(before, &agent.State{})
 	var do []agent.Command
@@ -195,7 +195,7 @@ func (c *client) change() {
 	case draw < 4:
 		want.Unlisted, want.IncomingPolicy = !want.Unlisted, []string{agent.AcceptAll, agent.GroupsOnly}[c.rng.IntN(2)]
 		do = append(do, agent.Change{Unlisted: &want.Unlisted, IncomingPolicy: &want.IncomingPolicy})
-		fallthrough // so that no two versions look alike
+		fallthrough // so that all versions differ
 	case draw < 6:
 		want.SigningKey = numbered(uint64(c.next()))
 		do = append(do, agent.RotateKeys{Signing: want.SigningKey})
@@ -256,8 +256,8 @@ func (c *client) credentials(owner parley.OrgID) {
 	}
 }
 
-// rename gives an organization's record a higher version. Each is renamed by one
-// client alone.
+// rename increases the version in an organization's name. Each organization is renamed
+// by one client only.
 func (c *client) rename(owner parley.OrgID) {
 	if int(owner[15])%2 != c.number%2 {
 		return
@@ -285,7 +285,7 @@ func (c *client) readOrg(owner parley.OrgID) {
 func (c *client) sawOrg(now *org.State) {
 	id, version := now.OrgID(), 0
 	if !strings.HasPrefix(now.GetName(), "v") {
-		c.t.Errorf("an organization is called %q", now.GetName())
+		c.t.Errorf("unexpected name of an organization: %q", now.GetName())
 	}
 	_, _ = fmt.Sscanf(now.GetName(), "v%d", &version)
 	clients := map[parley.ClientID]bool{}
@@ -316,8 +316,8 @@ func (c *client) converse() {
 	}
 }
 
-// text is the content of a message: the number of its attempt, often followed by much
-// more.
+// text returns the content of a message: the number of its attempt, often followed by
+// much more.
 func (c *client) text(n int) string {
 	size := c.rng.IntN(2000)
 	if c.rng.IntN(40) == 0 {
@@ -330,7 +330,7 @@ func (c *client) text(n int) string {
 	return fmt.Sprintf("%d:%s", n, filler)
 }
 
-// dayLimit is the quota of an organization: half of them have one.
+// dayLimit returns an organization's quota: half of the organizations have one.
 func dayLimit(owner parley.OrgID) *int {
 	if owner[15]%2 == 0 {
 		return nil
@@ -339,7 +339,7 @@ func dayLimit(owner parley.OrgID) *int {
 	return &limit
 }
 
-// outOfQuota records that an organization was told that its quota is used up.
+// outOfQuota records that an organization's quota was reported as used up.
 func (c *client) outOfQuota(owner parley.OrgID, err error) {
 	refusal := (*parley.Refusal)(nil)
 	if errors.As(err, &refusal) {
@@ -364,7 +364,7 @@ func (c *client) send() {
 	c.post(s)
 }
 
-// post sends as the HTTP handler does: with what is known about the recipient.
+// post sends as the HTTP handler does, with what is known about the recipient.
 func (c *client) post(s DirectSend) {
 	ctx := context.Background()
 	to, err := c.node().Agents.Get(ctx, s.To)
@@ -375,7 +375,7 @@ func (c *client) post(s DirectSend) {
 	p, err := c.node().Messages.Send(ctx, s)
 	switch {
 	case !c.answered(err, agent.ErrRecipientRevoked, agent.ErrIncomingPolicy, agent.ErrSenderRevoked, agent.ErrIdempotencyMismatch, parley.ErrQuotaExceeded, parley.ErrIsolatedAgent):
-	case errors.Is(err, parley.ErrIsolatedAgent): // a state that groups change as well
+	case errors.Is(err, parley.ErrIsolatedAgent): // depends on a state that groups change as well
 	case errors.Is(err, parley.ErrQuotaExceeded):
 		c.outOfQuota(s.FromOrg, err)
 	case errors.Is(err, agent.ErrRecipientRevoked), errors.Is(err, agent.ErrIncomingPolicy):
@@ -474,7 +474,8 @@ func (c *client) moveTo(m *record.Message, word string) {
 	}
 }
 
-// repeat sends under an earlier key, sealed anew, sometimes with other content.
+// repeat sends again under an earlier key, encrypted again, sometimes with other
+// content.
 func (c *client) repeat() {
 	a, ok := pick(c, &c.attempts)
 	if !ok {

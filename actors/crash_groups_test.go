@@ -17,14 +17,14 @@ import (
 	"parley/journal"
 )
 
-// noticeType is that of messages that tell of an invitation: they use no quota.
+// noticeType is the type of messages that announce an invitation: they use no quota.
 const noticeType = "svc.v1.group_invite"
 
 // workloadGroups are the groups of a workload.
 type workloadGroups struct {
 	groups     []*crashGroup
 	requests   []filedRequest
-	broadcasts []*record.Message // broadcasts that were answered
+	broadcasts []*record.Message // acknowledged broadcasts
 }
 
 // crashGroup is a group whose creation was acknowledged.
@@ -40,7 +40,7 @@ type filedRequest struct {
 	id parley.JoinRequestID
 }
 
-// membership is an agent in a group.
+// membership identifies an agent and a group.
 type membership struct {
 	group parley.GroupID
 	agent parley.AgentID
@@ -49,11 +49,11 @@ type membership struct {
 // knownGroups is what clients know about groups.
 type knownGroups struct {
 	groups map[parley.GroupID]*crashGroup
-	// requests counts what was asked for of each place, and answers what was answered:
-	// where they are equal, in says whether the agent is a member.
+	// requests counts the requested changes of each membership, answers the
+	// acknowledged ones. If they are equal, in says whether the agent is a member.
 	requests, answers map[membership]int
 	in                map[membership]bool
-	// broadcasts and how many copies they have.
+	// broadcasts maps acknowledged broadcasts to their number of copies.
 	broadcasts map[parley.MessageID]int
 	settled    map[parley.JoinRequestID]parley.GroupID
 }
@@ -65,7 +65,8 @@ func newKnownGroups() knownGroups {
 	}
 }
 
-// groupRefusals are what groups may answer to those who do not look first.
+// groupRefusals lists the refusals that clients may get because they do not check
+// first.
 var groupRefusals = []error{
 	group.ErrDeleted, group.ErrUnknownMember, group.ErrAgentRevoked, group.ErrNotMember, group.ErrNotAdmin, group.ErrInvitationRequired,
 	group.ErrNotInElectorate, group.ErrElectorateEmpty, group.ErrAlreadyMember, group.ErrAlreadyInvited, group.ErrRequestClosed,
@@ -74,7 +75,7 @@ var groupRefusals = []error{
 	conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrRoleNotAllowed, conversation.ErrInvalidTransition, parley.ErrNotFound,
 }
 
-// useGroups runs requests of groups and their members.
+// useGroups runs requests about groups and by their members.
 func (c *client) useGroups() {
 	g, ok := pick(c, &c.groups)
 	a, some := pick(c, &c.active)
@@ -100,7 +101,6 @@ func (c *client) useGroups() {
 	}
 }
 
-// createGroup makes a group.
 func (c *client) createGroup(name string, founder *crashAgent, policy group.Policy, isolated bool) *crashGroup {
 	made, err := c.node().Groups.Create(context.Background(), NewGroup{Found: group.Found{
 		Org: founder.owner, Founder: founder.id, Name: name, Policy: policy, VoteHours: 72, Isolated: isolated, Public: isolated,
@@ -114,7 +114,7 @@ func (c *client) createGroup(name string, founder *crashAgent, policy group.Poli
 	return g
 }
 
-// join lets an agent join. Each agent joins and leaves by one client alone.
+// join makes an agent join. Each agent joins and leaves by one client only.
 func (c *client) join(g *crashGroup, a *crashAgent) {
 	if int(a.id[15])%2 != c.number%2 || a == g.founder {
 		return
@@ -131,7 +131,6 @@ func (c *client) join(g *crashGroup, a *crashAgent) {
 	}
 }
 
-// invite invites.
 func (c *client) invite(g *crashGroup, a *crashAgent) {
 	r, err := c.node().Groups.Invite(context.Background(), g.id, Invitation{
 		Invite: group.Invite{By: group.Caller{Org: g.owner, Agent: g.founder.id}, Agent: a.id},
@@ -144,7 +143,6 @@ func (c *client) invite(g *crashGroup, a *crashAgent) {
 	}
 }
 
-// vote votes.
 func (c *client) vote() {
 	f, ok := pick(c, &c.requests)
 	if !ok {
@@ -158,7 +156,7 @@ func (c *client) vote() {
 	}
 }
 
-// leave has an agent leave.
+// leave makes an agent leave.
 func (c *client) leave(g *crashGroup, a *crashAgent) {
 	if int(a.id[15])%2 != c.number%2 || a == g.founder {
 		return
@@ -250,8 +248,8 @@ func (x *imageCheck) awaitQueues() {
 	})
 }
 
-// checkGroups: acknowledged changes of groups are there, every broadcast has all of
-// its copies once, and groups and agents agree on memberships.
+// checkGroups: acknowledged changes of groups exist, every broadcast has each of its
+// copies once, and groups and agents agree on memberships.
 func (x *imageCheck) checkGroups() {
 	ctx := context.Background()
 	copies, readers := map[parley.MessageID]int{}, map[parley.MessageID]map[parley.AgentID]bool{}

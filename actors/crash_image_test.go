@@ -16,7 +16,7 @@ import (
 	"parley/persistence/crashtest"
 )
 
-// imageCheck reads, as a client would, what a node on a crash image shows.
+// imageCheck reads a node on a crash image as a client would.
 type imageCheck struct {
 	w     *workload
 	known *knownFacts
@@ -24,8 +24,8 @@ type imageCheck struct {
 
 	orgs   map[parley.OrgID]bool
 	agents map[parley.AgentID]*agent.State
-	// inbox has every message that a recipient is shown, inboxes their order,
-	// newest first.
+	// inbox has every message that a recipient can read, inboxes their order, newest
+	// first.
 	inbox         map[parley.MessageID]query.Message
 	inboxes       map[parley.AgentID][]query.Message
 	feeds         map[parley.AgentID][]journal.FeedEntry
@@ -34,7 +34,7 @@ type imageCheck struct {
 	faults        []string
 }
 
-// seenConversation is a conversation as the image shows it, with its history.
+// seenConversation is a conversation with its history, as read from the image.
 type seenConversation struct {
 	state *conversation.State
 	rows  []query.Message
@@ -58,7 +58,7 @@ func (x *imageCheck) noError(err error, what string, args ...any) bool {
 func (w *workload) inspect(i crashtest.Image) []string {
 	k := w.knownAt(i.Known)
 	if len(k.faults) > 0 {
-		return k.faults // the answers contradict each other
+		return k.faults // the acknowledged answers contradict each other
 	}
 	r := w.unopenedNode()
 	r.fs = i.FS
@@ -66,7 +66,7 @@ func (w *workload) inspect(i crashtest.Image) []string {
 		return []string{"lost: " + err.Error()}
 	}
 	x := &imageCheck{w: w, known: k, node: r}
-	if i.Number%12 == 0 { // while what was under way arrives
+	if i.Number%12 == 0 { // while pending effects arrive
 		x.verify("at once")
 		x.readAll()
 		x.checkShown()
@@ -119,7 +119,7 @@ func (x *imageCheck) awaitOutboxes() {
 	x.append(swept)
 }
 
-// append gives entries to the journal and waits until they are released.
+// append appends entries to the journal and waits until they are released.
 func (x *imageCheck) append(entries []*journal.Entry) {
 	released := make(chan error, len(entries))
 	for _, e := range entries {
@@ -264,7 +264,7 @@ func (x *imageCheck) checkHistory(id parley.ConversationID, talk *seenConversati
 	}
 }
 
-// checkShown requires everything that reads had shown.
+// checkShown requires everything that earlier reads returned.
 func (x *imageCheck) checkShown() {
 	for id, feed := range x.known.feeds {
 		have := x.feeds[id]

@@ -11,25 +11,26 @@ import (
 	"parley/journal"
 )
 
-// claim is something that an answer said and that no crash may take back.
+// claim is something that an answer showed and that no crash may undo.
 type claim func(*knownFacts)
 
-// knownFacts is what clients have been told, folded from claims. A claim only adds.
+// knownFacts is what clients know, built from claims. A claim only adds to it.
 type knownFacts struct {
-	// slugs and names are taken by these; the zero id is somebody.
+	// slugs and names map to their holders; the zero id stands for an unknown holder.
 	slugs map[string]parley.OrgID
 	names map[fullName]parley.AgentID
 	orgs  map[parley.OrgID]*knownOrg
-	// used challenges made these; the zero id is somebody.
+	// used maps used challenges to the organizations they created; the zero id is
+	// unknown.
 	used map[string]parley.OrgID
-	// agents have at least the version of that number, see crashAgent.
+	// agents maps to the lowest possible index of the agent's version, see crashAgent.
 	agents        map[parley.AgentID]int
 	revoked       map[parley.AgentID]bool
 	messages      map[parley.MessageID]*knownMessage
 	conversations map[parley.ConversationID]*knownConversation
-	// feeds are shown from the first entry on, without a gap.
+	// feeds are the entries shown, from the first on, without a gap.
 	feeds map[parley.AgentID][]journal.FeedEntry
-	// counted are the messages that a poll has counted.
+	// counted is the number of messages that a poll has counted.
 	counted map[parley.AgentID]int
 	keys    map[attemptKey]parley.MessageID
 	faults  []string
@@ -44,24 +45,24 @@ type fullName struct {
 type knownOrg struct {
 	version int // of its name
 	used    int64
-	// clients that were made; true: and revoked.
+	// clients are the credentials that were created; true if also revoked.
 	clients map[parley.ClientID]bool
 }
 
 type knownMessage struct {
 	record   *record.Message
 	position uint64
-	// receipts as the recipient sees them, sent as the conversation does.
+	// receipts are those that the recipient sees, sent those that the conversation has.
 	receipts, sent journal.Receipts
 }
 
 type knownConversation struct {
-	// rows are those shown from the first on.
+	// rows are those shown, from the first on.
 	rows     []parley.MessageID
 	messages int64
-	// words are statuses it had, reasons those given with answered moves.
+	// words are statuses that it had, reasons those given with acknowledged changes.
 	words, reasons map[string]bool
-	// end is the terminal status it is known to have.
+	// end is its known terminal status.
 	end string
 }
 
@@ -98,7 +99,7 @@ func (k *knownFacts) conversation(id parley.ConversationID) *knownConversation {
 	return x
 }
 
-// slug is taken, by id unless that is zero.
+// slug records that a slug is taken, by id unless that is zero.
 func (k *knownFacts) slug(slug string, id parley.OrgID) {
 	had := k.slugs[slug]
 	if !had.Zero() && !id.Zero() && had != id {
@@ -109,7 +110,7 @@ func (k *knownFacts) slug(slug string, id parley.OrgID) {
 	}
 }
 
-// name is taken, by id unless that is zero.
+// name records that a name is taken, by id unless that is zero.
 func (k *knownFacts) name(n fullName, id parley.AgentID) {
 	had := k.names[n]
 	if !had.Zero() && !id.Zero() && had != id {
@@ -122,8 +123,8 @@ func (k *knownFacts) name(n fullName, id parley.AgentID) {
 
 func (k *knownFacts) agent(id parley.AgentID, version int) { k.agents[id] = max(k.agents[id], version) }
 
-// message: a client was shown m. Its position in the recipient's feed is 0 if it was
-// not shown.
+// message records that a client was shown m. Its position in the recipient's feed is 0
+// if it was not shown.
 func (k *knownFacts) message(m query.Message) {
 	id := m.Record.MessageID()
 	had := k.messages[id]
@@ -144,7 +145,8 @@ func (k *knownFacts) message(m query.Message) {
 	had.receipts = earliest(had.receipts, m.Receipts)
 }
 
-// sent: a client was shown the receipts of a message as its conversation has them.
+// sent records that a client was shown the receipts that a message has in its
+// conversation.
 func (k *knownFacts) sent(m query.Message) {
 	had := k.messages[m.Record.MessageID()]
 	had.sent = earliest(had.sent, m.Receipts)
@@ -154,7 +156,7 @@ func earliest(a, b journal.Receipts) journal.Receipts {
 	return journal.Receipts{TransferredAt: earlier(a.TransferredAt, b.TransferredAt), ReadAt: earlier(a.ReadAt, b.ReadAt)}
 }
 
-// earlier of two instants, of which zero is none.
+// earlier returns the earlier of two instants; zero means none.
 func earlier(a, b int64) int64 {
 	if a == 0 || (b != 0 && b < a) {
 		return b
@@ -162,7 +164,7 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// key: a request under this key made a message; a zero id stands for an unknown one.
+// key records that a request under this key created a message; a zero id is unknown.
 func (k *knownFacts) key(a attemptKey, id parley.MessageID) {
 	had := k.keys[a]
 	if !had.Zero() && !id.Zero() && had != id {
@@ -173,14 +175,15 @@ func (k *knownFacts) key(a attemptKey, id parley.MessageID) {
 	}
 }
 
-// State of a conversation was shown.
+// state records that the state of a conversation was shown.
 func (k *knownFacts) state(s *conversation.State) {
 	x := k.conversation(s.ConversationID())
 	x.messages = max(x.messages, s.GetMessages())
 	k.status(s.ConversationID(), s.GetStatus().String())
 }
 
-// status: a client was shown the status of a conversation, in an answer or a refusal.
+// status records that a client was shown the status of a conversation, in an answer or
+// a refusal.
 func (k *knownFacts) status(id parley.ConversationID, word string) {
 	x := k.conversation(id)
 	x.words[word] = true
@@ -192,7 +195,7 @@ func (k *knownFacts) status(id parley.ConversationID, word string) {
 	}
 }
 
-// transcript: a client was shown a transcript from its first row on.
+// transcript records that a client was shown a transcript from its first row on.
 func (k *knownFacts) transcript(id parley.ConversationID, rows []parley.MessageID) {
 	x := k.conversation(id)
 	shorter := min(len(x.rows), len(rows))
@@ -204,7 +207,7 @@ func (k *knownFacts) transcript(id parley.ConversationID, rows []parley.MessageI
 	}
 }
 
-// entry: a client was shown a feed entry, after all earlier ones.
+// entry records that a client was shown a feed entry, after all earlier ones.
 func (k *knownFacts) entry(agent parley.AgentID, e journal.FeedEntry) {
 	feed := k.feeds[agent]
 	if len(feed) == 0 || feed[len(feed)-1].Position < e.Position {

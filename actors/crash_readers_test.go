@@ -11,8 +11,8 @@ import (
 	"parley/journal"
 )
 
-// readOn reads pages of all kinds, and records some receipts, until the writers are
-// done.
+// readOn reads pages of all kinds, and records some receipts, until the writers have
+// finished.
 func (c *client) readOn(done chan struct{}) {
 	for {
 		select {
@@ -81,7 +81,7 @@ func (c *client) page(a *crashAgent, mark bool) {
 	}
 }
 
-// shownState is a conversation as a client was shown it.
+// shownState is a state of a conversation that a client was shown.
 type shownState struct {
 	id       parley.ConversationID
 	messages int64
@@ -92,13 +92,13 @@ func (w *workload) sawState(s *conversation.State) {
 	w.claimOnce(shownState{s.ConversationID(), s.GetMessages(), s.GetStatus()}, func(k *knownFacts) { k.state(s) })
 }
 
-// shownRows is a transcript as a client was shown it.
+// shownRows is a transcript that a client was shown.
 type shownRows struct {
 	id   parley.ConversationID
 	rows int
 }
 
-// transcript shows a conversation from its first row on.
+// transcript reads a conversation from its first row on.
 func (c *client) transcript(id parley.ConversationID) {
 	rows, _, err := c.node().Messages.Transcript(context.Background(), id, 0, 200, false, nil)
 	if !c.answered(err) {
@@ -107,7 +107,7 @@ func (c *client) transcript(id parley.ConversationID) {
 	var ids []parley.MessageID
 	for _, m := range rows {
 		ids = append(ids, m.Record.MessageID())
-		c.sawMessages(query.Message{Record: m.Record}) // its marks are those that the conversation knows of
+		c.sawMessages(query.Message{Record: m.Record}) // its receipts are those that the conversation has
 		c.claimOnce(shownOnce{m.Record.MessageID(), 0, m.Receipts, true}, func(k *knownFacts) { k.sent(m) })
 	}
 	c.claimOnce(shownRows{id, len(ids)}, func(k *knownFacts) { k.transcript(id, ids) })
@@ -119,12 +119,12 @@ type shownCount struct {
 	counted int
 }
 
-// readAgent looks an agent up by everything that identifies it.
+// readAgent looks up an agent by everything that identifies it.
 func (c *client) readAgent(a *crashAgent) {
 	ctx := context.Background()
 	now, err := c.node().Agents.Get(ctx, a.id)
 	if !c.answered(err, parley.ErrNotFound) || err != nil {
-		return // on its way to its home
+		return // not created at its home yet
 	}
 	c.sawAgent(now)
 	full := fullName{a.owner, a.name}
@@ -144,7 +144,7 @@ func (c *client) readAgent(a *crashAgent) {
 	}
 	last, err := c.node().Messages.GetFor(ctx, a.id.Slot(), start.Last)
 	if errors.Is(err, parley.ErrNotFound) {
-		c.t.Errorf("a stream of %s begins after %s, which is not there", a.id, start.Last)
+		c.t.Errorf("a stream of %s begins after %s, which does not exist", a.id, start.Last)
 	} else if c.answered(err) {
 		c.sawMessages(last)
 	}

@@ -21,11 +21,12 @@ import (
 	"parley/persistence/crashtest"
 )
 
-// errCut is what becomes of entries after the cut.
+// errCut is the error of all entries after the cut.
 var errCut = errors.New("the process is dead")
 
-// entryLimit passes a number of entries on. The next entry ends the process as far as
-// its actors are concerned; the journal completes what it was given.
+// entryLimit passes a given number of entries to the journal. At the next entry the
+// process ends as far as its actors are concerned; the journal completes the entries
+// that it has.
 type entryLimit struct {
 	journal.Journal
 	mu   sync.Mutex
@@ -49,7 +50,7 @@ func (c *entryLimit) Append(e *journal.Entry) {
 	}
 }
 
-// allow lets n more entries through.
+// allow passes n more entries.
 func (c *entryLimit) allow(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,9 +66,10 @@ func (c *entryLimit) wasCut() bool {
 // saga is an operation that takes several entries, of several actors or homes.
 type saga struct {
 	name string
-	// prepare is done before; when is cut after each of its entries.
+	// prepare runs before the saga. do is cut off after each of its entries.
 	prepare, do func(*client)
-	// later: something is left to do after a restart, which is filmed too.
+	// later is set if something is left to do after a restart; crash images are taken
+	// then, too.
 	later bool
 }
 
@@ -102,7 +104,7 @@ func (c *client) registerOrg(slug string) {
 	}
 }
 
-// prepareOrg makes an organization with two agents.
+// prepareOrg creates an organization with two agents.
 func (c *client) prepareOrg() {
 	c.registerOrg("acme")
 	c.create(c.orgs[0], "alice")
@@ -118,7 +120,7 @@ func (c *client) expireChallenge(slug string) {
 	c.node().engine.Fire(s, due)
 }
 
-// changeAgent changes an agent, if it is there.
+// changeAgent changes an agent, if it exists.
 func (c *client) changeAgent(n int, command agent.Command, alter func(*agent.State)) {
 	a := c.active[n]
 	before, err := c.node().Agents.Get(context.Background(), a.id)
@@ -160,7 +162,7 @@ func (s saga) run(t testing.TB, v *crashResult, journals, drawn, passing int, wr
 	if v.brief {
 		w.patience = 100 * time.Millisecond
 	}
-	for range drawn { // so that the parties live elsewhere
+	for range drawn { // so that the parties have other homes
 		w.entropy()
 	}
 	knife := &entryLimit{left: -1}
@@ -201,8 +203,8 @@ func (s saga) run(t testing.TB, v *crashResult, journals, drawn, passing int, wr
 var sagasEverywhere = flag.Bool("saga.everywhere", false, "cut the sagas of groups wherever the parties may live")
 
 // TestSagasSurviveACrashAfterAnyEntry ends the process after each entry of each saga,
-// and the power at every later change of the disk. After a restart the saga is
-// finished everywhere or nowhere.
+// and fails the power at every later change of the disk. After a restart the saga is
+// complete everywhere or nowhere.
 func TestSagasSurviveACrashAfterAnyEntry(t *testing.T) {
 	for _, homes := range []struct{ journals, drawn int }{{1, 0}, {4, 0}, {4, 1}, {4, 2}} {
 		if homes.drawn > 0 && (testing.Short() || raceDetector) || raceDetector && homes.journals == 1 {
@@ -222,7 +224,7 @@ func TestSagasSurviveACrashAfterAnyEntry(t *testing.T) {
 					passing++
 				}
 				if passing == 0 {
-					t.Errorf("%s takes no entry", s.name)
+					t.Errorf("%s appends no entry", s.name)
 				}
 				entries += passing
 			}
@@ -246,12 +248,12 @@ func (j effectDropper) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// ignoringErrors is a test that ignores unexplained answers.
+// ignoringErrors is a test that ignores unexpected answers.
 type ignoringErrors struct{ testing.TB }
 
 func (ignoringErrors) Errorf(string, ...any) {}
 
-// TestSagaControls leaves out one effect of each saga: the image check must report it.
+// TestSagaControls removes one effect of each saga: the image check must report it.
 func TestSagaControls(t *testing.T) {
 	skipUnderRace(t)
 	for _, forgets := range []journal.Effect{journal.AppendFeed{}, journal.RecordReceipt{}, journal.EnqueueFor{}, journal.PutRow{}, journal.AddToList{}, journal.CreateStream{}, journal.Fanout{}} {
@@ -263,7 +265,7 @@ func TestSagaControls(t *testing.T) {
 				}
 			}
 			if v.broken == 0 {
-				t.Errorf("%v, and nothing is seen to be missing", v.tally)
+				t.Errorf("%v, but nothing was found missing", v.tally)
 			}
 		})
 	}

@@ -26,15 +26,15 @@ type crashScenario struct {
 	tuneStore               func(*persistence.Options)
 }
 
-// crashResult is what all crash images of a test showed.
+// crashResult sums up all crash images of a test.
 type crashResult struct {
 	tally   crashtest.Tally
 	claims  int
 	answers map[string]int
-	// broken images, and what was wrong with the first few.
+	// broken counts faulty images; faults describes the first few.
 	broken int
 	faults []string
-	// brief verdicts are made when one loss was seen.
+	// brief skips the remaining images once one loss was found.
 	brief bool
 }
 
@@ -50,7 +50,7 @@ func (v *crashResult) add(i crashtest.Image, faults []string) {
 	}
 }
 
-// lost reports whether something was missing that a client had been told.
+// lost reports whether something was missing that a client had been shown.
 func (v *crashResult) lost() bool { return strings.Contains(strings.Join(v.faults, "\n"), "lost:") }
 
 // addAnswers adds the answers and claims of a workload.
@@ -73,7 +73,7 @@ func (v *crashResult) check(t *testing.T) {
 	}
 }
 
-// checkImages runs live on a recording disk and has every image checked.
+// checkImages calls live on a recording disk and has every image checked.
 func (v *crashResult) checkImages(w *workload, disk *crashtest.Disk, live func()) {
 	var mu sync.Mutex
 	var inspecting sync.WaitGroup
@@ -134,15 +134,15 @@ func (x crashScenario) run(t *testing.T, v *crashResult) {
 	v.addAnswers(w)
 }
 
-// skipUnderRace skips a long test that breaks guarantees on purpose under the race
-// detector.
+// skipUnderRace skips a long test that breaks guarantees on purpose, if the race
+// detector is on.
 func skipUnderRace(t *testing.T) {
 	if raceDetector {
-		t.Skip("this is tried without the race detector")
+		t.Skip("runs only without the race detector")
 	}
 }
 
-// crashImages is how many distinct images each number of journals must survive.
+// crashImages returns how many distinct images each number of journals must survive.
 func crashImages() int {
 	switch {
 	case raceDetector:
@@ -153,8 +153,7 @@ func crashImages() int {
 	return 1000
 }
 
-// missingAnswers returns the refusals that no client received, of those that
-// provokeRefusals provokes.
+// missingAnswers returns the refusals of provokeRefusals that no client received.
 func (v *crashResult) missingAnswers() (codes []string) {
 	for _, code := range []string{"", "repeated", "slug_taken", "name_taken", "invalid_transition", "pow_invalid", "challenge_used", "gone", "quota_exceeded"} {
 		if v.answers[code] == 0 {
@@ -166,7 +165,7 @@ func (v *crashResult) missingAnswers() (codes []string) {
 
 // TestCrash fails the power of a node at every write, sync, rename, creation and
 // removal. Nothing that an answer has shown may be missing, sagas are complete
-// everywhere or nowhere, and a key makes one message.
+// everywhere or nowhere, and a key creates one message.
 func TestCrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
@@ -180,15 +179,15 @@ func TestCrash(t *testing.T) {
 				x.run(t, v)
 			}
 			if v.check(t); brief {
-				return // too little for all that follows
+				return // too few images for the checks below
 			}
 			for _, kind := range []string{"log", "sst", "MANIFEST", "OPTIONS", "marker", "witness"} {
 				if v.tally.Before[kind] == 0 {
-					t.Errorf("no image was taken at a change of a file of the kind %s", kind)
+					t.Errorf("no image was taken at a change of a %s file", kind)
 				}
 			}
 			if codes := v.missingAnswers(); len(codes) > 0 {
-				t.Errorf("nobody was answered %q", codes)
+				t.Errorf("no client received %q", codes)
 			}
 		})
 	}
@@ -212,7 +211,7 @@ func (j releaseEarly) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// undurableReads has views that do not wait for the disk.
+// undurableReads returns views that do not wait for the disk.
 type undurableReads struct{ journal.Journal }
 
 func (j undurableReads) View() journal.View   { return undurableReadsView{j.Journal.View()} }
@@ -222,8 +221,8 @@ type undurableReadsView struct{ journal.View }
 
 func (undurableReadsView) Durable(context.Context) error { return nil }
 
-// undurableStreams has streams that do not wait for the disk: they return all rows
-// that are visible.
+// undurableStreams returns streams that do not wait for the disk: they return all
+// visible rows.
 type undurableStreams struct{ journal.Journal }
 
 func (j undurableStreams) Follow(id parley.AgentID, after uint64, notify func()) journal.Subscription {
@@ -267,7 +266,7 @@ func TestCrashControls(t *testing.T) {
 				x.run(t, v)
 			}
 			if !v.lost() {
-				t.Errorf("%v, %d of them broken, and no loss was seen", v.tally, v.broken)
+				t.Errorf("%v, %d of them broken, but no loss was found", v.tally, v.broken)
 			}
 		})
 	}

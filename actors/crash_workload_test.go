@@ -21,32 +21,32 @@ import (
 	"parley/persistence"
 )
 
-// crashDir lies two levels below what exists, as a data directory may.
+// crashDir is two levels below an existing directory, as a data directory may be.
 const crashDir = "data/journal"
 
-// workload runs clients on real actors and records what they are told.
+// workload runs clients on real actors and records their answers.
 type workload struct {
 	t        testing.TB
 	journals int
 	clock    parley.Clock
 	entropy  parley.Entropy
 	system   *host.System
-	// patience is how long what follows by itself is waited for.
+	// patience is how long the checks wait for pending effects.
 	patience time.Duration
-	running  *testNode // of the present life
+	running  *testNode // of the current life
 
 	mu     sync.Mutex
 	claims []claim
-	// claimedBefore are the claims that need not be noted again.
+	// claimedBefore holds claims that need not be recorded again.
 	claimedBefore map[any]bool
-	// answers counts answers by the code of the refusal; "" is none.
+	// answers counts answers by the code of the refusal; "" means success.
 	answers map[string]int
-	// What was asked for, answered or not: noted before it is asked.
+	// What was requested, acknowledged or not. It is recorded before the request.
 	slugs      []string
 	challenges []*registration.Challenge
 	names      []fullName
 	attempts   []attempt
-	// What was answered.
+	// What was acknowledged.
 	orgs   []parley.OrgID
 	agents map[parley.AgentID]*crashAgent
 	active []*crashAgent
@@ -62,7 +62,7 @@ type crashAgent struct {
 	owner    parley.OrgID
 	name     string
 	versions []string
-	// lost says that the outcome of a change is unknown: no more are made.
+	// lost is set if the outcome of a change is unknown; no more changes follow.
 	lost bool
 }
 
@@ -91,14 +91,14 @@ func newWorkload(t testing.TB, journals int) *workload {
 	}
 }
 
-// claim records what an answer said.
+// claim records what an answer showed.
 func (w *workload) claim(c ...claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.claims = append(w.claims, c...)
 }
 
-// claimOnce records what an answer said, unless it is recorded already.
+// claimOnce records what an answer showed, unless it is already recorded.
 func (w *workload) claimOnce(what any, c claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +115,7 @@ func (w *workload) claimed() int {
 	return len(w.claims)
 }
 
-// knownAt folds the first n claims.
+// knownAt returns what the first n claims say.
 func (w *workload) knownAt(n int) *knownFacts {
 	w.mu.Lock()
 	claims := w.claims[:n:n]
@@ -152,8 +152,8 @@ func (w *workload) next() int {
 	return w.serial
 }
 
-// answered reports whether err is an answer: none, or one of the given refusals.
-// Errors that leave the outcome open are none.
+// answered reports whether err is an answer: nil, or one of the given refusals. Errors
+// that leave the outcome open are not.
 func (w *workload) answered(err error, refusals ...error) bool {
 	w.t.Helper()
 	refusal := (*parley.Refusal)(nil)
@@ -175,7 +175,7 @@ func (w *workload) answered(err error, refusals ...error) bool {
 			return true
 		}
 	}
-	w.t.Errorf("an answer that nothing explains: %v", err)
+	w.t.Errorf("unexpected answer: %v", err)
 	return false
 }
 
@@ -184,7 +184,7 @@ func fingerprint(s *agent.State) string {
 	return fmt.Sprintf("%x %x %v %v %v %v", s.GetSigningKey(), s.GetPollTokenHash(), s.GetHumanOversight(), s.GetUnlisted(), s.GetIncomingPolicy(), s.Revoked())
 }
 
-// version is the index of a state that was shown.
+// version returns the index of a state that was shown.
 func (a *crashAgent) version(s *agent.State) int { return slices.Index(a.versions, fingerprint(s)) }
 
 // sawAgent records a state that was shown.
@@ -192,19 +192,19 @@ func (w *workload) sawAgent(s *agent.State) {
 	id := s.AgentID()
 	a := w.agentOf(id)
 	if a == nil {
-		return // its making is not answered yet
+		return // its creation is not acknowledged yet
 	}
 	w.mu.Lock()
 	version := a.version(s)
 	w.mu.Unlock()
 	if version < 0 {
-		w.t.Errorf("agent %s is shown as nobody made it: %s", a.name, fingerprint(s))
+		w.t.Errorf("agent %s has a state that no client requested: %s", a.name, fingerprint(s))
 		return
 	}
 	w.claimOnce(shownAgent{id, version}, func(k *knownFacts) { k.agent(id, version) })
 }
 
-// shownOnce is a message as a client was shown it.
+// shownOnce identifies a message as a client was shown it.
 type shownOnce struct {
 	id       parley.MessageID
 	position uint64
@@ -255,8 +255,8 @@ func (w *workload) work(rounds int, seed uint64) {
 	reading.Wait()
 }
 
-// follow claims all of an agent's feed as a stream shows it, and records receipts of
-// what it has shown.
+// follow records an agent's whole feed as a stream shows it, and sets receipts of the
+// messages shown.
 func (w *workload) follow(id parley.AgentID, done chan struct{}) {
 	news := make(chan struct{}, 1)
 	sub := w.running.node.Feeds.Follow(id, 0, func() {
@@ -288,7 +288,7 @@ func (w *workload) follow(id parley.AgentID, done chan struct{}) {
 	}
 }
 
-// stream shows the messages of entries and records their receipts.
+// stream records the messages of entries and sets their receipts.
 func (w *workload) stream(id parley.AgentID, entries []journal.FeedEntry) {
 	err := w.running.node.Feeds.Entries(context.Background(), id, entries, func(e journal.FeedEntry, m query.Message) error {
 		if e.Kind.BringsMessage() {

@@ -17,17 +17,17 @@ import (
 	"parley/journal"
 )
 
-// encoding is what the generated code and the protobuf library both do.
+// encoding has the methods of the generated code and of the protobuf library.
 type encoding interface {
 	proto.Message
 	MarshalVT() ([]byte, error)
 	UnmarshalVT([]byte) error
 }
 
-// checkDecoder holds the generated decoder against the protobuf library and what it
-// read against what it writes; false where the bytes are refused. The generated
-// one is stricter with fields of the wrong type, and takes texts that are not
-// UTF-8.
+// checkDecoder compares the generated decoder with the protobuf library, and decodes
+// again what it encodes. It returns false if the decoder rejects the bytes. The
+// generated decoder is stricter about fields of the wrong type, and accepts strings
+// that are not UTF-8.
 func checkDecoder(t *testing.T, b []byte, into, again, library encoding) bool {
 	t.Helper()
 	if into.UnmarshalVT(b) != nil {
@@ -35,31 +35,32 @@ func checkDecoder(t *testing.T, b []byte, into, again, library encoding) bool {
 	}
 	written, err := into.MarshalVT()
 	if err != nil || len(written) != proto.Size(into) {
-		t.Fatalf("%v is written in %d bytes, %v", into, len(written), err)
+		t.Fatalf("%v is encoded in %d bytes, %v", into, len(written), err)
 	}
 	if proto.Unmarshal(b, library) == nil {
-		// What neither knows is kept, by the library under the shortest form of its key.
+		// Unknown fields are kept. The library keeps them under the shortest form of
+		// the key.
 		same := library.ProtoReflect().New().Interface()
 		if err := proto.Unmarshal(written, same); err != nil || !proto.Equal(same, library) {
-			t.Fatalf("%x is read as %v and by the library as %v, %v", b, into, library, err)
+			t.Fatalf("%x is decoded as %v and by the library as %v, %v", b, into, library, err)
 		}
 	}
 	if err := again.UnmarshalVT(written); err != nil || !proto.Equal(into, again) {
-		t.Fatalf("%x is read as %v, and once written as %v, %v", b, into, again, err)
+		t.Fatalf("%x is decoded as %v, and after encoding as %v, %v", b, into, again, err)
 	}
 	return true
 }
 
-// decoderRules is an aggregate's rules with its types forgotten.
+// decoderRules is an aggregate's rules without its types.
 type decoderRules struct {
 	name   string
-	events byte // tags run from 1 to here
+	events byte // tags are 1 to this one
 	event  func(t *testing.T, tag byte, b []byte)
 	state  func(t *testing.T, b []byte)
 }
 
-// decoderRulesOf takes the rules, an empty state, and an empty message in the form in
-// which states are stored.
+// decoderRulesOf wraps the rules. zero returns an empty state, form an empty message of
+// the type in which states are stored.
 func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byte, r rules.Aggregate[S, C, E], zero func() S, form func() encoding) decoderRules {
 	blank := func(tag byte) (E, encoding) {
 		e, _ := r.New(tag)
@@ -71,7 +72,7 @@ func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byt
 			e, err := r.Decode(journal.StoredEvent{Tag: tag, Data: b})
 			if known := 1 <= tag && tag <= events; !known {
 				if err == nil {
-					t.Fatalf("%s: an event of kind %d is read as %v", name, tag, e)
+					t.Fatalf("%s: an event of kind %d is decoded as %v", name, tag, e)
 				}
 				return
 			}
@@ -83,14 +84,14 @@ func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byt
 			} else if !sound {
 				return
 			}
-			// An event is a fact: whatever it says, folding it cannot fail, and
-			// what comes of it can be kept and read again.
+			// Applying an event cannot fail, whatever it contains, and the resulting
+			// state can be stored and read again.
 			s := zero()
 			r.Evolve(s, e)
 			r.Evolve(s, e)
 			facts, err := r.Encode([]E{e})
 			if err != nil || facts[0].Tag != tag {
-				t.Fatalf("%s: %v becomes %v, %v", name, e, facts, err)
+				t.Fatalf("%s: %v is encoded as %v, %v", name, e, facts, err)
 			}
 			stored, err := s.MarshalVT()
 			if err != nil || !checkDecoder(t, stored, form(), form(), form()) {
@@ -125,16 +126,16 @@ func formOf[T any, P interface {
 	return P(new(T))
 }
 
-// nasty encodings: empty, unknown fields, fields of the wrong type, lengths
-// beyond the end, endless numbers, groups, field zero.
+// nasty lists hostile encodings: empty, unknown fields, fields of the wrong type,
+// lengths beyond the end, endless numbers, groups, field zero.
 var nasty = []string{
 	"", "\x00", "\x08", "\x08\x01", "\x0a\x10iiiiiiiiiiiiiiii", "\x0a\x10short", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "\x0a\xff\xff\xff\xff\x0f",
 	"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x0b\x0c", "\x0b", "\x0c", "\x0d\x01\x02\x03\x04", "\x09\x01\x02\x03\x04\x05\x06\x07\x08",
 	"\xfa\xff\xff\xff\x0f\x00", "\x12\x02\xff\xfe", "\x1a\x04\x0a\x02\x08\x01", "\x1a\x03\x0a\x01", "\x20\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
 }
 
-// FuzzEvent: whatever lies in a journal under a stream's kind and an event's
-// tag is read as the protobuf library reads it, or refused with an error.
+// FuzzEvent: any bytes stored under a stream's kind and an event's tag are decoded as
+// by the protobuf library, or rejected with an error.
 func FuzzEvent(f *testing.F) {
 	for kind, l := range laws {
 		for tag := range l.events + 2 {
@@ -156,8 +157,8 @@ func FuzzState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind byte, b []byte) { laws[int(kind)%len(laws)].state(t, b) })
 }
 
-// FuzzRecord is FuzzEvent for stored messages, whose ids are of the right
-// length or none.
+// FuzzRecord is FuzzEvent for stored messages. Their ids have the right length or are
+// absent.
 func FuzzRecord(f *testing.F) {
 	whole := &record.Message{
 		Id: make([]byte, 16), ConversationId: make([]byte, 16), From: make([]byte, 16), To: make([]byte, 16), FromOrg: make([]byte, 16), ToOrg: make([]byte, 16),

@@ -13,8 +13,8 @@ import (
 	"parley/actors/record"
 )
 
-// TestPublicGroups: they come oldest first, from any of them on, each with its
-// owner's slug, also from a node that knows no organization yet.
+// TestPublicGroups: public groups are listed oldest first, starting from any of them,
+// each with its owner's slug, even by a node that has not loaded any organization.
 func TestPublicGroups(t *testing.T) {
 	eachJournal(t, func(t *testing.T, r *testNode) {
 		var ids []parley.GroupID
@@ -51,7 +51,7 @@ func TestPublicGroups(t *testing.T) {
 					}
 				})
 				if err != nil || !slices.Equal(got, want[from+1:]) {
-					t.Errorf("beyond %d there are %v, %v", from, got, err)
+					t.Errorf("after %d: %v, %v", from, got, err)
 				}
 			}
 			if restart != (read == 2) || !restart && read != 0 {

@@ -25,7 +25,7 @@ func (m *actAfterView) View() journal.View {
 }
 
 // TestStreamIncludesMessagesThatArriveWhileItStarts: a message that becomes durable
-// while a stream finds its position is streamed, too.
+// while a stream looks up its position is streamed, too.
 func TestStreamIncludesMessagesThatArriveWhileItStarts(t *testing.T) {
 	m := &actAfterView{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))
@@ -38,6 +38,6 @@ func TestStreamIncludesMessagesThatArriveWhileItStarts(t *testing.T) {
 	defer sub.Close()
 	entries := must(sub.Next(10))(t)
 	if len(entries) != 1 || parley.MessageID(entries[0].Ref) != sent.MessageID() {
-		t.Errorf("after %d the reader is given %v", start.After, entries)
+		t.Errorf("after %d the reader gets %v", start.After, entries)
 	}
 }

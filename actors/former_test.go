@@ -22,7 +22,7 @@ func storeFormerChallenge(t testing.TB, n *Node, slug string, made parley.OrgID)
 	return s
 }
 
-// tryStoreFormerChallenge is storeFormerChallenge with an error; it also returns the
+// tryStoreFormerChallenge is storeFormerChallenge with an error. It also returns the
 // instant of the timer.
 func tryStoreFormerChallenge(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Time, error) {
 	now := n.clock()
@@ -66,7 +66,7 @@ func TestFormerChallengesAreForgotten(t *testing.T) {
 		seq, _, err := rules.Registration.Load(v, s, state)
 		v.Close()
 		if err != nil || seq == 0 || state.GetSlug() == "" {
-			t.Fatalf("%v is not there: %d events, %v", s, seq, err)
+			t.Fatalf("%v does not exist: %d events, %v", s, seq, err)
 		}
 		r.node.engine.Fire(s, state.ExpiresAt().Add(registration.ChallengeKept))
 		eventually(t, "the challenge is forgotten", func() bool {

@@ -22,7 +22,7 @@ import (
 type fullJournal struct {
 	journal.Journal
 	full atomic.Bool
-	// wrote counts entries that wrote something while there was no room.
+	// wrote counts entries with content that arrived while the journal was full.
 	wrote atomic.Int64
 
 	mu      sync.Mutex
@@ -74,7 +74,7 @@ func (j *fullJournal) release() {
 	}
 }
 
-// fullJournalFixture is a test node with a group that one agent asked to join, and
+// fullJournalFixture is a test node with a group, an agent that asked to join it, and
 // signing keys.
 type fullJournalFixture struct {
 	*testNode
@@ -104,7 +104,7 @@ type namedRequest struct {
 	do   func() error
 }
 
-// reads are all requests that read the state of actors.
+// reads returns all requests that read the state of actors.
 func (v *fullJournalFixture) reads() []namedRequest {
 	ctx := context.Background()
 	return []namedRequest{
@@ -124,7 +124,7 @@ func (v *fullJournalFixture) reads() []namedRequest {
 	}
 }
 
-// writes are requests that write; some of them read first.
+// writes returns requests that write; some of them read first.
 func (v *fullJournalFixture) writes() []namedRequest {
 	ctx, a := context.Background(), v.agents
 	name := "Acme & Sons"
@@ -150,14 +150,14 @@ func (v *fullJournalFixture) writes() []namedRequest {
 	}
 }
 
-// TestReadsWorkOnAFullJournal starts a node on a journal that admits no entries.
-// Reads are answered, by actors that are loaded for them and by loaded ones. Writes are
-// rejected, and nothing is written.
+// TestReadsWorkOnAFullJournal starts a node on a journal that admits no entries. Reads
+// are answered, whether their actors are already loaded or not. Writes are rejected,
+// and nothing is written.
 func TestReadsWorkOnAFullJournal(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		j := &fullJournal{}
 		v := newFullJournalFixture(t, withJournals(journals), withWrap(j.wrap))
-		for _, look := range v.reads() { // all that was said has been heard then
+		for _, look := range v.reads() { // this also empties the queues
 			if err := look.do(); err != nil {
 				t.Fatalf("with room, %s: %v", look.what, err)
 			}
@@ -202,22 +202,22 @@ func TestReadsAreBounded(t *testing.T) {
 	for range v.node.engine.QueriesMax {
 		waiting.Go(func() {
 			if _, err := v.node.Orgs.Current(t.Context(), v.owner); !errors.Is(err, parley.ErrOutcomeUnknown) {
-				t.Errorf("withheld, a look came to %v", err)
+				t.Errorf("while releases are held, a read got %v", err)
 			}
 		})
 	}
 	waiting.Wait()
 	for _, look := range v.reads() {
 		if err := look.do(); !errors.Is(err, parley.ErrOverloaded) {
-			t.Errorf("beyond the bound, %s: %v", look.what, err)
+			t.Errorf("above the limit, %s: %v", look.what, err)
 		}
 	}
 	if err := v.writes()[0].do(); !errors.Is(err, parley.ErrOutcomeUnknown) {
-		t.Errorf("beside them, a change came to %v", err)
+		t.Errorf("a change beside these reads got %v", err)
 	}
 	j.release()
 	eventually(t, "no look is under way", func() bool { return v.node.engine.Stats().Queries == 0 })
-	v.node.engine.Timeout = time.Minute // nothing is withheld: a slow machine is no fault
+	v.node.engine.Timeout = time.Minute // nothing is held any more; a slow machine must not fail the test
 	for _, look := range v.reads() {
 		if err := look.do(); err != nil {
 			t.Errorf("afterwards, %s: %v", look.what, err)
@@ -225,8 +225,8 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnreadableChangeHasUnknownOutcome gives a seat while no read is admitted: the answer must
-// not say that nothing was done.
+// TestUnreadableChangeHasUnknownOutcome gives a seat while no read is admitted: the
+// answer must not claim that nothing was done.
 func TestUnreadableChangeHasUnknownOutcome(t *testing.T) {
 	r := newTestNode(t)
 	owner, a := r.agents("acme", 2)
@@ -234,7 +234,7 @@ func TestUnreadableChangeHasUnknownOutcome(t *testing.T) {
 	most := r.node.engine.QueriesMax
 	r.node.engine.QueriesMax = 0
 	if _, err := c.join(a[1]); !errors.Is(err, parley.ErrOutcomeUnknown) {
-		t.Errorf("a seat that nobody could look for came to %v", err)
+		t.Errorf("a seat that could not be read back got %v", err)
 	}
 	r.node.engine.QueriesMax = most
 	eventually(t, "it is taken", func() bool { return len(c.members()) == 2 })

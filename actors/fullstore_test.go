@@ -20,7 +20,7 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-// verifyStore verifies a store: its bytes and what they mean.
+// verifyStore verifies a store: its bytes and their meaning.
 func verifyStore(t testing.TB, s *persistence.Store) *report.Verification {
 	t.Helper()
 	audit := &report.Verification{}
@@ -39,8 +39,8 @@ func verifyStore(t testing.TB, s *persistence.Store) *report.Verification {
 	return audit
 }
 
-// verify verifies the store that a test leaves behind. It skips rows of tables that
-// only tests use.
+// verify verifies the store at the end of a test. It skips rows of tables that only
+// tests use.
 func (r *testNode) verify() {
 	if r.node == nil {
 		return
@@ -71,7 +71,7 @@ func newFullStore(t testing.TB, journals int) *fullStore {
 	})
 	ctx := context.Background()
 	w.owner = w.org("acme").Org.OrgID()
-	for n := range 6 { // one by one: who lives where must not change from run to run
+	for n := range 6 { // sequentially: the homes must not change from run to run
 		w.agents = append(w.agents, w.agent(w.owner, fmt.Sprintf("a%d", n)))
 	}
 	storeFormerChallenge(t, w.node, "unsolved", parley.OrgID{})
@@ -105,7 +105,7 @@ func newFullStore(t testing.TB, journals int) *fullStore {
 	return w
 }
 
-// answer has the recipient read and reply, and the sender page.
+// answer makes the recipient read and reply, and the sender read a page.
 func (w *fullStore) answer(m *record.Message, n int) {
 	w.t.Helper()
 	var mine query.Message
@@ -156,7 +156,7 @@ func TestVerifyFindsNoFault(t *testing.T) {
 			}
 			for name, n := range checked {
 				if n == 0 && !slices.Contains(idle, name) && !webhookNamesOfChecks[name] {
-					t.Errorf("%q was put to nothing", name)
+					t.Errorf("check %q examined nothing", name)
 				}
 			}
 		})
@@ -177,10 +177,10 @@ func TestForgottenCredentialsLeaveNoRow(t *testing.T) {
 		id = must(r.node.Orgs.AddCredential(ctx, owner, []byte("next")))(t)
 	}
 	if o := must(r.node.Orgs.Current(ctx, owner))(t); o.Credential(stale) != nil {
-		t.Fatal("the credential is not forgotten")
+		t.Fatal("the credential is still in the state")
 	}
 	if _, err := r.node.Orgs.ByClient(ctx, stale); !errors.Is(err, parley.ErrNotFound) {
-		t.Errorf("the row of a forgotten credential: %v", err)
+		t.Errorf("the row of a removed credential: %v", err)
 	}
 	must(r.node.Orgs.ByClient(ctx, id))(t)
 }

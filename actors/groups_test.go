@@ -82,7 +82,7 @@ func TestGroupSeats(t *testing.T) {
 		owner, a := r.agents("acme", 4)
 		c := must(r.createGroup(owner, a[0], "board", group.Majority, false))(t)
 		if got := c.members(); len(got) != 1 || got[0] != a[0] {
-			t.Fatalf("members at the beginning: %v", got)
+			t.Fatalf("members at the start: %v", got)
 		}
 		filed := must(c.join(a[1]))(t)
 		if filed.Request == nil || filed.Request.GetStatus() != group.Pending {
@@ -99,7 +99,7 @@ func TestGroupSeats(t *testing.T) {
 		}
 		concerns := must(r.node.Groups.Concerns(context.Background(), a[2]))(t)
 		if len(concerns) != 1 || concerns[0] != (Concern{nominated.RequestID(), c.id}) {
-			t.Fatalf("what is live about the nominee: %v", concerns)
+			t.Fatalf("live requests about the nominee: %v", concerns)
 		}
 		r.restart()
 		if _, err := c.join(a[2]); err != nil {
@@ -116,7 +116,7 @@ func TestGroupSeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s := must(r.node.Agents.Get(context.Background(), a[1]))(t); s.In(c.id) {
-			t.Fatal("the leaver believes that it is a member")
+			t.Fatal("the agent that left still has a membership")
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestGroupRevocation(t *testing.T) {
 			return m.Role
 		})
 		if err != nil || role != group.Admin {
-			t.Fatalf("the heir is %v, %v", role, err)
+			t.Fatalf("the new admin is %v, %v", role, err)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestBroadcast(t *testing.T) {
 			var inbox []query.Message
 			eventually(t, "all copies have come", func() bool { inbox = r.inbox(id); return len(inbox) >= wanted })
 			if len(inbox) != wanted {
-				t.Fatalf("agent %d has %d copies, not %d", i, len(inbox), wanted)
+				t.Fatalf("agent %d has %d copies, want %d", i, len(inbox), wanted)
 			}
 			for _, m := range inbox {
 				if m.Record.Recipient() != id || m.Record.RecipientOrg() != owner || m.Position == 0 {
@@ -191,7 +191,7 @@ func TestBroadcast(t *testing.T) {
 	})
 }
 
-// answerCopy reads a copy and replies to it, and looks who sees what of that.
+// answerCopy reads a copy and replies to it, and checks which members see what.
 func answerCopy(t *testing.T, c *testGroup, a []parley.AgentID) {
 	t.Helper()
 	r, owner := c.testNode, c.owner
@@ -202,7 +202,7 @@ func answerCopy(t *testing.T, c *testGroup, a []parley.AgentID) {
 		t.Fatal(err)
 	}
 	if m := must(r.node.Messages.Get(context.Background(), mine.Record.MessageID()))(t); m.Receipts.ReadAt != 6 {
-		t.Fatalf("the marks of a copy: %+v", m.Receipts)
+		t.Fatalf("the receipts of a copy: %+v", m.Receipts)
 	}
 	answer := answerTo(owner, mine.Record, "hi", "")
 	answer.Host = c.id
@@ -216,12 +216,12 @@ func answerCopy(t *testing.T, c *testGroup, a []parley.AgentID) {
 	for i, wanted := range map[int]int{0: 3, 5: 2, 7: 3, 9: 2} {
 		page, _, err := r.node.Messages.TranscriptOf(context.Background(), posted.Message.Conversation(), c.id, a[i], 0, 50, false, nil)
 		if err != nil || len(page) != wanted {
-			t.Fatalf("agent %d sees %d rows, not %d: %v", i, len(page), wanted, err)
+			t.Fatalf("agent %d sees %d rows, want %d: %v", i, len(page), wanted, err)
 		}
 	}
 	r.restart()
 	if page := r.inbox(a[9]); len(page) != 2 {
-		t.Fatalf("after a restart there are %d", len(page))
+		t.Fatalf("after a restart there are %d rows", len(page))
 	}
 }
 
@@ -245,7 +245,7 @@ func TestTransferredCopiesAreNotScannedAgain(t *testing.T) {
 		t.Helper()
 		s := must(r.node.Feeds.Resume(context.Background(), a[1], parley.MessageID{}, false))(t)
 		if s.After != want {
-			t.Fatalf("a stream begins after %d, not %d", s.After, want)
+			t.Fatalf("a stream begins after %d, want %d", s.After, want)
 		}
 		eventually(t, "it is noted", func() bool {
 			value, found, err := r.store.Row(a[1].Slot(), journal.TransferredTable, a[1][:])

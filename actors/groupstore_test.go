@@ -51,25 +51,25 @@ func (v *groupStore) found(name string, founder parley.AgentID, policy group.Pol
 	return &testGroup{v.testNode, v.owner, made.ID, group.Caller{Org: v.owner, Agent: founder}}
 }
 
-// enroll admits members in every way, and rejects some.
+// enroll admits members in every possible way, and rejects some.
 func (v *groupStore) enroll() {
 	t, a := v.t, v.agents
 	wants := must(v.board.join(a[1]))(t).Request
 	must(v.board.vote(wants.RequestID(), a[0], true))(t)
 	nominee := must(v.board.invite(a[2]))(t)
-	must(v.board.vote(nominee.RequestID(), a[1], true))(t) // carried: an invitation now
+	must(v.board.vote(nominee.RequestID(), a[1], true))(t) // approved: now an invitation
 	must(v.board.join(a[2]))(t)
 	refused := must(v.board.join(a[3]))(t).Request
 	must(v.board.vote(refused.RequestID(), a[0], false))(t)
 	must(v.board.vote(refused.RequestID(), a[1], false))(t)
-	must(v.board.join(a[4]))(t) // is not decided
+	must(v.board.join(a[4]))(t) // stays undecided
 	must(v.node.Groups.ChangeRole(context.Background(), v.board.id, group.ChangeRole{Agent: a[1], By: v.board.by, Role: group.Admin}))(t)
 	must(v.cell.join(a[7]))(t)
 	must(v.pair.join(a[2]))(t)
 	if _, err := v.pair.join(a[7]); err == nil {
-		t.Fatal("an agent of an isolated group entered another")
+		t.Fatal("an agent of an isolated group joined another")
 	}
-	must(v.jury.join(a[5]))(t) // about one that will be revoked
+	must(v.jury.join(a[5]))(t) // by an agent that will be revoked
 	must(v.jury.invite(a[8]))(t)
 }
 
@@ -106,7 +106,7 @@ func (v *groupStore) converse() {
 	}
 }
 
-// leave ends memberships in every way, and deletes a group.
+// leave ends memberships in every possible way, and deletes a group.
 func (v *groupStore) leave() {
 	t, a, ctx := v.t, v.agents, context.Background()
 	short := v.found("short", a[9], group.Closed, true, false)

@@ -68,8 +68,8 @@ func inBackground(do func() (Posted, error)) <-chan postResult {
 	return to
 }
 
-// TestKeyIsKnownBeforeItsRowIsStored: a second send under a key finds the first
-// although the journal has not received it yet, and its answer waits for it.
+// TestKeyIsKnownBeforeItsRowIsStored: a second send under a key finds the first even
+// though the journal has not received it yet. Its answer waits for the first.
 func TestKeyIsKnownBeforeItsRowIsStored(t *testing.T) {
 	g := &heldJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
@@ -94,7 +94,7 @@ func TestKeyIsKnownBeforeItsRowIsStored(t *testing.T) {
 			t.Fatalf("%s: %+v, then %+v", name, a, b)
 		}
 		if a.Message.MessageID() != b.Message.MessageID() || string(b.Message.Content) != "one" {
-			t.Errorf("%s: the repeat is of %s %q", name, b.Message.MessageID(), b.Message.Content)
+			t.Errorf("%s: the repeat returned %s %q", name, b.Message.MessageID(), b.Message.Content)
 		}
 		if after := len(r.inbox(ids[1])) + len(r.inbox(ids[0])); after != before+1 {
 			t.Errorf("%s: %d messages arrived", name, after-before)
@@ -126,7 +126,7 @@ func TestConcurrentSendsUnderOneKeyMakeOneMessage(t *testing.T) {
 		}
 	}
 	if n := len(r.inbox(ids[1])); n != 3 {
-		t.Errorf("three keys made %d messages", n)
+		t.Errorf("three keys created %d messages", n)
 	}
 }
 
@@ -142,17 +142,17 @@ func TestKeyExpiresByTheThirdDay(t *testing.T) {
 	for _, at := range []time.Duration{0, time.Second, 23*time.Hour + 59*time.Minute + 58*time.Second} {
 		clock.nanos.Store(midnight.Add(at).UnixNano())
 		if p := send(); !p.Repeated || p.Message.MessageID() != first.Message.MessageID() {
-			t.Errorf("%v after midnight the key made another message", at)
+			t.Errorf("%v after midnight the key created another message", at)
 		}
 		r.restart()
 	}
 	clock.nanos.Store(midnight.Add(24 * time.Hour).UnixNano())
 	second := send()
 	if second.Repeated || second.Message.MessageID() == first.Message.MessageID() {
-		t.Error("on the third day the key is still known")
+		t.Error("on the third day the key is still recognized")
 	}
 	if p := send(); !p.Repeated || p.Message.MessageID() != second.Message.MessageID() {
-		t.Error("the new use of the key is not known")
+		t.Error("the new use of the key is not recognized")
 	}
 	eventually(t, "the row of the first day is gone", func() bool {
 		_, found, err := r.store.Row(ids[0].Slot(), journal.OnceTable, row)
@@ -184,7 +184,7 @@ func TestKeysAreScoped(t *testing.T) {
 	}
 	p, err := r.send(direct(owner, ids[0], ids[1], "hello", "k"))
 	one := fresh("after a refusal", p, err)
-	p, err = r.send(gone) // looked up before the recipient is judged
+	p, err = r.send(gone) // the key is checked before the recipient
 	same("a repeat to a recipient revoked since", one, p, err)
 	p, err = r.send(direct(owner, ids[2], ids[1], "hello", "k"))
 	two := fresh("another sender", p, err)

@@ -16,8 +16,8 @@ import (
 	"parley/actors/rules"
 )
 
-// isolationFixture has pairs of groups, one of each isolated, and for each pair an
-// agent that wants to join both.
+// isolationFixture has pairs of groups, one of each isolated, and for each
+// pair an agent that wants to join both.
 type isolationFixture struct {
 	*testNode
 	owner  parley.OrgID
@@ -25,7 +25,7 @@ type isolationFixture struct {
 	pairs  [][2]*testGroup
 }
 
-// each runs do for the numbers below n, several at a time.
+// each runs do for the numbers below n, several concurrently.
 func each(n int, do func(int)) {
 	var next atomic.Int64
 	var working sync.WaitGroup
@@ -41,12 +41,13 @@ func each(n int, do func(int)) {
 
 func newIsolationFixture(r *testNode, pairs int) *isolationFixture {
 	x := &isolationFixture{testNode: r, pairs: make([][2]*testGroup, pairs)}
-	// One agent founds the isolated group of each pair; of the others, some all.
+	// A new agent founds the isolated group of each pair; a few agents found all
+	// others.
 	const founders = 20
 	x.owner = r.org("acme").Org.OrgID()
 	all := make([]parley.AgentID, 2*pairs+founders)
 	each(len(all), func(i int) { all[i] = r.agent(x.owner, fmt.Sprint("a", i)) })
-	awaitIdleStore(r.t, r.store) // all are at home
+	awaitIdleStore(r.t, r.store) // so that all agents exist at their homes
 	x.agents = all[:pairs]
 	each(2*pairs, func(i int) {
 		founder, isolated := all[pairs+i/2], i%2 == 1
@@ -62,8 +63,8 @@ func newIsolationFixture(r *testNode, pairs int) *isolationFixture {
 	return x
 }
 
-// race has each agent join both groups of its pair concurrently. It returns how many
-// joined both, neither, and either kind.
+// race makes each agent join both groups of its pair concurrently. It returns how many
+// joined both, how many neither, and how many joined each kind.
 func (x *isolationFixture) race() (both, neither int, won [2]int) {
 	var mu sync.Mutex
 	each(len(x.pairs), func(i int) {
@@ -94,8 +95,8 @@ func (x *isolationFixture) race() (both, neither int, won [2]int) {
 	return both, neither, won
 }
 
-// confused is the number of agents that are in two groups, or of which agent and
-// groups do not say the same.
+// confused returns the number of agents that are not in exactly one group, or whose
+// memberships differ between agent and groups.
 func (x *isolationFixture) confused() (n int) {
 	for i, c := range x.pairs {
 		a := must(host.Query[*agent.State](x.node.engine, rules.AgentStream(x.agents[i]), host.GetState{}))(x.t)
@@ -116,7 +117,7 @@ func (x *isolationFixture) confused() (n int) {
 }
 
 // TestIsolationHasOneWinner: an agent that two groups admit concurrently ends up in
-// one of them if one is isolated.
+// only one of them if one is isolated.
 func TestIsolationHasOneWinner(t *testing.T) {
 	pairs := 1000
 	if testing.Short() || raceDetector {
@@ -127,17 +128,17 @@ func TestIsolationHasOneWinner(t *testing.T) {
 		both, neither, won := x.race()
 		t.Logf("%d pairs: open groups got %d, isolated ones %d", pairs, won[0], won[1])
 		if both+neither > 0 {
-			t.Errorf("%d agents got into both groups, %d into neither", both, neither)
+			t.Errorf("%d agents joined both groups, %d neither", both, neither)
 		}
 		if won[0] == 0 || won[1] == 0 {
-			t.Error("it was no race")
+			t.Error("there was no race")
 		}
 		if n := x.confused(); n > 0 {
-			t.Errorf("%d agents are in two groups, or not where they believe to be", n)
+			t.Errorf("%d agents are not in exactly one group, or agent and group disagree", n)
 		}
 		r.restart()
 		if n := x.confused(); n > 0 {
-			t.Errorf("after a restart %d", n)
+			t.Errorf("after a restart: %d", n)
 		}
 	})
 }
@@ -160,10 +161,10 @@ func TestIsolationControl(t *testing.T) {
 	r := newTestNode(t, withJournals(4), withTuning(careless))
 	x := newIsolationFixture(r, 20)
 	if both, _, _ := x.race(); both == 0 || x.confused() == 0 {
-		t.Error("nobody got into both groups")
+		t.Error("no agent joined both groups")
 	}
 	if got := failedChecks(verifyStore(t, r.store)); fmt.Sprint(got) != "[isolation]" {
-		t.Errorf("%q spoke of it", got)
+		t.Errorf("the checks %q reported it", got)
 	}
-	r.close() // what it leaves is not in order
+	r.close() // before the verification at the end, which would report faults
 }

@@ -10,8 +10,9 @@ import (
 	"parley/actors/group"
 )
 
-// TestJoinRequestsAreBounded: however many apply, a group has only so many pending
-// requests in memory. The control takes the bound away, and all of them are.
+// TestJoinRequestsAreBounded: however many agents apply, a group has a bounded number
+// of pending requests in memory. The control removes the bound, and all of them are
+// pending.
 func TestJoinRequestsAreBounded(t *testing.T) {
 	const applicants = 40
 	for name, row := range map[string]struct {
@@ -43,8 +44,8 @@ func TestJoinRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPendingRequestsDelayStateStorage: a group of few members and many requests is stored as
-// seldom as one of many members.
+// TestPendingRequestsDelayStateStorage: a group with few members and many requests is
+// stored as rarely as one with many members.
 func TestPendingRequestsDelayStateStorage(t *testing.T) {
 	r := newTestNode(t)
 	kind := r.node.groups.kind()

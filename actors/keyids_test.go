@@ -9,8 +9,8 @@ import (
 	"parley/actors/agent"
 )
 
-// keysOfOthers has agents take keys that other agents had before them, and reports
-// who is wrongly found by a thumbprint.
+// keysOfOthers makes agents use keys that other agents had before them, and reports
+// wrong results of lookups by thumbprint.
 func keysOfOthers(t *testing.T, r *testNode) (faults []string) {
 	ctx := context.Background()
 	rotate := func(id parley.AgentID, signing []byte) {
@@ -57,7 +57,7 @@ func keysOfOthers(t *testing.T, r *testNode) (faults []string) {
 }
 
 // TestKeyIDNamesItsFirstAgent: the agent that a thumbprint names decides whether the
-// key is retired, and anyone may upload any public key.
+// key is retired. It must stay the first one, because anyone can upload any public key.
 func TestKeyIDNamesItsFirstAgent(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		r := newTestNode(t, withJournals(journals))
@@ -70,7 +70,7 @@ func TestKeyIDNamesItsFirstAgent(t *testing.T) {
 		r := newTestNode(t)
 		r.node.kidsMove = true
 		if faults := keysOfOthers(t, r); len(faults) != 5 {
-			t.Error("where the last agent has the key, this is seen:", fmt.Sprintf("%q", faults))
+			t.Error("if the last agent got the key, the faults would be:", fmt.Sprintf("%q", faults))
 		}
 	})
 }

@@ -13,14 +13,13 @@ import (
 	"parley/journal"
 )
 
-// numbered is a key that carries a number.
+// numbered returns a key that contains a number.
 func numbered(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 24), n) }
 
 func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[24:]) }
 
-// TestReadersSeeAcknowledgedChanges rotates a key again and again. Reads that
-// begin after an answer see the new key, also while records are evicted from the
-// cache.
+// TestReadersSeeAcknowledgedChanges rotates a key repeatedly. Reads that begin after an
+// answer see the new key, even while records are evicted from the cache.
 func TestReadersSeeAcknowledgedChanges(t *testing.T) {
 	for name, evicting := range map[string]bool{"at hand": false, "evicted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +48,7 @@ func TestReadersSeeAcknowledgedChanges(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					} else if n := numberOf(a.GetSigningKey()); n < floor {
-						t.Errorf("key %d was answered, key %d is seen", floor, n)
+						t.Errorf("key %d was acknowledged, a read returns key %d", floor, n)
 					}
 				})
 			}
@@ -115,7 +114,8 @@ func (v *slowDurabilityView) Durable(ctx context.Context) error {
 	return v.View.Durable(ctx)
 }
 
-// TestCredentialChangesAreSeenAtOnce adds and revokes credentials while others read.
+// TestCredentialChangesAreSeenAtOnce adds and revokes credentials during concurrent
+// reads.
 func TestCredentialChangesAreSeenAtOnce(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
@@ -149,7 +149,7 @@ func TestCredentialChangesAreSeenAtOnce(t *testing.T) {
 	for range 100 {
 		client := must(r.node.Orgs.AddCredential(ctx, owner, []byte("hash")))(t)
 		if !must(r.node.Orgs.Get(ctx, owner))(t).Credential(client).Live() {
-			t.Fatal("a credential is not seen when it is answered")
+			t.Fatal("an acknowledged credential is not visible")
 		}
 		if err := r.node.Orgs.RevokeCredential(ctx, owner, client); err != nil {
 			t.Fatal(err)
@@ -160,13 +160,14 @@ func TestCredentialChangesAreSeenAtOnce(t *testing.T) {
 	reading.Wait()
 }
 
-// TestTheFirstActiveAgentIsTheOldest also for readers during the creation of another.
+// TestTheFirstActiveAgentIsTheOldest: this also holds for reads while another agent is
+// being created.
 func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	late := &hiddenState{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { late.Journal = j; return late }))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
 	older, younger := r.agent(owner, "older"), r.agent(owner, "younger")
-	// The older one is on its way to its own home still.
+	// The older one has not been created at its home yet.
 	r.node.queries.Forget()
 	late.hidden.Store(older)
 	if a := must(r.node.Agents.FirstActive(ctx, owner))(t); a.AgentID() != younger {
@@ -174,7 +175,7 @@ func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	}
 	late.hidden.Store(parley.AgentID{})
 	if a := must(r.node.Agents.FirstActive(ctx, owner))(t); a.AgentID() != older {
-		t.Errorf("once the older one has arrived, the first is %s", a.GetName())
+		t.Errorf("once the older one exists, the first is %s", a.GetName())
 	}
 	must(r.node.Agents.Change(ctx, older, agent.Revoke{}))(t)
 	if a := must(r.node.Agents.FirstActive(ctx, owner))(t); a.AgentID() != younger {

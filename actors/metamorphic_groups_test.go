@@ -19,11 +19,11 @@ type scriptGroups struct {
 	filed         map[parley.JoinRequestID]parley.GroupID
 	requests      []parley.JoinRequestID
 	groupMessages []*record.Message // in conversations of groups
-	// restless: words of groups may be on their way.
+	// restless is set if messages between groups and agents may be pending.
 	restless bool
 }
 
-// beginGroup founds a group, asks one in, and has one come and go.
+// beginGroup creates a group and invites an agent, which joins and leaves.
 func (p *scriptRunner) beginGroup(ctx context.Context) {
 	p.restless = true
 	by := group.Caller{Org: p.owners[p.ids[0]], Agent: p.ids[0]}
@@ -51,7 +51,7 @@ func (p *scriptRunner) caller() group.Caller {
 	return group.Caller{Org: p.owners[id], Agent: id}
 }
 
-// useGroups runs requests of groups and their members.
+// useGroups runs requests about groups and by their members.
 func (p *scriptRunner) useGroups(ctx context.Context, n int) {
 	p.restless = true
 	draw := p.random.IntN(20)

@@ -15,7 +15,7 @@ import (
 	"parley/journal"
 )
 
-// register asks for challenges and solves them, more or less.
+// register requests challenges and solves them, not always correctly.
 func (p *scriptRunner) register(ctx context.Context) {
 	if len(p.challenges) == 0 || !p.likely(3) {
 		slug := fmt.Sprint("b", p.random.IntN(3))
@@ -36,7 +36,7 @@ func (p *scriptRunner) register(ctx context.Context) {
 	p.noteResult(err, "%s is registered as %s with %s", made.Org.GetSlug(), made.Org.OrgID(), made.ClientID)
 }
 
-// manage creates, changes and revokes.
+// manage creates, changes and revokes agents and credentials.
 func (p *scriptRunner) manage(ctx context.Context, n int) {
 	owner, id := one(p, p.orgs), one(p, p.ids)
 	switch p.random.IntN(9) {
@@ -72,7 +72,7 @@ func (p *scriptRunner) manage(ctx context.Context, n int) {
 		}
 		p.changeAgent(ctx, id, c)
 	}
-	p.settle() // the effect may follow the answer after a while
+	p.settle() // the effect may follow the answer later
 	o := must(p.node.Orgs.Current(ctx, owner))(p.t)
 	first, err := p.node.Agents.FirstActive(ctx, owner)
 	p.noteResult(err, "  %d active, the first is %s; %s", o.GetActiveAgents(), first.AgentID(), credentials(o))
@@ -120,7 +120,7 @@ func keysOf(s *issuer.State, now time.Time) string {
 	return kids
 }
 
-// lookUp finds by names, keys and tokens.
+// lookUp looks up agents by names, keys and tokens.
 func (p *scriptRunner) lookUp(ctx context.Context) {
 	id := one(p, p.ids)
 	switch p.random.IntN(6) {
@@ -191,7 +191,7 @@ func (p *scriptRunner) readAll() {
 	}
 }
 
-// feed notes an agent's feed and what of it was not carried.
+// feed notes an agent's feed and its untransferred messages.
 func (p *scriptRunner) feed(id parley.AgentID) {
 	sub := p.node.Feeds.Follow(id, 0, func() {})
 	defer sub.Close()

@@ -12,13 +12,13 @@ import (
 )
 
 // pagedList is a list that a client reads page by page. Cursors differ between
-// variants, the pages do not.
+// variants; the pages do not.
 type pagedList struct {
 	title    string
 	nextPage func(limit int) (lines []string, more bool, err error)
 }
 
-// booksMax and listenersMax bound what is open at a time.
+// booksMax and listenersMax bound the number of open lists and streams.
 const booksMax, listenersMax = 6, 4
 
 // readPage opens a list or reads the next page of an open one.
@@ -77,10 +77,11 @@ func (p *scriptRunner) openList(ctx context.Context) *pagedList {
 type streamClient struct {
 	agent parley.AgentID
 	sub   journal.Subscription
-	// untransferredUpTo is where the stream passes over what was carried before.
+	// untransferredUpTo is the position up to which the stream skips transferred
+	// messages.
 	untransferredUpTo uint64
-	// last is the id that the client resumes from, since what came after it: that
-	// comes again with a resumed stream, before anything else.
+	// last is the id from which the client resumes. since lists what came after it: a
+	// resumed stream sends that again, before anything else.
 	last  parley.MessageID
 	since []string
 }
@@ -103,7 +104,7 @@ func (p *scriptRunner) toggleStream(ctx context.Context) {
 			last = one(p, p.messages).MessageID()
 		}
 	} else if resume && p.likely(2) {
-		last = parley.MessageID{1: 1, 15: byte(p.random.IntN(250))} // nobody's
+		last = parley.MessageID{1: 1, 15: byte(p.random.IntN(250))} // unknown
 	}
 	start, err := p.node.Feeds.Resume(ctx, l.agent, last, resume)
 	if err == nil {
@@ -115,14 +116,14 @@ func (p *scriptRunner) toggleStream(ctx context.Context) {
 		p.listeners = append(p.listeners, l)
 	}
 	p.noteResult(err, "a stream of %s after %s, only unseen %v, gap %v", l.agent, start.Last, start.OnlyUntransferred, start.Gap)
-	if err == nil { // what is there already: resumed before that, it would not be passed over
+	if err == nil { // read what exists now: a stream resumed earlier would not skip it
 		p.settle()
 		p.noteStreamed(l, p.newEntries(l))
 	}
 }
 
-// upTo is what a stream resumed after l.last carries up to a position: what a
-// client is to get again although this stream begins after it.
+// upTo returns what a stream resumed after l.last sends up to a position: what a client
+// must get again although this stream begins after it.
 func (p *scriptRunner) upTo(l *streamClient, position uint64) (lines []string) {
 	start := must(p.node.Feeds.Resume(context.Background(), l.agent, l.last, true))(p.t)
 	v := p.store.View()
@@ -138,7 +139,7 @@ func (p *scriptRunner) upTo(l *streamClient, position uint64) (lines []string) {
 	return lines
 }
 
-// noteStreamed records what a stream transfers, and its receipts.
+// noteStreamed notes what a stream transfers, and records its receipts.
 func (p *scriptRunner) noteStreamed(l *streamClient, entries []journal.FeedEntry) {
 	for _, e := range entries {
 		line := p.line(l, e)
@@ -164,7 +165,7 @@ func (p *scriptRunner) noteStreamed(l *streamClient, entries []journal.FeedEntry
 	}
 }
 
-// newEntries returns the feed entries that l was not given yet.
+// newEntries returns the feed entries that l has not received yet.
 func (p *scriptRunner) newEntries(l *streamClient) (all []journal.FeedEntry) {
 	newest := uint64(0)
 	v := p.store.View()
@@ -184,8 +185,8 @@ func (p *scriptRunner) newEntries(l *streamClient) (all []journal.FeedEntry) {
 	return withoutGroupEvents(all)
 }
 
-// withoutGroupEvents leaves out what groups tell of their members: what several tell at
-// the same time has no order among each other. All of it is noted at the end.
+// withoutGroupEvents removes events about groups and their members: events of several
+// groups at the same time have no defined order. All of them are noted at the end.
 func withoutGroupEvents(entries []journal.FeedEntry) []journal.FeedEntry {
 	return slices.DeleteFunc(entries, func(e journal.FeedEntry) bool { return e.Kind == journal.GroupEntry })
 }
@@ -196,7 +197,7 @@ func (p *scriptRunner) asStored(e journal.FeedEntry) query.Message {
 	return must(p.node.Messages.GetFor(context.Background(), r.Recipient().Slot(), id))(p.t)
 }
 
-// line is a feed entry as a stream shows it.
+// line renders a feed entry as a stream shows it.
 func (p *scriptRunner) line(l *streamClient, e journal.FeedEntry) (line string) {
 	err := p.node.Feeds.Entries(context.Background(), l.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m query.Message) error {
 		status, _ := record.StatusNews(e.Note)
@@ -212,8 +213,8 @@ func (p *scriptRunner) line(l *streamClient, e journal.FeedEntry) (line string) 
 	return line
 }
 
-// reconnect resumes a stream. What came after the last message comes again, and
-// then what is new.
+// reconnect resumes a stream. It must repeat what came after the last message, and then
+// send what is new.
 func (p *scriptRunner) reconnect(l *streamClient) {
 	start, err := p.node.Feeds.Resume(context.Background(), l.agent, l.last, true)
 	if err != nil || start.Gap {
@@ -223,7 +224,7 @@ func (p *scriptRunner) reconnect(l *streamClient) {
 	entries := p.newEntries(l)
 	for n, was := range l.since {
 		if n >= len(entries) || p.line(l, entries[n]) != was {
-			p.t.Fatalf("resumed after %s, a stream does not carry %q again", l.last, was)
+			p.t.Fatalf("resumed after %s, a stream does not repeat %q", l.last, was)
 		}
 	}
 	p.noteStreamed(l, entries[len(l.since):])

@@ -29,11 +29,11 @@ import (
 type scriptRunner struct {
 	*testNode
 	variant
-	disk          *vfs.MemFS // the disk
+	disk          *vfs.MemFS
 	manual        *manualClock
 	random        *rand.Rand
-	interruptions *rand.Rand // of the way: when it interrupts
-	losses        *rand.Rand // what of the unsynced is lost
+	interruptions *rand.Rand // decides when the variant interrupts
+	losses        *rand.Rand // decides which unsynced data is lost
 	out           bytes.Buffer
 	interrupted   int
 	settled       byte
@@ -68,8 +68,8 @@ func newScriptRunner(t testing.TB, seed uint64, w variant, alter option) *script
 		owners: map[parley.AgentID]parley.OrgID{}, clients: map[parley.OrgID][]parley.ClientID{},
 		scriptGroups: scriptGroups{founders: map[parley.GroupID]group.Caller{}, filed: map[parley.JoinRequestID]parley.GroupID{}},
 	}
-	// The journal's own clock stays on the first day: it must not forget keys
-	// that the script's days still know.
+	// The journal's own clock stays on the first day: it must not expire keys that are
+	// still valid on the script's days.
 	began := time.Now()
 	wheel := func() time.Time { return noon.Add(time.Since(began)) }
 	p.testNode = newTestNode(t, withJournals(w.journals), withClock(p.manual.now), withTuning(p.tune), func(r *testNode) {
@@ -125,8 +125,8 @@ func (p *scriptRunner) tune(n *Node) {
 	host.Register(n.engine, groups)
 }
 
-// afterCommand gives streams what is new, and interrupts the run as the variant says,
-// before or after an answer's effects have followed.
+// afterCommand reads what is new on the streams, and interrupts the run as the variant
+// requires, before or after the effects of the answer have been applied.
 func (p *scriptRunner) afterCommand() {
 	early := p.interruptions.IntN(2) == 0
 	if early {
@@ -147,8 +147,8 @@ func (p *scriptRunner) afterCommand() {
 	}
 }
 
-// interrupt closes and reopens everything now and then. If it continues on an image
-// taken before, writes during the shutdown are lost.
+// interrupt closes and reopens everything at random. If it continues on an image taken
+// before the close, writes during the shutdown are lost.
 func (p *scriptRunner) interrupt() {
 	disk := p.disk
 	switch {
@@ -172,8 +172,8 @@ func (p *scriptRunner) interrupt() {
 	}
 }
 
-// settle waits until every outbox is empty: a row sent through each has arrived,
-// and every actor with a queued message has received its hint.
+// settle waits until every outbox is empty: a row sent through each has arrived, and
+// every actor with a queued message has received its hint.
 func (p *scriptRunner) settle() {
 	const table = journal.Table(200)
 	p.settled++
@@ -230,7 +230,7 @@ func textAndReceipts(m query.Message) string {
 
 func one[T any](p *scriptRunner, of []T) T { return of[p.random.IntN(len(of))] }
 
-// likely is true in all but one of n cases.
+// likely returns true in all but one of n cases.
 func (p *scriptRunner) likely(n int) bool { return p.random.IntN(n) > 0 }
 
 func (p *scriptRunner) command(n int) {
@@ -259,7 +259,7 @@ func (p *scriptRunner) command(n int) {
 	}
 }
 
-// limit is the day's quota of a sender.
+// limit returns the daily quota of a sender.
 func (p *scriptRunner) limit(from parley.AgentID) *int {
 	if p.owners[from] != p.metered {
 		return nil
@@ -269,7 +269,7 @@ func (p *scriptRunner) limit(from parley.AgentID) *int {
 }
 
 func (p *scriptRunner) sendMessage(n int) {
-	if len(p.sends) > 0 && !p.likely(4) { // word by word, sealed anew
+	if len(p.sends) > 0 && !p.likely(4) { // the same content, encrypted again
 		s := one(p, p.sends)
 		s.Rendered = fmt.Appendf(nil, "said again %d", n)
 		p.fillRecipient(&s)

@@ -18,14 +18,14 @@ import (
 	"parley/persistence"
 )
 
-// variant is how a script is run. It must not influence any answer.
+// variant is a way to run a script. It must not influence any answer.
 type variant struct {
 	journals     int
-	stateEvery   uint64 // of the kinds whose folded state nobody else reads, 0: as ever
-	passivate    bool   // every actor leaves after every command
-	restart      int    // one command in so many is followed by a restart
-	crash        int    // one command in so many is followed by a loss of power
-	withoutCache bool   // no record stays at hand
+	stateEvery   uint64 // for kinds whose stored state only their actor reads; 0 is the default
+	passivate    bool   // every actor is passivated after every command
+	restart      int    // on average one in this many commands is followed by a restart
+	crash        int    // on average one in this many commands is followed by a power failure
+	withoutCache bool   // no record stays in the cache
 }
 
 const never = 1 << 60
@@ -45,9 +45,9 @@ var ways = map[string]variant{
 
 var scripts = flag.Int("metamorphic.scripts", 3, "how many scripts TestVariantsAnswerAlike runs in every way")
 
-// TestVariantsAnswerAlike runs one script in many variants and compares everything
-// that was answered and everything that can be read, byte by byte: ids, refusals,
-// repeats, pages read across restarts, resumed streams.
+// TestVariantsAnswerAlike runs one script in many variants and compares all answers and
+// everything that can be read, byte by byte: ids, refusals, repeats, pages read across
+// restarts, resumed streams.
 func TestVariantsAnswerAlike(t *testing.T) {
 	seeds, commands := *scripts, 400
 	switch {
@@ -78,16 +78,16 @@ func TestVariantsAnswerAlike(t *testing.T) {
 		})
 		t.Logf("seed %d: %d commands, %d bytes, %d ways", seed, commands, len(want), len(ways))
 	}
-	t.Logf("%d restarts and losses of power", interruptions.Load())
+	t.Logf("%d restarts and power failures", interruptions.Load())
 	for _, word := range wordsOfTheScripts {
 		if seeds >= 3 && !strings.Contains(said.String(), word) {
-			t.Errorf("nobody says %q", word)
+			t.Errorf("no script produced %q", word)
 		}
 	}
 }
 
-// wordsOfTheScripts are said by one or another: each outcome that is to be
-// compared has come about.
+// wordsOfTheScripts must occur in the output of the scripts, so that each outcome is
+// compared.
 var wordsOfTheScripts = []string{
 	"repeated true", "repeated false", "idempotency_mismatch", "self_message", "incoming_policy", "outgoing_policy", "gone", "not_owner",
 	"conversation_closed", "invalid_transition", "role_not_allowed", "name_taken", "name_immutable", "quota_exceeded", "slug_immutable",
@@ -134,7 +134,7 @@ func TestVariantsControl(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, _ := f.runScript(t, 0, commands)
 			if got == want {
-				t.Fatal("it does not show")
+				t.Fatal("the defect did not show")
 			}
 			before, after, line := strings.Split(want, "\n"), strings.Split(got, "\n"), 0
 			for line < min(len(before), len(after))-1 && before[line] == after[line] {
@@ -172,7 +172,7 @@ func (f defect) runScript(t *testing.T, seed uint64, commands int) (said string,
 	return p.out.String(), p.interrupted
 }
 
-// panicOnFailure is a test whose failures panic, so that a control can judge them.
+// panicOnFailure is a test whose failures panic, so that a control can check them.
 type panicOnFailure struct{ *testing.T }
 
 type testFailure string
@@ -182,7 +182,7 @@ func (s panicOnFailure) Fatalf(f string, args ...any) { panic(testFailure(fmt.Sp
 func (s panicOnFailure) Error(args ...any)            { s.Log(args...) }
 func (s panicOnFailure) Errorf(f string, args ...any) { s.Logf(f, args...) }
 
-// withoutKeys is a journal that has no rows of idempotency keys.
+// withoutKeys is a journal without rows of idempotency keys.
 type withoutKeys struct {
 	journal.Journal
 	now bool
@@ -195,7 +195,7 @@ func (j withoutKeys) Row(slot parley.Slot, table journal.Table, key []byte) ([]b
 	return j.Journal.Row(slot, table, key)
 }
 
-// countLocally lets conversations count only what they have seen themselves.
+// countLocally makes conversations count only messages they have seen themselves.
 func countLocally(n *Node) {
 	k := n.messages.kind()
 	k.StateEvery = 1
@@ -218,8 +218,7 @@ func (j withoutLastEvent) View() journal.View { return withoutLastEventView{j.Jo
 type withoutLastEventView struct{ journal.View }
 
 func (v withoutLastEventView) Events(s journal.Stream, from uint64, reverse bool, fn func(uint64, int64, journal.StoredEvent) bool) error {
-	// Actors load conversations in a turn of their own: who reads does not come
-	// from there.
+	// Actors load their state in serve. Readers elsewhere see all events.
 	if stack := make([]byte, 4096); !strings.Contains(string(stack[:runtime.Stack(stack, false)]), ").serve") {
 		return v.View.Events(s, from, reverse, fn)
 	}
@@ -241,7 +240,7 @@ func (v withoutLastEventView) Events(s journal.Stream, from uint64, reverse bool
 	return err
 }
 
-// withoutReceipts loses receipts on their way to another home.
+// withoutReceipts drops receipts for other homes.
 type withoutReceipts struct{ journal.Journal }
 
 func (j withoutReceipts) Append(e *journal.Entry) {
@@ -268,8 +267,8 @@ func (j repeatFirstEntry) Follow(agent parley.AgentID, after uint64, notify func
 	return j.Journal.Follow(agent, after, notify)
 }
 
-// clonableDisk is a crashable disk in memory whose ReuseForWrite may meet a clone: its
-// own takes the lock that keeps clones out twice.
+// clonableDisk is a crashable disk in memory that can be cloned during ReuseForWrite.
+// The method of MemFS takes the lock that excludes clones twice.
 type clonableDisk struct{ *vfs.MemFS }
 
 func (d clonableDisk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {

@@ -56,7 +56,7 @@ func (r *testNode) passivateRepeatedly() (stop func()) {
 }
 
 // TestPassivationLosesNothing passivates actors some ten thousand times while 64
-// callers send. Every acknowledged message exists once, and nothing else exists.
+// callers send. Every acknowledged message exists once, and no other exists.
 func TestPassivationLosesNothing(t *testing.T) {
 	const callers, conversations = 64, 200
 	wanted := int64(10_000)
@@ -91,7 +91,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 				}
 				said[first.Conversation()][text] = p.Message.MessageID()
 				mu.Unlock()
-				// A refusal answers too, and only once.
+				// A refusal is an answer, too, and comes only once.
 				if _, err := r.node.Messages.ChangeStatus(context.Background(), ChangeStatus{
 					Conversation: first.Conversation(), By: []parley.AgentID{first.Sender()}, Status: "submitted",
 				}); !errors.Is(err, parley.Refuse(parley.Conflict, "invalid_transition", "")) {

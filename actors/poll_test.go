@@ -30,7 +30,7 @@ func TestPollsOverAStore(t *testing.T) {
 						}
 					}
 					if got := must(r.node.Messages.CountSince(context.Background(), ids[0], since))(t); got != want {
-						t.Fatalf("%d messages are there, a poll since %d ms counts %d", want, since-began, got)
+						t.Fatalf("there are %d messages, a poll since %d ms counts %d", want, since-began, got)
 					}
 				}
 			}
@@ -53,8 +53,8 @@ func TestPollsOverAStore(t *testing.T) {
 	}
 }
 
-// TestPollCountsAcknowledgedMessages: a poll that begins after an answer counts its
-// message, also while indexes are evicted.
+// TestPollCountsAcknowledgedMessages: a poll that begins after an acknowledgement
+// counts the message, even while indexes are evicted.
 func TestPollCountsAcknowledgedMessages(t *testing.T) {
 	r := newTestNode(t, withJournals(4), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 16 }))
 	owner, ids := r.agents("acme", 4)
@@ -78,7 +78,7 @@ func TestPollCountsAcknowledgedMessages(t *testing.T) {
 				least := int(answered.Load())
 				n, err := r.node.Messages.CountSince(context.Background(), ids[0], 0)
 				if err != nil || n < max(least, last) {
-					t.Errorf("%d were answered, %d counted before, a poll counts %d (%v)", least, last, n, err)
+					t.Errorf("%d were acknowledged, %d counted before, a poll counts %d (%v)", least, last, n, err)
 				}
 				if last = n; who == 0 && n%7 == 0 {
 					r.node.queries.ForgetAgent(ids[0])
@@ -99,7 +99,7 @@ func TestPollCountsAcknowledgedMessages(t *testing.T) {
 	}
 }
 
-// BenchmarkPoll polls a feed of 10,000 messages since the instant of any of them, and
+// BenchmarkPoll polls a feed of 10,000 messages, since the instant of any of them and
 // since the day before.
 func BenchmarkPoll(b *testing.B) {
 	clock := newManualClock(noon)

@@ -33,7 +33,7 @@ func TestDailyQuotaIsExactControl(t *testing.T) {
 	truth := func(v journal.View, org parley.OrgID, day uint32) (int64, error) { return v.Used(org, day) }
 	for defect, c := range map[string]struct {
 		used  func(v journal.View, org parley.OrgID, day uint32) (int64, error)
-		shift time.Duration // by which the day rolls early
+		shift time.Duration // by which the day changes early
 	}{
 		"": {used: truth},
 		"never counts": {used: func(journal.View, parley.OrgID, uint32) (int64, error) {

@@ -70,9 +70,9 @@ func onOneAndFour(t *testing.T, test func(*testing.T, int)) {
 	}
 }
 
-// dayFaults has 64 at once send under a limit, again after a restart, under a
-// higher limit, just before midnight and after it. It begins at noon, with nothing
-// sent.
+// dayFaults sends from 64 callers concurrently under a limit, again after a restart,
+// under a higher limit, just before midnight and after it. It begins at noon with
+// nothing sent.
 func dayFaults(d *quotaFixture, clock *manualClock) (faults []string) {
 	d.t.Helper()
 	ctx := context.Background()
@@ -129,12 +129,12 @@ func TestLimitCountsEarlierUnlimitedMessages(t *testing.T) {
 		}
 		limit := 1000
 		if n := d.sendConcurrently(&limit); n != 64 {
-			t.Errorf("%d sent far from the limit", n)
+			t.Errorf("%d sent far below the limit", n)
 		}
 		sending.Wait()
 		limit = 200
 		if n := d.sendConcurrently(&limit); n != 200-192 {
-			t.Errorf("%d sent beside 192, 200 allowed", n)
+			t.Errorf("%d sent besides 192, 200 allowed", n)
 		}
 		d.sendConcurrently(nil)
 		limit = 270
@@ -146,7 +146,7 @@ func TestLimitCountsEarlierUnlimitedMessages(t *testing.T) {
 }
 
 // TestWhichRequestsUseQuota: a send, a reply and a broadcast use one each, however many
-// members it reaches; a replay and a refusal use none.
+// members a broadcast reaches; a replay and a refusal use none.
 func TestWhichRequestsUseQuota(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
@@ -155,12 +155,12 @@ func TestWhichRequestsUseQuota(t *testing.T) {
 		first := must(d.sendFrom(0, &limit, "k"))(t)
 		d.checkUsed(1)
 		if p := must(d.sendFrom(0, &limit, "k"))(t); !p.Repeated {
-			t.Error("not repeated")
+			t.Error("not recognized as a repeat")
 		}
 		s := direct(d.owner, d.ids[1], d.ids[1], "to oneself", "")
 		s.DayLimit = &limit
 		if _, err := d.send(s); err == nil {
-			t.Error("a message to oneself passed")
+			t.Error("a message to oneself was accepted")
 		}
 		d.checkUsed(1)
 		answer := answerTo(d.owner, first.Message, "answer", "")
@@ -180,14 +180,14 @@ func TestWhichRequestsUseQuota(t *testing.T) {
 			t.Errorf("%d sent, 1 left", n)
 		}
 		if _, err := d.sendFrom(0, &limit, "k"); err != nil {
-			t.Errorf("a replay beyond the limit: %v", err)
+			t.Errorf("a replay above the limit: %v", err)
 		}
 		d.checkUsed(4)
 	})
 }
 
-// exactFaults has 64 at once ask for one thing each, of which so many may be made:
-// as many are, and all others are told that the quota is used up.
+// exactFaults makes 64 concurrent requests, of which `may` are allowed: exactly as many
+// must succeed, and all others get quota_exceeded.
 func exactFaults(what string, may int, one func(name string) error) (faults []string) {
 	var all sync.WaitGroup
 	var made, failed atomic.Int64
@@ -262,7 +262,7 @@ func TestDailyQuotaSurvivesACrash(t *testing.T) {
 		r.open()
 		kept := must(r.node.Orgs.Used(context.Background(), d.owner))(t)
 		if n := d.sendConcurrently(&limit); int64(n)+kept != int64(limit) {
-			t.Errorf("%d survived and %d were sent after, %d allowed", kept, n, limit)
+			t.Errorf("%d survived and %d were sent afterwards, %d allowed", kept, n, limit)
 		}
 	})
 }
@@ -280,7 +280,7 @@ func TestTermsApplyFromTheNextRequest(t *testing.T) {
 			must(r.node.Orgs.SetTerms(ctx, owner, org.GrantTier{Tier: i % 4}))(t)
 			o := must(r.node.Orgs.Get(ctx, owner))(t)
 			if own, set := o.Allowed("agents"); !set || own == nil || *own != i || int(o.GetTrustTier()) != i%4 {
-				t.Fatalf("known is %v", o)
+				t.Fatalf("cached: %v", o)
 			}
 		}
 		if _, err := r.node.Orgs.SetTerms(ctx, parley.OrgID{1}, org.GrantTier{Tier: 1}); !errors.Is(err, parley.ErrNotFound) {
@@ -293,8 +293,8 @@ func TestTermsApplyFromTheNextRequest(t *testing.T) {
 	})
 }
 
-// TestSumsOfEarlierDaysAreForgotten: memory holds the sums of today's senders; other
-// sums are read again.
+// TestSumsOfEarlierDaysAreForgotten: memory holds the sums of today's senders. Other
+// sums are read from the store again.
 func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 	clock := newManualClock(noon)
 	r := newTestNode(t, withClock(clock.now))
@@ -314,6 +314,6 @@ func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 		t.Fatalf("%d sums of yesterday are kept", len(q.used))
 	}
 	if n := d.sendConcurrently(&limit); n != 0 {
-		t.Errorf("%d sent beyond the limit", n)
+		t.Errorf("%d sent above the limit", n)
 	}
 }

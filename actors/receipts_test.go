@@ -42,13 +42,13 @@ func TestOnlyNewReceiptsAreAnnounced(t *testing.T) {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
 			h := newWebhookFixture(t, journals, webhook.MessageRead)
 			sender, to := h.ids[0], h.ids[2]
-			say := func() string { // to one without a webhook
+			say := func() string { // to an agent without a webhook
 				return must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message.MessageID().String()
 			}
 			say()
 			h.setReceipts(to, journal.Receipts{TransferredAt: 5, TransferredBy: journal.StreamChannel, ReadAt: 6})
 			if told := h.receiptNotices(sender); len(told) != 0 {
-				t.Errorf("nobody asked, and was told %q", told)
+				t.Errorf("notices although the sender asked for none: %q", told)
 			}
 			h.watch(sender, "https://sink.example/s", webhook.MessageDelivered, webhook.MessageRead)
 			first := say()
@@ -79,7 +79,7 @@ func TestOnlyNewReceiptsAreAnnounced(t *testing.T) {
 						n++
 					}
 				}
-				return n == 6 // the third message was both
+				return n == 6 // the third message was both delivered and read
 			})
 		})
 	}
@@ -93,7 +93,7 @@ func TestReceiptNoticesSkipUnknownMessages(t *testing.T) {
 	}
 }
 
-// TestReadersSkipReceiptNotices: no reader takes a receipt notice for a message or a
+// TestReadersSkipReceiptNotices: no reader mistakes a receipt notice for a message or a
 // status.
 func TestReadersSkipReceiptNotices(t *testing.T) {
 	h := newWebhookFixture(t, 1, webhook.MessageRead)
@@ -103,7 +103,7 @@ func TestReadersSkipReceiptNotices(t *testing.T) {
 	h.setReceipts(to, journal.Receipts{TransferredAt: 7, ReadAt: 7})
 	must(h.send(direct(h.owner, to, sender, "in", "")))(t)
 	if len(h.receiptNotices(sender)) != 1 {
-		t.Fatal("there is no line to pass over")
+		t.Fatal("the feed has no notice to skip")
 	}
 	ctx := context.Background()
 	if page := h.inbox(sender); len(page) != 1 || string(page[0].Record.GetContent()) != "in" {
@@ -113,7 +113,7 @@ func TestReadersSkipReceiptNotices(t *testing.T) {
 		t.Errorf("a poll counts %d messages", n)
 	}
 	if w := h.wait(h.node.Feeds.After(sender, 0), 5); len(w.Items) != 1 {
-		t.Errorf("a wait gives %d messages", len(w.Items))
+		t.Errorf("a wait returns %d messages", len(w.Items))
 	}
 	start := must(h.node.Feeds.Resume(ctx, sender, parley.MessageID{}, false))(t)
 	follow := h.node.Feeds.Follow(sender, start.After, func() {})

@@ -13,7 +13,8 @@ import (
 	"parley/journal"
 )
 
-// activeAgents are at most so many active agents from a place on.
+// activeAgents returns at most the given number of active agents, starting at a
+// position.
 func (r *testNode) activeAgents(list func(context.Context, parley.OrgID, uint64, func(uint64, *agent.State) bool) error, owner parley.OrgID, from uint64, most int) (found []string) {
 	r.t.Helper()
 	if err := list(context.Background(), owner, from, func(place uint64, a *agent.State) bool {
@@ -54,8 +55,8 @@ func TestActiveAgentsMatchTheRoster(t *testing.T) {
 	})
 }
 
-// TestRevokedAgentsAreReadOnce: requests do not read the agents that an organization
-// has revoked again and again.
+// TestRevokedAgentsAreReadOnce: requests do not repeatedly read the agents that an
+// organization has revoked.
 func TestRevokedAgentsAreReadOnce(t *testing.T) {
 	const many = 3 * query.RosterRevokedMax
 	for name, forgets := range map[string]bool{"known": false, "control": true} {
@@ -70,10 +71,10 @@ func TestRevokedAgentsAreReadOnce(t *testing.T) {
 			look()
 			read := o.reads(look)
 			if !forgets && read > 0 || forgets && read < many {
-				t.Errorf("the second look reads %d rows", read)
+				t.Errorf("the second listing reads %d rows", read)
 			}
 			if n := r.node.Agents.Kept(owner); n > 1 {
-				t.Errorf("%d agents are kept", n)
+				t.Errorf("%d agents are cached", n)
 			}
 		})
 	}
@@ -86,7 +87,7 @@ func TestRevokedAgentsAreReadOnce(t *testing.T) {
 		}
 		r.activeAgents(r.node.Agents.EachActive, owner, 0, many)
 		if n := r.node.Agents.Kept(owner); n > query.RosterRevokedMax {
-			t.Errorf("%d agents are kept", n)
+			t.Errorf("%d agents are cached", n)
 		}
 	})
 }

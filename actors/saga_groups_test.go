@@ -10,7 +10,7 @@ import (
 	"parley/journal"
 )
 
-// groupSagas are those of groups and their members.
+// groupSagas are the sagas of groups and their members.
 var groupSagas = []saga{
 	{name: "founding", prepare: (*client).prepareOrg, do: func(c *client) { c.createGroup("board", c.active[0], group.Open, true) }},
 	{name: "seating", prepare: (*client).prepareGroup, do: func(c *client) { c.joinFirstGroup(1) }, later: true},
@@ -44,13 +44,13 @@ var groupSagas = []saga{
 	}, later: true},
 }
 
-// prepareGroup makes a group of one of two agents.
+// prepareGroup creates a group with one of two agents.
 func (c *client) prepareGroup() {
 	c.prepareOrg()
 	c.createGroup("board", c.active[0], group.Open, false)
 }
 
-// joinFirstGroup lets an agent join the first group.
+// joinFirstGroup makes an agent join the first group.
 func (c *client) joinFirstGroup(n int) { c.joinGroup(c.groups[0], n) }
 
 func (c *client) joinGroup(g *crashGroup, n int) {
@@ -63,7 +63,7 @@ func (c *client) leaveFirstGroup(n int) {
 	c.leave(c.groups[0], c.active[n])
 }
 
-// prepareLargeGroup makes a group with more members than one fan-out step reaches.
+// prepareLargeGroup creates a group with more members than one fan-out step reaches.
 func (c *client) prepareLargeGroup() {
 	c.prepareGroup()
 	for n := range journal.FanoutChunk + 20 {
@@ -73,7 +73,8 @@ func (c *client) prepareLargeGroup() {
 }
 
 // TestBroadcastSurvivesACrashAfterAnyEntry broadcasts to more members than one step
-// reaches. After a crash and a restart all of them have the message once, or none has.
+// reaches. After a crash and a restart either every member has the message once, or
+// none has it.
 func TestBroadcastSurvivesACrashAfterAnyEntry(t *testing.T) {
 	skipUnderRace(t)
 	s := saga{name: "broadcasting to many", prepare: (*client).prepareLargeGroup, do: groupSagas[len(groupSagas)-1].do}

@@ -46,7 +46,7 @@ func TestConcurrentAgentsOfOneName(t *testing.T) {
 			t.Fatalf("%d agents have the name %s", len(made), name)
 		}
 		if id := must(r.node.Agents.ByName(context.Background(), owner, name))(t); id != made[0] {
-			t.Errorf("%s is %s, %s was answered", name, id, made[0])
+			t.Errorf("%s is %s, but %s was acknowledged", name, id, made[0])
 		}
 	}
 	if n := must(r.node.Orgs.Current(context.Background(), owner))(t).GetActiveAgents(); n != 2 {
@@ -54,8 +54,8 @@ func TestConcurrentAgentsOfOneName(t *testing.T) {
 	}
 }
 
-// entryBarrier delays entries until want of them have been appended. So all of them were
-// decided before the first was stored: requests that a test starts at once do race.
+// entryBarrier delays entries until want of them have been appended. All of them were
+// thus decided before the first was stored, so concurrent requests of a test do race.
 type entryBarrier struct {
 	journal.Journal
 	want       int64
@@ -97,7 +97,7 @@ func TestConcurrentSolutionsOfOneChallenge(t *testing.T) {
 		}
 		solving.Wait()
 		if made.Load() != 1 || used.Load() != attempts-1 {
-			t.Errorf("%d organizations were made, %d attempts were told that the challenge is used", made.Load(), used.Load())
+			t.Errorf("%d organizations were created, %d attempts were refused because the challenge is used", made.Load(), used.Load())
 		}
 		if n := barrier.arrived.Load(); n != attempts {
 			t.Errorf("%d of %d attempts raced", n, attempts)
@@ -140,10 +140,10 @@ func TestConcurrentSolutionsOfOneSlug(t *testing.T) {
 	}
 	ctx, won := context.Background(), made[0]
 	if id := must(r.node.Orgs.BySlug(ctx, "acme"))(t); id != won.Org.OrgID() {
-		t.Errorf("the slug is of %s, %s was answered", id, won.Org.OrgID())
+		t.Errorf("the slug belongs to %s, but %s was acknowledged", id, won.Org.OrgID())
 	}
 	if id := must(r.node.Orgs.ByClient(ctx, won.ClientID))(t); id != won.Org.OrgID() {
-		t.Errorf("the credential is of %s", id)
+		t.Errorf("the credential belongs to %s", id)
 	}
 	if _, err := r.challenge("acme"); !errors.Is(err, registration.ErrSlugTaken) {
 		t.Errorf("another challenge for the slug: %v", err)
@@ -163,8 +163,8 @@ func TestConcurrentSolutionsOfOneSlug(t *testing.T) {
 	}
 }
 
-// TestSlugRefusalWaitsForDurability: a refusal depends on another request's entry, and
-// leaves only when that is durable.
+// TestSlugRefusalWaitsForDurability: a refusal that depends on another request's entry
+// leaves only when that entry is durable.
 func TestSlugRefusalWaitsForDurability(t *testing.T) {
 	g := &undurableJournal{durable: make(chan struct{})}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.heldReleases.Journal = j; return g }))
@@ -181,7 +181,7 @@ func TestSlugRefusalWaitsForDurability(t *testing.T) {
 	eventually(t, "the others wait until that is durable", func() bool { return g.asked.Load() == 2 })
 	for _, answer := range []<-chan error{made, refused, again} {
 		if len(answer) > 0 {
-			t.Fatalf("an answer left before the slug was durable: %v", <-answer)
+			t.Fatalf("an answer was sent before the slug was durable: %v", <-answer)
 		}
 	}
 	close(g.durable)
@@ -250,22 +250,22 @@ func TestQuotaRefusalWaitsForDurability(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		for _, answer := range append(refused, granted) {
 			if len(answer) > 0 {
-				t.Fatalf("an answer left before the message was stored: %+v", <-answer)
+				t.Fatalf("an answer was sent before the message was stored: %+v", <-answer)
 			}
 		}
 		g.release()
 		if p := <-granted; p.err != nil {
-			t.Errorf("the message: %v", p.err)
+			t.Errorf("the first message: %v", p.err)
 		}
 		for _, answer := range refused {
 			if p := <-answer; !errors.Is(p.err, parley.ErrQuotaExceeded) {
-				t.Errorf("beyond the quota: %+v", p)
+				t.Errorf("above the quota: %+v", p)
 			}
 		}
 	}
 }
 
-// heldReleases passes entries on and holds their release, in order.
+// heldReleases passes entries to the journal and holds their releases, in order.
 type heldReleases struct {
 	journal.Journal
 	mu      sync.Mutex
@@ -347,8 +347,8 @@ func TestRevokedAgentIsUncountedButFound(t *testing.T) {
 	look("restarted", 1, false)
 }
 
-// TestSagasFinishAfterPowerFailures fails the power repeatedly while agents are
-// created and revoked: acknowledged changes are there, and begun ones are finished.
+// TestSagasFinishAfterPowerFailures fails the power repeatedly while agents are created
+// and revoked. Acknowledged changes exist afterwards, and started ones are completed.
 func TestSagasFinishAfterPowerFailures(t *testing.T) {
 	cuts := 10
 	if testing.Short() {
@@ -399,7 +399,7 @@ func TestSagasFinishAfterPowerFailures(t *testing.T) {
 	working.Wait()
 }
 
-// checkFinished opens what a crash left and waits until all stored data agrees.
+// checkFinished opens the image of a crash and waits until all stored data agrees.
 func checkFinished(t *testing.T, owner parley.OrgID, disk *vfs.MemFS, promised map[string]parley.AgentID, gone map[string]bool) {
 	t.Helper()
 	r := newTestNode(t, func(r *testNode) { r.fs, r.journals = disk, 0 })
@@ -416,7 +416,7 @@ func checkFinished(t *testing.T, owner parley.OrgID, disk *vfs.MemFS, promised m
 	v.Close()
 	for name, id := range promised {
 		if names[name] != id {
-			t.Errorf("%s was answered as %s and is %s", name, id, names[name])
+			t.Errorf("%s was acknowledged as %s and is %s", name, id, names[name])
 		}
 	}
 	active := int64(0)

@@ -20,6 +20,6 @@ func TestStatsCountActorsAndReceipts(t *testing.T) {
 	}
 	r.node.Receipts.RecordSoon(journal.RecordReceipt{Recipient: parley.AgentID{1}})
 	if n := r.node.Stats().Receipts; n > 1 {
-		t.Errorf("%d receipts wait, not 1", n)
+		t.Errorf("%d receipts are pending, want 1", n)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"parley/actors/webhook"
 )
 
-// TestWebhooksPauseWhileSuspended: events that occur meanwhile are delivered
+// TestWebhooksPauseWhileSuspended: events that occur during a suspension are delivered
 // afterwards, in order. The control ignores the suspension and delivers at once.
 func TestWebhooksPauseWhileSuspended(t *testing.T) {
 	for name, suspends := range map[string]func(*org.State) bool{
@@ -34,15 +34,15 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 			h.until("deliveries afterwards", func() bool { return len(h.courier.delivered()) == len(said) })
 			for i, d := range h.courier.delivered() {
 				if d.Message != said[i].MessageID() {
-					t.Errorf("delivery %d is of %v", i, d.Message)
+					t.Errorf("delivery %d is for %v", i, d.Message)
 				}
 			}
 		})
 	}
 }
 
-// TestSuspendedAfterTheLease: an attempt that was leased before its organization was
-// suspended is not sent, and what the courier accepted meanwhile is dropped.
+// TestSuspendedAfterTheLease: an attempt leased before its organization was suspended
+// is not sent, and deliveries that the courier accepted meanwhile are dropped.
 func TestSuspendedAfterTheLease(t *testing.T) {
 	h := newWebhookFixture(t, 1)
 	carry := func() {
@@ -55,15 +55,15 @@ func TestSuspendedAfterTheLease(t *testing.T) {
 	})
 	carry()
 	if taken, drops := len(h.courier.delivered()), h.courier.drops.Load(); taken != 1 || drops != 1 {
-		t.Errorf("suspended while it was carried: %d taken, dropped %d times", taken, drops)
+		t.Errorf("suspended during the attempt: %d accepted, dropped %d times", taken, drops)
 	}
 	carry()
 	if taken := len(h.courier.delivered()); taken != 1 {
-		t.Errorf("suspended before it was carried: %d taken", taken)
+		t.Errorf("suspended before the attempt: %d accepted", taken)
 	}
 }
 
-// TestSuspensionIsCached: the suspension is read once and cached while it lasts.
+// TestSuspensionIsCached: the suspension is read once, and cached while it lasts.
 func TestSuspensionIsCached(t *testing.T) {
 	h := newWebhookFixture(t, 1)
 	h.node.queries.Forget()
@@ -71,6 +71,6 @@ func TestSuspensionIsCached(t *testing.T) {
 		t.Fatalf("suspended %v, %v", suspended, err)
 	}
 	if _, known := h.node.Orgs.Cached(h.owner); !known {
-		t.Error("each turn would read the organization anew")
+		t.Error("each turn would read the organization again")
 	}
 }

@@ -56,7 +56,7 @@ func (w *fullStore) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper
 	}
 }
 
-// frozen returns a store that consists of a copy of the files only.
+// frozen returns a store that consists only of a copy of the files.
 func (w *fullStore) frozen() *fullStore {
 	w.t.Helper()
 	x := &fullStore{testNode: &testNode{t: w.t, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, messages: w.messages, first: w.first}
@@ -88,7 +88,7 @@ func verifyFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	return audit
 }
 
-// failedChecks returns the names of the checks that found something.
+// failedChecks returns the names of the checks that reported something.
 func failedChecks(audit *report.Verification) (names []string) {
 	for _, c := range audit.Checks() {
 		if c.Faults > 0 {
@@ -105,13 +105,14 @@ func (quietLogger) Infof(string, ...any)         {}
 func (quietLogger) Errorf(string, ...any)        {}
 func (quietLogger) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 
-// tamperMerger merges as the store's does: the earliest of marks, sums of counts.
+// tamperMerger merges as the store's merger does: the earliest receipts, sums of
+// counts.
 var tamperMerger = &pebble.Merger{Name: "parley.v1", Merge: func(k, value []byte) (pebble.ValueMerger, error) {
 	m := &rowMerger{receipts: k[2] == 'M'}
 	return m, m.MergeNewer(value)
 }}
 
-// instant is what a mark has beside the number of its channel.
+// instant masks the time of a receipt, without the number of its channel.
 const instant = 1<<56 - 1
 
 type rowMerger struct {
@@ -154,7 +155,7 @@ func (x *tamperer) find(family byte, fits func(k, v []byte) bool) (k, v []byte) 
 	return k, v
 }
 
-// seek is find for rows that may be missing.
+// seek is like find, but the row may be missing.
 func (x *tamperer) seek(family byte, fits func(k, v []byte) bool) (k, v []byte) {
 	x.t.Helper()
 	iter, err := x.db.NewIter(nil)
@@ -211,7 +212,7 @@ func (x *tamperer) dropFirst(family byte, fits func(k, v []byte) bool) {
 	x.drop(k)
 }
 
-// slotKey returns a key of a slot and a family.
+// slotKey returns the key of a slot and a family.
 func slotKey(slot parley.Slot, family byte, parts ...[]byte) []byte {
 	k := append(binary.BigEndian.AppendUint16(nil, uint16(slot)), family)
 	return append(k, bytes.Join(parts, nil)...)
@@ -219,7 +220,7 @@ func slotKey(slot parley.Slot, family byte, parts ...[]byte) []byte {
 
 func streamPart(s journal.Stream) []byte { return append([]byte{byte(s.Kind)}, s.ID[:]...) }
 
-// Rows that fit.
+// Conditions on rows.
 
 func ofKind(kind journal.StreamKind) func(k, v []byte) bool {
 	return func(k, _ []byte) bool { return k[3] == byte(kind) }
@@ -229,7 +230,8 @@ func ofTable(table journal.Table) func(k, v []byte) bool {
 	return func(k, _ []byte) bool { return k[3] == byte(table) }
 }
 
-// isMessageEntry fits feed entries of messages, status those of status changes.
+// isMessageEntry matches feed entries of messages, isStatusEntry those of status
+// changes.
 func isMessageEntry(_, v []byte) bool { return v[0] == byte(journal.MessageEntry) }
 func isStatusEntry(_, v []byte) bool  { return v[0] == byte(journal.StatusEntry) }
 

@@ -41,15 +41,15 @@ type testNode struct {
 	t        testing.TB
 	journals int
 	clock    parley.Clock
-	// journalClock is the journal's own clock: the actors', unless that leaps further
-	// than a sync may take.
+	// journalClock is the journal's own clock. It is the actors' clock, unless that
+	// jumps further than a sync may take.
 	journalClock parley.Clock
 	entropy      parley.Entropy
 	tune         func(*Node)
 	wrap         func(journal.Journal) journal.Journal
-	// tuneStore alters how the journal keeps things.
+	// tuneStore alters the options of the journal.
 	tuneStore func(*persistence.Options)
-	// system is the actor system to live in, nil for one of its own.
+	// system is the actor system of the node, nil for a system of its own.
 	system *host.System
 
 	fs    vfs.FS
@@ -108,7 +108,7 @@ func (r *testNode) start(dir string) error {
 	logger := slog.New(slog.DiscardHandler)
 	options := persistence.Options{
 		FS: r.fs, Journals: r.journals, Clock: r.journalClock, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
-		// Pebble's own shutdown must not take the test process along.
+		// A shutdown by Pebble must not end the test process.
 		Fatal: func(err error) { panic(err) },
 	}
 	if r.tuneStore != nil {
@@ -258,7 +258,7 @@ func (r *testNode) reply(a ReplyTo) (Posted, error) {
 	return r.node.Messages.Reply(context.Background(), a)
 }
 
-// transcript returns all messages of a conversation, in their order.
+// transcript returns all messages of a conversation in order.
 func (r *testNode) transcript(id parley.ConversationID) []query.Message {
 	r.t.Helper()
 	var all []query.Message
@@ -295,7 +295,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("after ten seconds still not: %s", what)
+			t.Fatalf("not after ten seconds: %s", what)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"parley/actors/delivery"
 )
 
-// TestWebhooksAreThrottledUnderLoad: while requests need the processor, webhooks are woken a
-// few at a time, and none waits longer than delivery.ThrottlePatience. Without a load
-// function no webhook is delayed.
+// TestWebhooksAreThrottledUnderLoad: while requests need the processor, only a few
+// webhooks are woken at a time, and none waits longer than delivery.ThrottlePatience.
+// Without a load function no webhook is delayed.
 func TestWebhooksAreThrottledUnderLoad(t *testing.T) {
 	const agents = 20
 	for _, busy := range []bool{true, false} {
@@ -21,7 +21,7 @@ func TestWebhooksAreThrottledUnderLoad(t *testing.T) {
 		stepsBack := func() bool { return h.node.Webhooks.Stats().SteppingBack }
 		if busy {
 			h.simulateLoad(func() bool { return true })
-			h.until("stepping back", func() bool { // it takes a window to see that requests come
+			h.until("stepping back", func() bool { // throttling begins one window after the requests
 				h.say(1)
 				h.manual.advance(delivery.ThrottleWindow)
 				return stepsBack()
@@ -40,7 +40,7 @@ func TestWebhooksAreThrottledUnderLoad(t *testing.T) {
 			time.Sleep(3 * delivery.ThrottleRound)
 		}
 		if n := len(h.courier.delivered()) - before; n > agents*3/4 || !stepsBack() || h.node.Webhooks.Stats().Waiting < agents/4 {
-			t.Errorf("in half a second %d of %d begin, of which one or two for each window may", n, agents)
+			t.Errorf("%d of %d webhooks began in half a second, throttling allows one or two per window", n, agents)
 		}
 		h.manual.advance(delivery.ThrottlePatience)
 		h.until("all deliveries", func() bool { return len(h.courier.delivered()) >= before+agents })
@@ -69,8 +69,8 @@ func (h *webhookFixture) simulateLoad(short func() bool) {
 	})
 }
 
-// TestThrottledWebhooksDeliverEverything: all events are delivered and recorded,
-// whether the load alternates or one webhook has more events than fit into its turn.
+// TestThrottledWebhooksDeliverEverything: all events are delivered and recorded, even
+// if the load alternates or one webhook has more events than its turn allows.
 func TestThrottledWebhooksDeliverEverything(t *testing.T) {
 	luck := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {

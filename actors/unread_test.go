@@ -31,7 +31,7 @@ func contents(w query.Waiting) (all []string) {
 	return all
 }
 
-// wait returns what follows a position of a feed, in as many scans as that takes.
+// wait returns the messages after a position of a feed, in as many scans as needed.
 func (r *testNode) wait(at query.Awaited, limit int) (w query.Waiting) {
 	r.t.Helper()
 	for more := true; more; {
@@ -104,7 +104,7 @@ func TestReadUpTo(t *testing.T) {
 				}
 				for i, m := range slices.Backward(r.inbox(to)) {
 					if i := 59 - i; i <= upTo && (m.Receipts.ReadAt == 0 || m.Receipts.DeliveredAt() == 0) {
-						t.Errorf("up to %d: message %d has marks %+v", upTo, i, m.Receipts)
+						t.Errorf("up to %d: message %d has receipts %+v", upTo, i, m.Receipts)
 					}
 				}
 				if err := r.waitingAgrees(to, 4); err != nil {
@@ -124,7 +124,7 @@ func TestReadUpTo(t *testing.T) {
 }
 
 // TestWaitingAgreesControl stores a read position that is too high, which must be
-// noticed.
+// detected.
 func TestWaitingAgreesControl(t *testing.T) {
 	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
@@ -157,7 +157,7 @@ func TestWaitingForUntransferredMessages(t *testing.T) {
 		must(r.send(direct(owner, ids[0], to, fmt.Sprint(i), "")))(t)
 	}
 	r.setReceipts(to, journal.Receipts{AnnouncedAt: 3})                                              // 4: announced, not transferred
-	r.setReceiptsOf(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: carried, not read
+	r.setReceiptsOf(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: transferred, not read
 	r.setReceiptsOf(r.inbox(to)[4], journal.Receipts{TransferredAt: 3, TransferredBy: 1, ReadAt: 3}) // 0
 	place := r.node.Feeds.Untransferred(to)
 	w := r.wait(place, 2)

@@ -30,7 +30,7 @@ import (
 	"parley/persistence/journaltest"
 )
 
-// aggregate is what the rules of one kind of stream can do with bytes.
+// aggregate holds the functions of one kind of stream, for stored bytes.
 type aggregate struct {
 	name  string
 	blank func(tag byte) (rules.Event, bool)
@@ -43,7 +43,7 @@ type stateMessage interface {
 	proto.Message
 }
 
-// aggregateOf brings an aggregate's functions into one form.
+// aggregateOf wraps an aggregate's functions in a common form.
 func aggregateOf[S stateMessage, E rules.Event](name string, zero func() S, blank func(byte) (E, bool), fold func(S, E)) aggregate {
 	return aggregate{
 		name:  name,
@@ -82,7 +82,7 @@ func (s *foldedGroup) UnmarshalVT(b []byte) error {
 	return s.state.UnmarshalVT(b)
 }
 
-// parseContent reads the pairs of content.txt: every other line.
+// parseContent parses the pairs of content.txt, which are every other line.
 func parseContent(t testing.TB, text string) []journaltest.Pair {
 	t.Helper()
 	var pairs []journaltest.Pair
@@ -108,8 +108,7 @@ func parseContent(t testing.TB, text string) []journaltest.Pair {
 	return pairs
 }
 
-// renderContent writes each pair with what it means, which is what current code
-// makes of it.
+// renderContent writes each pair with its meaning, as current code decodes it.
 func renderContent(t testing.TB, pairs []journaltest.Pair) string {
 	t.Helper()
 	var out strings.Builder
@@ -121,7 +120,7 @@ func renderContent(t testing.TB, pairs []journaltest.Pair) string {
 
 const metaSlot = 0xFFFF
 
-// place reads the beginning of a key: its slot and the letter of its family.
+// place parses the beginning of a key: its slot and the letter of its family.
 func place(p journaltest.Pair) (slot uint16, family byte, rest []byte) {
 	return binary.BigEndian.Uint16(p.Key), p.Key[2], p.Key[3:]
 }
@@ -172,13 +171,13 @@ func eventMeaning(t testing.TB, s journal.Stream, seq, value []byte) string {
 	}
 	e, ok := about.blank(value[0])
 	if !ok {
-		t.Fatalf("%s event of unknown kind %d", about.name, value[0])
+		t.Fatalf("%s event of unknown type %d", about.name, value[0])
 	}
 	decodeAgain(t, e, value[9:])
 	return fmt.Sprintf("%s %s event %d at %s: %d %s", about.name, s.ID, binary.BigEndian.Uint64(seq), at, value[0], oneLine(e.(proto.Message)))
 }
 
-// decodeAgain decodes and encodes: what comes out must be what was stored.
+// decodeAgain decodes and encodes: the result must equal the stored bytes.
 func decodeAgain(t testing.TB, m interface {
 	MarshalVT() ([]byte, error)
 	UnmarshalVT([]byte) error
@@ -193,7 +192,7 @@ func decodeAgain(t testing.TB, m interface {
 	}
 }
 
-// checkFolded replays each stream and compares with the state that is stored of it.
+// checkFolded replays each stream and compares the result with the stored state.
 func checkFolded(t *testing.T, pairs []journaltest.Pair) {
 	t.Helper()
 	live := map[journal.Stream]stateMessage{}
@@ -224,11 +223,11 @@ func checkFolded(t *testing.T, pairs []journaltest.Pair) {
 		}
 		s := streamIn(rest)
 		if binary.BigEndian.Uint64(p.Value) != seen[s] {
-			continue // a state of before; its readers fold the rest
+			continue // an earlier state, to which readers apply the later events
 		}
 		compared++
 		if got, err := live[s].MarshalVT(); err != nil || !bytes.Equal(got, p.Value[8:]) {
-			t.Errorf("%s: its events fold into %s (%v)", meaning(t, p), oneLine(live[s]), err)
+			t.Errorf("%s: its events give %s (%v)", meaning(t, p), oneLine(live[s]), err)
 		}
 	}
 	if compared < 8 {
@@ -258,7 +257,7 @@ func covers(p journaltest.Pair) []string {
 	return []string{fmt.Sprintf("family %c", family)}
 }
 
-// uncovered are the kinds of events, tables and families that have no example.
+// uncovered returns the kinds of events, tables and families that have no example.
 func uncovered(t testing.TB, pairs []journaltest.Pair) []string {
 	t.Helper()
 	wanted := []string{
@@ -292,8 +291,8 @@ func uncovered(t testing.TB, pairs []journaltest.Pair) []string {
 	return slices.DeleteFunc(wanted, func(what string) bool { return have[what] })
 }
 
-// declaredTables are the numbers of all tables that package journal declares: one
-// that is added is wanted from then on.
+// declaredTables returns the numbers of all tables that package journal declares. A
+// table that is added later needs an example.
 func declaredTables(t testing.TB) (tables []int) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), "../journal/stream.go", nil, 0)
@@ -318,7 +317,7 @@ func declaredTables(t testing.TB) (tables []int) {
 		return true
 	})
 	if slices.Max(tables) < int(journal.SpentTable) || len(tables) != slices.Max(tables) {
-		t.Fatalf("the tables that are declared: %v", tables)
+		t.Fatalf("declared tables: %v", tables)
 	}
 	return tables
 }

@@ -46,11 +46,11 @@ func (l *releaseScenario) useGroups(acme, globex parley.OrgID, alice, carol, bob
 	board := found("board", alice, group.Majority, false)
 	vote(board, join(board, bob).Request.RequestID(), alice, true)
 	nominated := l.invite(board, admin, carol)
-	vote(board, nominated, bob, true) // carried
+	vote(board, nominated, bob, true) // approved
 	join(board, carol)
 	pending := l.invite(board, admin, erin)
 	join(board, erin)               // consents
-	vote(board, pending, bob, true) // seats it
+	vote(board, pending, bob, true) // the vote that seats it
 	first := say(board, alice, "to all", "group-key")
 	mine := must2(l.node.Messages.Inbox(ctx, bob, 0, 1, "", nil))(l.t)[0]
 	answer := answerTo(globex, mine.Record, "answer to all", "group-answer")
@@ -72,7 +72,7 @@ func (l *releaseScenario) useGroups(acme, globex parley.OrgID, alice, carol, bob
 		}
 		l.awaitArrival()
 	}
-	for n := range 60 { // so that its state is stored
+	for n := range 60 { // enough for its state to be stored
 		if err := l.node.Groups.Change(ctx, board, group.Change{By: admin, Description: proto.String(fmt.Sprint("described ", n))}); err != nil {
 			l.t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func (l *releaseScenario) useGroups(acme, globex parley.OrgID, alice, carol, bob
 	found("cell", carol, group.Open, true)
 	vote(board, confined, alice, true)
 	vote(board, confined, bob, true) // it cannot take the seat
-	l.invite(board, admin, erin)     // and is not decided
+	l.invite(board, admin, erin)     // stays undecided
 	ended := found("ended", erin, group.Closed, false)
 	if err := l.node.Groups.Delete(ctx, ended, group.Delete{By: group.Caller{Org: acme, Agent: erin}}); err != nil {
 		l.t.Fatal(err)
@@ -102,7 +102,7 @@ func (l *releaseScenario) invite(id parley.GroupID, by group.Caller, who parley.
 	return r.RequestID()
 }
 
-// answersIn are what readers of a group are told.
+// answersIn renders what readers of a group see.
 func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...any)) {
 	t.Helper()
 	ctx := context.Background()

@@ -34,7 +34,7 @@ type releaseScenario struct {
 	clock *manualClock
 }
 
-// awaitArrival lets a moment pass, in which everything arrives.
+// awaitArrival waits until all pending effects have arrived, and advances the clock.
 func (l *releaseScenario) awaitArrival() {
 	awaitIdleStore(l.t, l.store)
 	l.clock.advance(time.Second)
@@ -67,8 +67,8 @@ func (l *releaseScenario) change(id parley.AgentID, c agent.Command) {
 	l.awaitArrival()
 }
 
-// bindNewKeys rotates both keys with a binding, then with another that the signing
-// key before vouches for, and retires that one.
+// bindNewKeys rotates both keys with a binding, then again with a binding that the
+// previous signing key vouches for, and retires that previous key.
 func (l *releaseScenario) bindNewKeys(id parley.AgentID) {
 	l.t.Helper()
 	var former ed25519.PrivateKey
@@ -112,7 +112,7 @@ func (l *releaseScenario) status(m *record.Message, word string) {
 	l.awaitArrival()
 }
 
-// directBetween is a send between organizations.
+// directBetween returns a send between organizations.
 func directBetween(fromOrg, toOrg parley.OrgID, from, to parley.AgentID, text, idempotency string) DirectSend {
 	s := direct(fromOrg, from, to, text, idempotency)
 	s.ToOrg = toOrg
@@ -124,7 +124,7 @@ func (l *releaseScenario) run() {
 	must(l.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
 	acme, globex := l.org("acme"), l.org("globex")
 	if _, err := l.node.Orgs.Register(ctx, Solution{Challenge: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
-		l.t.Fatal("a wrong nonce was right")
+		l.t.Fatal("a wrong nonce was accepted")
 	}
 	must(l.node.Orgs.Change(ctx, acme, org.Change{
 		Name: proto.String("Acme Ltd."), ContactEmail: org.Clearable{Set: true, Value: "new@acme.example"}, CountryCode: org.Clearable{Set: true, Value: "fr"},
@@ -167,7 +167,8 @@ func (l *releaseScenario) run() {
 	l.awaitArrival()
 }
 
-// setReceipts delivers what an agent received but for the newest, and reads the oldest.
+// setReceipts marks all but the newest message of an agent as transferred, and the
+// oldest as read.
 func (l *releaseScenario) setReceipts(id parley.AgentID) {
 	page := must2(l.node.Messages.Inbox(context.Background(), id, 0, 10, "", nil))(l.t)
 	at := l.clock.now().UnixMilli()
@@ -214,8 +215,8 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	return out.String()
 }
 
-// rowAnswers is what is told by rows that no reader of answers needs: who of an
-// organization sat in a group, which challenges are used, what is in quarantine.
+// rowAnswers renders rows that no other answer depends on: holders of seats by
+// organization, used challenges, and the quarantine.
 func rowAnswers(t testing.TB, store *persistence.Store, node *Node) string {
 	t.Helper()
 	var out strings.Builder
@@ -339,7 +340,7 @@ func messageLine(m query.Message) string {
 	return fmt.Sprintf("%s, marks {%d %d}", oneLine(m.Record), m.Receipts.TransferredAt, m.Receipts.ReadAt)
 }
 
-// oneLine is a message of any aggregate in one line, its fields in their order.
+// oneLine renders a message of any aggregate in one line, with its fields in order.
 func oneLine(m proto.Message) string {
 	var out []string
 	r := m.ProtoReflect()

@@ -28,16 +28,16 @@ import (
 	"parley/persistence/journaltest"
 )
 
-// What a release has written, every later one reads. testdata/releases has for
-// each layout of the directory what one small life left behind:
+// Every release can read what earlier releases wrote. testdata/releases has one folder
+// for each layout of the data directory, with what one small scenario stored:
 //
-//	content.txt    every key and value, with what they mean
-//	answers.txt    what readers were answered
-//	rows.txt       what single rows say; releases before quarantine have none
+//	content.txt    every key and value, with its meaning
+//	answers.txt    the answers to readers
+//	rows.txt       the meaning of single rows; releases before quarantine have none
 //	data.tar.gz    the directory itself
 //
-// They are made once, and are then what is on users' disks: they never change. What
-// comes to be stored later (TestUpgradeCoverage tells) gets a folder beside them:
+// A folder never changes once it exists, because users' disks hold the same data. If a
+// later release stores something new, TestUpgradeCoverage fails until a folder has it:
 //
 //	go test ./actors -run TestUpgrade -release NAME
 var makeRelease = flag.String("release", "", "store what this code writes as testdata/releases/NAME")
@@ -60,17 +60,17 @@ func fileOf(t testing.TB, dir, name string) []byte {
 	return text
 }
 
-// sameText fails the test where two texts differ, and shows the lines that do.
+// sameText fails the test if two texts differ, and shows the lines that do.
 func sameText(t testing.TB, got, want string) {
 	t.Helper()
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("this is on users' disks and reads otherwise now:\n%s", diff)
+		t.Errorf("stored data of a release now reads differently:\n%s", diff)
 	}
 }
 
-// TestUpgradeContent decodes all that was stored and finds it to mean what it
-// meant, folds each stream into the state beside it, and gets the answers of then
-// from a store that holds just that.
+// TestUpgradeContent decodes all stored data and checks that its meaning has not
+// changed. It replays each stream and compares the result with the stored state, and it
+// gets the recorded answers from a store that contains just this data.
 func TestUpgradeContent(t *testing.T) {
 	if *makeRelease != "" {
 		writeRelease(t, filepath.Join("testdata/releases", *makeRelease))
@@ -90,7 +90,7 @@ func TestUpgradeContent(t *testing.T) {
 	}
 }
 
-// allPairs are the pairs of all releases that are stored.
+// allPairs returns the pairs of all stored releases.
 func allPairs(t testing.TB) []journaltest.Pair {
 	t.Helper()
 	var pairs []journaltest.Pair
@@ -100,12 +100,12 @@ func allPairs(t testing.TB) []journaltest.Pair {
 	return pairs
 }
 
-// TestUpgradeCoverage: an event, a table or a family of keys of which no release
-// stored anything would not be noticed to change.
+// TestUpgradeCoverage requires an example of each kind of event, each table and each
+// family of keys. Without one, a change would go unnoticed.
 func TestUpgradeCoverage(t *testing.T) {
 	pairs := allPairs(t)
 	for _, lack := range uncovered(t, pairs) {
-		t.Errorf("nothing is stored of %s: make the life in upgrade_life_test.go do it", lack)
+		t.Errorf("there is no example of %s: extend the scenario in upgrade_scenario_test.go", lack)
 	}
 	told := ""
 	for _, dir := range storedReleases(t) {
@@ -115,19 +115,19 @@ func TestUpgradeCoverage(t *testing.T) {
 	}
 	for _, line := range []string{"of organization ", "challenge ", "in quarantine: "} {
 		if !strings.Contains(told, line) {
-			t.Errorf("no release's rows.txt says %q", line)
+			t.Errorf("no release's rows.txt contains %q", line)
 		}
 	}
-	// The control: without one kind of event that is what is found.
+	// The control: if one kind is removed, it must be reported.
 	for _, without := range []string{"conversation event 3", "table 8", "table 20", "table 21", "table 22", "family U"} {
 		fewer := slices.DeleteFunc(slices.Clone(pairs), func(p journaltest.Pair) bool { return slices.Contains(covers(p), without) })
 		if lacks := uncovered(t, fewer); len(fewer) == len(pairs) || !slices.Contains(lacks, without) {
-			t.Errorf("%s is left out, and what is missed is %q", without, lacks)
+			t.Errorf("%s was removed, but %q were reported", without, lacks)
 		}
 	}
 }
 
-// TestUpgradeControl changes what a release stored: it is seen.
+// TestUpgradeControl: a change to stored data must be noticed.
 func TestUpgradeControl(t *testing.T) {
 	text := string(fileOf(t, storedReleases(t)[0], "content.txt"))
 	pairs := parseContent(t, text)
@@ -137,12 +137,12 @@ func TestUpgradeControl(t *testing.T) {
 	changed := slices.Clone(pairs)
 	changed[at].Value = bytes.Replace(changed[at].Value, []byte("acme"), []byte("acne"), 1)
 	if renderContent(t, changed) == text {
-		t.Error("another event reads as the one that is stored")
+		t.Error("a changed event has the same meaning as the stored one")
 	}
 }
 
-// TestUpgradeDirectory opens the directory itself, verifies it and gets the
-// answers of then.
+// TestUpgradeDirectory opens the directory itself, verifies it and gets the recorded
+// answers.
 func TestUpgradeDirectory(t *testing.T) {
 	for _, dir := range storedReleases(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -153,12 +153,12 @@ func TestUpgradeDirectory(t *testing.T) {
 	}
 }
 
-// openRelease opens a directory as a server would, at the instant at which its
-// life ended.
+// openRelease opens a directory as a server would, at the instant at which the scenario
+// ended.
 func openRelease(t testing.TB, dir string, journals int, clock parley.Clock, acceptLoss bool) (*persistence.Store, *Node) {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	// The journal's own clock goes evenly: a leap would look like a disk that hangs.
+	// The journal's own clock runs steadily: a jump would look like a disk that hangs.
 	at, began := clock(), time.Now()
 	store, err := persistence.Open(dir, persistence.Options{
 		Clock: func() time.Time { return at.Add(time.Since(began)) }, Logger: logger, CacheBytes: 1 << 20, MemTableBytes: 1 << 20, AcceptLoss: acceptLoss,
@@ -174,7 +174,8 @@ func openRelease(t testing.TB, dir string, journals int, clock parley.Clock, acc
 	return store, node
 }
 
-// seededEntropy is randomness that is the same at each run and spreads agents over homes.
+// seededEntropy returns randomness that is the same in each run and spreads agents over
+// homes.
 func seededEntropy(at time.Time) parley.Entropy {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(uint64(at.Unix()), 1))
@@ -187,8 +188,8 @@ func seededEntropy(at time.Time) parley.Entropy {
 	}
 }
 
-// checkAnswers verifies a directory, compares what readers get with what they got
-// then, which release has, and lets life go on in it.
+// checkAnswers verifies a directory, compares the answers with those recorded in the
+// release, and then sends new messages.
 func checkAnswers(t *testing.T, dir string, acceptLoss bool, release string) {
 	t.Helper()
 	clock := newManualClock(lifeEnds)
@@ -203,7 +204,7 @@ func checkAnswers(t *testing.T, dir string, acceptLoss bool, release string) {
 		}
 	}
 	if n := audit.Faults(); n != uint64(aside) {
-		t.Errorf("verify: %d faults, and %d rows are in quarantine", n, aside)
+		t.Errorf("verify: %d faults, but %d rows in quarantine", n, aside)
 	}
 	sameText(t, answers(t, store, node), string(fileOf(t, release, "answers.txt")))
 	if _, err := os.Stat(filepath.Join(release, "rows.txt")); err == nil {
@@ -216,7 +217,8 @@ func checkAnswers(t *testing.T, dir string, acceptLoss bool, release string) {
 	}
 }
 
-// checkNewMessages repeats a send of then, whose key is remembered, and makes a new one.
+// checkNewMessages repeats a recorded send, whose key is still recognized, and makes a
+// new one.
 func checkNewMessages(t *testing.T, store *persistence.Store, node *Node) {
 	t.Helper()
 	ctx := context.Background()
@@ -227,17 +229,17 @@ func checkNewMessages(t *testing.T, store *persistence.Store, node *Node) {
 	again := directBetween(acme, globex, alice, bob, "once", "key-1")
 	repeated := must(node.Messages.Send(ctx, again))(t)
 	if !repeated.Repeated || string(repeated.Message.GetContent()) != "once" {
-		t.Errorf("a key of then makes %v", repeated.Message)
+		t.Errorf("the recorded key gives %v", repeated.Message)
 	}
 	fresh := must(node.Messages.Send(ctx, directBetween(acme, globex, alice, bob, "fresh", "key-2")))(t)
 	page, _, err := node.Messages.Inbox(ctx, bob, 0, 1, "", nil)
 	if err != nil || len(page) != 1 || page[0].Record.MessageID() != fresh.Message.MessageID() {
-		t.Errorf("the newest message is not the last that was sent (%v)", err)
+		t.Errorf("the newest message is not the one sent last (%v)", err)
 	}
 	awaitIdleStore(t, store)
 }
 
-// writeRelease lives the life and stores what it leaves.
+// writeRelease runs the scenario and stores what it leaves.
 func writeRelease(t *testing.T, dir string) {
 	t.Helper()
 	data := t.TempDir()
@@ -276,7 +278,7 @@ func pairsOf(t testing.TB, store *persistence.Store) []journaltest.Pair {
 	return pairs
 }
 
-// awaitIdleStore waits until no word is on its way and no actor has one to hear.
+// awaitIdleStore waits until no message is pending and no actor has one in its queue.
 func awaitIdleStore(t testing.TB, store *persistence.Store) {
 	t.Helper()
 	eventually(t, "nothing is underway", func() bool {
@@ -287,7 +289,7 @@ func awaitIdleStore(t testing.TB, store *persistence.Store) {
 	})
 }
 
-// pack makes an archive of a directory at rest; locks are left out.
+// pack archives a closed directory, without lock files.
 func pack(t testing.TB, dir string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -338,5 +340,5 @@ func unpack(t testing.TB, packed []byte, dir string) {
 	}
 }
 
-// lifeEnds is when the life that is stored is over.
+// lifeEnds is the time at which the stored scenario ends.
 var lifeEnds = noon.Add(20 * time.Minute)

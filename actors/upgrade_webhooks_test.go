@@ -75,14 +75,14 @@ func (l *releaseScenario) useWebhooks(owner parley.OrgID, watched, other parley.
 	until("it is off", gone, func(s *webhook.State) bool { return !s.GetActive() })
 	sink.answerWith(nil)
 	busy := create(watched, "https://sink.example/busy")
-	for range 30 { // so that its state is stored
+	for range 30 { // enough for its state to be stored
 		must(l.node.Webhooks.Test(ctx, busy.WebhookID(), owner))(l.t)
 	}
 	until("all came", busy, func(s *webhook.State) bool { return s.GetDelivered() >= 30 })
 	l.hold(sink, create(watched, "https://sink.example/held"), owner)
 	ended := create(watched, "https://sink.example/ended")
 	change(ended, webhook.Delete{By: owner})
-	change(hook, webhook.Toggle{By: owner}) // a later node on the store attempts nothing
+	change(hook, webhook.Toggle{By: owner}) // so that a later node on the store attempts nothing
 	change(busy, webhook.Toggle{By: owner})
 	until("nothing is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) == 0 })
 	l.node.queries.Limits().TransferredStep = 1
@@ -91,7 +91,8 @@ func (l *releaseScenario) useWebhooks(owner parley.OrgID, watched, other parley.
 	l.terms(theirs)
 }
 
-// neverAnswerOnce keeps silent about one attempt and fails all others, retries too.
+// neverAnswerOnce leaves one attempt without an answer and fails all others, including
+// retries.
 func neverAnswerOnce() func(delivery.Delivery) (webhook.Outcome, bool) {
 	hung := false
 	return func(d delivery.Delivery) (webhook.Outcome, bool) {
@@ -103,7 +104,7 @@ func neverAnswerOnce() func(delivery.Delivery) (webhook.Outcome, bool) {
 	}
 }
 
-// hold has a webhook held by its target and let go by a person.
+// hold makes the target hold a webhook, and the owner end the hold.
 func (l *releaseScenario) hold(sink *fakeCourier, hook *webhook.State, owner parley.OrgID) {
 	ctx := context.Background()
 	sink.answerWith(func(delivery.Delivery) (webhook.Outcome, bool) {
@@ -123,7 +124,7 @@ func (l *releaseScenario) hold(sink *fakeCourier, hook *webhook.State, owner par
 	must(l.node.Webhooks.Change(ctx, hook.WebhookID(), webhook.Toggle{By: owner}))(l.t)
 }
 
-// terms are an operator's, and the word of who has the address.
+// terms sets all kinds of terms, as the operator does, and confirms the email address.
 func (l *releaseScenario) terms(of parley.OrgID) {
 	for _, c := range []org.Command{
 		org.ConfirmEmail{},
@@ -139,7 +140,7 @@ func (l *releaseScenario) terms(of parley.OrgID) {
 	}
 }
 
-// answersFrom are what owners of webhooks are told.
+// answersFrom renders what owners of webhooks see.
 func answersFrom(t testing.TB, node *Node, id parley.AgentID, owner parley.OrgID, say func(string, ...any)) {
 	t.Helper()
 	for _, s := range must(node.Webhooks.Of(context.Background(), id))(t) {

@@ -24,7 +24,7 @@ import (
 )
 
 // tamperCase is a fault and the checks that must find it. With more, other checks may
-// find it too: an outbox message that is gone is missed in several places.
+// find it too: a missing outbox message is noticed in several places.
 type tamperCase struct {
 	plant      func(*tamperer)
 	wantChecks []string
@@ -37,7 +37,7 @@ func flipLast(v []byte) []byte { v[len(v)-1] ^= 1; return v }
 
 func anyRecord([]byte, *record.Message) bool { return true }
 
-// rowControls plant faults that the laws of the journal forbid.
+// rowControls plant faults that the rules of the journal forbid.
 var rowControls = map[string]tamperCase{
 	"an event in the middle is gone": {func(x *tamperer) {
 		x.dropFirst('E', func(k, v []byte) bool { return k[3] == 4 && k[27] == 4 && v[0] == 3 })
@@ -108,7 +108,7 @@ var rowControls = map[string]tamperCase{
 	}, []string{"witness"}, false},
 }
 
-// meaningControls plant faults that only the events' meaning tells.
+// meaningControls plant faults that only the meaning of events reveals.
 var meaningControls = map[string]tamperCase{
 	"an event of an unknown kind": {func(x *tamperer) {
 		x.alter('E', ofKind(journal.IssuerStream), func(v []byte) []byte { v[0] = 99; return v })
@@ -286,13 +286,13 @@ func swapPositions(x *tamperer) {
 	}
 }
 
-// TestVerifyControls plants one fault at a time in sound files, until every check has
-// reported something.
+// TestVerifyControls plants one fault at a time in undamaged files, until every check
+// has reported something.
 func TestVerifyControls(t *testing.T) {
 	skipUnderRace(t)
 	heard, ran := map[string]bool{}, 0
 	w := newFullStore(t, 1)
-	// One more message into a conversation, so that a feed has two of one.
+	// One more message in a conversation, so that a feed has two from the same one.
 	must(w.reply(ReplyTo{
 		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
 		Conversation: w.messages[2].Conversation(), From: w.messages[2].Sender(), To: w.messages[2].Recipient(), Original: w.messages[2].MessageID(),
@@ -311,16 +311,16 @@ func TestVerifyControls(t *testing.T) {
 		ran++
 		audit := w.verifyFlippedByte(t)
 		if got := failedChecks(audit); !slices.Contains(got, "engine") {
-			t.Errorf("%q spoke of rot", got)
+			t.Errorf("the checks %q reported the flipped byte", got)
 		}
 		heard["engine"] = true
 	})
 	if ran < len(rowControls)+len(meaningControls)+len(pendingControls)+1 {
-		return // somebody asked for less
+		return // only some subtests were selected
 	}
 	for _, c := range w.tampered(t, func(*tamperer) {}).Checks() {
 		if !heard[c.Name] && !groupNamesOfChecks[c.Name] && !webhookNamesOfChecks[c.Name] {
-			t.Errorf("no control makes %q speak", c.Name)
+			t.Errorf("no control makes check %q report", c.Name)
 		}
 	}
 }
@@ -336,7 +336,7 @@ func plantAll(t *testing.T, w *fullStore, controls map[string]tamperCase, heard 
 	return ran
 }
 
-// checkTamperCase compares the checks that reported something with those that had to.
+// checkTamperCase compares the checks that reported something with those that must.
 func checkTamperCase(t *testing.T, audit *report.Verification, c tamperCase, heard map[string]bool) {
 	t.Helper()
 	got := failedChecks(audit)
@@ -347,11 +347,11 @@ func checkTamperCase(t *testing.T, audit *report.Verification, c tamperCase, hea
 		got = slices.DeleteFunc(got, func(name string) bool { return !slices.Contains(c.wantChecks, name) })
 	}
 	if !slices.Equal(got, c.wantChecks) {
-		t.Errorf("%q spoke, want %q: %v", got, c.wantChecks, audit.Err())
+		t.Errorf("the checks %q reported, want %q: %v", got, c.wantChecks, audit.Err())
 	}
 	for _, f := range audit.First(100) {
 		if f.Where == "" || f.Means == "" {
-			t.Errorf("a fault without words: %q", f)
+			t.Errorf("a fault without a place or meaning: %q", f)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func isGroupEntry(_, v []byte) bool { return v[0] == byte(journal.GroupEntry) }
 // groupEvent matches events of groups that have type E.
 func groupEvent[E group.Event](e group.Event) bool { _, ok := e.(E); return ok }
 
-// groupControls plant faults in what groups keep.
+// groupControls plant faults in the data of groups.
 var groupControls = map[string]tamperCase{
 	"a seat was taken out of turn": {func(x *tamperer) {
 		rewriteEvent(x, journal.GroupStream, rules.Group, groupEvent[*group.Seated], func(e group.Event) { e.(*group.Seated).Seat = 77 })
@@ -200,12 +200,12 @@ func TestVerifyGroupControls(t *testing.T) {
 	whole := plantAll(t, v.fullStore, groupControls, heard) == len(groupControls)
 	for _, c := range v.tampered(t, func(*tamperer) {}).Checks() {
 		if whole && groupNamesOfChecks[c.Name] && !heard[c.Name] {
-			t.Errorf("no control makes %q speak", c.Name)
+			t.Errorf("no control makes check %q report", c.Name)
 		}
 	}
 }
 
-// groupNamesOfChecks are the checks that only groups put something to.
+// groupNamesOfChecks are the checks that examine only data of groups.
 var groupNamesOfChecks = map[string]bool{
 	"group-history": true, "seats-underway": true, "broadcast-readers": true, "isolation": true, "copies": true, "group-name-rows": true,
 	"group-roster-rows": true, "groups": true, "group-endings": true, "memberships": true, "concern-rows": true, "request-rows": true,

@@ -22,7 +22,7 @@ func groupStoreWithPendingMessages(t *testing.T) (v *groupStore, release func())
 	ctx, home := context.Background(), int(v.board.id.Slot())%4
 	var here, there []parley.AgentID
 	for n := 0; len(here) < 2 || len(there) < 2; n++ {
-		v.entropy() // so that they do not all live in the same journals
+		v.entropy() // so that they do not all have the same journal
 		if id := v.agent(v.owner, fmt.Sprint("h", n)); int(id.Slot())%4 == home {
 			here = append(here, id)
 		} else {
@@ -39,11 +39,11 @@ func groupStoreWithPendingMessages(t *testing.T) (v *groupStore, release func())
 	}
 	asked := must(wants.join(there[0]))(t).Request
 	must(wants.vote(asked.RequestID(), v.agents[1], true))(t)
-	must(v.jury.join(here[1]))(t) // a live request elsewhere
+	must(v.jury.join(here[1]))(t) // a live request in another group
 	open := v.groupIn(home, group.Open)
 	must(c.invite(there[1]))(t)
 	for _, g := range []*testGroup{c, open} {
-		g.members() // what is read of the disk is read before it stops
+		g.members() // reads are loaded before the journals stop
 	}
 	v.awaitIdle()
 
@@ -55,7 +55,7 @@ func groupStoreWithPendingMessages(t *testing.T) (v *groupStore, release func())
 	talk := must(v.board.say(here[1], "and this", ""))(t).Message.Conversation()
 	must(v.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: talk, Host: v.board.id, By: []parley.AgentID{v.agents[0]}, Status: "open"}))(t)
 	must(v.node.Groups.ChangeRole(ctx, v.board.id, group.ChangeRole{Agent: here[0], By: v.board.by, Role: group.Admin}))(t)
-	// What waits for words to be heard elsewhere is asked in the background.
+	// Requests that wait for messages to other journals run in the background.
 	asking.Go(func() { _, _ = wants.vote(asked.RequestID(), here[0], true) })
 	asking.Go(func() { _, _ = open.join(there[0]) })
 	asking.Go(func() { _ = v.board.remove(there[1], v.agents[0]) })
@@ -67,11 +67,11 @@ func groupStoreWithPendingMessages(t *testing.T) (v *groupStore, release func())
 		t.Fatal(err)
 	}
 	must(v.node.Agents.Change(ctx, here[1], agent.Revoke{}))(t)
-	time.Sleep(200 * time.Millisecond) // in which what was asked in the background is judged
+	time.Sleep(200 * time.Millisecond) // until the background requests are decided
 	return v, release
 }
 
-// groupIn is a public group that lives in a journal.
+// groupIn returns a public group in the given journal.
 func (v *groupStore) groupIn(journal int, policy group.Policy) *testGroup {
 	for n := 0; ; n++ {
 		v.entropy()
@@ -82,7 +82,7 @@ func (v *groupStore) groupIn(journal int, policy group.Policy) *testGroup {
 	}
 }
 
-// pendingGroupMessages are the kinds of words of groups that are in outboxes.
+// pendingGroupMessages returns the kinds of group messages that are in outboxes.
 func pendingGroupMessages(t *testing.T, v *groupStore) (kinds []string) {
 	archive := v.store.Archive()
 	defer func() { _ = archive.Close() }()
@@ -114,20 +114,20 @@ func TestVerifyPendingGroupMessages(t *testing.T) {
 	got := pendingGroupMessages(t, v)
 	for _, kind := range []string{"concern", "copies", "depart", "ended", "forget", "news", "offer", "statuses"} {
 		if !slices.Contains(got, kind) {
-			t.Errorf("%q are underway, and not %q", got, kind)
+			t.Errorf("%q are pending, but not %q", got, kind)
 		}
 	}
 	if err := verifyStore(t, v.store).Err(); err != nil {
-		t.Errorf("with words underway: %v", err)
+		t.Errorf("with pending messages: %v", err)
 	}
 	frozen := v.frozen()
 	if got := failedChecks(frozen.tampered(t, func(*tamperer) {})); len(got) != 0 {
-		t.Errorf("%q spoke of a crash with words underway", got)
+		t.Errorf("after a crash with pending messages, the checks %q reported", got)
 	}
 	t.Run("each message is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
 	release()
 	v.awaitIdle()
 	if err := verifyStore(t, v.store).Err(); err != nil {
-		t.Errorf("after all has arrived: %v", err)
+		t.Errorf("after all messages have arrived: %v", err)
 	}
 }

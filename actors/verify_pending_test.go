@@ -32,11 +32,11 @@ func (w *fullStore) holdJournals(but int) (release func()) {
 	return func() { close(gate) }
 }
 
-// agentsIn returns agents of an organization that live in a journal, created if
-// needed, and agents that live elsewhere.
+// agentsIn returns agents of an organization whose home is the given journal, created
+// if needed, and agents with other homes.
 func (w *fullStore) agentsIn(owner parley.OrgID, journal, n int) (here, elsewhere []parley.AgentID) {
 	for i := 0; len(here) < n || len(elsewhere) < n; i++ {
-		w.node.entropy() // an odd number is drawn for each, so that they come to live everywhere
+		w.node.entropy() // draws an odd number for each agent, so that all journals are used
 		id := w.agent(owner, "settler"+string(rune('a'+i)))
 		if int(id.Slot())%w.journals == journal {
 			here = append(here, id)
@@ -72,7 +72,8 @@ func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
 	eventually(t, "everything has settled", func() bool { return len(pendingMessages(t, w)) == 0 })
 
 	release = w.holdJournals(home)
-	// A new message, its lists; a status; marks to both sides; an agent; a word.
+	// A new message with its lists, a status, receipts to both sides, an agent, a
+	// queued message.
 	must(w.send(direct(w.owner, here[0], there[1], "on its way", "k")))(t)
 	reply := answerTo(w.owner, out, "I have read it", "")
 	reply.Reads, reply.Position = true, sent.Position
@@ -94,7 +95,7 @@ func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
 	return w, release
 }
 
-// pendingMessages are the kinds of effects that are in outboxes.
+// pendingMessages returns the kinds of effects that are in outboxes.
 func pendingMessages(t *testing.T, w *fullStore) []string {
 	sorts := map[string]bool{}
 	archive := w.store.Archive()
@@ -127,7 +128,7 @@ func pendingMessages(t *testing.T, w *fullStore) []string {
 	return slices.Sorted(maps.Keys(sorts))
 }
 
-// pendingControls plant faults in what is underway, and in what lives in two homes.
+// pendingControls plant faults in pending messages and in data that two homes store.
 var pendingControls = map[string]tamperCase{
 	"more is applied than was sent":  {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 1 << 40 }) }, []string{"outboxes"}, true},
 	"the applied position was reset": {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 0 }) }, []string{"outboxes"}, true},
@@ -160,22 +161,21 @@ var pendingControls = map[string]tamperCase{
 	}, []string{"status-underway"}, false},
 }
 
-// isCopy reports whether a record's key is of a copy.
+// isCopy reports whether a record's key belongs to a copy.
 func isCopy(k []byte) bool {
 	return parley.Slot(binary.BigEndian.Uint16(k)) != parley.IDFromBytes[parley.MessageID](k[3:]).Slot()
 }
 
-// changeApplied changes up to where a filled outbox counts as applied.
+// changeApplied changes the position up to which a non-empty outbox counts as applied.
 func (x *tamperer) changeApplied(change func(uint64) uint64) {
 	k, _ := x.find('o', nil)
 	x.set(appliedKey(k), bigEndian(change(binary.BigEndian.Uint64(x.get(appliedKey(k))))))
 }
 
-// receiptOf is the key of how far the outbox of an outbox message is applied.
+// appliedKey returns the key of the applied position of an outbox message's outbox.
 func appliedKey(k []byte) []byte { return slotKey(0xFFFF, 'i', k[5:7], k[3:5]) }
 
-// applied reports whether an outbox message has been applied and only not been deleted
-// yet.
+// applied reports whether an outbox message has been applied but not yet deleted.
 func (x *tamperer) applied(k []byte) bool {
 	mark := x.get(appliedKey(k))
 	return mark != nil && binary.BigEndian.Uint64(k[7:]) <= binary.BigEndian.Uint64(mark)
@@ -194,26 +194,26 @@ func TestVerifyPendingMessages(t *testing.T) {
 	w, release := storeWithPendingMessages(t)
 	want := []string{"add to list", "create stream", "enqueue", "message", "put row", "receipt for the recipient", "receipt for the sender", "status"}
 	if got := pendingMessages(t, w); !slices.Equal(got, want) {
-		t.Errorf("%q are underway, want %q", got, want)
+		t.Errorf("%q are pending, want %q", got, want)
 	}
 	if err := verifyStore(t, w.store).Err(); err != nil {
-		t.Errorf("with words underway: %v", err)
+		t.Errorf("with pending messages: %v", err)
 	}
 	frozen := w.frozen()
 	if got := failedChecks(frozen.tampered(t, func(*tamperer) {})); len(got) != 0 {
-		t.Errorf("%q spoke of a crash with words underway", got)
+		t.Errorf("after a crash with pending messages, the checks %q reported", got)
 	}
 	t.Run("each message is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
 	release()
 	eventually(t, "the outboxes are empty", func() bool { return len(pendingMessages(t, w)) == 0 })
 	time.Sleep(time.Millisecond)
 	if err := verifyStore(t, w.store).Err(); err != nil {
-		t.Errorf("after all has arrived: %v", err)
+		t.Errorf("after all messages have arrived: %v", err)
 	}
 }
 
-// dropEachLastMessage removes the last message of each outbox. Only its missing
-// effects can reveal that.
+// dropEachLastMessage removes the last message of each outbox. Only the missing effects
+// can reveal that.
 func dropEachLastMessage(t *testing.T, frozen *fullStore) {
 	missed := 0
 	for target := range byte(4) {
@@ -235,9 +235,9 @@ func dropEachLastMessage(t *testing.T, frozen *fullStore) {
 			}))
 			switch {
 			case last == nil && len(found) > 0:
-				t.Errorf("%q spoke of files in order", found)
+				t.Errorf("the checks %q reported undamaged files", found)
 			case last != nil && len(found) == 0:
-				t.Errorf("nobody misses message %x", last)
+				t.Errorf("no check misses message %x", last)
 			case last != nil:
 				missed++
 			}

@@ -35,7 +35,7 @@ func changeJob(x *tamperer, status webhook.Status, change func(*webhook.Job)) {
 	})
 }
 
-// webhookControls plant faults in what webhooks keep.
+// webhookControls plant faults in the data of webhooks.
 var webhookControls = map[string]tamperCase{
 	"a job is gone": {func(x *tamperer) { x.dropFirst('R', rowOf(journal.DeliveryTable)) }, []string{"delivery-counts", "delivery-rows"}, true},
 	"a job waits that was delivered": {func(x *tamperer) {
@@ -66,7 +66,7 @@ var webhookControls = map[string]tamperCase{
 	}, []string{"deliveries", "delivery-rows"}, true},
 }
 
-// webhookNamesOfChecks are the checks that only webhooks put something to.
+// webhookNamesOfChecks are the checks that examine only data of webhooks.
 var webhookNamesOfChecks = map[string]bool{
 	"webhook-rows": true, "delivery-rows": true, "delivery-counts": true, "retry-rows": true, "deliveries": true,
 }
@@ -86,7 +86,7 @@ func TestVerifyWebhookControls(t *testing.T) {
 	whole := plantAll(t, w, webhookControls, heard) == len(webhookControls)
 	for _, c := range w.tampered(t, func(*tamperer) {}).Checks() {
 		if whole && webhookNamesOfChecks[c.Name] && !heard[c.Name] {
-			t.Errorf("no control makes %q speak", c.Name)
+			t.Errorf("no control makes check %q report", c.Name)
 		}
 	}
 }

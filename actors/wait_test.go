@@ -68,8 +68,8 @@ func (v *countingView) Events(s journal.Stream, from uint64, reverse bool, fn fu
 	})
 }
 
-// Untransferred counts the entries of the feed that were looked at: all from where the
-// note of what was carried ends, up to where the look did.
+// Untransferred counts the feed entries that were scanned: from the stored transferred
+// position up to where the scan ended.
 func (v *countingView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(uint64, parley.MessageID) bool) (uint64, error) {
 	told, err := v.View.Untransferred(agent, from, rows, fn)
 	if err != nil {
@@ -120,14 +120,14 @@ func TestWaitScansAFeedOnce(t *testing.T) {
 			var w query.Waiting
 			w, more, _ = place.Look(ctx, 20, nil)
 			if len(w.Items) > 0 {
-				t.Fatalf("something is given: %v", contents(w))
+				t.Fatalf("unexpected messages: %v", contents(w))
 			}
-		}); read > floodedRows+2 { // the note is a row, too
-			t.Fatalf("look %d has read %d rows", looks, read)
+		}); read > floodedRows+2 { // including the row of the transferred position
+			t.Fatalf("scan %d has read %d rows", looks, read)
 		}
 	}
 	if looks < floodedCopies/floodedRows {
-		t.Fatalf("%d looks came to the end", looks)
+		t.Fatalf("%d scans reached the end", looks)
 	}
 	eventually(t, "what was passed by is noted", func() bool {
 		value, found, err := r.store.Row(to.Slot(), journal.TransferredTable, to[:])
@@ -136,10 +136,10 @@ func TestWaitScansAFeedOnce(t *testing.T) {
 	for i := range 5 {
 		text := fmt.Sprint("more ", i)
 		must(c.say(ids[0], text, ""))(t)
-		// Two pieces at most: what is not noted yet, and what follows what was found.
+		// At most two scans: entries after the stored position, and the new ones.
 		if read := o.reads(func() {
 			if w := r.wait(r.node.Feeds.Untransferred(to), 20); !slices.Equal(contents(w), []string{text}) {
-				t.Errorf("given: %v", contents(w))
+				t.Errorf("got %v", contents(w))
 			}
 		}); read > 3*floodedRows {
 			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
@@ -177,7 +177,7 @@ func TestWaitCountsUnreadNearby(t *testing.T) {
 			r, o, _, ids := memberWithLongFeed(t, floodedCopies, row.tune)
 			read := o.reads(func() {
 				if w := r.wait(r.node.Feeds.After(ids[1], 0), 20); len(w.Items) != 20 || w.Unread != row.says {
-					t.Errorf("%d are given, %d follow", len(w.Items), w.Unread)
+					t.Errorf("got %d messages, %d follow", len(w.Items), w.Unread)
 				}
 			})
 			if read > row.most || name == "control" && read < floodedCopies {
@@ -200,12 +200,12 @@ func TestWaitSkipsOtherFeedEntries(t *testing.T) {
 	}
 	place := r.node.Feeds.After(ids[1], r.inbox(ids[1])[0].Position)
 	if w := r.wait(place, 20); len(w.Items) != 0 {
-		t.Errorf("given: %v", contents(w))
+		t.Errorf("got %v", contents(w))
 	}
 	must(r.send(direct(owner, ids[0], ids[1], "second", "")))(t)
 	for _, from := range []query.Awaited{place, r.node.Feeds.After(ids[1], r.inbox(ids[1])[1].Position)} {
 		if w := r.wait(from, 20); !slices.Equal(contents(w), []string{"second"}) {
-			t.Errorf("given: %v", contents(w))
+			t.Errorf("got %v", contents(w))
 		}
 	}
 }

@@ -73,8 +73,7 @@ func answerCode(code int) func(delivery.Delivery) (webhook.Outcome, bool) {
 
 func neverAnswer(delivery.Delivery) (webhook.Outcome, bool) { return webhook.Outcome{}, true }
 
-// webhookFixture is a test node with a courier, two agents and a webhook of the
-// second.
+// webhookFixture is a test node with a courier, two agents and a webhook of the second.
 type webhookFixture struct {
 	*testNode
 	manual  *manualClock
@@ -119,7 +118,7 @@ func (h *webhookFixture) say(n int) []*record.Message {
 	return all
 }
 
-// until waits in virtual or real time.
+// until waits for a condition, in virtual or real time.
 func (h *webhookFixture) until(what string, done func() bool) {
 	h.t.Helper()
 	for range 2000 {
@@ -163,14 +162,14 @@ func TestWebhookReceivesMessages(t *testing.T) {
 			}
 			for i, m := range h.inbox(h.ids[1]) {
 				if m.Receipts.AnnouncedAt == 0 || m.Receipts.Transferred() {
-					t.Errorf("message %d has marks %+v", i, m.Receipts)
+					t.Errorf("message %d has receipts %+v", i, m.Receipts)
 				}
 				found := must(h.node.Webhooks.AnnouncementsOf(context.Background(), h.ids[1], m))(t)
 				if len(found) != 1 || found[0].GetStatus() != webhook.Delivered || len(found[0].GetTries()) != 1 {
-					t.Errorf("message %d is announced by %v", i, found)
+					t.Errorf("message %d was announced by %v", i, found)
 				}
 			}
-			// The sender sees it too, and a stream still brings it.
+			// The sender sees it too, and a stream still sends the message.
 			h.until("the mark at the sender's", func() bool {
 				m := must(h.node.Messages.Get(context.Background(), said[0].MessageID()))(t)
 				return m.Receipts.DeliveredAt() != 0
@@ -207,8 +206,8 @@ func TestWebhookReceivesOtherEvents(t *testing.T) {
 	}
 }
 
-// TestRetriesFollowTheSchedule: a target accepts nothing for two days, and then
-// everything.
+// TestRetriesFollowTheSchedule: a target rejects everything for two days, and then
+// accepts everything.
 func TestRetriesFollowTheSchedule(t *testing.T) {
 	h := newWebhookFixtureAt(t, newManualClock(noon))
 	h.courier.answerWith(answerCode(500))
@@ -219,7 +218,7 @@ func TestRetriesFollowTheSchedule(t *testing.T) {
 		h.manual.advance(planned - time.Second)
 		time.Sleep(20 * time.Millisecond)
 		if n := len(h.courier.delivered()); n != i+1 {
-			t.Fatalf("attempt %d came before its time", n)
+			t.Fatalf("attempt %d came too early", n)
 		}
 		h.manual.advance(time.Second)
 		h.until(fmt.Sprintf("attempt %d", i+2), func() bool {
@@ -235,7 +234,7 @@ func TestRetriesFollowTheSchedule(t *testing.T) {
 	must(h.node.Webhooks.RetryJob(context.Background(), h.hook.WebhookID(), h.owner, dead[0].ID))(t)
 	h.until("it is delivered", func() bool { return len(h.jobs(webhook.Delivered)) == 1 })
 	if h.courier.resets != 1 {
-		t.Errorf("the target was said to be well %d times", h.courier.resets)
+		t.Errorf("the target's recovery was reported %d times", h.courier.resets)
 	}
 }
 
@@ -251,7 +250,7 @@ func TestWebhookEndsAfterFailuresOnly(t *testing.T) {
 		h.say(1)
 		h.until("attempts", func() bool { return len(h.courier.delivered()) > tried && len(now().GetUnderWay()) == 0 })
 		if !now().GetActive() != (day == 10) {
-			t.Fatalf("after %d half days it is active: %v", day, now().GetActive())
+			t.Fatalf("after %d half days active is %v", day, now().GetActive())
 		}
 		h.manual.advance(12 * time.Hour)
 	}
@@ -260,20 +259,20 @@ func TestWebhookEndsAfterFailuresOnly(t *testing.T) {
 	}
 	a := must(h.node.Agents.Get(context.Background(), h.ids[1]))(t)
 	if told := must(h.node.Webhooks.Disabled(context.Background(), a))(t); len(told) != 1 {
-		t.Errorf("the owner gets %v", told)
+		t.Errorf("the owner received %v", told)
 	}
 	tried := len(h.courier.delivered())
 	h.say(1)
 	h.manual.advance(48 * time.Hour)
 	time.Sleep(50 * time.Millisecond)
 	if len(h.courier.delivered()) != tried {
-		t.Error("a webhook that is off attempts")
+		t.Error("a disabled webhook attempts deliveries")
 	}
 	h.courier.answerWith(nil)
 	must(h.change(webhook.Toggle{By: h.owner, Active: true}))(t)
 	h.until("what waited is delivered", func() bool { return now().GetFailed() == 0 && now().GetDelivered() > 1 })
 	if told := must(h.node.Webhooks.Disabled(context.Background(), a))(t); len(told) != 0 {
-		t.Errorf("the owner gets %v", told)
+		t.Errorf("the owner received %v", told)
 	}
 }
 
@@ -310,7 +309,7 @@ func TestWebhookCommandsRefused(t *testing.T) {
 	}
 	again.URL += "b"
 	if _, err := h.node.Webhooks.Create(ctx, again); !errors.Is(err, parley.ErrQuotaExceeded) {
-		t.Errorf("one too many: %v", err)
+		t.Errorf("one webhook too many: %v", err)
 	}
 	other := h.org("globex").Org.OrgID()
 	if _, err := h.node.Webhooks.Get(ctx, id, other); !errors.Is(err, webhook.ErrUnknown) {
@@ -322,22 +321,22 @@ func TestWebhookCommandsRefused(t *testing.T) {
 	tested := must(h.node.Webhooks.Test(ctx, id, h.owner))(t)
 	h.until("the test", func() bool { return len(h.jobs(webhook.Delivered)) == 1 })
 	if _, err := h.node.Webhooks.RetryJob(ctx, id, h.owner, tested.ID); !errors.Is(err, webhook.ErrDelivered) {
-		t.Errorf("delivered, and again: %v", err)
+		t.Errorf("a retry of a delivered job: %v", err)
 	}
 	must(h.change(webhook.Toggle{By: h.owner}))(t)
 	h.say(3)
 	if _, err := h.node.Webhooks.Test(ctx, id, h.owner); !errors.Is(err, webhook.ErrInactive) {
-		t.Errorf("a test while off: %v", err)
+		t.Errorf("a test while inactive: %v", err)
 	}
 	must(h.change(webhook.Toggle{By: h.owner, Active: true}))(t)
 	h.say(1)
 	h.until("the last", func() bool { return len(h.jobs(webhook.Delivered)) == 2 })
 	if all := h.jobs(0); len(all) != 2 {
-		t.Errorf("what came while it was off became jobs: %v", all)
+		t.Errorf("events while it was inactive became jobs: %v", all)
 	}
 	must(h.change(webhook.Delete{By: h.owner}))(t)
 	if _, err := h.node.Webhooks.Get(ctx, id, h.owner); !errors.Is(err, webhook.ErrUnknown) {
-		t.Errorf("after its end: %v", err)
+		t.Errorf("after its deletion: %v", err)
 	}
 	again.Limit, again.URL = nil, h.hook.GetUrl()
 	h.hook = must(h.node.Webhooks.Create(ctx, again))(t)
@@ -348,7 +347,7 @@ func TestWebhookCommandsRefused(t *testing.T) {
 	})
 }
 
-// TestWebhooksCatchUp has many retries that are due at once.
+// TestWebhooksCatchUp has many retries that are due at the same time.
 func TestWebhooksCatchUp(t *testing.T) {
 	h := newWebhookFixtureAt(t, newManualClock(noon))
 	h.courier.answerWith(answerCode(500))
