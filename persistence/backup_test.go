@@ -115,10 +115,10 @@ func files(t testing.TB, fs vfs.FS, dir string) []string {
 	return names
 }
 
-// TestBackupOfAStoreAtWork takes snapshots while clients write. Each holds everything
+// TestStoreBackupUnderLoad takes snapshots while clients write. Each holds everything
 // acknowledged before it began and a prefix of later writes, and a store can continue
 // from it.
-func TestBackupOfAStoreAtWork(t *testing.T) {
+func TestStoreBackupUnderLoad(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
 			fs := vfs.NewMem()

@@ -66,8 +66,8 @@ type slowClients struct {
 	took []time.Duration
 }
 
-// insist appends one entry after another and repeats rejected ones.
-func (c *slowClients) insist(t *testing.T) {
+// appendRepeatedly appends one entry after another and repeats rejected ones.
+func (c *slowClients) appendRepeatedly(t *testing.T) {
 	const payload = 900
 	stream := newStream(0)
 	for seq := uint64(0); time.Now().Before(c.end); {
@@ -108,7 +108,7 @@ func TestSlowDisk(t *testing.T) {
 		disk.slow.Store(true)
 		c := &slowClients{store: s, end: time.Now().Add(time.Minute)}
 		for range 400 {
-			c.running.Go(func() { c.insist(t) })
+			c.running.Go(func() { c.appendRepeatedly(t) })
 		}
 		end := c.end
 		troubles, late := 0, time.Duration(0)

@@ -215,9 +215,9 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 	}
 }
 
-// TestAcceptedLossIsOver: after a loss was accepted once, the directory opens like
+// TestLossIsAcceptedOnce: after a loss was accepted once, the directory opens like
 // any other, and verification finds no fault.
-func TestAcceptedLossIsOver(t *testing.T) {
+func TestLossIsAcceptedOnce(t *testing.T) {
 	unraced(t)
 	t.Parallel()
 	for name, r := range map[string]*killedDirectory{"killed": killedWithLogs(t, false), "stopped": killedWithLogs(t, true)} {

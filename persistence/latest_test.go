@@ -13,9 +13,9 @@ import (
 	"parley/persistence/journaltest"
 )
 
-// TestLatestWaitsForWhatItShowed: unlike a view, Latest shows what was written after it
+// TestLatestIsDurableAfterItsReads: unlike a view, Latest shows what was written after it
 // was opened; like a view, it is durable only when that is synced.
-func TestLatestWaitsForWhatItShowed(t *testing.T) {
+func TestLatestIsDurableAfterItsReads(t *testing.T) {
 	s, disk := openWithSyncControl(t, 1, nil)
 	view, latest := s.view(), s.latest()
 	open := disk.hold()

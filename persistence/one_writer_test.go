@@ -98,9 +98,9 @@ func nameOf(f *ast.FuncDecl) string {
 	}
 }
 
-// TestOneWayToTheEngine: every function that writes is on the list, and every
+// TestOnlyJournalsWriteToTheEngine: every function that writes is on the list, and every
 // function on the list writes.
-func TestOneWayToTheEngine(t *testing.T) {
+func TestOnlyJournalsWriteToTheEngine(t *testing.T) {
 	writers := writersIn(t, os.DirFS("."))
 	for _, w := range writers {
 		if mayWrite[w] == "" {
@@ -193,9 +193,9 @@ func onceKey(day uint32) []byte {
 	return []byte{byte(day >> 24), byte(day >> 16), byte(day >> 8), byte(day), 'k'}
 }
 
-// TestPastDaysAreForgottenByTheJournal: all bytes written to the engine while past
+// TestExpiredKeysAreDeletedByTheJournal: all bytes written to the engine while past
 // idempotency keys are deleted are in batches of a journal.
-func TestPastDaysAreForgottenByTheJournal(t *testing.T) {
+func TestExpiredKeysAreDeletedByTheJournal(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		if given, counted := pastDays(t, journals, nil); given != counted {
 			t.Errorf("%d journals: %d bytes were written to the engine, %d of them by journals", journals, given, counted)

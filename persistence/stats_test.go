@@ -63,7 +63,7 @@ func TestStatsPutSyncsIntoBuckets(t *testing.T) {
 	}
 }
 
-func TestStatsCountWhoFindsNoRoom(t *testing.T) {
+func TestStatsCountFullLimiter(t *testing.T) {
 	g := newAdmissionLimiter(admissionLeast, 100)
 	if g.admit(101) || !g.admit(100) {
 		t.Fatal("the limit of bytes does not hold")

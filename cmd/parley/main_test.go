@@ -33,9 +33,9 @@ func TestKidsThatBeginLikeFlags(t *testing.T) {
 	}
 }
 
-// TestAddressesAreJudged: every flag for an address rejects one that can never be
+// TestUnreachableAddressesAreRejected: every flag for an address rejects one that can never be
 // reached. The error names the flag, is a usage error and contains no password.
-func TestAddressesAreJudged(t *testing.T) {
+func TestUnreachableAddressesAreRejected(t *testing.T) {
 	urls := []string{"x:99999", "x:65536", "x:0", "x:", ":80", "", "x:http", "x:-1", "u:hush@:80", "x y"}
 	for _, c := range []struct {
 		flag   string

@@ -104,10 +104,10 @@ func arrive(t *testing.T, ev *Evaluator, it *Item, n int) {
 	}
 }
 
-// TestFanoutGoesByChunks: the entry's batch appends the first chunk of its journal's
+// TestFanoutInChunks: the entry's batch appends the first chunk of its journal's
 // agents; outboxes carry the other chunks. Later appends of the same stream to feeds
 // follow them.
-func TestFanoutGoesByChunks(t *testing.T) {
+func TestFanoutInChunks(t *testing.T) {
 	s := newState(1, 0)
 	ev, group, other := s.Begin(noRows{}, &pebble.Batch{}), newGroup(s, 1), newGroup(s, 2)
 	seats := newSeats(600)
@@ -147,9 +147,9 @@ func TestFanoutGoesByChunks(t *testing.T) {
 	}
 }
 
-// TestFanoutGoesToOtherHomes: there is one message for each chunk. The first one contains
+// TestFanoutToOtherHomes: there is one message for each chunk. The first one contains
 // the record, and the entry waits for it.
-func TestFanoutGoesToOtherHomes(t *testing.T) {
+func TestFanoutToOtherHomes(t *testing.T) {
 	s := newState(2, 0)
 	ev, group := s.Begin(noRows{}, &pebble.Batch{}), newGroup(s, 1)
 	seats := newSeats(600)

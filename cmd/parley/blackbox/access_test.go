@@ -70,9 +70,9 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"GET /.well-known/oauth-authorization-server": plainAsk("/.well-known/oauth-authorization-server"),
 	"GET /.well-known/jwks.json":                  plainAsk("/.well-known/jwks.json"),
 
-	"POST /messages": func(c *accessScene) accessAsk { return accessAsk{"/messages", toHandle(c.bob2().handle)} },
+	"POST /messages": func(c *accessScene) accessAsk { return accessAsk{"/messages", toHandle(c.newRecipient().handle)} },
 	"POST /messages/sync": func(c *accessScene) accessAsk {
-		return accessAsk{"/messages/sync?timeout_ms=1000", toHandle(c.bob2().handle)}
+		return accessAsk{"/messages/sync?timeout_ms=1000", toHandle(c.newRecipient().handle)}
 	},
 	"GET /messages/{id}": func(c *accessScene) accessAsk { return accessAsk{"/messages/" + text(c.message(), "id"), nil} },
 	"POST /messages/{id}/reply": func(c *accessScene) accessAsk {
@@ -160,8 +160,8 @@ func agentAsk(rest string, body any) func(*accessScene) accessAsk {
 
 func (c *accessScene) victim() *agent { return c.alice.org.agent("v" + randomHex(6)) }
 
-// bob2 returns a new recipient that none of the callers controls.
-func (c *accessScene) bob2() *agent { return c.bob.org.agent("r" + randomHex(6)) }
+// newRecipient returns a new recipient that none of the callers controls.
+func (c *accessScene) newRecipient() *agent { return c.bob.org.agent("r" + randomHex(6)) }
 
 func (c *accessScene) message() obj { return c.alice.send(c.bob) }
 
@@ -198,7 +198,7 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 	if a.err != nil {
 		return a.err.Error()
 	}
-	return strings.ReplaceAll(toldBriefly(a.status, a.raw), " ", ":")
+	return strings.ReplaceAll(summaryOf(a.status, a.raw), " ", ":")
 }
 
 // withoutID replaces the first id in a path with an unknown one, and a poll token with
@@ -291,9 +291,9 @@ func TestAccessMatrix(t *testing.T) {
 				c.s.call(t, "", "HEAD", accessAsks[route](c).path, nil).as("HEAD for %s", route).want(401)
 			}
 		}
-		told := accessTable(routes, matrix)
+		actual := accessTable(routes, matrix)
 		if *update && journals == variants[0].journals {
-			if err := os.WriteFile(accessFile, []byte(told), 0o644); err != nil {
+			if err := os.WriteFile(accessFile, []byte(actual), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -301,7 +301,7 @@ func TestAccessMatrix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, complaint := range differences(string(golden), told) {
+		for _, complaint := range differences(string(golden), actual) {
 			t.Error(complaint)
 		}
 	})
@@ -362,7 +362,7 @@ func accessTable(routes []string, matrix map[string]map[string]string) string {
 }
 
 // differences compares two tables line by line and ignores the width of columns.
-func differences(golden, told string) (complaints []string) {
+func differences(golden, actual string) (complaints []string) {
 	lines := func(text string) map[string]string {
 		rows := map[string]string{}
 		for line := range strings.Lines(text) {
@@ -372,7 +372,7 @@ func differences(golden, told string) (complaints []string) {
 		}
 		return rows
 	}
-	want, got := lines(golden), lines(told)
+	want, got := lines(golden), lines(actual)
 	for key, row := range got {
 		if want[key] == "" {
 			complaints = append(complaints, "not in the golden file: "+row)
@@ -401,10 +401,10 @@ func TestAccessMatrixControl(t *testing.T) {
 	if complaints := differences(golden, golden); len(complaints) != 0 {
 		t.Fatal(complaints)
 	}
-	for name, told := range map[string]string{
+	for name, actual := range map[string]string{
 		"a changed cell": strings.Replace(golden, "403:not_owner", "200", 1), "a new route": golden + "GET /secret 200\n", "a lost route": golden[:strings.LastIndex(strings.TrimSpace(golden), "\n")+1],
 	} {
-		if complaints := differences(golden, told); len(complaints) != 1 {
+		if complaints := differences(golden, actual); len(complaints) != 1 {
 			t.Errorf("%s: %q", name, complaints)
 		}
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// knock calls an admin address as any local program could. It returns the status and the
-// body.
-func knock(t testing.TB, method, address string, headers ...string) (status int, said string) {
+// adminRequest calls an admin address as any local program could. It returns the status
+// and the body.
+func adminRequest(t testing.TB, method, address string, headers ...string) (status int, said string) {
 	t.Helper()
 	req, err := http.NewRequest(method, address, strings.NewReader(""))
 	if err != nil {
@@ -41,8 +41,8 @@ func knock(t testing.TB, method, address string, headers ...string) (status int,
 	return resp.StatusCode, string(body)
 }
 
-// powers are calls that change something or reveal the inside of the process.
-var powers = [][2]string{
+// privilegedCalls are calls that change something or reveal the inside of the process.
+var privilegedCalls = [][2]string{
 	{"GET", "/orgs/acme"},
 	{"POST", "/orgs/acme/tier"},
 	{"POST", "/orgs/acme/quota"},
@@ -66,24 +66,24 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 	}
 	token := s.adminToken(t)
 	for _, path := range []string{"/metrics", "/livez", "/readyz"} {
-		if status, _ := knock(t, "GET", "http://"+admin+path); status != 200 {
+		if status, _ := adminRequest(t, "GET", "http://"+admin+path); status != 200 {
 			t.Errorf("%s without a token: %d", path, status)
 		}
 	}
-	for _, call := range powers {
+	for _, call := range privilegedCalls {
 		for _, presented := range []string{"", "Bearer ", "Bearer x", "Bearer " + token + "x", "Bearer " + token[:len(token)-1], "Basic " + token, token} {
 			headers := []string{"Content-Type", "application/json"}
 			if presented != "" {
 				headers = append(headers, "Authorization", presented)
 			}
-			if status, said := knock(t, call[0], "http://"+admin+call[1], headers...); status != 401 || !strings.Contains(said, "admin token") {
+			if status, said := adminRequest(t, call[0], "http://"+admin+call[1], headers...); status != 401 || !strings.Contains(said, "admin token") {
 				t.Errorf("%v with %q: %d %s", call, presented, status, said)
 			}
 		}
 	}
 	// Profiles need the token. The command line is never shown.
 	for path, want := range map[string]int{"/debug/pprof/": 200, "/debug/pprof/goroutine?debug=2": 200, "/debug/pprof/cmdline": 404, "/nothing": 404} {
-		status, said := knock(t, "GET", "http://"+admin+path, "Authorization", "Bearer "+token)
+		status, said := adminRequest(t, "GET", "http://"+admin+path, "Authorization", "Bearer "+token)
 		if status != want || strings.Contains(said, "Canary") {
 			t.Errorf("%s with the token: %d %s", path, status, said)
 		}
@@ -113,18 +113,18 @@ func TestPagesCannotReachTheAdminListener(t *testing.T) {
 		"ops.example": 200, "ops.example:" + port: 200, "other.example": 200,
 	} {
 		for _, path := range []string{"/metrics", "/readyz", "/debug/pprof/"} {
-			if status, said := knock(t, "GET", "http://"+admin+path, append(bearer, "Host", host)...); status != want {
+			if status, said := adminRequest(t, "GET", "http://"+admin+path, append(bearer, "Host", host)...); status != want {
 				t.Errorf("%s as %q: %d %s", path, host, status, said)
 			}
 		}
 	}
 	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "odd": 403, "same-origin": 200, "none": 200} {
-		if status, _ := knock(t, "GET", "http://"+admin+"/debug/pprof/", append(bearer, "Sec-Fetch-Site", site)...); status != want {
+		if status, _ := adminRequest(t, "GET", "http://"+admin+"/debug/pprof/", append(bearer, "Sec-Fetch-Site", site)...); status != want {
 			t.Errorf("Sec-Fetch-Site: %s: %d", site, status)
 		}
 	}
 	for path, want := range map[string]int{"/metrics": 200, "/readyz": 200, "/livez": 200, "/debug/pprof/": 404, "/orgs/acme": 404, "/backup": 404} {
-		if status, _ := knock(t, "GET", "http://"+metrics+path, bearer...); status != want {
+		if status, _ := adminRequest(t, "GET", "http://"+metrics+path, bearer...); status != want {
 			t.Errorf("%s at the metrics address: %d", path, status)
 		}
 	}
@@ -167,9 +167,9 @@ func TestTheCommandFindsTheToken(t *testing.T) {
 	}
 }
 
-// TestBackupsStayWhereTheyMay: even with the token, the server writes backups only below
-// the allowed directory, and not where other users could interfere.
-func TestBackupsStayWhereTheyMay(t *testing.T) {
+// TestBackupsStayInAllowedDirectories: even with the token, the server writes backups
+// only below the allowed directory, and not where other users could interfere.
+func TestBackupsStayInAllowedDirectories(t *testing.T) {
 	admin, top := freeAddress(t), t.TempDir()
 	allowed := filepath.Join(top, "allowed")
 	free := start(t, "--admin-listen", admin)
@@ -179,8 +179,8 @@ func TestBackupsStayWhereTheyMay(t *testing.T) {
 	}
 	ask := func(s *server, admin, to string, want int) {
 		t.Helper()
-		door := &server{base: "http://" + admin, addr: admin}
-		if a := door.call(t, s.adminToken(t), "POST", "/backup", obj{"to": to, "keep": 1}); a.err != nil || a.status != want {
+		operator := &server{base: "http://" + admin, addr: admin}
+		if a := operator.call(t, s.adminToken(t), "POST", "/backup", obj{"to": to, "keep": 1}); a.err != nil || a.status != want {
 			a.errorf("a backup to %s: want %d", to, want)
 		}
 	}

@@ -20,13 +20,13 @@ import (
 )
 
 var (
-	attackFor   = flag.Duration("attack", 8*time.Second, "how long TestHonestClientsOutliveAnAttack goes on")
+	attackFor   = flag.Duration("attack", 8*time.Second, "how long TestHonestClientsDuringAttack goes on")
 	attackTimes = flag.Int("attack.times", 1, "how many times as many pages and bodies nobody reads or ends")
 )
 
-// size is the number of connections of each kind in an attack. Each kind uses addresses
-// of its own.
-type size struct {
+// attackSize is the number of connections of each kind in an attack. Each kind uses
+// addresses of its own.
+type attackSize struct {
 	pages  int // S1: answers of 1 MiB that the client never reads
 	bodies int // S8: bodies of 1 MiB, sent but for the last byte
 	files  int // S5a: files of /docs that the client never reads
@@ -36,9 +36,9 @@ type size struct {
 var (
 	// asFound is about what once exhausted a server, with more silent connections than
 	// the server accepts.
-	asFound = size{pages: 300, bodies: 300, files: 400, silent: 4100}
+	asFound = attackSize{pages: 300, bodies: 300, files: 400, silent: 4100}
 	// unbounded needs more memory than exists, unless the server bounds it.
-	unbounded = size{pages: 1200, bodies: 1200}
+	unbounded = attackSize{pages: 1200, bodies: 1200}
 )
 
 // underLimits starts a server with 3 GB of address space and 4,000 connections.
@@ -83,13 +83,13 @@ func (a *attack) dial(n int) (net.Conn, error) {
 	return conn, err
 }
 
-// many opens count connections, a few at a time, and sends say on each unless it is
+// openMany opens count connections, a few at a time, and sends say on each unless it is
 // empty. It reads none of them.
-func (a *attack) many(from, count int, say string) {
+func (a *attack) openMany(from, count int, say string) {
 	var next atomic.Int64
 	for range 4 {
 		a.running.Go(func() {
-			for next.Add(1) <= int64(count) && a.goesOn() {
+			for next.Add(1) <= int64(count) && a.isRunning() {
 				conn, err := a.dial(from)
 				if err == nil && say != "" {
 					_ = conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
@@ -100,11 +100,11 @@ func (a *attack) many(from, count int, say string) {
 	}
 }
 
-// over repeats a request, each time on a new connection.
-func (a *attack) over(from int, request func(i int) string) {
+// repeat sends a request over and over, each time on a new connection.
+func (a *attack) repeat(from int, request func(i int) string) {
 	for range 2 {
 		a.running.Go(func() {
-			for i := 0; a.goesOn(); i++ {
+			for i := 0; a.isRunning(); i++ {
 				conn, err := a.dial(from)
 				if err != nil {
 					continue
@@ -120,7 +120,7 @@ func (a *attack) over(from int, request func(i int) string) {
 	}
 }
 
-func (a *attack) goesOn() bool {
+func (a *attack) isRunning() bool {
 	select {
 	case <-a.stop:
 		return false
@@ -139,14 +139,14 @@ func (a *attack) end() {
 	}
 }
 
-// weapons are the organizations and messages that an attack needs on the server.
-type weapons struct {
+// attackRequests are the organizations and messages that an attack needs on the server.
+type attackRequests struct {
 	victim        *agent
 	pages, bodies []string // requests, each of one organization
 }
 
-func newWeapons(t testing.TB, s *server) *weapons {
-	w := &weapons{}
+func newAttackRequests(t testing.TB, s *server) *attackRequests {
+	w := &attackRequests{}
 	w.victim, _ = pair(t, s)
 	head := func(g *agent, request, more string) string {
 		return request + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + g.token + "\r\n" + more + "\r\n"
@@ -164,57 +164,57 @@ func newWeapons(t testing.TB, s *server) *weapons {
 }
 
 // launch starts all parts of the attack at once.
-func (w *weapons) launch(t testing.TB, s *server, of size) *attack {
+func (w *attackRequests) launch(t testing.TB, s *server, of attackSize) *attack {
 	a := &attack{t: t, s: s, stop: make(chan struct{})}
 	for i := range w.pages {
-		a.many(2, of.pages/len(w.pages), w.pages[i])
-		a.many(3, of.bodies/len(w.bodies), w.bodies[i])
+		a.openMany(2, of.pages/len(w.pages), w.pages[i])
+		a.openMany(3, of.bodies/len(w.bodies), w.bodies[i])
 	}
-	a.many(4, of.files, "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: h\r\n\r\n")
+	a.openMany(4, of.files, "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: h\r\n\r\n")
 	for n := range 3 {
-		a.many(5+n, of.silent/3, "")
+		a.openMany(5+n, of.silent/3, "")
 	}
-	a.over(8, func(i int) string {
+	a.repeat(8, func(i int) string {
 		body := fmt.Sprintf(`{"email":"a@b.c","org_slug":"flood-%d-%s"}`, i, randomHex(4))
 		return "POST /auth/register HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 	})
-	a.over(9, func(i int) string {
+	a.repeat(9, func(i int) string {
 		id := "none-" + strconv.Itoa(i)
 		if i%2 == 0 {
 			id = w.victim.client
 		}
 		return "POST /oauth/token HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: " + basic(id, "wrong") + "\r\nContent-Length: 0\r\n\r\n"
 	})
-	a.over(10, func(int) string {
+	a.repeat(10, func(int) string {
 		return "GET /directory/groups?q=" + strings.Repeat("word+", 16) + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 	})
 	return a
 }
 
-// honest runs well-behaved clients and records how long each call took.
-type honest struct {
+// honestClients runs well-behaved clients and records how long each call took.
+type honestClients struct {
 	mu      sync.Mutex
 	took    []time.Duration
 	refused []string
-	// beside is the same workload on a server that is not attacked; the two take turns.
-	beside *honest
+	// reference is the same workload on a server that is not attacked; the two take turns.
+	reference *honestClients
 	// pace is the pause between calls.
 	pace time.Duration
 }
 
-// besides is a server that is not attacked, and its clients.
-type besides struct {
+// referenceServer is a server that is not attacked, and its clients.
+type referenceServer struct {
 	*server
 	pair [2]*agent
 }
 
-func newBesides(t testing.TB) besides {
+func newReferenceServer(t testing.TB) referenceServer {
 	s := start(t)
 	one, other := pair(t, s)
-	return besides{s, [2]*agent{one, other}}
+	return referenceServer{s, [2]*agent{one, other}}
 }
 
-func (h *honest) note(a *answer, status int) {
+func (h *honestClients) note(a *answer, status int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.took = append(h.took, a.took)
@@ -223,22 +223,22 @@ func (h *honest) note(a *answer, status int) {
 	}
 }
 
-// turn runs one round of calls of a pair of agents.
-func (h *honest) turn(t testing.TB, s *server, p [2]*agent) {
+// round runs one round of calls of a pair of agents.
+func (h *honestClients) round(t testing.TB, s *server, p [2]*agent) {
 	h.note(p[0].try(p[1], nil), 201)
 	h.note(p[1].get(p[1].path("/messages?limit=10")), 200)
 	h.note(s.call(t, "", "GET", "/health", nil), 200)
 }
 
 // work runs the workload with some pairs of agents for the given time.
-func (h *honest) work(t testing.TB, s *server, pairs [][2]*agent, other besides, lasts time.Duration) {
+func (h *honestClients) work(t testing.TB, s *server, pairs [][2]*agent, other referenceServer, lasts time.Duration) {
 	var working sync.WaitGroup
 	until := time.Now().Add(lasts)
 	for _, p := range pairs {
 		working.Go(func() {
 			for i := 0; time.Now().Before(until); i++ {
-				h.turn(t, s, p)
-				h.beside.turn(t, other.server, other.pair)
+				h.round(t, s, p)
+				h.reference.round(t, other.server, other.pair)
 				if i%5 == 0 { // a new organization
 					client.CloseIdleConnections()
 				}
@@ -249,7 +249,7 @@ func (h *honest) work(t testing.TB, s *server, pairs [][2]*agent, other besides,
 	working.Wait()
 }
 
-func (h *honest) p99() time.Duration {
+func (h *honestClients) p99() time.Duration {
 	slices.Sort(h.took)
 	return h.took[len(h.took)*99/100]
 }
@@ -265,41 +265,41 @@ func (s *server) resident() int {
 	return n >> 10
 }
 
-func attackable(t *testing.T) {
+func requireOpenFiles(t *testing.T) {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur < 12_000 {
 		t.Skipf("the test needs 12,000 open files; the limit is %d", files.Cur)
 	}
 }
 
-// TestHonestClientsOutliveAnAttack runs all known exhaustion attacks at once. The server
+// TestHonestClientsDuringAttack runs all known exhaustion attacks at once. The server
 // stays up within its memory limit and answers honest clients in time, both with the rate
 // limits of the public profile and without them; those limits would stop much of the
 // attack.
-func TestHonestClientsOutliveAnAttack(t *testing.T) {
-	attackable(t)
+func TestHonestClientsDuringAttack(t *testing.T) {
+	requireOpenFiles(t)
 	of := asFound
 	of.pages, of.bodies = of.pages*(*attackTimes), of.bodies*(*attackTimes)
 	t.Run("without rates", func(t *testing.T) {
-		outlive(t, of, *attackFor, 20*time.Millisecond, nil)
+		runAttack(t, of, *attackFor, 20*time.Millisecond, nil)
 	})
 	t.Run("profile public", func(t *testing.T) {
 		lasts := *attackFor / 2
 		pace := max(100*time.Millisecond, lasts/80) // 100 messages a day
-		outlive(t, of, lasts, pace, []string{"--quota-profile", "public", "--memory-limit", "1500MiB"})
+		runAttack(t, of, lasts, pace, []string{"--quota-profile", "public", "--memory-limit", "1500MiB"})
 	})
 }
 
-// outlive runs honest clients before and during an attack. If flags are given, it
+// runAttack runs honest clients before and during an attack. If flags are given, it
 // restarts the server with them for the attack.
-func outlive(t *testing.T, of size, lasts, pace time.Duration, flags []string) {
-	s, other := startThrough(t, underLimits, attackFlags("1500MiB")...), newBesides(t)
+func runAttack(t *testing.T, of attackSize, lasts, pace time.Duration, flags []string) {
+	s, other := startThrough(t, underLimits, attackFlags("1500MiB")...), newReferenceServer(t)
 	var pairs [][2]*agent
 	for range 4 {
 		one, other := pair(t, s)
 		pairs = append(pairs, [2]*agent{one, other})
 	}
-	w := newWeapons(t, s)
+	w := newAttackRequests(t, s)
 	if flags != nil {
 		if err := s.drain(10 * time.Second); err != nil {
 			t.Fatal(err)
@@ -307,26 +307,26 @@ func outlive(t *testing.T, of size, lasts, pace time.Duration, flags []string) {
 		s.flags = flags
 		s.restart(t)
 	}
-	before, during := honest{pace: pace, beside: &honest{}}, honest{pace: pace, beside: &honest{}}
+	before, during := honestClients{pace: pace, reference: &honestClients{}}, honestClients{pace: pace, reference: &honestClients{}}
 	before.work(t, s, pairs, other, time.Second)
 	a := w.launch(t, s, of)
 	during.work(t, s, pairs, other, lasts)
 	peak := s.resident()
 	a.end()
 	t.Logf("p99 %v before, %v during the attack, %v on a server that is not attacked, of %d calls; %d rejected; peak of %d MiB",
-		before.p99(), during.p99(), during.beside.p99(), len(during.took), len(during.refused), peak)
+		before.p99(), during.p99(), during.reference.p99(), len(during.took), len(during.refused), peak)
 	for status := range a.answers {
 		if n := a.answers[status].Load(); n > 0 {
 			t.Logf("%d answers of status %d to the attackers", n, status)
 		}
 	}
-	if s.gone() {
+	if s.hasExited() {
 		t.Fatal("the server has exited")
 	}
 	if len(during.refused)*100 > len(during.took) { // a shed call returns an overload error and is repeated
 		t.Errorf("%d of %d honest calls failed, the first: %s", len(during.refused), len(during.took), during.refused[0])
 	}
-	if p99 := during.p99(); p99 > max(time.Second, 4*before.p99(), 4*during.beside.p99()) {
+	if p99 := during.p99(); p99 > max(time.Second, 4*before.p99(), 4*during.reference.p99()) {
 		t.Errorf("p99 of honest calls is %v", p99)
 	}
 	if peak > 2048 {
@@ -334,7 +334,7 @@ func outlive(t *testing.T, of size, lasts, pace time.Duration, flags []string) {
 	}
 }
 
-func (s *server) gone() bool {
+func (s *server) hasExited() bool {
 	select {
 	case <-s.exited:
 		return true
@@ -343,27 +343,27 @@ func (s *server) gone() bool {
 	}
 }
 
-// TestHonestClientsOutliveAnAttackControl sets budgets too large to bound anything: the
+// TestHonestClientsDuringAttackControl sets budgets too large to bound anything: the
 // same attack needs more memory than there is.
-func TestHonestClientsOutliveAnAttackControl(t *testing.T) {
-	attackable(t)
+func TestHonestClientsDuringAttackControl(t *testing.T) {
+	requireOpenFiles(t)
 	s, err := (&server{dir: t.TempDir(), flags: attackFlags("100GiB"), through: underLimits}).launched("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.kill()
-	a := newWeapons(t, s).launch(t, s, unbounded)
+	a := newAttackRequests(t, s).launch(t, s, unbounded)
 	defer a.end()
-	for until := time.Now().Add(2 * time.Minute); !s.gone() && s.resident() <= 2048; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(2 * time.Minute); !s.hasExited() && s.resident() <= 2048; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("without budgets the attack uses only %d MiB", s.resident())
 		}
 	}
 }
 
-// TestSilentConnectionsKeepNobodyOut opens more silent connections than the server
+// TestSilentConnectionsDoNotBlockClients opens more silent connections than the server
 // accepts, from the address of the honest client.
-func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+func TestSilentConnectionsDoNotBlockClients(t *testing.T) {
 	s := startThrough(t, []string{"sh", "-c", `ulimit -n 1024 && exec "$0" "$@"`}) // room for 512 connections
 	for range 520 {
 		conn, err := net.Dial("tcp", s.addr)

@@ -43,7 +43,7 @@ func TestNoServerStartsInABackup(t *testing.T) {
 		half:                               {"a restore into it was cut short", "parley restore --from BACKUP"},
 	} {
 		before := entries(t, dir)
-		tells(t, dir, fails(t, dir), words...)
+		checkMessage(t, dir, fails(t, dir), words...)
 		if after := entries(t, dir); len(after) != len(before) {
 			t.Errorf("%s had %v, has %v", dir, before, after)
 		}

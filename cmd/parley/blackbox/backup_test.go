@@ -53,22 +53,22 @@ func snapshots(t testing.TB, dir string) []string {
 	return names
 }
 
-// letters records the messages whose sends succeeded, while the sends continue.
-type letters struct {
+// sentMessages records the messages whose sends succeeded, while the sends continue.
+type sentMessages struct {
 	mu    sync.Mutex
 	acked []*answer
 	stop  chan struct{}
 	wg    sync.WaitGroup
 }
 
-func (l *letters) known() []*answer {
+func (l *sentMessages) known() []*answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.acked[:len(l.acked):len(l.acked)]
 }
 
 // write sends messages until it is stopped and replies to one in four.
-func (l *letters) write(from, to *agent) {
+func (l *sentMessages) write(from, to *agent) {
 	payload := strings.Repeat("c2VhbGVk", 100)
 	for n := 0; ; n++ {
 		select {
@@ -92,8 +92,8 @@ func (l *letters) write(from, to *agent) {
 	}
 }
 
-// more waits until n more messages are acknowledged.
-func (l *letters) more(t testing.TB, n int) []*answer {
+// waitForMore waits until n more messages are acknowledged.
+func (l *sentMessages) waitForMore(t testing.TB, n int) []*answer {
 	t.Helper()
 	want := len(l.known()) + n
 	for deadline := time.Now().Add(20 * time.Second); len(l.known()) < want; time.Sleep(time.Millisecond) {
@@ -113,7 +113,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 		admin := freeAddress(t)
 		s := start(t, "--journals", journals, "--admin-listen", admin)
 		to := s.org(t).agent("target")
-		l := &letters{stop: make(chan struct{})}
+		l := &sentMessages{stop: make(chan struct{})}
 		var senders []*agent
 		for range 6 {
 			from := s.org(t).agent("sender")
@@ -124,7 +124,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 		promised := map[string][]*answer{}
 		var copied []float64
 		for round := range 4 {
-			before := l.more(t, []int{800, 40, 40, 40}[round])
+			before := l.waitForMore(t, []int{800, 40, 40, 40}[round])
 			b := succeeds(t, "backup", "--to", dir, "--admin", "http://"+admin, "--data", s.dir)
 			promised[text(b, "snapshot")] = before
 			n, _ := b["copied"].(float64)
@@ -144,15 +144,15 @@ func TestBackupsUnderLoad(t *testing.T) {
 		for _, name := range listed[:3] {
 			data := filepath.Join(t.TempDir(), "data")
 			succeeds(t, "restore", "--from", dir+"@"+name, "--data", data)
-			wholeAgain(t, s, data, to, senders, promised[name])
+			checkRestored(t, s, data, to, senders, promised[name])
 		}
 		damagedBackup(t, dir)
 	})
 }
 
-// wholeAgain serves a restored directory at the server's old address, so that tokens stay
-// valid, and checks everything in it.
-func wholeAgain(t *testing.T, s *server, data string, to *agent, senders []*agent, before []*answer) {
+// checkRestored serves a restored directory at the server's old address, so that tokens
+// stay valid, and checks everything in it.
+func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*agent, before []*answer) {
 	t.Helper()
 	again, err := launch(s.addr, data)
 	if err != nil {
@@ -163,7 +163,7 @@ func wholeAgain(t *testing.T, s *server, data string, to *agent, senders []*agen
 	inbox := once(t, to.everything())
 	for _, a := range before {
 		if !inbox[a.str("id")] {
-			a.errorf("acknowledged before the backup began, and not in it")
+			a.errorf("acknowledged before the backup began, but not in it")
 		}
 	}
 	if len(inbox) < len(before) {
@@ -329,9 +329,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestBackupDoor: the admin address accepts backup requests from the command and none
+// TestBackupRequests: the admin address accepts backup requests from the command and none
 // that a browser could send.
-func TestBackupDoor(t *testing.T) {
+func TestBackupRequests(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
 		s := start(t, "--journals", journals, "--admin-listen", admin)

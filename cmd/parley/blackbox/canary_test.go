@@ -88,10 +88,10 @@ func TestCanaries(t *testing.T) {
 		admin := freeAddress(t)
 		s := start(t, "--journals", journals, "--poll-limit", "0/0", "--access-log", "--log-level", "debug", "--log-format", format, "--admin-listen", admin)
 		c := plantCanaries()
-		scene := c.settle(t, s)
-		c.useWell(scene)
-		c.useBadly(t, scene)
-		c.speakBrokenHTTP(t, scene)
+		scene := c.setUp(t, s)
+		c.useCorrectly(scene)
+		c.useIncorrectly(t, scene)
+		c.sendBrokenHTTP(t, scene)
 		for _, path := range []string{"/metrics", "/livez", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/nothing"} {
 			if names := c.found(fetch(t, s.adminToken(t), "http://"+admin+path)); len(names) > 0 {
 				t.Errorf("%s shows %v", path, names)
@@ -99,7 +99,7 @@ func TestCanaries(t *testing.T) {
 		}
 		before := s.log
 		s.kill()
-		c.lookIntoData(t, s.dir)
+		c.searchData(t, s.dir)
 		s.restart(t)
 		scene.alice.send(scene.bob)
 		if err := s.drain(10 * time.Second); err != nil {
@@ -122,9 +122,9 @@ func TestCanaries(t *testing.T) {
 	})
 }
 
-// settle registers the organizations and agents and records the secrets that the server
+// setUp registers the organizations and agents and records the secrets that the server
 // issued.
-func (c canaries) settle(t *testing.T, s *server) *accessScene {
+func (c canaries) setUp(t *testing.T, s *server) *accessScene {
 	t.Helper()
 	scene := &accessScene{s: s, alice: s.org(t).agent("alice"), bob: s.org(t).agent("bob"), carol: s.org(t).agent("carol")}
 	slug := freshSlug()
@@ -150,8 +150,8 @@ func (c canaries) settle(t *testing.T, s *server) *accessScene {
 // path returns the route that replaces an agent's poll token.
 func (*org) path(g *agent) string { return g.path("/poll-token") }
 
-// useWell makes valid requests to every route.
-func (c canaries) useWell(scene *accessScene) {
+// useCorrectly makes valid requests to every route.
+func (c canaries) useCorrectly(scene *accessScene) {
 	t, a, b := scene.alice.t, scene.alice, scene.bob
 	private := obj{"encrypted_payload": c["encrypted_payload"], "self_encrypted_payload": c["self_encrypted_payload"], "metadata": obj{"k": c["metadata"]}, "content_type": c["content_type"]}
 	var m obj
@@ -178,8 +178,8 @@ func (c canaries) useWell(scene *accessScene) {
 	}
 }
 
-// useBadly makes every kind of mistake, each with a canary in it.
-func (c canaries) useBadly(t *testing.T, scene *accessScene) {
+// useIncorrectly makes every kind of mistake, each with a canary in it.
+func (c canaries) useIncorrectly(t *testing.T, scene *accessScene) {
 	t.Helper()
 	s, a, b := scene.s, scene.alice, scene.bob
 	for _, r := range bodiedRoutes(t, s) {
@@ -205,8 +205,8 @@ func (c canaries) useBadly(t *testing.T, scene *accessScene) {
 	b.answerTo(obj{"id": nobody}, obj{"encrypted_payload": c["encrypted_payload"]}).want(404)
 }
 
-// speakBrokenHTTP sends requests that the HTTP parser rejects or that break off.
-func (c canaries) speakBrokenHTTP(t *testing.T, scene *accessScene) {
+// sendBrokenHTTP sends requests that the HTTP parser rejects or that break off.
+func (c canaries) sendBrokenHTTP(t *testing.T, scene *accessScene) {
 	t.Helper()
 	authorization := "Authorization: Bearer " + scene.alice.token
 	poll := strings.TrimPrefix(scene.alice.pollURL, scene.s.base)
@@ -222,10 +222,10 @@ func (c canaries) speakBrokenHTTP(t *testing.T, scene *accessScene) {
 	}
 }
 
-// lookIntoData searches the data directory for secrets that may only be stored hashed or
+// searchData searches the data directory for secrets that may only be stored hashed or
 // not at all. It also searches for texts that must be stored, which shows that the search
 // works.
-func (c canaries) lookIntoData(t *testing.T, dir string) {
+func (c canaries) searchData(t *testing.T, dir string) {
 	t.Helper()
 	var all []byte
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

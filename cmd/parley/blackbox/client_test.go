@@ -186,7 +186,7 @@ func (a *answer) refused(status int, code string) *answer {
 		a.errorf("detail is not a sentence")
 	}
 	if _, told := a.body["resets_at"]; code == "quota_exceeded" && !told {
-		a.errorf("a used up quota does not say when it resets, be it null")
+		a.errorf("quota_exceeded without resets_at (which may be null)")
 	}
 	a.identified()
 	return a

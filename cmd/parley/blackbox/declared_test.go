@@ -14,32 +14,32 @@ import (
 	"testing"
 )
 
-// heardAnswer is the part of an answer that the description must declare.
-type heardAnswer struct {
+// seenAnswer is the part of an answer that the description must declare.
+type seenAnswer struct {
 	method, path string
 	status       int
 	code         string
 	headers      string // those of toldHeaders that it had
 }
 
-// heardAnswers collects the distinct answers of the whole run. At the end they are
+// seenAnswers collects the distinct answers of the whole run. At the end they are
 // compared with the server's own description: a route may return only the statuses, codes
 // and headers that it declares.
-type heardAnswers struct {
+type seenAnswers struct {
 	mu  sync.Mutex
-	all map[heardAnswer]bool
+	all map[seenAnswer]bool
 }
 
-var heard heardAnswers
+var heard seenAnswers
 
-// toldHeaders are headers that a route must declare if it sends them.
-var toldHeaders = []string{"ETag", "Idempotency-Replayed", "Last-Modified", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "WWW-Authenticate", "X-Request-ID"}
+// checkedHeaders are headers that a route must declare if it sends them.
+var checkedHeaders = []string{"ETag", "Idempotency-Replayed", "Last-Modified", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "WWW-Authenticate", "X-Request-ID"}
 
-func (h *heardAnswers) note(method, path string, a *answer) {
+func (h *seenAnswers) note(method, path string, a *answer) {
 	path, _, _ = strings.Cut(path, "?")
-	one := heardAnswer{method: method, path: path, status: a.status}
+	one := seenAnswer{method: method, path: path, status: a.status}
 	one.code, _ = a.body["code"].(string)
-	for _, name := range toldHeaders {
+	for _, name := range checkedHeaders {
 		if a.header.Get(name) != "" {
 			one.headers += name + " "
 		}
@@ -47,14 +47,14 @@ func (h *heardAnswers) note(method, path string, a *answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = map[heardAnswer]bool{}
+		h.all = map[seenAnswer]bool{}
 	}
 	h.all[one] = true
 }
 
 // undeclared returns the answers that the description of a newly started server does not
 // declare.
-func (h *heardAnswers) undeclared() ([]string, error) {
+func (h *seenAnswers) undeclared() ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.all) == 0 {
@@ -83,7 +83,7 @@ var outside = []int{405, 408, 431, 500}
 
 // undeclaredIn compares answers with a description. It skips answers of paths that no
 // route describes.
-func undeclaredIn(document obj, answers func(func(heardAnswer) bool)) (complaints []string) {
+func undeclaredIn(document obj, answers func(func(seenAnswer) bool)) (complaints []string) {
 	operations := described(document)
 	for one := range answers {
 		route, operation := operations.find(one.method, one.path)
@@ -170,8 +170,8 @@ func (all describedOperations) find(method, path string) (route string, found ob
 	return route, found
 }
 
-// judgeHeard returns the exit code of the run: 1 if it saw an undeclared answer.
-func judgeHeard() int {
+// checkSeenAnswers returns the exit code of the run: 1 if it saw an undeclared answer.
+func checkSeenAnswers() int {
 	complaints, err := heard.undeclared()
 	if err != nil {
 		complaints = append(complaints, err.Error())
@@ -191,7 +191,7 @@ func TestUndeclaredControl(t *testing.T) {
 		},
 		"components": obj{"responses": obj{"No": obj{"content": obj{"application/json": obj{"schema": obj{"allOf": []any{obj{}, obj{"properties": obj{"code": obj{"enum": []any{"not_owner"}}}}}}}}}}},
 	}
-	for one, complaints := range map[heardAnswer]int{
+	for one, complaints := range map[seenAnswer]int{
 		{method: "GET", path: "/a/1", status: 200, headers: "X-Request-ID "}:      0,
 		{method: "HEAD", path: "/a/1", status: 200}:                               0,
 		{method: "GET", path: "/a/1", status: 403, code: "not_owner"}:             0,
@@ -203,7 +203,7 @@ func TestUndeclaredControl(t *testing.T) {
 		{method: "GET", path: "/a/1", status: 200, headers: "ETag X-Request-ID "}: 1,
 		{method: "GET", path: "/a/b", status: 403, code: "not_owner"}:             1,
 	} {
-		if got := undeclaredIn(document, maps.Keys(map[heardAnswer]bool{one: true})); len(got) != complaints {
+		if got := undeclaredIn(document, maps.Keys(map[seenAnswer]bool{one: true})); len(got) != complaints {
 			t.Errorf("%+v: %q", one, got)
 		}
 	}

@@ -141,14 +141,14 @@ func (f *fillers) send(key string) {
 			time.Sleep(20 * time.Millisecond)
 		case f.stop.Load(): // the control kills the server
 		default:
-			a.errorf("a full disk is answered with neither 201 nor 503")
+			a.errorf("on a full disk the answer is neither 201 nor 503")
 			f.stop.Store(true)
 		}
 	}
 }
 
-// full waits until the server has stored nothing for a while.
-func (f *fillers) full(within time.Duration) {
+// waitUntilFull waits until the server has stored nothing for a while.
+func (f *fillers) waitUntilFull(within time.Duration) {
 	f.t.Helper()
 	quiet, stored := time.Now(), int64(-1)
 	for began := time.Now(); time.Since(quiet) < 700*time.Millisecond; time.Sleep(20 * time.Millisecond) {
@@ -161,8 +161,8 @@ func (f *fillers) full(within time.Duration) {
 	}
 }
 
-// goesOn waits until the server stores messages again.
-func (f *fillers) goesOn(within time.Duration) time.Duration {
+// resumes waits until the server stores messages again.
+func (f *fillers) resumes(within time.Duration) time.Duration {
 	f.t.Helper()
 	began, stored := time.Now(), f.stored.Load()
 	for f.stored.Load() == stored {
@@ -179,8 +179,8 @@ func (f *fillers) end() {
 	f.running.Wait()
 }
 
-// sick waits until /health is 503 and names a reason.
-func (s *server) sick(t testing.TB, within time.Duration) {
+// waitUntilSick waits until /health is 503 and names a reason.
+func (s *server) waitUntilSick(t testing.TB, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		a := s.call(t, "", "GET", "/health", nil)
@@ -188,12 +188,12 @@ func (s *server) sick(t testing.TB, within time.Duration) {
 			return
 		}
 		if time.Since(began) > within {
-			a.fatalf("the disk is full and %v later /health does not say so", within)
+			a.fatalf("the disk is full, but %v later /health does not report it", within)
 		}
 	}
 }
 
-func (s *server) healthy(t testing.TB, within time.Duration) {
+func (s *server) waitUntilHealthy(t testing.TB, within time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		a := s.call(t, "", "GET", "/health", nil)
@@ -201,7 +201,7 @@ func (s *server) healthy(t testing.TB, within time.Duration) {
 			return
 		}
 		if time.Since(began) > within {
-			a.fatalf("there is room and %v later /health does not say so", within)
+			a.fatalf("space was freed, but %v later /health does not report it", within)
 		}
 	}
 }
@@ -249,7 +249,7 @@ func TestFullDiskControl(t *testing.T) {
 	t.Cleanup(s.kill)
 	a, b := pair(t, s)
 	f := fill(t, a, b)
-	f.full(30 * time.Second)
+	f.waitUntilFull(30 * time.Second)
 	eventually(t, "without a floor less is left than half of what it keeps", func() bool { return disk.free() <= 8<<20/16 })
 	t.Logf("%d stored, %d KiB free", f.stored.Load(), disk.free()>>10)
 	f.stop.Store(true)
@@ -262,8 +262,8 @@ func TestFullDiskControl(t *testing.T) {
 func fullDisk(t *testing.T, s *server, disk *smallDisk) {
 	a, b := pair(t, s)
 	f := fill(t, a, b)
-	f.full(30 * time.Second)
-	s.sick(t, time.Second)
+	f.waitUntilFull(30 * time.Second)
+	s.waitUntilSick(t, time.Second)
 	t.Logf("clients filled it: %d stored, %d refused, %d unknown, slowest %v, %d KiB free",
 		f.stored.Load(), f.refused.Load(), f.unknown.Load(), time.Duration(f.slowest.Load()), disk.free()>>10)
 	if n := f.unknown.Load(); n > 0 {
@@ -272,19 +272,19 @@ func fullDisk(t *testing.T, s *server, disk *smallDisk) {
 	b.get(b.path("/messages?limit=5")).want(200)
 
 	disk.drop("ballast")
-	t.Logf("resumed %v after space was freed", f.goesOn(5*time.Second))
-	s.healthy(t, 2*time.Second)
+	t.Logf("resumed %v after space was freed", f.resumes(5*time.Second))
+	s.waitUntilHealthy(t, 2*time.Second)
 
 	disk.ballast("outside", -1)
-	s.sick(t, time.Second)
+	s.waitUntilSick(t, time.Second)
 	time.Sleep(500 * time.Millisecond)
 	disk.ballast("more", -1)
 	disk.drop("more")
 	disk.drop("outside")
-	t.Logf("filled by other files, resumed %v after space was freed", f.goesOn(15*time.Second))
+	t.Logf("filled by other files, resumed %v after space was freed", f.resumes(15*time.Second))
 
 	disk.ballast("outside", -1)
-	s.sick(t, time.Second)
+	s.waitUntilSick(t, time.Second)
 	f.end()
 	s.kill()
 	startFull(t, s, b)

@@ -20,7 +20,7 @@ func init() {
 		"GET /groups/{id}/requests": of("/requests", nil),
 		"POST /groups/{id}/join":    of("/join", nil),
 		"POST /groups/{id}/invite": func(c *accessScene) accessAsk {
-			return accessAsk{c.group().path("/invite"), obj{"agent_id": c.bob2().id}}
+			return accessAsk{c.group().path("/invite"), obj{"agent_id": c.newRecipient().id}}
 		},
 		"PATCH /groups/{id}/members/{agent_id}": func(c *accessScene) accessAsk {
 			return accessAsk{c.group().path("/members/" + c.bob.id), obj{"role": "admin"}}
@@ -31,7 +31,7 @@ func init() {
 		"POST /groups/{id}/requests/{request_id}/vote": func(c *accessScene) accessAsk {
 			r := c.group()
 			r.patch(obj{"enrollment_policy": "majority"}).want(200)
-			request := text(r.applied(c.bob2()), "id")
+			request := text(r.applied(c.newRecipient()), "id")
 			return accessAsk{r.path("/requests/" + request + "/vote"), obj{"vote": "approve"}}
 		},
 

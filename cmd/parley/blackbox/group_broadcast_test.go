@@ -206,9 +206,9 @@ func TestBroadcastReplies(t *testing.T) {
 	})
 }
 
-// TestBroadcastMarks: each copy has receipts of its own, which sender and recipient both
+// TestBroadcastReceipts: each copy has receipts of its own, which sender and recipient both
 // see.
-func TestBroadcastMarks(t *testing.T) {
+func TestBroadcastReceipts(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, b, c := s.org(t).agent("g"), s.org(t).agent("b"), s.org(t).agent("c")
 		r := g.ruled("closed", b, c)

@@ -47,7 +47,7 @@ func TestJoining(t *testing.T) {
 					t.Errorf("%v: %d requests", row, n)
 				}
 			default:
-				a.told(row.want)
+				a.matches(row.want)
 				r.holds(row.policy, g)
 			}
 		}
@@ -79,7 +79,7 @@ func TestInviting(t *testing.T) {
 			r := g.ruled(row.policy, member)
 			a := r.invite(row.by, y, obj{"message": "Come."}).as("%s by %s", row.policy, row.by.name)
 			if strings.HasPrefix(row.want, "403") {
-				a.told(row.want)
+				a.matches(row.want)
 				continue
 			}
 			a.want(200).is("status", row.want)

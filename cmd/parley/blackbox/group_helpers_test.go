@@ -215,7 +215,7 @@ func (r *group) holds(what string, agents ...*agent) {
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) || !same(a.at("member_count"), len(want)) {
-		a.errorf("%s: member_agent_ids and member_count should tell of %v", what, want)
+		a.errorf("%s: member_agent_ids and member_count should show %v", what, want)
 	}
 	got = nil
 	for _, m := range r.members(r.by) {
@@ -316,18 +316,18 @@ func spread(n int, call func(i int)) {
 }
 
 // tells returns the status of an answer and its error code, as tables write them.
-func (a *answer) tells() string {
+func (a *answer) summary() string {
 	if a.err != nil {
 		return a.err.Error()
 	}
-	return strings.ReplaceAll(toldBriefly(a.status, a.raw), " ", ":")
+	return strings.ReplaceAll(summaryOf(a.status, a.raw), " ", ":")
 }
 
-// told checks an answer against a cell of a table: a status, and a code if the cell names
-// one. "-" is a cell without a request.
-func (a *answer) told(cell string) *answer {
+// matches checks an answer against a cell of a table: a status, and a code if the cell
+// names one. "-" is a cell without a request.
+func (a *answer) matches(cell string) *answer {
 	a.t.Helper()
-	if got := a.tells(); got != cell && !strings.HasPrefix(got, cell+":") {
+	if got := a.summary(); got != cell && !strings.HasPrefix(got, cell+":") {
 		a.errorf("want %s", cell)
 	}
 	return a

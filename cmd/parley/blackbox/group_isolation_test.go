@@ -53,7 +53,7 @@ func TestIsolation(t *testing.T) {
 				a := ask().as("%s: in a group that is isolated %v, into one that is %v", way, row.in, row.wants)
 				if !row.conflict {
 					if a.status != 200 && a.status != 201 {
-						a.errorf("want to be let in")
+						a.errorf("want to be admitted")
 					}
 					continue
 				}
@@ -63,7 +63,7 @@ func TestIsolation(t *testing.T) {
 				}
 				home.remove(x, x).want(204)
 				if a = ask().as("%s: after leaving", way); a.status != 200 && a.status != 201 {
-					a.errorf("want to be let in")
+					a.errorf("want to be admitted")
 				}
 			}
 		}

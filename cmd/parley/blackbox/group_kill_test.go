@@ -22,7 +22,7 @@ type groupDeployment struct {
 	done   atomic.Int64
 }
 
-func newVillage(t *testing.T, s *server) *groupDeployment {
+func newGroupDeployment(t *testing.T, s *server) *groupDeployment {
 	v := &groupDeployment{t: t, s: s}
 	for range 3 {
 		v.agents = append(v.agents, s.org(t).newAgents(8, "v")...)
@@ -34,21 +34,21 @@ func newVillage(t *testing.T, s *server) *groupDeployment {
 	return v
 }
 
-func (v *groupDeployment) someone() *agent {
+func (v *groupDeployment) randomAgent() *agent {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return anyOf(v.agents)
 }
 
-func (v *groupDeployment) somewhere() *group {
+func (v *groupDeployment) randomGroup() *group {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return anyOf(v.groups)
 }
 
-// deed makes one random request, permitted or not.
-func (v *groupDeployment) deed() *answer {
-	g, other, r := v.someone(), v.someone(), v.somewhere()
+// randomRequest makes one random request, permitted or not.
+func (v *groupDeployment) randomRequest() *answer {
+	g, other, r := v.randomAgent(), v.randomAgent(), v.randomGroup()
 	switch dice := rand.IntN(100); {
 	case dice < 25:
 		return r.join(g)
@@ -106,18 +106,18 @@ func (v *groupDeployment) revokes(g *agent) *answer {
 	return g.delete(g.path(""))
 }
 
-// lives runs clients for a while and kills the server during their requests.
-func (v *groupDeployment) lives(d time.Duration) {
+// runUntilKilled runs clients for a while and kills the server during their requests.
+func (v *groupDeployment) runUntilKilled(d time.Duration) {
 	v.dying.Store(false)
 	var working sync.WaitGroup
 	for range 10 {
 		working.Go(func() {
 			for {
-				switch a := v.deed(); {
+				switch a := v.randomRequest(); {
 				case a.err != nil && v.dying.Load():
 					return
 				case a.err != nil, a.status >= 500 && a.status != 503:
-					a.errorf("no answer of a server that is well")
+					a.errorf("no answer from a healthy server")
 					return
 				case a.status < 300:
 					v.done.Add(1)
@@ -180,9 +180,9 @@ func (v *groupDeployment) faults() (faults []string) {
 func TestGroupsUnderKills(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
-		v := newVillage(t, s)
+		v := newGroupDeployment(t, s)
 		for range 4 {
-			v.lives(time.Duration(150+rand.IntN(250)) * time.Millisecond)
+			v.runUntilKilled(time.Duration(150+rand.IntN(250)) * time.Millisecond)
 			var faults []string
 			for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 				if faults = v.faults(); len(faults) == 0 || time.Since(began) > 3*time.Second {

@@ -14,8 +14,8 @@ import (
 // largeGroupSize is the number of members of the groups that this file broadcasts to.
 const largeGroupSize = 300
 
-// shout is an acknowledged broadcast.
-type shout struct {
+// sentBroadcast is an acknowledged broadcast.
+type sentBroadcast struct {
 	from    *agent
 	payload string
 }
@@ -23,10 +23,10 @@ type shout struct {
 // inboxFaults compares what arrived at each member, oldest first, with what was
 // acknowledged to each sender in order. Every member must have every broadcast of the
 // others exactly once, and all members must have the same order.
-func inboxFaults(shouts []shout, arrived map[*agent][]string) (faults []string) {
+func inboxFaults(broadcasts []sentBroadcast, arrived map[*agent][]string) (faults []string) {
 	complain := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	by := map[string]*agent{}
-	for _, sh := range shouts {
+	for _, sh := range broadcasts {
 		by[sh.payload] = sh.from
 	}
 	order := longestOrder(arrived)
@@ -54,13 +54,13 @@ func inboxFaults(shouts []shout, arrived map[*agent][]string) (faults []string) 
 				last = at
 			}
 		}
-		for _, sh := range shouts {
+		for _, sh := range broadcasts {
 			if sh.from != g && !seen[sh.payload] {
 				complain("%s lacks %s", g.name, sh.payload)
 			}
 		}
 	}
-	return append(faults, senderFaults(shouts, place)...)
+	return append(faults, senderFaults(broadcasts, place)...)
 }
 
 // longestOrder returns the order at the member that received most: one that sent nothing
@@ -76,9 +76,9 @@ func longestOrder(arrived map[*agent][]string) (order []string) {
 
 // senderFaults returns the consecutive broadcasts of one sender that arrived in another
 // order.
-func senderFaults(shouts []shout, place map[string]int) (faults []string) {
+func senderFaults(broadcasts []sentBroadcast, place map[string]int) (faults []string) {
 	last := map[*agent]int{}
-	for _, sh := range shouts {
+	for _, sh := range broadcasts {
 		at, ok := place[sh.payload]
 		if ok && at < last[sh.from] {
 			faults = append(faults, sh.from.name+" sent "+sh.payload+" later than it arrived")
@@ -92,11 +92,11 @@ func senderFaults(shouts []shout, place map[string]int) (faults []string) {
 func TestInboxFaultsControl(t *testing.T) {
 	t.Parallel()
 	a, b, c, d := &agent{name: "a"}, &agent{name: "b"}, &agent{name: "c"}, &agent{name: "d"}
-	shouts := []shout{{a, "a1"}, {a, "a2"}, {b, "b1"}}
+	broadcasts := []sentBroadcast{{a, "a1"}, {a, "a2"}, {b, "b1"}}
 	sound := func() map[*agent][]string {
 		return map[*agent][]string{a: {"b1"}, b: {"a1", "a2"}, c: {"a1", "b1", "a2"}, d: {"a1", "b1", "a2"}}
 	}
-	if faults := inboxFaults(shouts, sound()); len(faults) != 0 {
+	if faults := inboxFaults(broadcasts, sound()); len(faults) != 0 {
 		t.Error(faults)
 	}
 	for name, got := range map[string][]string{
@@ -105,7 +105,7 @@ func TestInboxFaultsControl(t *testing.T) {
 		for _, who := range []*agent{c, d} {
 			arrived := sound()
 			arrived[who] = got
-			if faults := inboxFaults(shouts, arrived); len(faults) == 0 {
+			if faults := inboxFaults(broadcasts, arrived); len(faults) == 0 {
 				t.Errorf("%s at %s was not found", name, who.name)
 			}
 		}
@@ -113,13 +113,13 @@ func TestInboxFaultsControl(t *testing.T) {
 	for name, got := range map[string][]string{"a sender's own": {"a1", "b1"}, "none for a sender": nil} {
 		arrived := sound()
 		arrived[a] = got
-		if faults := inboxFaults(shouts, arrived); len(faults) == 0 {
+		if faults := inboxFaults(broadcasts, arrived); len(faults) == 0 {
 			t.Errorf("%s was not found", name)
 		}
 	}
 	backwards := sound()
 	backwards[b], backwards[c], backwards[d] = []string{"a2", "a1"}, []string{"a2", "b1", "a1"}, []string{"a2", "b1", "a1"}
-	if faults := inboxFaults(shouts, backwards); len(faults) == 0 {
+	if faults := inboxFaults(broadcasts, backwards); len(faults) == 0 {
 		t.Error("the wrong order of one sender's broadcasts was not found")
 	}
 }
@@ -127,8 +127,8 @@ func TestInboxFaultsControl(t *testing.T) {
 // largeGroup is a group with many members of two organizations.
 type largeGroup struct {
 	*group
-	members []*agent
-	said    atomic.Int64
+	members    []*agent
+	broadcasts atomic.Int64
 }
 
 func newLargeGroup(t *testing.T, s *server) *largeGroup {
@@ -144,7 +144,7 @@ func newLargeGroup(t *testing.T, s *server) *largeGroup {
 }
 
 // payload returns a new unique payload.
-func (c *largeGroup) payload() string { return "n" + strconv.FormatInt(c.said.Add(1), 10) }
+func (c *largeGroup) payload() string { return "n" + strconv.FormatInt(c.broadcasts.Add(1), 10) }
 
 // arrived reads every inbox and returns the payloads, oldest first.
 func (c *largeGroup) arrived() map[*agent][]string {
@@ -161,13 +161,13 @@ func (c *largeGroup) arrived() map[*agent][]string {
 	return arrived
 }
 
-// judged waits until the inboxes are free of faults. Effects may follow an answer after a
-// short delay.
-func (c *largeGroup) judged(what string, shouts []shout) {
+// checkInboxes waits until the inboxes are free of faults. Effects may follow an answer
+// after a short delay.
+func (c *largeGroup) checkInboxes(what string, broadcasts []sentBroadcast) {
 	c.t.Helper()
 	var faults []string
 	for deadline := time.Now().Add(5 * time.Second); ; {
-		if faults = inboxFaults(shouts, c.arrived()); len(faults) == 0 {
+		if faults = inboxFaults(broadcasts, c.arrived()); len(faults) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -211,14 +211,14 @@ func TestBroadcastToManyMembers(t *testing.T) {
 				}
 			}
 		})
-		shouts := []shout{{sender, payload}}
-		for _, some := range together(3, func(i int) []shout { return c.shouts(c.members[20*i], 12) }) {
-			shouts = append(shouts, some...)
+		broadcasts := []sentBroadcast{{sender, payload}}
+		for _, some := range together(3, func(i int) []sentBroadcast { return c.broadcastAll(c.members[20*i], 12) }) {
+			broadcasts = append(broadcasts, some...)
 		}
-		if len(shouts) != 37 {
-			t.Fatalf("%d broadcasts, want 37", len(shouts))
+		if len(broadcasts) != 37 {
+			t.Fatalf("%d broadcasts, want 37", len(broadcasts))
 		}
-		c.judged("three senders at once", shouts)
+		c.checkInboxes("three senders at once", broadcasts)
 		reader := c.members[150]
 		transcript := reader.sees("/conversations/"+text(sent, "conversation_id")+"/messages", "?limit=200")
 		var order []string
@@ -232,18 +232,18 @@ func TestBroadcastToManyMembers(t *testing.T) {
 	})
 }
 
-// shouts broadcasts n times in sequence.
-func (c *largeGroup) shouts(by *agent, n int) (shouts []shout) {
+// broadcastAll broadcasts n times in sequence.
+func (c *largeGroup) broadcastAll(by *agent, n int) (broadcasts []sentBroadcast) {
 	for range n {
 		payload := c.payload()
 		a := c.says(by, obj{"encrypted_payload": payload})
 		if a.err != nil || a.status != 201 {
 			a.errorf("want a broadcast")
-			return shouts
+			return broadcasts
 		}
-		shouts = append(shouts, shout{by, payload})
+		broadcasts = append(broadcasts, sentBroadcast{by, payload})
 	}
-	return shouts
+	return broadcasts
 }
 
 // TestBroadcastsSurviveKills kills the server while members broadcast. Unanswered
@@ -254,18 +254,18 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 		s := start(t, "--journals", journals)
 		c := newLargeGroup(t, s)
 		senders := []*agent{c.members[0], c.members[50], c.members[200]}
-		var shouts []shout
+		var broadcasts []sentBroadcast
 		before, unknown := 0, 0
 		for kill := range 4 {
 			var dying atomic.Bool
-			told := make([][]shout, len(senders))
+			acked := make([][]sentBroadcast, len(senders))
 			lost := make([]string, len(senders))
 			var working sync.WaitGroup
 			for i, by := range senders {
-				working.Go(func() { told[i], lost[i] = c.shoutsUntilLost(by, &dying) })
+				working.Go(func() { acked[i], lost[i] = c.broadcastUntilLost(by, &dying) })
 			}
-			enough := c.said.Load() + 8 + rand.Int64N(16)
-			for began := time.Now(); c.said.Load() < enough && time.Since(began) < 2*time.Second; {
+			enough := c.broadcasts.Load() + 8 + rand.Int64N(16)
+			for began := time.Now(); c.broadcasts.Load() < enough && time.Since(began) < 2*time.Second; {
 				time.Sleep(time.Millisecond)
 			}
 			dying.Store(true)
@@ -273,7 +273,7 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 			working.Wait()
 			s.restart(t)
 			for i, by := range senders {
-				shouts = append(shouts, told[i]...)
+				broadcasts = append(broadcasts, acked[i]...)
 				if lost[i] == "" {
 					continue
 				}
@@ -284,33 +284,33 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 				} else {
 					a.want(201)
 				}
-				shouts = append(shouts, shout{by, lost[i]})
+				broadcasts = append(broadcasts, sentBroadcast{by, lost[i]})
 			}
-			c.judged(fmt.Sprintf("kill %d", kill+1), shouts)
+			c.checkInboxes(fmt.Sprintf("kill %d", kill+1), broadcasts)
 		}
-		t.Logf("%d broadcasts to %d members, %d unknown when the server died, of which %d had been committed", len(shouts), largeGroupSize, unknown, before)
-		if len(shouts) < 12 {
-			t.Errorf("only %d broadcasts: too little load", len(shouts))
+		t.Logf("%d broadcasts to %d members, %d unknown when the server died, of which %d had been committed", len(broadcasts), largeGroupSize, unknown, before)
+		if len(broadcasts) < 12 {
+			t.Errorf("only %d broadcasts: too little load", len(broadcasts))
 		}
 		audited(t, s)
 	})
 }
 
-// shoutsUntilLost broadcasts until the server dies. The payload of the unanswered
+// broadcastUntilLost broadcasts until the server dies. The payload of the unanswered
 // broadcast is its idempotency key.
-func (c *largeGroup) shoutsUntilLost(by *agent, dying *atomic.Bool) (told []shout, lost string) {
+func (c *largeGroup) broadcastUntilLost(by *agent, dying *atomic.Bool) (acked []sentBroadcast, lost string) {
 	for range 15 {
 		payload := c.payload()
 		a := c.says(by, obj{"encrypted_payload": payload}, "Idempotency-Key", payload)
 		switch {
 		case a.err == nil && a.status == 201:
-			told = append(told, shout{by, payload})
+			acked = append(acked, sentBroadcast{by, payload})
 		case a.err != nil && dying.Load(), a.at("code") == "outcome_unknown":
-			return told, payload
+			return acked, payload
 		default:
 			a.errorf("want a broadcast")
-			return told, payload
+			return acked, payload
 		}
 	}
-	return told, ""
+	return acked, ""
 }

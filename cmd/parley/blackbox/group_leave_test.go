@@ -42,7 +42,7 @@ func TestLeaveOrKick(t *testing.T) {
 			if row.named != "" {
 				headers = []string{"X-Svc-Agent", row.named}
 			}
-			a := row.by.delete(r.path("/members/"+row.whom.id), headers...).as("%s", row.what).told(row.want)
+			a := row.by.delete(r.path("/members/"+row.whom.id), headers...).as("%s", row.what).matches(row.want)
 			left := []*agent{founder, twin, mate, guest}
 			if a.status == 204 {
 				left = slices.DeleteFunc(left, func(g *agent) bool { return g == row.whom })
@@ -86,7 +86,7 @@ func TestRoles(t *testing.T) {
 			{"one who is no member", b, outside, "admin", "404:not_found", "b"},
 			{"the only one left", b, b, "member", "422:last_admin", "b"},
 		} {
-			answered := r.role(row.by, row.whom, row.role).as("%s", row.what).told(row.want)
+			answered := r.role(row.by, row.whom, row.role).as("%s", row.what).matches(row.want)
 			if answered.status == 200 {
 				answered.shaped(memberShape).is("agent_id", row.whom.id, "role", row.role)
 			}
@@ -188,9 +188,9 @@ func TestRevokingAMember(t *testing.T) {
 	})
 }
 
-// TestRevokingDecides: a revoked elector no longer counts; requests of a revoked
+// TestRevocationResolvesRequests: a revoked elector no longer counts; requests of a revoked
 // applicant, nominee or invitee end.
-func TestRevokingDecides(t *testing.T) {
+func TestRevocationResolvesRequests(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, guests := s.org(t), s.org(t)
 		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")

@@ -14,8 +14,8 @@ import (
 // joining and joined and ended between leaving and left.
 type stay struct{ joining, joined, leaving, left time.Duration }
 
-// uttered is a broadcast with the times of its request and answer.
-type uttered struct {
+// timedBroadcast is a broadcast with the times of its request and answer.
+type timedBroadcast struct {
 	payload         string
 	asked, answered time.Duration
 }
@@ -24,7 +24,7 @@ type uttered struct {
 // sent while it was certainly a member must arrive exactly once; one sent while it
 // certainly was not must never arrive. All must arrive in the order in which they were
 // sent.
-func stayFaults(stays []stay, said []uttered, got []string) (faults []string) {
+func stayFaults(stays []stay, said []timedBroadcast, got []string) (faults []string) {
 	count, place := map[string]int{}, map[string]int{}
 	for _, payload := range got {
 		count[payload]++
@@ -53,7 +53,7 @@ func stayFaults(stays []stay, said []uttered, got []string) (faults []string) {
 
 func TestStayFaultsControl(t *testing.T) {
 	t.Parallel()
-	said := []uttered{{"1", 5, 6}, {"2", 15, 16}, {"3", 25, 26}, {"4", 35, 36}, {"5", 45, 46}}
+	said := []timedBroadcast{{"1", 5, 6}, {"2", 15, 16}, {"3", 25, 26}, {"4", 35, 36}, {"5", 45, 46}}
 	stays := []stay{{10, 12, 20, 22}, {24, 30, 40, 44}}
 	for _, got := range [][]string{{"2", "4"}, {"2", "3", "4"}} {
 		if faults := stayFaults(stays, said, got); len(faults) != 0 {
@@ -67,9 +67,9 @@ func TestStayFaultsControl(t *testing.T) {
 	}
 }
 
-// TestBroadcastsAmongComingsAndGoings: every member at the moment of the send receives
+// TestBroadcastsDuringMembershipChanges: every member at the moment of the send receives
 // the broadcast, although other agents join and leave at the same time.
-func TestBroadcastsAmongComingsAndGoings(t *testing.T) {
+func TestBroadcastsDuringMembershipChanges(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		const walkers, broadcasts = 8, 60
 		o := s.org(t)
@@ -84,9 +84,9 @@ func TestBroadcastsAmongComingsAndGoings(t *testing.T) {
 		for i, w := range agents {
 			walking.Go(func() { walked[i] = r.comesAndGoes(w, began, &over) })
 		}
-		var said []uttered
+		var said []timedBroadcast
 		for i := range broadcasts {
-			b := uttered{payload: fmt.Sprintf("n%03d", i), asked: time.Since(began)}
+			b := timedBroadcast{payload: fmt.Sprintf("n%03d", i), asked: time.Since(began)}
 			if a := r.says(g, obj{"encrypted_payload": b.payload}); a.status != 201 {
 				a.errorf("want a broadcast")
 			}
@@ -144,10 +144,10 @@ func TestBroadcastsOnStreams(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		const each = 15
 		o := s.org(t)
-		senders, ears := o.newAgents(2, "s"), s.org(t).newAgents(4, "e")
-		r := senders[0].ruled("closed", append(ears, senders[1])...)
+		senders, listeners := o.newAgents(2, "s"), s.org(t).newAgents(4, "e")
+		r := senders[0].ruled("closed", append(listeners, senders[1])...)
 		var streams []*stream
-		for _, g := range ears {
+		for _, g := range listeners {
 			st := g.stream("")
 			st.opening()
 			streams = append(streams, st)
@@ -168,14 +168,14 @@ func TestBroadcastsOnStreams(t *testing.T) {
 				heard = append(heard, text(m, "created_at")+text(m, "from_agent_id"))
 			}
 			st.quiet()
-			for _, m := range copiesOf(ears[i]) {
+			for _, m := range copiesOf(listeners[i]) {
 				inbox = append(inbox, text(m, "created_at")+text(m, "from_agent_id"))
 			}
 			if order == nil {
 				order = heard
 			}
 			if !slices.Equal(heard, order) || !slices.Equal(inbox, order) {
-				t.Errorf("the stream of %s has\n  %v\nits inbox\n  %v\nothers\n  %v", ears[i].name, heard, inbox, order)
+				t.Errorf("the stream of %s has\n  %v\nits inbox\n  %v\nothers\n  %v", listeners[i].name, heard, inbox, order)
 			}
 		}
 	})

@@ -67,9 +67,9 @@ func TestJoinRequestsOfAGroup(t *testing.T) {
 	})
 }
 
-// TestIsolatedGroupInvitesWithoutWords: text of a member of an isolated group does not
+// TestIsolatedGroupInvitationHasNoText: text of a member of an isolated group does not
 // reach outsiders, not even in an invitation.
-func TestIsolatedGroupInvitesWithoutWords(t *testing.T) {
+func TestIsolatedGroupInvitationHasNoText(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		for _, policy := range []string{"closed", "majority"} {
 			g, x, y := s.org(t).agent("founder"), s.org(t).agent("x"), s.org(t).agent("y")

@@ -201,7 +201,7 @@ func TestOneOfSeveralAtOnce(t *testing.T) {
 				if a.status < 300 {
 					succeeded++
 				} else {
-					a.as("%s", what).told(code)
+					a.as("%s", what).matches(code)
 				}
 			}
 			if succeeded != 1 {

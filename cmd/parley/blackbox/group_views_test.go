@@ -73,13 +73,13 @@ func TestGroupViews(t *testing.T) {
 			for visibility, cells := range map[string]string{"private": row.private, "public": row.public} {
 				for i, cell := range strings.Fields(cells) {
 					if by := []*agent{owner, seat, guest, other}[i]; cell != "-" {
-						groups[visibility].viewed(row.ask, by, guest).as("%s a %s group, %s", row.ask, visibility, by.name).told(cell)
+						groups[visibility].viewed(row.ask, by, guest).as("%s a %s group, %s", row.ask, visibility, by.name).matches(cell)
 					}
 				}
 			}
 			for i, cell := range strings.Fields(row.deleted) {
 				if by := []*agent{owner, seat, other}[i]; cell != "-" {
-					gone.viewed(row.ask, by, guest).as("%s a deleted group, %s", row.ask, by.name).told(cell)
+					gone.viewed(row.ask, by, guest).as("%s a deleted group, %s", row.ask, by.name).matches(cell)
 				}
 			}
 			unknown := &group{t: t, by: owner, id: nobody, handle: "#nothing@" + owner.slug + ".localhost"}
@@ -99,7 +99,7 @@ func TestPrivateIsAsUnknown(t *testing.T) {
 		for _, ask := range []string{"read", "members", "requests", "change", "role", "invite", "kick", "send", "delete"} {
 			private, nothing := r.viewed(ask, stranger, stranger), unknown.viewed(ask, stranger, stranger)
 			if private.status != nothing.status || private.at("code") != nothing.at("code") || private.at("detail") != nothing.at("detail") {
-				t.Errorf("%s: a private group is answered %s %v, an unknown id %s %v", ask, private.tells(), private.at("detail"), nothing.tells(), nothing.at("detail"))
+				t.Errorf("%s: a private group is answered %s %v, an unknown id %s %v", ask, private.summary(), private.at("detail"), nothing.summary(), nothing.at("detail"))
 			}
 		}
 	})
@@ -303,6 +303,6 @@ func TestOrderOfGroupChecks(t *testing.T) {
 		g.get("/groups/"+g.id).as("the id of another kind").refused(404, "not_found")
 		g.get("/groups", named...).as("a list has no acting agent").want(200)
 		r.patch(obj{"visibility": "public"}).want(200)
-		x.does("PATCH", r.path(""), obj{"name": "another"}).as("access before state").told("403")
+		x.does("PATCH", r.path(""), obj{"name": "another"}).as("access before state").matches("403")
 	})
 }

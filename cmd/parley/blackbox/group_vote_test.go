@@ -131,7 +131,7 @@ func TestVoteRefusals(t *testing.T) {
 			{"the applicant", x, "403:not_in_electorate"},
 			{"a stranger to a private group", stranger, "403:not_in_electorate"},
 		} {
-			r.vote(row.by, id, "approve").as("%s", row.who).told(row.want)
+			r.vote(row.by, id, "approve").as("%s", row.who).matches(row.want)
 		}
 		r.stands("nothing was counted", a, id, "approvals", 0, "denials", 0, "status", "pending")
 

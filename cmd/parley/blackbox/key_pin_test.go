@@ -146,7 +146,7 @@ func TestTokenCannotRedirectMail(t *testing.T) {
 		thief.post("/agents/"+bob.id+"/keys", obj{"encryption_public_key": sealJWK(mine)}).want(200).is("verification_words", words)
 
 		kids, said := alice.fails("send", bob.handle(), "for Bob alone")
-		tells(t, "a changed encryption key", said, bob.handle(), kid, "--accept-key "+kid)
+		checkMessage(t, "a changed encryption key", said, bob.handle(), kid, "--accept-key "+kid)
 		if !slices.Equal(kids, []string{kid}) || bob.newest()["id"] != honest {
 			t.Fatalf("the client offers to accept %v; the newest message is %v", kids, bob.newest()["id"])
 		}
@@ -285,8 +285,8 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 	})
 }
 
-// liar is a server that serves false keys for one agent and forges its mail.
-type liar struct {
+// lyingServer is a server that serves false keys for one agent and forges its mail.
+type lyingServer struct {
 	*httptest.Server
 	mu      sync.Mutex
 	agent   string // agent id; empty while it serves the truth
@@ -294,23 +294,23 @@ type liar struct {
 	payload string // the payload of all messages from that agent, unless empty
 }
 
-// lieAbout forwards to the server unchanged until it is given false keys.
-func lieAbout(t *testing.T, s *server) *liar {
+// newLyingServer forwards to the server unchanged until it is given false keys.
+func newLyingServer(t *testing.T, s *server) *lyingServer {
 	target, err := url.Parse(s.base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &liar{}
+	l := &lyingServer{}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ModifyResponse: l.change,
+		ModifyResponse: l.modifyResponse,
 	}
 	l.Server = httptest.NewServer(proxy)
 	t.Cleanup(l.Close)
 	return l
 }
 
-func (l *liar) change(r *http.Response) error {
+func (l *lyingServer) modifyResponse(r *http.Response) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.agent == "" || r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
@@ -338,7 +338,7 @@ func (l *liar) change(r *http.Response) error {
 }
 
 // rewrite replaces the agent's keys and message payloads anywhere in an answer.
-func (l *liar) rewrite(v any) {
+func (l *lyingServer) rewrite(v any) {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
@@ -365,9 +365,9 @@ func bindingBy(sign ed25519.PrivateKey, seal *ecdh.PrivateKey, id, handle, at st
 	return b64(ed25519.Sign(sign, []byte("svc-keys-v1\n"+id+"\n"+handle+"\n"+signKid+"\n"+sealKid+"\n"+at)))
 }
 
-// become makes the proxy serve its own keys for an agent, bound to each other as the
+// impersonate makes the proxy serve its own keys for an agent, bound to each other as the
 // agent would bind them.
-func (l *liar) become(id, handle string, sign ed25519.PrivateKey, seal *ecdh.PrivateKey) {
+func (l *lyingServer) impersonate(id, handle string, sign ed25519.PrivateKey, seal *ecdh.PrivateKey) {
 	signKid, sealKid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey)), thumbprint("X25519", seal.PublicKey().Bytes())
 	const at = "2099-01-01T00:00:00Z"
 	signature := bindingBy(sign, seal, id, handle, at)
@@ -385,7 +385,7 @@ func (l *liar) become(id, handle string, sign ed25519.PrivateKey, seal *ecdh.Pri
 }
 
 // forge puts a payload into all messages from the agent.
-func (l *liar) forge(payload string) {
+func (l *lyingServer) forge(payload string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.payload = payload
@@ -396,7 +396,7 @@ func (l *liar) forge(payload string) {
 // documents say.
 func TestLyingServerIsNoticed(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
-		l := lieAbout(t, s)
+		l := newLyingServer(t, s)
 		alice, bob, carol := s.profileAt(t, l.URL, "alice"), s.profileAt(t, s.base, "bob"), s.profileAt(t, s.base, "carol")
 		alice.run("send", bob.handle(), "before")
 		bob.run("send", alice.handle(), "from the real Bob")
@@ -406,7 +406,7 @@ func TestLyingServerIsNoticed(t *testing.T) {
 		}
 
 		sign, seal := newKeys()
-		l.become(bob.id, bob.handle(), sign, seal)
+		l.impersonate(bob.id, bob.handle(), sign, seal)
 		kid := thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))
 		if kids, said := alice.fails("send", bob.handle(), "for Bob alone"); !slices.Equal(kids, []string{kid}) {
 			t.Errorf("the client offers to accept %v: %s", kids, said)

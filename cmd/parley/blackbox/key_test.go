@@ -43,8 +43,8 @@ func write(t *testing.T, path string, content []byte, mode fs.FileMode) {
 	}
 }
 
-// tells checks that an error contains all of the words and no stack trace.
-func tells(t *testing.T, what, said string, words ...string) {
+// checkMessage checks that an error contains all of the words and no stack trace.
+func checkMessage(t *testing.T, what, said string, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(said, w) {
@@ -115,7 +115,7 @@ func TestALostJournalIsNoNewOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := fails(t, dir, flags...)
-			tells(t, what, said, "there was one", keyFile, "parley restore", "PARLEY_MASTER_KEY")
+			checkMessage(t, what, said, "there was one", keyFile, "parley restore", "PARLEY_MASTER_KEY")
 			if strings.Contains(said, "--accept-loss") {
 				t.Errorf("%s: there is no log tail to discard:\n%s", what, said)
 			}
@@ -125,7 +125,7 @@ func TestALostJournalIsNoNewOne(t *testing.T) {
 			"verify": {"verify", "--data", dir}, "backup": {"backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b")},
 		} {
 			_, said, code := command(t, args...)
-			if tells(t, what, said, "there was one", keyFile, "parley restore"); code != 1 {
+			if checkMessage(t, what, said, "there was one", keyFile, "parley restore"); code != 1 {
 				t.Errorf("%s, %s: exit code %d", what, name, code)
 			}
 		}
@@ -153,14 +153,15 @@ func nothingIn(t *testing.T, journal string) {
 	}
 }
 
-// TestAKeyOfOnesOwn: an operator supplies a key of their own in the variable. A key file
-// in an empty directory is rejected, because it looks like that of a lost journal.
-func TestAKeyOfOnesOwn(t *testing.T) {
+// TestMasterKeyOfTheOperator: an operator supplies a key of their own in the variable. A
+// key file in an empty directory is rejected, because it looks like that of a lost
+// journal.
+func TestMasterKeyOfTheOperator(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), []byte(strings.Repeat("k", 32))
 	keyFile := filepath.Join(dir, "master.key")
 	write(t, keyFile, key, 0o600)
-	tells(t, "a key by hand", fails(t, dir), keyFile, "move", "PARLEY_MASTER_KEY")
+	checkMessage(t, "a key by hand", fails(t, dir), keyFile, "move", "PARLEY_MASTER_KEY")
 	if err := os.Remove(keyFile); err != nil {
 		t.Fatal(err)
 	}
@@ -188,16 +189,16 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 		"readable": {key, 0o644, "chmod 600"},
 	} {
 		write(t, keyFile, c.content, c.mode)
-		tells(t, what, fails(t, dir), keyFile, c.says)
+		checkMessage(t, what, fails(t, dir), keyFile, c.says)
 		faults, means := verified(t, dir)
-		if tells(t, what, means, keyFile, c.says); faults != 1 {
+		if checkMessage(t, what, means, keyFile, c.says); faults != 1 {
 			t.Errorf("%s: verify finds %v faults", what, faults)
 		}
 		if c.mode == 0o644 {
 			continue // the key is intact, and so would a backup be
 		}
 		_, said, code := command(t, "backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b"))
-		if tells(t, what, said, keyFile, "--without-key"); code == 0 {
+		if checkMessage(t, what, said, keyFile, "--without-key"); code == 0 {
 			t.Errorf("%s: the backup succeeded", what)
 		}
 		if !bytes.Equal(contentOf(t, keyFile), c.content) {
@@ -207,12 +208,12 @@ func TestADamagedMasterKeyIsNamed(t *testing.T) {
 	write(t, keyFile, key, 0o600)
 	foreign := inEnvironment(flipped)
 	_, means := verified(t, dir, foreign...)
-	tells(t, "another in the environment", means, "PARLEY_MASTER_KEY")
+	checkMessage(t, "another in the environment", means, "PARLEY_MASTER_KEY")
 	if s, err := (&server{dir: dir, through: foreign}).launched("127.0.0.1:0"); err == nil {
 		s.kill()
 		t.Error("a server starts with another key in its environment")
 	} else {
-		tells(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first used")
+		checkMessage(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first used")
 	}
 	if faults, means := verified(t, dir); faults != 0 {
 		t.Errorf("the key was restored, but verify finds: %s", means)
@@ -230,7 +231,7 @@ func TestARunningServerBacksUpNoDamagedKey(t *testing.T) {
 	key := contentOf(t, keyFile)
 	write(t, keyFile, make([]byte, len(key)), 0o600)
 	_, said, code := command(t, "backup", "--admin", "http://"+admin, "--data", s.dir, "--to", backups)
-	if tells(t, "zeros", said, keyFile, "--without-key"); code == 0 || exists(backups) {
+	if checkMessage(t, "zeros", said, keyFile, "--without-key"); code == 0 || exists(backups) {
 		t.Errorf("exit code %d; a backup exists: %v", code, exists(backups))
 	}
 	write(t, keyFile, key, 0o600)
@@ -251,9 +252,9 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 	for what, data := range map[string]string{"removed": dir, "not in the backup": restored} {
 		file := filepath.Join(data, "master.key")
 		words := []string{file, "missing", "encrypted", "parley restore", "PARLEY_MASTER_KEY"}
-		tells(t, what, fails(t, data), words...)
+		checkMessage(t, what, fails(t, data), words...)
 		faults, means := verified(t, data)
-		if tells(t, what, means, words...); faults != 1 {
+		if checkMessage(t, what, means, words...); faults != 1 {
 			t.Errorf("%s: verify finds %v faults", what, faults)
 		}
 		if left, err := filepath.Glob(file + "*"); err != nil || len(left) > 0 {
@@ -271,16 +272,16 @@ func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// TestABackupTargetThatIsNoPlaceForOne: the error says why the target is unsuitable.
-func TestABackupTargetThatIsNoPlaceForOne(t *testing.T) {
+// TestUnsuitableBackupTargets: the error says why the target is unsuitable.
+func TestUnsuitableBackupTargets(t *testing.T) {
 	t.Parallel()
 	dir, _, _ := served(t)
 	_, said, code := command(t, "backup", "--data", dir, "--to", "/dev/null/x")
-	if tells(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "is inside") {
+	if checkMessage(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "is inside") {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
 	_, said, code = command(t, "backup", "--data", dir, "--to", filepath.Join(dir, "b"))
-	if tells(t, "within", said, "is inside the data directory"); code != 2 {
+	if checkMessage(t, "within", said, "is inside the data directory"); code != 2 {
 		t.Errorf("exit code %d:\n%s", code, said)
 	}
 }

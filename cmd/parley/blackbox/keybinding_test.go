@@ -146,7 +146,7 @@ func TestReplacedKeyIsUnbound(t *testing.T) {
 		never := s.org(t).agent("never")
 		never.post(never.path("/keys"), replace).want(200)
 		if a := s.call(t, "", "GET", never.path("/keys"), nil).want(200).is("key_binding", nil); a.at("unbound_since") == nil {
-			a.errorf("a key of an agent without any binding changed, and it does not say so")
+			a.errorf("the key of an agent without a binding changed, but the answer does not show it")
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestKeyValidityAndRetirement(t *testing.T) {
 
 		a := retire(old).want(200).is("agent_id", g.id, "signing_public_key.kid", old, "valid_until", until, "encryption_public_key.kid", oldSeal)
 		if a.at("retired_at") == nil {
-			a.errorf("it does not say when it was retired")
+			a.errorf("the answer does not show when the key was retired")
 		}
 		retire(old).as("again").want(200).is("retired_at", a.at("retired_at"))
 		record(old).is("retired_at", a.at("retired_at"), "valid_until", until)

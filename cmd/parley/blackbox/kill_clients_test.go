@@ -10,8 +10,9 @@ import (
 	"parley/cmd/parley/history"
 )
 
-// talk is a conversation in which several clients reply and change the status.
-type talk struct {
+// trackedConversation is a conversation in which several clients reply and change the
+// status.
+type trackedConversation struct {
 	root  history.Message
 	sides [2]*participant // initiator, responder
 
@@ -19,12 +20,12 @@ type talk struct {
 	latest []history.Message
 }
 
-func (k *talk) path(rest string) string {
+func (k *trackedConversation) path(rest string) string {
 	return "/conversations/" + k.root.Conversation.String() + rest
 }
 
 // said records a message that may be replied to.
-func (k *talk) said(m history.Message) {
+func (k *trackedConversation) said(m history.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.latest = append(k.latest, m); len(k.latest) > 6 {
@@ -33,27 +34,27 @@ func (k *talk) said(m history.Message) {
 }
 
 // question returns an acknowledged message of the conversation.
-func (k *talk) question() *history.Message {
+func (k *trackedConversation) question() *history.Message {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := k.latest[rand.IntN(len(k.latest))]
 	return &m
 }
 
-// talks are the conversations under load; ended ones are still read.
-type talks struct {
+// trackedConversations are the conversations under load; ended ones are still read.
+type trackedConversations struct {
 	mu   sync.Mutex
-	live []*talk
-	all  []*talk
+	live []*trackedConversation
+	all  []*trackedConversation
 }
 
-func (t *talks) add(k *talk) {
+func (t *trackedConversations) add(k *trackedConversation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.live, t.all = append(t.live, k), append(t.all, k)
 }
 
-func (t *talks) retire(k *talk) bool {
+func (t *trackedConversations) retire(k *trackedConversation) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := slices.Index(t.live, k)
@@ -63,7 +64,7 @@ func (t *talks) retire(k *talk) bool {
 	return at >= 0
 }
 
-func (t *talks) any(live bool) *talk {
+func (t *trackedConversations) any(live bool) *trackedConversation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from := t.all
@@ -76,7 +77,7 @@ func (t *talks) any(live bool) *talk {
 	return from[rand.IntN(len(from))]
 }
 
-func (t *talks) everyone() []*talk {
+func (t *trackedConversations) everyone() []*trackedConversation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.all)
@@ -86,9 +87,9 @@ func (t *talks) everyone() []*talk {
 func (w *recordedServer) begin(from, to *participant) bool {
 	out := w.write(attempt{from: from, to: to, key: w.newKey()})
 	if out.Outcome == history.Acked {
-		k := &talk{root: out.Result, sides: [2]*participant{from, to}}
+		k := &trackedConversation{root: out.Result, sides: [2]*participant{from, to}}
 		k.said(out.Result)
-		w.talks.add(k)
+		w.conversations.add(k)
 	}
 	return out.Outcome == history.Acked
 }
@@ -100,8 +101,8 @@ func anyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
 func (w *recordedServer) writer(self *participant) {
 	for !w.dying.Load() {
 		at := attempt{from: self, to: anyOf(w.popular), key: w.newKey()}
-		var k *talk
-		if k = w.talks.any(true); k != nil && rand.IntN(4) == 0 {
+		var k *trackedConversation
+		if k = w.conversations.any(true); k != nil && rand.IntN(4) == 0 {
 			side := rand.IntN(2)
 			at.from, at.to, at.replyTo = k.sides[side], k.sides[1-side], k.question()
 		}
@@ -125,7 +126,7 @@ func (w *recordedServer) writer(self *participant) {
 // it.
 func (w *recordedServer) mover() {
 	for !w.dying.Load() {
-		k := w.talks.any(true)
+		k := w.conversations.any(true)
 		if k == nil {
 			if !w.begin(anyOf(w.senders), anyOf(w.popular)) {
 				return
@@ -144,7 +145,7 @@ func (w *recordedServer) mover() {
 			return
 		}
 		ended := out.Outcome == history.Acked && history.Terminal(out.To) || history.Terminal(out.Current)
-		if ended && w.talks.retire(k) && !w.begin(k.sides[0], k.sides[1]) {
+		if ended && w.conversations.retire(k) && !w.begin(k.sides[0], k.sides[1]) {
 			return
 		}
 	}
@@ -168,7 +169,7 @@ func someStatus(side int) string {
 // reader reads pages, transcripts and single messages.
 func (w *recordedServer) reader() {
 	for !w.dying.Load() {
-		k := w.talks.any(false)
+		k := w.conversations.any(false)
 		var err error
 		switch dice := rand.IntN(10); {
 		case dice < 5 || k == nil:
@@ -207,7 +208,7 @@ func (w *recordedServer) follow(l *listener, d time.Duration, until history.ID) 
 	st, refusal := l.of.listen(l.last.String())
 	if st == nil {
 		if refusal.err == nil || !w.dying.Load() {
-			w.odd("the stream of %s was refused: %v %d", l.of.name, refusal.err, refusal.status)
+			w.unexpected("the stream of %s was refused: %v %d", l.of.name, refusal.err, refusal.status)
 		}
 		return false
 	}
@@ -242,11 +243,11 @@ func (w *recordedServer) heard(l *listener, c *history.Connection, e event) {
 	case "heartbeat":
 		return
 	default:
-		w.odd("the stream of %s says %s: %s", l.of.name, e.name, e.raw)
+		w.unexpected("the stream of %s says %s: %s", l.of.name, e.name, e.raw)
 		return
 	}
 	if err != nil {
-		w.odd("the stream of %s says %s %q: %v", l.of.name, e.name, e.raw, err)
+		w.unexpected("the stream of %s says %s %q: %v", l.of.name, e.name, e.raw, err)
 	}
 	c.Events, c.Answered = append(c.Events, heard), w.now()
 }

@@ -27,13 +27,13 @@ type participant struct {
 
 // recordedServer is a server with clients that record its answers.
 type recordedServer struct {
-	t       testing.TB
-	s       *server
-	h       *history.History
-	began   time.Time
-	popular []*participant // the recipients of most messages
-	senders []*participant
-	talks   *talks
+	t             testing.TB
+	s             *server
+	h             *history.History
+	began         time.Time
+	popular       []*participant // the recipients of most messages
+	senders       []*participant
+	conversations *trackedConversations
 	// dying is set while the server is being killed: connections may break.
 	dying atomic.Bool
 
@@ -57,8 +57,8 @@ func (y *tally) String() string {
 		y.kills, y.acked.Load(), y.retried, y.before, sorted[len(sorted)/2].Round(time.Millisecond), sorted[len(sorted)-1].Round(time.Millisecond))
 }
 
-// newWorld registers new agents on a server.
-func newWorld(t testing.TB, s *server, popular, senders int) *recordedServer {
+// newRecordedServer registers new agents on a server.
+func newRecordedServer(t testing.TB, s *server, popular, senders int) *recordedServer {
 	t.Helper()
 	w := &recordedServer{t: t, s: s, h: history.New(settleWait), began: time.Now()}
 	for range popular {
@@ -71,7 +71,7 @@ func newWorld(t testing.TB, s *server, popular, senders int) *recordedServer {
 		}
 		w.senders = append(w.senders, w.party(o, "s"+strconv.Itoa(i)))
 	}
-	w.talks = &talks{}
+	w.conversations = &trackedConversations{}
 	return w
 }
 
@@ -88,8 +88,8 @@ func (w *recordedServer) parties() []*participant {
 	return append(append([]*participant{}, w.popular...), w.senders...)
 }
 
-// odd reports an unexpected answer. It prints only the first few.
-func (w *recordedServer) odd(format string, args ...any) {
+// unexpected reports an unexpected answer. It prints only the first few.
+func (w *recordedServer) unexpected(format string, args ...any) {
 	if w.tally.odd.Add(1) <= 5 {
 		w.t.Errorf(format, args...)
 	}
@@ -97,8 +97,8 @@ func (w *recordedServer) odd(format string, args ...any) {
 
 func (w *recordedServer) now() time.Duration { return time.Since(w.began) }
 
-// told is an undecoded answer.
-type told struct {
+// rawAnswer is an undecoded answer.
+type rawAnswer struct {
 	history.Span
 	status int
 	header http.Header
@@ -106,10 +106,10 @@ type told struct {
 	err    error
 }
 
-func (a *told) into(v any) error { return json.Unmarshal(a.raw, v) }
+func (a *rawAnswer) into(v any) error { return json.Unmarshal(a.raw, v) }
 
 // code returns the error code and the conversation status that the error names.
-func (a *told) code() (code, current string) {
+func (a *rawAnswer) code() (code, current string) {
 	var refusal struct {
 		Code    string `json:"code"`
 		Current string `json:"current_status"`
@@ -119,8 +119,8 @@ func (a *told) code() (code, current string) {
 }
 
 // ask makes one request as a participant.
-func (w *recordedServer) ask(ctx context.Context, p *participant, method, path string, body any, headers ...string) *told {
-	a := &told{}
+func (w *recordedServer) ask(ctx context.Context, p *participant, method, path string, body any, headers ...string) *rawAnswer {
+	a := &rawAnswer{}
 	req, err := w.s.request(p.token, method, path, body, append(headers, "X-Svc-Agent", p.id)...)
 	if err != nil {
 		w.t.Error(err)
@@ -136,14 +136,14 @@ func (w *recordedServer) ask(ctx context.Context, p *participant, method, path s
 	}
 	a.Answered, a.err = w.now(), err
 	if err != nil && ctx.Err() == nil && !w.dying.Load() {
-		w.odd("%s %s: the connection was lost while the server lived: %v", method, path, err)
+		w.unexpected("%s %s: the connection was lost while the server lived: %v", method, path, err)
 	}
 	return a
 }
 
 // outcome returns what the client of a write knows after an answer. fine lists the error
 // codes that are allowed.
-func (w *recordedServer) outcome(a *told, asked string, fine ...string) history.Outcome {
+func (w *recordedServer) outcome(a *rawAnswer, asked string, fine ...string) history.Outcome {
 	if a.err != nil {
 		return history.Unknown
 	}
@@ -159,7 +159,7 @@ func (w *recordedServer) outcome(a *told, asked string, fine ...string) history.
 			return history.Refused
 		}
 	}
-	w.odd("%s: answered %d %s", asked, a.status, a.raw)
+	w.unexpected("%s: answered %d %s", asked, a.status, a.raw)
 	return history.Unknown
 }
 
@@ -195,7 +195,7 @@ func (w *recordedServer) send(ctx context.Context, at attempt) history.Send {
 			w.tally.acked.Add(1)
 		}
 		if err := a.into(&out.Result); err != nil || out.Repeat != (a.header.Get("Idempotency-Replayed") == "true") {
-			w.odd("%s: answered %d, Idempotency-Replayed %q, %v", path, a.status, a.header.Get("Idempotency-Replayed"), err)
+			w.unexpected("%s: answered %d, Idempotency-Replayed %q, %v", path, a.status, a.header.Get("Idempotency-Replayed"), err)
 		}
 	}
 	w.h.Sent(out)
@@ -245,23 +245,23 @@ func (w *recordedServer) page(p *participant, limit, pages int) (history.Page, e
 }
 
 // decoded reads an answer, which must be 200 unless the server died.
-func (w *recordedServer) decoded(a *told, v any) error {
+func (w *recordedServer) decoded(a *rawAnswer, v any) error {
 	switch {
 	case a.err != nil:
 		return a.err
 	case a.status != http.StatusOK:
-		w.odd("a read was answered %d %s", a.status, a.raw)
+		w.unexpected("a read was answered %d %s", a.status, a.raw)
 		return fmt.Errorf("answered %d", a.status)
 	}
 	if err := a.into(v); err != nil {
-		w.odd("a read was answered %s: %v", a.raw, err)
+		w.unexpected("a read was answered %s: %v", a.raw, err)
 		return err
 	}
 	return nil
 }
 
 // transcript reads a conversation from its first message.
-func (w *recordedServer) transcript(k *talk, reader *participant, limit, pages int) error {
+func (w *recordedServer) transcript(k *trackedConversation, reader *participant, limit, pages int) error {
 	out := history.Transcript{Conversation: k.root.Conversation, Reader: reader.is}
 	cursor := ""
 	for range pages {
@@ -288,7 +288,7 @@ func (w *recordedServer) transcript(k *talk, reader *participant, limit, pages i
 }
 
 // look reads a conversation's status.
-func (w *recordedServer) look(ctx context.Context, k *talk, reader *participant) (history.Look, error) {
+func (w *recordedServer) look(ctx context.Context, k *trackedConversation, reader *participant) (history.Look, error) {
 	a := w.ask(ctx, reader, "GET", k.path(""), nil)
 	var record struct {
 		Status string `json:"status"`
@@ -302,7 +302,7 @@ func (w *recordedServer) look(ctx context.Context, k *talk, reader *participant)
 }
 
 // move requests another status.
-func (w *recordedServer) move(ctx context.Context, k *talk, by *participant, to string) history.Change {
+func (w *recordedServer) move(ctx context.Context, k *trackedConversation, by *participant, to string) history.Change {
 	a := w.ask(ctx, by, "PATCH", k.path("/status"), verbatim(`{"status":"`+to+`"}`))
 	out := history.Change{Span: a.Span, Conversation: k.root.Conversation, To: to, Outcome: w.outcome(a, "PATCH "+to, "invalid_transition")}
 	if out.Outcome == history.Refused {

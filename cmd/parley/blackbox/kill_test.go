@@ -24,39 +24,39 @@ func TestKillUnderLoad(t *testing.T) {
 	for _, v := range variants {
 		t.Run("journals="+v.journals, func(t *testing.T) {
 			s := start(t, "--journals", v.journals)
-			w := newWorld(t, s, 2, 6)
-			ears := w.ears()
+			w := newRecordedServer(t, s, 2, 6)
+			listeners := w.listeners()
 			for i := range kills {
-				w.live(ears, clientCounts{12, 3, 3}, time.Duration(100+rand.IntN(300))*time.Millisecond)
+				w.runUntilKilled(listeners, clientCounts{12, 3, 3}, time.Duration(100+rand.IntN(300))*time.Millisecond)
 				w.restarted()
-				w.readAll(ears, i%3 == 2 || i == kills-1)
-				w.judge()
+				w.readAll(listeners, i%3 == 2 || i == kills-1)
+				w.check()
 			}
 			t.Log(&w.tally)
 			if w.tally.acked.Load() < 20*kills || w.tally.retried == 0 {
 				t.Errorf("too little load: %v", &w.tally)
 			}
-			w.seesLosses()
+			w.checkDetectsLosses()
 			audited(t, s)
 		})
 	}
 }
 
-// ears returns listeners for the popular recipients and for one participant that only
+// listeners returns listeners for the popular recipients and for one participant that only
 // receives replies.
-func (w *recordedServer) ears() []*listener {
-	ears := []*listener{{name: "first", of: w.popular[0]}, {name: "second", of: w.popular[0]}, {name: "third", of: w.senders[0]}}
+func (w *recordedServer) listeners() []*listener {
+	listeners := []*listener{{name: "first", of: w.popular[0]}, {name: "second", of: w.popular[0]}, {name: "third", of: w.senders[0]}}
 	for _, p := range w.popular[1:] {
-		ears = append(ears, &listener{name: "fourth", of: p})
+		listeners = append(listeners, &listener{name: "fourth", of: p})
 	}
-	return ears
+	return listeners
 }
 
-// live runs clients for a while and kills the server during their requests.
-func (w *recordedServer) live(ears []*listener, c clientCounts, d time.Duration) {
+// runUntilKilled runs clients for a while and kills the server during their requests.
+func (w *recordedServer) runUntilKilled(listeners []*listener, c clientCounts, d time.Duration) {
 	w.dying.Store(false)
 	for i := range 6 {
-		if len(w.talks.live) <= i {
+		if len(w.conversations.live) <= i {
 			w.begin(w.senders[i%len(w.senders)], append(w.popular, w.senders[0])[i%2])
 		}
 	}
@@ -70,7 +70,7 @@ func (w *recordedServer) live(ears []*listener, c clientCounts, d time.Duration)
 	for range c.readers {
 		wg.Go(w.reader)
 	}
-	for _, l := range ears {
+	for _, l := range listeners {
 		wg.Go(func() { w.listen(l) })
 	}
 	time.Sleep(d)
@@ -109,7 +109,7 @@ func (w *recordedServer) restarted() {
 		w.tally.retried++
 		switch {
 		case out.Outcome == history.Unknown:
-			w.odd("key %s, asked again, is still unknown", again[i].key)
+			w.unexpected("key %s, asked again, is still unknown", again[i].key)
 		case out.Outcome == history.Acked && out.Repeat:
 			w.tally.before++
 			w.tally.acked.Add(1)
@@ -119,7 +119,7 @@ func (w *recordedServer) restarted() {
 
 // readAll reads everything to be checked after all writes have ended. It first sends a
 // last message to each participant, which arrives after all others.
-func (w *recordedServer) readAll(ears []*listener, streams bool) {
+func (w *recordedServer) readAll(listeners []*listener, streams bool) {
 	parties := w.parties()
 	last := together(len(parties), func(i int) history.Send {
 		return w.write(attempt{from: parties[(i+1)%len(parties)], to: parties[i], key: w.newKey()})
@@ -131,19 +131,19 @@ func (w *recordedServer) readAll(ears []*listener, streams bool) {
 	together(len(parties), func(i int) bool { return w.whole(parties[i]) })
 	if streams {
 		for _, p := range parties {
-			ears = append(ears, &listener{name: "whole", of: p})
+			listeners = append(listeners, &listener{name: "whole", of: p})
 		}
 	}
-	for few := range slices.Chunk(ears, 4) {
+	for few := range slices.Chunk(listeners, 4) {
 		together(len(few), func(i int) bool {
 			caught := w.follow(few[i], 15*time.Second, ends[few[i].of])
 			if !caught {
-				w.odd("the stream of %s does not come to its end", few[i].of.name)
+				w.unexpected("the stream of %s does not come to its end", few[i].of.name)
 			}
 			return caught
 		})
 	}
-	all := w.talks.everyone()
+	all := w.conversations.everyone()
 	together(4, func(part int) error {
 		for i, k := range all {
 			if i%4 != part {
@@ -173,8 +173,8 @@ func (w *recordedServer) whole(p *participant) bool {
 	}
 }
 
-// judge ends the test at the first fault, because later faults would only repeat it.
-func (w *recordedServer) judge() {
+// check ends the test at the first fault, because later faults would only repeat it.
+func (w *recordedServer) check() {
 	w.t.Helper()
 	if faults := w.h.Check(); len(faults) > 0 {
 		w.t.Fatalf("after %d kills:\n%s", w.tally.kills, history.Report(faults))
@@ -184,20 +184,20 @@ func (w *recordedServer) judge() {
 	}
 }
 
-// seesLosses removes acknowledged messages from the inbox that was read last: the check
-// must report each of them.
-func (w *recordedServer) seesLosses() {
+// checkDetectsLosses removes acknowledged messages from the inbox that was read last: the
+// check must report each of them.
+func (w *recordedServer) checkDetectsLosses() {
 	w.t.Helper()
 	p, err := w.page(w.popular[0], 100, 1<<20)
 	if err != nil || len(p.Rows) < 20 {
 		w.t.Fatalf("no inbox to remove messages from: %d rows, %v", len(p.Rows), err)
 	}
 	for _, at := range []int{1, len(p.Rows) / 2, len(p.Rows) - 1} {
-		robbed := p
-		robbed.Asked = w.now()
-		robbed.Rows = slices.Delete(slices.Clone(p.Rows), at, at+1)
+		reduced := p
+		reduced.Asked = w.now()
+		reduced.Rows = slices.Delete(slices.Clone(p.Rows), at, at+1)
 		other := w.h.Clone()
-		other.Paged(robbed)
+		other.Paged(reduced)
 		faults := other.Check()
 		lost := func(f history.Fault) bool { return f.Rule == history.Lost }
 		if n := len(slices.DeleteFunc(slices.Clone(faults), func(f history.Fault) bool { return !lost(f) })); n != 1 {

@@ -62,8 +62,8 @@ func (w *recordedServer) inLives(kill bool, recorders []*recorder, run func(life
 	}
 }
 
-// hasty returns a context that sometimes expires before the answer.
-func hasty() (context.Context, context.CancelFunc) {
+// impatient returns a context that sometimes expires before the answer.
+func impatient() (context.Context, context.CancelFunc) {
 	if rand.IntN(25) > 0 {
 		return context.Background(), func() {}
 	}
@@ -80,7 +80,7 @@ func linearly(t *testing.T, test func(t *testing.T, w *recordedServer, kill bool
 				name += ",killed"
 			}
 			t.Run(name, func(t *testing.T) {
-				test(t, newWorld(t, start(t, "--journals", v.journals), 2, 4), kill)
+				test(t, newRecordedServer(t, start(t, "--journals", v.journals), 2, 4), kill)
 			})
 		}
 	}
@@ -89,18 +89,18 @@ func linearly(t *testing.T, test func(t *testing.T, w *recordedServer, kill bool
 // TestStatusIsLinearizable: the status of a conversation is a linearizable
 // register that follows the transition table, under concurrent requests and lost answers.
 func TestStatusIsLinearizable(t *testing.T) {
-	const talks, clients, each, rounds = 6, 4, 20, 4
+	const conversations, clients, each, rounds = 6, 4, 20, 4
 	linearly(t, func(t *testing.T, w *recordedServer, kill bool) {
 		ops, winners := 0, 0
 		for range rounds {
 			var recorders []*recorder
-			for range talks {
+			for range conversations {
 				w.begin(anyOf(w.senders), anyOf(w.popular))
 				recorders = append(recorders, &recorder{})
 			}
-			latest := w.talks.all[len(w.talks.all)-talks:]
+			latest := w.conversations.all[len(w.conversations.all)-conversations:]
 			w.inLives(kill, recorders, func(int) {
-				together(talks*clients, func(i int) bool {
+				together(conversations*clients, func(i int) bool {
 					return w.operate(latest[i/clients], i%clients, each, recorders[i/clients])
 				})
 			})
@@ -112,7 +112,7 @@ func TestStatusIsLinearizable(t *testing.T) {
 			}
 			winners += flagsStatus(t, recorders)
 		}
-		t.Logf("%d operations on %d conversations; %d second winners were planted and found", ops, talks*rounds, winners)
+		t.Logf("%d operations on %d conversations; %d second winners were planted and found", ops, conversations*rounds, winners)
 		if winners == 0 {
 			t.Error("no second winner could be planted")
 		}
@@ -120,13 +120,13 @@ func TestStatusIsLinearizable(t *testing.T) {
 }
 
 // operate makes n requests on one conversation, or fewer if the server dies.
-func (w *recordedServer) operate(k *talk, client, n int, r *recorder) bool {
+func (w *recordedServer) operate(k *trackedConversation, client, n int, r *recorder) bool {
 	side := client % 2
 	for range n {
 		if w.dying.Load() {
 			return false
 		}
-		ctx, cancel := hasty()
+		ctx, cancel := impatient()
 		switch dice := rand.IntN(10); {
 		case dice < 4:
 			if look, err := w.look(ctx, k, k.sides[side]); err == nil {
@@ -240,7 +240,7 @@ func (w *recordedServer) append(from, to *participant, client, n int, r *recorde
 		ctx, cancel := context.Background(), func() {}
 		if at == nil {
 			at = &attempt{from: from, to: to, key: w.newKey()}
-			ctx, cancel = hasty()
+			ctx, cancel = impatient()
 		}
 		out := w.send(ctx, *at)
 		cancel()

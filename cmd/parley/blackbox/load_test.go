@@ -11,7 +11,7 @@ import (
 func TestManySendersOneInbox(t *testing.T) {
 	const senders, each = 64, 20
 	alone(t, func(t *testing.T, s *server) {
-		w := newWorld(t, s, 1, senders)
+		w := newRecordedServer(t, s, 1, senders)
 		began := time.Now()
 		together(senders, func(i int) bool {
 			for range each {
@@ -21,7 +21,7 @@ func TestManySendersOneInbox(t *testing.T) {
 		})
 		t.Logf("%d sends in %v", senders*each, time.Since(began))
 		w.readAll(nil, true)
-		w.judge()
+		w.check()
 		if n := w.tally.acked.Load(); n < senders*each {
 			t.Errorf("only %d messages were acknowledged", n)
 		}
@@ -33,11 +33,11 @@ func TestManySendersOneInbox(t *testing.T) {
 func TestHotConversation(t *testing.T) {
 	const callers, each = 16, 15
 	alone(t, func(t *testing.T, s *server) {
-		w := newWorld(t, s, 1, 1)
+		w := newRecordedServer(t, s, 1, 1)
 		if !w.begin(w.senders[0], w.popular[0]) {
 			t.Fatal("the conversation did not begin")
 		}
-		k := w.talks.all[0]
+		k := w.conversations.all[0]
 		together(callers, func(i int) bool {
 			for range each {
 				w.write(attempt{from: k.sides[i%2], to: k.sides[1-i%2], key: w.newKey(), replyTo: k.question()})
@@ -45,7 +45,7 @@ func TestHotConversation(t *testing.T) {
 			return true
 		})
 		w.readAll(nil, true)
-		w.judge()
+		w.check()
 		if n := w.tally.acked.Load(); n < 1+callers*each {
 			t.Errorf("only %d messages were acknowledged", n)
 		}

@@ -22,16 +22,16 @@ import (
 // smtpServer is a mail server that accepts and keeps every email.
 type smtpServer struct {
 	ln net.Listener
-	// lock is its TLS configuration; nil disables TLS.
-	lock *tls.Config
+	// tlsConfig is its TLS configuration; nil disables TLS.
+	tlsConfig *tls.Config
 	// atOnce: connections begin with TLS; otherwise the server offers STARTTLS.
 	atOnce         bool
 	user, password string // required credentials; "" accepts anyone
 
-	mu      sync.Mutex
-	letters []*receivedEmail
-	clear   []string // lines received without TLS
-	ended   int      // ended connections
+	mu          sync.Mutex
+	emails      []*receivedEmail
+	unencrypted []string // lines received without TLS
+	ended       int      // ended connections
 }
 
 // receivedEmail is an email as the server received it.
@@ -39,10 +39,10 @@ type receivedEmail struct {
 	from, login string
 	to          []string
 	raw         []byte
-	sealed      bool // received over TLS
+	overTLS     bool // received over TLS
 }
 
-func newOffice(t testing.TB, o *smtpServer) *smtpServer {
+func newSMTPServer(t testing.TB, o *smtpServer) *smtpServer {
 	t.Helper()
 	var err error
 	if o.ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -82,22 +82,22 @@ func (o *smtpServer) serve(conn net.Conn) {
 	}()
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if o.atOnce {
-		conn = tls.Server(conn, o.lock)
+		conn = tls.Server(conn, o.tlsConfig)
 	}
 	text := textproto.NewConn(conn)
 	_ = text.PrintfLine("220 office.example")
-	if !o.talk(text, o.atOnce) {
+	if !o.session(text, o.atOnce) {
 		return
 	}
 	_ = text.PrintfLine("220 go ahead")
-	if sealed := tls.Server(conn, o.lock); sealed.Handshake() == nil {
-		o.talk(textproto.NewConn(sealed), true)
+	if sealed := tls.Server(conn, o.tlsConfig); sealed.Handshake() == nil {
+		o.session(textproto.NewConn(sealed), true)
 	}
 }
 
-// talk runs an SMTP session to its end, or until the client requests TLS.
-func (o *smtpServer) talk(text *textproto.Conn, sealed bool) (seal bool) {
-	m := &receivedEmail{sealed: sealed}
+// session runs an SMTP session to its end, or until the client requests TLS.
+func (o *smtpServer) session(text *textproto.Conn, sealed bool) (seal bool) {
+	m := &receivedEmail{overTLS: sealed}
 	for {
 		line, err := text.ReadLine()
 		if err != nil {
@@ -105,7 +105,7 @@ func (o *smtpServer) talk(text *textproto.Conn, sealed bool) (seal bool) {
 		}
 		if !sealed {
 			o.mu.Lock()
-			o.clear = append(o.clear, line)
+			o.unencrypted = append(o.unencrypted, line)
 			o.mu.Unlock()
 		}
 		verb, rest, _ := strings.Cut(line, " ")
@@ -113,10 +113,10 @@ func (o *smtpServer) talk(text *textproto.Conn, sealed bool) (seal bool) {
 		switch verb = strings.ToUpper(verb); {
 		case verb == "EHLO":
 			said = "250-office.example\r\n250-8BITMIME\r\n250 AUTH PLAIN"
-			if o.lock != nil && !sealed {
+			if o.tlsConfig != nil && !sealed {
 				said = "250-office.example\r\n250-STARTTLS\r\n250 AUTH PLAIN"
 			}
-		case verb == "STARTTLS" && o.lock != nil && !sealed:
+		case verb == "STARTTLS" && o.tlsConfig != nil && !sealed:
 			return true
 		case verb == "AUTH":
 			login, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(rest, "PLAIN "))
@@ -131,13 +131,13 @@ func (o *smtpServer) talk(text *textproto.Conn, sealed bool) (seal bool) {
 			m.to = append(m.to, angled(rest))
 		case verb == "DATA":
 			_ = text.PrintfLine("354 go on")
-			if m.raw, err = verbatimLetter(text); err != nil {
+			if m.raw, err = readEmail(text); err != nil {
 				return false
 			}
 			o.mu.Lock()
-			o.letters = append(o.letters, m)
+			o.emails = append(o.emails, m)
 			o.mu.Unlock()
-			m = &receivedEmail{sealed: sealed, login: m.login}
+			m = &receivedEmail{overTLS: sealed, login: m.login}
 		case verb == "QUIT":
 			_ = text.PrintfLine("221 bye")
 			return false
@@ -155,8 +155,8 @@ func angled(rest string) string {
 	return address[:max(at, 0)]
 }
 
-// verbatimLetter reads an email with its line ends unchanged and removes dot-stuffing.
-func verbatimLetter(text *textproto.Conn) ([]byte, error) {
+// readEmail reads an email with its line ends unchanged and removes dot-stuffing.
+func readEmail(text *textproto.Conn) ([]byte, error) {
 	var raw []byte
 	for {
 		line, err := text.R.ReadBytes('\n')
@@ -170,8 +170,8 @@ func verbatimLetter(text *textproto.Conn) ([]byte, error) {
 	}
 }
 
-// letter waits for an email to an address.
-func (o *smtpServer) letter(t testing.TB, to string) *receivedEmail {
+// waitForEmail waits for an email to an address.
+func (o *smtpServer) waitForEmail(t testing.TB, to string) *receivedEmail {
 	t.Helper()
 	var found *receivedEmail
 	for deadline := time.Now().Add(20 * time.Second); found == nil; time.Sleep(5 * time.Millisecond) {
@@ -190,16 +190,16 @@ func (o *smtpServer) letter(t testing.TB, to string) *receivedEmail {
 func (o *smtpServer) all() []*receivedEmail {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Clone(o.letters)
+	return slices.Clone(o.emails)
 }
 
-// conversations waits until n sessions have ended and returns the lines received without
+// waitForSessions waits until n sessions have ended and returns the lines received without
 // TLS.
-func (o *smtpServer) conversations(t testing.TB, n int) []string {
+func (o *smtpServer) waitForSessions(t testing.TB, n int) []string {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		o.mu.Lock()
-		ended, clear := o.ended, slices.Clone(o.clear)
+		ended, clear := o.ended, slices.Clone(o.unencrypted)
 		o.mu.Unlock()
 		if ended >= n {
 			return clear
@@ -210,9 +210,9 @@ func (o *smtpServer) conversations(t testing.TB, n int) []string {
 	}
 }
 
-// lockedOffice starts the server with a certificate of a private authority, whose
+// newTLSServer starts the server with a certificate of a private authority, whose
 // certificate it writes to caFile.
-func lockedOffice(t testing.TB, o *smtpServer) (_ *smtpServer, caFile string) {
+func newTLSServer(t testing.TB, o *smtpServer) (_ *smtpServer, caFile string) {
 	t.Helper()
 	by, err := newAuthority()
 	if err != nil {
@@ -230,8 +230,8 @@ func lockedOffice(t testing.TB, o *smtpServer) (_ *smtpServer, caFile string) {
 	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: by.certificate.Raw}); err != nil {
 		t.Fatal(err)
 	}
-	o.lock = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	return newOffice(t, o), file.Name()
+	o.tlsConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	return newSMTPServer(t, o), file.Name()
 }
 
 var (
@@ -248,12 +248,12 @@ func (m *receivedEmail) token() string {
 	return string(found[1])
 }
 
-// letterHeaders are the headers of an email, each exactly once, and no others.
-var letterHeaders = []string{"Auto-Submitted", "Content-Type", "Date", "From", "Message-Id", "Mime-Version", "Subject", "To"}
+// emailHeaders are the headers of an email, each exactly once, and no others.
+var emailHeaders = []string{"Auto-Submitted", "Content-Type", "Date", "From", "Message-Id", "Mime-Version", "Subject", "To"}
 
-// letterFaults checks that an email goes to one address only and contains no text that a
+// emailFaults checks that an email goes to one address only and contains no text that a
 // stranger may have written.
-func letterFaults(m *receivedEmail, from, to string) (faults []string) {
+func emailFaults(m *receivedEmail, from, to string) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if m.from != from || len(m.to) != 1 || m.to[0] != to {
 		fault("the envelope is from %q to %q", m.from, m.to)
@@ -267,17 +267,17 @@ func letterFaults(m *receivedEmail, from, to string) (faults []string) {
 			fault("a line of %d bytes", len(line))
 		}
 	}
-	letter, err := mail.ReadMessage(bytes.NewReader(m.raw))
+	email, err := mail.ReadMessage(bytes.NewReader(m.raw))
 	if err != nil {
 		return append(faults, err.Error())
 	}
-	h := letter.Header
+	h := email.Header
 	for name, values := range h {
-		if !slices.Contains(letterHeaders, name) || len(values) != 1 {
+		if !slices.Contains(emailHeaders, name) || len(values) != 1 {
 			fault("header %s: %q", name, values)
 		}
 	}
-	for _, name := range letterHeaders {
+	for _, name := range emailHeaders {
 		if h.Get(name) == "" {
 			fault("no header %s", name)
 		}
@@ -294,15 +294,15 @@ func letterFaults(m *receivedEmail, from, to string) (faults []string) {
 	if !messageIDOf.MatchString(h.Get("Message-Id")) || h.Get("Mime-Version") != "1.0" || h.Get("Content-Type") != "text/plain; charset=utf-8" || h.Get("Auto-Submitted") != "auto-generated" {
 		fault("headers %q", h)
 	}
-	body, _ := io.ReadAll(letter.Body)
+	body, _ := io.ReadAll(email.Body)
 	if len(mailedToken.FindAll(body, -1)) != 1 {
-		fault("not one token in the letter")
+		fault("not one token in the email")
 	}
 	return faults
 }
 
-// TestLetterFaultsControl spoils a good email in one way at a time.
-func TestLetterFaultsControl(t *testing.T) {
+// TestEmailFaultsControl spoils a good email in one way at a time.
+func TestEmailFaultsControl(t *testing.T) {
 	t.Parallel()
 	good := "From: \"Parley\" <parley@service.example>\r\nTo: <ops@b.example>\r\nSubject: Confirm\r\nDate: " + time.Now().UTC().Format(time.RFC1123Z) +
 		"\r\nMessage-ID: <" + randomHex(16) + "@service.example>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nAuto-Submitted: auto-generated\r\n\r\n" +
@@ -334,7 +334,7 @@ func TestLetterFaultsControl(t *testing.T) {
 	} {
 		m := &receivedEmail{from: "parley@service.example", to: []string{"ops@b.example"}, raw: []byte(good)}
 		c.spoil(m)
-		if faults := letterFaults(m, "parley@service.example", "ops@b.example"); (len(faults) == 0) != c.sound {
+		if faults := emailFaults(m, "parley@service.example", "ops@b.example"); (len(faults) == 0) != c.sound {
 			t.Errorf("%s: %q", what, faults)
 		}
 	}

@@ -49,13 +49,13 @@ func (o *org) cleared(may bool) {
 // lifts the restriction without a new access token.
 func TestMailedTokenClears(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
-		mails, admin := newOffice(t, &smtpServer{}), freeAddress(t)
+		mails, admin := newSMTPServer(t, &smtpServer{}), freeAddress(t)
 		s := start(t, mailFlags(journals, mails, "--admin-listen", admin, "--access-log", "--log-level", "debug")...)
 		verify := func(token any) *answer { return s.call(t, "", "POST", "/auth/verify-email", obj{"token": token}) }
 		a, b := s.registers(t, "ops@a.example", "A"), s.registers(t, "ops@b.example", "B")
-		first, second := mails.letter(t, "ops@a.example"), mails.letter(t, "ops@b.example")
+		first, second := mails.waitForEmail(t, "ops@a.example"), mails.waitForEmail(t, "ops@b.example")
 		for to, m := range map[string]*receivedEmail{"ops@a.example": first, "ops@b.example": second} {
-			for _, fault := range letterFaults(m, mailSender, to) {
+			for _, fault := range emailFaults(m, mailSender, to) {
 				t.Errorf("the email to %s: %s\n%s", to, fault, m.raw)
 			}
 			if !strings.Contains(string(m.raw), "curl "+s.base+"/auth/verify-email ") {
@@ -101,14 +101,14 @@ func TestMailedTokenClears(t *testing.T) {
 	})
 }
 
-// TestNoLetterForAnotherServersToken: a server accepts only tokens of its own, and none
+// TestTokensOfAnotherServerAreRejected: a server accepts only tokens of its own, and none
 // if email verification is off.
-func TestNoLetterForAnotherServersToken(t *testing.T) {
+func TestTokensOfAnotherServerAreRejected(t *testing.T) {
 	t.Parallel()
-	mails := newOffice(t, &smtpServer{})
+	mails := newSMTPServer(t, &smtpServer{})
 	one, other := start(t, mailFlags("1", mails)...), start(t, mailFlags("1", mails)...)
 	one.registers(t, "ops@one.example", "one")
-	token := obj{"token": mails.letter(t, "ops@one.example").token()}
+	token := obj{"token": mails.waitForEmail(t, "ops@one.example").token()}
 	other.call(t, "", "POST", "/auth/verify-email", token).refused(404, "not_found")
 	one.kill()
 	one.flags[3] = "approval"
@@ -116,11 +116,11 @@ func TestNoLetterForAnotherServersToken(t *testing.T) {
 	one.call(t, "", "POST", "/auth/verify-email", token).as("not by mail").refused(404, "not_found")
 }
 
-// TestNobodyWritesIntoTheLetter: whatever is registered, the email goes to one address
+// TestEmailHasNoUserText: whatever is registered, the email goes to one address
 // and contains only text that the server writes.
-func TestNobodyWritesIntoTheLetter(t *testing.T) {
+func TestEmailHasNoUserText(t *testing.T) {
 	t.Parallel()
-	mails := newOffice(t, &smtpServer{})
+	mails := newSMTPServer(t, &smtpServer{})
 	s := start(t, mailFlags("1", mails)...)
 	name, want := "Acme hello", 1 // an address with line ends is rejected
 	for address, to := range map[string]string{
@@ -137,8 +137,8 @@ func TestNobodyWritesIntoTheLetter(t *testing.T) {
 			continue
 		}
 		want++
-		m := mails.letter(t, to)
-		for _, fault := range letterFaults(m, mailSender, to) {
+		m := mails.waitForEmail(t, to)
+		for _, fault := range emailFaults(m, mailSender, to) {
 			t.Errorf("%q: %s\n%s", address, fault, m.raw)
 		}
 		for _, word := range []string{"Win", "prize-", "Bcc", "Acme", "hello"} {
@@ -149,15 +149,15 @@ func TestNobodyWritesIntoTheLetter(t *testing.T) {
 	}
 	// Emails are sent in order: when this one arrives, no other is pending.
 	s.registers(t, "last@b.example", "last")
-	mails.letter(t, "last@b.example")
+	mails.waitForEmail(t, "last@b.example")
 	if n := len(mails.all()); n != want {
 		t.Errorf("%d emails, want %d", n, want)
 	}
 }
 
-// TestMailIsSealed: if the mail server supports TLS, only the greeting is sent without
+// TestMailIsEncrypted: if the mail server supports TLS, only the greeting is sent without
 // it, and a password is sent only to a server with a valid certificate.
-func TestMailIsSealed(t *testing.T) {
+func TestMailIsEncrypted(t *testing.T) {
 	t.Parallel()
 	for name, atOnce := range map[string]bool{"STARTTLS": false, "smtps": true} {
 		t.Run(name, func(t *testing.T) {
@@ -165,15 +165,15 @@ func TestMailIsSealed(t *testing.T) {
 			if runtime.GOOS != "linux" {
 				t.Skip("SSL_CERT_FILE works on Linux only")
 			}
-			mails, ca := lockedOffice(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
+			mails, ca := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
 			s := startThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)
 			s.registers(t, "ops@a.example", "A")
-			m := mails.letter(t, "ops@a.example")
-			for _, fault := range letterFaults(m, mailSender, "ops@a.example") {
+			m := mails.waitForEmail(t, "ops@a.example")
+			for _, fault := range emailFaults(m, mailSender, "ops@a.example") {
 				t.Error(fault)
 			}
-			if leaks := inTheClear(mails.conversations(t, 1)); !m.sealed || m.login != "sender" || len(leaks) > 0 {
-				t.Errorf("over TLS %v, from %q; without TLS %q", m.sealed, m.login, leaks)
+			if leaks := unencryptedLines(mails.waitForSessions(t, 1)); !m.overTLS || m.login != "sender" || len(leaks) > 0 {
+				t.Errorf("over TLS %v, from %q; without TLS %q", m.overTLS, m.login, leaks)
 			}
 			if strings.Contains(s.log.text(), mails.password) {
 				t.Error("the log shows the password")
@@ -181,22 +181,22 @@ func TestMailIsSealed(t *testing.T) {
 		})
 		t.Run(name+" of a stranger", func(t *testing.T) {
 			t.Parallel()
-			mails, _ := lockedOffice(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
+			mails, _ := newTLSServer(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
 			s := start(t, mailFlags("1", mails)...)
 			o := s.registers(t, "ops@a.example", "A")
-			if leaks := inTheClear(mails.conversations(t, 1)); len(leaks) > 0 || len(mails.all()) > 0 {
+			if leaks := unencryptedLines(mails.waitForSessions(t, 1)); len(leaks) > 0 || len(mails.all()) > 0 {
 				t.Errorf("without TLS %q; %d emails", leaks, len(mails.all()))
 			}
 			o.cleared(false)
 		})
 	}
-	if got := inTheClear([]string{"EHLO x", "STARTTLS", "MAIL FROM:<a@b>", "AUTH PLAIN eA==", "QUIT"}); len(got) != 2 {
+	if got := unencryptedLines([]string{"EHLO x", "STARTTLS", "MAIL FROM:<a@b>", "AUTH PLAIN eA==", "QUIT"}); len(got) != 2 {
 		t.Errorf("the check found only %q", got)
 	}
 }
 
-// inTheClear returns the lines that should have been sent over TLS.
-func inTheClear(lines []string) []string {
+// unencryptedLines returns the lines that should have been sent over TLS.
+func unencryptedLines(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
 		return strings.HasPrefix(line, "EHLO ") || line == "STARTTLS" || line == "QUIT"
 	})

@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code := max(m.Run(), judgeHeard())
+	code := max(m.Run(), checkSeenAnswers())
 	for _, v := range slices.Concat(variants, hooked) {
 		if err := v.stop(); err != nil {
 			fmt.Fprintf(os.Stderr, "journals=%s: %v\n", v.journals, err)

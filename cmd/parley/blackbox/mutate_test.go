@@ -31,8 +31,8 @@ func (s specimen) text(length bool) string {
 	return s.line + "\r\n" + strings.Join(headers, "\r\n") + "\r\n\r\n" + s.body
 }
 
-// nasties are texts that break fragile parsers.
-var nasties = []string{
+// hostileTexts are texts that break fragile parsers.
+var hostileTexts = []string{
 	"\x00", "\r\n", "\n", "\t", "\xff", "\xc0\xaf", "\ud7ff", "\U0010ffff", "\u202e", "\ufeff", "%00", "%2e%2e", "%zz", "%", "../", "//", "\\", "\"", "\\u0000", "\\ud800", "'", "{", "}", "[", "]", "{}", "[]", "null", "true", ":", ",", "-", "-1", "0", "1e999", "-0", "1.5", "99999999999999999999",
 	"00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "@", "#", "?", "&", "=", ";", "*", " ", "$ref", "__proto__", "provenance", "svc.v1.", "..", ".", "Transfer-Encoding: chunked\r\n", "Content-Length: 1\r\n", "Expect: 100-continue\r\n", "0\r\n\r\n", "HTTP/1.0", "9999-12-31T23:59:60Z", "0000-00-00",
 	strings.Repeat("A", 300), strings.Repeat("[", 200), strings.Repeat("9", 400), strings.Repeat("é", 300),
@@ -41,7 +41,7 @@ var nasties = []string{
 // mutate changes a text in one place.
 func mutate(r *rand.Rand, text, other string) string {
 	if text == "" {
-		return nasties[r.IntN(len(nasties))]
+		return hostileTexts[r.IntN(len(hostileTexts))]
 	}
 	i := r.IntN(len(text))
 	j := min(len(text), i+1+r.IntN(12))
@@ -53,9 +53,9 @@ func mutate(r *rand.Rand, text, other string) string {
 	case 2:
 		return text[:j] + text[i:]
 	case 3, 4:
-		return text[:i] + nasties[r.IntN(len(nasties))] + text[i:]
+		return text[:i] + hostileTexts[r.IntN(len(hostileTexts))] + text[i:]
 	case 5:
-		return text[:i] + nasties[r.IntN(len(nasties))] + text[j:]
+		return text[:i] + hostileTexts[r.IntN(len(hostileTexts))] + text[j:]
 	case 6:
 		if other != "" {
 			k := r.IntN(len(other))
@@ -89,10 +89,10 @@ func (s specimen) mutant(r *rand.Rand, other specimen) string {
 	return text
 }
 
-// hail counts the answers to mutants.
-type hail struct {
+// mutantAnswers counts the answers to mutants.
+type mutantAnswers struct {
 	mu     sync.Mutex
-	thrown int
+	sent   int
 	status map[int]int
 	bad    []string
 }
@@ -100,18 +100,18 @@ type hail struct {
 // faulty reports whether an answer indicates a fault of the server, whatever the input.
 // Shedding load is allowed.
 func faulty(status int, body []byte) bool {
-	return status >= 500 && toldBriefly(status, body) != "503 overloaded"
+	return status >= 500 && summaryOf(status, body) != "503 overloaded"
 }
 
-// throw sends mutants of a corpus from several connections at once.
-func throw(addr string, corpus []specimen, seed uint64, lasting time.Duration) *hail {
-	h := &hail{status: map[int]int{}}
+// sendMutants sends mutants of a corpus from several connections at once.
+func sendMutants(addr string, corpus []specimen, seed uint64, lasting time.Duration) *mutantAnswers {
+	h := &mutantAnswers{status: map[int]int{}}
 	var working sync.WaitGroup
 	for n := range uint64(4) {
 		working.Go(func() {
 			r := rand.New(rand.NewPCG(seed, n))
 			for until := time.Now().Add(lasting); time.Now().Before(until); {
-				h.one(addr, corpus[r.IntN(len(corpus))].mutant(r, corpus[r.IntN(len(corpus))]))
+				h.send(addr, corpus[r.IntN(len(corpus))].mutant(r, corpus[r.IntN(len(corpus))]))
 			}
 		})
 	}
@@ -119,8 +119,8 @@ func throw(addr string, corpus []specimen, seed uint64, lasting time.Duration) *
 	return h
 }
 
-// one sends one mutant on a connection of its own.
-func (h *hail) one(addr, text string) {
+// send sends one mutant on a connection of its own.
+func (h *mutantAnswers) send(addr, text string) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		h.note(0, "no connection: "+err.Error())
@@ -149,11 +149,11 @@ func (h *hail) one(addr, text string) {
 	}
 }
 
-func (h *hail) note(status int, complaint string) {
+func (h *mutantAnswers) note(status int, complaint string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if status < 0 {
-		h.thrown++
+		h.sent++
 		return
 	}
 	h.status[status]++
@@ -205,8 +205,8 @@ func TestNoInputBreaksTheServer(t *testing.T) {
 		c := &accessScene{s: s, alice: s.org(t).agent("alice"), bob: s.org(t).agent("bob")}
 		corpus := c.specimens(t)
 		for _, specimen := range corpus {
-			h := &hail{status: map[int]int{}}
-			h.one(s.addr, specimen.text(true))
+			h := &mutantAnswers{status: map[int]int{}}
+			h.send(s.addr, specimen.text(true))
 			for status := range h.status {
 				if status/100 != 2 && !slices.Contains([]int{400, 403, 404, 422}, status) {
 					t.Errorf("unchanged, %q is answered %d", specimen.text(true), status)
@@ -219,12 +219,12 @@ func TestNoInputBreaksTheServer(t *testing.T) {
 				corpus = append(corpus, specimen, specimen, specimen)
 			}
 		}
-		h := throw(s.addr, corpus, seed, 3*time.Second)
-		t.Logf("seed %d: %d mutants, answers %v", seed, h.thrown, h.status)
+		h := sendMutants(s.addr, corpus, seed, 3*time.Second)
+		t.Logf("seed %d: %d mutants, answers %v", seed, h.sent, h.status)
 		for _, complaint := range h.bad {
 			t.Error(complaint)
 		}
-		if h.thrown < 200 || h.status[200]+h.status[201]+h.status[204] == 0 || h.status[422] == 0 || h.status[400] == 0 {
+		if h.sent < 200 || h.status[200]+h.status[201]+h.status[204] == 0 || h.status[422] == 0 || h.status[400] == 0 {
 			t.Error("too few mutants passed the framing")
 		}
 		for _, word := range inputTrouble(s.log.text()) {
@@ -262,7 +262,7 @@ func TestNoInputBreaksTheServerControl(t *testing.T) {
 	corpus := []specimen{{"POST / HTTP/1.1", `{"name":"abc","note":"xyz"}`, []string{"Host: h"}}}
 	broken := false
 	for seed := uint64(0); seed < 50 && !broken; seed++ {
-		broken = len(throw(strings.TrimPrefix(fragile.URL, "http://"), corpus, seed, 100*time.Millisecond).bad) > 0
+		broken = len(sendMutants(strings.TrimPrefix(fragile.URL, "http://"), corpus, seed, 100*time.Millisecond).bad) > 0
 	}
 	if !broken {
 		t.Error("no mutant broke a fragile server")

@@ -80,7 +80,7 @@ func TestBurst(t *testing.T) {
 	a, b := pair(t, s)
 	together(64, func(int) *answer { return a.try(b, nil) })
 	b.everything()
-	base, before := in.look(t), paced(a, b, time.Second)
+	base, before := in.observe(t), paced(a, b, time.Second)
 	want := len(b.everything())
 	accepted, refused := 0, 0
 	for round := 1; round <= 3 && (refused == 0 || round == 1); round++ {
@@ -113,7 +113,7 @@ func TestBurst(t *testing.T) {
 		for _, r := range all {
 			_ = r.conn.Close()
 		}
-		t.Logf("round %d: %d accepted and %d refused so far, the slowest answer after %v: %v", round, accepted, refused, slowest, in.look(t))
+		t.Logf("round %d: %d accepted and %d refused so far, the slowest answer after %v: %v", round, accepted, refused, slowest, in.observe(t))
 	}
 	if refused == 0 {
 		t.Errorf("none of %d concurrent requests was rejected: the test checked nothing", 3*each)
@@ -124,7 +124,7 @@ func TestBurst(t *testing.T) {
 	if got := len(b.everything()) - want; got != accepted {
 		t.Errorf("%d were acknowledged and %d are stored", accepted, got)
 	}
-	now, is := in.back(t, base, 30*time.Second)
+	now, is := in.returnsTo(t, base, 30*time.Second)
 	after := paced(a, b, time.Second)
 	t.Logf("%v before, %v afterwards; p99 %v and %v", base, now, before, after)
 	if !is || after > 10*before+time.Second {
@@ -195,7 +195,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		t.Errorf("%d messages in the inbox, want 1", n)
 	}
 	for n := range most + 20 { // a stream takes a place too, and frees it
-		e, err := hearken(b, reads)
+		e, err := openStreamReader(b, reads)
 		if err != nil {
 			t.Fatalf("stream %d, after all others have ended: %v", n+1, err)
 		}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// tempo is a rate as docs/limits.md states it: a number of requests in a window, which
+// rateLimit is a rate as docs/limits.md states it: a number of requests in a window, which
 // may all come at once.
-type tempo struct {
+type rateLimit struct {
 	rate   int
 	window time.Duration
 	// exact: no interval of the window's length has more accepted requests. Otherwise
@@ -19,16 +19,16 @@ type tempo struct {
 }
 
 // every returns the time after which one more request becomes free.
-func (p tempo) every() time.Duration {
+func (p rateLimit) every() time.Duration {
 	if p.exact {
 		return p.window
 	}
 	return p.window / time.Duration(p.rate)
 }
 
-// paceFaults makes requests until one is rejected and checks the rate headers of each
+// rateFaults makes requests until one is rejected and checks the rate headers of each
 // answer. It allows for requests that became free meanwhile, however slow the machine is.
-func paceFaults(p tempo, ask func() *answer) (faults []string) {
+func rateFaults(p rateLimit, ask func() *answer) (faults []string) {
 	fault := func(a *answer, format string, args ...any) {
 		faults = append(faults, a.dump(fmt.Sprintf(format, args...)))
 	}
@@ -70,7 +70,7 @@ func paceFaults(p tempo, ask func() *answer) (faults []string) {
 }
 
 // refusalFaults checks a 429.
-func refusalFaults(p tempo, a *answer) (faults []string) {
+func refusalFaults(p rateLimit, a *answer) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, a.dump(fmt.Sprintf(format, args...))) }
 	wait, err := strconv.Atoi(a.header.Get("Retry-After"))
 	if longest := int(p.every()/time.Second) + 1; err != nil || wait < 1 || wait > longest {
@@ -93,7 +93,7 @@ func refusalFaults(p tempo, a *answer) (faults []string) {
 
 // addressFaults makes requests with different addresses in X-Forwarded-For. If the server
 // trusts the header, each address has a rate of its own; otherwise all share one.
-func addressFaults(p tempo, believed bool, ask func(forwarded string) *answer) (faults []string) {
+func addressFaults(p rateLimit, believed bool, ask func(forwarded string) *answer) (faults []string) {
 	began := time.Now()
 	for i := range p.rate + 2 {
 		a := ask(fmt.Sprintf("198.51.100.%d", i+1))
@@ -117,14 +117,14 @@ func addressFaults(p tempo, believed bool, ask func(forwarded string) *answer) (
 	return faults
 }
 
-// gate is a limiter for tests, with at most one defect.
-type gate struct {
-	tempo
+// fakeLimiter is a limiter for tests, with at most one defect.
+type fakeLimiter struct {
+	rateLimit
 	defect string
 	used   map[string]int
 }
 
-func (g *gate) ask(key string) *answer {
+func (g *fakeLimiter) ask(key string) *answer {
 	if g.used == nil {
 		g.used = map[string]int{}
 	}
@@ -153,12 +153,12 @@ func (g *gate) ask(key string) *answer {
 		a.header.Set("Retry-After", strconv.Itoa(int(g.every()/time.Second)))
 		a.body = obj{"error": "RateLimitError", "code": "rate_limited", "detail": "Wait.", "request_id": "r", "retry_after": int(g.every() / time.Second)}
 	}
-	g.spoil(a)
+	g.applyDefect(a)
 	return a
 }
 
-// spoil makes the answer differ from the limiter's state.
-func (g *gate) spoil(a *answer) {
+// applyDefect makes the answer differ from the limiter's state.
+func (g *fakeLimiter) applyDefect(a *answer) {
 	switch {
 	case g.defect == "says nothing":
 		a.header.Del("RateLimit-Remaining")
@@ -186,16 +186,16 @@ func (g *gate) spoil(a *answer) {
 	}
 }
 
-// TestPaceControl: the checks find each defect, and nothing in a correct limiter.
-func TestPaceControl(t *testing.T) {
+// TestRateFaultsControl: the checks find each defect, and nothing in a correct limiter.
+func TestRateFaultsControl(t *testing.T) {
 	t.Parallel()
-	p := tempo{rate: 4, window: time.Hour} // nothing becomes free during the test
+	p := rateLimit{rate: 4, window: time.Hour} // nothing becomes free during the test
 	for _, defect := range []string{
 		"", "never counts", "counts twice", "lets one more pass", "says nothing", "says another limit", "says too many are left", "resets beyond the window",
 		"asks all to wait", "has no Retry-After", "has half seconds", "asks for no wait", "asks for a day", "has another body", "has another wait in its body",
 	} {
-		g := gate{tempo: p, defect: defect}
-		if faults := paceFaults(p, func() *answer { return g.ask("") }); (len(faults) == 0) != (defect == "") {
+		g := fakeLimiter{rateLimit: p, defect: defect}
+		if faults := rateFaults(p, func() *answer { return g.ask("") }); (len(faults) == 0) != (defect == "") {
 			t.Errorf("a limiter that %q: %q", defect, faults)
 		}
 	}
@@ -204,9 +204,9 @@ func TestPaceControl(t *testing.T) {
 		"never counts":      func(address string) string { return address },
 		"takes all for one": func(string) string { return "" },
 	} {
-		g := gate{tempo: p, defect: defect}
+		g := fakeLimiter{rateLimit: p, defect: defect}
 		believes := addressFaults(p, true, func(address string) *answer { return g.ask(key(address)) })
-		g = gate{tempo: p, defect: defect}
+		g = fakeLimiter{rateLimit: p, defect: defect}
 		ignores := addressFaults(p, false, func(address string) *answer { return g.ask(key(address)) })
 		if (len(believes) == 0) != (defect == "") || (len(ignores) == 0) != (defect == "takes all for one") {
 			t.Errorf("a limiter that %q: believing %q, not believing %q", defect, believes, ignores)

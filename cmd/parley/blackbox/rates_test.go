@@ -19,7 +19,7 @@ func report(t testing.TB, what string, faults []string) {
 // rateCase is a kind of request and its rate.
 type rateCase struct {
 	what string
-	tempo
+	rateLimit
 	ask func() *answer
 }
 
@@ -41,16 +41,16 @@ func TestRates(t *testing.T) {
 			t.Errorf("a stream opened with %v", head)
 		}
 		for _, c := range []rateCase{
-			{"writes", tempo{rate: 3, window: time.Minute}, func() *answer { return other.post("/groups", obj{}) }},
-			{"public", tempo{rate: 2, window: time.Minute}, from("192.0.2.1", "GET", "/version", nil)},
-			{"solve", tempo{rate: 2, window: time.Minute}, from("192.0.2.2", "POST", "/auth/register/solve", obj{})},
-			{"register", tempo{rate: 2, window: time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()})},
-			{"token", tempo{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, o.client, o.secret) }},
-			{"token, guessed", tempo{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, other.client, "guess") }},
-			{"token, guessed elsewhere", tempo{rate: 3, window: time.Minute}, from("192.0.2.4", "POST", "/oauth/token", nil)},
-			{"reads", tempo{rate: 4, window: time.Minute}, func() *answer { return other.get("/org") }},
+			{"writes", rateLimit{rate: 3, window: time.Minute}, func() *answer { return other.post("/groups", obj{}) }},
+			{"public", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.1", "GET", "/version", nil)},
+			{"solve", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.2", "POST", "/auth/register/solve", obj{})},
+			{"register", rateLimit{rate: 2, window: time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()})},
+			{"token", rateLimit{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, o.client, o.secret) }},
+			{"token, guessed", rateLimit{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, other.client, "guess") }},
+			{"token, guessed elsewhere", rateLimit{rate: 3, window: time.Minute}, from("192.0.2.4", "POST", "/oauth/token", nil)},
+			{"reads", rateLimit{rate: 4, window: time.Minute}, func() *answer { return other.get("/org") }},
 		} {
-			report(t, c.what, paceFaults(c.tempo, c.ask))
+			report(t, c.what, rateFaults(c.rateLimit, c.ask))
 		}
 		began := time.Now()
 		if st, a := h.listen(""); st != nil {
@@ -146,7 +146,7 @@ func TestForwardedAddresses(t *testing.T) {
 				flags = append(flags, "--trusted-proxies", c.proxies)
 			}
 			s := start(t, flags...)
-			report(t, name, addressFaults(tempo{rate: 3, window: time.Minute}, c.believed, func(address string) *answer {
+			report(t, name, addressFaults(rateLimit{rate: 3, window: time.Minute}, c.believed, func(address string) *answer {
 				return s.call(t, "", "GET", "/version", nil, "X-Forwarded-For", fmt.Sprintf(c.form, address))
 			}))
 		})
@@ -170,7 +170,7 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 				t.Errorf("poll %d of an address: %s remain, want %s", i+1, left, c.left)
 			}
 		}
-		report(t, "a token", paceFaults(tempo{rate: 3, window: time.Minute, exact: true}, func() *answer {
+		report(t, "a token", rateFaults(rateLimit{rate: 3, window: time.Minute, exact: true}, func() *answer {
 			asked++
 			return poll(first.pollURL, fmt.Sprintf("192.0.2.%d", asked))
 		}))
@@ -178,8 +178,8 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 		s.kill()
 		s.flags[3] = "4/0"
 		s.restart(t)
-		report(t, "an address", paceFaults(tempo{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll(second.pollURL, "192.0.2.1") }))
-		report(t, "an address that guesses", paceFaults(tempo{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll("/poll/"+randomHex(10), "192.0.2.2") }))
+		report(t, "an address", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll(second.pollURL, "192.0.2.1") }))
+		report(t, "an address that guesses", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll("/poll/"+randomHex(10), "192.0.2.2") }))
 		for range 6 {
 			poll(second.pollURL, fmt.Sprintf("192.0.2.%d", 100+asked)).want(200)
 			asked++
@@ -187,10 +187,10 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 	})
 }
 
-// TestGuessesLockNobodyOut: wrong secrets count against the address that sends them,
+// TestGuessesDoNotLockClientsOut: wrong secrets count against the address that sends them,
 // whichever client they name and however it is spelled. That client can still get tokens
 // from another address.
-func TestGuessesLockNobodyOut(t *testing.T) {
+func TestGuessesDoNotLockClientsOut(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")
 	o := s.org(t)
@@ -236,7 +236,7 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 		}
 		a.want(200)
 		if judged++; judged > 20+int(time.Since(began)/time.Second)+1 {
-			a.fatalf("a client has more tokens at once than twenty")
+			a.fatalf("a client got more than twenty tokens at once")
 		}
 	}
 	if judged < 20 {

@@ -130,7 +130,7 @@ func playRaw(addr string, pieces []string, patience time.Duration) string {
 			}
 		}
 	}()
-	ear := &rawEar{conn: conn, in: bufio.NewReader(conn), head: strings.HasPrefix(pieces[0], "HEAD ")}
+	ear := &rawReader{conn: conn, in: bufio.NewReader(conn), head: strings.HasPrefix(pieces[0], "HEAD ")}
 	end := ear.listen(patience)
 	if end != "waits" {
 		return strings.Join(ear.heard, " + ") + ", " + end
@@ -143,8 +143,8 @@ func playRaw(addr string, pieces []string, patience time.Duration) string {
 	return before + ", then " + strings.Join(ear.heard, " + ") + ", " + end
 }
 
-// rawEar is the client's reading side.
-type rawEar struct {
+// rawReader is the client's reading side.
+type rawReader struct {
 	conn  net.Conn
 	in    *bufio.Reader
 	head  bool // the first request is a HEAD: its answer has no body
@@ -153,7 +153,7 @@ type rawEar struct {
 
 // listen reads answers until the one to the request behind, the end of the connection, or
 // silence.
-func (e *rawEar) listen(patience time.Duration) string {
+func (e *rawReader) listen(patience time.Duration) string {
 	for {
 		_ = e.conn.SetReadDeadline(time.Now().Add(patience))
 		asked := &http.Request{Method: "GET"}
@@ -179,12 +179,12 @@ func (e *rawEar) listen(patience time.Duration) string {
 		case answer.Header.Get("X-Request-ID") == "behind" && answer.StatusCode == 200:
 			return "open"
 		}
-		e.heard = append(e.heard, toldBriefly(answer.StatusCode, body))
+		e.heard = append(e.heard, summaryOf(answer.StatusCode, body))
 	}
 }
 
-// toldBriefly returns an answer as golden files show it: the status and the error code.
-func toldBriefly(status int, body []byte) string {
+// summaryOf returns an answer as golden files show it: the status and the error code.
+func summaryOf(status int, body []byte) string {
 	var problem struct {
 		Code string `json:"code"`
 	}

@@ -84,9 +84,9 @@ func TestRegisterReservedSlugs(t *testing.T) {
 	})
 }
 
-// TestNamesShowWhatTheyAre: control characters, bidirectional overrides and invisible
+// TestDeceptiveNamesAreRejected: control characters, bidirectional overrides and invisible
 // characters can make a name look like another one, so the server rejects them.
-func TestNamesShowWhatTheyAre(t *testing.T) {
+func TestDeceptiveNamesAreRejected(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		for _, r := range []rune{0, '\n', 0x1b, 0x7f, 0x85, 0x061c, 0x200b, 0x200d, 0x200e, 0x200f, 0x2028, 0x202a, 0x202e, 0x2060, 0x2066, 0x2069, 0xfe0f, 0xfeff, 0xe0041} {
@@ -216,10 +216,10 @@ func together[T any](n int, call func(i int) T) []T {
 	return out
 }
 
-// TestAChallengeIsCarriedByItsAsker: the client holds the challenge; the server stores
+// TestChallengesAreStateless: the client holds the challenge; the server stores
 // nothing of it until it is solved. It survives a restart and can be solved once. The
 // server rejects a challenge that it did not seal.
-func TestAChallengeIsCarriedByItsAsker(t *testing.T) {
+func TestChallengesAreStateless(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
 		long := obj{"email": strings.Repeat("é", 120) + "@" + strings.Repeat("ü", 120), "org_slug": freshSlug(), "org_name": strings.Repeat("👩", 200)}

@@ -18,37 +18,37 @@ import (
 	"time"
 )
 
-// inside gives access to the metrics of a server process.
-type inside struct {
+// observedProcess gives access to the metrics of a server process.
+type observedProcess struct {
 	pid   int
 	admin string
 	token string
 }
 
 // watched starts a server whose process can be observed.
-func watched(t *testing.T, flags ...string) (*server, inside) {
+func watched(t *testing.T, flags ...string) (*server, observedProcess) {
 	t.Helper()
 	admin := freeAddress(t)
 	s := start(t, append(flags, "--admin-listen", admin)...)
-	return s, inside{s.cmd.Process.Pid, admin, s.adminToken(t)}
+	return s, observedProcess{s.cmd.Process.Pid, admin, s.adminToken(t)}
 }
 
-// sight is one observation of a server process.
-type sight struct {
+// observation is one observation of a server process.
+type observation struct {
 	goroutines, sockets, streams int
 	// streaming is the number of goroutines that serve streams.
 	streaming int
 	resident  int64
 }
 
-func (s sight) String() string {
+func (s observation) String() string {
 	return fmt.Sprintf("%d goroutines (%d of streams), %d sockets, %d streams, %d MiB", s.goroutines, s.streaming, s.sockets, s.streams, s.resident>>20)
 }
 
 // adminClient keeps no connections open, because they would be counted.
 var adminClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-func (in inside) ask(t testing.TB, path string) string {
+func (in observedProcess) ask(t testing.TB, path string) string {
 	t.Helper()
 	req, err := http.NewRequest("GET", "http://"+in.admin+path, nil)
 	if err != nil {
@@ -73,8 +73,8 @@ var (
 	residentSize   = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB`)
 )
 
-// look observes the server. It does not count the connections of this process's clients.
-func (in inside) look(t testing.TB) (s sight) {
+// observe observes the server. It does not count the connections of this process's clients.
+func (in observedProcess) observe(t testing.TB) (s observation) {
 	t.Helper()
 	client.CloseIdleConnections()
 	streaming.CloseIdleConnections()
@@ -114,11 +114,11 @@ func (in inside) look(t testing.TB) (s sight) {
 // load.
 const goroutineSlack = 160
 
-// back waits until everything is as it was at base, and returns the last observation.
-func (in inside) back(t testing.TB, base sight, within time.Duration) (now sight, is bool) {
+// returnsTo waits until everything is as it was at base, and returns the last observation.
+func (in observedProcess) returnsTo(t testing.TB, base observation, within time.Duration) (now observation, is bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
-		now = in.look(t)
+		now = in.observe(t)
 		is = now.streaming <= base.streaming && now.streams <= base.streams && now.sockets <= base.sockets && now.goroutines <= base.goroutines+goroutineSlack
 		if is || time.Now().After(deadline) {
 			return now, is
@@ -147,9 +147,9 @@ type streamReader struct {
 	done   chan struct{}
 }
 
-// tiny makes the socket buffers of this connection small, so that little data is in
+// smallBuffers makes the socket buffers of this connection small, so that little data is in
 // flight and little is buffered for a reader that does not read.
-func tiny(_, _ string, raw syscall.RawConn) error {
+func smallBuffers(_, _ string, raw syscall.RawConn) error {
 	var err error
 	if e := raw.Control(func(fd uintptr) {
 		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
@@ -162,11 +162,11 @@ func tiny(_, _ string, raw syscall.RawConn) error {
 	return err
 }
 
-// hearken opens a stream of an agent.
-func hearken(g *agent, m manner) (*streamReader, error) {
+// openStreamReader opens a stream of an agent.
+func openStreamReader(g *agent, m manner) (*streamReader, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	if m == neverRds || m == vanishes {
-		dialer.Control = tiny
+		dialer.Control = smallBuffers
 	}
 	conn, err := dialer.Dial("tcp", g.s.addr)
 	if err != nil {
@@ -190,7 +190,7 @@ func hearken(g *agent, m manner) (*streamReader, error) {
 	}
 	_ = conn.SetDeadline(time.Time{})
 	if m == vanishes {
-		return e, deafen(e.conn)
+		return e, dropIncoming(e.conn)
 	}
 	return e, nil
 }

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// deafen makes a connection drop all incoming packets without acknowledging them: to the
-// other end, this one has vanished.
-func deafen(conn *net.TCPConn) error {
+// dropIncoming makes a connection drop all incoming packets without acknowledging them:
+// to the other end, this one has vanished.
+func dropIncoming(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err

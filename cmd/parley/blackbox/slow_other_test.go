@@ -7,6 +7,6 @@ import (
 	"net"
 )
 
-func deafen(*net.TCPConn) error { return errors.New("a connection vanishes on Linux only") }
+func dropIncoming(*net.TCPConn) error { return errors.New("a connection vanishes on Linux only") }
 
 func openFilesMax() int { return 1024 }

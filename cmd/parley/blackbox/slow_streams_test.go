@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-var soakStreams = flag.Int("soak.streams", 0, "so many streams in TestStreamsOfAllManners instead of 5000, and twenty times the messages")
+var soakStreams = flag.Int("soak.streams", 0, "so many streams in TestStreamsUnderLoad instead of 5000, and twenty times the messages")
 
 // writeWait is how long the server waits for a client that does not read.
 const writeWait = 5 * time.Second
 
-// TestStreamsOfAllManners opens 5,000 streams, a hundred for each agent. Of every ten,
-// seven read, one never reads, one is reset while messages arrive, and one vanishes
-// without a packet. Those that read receive everything exactly once, in order and in
-// time. The server closes the others, and nothing of any stream remains at the end.
+// TestStreamsUnderLoad opens 5,000 streams, a hundred for each agent. Of every ten, seven
+// read, one never reads, one is reset while messages arrive, and one vanishes without a
+// packet. Those that read receive everything exactly once, in order and in time. The
+// server closes the others, and nothing of any stream remains at the end.
 //
-//	go test ./cmd/parley/blackbox -run '^TestStreamsOfAllManners$' -v -soak.streams 9000 -timeout 20m
-func TestStreamsOfAllManners(t *testing.T) {
+//	go test ./cmd/parley/blackbox -run '^TestStreamsUnderLoad$' -v -soak.streams 9000 -timeout 20m
+func TestStreamsUnderLoad(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the process can be observed on Linux only")
 	}
@@ -35,34 +35,34 @@ func TestStreamsOfAllManners(t *testing.T) {
 		t.Logf("!! ONLY %d STREAMS INSTEAD OF %d: a process may open only %d files here", most, streams, openFilesMax())
 		streams = most
 	}
-	c := newChoir(t, streams/100, 100)
+	c := newStreamLoad(t, streams/100, 100)
 	c.open()
-	c.sing(messages)
-	c.judge()
-	c.over()
+	c.sendAll(messages)
+	c.check()
+	c.checkNothingLeft()
 }
 
-// concurrentSenders are many agents with many streams each.
-type concurrentSenders struct {
-	t      *testing.T
-	s      *server
-	in     inside
-	base   sight
-	from   *agent
-	agents []*agent
-	ears   [][]*streamReader // by agent
-	sent   [][]string
+// streamLoad are many agents with many streams each.
+type streamLoad struct {
+	t       *testing.T
+	s       *server
+	in      observedProcess
+	base    observation
+	from    *agent
+	agents  []*agent
+	readers [][]*streamReader // by agent
+	sent    [][]string
 }
 
-func newChoir(t *testing.T, agents, each int) *concurrentSenders {
+func newStreamLoad(t *testing.T, agents, each int) *streamLoad {
 	s, in := watched(t, "--journals", "4")
-	c := &concurrentSenders{t: t, s: s, in: in, from: s.org(t).agent("sender"), sent: make([][]string, agents), ears: make([][]*streamReader, agents)}
+	c := &streamLoad{t: t, s: s, in: in, from: s.org(t).agent("sender"), sent: make([][]string, agents), readers: make([][]*streamReader, agents)}
 	for o, i := (*org)(nil), 0; i < agents; i++ {
 		if i%25 == 0 {
 			o = s.org(t)
 		}
 		c.agents = append(c.agents, o.agent(fmt.Sprintf("singer-%d", i)))
-		c.ears[i] = make([]*streamReader, each)
+		c.readers[i] = make([]*streamReader, each)
 	}
 	// What remains after a load belongs to the base.
 	together(64, func(i int) *answer { return c.from.try(c.agents[i%agents], nil) })
@@ -70,7 +70,7 @@ func newChoir(t *testing.T, agents, each int) *concurrentSenders {
 		g.everything()
 	}
 	time.Sleep(300 * time.Millisecond)
-	c.base = in.look(t)
+	c.base = in.observe(t)
 	t.Logf("base: %v", c.base)
 	return c
 }
@@ -80,21 +80,21 @@ func mannerOf(i int) manner {
 }
 
 // open opens all streams and starts reading those whose manner is to read.
-func (c *concurrentSenders) open() {
+func (c *streamLoad) open() {
 	began := time.Now()
 	var opening sync.WaitGroup
 	var failed atomic.Pointer[error]
 	next := atomic.Int64{}
-	each := len(c.ears[0])
+	each := len(c.readers[0])
 	for range 64 {
 		opening.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(c.ears)*each && failed.Load() == nil; i = int(next.Add(1)) - 1 {
-				e, err := hearken(c.agents[i/each], mannerOf(i))
+			for i := int(next.Add(1)) - 1; i < len(c.readers)*each && failed.Load() == nil; i = int(next.Add(1)) - 1 {
+				e, err := openStreamReader(c.agents[i/each], mannerOf(i))
 				if err != nil {
 					failed.Store(&err)
 					return
 				}
-				c.ears[i/each][i%each] = e
+				c.readers[i/each][i%each] = e
 				if e.manner == reads || e.manner == resets {
 					go e.listen()
 				}
@@ -105,27 +105,27 @@ func (c *concurrentSenders) open() {
 	if err := failed.Load(); err != nil {
 		c.t.Fatal(*err)
 	}
-	c.t.Cleanup(c.leave)
-	now := c.in.look(c.t)
-	c.t.Logf("%d streams opened after %v: %v", len(c.ears)*each, time.Since(began).Round(time.Millisecond), now)
-	if now.streams != len(c.ears)*each {
-		c.t.Errorf("%d streams are open of %d", now.streams, len(c.ears)*each)
+	c.t.Cleanup(c.closeAll)
+	now := c.in.observe(c.t)
+	c.t.Logf("%d streams opened after %v: %v", len(c.readers)*each, time.Since(began).Round(time.Millisecond), now)
+	if now.streams != len(c.readers)*each {
+		c.t.Errorf("%d streams are open of %d", now.streams, len(c.readers)*each)
 	}
 }
 
-// sing sends messages to all agents, in sequence for each agent. Some streams are reset
+// sendAll sends messages to all agents, in sequence for each agent. Some streams are reset
 // meanwhile.
-func (c *concurrentSenders) sing(messages int) {
+func (c *streamLoad) sendAll(messages int) {
 	began := time.Now()
 	payload := strings.Repeat("x", 6000)
 	after := make([]int, len(c.agents)) // resets happen after this many messages
 	for i := range after {
 		after[i] = 1 + rand.IntN(messages-1)
 	}
-	var singing sync.WaitGroup
+	var sending sync.WaitGroup
 	failed := make([]*answer, len(c.agents))
 	for i, g := range c.agents {
-		singing.Go(func() {
+		sending.Go(func() {
 			for n := range messages {
 				a := c.from.try(g, obj{"encrypted_payload": payload})
 				if a.err != nil || a.status != 201 {
@@ -133,7 +133,7 @@ func (c *concurrentSenders) sing(messages int) {
 					return
 				}
 				c.sent[i] = append(c.sent[i], text(a.body, "id"))
-				for _, e := range c.ears[i] {
+				for _, e := range c.readers[i] {
 					if n == after[i] && e.manner == resets {
 						e.reset()
 					}
@@ -141,7 +141,7 @@ func (c *concurrentSenders) sing(messages int) {
 			}
 		})
 	}
-	singing.Wait()
+	sending.Wait()
 	for _, a := range failed {
 		if a != nil {
 			a.fatalf("a send beside streams that do not read")
@@ -150,13 +150,13 @@ func (c *concurrentSenders) sing(messages int) {
 	c.t.Logf("%d messages to %d agents in %v", messages, len(c.agents), time.Since(began).Round(time.Millisecond))
 }
 
-// judge checks the outcome for each manner.
-func (c *concurrentSenders) judge() {
+// check checks the outcome for each manner.
+func (c *streamLoad) check() {
 	began := time.Now()
 	// Clients that read do not wait for those that do not.
 	const soon = 15 * time.Second
-	for i, ears := range c.ears {
-		for _, e := range ears {
+	for i, readers := range c.readers {
+		for _, e := range readers {
 			if e.manner != reads {
 				continue
 			}
@@ -168,49 +168,49 @@ func (c *concurrentSenders) judge() {
 		}
 	}
 	c.t.Logf("all messages had arrived after %v", time.Since(began).Round(time.Millisecond))
-	readers := 0
-	for _, ears := range c.ears {
-		for _, e := range ears {
+	reading := 0
+	for _, readers := range c.readers {
+		for _, e := range readers {
 			if e.manner == reads {
-				readers++
+				reading++
 			}
 		}
 	}
 	for deadline := time.Now().Add(writeWait + 10*time.Second); ; time.Sleep(100 * time.Millisecond) {
-		now := c.in.look(c.t)
-		if now.streams == readers {
+		now := c.in.observe(c.t)
+		if now.streams == reading {
 			c.t.Logf("only the streams that read are left %v after the last message: %v", time.Since(began).Round(time.Millisecond), now)
 			return
 		}
-		if now.streams < readers || time.Now().After(deadline) {
-			c.t.Fatalf("%d streams are open, %d of them read: %v", now.streams, readers, now)
+		if now.streams < reading || time.Now().After(deadline) {
+			c.t.Fatalf("%d streams are open, %d of them read: %v", now.streams, reading, now)
 		}
 	}
 }
 
 // over closes everything and checks that nothing remains. The control keeps one stream
 // open, which the check must find.
-func (c *concurrentSenders) over() {
-	kept, err := hearken(c.agents[0], reads)
+func (c *streamLoad) checkNothingLeft() {
+	kept, err := openStreamReader(c.agents[0], reads)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.leave()
-	if now, is := c.in.back(c.t, c.base, time.Second); is {
+	c.closeAll()
+	if now, is := c.in.returnsTo(c.t, c.base, time.Second); is {
 		c.t.Errorf("one stream is left and the check does not show it: %v", now)
 	}
 	kept.reset()
 	began := time.Now()
-	now, is := c.in.back(c.t, c.base, 30*time.Second)
+	now, is := c.in.returnsTo(c.t, c.base, 30*time.Second)
 	if !is {
 		c.t.Errorf("left over: %v, the base was %v", now, c.base)
 	}
 	c.t.Logf("back to the base %v after the end: %v", time.Since(began).Round(time.Millisecond), now)
 }
 
-func (c *concurrentSenders) leave() {
-	for _, ears := range c.ears {
-		for _, e := range ears {
+func (c *streamLoad) closeAll() {
+	for _, readers := range c.readers {
+		for _, e := range readers {
 			if e != nil {
 				_ = e.conn.Close()
 			}

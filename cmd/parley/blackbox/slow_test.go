@@ -20,18 +20,18 @@ const (
 	vanishWait = 30 * time.Second
 )
 
-// dawdler is a connection that uses server resources and never completes a request.
-type dawdler struct {
+// slowConnection is a connection that uses server resources and never completes a request.
+type slowConnection struct {
 	name string
 	// begins is sent at once, then drips byte by byte, repeatedly.
 	begins, drips string
 	// told is the status that it receives in the end.
-	told string
+	status string
 }
 
-func dawdlers(token string) []dawdler {
+func slowConnections(token string) []slowConnection {
 	post := "POST /messages HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + token + "\r\nContent-Type: application/json\r\n"
-	return []dawdler{
+	return []slowConnection{
 		{"says nothing", "", "", "408"},
 		{"a head that never ends", "GET /org HTTP/1.1\r\nHost: h\r\n", "X-Word: abc\r\n", "408"},
 		{"half of a head", "GET /org HTTP/1.1\r\nHo", "", "408"},
@@ -44,9 +44,9 @@ func dawdlers(token string) []dawdler {
 	}
 }
 
-// dawdle sends until the server closes the connection. It returns how long that took and
+// send sends until the server closes the connection. It returns how long that took and
 // the last status received.
-func (d dawdler) dawdle(conn net.Conn, until time.Time) (took time.Duration, status string, err error) {
+func (d slowConnection) send(conn net.Conn, until time.Time) (took time.Duration, status string, err error) {
 	began := time.Now()
 	if _, err := io.WriteString(conn, d.begins); err != nil {
 		return 0, "", err
@@ -69,11 +69,11 @@ func (d dawdler) dawdle(conn net.Conn, until time.Time) (took time.Duration, sta
 	return time.Since(began), "", errors.New("it was never cut off")
 }
 
-// TestDawdlersAreCutOff opens hundreds of connections that never complete a request, in
-// every way. The server answers 408 if a request has begun, and closes each connection
-// when the request timeout ends, not before. Other clients are unaffected, and memory
-// does not grow with lengths that were only announced.
-func TestDawdlersAreCutOff(t *testing.T) {
+// TestSlowConnectionsAreClosed opens hundreds of connections that never complete a
+// request, in every way. The server answers 408, except to an incomplete second request,
+// and closes each connection when the request timeout ends, not before. Other clients are
+// unaffected, and memory does not grow with lengths that were only announced.
+func TestSlowConnectionsAreClosed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the process can be observed on Linux only")
 	}
@@ -82,8 +82,8 @@ func TestDawdlersAreCutOff(t *testing.T) {
 	s, in := watched(t)
 	a, b := pair(t, s)
 	before := paced(a, b, 2*time.Second)
-	base := in.look(t)
-	kinds := dawdlers(a.token)
+	base := in.observe(t)
+	kinds := slowConnections(a.token)
 	type outcome struct {
 		kind   string
 		told   string
@@ -92,28 +92,28 @@ func TestDawdlersAreCutOff(t *testing.T) {
 		err    error
 	}
 	outcomes := make(chan outcome, each*len(kinds))
-	var dawdling sync.WaitGroup
+	var sending sync.WaitGroup
 	for _, kind := range kinds {
 		for range each {
 			conn, err := net.DialTimeout("tcp", s.addr, 10*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			dawdling.Go(func() {
+			sending.Go(func() {
 				defer func() { _ = conn.Close() }()
-				took, status, err := kind.dawdle(conn, time.Now().Add(readTimeout+30*time.Second))
-				outcomes <- outcome{kind.name, kind.told, took, status, err}
+				took, status, err := kind.send(conn, time.Now().Add(readTimeout+30*time.Second))
+				outcomes <- outcome{kind.name, kind.status, took, status, err}
 			})
 		}
 	}
 	time.Sleep(time.Second)
-	amidst := in.look(t)
+	amidst := in.observe(t)
 	t.Logf("%v before; with %d slow connections: %v", base, each*len(kinds), amidst)
 	if grown := amidst.resident - base.resident; grown > 64<<20 {
 		t.Errorf("%d slow connections use %d MiB", each*len(kinds), grown>>20)
 	}
 	during := paced(a, b, 20*time.Second)
-	dawdling.Wait()
+	sending.Wait()
 	close(outcomes)
 	longest := time.Duration(0)
 	for o := range outcomes {
@@ -128,7 +128,7 @@ func TestDawdlersAreCutOff(t *testing.T) {
 	if during > 20*before+2*time.Second {
 		t.Errorf("other clients took %v before and %v meanwhile (p99)", before, during)
 	}
-	if now, is := in.back(t, base, 30*time.Second); !is {
+	if now, is := in.returnsTo(t, base, 30*time.Second); !is {
 		t.Errorf("left over: %v, the base was %v", now, base)
 	}
 }
@@ -156,14 +156,14 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 	t.Parallel()
 	s, in := watched(t)
 	a, b := pair(t, s)
-	stays, err := hearken(b, reads)
+	stays, err := openStreamReader(b, reads)
 	if err != nil {
 		t.Fatal(err)
 	}
 	go stays.listen()
 	var gone []*streamReader
 	for range 20 {
-		e, err := hearken(b, vanishes)
+		e, err := openStreamReader(b, vanishes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,11 +171,11 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 	}
 	id := text(a.send(b), "id")
 	began := time.Now()
-	if now := in.look(t); now.streams != 21 {
+	if now := in.observe(t); now.streams != 21 {
 		t.Fatalf("%v, want 21 streams", now)
 	}
 	for deadline := began.Add(2*vanishWait + 15*time.Second); ; time.Sleep(200 * time.Millisecond) {
-		now := in.look(t)
+		now := in.observe(t)
 		if now.streams == 1 {
 			break
 		}

@@ -15,8 +15,8 @@ var (
 	soakAcked = flag.Int64("soak.acked", 1_000_000, "how many acknowledged messages TestSoak wants")
 )
 
-// kept is an inbox of a past era, in the order that was checked.
-type kept struct {
+// pastInbox is an inbox of a past era, in the order that was checked.
+type pastInbox struct {
 	of    *participant
 	order []history.ID // newest first
 }
@@ -48,15 +48,15 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 	s := start(t, "--journals", journals)
 	began := time.Now()
 	var sum tally
-	var past []kept
+	var past []pastInbox
 	for sum.kills < kills || sum.acked.Load() < acked {
 		if time.Since(began) > soakPatience*limit {
 			t.Errorf("%v have passed, with %v", soakPatience*limit, &sum)
 			break
 		}
-		w := newWorld(t, s, 4, 8)
-		ears := w.ears()
-		w.era(ears, killsPerEra, func() time.Duration { return pace(&sum, &w.tally, kills, acked) })
+		w := newRecordedServer(t, s, 4, 8)
+		listeners := w.listeners()
+		w.era(listeners, killsPerEra, func() time.Duration { return pace(&sum, &w.tally, kills, acked) })
 		past = append(past, w.keep()...)
 		w.tally.addTo(&sum)
 		read(t, s, anyOf(past))
@@ -73,12 +73,12 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 }
 
 // era is a part of a soak with new agents and a new history.
-func (w *recordedServer) era(ears []*listener, kills int, life func() time.Duration) {
+func (w *recordedServer) era(listeners []*listener, kills int, life func() time.Duration) {
 	for i := range kills {
-		w.live(ears, clientCounts{24, 3, 2}, life())
+		w.runUntilKilled(listeners, clientCounts{24, 3, 2}, life())
 		w.restarted()
-		w.readAll(ears, i%5 == 4)
-		w.judge()
+		w.readAll(listeners, i%5 == 4)
+		w.check()
 	}
 }
 
@@ -105,14 +105,14 @@ func (y *tally) addTo(sum *tally) {
 }
 
 // keep remembers the inboxes of an era.
-func (w *recordedServer) keep() []kept {
-	var all []kept
+func (w *recordedServer) keep() []pastInbox {
+	var all []pastInbox
 	for _, p := range w.parties() {
 		page, err := w.page(p, 100, 1<<20)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		k := kept{of: p}
+		k := pastInbox{of: p}
 		for _, m := range page.Rows {
 			k.order = append(k.order, m.ID)
 		}
@@ -122,7 +122,7 @@ func (w *recordedServer) keep() []kept {
 }
 
 // read reads an inbox of a past era again: it must be unchanged.
-func read(t *testing.T, s *server, k kept) {
+func read(t *testing.T, s *server, k pastInbox) {
 	t.Helper()
 	k.of.token = s.grant(t, k.of.client, k.of.secret).want(200).str("access_token")
 	w := &recordedServer{t: t, s: s, h: history.New(settleWait), began: time.Now()}

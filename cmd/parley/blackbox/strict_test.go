@@ -93,7 +93,7 @@ func TestStrictJSONEverywhere(t *testing.T) {
 			}
 			a.as("%s", name).invalid("body", "json_invalid")
 			if !strings.Contains(string(a.raw), "Invalid JSON: ") {
-				a.errorf("it does not say what is wrong")
+				a.errorf("the error does not state what is wrong")
 			}
 		}
 		for _, r := range routes {

@@ -13,7 +13,7 @@ func (g *agent) traced(m obj) *answer {
 	exactly(g.t, "the trace", a.body, "message_id accepted_at position attempts delivered_at read_at pending_reason")
 	a.is("message_id", m["id"], "accepted_at", m["created_at"])
 	if (a.at("pending_reason") == nil) == (a.at("delivered_at") == nil) {
-		a.errorf("there is a reason exactly where it is not delivered")
+		a.errorf("pending_reason must be set exactly while the message is not delivered")
 	}
 	for _, row := range a.attempts() {
 		shaped(g.t, "an attempt", row, "channel:str at:time outcome:str detail:str?")
@@ -46,7 +46,7 @@ func (a *answer) because(parts ...string) *answer {
 	why, _ := a.at("pending_reason").(string)
 	for _, part := range parts {
 		if !strings.Contains(why, part) {
-			a.errorf("the reason does not say %q", part)
+			a.errorf("the reason does not contain %q", part)
 		}
 	}
 	return a

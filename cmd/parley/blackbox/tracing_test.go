@@ -195,15 +195,15 @@ const (
 	appendSpan, attemptSpan       = "parley.journal append", "POST"
 )
 
-// retold holds the messages whose traces the test checks.
-type retold struct {
+// tracedMessages holds the messages whose traces the test checks.
+type tracedMessages struct {
 	hook                                         *hook
 	job                                          obj
 	plain, called, quiet, repeated, reply, asked obj
 }
 
-// tellAll sends messages in every way that can begin a trace.
-func tellAll(t *testing.T, a, b *agent) (x retold) {
+// sendTracedMessages sends messages in every way that can begin a trace.
+func sendTracedMessages(t *testing.T, a, b *agent) (x tracedMessages) {
 	t.Helper()
 	as := func(headers ...string) []string { return append([]string{"X-Svc-Agent", a.id}, headers...) }
 	x.hook = b.listens()
@@ -240,11 +240,11 @@ func TestTraces(t *testing.T) {
 		s := startThrough(t, []string{"/usr/bin/env", "OTEL_SERVICE_NAME=mine", "OTEL_EXPORTER_OTLP_HEADERS=x-key=abc"},
 			"--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
 		a, b := pair(t, s)
-		x := tellAll(t, a, b)
+		x := sendTracedMessages(t, a, b)
 		spans := c.after(t, s)
-		x.judgePlain(t, s, spans)
-		x.judgeCalled(t, spans)
-		x.judgeRepeated(t, spans)
+		x.checkPlain(t, s, spans)
+		x.checkCalled(t, spans)
+		x.checkRepeated(t, spans)
 		if found := inTrace(t, spans, quietTrace); len(found) != 0 {
 			t.Errorf("spans of a caller that is not sampled were sent: %v", found)
 		}
@@ -257,7 +257,7 @@ func TestTraces(t *testing.T) {
 	})
 }
 
-func (x *retold) judgePlain(t *testing.T, s *server, spans []*otlp.Span) {
+func (x *tracedMessages) checkPlain(t *testing.T, s *server, spans []*otlp.Span) {
 	t.Helper()
 	found := inTrace(t, spans, traceOf(x.plain))
 	if !named(t, "a send", found, sendSpan, appendSpan, attemptSpan) {
@@ -285,9 +285,9 @@ func (x *retold) judgePlain(t *testing.T, s *server, spans []*otlp.Span) {
 	}
 }
 
-// judgeCalled: the request belongs to its caller's trace, the remaining spans to the
+// checkCalled: the request belongs to its caller's trace, the remaining spans to the
 // message's trace, and the two are linked.
-func (x *retold) judgeCalled(t *testing.T, spans []*otlp.Span) {
+func (x *tracedMessages) checkCalled(t *testing.T, spans []*otlp.Span) {
 	t.Helper()
 	theirs, ours := inTrace(t, spans, callersTrace), inTrace(t, spans, traceOf(x.called))
 	if !named(t, "the caller's trace", theirs, sendSpan) || !named(t, "the trace of what was called for", ours, appendSpan, attemptSpan) {
@@ -303,8 +303,8 @@ func (x *retold) judgeCalled(t *testing.T, spans []*otlp.Span) {
 	linked(t, attempt, door)
 }
 
-// judgeRepeated: a repeat has a trace of its own, with a link to the original.
-func (x *retold) judgeRepeated(t *testing.T, spans []*otlp.Span) {
+// checkRepeated: a repeat has a trace of its own, with a link to the original.
+func (x *tracedMessages) checkRepeated(t *testing.T, spans []*otlp.Span) {
 	t.Helper()
 	found := inTrace(t, spans, traceOf(x.repeated))
 	if !named(t, "a send that is repeated", found, sendSpan, appendSpan, attemptSpan) {
@@ -433,9 +433,9 @@ func TestTracesByEnvironment(t *testing.T) {
 	}
 }
 
-// TestTracesDelayNobody: with a collector that never answers, rejects or is unreachable,
+// TestTracesDelayNoRequest: with a collector that never answers, rejects or is unreachable,
 // requests are still answered and the server still exits in time.
-func TestTracesDelayNobody(t *testing.T) {
+func TestTracesDelayNoRequest(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

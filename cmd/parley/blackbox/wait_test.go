@@ -28,7 +28,7 @@ func given(a *answer, unread int, want ...obj) string {
 	for _, m := range items {
 		shaped(a.t, "an item", m, messageShape)
 		if m["status"] == "new" || m["direction"] != "received" {
-			a.errorf("an item is not received and carried")
+			a.errorf("an item is not received and transferred")
 		}
 	}
 	if got := ids(items); !slices.Equal(got, ids(want)) {
@@ -40,7 +40,7 @@ func given(a *answer, unread int, want ...obj) string {
 	return fmt.Sprintf("timeout_ms=1000&after=%v", a.at("after"))
 }
 
-func TestWaitGivesWhatIsThere(t *testing.T) {
+func TestWaitReturnsStoredMessages(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		var ms []obj
@@ -106,8 +106,9 @@ func TestWaitRefusals(t *testing.T) {
 	})
 }
 
-// TestWaitOfOneWhoLeft: nothing counts as transferred to a client that has disconnected.
-func TestWaitOfOneWhoLeft(t *testing.T) {
+// TestWaitOfADisconnectedClient: nothing counts as transferred to a client that has
+// disconnected.
+func TestWaitOfADisconnectedClient(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))

@@ -52,11 +52,11 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 		if out, said, code := command(t, "backup", "--to", backup, "--admin", "http://"+admin, "--data", s.dir); code != 0 {
 			t.Errorf("no backup: %s%s", out, said)
 		} else {
-			seen = append(seen, whole(t, backup)...)
+			seen = append(seen, contentOfAll(t, backup)...)
 		}
 		before := s.log
 		s.kill()
-		seen = append(seen, whole(t, s.dir)...)
+		seen = append(seen, contentOfAll(t, s.dir)...)
 		s.restart(t)
 		a.send(b)
 		h.to.hears(t, 3).judged(t, h)
@@ -72,7 +72,7 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 			t.Error("the log shows the path of a target")
 		}
 		c.control(t, seen)
-		guarded(t, s.dir)
+		checkKeyFiles(t, s.dir)
 	})
 }
 
@@ -87,8 +87,8 @@ func (c canaries) control(t *testing.T, in []byte) {
 	}
 }
 
-// whole returns the content of all files of a directory.
-func whole(t *testing.T, dir string) (all []byte) {
+// contentOfAll returns the content of all files of a directory.
+func contentOfAll(t *testing.T, dir string) (all []byte) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -104,8 +104,8 @@ func whole(t *testing.T, dir string) (all []byte) {
 	return all
 }
 
-// guarded checks that only their owner can access files with keys.
-func guarded(t *testing.T, dir string) {
+// checkKeyFiles checks that only their owner can access files with keys.
+func checkKeyFiles(t *testing.T, dir string) {
 	t.Helper()
 	found := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -136,7 +136,7 @@ func TestMasterKeyByEnvironment(t *testing.T) {
 	a.send(b)
 	h.to.hears(t, 1).judged(t, h)
 	s.kill()
-	if names := (canaries{"master key": "0123456789abcdefCanary!@#$%^&*()"}).found(append(whole(t, s.dir), s.log.text()...)); len(names) > 0 {
+	if names := (canaries{"master key": "0123456789abcdefCanary!@#$%^&*()"}).found(append(contentOfAll(t, s.dir), s.log.text()...)); len(names) > 0 {
 		t.Errorf("leaked: %v", names)
 	}
 	again, err := (&server{dir: s.dir, flags: s.flags, through: through(key)}).launched(s.addr)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// strain is a target's behavior and the expected outcome of a delivery to it.
-type strain struct {
+// targetBehavior is a target's behavior and the expected outcome of a delivery to it.
+type targetBehavior struct {
 	name   string
 	script []reaction
 	status string // of the job after its first attempt
@@ -24,11 +24,11 @@ const (
 	overHTTP2 = "over HTTP/2"
 )
 
-var strains = []strain{
+var strains = []targetBehavior{
 	{"201", []reaction{says(201)}, "delivered", 201, "", 0},
 	{"204", []reaction{says(204)}, "delivered", 204, "", 0},
 	{overHTTP2, []reaction{says(200)}, "delivered", 200, "", 0},
-	{"endless body", []reaction{floods}, "delivered", 200, "", 0},
+	{"endless body", []reaction{answersEndlessly}, "delivered", 200, "", 0},
 	{"100 before", []reaction{func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusOK)
@@ -47,9 +47,9 @@ var strains = []strain{
 	{"500", []reaction{says(500)}, "failed", 500, "500", firstWait},
 	{"503", []reaction{says(503, "Retry-After", "60")}, "failed", 503, "503", time.Minute},
 	{"410", []reaction{says(410)}, "dead", 410, "410", 0},
-	{"closed connection", []reaction{breaks}, "failed", nil, "broke", firstWait},
-	{"not HTTP", []reaction{babbles}, "failed", nil, "HTTP", firstWait},
-	{"endless head", []reaction{swells}, "failed", nil, "", firstWait},
+	{"closed connection", []reaction{closesConnection}, "failed", nil, "broke", firstWait},
+	{"not HTTP", []reaction{answersGarbage}, "failed", nil, "HTTP", firstWait},
+	{"endless head", []reaction{answersHugeHead}, "failed", nil, "", firstWait},
 }
 
 // TestSinkChaos: whatever a target does, the job states the outcome and the time of the
@@ -57,7 +57,7 @@ var strains = []strain{
 func TestSinkChaos(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		from, o := s.org(t).agent("from"), s.org(t)
-		hanging := map[string]*hook{"hangs": o.agent("hangs").listens(hangs), "drips": o.agent("drips").listens(drips)}
+		hanging := map[string]*hook{"hangs": o.agent("hangs").listens(hangs), "drips": o.agent("drips").listens(answersByteByByte)}
 		held := map[string]obj{}
 		for name, h := range hanging {
 			held[name] = from.send(h.agent)
@@ -83,7 +83,7 @@ func TestSinkChaos(t *testing.T) {
 
 // target returns the target with the behavior: a path of the sink, or one of its faulty
 // TLS listeners.
-func (c strain) target(t testing.TB) *target {
+func (c targetBehavior) target(t testing.TB) *target {
 	if c.name == overHTTP2 {
 		return theSink(t).targetAt(theSink(t).h2, c.script...)
 	}
@@ -97,7 +97,7 @@ func (c strain) target(t testing.TB) *target {
 }
 
 // holds checks the outcome of the first attempt.
-func (c strain) holds(t *testing.T, h *hook, m obj) {
+func (c targetBehavior) holds(t *testing.T, h *hook, m obj) {
 	t.Helper()
 	j := h.becomes(m, c.status)
 	if !same(j["last_status_code"], c.code) || !same(j["attempts"], 1) || !strings.Contains(text(j, "last_error"), c.says) {
@@ -126,8 +126,8 @@ func (c strain) holds(t *testing.T, h *hook, m obj) {
 }
 
 // brokenTLS are targets that must never receive a request.
-func brokenTLS() []strain {
-	return []strain{
+func brokenTLS() []targetBehavior {
+	return []targetBehavior{
 		{"of an unknown authority", nil, "failed", nil, "not trusted", firstWait},
 		{"expired", nil, "failed", nil, "expired", firstWait},
 		{"for another host", nil, "failed", nil, "another host", firstWait},
@@ -137,14 +137,14 @@ func brokenTLS() []strain {
 }
 
 // redirects lead to forbidden and to permitted targets.
-func redirects(t *testing.T) []strain {
-	var all []strain
+func redirects(t *testing.T) []targetBehavior {
+	var all []targetBehavior
 	for _, to := range []string{"https://169.254.169.254/latest/meta-data/", "http://169.254.169.254/", "http://127.0.0.1:1/", "file:///etc/passwd", theSink(t).base + "/forbidden-fruit", "/forbidden-fruit"} {
 		for _, status := range []int{301, 302, 303, 307, 308} {
 			if status != 302 && status != 307 && !strings.HasPrefix(to, "/") {
 				continue
 			}
-			all = append(all, strain{"redirect", []reaction{says(status, "Location", to)}, "failed", status, "redirect", firstWait})
+			all = append(all, targetBehavior{"redirect", []reaction{says(status, "Location", to)}, "failed", status, "redirect", firstWait})
 		}
 	}
 	return all

@@ -79,10 +79,10 @@ func TestEventsOfMessages(t *testing.T) {
 	})
 }
 
-// TestMarksOfOtherChannelsAreTold: if the recipient has no webhook, the sender is
+// TestReceiptsOfOtherChannelsAreNotified: if the recipient has no webhook, the sender is
 // notified when the message is transferred or read through an inbox page, a stream or a
 // reply.
-func TestMarksOfOtherChannelsAreTold(t *testing.T) {
+func TestReceiptsOfOtherChannelsAreNotified(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		of := a.wants("message.delivered", "message.read")

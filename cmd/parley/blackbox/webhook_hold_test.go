@@ -84,9 +84,9 @@ func TestOwnAddressIsNoTarget(t *testing.T) {
 	}
 }
 
-// TestUrlIsAnsweredAsItWasSent: the API returns the URL as sent, but the server dials its
+// TestURLIsReturnedAsSent: the API returns the URL as sent, but the server dials its
 // canonical form, in which two spellings of a target are equal.
-func TestUrlIsAnsweredAsItWasSent(t *testing.T) {
+func TestURLIsReturnedAsSent(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		to := theSink(t).target()

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// rumors are messages that a webhook must announce, by recipient.
-type rumors struct {
+// expectedAnnouncements are messages that a webhook must announce, by recipient.
+type expectedAnnouncements struct {
 	mu    sync.Mutex
 	acked map[*hook]map[string]bool
 }
 
-func (r *rumors) owe(h *hook, id string) {
+func (r *expectedAnnouncements) add(h *hook, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.acked[h] == nil {
@@ -23,7 +23,7 @@ func (r *rumors) owe(h *hook, id string) {
 	r.acked[h][id] = true
 }
 
-func (r *rumors) count() (n int) {
+func (r *expectedAnnouncements) count() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, ids := range r.acked {
@@ -33,7 +33,7 @@ func (r *rumors) count() (n int) {
 }
 
 // missing counts the messages that a webhook was not notified about.
-func (r *rumors) missing(told func(h *hook) map[string]int) (n int) {
+func (r *expectedAnnouncements) missing(told func(h *hook) map[string]int) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h, ids := range r.acked {
@@ -67,12 +67,12 @@ func TestKillsDuringDelivery(t *testing.T) {
 		slowly := func(i int) *target {
 			x := theSink(t).target()
 			if i%2 == 1 {
-				x.answers(dawdles)
+				x.answers(answersLate)
 			}
 			return x
 		}
 		hs := gather(len(readers), func(i int) *hook { return readers[i].hook(slowly(i)) })
-		owed := &rumors{acked: map[*hook]map[string]bool{}}
+		owed := &expectedAnnouncements{acked: map[*hook]map[string]bool{}}
 		for life := range 5 {
 			lives(s, life, senders, hs, owed)
 			s.restart(t)
@@ -97,8 +97,8 @@ func TestKillsDuringDelivery(t *testing.T) {
 		if owed.count() < 50 {
 			t.Errorf("only %d messages in five runs", owed.count())
 		}
-		control := &rumors{acked: map[*hook]map[string]bool{}}
-		control.owe(hs[0], nobody)
+		control := &expectedAnnouncements{acked: map[*hook]map[string]bool{}}
+		control.add(hs[0], nobody)
 		if control.missing((*hook).announced) != 1 {
 			t.Error("control: a missing announcement was not found")
 		}
@@ -107,7 +107,7 @@ func TestKillsDuringDelivery(t *testing.T) {
 }
 
 // lives sends for a while and kills the server meanwhile.
-func lives(s *server, life int, senders []*agent, hs []*hook, owed *rumors) {
+func lives(s *server, life int, senders []*agent, hs []*hook, owed *expectedAnnouncements) {
 	dead := make(chan struct{})
 	var working sync.WaitGroup
 	for k, from := range senders {
@@ -125,7 +125,7 @@ func lives(s *server, life int, senders []*agent, hs []*hook, owed *rumors) {
 					continue
 				}
 				id, _ := a.body["id"].(string)
-				owed.owe(h, id)
+				owed.add(h, id)
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func TestDrainDuringDelivery(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
 		a, b := pair(t, s)
-		stuck, busy := b.listens(hangs), b.listens(dawdles)
+		stuck, busy := b.listens(hangs), b.listens(answersLate)
 		m := a.send(b)
 		for range 20 {
 			a.send(b)

@@ -43,7 +43,7 @@ func TestFirstRetry(t *testing.T) {
 		h.becomes(missed, "delivered")
 		h.retried(m, j)
 		time.Sleep(time.Second)
-		off.slept(m, waiting, missed)
+		off.checkAfterPause(m, waiting, missed)
 		if n := len(deleted.to.heard()); n != 1 {
 			t.Errorf("a deleted webhook received %d deliveries", n)
 		}
@@ -83,9 +83,9 @@ func (h *hook) retried(m, j obj) {
 	}
 }
 
-// slept checks a webhook that was off while a retry was due and a message arrived, and
-// switches it on.
-func (h *hook) slept(m, waiting, missed obj) {
+// checkAfterPause checks a webhook that was off while a retry was due and a message
+// arrived, and switches it on.
+func (h *hook) checkAfterPause(m, waiting, missed obj) {
 	t := h.agent.t
 	t.Helper()
 	if now := h.job(m); !same(now, waiting) || len(h.to.heard()) != 1 {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// TestHooksComeAndGo creates, switches, rotates, retries and deletes webhooks of a few
-// agents while others send to them, with targets of every kind. At the end every active
-// webhook with a healthy target has delivered all its jobs, at most one for each message,
-// and the data directory passes verification.
-func TestHooksComeAndGo(t *testing.T) {
+// TestConcurrentWebhookChanges creates, switches, rotates, retries and deletes webhooks
+// of a few agents while others send to them, with targets of every kind. At the end every
+// active webhook with a healthy target has delivered all its jobs, at most one for each
+// message, and the data directory passes verification.
+func TestConcurrentWebhookChanges(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
 		senders, readers := s.org(t).newAgents(3, "s"), s.org(t).newAgents(4, "r")
@@ -22,13 +22,13 @@ func TestHooksComeAndGo(t *testing.T) {
 			g.hooksAt(theSink(t).target().url + wellTarget).want(201)
 		}
 		var stop atomic.Bool
-		var deeds atomic.Int64
+		var changes atomic.Int64
 		var working sync.WaitGroup
 		for _, from := range senders {
 			working.Go(func() {
 				for !stop.Load() {
 					if a := from.try(anyOf(readers), nil); a.status != 201 {
-						a.errorf("a send while webhooks come and go")
+						a.errorf("a send during webhook changes")
 					}
 				}
 			})
@@ -37,11 +37,11 @@ func TestHooksComeAndGo(t *testing.T) {
 			working.Go(func() {
 				for !stop.Load() {
 					g := anyOf(readers)
-					for _, a := range g.meddles() {
+					for _, a := range g.changesWebhooks() {
 						if a.err != nil || a.status >= 500 {
-							a.errorf("no answer of a server that is well")
+							a.errorf("no answer from a healthy server")
 						}
-						deeds.Add(1)
+						changes.Add(1)
 					}
 				}
 			})
@@ -57,8 +57,8 @@ func TestHooksComeAndGo(t *testing.T) {
 				hooks++
 			}
 		}
-		t.Logf("%d changes; %d webhooks are left, with %d jobs", deeds.Load(), hooks, jobs)
-		if deeds.Load() < 50 || jobs < 50 {
+		t.Logf("%d changes; %d webhooks are left, with %d jobs", changes.Load(), hooks, jobs)
+		if changes.Load() < 50 || jobs < 50 {
 			t.Error("too little load")
 		}
 		audited(t, s)
@@ -68,11 +68,11 @@ func TestHooksComeAndGo(t *testing.T) {
 // wellTarget is the suffix of the URL of a target that accepts everything.
 const wellTarget = "?well"
 
-// meddles makes a random change to the webhooks of an agent.
-func (g *agent) meddles() []*answer {
+// changesWebhooks makes a random change to the webhooks of an agent.
+func (g *agent) changesWebhooks() []*answer {
 	listed := g.get("/webhooks?include_inactive=true&agent_id=" + g.id)
 	if len(listed.list) == 0 || len(listed.list) < 6 && rand.IntN(3) == 0 {
-		script := anyOf([][]reaction{{says(500)}, {says(410), says(200)}, {breaks}, {says(429, "Retry-After", "60")}, nil, {dawdles}, {says(201)}})
+		script := anyOf([][]reaction{{says(500)}, {says(410), says(200)}, {closesConnection}, {says(429, "Retry-After", "60")}, nil, {answersLate}, {says(201)}})
 		address := theSink(g.t).target(script...).url
 		if len(script) == 0 {
 			address += wellTarget

@@ -40,14 +40,14 @@ func says(status int, headers ...string) reaction {
 // hangs never answers and returns when the sender gives up.
 func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// dawdles answers after a delay.
-func dawdles(w http.ResponseWriter, _ *http.Request) {
+// answersLate answers after a delay.
+func answersLate(w http.ResponseWriter, _ *http.Request) {
 	time.Sleep(120 * time.Millisecond)
 	w.WriteHeader(http.StatusOK)
 }
 
-// drips sends the head of its answer one byte at a time and never completes it.
-func drips(w http.ResponseWriter, r *http.Request) {
+// answersByteByByte sends the head of its answer one byte at a time and never completes it.
+func answersByteByByte(w http.ResponseWriter, r *http.Request) {
 	conn := stolen(w)
 	defer func() { _ = conn.Close() }()
 	for _, c := range "HTTP/1.1 200 OK\r\nX-Slow: " + strings.Repeat("s", 200) {
@@ -62,8 +62,8 @@ func drips(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// floods accepts the delivery and sends an endless body.
-func floods(w http.ResponseWriter, _ *http.Request) {
+// answersEndlessly accepts the delivery and sends an endless body.
+func answersEndlessly(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	block := bytes.Repeat([]byte("flood "), 10_000)
 	for range 10_000 { // 600 MB, if the client reads it
@@ -73,18 +73,18 @@ func floods(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// breaks closes the connection instead of answering.
-func breaks(w http.ResponseWriter, _ *http.Request) { _ = stolen(w).Close() }
+// closesConnection closes the connection instead of answering.
+func closesConnection(w http.ResponseWriter, _ *http.Request) { _ = stolen(w).Close() }
 
-// babbles answers with bytes that are not HTTP.
-func babbles(w http.ResponseWriter, _ *http.Request) {
+// answersGarbage answers with bytes that are not HTTP.
+func answersGarbage(w http.ResponseWriter, _ *http.Request) {
 	conn := stolen(w)
 	_, _ = io.WriteString(conn, "hello, this is not the protocol you are looking for\r\n\r\n")
 	_ = conn.Close()
 }
 
-// swells answers with headers larger than any client should accept.
-func swells(w http.ResponseWriter, _ *http.Request) {
+// answersHugeHead answers with headers larger than any client should accept.
+func answersHugeHead(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Large", strings.Repeat("l", 1<<20))
 	w.WriteHeader(http.StatusOK)
 }

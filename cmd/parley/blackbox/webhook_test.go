@@ -37,7 +37,7 @@ func TestWebhookDelivers(t *testing.T) {
 	})
 }
 
-func TestWebhooksOfOneAgentAllHear(t *testing.T) {
+func TestAllWebhooksOfAnAgentAreNotified(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		bystander := b.org.agent("bystander").listens()

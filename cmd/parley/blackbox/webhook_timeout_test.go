@@ -13,7 +13,7 @@ func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	s := hooked[0].shared(t)
 	from, o := s.org(t).agent("from"), s.org(t)
-	hanging := map[string]*hook{"hangs": o.agent("hangs").listens(hangs), "drips": o.agent("drips").listens(drips)}
+	hanging := map[string]*hook{"hangs": o.agent("hangs").listens(hangs), "drips": o.agent("drips").listens(answersByteByByte)}
 	held, began := map[string]obj{}, time.Now()
 	for name, h := range hanging {
 		held[name] = from.send(h.agent)

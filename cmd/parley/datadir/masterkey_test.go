@@ -48,10 +48,10 @@ func TestTheMasterKeyMayComeFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestAFirstStartMayBeCutShort: a crash between creating the journal and creating the key
+// TestInterruptedFirstStart: a crash between creating the journal and creating the key
 // leaves a journal without a key. Nothing is sealed in it, so the next start creates a
 // key.
-func TestAFirstStartMayBeCutShort(t *testing.T) {
+func TestInterruptedFirstStart(t *testing.T) {
 	data := t.TempDir()
 	open := func() *persistence.Store {
 		store, err := persistence.Open(filepath.Join(data, "journal"), persistence.Options{
@@ -90,9 +90,9 @@ func (s *sealedState) State(of journal.Stream) (uint64, []byte, error) {
 	return 1, stored, err
 }
 
-// TestTheMasterKeyFitsWhatIsInUse: published signing keys must open with the master key;
+// TestMasterKeyOpensPublishedKeys: published signing keys must open with the master key;
 // expired ones need not.
-func TestTheMasterKeyFitsWhatIsInUse(t *testing.T) {
+func TestMasterKeyOpensPublishedKeys(t *testing.T) {
 	mine, theirs := keyOf(t, 'm'), keyOf(t, 't')
 	sealed := func(by *auth.MasterKey, kid string, retired time.Duration) *issuer.Key {
 		k := &issuer.Key{Kid: kid, SealedSeed: by.SealSeed(kid, make([]byte, 32)), MintedMs: 1}

@@ -21,7 +21,7 @@ import (
 // smtpServer is a mail server whose answers a test chooses.
 type smtpServer struct {
 	ln net.Listener
-	// says answers a line of the session; "" is success, hush means no answer.
+	// says answers a line of the session; "" is success, noAnswer means no answer.
 	says func(line string) string
 
 	mu    sync.Mutex
@@ -30,7 +30,7 @@ type smtpServer struct {
 	begun chan string // recipients, as RCPT names them
 }
 
-const hush = "hush"
+const noAnswer = "noAnswer"
 
 func newSMTPServer(t *testing.T, address string, says func(line string) string) *smtpServer {
 	t.Helper()
@@ -65,7 +65,7 @@ func (c *smtpServer) talk(conn net.Conn) {
 			c.begun <- to
 		}
 		switch said := c.says(line); {
-		case said == hush:
+		case said == noAnswer:
 			_, _ = io.Copy(io.Discard, conn) // until the client gives up
 			return
 		case said != "":
@@ -236,7 +236,7 @@ func TestAHangingServerIsGivenUp(t *testing.T) {
 			log := logged(t)
 			k := newSMTPServer(t, "127.0.0.1:0", func(line string) string {
 				if strings.HasPrefix(line, where) {
-					return hush
+					return noAnswer
 				}
 				return ""
 			})

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestTheProcessorIsShort: when the processor counts as overloaded, and whether this
+// TestProcessorOverload: when the processor counts as overloaded, and whether this
 // process or others cause it.
-func TestTheProcessorIsShort(t *testing.T) {
+func TestProcessorOverload(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		ours, idle int // percent of the time

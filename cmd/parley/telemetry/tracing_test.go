@@ -103,9 +103,9 @@ func TestSamplingByEnvironment(t *testing.T) {
 	}
 }
 
-// TestOffIsNothing: without traces the actors use the journal without a wrapper, and the
+// TestTracesOff: without traces the actors use the journal without a wrapper, and the
 // webhook sender has no hooks.
-func TestOffIsNothing(t *testing.T) {
+func TestTracesOff(t *testing.T) {
 	var off *Traces
 	courier := parleyhttp.NewCourier(parleyhttp.CourierOptions{})
 	off.WatchDeliveries(courier)
@@ -163,9 +163,9 @@ func TestSpansOfAMessage(t *testing.T) {
 	}
 }
 
-// TestTheCallerDecides: if the caller's trace is sampled, the message is traced whatever
+// TestCallersSamplingIsFollowed: if the caller's trace is sampled, the message is traced whatever
 // the share; if not, it gets no spans.
-func TestTheCallerDecides(t *testing.T) {
+func TestCallersSamplingIsFollowed(t *testing.T) {
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
 	tr, spans := traced(0)
 	id := messageIDs(1)[0]

@@ -77,10 +77,10 @@ func awaitReset(conn net.Conn, stop <-chan struct{}) {
 
 const tcpEstablished = 1
 
-// TestTwoAddressesKeepNobodyOut: two addresses hold all places with busy connections and
+// TestTwoAddressesDoNotBlockOthers: two addresses hold all places with busy connections and
 // retake each place as soon as they lose it. Clients from another address are still
 // served, and an idle connection of theirs is kept.
-func TestTwoAddressesKeepNobodyOut(t *testing.T) {
+func TestTwoAddressesDoNotBlockOthers(t *testing.T) {
 	get := func(token, path string) string {
 		return "GET " + path + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + token + "\r\n\r\n"
 	}

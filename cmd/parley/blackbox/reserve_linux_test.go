@@ -27,10 +27,10 @@ func TestReadsBelowTheReserve(t *testing.T) {
 				t.Log(s.log.tail())
 			}
 		})
-		w := newScarceWorld(t, s)
+		w := newReadFixture(t, s)
 		w.reads()
 		disk.below(4 << 20)
-		s.sick(t, time.Second)
+		s.waitUntilSick(t, time.Second)
 		w.reads()
 		w.refused()
 		for range 5 { // the server may check the space before or after it reads the keys
@@ -38,13 +38,13 @@ func TestReadsBelowTheReserve(t *testing.T) {
 				t.Fatalf("SIGTERM below the reserve: %v", err)
 			}
 			s.restart(t)
-			s.sick(t, time.Second)
+			s.waitUntilSick(t, time.Second)
 			w.reads()
 		}
 		w.refused()
 		w.reads()
 		disk.drop("below")
-		s.healthy(t, 2*time.Second)
+		s.waitUntilHealthy(t, 2*time.Second)
 		w.taken()
 		w.reads()
 		if err := s.drain(10 * time.Second); err != nil {
@@ -56,20 +56,20 @@ func TestReadsBelowTheReserve(t *testing.T) {
 	})
 }
 
-// scarceWorld has data for every read: a public group with a pending vote and a
+// readFixture has data for every read: a public group with a pending vote and a
 // conversation, and a group with a pending invitation.
-type scarceWorld struct {
-	t                 *testing.T
-	s                 *server
-	alice, bob, carol *agent
-	board, cellar     *group
-	letter, speech    obj
-	request           string
+type readFixture struct {
+	t                  *testing.T
+	s                  *server
+	alice, bob, carol  *agent
+	board, cellar      *group
+	message, broadcast obj
+	request            string
 }
 
-func newScarceWorld(t *testing.T, s *server) *scarceWorld {
+func newReadFixture(t *testing.T, s *server) *readFixture {
 	t.Helper()
-	w := &scarceWorld{t: t, s: s}
+	w := &readFixture{t: t, s: s}
 	w.alice, w.bob = pair(t, s)
 	w.carol = w.alice.agent("carol")
 	w.board = w.alice.ruled("majority", w.carol)
@@ -77,37 +77,37 @@ func newScarceWorld(t *testing.T, s *server) *scarceWorld {
 	w.request = text(w.board.applied(w.bob), "id")
 	w.cellar = w.alice.group(obj{"enrollment_policy": "closed"})
 	w.cellar.invited(w.alice, w.bob, "invited")
-	w.speech = w.board.said(w.alice)
-	w.letter = w.alice.send(w.bob)
+	w.broadcast = w.board.said(w.alice)
+	w.message = w.alice.send(w.bob)
 	return w
 }
 
 // reads requests every route that reads.
-func (w *scarceWorld) reads() {
+func (w *readFixture) reads() {
 	w.t.Helper()
-	talk, speech := "/conversations/"+text(w.letter, "conversation_id"), "/conversations/"+text(w.speech, "conversation_id")
+	talk, groupTalk := "/conversations/"+text(w.message, "conversation_id"), "/conversations/"+text(w.broadcast, "conversation_id")
 	for _, path := range []string{
 		"/org", "/org/quotas", "/groups", "/groups?scope=all", "/groups/invites", w.board.path(""), w.board.path("/members"),
 		w.board.path("/requests"), w.board.path("/requests?status=all"), w.cellar.path(""), "/directory/groups", "/directory/groups/" + w.board.id,
 		"/agents", w.alice.path(""), w.alice.path("/keys"), w.alice.path("/messages"), w.alice.path("/conversations"),
-		talk, talk + "/participants", talk + "/messages", speech, speech + "/participants", speech + "/messages",
-		"/messages/" + text(w.letter, "id"), "/messages/" + text(w.letter, "id") + "/trace", "/webhooks?agent_id=" + w.alice.id,
+		talk, talk + "/participants", talk + "/messages", groupTalk, groupTalk + "/participants", groupTalk + "/messages",
+		"/messages/" + text(w.message, "id"), "/messages/" + text(w.message, "id") + "/trace", "/webhooks?agent_id=" + w.alice.id,
 		"/.well-known/jwks.json", "/openapi.json",
 	} {
 		if a := w.alice.does("GET", path, nil); a.err != nil || a.status != 200 {
-			a.errorf("a read does not go on")
+			a.errorf("a read failed")
 		}
 	}
 	for _, path := range []string{"/groups/invites", w.bob.path("/messages"), "/org"} {
 		if a := w.bob.does("GET", path, nil); a.err != nil || a.status != 200 {
-			a.errorf("a read does not go on")
+			a.errorf("a read failed")
 		}
 	}
 	w.s.grant(w.t, w.alice.client, w.alice.secret).want(200)
 }
 
 // writes makes requests that write. Each can succeed once.
-func (w *scarceWorld) writes() []*answer {
+func (w *readFixture) writes() []*answer {
 	a, more := w.alice, "late-"+randomHex(4)
 	return []*answer{
 		a.patch("/org", obj{"name": more}),
@@ -126,7 +126,7 @@ func (w *scarceWorld) writes() []*answer {
 }
 
 // refused checks that the server rejects writes and says when to retry.
-func (w *scarceWorld) refused() {
+func (w *readFixture) refused() {
 	w.t.Helper()
 	for _, a := range w.writes() {
 		a.refused(503, "overloaded")
@@ -142,11 +142,11 @@ func (w *scarceWorld) refused() {
 }
 
 // taken checks that all writes succeed.
-func (w *scarceWorld) taken() {
+func (w *readFixture) taken() {
 	w.t.Helper()
 	for _, a := range w.writes() {
 		if a.err != nil || a.status/100 != 2 {
-			a.errorf("a write does not go on")
+			a.errorf("a write failed")
 		}
 	}
 	w.board.holds("with room again", w.alice, w.carol, w.bob)

@@ -44,7 +44,7 @@ func TestInboxPageDelivers(t *testing.T) {
 	})
 }
 
-func TestReadingLeavesMarksOfTheRecipientOnly(t *testing.T) {
+func TestOnlyTheRecipientsReadsLeaveReceipts(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		m := a.send(b)
@@ -92,9 +92,9 @@ func TestGetByAnOwnerOfBothEnds(t *testing.T) {
 	})
 }
 
-// TestReadByAnOwnerOfBothEnds: only the recipient can mark a message as read, so it is
+// TestReadByAnOwnerOfBothSides: only the recipient can mark a message as read, so it is
 // the acting agent if the request names none.
-func TestReadByAnOwnerOfBothEnds(t *testing.T) {
+func TestReadByAnOwnerOfBothSides(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		a, b := o.agent("a"), o.agent("b")
@@ -137,7 +137,7 @@ func TestStreamDelivers(t *testing.T) {
 	})
 }
 
-func TestReadIsTheRecipients(t *testing.T) {
+func TestOnlyTheRecipientMarksAsRead(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		m := a.send(b)

@@ -75,9 +75,9 @@ func TestTierZeroNeitherSendsNorCreates(t *testing.T) {
 	})
 }
 
-// TestTierZeroOnlyListens: an organization lowered to tier 0 cannot send or reply;
+// TestTierZeroOnlyReads: an organization lowered to tier 0 cannot send or reply;
 // everything else works as before.
-func TestTierZeroOnlyListens(t *testing.T) {
+func TestTierZeroOnlyReads(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
 		s := start(t, "--journals", journals, "--admin-listen", admin)
