@@ -7,7 +7,7 @@ import (
 
 const groupMessage = `{"to_handle":"#OPS@First.Home.Example","type":"svc.v1.dm","encrypted_payload":"AA","encryption_version":"sender-key-v1"}`
 
-// opsGroup is a group with ann, art and bob in it.
+// opsGroup makes a group with ann, art and bob.
 func (g *groupHarness) opsGroup() string {
 	id := g.group("ops", "")
 	g.seat(id, g.first, g.art)
@@ -85,14 +85,14 @@ func TestGroupConversation(t *testing.T) {
 	g.second.ask("PATCH", path+"/status", `{"status":"paused"}`).want(403, "role_not_allowed")
 	g.first.ask("PATCH", path+"/status", `{"status":"paused"}`, as("art")).want(403, "role_not_allowed")
 	g.first.ask("PATCH", path+"/status", `{"status":"paused"}`).want(200).is(map[string]any{"status": "paused"})
-	// Who has left still reads what it got.
+	// A former member can still read its copies.
 	g.second.ask("DELETE", "/groups/"+id+"/members/"+g.bob, "", as("bob")).want(204)
 	rows(g.second, "bob", "received AA", "sent QQ")
 	g.second.ask("GET", path, "").want(200)
 	g.first.ask("PATCH", path+"/status", `{"status":"completed"}`).want(200)
 	next := g.first.ask("POST", "/messages", groupMessage).want(201)
 	if next.text("conversation_id") == sent.text("conversation_id") {
-		t.Error("a conversation that is over goes on")
+		t.Error("a conversation can be continued after it has ended")
 	}
 	g.second.ask("POST", "/messages/"+copied+"/reply", `{"type":"svc.v1.dm","encrypted_payload":"QQ"}`).want(409, "conversation_closed")
 	g.second.ask("GET", "/conversations/"+next.text("conversation_id"), "").want(200)

@@ -22,7 +22,7 @@ type guest struct {
 	owner parley.OrgID
 }
 
-// guest registers an organization by the client.
+// guest registers an organization with the client.
 func (h *harness) guest(slug string) *guest {
 	h.t.Helper()
 	transport := &stdhttp.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return h.dial() }}
@@ -50,7 +50,7 @@ func (g *guest) agent(name string) parley.AgentID {
 	return a.AgentID()
 }
 
-// sends sends a message and gives its id.
+// sends sends a message and returns its id.
 func (g *guest) sends(to parley.AgentID) parley.MessageID {
 	g.h.t.Helper()
 	m, err := g.Send(g.h.t.Context(), api.Send{ToAgentID: &to, Type: "svc.v1.dm", EncryptedPayload: "aGVsbG8"})
@@ -60,8 +60,8 @@ func (g *guest) sends(to parley.AgentID) parley.MessageID {
 	return m.ID
 }
 
-// TestClientMarks: what the client's calls for marks, waits and traces say is what
-// the service did.
+// TestClientMarks: the results of the client's calls for receipts, waits and traces
+// match what the service did.
 func TestClientMarks(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		h := harnessInMemory(t, journals)
@@ -74,7 +74,7 @@ func TestClientMarks(t *testing.T) {
 		}
 		traced, err := ann.Trace(ctx, sent[0])
 		if err != nil || traced.MessageID != sent[0] || traced.PendingReason == nil || traced.Position != nil || traced.DeliveredAt != nil || len(traced.Attempts) != 0 {
-			t.Errorf("trace of what nobody took: %+v, %v", traced, err)
+			t.Errorf("trace of an undelivered message: %+v, %v", traced, err)
 		}
 		read, err := bob.ReadMessage(ctx, sent[0])
 		if err != nil || read.ID != sent[0] || read.Status != api.MessageRead || read.ReadAt == nil || read.Direction != api.Received {
@@ -84,7 +84,7 @@ func TestClientMarks(t *testing.T) {
 			t.Errorf("read again: %+v, %v", again, err)
 		}
 		if traced, err = bob.Trace(ctx, sent[0]); err != nil || traced.Position == nil || traced.ReadAt == nil || !traced.ReadAt.Equal(read.ReadAt.Time) || traced.PendingReason != nil {
-			t.Errorf("trace of what was read: %+v, %v", traced, err)
+			t.Errorf("trace of a message that was read: %+v, %v", traced, err)
 		}
 		for _, c := range []struct {
 			in   api.Ack
@@ -108,19 +108,20 @@ func TestClientMarks(t *testing.T) {
 		}()
 		last := ann.sends(to)
 		if more := <-coming; more == nil || len(more.Items) != 1 || more.Items[0].ID != last {
-			t.Errorf("what came while it waited: %+v", more)
+			t.Errorf("message sent during the wait: %+v", more)
 		}
 		if none, err := bob.Wait(ctx, api.Wait{ID: to, After: &last, TimeoutMS: 1000}); err != nil || none.Items == nil || len(none.Items) != 0 || none.After == nil || *none.After != last {
-			t.Errorf("wait in vain: %+v, %v", none, err)
+			t.Errorf("wait without a message: %+v, %v", none, err)
 		}
 		if traced, err = bob.Trace(ctx, last); err != nil || len(traced.Attempts) != 1 || traced.Attempts[0].Channel != "wait" || traced.DeliveredAt == nil {
-			t.Errorf("trace of what a wait gave: %+v, %v", traced, err)
+			t.Errorf("trace of a message from a wait: %+v, %v", traced, err)
 		}
 		h.close()
 	}
 }
 
-// TestClientMarksRefused: refusals of these calls are typed as all others are.
+// TestClientMarksRefused: errors of these calls have the same types as those of other
+// calls.
 func TestClientMarksRefused(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -133,7 +134,7 @@ func TestClientMarksRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := bob.Ack(ctx, api.Ack{ID: to, UpTo: &m, IDs: []parley.MessageID{m}}); !errors.Is(err, client.ValidationError) {
-		t.Errorf("both of two: %v", err)
+		t.Errorf("both fields at once: %v", err)
 	}
 	for what, c := range map[string]struct {
 		call   func() error
@@ -161,6 +162,6 @@ func TestClientMarksRefused(t *testing.T) {
 	short, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := bob.Wait(short, api.Wait{ID: to, After: &m}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a wait that is called off: %v", err)
+		t.Errorf("a canceled wait: %v", err)
 	}
 }

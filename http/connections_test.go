@@ -10,13 +10,13 @@ import (
 	"parley/http/connlimit"
 )
 
-// TestARequestWhoseAnswerWouldBeLostIsNotServed: a connection that was evicted after its
-// request was read, and before it was served, ends unserved.
+// TestARequestWhoseAnswerWouldBeLostIsNotServed: if a connection is evicted after its
+// request was read and before it is served, the request is not served.
 func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
 	var evict func()
 	h := wireHarness(t, 1, func(o *harnessOptions) {
 		o.Server.Connections.PerAddress = 1
-		o.Server.NewRequestID = func() string { // the request is read, and not served yet
+		o.Server.NewRequestID = func() string { // the request has been read, but not served
 			if evict != nil {
 				evict()
 			}
@@ -46,16 +46,16 @@ func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
 	await(t, "the request is not answered", func() bool { return h.server.Load().InFlight == 0 })
 	page, _, err := h.node.Messages.Inbox(context.Background(), h.to, 0, 10, "", nil)
 	if err != nil || len(page) != 1 {
-		t.Errorf("%d messages were sent, %v; a request was served whose connection is gone", len(page), err)
+		t.Errorf("%d messages were sent, %v; a request on an evicted connection was served", len(page), err)
 	}
 }
 
-// otherAddress is a wire from another address.
+// otherAddress is a wire with another remote address.
 type otherAddress struct{ *wire }
 
 func (otherAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
 
-// TestAnEvictedRequestEnds: a request that waits for a message ends soon when its
+// TestAnEvictedRequestEnds: a request that waits for a message ends soon after its
 // connection is evicted.
 func TestAnEvictedRequestEnds(t *testing.T) {
 	const waiting = 8
@@ -75,7 +75,7 @@ func TestAnEvictedRequestEnds(t *testing.T) {
 			w.asked <- request
 		}
 		await(t, what+" does not wait", func() bool { return h.server.Load().InFlight == waiting })
-		time.Sleep(50 * time.Millisecond) // the last of them begins to wait
+		time.Sleep(50 * time.Millisecond) // until the last of them waits
 		evicted, began, other := h.server.Load().Exceeded.Evicted, time.Now(), newWire(newReceiver(false))
 		h.conns <- otherAddress{other}
 		await(t, what+" goes on", func() bool { return h.server.Load().InFlight == waiting-1 })

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkRequest takes the watched requests through the whole server, one at a
-// time, over a journal in memory: its files, which grow, are counted in B/op.
+// BenchmarkRequest sends the requests of requestCosts through the whole server, one at
+// a time, over a journal in memory. The journal's growing files count in B/op.
 func BenchmarkRequest(b *testing.B) {
 	for _, c := range requestCosts {
 		b.Run(c.name, func(b *testing.B) {
@@ -26,8 +26,8 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkPush has an agent with 0, 1 and 32 streams be sent a message at a
-// time: what more streams cost is what pushes cost.
+// BenchmarkPush sends one message at a time to an agent with 0, 1 or 32 streams. The
+// cost of the additional streams is the cost of pushes.
 func BenchmarkPush(b *testing.B) {
 	for _, streams := range []int{0, 1, 32} {
 		b.Run(fmt.Sprint(streams, " streams"), func(b *testing.B) {

@@ -11,22 +11,22 @@ import (
 	"parley/http/rest"
 )
 
-// What a request costs is counted here, not timed: a count is the same on a
-// busy machine. Each bound is about 15 % above what was measured when it was
-// set; a change that makes something cheaper lowers its bound. `go test -v
-// -run Cost ./http` prints what is measured now.
+// These tests count what a request costs and do not time it: a count is the same on a
+// busy machine. Each bound is about 15 % above the value measured when it was set. A
+// change that lowers a cost lowers its bound too. `go test -v -run Cost ./http` prints
+// the current values.
 
-// cost is what one operation allocates, anywhere in the process.
+// cost has the allocations and bytes of one operation, anywhere in the process.
 type cost struct{ allocs, bytes float64 }
 
-// within reports whether nothing of a cost is over a bound.
+// within reports whether no value is above its bound.
 func (c cost) within(bound cost) bool { return c.allocs <= bound.allocs && c.bytes <= bound.bytes }
 
-// costOf runs an operation n times in each of several rounds, settles, and gives
-// what a round takes at least: timers, tables and files in memory that grow, and
-// what other tests left behind can only add to it. Short rounds pass between them.
+// costOf runs an operation n times per round and returns the smallest cost per
+// operation over the rounds. Timers, tables and files in memory that grow, and
+// leftovers of other tests, can only raise the cost of a round.
 func costOf(rounds, n int, operation, settle func()) cost {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties pools
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the pools
 	for range 4 * n {
 		operation()
 	}
@@ -48,18 +48,17 @@ func costOf(rounds, n int, operation, settle func()) cost {
 
 func atOnce() {}
 
-// skipUnderRace: the race detector allocates beside the program.
+// skipUnderRace skips a test under the race detector, which allocates too.
 func skipUnderRace(t *testing.T) {
 	if raceDetector {
 		t.Skip("allocations are not the program's own under the race detector")
 	}
 }
 
-// requestCosts are the requests that are watched, each with the bound of its
-// allocations, bytes and writes to the connection. When the bounds were set, a
-// send of 1 KiB took 68 allocations and 7,320 bytes, a reply 95 and 9,280, an
-// inbox page of 20 messages 367 and 50,300; all of it counts, to the journal and
-// back.
+// requestCosts lists the requests to measure, each with the bounds of its allocations,
+// bytes and writes to the connection. When the bounds were set, a send of 1 KiB took 68
+// allocations and 7,320 bytes, a reply 95 and 9,280, an inbox page of 20 messages 367
+// and 50,300, all including the journal.
 var requestCosts = []struct {
 	name    string
 	status  int
@@ -72,8 +71,8 @@ var requestCosts = []struct {
 	{"inbox page", 200, cost{422, 58000}, 2, (*wired).inboxRequest},
 }
 
-// costOfRequests gives what the request takes, and the writes in which its
-// answer leaves. dress makes the connection that the server sees.
+// costOfRequests returns the cost of a request and the number of writes per answer.
+// dress returns the connection that the server uses.
 func (h *wired) costOfRequests(t *testing.T, make func(*wired, *wire) []byte, status int, dress func(*wire) net.Conn) (cost, float64) {
 	w := newWire(newReceiver(false))
 	defer w.Close()
@@ -95,14 +94,14 @@ func TestCostOfARequest(t *testing.T) {
 				t.Errorf("a request costs %+v, at most %+v is allowed", got, c.bound)
 			}
 			if writes > c.writes {
-				t.Errorf("an answer leaves in %.1f writes, at most %.0f are allowed", writes, c.writes)
+				t.Errorf("an answer takes %.1f writes, at most %.0f are allowed", writes, c.writes)
 			}
 		})
 	}
 }
 
-// TestCostOfARequestControl has a step before the handlers note a hundred
-// things, and each answer leave in pieces.
+// TestCostOfARequestControl: a step before the handlers allocates a hundred strings,
+// and each answer is written in pieces.
 func TestCostOfARequestControl(t *testing.T) {
 	skipUnderRace(t)
 	for _, c := range requestCosts {
@@ -118,7 +117,7 @@ func TestCostOfARequestControl(t *testing.T) {
 			}
 			got, writes := h.costOfRequests(t, c.request, c.status, func(w *wire) net.Conn { return splitConn{w, "\r\n"} })
 			if got.allocs <= c.bound.allocs || writes <= c.writes {
-				t.Errorf("a careless server takes %+v and %.1f writes: within %+v and %.0f", got, writes, c.bound, c.writes)
+				t.Errorf("a wasteful server takes %+v and %.1f writes: within %+v and %.0f", got, writes, c.bound, c.writes)
 			}
 		})
 	}

@@ -56,8 +56,8 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// TestWhatCanNeverBeSentIsAnAttemptThatFailed has deliveries that no sender can
-// take: their owners must learn why.
+// TestWhatCanNeverBeSentIsAnAttemptThatFailed: deliveries that no sender accepts become
+// failed attempts that give the reason to their owners.
 func TestWhatCanNeverBeSentIsAnAttemptThatFailed(t *testing.T) {
 	vault, err := auth.NewMasterKey(make([]byte, 32))
 	if err != nil {
@@ -81,7 +81,7 @@ func TestWhatCanNeverBeSentIsAnAttemptThatFailed(t *testing.T) {
 	} {
 		ended := make(chan webhook.Outcome, 1)
 		if _, taken := courier.Deliver(c.d, func(o webhook.Outcome) { ended <- o }); !taken {
-			t.Errorf("%s: not taken", name)
+			t.Errorf("%s: not accepted", name)
 			continue
 		}
 		o := <-ended
@@ -92,6 +92,6 @@ func TestWhatCanNeverBeSentIsAnAttemptThatFailed(t *testing.T) {
 	sender.Shutdown(t.Context())
 	d := delivery.Delivery{Webhook: id, URL: "https://example.com/", Sealed: [][]byte{sealed}}
 	if held, taken := courier.Deliver(d, func(webhook.Outcome) { t.Error("called for a delivery that was not taken") }); taken || held <= 0 {
-		t.Errorf("after the end: held %v, taken %v", held, taken)
+		t.Errorf("after the shutdown: held %v, taken %v", held, taken)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"parley/http/rest"
 )
 
-// TestExpiredTokensOpenNothing asks every route of the table with a token whose
-// time is over: those that ask for one say so, the others do not look at it.
+// TestExpiredTokensOpenNothing: calls every route with an expired token. Routes that
+// require a token refuse it, the others ignore it.
 func TestExpiredTokensOpenNothing(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -28,7 +28,7 @@ func TestExpiredTokensOpenNothing(t *testing.T) {
 		path := strings.NewReplacer("{id}", h.agent("a"+strings.ToLower(r.Operation.ID)).String(), "{client_id}", h.client.String(), "{token}", "x", "{file}", "page.css").Replace(r.Path)
 		for _, token := range []string{expired, h.token(h.client)} {
 			if (r.Streams || strings.HasSuffix(r.Path, "/wait")) && token != expired {
-				continue // it would not end, or late
+				continue // a stream does not end, or ends late
 			}
 			said := say(t, h.dial, r.Method+" "+path+" HTTP/1.1\r\nHost: home\r\nConnection: close\r\nAuthorization: Bearer "+token+"\r\n\r\n")
 			late := strings.HasPrefix(said, "HTTP/1.1 401 ") && strings.Contains(said, `"code":"token_expired"`) && strings.Contains(said, `error="invalid_token"`)
@@ -43,8 +43,8 @@ func TestExpiredTokensOpenNothing(t *testing.T) {
 	}
 }
 
-// say sends raw bytes and reads everything until the server closes or one second has
-// passed.
+// say sends raw bytes. It reads until the server closes the connection or one second
+// has passed.
 func say(t *testing.T, dial func() (net.Conn, error), text string) string {
 	t.Helper()
 	conn, err := dial()

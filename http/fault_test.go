@@ -21,7 +21,7 @@ import (
 	"parley"
 )
 
-// badDisk is a disk that holds the syncs of the log back, or refuses tables.
+// badDisk is a disk that delays the syncs of the log, or refuses tables.
 type badDisk struct {
 	held    atomic.Pointer[chan struct{}]
 	refuses atomic.Bool
@@ -43,14 +43,14 @@ func (d *badDisk) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// hold keeps every sync waiting until the function it gives is called.
+// hold delays every sync until the returned function is called.
 func (d *badDisk) hold() (release func()) {
 	held := make(chan struct{})
 	d.held.Store(&held)
 	return func() { d.held.Store(nil); close(held) }
 }
 
-// reply is what a request in the harness was answered, and after how long.
+// reply is the answer to a request in the harness, with the time it took.
 type reply struct {
 	status int
 	header stdhttp.Header
@@ -91,7 +91,8 @@ func (h *harness) request(token, method, path, body string, headers ...string) r
 	return r
 }
 
-// shed checks a 503 with a code and an integer Retry-After, that came in time.
+// shed checks for a 503 with the given code and an integer Retry-After, within the
+// given time.
 func (r reply) shed(t *testing.T, what, code string, within time.Duration) {
 	t.Helper()
 	after, err := strconv.Atoi(r.header.Get("Retry-After"))
@@ -100,14 +101,14 @@ func (r reply) shed(t *testing.T, what, code string, within time.Duration) {
 	}
 }
 
-// health waits until /health has a status and gives how long that took.
+// health waits until /health has a status and returns how long that took.
 func (h *harness) health(status int, within time.Duration) time.Duration {
 	h.t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		r := h.request("", "GET", "/health", "")
 		if r.status == status {
 			if checks, _ := r.body["checks"].(map[string]any); status == 503 && !strings.Contains(fmt.Sprint(checks["journal"]), "disk") {
-				h.t.Errorf("/health does not say that it is the disk: %v", r.body)
+				h.t.Errorf("/health does not name the disk: %v", r.body)
 			}
 			return time.Since(began)
 		}
@@ -122,9 +123,9 @@ func letter(from, to parley.AgentID, payload string) string {
 	return fmt.Sprintf(`{"from_agent_id":%q,"to_agent_id":%q,"type":"svc.v1.dm","encrypted_payload":%q}`, from, to, payload)
 }
 
-// TestStalledDisk holds the syncs of the log: /health says so within a second,
-// new requests that write are refused at once, those under way end in a bounded
-// time, and everything goes on when the disk does.
+// TestStalledDisk: delays the syncs of the log. /health reports it within a second, new
+// requests that write are refused at once, those under way end in bounded time, and
+// everything works again once the disk does.
 func TestStalledDisk(t *testing.T) {
 	theEngineClock()
 	for _, journals := range []int{1, 4} {
@@ -148,22 +149,22 @@ func TestStalledDisk(t *testing.T) {
 				h.request(token, "GET", "/agents/"+to.String()+"/messages", "").shed(t, "a page of what is not stored", "overloaded", 6*time.Second)
 				r := <-under
 				r.shed(t, "the send under way", "outcome_unknown", 11*time.Second)
-				t.Logf("the send under way ends after %v", r.took)
+				t.Logf("the send under way ended after %v", r.took)
 				release()
 				t.Logf("/health is 200 after %v", h.health(200, time.Second))
 				r = h.request(token, "POST", "/messages", letter(from, to, "aGVsbG8"), act...)
 				if r.status != 200 {
-					t.Errorf("repeated with its key, the send is answered %d %v, want 200", r.status, r.body)
+					t.Errorf("a repeat of the send with its key is answered %d %v, want 200", r.status, r.body)
 				}
 				h.close()
-				time.Sleep(time.Minute) // the engine's own sweeper ends
+				time.Sleep(time.Minute) // until the engine's sweeper ends
 			})
 		})
 	}
 }
 
-// TestTablesCannotBeWritten: the engine cannot flush. What is stored goes on
-// being read while writes are shed, and writes go on when the disk does.
+// TestTablesCannotBeWritten: the storage engine cannot flush. Stored data can be read
+// while writes are refused, and writes work again once the disk does.
 func TestTablesCannotBeWritten(t *testing.T) {
 	theEngineClock()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +185,7 @@ func TestTablesCannotBeWritten(t *testing.T) {
 		for n := 0; ; n++ {
 			r := send(fmt.Sprint(n))
 			if r.status == 503 {
-				if r.took > time.Second { // under way when it began
+				if r.took > time.Second { // it was under way when the fault began
 					r.shed(t, "the send under way", "outcome_unknown", 11*time.Second)
 					r = send("new")
 				}
@@ -193,11 +194,11 @@ func TestTablesCannotBeWritten(t *testing.T) {
 			}
 			stored++
 			if time.Since(began) > 15*time.Second {
-				t.Fatalf("%d messages are taken in and no table can be written", stored)
+				t.Fatalf("%d messages are accepted although no table can be written", stored)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		t.Logf("shed %v after the first refusal, %d stored", time.Since(began), stored)
+		t.Logf("refusing stopped %v after it began, %d messages stored", time.Since(began), stored)
 		h.health(503, time.Second)
 		for range 3 {
 			r := h.request(token, "GET", page+"?limit=100", "")
@@ -209,9 +210,9 @@ func TestTablesCannotBeWritten(t *testing.T) {
 		disk.refuses.Store(false)
 		t.Logf("/health is 200 after %v", h.health(200, 3*time.Second))
 		if r := send("last"); r.status != 201 {
-			t.Errorf("after it all, a send is answered %d %v", r.status, r.body)
+			t.Errorf("once the disk works again, a send is answered %d %v", r.status, r.body)
 		}
 		h.close()
-		time.Sleep(time.Minute) // the engine's own sweeper ends
+		time.Sleep(time.Minute) // until the engine's sweeper ends
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"parley"
 )
 
-// groupHarness has two organizations, the first with the agents ann and art, the
-// second with bob, and one that is nobody.
+// groupHarness has two organizations, the first with the agents ann and art, the second
+// with bob, and a third without a seat.
 type groupHarness struct {
 	*harness
 	first, second, nobody *tenant
@@ -25,20 +25,20 @@ func newGroupHarness(t *testing.T) *groupHarness {
 	return g
 }
 
-// public is who comes without a token.
+// public is a caller without a token.
 func (g *groupHarness) public() *tenant {
 	p := *g.nobody
 	p.token = ""
 	return &p
 }
 
-// group makes a group of ann's with more members of the body.
+// group makes a group of ann's, with additional members of the body.
 func (g *groupHarness) group(name, more string) string {
 	g.t.Helper()
 	return g.first.ask("POST", "/groups", `{"name":"`+name+`"`+more+`}`).want(201).text("id")
 }
 
-// seat invites an agent in the name of ann and has it join.
+// seat invites an agent as ann; the agent joins.
 func (g *groupHarness) seat(id string, p *tenant, agent string) {
 	g.t.Helper()
 	g.first.ask("POST", "/groups/"+id+"/invite", `{"agent_id":"`+agent+`"}`, as("ann")).want(200)
@@ -80,7 +80,7 @@ func TestGroupIsCreatedOnce(t *testing.T) {
 	again := g.first.ask("POST", "/groups", body, "Idempotency-Key: k").want(200)
 	again.is(map[string]any{"id": made.text("id"), "invitations": made.at("invitations"), "member_count": 2})
 	if again.head.Get("Idempotency-Replayed") != "true" {
-		t.Error("the repeat does not say that it is one")
+		t.Error("the repeat is not marked as one")
 	}
 	g.second.ask("GET", "/agents/"+g.bob+"/messages", "").want(200).is(map[string]any{
 		"has_more": false, "items.0.type": "svc.v1.group_invite", "items.0.group_id": nil, "items.0.from_agent_id": g.ann,
@@ -90,8 +90,8 @@ func TestGroupIsCreatedOnce(t *testing.T) {
 	g.first.ask("POST", "/groups", `{"name":"other"}`, "Idempotency-Key: k").want(409, "idempotency_mismatch")
 }
 
-// TestWhoSeesAGroup asks for everything of a private group and of a public one,
-// as its owner, as an organization with a seat, as a stranger and as nobody.
+// TestWhoSeesAGroup: requests everything about a private and a public group, as its
+// owner, as an organization with a seat, as a stranger and without a token.
 func TestWhoSeesAGroup(t *testing.T) {
 	g := newGroupHarness(t)
 	closed, open := g.group("closed", ""), g.group("open", `,"visibility":"public"`)
@@ -124,7 +124,7 @@ func TestWhoSeesAGroup(t *testing.T) {
 		if c.private == 404 {
 			private := g.nobody.ask(c.method, "/groups/"+closed+c.path, c.body)
 			if private.text("detail") != unknown.text("detail") {
-				t.Errorf("%s %s: a private group (%s) is told from one that is none (%s)", c.method, c.path, private.raw, unknown.raw)
+				t.Errorf("%s %s: a private group (%s) can be told from a missing one (%s)", c.method, c.path, private.raw, unknown.raw)
 			}
 		}
 	}
@@ -215,8 +215,8 @@ func TestGroupPages(t *testing.T) {
 	g.first.ask("GET", "/groups?limit=101", "").want(422)
 }
 
-// TestAPageOfGroupsIsBoundedInBytes: control characters in a description take six
-// bytes each, and count as one.
+// TestAPageOfGroupsIsBoundedInBytes: control characters in a description take six bytes
+// each, but count as one character.
 func TestAPageOfGroupsIsBoundedInBytes(t *testing.T) {
 	g := newGroupHarness(t)
 	for i := range 100 {

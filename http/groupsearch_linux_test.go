@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// searchedGroups is how many public groups BenchmarkGroupSearch has, each with
-// the longest description that there may be.
+// searchedGroups is the number of public groups in BenchmarkGroupSearch. Each has a
+// description of the maximum length.
 const searchedGroups = 2000
 
-// searchQueries are one word that the end of each description has, as many of them
-// as a query may have, and one that no group has.
+// searchQueries are one word from the end of each description, as many such words as a
+// query may have, and a word that no group has.
 var searchQueries = []struct{ name, query string }{{"1 word", "zebra0"}, {"16 words", lastWords()}, {"no match", "xyzzy"}}
 
 func lastWords() string {
@@ -26,7 +26,7 @@ func lastWords() string {
 	return strings.Join(words, " ")
 }
 
-// manyGroups makes them, and gives what the answer of a search is asked for with.
+// manyGroups makes the groups and returns the harness and a wire for the searches.
 func manyGroups(b *testing.B) (*wired, *wire) {
 	h := wireHarness(b, 1)
 	w := newWire(newReceiver(false))
@@ -42,7 +42,7 @@ func manyGroups(b *testing.B) (*wired, *wire) {
 	return h, w
 }
 
-// cpu is how much of the processor the process has had.
+// cpu returns the processor time of this process.
 func cpu(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -51,16 +51,16 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// nextOf is the cursor of a page, empty at the end.
+// nextOf returns the cursor to the next page, or "" on the last page.
 func nextOf(page []byte) string {
 	_, cursor, _ := bytes.Cut(page, []byte(`"next_cursor":"`))
 	cursor, _, _ = bytes.Cut(cursor, []byte{'"'})
 	return string(cursor)
 }
 
-// BenchmarkGroupSearch has queries be asked of 2,000 public groups, and tells the
-// time of the processor that one request takes, and a walk to the end that no group
-// fits. Its figures are in docs/guarantees.md.
+// BenchmarkGroupSearch sends queries over 2,000 public groups. It reports the processor
+// time of one request, and of a walk to the end that matches no group. The results are
+// in docs/guarantees.md.
 func BenchmarkGroupSearch(b *testing.B) {
 	h, w := manyGroups(b)
 	defer h.close()

@@ -41,7 +41,7 @@ func TestGroupDirectory(t *testing.T) {
 	})
 	profile := page.at("items.0").(map[string]any)
 	if _, told := profile["visibility"]; told || len(profile) != 10 {
-		t.Errorf("a public profile: %v", profile)
+		t.Errorf("the public profile: %v", profile)
 	}
 	cursor := page.text("next_cursor")
 	g.public().ask("GET", "/directory/groups?q=team2&cursor="+cursor, "").want(400, "invalid_cursor")
@@ -56,8 +56,8 @@ func TestGroupDirectory(t *testing.T) {
 	}
 }
 
-// walk asks for page after page of the public groups and gives their names, and how
-// many groups each request looked at.
+// walk requests page after page of the public groups. It returns their names and how
+// many groups each request read.
 func (g *groupHarness) walk(query string) (names []string, looked []int) {
 	g.t.Helper()
 	rows := 0
@@ -79,7 +79,7 @@ func (g *groupHarness) walk(query string) (names []string, looked []int) {
 	return nil, nil
 }
 
-// countedView counts the rows of the directory that are looked at.
+// countedView counts the rows of the directory that are read.
 type countedView struct {
 	journal.View
 	rows *int
@@ -96,8 +96,8 @@ func (v *countedView) Rows(slot parley.Slot, table journal.Table, prefix, beyond
 
 const boundedGroups = "team0 team1 team2 research team4 team5 team6 team7 team8"
 
-// newBoundedHarness has groups of which one request may look at two. It may read one
-// more, to know that there is one.
+// newBoundedHarness has groups, of which one request may read two. It may read one more
+// to learn whether there are others.
 func newBoundedHarness(t *testing.T) *groupHarness {
 	g := newGroupHarness(t)
 	for _, name := range strings.Fields(boundedGroups) {
@@ -107,11 +107,11 @@ func newBoundedHarness(t *testing.T) *groupHarness {
 	return g
 }
 
-// TestASearchIsBounded: one request looks at so much and no more, and a client that goes
-// on finds every group that fits, each once.
+// TestASearchIsBounded: one request reads a bounded number of groups, and a client that
+// follows the cursors finds every match exactly once.
 func TestASearchIsBounded(t *testing.T) {
 	g := newBoundedHarness(t)
-	ranked := "team0 team1 research team2 team4 team5 team6 team7 team8" // stretch by stretch, within one the better first
+	ranked := "team0 team1 research team2 team4 team5 team6 team7 team8" // stretch by stretch, the better match first within each
 	for query, want := range map[string]string{
 		"limit=50&q=papers+people": "", "limit=50": boundedGroups, "limit=4": boundedGroups, "limit=1&q=-": boundedGroups,
 		"limit=50&q=research": ranked, "limit=2&q=research": ranked, "limit=1&q=research": ranked,
@@ -121,7 +121,7 @@ func TestASearchIsBounded(t *testing.T) {
 			t.Errorf("%s finds %q, want %q", query, got, want)
 		}
 		if most := slices.Max(looked); strings.Contains(query, "q=r") && most > 3 {
-			t.Errorf("%s looks at %d groups for a request", query, most)
+			t.Errorf("%s reads %d groups for a request", query, most)
 		}
 	}
 	nothing := g.public().ask("GET", "/directory/groups?q=xyzzy", "").want(200).is(map[string]any{"items": []any{}, "has_more": true})
@@ -137,12 +137,12 @@ func TestASearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestASearchIsBoundedControl: without the bound one request looks at all groups.
+// TestASearchIsBoundedControl: without the bound one request reads all groups.
 func TestASearchIsBoundedControl(t *testing.T) {
 	g := newBoundedHarness(t)
 	g.service.searchWork = 1 << 40
 	names, looked := g.walk("limit=50&q=research")
 	if len(names) != len(strings.Fields(boundedGroups)) || slices.Max(looked) != len(names) || names[0] != "research" {
-		t.Errorf("without a bound the walk looks at %v groups for its requests, and finds %v", looked, names)
+		t.Errorf("without a bound the walk reads %v groups for its requests, and finds %v", looked, names)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"parley"
 )
 
-// TestGroupEventsOnTheStream has an agent hear what becomes of a group it is
-// concerned with, in its place among the messages.
+// TestGroupEventsOnTheStream: an agent's stream has the events of its groups, in order
+// among the messages.
 func TestGroupEventsOnTheStream(t *testing.T) {
 	g := newGroupHarness(t)
 	id := g.group("ops", "")
@@ -26,11 +26,11 @@ func TestGroupEventsOnTheStream(t *testing.T) {
 	_ = live.conn.Close()
 	again := g.listen(agent, g.second.token, parley.MessageID{}.String())
 	if second := hearGroup(t, again, sent.text("conversation_id")); second != first {
-		t.Errorf("read again the stream says\n%s, live it said\n%s", second, first)
+		t.Errorf("read again, the stream has\n%s, live it had\n%s", second, first)
 	}
 	_ = again.conn.Close()
 	if want := "invited,member.joined,request.resolved,copy,member.left"; !sameOrder(first, want) {
-		t.Errorf("the stream says %s, which is not in the order of %s", first, want)
+		t.Errorf("the stream has %s, which is not in the order of %s", first, want)
 	}
 	for until := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		page := g.second.ask("GET", "/agents/"+g.bob+"/messages?type=a.b.c", "").want(200)
@@ -38,12 +38,12 @@ func TestGroupEventsOnTheStream(t *testing.T) {
 			break
 		}
 		if time.Now().After(until) {
-			t.Fatalf("a copy that a stream carried is not delivered: %s", page.raw)
+			t.Fatalf("a copy that was sent on a stream is not delivered: %s", page.raw)
 		}
 	}
 }
 
-// groupQueued takes events until the agent has left, and gives their kinds.
+// groupQueued reads events until the agent has left the group, and returns their kinds.
 func hearGroup(t *testing.T, l *streamReader, conversation string) string {
 	t.Helper()
 	_ = l.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -72,7 +72,7 @@ func hearGroup(t *testing.T, l *streamReader, conversation string) string {
 	}
 }
 
-// sameOrder reports whether all of want occur in got, in their order.
+// sameOrder reports whether got contains all of want, in the same order.
 func sameOrder(got, want string) bool {
 	words := strings.Split(got, ",")
 	for _, w := range strings.Split(want, ",") {

@@ -27,7 +27,7 @@ func TestInvitations(t *testing.T) {
 	theirs := g.first.ask("GET", path+"/requests?status=invited", "").want(200)
 	(&response{t: t, what: "requests", raw: theirs.raw, body: theirs.at("items.0")}).is(shown)
 	if g.first.ask("GET", path+"/requests", "").len("items") != 0 || g.first.ask("GET", "/groups/invites", "").len("") != 0 {
-		t.Error("an invitation is shown as a vote, or to those who were not invited")
+		t.Error("an invitation is listed as a vote, or to agents that were not invited")
 	}
 	g.second.ask("POST", path+"/requests/"+mine.text("0.id")+"/vote", `{"vote":"approve"}`).want(403, "not_in_electorate")
 	g.first.ask("POST", path+"/requests/"+mine.text("0.id")+"/vote", `{"vote":"approve"}`).want(409, "request_closed")
@@ -59,7 +59,7 @@ func TestInvitationsOfMany(t *testing.T) {
 	for i, reason := range []any{nil, "self", "revoked", "isolation_conflict", "not_found", "already_invited", "not_found", nil} {
 		a.is(map[string]any{fmt.Sprintf("results.%d.reason", i): reason})
 	}
-	// An isolated group says nothing to agents outside it.
+	// An isolated group sends no text to agents outside it: the invitations have none.
 	g.second.ask("GET", "/groups/invites", "", as("bob")).want(200).is(map[string]any{"0.message": nil})
 	g.first.ask("GET", "/groups/invites", "", as("art")).want(200).is(map[string]any{"0.message": nil})
 	g.first.ask("POST", "/groups/"+id+"/invite", `{"agent_id":"`+busy+`"}`).want(409, "isolation_conflict")
@@ -116,12 +116,12 @@ func TestNominations(t *testing.T) {
 	})
 	g.first.ask("GET", path+"/requests?status=live", "", as("ann")).want(200).is(map[string]any{"items.0.your_vote": "approve"})
 	g.second.ask("POST", path+"/join", "").want(200).is(map[string]any{"status": "joined"})
-	// What nobody may vote on any more is told so.
+	// A vote on a settled nomination is refused with the reason.
 	nick := g.nobody.agent("nick")
 	pending := g.first.ask("POST", path+"/invite", `{"agent_id":"`+nick+`"}`).want(200).text("request_id")
 	g.second.ask("POST", path+"/requests/"+pending+"/vote", `{"vote":"deny"}`).want(200).is(map[string]any{"status": "denied"})
 	if g.nobody.ask("GET", "/groups/invites", "").len("") != 0 {
-		t.Error("a nomination that was denied is still shown")
+		t.Error("a rejected nomination is still listed")
 	}
 }
 
@@ -140,7 +140,7 @@ func TestLeaveAndRemoval(t *testing.T) {
 	g.seat(id, g.second, g.bob)
 	g.second.ask("DELETE", path+g.bob, "").want(204)
 	g.first.ask("DELETE", path+g.art, "", as("art")).want(204)
-	// With one active agent there is nobody else that could leave.
+	// With one active agent, no other agent could leave.
 	g.first.ask("GET", "/groups/"+id, "").want(200).is(map[string]any{"member_agent_ids": []string{g.ann}})
 	g.first.ask("POST", "/groups/"+id+"/join", "").want(400, "agent_required").is(map[string]any{"candidates": []string{g.ann, g.art}})
 }

@@ -33,8 +33,8 @@ import (
 	"parley/persistence"
 )
 
-// harness is the whole service over a journal in memory, behind a listener in
-// memory: all of it can live in a synctest bubble.
+// harness is the whole service over a journal in memory, behind a listener in memory.
+// All of it can run in a synctest bubble.
 type harness struct {
 	t       testing.TB
 	store   *persistence.Store
@@ -53,15 +53,15 @@ type harness struct {
 	client parley.ClientID
 }
 
-// harnessJournal is a Store as the actors see a journal.
+// harnessJournal is a Store as the actors use it.
 type harnessJournal struct {
 	*persistence.Store
-	views atomic.Int64 // that were opened
-	// full: there is no room for anything.
+	views atomic.Int64 // how many were opened
+	// full: the disk has no room.
 	full atomic.Bool
-	// wrapView, if set, makes views what a test wants.
+	// wrapView, if set, replaces views.
 	wrapView func(journal.View) journal.View
-	// wrapSubscription, if set, makes subscriptions what a test wants.
+	// wrapSubscription, if set, replaces subscriptions.
 	wrapSubscription func(journal.Subscription) journal.Subscription
 }
 
@@ -93,11 +93,11 @@ func (j *harnessJournal) Follow(agent parley.AgentID, after uint64, notify func(
 	}
 }
 
-// theEngineClock is started outside of every bubble: the engine's goroutine
-// that tells the time for headers never ends.
+// theEngineClock is started outside of every bubble, because the engine's goroutine
+// that keeps the time for headers never ends.
 var theEngineClock = sync.OnceFunc(func() { _ = new(fasthttp.ResponseHeader).Header() })
 
-// harnessOptions are what tests change of a harness.
+// harnessOptions are what a test changes of a harness.
 type harnessOptions struct {
 	Store  persistence.Options
 	Server httpserver.Options
@@ -158,13 +158,13 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 	return h
 }
 
-// harnessInMemory is a harness that is reached without sockets.
+// harnessInMemory returns a harness without sockets.
 func harnessInMemory(t testing.TB, journals int) *harness {
 	ln := fasthttputil.NewInmemoryListener()
 	return newHarness(t, journals, ln, ln.Dial)
 }
 
-// openWayOut lets webhooks lead to this machine, also without TLS.
+// openWayOut allows webhooks to this machine, also without TLS.
 func (h *harness) openWayOut(entropy parley.Entropy, logger *slog.Logger) {
 	h.t.Helper()
 	h.guard = egress.NewGuard(egress.Allow{PlainHTTP: true, Loopback: true}, nil)
@@ -178,7 +178,7 @@ func (h *harness) openWayOut(entropy parley.Entropy, logger *slog.Logger) {
 	h.courier = NewCourier(CourierOptions{Guard: h.guard, Sender: h.sender, Vault: h.vault, Entropy: entropy, Logger: logger})
 }
 
-// close ends everything that runs.
+// close stops everything that runs.
 func (h *harness) close() {
 	h.shut()
 	h.sender.Shutdown(context.Background())
@@ -213,7 +213,7 @@ func (h *harness) agent(name string) parley.AgentID {
 	return a.AgentID()
 }
 
-// token for one of the organization's credentials.
+// token returns a token for one of the organization's credentials.
 func (h *harness) token(client parley.ClientID) string {
 	h.t.Helper()
 	token, _, err := h.service.Issuer.Mint(h.owner, "home", client)
@@ -223,7 +223,7 @@ func (h *harness) token(client parley.ClientID) string {
 	return token
 }
 
-// send has from tell to a number.
+// send sends a message with a number.
 func (h *harness) send(from, to parley.AgentID, n int) *record.Message {
 	h.t.Helper()
 	p, err := h.node.Messages.Send(context.Background(), actors.DirectSend{
@@ -242,13 +242,13 @@ type streamReader struct {
 	conn   net.Conn
 	lines  *bufio.Reader
 	status int
-	// start is the id that the stream begins with, last the newest one.
+	// start is the id at the beginning of the stream, last the newest one.
 	start, last string
 	gap         bool
 	ahead       chan event
 }
 
-// listen opens a stream; lastEventID "" leaves the header out.
+// listen opens a stream. With lastEventID "" the header is omitted.
 func (h *harness) listen(id parley.AgentID, token, lastEventID string) *streamReader {
 	h.t.Helper()
 	conn, err := h.dial()
@@ -277,7 +277,7 @@ func (h *harness) listen(id parley.AgentID, token, lastEventID string) *streamRe
 	return l
 }
 
-// eager has the client take all that comes, at once.
+// eager makes the client read everything at once.
 func (l *streamReader) eager() *streamReader {
 	ahead := make(chan event, 1<<10)
 	go func() {
@@ -300,7 +300,7 @@ type event struct {
 	at             time.Time
 }
 
-// number is what a message says.
+// number returns the number in a message.
 func (e event) number(t testing.TB) int {
 	t.Helper()
 	var m struct{ N *int }
@@ -310,7 +310,7 @@ func (e event) number(t testing.TB) int {
 	return *m.N
 }
 
-// next gives the next event, false when the stream has ended.
+// next returns the next event, or false when the stream has ended.
 func (l *streamReader) next() (e event, ok bool) {
 	if l.ahead != nil {
 		e, ok = <-l.ahead
@@ -345,7 +345,7 @@ func (l *streamReader) read() (e event, ok bool) {
 	}
 }
 
-// conversationOfEvent is the conversation that a message or a status is of.
+// conversationOfEvent returns the conversation of a message or a status.
 func conversationOfEvent(t testing.TB, e event) string {
 	t.Helper()
 	var m struct {
@@ -357,8 +357,8 @@ func conversationOfEvent(t testing.TB, e event) string {
 	return m.ConversationID
 }
 
-// inside is a field of a value, followed through its fields and their pointers. Controls
-// of tests change what other packages do not export.
+// inside returns a field of a value, found through its fields and their pointers.
+// Controls use it to change what other packages do not export.
 func inside[T any](of any, path ...string) *T {
 	v := reflect.ValueOf(of).Elem()
 	for _, name := range path {
@@ -373,7 +373,7 @@ func (h *harness) budget() *limit.Budget { return *inside[*limit.Budget](h.serve
 
 func (h *harness) setBudget(b *limit.Budget) { *inside[*limit.Budget](h.server, "host", "Budget") = b }
 
-// observe has a function called with each answer.
+// observe sets a function that is called with each answer.
 func (h *harness) observe(f func(httpserver.Answer)) {
 	*inside[func(httpserver.Answer)](h.server, "observe") = f
 	*inside[bool](h.server, "host", "Observed") = true

@@ -23,9 +23,9 @@ import (
 	"parley/journal"
 )
 
-// heldPerAnswer asks for the same thing on many connections of which none takes
-// its answer, and gives the bytes of the heap that one of them holds meanwhile.
-// careless, if set, changes each answer.
+// heldPerAnswer sends the same request on many connections whose clients do not read
+// the answer. It returns the bytes of heap that each holds meanwhile. careless, if set,
+// changes each answer.
 func (h *wired) heldPerAnswer(t *testing.T, request []byte, careless func(*fasthttp.RequestCtx)) float64 {
 	t.Helper()
 	const readers = arrivals
@@ -56,14 +56,14 @@ func (h *wired) heldPerAnswer(t *testing.T, request []byte, careless func(*fasth
 	}
 	for until := time.Now().Add(20 * time.Second); made.Load() < readers; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("%d of %d answers wait for their reader", made.Load(), readers)
+			t.Fatalf("%d of %d answers are ready", made.Load(), readers)
 		}
 	}
 	return (liveHeap() - before) / readers
 }
 
-// liveHeap is what is reachable, pools left out: they are emptied by the second
-// collection.
+// liveHeap returns the bytes that are reachable, without pools: the second collection
+// empties them.
 func liveHeap() float64 {
 	runtime.GC()
 	runtime.GC()
@@ -72,7 +72,7 @@ func liveHeap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// heldFile is what an answer may hold whose body all answers share: the
+// heldFile bounds the memory of an answer whose body all answers share: the
 // connection's own buffers.
 const heldFile = 64 << 10
 
@@ -83,7 +83,7 @@ func TestTheFilesOfThePageAreShared(t *testing.T) {
 		w := newWire(newReceiver(false))
 		h.conns <- w
 		if body := w.ask(t, request, 200); len(body) < heldFile {
-			t.Errorf("%s has %d bytes: too few to tell anything", path, len(body))
+			t.Errorf("%s has only %d bytes, too few for this test", path, len(body))
 		}
 		_ = w.Close()
 		if held := h.heldPerAnswer(t, request, nil); held > heldFile {
@@ -96,7 +96,7 @@ func TestTheFilesOfThePageAreShared(t *testing.T) {
 // TestTheFilesOfThePageAreSharedControl inflates the file for each answer.
 func TestTheFilesOfThePageAreSharedControl(t *testing.T) {
 	if raceDetector {
-		t.Skip("to inflate hundreds of files takes too long, and connections end")
+		t.Skip("inflating hundreds of files takes too long, and connections time out")
 	}
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -110,18 +110,17 @@ func TestTheFilesOfThePageAreSharedControl(t *testing.T) {
 		ctx.Response.SetBodyRaw(body)
 	}
 	if held := h.heldPerAnswer(t, h.request("GET", "/docs/swagger-ui-bundle.js", nil), careless); held < 4*heldFile {
-		t.Errorf("an answer that is inflated for itself holds %.0f bytes only", held)
+		t.Errorf("an answer that inflates the file itself holds only %.0f bytes", held)
 	}
 }
 
-// announced is the head of a send of 1 MiB and the first of its bytes.
+// announced is the head of a send of 1 MiB and the first bytes of its body.
 func (h *wired) announced(bytes int) []byte {
 	head := fmt.Appendf(nil, "POST /messages HTTP/1.1\r\nHost: home\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", h.bearer, parley.BodyBytesMax)
 	return append(head, strings.Repeat("x", bytes)...)
 }
 
-// arriving opens connections on which a body begins to arrive, and none is ever
-// whole.
+// arriving opens connections on which a body begins to arrive and never ends.
 func (h *wired) arriving(connections, bytes int) (wires []*wire) {
 	for range connections {
 		w := newWire(newReceiver(false))
@@ -148,8 +147,8 @@ func await(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// Of a body of which 20,000 bytes have come, 32 KiB are held, besides the
-// connection's own buffers.
+// Of a body with 20,000 bytes received, the server holds 32 KiB, plus the connection's
+// own buffers.
 const (
 	arrivals    = 50
 	arrivedHeld = 32 << 10
@@ -163,14 +162,14 @@ func TestABodyTakesMemoryAsItComes(t *testing.T) {
 	wires := h.arriving(arrivals, 20_000)
 	await(t, "not all of it counts", func() bool { return h.budget().Stats().Held == arrivals*arrivedHeld })
 	if each := (liveHeap() - before) / arrivals; each > arrivedHeld+heldFile {
-		t.Errorf("1 MiB that is announced, and of which 20,000 bytes came, holds %.0f bytes", each)
+		t.Errorf("a body of 1 MiB with 20,000 bytes received holds %.0f bytes", each)
 	}
 	closeAll(wires)
 	await(t, "those who left still hold", func() bool { return h.budget().Stats().Held == 0 })
 }
 
-// TestABodyTakesMemoryAsItComesControl has the engine read the bodies: it makes
-// room for what is announced.
+// TestABodyTakesMemoryAsItComesControl: the engine reads the bodies, and allocates the
+// announced length.
 func TestABodyTakesMemoryAsItComesControl(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -180,8 +179,8 @@ func TestABodyTakesMemoryAsItComesControl(t *testing.T) {
 	await(t, "the engine reserves no more than what came", func() bool { return (liveHeap()-before)/arrivals > parley.BodyBytesMax/2 })
 }
 
-// TestArrivalsHaveABudget: one organization's bodies cannot hold more than its
-// share; what is small is served meanwhile.
+// TestArrivalsHaveABudget: one organization's bodies cannot hold more than its share of
+// the budget. Small requests are still served.
 func TestArrivalsHaveABudget(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -209,8 +208,8 @@ func TestArrivalsHaveABudget(t *testing.T) {
 	w.ask(t, h.sendRequest(), 201)
 }
 
-// longInbox fills the recipient's inbox and gives the request of a page of nearly
-// 1 MiB.
+// longInbox fills the recipient's inbox and returns the request for a page of nearly 1
+// MiB.
 func (h *wired) longInbox(t *testing.T) []byte {
 	t.Helper()
 	w := newWire(newReceiver(false))
@@ -222,14 +221,14 @@ func (h *wired) longInbox(t *testing.T) []byte {
 	}
 	h.payload = []byte("Q")
 	page := h.request("GET", "/agents/"+h.to.String()+"/messages", nil)
-	w.ask(t, page, 200) // records them as transferred
+	w.ask(t, page, 200) // marks them as transferred
 	await(t, "answers that have left still hold", func() bool { return h.budget().Stats().Held == 0 })
 	return page
 }
 
-// TestUnreadAnswersHaveABudget: of the pages that nobody takes only as many are
-// made as the organization may hold, and they are held once. When they leave,
-// others are made again.
+// TestUnreadAnswersHaveABudget: clients request pages and do not read them. The server
+// renders only as many pages as the organization's budget allows, and each counts once.
+// When they are released, it renders others again.
 func TestUnreadAnswersHaveABudget(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -262,7 +261,8 @@ func TestUnreadAnswersHaveABudget(t *testing.T) {
 	w.ask(t, page, 200)
 }
 
-// TestUnreadAnswersHaveABudgetControl: without one, every page is made and held.
+// TestUnreadAnswersHaveABudgetControl: without a budget, every page is rendered and
+// held.
 func TestUnreadAnswersHaveABudgetControl(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -270,12 +270,12 @@ func TestUnreadAnswersHaveABudgetControl(t *testing.T) {
 	var held atomic.Int64
 	h.heldPerAnswer(t, page, func(ctx *fasthttp.RequestCtx) { held.Add(int64(ctx.Response.Header.ContentLength())) })
 	if each := held.Load() / arrivals; each < 800<<10 {
-		t.Errorf("an unread page holds %d bytes only", each)
+		t.Errorf("an unread page holds only %d bytes", each)
 	}
 }
 
-// TestAnswersOfWhatWasDoneAreNotTakenBack: where an answer may not be held, a read
-// is refused, but of a change it is said that the outcome is unknown.
+// TestAnswersOfWhatWasDoneAreNotTakenBack: if the budget has no room for an answer, a
+// read is refused, but a change reports an unknown outcome.
 func TestAnswersOfWhatWasDoneAreNotTakenBack(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -296,9 +296,9 @@ func TestAnswersOfWhatWasDoneAreNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestSlowReadersOfStreamsHaveABudget: what a stream holds for a reader that takes
-// nothing counts for its organization; beyond the budget the stream ends, and the
-// next one has what it missed.
+// TestSlowReadersOfStreamsHaveABudget: what a stream holds for a reader that reads
+// nothing counts towards its organization's budget. Beyond the budget the stream ends,
+// and the next stream sends what it missed.
 func TestSlowReadersOfStreamsHaveABudget(t *testing.T) {
 	for _, c := range []struct {
 		budget *limit.Budget
@@ -335,8 +335,8 @@ func TestSlowReadersOfStreamsHaveABudget(t *testing.T) {
 	}
 }
 
-// TestAStreamThatWaitsHoldsNoMessages: what it keeps of them is where they lie, and
-// what it shares with others stays as it was.
+// TestAStreamThatWaitsHoldsNoMessages: a waiting stream keeps the positions of its
+// entries without their messages, and does not change the entries that it shares.
 func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
 	shared := []journal.FeedEntry{{Position: 1, Record: []byte("a")}, {Position: 2, Record: []byte("b")}}
 	st := &agentStream{}
@@ -350,9 +350,9 @@ func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
 	}
 }
 
-// fullBudget has organizations let bodies arrive that are never whole until the
-// budget gives them no more, and gives how a send of another one is answered then.
-// yields: requests may be ended for others.
+// fullBudget makes organizations send bodies that never end until the budget is full.
+// It returns the status of a send of another organization and how many connections were
+// evicted. yields: the budget may end requests in favour of others.
 func fullBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	h := wireHarness(t, 1, func(o *harnessOptions) { o.Server.Connections.Fixed = !yields })
 	defer h.close()
@@ -362,7 +362,7 @@ func fullBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	defer probe.Close()
 	h.conns <- probe
 	probe.ask(t, h.request("GET", "/org", nil), 200)
-	settled := func() { // none of them will take more
+	settled := func() { // none of them grows any more
 		await(t, "bodies arrive without end", func() bool {
 			n := h.budget().Stats().Held
 			time.Sleep(8 * time.Millisecond)
@@ -373,7 +373,7 @@ func fullBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	defer func() { closeAll(wires) }()
 	for i := range 32 {
 		h.bearer = h.tenant("org" + strconv.Itoa(i)).token
-		some := h.arriving(6, 600_000>>(i/8)) // they hold 1 MiB each, then less
+		some := h.arriving(6, 600_000>>(i/8)) // they hold 1 MiB each, later ones less
 		settled()
 		wires = append(wires, some...)
 	}
@@ -394,13 +394,13 @@ func fullBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	return status, count.Evicted
 }
 
-// TestManyOrganizationsMakeRoom: 32 organizations whose bodies never end cannot
-// keep another one from sending a large message.
+// TestManyOrganizationsMakeRoom: 32 organizations whose bodies never end cannot keep
+// another organization from sending a large message.
 func TestManyOrganizationsMakeRoom(t *testing.T) {
 	if status, evicted := fullBudget(t, true); status != 201 || evicted == 0 {
 		t.Errorf("a large send is answered %d, and %d requests were ended", status, evicted)
 	}
 	if status, evicted := fullBudget(t, false); status != 503 || evicted != 0 {
-		t.Errorf("control: without that it is answered %d, and %d requests were ended", status, evicted)
+		t.Errorf("control: without eviction it is answered %d, and %d requests were ended", status, evicted)
 	}
 }

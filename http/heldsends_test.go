@@ -10,8 +10,8 @@ import (
 	"parley/http/limit"
 )
 
-// longPayload makes a body, its content and the answer take a sheet of longSheet
-// each.
+// longPayload is so long that the body, its content and the answer take one buffer of
+// longSheet bytes each.
 var longPayload = strings.Repeat("Q", parley.PayloadCharsMax)
 
 const longSheet = 256 << 10
@@ -21,8 +21,8 @@ func (p *tenant) inbox(agent string) *response {
 	return p.ask("GET", "/agents/"+agent+"/messages", "").want(200)
 }
 
-// TestARefusedSendHasDoneNothing: where the answer of a send may not be held, the
-// send is refused before the message is stored.
+// TestARefusedSendHasDoneNothing: if the budget has no room for the answer to a send,
+// the send is refused before the message is stored.
 func TestARefusedSendHasDoneNothing(t *testing.T) {
 	g := newGroupHarness(t)
 	g.opsGroup()
@@ -38,13 +38,13 @@ func TestARefusedSendHasDoneNothing(t *testing.T) {
 		{"/messages/sync?timeout_ms=1000", toBob + said},
 	} {
 		before := g.second.inbox(g.bob).len("items")
-		budget(limit.NewBudget(20 * longSheet)) // 2.2 sheets
+		budget(limit.NewBudget(20 * longSheet)) // room for 2.2 buffers
 		g.first.ask("POST", c.path, c.body, as("ann")).want(503, "overloaded")
 		budget(nil)
 		if after := g.second.inbox(g.bob).len("items"); after != before {
-			t.Errorf("%s %.30s was refused, and bob has %d messages more", c.path, c.body, after-before)
+			t.Errorf("%s %.30s was refused, but bob has %d messages more", c.path, c.body, after-before)
 		}
-		budget(limit.NewBudget(32 * longSheet)) // 3.6 sheets
+		budget(limit.NewBudget(32 * longSheet)) // room for 3.6 buffers
 		if a := g.first.ask("POST", c.path, c.body, as("ann")); a.status >= 300 {
 			t.Errorf("%s %.30s: %d %.200s", c.path, c.body, a.status, a.raw)
 		}
@@ -52,12 +52,12 @@ func TestARefusedSendHasDoneNothing(t *testing.T) {
 	}
 }
 
-// TestAReplyThatMayNotBeHeldIsNotLost: a sync that may not hold the reply with what
-// was sent ends, and the reply has not been delivered.
+// TestAReplyThatMayNotBeHeldIsNotLost: if the budget has no room for the reply to a
+// sync, the sync ends without it, and the reply is not delivered.
 func TestAReplyThatMayNotBeHeldIsNotLost(t *testing.T) {
 	g := newGroupHarness(t)
 	defer g.setBudget(nil)
-	g.setBudget(limit.NewBudget(32 * longSheet)) // 3.6 sheets, of which all that is sent takes three
+	g.setBudget(limit.NewBudget(32 * longSheet)) // room for 3.6 buffers; the request takes three
 	answered := make(chan *response, 1)
 	go func() {
 		answered <- g.first.ask("POST", "/messages/sync?timeout_ms=20000", `{"to_agent_id":"`+g.bob+`","type":"a.b.c","encrypted_payload":"`+longPayload+`"}`, as("ann"))
@@ -78,7 +78,7 @@ func TestAReplyThatMayNotBeHeldIsNotLost(t *testing.T) {
 	waited.is(map[string]any{"items.0.id": reply.text("id")})
 }
 
-// TestAnAnswerCountsItsSheet: what counts is the memory that an answer takes, not
+// TestAnAnswerCountsItsSheet: an answer counts with the memory that it takes, not with
 // its length.
 func TestAnAnswerCountsItsSheet(t *testing.T) {
 	const readers = 10
@@ -86,7 +86,7 @@ func TestAnAnswerCountsItsSheet(t *testing.T) {
 	defer h.close()
 	h.longInbox(t)
 	h.setBudget(limit.NewBudget(1 << 30))
-	page := h.request("GET", "/agents/"+h.to.String()+"/messages?limit=5", nil) // of 650 KiB
+	page := h.request("GET", "/agents/"+h.to.String()+"/messages?limit=5", nil) // 650 KiB
 	before := liveHeap()
 	for range readers {
 		w := newWire(newReceiver(false))
@@ -99,7 +99,7 @@ func TestAnAnswerCountsItsSheet(t *testing.T) {
 	want := int64(readers * buffer.Size(5*parley.PayloadCharsMax))
 	await(t, fmt.Sprintf("not %d bytes count", want), func() bool { return h.budget().Stats().Held == want })
 	if grown := int64(liveHeap() - before); grown > want+readers*heldFile {
-		t.Errorf("%d bytes count, and the heap grew by %d", want, grown)
+		t.Errorf("%d bytes are counted, but the heap grew by %d", want, grown)
 	}
 }
 
@@ -107,9 +107,9 @@ func TestSheetsTakeWhatCountsForThem(t *testing.T) {
 	for size := 1; size < 8<<20; size += size/3 + 1 {
 		s := buffer.New(size)
 		if size > limit.Small && cap(s.Bytes) > buffer.Size(size) {
-			t.Fatalf("a sheet for %d bytes takes %d, and %d count", size, cap(s.Bytes), buffer.Size(size))
+			t.Fatalf("a buffer for %d bytes takes %d, but %d are counted", size, cap(s.Bytes), buffer.Size(size))
 		}
-		s.Bytes = append(s.Bytes[:cap(s.Bytes)], make([]byte, size/2)...) // more than was thought
+		s.Bytes = append(s.Bytes[:cap(s.Bytes)], make([]byte, size/2)...) // more than expected
 		s.Free()
 	}
 }

@@ -18,14 +18,14 @@ import (
 	"parley/http/rest"
 )
 
-// arrayCase is a list that is a plain array by default, with seven rows.
+// arrayCase is a list with seven rows that is a plain array by default.
 type arrayCase struct {
 	party  *tenant
 	path   string
-	id     string // the member that names a row
-	insert func() // one more row
+	id     string // the member that identifies a row
+	insert func() // adds a row
 	remove func(id string)
-	// again decodes an array into the structs of the wire and writes it anew.
+	// again decodes an array into wire structs and encodes it again.
 	again func(t *testing.T, raw []byte) []byte
 }
 
@@ -73,7 +73,7 @@ func arrayCases(g *groupHarness) map[string]*arrayCase {
 		}, rewritten[api.Participant]},
 		"invites": {g.second, "/groups/invites", "id", invites, nil, rewritten[api.JoinRequest]},
 	}
-	cases["invites"].remove = func(id string) { // the invited joins
+	cases["invites"].remove = func(id string) { // the invited agent joins
 		for _, row := range g.second.ask("GET", "/groups/invites", "").want(200).body.([]any) {
 			if r := row.(map[string]any); r["id"] == id {
 				g.second.ask("POST", "/groups/"+r["group_id"].(string)+"/join", "", as(r["agent_id"].(string))).want(200)
@@ -94,7 +94,7 @@ func arrayCases(g *groupHarness) map[string]*arrayCase {
 	return cases
 }
 
-// rowsOf are the ids of an array or a page.
+// rowsOf returns the ids of an array or a page.
 func (c *arrayCase) rowsOf(rows any) (ids []string) {
 	for _, row := range rows.([]any) {
 		ids = append(ids, row.(map[string]any)[c.id].(string))
@@ -102,7 +102,7 @@ func (c *arrayCase) rowsOf(rows any) (ids []string) {
 	return ids
 }
 
-// from walks the pages from a cursor on and gives the ids, and the raw items.
+// from walks the pages that follow a cursor and returns the ids and the raw items.
 func (c *arrayCase) from(limit int, cursor string) (ids []string, raw [][]byte) {
 	for range 20 {
 		query := "?limit=" + strconv.Itoa(limit)
@@ -125,7 +125,7 @@ func (c *arrayCase) from(limit int, cursor string) (ids []string, raw [][]byte) 
 			return ids, raw
 		}
 		if a.len("items") != limit {
-			a.t.Fatalf("a page of %d rows has %d: %s", limit, a.len("items"), a.raw)
+			a.t.Fatalf("a page with limit %d has %d rows: %s", limit, a.len("items"), a.raw)
 		}
 		cursor = a.text("next_cursor")
 	}
@@ -133,7 +133,8 @@ func (c *arrayCase) from(limit int, cursor string) (ids []string, raw [][]byte) 
 	return nil, nil
 }
 
-// TestArraysInPages: the pages of an array have its very bytes, whatever their size.
+// TestArraysInPages: joined, the pages have the same bytes as the array, whatever the
+// page size.
 func TestArraysInPages(t *testing.T) {
 	g := newGroupHarness(t)
 	for name, c := range arrayCases(g) {
@@ -153,26 +154,26 @@ func TestArraysInPages(t *testing.T) {
 		for _, limit := range []string{"0", "101", "-1", "x"} {
 			c.party.ask("GET", c.path+"?limit="+limit, "").want(422, "validation_error")
 		}
-		// A cursor alone asks for a page as well.
+		// A cursor without a limit requests a page too.
 		cursor := c.party.ask("GET", c.path+"?limit=3", "").want(200).text("next_cursor")
 		rest := c.party.ask("GET", c.path+"?cursor="+url.QueryEscape(cursor), "").want(200)
 		if want := c.rowsOf(whole.body)[3:]; !slices.Equal(c.rowsOf(rest.at("items")), want) || rest.at("has_more") != false {
-			t.Errorf("%s, a cursor alone: %s, want %v", name, rest.raw, want)
+			t.Errorf("%s, only a cursor: %s, want %v", name, rest.raw, want)
 		}
 	}
 	for _, path := range []string{"/agents", "/webhooks", "/groups/invites"} {
 		if none := g.nobody.ask("GET", path, "").want(200); string(none.raw) != "[]" {
-			t.Errorf("%s: no rows are %s", path, none.raw)
+			t.Errorf("%s: an empty array is %s", path, none.raw)
 		}
 		none := g.nobody.ask("GET", path+"?limit=1", "").want(200)
 		if string(none.raw) != `{"items":[],"next_cursor":null,"has_more":false}` {
-			t.Errorf("%s: a page without rows is %s", path, none.raw)
+			t.Errorf("%s: an empty page is %s", path, none.raw)
 		}
 	}
 }
 
-// TestArrayWalkWhileRowsComeAndGo: no row is shown twice, and none is missed that
-// was there all the time.
+// TestArrayWalkWhileRowsComeAndGo: no row is returned twice, and none is missing that
+// was present during the whole walk.
 func TestArrayWalkWhileRowsComeAndGo(t *testing.T) {
 	for _, limit := range []int{1, 3} {
 		g := newGroupHarness(t)
@@ -180,10 +181,10 @@ func TestArrayWalkWhileRowsComeAndGo(t *testing.T) {
 			all := c.rowsOf(c.party.ask("GET", c.path, "").want(200).body)
 			first := c.party.ask("GET", c.path+"?limit="+strconv.Itoa(limit), "").want(200)
 			shown := c.rowsOf(first.at("items"))
-			if name != "participants" { // the only admin stays
+			if name != "participants" { // keep the only admin
 				c.remove(all[0])
 			}
-			c.remove(all[limit]) // which comes next
+			c.remove(all[limit]) // the next row of the walk
 			c.remove(all[5])
 			c.insert()
 			c.insert()
@@ -192,13 +193,13 @@ func TestArrayWalkWhileRowsComeAndGo(t *testing.T) {
 			now := c.rowsOf(c.party.ask("GET", c.path, "").want(200).body)
 			for i, id := range shown {
 				if slices.Contains(shown[:i], id) {
-					t.Errorf("%s, limit %d: %s is shown twice: %v", name, limit, id, shown)
+					t.Errorf("%s, limit %d: %s is returned twice: %v", name, limit, id, shown)
 				}
 			}
 			stayed := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !slices.Contains(now, id) })
 			seen := slices.DeleteFunc(slices.Clone(shown), func(id string) bool { return !slices.Contains(stayed, id) })
 			if len(stayed) < 3 || len(stayed) >= arrayRows || !slices.Equal(seen, stayed) {
-				t.Errorf("%s, limit %d: of those that stayed\n%v\nwere shown\n%v", name, limit, stayed, seen)
+				t.Errorf("%s, limit %d: of the rows that stayed\n%v\nthe walk returned\n%v", name, limit, stayed, seen)
 			}
 		}
 	}
@@ -211,7 +212,7 @@ func TestArrayCursorsAreOfTheirList(t *testing.T) {
 		cursor := c.party.ask("GET", c.path+"?limit=1", "").want(200).text("next_cursor")
 		bad := []string{"", "x", cursor + "A", cursor[:len(cursor)-4]}
 		for other, o := range cases {
-			if other != name { // of another route, and mostly of another organization
+			if other != name { // of another route, and in most cases of another organization
 				bad = append(bad, o.party.ask("GET", o.path+"?limit=1", "").want(200).text("next_cursor"))
 			}
 		}
@@ -233,8 +234,8 @@ func TestArrayCursorsAreOfTheirList(t *testing.T) {
 	g.first.ask("GET", "/webhooks?agent_id="+g.ann+"&cursor="+url.QueryEscape(cursor), "").want(200)
 }
 
-// TestLongArraysAreOverloaded: an array of exactly the bound is answered; with the
-// bound a byte lower it is not, but its pages are.
+// TestLongArraysAreOverloaded: an array of exactly the maximum size is answered. If the
+// maximum is a byte less, the array is refused, but its pages are answered.
 func TestLongArraysAreOverloaded(t *testing.T) {
 	g := newGroupHarness(t)
 	if g.service.lists.ArrayBytes != 8<<20 {
@@ -259,7 +260,7 @@ func TestLongArraysAreOverloaded(t *testing.T) {
 	}
 }
 
-// TestManyWebhooksInPages: of keys that come in no order a page keeps the first.
+// TestManyWebhooksInPages: of keys that arrive in any order, a page keeps the smallest.
 func TestManyWebhooksInPages(t *testing.T) {
 	l := &rest.List{Limit: 3}
 	var keys [][]byte
@@ -281,8 +282,8 @@ func TestManyWebhooksInPages(t *testing.T) {
 	}
 }
 
-// TestAListPageEndsInTime: it ends before the row that would take it beyond 1 MiB,
-// but never without one.
+// TestAListPageEndsInTime: a page ends before the row that would make it longer than 1
+// MiB, but has at least one row.
 func TestAListPageEndsInTime(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -317,7 +318,7 @@ func TestAListPageEndsInTime(t *testing.T) {
 	}
 }
 
-// callOf is a call of an organization, outside of a server.
+// callOf returns a call of an organization without a server.
 func callOf(owner parley.OrgID) *rest.Call {
 	c := rest.NewCall(&fasthttp.RequestCtx{}, &rest.Host{}, &rest.Route{Access: rest.Bearer}, "")
 	c.Caller.Org = owner

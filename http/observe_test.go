@@ -9,9 +9,9 @@ import (
 	"parley/http/httpserver"
 )
 
-// TestPosted: the observer gets the message that a send or a reply has
-// stored, the broadcast where it is one, and whether an earlier request did; and
-// of none by any other answer.
+// TestPosted: the observer gets the message that a send or a reply has stored, its
+// broadcast if it belongs to one, and whether an earlier request stored it. It gets
+// none for other answers.
 func TestPosted(t *testing.T) {
 	g := newGroupHarness(t)
 	g.opsGroup()

@@ -12,7 +12,8 @@ import (
 	"parley/journal"
 )
 
-// TestAPageHasRoomForItsFirst: however long that is, and for nothing beside it.
+// TestAPageHasRoomForItsFirst: a page has room for its first message, however long that
+// is, and then for no other.
 func TestAPageHasRoomForItsFirst(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -28,8 +29,8 @@ func TestAPageHasRoomForItsFirst(t *testing.T) {
 	}
 }
 
-// TestSizeBoundHolds renders the longest message of each kind: what is counted for
-// it is enough, and not much more than it takes.
+// TestSizeBoundHolds renders the longest message of each kind. The counted size is
+// large enough, but not much larger than necessary.
 func TestSizeBoundHolds(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()

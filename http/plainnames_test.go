@@ -10,8 +10,8 @@ import (
 	"parley/http/rest"
 )
 
-// hiddenFaults gives an organization names with a character that turns the direction
-// of writing, and tells what is answered.
+// hiddenFaults gives an organization names with a character that changes the direction
+// of writing. It returns the wrong answers.
 func hiddenFaults(t *testing.T, checked bool) (answers []string) {
 	t.Helper()
 	h := harnessInMemory(t, 1)
@@ -34,8 +34,9 @@ func hiddenFaults(t *testing.T, checked bool) (answers []string) {
 	return answers
 }
 
-// TestHiddenCharactersAreRefused. In the control requests are held against their
-// schemas alone: a name then shows as another one.
+// TestHiddenCharactersAreRefused: names with hidden characters are refused. In the
+// control, requests are checked against their schemas only, and a name then looks like
+// another.
 func TestHiddenCharactersAreRefused(t *testing.T) {
 	if got := hiddenFaults(t, true); !slices.Equal(got, []string{"422", "422", "422", "422"}) {
 		t.Errorf("answered %v", got)
@@ -45,8 +46,8 @@ func TestHiddenCharactersAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnEmptySignatureIsOne: a header without a value is there. In the control it
-// counts as none, and the message is taken as one that nobody signed.
+// TestAnEmptySignatureIsOne: a header with an empty value counts as present. In the
+// control it counts as missing, and the message is accepted without a signature.
 func TestAnEmptySignatureIsOne(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -62,7 +63,7 @@ func TestAnEmptySignatureIsOne(t *testing.T) {
 	p.ask("POST", "/messages", body, as("ann"), header+": ").want(201)
 }
 
-// unread makes a route not read a header.
+// unread makes a route ignore a header.
 func unread(r *rest.Route, header string) {
 	plan := reflect.ValueOf(r).Elem().FieldByName("plan").Elem().FieldByName("header")
 	fields := reflect.NewAt(plan.Type(), unsafe.Pointer(plan.UnsafeAddr())).Elem()

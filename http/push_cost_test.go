@@ -12,7 +12,7 @@ import (
 	"parley/actors"
 )
 
-// tell sends the recipient a message past the door.
+// tell sends the recipient a message without HTTP.
 func (h *wired) tell() {
 	_, err := h.node.Messages.Send(context.Background(), actors.DirectSend{
 		Content: actors.Content{Type: "svc.v1.dm", Rendered: h.rendered(), FromOrg: h.owner, ToOrg: h.owner},
@@ -23,8 +23,8 @@ func (h *wired) tell() {
 	}
 }
 
-// pushes opens streams of the recipient and gives an operation that sends it a
-// message and returns when all of them have written it.
+// pushes opens streams of the recipient. It returns an operation that sends the
+// recipient a message and waits until all streams have written it.
 func (h *wired) pushes(streams int) (e *receiver, operation func()) {
 	e = newReceiver(true)
 	for range streams {
@@ -40,15 +40,15 @@ func (h *wired) pushes(streams int) (e *receiver, operation func()) {
 	}
 }
 
-// marked waits until what was written out is marked.
+// marked waits until the written events are marked as transferred.
 func marked() { time.Sleep(10 * time.Millisecond) }
 
-// pushStreams is how many streams a pushed event goes to: enough for the cost of
-// the send, which is subtracted, not to matter.
+// pushStreams is the number of streams that a pushed event goes to. With so many, the
+// cost of the send, which is subtracted, does not matter.
 const pushStreams = 32
 
-// costOfAPush is what one event on one stream costs beside the send, and in how
-// many writes it leaves.
+// costOfAPush returns the cost of one event on one stream without the send, and the
+// number of writes per event.
 func costOfAPush(t *testing.T, careless func([]byte)) (each cost, writes float64) {
 	alone, followed := wireHarness(t, 1), wireHarness(t, 1)
 	defer alone.close()
@@ -63,8 +63,8 @@ func costOfAPush(t *testing.T, careless func([]byte)) (each cost, writes float64
 	return each, float64(e.writes.Load()-opened) / float64(e.events.Load())
 }
 
-// pushBound was set when an event on a live stream took 6.8 allocations and
-// 2,090 bytes: rendering and receipts included.
+// pushBound was set when an event on a live stream took 6.8 allocations and 2,090
+// bytes, including rendering and receipts.
 var pushBound = cost{9, 2700}
 
 func TestCostOfAPush(t *testing.T) {
@@ -74,11 +74,11 @@ func TestCostOfAPush(t *testing.T) {
 		t.Errorf("an event on a stream costs %+v, at most %+v is allowed", got, pushBound)
 	}
 	if writes != 1 {
-		t.Errorf("an event leaves in %.2f writes", writes)
+		t.Errorf("an event takes %.2f writes", writes)
 	}
 }
 
-// TestCostOfAPushControl has each event be decoded once more on its way out.
+// TestCostOfAPushControl: each event is decoded once more when it is written.
 func TestCostOfAPushControl(t *testing.T) {
 	skipUnderRace(t)
 	got, _ := costOfAPush(t, func(p []byte) {
@@ -88,18 +88,17 @@ func TestCostOfAPushControl(t *testing.T) {
 		}
 	})
 	if got.within(pushBound) {
-		t.Errorf("a careless stream costs %+v and is within %+v", got, pushBound)
+		t.Errorf("a wasteful stream costs %+v and is within %+v", got, pushBound)
 	}
 }
 
-// queued are events that wait for a stream whose writer is held up, and the
-// writes in which they may leave: the one held up, and then as few as a buffer
-// allows. The first come live, the second are more than a subscription keeps
-// and are read from rows.
+// queued lists numbers of events that wait for a delayed write, and the writes allowed
+// for them: the delayed one, and then as few as the buffer allows. The first events
+// arrive live. The second are more than a subscription keeps, and are read from rows.
 var queued = []struct{ events, writes int }{{40, 4}, {200, 12}}
 
-// writesOf has events wait behind a held write and counts the writes in which
-// all of them leave. dress makes the connection that the server sees.
+// writesOf queues events behind a delayed write and counts the writes that carry them.
+// dress returns the connection that the server uses.
 func writesOf(t *testing.T, events int, dress func(*wire) net.Conn) int {
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -113,7 +112,7 @@ func writesOf(t *testing.T, events int, dress func(*wire) net.Conn) int {
 	open()
 	for until := time.Now().Add(10 * time.Second); w.receiver.events.Load() < int64(events); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("after ten seconds %d of %d events have come", w.receiver.events.Load(), events)
+			t.Fatalf("after ten seconds %d of %d events have arrived", w.receiver.events.Load(), events)
 		}
 	}
 	return int(w.receiver.writes.Load() - before)
@@ -124,7 +123,7 @@ func TestQueuedEventsLeaveTogether(t *testing.T) {
 		t.Run(fmt.Sprint(c.events, " events"), func(t *testing.T) {
 			got := writesOf(t, c.events, undressed)
 			if t.Logf("%d writes", got); got > c.writes {
-				t.Errorf("%d events leave in %d writes, at most %d are allowed", c.events, got, c.writes)
+				t.Errorf("%d events take %d writes, at most %d are allowed", c.events, got, c.writes)
 			}
 		})
 	}
@@ -133,7 +132,7 @@ func TestQueuedEventsLeaveTogether(t *testing.T) {
 func TestQueuedEventsLeaveTogetherControl(t *testing.T) {
 	for _, c := range queued {
 		if got := writesOf(t, c.events, func(w *wire) net.Conn { return splitConn{w, "\n\n"} }); got <= c.writes {
-			t.Errorf("%d events written one by one leave in %d writes, and %d are allowed", c.events, got, c.writes)
+			t.Errorf("%d events written one by one take %d writes, and %d are allowed", c.events, got, c.writes)
 		}
 	}
 }

@@ -19,9 +19,10 @@ import (
 	"parley/http/rest"
 )
 
-// rateFaults asks as often as the rate allows and once more, and then as somebody
-// else: every answer says how the caller stands, and only the one beyond the rate
-// is refused. It must not take as long as one request costs.
+// rateFaults sends as many requests as the rate allows and one more, and then a request
+// of another caller. Every answer has the caller's rate headers, and only the request
+// beyond the rate is refused. All of this must take less time than the interval of one
+// request.
 func rateFaults(rate, status int, ask, other func() *response) (faults []string) {
 	fault := func(a *response, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("%s: answered %d, headers %v: ", a.what, a.status, a.head)+fmt.Sprintf(format, args...))
@@ -47,8 +48,8 @@ func rateFaults(rate, status int, ask, other func() *response) (faults []string)
 	return faults
 }
 
-// TestRatesAreToldAndHeld: every answer of a limited route says how the caller
-// stands, and the one beyond the rate is refused.
+// TestRatesAreToldAndHeld: every answer of a limited route has the caller's rate
+// headers, and the request beyond the rate is refused.
 func TestRatesAreToldAndHeld(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -73,8 +74,8 @@ func TestRatesAreToldAndHeld(t *testing.T) {
 	}
 }
 
-// TestRatesAreToldAndHeldControl puts a door before the service that limits in a
-// wrong way.
+// TestRatesAreToldAndHeldControl: limits requests in a wrong way before they reach the
+// service.
 func TestRatesAreToldAndHeldControl(t *testing.T) {
 	for defect, judge := range map[string]func(s *Service, c *rest.Call) error{
 		"":             func(s *Service, c *rest.Call) error { return s.Admit(c) },
@@ -113,8 +114,8 @@ func TestRatesAreToldAndHeldControl(t *testing.T) {
 	}
 }
 
-// guessFaults has one address guess at many clients, and others at one, which
-// then asks for tokens itself.
+// guessFaults guesses secrets of many clients from one address, and secrets of one
+// client from other addresses. That client then requests tokens itself.
 func guessFaults(t *testing.T, h *harness) (faults []string) {
 	t.Helper()
 	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
@@ -148,8 +149,8 @@ func guessFaults(t *testing.T, h *harness) (faults []string) {
 	return faults
 }
 
-// TestGuessesAreTheirAddresses: guesses at secrets are bounded by address and lock
-// nobody out.
+// TestGuessesAreTheirAddresses: guesses at secrets are limited by address and lock no
+// client out.
 func TestGuessesAreTheirAddresses(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -159,7 +160,7 @@ func TestGuessesAreTheirAddresses(t *testing.T) {
 	}
 }
 
-// TestGuessesAreTheirAddressesControl takes the protection away.
+// TestGuessesAreTheirAddressesControl: removes the protection.
 func TestGuessesAreTheirAddressesControl(t *testing.T) {
 	for defect, take := range map[string]func(*rates){
 		"no count by address": func(r *rates) { r.tokenFailures = nil },
@@ -171,14 +172,14 @@ func TestGuessesAreTheirAddressesControl(t *testing.T) {
 			h.service.rates = newRates(RatesOf("public"), h.service.Clock)
 			take(&h.service.rates)
 			if faults := guessFaults(t, h); len(faults) == 0 {
-				t.Error("nothing is found")
+				t.Error("no fault is found")
 			}
 		})
 	}
 }
 
-// TestForwardedAddresses: only our proxies are believed, and of what they pass on
-// only what they have added themselves.
+// TestForwardedAddresses: only trusted proxies are believed, and only for the entries
+// that they added themselves.
 func TestForwardedAddresses(t *testing.T) {
 	s := admission{&core{ServiceOptions: ServiceOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}}}
 	for _, c := range []struct {
@@ -204,7 +205,7 @@ func TestForwardedAddresses(t *testing.T) {
 		{[]string{"192.0.2.7, 10.2.2.2", "[fd00::1]:80 , 10.3.3.3:1"}, "192.0.2.7"},
 		{[]string{strings.Repeat("198.51.100.1,", 1200) + "192.0.2.7"}, "192.0.2.7"},
 		{[]string{"192.0.2.7" + strings.Repeat(", 10.2.2.2", forwardedMax-1)}, "192.0.2.7"},
-		{[]string{"192.0.2.7" + strings.Repeat(", 10.2.2.2", forwardedMax)}, "10.2.2.2"}, // too many to look at
+		{[]string{"192.0.2.7" + strings.Repeat(", 10.2.2.2", forwardedMax)}, "10.2.2.2"}, // too many to read
 		{[]string{"192.0.2.7," + strings.Repeat(" ", 9000) + "10.2.2.2"}, "10.0.0.1"},
 	} {
 		var lines [][]byte
@@ -220,8 +221,8 @@ func TestForwardedAddresses(t *testing.T) {
 	}
 }
 
-// TestForwardedAddressesCostLittle: what strangers wrote into a header of 16 KB is
-// not looked at, and takes no memory.
+// TestForwardedAddressesCostLittle: in a header of 16 KB, the entries that strangers
+// wrote are not read and take no memory.
 func TestForwardedAddressesCostLittle(t *testing.T) {
 	s := admission{&core{ServiceOptions: ServiceOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}}
 	header := [][]byte{[]byte(strings.Repeat(",", 16<<10) + "192.0.2.7")}
@@ -236,16 +237,16 @@ func TestForwardedAddressesCostLittle(t *testing.T) {
 		return (after.TotalAlloc - before.TotalAlloc) / times
 	}
 	if n := takes(func() { s.behind(netip.MustParseAddr("10.0.0.1"), header) }); n > 1<<10 {
-		t.Errorf("it takes %d bytes", n)
+		t.Errorf("reading the address takes %d bytes", n)
 	}
-	var all []string // control: so it was read before
+	var all []string // control: reads the whole header
 	if n := takes(func() { all = strings.Split(string(header[0]), ",") }); n < 100<<10 || len(all) != 16<<10+1 {
-		t.Errorf("control: to read all takes %d bytes", n)
+		t.Errorf("control: reading all of it takes %d bytes", n)
 	}
 }
 
-// termsFaults has the operator set limits and take the tier away: both are shown
-// and held from the next request on, and no other limit is.
+// termsFaults sets limits and changes the tier, as the operator. Both are returned and
+// enforced from the next request on, and other limits do not change.
 func termsFaults(t *testing.T, h *harness, p *tenant) (faults []string) {
 	t.Helper()
 	hold := func(a *response, status int, code any) {
@@ -283,8 +284,8 @@ func termsFaults(t *testing.T, h *harness, p *tenant) (faults []string) {
 	return faults
 }
 
-// TestTermsAtTheDoor: what the operator sets is shown and held from the next
-// request on.
+// TestTermsAtTheDoor: limits set by the operator are returned and enforced from the
+// next request on.
 func TestTermsAtTheDoor(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -293,11 +294,11 @@ func TestTermsAtTheDoor(t *testing.T) {
 	}
 }
 
-// recollection knows a caller as it was when first seen.
+// recollection returns callers as it saw them first.
 type recollection struct {
 	httpserver.Authenticator
 	seen map[string]rest.Caller
-	// but changes what is remembered.
+	// but changes the caller that is returned.
 	but func(now, then rest.Caller) rest.Caller
 }
 
@@ -313,7 +314,7 @@ func (m *recollection) Bearer(header []byte) (rest.Caller, error) {
 	return m.but(now, then), nil
 }
 
-// TestTermsAtTheDoorControl has a door that knows callers as they were.
+// TestTermsAtTheDoorControl: the server uses an earlier state of its callers.
 func TestTermsAtTheDoorControl(t *testing.T) {
 	for defect, but := range map[string]func(now, then rest.Caller) rest.Caller{
 		"":              func(now, _ rest.Caller) rest.Caller { return now },
@@ -342,8 +343,8 @@ func TestTermsAtTheDoorControl(t *testing.T) {
 	}
 }
 
-// TestMailedTokens: the token clears the organization it was made for, in its
-// time, and no other text does.
+// TestMailedTokens: a mailed token confirms its own organization before it expires.
+// Every other text confirms none.
 func TestMailedTokens(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -361,7 +362,7 @@ func TestMailedTokens(t *testing.T) {
 	hand(signup{h.service.core}.mailToken(parley.OrgID{}, now.Add(mailTokenLifetime))).want(404)
 }
 
-// TestQuotaProfileWith leaves what it is taken from alone.
+// TestQuotaProfileWith: With leaves the profile that it is called on unchanged.
 func TestQuotaProfileWith(t *testing.T) {
 	before := Quotas("public")
 	five := 5
@@ -380,13 +381,13 @@ func TestQuotaProfileWith(t *testing.T) {
 		func() error { _, err := before.With(1, "agents", &less); return err }(),
 	} {
 		if err == nil {
-			t.Error("taken")
+			t.Error("accepted")
 		}
 	}
 }
 
-// TestGuessesAtOnce: however many guesses come at once, no more of them are judged
-// than the rate allows, and tokens that were granted cost nothing of it.
+// TestGuessesAtOnce: however many guesses arrive at once, no more of them are checked
+// than the rate allows. Granted tokens do not count.
 func TestGuessesAtOnce(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
@@ -408,19 +409,19 @@ func TestGuessesAtOnce(t *testing.T) {
 			t.Fatalf("the right secret is answered %d", status)
 		}
 	}
-	// All have come past the first look, which takes nothing.
+	// All of them have passed the first check, which takes nothing.
 	*inside[func(*rest.Call) error](h.server, "judge") = func(*rest.Call) error { return nil }
-	// A guess that is being judged holds its place: the next one finds none.
+	// A guess that is being checked holds its place, so there is none for the next one.
 	for range 5 {
 		if ok, _, _, _ := h.service.rates.tokenFailures.Take(limit.AddressKey(netip.IPv4Unspecified())); !ok {
 			t.Fatal("granted tokens count as failures")
 		}
 	}
 	if status := ask(secret); status != 429 {
-		t.Errorf("beside five guesses that are being judged another is answered %d", status)
+		t.Errorf("with five guesses being checked, another is answered %d", status)
 	}
 	h.service.rates.tokenFailures.GiveBack(limit.AddressKey(netip.IPv4Unspecified()))
 	if status := ask(secret); status != 200 {
-		t.Errorf("after one was right another is answered %d", status)
+		t.Errorf("after a correct one, another is answered %d", status)
 	}
 }

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// TestAskingForAChallengeStoresNothing: a client that asks for a challenge, or fails to
-// solve it, costs the disk nothing and leaves no actor behind.
+// TestAskingForAChallengeStoresNothing: a client that requests a challenge, or fails to
+// solve it, causes no write to disk and leaves no actor in memory.
 func TestAskingForAChallengeStoresNothing(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	p := h.tenant("acme")
 	p.token = ""
-	// The clock of the journal goes on by itself: what is counted are entries.
+	// The journal's clock runs by itself, so the test counts entries.
 	entries := func() uint64 { return h.store.Stats().Journals[0].Entries }
 	before, live := entries(), h.node.Live()
 	var id string
@@ -24,7 +24,7 @@ func TestAskingForAChallengeStoresNothing(t *testing.T) {
 	if n := entries() - before; n != 0 || h.node.Live() != live {
 		t.Errorf("200 requests for a challenge made %d entries, and %d actors live where %d did", n, h.node.Live(), live)
 	}
-	// The control: to solve one is an entry, and can be seen so.
+	// The control: a solution makes an entry, and the count shows it.
 	p.ask("POST", "/auth/register/solve", `{"challenge_id":"`+id+`","nonce":"n"}`).want(201)
 	if n := entries() - before; n != 1 {
 		t.Errorf("a solution made %d entries, want 1", n)

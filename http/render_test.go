@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestAppendTime holds the digits against the layout that clients are told.
+// TestAppendTime compares the digits with the documented layout.
 func TestAppendTime(t *testing.T) {
 	for _, at := range []time.Time{
 		time.UnixMilli(0), time.UnixMilli(1), time.Unix(1_800_000_000, 999_999_999),

@@ -16,9 +16,8 @@ import (
 	"parley/persistence"
 )
 
-// TestReadsWithoutRoom takes all room away: every route that reads of
-// organizations and groups goes on, those that write are refused, and go on when
-// there is room.
+// TestReadsWithoutRoom: with a full disk, every route that reads organizations and
+// groups works, those that write are refused, and work again once there is room.
 func TestReadsWithoutRoom(t *testing.T) {
 	g := newGroupHarness(t)
 	id := g.group("ops", `,"enrollment_policy":"open"`)
@@ -61,14 +60,14 @@ func TestReadsWithoutRoom(t *testing.T) {
 	g.journal.full.Store(false)
 	for _, w := range writes {
 		if a := g.first.ask(w.method, w.path, w.body, as(w.by)); a.status/100 != 2 {
-			t.Errorf("%s: with room again it is answered %d %s", a.what, a.status, a.raw)
+			t.Errorf("%s: once there is room again it is answered %d %s", a.what, a.status, a.raw)
 		}
 	}
 	g.first.ask("GET", "/groups/"+id, "").want(200).is(map[string]any{"description": "new", "member_count": 3})
 }
 
-// TestSigningKeysWithoutRoom: the first keys need room, those that are there do
-// not, and a rotation that finds none leaves them in force and is made up for.
+// TestSigningKeysWithoutRoom: the first keys need room on the disk, existing keys do
+// not. A rotation without room leaves the keys in force and is repeated later.
 func TestSigningKeysWithoutRoom(t *testing.T) {
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
@@ -92,7 +91,7 @@ func TestSigningKeysWithoutRoom(t *testing.T) {
 
 	j.full.Store(true)
 	if _, err := keys(); !errors.Is(err, parley.ErrOverloaded) {
-		t.Fatalf("without room the first keys come to %v", err)
+		t.Fatalf("without room, creating the first keys gives %v", err)
 	}
 	j.full.Store(false)
 	first, err := keys()
@@ -101,34 +100,34 @@ func TestSigningKeysWithoutRoom(t *testing.T) {
 	}
 	j.full.Store(true)
 	if held, err := keys(); err != nil || !sameKeys(held, first) {
-		t.Errorf("without room the keys that are there come to %v, %v", held.Current.Kid, err)
+		t.Errorf("without room, loading the existing keys gives %v, %v", held.Current.Kid, err)
 	}
 	now.Add(int64(parley.SigningKeyLifetime))
 	if held, err := keys(); err != nil || !sameKeys(held, first) {
-		t.Errorf("without room the keys that are to be replaced come to %v, %v", held.Current.Kid, err)
+		t.Errorf("without room, loading keys that are due for replacement gives %v, %v", held.Current.Kid, err)
 	}
 	s := &Service{core: &core{ServiceOptions: ServiceOptions{Node: n, Clock: clock, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, clock, entropy)}}}
 	if err := s.RenewKeys(t.Context(), master); !errors.Is(err, parley.ErrOverloaded) || !sameKeys(s.Issuer.Keys(), first) {
-		t.Errorf("without room a renewal comes to %v and signs with %v", err, s.Issuer.Keys().Current.Kid)
+		t.Errorf("without room, a renewal gives %v and signs with %v", err, s.Issuer.Keys().Current.Kid)
 	}
 	j.full.Store(false)
 	for range 2 {
 		if err := s.RenewKeys(t.Context(), master); err != nil {
-			t.Errorf("with room again a renewal comes to %v", err)
+			t.Errorf("with room again, a renewal gives %v", err)
 		}
 		if held := s.Issuer.Keys(); held.Current.Kid != first.Current.Kid || len(held.Others) != 1 {
-			t.Errorf("with room again %d keys besides the one that signs are published", len(held.Others))
+			t.Errorf("with room again, %d keys besides the signing key are published", len(held.Others))
 		}
 		now.Add(int64(time.Minute))
 	}
 	now.Add(int64(keyPublication))
 	if err := s.RenewKeys(t.Context(), master); err != nil || s.Issuer.Keys().Current.Kid == first.Current.Kid {
-		t.Errorf("once it is known, the new key does not sign: %v", err)
+		t.Errorf("after the other nodes have learnt the new key, it does not sign: %v", err)
 	}
 }
 
-// TestSigningKeysStayNew: a renewal that read the keys before somebody rotated them
-// does not put the older ones back into use.
+// TestSigningKeysStayNew: a renewal that read the keys before another rotation does not
+// put the older keys back into use.
 func TestSigningKeysStayNew(t *testing.T) {
 	entropy, logger := parley.CountingEntropy(), slog.New(slog.DiscardHandler)
 	store, err := persistence.Open("data", persistence.Options{FS: vfs.NewMem(), Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20})
@@ -150,7 +149,7 @@ func TestSigningKeysStayNew(t *testing.T) {
 	}
 	s := &Service{core: &core{ServiceOptions: ServiceOptions{Node: n, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, time.Now, entropy)}}}
 	rotated, asked := make(chan string, 1), atomic.Bool{}
-	s.Clock = func() time.Time { // a renewal asks the time after it has read the keys
+	s.Clock = func() time.Time { // a renewal reads the time after it has read the keys
 		if !asked.Swap(true) {
 			go func() {
 				kid, err := s.RotateKeys(t.Context(), master)

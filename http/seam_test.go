@@ -17,8 +17,8 @@ import (
 	"parley/actors/query"
 )
 
-// speak sends the numbers from 0 to n, each in a conversation of its own that
-// is called off at once, so that a status follows each message.
+// speak sends the numbers below n, each in a new conversation that is canceled at once,
+// so that a status follows each message.
 func (h *harness) speak(from, to parley.AgentID, n int) {
 	for i := range n {
 		m := h.send(from, to, i)
@@ -30,10 +30,9 @@ func (h *harness) speak(from, to parley.AgentID, n int) {
 	}
 }
 
-// TestNothingIsLostOrDoubledAtTheSeam has readers come and go at random moments
-// while an agent is spoken to. Those that say what they have seen get each
-// message once; those that do not miss none but what was on its way to them when
-// they went.
+// TestNothingIsLostOrDoubledAtTheSeam: readers connect and disconnect at random moments
+// while an agent receives messages. Readers that resume get each message exactly once.
+// The others may miss only messages that were being sent when they disconnected.
 func TestNothingIsLostOrDoubledAtTheSeam(t *testing.T) {
 	const readers, messages = 12, 120
 	for _, journals := range []int{1, 4} {
@@ -43,7 +42,8 @@ func TestNothingIsLostOrDoubledAtTheSeam(t *testing.T) {
 			speaker, token := h.agent("speaker"), h.token(h.client)
 			var working sync.WaitGroup
 			for n := range readers {
-				// One feed each: what one reader carries is none of another's business.
+				// Each reader has its own feed, because a message is transferred once
+				// per feed.
 				id := h.agent(fmt.Sprintf("reader%d", n))
 				working.Go(func() { h.speak(speaker, id, messages) })
 				working.Go(func() { h.come(id, token, messages, n%2 == 0, rand.New(rand.NewPCG(uint64(n), 3))) })
@@ -58,7 +58,7 @@ func (h *harness) come(id parley.AgentID, token string, messages int, resuming b
 	seen, last := map[int]bool{}, parley.MessageID{}.String()
 	for until := time.Now().Add(30 * time.Second); len(seen) < messages && (resuming || !h.carried(id, messages)); {
 		if time.Now().After(until) {
-			h.t.Errorf("after half a minute %d of %d messages have come", len(seen), messages)
+			h.t.Errorf("after half a minute %d of %d messages have arrived", len(seen), messages)
 			return
 		}
 		time.Sleep(time.Duration(random.IntN(8)) * time.Millisecond)
@@ -77,7 +77,7 @@ func (h *harness) come(id parley.AgentID, token string, messages int, resuming b
 	}
 }
 
-// carried reports whether all of an agent's messages have been written out to it.
+// carried reports whether all messages of an agent have been transferred.
 func (h *harness) carried(id parley.AgentID, messages int) bool {
 	page, _, err := h.node.Messages.Inbox(context.Background(), id, 0, messages, "", nil)
 	if err != nil {
@@ -86,8 +86,8 @@ func (h *harness) carried(id parley.AgentID, messages int) bool {
 	return len(page) == messages && !slices.ContainsFunc(page, func(m query.Message) bool { return m.Receipts.TransferredAt == 0 })
 }
 
-// hear takes what comes on one connection: messages in order, each once, each
-// followed by its status.
+// hear reads one connection. Messages come in order, each once and each followed by its
+// status.
 func (l *streamReader) hear(seen map[int]bool, resuming bool) {
 	before, message := -1, event{}
 	for {
@@ -96,7 +96,7 @@ func (l *streamReader) hear(seen map[int]bool, resuming bool) {
 		case !ok:
 			return
 		case e.name == "status":
-			// The first may be of a message that an earlier connection brought.
+			// The first status may belong to a message of an earlier connection.
 			if message.name != "" && conversationOfEvent(l.t, e) != conversationOfEvent(l.t, message) {
 				l.t.Errorf("the status %s follows %s", e.data, message.data)
 			}
@@ -112,8 +112,8 @@ func (l *streamReader) hear(seen map[int]bool, resuming bool) {
 	}
 }
 
-// BenchmarkIdleStream tells how many bytes an open stream costs that has
-// nothing to say, connection excluded. It measures once, whatever b.N.
+// BenchmarkIdleStream: reports the bytes of an open stream without events, without its
+// connection. It measures once, whatever b.N.
 func BenchmarkIdleStream(b *testing.B) {
 	const streams = 10_000
 	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -135,7 +135,7 @@ func BenchmarkIdleStream(b *testing.B) {
 	for h.service.OpenStreams() < streams {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(12 * time.Second) // the engine lets its workers go
+	time.Sleep(12 * time.Second) // until the engine has stopped its workers
 	heapThen, stacksThen := memory()
 	b.ReportMetric((heapThen-heap)/streams, "heap-B/stream")
 	b.ReportMetric((stacksThen-stacks)/streams, "stack-B/stream")
@@ -148,7 +148,7 @@ func BenchmarkIdleStream(b *testing.B) {
 	runtime.KeepAlive(conns)
 }
 
-// memory is what heap and stacks hold after a collection.
+// memory returns the bytes of heap and stacks after a collection.
 func memory() (heap, stacks float64) {
 	for range 3 {
 		runtime.GC()
@@ -158,7 +158,7 @@ func memory() (heap, stacks float64) {
 	return float64(m.HeapAlloc), float64(m.StackInuse)
 }
 
-// pipeListener is a listener of connections that say one request and then nothing.
+// pipeListener accepts connections that send one request and then nothing.
 type pipeListener struct {
 	conns chan net.Conn
 	once  sync.Once

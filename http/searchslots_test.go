@@ -16,7 +16,8 @@ import (
 
 func address(name string) limit.Account { return limit.Account{Name: name, Stranger: true} }
 
-// newSearchHarness has a group, that many places, and requests that name their address.
+// newSearchHarness has a group, a number of places for searches, and requests with an
+// address.
 func newSearchHarness(t *testing.T, places int) *groupHarness {
 	g := newGroupHarness(t)
 	g.group("team", `,"enrollment_policy":"open"`)
@@ -30,7 +31,8 @@ func (g *groupHarness) searchFrom(address string) *response {
 	return g.public().ask("GET", "/directory/groups?q=team", "", "X-From: "+address)
 }
 
-// TestASearchWithoutAPlaceIsAnswered: 503 and when to try again. Other callers search.
+// TestASearchWithoutAPlaceIsAnswered: the answer is a 503 with Retry-After. Other
+// callers can search.
 func TestASearchWithoutAPlaceIsAnswered(t *testing.T) {
 	g := newSearchHarness(t, 2)
 	g.searchFrom("a").want(200)
@@ -45,7 +47,7 @@ func TestASearchWithoutAPlaceIsAnswered(t *testing.T) {
 	}
 	leave()
 	g.searchFrom("a").want(200)
-	for _, other := range []string{"b", "c"} { // all places are taken
+	for _, other := range []string{"b", "c"} { // all places are in use
 		leave, err := g.service.queries.Enter(address(other), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -67,8 +69,8 @@ func (v *stalledView) Durable(ctx context.Context) error {
 	return v.View.Durable(ctx)
 }
 
-// TestAPlaceIsFreeWhileTheDiskIsWaitedFor: a search that waits for the disk has released
-// its place.
+// TestAPlaceIsFreeWhileTheDiskIsWaitedFor: a search that waits for the disk has
+// released its place.
 func TestAPlaceIsFreeWhileTheDiskIsWaitedFor(t *testing.T) {
 	for _, linger := range []bool{false, true} { // true: the control
 		t.Run(fmt.Sprint("linger ", linger), func(t *testing.T) {
@@ -81,7 +83,7 @@ func TestAPlaceIsFreeWhileTheDiskIsWaitedFor(t *testing.T) {
 			<-waits
 			leave, err := g.service.queries.Enter(address("b"), nil)
 			if free := err == nil; free == linger {
-				t.Errorf("another caller finds a place: %v", free)
+				t.Errorf("another caller gets a place: %v", free)
 			}
 			if err == nil {
 				leave()

@@ -12,8 +12,8 @@ import (
 	"parley/http/search"
 )
 
-// TestOwnRefusalsMakeNoFlood: refusals for which one caller is responsible are delayed
-// like others, and no more requests of others are rejected because of them.
+// TestOwnRefusalsMakeNoFlood: refusals that one caller is responsible for are delayed
+// like others, but do not cause more requests of others to be rejected.
 func TestOwnRefusalsMakeNoFlood(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -32,8 +32,8 @@ func TestOwnRefusalsMakeNoFlood(t *testing.T) {
 	}
 }
 
-// TestARefusalThatIsHeldHoldsNothing: while a refusal is held back, what the call
-// took for its answer is free for others.
+// TestARefusalThatIsHeldHoldsNothing: while a refusal is delayed, the memory that the
+// call took for its answer is free for others.
 func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -49,7 +49,7 @@ func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 	w.asked <- page
 	await(t, "no refusal is held", func() bool { return limiter.Delayed() == 1 })
 	if s := h.budget().Stats(); s.Held != 0 || s.Peak < 128<<10 {
-		t.Errorf("%d bytes are held, at most %d were", s.Held, s.Peak)
+		t.Errorf("%d bytes are held, the peak was %d", s.Held, s.Peak)
 	}
 	await(t, "it is held for ever", func() bool {
 		limiter.Answered(time.Now)
@@ -57,8 +57,8 @@ func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 	})
 }
 
-// TestFewRequestsAreSpared: where too many wait for the processor, the address that
-// has few requests under way is refused nothing, unless far too many wait.
+// TestFewRequestsAreSpared: when too many goroutines wait for the processor, an address
+// with few requests under way is refused nothing, unless far too many wait.
 func TestFewRequestsAreSpared(t *testing.T) {
 	var waiting atomic.Int64
 	h := wireHarness(t, 1, func(o *harnessOptions) { o.Server.Overload = overload.New(func() int { return int(waiting.Load()) }) })

@@ -15,12 +15,12 @@ import (
 )
 
 // TestSigningKeysHaveTheLifetimeThatIsSet: a key is replaced at the age that the
-// operator chose, and by default not that soon.
+// operator set. By default it lives longer.
 func TestSigningKeysHaveTheLifetimeThatIsSet(t *testing.T) {
 	const month = 30 * 24 * time.Hour
 	for lifetime, replaced := range map[time.Duration]bool{month: true, 0: false} {
 		entropy, logger, began := parley.CountingEntropy(), slog.New(slog.DiscardHandler), time.Now()
-		var age atomic.Int64 // the node's own goroutines read the clock too
+		var age atomic.Int64 // the node's goroutines read the clock too
 		clock := func() time.Time { return began.Add(time.Duration(age.Load())) }
 		store, err := persistence.Open("data", persistence.Options{FS: vfs.NewMem(), Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20})
 		if err != nil {

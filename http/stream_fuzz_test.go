@@ -11,9 +11,9 @@ import (
 	"parley/http/rest"
 )
 
-// FuzzLastEventID resumes a stream after whatever a client says it saw last: a
-// message of this stream goes on after itself, anything else is told as a gap,
-// and what follows begins no later than what has not been carried.
+// FuzzLastEventID resumes a stream with any Last-Event-ID. After the id of one of its
+// messages it continues with the next one. Any other id is reported as a gap. The
+// stream begins no later than the first untransferred message.
 func FuzzLastEventID(f *testing.F) {
 	h := harnessInMemory(f, 1)
 	f.Cleanup(h.close)

@@ -13,19 +13,19 @@ import (
 	"parley/actors/agent"
 )
 
-// inVirtualTime runs the real server, the real actors and the real journal in a
-// bubble where waiting takes no time.
+// inVirtualTime runs the real server, actors and journal in a bubble where waiting
+// takes no time.
 func inVirtualTime(t *testing.T, test func(*testing.T, *harness)) {
 	theEngineClock()
 	synctest.Test(t, func(t *testing.T) {
 		h := harnessInMemory(t, 1)
-		defer time.Sleep(time.Minute) // the engine's own sweeper ends
+		defer time.Sleep(time.Minute) // until the engine's sweeper ends
 		defer h.close()
 		test(t, h)
 	})
 }
 
-// heartbeats reads n of them and judges their distance.
+// heartbeats reads n heartbeats and checks the time between them.
 func heartbeats(t *testing.T, l *streamReader, n int) {
 	t.Helper()
 	last := time.Now()
@@ -44,7 +44,7 @@ func heartbeats(t *testing.T, l *streamReader, n int) {
 func over(t *testing.T, l *streamReader) {
 	t.Helper()
 	if e, ok := l.next(); ok {
-		t.Errorf("the stream goes on with %+v", e)
+		t.Errorf("the stream continues with %+v", e)
 	}
 }
 
@@ -79,8 +79,8 @@ func TestAMessageBeginsTheCountAnew(t *testing.T) {
 	})
 }
 
-// TestAStreamEndsWithWhatItRestsOn: the agent or the credential is revoked
-// behind the door's back, as another node would.
+// TestAStreamEndsWithWhatItRestsOn: the agent or the credential is revoked without the
+// server, as another node would.
 func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx := context.Background()
@@ -103,7 +103,7 @@ func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 			for ok := true; ok; _, ok = l.next() {
 			}
 			if took := time.Since(revoked); took > time.Minute {
-				t.Errorf("the stream of a revoked %s lived on for %v", name, took)
+				t.Errorf("the stream of a revoked %s stayed open for %v", name, took)
 			}
 		}
 		for _, id := range []parley.AgentID{alice} {
@@ -117,8 +117,8 @@ func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 	})
 }
 
-// TestABusyStreamIsLookedAfterToo: one that never needs a heartbeat ends with
-// its credential as well.
+// TestABusyStreamIsLookedAfterToo: a stream so busy that it needs no heartbeat also
+// ends with its credential.
 func TestABusyStreamIsLookedAfterToo(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx, alice, bob := context.Background(), h.agent("alice"), h.agent("bob")
@@ -163,8 +163,8 @@ func TestAnExpiredTokenDoesNotCutAStream(t *testing.T) {
 	})
 }
 
-// TestASlowReaderIsCutAndResumes: it takes nothing, is cut off after the write
-// wait, and misses nothing when it comes back; nobody else is held up.
+// TestASlowReaderIsCutAndResumes: a reader that reads nothing is disconnected after the
+// write wait and misses nothing when it resumes. Other readers are not delayed.
 func TestASlowReaderIsCutAndResumes(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
@@ -174,13 +174,13 @@ func TestASlowReaderIsCutAndResumes(t *testing.T) {
 			sent := time.Now()
 			h.send(bob, alice, n)
 			if e, ok := quick.next(); !ok || e.number(t) != n || e.at.Sub(sent) > time.Second {
-				t.Fatalf("the quick reader hears %+v after %v", e, e.at.Sub(sent))
+				t.Fatalf("the quick reader gets %+v after %v", e, e.at.Sub(sent))
 			}
-			synctest.Wait() // so that the slow one is offered each alone, which is more than the line holds
+			synctest.Wait() // so that each message is offered alone; they exceed the connection's buffer
 		}
 		synctest.Wait()
 		if n := h.service.OpenStreams(); n != 2 {
-			t.Fatalf("before the write wait is over %d streams are open", n)
+			t.Fatalf("before the end of the write wait %d streams are open", n)
 		}
 		time.Sleep(streamWriteWait + time.Second)
 		if n := h.service.OpenStreams(); n != 1 {
@@ -222,13 +222,14 @@ func TestADrainEndsStreams(t *testing.T) {
 		if conn, err := h.dial(); err == nil {
 			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && err == nil {
-				t.Error("a drained server speaks")
+				t.Error("a drained server sends something")
 			}
 		}
 	})
 }
 
-// TestAClientThatGoesIsNoticedAtOnce although nothing is written to it.
+// TestAClientThatGoesIsNoticedAtOnce: a client that disconnects is noticed at once,
+// even if nothing is written to it.
 func TestAClientThatGoesIsNoticedAtOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		l := h.listen(h.agent("alice"), h.token(h.client), "")
@@ -239,12 +240,12 @@ func TestAClientThatGoesIsNoticedAtOnce(t *testing.T) {
 		_ = l.conn.Close()
 		synctest.Wait()
 		if n := h.service.OpenStreams(); n != 0 {
-			t.Errorf("%d streams are open for nobody", n)
+			t.Errorf("%d streams are open without a client", n)
 		}
 	})
 }
 
-// TestWhereAStreamBegins walks through what a client can resume from.
+// TestWhereAStreamBegins resumes a stream from every kind of position.
 func TestWhereAStreamBegins(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
@@ -252,7 +253,7 @@ func TestWhereAStreamBegins(t *testing.T) {
 		if l := h.listen(alice, h.token(h.client), ""); l.start != nobody || l.gap {
 			t.Errorf("an empty stream begins with %s", l.start)
 		}
-		h.service.Close() // no stream carries what follows
+		h.service.Close() // no stream transfers what follows
 		h.service.streams = newStreams(h.service.core)
 		var sent []string
 		for n := range 3 {
@@ -260,11 +261,11 @@ func TestWhereAStreamBegins(t *testing.T) {
 		}
 		for _, c := range []struct {
 			last, start string
-			first       int // -1: nothing comes
+			first       int // -1: no message follows
 			gap         bool
 		}{
 			{sent[2], sent[2], -1, false},
-			{"", nobody, 0, false}, // nothing was carried yet; this one carries all
+			{"", nobody, 0, false}, // nothing was transferred before; this stream transfers everything
 			{"", sent[2], -1, false},
 			{sent[0], sent[0], 1, false},
 			{nobody, nobody, 0, false},

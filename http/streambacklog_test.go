@@ -14,8 +14,8 @@ import (
 	"parley/journal"
 )
 
-// asked is how often pages are read that a hundred streams ask for, who are at so
-// many positions.
+// asked returns how often pages are read for a hundred streams at the given number of
+// positions.
 func asked(t *testing.T, positions int) int64 {
 	var s pageCache
 	var count atomic.Int64
@@ -46,8 +46,9 @@ func TestAPageIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestWhoFindsAPage: a stream whose position is within it, of the same agent, for a while, if it
-// could be read, and not from before the stream was asked for.
+// TestWhoFindsAPage: a cached page serves a stream of the same agent whose position it
+// contains, for a limited time, if reading it succeeded and began no earlier than the
+// stream requires.
 func TestWhoFindsAPage(t *testing.T) {
 	var s pageCache
 	one, failed, reads, since := parley.AgentID{1}, errors.New("failed"), 0, uint64(0)
@@ -65,7 +66,7 @@ func TestWhoFindsAPage(t *testing.T) {
 	ask(one, 10, 20, nil, true)
 	ask(one, 10, 20, nil, false)
 	ask(one, 19, 30, nil, false)
-	since = s.now() // what was written since may be missing in it
+	since = s.now() // it may lack what was written since
 	ask(one, 10, 20, nil, true)
 	ask(one, 10, 20, nil, false)
 	ask(one, 20, 30, nil, true)
@@ -78,7 +79,7 @@ func TestWhoFindsAPage(t *testing.T) {
 	for n := range uint64(pagesPerAgent) {
 		ask(one, 100*n+100, 100*n+110, nil, true)
 	}
-	ask(one, 10, 20, nil, true) // others took its place
+	ask(one, 10, 20, nil, true) // it was displaced by others
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = s.at(one, 5000, since, func(*page) (uint64, error) { panic("a defect") })
@@ -109,8 +110,8 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 }
 
-// viewsBehind is how many views of the journal 32 streams of an agent open to
-// catch up with 300 messages that they left unread together.
+// viewsBehind returns how many views of the journal 32 streams of an agent open to
+// catch up with 300 messages that all of them lag behind.
 func viewsBehind(t *testing.T, alone bool) int64 {
 	const streams, events = 32, 300
 	h := wireHarness(t, 1)
@@ -132,22 +133,22 @@ func viewsBehind(t *testing.T, alone bool) int64 {
 	open()
 	for until := time.Now().Add(10 * time.Second); e.events.Load() < streams*events; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("after ten seconds %d of %d events have come", e.events.Load(), streams*events)
+			t.Fatalf("after ten seconds %d of %d events have arrived", e.events.Load(), streams*events)
 		}
 	}
 	return h.journal.views.Load() - before
 }
 
 // TestStreamsShareWhatTheyReadBehind: streams of one agent read stored messages about
-// once together. Recording the receipts takes views too.
+// once for all of them. Recording the receipts takes views too.
 func TestStreamsShareWhatTheyReadBehind(t *testing.T) {
 	shared, alone := viewsBehind(t, false), viewsBehind(t, true)
-	if t.Logf("%d views, %d where each stream reads for itself", shared, alone); shared > alone/4 {
-		t.Errorf("streams that share open %d views, and %d where each reads for itself", shared, alone)
+	if t.Logf("%d views, %d if each stream reads for itself", shared, alone); shared > alone/4 {
+		t.Errorf("streams that share open %d views, and %d if each reads for itself", shared, alone)
 	}
 }
 
-// bare has some live entries come without their message, as after a restart.
+// bare removes the message from some live entries, as after a restart.
 type bare struct {
 	journal.Subscription
 	given int
@@ -163,7 +164,8 @@ func (b *bare) Live(limit int) (entries []journal.FeedEntry, behind bool) {
 	return entries, behind
 }
 
-// TestAnEntryWithoutItsMessageLosesNothing of what was gathered before it.
+// TestAnEntryWithoutItsMessageLosesNothing: an entry without its message loses none of
+// the events collected before it.
 func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
 	for _, streams := range []int{1, 2} {
 		const events = 40
@@ -180,19 +182,19 @@ func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if h.close(); e.events.Load() != want {
-			t.Errorf("%d streams brought %d events of %d", streams, e.events.Load(), want)
+			t.Errorf("%d streams sent %d events of %d", streams, e.events.Load(), want)
 		}
 	}
 }
 
-// TestAResumedStreamShowsWhatWasReadBefore it was opened, although another has
-// just read the same page.
+// TestAResumedStreamShowsWhatWasReadBefore: a stream has the receipts recorded before
+// it was opened, even if another stream has just read the same page.
 func TestAResumedStreamShowsWhatWasReadBefore(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	alice, bob, first := h.agent("alice"), h.agent("bob"), parley.MessageID{}.String()
 	h.send(alice, bob, 1)
-	stays := h.listen(bob, h.token(h.client), "") // so that there are several
+	stays := h.listen(bob, h.token(h.client), "") // so that there are several streams
 	defer stays.conn.Close()
 	show := func() event {
 		l := h.listen(bob, h.token(h.client), first)
@@ -208,6 +210,6 @@ func TestAResumedStreamShowsWhatWasReadBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := show(); !strings.Contains(e.data, `"status":"read"`) {
-		t.Errorf("after it was read: %s", e.data)
+		t.Errorf("after the message was read: %s", e.data)
 	}
 }

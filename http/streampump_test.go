@@ -19,8 +19,8 @@ import (
 	"parley/actors"
 )
 
-// harnessOnSockets is a harness that is reached as in earnest: only sockets of the
-// kernel take what they can and no more.
+// harnessOnSockets returns a harness with real sockets: only these have limited buffers
+// in the kernel.
 func harnessOnSockets(t testing.TB) *harness {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +30,7 @@ func harnessOnSockets(t testing.TB) *harness {
 	return newHarness(t, 1, ln, func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) })
 }
 
-// say sends a message of about so many bytes.
+// say sends a message of about size bytes.
 func (h *harness) say(from, to parley.AgentID, n, size int) {
 	h.t.Helper()
 	content := fmt.Appendf(nil, `"n":%d,"x":"%s"`, n, bytes.Repeat([]byte("x"), size))
@@ -43,7 +43,7 @@ func (h *harness) say(from, to parley.AgentID, n, size int) {
 	}
 }
 
-// renderings counts how often events are rendered that many streams ask for.
+// renderings counts how often events are rendered for a hundred streams.
 func renderings(t *testing.T, positions int) int64 {
 	var s renderCache
 	var count atomic.Int64
@@ -83,13 +83,13 @@ func TestStreamsShareWhatIsRendered(t *testing.T) {
 		again := false
 		_, _ = s.event(parley.AgentID{}, 1, func() ([]byte, parley.AgentID, error) { again = true; return nil, parley.AgentID{}, nil })
 		if !again {
-			t.Error("an event stays for ever")
+			t.Error("an event stays forever")
 		}
 	}
 }
 
-// bytesOfAnEvent is what an event of 8 KiB that goes to many streams makes one
-// of them allocate, the send and the clients included.
+// bytesOfAnEvent returns how many bytes the process allocates per stream for an event
+// of 8 KiB that goes to many streams, including the send and the clients.
 func bytesOfAnEvent(t *testing.T, careless func(*harness)) float64 {
 	const streams, events = 64, 20
 	h := harnessOnSockets(t)
@@ -115,7 +115,7 @@ func bytesOfAnEvent(t *testing.T, careless func(*harness)) float64 {
 		h.say(bob, alice, n, 8<<10)
 		for until := time.Now().Add(10 * time.Second); heard.Load() < int64(n+1)*streams; time.Sleep(time.Millisecond) {
 			if time.Now().After(until) {
-				t.Fatalf("event %d came to %d streams", n, heard.Load()-int64(n)*streams)
+				t.Fatalf("event %d reached %d streams", n, heard.Load()-int64(n)*streams)
 			}
 		}
 		if n == 0 {
@@ -129,7 +129,7 @@ func bytesOfAnEvent(t *testing.T, careless func(*harness)) float64 {
 	return float64(after.TotalAlloc-before.TotalAlloc) / streams / events
 }
 
-// eventBound was set when it took 1.6 KiB, nearly all of it the send's own.
+// eventBound was set when an event took 1.6 KiB, nearly all of it for the send.
 const eventBound = 4 << 10
 
 func TestStreamsShareTheMemoryOfAnEvent(t *testing.T) {
@@ -140,8 +140,8 @@ func TestStreamsShareTheMemoryOfAnEvent(t *testing.T) {
 	}
 }
 
-// TestStreamsShareTheMemoryOfAnEventControl has every stream believe that it is
-// its agent's only one.
+// TestStreamsShareTheMemoryOfAnEventControl: every stream behaves as if it were its
+// agent's only one.
 func TestStreamsShareTheMemoryOfAnEventControl(t *testing.T) {
 	skipUnderRace(t)
 	alone := func(h *harness) {
@@ -159,8 +159,8 @@ func TestStreamsShareTheMemoryOfAnEventControl(t *testing.T) {
 	}
 }
 
-// delay is how long a stream waits for an event, at most, while others of the
-// agent take nothing and their sockets are full.
+// delay returns how long a stream waits for an event, at most, while other streams of
+// the agent read nothing and their sockets are full.
 func delay(t *testing.T, deaf int, start func(*pumps)) (longest time.Duration) {
 	const events, size = 40, 256 << 10
 	h := harnessOnSockets(t)
@@ -189,11 +189,11 @@ func delay(t *testing.T, deaf int, start func(*pumps)) (longest time.Duration) {
 
 func TestStreamsDoNotWaitForOneAnother(t *testing.T) {
 	if took := delay(t, 8, nil); took > streamWriteWait/2 {
-		t.Errorf("a stream waits %v for an event while others take nothing", took)
+		t.Errorf("a stream waits %v for an event while others read nothing", took)
 	}
 }
 
-// TestStreamsDoNotWaitForOneAnotherControl has the pumps wait for readers.
+// TestStreamsDoNotWaitForOneAnotherControl: the pumps wait for readers.
 func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
 	took := delay(t, 2, func(p *pumps) {
 		p.start(2, func(st *agentStream, g *batch) {
@@ -211,12 +211,12 @@ func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
 		})
 	})
 	if took <= streamWriteWait/2 {
-		t.Errorf("pumps that wait delay a stream by %v only", took)
+		t.Errorf("pumps that wait delay a stream by only %v", took)
 	}
 }
 
-// TestAStreamOnASocketMissesNothing: a reader that pauses until the socket is
-// full, and then goes on, hears everything once and in order.
+// TestAStreamOnASocketMissesNothing: a reader that pauses until the socket is full, and
+// then continues, gets everything once and in order.
 func TestAStreamOnASocketMissesNothing(t *testing.T) {
 	const events, size = 200, 64 << 10
 	h := harnessOnSockets(t)
@@ -234,13 +234,13 @@ func TestAStreamOnASocketMissesNothing(t *testing.T) {
 	for n := range events {
 		for name, l := range map[string]*streamReader{"first": l, "second": twin} {
 			if e, ok := l.next(); !ok || e.name != "message" || e.number(t) != n {
-				t.Fatalf("the %s stream brings instead of event %d: %v %s", name, n, ok, e.name)
+				t.Fatalf("the %s stream has instead of event %d: %v %s", name, n, ok, e.name)
 			}
 		}
 	}
 }
 
-// bytesOfAnOpening is what opening a stream makes server and client allocate.
+// bytesOfAnOpening returns how many bytes server and client allocate to open a stream.
 func bytesOfAnOpening(t *testing.T, dress func(*harness)) float64 {
 	const streams = 200
 	h := harnessOnSockets(t)
@@ -271,14 +271,14 @@ func bytesOfAnOpening(t *testing.T, dress func(*harness)) float64 {
 	return float64(after.TotalAlloc-before.TotalAlloc) / streams
 }
 
-// openingBound is less than what the engine reads a request into.
+// openingBound is less than the buffer into which the engine reads a request.
 const openingBound = 12 << 10
 
 func TestAStreamLeavesItsBuffersToOthers(t *testing.T) {
 	skipUnderRace(t)
 	got := bytesOfAnOpening(t, nil)
 	if t.Logf("%.0f bytes", got); got > openingBound {
-		t.Errorf("a stream takes %.0f bytes to open", got)
+		t.Errorf("opening a stream takes %.0f bytes", got)
 	}
 }
 
@@ -286,6 +286,6 @@ func TestAStreamLeavesItsBuffersToOthersControl(t *testing.T) {
 	skipUnderRace(t)
 	kept := func(h *harness) { inside[fasthttp.Server](h.server, "engine").KeepHijackedConns = true }
 	if got := bytesOfAnOpening(t, kept); got <= openingBound {
-		t.Errorf("with buffers that are never used again a stream takes %.0f bytes to open, and %d are allowed", got, openingBound)
+		t.Errorf("with buffers that are never reused, opening a stream takes %.0f bytes, and %d are allowed", got, openingBound)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"parley/http/rest"
 )
 
-// suspensionFaults suspends an organization and tells what it can do nevertheless.
+// suspensionFaults suspends an organization and returns what it can still do.
 func suspensionFaults(t *testing.T, take func(*rest.Route)) (faults []string) {
 	t.Helper()
 	h := harnessInMemory(t, 1)
@@ -54,8 +54,8 @@ func TestASuspendedOrganizationOnlyReads(t *testing.T) {
 	}
 }
 
-// TestASuspendedOrganizationOnlyReadsControl: routes that do not look at the
-// suspension do what they are asked.
+// TestASuspendedOrganizationOnlyReadsControl: routes that ignore the suspension do what
+// is requested.
 func TestASuspendedOrganizationOnlyReadsControl(t *testing.T) {
 	faults := suspensionFaults(t, func(r *rest.Route) { r.Exempt = true })
 	want := []string{"POST /messages: 201", "POST /groups: 201", "POST /org/credentials: 201", "PATCH /org: 200"}
@@ -64,9 +64,9 @@ func TestASuspendedOrganizationOnlyReadsControl(t *testing.T) {
 	}
 }
 
-// TestStreamsOfASuspendedOrganizationEnd: also where nobody ends them, as on
-// another node, no heartbeat comes after the suspension. The control does not look
-// at it.
+// TestStreamsOfASuspendedOrganizationEnd: after the suspension no heartbeat is sent,
+// even if nothing ends the stream, as on another node. The control ignores the
+// suspension.
 func TestStreamsOfASuspendedOrganizationEnd(t *testing.T) {
 	for name, suspends := range map[string]func(*org.State) bool{
 		"suspended": (*org.State).Suspended,

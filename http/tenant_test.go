@@ -16,7 +16,7 @@ import (
 	"parley/actors/registration"
 )
 
-// tenant is an organization in a harness, as it speaks HTTP.
+// tenant is an organization in a harness that uses HTTP.
 type tenant struct {
 	t     testing.TB
 	h     *harness
@@ -46,7 +46,7 @@ func (h *harness) tenant(slug string) *tenant {
 	return &tenant{t: h.t, h: h, slug: slug, owner: made.Org.OrgID(), token: token, http: stdhttp.Client{Transport: transport}}
 }
 
-// agent makes an agent of the organization and gives its id.
+// agent makes an agent of the organization and returns its id.
 func (p *tenant) agent(name string) string {
 	p.t.Helper()
 	raw := append([]byte(p.slug+name), make([]byte, 32)...)[:32]
@@ -59,7 +59,7 @@ func (p *tenant) agent(name string) string {
 	return a.AgentID().String()
 }
 
-// handle of one of its agents.
+// handle returns the handle of one of its agents.
 func (p *tenant) handle(name string) string { return name + "@" + p.slug + ".home.example" }
 
 // response is an answer.
@@ -72,7 +72,7 @@ type response struct {
 	body   any
 }
 
-// ask sends a request; body is JSON, "" for none, head are lines of headers.
+// ask sends a request. body is JSON, or "" for none; head is lines of headers.
 func (p *tenant) ask(method, path, body string, head ...string) *response {
 	p.t.Helper()
 	r, err := stdhttp.NewRequest(method, "http://home"+path, strings.NewReader(body))
@@ -105,7 +105,7 @@ func (p *tenant) ask(method, path, body string, head ...string) *response {
 
 func as(agent string) string { return "X-Svc-Agent: " + agent }
 
-// want holds the status and, where one is given, the code of the answer.
+// want checks the status and, if given, the code of the answer.
 func (a *response) want(status int, code ...string) *response {
 	a.t.Helper()
 	if a.status != status || len(code) > 0 && a.at("code") != code[0] {
@@ -114,7 +114,7 @@ func (a *response) want(status int, code ...string) *response {
 	return a
 }
 
-// at walks the answer by names and indices, separated by dots.
+// at returns a value of the answer, by names and indices separated by dots.
 func (a *response) at(path string) any {
 	a.t.Helper()
 	node := a.body
@@ -142,12 +142,12 @@ func (a *response) text(path string) string {
 	a.t.Helper()
 	text, ok := a.at(path).(string)
 	if !ok {
-		a.t.Fatalf("%s: %s is no text in %s", a.what, path, a.raw)
+		a.t.Fatalf("%s: %s is not a string in %s", a.what, path, a.raw)
 	}
 	return text
 }
 
-// len is how many items a list has.
+// len returns the number of items in a list.
 func (a *response) len(path string) int {
 	a.t.Helper()
 	node := a.body
@@ -156,12 +156,12 @@ func (a *response) len(path string) int {
 	}
 	list, ok := node.([]any)
 	if !ok {
-		a.t.Fatalf("%s: %s is no list in %s", a.what, path, a.raw)
+		a.t.Fatalf("%s: %s is not a list in %s", a.what, path, a.raw)
 	}
 	return len(list)
 }
 
-// is holds members of the answer, as JSON writes them.
+// is checks members of the answer, in the spelling of JSON.
 func (a *response) is(members map[string]any) *response {
 	a.t.Helper()
 	for path, want := range members {

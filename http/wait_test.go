@@ -14,7 +14,7 @@ import (
 	"parley/http/rest"
 )
 
-// endless is a feed of which no look sees the end.
+// endless is a feed whose end no lookup reaches.
 type endless struct{ looks int }
 
 func (e *endless) Look(context.Context, int, query.Fits) (query.Waiting, bool, error) {
@@ -22,9 +22,9 @@ func (e *endless) Look(context.Context, int, query.Fits) (query.Waiting, bool, e
 	return query.Waiting{}, true, nil
 }
 
-// TestWaitLooksOnEndSoOften: a wait for what was not carried answers after so
-// many looks, with nothing, and does not wait for its time to be up: the next one
-// goes on. One without that bound ends with its time.
+// TestWaitLooksOnEndSoOften: a wait for untransferred messages answers without one
+// after a bounded number of lookups, before its timeout. The next wait continues. A
+// wait without that bound ends at its timeout.
 func TestWaitLooksOnEndSoOften(t *testing.T) {
 	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	h := newHarness(t, 1, ln, nil)
@@ -41,9 +41,9 @@ func TestWaitLooksOnEndSoOften(t *testing.T) {
 		return feed.looks
 	}
 	if looks := expect(waitReads, time.Hour); looks != waitReads {
-		t.Errorf("%d looks, want %d", looks, waitReads)
+		t.Errorf("%d lookups, want %d", looks, waitReads)
 	}
 	if looks := expect(math.MaxInt, time.Millisecond); looks == 0 {
-		t.Error("nobody looked")
+		t.Error("no lookup was made")
 	}
 }

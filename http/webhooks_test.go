@@ -14,20 +14,20 @@ import (
 	"parley/http/client"
 )
 
-// target is where webhooks of a harness lead.
+// target is the server to which a harness sends webhooks.
 type target struct {
 	*httptest.Server
 	got chan posted
 }
 
-// posted is a delivery as it arrived.
+// posted is a delivery as it was received.
 type posted struct {
 	head stdhttp.Header
 	body string
 }
 
-// newTarget answers each delivery with the next of the statuses, and with the
-// last of them for ever.
+// newTarget answers each delivery with the next status, and with the last one from then
+// on.
 func newTarget(t *testing.T, statuses ...int) *target {
 	s := &target{got: make(chan posted, 64)}
 	next := make(chan int, len(statuses))
@@ -65,7 +65,7 @@ func (p *tenant) hook(agent, url, more string) *response {
 	return p.ask("POST", "/webhooks", `{"agent_id":"`+agent+`","url":"`+url+`"`+more+`}`)
 }
 
-// until asks until a member of the answer is as wanted.
+// until repeats a request until a member of the answer has the wanted value.
 func (p *tenant) until(path, member string, want any) *response {
 	p.t.Helper()
 	wanted, _ := json.Marshal(want)
@@ -75,7 +75,7 @@ func (p *tenant) until(path, member string, want any) *response {
 			return a
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("%s: %s never became %s: %s", path, member, wanted, a.raw)
+			p.t.Fatalf("%s: %s did not become %s: %s", path, member, wanted, a.raw)
 		}
 	}
 }
@@ -137,8 +137,8 @@ func TestWebhookTargetsAreJudged(t *testing.T) {
 	g.first.hook(g.art, "https://example.com/", "").want(410, "gone")
 }
 
-// TestWebhooksArePrivate holds every route to tell another organization what it
-// is about an id that does not exist.
+// TestWebhooksArePrivate: for another organization, every route answers as for an id
+// that does not exist.
 func TestWebhooksArePrivate(t *testing.T) {
 	g := newGroupHarness(t)
 	id := g.first.hook(g.ann, newTarget(t, 200).URL, "").want(201).text("id")
@@ -156,7 +156,7 @@ func TestWebhooksArePrivate(t *testing.T) {
 		foreign := g.second.ask(route[0], "/webhooks/"+id+route[1], route[2], "X-Request-ID: r").want(404, "not_found")
 		unknown := g.second.ask(route[0], "/webhooks/"+nobodys+route[1], route[2], "X-Request-ID: r").want(404, "not_found")
 		if string(foreign.raw) != string(unknown.raw) {
-			t.Errorf("%s %s tells a foreign webhook from none:\n%s\n%s", route[0], route[1], foreign.raw, unknown.raw)
+			t.Errorf("%s %s: the answers for a foreign and a missing webhook differ:\n%s\n%s", route[0], route[1], foreign.raw, unknown.raw)
 		}
 	}
 	g.first.ask("GET", "/webhooks/"+id+"/deliveries", "").want(200).is(map[string]any{"total": 1})
@@ -212,13 +212,13 @@ func TestWebhookFailsAndIsRetriedByHand(t *testing.T) {
 	failed := g.first.until(path+"/deliveries?status=failed", "total", 1)
 	failed.is(map[string]any{"items.0.last_status_code": 500, "items.0.last_error": "HTTP 500 Internal Server Error", "items.0.delivered_at": nil})
 	if failed.at("items.0.next_attempt_at") == nil {
-		t.Error("no retry is planned")
+		t.Error("no retry is scheduled")
 	}
 	g.first.ask("POST", path+"/deliveries/"+job+"/retry", "").want(200).is(map[string]any{"id": job})
 	g.first.until(path+"/deliveries/summary", "delivered", 1).is(map[string]any{"total": 1, "failed": 0})
 	first, second := to.next(t), to.next(t)
 	if first.head.Get("Webhook-Id") != job || second.head.Get("Webhook-Id") != job {
-		t.Error("the attempts of a job have ids of their own")
+		t.Error("the attempts of a job have different ids")
 	}
 }
 
@@ -230,7 +230,7 @@ func TestOwnersAreNotifiedOfWebhooksThatAreOff(t *testing.T) {
 	off := g.first.until("/webhooks?include_inactive=true", "0.active", false)
 	off.is(map[string]any{"0.disabled_reason": "target_gone"})
 	if off.at("0.disabled_at") == nil {
-		t.Error("it is not said since when")
+		t.Error("the time since when it is off is missing")
 	}
 	g.first.ask("GET", "/webhooks/"+id+"/deliveries?status=dead", "").want(200).is(map[string]any{"items.0.last_status_code": 410})
 	g.first.ask("GET", "/agents/"+g.ann, "").want(200).is(map[string]any{
@@ -257,7 +257,7 @@ func TestWebhooksOfAnAgentAreCounted(t *testing.T) {
 	quota.is(map[string]any{"quotas.webhooks_per_agent": map[string]any{"limit": 3, "used": nil}})
 }
 
-// TestSecretsOfWebhooksAreSealed looks for a secret in what is stored.
+// TestSecretsOfWebhooksAreSealed looks for a secret in the stored data.
 func TestSecretsOfWebhooksAreSealed(t *testing.T) {
 	g := newGroupHarness(t)
 	made := g.first.hook(g.ann, "https://example.com/", `,"description":"canary"`).want(201)
@@ -277,7 +277,7 @@ func TestSecretsOfWebhooksAreSealed(t *testing.T) {
 	for _, secret := range []string{made.text("secret"), rotated.text("secret")} {
 		raw, _ := base64.StdEncoding.DecodeString(secret[len("whsec_"):])
 		if strings.Contains(string(stored), secret[len("whsec_"):]) || strings.Contains(string(stored), string(raw)) {
-			t.Errorf("the secret lies open: %q", stored)
+			t.Errorf("the secret is stored in the clear: %q", stored)
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"parley"
 )
 
-// wire is a connection that counts what a real one would ask of the kernel and
-// allocates nothing itself: what a measurement finds is the server's.
+// wire is a connection that counts the system calls of a real one and allocates nothing
+// itself, so that tests measure only the server.
 type wire struct {
 	asked    chan []byte
-	rest     []byte // of what was asked; the reader's own
+	rest     []byte // the unread part of a request; only Read uses it
 	closed   chan struct{}
 	once     sync.Once
 	receiver *receiver
@@ -28,14 +28,14 @@ type wire struct {
 	answer []byte
 }
 
-// receiver reads what the server writes to one or more wires.
+// receiver counts what the server writes to one or more wires.
 type receiver struct {
-	// streaming: the answer is an event stream; its events are counted, not kept.
+	// streaming: the answer is an event stream. Its events are counted and not kept.
 	streaming bool
 	writes    atomic.Int64
 	events    atomic.Int64
 	said      chan struct{}
-	// careless, if set, handles what is written like a server that wastes memory.
+	// careless, if set, processes each write, like a server that wastes memory.
 	careless func([]byte)
 }
 
@@ -62,7 +62,7 @@ func (w *wire) Read(p []byte) (int, error) {
 
 var messageEvent = []byte("event: message\n")
 
-// Write is one system call of a server on a socket.
+// Write stands for one system call of a server on a socket.
 func (w *wire) Write(p []byte) (int, error) {
 	if gate := w.gate.Load(); gate != nil {
 		<-*gate
@@ -85,7 +85,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hold has writes wait until the function it gives is called.
+// hold delays writes until the returned function is called.
 func (w *wire) hold() (open func()) {
 	gate := make(chan struct{})
 	w.gate.Store(&gate)
@@ -101,8 +101,7 @@ func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
 var wireAddress = net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 
-// splitConn is a connection of a server that writes out each piece alone that ends
-// with a mark.
+// splitConn writes each piece of the data that ends with mark separately.
 type splitConn struct {
 	*wire
 	mark string
@@ -122,7 +121,8 @@ func (a splitConn) Write(p []byte) (int, error) {
 
 func undressed(w *wire) net.Conn { return w }
 
-// ask sends a request and gives the answer, which the next one overwrites.
+// ask sends a request and returns the body of the answer, which the next call
+// overwrites.
 func (w *wire) ask(t testing.TB, request []byte, status int) (body []byte) {
 	w.mu.Lock()
 	w.answer = w.answer[:0]
@@ -147,7 +147,7 @@ func (w *wire) ask(t testing.TB, request []byte, status int) (body []byte) {
 	}
 }
 
-// wholeAnswer reads an answer, if b holds all of it.
+// wholeAnswer parses an answer, if b contains all of it.
 func wholeAnswer(b []byte) (status int, body []byte, whole bool) {
 	head := bytes.Index(b, []byte("\r\n\r\n"))
 	if head < 0 {
@@ -171,7 +171,7 @@ type wired struct {
 	payload []byte
 }
 
-// wireHarness has two agents, from and to.
+// wireHarness returns a harness with two agents, from and to.
 func wireHarness(t testing.TB, journals int, change ...func(*harnessOptions)) *wired {
 	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	h := &wired{harness: newHarness(t, journals, ln, nil, change...), conns: ln.conns, payload: bytes.Repeat([]byte("Q"), 1024)}
@@ -179,8 +179,8 @@ func wireHarness(t testing.TB, journals int, change ...func(*harnessOptions)) *w
 	return h
 }
 
-// stream opens a stream of the recipient on w, as the server sees it through
-// conn, and waits until it follows.
+// stream opens a stream of the recipient on w, which the server uses as conn, and waits
+// until it is open.
 func (h *wired) stream(w *wire, conn net.Conn) {
 	h.t.Helper()
 	open := h.service.OpenStreams()
@@ -193,8 +193,8 @@ func (h *wired) stream(w *wire, conn net.Conn) {
 	}
 }
 
-// held opens streams of the recipient that are written to only once the function
-// is called that it gives.
+// held opens streams of the recipient whose writes are delayed until the returned
+// function is called.
 func (h *wired) held(e *receiver, streams int) (open func()) {
 	var all []func()
 	for range streams {
@@ -217,7 +217,7 @@ func (h *wired) request(method, path string, body []byte) []byte {
 	return append(append(head, "\r\n"...), body...)
 }
 
-// said is what both a message and a reply of 1 KiB say, without a key.
+// said returns the members that a message and a reply of 1 KiB share.
 func (h *wired) said() []byte {
 	return fmt.Appendf(nil, `"type":"svc.v1.dm","encrypted_payload":"%s","encryption_version":"hpke-v1",`+
 		`"metadata":{"trace":"0af7651916cd43dd8448eb211c80319c","priority":5,"tags":["a","b","c"]},"content_type":"application/json"}`, h.payload)
@@ -227,7 +227,7 @@ func (h *wired) sendRequest() []byte {
 	return h.request("POST", "/messages", append([]byte(`{"to_handle":"to@home.home.example","from_handle":"from@home.home.example",`), h.said()...))
 }
 
-// replyRequest answers a message that is sent for it.
+// replyRequest sends a message and returns the request that replies to it.
 func (h *wired) replyRequest(w *wire) []byte {
 	h.t.Helper()
 	body := w.ask(h.t, h.sendRequest(), 201)
@@ -238,7 +238,8 @@ func (h *wired) replyRequest(w *wire) []byte {
 	return h.request("POST", "/messages/"+string(id)+"/reply", append([]byte{'{'}, h.said()...))
 }
 
-// inboxRequest asks for a page of 20 that is full and delivered already.
+// inboxRequest returns the request for a full page of 20 messages that have been
+// delivered already.
 func (h *wired) inboxRequest(w *wire) []byte {
 	h.t.Helper()
 	send := h.sendRequest()
@@ -252,5 +253,5 @@ func (h *wired) inboxRequest(w *wire) []byte {
 	return page
 }
 
-// rendered is a message of 1 KiB as the journal keeps it.
+// rendered is the content of a message of 1 KiB as the journal stores it.
 func (h *wired) rendered() []byte { return h.said()[:len(h.said())-1] }

@@ -11,9 +11,9 @@ import (
 	"parley/http/api"
 )
 
-// A time that is read can be told: its wire form is of the one layout, has the
-// same microsecond and is read as itself. `since` and every other datetime of a
-// request come this way.
+// FuzzTime: a time that is accepted can be encoded. Its wire form has the one layout,
+// has the same microsecond, and is read as the same time. All datetimes of requests,
+// such as `since`, are read this way.
 func FuzzTime(f *testing.F) {
 	for _, seed := range []string{
 		"2026-11-21T10:00:00.123456Z", "2026-11-21 10:00:00 02:00", "2026-11-21T10:00:00+02:00", "20261121T100000-0930", "2026-W47-6T10Z", "2026W476",
@@ -34,23 +34,23 @@ func FuzzTime(f *testing.F) {
 		}
 		told, err := read.MarshalText()
 		if err != nil {
-			t.Fatalf("%q is read, but cannot be told: %v", text, err)
+			t.Fatalf("%q is accepted, but cannot be encoded: %v", text, err)
 		}
 		if len(told) != len("2026-11-21T10:00:00.123456Z") {
-			t.Fatalf("%q is told as %q", text, told)
+			t.Fatalf("%q is encoded as %q", text, told)
 		}
 		again, err := api.ParseTime(string(told))
 		if err != nil || !again.Equal(read.Truncate(time.Microsecond)) {
-			t.Fatalf("%q is %v, told as %q and then read as %v, %v", text, read, told, again, err)
+			t.Fatalf("%q is %v, encoded as %q and then read as %v, %v", text, read, told, again, err)
 		}
 		if std, err := time.Parse(time.RFC3339Nano, string(told)); err != nil || !std.Equal(again.Time) {
-			t.Fatalf("%q is told as %q, which others read as %v, %v", text, told, std, err)
+			t.Fatalf("%q is encoded as %q, which the standard library reads as %v, %v", text, told, std, err)
 		}
 	})
 }
 
-// A key that is read from JSON and that Raw accepts is the one spelling of its
-// 32 bytes; one that came with a private half is never accepted.
+// FuzzJWK: a key that is read from JSON and accepted by Raw is the one encoding of its
+// 32 bytes. A key with a private half is never accepted.
 func FuzzJWK(f *testing.F) {
 	const x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
 	for _, seed := range []string{

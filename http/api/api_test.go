@@ -28,7 +28,7 @@ var codecs = map[string]codec{
 	},
 }
 
-// instant has nanoseconds, which the wire drops, and a zone, which it converts.
+// instant has nanoseconds, which the wire form drops, and a zone, which it converts.
 var instant = time.Date(2026, 11, 20, 11, 30, 0, 123456789, time.FixedZone("", 3600))
 
 const (
@@ -102,17 +102,18 @@ func TestShapes(t *testing.T) {
 			}
 			back := reflect.New(reflect.TypeOf(value))
 			if err := c.unmarshal([]byte(want), back.Interface()); err != nil {
-				t.Errorf("%T: read back: %v", value, err)
+				t.Errorf("%T: decoding: %v", value, err)
 			}
 			again, err := c.marshal(back.Interface())
 			if err != nil || string(again) != want {
-				t.Errorf("%T: there and back: %v\n got %s\nwant %s", value, err, again, want)
+				t.Errorf("%T: round trip: %v\n got %s\nwant %s", value, err, again, want)
 			}
 		}
 	})
 }
 
-// What does not travel in the body must not be read from it either.
+// TestBodyCannotSetWhatTravelsElsewhere: a member of the path, query or headers is not
+// read from the body.
 func TestBodyCannotSetWhatTravelsElsewhere(t *testing.T) {
 	each(t, func(t *testing.T, c codec) {
 		var in api.Reply
@@ -159,7 +160,7 @@ func TestClearable(t *testing.T) {
 		}
 		var in api.OrgPatch
 		if err := c.unmarshal([]byte(`{"contact_email":5}`), &in); err == nil {
-			t.Error("a number was taken for a text")
+			t.Error("a number was accepted as a string")
 		}
 	})
 }
@@ -228,7 +229,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// The numbers in the tags are those of the ground.
+// TestTagsStateTheLimits: the numbers in the tags equal the constants of package
+// parley.
 func TestTagsStateTheLimits(t *testing.T) {
 	field := func(shape any, name, tag string) string {
 		f, ok := reflect.TypeOf(shape).FieldByName(name)
@@ -278,7 +280,7 @@ func TestTagsStateTheLimits(t *testing.T) {
 	sameAsSend(t, field)
 }
 
-// A send, a sync and a reply bind the same fields by the same rules.
+// sameAsSend checks that send, sync and reply bind the same fields by the same rules.
 func sameAsSend(t *testing.T, field func(any, string, string) string) {
 	limits := map[string]int{
 		"IdempotencyKey": parley.IdempotencyKeyMax, "Type": parley.MessageTypeMax, "EncryptedPayload": parley.PayloadCharsMax,

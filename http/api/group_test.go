@@ -8,8 +8,8 @@ import (
 	"parley/http/api"
 )
 
-// TestTargets has lists of agents name them in every way, and refuses what names
-// nobody.
+// TestTargets: lists of agents accept every form of a name, and refuse values that name
+// no agent.
 func TestTargets(t *testing.T) {
 	each(t, func(t *testing.T, c codec) {
 		for text, want := range map[string]string{
@@ -26,7 +26,7 @@ func TestTargets(t *testing.T) {
 				t.Errorf("%s names %q: %s", text, named.Name, fault)
 			}
 			if back, err := c.marshal(in); err != nil || string(back) != `{"agents":[`+text+`]}` {
-				t.Errorf("%s comes back as %s: %v", text, back, err)
+				t.Errorf("%s is written back as %s: %v", text, back, err)
 			}
 		}
 		for _, text := range []string{`5`, `null`, `[]`, `{}`, `{"agent_id":5}`, `{"agent_id":"a","handle":"b"}`, `{"message":"Hello"}`} {
@@ -35,12 +35,12 @@ func TestTargets(t *testing.T) {
 				t.Fatalf("%s: %v", text, err)
 			}
 			if len(in.Check()) != 1 {
-				t.Errorf("%s names somebody", text)
+				t.Errorf("%s was accepted as a target", text)
 			}
 		}
 		made, err := c.marshal(api.Invite{Agents: []api.Target{api.TargetNamed("ann@acme.localhost")}})
 		if err != nil || string(made) != `{"agents":["ann@acme.localhost"]}` {
-			t.Errorf("a target that was made is %s: %v", made, err)
+			t.Errorf("a target built in code is %s: %v", made, err)
 		}
 	})
 }
@@ -63,10 +63,10 @@ func TestInviteAnswers(t *testing.T) {
 	})
 }
 
-// Names of groups are what handles allow.
+// TestGroupNamePattern: group names follow the rules of handles.
 func TestGroupNamePattern(t *testing.T) {
 	f, _ := reflect.TypeOf(api.CreateGroup{}).FieldByName("Name")
 	if got := f.Tag.Get("pattern"); got != parley.GroupNamePattern {
-		t.Errorf("pattern of a group's name is %q", got)
+		t.Errorf("the pattern of a group's name is %q", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"parley/http/api"
 )
 
-// vector is a line of testdata/key-binding.json, whose keys are made of seeds.
+// vector is a case of testdata/key-binding.json, whose keys are derived from seeds.
 type vector struct {
 	What           string `json:"what"`
 	SigningSeed    string `json:"signing_seed_hex"`
@@ -62,7 +62,7 @@ func signed(seed, text []byte) string {
 	return base64.RawURLEncoding.EncodeToString(ed25519.Sign(ed25519.NewKeyFromSeed(seed), text))
 }
 
-// TestKeyBindingVectors makes everything in the file anew from its seeds.
+// TestKeyBindingVectors recomputes the whole file from its seeds.
 func TestKeyBindingVectors(t *testing.T) {
 	v := readVectors(t)
 	if len(v.Bindings) != 3 || len(v.SignedAt.Accept) == 0 || len(v.SignedAt.Refuse) == 0 {
@@ -102,7 +102,7 @@ func TestKeyBindingVectors(t *testing.T) {
 func TestKeyProofIsChecked(t *testing.T) {
 	for signedAt, faults := range map[string]int{
 		"2026-11-22T09:00:00Z": 0, "2026-11-22T09:00:00.123456Z": 0, "2026-11-22T09:00:00+00:00": 1, "2026-11-22 09:00:00Z": 1,
-		"": 0, "x": 0, // of the wrong length, which the schema says
+		"": 0, "x": 0, // of the wrong length, which the schema checks
 	} {
 		proof := api.KeyProof{SignedAt: signedAt}
 		alone, beside := (&api.BindKeys{KeyProof: proof}).Check(), (&api.UploadKeys{KeyBinding: &proof}).Check()

@@ -17,9 +17,9 @@ import (
 	"parley/http/auth"
 )
 
-// A bearer token that is accepted was signed by this service: another library
-// verifies it too and reads the same claims out of it. Any other is one of the
-// three refusals of a 401, and gives nothing out.
+// FuzzToken: a bearer token that is accepted was signed by this service. Another
+// library verifies it too and reads the same claims. Every other token gets one of the
+// three errors of a 401, and no claims.
 func FuzzToken(f *testing.F) {
 	clock := newHand()
 	issuer := newIssuer(clock)
@@ -63,13 +63,13 @@ func FuzzToken(f *testing.F) {
 			Client string `json:"client_id"`
 		}
 		if err := json.Unmarshal(payload, &said); err != nil || said.Org != claims.OrgID.String() || said.Client != claims.ClientID.String() {
-			t.Fatalf("%q is read as %+v; it says %s", text, claims, payload)
+			t.Fatalf("%q is read as %+v; its payload is %s", text, claims, payload)
 		}
 	})
 }
 
-// The credentials of an Authorization header, if there are any, are what a
-// client would have to write to say the same.
+// FuzzAuthorization: credentials that are read from an Authorization header, written
+// again, are read as the same credentials.
 func FuzzAuthorization(f *testing.F) {
 	for _, seed := range []string{
 		"Bearer a.b.c", "bearer  x", " BEARER x ", "Bearer", "Bearer ", "Bearerx", "Bearer\tx", "Bearer \x00", "Bearer a b", "Bearer a,Bearer b",
@@ -98,8 +98,8 @@ func FuzzAuthorization(f *testing.F) {
 	})
 }
 
-// A key that is accepted is the one spelling of a point, which another strict
-// library takes too; any other is refused with the member that is wrong.
+// FuzzOKP: a key that is accepted is the one encoding of a point, and another strict
+// library accepts it too. Every other key is refused with the name of the wrong member.
 func FuzzOKP(f *testing.F) {
 	for _, x := range []string{rfc8037, "", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "7P______________________________________38", rfc8037 + "=", rfc8037[:42] + "\n", rfc8037[:42] + "p", strings.Repeat("_", 43), strings.Repeat("+", 43)} {
 		f.Add("OKP", "Ed25519", x, false)
@@ -130,7 +130,8 @@ func FuzzOKP(f *testing.F) {
 	})
 }
 
-// A message signature that is accepted is one, whatever its spelling.
+// FuzzMessageSignature: every message signature that is accepted is valid, however it
+// is spelled.
 func FuzzMessageSignature(f *testing.F) {
 	key := keyA.Private
 	public := []byte(key.Public().(ed25519.PublicKey))
@@ -154,8 +155,8 @@ func FuzzMessageSignature(f *testing.F) {
 	})
 }
 
-// Attestations are refused as what they are; where every key id resolves, those
-// that pass are verified by another reading of them.
+// FuzzAttestations: refusals have the right kind. If every key id resolves, another
+// parser verifies the attestations that are accepted.
 func FuzzAttestations(f *testing.F) {
 	key := keyA.Private
 	public := []byte(key.Public().(ed25519.PublicKey))
@@ -185,13 +186,13 @@ func FuzzAttestations(f *testing.F) {
 				t.Fatalf("%s: %v", array, err)
 			}
 		case asked > 0 && !bytes.Contains(array, []byte(signature)) && !bytes.Contains(array, []byte(`\`)):
-			// The one thing that the key has ever signed is not in there.
+			// The only text that the key has ever signed is not in there.
 			t.Fatalf("%s is accepted after %d look-ups", array, asked)
 		}
 	})
 }
 
-// A DID URL that is read names labels that exist, and can be written again.
+// FuzzAgentDID: a DID URL that is read names valid labels and can be written again.
 func FuzzAgentDID(f *testing.F) {
 	for _, seed := range []string{
 		"did:web:acme.localhost:agents:alice#key-1", "did:web:acme.localhost%3A8080:agents:alice#k", "did:web:ACME.LocalHost:agents:alice#k", "did:web:acme.localhost:agents:alice", "did:web:acme.localhost:agents:alice#",
@@ -208,12 +209,12 @@ func FuzzAgentDID(f *testing.F) {
 			t.Fatalf("%q is read as %q %q %q", kid, slug, name, fragment)
 		}
 		if !strings.Contains(strings.ToLower(kid), slug) || !strings.Contains(kid, ":agents:"+name+"#"+fragment) {
-			t.Fatalf("%q does not say %q %q %q", kid, slug, name, fragment)
+			t.Fatalf("%q does not contain %q %q %q", kid, slug, name, fragment)
 		}
 	})
 }
 
-// A sealed seed opens only as what was sealed.
+// FuzzSealedSeed: a sealed seed opens only as the seed that was sealed.
 func FuzzSealedSeed(f *testing.F) {
 	key, err := auth.NewMasterKey(bytes.Repeat([]byte{1}, 32))
 	if err != nil {

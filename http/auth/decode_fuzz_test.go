@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Base64url that is read has one spelling: the one it is written in.
+// FuzzBase64url: base64url that is accepted has one spelling, the one that encoding it
+// again gives.
 func FuzzBase64url(f *testing.F) {
 	for _, seed := range []string{"", "YQ", "YQ==", "YR", "Y\nQ", "YQ\n", "+/", "-_", "AA", "A", "=", "\x00", "é", strings.Repeat("A", 43), strings.Repeat("_", 86)} {
 		f.Add(seed)

@@ -22,7 +22,7 @@ const rfc8037 = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// wrongMember is the member a refusal names, or "" when the key was accepted.
+// wrongMember returns the member that a refusal names, or "" if the key was accepted.
 func wrongMember(t *testing.T, err error) string {
 	t.Helper()
 	bad := (*auth.KeyError)(nil)
@@ -74,7 +74,7 @@ func TestParseOKPForm(t *testing.T) {
 	}
 }
 
-// y coordinates that are of small order or not canonically spelled.
+// worthlessEd25519 lists y coordinates of small order or in a non-canonical encoding.
 var worthlessEd25519 = []string{
 	"0100000000000000000000000000000000000000000000000000000000000000", // identity
 	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", // order 2
@@ -106,8 +106,8 @@ func TestWorthlessEd25519KeysAreRefused(t *testing.T) {
 	}
 }
 
-// Every 32 bytes with which an agreement ends in zero are refused, and no
-// others: the standard library is the judge.
+// TestLowOrderX25519KeysAreRefused: all 32-byte keys whose key agreement gives zero are
+// refused, and no others. The standard library decides.
 func TestLowOrderX25519KeysAreRefused(t *testing.T) {
 	private, err := ecdh.X25519().NewPrivateKey([]byte(strings.Repeat("k", 32)))
 	if err != nil {
@@ -174,8 +174,8 @@ func TestMadeKeysAreAccepted(t *testing.T) {
 	})
 }
 
-// What another strict library takes for an Ed25519 JWK without our extra
-// checks is a superset of what is taken here.
+// TestNothingIsAcceptedThatJOSERefuses: every Ed25519 JWK that is accepted here is also
+// accepted by another strict library without our additional checks.
 func TestNothingIsAcceptedThatJOSERefuses(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		x := rapid.OneOf(

@@ -50,14 +50,14 @@ func TestAMasterKeyIsMadeOnceAndFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := found.OpenSeed("kid", sealed); err != nil {
-		t.Errorf("what is loaded is another key: %v", err)
+		t.Errorf("another key is loaded: %v", err)
 	}
 }
 
 func TestAMissingMasterKeyIsNotMadeByTheWay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "master.key")
 	if _, err := auth.LoadMasterKey(path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
-		t.Errorf("not a word of what is missing: %v", err)
+		t.Errorf("the error does not name the missing file: %v", err)
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file was made: %v", err)
@@ -110,7 +110,7 @@ func TestASealedSeedOpensOnlyAsItself(t *testing.T) {
 	seed := bytes.Repeat([]byte{9}, 32)
 	sealed := key.SealSeed("kid", seed)
 	if bytes.Equal(sealed, key.SealSeed("kid", seed)) || bytes.Contains(sealed, seed[:8]) {
-		t.Fatal("the seal is not fresh")
+		t.Fatal("two seals are equal")
 	}
 	if got, err := key.OpenSeed("kid", sealed); err != nil || !bytes.Equal(got, seed) {
 		t.Fatalf("%x, %v", got, err)
@@ -153,7 +153,7 @@ func TestASecretOpensOnlyForWhatItWasSealedFor(t *testing.T) {
 		t.Fatalf("%q, %v", got, err)
 	}
 	if bytes.Contains(sealed, secret) || bytes.Equal(sealed, key.SealSecret("webhook", id, secret)) {
-		t.Error("the seal shows something of the secret")
+		t.Error("the seal contains part of the secret")
 	}
 	flipped := bytes.Clone(sealed)
 	flipped[len(flipped)-1] ^= 1

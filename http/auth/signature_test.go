@@ -46,10 +46,10 @@ func TestMessageSignatures(t *testing.T) {
 	}
 }
 
-// bodySum is the SHA-256 of the test's body, computed by another tool.
+// bodySum is the SHA-256 of the test's body, computed with another tool.
 const bodySum = "a3f257f9f8be1e87fecd6e335e45c8c0f9a46f403bcadbf23d7094b1166b2627"
 
-// sign makes a JWS by the library that clients may use.
+// sign makes a JWS with the library that clients may use.
 func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, kid string) *jose.JSONWebSignature {
 	t.Helper()
 	options := &jose.SignerOptions{}

@@ -24,7 +24,7 @@ import (
 
 const base = "https://parley.example"
 
-// hand is a clock that moves when told to.
+// hand is a clock that a test sets.
 type hand struct{ nanos atomic.Int64 }
 
 func newHand() *hand {
@@ -98,7 +98,7 @@ func TestAMintedTokenHasItsClaims(t *testing.T) {
 	}
 }
 
-// forge signs a token with changed header members and claims; nil removes.
+// forge signs a token with changed header members and claims; nil removes one.
 func forge(t *testing.T, clock *hand, key ed25519.PrivateKey, header, claims map[string]any) string {
 	t.Helper()
 	now := clock.now().Unix()
@@ -357,7 +357,7 @@ func TestMintingVerifyingAndRotatingAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// The kid of a key is what another library computes for it.
+// TestKidsAreThumbprints: another library computes the same kid for a key.
 func TestKidsAreThumbprints(t *testing.T) {
 	key := jose.JSONWebKey{Key: ed25519.PublicKey(keyA.Public())}
 	sum, err := key.Thumbprint(crypto.SHA256)
@@ -370,8 +370,8 @@ func TestKidsAreThumbprints(t *testing.T) {
 	}
 }
 
-// A virtual clock stands still when its test ends: nothing may be left running
-// that waits for it.
+// TestNothingIsLeftRunning: a virtual clock stands still when its test ends, so no
+// goroutine may be left that waits for it.
 func TestNothingIsLeftRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := auth.NewIssuer(base, base, auth.KeySet{Current: keyA}, time.Now, parley.CountingEntropy())

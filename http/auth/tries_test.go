@@ -10,8 +10,9 @@ import (
 	"parley"
 )
 
-// TestTriesAreBounded: twenty wrong nonces of a challenge are judged, however many
-// come at once, and strangers cannot fill the memory with challenges.
+// TestTriesAreBounded: at most twenty wrong nonces of a challenge are checked, even if
+// they arrive at once, and clients without credentials cannot fill the memory with
+// challenges.
 func TestTriesAreBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	tries := NewTries(func() time.Time { return now })
@@ -28,17 +29,17 @@ func TestTriesAreBounded(t *testing.T) {
 	}
 	group.Wait()
 	if judged.Load() != parley.ChallengeTriesMax || tries.Take("one") || !tries.Take("another") {
-		t.Errorf("%d tries were judged, want %d", judged.Load(), parley.ChallengeTriesMax)
+		t.Errorf("%d tries were checked, want %d", judged.Load(), parley.ChallengeTriesMax)
 	}
 	tries.GiveBack("one")
 	if !tries.Take("one") || tries.Take("one") {
-		t.Error("one try was given back, and not one may be taken")
+		t.Error("one try was given back, but no further try is allowed")
 	}
 	for i := range 2 * triesChallenges {
 		tries.Take(strconv.Itoa(i))
 	}
 	tries.taken.CleanUp()
 	if n := tries.taken.EstimatedSize(); n > triesChallenges {
-		t.Errorf("%d challenges are remembered, at most %d may be", n, triesChallenges)
+		t.Errorf("%d challenges are kept, want at most %d", n, triesChallenges)
 	}
 }

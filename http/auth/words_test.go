@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTheWordListIsThatOfBIP39: another word anywhere would give people other
-// words to compare than other implementations do.
+// TestTheWordListIsThatOfBIP39: with another word in the list, people would compare
+// other words than with other implementations.
 func TestTheWordListIsThatOfBIP39(t *testing.T) {
 	const published = 0xc1dbd296 // of bip-0039/english.txt
 	if sum := crc32.ChecksumIEEE([]byte(wordText)); sum != published || len(wordList) != 1<<11 {

@@ -15,8 +15,8 @@ import (
 	"parley/http/api"
 )
 
-// A new agent's keys are bound at once; a binding that is missing or of other
-// keys is made by the next session.
+// TestKeysAreBound: a new agent's keys are bound at once. If the binding is missing or
+// covers other keys, the next session makes one.
 func TestKeysAreBound(t *testing.T) {
 	n := newNetwork(t)
 	bob := n.enroll(t, "bob")
@@ -54,7 +54,8 @@ func TestKeysAreBound(t *testing.T) {
 	}
 }
 
-// Bindings are later than all before even where this machine's clock is behind.
+// TestBindingsGoForward: each binding is later than all before it, even if this
+// machine's clock is behind.
 func TestBindingsGoForward(t *testing.T) {
 	n := newNetwork(t)
 	bob := n.enroll(t, "bob")
@@ -68,7 +69,8 @@ func TestBindingsGoForward(t *testing.T) {
 	}
 }
 
-// A service without bindings, or one that refuses them, is no reason not to work.
+// TestBindingIsNoCondition: a session starts even if the service has no bindings or
+// refuses them.
 func TestBindingIsNoCondition(t *testing.T) {
 	for status, reported := range map[int]bool{404: false, 405: false, 403: true} {
 		n := newNetwork(t)
@@ -83,8 +85,8 @@ func TestBindingIsNoCondition(t *testing.T) {
 	}
 }
 
-// The service carried a rotation out, but its answer was lost and the repeat is
-// refused.
+// TestRotationWhoseAnswerIsLost: the service rotates the keys, but its answer is lost
+// and the repeat is refused.
 func TestRotationWhoseAnswerIsLost(t *testing.T) {
 	n := newNetwork(t)
 	bob := n.enroll(t, "bob")
@@ -92,7 +94,7 @@ func TestRotationWhoseAnswerIsLost(t *testing.T) {
 	n.after = func(w http.ResponseWriter) { refuse(w, 422, "binding_stale", nil) }
 	rotate(t, bob, 1)
 	if now := bob.Keys.SigningKey(); now == before || now.X != n.keys[bob.ID().String()].SigningPublicKey.X {
-		t.Fatal("the ring did not take the keys that are published")
+		t.Fatal("the ring does not have the published keys")
 	}
 	n.after = nil
 	rotate(t, again(t, bob), 1)
@@ -103,8 +105,8 @@ func TestRotationWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// Somebody else published an encryption key in the agent's name: the owner's
-// session says so, and the owner takes it back.
+// TestForeignKeysAreNoticed: someone publishes another encryption key for the agent.
+// The owner's session reports it, and the owner publishes its own key again.
 func TestForeignKeysAreNoticed(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
@@ -121,7 +123,7 @@ func TestForeignKeysAreNoticed(t *testing.T) {
 	}
 	bindings := len(n.bindings[bob.ID().String()])
 	if _, was, err := bob.Client.RestoreKeys(t.Context(), bob.Keys); err != nil || was != (Restored{}) || len(n.bindings[bob.ID().String()]) != bindings {
-		t.Fatalf("with its own keys published: replaced %+v, %v", was, err)
+		t.Fatalf("after publishing its own keys again: replaced %+v, %v", was, err)
 	}
 	again(t, bob)
 	if err := write(t, again(t, ann), bob); err != nil {
@@ -130,7 +132,8 @@ func TestForeignKeysAreNoticed(t *testing.T) {
 	mustOpen(t, bob, n.last, "for Bob alone")
 }
 
-// A group message is not kept from all because one member's keys are refused.
+// TestBroadcastLeavesRefusedMembersOut: if one member's keys are refused, the other
+// members still get a group message.
 func TestBroadcastLeavesRefusedMembersOut(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
@@ -152,7 +155,7 @@ func TestBroadcastLeavesRefusedMembersOut(t *testing.T) {
 	if got := w.of(bob, distributionType); len(got) != 0 {
 		t.Fatal("a key was sent to the refused member")
 	}
-	// Not on request either.
+	// The key is not sent on request either.
 	request := senderKey{GroupID: circle, SenderAgentID: ann.ID(), Generation: sent.Generation}
 	keys, err := bob.Client.Keys(t.Context(), ann.Handle(), "")
 	if err != nil {
@@ -178,7 +181,7 @@ func (h *hexText) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// The vectors of http/api are what this client signs and verifies.
+// TestKeyBindingVectors: this client signs and verifies the vectors of http/api.
 func TestKeyBindingVectors(t *testing.T) {
 	text, err := os.ReadFile("../api/testdata/key-binding.json")
 	if err != nil {
@@ -222,11 +225,12 @@ func TestKeyBindingVectors(t *testing.T) {
 	}
 }
 
-// Whom a send could judge before it failed is remembered: a repeat goes further.
+// TestBroadcastGoesOnWhereItFailed: the client keeps which members' keys it accepted
+// before a send failed, so a repeat continues from there.
 func TestBroadcastGoesOnWhereItFailed(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
-	rotate(t, eve, 1) // so that her former keys are asked for
+	rotate(t, eve, 1) // so that the client asks for her former keys
 	limited := true
 	w.mux.HandleFunc("GET /agents/"+eve.ID().String()+"/key-bindings", func(rw http.ResponseWriter, r *http.Request) {
 		if limited {
@@ -240,7 +244,7 @@ func TestBroadcastGoesOnWhereItFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pin, err := ann.Pins().FindAgent(ann.Client.BaseURL(), bob.ID()); err != nil || pin == nil {
-		t.Fatalf("Bob was judged before: %v", err)
+		t.Fatalf("Bob's keys were accepted before: %v", err)
 	}
 	limited = false
 	if sent := tell(t, ann, "hello"); len(sent.Given) != 2 {

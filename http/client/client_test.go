@@ -20,8 +20,8 @@ import (
 	"parley/http/api"
 )
 
-// script is a server whose answers the test writes. Tokens it gives out are
-// token-1, token-2, … and each lives for life seconds.
+// script is a server whose answers the test writes. It issues the tokens token-1,
+// token-2, …, each of which lives for life seconds.
 type script struct {
 	*httptest.Server
 	mux    *http.ServeMux
@@ -176,7 +176,7 @@ func TestWrongCredentials(t *testing.T) {
 	}
 }
 
-// failing counts requests and fails all but the last of n.
+// failing counts requests. It fails those before the n-th and lets the others succeed.
 func failing(n int64, fail, succeed http.HandlerFunc) (http.HandlerFunc, *atomic.Int64, *[]string) {
 	calls, keys := new(atomic.Int64), new([]string)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -202,7 +202,7 @@ func unavailable(code string) http.HandlerFunc {
 func TestRepeatsOnlyWhereItIsSafe(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail   http.HandlerFunc
-		send   bool // does a keyed send go through
+		send   bool // whether a send with a key succeeds
 		get    bool
 		create bool
 	}{
@@ -316,10 +316,10 @@ func TestPagesAreWalkedToTheEnd(t *testing.T) {
 	s.mux.HandleFunc("GET /agents/{id}/messages", func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
 		page := api.Page[api.Message]{Items: []api.Message{{Type: "a"}, {Type: "b"}}, NextCursor: new("two +"), HasMore: true}
-		if r.FormValue("cursor") == "two +" { // short, and yet not the last
+		if r.FormValue("cursor") == "two +" { // a short page that is not the last
 			page = api.Page[api.Message]{Items: []api.Message{}, NextCursor: new("3"), HasMore: true}
 		}
-		if r.FormValue("cursor") == "3" { // a cursor that never ends
+		if r.FormValue("cursor") == "3" { // a cursor that leads to itself
 			page = api.Page[api.Message]{Items: []api.Message{{Type: "c"}}, NextCursor: new("3")}
 		}
 		answer(w, 200, page)
@@ -339,7 +339,7 @@ func TestPagesAreWalkedToTheEnd(t *testing.T) {
 		break
 	}
 	if len(asked) != 4 {
-		t.Fatalf("a stopped walk asked %d times", len(asked)-3)
+		t.Fatalf("a walk that was stopped sent %d requests", len(asked)-3)
 	}
 }
 

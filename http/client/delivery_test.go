@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestDeliveriesAreOpenedOnlyWithTheirSecret uses the example of the Standard
-// Webhooks specification for the one signature, and openssl's answer for the other.
+// TestDeliveriesAreOpenedOnlyWithTheirSecret: one signature is the example of the
+// Standard Webhooks specification, the other was computed with openssl.
 func TestDeliveriesAreOpenedOnlyWithTheirSecret(t *testing.T) {
 	const (
 		secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -12,8 +12,8 @@ import (
 	"parley/http/api"
 )
 
-// Each call asks for what the interface says, in the name of the agent it was
-// given.
+// TestGroupCalls: each call sends the request that the API describes, for the given
+// agent.
 func TestGroupCalls(t *testing.T) {
 	agent, request := parley.AgentID{15: 0xa}, parley.JoinRequestID{15: 0xd}
 	group, member := "/groups/"+circle.String(), "/groups/"+circle.String()+"/members/"+agent.String()
@@ -97,7 +97,7 @@ func TestGroupCalls(t *testing.T) {
 	}
 }
 
-// heard is a request as one line.
+// heard returns a request as one line.
 func heard(r *http.Request) string {
 	text := r.Method + " " + r.URL.RequestURI()
 	if agent := r.Header.Get("X-Svc-Agent"); agent != "" {
@@ -151,7 +151,7 @@ func TestGroupPagesAreWalked(t *testing.T) {
 	}
 }
 
-// bit counts what came without an error.
+// bit returns 1 for a row, and -100 for an error.
 func bit(err error) int {
 	if err != nil {
 		return -100

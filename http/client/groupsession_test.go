@@ -16,7 +16,7 @@ import (
 	"parley/http/api"
 )
 
-// circleOf is a town with a group of these agents.
+// circleOf returns a town with a group of these agents.
 func circleOf(t *testing.T, names ...string) (*town, []*Agent) {
 	t.Helper()
 	w := newTown(t)
@@ -28,7 +28,7 @@ func circleOf(t *testing.T, names ...string) (*town, []*Agent) {
 	return w, agents
 }
 
-// again is the same agent in another process.
+// again returns the same agent in another process.
 func again(t *testing.T, a *Agent) *Agent {
 	t.Helper()
 	ring, err := OpenKeyRing(a.Keys.Path())
@@ -60,7 +60,7 @@ func TestCircleTalks(t *testing.T) {
 		mustOpen(t, a, w.copyTo(t, a), "hello all")
 	}
 	mustOpen(t, ann, first.Message, "hello all") // her own copy
-	// From now on one message is one send, and each sender has keys of its own.
+	// From now on each message is one send, and each sender has its own keys.
 	before := len(w.sent)
 	if second := tell(t, ann, "once more"); len(second.Given) != 0 || second.Generation != first.Generation || len(w.sent) != before+2 {
 		t.Fatalf("%+v, %d messages", second, len(w.sent)-before)
@@ -71,12 +71,13 @@ func TestCircleTalks(t *testing.T) {
 	mustOpen(t, eve, w.copyTo(t, eve), "and I")
 	for _, m := range w.sent {
 		if m.Type == "svc.v1.sender_key_distribution" && (m.EncryptionVersion != api.HPKEv1 || m.GroupID != nil) {
-			t.Fatalf("a key was given like this: %+v", m)
+			t.Fatalf("the message with a key is %+v", m)
 		}
 	}
 }
 
-// A newcomer is given the chain as it is and opens nothing from before.
+// TestNewcomerOpensNothingOlder: a newcomer gets the chain's current key and cannot
+// decrypt earlier messages.
 func TestNewcomerOpensNothingOlder(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob")
 	ann, bob := agents[0], agents[1]
@@ -94,8 +95,8 @@ func TestNewcomerOpensNothingOlder(t *testing.T) {
 	mustOpen(t, bob, w.copyTo(t, bob), "after")
 }
 
-// A removed member cannot decrypt later messages, even if it gets the ciphertext, and
-// gets no key if it asks for one.
+// TestRemovedMemberOpensNothingThatFollows: a removed member cannot decrypt later
+// messages, even with the ciphertext, and its request for a key is refused.
 func TestRemovedMemberOpensNothingThatFollows(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
@@ -103,7 +104,7 @@ func TestRemovedMemberOpensNothingThatFollows(t *testing.T) {
 	mustOpen(t, bob, w.copyTo(t, bob), "one")
 	tell(t, ann, "two")
 	leaked := w.copyTo(t, eve)
-	mustOpen(t, bob, leaked, "two") // what he had the key of: this test can fail
+	mustOpen(t, bob, leaked, "two") // Bob has this key: the control
 	w.remove(bob)
 	second := tell(t, ann, "three")
 	if second.Generation <= first.Generation || !slices.Equal(second.Given, []parley.AgentID{eve.ID()}) {
@@ -116,12 +117,12 @@ func TestRemovedMemberOpensNothingThatFollows(t *testing.T) {
 		t.Fatalf("asked %d times", len(asked))
 	}
 	if _, err := ann.HandleKeyExchange(t.Context(), asked[0]); !errors.Is(err, ErrNoMember) {
-		t.Fatalf("his request: %v", err)
+		t.Fatalf("Bob's request: %v", err)
 	}
 	mustOpen(t, eve, leaked, "three")
-	// Nor is his word taken for a key of his own.
+	// A key that he sends is refused too.
 	if _, err := bob.Broadcast(t.Context(), townGroup, []byte("me too"), "svc.v1.dm"); !errors.Is(err, NotMember) {
-		t.Fatalf("a broadcast of his: %v", err)
+		t.Fatalf("Bob's broadcast: %v", err)
 	}
 	keys := w.keys[eve.ID().String()]
 	if err := bob.give(t.Context(), keys, chainScope{circle, bob.ID(), 77}, sampleLink(1), ""); err != nil {
@@ -129,9 +130,9 @@ func TestRemovedMemberOpensNothingThatFollows(t *testing.T) {
 	}
 	given := w.of(eve, "sender_key_distribution")
 	if _, err := again(t, eve).HandleKeyExchange(t.Context(), given[len(given)-1]); !errors.Is(err, ErrNoMember) {
-		t.Fatalf("a key of his: %v", err)
+		t.Fatalf("Bob's key: %v", err)
 	}
-	// Who comes back is a newcomer.
+	// A member that returns is treated as a newcomer.
 	w.join(bob)
 	third := tell(t, ann, "four")
 	if third.Generation != second.Generation || !slices.Equal(third.Given, []parley.AgentID{bob.ID()}) {
@@ -140,7 +141,7 @@ func TestRemovedMemberOpensNothingThatFollows(t *testing.T) {
 	w.remove(bob)
 	w.join(bob)
 	if fourth := tell(t, ann, "five"); fourth.Generation == second.Generation || len(fourth.Given) != 2 {
-		t.Fatalf("gone and back between two messages: %+v", fourth)
+		t.Fatalf("removed and added between two messages: %+v", fourth)
 	}
 }
 
@@ -152,17 +153,17 @@ func TestDisorderLossAndReplay(t *testing.T) {
 		tell(t, ann, text)
 		copies = append(copies, w.copyTo(t, bob))
 	}
-	for _, i := range []int{4, 1, 5, 0} { // 2 and 3 are lost so far
+	for _, i := range []int{4, 1, 5, 0} { // 2 and 3 are missing so far
 		mustOpen(t, bob, copies[i], string(rune('0'+i)))
 		bob = again(t, bob)
 	}
-	mustOpen(t, bob, copies[4], "4") // read once more
+	mustOpen(t, bob, copies[4], "4") // read again
 	replayed := copies[4]
 	replayed.ID = parley.NextID(w.last.ID, w.last.ID.Time(), [10]byte{})
 	mustFail(t, bob, replayed, ErrReplayed)
 	early := copies[2]
 	early.ID = replayed.ID
-	mustOpen(t, bob, early, "2") // the first to come is it
+	mustOpen(t, bob, early, "2") // the copy that arrives first is the valid one
 	mustFail(t, bob, copies[2], ErrReplayed)
 	mustOpen(t, bob, copies[3], "3")
 }
@@ -190,12 +191,12 @@ func TestFalseBroadcastsFail(t *testing.T) {
 	other = m
 	other.GroupID = nil
 	mustFail(t, bob, other, ErrNotHPKE)
-	// Eve has Ann's chain and seals with it what Ann never wrote.
+	// Eve has Ann's chain and seals a message with it that Ann never wrote.
 	forged := m
 	forged.EncryptedPayload = eve.forge(t, ann.ID(), "false")
 	mustFail(t, bob, forged, ErrForged)
 	mustOpen(t, bob, m, "true")
-	// What she gives as Ann's key is not taken either.
+	// A key that Eve sends as Ann's is refused.
 	stolen, _ := readSenderKey(mustPayload(t, eve, w.of(eve, "sender_key_distribution")[0]), distributionType)
 	scope := chainScope{circle, ann.ID(), stolen.Generation + 1}
 	if err := eve.give(t.Context(), w.keys[bob.ID().String()], scope, sampleLink(1), ""); err != nil {
@@ -203,9 +204,9 @@ func TestFalseBroadcastsFail(t *testing.T) {
 	}
 	given := w.of(bob, "sender_key_distribution")
 	if _, err := bob.HandleKeyExchange(t.Context(), given[len(given)-1]); !errors.Is(err, ErrSenderKeyForm) {
-		t.Fatalf("a key in another's name: %v", err)
+		t.Fatalf("a key with another sender's name: %v", err)
 	}
-	// What calls itself something else is no key, whatever type it travels under.
+	// A text that names another kind is not a key, whatever message type it has.
 	another, err := json.Marshal(senderKey{Kind: requestType, Version: 1, GroupID: circle, SenderAgentID: eve.ID(), Generation: 4, ChainKey: stolen.ChainKey})
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func TestFalseBroadcastsFail(t *testing.T) {
 	}
 	given = w.of(bob, "sender_key_distribution")
 	if _, err := bob.HandleKeyExchange(t.Context(), given[len(given)-1]); !errors.Is(err, ErrSenderKeyForm) {
-		t.Fatalf("a request under the type of a key: %v", err)
+		t.Fatalf("a request with the message type of a key: %v", err)
 	}
 }
 
@@ -228,12 +229,13 @@ func mustPayload(t *testing.T, a *Agent, m api.Message) []byte {
 	return o.Payload
 }
 
-// forge seals with another's chain, which the agent was given, and its own signature.
+// forge seals a text with another member's chain, which the agent was given, and signs
+// it with its own key.
 func (a *Agent) forge(t *testing.T, victim parley.AgentID, text string) (sealed string) {
 	t.Helper()
 	m := broadcast{messageType: "svc.v1.dm", contentType: "application/json"}
 	var key []byte
-	// She has the key as soon as she has the chain; the counter is the next.
+	// She has the key once she has the chain. The counter is the next one.
 	given, err := a.search(t.Context(), chainScope{circle, victim, a.generationOf(t, victim)})
 	if err != nil || !given {
 		t.Fatal(err)
@@ -253,7 +255,7 @@ func (a *Agent) forge(t *testing.T, victim parley.AgentID, text string) (sealed 
 	return sealed
 }
 
-// generationOf is the generation that the first key in the inbox is of.
+// generationOf returns the generation of the first key in the inbox from this sender.
 func (a *Agent) generationOf(t *testing.T, sender parley.AgentID) uint64 {
 	t.Helper()
 	kind := a.Client.MessageType(distributionType)
@@ -265,11 +267,12 @@ func (a *Agent) generationOf(t *testing.T, sender parley.AgentID) uint64 {
 			return k.Generation
 		}
 	}
-	t.Fatal("no key came")
+	t.Fatal("the inbox has no key")
 	return 0
 }
 
-// A key that was lost is asked for, and the message kept until it comes.
+// TestMessageWaitsForItsKey: a session asks for a key that was lost, and keeps the
+// message until the key arrives.
 func TestMessageWaitsForItsKey(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob")
 	ann, bob := agents[0], agents[1]
@@ -316,12 +319,12 @@ func TestMessageWaitsForItsKey(t *testing.T) {
 		}
 	}
 	if want := []string{"waits", "waits", "key", "late one", "late two"}; asked != 1 || !slices.Equal(told, want) {
-		t.Fatalf("told %q, asked %d times", told, asked)
+		t.Fatalf("got %q, asked %d times", told, asked)
 	}
 }
 
-// A reader that opens the newest message first finds the keys that are unread in the
-// inbox, also those of a sender that has left since.
+// TestKeysAreFoundInTheInbox: a reader that opens the newest message first finds the
+// unread keys in the inbox, including those of a sender that has left since.
 func TestKeysAreFoundInTheInbox(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob")
 	ann, bob := agents[0], agents[1]
@@ -334,7 +337,7 @@ func TestKeysAreFoundInTheInbox(t *testing.T) {
 		mustOpen(t, again(t, bob), got[2-i], text)
 	}
 	if asked := w.of(ann, "sender_key_request"); len(asked) != 0 {
-		t.Fatal("asked for a key that was there")
+		t.Fatal("the session asked for a key that is in the inbox")
 	}
 }
 
@@ -370,11 +373,12 @@ func TestGroupKeysOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("keys of a group that was left: %v", err)
+		t.Fatalf("the keys of a group that was left: %v", err)
 	}
 }
 
-// Sessions of one agent in several processes never use a counter twice.
+// TestSessionsShareAChain: sessions of one agent in several processes never use a
+// counter twice.
 func TestSessionsShareAChain(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob")
 	ann, bob := agents[0], agents[1]
@@ -404,8 +408,9 @@ func TestSessionsShareAChain(t *testing.T) {
 	}
 }
 
-// Another session begins a generation while this one gives out the former: the
-// message goes under the new one, and all get it.
+// TestGenerationThatIsReplacedMeanwhile: another session begins a generation while this
+// one distributes the previous one. The message uses the new generation, and all
+// members get its key.
 func TestGenerationThatIsReplacedMeanwhile(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob")
 	ann, bob := agents[0], agents[1]
@@ -430,8 +435,9 @@ func TestGenerationThatIsReplacedMeanwhile(t *testing.T) {
 	}
 }
 
-// Who cannot be given a key does not keep the others from the message, and what
-// failed for a moment is made up for by the next send.
+// TestDistributionThatFails: a member that cannot be given a key does not keep the
+// others from reading the message. After a temporary failure, the next send distributes
+// the key.
 func TestDistributionThatFails(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]

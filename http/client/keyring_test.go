@@ -57,8 +57,9 @@ func TestKeyRingOnDisk(t *testing.T) {
 	}
 }
 
-// At each point where a rotation may be cut short the file opens old mail and
-// mail to the new key, and the service's answer says which keys are current.
+// TestRotationSurvivesBeingCutShort: wherever a rotation is interrupted, the key ring
+// opens mail to the old and to the new key, and the service's answer decides which keys
+// are current.
 func TestRotationSurvivesBeingCutShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ann.json")
 	k, err := CreateKeyRing(path)

@@ -11,7 +11,7 @@ import (
 	"parley/http/api"
 )
 
-// pair is a fresh pair of keys.
+// pair returns a new pair of keys.
 func pair(t *testing.T) *keyPair {
 	t.Helper()
 	p, err := generatePair()
@@ -21,7 +21,7 @@ func pair(t *testing.T) *keyPair {
 	return p
 }
 
-// serve makes the service publish keys, with a binding or without.
+// serve makes the service publish these keys, with or without a binding.
 func (n *network) serve(a *Agent, p *keyPair, b *api.KeyBinding) *api.AgentKeys {
 	k := n.keys[a.ID().String()]
 	signing, encryption := p.publicSigning(), p.publicEncryption()
@@ -29,7 +29,8 @@ func (n *network) serve(a *Agent, p *keyPair, b *api.KeyBinding) *api.AgentKeys 
 	return k
 }
 
-// binding is one of a pair of keys, at a second; former may vouch for it.
+// binding returns a binding of a key pair, signed at the given second. If former is not
+// nil, it signs too.
 func (n *network) binding(a *Agent, p *keyPair, former *signingKey, second int, continuity string) *api.KeyBinding {
 	proof := a.bound().prove(p, former, time.Date(2030, 1, 1, 0, 0, second, 0, time.UTC).Format(signedAtLayout))
 	return &api.KeyBinding{
@@ -44,13 +45,13 @@ func write(t *testing.T, from, to *Agent) error {
 	return err
 }
 
-// A service, or a holder of the organization's token, changes Bob's keys after Ann's
-// client has pinned them.
+// TestChangedKeysAreRefused: a service, or a holder of the organization's token,
+// changes Bob's keys after Ann's client has pinned them.
 func TestChangedKeysAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(n *network, bob *Agent, bobs, eves *keyPair)
 		problem KeyProblem
-		accept  int // so many kids
+		accept  int // how many kids the error lists
 	}{
 		"another encryption key, unbound": {func(n *network, bob *Agent, bobs, eves *keyPair) {
 			n.serve(bob, &keyPair{bobs.signing, eves.encryption}, nil).UnboundSince = &api.Time{Time: n.now()}
@@ -115,7 +116,7 @@ func TestChangedKeysAreRefused(t *testing.T) {
 				t.Errorf("the error does not say what to do: %s", text)
 			}
 			if doubtful := slices.Contains(refused.Accept, refused.Served.Encryption); doubtful == strings.Contains(text, "or the verification words") {
-				t.Errorf("the words do not cover the encryption key: %s", text)
+				t.Errorf("the words do not change with the encryption key: %s", text)
 			}
 			stubborn := again(t, ann)
 			stubborn.AcceptKeys("another", ann.Keys.EncryptionKey().Kid)
@@ -124,7 +125,7 @@ func TestChangedKeysAreRefused(t *testing.T) {
 			}
 			stubborn.AcceptKeys(refused.Accept...)
 			if err := write(t, stubborn, bob); err != nil {
-				t.Fatalf("with exactly these accepted: %v", err)
+				t.Fatalf("with these keys accepted: %v", err)
 			}
 			if err := write(t, again(t, ann), bob); err != nil {
 				t.Fatalf("in the next session: %v", err)
@@ -133,7 +134,8 @@ func TestChangedKeysAreRefused(t *testing.T) {
 	}
 }
 
-// The control: without the pins the message goes out and opens with Eve's key.
+// TestWithoutPinsAChangedKeyIsTaken: the control. Without the pins the message is sent
+// and opens with Eve's key.
 func TestWithoutPinsAChangedKeyIsTaken(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
@@ -143,7 +145,7 @@ func TestWithoutPinsAChangedKeyIsTaken(t *testing.T) {
 	bobs, _ := bob.Keys.pairs()
 	eves := pair(t)
 	n.serve(bob, &keyPair{bobs.signing, eves.encryption}, nil)
-	ann.pins = &Pins{} // forgotten
+	ann.pins = &Pins{} // the pins are lost
 	if err := write(t, ann, bob); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,8 @@ func TestWithoutPinsAChangedKeyIsTaken(t *testing.T) {
 	}
 }
 
-// Keys that Bob himself changed need no question.
+// TestSignedChangesAreFollowed: keys that Bob changed himself are accepted without a
+// question.
 func TestSignedChangesAreFollowed(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, n *network, bob *Agent){
 		"nothing changed":   func(t *testing.T, n *network, bob *Agent) {},
@@ -205,7 +208,7 @@ func rotate(t *testing.T, a *Agent, times int) {
 	}
 }
 
-// A step that is missing or false leads nowhere.
+// TestBrokenChainLeadsNowhere: a chain with a missing or wrong binding is refused.
 func TestBrokenChainLeadsNowhere(t *testing.T) {
 	for name, spoil := range map[string]func(all []api.KeyBinding) []api.KeyBinding{
 		"a binding is withheld": func(all []api.KeyBinding) []api.KeyBinding { return slices.Delete(all, 1, 2) },
@@ -271,7 +274,8 @@ func TestFirstContact(t *testing.T) {
 	}
 }
 
-// The service gives the keys of another agent than was asked for.
+// TestKeysOfAnotherAgentAreRefused: the service returns the keys of another agent than
+// the one requested.
 func TestKeysOfAnotherAgentAreRefused(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob, eve := n.enroll(t, "ann"), n.enroll(t, "bob"), n.enroll(t, "eve")
@@ -284,7 +288,8 @@ func TestKeysOfAnotherAgentAreRefused(t *testing.T) {
 	}
 }
 
-// Eve and the service agree that Bob's handle is hers: she signs for it.
+// TestHandleOfAnotherPinIsRefused: Eve and the service claim that Bob's handle is hers.
+// She signs the binding.
 func TestHandleOfAnotherPinIsRefused(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob, eve := n.enroll(t, "ann"), n.enroll(t, "bob"), n.enroll(t, "eve")
@@ -304,7 +309,8 @@ func TestHandleOfAnotherPinIsRefused(t *testing.T) {
 	}
 }
 
-// An agent that rotates again and again cannot keep its correspondents busy.
+// TestChainIsBounded: an agent that rotates repeatedly causes a bounded number of
+// requests.
 func TestChainIsBounded(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
@@ -322,11 +328,12 @@ func TestChainIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked := n.lookup.Load() - before; asked > formerKeysMax+4 {
-		t.Errorf("asked for %d keys", asked)
+		t.Errorf("the client asked for %d keys", asked)
 	}
 }
 
-// Mail is verified with the pinned key, whatever the service serves.
+// TestMailIsVerifiedWithThePin: mail is verified with the pinned key, whatever key the
+// service publishes.
 func TestMailIsVerifiedWithThePin(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
@@ -343,19 +350,19 @@ func TestMailIsVerifiedWithThePin(t *testing.T) {
 	fresh := again(t, bob)
 	var refused *KeyChangedError
 	if _, err := fresh.OpenMessage(t.Context(), forged); !errors.As(err, &refused) || refused.Problem != KeysChanged {
-		t.Fatalf("signed with a key that the service put in: %v", err)
+		t.Fatalf("signed with a key that the service published: %v", err)
 	}
 	o, err := fresh.OpenMessage(t.Context(), m)
 	if err != nil || string(o.Payload) != "for Bob alone" {
 		t.Fatalf("signed with the pinned key: %v", err)
 	}
-	// The service calls Eve's key a former one of Ann's.
+	// The service claims that Eve's key is a former key of Ann's.
 	n.serve(ann, &anns, new(n.bindings[ann.ID().String()][0]))
 	eveKey := eves.publicSigning()
 	n.former[ann.ID().String()+eveKey.Kid] = api.KeyRecord{AgentKeys: api.AgentKeys{SigningPublicKey: &eveKey}}
 	fresh = again(t, bob)
 	if _, err := fresh.OpenMessage(t.Context(), forged); !errors.As(err, &refused) || refused.Problem != FormerKeyUnknown {
-		t.Fatalf("signed with an invented former key: %v", err)
+		t.Fatalf("signed with a false former key: %v", err)
 	}
 	fresh.AcceptKeys(refused.Accept...)
 	if o, err := fresh.OpenMessage(t.Context(), forged); err != nil || !o.FormerKey {
@@ -363,7 +370,8 @@ func TestMailIsVerifiedWithThePin(t *testing.T) {
 	}
 }
 
-// A message names its sender by handle and by id; both have to be the agent's.
+// TestSenderHandleIsCompared: a message names its sender by handle and by id. Both must
+// be those of one agent.
 func TestSenderHandleIsCompared(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob, eve := n.enroll(t, "ann"), n.enroll(t, "bob"), n.enroll(t, "eve")
@@ -379,8 +387,8 @@ func TestSenderHandleIsCompared(t *testing.T) {
 	mustOpen(t, bob, m, "for Bob alone")
 }
 
-// Mail that was signed with a key before it was replaced verifies, later mail
-// does not.
+// TestFormerKeys: mail that was signed with a key before its replacement verifies,
+// later mail does not.
 func TestFormerKeys(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
@@ -398,10 +406,10 @@ func TestFormerKeys(t *testing.T) {
 		"met before the rotation": again(t, bob), "met after it": {Client: bob.Client, Keys: bob.Keys, Record: bob.Record, pins: &Pins{}},
 	} {
 		if o, err := who.OpenMessage(t.Context(), early); err != nil || !o.FormerKey || o.SenderKid != kid {
-			t.Errorf("%s: written before: %+v %v", name, o, err)
+			t.Errorf("%s: written before the replacement: %+v %v", name, o, err)
 		}
 		if _, err := who.OpenMessage(t.Context(), late); !errors.Is(err, ErrKeyReplaced) {
-			t.Errorf("%s: written after: %v", name, err)
+			t.Errorf("%s: written after the replacement: %v", name, err)
 		}
 	}
 	record := n.former[ann.ID().String()+kid]
@@ -420,8 +428,8 @@ func TestFormerKeys(t *testing.T) {
 	}
 }
 
-// A session that met the sender a moment ago still learns of new keys, and of
-// replaced ones when its answer is no longer fresh.
+// TestFreshness: a session that looked the sender up a moment ago still learns of new
+// keys, and of replaced ones once its answer is too old.
 func TestFreshness(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
@@ -432,7 +440,7 @@ func TestFreshness(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustOpen(t, bob, n.last, "for Bob alone")
-		rotate(t, ann, 1) // Bob sees the next message's key at once
+		rotate(t, ann, 1) // Bob sees the key of the next message at once
 	}
 	former, _ := ann.Keys.pairs()
 	if err := write(t, ann, bob); err != nil {

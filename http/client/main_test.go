@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No stream, token request or proof of work outlives the test that began it.
+// TestMain fails if a stream, token request or proof of work outlives its test.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

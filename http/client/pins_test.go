@@ -50,7 +50,7 @@ func TestPinsAreKept(t *testing.T) {
 			t.Fatalf("on another server: %+v %v", pin, err)
 		}
 	}
-	// What was given out is not what is kept.
+	// A change of the returned pin does not change the stored one.
 	got, _ := p.Find(somewhere, first.Handle)
 	got.EncryptionKid = "changed"
 	if pin, _ := p.Find(somewhere, first.Handle); !pin.same(first) {
@@ -62,7 +62,7 @@ func TestPinsAreKept(t *testing.T) {
 		t.Fatalf("%v %v", info.Mode(), err)
 	}
 	if rings, err := filepath.Glob(filepath.Join(rings, "*.json")); err != nil || len(rings) != 0 {
-		t.Fatalf("taken for key rings: %v %v", rings, err)
+		t.Fatalf("the pins were read as key rings: %v %v", rings, err)
 	}
 	if runtime.GOOS != "windows" {
 		if err := os.Chmod(path, 0o644); err != nil {
@@ -74,7 +74,8 @@ func TestPinsAreKept(t *testing.T) {
 	}
 }
 
-// Damaged pins are an error, never taken for none.
+// TestDamagedPinsAreRefused: damaged pins are an error. They are never treated as no
+// pins.
 func TestDamagedPinsAreRefused(t *testing.T) {
 	for _, text := range []string{"{", `{"version":2}`, `{"version":1,"servers":{"x":{"a":null}}}`, `{"version":1,"servers":{"x":{"a":{"handle":"b"}}}}`} {
 		rings := t.TempDir()
@@ -88,7 +89,8 @@ func TestDamagedPinsAreRefused(t *testing.T) {
 	}
 }
 
-// Two processes that pin the same agent at once: the second judges anew.
+// TestPinsOfSeveralProcesses: if two processes pin the same agent at once, the second
+// compares its keys with the first pin.
 func TestPinsOfSeveralProcesses(t *testing.T) {
 	rings := t.TempDir()
 	var all sync.WaitGroup
@@ -123,7 +125,8 @@ func TestPinsOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// Strangers cannot wash out the pin of an agent that was written to.
+// TestPinsAreBounded: pins of strangers do not displace the pin of an agent to which a
+// message was sent.
 func TestPinsAreBounded(t *testing.T) {
 	pins := map[string]*Pin{}
 	friend := testPin(0)
@@ -143,10 +146,10 @@ func TestPinsAreBounded(t *testing.T) {
 		pin.WroteTo = true
 	}
 	if err := makeRoom(pins, testPin(5)); !errors.Is(err, ErrPinsFull) {
-		t.Fatalf("all of them were written to: %v", err)
+		t.Fatalf("with messages sent to all: %v", err)
 	}
 	if err := makeRoom(pins, friend); err != nil {
-		t.Fatalf("one that has its place: %v", err)
+		t.Fatalf("an agent that is pinned already: %v", err)
 	}
 	many := testPin(1)
 	for n := range 3 * formerKeysMax {

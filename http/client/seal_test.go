@@ -33,7 +33,7 @@ func fixedRing(t testing.TB, n byte, agent string) *KeyRing {
 	return k
 }
 
-// twinOf is an agent with a signing key of its own that publishes another's
+// twinOf returns an agent with its own signing key that publishes another agent's
 // encryption key.
 func twinOf(t testing.TB, k *KeyRing) *KeyRing {
 	t.Helper()
@@ -42,14 +42,14 @@ func twinOf(t testing.TB, k *KeyRing) *KeyRing {
 	return twin
 }
 
-// Ann writes, Bob receives, Eve meddles.
+// cast returns Ann, who writes, Bob, who receives, and Eve, who interferes.
 func cast(t testing.TB) (ann, bob, eve *KeyRing) {
 	return fixedRing(t, 1, "01932f00-0000-7001-8000-00000000000a"),
 		fixedRing(t, 2, "01932f00-0000-7002-8000-00000000000b"),
 		fixedRing(t, 3, "01932f00-0000-7003-8000-00000000000e")
 }
 
-// published answers as a server would that publishes these signing keys.
+// published returns the lookup of a server that publishes these signing keys.
 func published(rings ...*KeyRing) KeyLookup {
 	return func(kid string) (api.JWK, error) {
 		for _, k := range rings {
@@ -126,8 +126,8 @@ func TestEveryTamperedBitFails(t *testing.T) {
 			bad := bytes.Clone(raw)
 			bad[i] ^= 1 << bit
 			if _, err := Open(bob, ann.AgentID(), base64.RawURLEncoding.EncodeToString(bad), published(ann)); err == nil {
-				// RFC 7748 ignores the top bit of a public key; HPKE binds enc as it
-				// came, so even that one must fail.
+				// RFC 7748 ignores the top bit of a public key. HPKE binds enc as it
+				// was sent, so a change of this bit must fail too.
 				t.Fatalf("byte %d bit %d: opened", i, bit)
 			}
 		}
@@ -173,8 +173,8 @@ func TestForeignMailFails(t *testing.T) {
 	}
 }
 
-// TestTheRecipientIsSignedControl: what is signed as before, for a key and not for an
-// agent, opens at another agent that publishes that key too.
+// TestTheRecipientIsSignedControl: a text that is signed in the former way, for a key
+// and not for an agent, opens at another agent that publishes the same key.
 func TestTheRecipientIsSignedControl(t *testing.T) {
 	ann, bob, _ := cast(t)
 	id, signing := ann.signer()
@@ -186,12 +186,12 @@ func TestTheRecipientIsSignedControl(t *testing.T) {
 	}
 }
 
-// impostor has one's keys and another's name.
+// impostor returns a key ring with one agent's keys and another agent's id.
 func impostor(keys *KeyRing, name parley.AgentID) *KeyRing {
 	return &KeyRing{agent: name, current: keys.current}
 }
 
-// reseal opens what holder received and seals the same signed plaintext to another.
+// reseal opens what holder received and seals the same signed plaintext to another key.
 func reseal(t testing.TB, holder *KeyRing, text string, to api.JWK) string {
 	t.Helper()
 	_, sealed, err := decodeSealed(text)
@@ -205,7 +205,7 @@ func reseal(t testing.TB, holder *KeyRing, text string, to api.JWK) string {
 	return sealPlain(t, to, string(plain))
 }
 
-// relabel puts another version byte in front of a text.
+// relabel replaces the version byte of a text.
 func relabel(t testing.TB, text string, version byte) string {
 	t.Helper()
 	b, err := base64.RawURLEncoding.DecodeString(text)
@@ -229,7 +229,8 @@ func sealPlain(t testing.TB, to api.JWK, plain string) string {
 	return text
 }
 
-// Whatever a stranger seals, opening it neither panics nor gives anything out.
+// FuzzSealedPlaintext: for any plaintext that a stranger seals, opening it neither
+// panics nor returns anything.
 func FuzzSealedPlaintext(f *testing.F) {
 	ann, bob, _ := cast(f)
 	for _, seed := range []string{"", "\x00", "\xff", "\x2b" + ann.SigningKey().Kid, "\x2b" + ann.SigningKey().Kid + strings.Repeat("s", 64)} {
@@ -247,7 +248,7 @@ type vectors struct {
 	Info string      `json:"info"`
 	Keys []vectorKey `json:"agents"`
 	Open []vector    `json:"open"`
-	// Refuse are texts that must not open.
+	// Refuse lists texts that must not open.
 	Refuse []sealedCase `json:"refuse"`
 }
 
@@ -262,7 +263,7 @@ type vectorKey struct {
 	EncryptionKid     string `json:"encryption_kid"`
 }
 
-// sealedCase is a text said to go from one agent to another.
+// sealedCase is a text with the agents that it is said to be from and to.
 type sealedCase struct {
 	Why  string `json:"why"`
 	From string `json:"from"`
@@ -270,7 +271,7 @@ type sealedCase struct {
 	Text string `json:"text"`
 }
 
-// vector is a text that opens, taken apart.
+// vector is a text that opens, with its parts.
 type vector struct {
 	sealedCase
 	Enc        string `json:"enc_hex"`
@@ -309,7 +310,7 @@ func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, recipien
 		t.Fatal(err)
 	}
 	if v.Info != sealInfo || len(v.Open) < 3 || len(v.Refuse) < 4 || len(v.Keys) < 3 {
-		t.Fatalf("the file is not what this test judges: %+v", v)
+		t.Fatalf("the file differs from the vectors of this test: %+v", v)
 	}
 	for _, k := range v.Keys {
 		if want := vectorKeyOf(k.Name, rings[k.Name]); k != want {
@@ -322,7 +323,7 @@ func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, recipien
 			t.Errorf("%s: %v %+v", c.Why, err, got)
 		}
 		if want := explain(t, c.sealedCase, rings); c != want {
-			t.Errorf("%s: the parts are not those of the text", c.Why)
+			t.Errorf("%s: the parts differ from the text", c.Why)
 		}
 	}
 	for _, c := range v.Refuse {
@@ -382,7 +383,7 @@ func vectorKeyOf(name string, k *KeyRing) vectorKey {
 	}
 }
 
-// explain takes a text apart.
+// explain returns a text with its parts.
 func explain(t *testing.T, of sealedCase, rings map[string]*KeyRing) vector {
 	t.Helper()
 	c := vector{sealedCase: of}

@@ -18,7 +18,7 @@ func sampleScope(generation uint64) chainScope {
 
 func sampleLink(n byte) chainLink { return chainLink{Key: bytes.Repeat([]byte{n}, chainKeySize)} }
 
-// keysOf are the message keys of a chain, as its sender makes them.
+// keysOf returns the first n message keys of a chain, as its sender makes them.
 func keysOf(t testing.TB, scope chainScope, link chainLink, n int) [][]byte {
 	t.Helper()
 	keys := make([][]byte, n)
@@ -35,8 +35,8 @@ func keysOf(t testing.TB, scope chainScope, link chainLink, n int) [][]byte {
 	return keys
 }
 
-// However messages come, doubled, late or never: each that comes gives its own
-// key, again under its own id, and under no other.
+// TestMessagesInAnyOrder: messages arrive in any order, repeated, late or never. Each
+// yields its own key, again for the same id, and none for another id.
 func TestMessagesInAnyOrder(t *testing.T) {
 	const count = 40
 	scope := sampleScope(9)
@@ -65,7 +65,7 @@ func TestMessagesInAnyOrder(t *testing.T) {
 			case err != nil || !bytes.Equal(key, keys[counter]):
 				r.Fatalf("counter %d: %x, %v", counter, key, err)
 			}
-			if replay { // the text was false in some other way: nothing is noted
+			if replay { // the text was wrong for another reason: nothing is recorded
 				continue
 			}
 			came[counter] = true
@@ -79,7 +79,7 @@ func TestMessagesInAnyOrder(t *testing.T) {
 		}
 		for counter := range came {
 			if _, still := g.Skipped[counter]; still {
-				r.Fatalf("the key of %d is kept as one not come", counter)
+				r.Fatalf("the key of %d is kept as if its message were missing", counter)
 			}
 		}
 	})
@@ -95,18 +95,18 @@ func TestChainHasNoWayBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := p.key(broadcast{chainScope: scope, counter: 2}, parley.MessageID{1}); !errors.Is(err, ErrKeyForgotten) {
-		t.Fatalf("a message from before: %v", err)
+		t.Fatalf("an earlier message: %v", err)
 	}
 	if _, err := p.key(broadcast{chainScope: scope, counter: 3}, parley.MessageID{1}); err != nil {
 		t.Fatal(err)
 	}
-	// The same generation given once more, from its beginning or another chain,
+	// The same generation, given again from its beginning or with another chain,
 	// changes nothing.
 	if fresh, err := p.accept(scope, sampleLink(2)); err != nil || fresh || p.find(9).Counter != 3 {
 		t.Fatalf("%v %v", fresh, err)
 	}
 	if _, err := p.key(broadcast{chainScope: sampleScope(10), counter: 3}, parley.MessageID{1}); !errors.Is(err, ErrNoSenderKey) {
-		t.Fatalf("a generation that was not given: %v", err)
+		t.Fatalf("an unknown generation: %v", err)
 	}
 }
 
@@ -120,13 +120,13 @@ func TestChainsRefuseNonsense(t *testing.T) {
 		"far counter":   {sampleScope(1), chainLink{Counter: generationMessages + 1, Key: sampleLink(1).Key}},
 	} {
 		if fresh, err := new(peerKeys).accept(c.scope, c.link); err == nil || fresh {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
-// What is kept of a sender is bounded, and what was thrown away does not come
-// back by being sent again.
+// TestOldGenerationsAreForgotten: the state kept for a sender is bounded, and what was
+// dropped is not accepted again.
 func TestOldGenerationsAreForgotten(t *testing.T) {
 	p := &peerKeys{}
 	take := func(generation uint64) error {
@@ -176,11 +176,11 @@ func TestGenerations(t *testing.T) {
 	}
 	g.give(ann, "1", g.chainLink)
 	if again, due, fresh := o.prepare(now, members); fresh || again != g || len(due) != 1 || due[0] != bob {
-		t.Fatalf("who was not reached is still due: %v %v", due, fresh)
+		t.Fatalf("a member that was not reached is not due: %v %v", due, fresh)
 	}
 	g.give(bob, "2", g.chainLink)
 	if _, due, fresh := o.prepare(now, members); fresh || len(due) != 0 {
-		t.Fatalf("all have it: %v %v", due, fresh)
+		t.Fatalf("all members have the key: %v %v", due, fresh)
 	}
 	for name, change := range map[string]func(){
 		"gone":     func() { delete(members, bob) },
@@ -208,19 +208,19 @@ func TestGenerations(t *testing.T) {
 func TestRequestsAreMadeOnceInAWhile(t *testing.T) {
 	p, now := &peerKeys{}, time.UnixMilli(1000)
 	if !p.ask(1, now) || p.ask(1, now.Add(askAgainAfter-1)) || !p.ask(2, now) || !p.ask(1, now.Add(askAgainAfter)) {
-		t.Fatal("asked too often or not at all")
+		t.Fatal("the client asks too often or not at all")
 	}
 	for generation := range uint64(10 * peerGenerationsMax) {
 		p.ask(generation, now)
 	}
 	if len(p.Asked) > peerGenerationsMax {
-		t.Fatalf("%d requests remembered", len(p.Asked))
+		t.Fatalf("%d requests are kept", len(p.Asked))
 	}
 	o := &ownKeys{}
 	for i := range 2 * answeredMax {
 		o.answer(parley.MessageID{byte(i >> 8), byte(i)})
 	}
 	if len(o.Answered) != answeredMax || o.answered(parley.MessageID{}) || !o.answered(parley.MessageID{byte((2*answeredMax - 1) >> 8), byte((2*answeredMax - 1) & 0xff)}) {
-		t.Fatalf("%d answers remembered", len(o.Answered))
+		t.Fatalf("%d answers are kept", len(o.Answered))
 	}
 }

@@ -25,7 +25,7 @@ type senderVectors struct {
 	Generation uint64         `json:"generation"`
 	Chain      []vectorLink   `json:"chain"`
 	Open       []senderVector `json:"open"`
-	// Refuse are texts that must not open as what they are said to be.
+	// Refuse lists texts that must not open as what they are said to be.
 	Refuse []senderCase `json:"refuse"`
 }
 
@@ -35,7 +35,8 @@ type vectorLink struct {
 	Message string `json:"message_key_hex"`
 }
 
-// senderCase is a text said to be of a group, a sender and two types.
+// senderCase is a text with the group, the sender and the two types that it is said to
+// have.
 type senderCase struct {
 	Why         string `json:"why"`
 	Group       string `json:"group_id"`
@@ -45,7 +46,7 @@ type senderCase struct {
 	Text        string `json:"text"`
 }
 
-// senderVector is a text that opens, taken apart.
+// senderVector is a text that opens, with its parts.
 type senderVector struct {
 	senderCase
 	Counter    uint32 `json:"counter"`
@@ -58,8 +59,8 @@ type senderVector struct {
 	Payload    string `json:"payload_hex"`
 }
 
-// Everything in the file follows from the sender's seed, the first chain key and
-// the nonces, and is made anew here.
+// TestSenderKeyVectors recomputes the file from the sender's seed, the first chain key
+// and the nonces.
 func TestSenderKeyVectors(t *testing.T) {
 	want, err := json.MarshalIndent(makeSenderVectors(t), "", "  ")
 	if err != nil {
@@ -73,11 +74,11 @@ func TestSenderKeyVectors(t *testing.T) {
 	}
 	kept, err := os.ReadFile(senderKeyFile)
 	if err != nil || !bytes.Equal(kept, want) {
-		t.Fatalf("the vectors are not what the code makes: %v", err)
+		t.Fatalf("the vectors differ from what the code computes: %v", err)
 	}
 	var v senderVectors
 	if err := json.Unmarshal(kept, &v); err != nil || len(v.Open) < 3 || len(v.Refuse) < 6 {
-		t.Fatalf("the file is not what this test judges: %v", err)
+		t.Fatalf("the file differs from the vectors of this test: %v", err)
 	}
 	for _, c := range v.Open {
 		if payload, err := openCase(t, v, c.senderCase); err != nil || hex.EncodeToString(payload) != c.Payload {
@@ -174,7 +175,7 @@ func makeSenderVectors(t *testing.T) senderVectors {
 	return v
 }
 
-// changed is a text with a bit of one byte changed.
+// changed returns a text with one bit of one byte changed.
 func changed(t *testing.T, text string, at int, bit byte) string {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -185,7 +186,7 @@ func changed(t *testing.T, text string, at int, bit byte) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// explainGroup seals a payload with a fixed nonce and takes the text apart.
+// explainGroup seals a payload with a fixed nonce and returns the text with its parts.
 func explainGroup(t *testing.T, scope chainScope, link chainLink, c [3]string, signing signingKey) senderVector {
 	t.Helper()
 	m := broadcast{scope, link.Counter, c[1], "application/json"}
@@ -259,7 +260,7 @@ func TestEveryTamperedBitOfABroadcastFails(t *testing.T) {
 				t.Fatalf("byte %d bit %d: opened", i, bit)
 			}
 			if g := p.find(5); g.Counter != 0 || len(g.Skipped)+len(g.Opened) != 0 {
-				t.Fatalf("byte %d bit %d: a false text moved the chain", i, bit)
+				t.Fatalf("byte %d bit %d: a wrong text advanced the chain", i, bit)
 			}
 		}
 	}
@@ -273,7 +274,8 @@ func TestEveryTamperedBitOfABroadcastFails(t *testing.T) {
 	}
 }
 
-// The largest payload that can be sealed to one can be sealed to many.
+// TestBroadcastHoldsTheLargestPayload: the largest payload that can be sealed to one
+// agent can be sealed to a group.
 func TestBroadcastHoldsTheLargestPayload(t *testing.T) {
 	ann, _, _ := cast(t)
 	_, signing := ann.signer()
@@ -288,7 +290,8 @@ func TestBroadcastHoldsTheLargestPayload(t *testing.T) {
 	}
 }
 
-// Whatever a member seals, opening it neither panics nor gives anything out.
+// FuzzBroadcastPlaintext: for any plaintext that a member seals, opening it neither
+// panics nor returns anything.
 func FuzzBroadcastPlaintext(f *testing.F) {
 	ann, _, _ := cast(f)
 	for _, seed := range []string{"", "\x00", "\xff", "\x2b" + ann.SigningKey().Kid, "\x2b" + ann.SigningKey().Kid + strings.Repeat("s", 64)} {

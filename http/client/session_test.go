@@ -18,21 +18,21 @@ import (
 	"parley/http/api"
 )
 
-// network is a service with keys and messages, as far as sessions need it. It
-// is used by one test at a time, and by one request at a time.
+// network is a service with keys and messages, as far as sessions need it. One test
+// uses it at a time, with one request at a time.
 type network struct {
 	*script
 	keys map[string]*api.AgentKeys // by id and by handle
-	// former are the signing keys that agents had before, by agent and kid.
+	// former has the earlier signing keys of agents, by agent and kid.
 	former map[string]api.KeyRecord
-	// bindings are all key bindings, by agent id.
+	// bindings has all key bindings, by agent id.
 	bindings map[string][]api.KeyBinding
 	// last is the message that was accepted last.
 	last   api.Message
 	lookup atomic.Int64
 	ticks  atomic.Int64
 	refuse string
-	// after answers a rotation that was carried out, unless nil.
+	// after, if set, answers a rotation that was carried out.
 	after func(http.ResponseWriter)
 }
 
@@ -114,10 +114,10 @@ func (n *network) rotate(w http.ResponseWriter, r *http.Request) {
 	answer(w, 200, n.agent(r.PathValue("id")))
 }
 
-// now is later each time.
+// now returns a later time at each call.
 func (n *network) now() time.Time { return time.Unix(1_800_000_000+n.ticks.Add(1), 0).UTC() }
 
-// bound keeps a binding, as a service does that believes what it is told.
+// bound stores a binding without checking it.
 func (n *network) bound(k *api.AgentKeys, proof api.KeyProof, former *api.JWK) {
 	id := k.AgentID.String()
 	b := api.KeyBinding{
@@ -170,14 +170,14 @@ func (n *network) serveKeys(w http.ResponseWriter, r *http.Request) {
 	answer(w, 200, out)
 }
 
-// accept takes a send or a reply whose body the acting agent signed.
+// accept handles a send or a reply whose body the acting agent signed.
 func (n *network) accept(w http.ResponseWriter, r *http.Request) {
 	from, in := n.signed(r)
 	if from == nil {
 		refuse(w, 403, "signature_invalid", nil)
 		return
 	}
-	to := n.last.FromAgentID // of a reply
+	to := n.last.FromAgentID // for a reply
 	if in.ToAgentID != nil {
 		to = *in.ToAgentID
 	}
@@ -189,7 +189,8 @@ func (n *network) accept(w http.ResponseWriter, r *http.Request) {
 	answer(w, 201, n.last)
 }
 
-// signed is a send whose body the acting agent signed, and that agent.
+// signed returns a send and the acting agent, or nil if that agent did not sign the
+// body.
 func (n *network) signed(r *http.Request) (from *api.AgentKeys, in api.Send) {
 	body, _ := io.ReadAll(r.Body)
 	sum := sha256.Sum256(body)
@@ -203,7 +204,7 @@ func (n *network) signed(r *http.Request) (from *api.AgentKeys, in api.Send) {
 	return from, in
 }
 
-// enroll makes an agent whose ring is on disk.
+// enroll makes an agent with a key ring on disk.
 func (n *network) enroll(t *testing.T, name string) *Agent {
 	t.Helper()
 	ring, err := CreateKeyRing(filepath.Join(t.TempDir(), name+".json"))
@@ -242,10 +243,10 @@ func TestAgentsTalk(t *testing.T) {
 	before := n.lookup.Load()
 	mustOpen(t, ann, answered.Message, "hi")
 	if n.lookup.Load() != before {
-		t.Error("a key that cannot change was asked for twice")
+		t.Error("the session asked twice for a key that cannot change")
 	}
 	if _, err := ann.SendSealed(t.Context(), "eve@acme.localhost", nil, "svc.v1.dm"); !errors.Is(err, NotFound) {
-		t.Errorf("to nobody: %v", err)
+		t.Errorf("to an unknown agent: %v", err)
 	}
 }
 
@@ -279,25 +280,25 @@ func TestMessagesAreNotTakenOnTrust(t *testing.T) {
 	if _, err := bob.OpenMessage(t.Context(), m); !errors.Is(err, ErrForged) {
 		t.Errorf("signed by Eve for Ann: %v", err)
 	}
-	// Eve publishes Ann's signing key as her own and passes the ciphertext on.
+	// Eve publishes Ann's signing key as her own and forwards the ciphertext.
 	n.keys[eve.ID().String()].SigningPublicKey = n.keys[ann.ID().String()].SigningPublicKey
 	m = sent.Message
 	m.FromAgentID = eve.ID()
 	var changed *KeyChangedError
 	if _, err := bob.OpenMessage(t.Context(), m); !errors.As(err, &changed) || changed.AgentID != eve.ID() {
-		t.Errorf("a borrowed key of one who was met before: %v", err)
+		t.Errorf("a borrowed key of a known agent: %v", err)
 	}
 	n.keys[eve.ID().String()].KeyBinding = nil
 	stranger := &Agent{Client: bob.Client, Keys: bob.Keys, Record: bob.Record, pins: &Pins{}}
 	if _, err := stranger.OpenMessage(t.Context(), m); !errors.Is(err, ErrForged) {
-		t.Errorf("a borrowed key of one who was not: %v", err)
+		t.Errorf("a borrowed key of an unknown agent: %v", err)
 	}
 	delete(n.keys, ann.ID().String()) // revoked
 	stranger.pins = &Pins{}
 	if _, err := stranger.OpenMessage(t.Context(), sent.Message); !errors.Is(err, ErrNoSender) || errors.Is(err, ErrForged) {
 		t.Errorf("a sender without keys: %v", err)
 	}
-	mustOpen(t, bob, sent.Message, "hello") // with the key that was pinned
+	mustOpen(t, bob, sent.Message, "hello") // with the pinned key
 }
 
 func TestRotation(t *testing.T) {
@@ -319,9 +320,9 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	if bob.Keys.SigningKey() == before {
-		t.Fatal("nothing was rotated")
+		t.Fatal("the keys were not rotated")
 	}
-	mustOpen(t, ann, early.Message, "early") // sealed to a former key, signed by a former key
+	mustOpen(t, ann, early.Message, "early") // sealed to a former key, signed with a former key
 	mustOpen(t, bob, early.Message, "early")
 	late, err := bob.SendSealed(t.Context(), ann.Handle(), []byte("late"), "svc.v1.dm")
 	if err != nil {
@@ -342,7 +343,7 @@ func TestRotation(t *testing.T) {
 func TestNewAgentTakesOverWhatIsItsOwn(t *testing.T) {
 	n := newNetwork(t)
 	ann := n.enroll(t, "ann")
-	// As if the process had died before it knew the id.
+	// As if the process had died before it stored the id.
 	lost := &KeyRing{current: ann.Keys.current}
 	again, err := ann.Client.NewAgent(t.Context(), api.CreateAgent{Name: "ann"}, lost)
 	if err != nil || again.ID() != ann.ID() || lost.AgentID() != ann.ID() {
@@ -353,10 +354,10 @@ func TestNewAgentTakesOverWhatIsItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ann.Client.NewAgent(t.Context(), api.CreateAgent{Name: "ann"}, other); !errors.Is(err, NameTaken) || !other.AgentID().Zero() {
-		t.Fatalf("another's name: %v", err)
+		t.Fatalf("another agent's name: %v", err)
 	}
 	if _, err := ann.Client.NewAgent(t.Context(), api.CreateAgent{Name: "amy"}, ann.Keys); !errors.Is(err, ErrOtherAgent) {
-		t.Fatalf("another's ring: %v", err)
+		t.Fatalf("another agent's key ring: %v", err)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// transcribe writes down what the parser makes of a stream.
+// transcribe returns what the parser reads from a stream.
 func transcribe(r io.Reader) (string, *eventReader, error) {
 	e := newEventReader(r)
 	var b strings.Builder
@@ -74,7 +74,8 @@ func TestRetryField(t *testing.T) {
 	}
 }
 
-// A line end that could be the first half of CRLF must not wait for the second.
+// TestCarriageReturnEndsALineAtOnce: a line end that may be the first half of CRLF must
+// not wait for the second half.
 func TestCarriageReturnEndsALineAtOnce(t *testing.T) {
 	r, w := io.Pipe()
 	defer func() { _ = w.Close() }()
@@ -90,11 +91,11 @@ func TestCarriageReturnEndsALineAtOnce(t *testing.T) {
 			t.Fatalf("%q", got)
 		}
 	case <-time.After(5 * time.Second):
-		t.Fatal("the event is held back")
+		t.Fatal("the event is delayed")
 	}
 }
 
-// endless gives one byte for ever.
+// endless returns one byte forever.
 type endless byte
 
 func (b endless) Read(p []byte) (int, error) {
@@ -116,8 +117,9 @@ func TestStreamsCannotFillMemory(t *testing.T) {
 	}
 }
 
-// Whatever the bytes and however they are cut: no panic, the same reading, and
-// no event that a naive reading by lines would not find.
+// FuzzEventStream: whatever the bytes and however they are split, the parser does not
+// panic, reads the same events, and finds no event that a simple parser by lines does
+// not find.
 func FuzzEventStream(f *testing.F) {
 	for _, seed := range []string{"event: a\r\nid: 1\rdata: x\n\n", "\ufeffretry: 10\n\nid\n\n", ":c\r\r\ndata\ndata\n\n\n", "id: \x00\ndata:1\r\n\r"} {
 		f.Add(seed)
@@ -138,7 +140,7 @@ func FuzzEventStream(f *testing.F) {
 	})
 }
 
-// naive is the standard's algorithm on a whole text.
+// naive is the algorithm of the standard, applied to a whole text.
 func naive(in string) string {
 	in = strings.TrimPrefix(in, "\ufeff")
 	in = strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n")

@@ -21,8 +21,8 @@ func agentA(t testing.TB) parley.AgentID {
 	return ann.AgentID()
 }
 
-// streaming serves the connections one after the other; each is told what came
-// in Last-Event-ID. Connections beyond the last stay open and silent.
+// streaming serves the given connections one after the other. Each gets the
+// Last-Event-ID of its request. Later connections stay open and silent.
 func (s *script) streaming(t *testing.T, connections ...func(w http.ResponseWriter, lastID string)) *atomic.Int64 {
 	t.Helper()
 	n := new(atomic.Int64)
@@ -38,7 +38,7 @@ func (s *script) streaming(t *testing.T, connections ...func(w http.ResponseWrit
 	return n
 }
 
-// open begins an event stream with what the service sends first.
+// open begins an event stream with the lines that the service sends first.
 func open(w http.ResponseWriter, first string) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
@@ -52,7 +52,7 @@ func messageEvent(id string) string {
 
 const statusEvent = "event: status\ndata: {\"conversation_id\":\"" + agentText + "\",\"status\":\"open\"}\n\n"
 
-// follow reads n events and writes them down.
+// follow reads n events and returns them as text.
 func follow(t *testing.T, c *Client, n int, opts StreamOptions) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -104,7 +104,7 @@ func TestStreamResumesWhereItStopped(t *testing.T) {
 	connects := 0
 	got := follow(t, s.client(t), 6, StreamOptions{OnConnect: func() { connects++ }, OnPosition: func(id string) { positions = append(positions, id) }})
 	if want := "t-1@1 open@1 gap unknown@1 t-2@2 ?new@2 t-3@3"; got != want {
-		t.Errorf("events %s, want %s", got, want)
+		t.Errorf("got events %s, want %s", got, want)
 	}
 	if want := "|1|1|1|1|2"; strings.Join(asked, "|") != want {
 		t.Errorf("resumed after %q, want %q", asked, want)
@@ -152,7 +152,7 @@ func TestStreamEndsWhereNoRepeatHelps(t *testing.T) {
 	s.streaming(t, func(w http.ResponseWriter, _ string) { open(w, "id: 5\nevent: message\ndata: {\"type\":5}\n\n") })
 	for e, err := range s.client(t).Stream(t.Context(), agentA(t), StreamOptions{}) {
 		if err == nil || e.LastEventID != "5" {
-			t.Fatalf("an event that cannot be read: %+v %v", e, err)
+			t.Fatalf("an event that cannot be decoded: %+v %v", e, err)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestSilentStreamIsReplaced(t *testing.T) {
 
 func TestStreamObeysItsContext(t *testing.T) {
 	s := newScript(t)
-	s.streaming(t) // silent
+	s.streaming(t) // sends nothing
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
 	for _, err := range s.client(t).Stream(ctx, agentA(t), StreamOptions{OnConnect: cancel}) {

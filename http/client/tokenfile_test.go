@@ -16,7 +16,7 @@ import (
 	"parley/http/api"
 )
 
-// keeping is a script whose GET /org takes all tokens but one, and a file for them.
+// keeping is a script whose GET /org accepts every token but one, and a token file.
 func keeping(t *testing.T, refused string) (s *script, path string) {
 	t.Helper()
 	s = newScript(t)
@@ -37,8 +37,8 @@ func mustOrg(t *testing.T, c *Client) {
 	}
 }
 
-// TestTokenFileIsShared: programs that run one after the other ask for one token.
-// Without the file each asks for its own.
+// TestTokenFileIsShared: programs that run one after the other request one token.
+// Without the file each requests its own.
 func TestTokenFileIsShared(t *testing.T) {
 	for _, c := range []struct {
 		file bool
@@ -53,7 +53,7 @@ func TestTokenFileIsShared(t *testing.T) {
 			mustOrg(t, s.client(t, opts...))
 		}
 		if got := s.tokens.Load(); got != c.want {
-			t.Errorf("with a file: %t; 5 programs asked for %d tokens", c.file, got)
+			t.Errorf("with a file: %t; 5 programs requested %d tokens", c.file, got)
 		}
 		info, err := os.Stat(path)
 		if c.file && (err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600) {
@@ -62,8 +62,8 @@ func TestTokenFileIsShared(t *testing.T) {
 	}
 }
 
-// TestTokenFileOfOthers: a saved token that is another's, old, damaged or open to
-// others is not used. It is replaced.
+// TestTokenFileOfOthers: a saved token of another user, an expired or damaged token, or
+// one that others can read is not used. It is replaced.
 func TestTokenFileOfOthers(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for name, spoil := range map[string]func(saved *savedToken) (mode os.FileMode, text string){
@@ -99,16 +99,16 @@ func TestTokenFileOfOthers(t *testing.T) {
 		}
 		mustOrg(t, s.client(t, WithTokenFile(path), clock))
 		if got := s.tokens.Load(); got != 2 {
-			t.Errorf("%s: %d tokens were asked for, want 2", name, got)
+			t.Errorf("%s: %d tokens were requested, want 2", name, got)
 		}
 		if mustOrg(t, s.client(t, WithTokenFile(path), clock)); s.tokens.Load() != 2 {
-			t.Errorf("%s: it was not replaced", name)
+			t.Errorf("%s: the file was not replaced", name)
 		}
 	}
 }
 
-// TestRefusedTokenLeavesTheFile: what the server refuses is discarded and asked for
-// anew, once.
+// TestRefusedTokenLeavesTheFile: a token that the server refuses is discarded, and a
+// new one is requested once.
 func TestRefusedTokenLeavesTheFile(t *testing.T) {
 	s, path := keeping(t, "token-1")
 	mustOrg(t, s.client(t, WithTokenFile(path)))
@@ -121,9 +121,9 @@ func TestRefusedTokenLeavesTheFile(t *testing.T) {
 		t.Errorf("%v after %d tokens", err, s.tokens.Load())
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a refused token is kept: %v", err)
+		t.Errorf("a refused token stays in the file: %v", err)
 	}
-	// A newer one that another program has saved meanwhile stays.
+	// A newer token that another program has saved meanwhile stays.
 	other := s.client(t, WithTokenFile(path))
 	other.saveToken(other.tokens.credentials, "newer", time.Now().Add(time.Minute))
 	other.discardToken("older")
@@ -132,8 +132,8 @@ func TestRefusedTokenLeavesTheFile(t *testing.T) {
 	}
 }
 
-// TestTokenFileAtOnce: programs that save at once leave a whole file, and what
-// cannot be saved fails no call.
+// TestTokenFileAtOnce: programs that save at the same time leave a complete file. If
+// saving fails, the call still succeeds.
 func TestTokenFileAtOnce(t *testing.T) {
 	s, path := keeping(t, "")
 	var all sync.WaitGroup
@@ -143,7 +143,7 @@ func TestTokenFileAtOnce(t *testing.T) {
 			for range 5 {
 				c.saveToken(c.tokens.credentials, "token", time.Now().Add(time.Hour))
 				if saved, ok := c.readToken(); !ok || saved.Token != "token" {
-					t.Errorf("half a file: %+v", saved)
+					t.Errorf("an incomplete file: %+v", saved)
 				}
 			}
 		})

@@ -15,8 +15,8 @@ import (
 	"parley/http/api"
 )
 
-// town is a service with agents, one group of them, inboxes and streams, as far
-// as group keys need it. Many requests may come at once.
+// town is a service with agents, one group of them, inboxes and streams, as far as
+// group keys need it. It serves concurrent requests.
 type town struct {
 	*network
 	mu      sync.Mutex
@@ -24,9 +24,9 @@ type town struct {
 	members []api.GroupMember
 	inboxes map[parley.AgentID][]api.Message // oldest first
 	once    map[string]api.Message           // by idempotency key
-	// lose takes a message for delivered that nobody gets.
+	// lose reports whether a message is accepted but never delivered.
 	lose func(api.Message) bool
-	// sent are all messages that were accepted, one for each recipient.
+	// sent lists all messages that were accepted, one for each recipient.
 	sent []api.Message
 }
 
@@ -59,7 +59,7 @@ func newTown(t *testing.T) *town {
 
 var townGroup = &api.Group{ID: circle, Handle: "#circle@acme.localhost"}
 
-// join makes an agent a member, with a membership of its own each time.
+// join makes an agent a member, with a new membership each time.
 func (w *town) join(agents ...*Agent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *town) serveInbox(rw http.ResponseWriter, r *http.Request) {
 	answer(rw, 200, page)
 }
 
-// post takes a message to one agent, or to the group.
+// post accepts a message to one agent, or to the group.
 func (w *town) post(rw http.ResponseWriter, r *http.Request) {
 	from, in := w.signed(r)
 	if from == nil {
@@ -179,7 +179,7 @@ func (w *town) serveStream(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// of are the messages of a kind that an agent got, oldest first.
+// of returns the messages of a type in an agent's inbox, oldest first.
 func (w *town) of(a *Agent, kind string) []api.Message {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,17 +192,17 @@ func (w *town) of(a *Agent, kind string) []api.Message {
 	return found
 }
 
-// copyTo is what an agent got of the group message sent last.
+// copyTo returns an agent's copy of the group message sent last.
 func (w *town) copyTo(t *testing.T, a *Agent) api.Message {
 	t.Helper()
 	got := w.of(a, "dm")
 	if len(got) == 0 {
-		t.Fatalf("%s got nothing", a.Handle())
+		t.Fatalf("%s has no copy", a.Handle())
 	}
 	return got[len(got)-1]
 }
 
-// tell broadcasts and insists on it.
+// tell broadcasts and requires success.
 func tell(t *testing.T, from *Agent, text string) *SentBroadcast {
 	t.Helper()
 	sent, err := from.Broadcast(t.Context(), townGroup, []byte(text), "svc.v1.dm")

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// ways are what a connection of which none waits for a request may wait for.
+// ways lists the states of a connection, by what it waits for. Each function puts a
+// connection into its state.
 var ways = map[string]func(t *testing.T, l *Conn){
 	"for its client to take an answer": func(t *testing.T, l *Conn) {
 		l.serve()
@@ -27,7 +28,7 @@ var ways = map[string]func(t *testing.T, l *Conn){
 	"for a slow body": func(_ *testing.T, l *Conn) { _ = l.SetReadDeadline(time.Time{}) },
 }
 
-// twoHold has two addresses hold all places, each with the same kind of connection.
+// twoHold fills the limit with connections of two addresses, all in the same state.
 func twoHold(t *testing.T, bounds Bounds, way func(*testing.T, *Conn)) (a *among, held []*Conn) {
 	a = newAmong(t, bounds)
 	for i := range bounds.Total {
@@ -38,9 +39,9 @@ func twoHold(t *testing.T, bounds Bounds, way func(*testing.T, *Conn)) (a *among
 	return a, held
 }
 
-// TestHeavyAddressesMakeRoom: whatever the connections wait for with which two
-// addresses hold all places, newcomers from others get some, until each of them has
-// half as many as the two.
+// TestHeavyAddressesMakeRoom: connections of two addresses fill the limit. Whatever
+// these connections wait for, newcomers from other addresses evict some of them, until
+// each new address has half as many connections as the two.
 func TestHeavyAddressesMakeRoom(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -49,12 +50,12 @@ func TestHeavyAddressesMakeRoom(t *testing.T) {
 			for i := range 5 {
 				l := a.from("203.0.113.1")
 				if l == nil {
-					t.Fatalf("newcomer %d finds no room", i)
+					t.Fatalf("newcomer %d is not admitted", i)
 				}
 				l.serve()
 			}
 			if gone(idle) {
-				t.Error("a connection goes whose address has no other")
+				t.Error("the only connection of an address was evicted")
 			}
 			left := 0
 			for _, l := range held {
@@ -63,14 +64,14 @@ func TestHeavyAddressesMakeRoom(t *testing.T) {
 				}
 			}
 			if left != 34 {
-				t.Errorf("of 40 that two addresses had %d are left, want 34", left)
+				t.Errorf("%d of the 40 connections of two addresses are left, want 34", left)
 			}
 		})
 	}
 }
 
-// TestHeavyAddressesMakeRoomControl: where no address counts as one with many, only
-// those that wait for a request make room.
+// TestHeavyAddressesMakeRoomControl: if no address counts as heavy, only connections
+// that wait for a request are evicted.
 func TestHeavyAddressesMakeRoomControl(t *testing.T) {
 	for name, way := range ways {
 		a, _ := twoHold(t, Bounds{Total: 40, Served: 40, PerAddress: 20, many: math.MaxInt}, way)
@@ -80,8 +81,8 @@ func TestHeavyAddressesMakeRoomControl(t *testing.T) {
 	}
 }
 
-// TestWhoHasManyTakesFromItself: the newcomers of an address with many connections
-// make none go of an address with few.
+// TestWhoHasManyTakesFromItself: newcomers of an address with many connections evict no
+// connection of an address with few.
 func TestWhoHasManyTakesFromItself(t *testing.T) {
 	for name, bounds := range map[string]Bounds{
 		"many":           {Total: 40, Served: 40, PerAddress: 40},
@@ -94,13 +95,13 @@ func TestWhoHasManyTakesFromItself(t *testing.T) {
 		}
 		lost := slices.ContainsFunc(few, gone)
 		if lost != (bounds.many == math.MaxInt) {
-			t.Errorf("%s: others lost a connection: %v", name, lost)
+			t.Errorf("%s: other addresses lost a connection: %v", name, lost)
 		}
 	}
 }
 
-// TestStalledAnswersMakeRoom: where no address has many connections, an answer goes
-// that nobody has taken for a second, and no sooner.
+// TestStalledAnswersMakeRoom: if no address has many connections, a connection is
+// evicted whose client has read nothing of its answer for a second, and not earlier.
 func TestStalledAnswersMakeRoom(t *testing.T) {
 	a := newAmong(t, atMost(4))
 	var lines []*Conn
@@ -110,18 +111,19 @@ func TestStalledAnswersMakeRoom(t *testing.T) {
 		lines = append(lines, l)
 	}
 	if a.from("203.0.113.1") != nil {
-		t.Error("an answer that began just now goes")
+		t.Error("a connection is evicted whose answer has just begun")
 	}
 	a.n += int64(stalledLeast)
 	if a.from("203.0.113.2") == nil || !gone(lines[0]) {
-		t.Error("an answer stays that nobody has taken for a second")
+		t.Error("a connection stays whose client has read nothing for a second")
 	}
 	if a.from("203.0.113.3") == nil || !gone(lines[1]) || gone(lines[2]) {
-		t.Error("not the one that was taken for the longest time goes")
+		t.Error("the connection that has stalled longest is not the one evicted")
 	}
 }
 
-// TestRanks: of random comings and goings the heaviest is always right.
+// TestRanks: after random arrivals and departures, the heaviest address is always
+// correct.
 func TestRanks(t *testing.T) {
 	a := newAmong(t, atMost(1000))
 	open := map[string][]*Conn{}
@@ -146,7 +148,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// fed is a listener that gives connections of addresses as they are named.
+// fed is a listener that accepts one connection from each address it receives on from.
 type fed struct {
 	net.Listener
 	from chan string
@@ -161,8 +163,8 @@ func (f *fed) Accept() (net.Conn, error) {
 	return addressed{server, &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}, nil
 }
 
-// accepted is how many connections the engine gets before it begins to read the
-// first, and after how many it gets the one from an address of its own.
+// accepted returns how many connections the engine gets before it reads from the first,
+// and how many it gets before the one whose address has no other connection.
 func accepted(t *testing.T, bounds Bounds) (atOnce, until int) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fed{from: make(chan string)}
@@ -206,28 +208,28 @@ func accepted(t *testing.T, bounds Bounds) (atOnce, until int) {
 		}
 		until = slices.IndexFunc(all, func(n *Conn) bool { return n.address == string(net.ParseIP("198.51.100.1").To4()) })
 		if len(all) != 101 {
-			t.Errorf("the engine gets %d of 101", len(all))
+			t.Errorf("the engine gets %d of 101 connections", len(all))
 		}
 		close(f.from)
 	})
 	return atOnce, until
 }
 
-// TestAddressesTakeTurns: of a hundred newcomers from one address and one from
-// another the engine gets a few at once, and the one among the first.
+// TestAddressesTakeTurns: one hundred connections arrive from one address and one from
+// another. The engine gets only a few at once, and the single one is among the first.
 func TestAddressesTakeTurns(t *testing.T) {
 	bounds := atMost(1000)
 	if atOnce, until := accepted(t, bounds); atOnce > startingMost+1 || until > startingMost+2 {
-		t.Errorf("the engine gets %d at once, and another address after %d", atOnce, until)
+		t.Errorf("the engine gets %d connections at once, and the other address after %d", atOnce, until)
 	}
-	bounds.starting = math.MaxInt // control: it gets all as they come
+	bounds.starting = math.MaxInt // control: no bound, the engine gets all in order of arrival
 	if atOnce, _ := accepted(t, bounds); atOnce != 101 {
-		t.Errorf("without a bound the engine gets %d at once", atOnce)
+		t.Errorf("without a bound the engine gets %d connections at once", atOnce)
 	}
 }
 
-// TestAClosedListenerClosesWhatWaits: connections that the engine did not get end
-// with the listener.
+// TestAClosedListenerClosesWhatWaits: closing the listener closes the connections that
+// the engine has not accepted yet.
 func TestAClosedListenerClosesWhatWaits(t *testing.T) {
 	f := &fed{from: make(chan string)}
 	bounds := atMost(100)
@@ -245,15 +247,15 @@ func TestAClosedListenerClosesWhatWaits(t *testing.T) {
 	close(f.from)
 	await(t, "the listener is open", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.failed != nil })
 	if _, err := l.Accept(); err == nil {
-		t.Error("a closed listener accepts")
+		t.Error("a closed listener accepts a connection")
 	}
 	if open, _, _ := l.Stats(); open != 1 {
 		t.Errorf("%d connections are open", open)
 	}
 }
 
-// TestAnEvictedAnswerIsForgotten: the kernel does not keep what the client of a
-// connection that made room has not taken.
+// TestAnEvictedAnswerIsForgotten: when a connection is evicted, the kernel discards the
+// part of the answer that the client has not read.
 func TestAnEvictedAnswerIsForgotten(t *testing.T) {
 	for name, end := range map[string]func(*Conn){
 		"makes room":             (*Conn).end,
@@ -280,7 +282,7 @@ func TestAnEvictedAnswerIsForgotten(t *testing.T) {
 		<-done
 		_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if _, err := io.Copy(io.Discard, client); (err == nil) != (name != "makes room") {
-			t.Errorf("%s: the client reads on until %v", name, err)
+			t.Errorf("%s: the client's read ends with %v", name, err)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// moody is a listener that fails in turn with what it is told, and then accepts.
+// moody is a listener that returns the given errors, one per call, and then accepts.
 type moody struct {
 	net.Listener
 	moods []error
@@ -31,7 +31,7 @@ func (m *moody) Accept() (net.Conn, error) {
 
 func atMost(n int) Bounds { return Bounds{Total: n, Served: n, PerAddress: n} }
 
-// serving is a connection on which a request has come.
+// serving marks a connection as serving a request.
 func serving(conn net.Conn) net.Conn {
 	conn.(*Conn).serve()
 	return conn
@@ -54,8 +54,8 @@ func lineIn(t *testing.T) (net.Listener, func() net.Conn) {
 	}
 }
 
-// TestScarcityIsWaitedFor: what others may give back does not end the server;
-// everything else does.
+// TestScarcityIsWaitedFor: a lack of resources that others may free does not stop the
+// server; every other error does.
 func TestScarcityIsWaitedFor(t *testing.T) {
 	ln, dial := lineIn(t)
 	wrapped := func(e syscall.Errno) error {
@@ -64,7 +64,7 @@ func TestScarcityIsWaitedFor(t *testing.T) {
 	l := Limit(&moody{ln, []error{wrapped(syscall.EMFILE), wrapped(syscall.ENFILE), wrapped(syscall.ENOMEM)}}, atMost(1), time.Now, nil)
 	dial()
 	if conn, err := l.Accept(); err != nil || conn == nil {
-		t.Errorf("without descriptors for a while: %v", err)
+		t.Errorf("after a temporary lack of descriptors: %v", err)
 	}
 	for _, fatal := range []error{net.ErrClosed, io.ErrUnexpectedEOF, wrapped(syscall.EINVAL)} {
 		if _, err := Limit(&moody{ln, []error{fatal}}, atMost(1), time.Now, nil).Accept(); !errors.Is(err, fatal) {
@@ -74,7 +74,7 @@ func TestScarcityIsWaitedFor(t *testing.T) {
 }
 
 // TestLinesAreBounded: a connection beyond the limit is refused. A closed connection
-// makes room for one, also if it is closed twice.
+// frees one place, even if it is closed twice.
 func TestLinesAreBounded(t *testing.T) {
 	ln, dial := lineIn(t)
 	l := Limit(ln, atMost(2), time.Now, func() []byte { return []byte("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") })
@@ -94,7 +94,7 @@ func TestLinesAreBounded(t *testing.T) {
 		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\n\r\n")
 		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if answer, err := stdhttp.ReadResponse(bufio.NewReader(conn), nil); err != nil || answer.StatusCode != 503 {
-			t.Errorf("one too many: %v %v", answer, err)
+			t.Errorf("the connection beyond the limit: %v %v", answer, err)
 		}
 	}
 	dial()
@@ -107,10 +107,10 @@ func TestLinesAreBounded(t *testing.T) {
 	dial()
 	third := serving(<-accepted)
 	refused()
-	// A stream keeps the place of its connection after the engine let go of it.
+	// A stream keeps the place of its connection after the engine has released it.
 	below, line := Hijack(second)
 	if _ = second.Close(); line == nil {
-		t.Fatal("no line below")
+		t.Fatal("the hijacked connection has no connection below it")
 	}
 	refused()
 	_ = below.Close()
@@ -120,12 +120,12 @@ func TestLinesAreBounded(t *testing.T) {
 	_ = (<-accepted).Close()
 	_ = third.Close()
 	if n, addresses, _ := l.Stats(); n != 0 || addresses != 0 || l.served != 0 {
-		t.Errorf("%d are counted and none is open", n)
+		t.Errorf("%d connections are counted, but none is open", n)
 	}
 }
 
-// among accepts connections of two addresses, and gives the lines of those that
-// were admitted; refused ones are nil.
+// among admits connections from given addresses. from returns nil for a connection that
+// was refused.
 type among struct {
 	t *testing.T
 	l *Listener
@@ -154,8 +154,8 @@ func (a addressed) RemoteAddr() net.Addr { return a.address }
 
 func gone(l *Conn) bool { return l.state.Load() == stateEvicted }
 
-// TestAnAddressKeepsNoOtherOut: one that serves as many requests as it may leaves
-// room for others. The control lets it have all connections.
+// TestAnAddressKeepsNoOtherOut: an address that serves as many requests as it may
+// leaves room for others. The control allows it all connections.
 func TestAnAddressKeepsNoOtherOut(t *testing.T) {
 	for each, want := range map[int]bool{4: true, 8: false} {
 		a := newAmong(t, Bounds{Total: 8, Served: 8, PerAddress: each})
@@ -165,7 +165,7 @@ func TestAnAddressKeepsNoOtherOut(t *testing.T) {
 			}
 		}
 		if admitted := a.from("192.0.2.2") != nil; admitted != want {
-			t.Errorf("beside %d requests of one address another's is admitted: %v", each, admitted)
+			t.Errorf("with %d requests of one address, a connection of another is admitted: %v", each, admitted)
 		}
 	}
 }
@@ -175,16 +175,16 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 	first, second, third, fourth := a.from("192.0.2.1"), a.from("192.0.2.2"), a.from("192.0.2.3"), a.from("192.0.2.4")
 	first.serve()
 	second.serve()
-	_ = second.SetReadDeadline(time.Time{}) // its request was answered: it waits again, since the fourth came
+	_ = second.SetReadDeadline(time.Time{}) // its request is answered: it is idle again, and since a later time than the fourth
 	if a.from("192.0.2.5") == nil || !gone(third) {
-		t.Fatal("the longest idle stays")
+		t.Fatal("the connection that is idle longest stays")
 	}
 	if a.from("192.0.2.6") == nil || !gone(fourth) || gone(second) {
-		t.Fatal("the next longest idle stays")
+		t.Fatal("the connection that is idle next longest stays")
 	}
-	fourth.Leave() // its engine's worker notices
+	fourth.Leave() // as the engine's worker does when it notices
 	if a.from("192.0.2.7") == nil || !gone(second) || gone(first) {
-		t.Fatal("one that has answered long ago stays, or one goes that serves a request")
+		t.Fatal("a connection that was answered long ago stays, or one that serves a request was evicted")
 	}
 	if open, _, count := a.l.Stats(); open != 4 || count != (Count{Evicted: 3}) {
 		t.Errorf("%d open, %+v", open, count)
@@ -195,43 +195,44 @@ func TestAnAddressHasABound(t *testing.T) {
 	a := newAmong(t, Bounds{Total: 100, Served: 100, PerAddress: 3, Exempt: func(a netip.Addr) bool { return a.String() == "10.0.0.1" }})
 	other := a.from("192.0.2.1")
 	var own []*Conn
-	for i := range 5 { // of one network
+	for i := range 5 { // from one network
 		own = append(own, a.from("2001:db8::"+strconv.Itoa(i+1)))
 	}
 	if gone(other) || !gone(own[0]) || !gone(own[1]) || gone(own[2]) {
-		t.Error("not the longest idle of the address goes")
+		t.Error("the connection evicted is not the one of this address that is idle longest")
 	}
 	for _, l := range own[2:] {
 		l.serve()
 	}
 	if a.from("2001:db8::9") != nil || a.from("2001:db8:0:1::9") == nil || a.from("192.0.2.1") == nil {
-		t.Error("an address that serves as many requests as it may gets one more, or another gets none")
+		t.Error("an address with its maximum of requests gets another connection, or another address gets none")
 	}
 	for range 10 {
 		l := a.from("10.0.0.1")
 		if l == nil {
-			t.Fatal("a proxy is bounded")
+			t.Fatal("a proxy's connections are limited")
 		}
-		l.serve() // and so makes room for nobody
+		l.serve() // so it is not evicted
 	}
 }
 
-// TestStreamsLeaveRoomForRequests: what a stream has taken counts among all only.
+// TestStreamsLeaveRoomForRequests: a connection taken by a stream counts towards the
+// total limit only.
 func TestStreamsLeaveRoomForRequests(t *testing.T) {
 	a := newAmong(t, Bounds{Total: 4, Served: 1, PerAddress: 4})
 	for range 3 {
 		l := a.from("192.0.2.1")
 		if _, taken := Hijack(l); taken != l {
-			t.Fatal("a stream was closed for another")
+			t.Fatal("a stream was evicted for another connection")
 		}
 	}
 	last := a.from("192.0.2.1")
 	if last.serve(); a.from("192.0.2.2") != nil {
-		t.Error("one too many")
+		t.Error("one connection too many is admitted")
 	}
 }
 
-// TestIdleLinesAreFoundCheaply: a newcomer looks at all lines once in a while only.
+// TestIdleLinesAreFoundCheaply: only a few newcomers cause a scan of all connections.
 func TestIdleLinesAreFoundCheaply(t *testing.T) {
 	const most = 4 * candidatesMost
 	a := newAmong(t, atMost(most))
@@ -241,15 +242,15 @@ func TestIdleLinesAreFoundCheaply(t *testing.T) {
 	}
 	for i, l := range want {
 		if gone(l) != (i < 2*most) {
-			t.Fatalf("line %d of %d: gone %v", i, len(want), gone(l))
+			t.Fatalf("connection %d of %d: evicted %v", i, len(want), gone(l))
 		}
 	}
 	if looks := a.l.all.scans; looks > 2*most/candidatesMost+1 {
-		t.Errorf("%d newcomers cost %d looks at all lines", len(want), looks)
+		t.Errorf("%d newcomers caused %d scans of all connections", len(want), looks)
 	}
 }
 
-// busy has as many lines as there may be, all of which serve a request.
+// busy fills the limit with connections that all serve a request.
 func busy(t *testing.T, most int) (a *among, lines []*Conn) {
 	a = newAmong(t, atMost(most))
 	for range most {
@@ -259,8 +260,8 @@ func busy(t *testing.T, most int) (a *among, lines []*Conn) {
 	return a, lines
 }
 
-// TestNewcomersOfABusyServerLookOnce: where no line waits, nobody looks for one
-// again before one does.
+// TestNewcomersOfABusyServerLookOnce: after a scan has found no idle connection, there
+// is no other scan until a connection becomes idle.
 func TestNewcomersOfABusyServerLookOnce(t *testing.T) {
 	a, lines := busy(t, 10)
 	own := a.l.addresses[lines[0].address]
@@ -268,24 +269,25 @@ func TestNewcomersOfABusyServerLookOnce(t *testing.T) {
 		t.Helper()
 		for range newcomers {
 			if a.from("192.0.2.1") != nil {
-				t.Fatal("there was room")
+				t.Fatal("a connection is admitted while all serve requests")
 			}
 		}
 	}
 	turnedAway(1000)
 	_ = lines[3].SetReadDeadline(time.Time{})
 	if late := a.from("192.0.2.1"); late == nil || !gone(lines[3]) {
-		t.Fatal("one that waits again makes no room")
+		t.Fatal("a connection that is idle again is not evicted")
 	} else {
 		late.serve()
 	}
 	turnedAway(1000)
 	if own.scans > 4 || a.l.all.scans > 4 {
-		t.Errorf("2,000 newcomers cost %d and %d looks at all lines", own.scans, a.l.all.scans)
+		t.Errorf("2,000 newcomers caused %d and %d scans of all connections", own.scans, a.l.all.scans)
 	}
 }
 
-// TestNewcomersOfABusyServerLookOnceControl forgets what the last look has shown.
+// TestNewcomersOfABusyServerLookOnceControl: the result of the last scan is discarded
+// before each newcomer.
 func TestNewcomersOfABusyServerLookOnceControl(t *testing.T) {
 	a, lines := busy(t, 10)
 	own := a.l.addresses[lines[0].address]
@@ -294,7 +296,7 @@ func TestNewcomersOfABusyServerLookOnceControl(t *testing.T) {
 		a.from("192.0.2.1")
 	}
 	if own.scans < 1000 {
-		t.Errorf("a thousand newcomers that each look cost %d looks", own.scans)
+		t.Errorf("a thousand newcomers without the saved result caused %d scans", own.scans)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"parley/http/egress"
 )
 
-// BenchmarkDeliveries sends to a hundred targets of one sink over TLS, as fast as
-// they take it. The sink runs in the same process and on the same processors.
+// BenchmarkDeliveries sends to a hundred targets of one sink over TLS, as fast as they
+// accept. The sink runs in the same process and on the same processors.
 func BenchmarkDeliveries(b *testing.B) {
 	for _, h2 := range []bool{false, true} {
 		b.Run(fmt.Sprint("HTTP/2=", h2), func(b *testing.B) {

@@ -10,7 +10,8 @@ import (
 	"parley/http/egress"
 )
 
-// ward is a sink that answers as it is told, with a sender on a clock of its own.
+// ward is a sink that answers with the status it is set to, and a sender with a test
+// clock.
 type ward struct {
 	t      *testing.T
 	status atomic.Int64
@@ -37,7 +38,7 @@ func newWard(t *testing.T, options egress.Options) *ward {
 	return w
 }
 
-// send tries n posts and counts those that reached the sink.
+// send submits n posts and returns how many reached the sink.
 func (w *ward) send(n int) (reached int64) {
 	before := w.hits.Load()
 	for range n {
@@ -46,7 +47,8 @@ func (w *ward) send(n int) (reached int64) {
 	return w.hits.Load() - before
 }
 
-// held is how long the next post is held; 0: it is taken.
+// held returns how long the sender holds the next post back, or 0 if it accepts the
+// post.
 func (w *ward) held() time.Duration {
 	if held := refusal(w.sender, w.target, "key"); held != nil {
 		return held.Wait
@@ -114,8 +116,8 @@ func TestATargetThatAsksForPeaceGetsIt(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsIsHandedBackWhenTheCircuitOpens holds up one post while others
-// wait for the same target, and lets it fail.
+// TestWhatWaitsIsHandedBackWhenTheCircuitOpens: one post is delayed while others wait
+// for the same target. When it fails, the others are handed back.
 func TestWhatWaitsIsHandedBackWhenTheCircuitOpens(t *testing.T) {
 	arrived, fail := make(chan struct{}, 1), make(chan struct{})
 	sink := newSink(t, func(answer http.ResponseWriter, _ *http.Request) {
@@ -141,7 +143,7 @@ func TestWhatWaitsIsHandedBackWhenTheCircuitOpens(t *testing.T) {
 	}
 }
 
-// TestTargetsAtRestAreForgotten bounds what is remembered.
+// TestTargetsAtRestAreForgotten bounds how many targets the sender keeps.
 func TestTargetsAtRestAreForgotten(t *testing.T) {
 	w := newWard(t, egress.Options{TargetsMax: 10})
 	for i := range 50 {
@@ -150,6 +152,6 @@ func TestTargetsAtRestAreForgotten(t *testing.T) {
 		}
 	}
 	if n := w.sender.Stats().Targets; n != 10 {
-		t.Errorf("%d targets are remembered", n)
+		t.Errorf("the sender keeps %d targets", n)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"parley/http/egress"
 )
 
-// outcome is what a test compares of a result.
+// outcome has the parts of a result that tests compare.
 type outcome struct {
 	status int
 	text   string
@@ -30,7 +30,7 @@ func outcomeOf(r egress.Result) outcome { return outcome{r.Status, r.Error, r.Re
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// moods are the ways in which a sink of TestSinksOfAllManners behaves, by path.
+// moods maps paths to the behaviours of the sink of TestSinksOfAllManners.
 func moods(landed *atomic.Int64) map[string]http.HandlerFunc {
 	status := func(code int, head ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func moods(landed *atomic.Int64) map[string]http.HandlerFunc {
 		"/307":    status(307, "Location", "https://169.254.169.254/latest/meta-data/"),
 		"/landed": func(w http.ResponseWriter, r *http.Request) { landed.Add(1); ok(w, r) },
 		"/hang":   hang,
-		"/drip": func(w http.ResponseWriter, r *http.Request) { // a body that never ends, a byte at a time
+		"/drip": func(w http.ResponseWriter, r *http.Request) { // an endless body, one byte at a time
 			_, _ = io.Copy(io.Discard, r.Body)
 			for w.WriteHeader(200); r.Context().Err() == nil; time.Sleep(20 * time.Millisecond) {
 				_, _ = w.Write([]byte("."))
@@ -75,13 +75,13 @@ func moods(landed *atomic.Int64) map[string]http.HandlerFunc {
 			_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.9\r\n\r\n"))
 			_ = conn.Close()
 		},
-		"/101": func(w http.ResponseWriter, r *http.Request) { // another protocol, in which nothing is said
+		"/101": func(w http.ResponseWriter, r *http.Request) { // switches to another protocol and sends nothing
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: silence\r\n\r\n"))
 			_, _ = io.Copy(io.Discard, conn)
 			_ = conn.Close()
 		},
-		"/103": func(w http.ResponseWriter, r *http.Request) { // hints without end
+		"/103": func(w http.ResponseWriter, r *http.Request) { // endless hints
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			for _, err := conn.Write(nil); err == nil; {
 				_, err = conn.Write([]byte("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"))
@@ -89,7 +89,7 @@ func moods(landed *atomic.Int64) map[string]http.HandlerFunc {
 			_ = conn.Close()
 		},
 		"/head": status(200, "X-Long", strings.Repeat("x", 64<<10)),
-		"/slowhead": func(w http.ResponseWriter, r *http.Request) { // a head that never ends
+		"/slowhead": func(w http.ResponseWriter, r *http.Request) { // an endless head
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			defer conn.Close()
 			for _, err := conn.Write([]byte("HTTP/1.1 200 OK\r\nX: ")); err == nil; time.Sleep(20 * time.Millisecond) {
@@ -143,9 +143,9 @@ func TestSinksOfAllManners(t *testing.T) {
 	if landed.Load() != 0 {
 		t.Error("a redirect was followed")
 	}
-	// Control: a client as everybody has it follows it.
+	// Control: an ordinary client follows it.
 	if !followsRedirects(t, s) || landed.Load() != 1 {
-		t.Error("control: nobody follows the redirect")
+		t.Error("control: the redirect is not followed")
 	}
 }
 
@@ -160,8 +160,8 @@ func followsRedirects(t *testing.T, s *sink) bool {
 	return response.StatusCode == 200
 }
 
-// TestAHugeAnswerIsNotRead measures how much of an endless body the sink got rid
-// of before the connection was given up.
+// TestAHugeAnswerIsNotRead measures how much of an endless body the sink can write
+// before the sender closes the connection.
 func TestAHugeAnswerIsNotRead(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		wrote := make(chan int, 1)
@@ -182,7 +182,7 @@ func TestAHugeAnswerIsNotRead(t *testing.T) {
 		if r := deliver(t, newSender(t, s, egress.Options{}), target(t, s.URL)); !r.Delivered() {
 			t.Errorf("got %+v", r)
 		}
-		// What the kernels buffer between the two is not ours to bound.
+		// The test does not bound what the kernels buffer between the two.
 		if n := <-wrote; n > 64<<20 {
 			t.Errorf("HTTP/2 %v: the sink wrote %d bytes", h2, n)
 		}
@@ -231,14 +231,15 @@ func TestTLSIsVerified(t *testing.T) {
 		t.Errorf("plain http where it is allowed: %+v", r)
 	}
 	if r := deliver(t, open, egress.Target{}); r.Delivered() || r.Error == "" {
-		t.Errorf("no target at all: %+v", r)
+		t.Errorf("an empty target: %+v", r)
 	}
 	if _, err := egress.NewSender(egress.Options{Clock: time.Now, Guard: egress.NewGuard(loopback, nil), FurtherRoots: []byte("no PEM")}); !errors.Is(err, egress.ErrRoots) {
-		t.Errorf("roots that are none: %v", err)
+		t.Errorf("invalid roots: %v", err)
 	}
 }
 
-// TestATargetThatDoesNotShakeHands accepts the connection and says nothing.
+// TestATargetThatDoesNotShakeHands: the target accepts the connection and sends
+// nothing.
 func TestATargetThatDoesNotShakeHands(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -291,8 +292,8 @@ func TestWhatASinkSees(t *testing.T) {
 	}
 }
 
-// TestProxiesOfTheEnvironmentAreIgnored sets a proxy that a transport as
-// everybody has it would use.
+// TestProxiesOfTheEnvironmentAreIgnored: the environment names a proxy that an ordinary
+// transport would use.
 func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	var used atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { used.Add(1) }))
@@ -305,17 +306,17 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	if r := deliver(t, newSender(t, s, egress.Options{Guard: egress.NewGuard(loopback, names)}), to); !r.Delivered() || used.Load() != 0 {
 		t.Errorf("got %+v, and the proxy was used %d times", r, used.Load())
 	}
-	// Control: the environment does name a proxy for this target.
+	// Control: the environment names a proxy for this target.
 	request, _ := http.NewRequestWithContext(context.Background(), "POST", to.String(), nil)
 	if got, err := http.ProxyFromEnvironment(request); err != nil || got == nil {
 		t.Errorf("control: got %v and %v", got, err)
 	}
 }
 
-// TestAConnectionAtRestThatDied lets the second post go out on the connection of
-// the first, which the sink then closes without an answer, as one that had just
-// given it up. The post goes out again. A connection that was made for the post
-// and breaks is no such case: see hangup above.
+// TestAConnectionAtRestThatDied: the second post uses the connection of the first. The
+// sink closes it without an answer, as if it had just timed out, and the sender sends
+// the post again. It does not do so if a connection made for the post breaks: see
+// hangup above.
 func TestAConnectionAtRestThatDied(t *testing.T) {
 	var hits atomic.Int64
 	var first atomic.Value

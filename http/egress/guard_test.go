@@ -40,16 +40,16 @@ func TestEveryAddressOfANewTargetMustBePublic(t *testing.T) {
 		t.Errorf("an address of a denied network: %v", err)
 	}
 	if err := guard.Admit(t.Context(), target(t, "https://127.0.0.1/")); !errors.Is(err, egress.ErrBlocked) {
-		t.Errorf("a target that another guard let pass: %v", err)
+		t.Errorf("a target that another guard accepted: %v", err)
 	}
-	// Control: the same names where loopback is allowed.
+	// Control: the same names with loopback allowed.
 	open := egress.NewGuard(loopback, names)
 	if err := open.Admit(t.Context(), target(t, "https://mixed.test/")); err != nil {
 		t.Errorf("with loopback allowed: %v", err)
 	}
 }
 
-// TestANameThatDoesNotResolveInTimeIsAdmitted asks a server that never answers.
+// TestANameThatDoesNotResolveInTimeIsAdmitted: the resolver never answers.
 func TestANameThatDoesNotResolveInTimeIsAdmitted(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -75,13 +75,13 @@ func TestANameThatDoesNotResolveInTimeIsAdmitted(t *testing.T) {
 		_ = conn.Close()
 	}
 	if len(asked) == 0 {
-		t.Error("nobody was asked")
+		t.Error("the resolver was not asked")
 	}
 }
 
-// TestOwnNamesAreFollowed: the service learns at each tick what addresses its names
-// have. A name that does not resolve keeps those that it had and hinders no other,
-// and who creates a webhook waits for none of them.
+// TestOwnNamesAreFollowed: at each tick the service resolves its own names again. A
+// name that does not resolve keeps its previous addresses and does not affect the
+// others. Creating a webhook waits for none of these lookups.
 func TestOwnNamesAreFollowed(t *testing.T) {
 	var mu sync.Mutex
 	zone := map[string]string{"one.test": "93.184.216.1", "two.test": "93.184.216.2"}
@@ -103,11 +103,12 @@ func TestOwnNamesAreFollowed(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", address, err, want)
 		}
 	}
-	// The control: before they are learnt, the service's own addresses are like others.
+	// The control: before the first lookup, the service's own addresses are treated
+	// like others.
 	expect("93.184.216.1", nil)
 	expect("93.184.216.2", nil)
 	go func() { defer close(ended); guard.FollowNames(ctx, tick) }()
-	learnt := func() { // two ticks: the second is taken when the first is done
+	learnt := func() { // two ticks: the second begins when the first is done
 		for range 2 {
 			tick <- time.Time{}
 		}
@@ -124,11 +125,11 @@ func TestOwnNamesAreFollowed(t *testing.T) {
 	cancel()
 	<-ended
 	change("two.test", "93.184.216.4")
-	expect("93.184.216.4", nil) // which nobody asked for
+	expect("93.184.216.4", nil) // which was not requested
 }
 
-// TestANameThatChangesItsMind is DNS rebinding: public when the webhook is made,
-// loopback when it is dialled.
+// TestANameThatChangesItsMind: DNS rebinding. The name is public when the webhook is
+// created and loopback when it is dialled.
 func TestANameThatChangesItsMind(t *testing.T) {
 	var reached atomic.Int64
 	s := newSink(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1); ok(w, r) }, "rebind.test")
@@ -154,14 +155,14 @@ func TestANameThatChangesItsMind(t *testing.T) {
 	if r := attempt(egress.Allow{}); !r.Blocked || r.Delivered() || r.Status != 0 || r.Error != "the target's address is not public" || reached.Load() != 0 {
 		t.Errorf("got %+v, and the sink was reached %d times", r, reached.Load())
 	}
-	// Control: without the guard in the way the same name leads to the sink.
+	// Control: without the guard, the same name leads to the sink.
 	if r := attempt(loopback); !r.Delivered() || reached.Load() != 1 {
 		t.Errorf("control: got %+v, and the sink was reached %d times", r, reached.Load())
 	}
 }
 
-// TestEachDialIsJudged delivers to a target that another guard would have
-// refused: what counts is the address of the connection.
+// TestEachDialIsJudged delivers to a target that another guard would have refused. The
+// address of the connection decides.
 func TestEachDialIsJudged(t *testing.T) {
 	s := newSink(t, ok)
 	sender := newSender(t, s, egress.Options{Guard: egress.NewGuard(egress.Allow{}, nil)})

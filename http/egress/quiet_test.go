@@ -5,5 +5,5 @@ import (
 	"log"
 )
 
-// quiet is a log for servers whose clients misbehave on purpose.
+// quiet discards the log of servers whose clients misbehave on purpose.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

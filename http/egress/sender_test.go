@@ -14,7 +14,7 @@ import (
 	"parley/http/egress"
 )
 
-// hand is a clock that moves when told to.
+// hand is a clock that a test sets.
 type hand struct{ nanos atomic.Int64 }
 
 func newHand() *hand {
@@ -26,10 +26,10 @@ func newHand() *hand {
 func (h *hand) now() time.Time          { return time.Unix(0, h.nanos.Load()) }
 func (h *hand) advance(d time.Duration) { h.nanos.Add(int64(d)) }
 
-// far is a time that does not come in a test.
+// far is longer than any test.
 const far = time.Hour
 
-// never has every clock of a sender stand still: nothing is late or times out.
+// never sets all times of a sender to far: nothing is late and nothing times out.
 func never(o egress.Options) egress.Options {
 	o.Timeout, o.ConnectTimeout, o.SlowAfter, o.WaitMax = far, far, far, far
 	return o
@@ -38,7 +38,7 @@ func never(o egress.Options) egress.Options {
 // gate is a sink whose posts to /closed wait until the gate opens.
 type gate struct {
 	*sink
-	arrived chan string // the webhook-id of each post that stands before the gate
+	arrived chan string // the Webhook-Id of each post that waits at the gate
 	open    chan struct{}
 }
 
@@ -60,7 +60,7 @@ func newGate(t testing.TB, open http.HandlerFunc) *gate {
 	return g
 }
 
-// submit sends to a path of a sink under a key.
+// submit sends a post to a target under a key.
 func submit(t testing.TB, s *egress.Sender, to egress.Target, key, id string, done func(egress.Result)) {
 	t.Helper()
 	if err := s.Submit(egress.Post{Key: key, Target: to, ID: id, Body: []byte(`{}`), Secrets: []string{secret}, Done: done}); err != nil {
@@ -68,7 +68,8 @@ func submit(t testing.TB, s *egress.Sender, to egress.Target, key, id string, do
 	}
 }
 
-// refusal is why a post is not taken; nil: it is, and its outcome awaited.
+// refusal submits a post. It returns the sender's refusal, or nil after the post has
+// its result.
 func refusal(s *egress.Sender, to egress.Target, key string) *egress.HeldError {
 	done := make(chan struct{})
 	err := s.Submit(egress.Post{Key: key, Target: to, ID: "job", Body: []byte(`{}`), Secrets: []string{secret}, Done: func(egress.Result) { close(done) }})
@@ -80,14 +81,14 @@ func refusal(s *egress.Sender, to egress.Target, key string) *egress.HeldError {
 	return nil
 }
 
-// Of a thousand targets one in a hundred hangs.
+// One in a hundred of these targets hangs.
 const (
 	targets = 1000
 	hanging = targets / 100
 )
 
-// submitToTargets sends two posts to each target. Results of those that do not hang
-// come over the channel.
+// submitToTargets sends two posts to each target. The channel receives the results of
+// those that do not hang.
 func submitToTargets(t *testing.T, g *gate, s *egress.Sender) (results chan egress.Result) {
 	results = make(chan egress.Result, 2*targets)
 	closed, open := target(t, g.URL+"/closed"), target(t, g.URL+"/open")
@@ -103,8 +104,8 @@ func submitToTargets(t *testing.T, g *gate, s *egress.Sender) (results chan egre
 	return results
 }
 
-// TestThoseThatHangDelayNobody sends to a thousand targets of which ten hang, and
-// those first. Every post to the others is delivered while they still do.
+// TestThoseThatHangDelayNobody sends to a thousand targets, of which the first ten
+// hang. Every post to the others is delivered meanwhile.
 func TestThoseThatHangDelayNobody(t *testing.T) {
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{}))
@@ -115,14 +116,14 @@ func TestThoseThatHangDelayNobody(t *testing.T) {
 		}
 	}
 	if stats := s.Stats(); stats.Fresh != hanging || stats.Flying() != hanging || stats.Waiting != hanging {
-		t.Errorf("a target that never answered has one post under way; got %+v", stats)
+		t.Errorf("a target that never answered should have one post under way; got %+v", stats)
 	}
 	close(g.open)
 }
 
-// TestThoseThatHangDelayNobodyControl takes the room of those that never
-// answered down to the number of those that hang: then they do delay the others,
-// and the test above would see it.
+// TestThoseThatHangDelayNobodyControl: the capacity for targets that have never
+// answered is only as large as the number of those that hang. They then delay the
+// others, which the test above would detect.
 func TestThoseThatHangDelayNobodyControl(t *testing.T) {
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{Fresh: hanging}))
@@ -139,10 +140,10 @@ func TestThoseThatHangDelayNobodyControl(t *testing.T) {
 	}
 }
 
-// TestLateFlightsGiveBackTheirRoom lets a target that was quick begin to hang
-// until it fills all the room there is for quick ones, and shows that it loses it.
+// TestLateFlightsGiveBackTheirRoom: a target that was quick hangs until its posts use
+// all the capacity for quick targets. The late posts then give this capacity back.
 func TestLateFlightsGiveBackTheirRoom(t *testing.T) {
-	const none = -1 // the control: late flights keep their room
+	const none = -1 // the control: late posts keep their capacity
 	for _, overdue := range []int{64, none} {
 		g := newGate(t, ok)
 		s := newSender(t, g.sink, egress.Options{Clock: newHand().now, Timeout: far, SlowAfter: 500 * time.Millisecond, Quick: 4, PerTarget: 4, Overdue: overdue})
@@ -170,14 +171,14 @@ func TestLateFlightsGiveBackTheirRoom(t *testing.T) {
 		} else if r := <-well; !r.Delivered() {
 			t.Errorf("got %+v", r)
 		} else if stats := s.Stats(); stats.Overdue != 4 || stats.Slow != 0 || stats.Waiting != 4 {
-			t.Errorf("a slow target has two posts under way at most, and this one four already: %+v", stats)
+			t.Errorf("a slow target may have two posts under way and this one has four: got %+v", stats)
 		}
 		close(g.open)
 	}
 }
 
-// TestSlowTargetsShareTheirOwnRoom fills the room of slow targets and shows that
-// it is no larger, and that they become quick again when they answer in time.
+// TestSlowTargetsShareTheirOwnRoom fills the capacity for slow targets, checks that it
+// is bounded, and that targets count as quick again once they answer in time.
 func TestSlowTargetsShareTheirOwnRoom(t *testing.T) {
 	g := newGate(t, ok)
 	clock := newHand()
@@ -191,7 +192,7 @@ func TestSlowTargetsShareTheirOwnRoom(t *testing.T) {
 	for range targets {
 		<-g.arrived
 	}
-	clock.advance(2 * far) // the answers come late
+	clock.advance(2 * far) // the answers are late
 	for range targets {
 		g.open <- struct{}{}
 	}
@@ -220,7 +221,7 @@ func TestSlowTargetsShareTheirOwnRoom(t *testing.T) {
 	}
 }
 
-// TestTenThousandTargetsCostNoGoroutineEach has all of them hang.
+// TestTenThousandTargetsCostNoGoroutineEach: all of them hang.
 func TestTenThousandTargetsCostNoGoroutineEach(t *testing.T) {
 	const targets = 10_000
 	g := newGate(t, ok)
@@ -237,7 +238,7 @@ func TestTenThousandTargetsCostNoGoroutineEach(t *testing.T) {
 	for range 32 {
 		<-g.arrived
 	}
-	// The sink and the connections of both ends are counted too.
+	// The goroutines of the sink and of both ends of the connections count too.
 	if stats, n := s.Stats(), runtime.NumGoroutine()-before; stats.Flying() != 32 || stats.Waiting != targets-32 || n > 32*8 {
 		t.Errorf("got %+v and %d goroutines", stats, n)
 	}
@@ -245,10 +246,10 @@ func TestTenThousandTargetsCostNoGoroutineEach(t *testing.T) {
 	cancel()
 	s.Shutdown(ctx)
 	if told.Load() != targets {
-		t.Errorf("%d of %d were told", told.Load(), targets)
+		t.Errorf("%d of %d results arrived", told.Load(), targets)
 	}
 	if held := refusal(s, target(t, g.URL), "after"); held == nil {
-		t.Error("a post is taken after the end")
+		t.Error("a post is accepted after the shutdown")
 	}
 }
 
@@ -277,11 +278,11 @@ func TestQueuesAreBounded(t *testing.T) {
 		submit(t, s, to, "a", "waits", func(egress.Result) {})
 	}
 	if held := refusal(s, to, "a"); held == nil || held.Wait <= 0 {
-		t.Errorf("a third post waits for one target: %v", held)
+		t.Errorf("a third post for one target is accepted: %v", held)
 	}
 	submit(t, s, to, "b", "waits", func(egress.Result) {})
 	if held := refusal(s, to, "c"); held == nil {
-		t.Error("a fourth post waits in all")
+		t.Error("a fourth post in total is accepted")
 	}
 	close(g.open)
 }
@@ -303,7 +304,7 @@ func TestAPostThatWaitedTooLongIsHandedBack(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	if len(g.arrived) != 0 {
-		t.Error("it was sent")
+		t.Error("the post was sent")
 	}
 }
 
@@ -317,15 +318,15 @@ func TestWhatWaitsCanBeDropped(t *testing.T) {
 	s.Drop("a")
 	s.Drop("unknown")
 	if r := <-waits; !r.Held || r.Error == "" {
-		t.Errorf("what waited: %+v", r)
+		t.Errorf("the waiting post: %+v", r)
 	}
 	submit(t, s, target(t, g.URL+"/closed"), "a", "3", func(r egress.Result) { other <- r })
 	close(g.open)
 	if r := <-flies; !r.Delivered() {
-		t.Errorf("what flew: %+v", r)
+		t.Errorf("the post under way: %+v", r)
 	}
 	if r := <-other; !r.Delivered() || <-g.arrived != "3" {
-		t.Errorf("what came later: %+v", r)
+		t.Errorf("the later post: %+v", r)
 	}
 }
 
@@ -342,17 +343,17 @@ func TestShutdownWaitsForWhatFlies(t *testing.T) {
 		close(ended)
 	}()
 	if r := <-waits; !r.Held {
-		t.Errorf("what waited: %+v", r)
+		t.Errorf("the waiting post: %+v", r)
 	}
 	close(g.open)
 	<-ended
 	if r := <-flies; !r.Delivered() {
-		t.Errorf("what flew: %+v", r)
+		t.Errorf("the post under way: %+v", r)
 	}
 }
 
-// TestEveryPostIsToldOnce throws posts of all fates at few targets from several
-// sides while circuits open and close.
+// TestEveryPostIsToldOnce submits posts with every outcome to a few targets from
+// several goroutines, while circuits open and close. Each post gets exactly one result.
 func TestEveryPostIsToldOnce(t *testing.T) {
 	var n atomic.Int64
 	sink := newSink(t, func(w http.ResponseWriter, r *http.Request) {
@@ -387,6 +388,6 @@ func TestEveryPostIsToldOnce(t *testing.T) {
 	cancel()
 	s.Shutdown(ctx)
 	if stats := s.Stats(); again.Load() != 0 || stats.Flying() != 0 || stats.Waiting != 0 {
-		t.Errorf("%d were told twice; %+v", again.Load(), stats)
+		t.Errorf("%d posts got a second result; %+v", again.Load(), stats)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"parley/http/egress"
 )
 
-// TestSignatureOfTheStandard is the vector that the reference implementations of
-// Standard Webhooks are tested with. The other value was computed with OpenSSL:
-// openssl dgst -sha256 -hmac whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
+// TestSignatureOfTheStandard: the test vector of the reference implementations of
+// Standard Webhooks. The other value was computed with OpenSSL: openssl dgst -sha256
+// -hmac whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
 func TestSignatureOfTheStandard(t *testing.T) {
 	head := http.Header{}
 	err := egress.Sign(head, "svc", "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -52,10 +52,10 @@ func TestBothSecretsSignDuringARotation(t *testing.T) {
 		}
 	}
 	if previous, there := one["X-Svc-Signature-Previous"]; there {
-		t.Errorf("one secret, and the one before it signs: %q", previous)
+		t.Errorf("with one secret, a previous secret signs: %q", previous)
 	}
 	if oldest := egress.NewSecret(parley.RandomEntropy); sign(newer, older, oldest).Get("X-Svc-Signature-Previous") != both.Get("X-Svc-Signature-Previous") {
-		t.Error("of three secrets another than the second is the previous one")
+		t.Error("of three secrets, the previous one is not the second")
 	}
 }
 
@@ -74,6 +74,6 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 	if err := egress.Sign(http.Header{}, "svc", "job", noon, nil); !errors.Is(err, egress.ErrSecret) {
-		t.Errorf("no secret at all: %v", err)
+		t.Errorf("an empty secret: %v", err)
 	}
 }

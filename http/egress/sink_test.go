@@ -22,10 +22,10 @@ import (
 	"parley/http/egress"
 )
 
-// loopback is what tests need to reach a sink of their own.
+// loopback allows a sender to reach a sink of the test.
 var loopback = egress.Allow{Loopback: true}
 
-// authority is a certificate authority that nobody but a test trusts.
+// authority is a certificate authority for tests only.
 type authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
@@ -53,7 +53,8 @@ func newAuthority(t testing.TB) *authority {
 	return &authority{key: key, cert: cert, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// issue makes a certificate for 127.0.0.1 and some names, good until an instant.
+// issue makes a certificate for 127.0.0.1 and some names that is valid until a given
+// time.
 func (a *authority) issue(t testing.TB, until time.Time, names ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -74,7 +75,7 @@ func (a *authority) issue(t testing.TB, until time.Time, names ...string) tls.Ce
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// sink is an HTTPS server on loopback with a certificate of its own authority.
+// sink is an HTTPS server on loopback, with a certificate of its authority.
 type sink struct {
 	*httptest.Server
 	authority *authority
@@ -101,24 +102,24 @@ func newSinkWith(t testing.TB, handler http.HandlerFunc, shape func(*authority, 
 	return s
 }
 
-// port is where the sink listens.
+// port returns the port on which the sink listens.
 func (s *sink) port() string { return s.URL[strings.LastIndex(s.URL, ":"):] }
 
-// ok answers 200 after reading the body.
+// ok reads the body and answers 200.
 func ok(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.WriteHeader(http.StatusOK)
 }
 
-// hang answers never. A server sees its client leave only after it has read the
-// body.
+// hang never answers. It reads the body, because a server notices that its client has
+// closed the connection only after that.
 func hang(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
-// newSender is a Sender that reaches loopback and trusts the sink, and is shut
-// down with the test.
+// newSender returns a Sender that may reach loopback and trusts the sink. It is shut
+// down at the end of the test.
 func newSender(t testing.TB, s *sink, options egress.Options) *egress.Sender {
 	t.Helper()
 	if options.Clock == nil {
@@ -153,7 +154,7 @@ func target(t testing.TB, text string) egress.Target {
 
 const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-// deliver makes one post and waits for its outcome.
+// deliver submits one post and waits for its result.
 func deliver(t testing.TB, s *egress.Sender, to egress.Target) egress.Result {
 	t.Helper()
 	done := make(chan egress.Result, 1)
@@ -163,8 +164,8 @@ func deliver(t testing.TB, s *egress.Sender, to egress.Target) egress.Result {
 	return <-done
 }
 
-// resolver answers every name with what answer says, the n-th question for an
-// address of the IPv4 kind first having n = 0. It speaks DNS over pipes.
+// resolver returns a resolver that answers every name with the addresses that answer
+// returns. n counts the IPv4 queries for a name, from 0. It speaks DNS over pipes.
 func resolver(t testing.TB, answer func(name string, n int) []string) *net.Resolver {
 	t.Helper()
 	questions := make(chan func(string) []string, 1)
@@ -194,7 +195,8 @@ const (
 	typeAAAA = 28
 )
 
-// serveDNS answers one question of a connection. No addresses: no such name.
+// serveDNS answers one query of a connection. Without addresses the answer is: no such
+// name.
 func serveDNS(conn net.Conn, answer func(name string) []string) bool {
 	var length [2]byte
 	if _, err := io.ReadFull(conn, length[:]); err != nil {

@@ -10,19 +10,19 @@ import (
 	"parley/http/egress"
 )
 
-// private are ways to write a host that is not public. Each must be seen through
-// without asking a resolver.
+// private lists spellings of hosts that are not public. Each must be recognized without
+// a resolver.
 var private = []string{
-	// 127.0.0.1 in its many spellings.
+	// 127.0.0.1 in many spellings.
 	"127.0.0.1", "127.0.0.1.", "127.1", "127.0.1", "127.1.", "2130706433", "017700000001", "0x7f000001", "0x7f.0.0.1", "0X7F.1", "0177.0.0.1", "0177.0x0.1",
 	"127.000.000.001", "127.0.0.0x1", "0x7f.0x000000000001", "%31%32%37.0.0.1", "127%2e0%2e0%2e1", "１２７.０.０.１", "127。0。0。1", "①②⑦.⓪.⓪.①", "𝟏𝟐𝟕.𝟎.𝟎.𝟏",
 	"0x7f.0.0.1:8443", "127.0.0.1:0443", "127.255.255.254", "127.0.\t0.1", "127.0.0.\u00ad1",
-	// This network and everything.
+	// This network and the unspecified address.
 	"0.0.0.0", "0", "0x", "0.1.2.3", "255.255.255.255", "4294967295", "240.0.0.1", "224.0.0.1",
 	// Private, shared, link-local, metadata.
 	"10.0.0.1", "10.1", "167772161", "172.16.0.1", "172.31.255.255", "192.168.0.1", "192.168.257", "0xc0a80001", "030052000001", "100.64.0.1", "100.100.100.200",
 	"169.254.169.254", "169.254.43518", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.0.1", "192.0.0.192", "168.63.129.16",
-	// Documentation, benchmarks, anycast of old.
+	// Documentation, benchmarks, the former anycast range.
 	"192.0.2.1", "198.51.100.7", "203.0.113.9", "198.18.0.1", "192.88.99.1",
 	// IPv6: unspecified, loopback, unique local, link-local, site-local, multicast.
 	"[::]", "[::1]", "[0:0:0:0:0:0:0:1]", "[0000:0000:0000:0000:0000:0000:0000:0001]", "[fc00::1]", "[fd00:ec2::254]", "[fe80::1]", "[febf::1]", "[fec0::1]", "[ff02::1]",
@@ -31,7 +31,7 @@ var private = []string{
 	"[2002:7f00:1::]", "[2002:a9fe:a9fe::1]", "[2001:0:7f00:1::]", "[fe80::5efe:7f00:1]",
 	// Documentation, discard, segment routing.
 	"[2001:db8::1]", "[3fff::1]", "[100::1]", "[5f00::1]", "[2620:4f:8000::1]",
-	// Names that mean this machine.
+	// Names of this machine.
 	"localhost", "LOCALHOST", "localhost.", "api.localhost", "ｌｏｃａｌｈｏｓｔ", "%6cocalhost", "localhost:8443",
 }
 
@@ -43,8 +43,8 @@ func TestPrivateHostsAreSeenThrough(t *testing.T) {
 	}
 }
 
-// TestPrivateHostsControl shows that the table is worth something: what most
-// people write instead of the guard lets much of it pass.
+// TestPrivateHostsControl: an ordinary check in place of the guard accepts much of the
+// table, so the table tests something.
 func TestPrivateHostsControl(t *testing.T) {
 	passed := 0
 	for _, host := range private {
@@ -58,7 +58,7 @@ func TestPrivateHostsControl(t *testing.T) {
 		}
 	}
 	if passed < 40 {
-		t.Errorf("a naive check lets %d of %d pass, want at least 40", passed, len(private))
+		t.Errorf("a naive check accepts %d of %d, want at least 40", passed, len(private))
 	}
 }
 
@@ -71,14 +71,14 @@ func TestLoopbackOpensNothingElse(t *testing.T) {
 	}
 	for _, host := range []string{"127.1", "0x7f000001", "[::1]", "localhost", "api.localhost"} {
 		if !opened[host] {
-			t.Errorf("%s stays closed", host)
+			t.Errorf("%s is refused", host)
 		}
 	}
 	for host := range opened {
 		got, err := egress.ParseTarget("https://"+host, loopback)
 		address, _ := netip.ParseAddr(got.Host())
 		if err != nil || !address.IsLoopback() && !strings.HasSuffix(strings.TrimSuffix(got.Host(), "."), "localhost") {
-			t.Errorf("%s is open: %v", host, got)
+			t.Errorf("%s is accepted: %v", host, got)
 		}
 	}
 }
@@ -148,13 +148,13 @@ func TestTextsThatNameNoTarget(t *testing.T) {
 		t.Errorf("plain http where it is allowed: %v", err)
 	}
 	if _, err := egress.ParseTarget("http://127.0.0.1/", egress.Allow{PlainHTTP: true}); !errors.Is(err, egress.ErrBlocked) {
-		t.Errorf("plain http to loopback where only the first is allowed: %v", err)
+		t.Errorf("plain http to loopback where only plain http is allowed: %v", err)
 	}
 }
 
-// FuzzParseTarget holds what is accepted to two promises: it means the same when
-// it is read again, by this parser and by the library's, and its host is no
-// address that is not public.
+// FuzzParseTarget: a target that is accepted means the same when it is read again, by
+// this parser and by the standard library, and its host is not an address that is not
+// public.
 func FuzzParseTarget(f *testing.F) {
 	for _, host := range private {
 		f.Add("https://" + host + "/hook?a=b")
@@ -164,7 +164,7 @@ func FuzzParseTarget(f *testing.F) {
 		first, err := egress.ParseTarget(text, egress.Allow{})
 		if err != nil {
 			if first.String() != "" {
-				t.Fatalf("%q is refused and yet read as %q", text, first)
+				t.Fatalf("%q is refused, but read as %q", text, first)
 			}
 			return
 		}
@@ -177,7 +177,7 @@ func FuzzParseTarget(f *testing.F) {
 		}
 		u, err := url.Parse(first.String())
 		if err != nil || u.Hostname() != first.Host() || u.User != nil || u.Fragment != "" {
-			t.Fatalf("%q is read as %q, by the library as %v %v", text, first, u, err)
+			t.Fatalf("%q is read as %q, by the standard library as %v %v", text, first, u, err)
 		}
 		if address, err := netip.ParseAddr(first.Host()); err == nil && (!address.IsGlobalUnicast() || address.IsPrivate()) {
 			t.Fatalf("%q leads to %v", text, address)

@@ -10,7 +10,7 @@ import (
 	"parley/http/rest"
 )
 
-// knows is an authenticator that knows one caller.
+// knows is an authenticator that accepts one caller.
 type knows struct{ header string }
 
 func (k knows) Bearer(header []byte) (rest.Caller, error) {
@@ -31,7 +31,7 @@ func TestOnlyTheKnownMayAnnounceMuch(t *testing.T) {
 		{"", strangersBodyMax, true},
 		{"", strangersBodyMax + 1, false},
 		{"Bearer bad", parley.BodyBytesMax, false},
-		{"Bearer bad", -1, true}, // judged as it comes
+		{"Bearer bad", -1, true}, // checked as it arrives
 		{"Bearer good", -1, true},
 		{"Bearer good", parley.BodyBytesMax, true},
 		{"Bearer good", parley.BodyBytesMax + 1, false},
@@ -44,7 +44,7 @@ func TestOnlyTheKnownMayAnnounceMuch(t *testing.T) {
 		}
 		s.arriving(&h)
 		if refused := len(h.Peek("Expect")) > 0; refused == c.may {
-			t.Errorf("%q announces %d: may arrive: %v", c.bearer, c.length, c.may)
+			t.Errorf("%q with a Content-Length of %d: may arrive: %v", c.bearer, c.length, c.may)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestChunksThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestChunksThatAreCut: the end of the connection is never the end of the body.
+// TestChunksThatAreCut: the end of the connection never counts as the end of the body.
 func TestChunksThatAreCut(t *testing.T) {
 	whole := "3\r\nabc\r\n1;e\r\nd\r\n0\r\nX-A: b\r\n\r\n"
 	for n := range len(whole) {
@@ -69,11 +69,12 @@ func TestChunksAreJudgedBeforeTheyCome(t *testing.T) {
 		return nil
 	}})
 	if !errors.Is(err, full) {
-		t.Errorf("a chunk that must not come was waited for: %v", err)
+		t.Errorf("the server waits for a chunk that it must refuse: %v", err)
 	}
 }
 
-// FuzzChunks holds what is accepted against another reader of the same bytes.
+// FuzzChunks compares the accepted bodies with those that another reader finds in the
+// same bytes.
 func FuzzChunks(f *testing.F) {
 	for _, seed := range []string{"0\r\n\r\n", "3\r\nabc\r\n0\r\n\r\n", "2;a=b\r\n{}\r\n0\r\nX: y\r\n\r\n", "00a\r\n0123456789\r\n0\r\n\r\n", "1\na\n0\n\n"} {
 		f.Add(seed)

@@ -15,7 +15,8 @@ import (
 	"parley/http/rest"
 )
 
-// TestRefusedConnectionsAreAnswered: a whole answer in the shape of errors.
+// TestRefusedConnectionsAreAnswered: a refused connection receives a complete answer in
+// the format of errors.
 func TestRefusedConnectionsAreAnswered(t *testing.T) {
 	s := &Server{newRequestID: func() string { return "r1" }}
 	client, server := net.Pipe()
@@ -36,9 +37,9 @@ func TestRefusedConnectionsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsMakeRoom opens all connections that there may be over real
-// sockets and says nothing: every request of others is served. In the control silent
-// connections keep their places, and each request is turned away.
+// TestSilentConnectionsMakeRoom: silent connections over real sockets fill the limit,
+// and every request of other clients is served. In the control silent connections keep
+// their places, and each request is rejected.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	const places = 8
 	for name, want := range map[string]int{"bounded": 200, "control": 503} {
@@ -72,7 +73,7 @@ func await(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// TestAnswersMadeByHand: an Answer without a request has no request data.
+// TestAnswersMadeByHand: an Answer created without a request has no request data.
 func TestAnswersMadeByHand(t *testing.T) {
 	a := Answer{Route: &rest.Route{Method: "POST", Path: "/messages"}, Status: 201}
 	if a.Noted() != nil || a.Traceparent() != "" {

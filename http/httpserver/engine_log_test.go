@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lockedLog is a log that may be read while it is written.
+// lockedLog is a log that is safe to read while it is written.
 type lockedLog struct {
 	mu   sync.Mutex
 	said bytes.Buffer
@@ -27,8 +27,8 @@ func (l *lockedLog) text() string {
 	return l.said.String()
 }
 
-// TestEngineLogQuotesNothing: what the engine says of requests that it could not
-// read holds none of their bytes, at whatever level.
+// TestEngineLogQuotesNothing: the engine's log about requests that it could not parse
+// contains none of their bytes, at any level.
 func TestEngineLogQuotesNothing(t *testing.T) {
 	log := &lockedLog{}
 	s := newToy(t, func(o *Options) {
@@ -47,6 +47,6 @@ func TestEngineLogQuotesNothing(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if said := log.text(); strings.Contains(said, "canary") || strings.Count(said, "connection") < 5 {
-		t.Errorf("the log says:\n%s", said)
+		t.Errorf("the log contains:\n%s", said)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"parley/http/rest"
 )
 
-// A path that passes means the same to a reader that decodes it, and to one that
-// removes dots from it.
+// FuzzTarget: a path that is accepted means the same to a reader that decodes it and to
+// one that removes dot segments.
 func FuzzTarget(f *testing.F) {
 	for _, target := range []string{
 		"/a/b?c", "/%2e/", "//", "/a%", "/%00", "*", "", "/..", "/.%2E/x", "/a/%2e%2E", "/a/...", "/%252e%252e/", "/a%2Fb", "/a%5cb", "/a\\b", "/#", "/?#", "/a?//..%2f", "http://h/", "/\x7f", "/é", "/a/./b", "/a;/../b", "/%c0%ae%c0%ae/",
@@ -34,17 +34,17 @@ func FuzzTarget(f *testing.F) {
 		for _, segment := range strings.Split(path, "/") {
 			decoded, ok := unescape(segment)
 			if ok && (decoded == "." || decoded == ".." || strings.ContainsAny(decoded, "/\\\x00")) {
-				t.Errorf("%q passes", target)
+				t.Errorf("%q is accepted", target)
 			}
 		}
 		if u, err := url.ParseRequestURI(target); err == nil && (u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, "/") || u.JoinPath().Path != u.Path) {
-			t.Errorf("%q passes; others read %#v and clean it to %q", target, u, u.JoinPath().Path)
+			t.Errorf("%q is accepted; other readers parse %#v and clean it to %q", target, u, u.JoinPath().Path)
 		}
 	})
 }
 
-// A Host that passes is a name or an address with or without a port, and
-// nothing that another reader would find a user, a path or a list in.
+// FuzzHost: a Host that is accepted is a name or an address, with or without a port, in
+// which no other reader finds a user, a path or a list.
 func FuzzHost(f *testing.F) {
 	for _, host := range []string{
 		"acme.example.org", "localhost:8080", "127.0.0.1", "[::1]:443", "[::1]", "a_b", "ACME.example.", "h:", "", ":", ":80", "a:b", "a:99999", "a:999999", "[::1", "::1", "[::1]x", "[fe80::1%25eth0]", "[127.0.0.1]",
@@ -57,21 +57,21 @@ func FuzzHost(f *testing.F) {
 			return
 		}
 		if strings.ContainsAny(host, "@/\\#?, \t\r\n\x00%") || strings.ContainsFunc(host, func(r rune) bool { return r > '~' || r <= ' ' }) {
-			t.Fatalf("%q passes", host)
+			t.Fatalf("%q is accepted", host)
 		}
 		u, err := url.Parse("http://" + host + "/")
 		if err != nil || u.Host != host || u.User != nil || u.Path != "/" || u.Hostname() == "" {
-			t.Fatalf("%q passes; others read %#v, %v", host, u, err)
+			t.Fatalf("%q is accepted; other readers parse %#v, %v", host, u, err)
 		}
 		if strings.HasPrefix(host, "[") {
 			if a, err := netip.ParseAddr(u.Hostname()); err != nil || !a.Is6() {
-				t.Fatalf("%q passes: %v, %v", host, a, err)
+				t.Fatalf("%q is accepted: %v, %v", host, a, err)
 			}
 		}
 	})
 }
 
-// script is a connection on which a client says something and closes its side.
+// script is a connection whose client sends fixed bytes and closes its side.
 type script struct {
 	in  *bytes.Reader
 	out bytes.Buffer
@@ -86,10 +86,10 @@ func (s *script) SetDeadline(time.Time) error      { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// served is a request as a handler got it.
+// served is a request as the handler received it.
 type served struct{ method, target, host, body string }
 
-// listening is a server that notes which requests it has read and let through.
+// listening is a server that records the requests it has read and accepted.
 func listening(t testing.TB, routes []rest.Route, auth Authenticator) (*Server, *[]served) {
 	t.Helper()
 	s, err := New(Options{Routes: routes, Authenticator: auth, Clock: time.Now, NewRequestID: func() string { return "id" }})
@@ -106,12 +106,12 @@ func listening(t testing.TB, routes []rest.Route, auth Authenticator) (*Server, 
 	return s, &seen
 }
 
-// disagreement is how another reader of the same bytes differs from what was
-// served, "" if it does not.
+// disagreement describes how another reader of the same bytes differs from what was
+// served. It returns "" if there is no difference.
 func disagreement(said []byte, seen []served) string {
 	in := bufio.NewReader(bytes.NewReader(said))
 	for _, got := range seen {
-		for { // empty lines before a request are nothing
+		for { // skip empty lines before a request
 			b, _ := in.Peek(2)
 			empty := bytes.IndexByte(b, '\n') + 1
 			if empty == 0 || empty == 2 && b[0] != '\r' {
@@ -134,9 +134,10 @@ func disagreement(said []byte, seen []served) string {
 	return ""
 }
 
-// FuzzRequests: whatever bytes come on a connection, the answers are HTTP, none
-// is a 5xx, one that closes is the last, and what was served is what another
-// reader of the same bytes sees: that is what smuggling needs to fail at.
+// FuzzRequests: for any bytes on a connection, the answers are valid HTTP, none is a
+// 5xx, an answer that closes the connection is the last, and the requests served are
+// those that another reader finds in the same bytes. Request smuggling needs the last
+// rule to fail.
 func FuzzRequests(f *testing.F) {
 	s, seen := listening(f, toyRoutes(), toyAuth{})
 	get := "GET /things/public HTTP/1.1\r\nHost: toy\r\n\r\n"
@@ -157,7 +158,7 @@ func FuzzRequests(f *testing.F) {
 		*seen = (*seen)[:0]
 		conn := &script{in: bytes.NewReader(said)}
 		if bytes.Contains(said, []byte("/slow")) || bytes.Contains(said, []byte("/fail/")) {
-			return // wait, or fail on purpose
+			return // it waits, or fails on purpose
 		}
 		_ = s.engine.ServeConn(conn)
 		if complaint := disagreement(said, *seen); complaint != "" {
@@ -169,7 +170,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// unanswered says what is wrong with the answers to some requests, "" if nothing.
+// unanswered describes what is wrong with the answers to some requests, or returns "".
 func unanswered(out []byte, seen []served) string {
 	in, closed := bufio.NewReader(bytes.NewReader(out)), false
 	for n := 0; ; n++ {
@@ -207,7 +208,7 @@ func unanswered(out []byte, seen []served) string {
 	}
 }
 
-// TestFuzzRequestsControl: both judges can find fault.
+// TestFuzzRequestsControl: both checks detect errors.
 func TestFuzzRequestsControl(t *testing.T) {
 	const two = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}GET /b HTTP/1.1\r\nHost: h\r\n\r\n"
 	right := []served{{"POST", "/a", "h", "{}"}, {"GET", "/b", "h", ""}}
@@ -218,7 +219,7 @@ func TestFuzzRequestsControl(t *testing.T) {
 		"a body that is not there": {{"POST", "/a", "h", "{}G"}}, "a request that is not there": append(right, served{"GET", "/c", "h", ""}), "another host": {{"POST", "/a", "evil", "{}"}},
 	} {
 		if disagreement([]byte(two), seen) == "" {
-			t.Errorf("%s is not noticed", name)
+			t.Errorf("%s is not detected", name)
 		}
 	}
 	const fine, bad = "HTTP/1.1 404 Not Found\r\nX-Request-Id: a\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 500 Internal Server Error\r\nX-Request-Id: a\r\nContent-Length: 0\r\n\r\n"

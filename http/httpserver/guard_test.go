@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestGuardCorpus sends what two parties in a row might read differently. Each
-// is refused with 400 and the connection is closed, so that nothing behind it
-// is taken for a second request.
+// TestGuardCorpus sends requests that two servers in a row might parse differently.
+// Each is refused with 400 and closes the connection, so that nothing after it is
+// parsed as a second request.
 func TestGuardCorpus(t *testing.T) {
 	s := newToyTCP(t)
 	const tail = "GET /things/public HTTP/1.1\r\nHost: toy\r\n\r\n"
@@ -83,7 +83,7 @@ func TestGuardCorpus(t *testing.T) {
 			said := s.say(t, request+tail)
 			if !strings.HasPrefix(said, "HTTP/1.1 400 ") || !strings.Contains(said, "Connection: close") ||
 				!strings.Contains(said, `"error":"validation_error","code":"validation_error","request_id":"`) || !strings.Contains(said, "X-Request-Id: ") {
-				t.Errorf("said:\n%s", said)
+				t.Errorf("received:\n%s", said)
 			}
 			if strings.Count(said, "HTTP/1.1 ") != 1 {
 				t.Errorf("a second request was served:\n%s", said)
@@ -92,7 +92,7 @@ func TestGuardCorpus(t *testing.T) {
 	}
 }
 
-// TestGuardLetsThrough is the control: what is plain is served.
+// TestGuardLetsThrough: the control: plain requests are served.
 func TestGuardLetsThrough(t *testing.T) {
 	s := newToyTCP(t)
 	for name, request := range map[string]string{
@@ -112,7 +112,7 @@ func TestGuardLetsThrough(t *testing.T) {
 	}
 }
 
-// TestBodyOfGetIsRead keeps a body nobody asked for from being taken for the
+// TestBodyOfGetIsRead: the body of a GET, which no handler reads, is not parsed as the
 // next request.
 func TestBodyOfGetIsRead(t *testing.T) {
 	s := newToyTCP(t)

@@ -22,7 +22,7 @@ func TestAnswers(t *testing.T) {
 		method, target, body string
 		head                 []string
 		status               int
-		want                 string // the body, ignoring request ids when empty
+		want                 string // the body; if empty, it is not compared
 		headers              map[string]string
 	}{
 		"answer": {
@@ -103,7 +103,7 @@ func TestAnswers(t *testing.T) {
 		})
 	}
 	if log := s.log.String(); !strings.Contains(log, "the secret of the panic") || !strings.Contains(log, "toyFail") || !strings.Contains(log, "unexpected EOF") || strings.Count(log, "level=ERROR") != 2 {
-		t.Errorf("defects are logged once each, with their cause: %s", log)
+		t.Errorf("defects are not logged once each, with their cause: %s", log)
 	}
 }
 
@@ -147,10 +147,10 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a body of exactly 1 MiB: %d %s", whole.StatusCode, whole.body)
 	}
 	if stranger := s.ask(t, "PATCH", "/things/"+toyID, `{"x":"`+strings.Repeat("x", strangersBodyMax)+`"}`); stranger.StatusCode != 401 {
-		t.Errorf("a large body of a stranger: %d %s", stranger.StatusCode, stranger.body)
+		t.Errorf("a large body without a token: %d %s", stranger.StatusCode, stranger.body)
 	}
 	if public := s.ask(t, "POST", "/token", strings.Repeat("x", strangersBodyMax+1)); public.StatusCode != 413 {
-		t.Errorf("a large body of a stranger where no token is asked for: %d %s", public.StatusCode, public.body)
+		t.Errorf("a large body without a token on a public route: %d %s", public.StatusCode, public.body)
 	}
 }
 
@@ -158,10 +158,10 @@ func TestStreamHijacks(t *testing.T) {
 	s := newToy(t, nil)
 	said := s.say(t, "GET /stream/"+toyID+" HTTP/1.1\r\nHost: toy\r\nAuthorization: Bearer zero\r\n\r\n")
 	if said != "HTTP/1.1 200 OK\r\n\r\nlive" {
-		t.Errorf("said %q", said)
+		t.Errorf("received %q", said)
 	}
 	if a := s.ask(t, "GET", "/stream/x", "", "Authorization: Bearer zero"); a.StatusCode != 422 {
-		t.Errorf("a stream of no id: %d", a.StatusCode)
+		t.Errorf("a stream with an invalid id: %d", a.StatusCode)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestShutdownDrains(t *testing.T) {
 	go func() { stopped <- s.Shutdown(ctx) }()
 	a := parse(t, bufio.NewReader(conn), "GET")
 	if a.StatusCode != 200 || a.body != "done" || !a.Close {
-		t.Errorf("the request in flight: %d %q %v", a.StatusCode, a.body, a.Header)
+		t.Errorf("the request under way: %d %q %v", a.StatusCode, a.body, a.Header)
 	}
 	if err := <-stopped; err != nil || ended != 1 {
 		t.Errorf("shutdown: %v; closers ran %d times", err, ended)
@@ -215,7 +215,7 @@ func TestObserve(t *testing.T) {
 	s.say(t, "GET / HTTP/1.1\r\nbroken\r\n\r\n")
 	for _, want := range []seen{{"/fail/{how}", 503, "overloaded"}, {"none", 404, "not_found"}, {"/things/public", 200, ""}, {"none", 400, "validation_error"}} {
 		if a := <-got; a != want {
-			t.Errorf("observed %v, not %v", a, want)
+			t.Errorf("observed %v, want %v", a, want)
 		}
 	}
 	if id := <-ids; id != "mine" {
@@ -238,7 +238,7 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("refused call: %d %v", a.StatusCode, a.Header)
 	}
 	if a := s.ask(t, "POST", "/things", "{", "Authorization: Bearer zero"); a.StatusCode != 503 {
-		t.Errorf("a caller that may not is counted all the same: %d", a.StatusCode)
+		t.Errorf("a caller without permission is counted: %d", a.StatusCode)
 	}
 	if a := s.ask(t, "GET", "/things/public", ""); a.StatusCode != 200 {
 		t.Errorf("admitted call: %d", a.StatusCode)
@@ -262,13 +262,13 @@ func TestTableIsChecked(t *testing.T) {
 		"no one to authenticate":     {rest.Typed("GET", "/a", rest.Bearer, 204, "", nothing)},
 	} {
 		if _, err := New(Options{Routes: table, Clock: time.Now, NewRequestID: func() string { return "" }}); err == nil {
-			t.Errorf("%s: the table was accepted", name)
+			t.Errorf("%s: the invalid table was accepted", name)
 		}
 	}
 }
 
-// TestDocumentationPageHasOneContent: wherever the page is served, its links
-// lead to the same files.
+// TestDocumentationPageHasOneContent: at every address of the page, its links lead to
+// the same files.
 func TestDocumentationPageHasOneContent(t *testing.T) {
 	s := newToy(t, nil)
 	links := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
@@ -304,7 +304,7 @@ func TestDocumentationPage(t *testing.T) {
 		t.Errorf("page: %d %v", page.StatusCode, page.Header)
 	}
 	if strings.Contains(page.body, "<script>") || strings.Contains(page.body, "style=") || strings.Contains(page.body, "//") {
-		t.Error("the page has inline code or foreign addresses")
+		t.Error("the page has inline code or addresses of other sites")
 	}
 	small := s.ask(t, "GET", "/docs/swagger-ui.css", "", "Accept-Encoding: gzip")
 	r, err := gzip.NewReader(strings.NewReader(small.body))

@@ -22,7 +22,7 @@ import (
 	"parley/http/rest"
 )
 
-// The toy table exercises every constructor and access.
+// The toy table uses every constructor and every access level.
 
 const toyID = "0190a6b0-0000-7000-8000-000000000001"
 
@@ -216,8 +216,8 @@ func serveToy(t *testing.T, change func(*Options), ln net.Listener, dial func() 
 	return &toy{s, dial, log}
 }
 
-// say sends raw bytes and reads everything until the server closes or one
-// second has passed.
+// say sends raw bytes. It reads until the server closes the connection or one second
+// has passed.
 func (s *toy) say(t *testing.T, text string) string {
 	t.Helper()
 	conn, err := s.dial()
@@ -231,14 +231,14 @@ func (s *toy) say(t *testing.T, text string) string {
 	return string(all)
 }
 
-// answered is one parsed answer.
+// answered is a parsed answer.
 type answered struct {
 	*stdhttp.Response
 	body string
 	json map[string]any
 }
 
-// ask sends one request; the lines of head come before the blank line.
+// ask sends one request. The lines of head precede the blank line.
 func (s *toy) ask(t *testing.T, method, target, body string, head ...string) answered {
 	t.Helper()
 	conn, err := s.dial()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestMemoryIsBounded: strangers choose keys and how often they ask. Neither makes
-// a limiter grow beyond its bounds.
+// TestMemoryIsBounded: clients without credentials choose keys and how often they send.
+// Neither makes a limiter grow beyond its bounds.
 func TestMemoryIsBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	clock := func() time.Time { return now }
@@ -20,12 +20,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	l.arrivals.CleanUp()
 	w.passed.CleanUp()
 	if a, b := l.arrivals.EstimatedSize(), w.passed.EstimatedSize(); a > keysMax || b > keysMax {
-		t.Errorf("%d and %d keys are kept, at most %d may be", a, b, keysMax)
+		t.Errorf("%d and %d keys are kept, want at most %d", a, b, keysMax)
 	}
 	for range 1000 {
 		TakeAll(Draw{w, "one"})
 	}
 	if cell := w.passed.of("one"); len(cell.at) != 20 || cap(cell.at) > 20 {
-		t.Errorf("%d instants with room for %d are kept of a key, at most 20 may be", len(cell.at), cap(cell.at))
+		t.Errorf("%d times, with capacity for %d, are kept for a key, want at most 20", len(cell.at), cap(cell.at))
 	}
 }

@@ -14,7 +14,8 @@ const mib = 1 << 20
 
 func org(name string) limit.Account { return limit.Account{Name: name} }
 
-// fill has a caller take pieces until it is refused, and gives what it holds.
+// fill grows the caller's memory in steps of piece bytes until the budget refuses, and
+// returns the bytes it holds.
 func fill(b *limit.Budget, caller limit.Account, piece int) (held int) {
 	h := b.Hold(caller, nil)
 	for h.Grow(held + piece) {
@@ -26,29 +27,30 @@ func fill(b *limit.Budget, caller limit.Account, piece int) (held int) {
 func TestACallerAloneGetsANinth(t *testing.T) {
 	b := limit.NewBudget(900 * mib)
 	if held := fill(b, org("greedy"), mib); held != 100*mib {
-		t.Errorf("one caller holds %d MiB of 900", held/mib)
+		t.Errorf("one caller holds %d MiB of 900, want 100", held/mib)
 	}
 	if s := b.Stats(); s.Held != 100*mib || s.Peak != 100*mib || s.Callers != 1 || s.Refused != 1 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// TestGreedyCallersLeaveRoom: after twenty that take all they get, the next one
-// gets a largest request.
+// TestGreedyCallersLeaveRoom: after up to twenty callers that take all they can get,
+// the next one can still send the largest request.
 func TestGreedyCallersLeaveRoom(t *testing.T) {
 	b := limit.NewBudget(256 * mib)
 	for i := range 20 {
 		fill(b, org(strconv.Itoa(i)), 64<<10)
 		h := b.Hold(org("next"), nil)
 		if !h.Grow(mib) {
-			t.Fatalf("after %d greedy callers the next gets nothing: %+v", i+1, b.Stats())
+			t.Fatalf("after %d greedy callers the next caller gets nothing: %+v", i+1, b.Stats())
 		}
 		h.Release()
 	}
 }
 
-// afterMany is what an organization gets after 256 accounts took all that they get:
-// as many networks as somebody has to whom a provider gave a /56.
+// afterMany returns the bytes held by 256 accounts that take all they can get, and by
+// an organization that comes after them. A provider that assigns a /56 gives its
+// customer 256 networks.
 func afterMany(strangers bool) (their, mine int) {
 	b := limit.NewBudget(256 * mib)
 	for i := range 256 {
@@ -64,15 +66,17 @@ func TestStrangersShareAQuarter(t *testing.T) {
 	}
 }
 
-// TestStrangersShareAQuarterControl: as many organizations leave next to nothing.
+// TestStrangersShareAQuarterControl: 256 organizations, in place of strangers, leave
+// almost nothing.
 func TestStrangersShareAQuarterControl(t *testing.T) {
 	if their, mine := afterMany(false); their < 240*mib || mine > mib {
-		t.Errorf("256 callers without a common bound hold %d MiB of 256, and the next one gets %d", their/mib, mine/mib)
+		t.Errorf("256 callers without a common bound hold %d MiB of 256, and the next caller gets %d", their/mib, mine/mib)
 	}
 }
 
-// takeAll lets each of the callers take memory for requests of a size until it gets no
-// more. If mayEnd is set, a request may be ended, and then gives its memory back.
+// takeAll lets each caller take memory for requests of size bytes until the budget
+// refuses. If mayEnd is set, the budget may end a request, which then releases its
+// memory.
 func takeAll(b *limit.Budget, callers, size int, mayEnd bool) {
 	for i := range callers {
 		for {
@@ -88,15 +92,15 @@ func takeAll(b *limit.Budget, callers, size int, mayEnd bool) {
 	}
 }
 
-// TestManyCallersMakeRoom: where 64 organizations hold all that they get, the next
-// one gets half as much as a fair share all the same.
+// TestManyCallersMakeRoom: 64 organizations hold all the memory they can get. The next
+// one still gets half of a fair share.
 func TestManyCallersMakeRoom(t *testing.T) {
-	for _, mayEnd := range []bool{true, false} { // false is the control
+	for _, mayEnd := range []bool{true, false} { // false: the control
 		b := limit.NewBudget(256 * mib)
 		takeAll(b, 64, 64<<10, mayEnd)
 		before := b.Stats()
 		if before.Held < 240*mib {
-			t.Fatalf("64 organizations hold %d MiB only", before.Held/mib)
+			t.Fatalf("64 organizations hold only %d MiB", before.Held/mib)
 		}
 		mine := fill(b, org("mine"), mib)
 		after := b.Stats()
@@ -109,7 +113,8 @@ func TestManyCallersMakeRoom(t *testing.T) {
 	}
 }
 
-// TestTheOldestGoes: of the greediest caller, unless it may not be ended now.
+// TestTheOldestGoes: the budget ends the oldest request of the greediest caller, unless
+// that request may not be ended now.
 func TestTheOldestGoes(t *testing.T) {
 	b := limit.NewBudget(64 * mib)
 	var ended []int
@@ -130,13 +135,13 @@ func TestTheOldestGoes(t *testing.T) {
 	armed = true
 	h := b.Hold(org("mine"), nil)
 	if !h.Grow(3*mib/2) || len(ended) != 2 || ended[0] != 1 || ended[1] != 2 {
-		t.Errorf("ended were %v", ended)
+		t.Errorf("the requests ended are %v", ended)
 	}
 	if s := b.Stats(); s.Leaving != 2*mib {
 		t.Errorf("%+v", s)
 	}
 	if holds[1].Grow(2*mib) || holds[1].Bytes() != mib {
-		t.Error("a request that was ended takes more")
+		t.Error("a request that was ended takes more memory")
 	}
 	holds[1].Release()
 	holds[2].Shrink(mib / 2)
@@ -144,11 +149,12 @@ func TestTheOldestGoes(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if h := b.Hold(org("large"), nil); h.Grow(3 * mib) {
-		t.Error("a caller gets more than half of what the greediest has left")
+		t.Error("a caller gets more than half of what the greediest caller has left")
 	}
 }
 
-// TestStrangersEndStrangers: what organizations hold is not ended for an address.
+// TestStrangersEndStrangers: no request of an organization is ended to make room for a
+// stranger.
 func TestStrangersEndStrangers(t *testing.T) {
 	b := limit.NewBudget(64 * mib)
 	ended := 0
@@ -161,7 +167,7 @@ func TestStrangersEndStrangers(t *testing.T) {
 	}
 	before := ended
 	if h := b.Hold(limit.Account{Name: "mine", Stranger: true}, nil); h.Grow(mib) || ended != before {
-		t.Errorf("%d requests of organizations were ended for an address", ended-before)
+		t.Errorf("%d requests of organizations were ended to make room for an address", ended-before)
 	}
 }
 
@@ -172,7 +178,7 @@ func TestSmallIsNotCounted(t *testing.T) {
 		t.Errorf("small: %+v", b.Stats())
 	}
 	if !h.Grow(limit.Small+1) || b.Stats().Held != limit.Small+1 {
-		t.Errorf("no longer small: %+v", b.Stats())
+		t.Errorf("after it has grown: %+v", b.Stats())
 	}
 	if h.Shrink(limit.Small); b.Stats().Held != 0 {
 		t.Errorf("small again: %+v", b.Stats())
@@ -187,7 +193,7 @@ func TestNoBudgetRefusesNothing(t *testing.T) {
 	none := limit.NewBudget(0).Hold(org("a"), nil)
 	for _, h := range []*limit.Hold{&zero, &none} {
 		if !h.Grow(1 << 40) {
-			t.Error("refused")
+			t.Error("a request was refused without a budget")
 		}
 		h.Release()
 	}
@@ -196,8 +202,8 @@ func TestNoBudgetRefusesNothing(t *testing.T) {
 	}
 }
 
-// TestABudgetIsKept: in any order of growing and shrinking the total holds, and the
-// quarter of strangers; what was taken is given back, once.
+// TestABudgetIsKept: after any sequence of growing and shrinking, the total and the
+// quarter of strangers are kept. Memory is given back exactly once.
 func TestABudgetIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := limit.NewBudget(8 * mib)
@@ -226,7 +232,7 @@ func TestABudgetIsKept(t *testing.T) {
 			public := bytes[3] + bytes[4] + bytes[5]
 			held := bytes[0] + bytes[1] + bytes[2] + public
 			if s := b.Stats(); s.Held != int64(held) || s.Held > s.Total || public > 2*mib {
-				t.Fatalf("%+v, of which %d are public", s, public)
+				t.Fatalf("%+v, of which strangers hold %d", s, public)
 			}
 		}
 		for i := range holds {
@@ -234,13 +240,13 @@ func TestABudgetIsKept(t *testing.T) {
 			holds[i].Release()
 		}
 		if s := b.Stats(); s.Held != 0 || s.Callers != 0 {
-			t.Fatalf("after all was given back: %+v", s)
+			t.Fatalf("after everything was given back: %+v", s)
 		}
 	})
 }
 
-// TestABudgetIsKeptWhereRequestsAreEnded: in any order of growing, shrinking and
-// ending, what is held and what leaves are the sum of what requests have.
+// TestABudgetIsKeptWhereRequestsAreEnded: after any sequence of growing, shrinking and
+// ending requests, the bytes held and the bytes leaving are the sums over the requests.
 func TestABudgetIsKeptWhereRequestsAreEnded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := limit.NewBudget(8 * mib)
@@ -268,7 +274,7 @@ func TestABudgetIsKeptWhereRequestsAreEnded(t *testing.T) {
 				begin(i)
 			default:
 				if was := ended[i]; h.Grow(n) && was && n > h.Bytes() && n > limit.Small {
-					t.Fatal("a request that was ended takes more")
+					t.Fatal("a request that was ended takes more memory")
 				}
 			}
 			held, leaving, public := 0, 0, 0
@@ -284,14 +290,14 @@ func TestABudgetIsKeptWhereRequestsAreEnded(t *testing.T) {
 				}
 			}
 			if s := b.Stats(); s.Held != int64(held) || s.Leaving != int64(leaving) || s.Held > s.Total || s.Leaving > s.Total/8+mib || public > 2*mib {
-				t.Fatalf("%+v, of which %d are held, %d leave, %d are public", s, held, leaving, public)
+				t.Fatalf("%+v, want %d held, %d leaving, %d held by strangers", s, held, leaving, public)
 			}
 		}
 		for i := range holds {
 			holds[i].Release()
 		}
 		if s := b.Stats(); s.Held != 0 || s.Leaving != 0 || s.Callers != 0 {
-			t.Fatalf("after all was given back: %+v", s)
+			t.Fatalf("after everything was given back: %+v", s)
 		}
 	})
 }

@@ -8,13 +8,15 @@ import (
 	"parley/http/limit"
 )
 
-// crude is a limiter as one writes it in a hurry.
+// crude is a limiter with typical mistakes.
 type crude struct {
 	clock *hand
 	rate  int
-	// aligned: counts from the full minute on, so that two bursts may meet there.
+	// aligned: the count starts again at each full minute, so that two bursts may meet
+	// there.
 	aligned bool
-	// cost is what a request takes of the rate; refused: also one that is refused.
+	// cost is what an accepted request adds to the count. refused: a refused request
+	// counts too.
 	cost    int
 	refused bool
 	from    time.Time
@@ -36,8 +38,8 @@ func (c *crude) Take(string) (ok bool, remaining int, retryAfter, reset time.Dur
 	return true, c.rate - c.used, 0, time.Minute
 }
 
-// TestNoWindowExceedsTheRateControl: the judge finds what is wrong with limiters
-// that let too many pass, or too few.
+// TestNoWindowExceedsTheRateControl: the check detects limiters that accept too many
+// requests, or too few.
 func TestNoWindowExceedsTheRateControl(t *testing.T) {
 	const rate = 6
 	interval := time.Minute / rate

@@ -16,7 +16,7 @@ import (
 	"parley/http/limit"
 )
 
-// hand is a clock that moves when told to.
+// hand is a clock that a test sets.
 type hand struct{ nanos atomic.Int64 }
 
 func newHand() *hand {
@@ -46,7 +46,7 @@ func TestABurstPassesAndTheNextWaits(t *testing.T) {
 	}
 	clock.advance(time.Second - 1)
 	if ok, _, _, _ := l.Take("a"); ok {
-		t.Fatal("let through a nanosecond early")
+		t.Fatal("accepted a nanosecond too early")
 	}
 	clock.advance(1)
 	if ok, _, _, _ := l.Take("a"); !ok {
@@ -54,18 +54,18 @@ func TestABurstPassesAndTheNextWaits(t *testing.T) {
 	}
 	clock.advance(time.Hour)
 	if _, remaining, _, _ := l.Take("a"); remaining != 59 {
-		t.Fatalf("%d left after a long rest", remaining)
+		t.Fatalf("%d left after a long pause", remaining)
 	}
 }
 
-// taker is a limiter as its users see it.
+// taker is the interface of a limiter for its users.
 type taker interface {
 	Take(key string) (ok bool, remaining int, retryAfter, reset time.Duration)
 }
 
-// windowFault asks after each of the gaps, waits where it is told to, and finds a
-// window that saw more than the burst and what the rate adds, or a wait that was
-// not enough or longer than one request costs.
+// windowFault sends requests after the given gaps and waits as long as the limiter
+// demands. It returns a fault if any window has more requests than the burst plus what
+// the rate adds, or if a wait was too short or longer than the interval of one request.
 func windowFault(l taker, clock *hand, gaps []time.Duration, burst int, interval time.Duration) string {
 	var passed []time.Time
 	for _, gap := range gaps {
@@ -92,7 +92,8 @@ func windowFault(l taker, clock *hand, gaps []time.Duration, burst int, interval
 	return ""
 }
 
-// No window of any length may see more than the burst and what the rate adds.
+// TestNoWindowExceedsTheRate: no window of any length has more requests than the burst
+// plus what the rate adds.
 func TestNoWindowExceedsTheRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate, burst := rapid.IntRange(1, 40).Draw(t, "rate"), rapid.IntRange(1, 40).Draw(t, "burst")
@@ -137,11 +138,11 @@ func TestAClockSetBackCostsAtMostOneBurst(t *testing.T) {
 	}
 	clock.advance(time.Second)
 	if ok, _, _, _ := l.Take("k"); !ok {
-		t.Fatal("still locked out a second later")
+		t.Fatal("still refused a second later")
 	}
 }
 
-// Servers reuse the memory that a key was read from.
+// TestAKeyIsNotKeptByReference: servers reuse the memory that a key was read from.
 func TestAKeyIsNotKeptByReference(t *testing.T) {
 	l := limit.New(1, time.Minute, 1, newHand().now)
 	buffer := []byte("first")
@@ -150,7 +151,7 @@ func TestAKeyIsNotKeptByReference(t *testing.T) {
 	}
 	copy(buffer, "other")
 	if ok, _, _, _ := l.Take("first"); ok {
-		t.Fatal("the key was lost with its buffer")
+		t.Fatal("the key changed with the buffer it was read from")
 	}
 	if ok, _, _, _ := l.Take("other"); !ok {
 		t.Fatal("another key was refused")
@@ -161,7 +162,7 @@ func TestZeroLifts(t *testing.T) {
 	l := limit.New(0, time.Minute, 0, newHand().now)
 	for range 1000 {
 		if ok, _, _, _ := l.Take("k"); !ok {
-			t.Fatal("a lifted limit refused")
+			t.Fatal("a limiter without a limit refuses")
 		}
 	}
 	if l.Limit() != 0 || limit.New(7, time.Minute, 7, newHand().now).Limit() != 7 {
@@ -169,8 +170,8 @@ func TestZeroLifts(t *testing.T) {
 	}
 }
 
-// A virtual clock stands still when its test ends: nothing may be left running
-// that waits for it.
+// TestNothingIsLeftRunning: a virtual clock stands still when its test ends, so no
+// goroutine may be left that waits for it.
 func TestNothingIsLeftRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit.New(1, time.Minute, 1, time.Now)
@@ -218,7 +219,7 @@ func TestParsePoll(t *testing.T) {
 		}
 	}
 	if limit.PollDefault.String() != "60/20" {
-		t.Errorf("default is %s", limit.PollDefault)
+		t.Errorf("the default is %s", limit.PollDefault)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"parley/http/limit"
 )
 
-// pollers take one request of an address and a token, as the poll endpoint does.
+// poller takes one request of an address and a token, as the poll endpoint does.
 type poller func(address, token string) limit.Standing
 
 func windows(perAddress, perToken int, clock *hand) poller {
@@ -29,14 +29,14 @@ type pollStep struct {
 	address, token int
 }
 
-// windowOracle remembers all that ever passed.
+// windowOracle records every request that was accepted.
 type windowOracle struct {
 	clock  *hand
 	passed map[string][]time.Time
 }
 
-// within counts what passed of a key in the minute that ends now, and tells when
-// the oldest and the newest of it did.
+// within returns how many requests of a key were accepted in the minute that ends now,
+// and the times of the oldest and the newest of them.
 func (o *windowOracle) within(key string) (n int, oldest, newest time.Time) {
 	for _, at := range o.passed[key] {
 		if o.clock.now().Sub(at) < time.Minute {
@@ -49,7 +49,7 @@ func (o *windowOracle) within(key string) (n int, oldest, newest time.Time) {
 	return n, oldest, newest
 }
 
-// want is what a request has to be told.
+// want returns the standing that a request must get.
 func (o *windowOracle) want(limits map[string]int, keys ...string) limit.Standing {
 	met := limit.Standing{OK: true}
 	for _, key := range keys {
@@ -78,8 +78,8 @@ func (o *windowOracle) want(limits map[string]int, keys ...string) limit.Standin
 	return met
 }
 
-// windowsFault holds a poller against the oracle, and against the sentence that
-// it is to keep: no minute sees more than the limit.
+// windowsFault compares a poller with the oracle and with the rule that no minute has
+// more requests than the limit.
 func windowsFault(perAddress, perToken int, steps []pollStep, clock *hand, poll poller) string {
 	o := &windowOracle{clock: clock, passed: map[string][]time.Time{}}
 	seen := map[string][]time.Time{}
@@ -110,8 +110,8 @@ func windowsFault(perAddress, perToken int, steps []pollStep, clock *hand, poll 
 	return ""
 }
 
-// TestWindowsAreWhatAnOracleSays: each request is let through, or told to wait,
-// as one is who remembers all that ever passed.
+// TestWindowsAreWhatAnOracleSays: for each request the windows give the same answer as
+// an oracle that keeps all accepted requests.
 func TestWindowsAreWhatAnOracleSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		perAddress, perToken := rapid.IntRange(1, 9).Draw(t, "per address"), rapid.IntRange(1, 6).Draw(t, "per token")
@@ -126,11 +126,11 @@ func TestWindowsAreWhatAnOracleSays(t *testing.T) {
 	})
 }
 
-// TestWindowsAreWhatAnOracleSaysControl: pollers that count otherwise are found.
+// TestWindowsAreWhatAnOracleSaysControl: pollers that count differently are detected.
 func TestWindowsAreWhatAnOracleSaysControl(t *testing.T) {
 	const perAddress, perToken = 6, 2
 	steps := slices.Concat(
-		slices.Repeat([]pollStep{{}}, 4), // two of them refused by the token, and counted by nobody
+		slices.Repeat([]pollStep{{}}, 4), // the token's window refuses two of them, and no window counts these
 		slices.Repeat([]pollStep{{token: 1}, {token: 2}}, 3),
 		slices.Repeat([]pollStep{{pause: 31 * time.Second}}, 4),
 		[]pollStep{{pause: time.Hour}},
@@ -173,8 +173,8 @@ func TestWindowsAreWhatAnOracleSaysControl(t *testing.T) {
 	}
 }
 
-// TestManyAtOnceGetNoMoreThanTheWindows: twenty of a token and sixty of an address
-// pass, however many ask in one instant, and each slot of an address is used.
+// TestManyAtOnceGetNoMoreThanTheWindows: of many simultaneous requests, twenty per
+// token and sixty per address are accepted, and the address uses its whole limit.
 func TestManyAtOnceGetNoMoreThanTheWindows(t *testing.T) {
 	clock := newHand()
 	poll := windows(60, 20, clock)
@@ -196,11 +196,11 @@ func TestManyAtOnceGetNoMoreThanTheWindows(t *testing.T) {
 	for token := range passed {
 		n := passed[token].Load()
 		if all += n; n > 20 {
-			t.Errorf("%d of token %d passed", n, token)
+			t.Errorf("%d requests of token %d were accepted", n, token)
 		}
 	}
 	if all != 60 {
-		t.Errorf("%d of the address passed, want 60", all)
+		t.Errorf("%d requests of the address were accepted, want 60", all)
 	}
 }
 
@@ -227,26 +227,26 @@ func TestZeroLiftsWindows(t *testing.T) {
 	none, some := limit.NewWindow(0, time.Minute, clock.now), limit.NewWindow(1, time.Minute, clock.now)
 	for range 100 {
 		if s := limit.TakeAll(limit.Draw{Window: none, Key: "k"}); !s.OK || s.Limit != 0 {
-			t.Fatalf("a lifted window: %+v", s)
+			t.Fatalf("a window without a limit: %+v", s)
 		}
 	}
 	for i, want := range []bool{true, false} {
 		if s := limit.TakeAll(limit.Draw{Window: none, Key: "k"}, limit.Draw{Window: some, Key: "k"}); s.OK != want || s.Limit != 1 {
-			t.Fatalf("request %d beside a lifted window: %+v", i, s)
+			t.Fatalf("request %d, with another window without a limit: %+v", i, s)
 		}
 	}
 }
 
-// TestWaitingIsToldWithoutTaking: what Wait says is what Take then does.
+// TestWaitingIsToldWithoutTaking: Wait returns what Take then does, and takes nothing.
 func TestWaitingIsToldWithoutTaking(t *testing.T) {
 	clock := newHand()
 	l := limit.New(20, time.Minute, 20, clock.now)
 	if wait, reset := l.Wait("k"); wait != 0 || reset != 0 {
-		t.Fatalf("of an unknown key: %v, %v", wait, reset)
+		t.Fatalf("an unknown key waits %v, reset %v", wait, reset)
 	}
 	for range 20 {
 		if wait, _ := l.Wait("k"); wait != 0 {
-			t.Fatalf("%v although one would pass", wait)
+			t.Fatalf("waits %v although a request would be accepted", wait)
 		}
 		l.Take("k")
 	}
@@ -256,16 +256,16 @@ func TestWaitingIsToldWithoutTaking(t *testing.T) {
 	}
 	clock.advance(wait - 1)
 	if wait, _ := l.Wait("k"); wait != 1 {
-		t.Fatalf("%v a nanosecond before", wait)
+		t.Fatalf("%v a nanosecond before the end of the wait", wait)
 	}
 	clock.advance(1)
 	if wait, _ := l.Wait("k"); wait != 0 {
-		t.Fatalf("%v after it", wait)
+		t.Fatalf("%v after the end of the wait", wait)
 	}
 	if ok, _, _, _ := l.Take("k"); !ok {
 		t.Fatal("refused after the wait")
 	}
 	if wait, reset := (*limit.Limiter)(nil).Wait("k"); wait != 0 || reset != 0 {
-		t.Fatal("a lifted limit has callers wait")
+		t.Fatal("a window without a limit makes callers wait")
 	}
 }

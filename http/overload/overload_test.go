@@ -10,8 +10,8 @@ import (
 	"parley"
 )
 
-// TestManyRejectionsLowerTheBound: when more than an eighth of the requests of a
-// window are rejected, fewer goroutines may wait in the next one.
+// TestManyRejectionsLowerTheBound: if more than an eighth of the requests in a window
+// are rejected, fewer goroutines may wait in the next window.
 func TestManyRejectionsLowerTheBound(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for _, c := range []struct {
@@ -25,13 +25,13 @@ func TestManyRejectionsLowerTheBound(t *testing.T) {
 			l.many(now, false)
 		}
 		if l.Reject(now.Add(window), false); l.bound(false) != c.bound {
-			t.Errorf("of %d %d were rejected: %d may wait, want %d", c.came, c.rejected, l.bound(false), c.bound)
+			t.Errorf("%d requests, %d of them rejected: %d goroutines may wait, want %d", c.came, c.rejected, l.bound(false), c.bound)
 		}
 	}
 }
 
-// TestOwnRejectionsKeepTheBound: those of one caller are delayed like others, and do
-// not lower the bound for all.
+// TestOwnRejectionsKeepTheBound: rejections that one caller is responsible for are
+// delayed like others, but do not lower the bound for all.
 func TestOwnRejectionsKeepTheBound(t *testing.T) {
 	for own, flood := range map[bool]bool{true: false, false: true} {
 		l, now, delayed := New(Runnable), time.Unix(1000, 0), 0
@@ -49,7 +49,7 @@ func TestOwnRejectionsKeepTheBound(t *testing.T) {
 }
 
 // TestWaitingGoroutinesAreCounted: requests are rejected while many goroutines are
-// ready and do not run, and served when these have ended.
+// runnable and do not run. They are served after these goroutines have ended.
 func TestWaitingGoroutinesAreCounted(t *testing.T) {
 	l, now, done := New(Runnable), time.Unix(1000, 0), make(chan struct{})
 	var ready sync.WaitGroup
@@ -66,17 +66,18 @@ func TestWaitingGoroutinesAreCounted(t *testing.T) {
 		})
 	}
 	if !l.Reject(now.Add(time.Second), false) {
-		t.Errorf("%d goroutines are ready, and %d are counted", 4*waitingMost, l.waiting.Load())
+		t.Errorf("%d goroutines are runnable, but %d are counted", 4*waitingMost, l.waiting.Load())
 	}
 	close(done)
 	ready.Wait()
 	if l.Reject(now.Add(2*time.Second), false) {
-		t.Errorf("%d are still counted", l.waiting.Load())
+		t.Errorf("%d goroutines are still counted", l.waiting.Load())
 	}
 }
 
-// TestManyRejectionsAreDelayed: the first of a window are answered at once, the others
-// later; other refusals are never delayed; a server that stops delays none.
+// TestManyRejectionsAreDelayed: the first rejections of a window are answered at once,
+// the others later. Other refusals are never delayed, and a server that shuts down
+// delays nothing.
 func TestManyRejectionsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, draining := New(nil), make(chan struct{})
@@ -85,7 +86,7 @@ func TestManyRejectionsAreDelayed(t *testing.T) {
 			refuse(l, err, draining)
 			return time.Since(began)
 		}
-		for range 2 { // each window anew
+		for range 2 { // each window starts again
 			for i := range undelayed {
 				if d := took(parley.ErrOverloaded.Saying("no room")); d != 0 {
 					t.Fatalf("rejection %d of a window is delayed by %v", i, d)
@@ -97,7 +98,7 @@ func TestManyRejectionsAreDelayed(t *testing.T) {
 			took(parley.ErrOverloaded)
 		}
 		if d := took(parley.ErrOverloaded); d < delayMin/2 || d > delayMin*3/2 {
-			t.Errorf("one rejection more is delayed by %v", d)
+			t.Errorf("the next rejection is delayed by %v", d)
 		}
 		for range 2 * undelayed {
 			if d := took(parley.ErrNotFound); d != 0 {
@@ -109,20 +110,20 @@ func TestManyRejectionsAreDelayed(t *testing.T) {
 		}
 		time.AfterFunc(time.Millisecond, func() { close(draining) })
 		if d := took(parley.ErrOverloaded); d != time.Millisecond {
-			t.Errorf("a server that stops delays a rejection by %v", d)
+			t.Errorf("a server that shuts down delays a rejection by %v", d)
 		}
 	})
 }
 
-// refuse does what the server does before it answers err.
+// refuse does what the server does before it answers with err.
 func refuse(l *Limiter, err error, draining <-chan struct{}) {
 	if l.ToDelay(time.Now(), err) {
 		l.Delay(draining)
 	}
 }
 
-// TestDelayGrowsWithRejections: up to four times the delay, which shrinks again when
-// there are fewer.
+// TestDelayGrowsWithRejections: the delay grows to at most four times its minimum, and
+// shrinks when there are fewer rejections.
 func TestDelayGrowsWithRejections(t *testing.T) {
 	l, now := New(nil), time.Unix(1000, 0)
 	after := func(windows, rejected int) time.Duration {
@@ -145,7 +146,8 @@ func TestDelayGrowsWithRejections(t *testing.T) {
 	}
 }
 
-// TestAnswersEndDelays: each answer ends two, none while many goroutines wait.
+// TestAnswersEndDelays: each answer ends two delays, or none while many goroutines
+// wait.
 func TestAnswersEndDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waiting, draining := 0, make(chan struct{})
@@ -161,7 +163,7 @@ func TestAnswersEndDelays(t *testing.T) {
 			time.Sleep(2 * samplePeriod)
 			l.Answered(time.Now)
 			if synctest.Wait(); l.Delayed() != c.left {
-				t.Errorf("with %d waiting %d are still delayed, want %d", c.waiting, l.Delayed(), c.left)
+				t.Errorf("with %d goroutines waiting, %d rejections are still delayed, want %d", c.waiting, l.Delayed(), c.left)
 			}
 		}
 	})

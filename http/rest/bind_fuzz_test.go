@@ -17,7 +17,7 @@ import (
 	"parley/http/api"
 )
 
-// tableOf is the whole interface, ready to bind, without a service behind it.
+// tableOf returns all routes of the API, ready to bind, without a service behind them.
 func tableOf(t testing.TB) []Route {
 	t.Helper()
 	routes := ServiceRoutes()
@@ -29,7 +29,7 @@ func tableOf(t testing.TB) []Route {
 	return routes
 }
 
-// ask is what one request brings to be bound.
+// ask is the part of a request that is bound.
 type ask struct{ media, path, query, header, body string }
 
 // bindTo binds a request to a route's In.
@@ -51,10 +51,10 @@ func (a ask) bindTo(r *Route) (in reflect.Value, err error) {
 	return in, r.plan.bind(&Call{ctx: ctx}, in)
 }
 
-// samples are texts of which every pattern of the table takes one.
+// samples are texts; every pattern of the table accepts one of them.
 var samples = []string{toyID, "a.b.c", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "accept_all", "send_all", "public", "member", "approve", "message.received", "OKP", "Ed25519", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 
-// exampleOf is a value that a shape takes, as JSON.
+// exampleOf returns JSON that a shape accepts.
 func exampleOf(t testing.TB, s *shape) string {
 	t.Helper()
 	switch s.kind {
@@ -81,7 +81,7 @@ func exampleOf(t testing.TB, s *shape) string {
 			return strconv.Quote(text)
 		}
 	}
-	t.Fatalf("no sample is a %s of pattern %q", s.typ, s.pattern)
+	t.Fatalf("no sample matches a %s with pattern %q", s.typ, s.pattern)
 	return ""
 }
 
@@ -95,26 +95,25 @@ func exampleBody(t testing.TB, m *members) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// mediaTypes that a body may come under.
+// mediaTypes are the media types of the bodies.
 var mediaTypes = []string{"application/json", "", "application/x-www-form-urlencoded", "application/problem+json; charset=utf-8", "text/plain", "multipart/form-data; boundary=x"}
 
-// nastyBodies are bodies that no route should trip over.
+// nastyBodies are malformed or unusual bodies, which must not break any route.
 var nastyBodies = []string{
 	"", " ", "null", "{}", "[]", "[", "{", `{"":0}`, `{"a":1,"a":2}`, `{"\u0061":1,"a":2}`, `{} {}`, "\xef\xbb\xbf{}", "{\"a\":\"\xff\"}", `{"a":"\ud800"}`, `{"a":"\udc00\ud800"}`, `{"a":NaN}`, `{"a":Infinity}`, `{"a":1e400}`, `{"a":-0}`, `{"a":01}`,
 	`{"a":99999999999999999999999999}`, `{'a':1}`, `{"a":1,}`, `{"a":/**/1}`, `{"a":"` + "\x00" + `"}`, `{"a":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40), "a=1&a=2", "grant_type=%zz", "=&==&%=", "grant_type=client_credentials&scope=%ff",
 }
 
-// nastyValues are values that most members do not take.
+// nastyValues are values that most members refuse.
 var nastyValues = []string{`null`, `true`, `0`, `-1`, `1.5`, `1e999`, `""`, `"\u0000"`, `[]`, `{}`, `[[]]`, `{"a":{}}`}
 
-// FuzzBodies binds whatever comes to every route of the table. What is accepted
-// obeys its tags and, encoded by the standard library, is accepted again, from
-// then on as the same (what is empty is left out and takes its default); what
-// is refused says so in the form of a 422, or is an unknown path or a media
-// type.
+// FuzzBodies binds arbitrary requests to every route of the table. An accepted request
+// obeys its tags. Encoded by the standard library it is accepted again, and from then
+// on it does not change: empty members are left out and get their defaults. The error
+// of a refused request has the form of a 422, or is an unknown path or media type.
 func FuzzBodies(f *testing.F) {
 	routes := tableOf(f)
-	turn := 0 // each nasty thing goes to a few routes: a fuzzer takes it to the others
+	turn := 0 // each nasty value goes to a few routes; the fuzzer tries it on the others
 	for i := range routes {
 		good := "{}"
 		if routes[i].plan.body != nil {
@@ -144,7 +143,7 @@ func FuzzBodies(f *testing.F) {
 			return
 		}
 		for _, complaint := range disobedience(in, "") {
-			t.Fatalf("%s %s takes %+v: %s", r.Method, r.Path, a, complaint)
+			t.Fatalf("%s %s accepts %+v: %s", r.Method, r.Path, a, complaint)
 		}
 		var told, before []byte
 		for range 3 {
@@ -153,7 +152,7 @@ func FuzzBodies(f *testing.F) {
 			}
 			a.media, a.body = "application/json", string(told)
 			if in, err = a.bindTo(r); err != nil {
-				t.Fatalf("%s %s takes %+v, which is %s, which it does not take: %v", r.Method, r.Path, a, told, err)
+				t.Fatalf("%s %s accepts %+v as %s, which it then refuses: %v", r.Method, r.Path, a, told, err)
 			}
 		}
 		if string(told) != string(before) {
@@ -166,18 +165,18 @@ func encoded(t *testing.T, in reflect.Value) []byte {
 	t.Helper()
 	told, err := json.Marshal(in.Interface())
 	if err != nil {
-		t.Fatalf("%+v cannot be written: %v", in, err)
+		t.Fatalf("%+v cannot be encoded: %v", in, err)
 	}
 	return told
 }
 
-// faultKinds are the words of a 422.
+// faultKinds are the error types of a 422.
 var faultKinds = []string{
 	faultMissing, faultExtra, faultJSON, faultStringType, faultTooLong, faultTooShort, faultPattern, faultEnum, faultBoolType, faultBoolParsing, faultIntType, faultIntParsing, faultIntFraction, faultIntSize,
 	faultAtLeast, faultAtMost, faultUUIDType, FaultUUIDParsing, faultDatetime, faultDict, faultList, faultListTooLong, faultListTooShort, FaultValue,
 }
 
-// wellRefused holds a refusal of the binder against the form of an answer.
+// wellRefused checks that an error of the binder can be answered.
 func wellRefused(t *testing.T, err error) {
 	t.Helper()
 	schema := (*SchemaError)(nil)
@@ -199,12 +198,12 @@ func wellRefused(t *testing.T, err error) {
 		Detail []api.FieldError `json:"detail"`
 	}
 	if err := json.Unmarshal(ProblemOf(err).Body("id"), &told); err != nil || len(told.Detail) != len(schema.Faults) {
-		t.Fatalf("%+v cannot be told: %v", schema.Faults, err)
+		t.Fatalf("%+v cannot be encoded: %v", schema.Faults, err)
 	}
 }
 
-// disobedience reads the tags of an In struct anew, without the binder's plan,
-// and says which of them a bound value breaks.
+// disobedience reads the tags of an In struct without the binder's plan, and lists the
+// rules that a bound value breaks.
 func disobedience(v reflect.Value, tag reflect.StructTag) (complaints []string) {
 	if inner, null, ok := clearable(v); ok {
 		if null {
@@ -245,7 +244,7 @@ func disobedience(v reflect.Value, tag reflect.StructTag) (complaints []string) 
 	return complaints
 }
 
-// clearable gives the value in an api.Clearable, and whether it is null or unset.
+// clearable returns the value in an api.Clearable, and whether it is null or unset.
 func clearable(v reflect.Value) (inner reflect.Value, null, ok bool) {
 	if _, ok := clearableValue(v.Type()); !ok {
 		return v, false, false
@@ -289,13 +288,14 @@ func numberDisobedience(n int64, tag reflect.StructTag) (complaints []string) {
 	return complaints
 }
 
-// TestDisobedienceControl: the second reading of the tags finds what breaks them.
+// TestDisobedienceControl: the second implementation of the tags detects values that
+// break them.
 func TestDisobedienceControl(t *testing.T) {
 	sound := func() *api.Reply {
 		return &api.Reply{Type: "a.b.c", EncryptedPayload: "QQ", EncryptionVersion: "hpke-v1", Metadata: api.Object(`{}`)}
 	}
 	if complaints := disobedience(reflect.ValueOf(sound()).Elem(), ""); len(complaints) != 0 {
-		t.Fatalf("a sound reply: %q", complaints)
+		t.Fatalf("a valid reply: %q", complaints)
 	}
 	for name, change := range map[string]func(*api.Reply){
 		"pattern": func(r *api.Reply) { r.Type = "a.b" }, "enum": func(r *api.Reply) { r.EncryptionVersion = "x" }, "too long": func(r *api.Reply) { r.ContentType = strings.Repeat("x", 256) },
@@ -308,6 +308,6 @@ func TestDisobedienceControl(t *testing.T) {
 		}
 	}
 	if len(disobedience(reflect.ValueOf(api.Inbox{Limit: 101}), "")) != 1 || len(disobedience(reflect.ValueOf(api.OrgPatch{ContactEmail: api.SetTo("nobody")}), "")) != 1 {
-		t.Error("a number or a clearable is not looked at")
+		t.Error("a number or a clearable is not checked")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 const toyID = "0190a6b0-0000-7000-8000-000000000001"
 
-// bindOnce binds a request to an In struct without a server around it.
+// bindOnce binds a request to an In struct without a server.
 func bindOnce[In any](t testing.TB, path map[string]string, query, body string, headers map[string]string) (*In, error) {
 	t.Helper()
 	p, err := newPlan(reflect.TypeFor[In](), "Acme")
@@ -224,11 +224,11 @@ func TestBindForm(t *testing.T) {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 	if in, err := bindOnce[toyForm](t, nil, "", `{"grant_type":"x"}`, nil); err != nil || in.Grant != "x" {
-		t.Errorf("a form may be JSON too: %+v %v", in, err)
+		t.Errorf("a form as JSON: %+v %v", in, err)
 	}
 }
 
-// TestBindCopies overwrites what the engine would overwrite.
+// TestBindCopies overwrites the buffers that the engine reuses.
 func TestBindCopies(t *testing.T) {
 	p, err := newPlan(reflect.TypeFor[toyIn](), "Svc")
 	if err != nil {
@@ -281,7 +281,7 @@ func TestPlanRefuses(t *testing.T) {
 		"what is no struct": 5,
 	} {
 		if _, err := newPlan(reflect.TypeOf(in), "Svc"); err == nil {
-			t.Errorf("%s was planned", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }

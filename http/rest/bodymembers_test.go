@@ -10,7 +10,7 @@ import (
 	"parley/http/api"
 )
 
-// manyMembers are so many members of different names, from a number on.
+// manyMembers returns that many members with different names, numbered from a start.
 func manyMembers(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -19,7 +19,7 @@ func manyMembers(n int) string {
 	return b.String()[1:]
 }
 
-// sendBody is a send of at least so many bytes, with more members.
+// sendBody returns the body of a send of at least that many bytes, with more members.
 func sendBody(more string, bytes int) []byte {
 	b := `{"type":"a.b.c","encrypted_payload":"AA","to_handle":"a@b.c",` + more
 	return []byte(b + strings.Repeat(" ", max(0, bytes-len(b)-1)) + "}")
@@ -33,7 +33,7 @@ func planOfSend(t testing.TB) *plan {
 	return p
 }
 
-// faultsIn reads a body and gives what is wrong with it.
+// faultsIn reads a body and returns its faults.
 func faultsIn(p *plan, body []byte) (all []string) {
 	faults := &SchemaError{}
 	decodeBody(body, p.body, reflect.New(p.in).Elem(), faults)
@@ -56,7 +56,7 @@ func floods() map[string][]byte {
 	}
 }
 
-// bodyAllocs bounds what reading a refused body allocates.
+// bodyAllocs bounds the allocations for reading a refused body.
 const bodyAllocs = 100
 
 func TestMembersAreBounded(t *testing.T) {
@@ -72,10 +72,10 @@ func TestMembersAreBounded(t *testing.T) {
 	}
 	deep := sendBody(`"metadata":{"deep":`+strings.Repeat("[", 40)+strings.Repeat("]", 40)+`,`+manyMembers(80_000)+`}`, 1<<20)
 	if got := fmt.Sprint(faultsIn(p, deep)); !strings.Contains(got, msgTooDeep) {
-		t.Errorf("80,000 members behind what nests too deep: %s", got)
+		t.Errorf("80,000 members after a value that is nested too deep: %s", got)
 	}
 	if n := testing.AllocsPerRun(1, func() { faultsIn(p, deep) }); n > bodyAllocs {
-		t.Errorf("80,000 members behind what nests too deep: %v allocations", n)
+		t.Errorf("80,000 members after a value that is nested too deep: %v allocations", n)
 	}
 }
 
@@ -91,10 +91,10 @@ func TestMembersAreBoundedControl(t *testing.T) {
 	}
 }
 
-// TestAllThatTheSchemaAllowsIsRead: the largest values that there may be, made of as
-// many members as there can be, and some unknown ones, in a body of 1 MiB.
+// TestAllThatTheSchemaAllowsIsRead: a body of 1 MiB with the largest values that the
+// schema allows, made of as many members as possible, and some unknown members.
 func TestAllThatTheSchemaAllowsIsRead(t *testing.T) {
-	const each = len(`{"":{"":{"":{"":{"":0}}}}},`) // members as small as they get
+	const each = len(`{"":{"":{"":{"":{"":0}}}}},`) // the smallest possible members
 	nested := func(n int) string {
 		return strings.TrimSuffix(strings.Repeat(`{"":{"":{"":{"":{"":0}}}}},`, n/each), ",")
 	}
@@ -110,8 +110,8 @@ func TestAllThatTheSchemaAllowsIsRead(t *testing.T) {
 	}
 }
 
-// BenchmarkMembers reads 80,000 members, with the bound and without. Its figures are
-// in docs/guarantees.md.
+// BenchmarkMembers reads 80,000 members, with and without the bound. The results are in
+// docs/guarantees.md.
 func BenchmarkMembers(b *testing.B) {
 	for _, bounded := range []bool{true, false} {
 		for _, what := range []string{"beside", "in metadata"} {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestClientKnowsEveryCode: there is a constant in the Go client for each code that
-// the document says the service refuses with.
+// TestClientKnowsEveryCode: the Go client has a constant for each error code in the
+// document.
 func TestClientKnowsEveryCode(t *testing.T) {
 	source, err := os.ReadFile("../client/error.go")
 	if err != nil {

@@ -37,7 +37,7 @@ func TestNearMisses(t *testing.T) {
 	}
 }
 
-// FuzzEdits holds the distance against what every distance is.
+// FuzzEdits: the edit distance has the properties of a metric.
 func FuzzEdits(f *testing.F) {
 	f.Add("to_handle", "to_hnadle")
 	f.Fuzz(func(t *testing.T, a, b string) {

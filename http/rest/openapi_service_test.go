@@ -14,7 +14,7 @@ import (
 	"parley/http/api"
 )
 
-// servicePlans is the table of the service, planned, without anything behind it.
+// servicePlans plans the routes of the service, without a service behind them.
 func servicePlans(t *testing.T) []Route {
 	t.Helper()
 	routes := ServiceRoutes()
@@ -26,8 +26,9 @@ func servicePlans(t *testing.T) []Route {
 	return routes
 }
 
-// ServiceRoutes is the table of the service, WireSource the source of its structs.
-// service_test.go sets them: a test of package rest cannot import the service.
+// ServiceRoutes returns the routes of the service, WireSource the source of its
+// structs. service_test.go sets them, because a test of package rest cannot import the
+// service.
 var (
 	ServiceRoutes func() []Route
 	WireSource    func() fs.FS
@@ -46,8 +47,8 @@ func serviceDocument(t *testing.T, brand string) map[string]any {
 	return document
 }
 
-// TestExamplesAreAccepted sends the example of every body through its own
-// binder, rules across members included.
+// TestExamplesAreAccepted binds the example of every body with the route's binder,
+// including the rules across members.
 func TestExamplesAreAccepted(t *testing.T) {
 	b, bodies := newSchemas("acme", nil), 0
 	for _, r := range servicePlans(t) {
@@ -74,14 +75,14 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// goOnly finds what only a reader of the source understands.
+// goOnly finds text that only a reader of the source understands.
 var goOnly = regexp.MustCompile(`\b(?:[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|[A-Z]+[a-z]+ID|[A-Z]\w*IDs?)\b`)
 
-// plainWords look like Go and are names elsewhere.
+// plainWords look like Go identifiers but are names elsewhere.
 var plainWords = []string{"AgentRead", "GroupRead", "WebhookRead", "MessageRead", "WebFinger", "OpenAPI", "ConflictError", "EdDSA", "UUID", "KiB", "MiB"}
 
-// TestDescriptionsAreForReaders: what the document says in words bears the
-// brand, holds nothing that a page takes for HTML, and is not a comment of Go.
+// TestDescriptionsAreForReaders: every description in the document has the brand,
+// contains nothing that a page renders as HTML, and is not a Go comment.
 func TestDescriptionsAreForReaders(t *testing.T) {
 	texts := 0
 	var visit func(path string, node any)
@@ -100,7 +101,7 @@ func TestDescriptionsAreForReaders(t *testing.T) {
 				}
 				texts++
 				if strings.ContainsAny(text, "<>") || strings.Contains(strings.ToLower(text), "svc") {
-					t.Errorf("%s: a placeholder or the neutral word: %s", path, text)
+					t.Errorf("%s: a placeholder, or the neutral word in place of the brand: %s", path, text)
 				}
 				for _, word := range goOnly.FindAllString(text, -1) {
 					if !slices.Contains(plainWords, word) {
@@ -108,7 +109,7 @@ func TestDescriptionsAreForReaders(t *testing.T) {
 					}
 				}
 				if subject := path[strings.LastIndexByte(path, '/')+1:]; strings.HasPrefix(text, subject+" ") {
-					t.Errorf("%s: a comment of Go: %s", path, text)
+					t.Errorf("%s: a Go comment: %s", path, text)
 				}
 			}
 		}
@@ -120,7 +121,7 @@ func TestDescriptionsAreForReaders(t *testing.T) {
 	}
 	signature := parameter(t, document, "/messages", "post", "X-Acme-Message-Signature")
 	if text := signature["description"].(string); !strings.Contains(text, `"acme-msg-v1\n"`) {
-		t.Errorf("what is signed: %s", text)
+		t.Errorf("the description of what is signed: %s", text)
 	}
 }
 
@@ -169,8 +170,8 @@ func TestDocumentOfTheService(t *testing.T) {
 	}
 }
 
-// TestOperations: each route of the service has an id of its own, and lists only codes
-// that do not follow from the route.
+// TestOperations: each route of the service has its own operation id, and lists only
+// codes that do not follow from the route.
 func TestOperations(t *testing.T) {
 	camelCase := regexp.MustCompile(`^[a-z]+([A-Z]+[a-z0-9]*)*$`)
 	ids := map[string]string{}
@@ -182,7 +183,7 @@ func TestOperations(t *testing.T) {
 		ids[op.ID] = name
 		for _, code := range strings.Fields(op.Refuses) {
 			if StatusOfCode(code) == 0 {
-				t.Errorf("%s: no status is known of the code %s", name, code)
+				t.Errorf("%s: no status for the code %s", name, code)
 			}
 			if slices.Contains(impliedCodes(&r), code) && code != "not_owner" && code != "not_found" {
 				t.Errorf("%s: %s follows from the route and need not be listed", name, code)

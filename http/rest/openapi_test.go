@@ -10,7 +10,7 @@ import (
 	"parley/http/api"
 )
 
-// wireRoutes put every kind of wire struct into a document.
+// wireRoutes use every kind of wire struct in a document.
 func wireRoutes() []Route {
 	return []Route{
 		Typed("POST", "/messages", Tier1, 201, "Send.", func(*Call, *api.Send) (api.Message, error) { return api.Message{}, nil }),
@@ -23,7 +23,7 @@ func wireRoutes() []Route {
 	}
 }
 
-// at walks a JSON document.
+// at returns a node of a JSON document.
 func at(t *testing.T, node any, path ...string) any {
 	t.Helper()
 	for _, name := range path {
@@ -58,14 +58,14 @@ func TestDocumentIsSound(t *testing.T) {
 	routes := append(toyRoutes(), wireRoutes()...)
 	document := documentOf(t, routes)
 	if at(t, document, "openapi") != "3.1.0" || at(t, document, "info", "version") != "0.0" {
-		t.Errorf("head: %v", document["info"])
+		t.Errorf("info: %v", document["info"])
 	}
 	ids := map[string]bool{}
 	for _, r := range routes {
 		op := at(t, document, "paths", r.Path, strings.ToLower(r.Method)).(map[string]any)
 		id := at(t, op, "operationId").(string)
 		if ids[id] {
-			t.Errorf("operationId %s twice", id)
+			t.Errorf("operationId %s is used twice", id)
 		}
 		ids[id] = true
 		if at(t, op, "summary") != r.Summary || len(at(t, op, "responses").(map[string]any)) < 2 {
@@ -89,8 +89,8 @@ func TestDocumentIsSound(t *testing.T) {
 	walk(t, document, document)
 }
 
-// walk checks that every reference leads somewhere and that every required
-// member is described.
+// walk checks that every reference resolves and that every required member is
+// described.
 func walk(t *testing.T, document map[string]any, node any) {
 	switch node := node.(type) {
 	case []any:
@@ -105,7 +105,7 @@ func walk(t *testing.T, document map[string]any, node any) {
 			properties := at(t, node, "properties").(map[string]any)
 			for _, name := range required {
 				if properties[name.(string)] == nil {
-					t.Errorf("%v is required and not described in %v", name, node)
+					t.Errorf("%v is required but not described in %v", name, node)
 				}
 			}
 		}
@@ -115,7 +115,7 @@ func walk(t *testing.T, document map[string]any, node any) {
 	}
 }
 
-// TestDocumentSaysWhatIsEnforced spells out schemas of each kind.
+// TestDocumentSaysWhatIsEnforced compares schemas of each kind with literal JSON.
 func TestDocumentSaysWhatIsEnforced(t *testing.T) {
 	document := documentOf(t, append(toyRoutes(), wireRoutes()...))
 	schemas := at(t, document, "components", "schemas")
@@ -153,14 +153,14 @@ func TestDocumentSaysWhatIsEnforced(t *testing.T) {
 		}
 	}
 	if text := at(t, schemas, "Send", "properties", "to_agent_id", "description"); text != "The recipient. Exactly one of to_agent_id and to_handle is given." {
-		t.Errorf("a comment in the words of the wire: %q", text)
+		t.Errorf("a description in Go terms: %q", text)
 	}
 	limit, _ := json.Marshal(parameter(t, document, "/bind/{id}", "post", "limit"))
 	if string(limit) != `{"in":"query","name":"limit","required":false,"schema":{"default":20,"maximum":100,"minimum":1,"type":"integer"}}` {
 		t.Errorf("limit: %s", limit)
 	}
 	if ids := parameter(t, document, "/bind/{id}", "post", "ids"); ids["explode"] != false {
-		t.Errorf("a list split at commas: %v", ids)
+		t.Errorf("a list separated by commas: %v", ids)
 	}
 	if agent := parameter(t, document, "/messages", "post", "X-Acme-Agent"); agent["in"] != "header" {
 		t.Errorf("branded header: %v", agent)
@@ -169,7 +169,7 @@ func TestDocumentSaysWhatIsEnforced(t *testing.T) {
 		t.Errorf("a rendered answer: %s", body)
 	}
 	if send := at(t, document, "paths", "/messages", "post", "responses").(map[string]any); send["200"] == nil || send["201"] == nil || send["422"] == nil {
-		t.Errorf("a repeatable send: %v", send)
+		t.Errorf("a send with an idempotency key: %v", send)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPatternScan holds the table scan against the regular expression engine.
+// TestPatternScan compares the table scan with the regular expression engine.
 func TestPatternScan(t *testing.T) {
 	texts := []string{"", "a", "=", "a=", "a==", "a===", "=a", "ab_-9", "ab cd", "é", "a\n", "aa=\n", "A1-", "xyxyx", "aaaa", "b", "ab", "aab", "abb", "svc.v1.dm", "a.b", "a.b.c.d", "a..b.c", "a.b.c.", ".a.b.c", "a.b.c\n", "a.b.é", "x@y", "@", strings.Repeat("Az09", 300) + "=="}
 	for pattern, scanned := range map[string]bool{

@@ -20,7 +20,8 @@ func newTestSlots(places int) *Slots {
 	return q
 }
 
-// search takes a place for a caller and releases it. It reports whether there was one.
+// search takes a place for a caller and releases it. It reports whether a place was
+// free.
 func (q *Slots) search(caller string) bool {
 	leave, err := q.Enter(address(caller), nil)
 	if err == nil {
@@ -36,10 +37,10 @@ func (q *Slots) wantEmpty(t *testing.T) {
 	}
 }
 
-// TestACallerHasOnePlace: a caller with a search in flight gets no second place, and
-// leaves the others to other callers.
+// TestACallerHasOnePlace: a caller with a search in flight gets no second place, so the
+// other places stay free for other callers.
 func TestACallerHasOnePlace(t *testing.T) {
-	for _, shared := range []bool{false, true} { // true: the control
+	for _, shared := range []bool{false, true} { // true: all share one name, the control
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
 			q := newTestSlots(2)
 			q.shared = shared
@@ -52,7 +53,7 @@ func TestACallerHasOnePlace(t *testing.T) {
 				t.Fatalf("a caller takes a second place: %v", took)
 			}
 			if got := q.search("b"); got == shared {
-				t.Errorf("another caller finds a place: %v", got)
+				t.Errorf("another caller gets a place: %v", got)
 			}
 			if shared {
 				second()
@@ -60,17 +61,17 @@ func TestACallerHasOnePlace(t *testing.T) {
 				t.Error("a caller takes a second place")
 			}
 			leave()
-			leave() // releases no other search's place
+			leave() // does not release another search's place
 			if !q.search("a") {
-				t.Error("a caller finds no place after its search has ended")
+				t.Error("a caller gets no place after its search has ended")
 			}
 			q.wantEmpty(t)
 		})
 	}
 }
 
-// TestPlacesAreBounded: there are so many places for all callers together, and so many
-// searches of one caller may wait.
+// TestPlacesAreBounded: the number of places for all callers is bounded, and so is the
+// number of searches of one caller that may wait.
 func TestPlacesAreBounded(t *testing.T) {
 	q := newTestSlots(2)
 	var leave [2]func()
@@ -82,13 +83,13 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 	leave[0]()
 	if !q.search("b") {
-		t.Fatal("there is one place only")
+		t.Fatal("there is only one place")
 	}
 
 	q.wait = time.Minute
 	stop := make(chan struct{})
 	var waiting sync.WaitGroup
-	for range searchesPerCaller - 1 { // one of the caller's has a place
+	for range searchesPerCaller - 1 { // one of the caller's searches has a place
 		waiting.Go(func() { _, _ = q.Enter(address("1"), stop) })
 	}
 	inFlight := func() int {
@@ -98,25 +99,25 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 	for until := time.Now().Add(10 * time.Second); inFlight() < searchesPerCaller; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("%d searches of a caller are in flight", inFlight())
+			t.Fatalf("%d searches of one caller are in flight", inFlight())
 		}
 	}
 	if q.arrive(address("1")) != nil {
-		t.Fatalf("more than %d searches of a caller wait", searchesPerCaller)
+		t.Fatalf("more than %d searches of one caller wait", searchesPerCaller)
 	}
 	if q.search("1") || !q.search("b") {
-		t.Error("a caller whose searches wait finds a place, or others do not")
+		t.Error("a caller whose searches wait gets a place, or other callers do not")
 	}
 	close(stop)
 	waiting.Wait()
 	leave[1]()
 	if !q.search("1") {
-		t.Error("a caller finds no place after its searches have ended")
+		t.Error("a caller gets no place after its searches have ended")
 	}
 	q.wantEmpty(t)
 }
 
-// TestSearchesOfOneCallerTakeTurns: all of a caller's concurrent searches get a place,
+// TestSearchesOfOneCallerTakeTurns: all concurrent searches of a caller get a place,
 // one after the other.
 func TestSearchesOfOneCallerTakeTurns(t *testing.T) {
 	q := NewSlots(4)

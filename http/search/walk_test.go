@@ -14,7 +14,7 @@ import (
 	"parley/actors/record"
 )
 
-// TestSearchScore: queries find the groups that match, the best first.
+// TestSearchScore: a query finds the groups that match it, with the best match first.
 func TestSearchScore(t *testing.T) {
 	groups := []struct{ name, description string }{
 		{"research", "Reading papers together"},
@@ -63,15 +63,15 @@ func TestShortlistKeepsTheBest(t *testing.T) {
 	}
 }
 
-// modelGroup is a group of a model of the directory. It matches if its score is more
-// than 0.
+// modelGroup is a group in a model of the directory. It matches if its score is above
+// 0.
 type modelGroup struct {
 	id    parley.GroupID
 	score float64
 	text  int
 }
 
-// walkOf takes one step of a walk through a model, with the functions of a Step.
+// walkOf takes one step of a walk through the model, with the functions of Step.
 func walkOf(w Position, rows []modelGroup, words, limit, work int) (shown []parley.GroupID, next Position, more bool, looked int) {
 	l := NewStep(PositionOf(w.Bytes()), &Query{words: make([]queryWord, words)}, limit, work)
 	for _, r := range rows {
@@ -94,9 +94,9 @@ func walkOf(w Position, rows []modelGroup, words, limit, work int) (shown []parl
 	return shown, next, more, looked
 }
 
-// TestAWalkFindsEachGroupOnce walks through a model while groups come and go, their
-// texts grow, and the limits of the requests differ. A group that fits and stays is
-// shown once, one that does not fit never.
+// TestAWalkFindsEachGroupOnce walks through a model while groups are added and removed,
+// their texts grow, and requests have different limits. A group that matches and stays
+// is returned exactly once, one that does not match never.
 func TestAWalkFindsEachGroupOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.IntRange(0, 3).Draw(t, "words")
@@ -121,11 +121,11 @@ func TestAWalkFindsEachGroupOnce(t *testing.T) {
 			limit, work := rapid.IntRange(1, 6).Draw(t, "limit"), work.Draw(t, "work")
 			page, w, more, looked = walkOf(w, rows, words, limit, work)
 			if len(page) > limit || looked > max(1, work/groupWork) {
-				t.Fatalf("a request for %d groups with work for %d shows %d of %d", limit, work/groupWork, len(page), looked)
+				t.Fatalf("a request for %d groups with work for %d returns %d of %d", limit, work/groupWork, len(page), looked)
 			}
 			for _, id := range page {
 				if shown[id]++; shown[id] > 1 {
-					t.Fatalf("%x is shown twice", id)
+					t.Fatalf("%x is returned twice", id)
 				}
 			}
 			if len(rows) == 0 {
@@ -133,28 +133,28 @@ func TestAWalkFindsEachGroupOnce(t *testing.T) {
 			}
 			i := rapid.IntRange(0, len(rows)-1).Draw(t, "which")
 			switch rapid.IntRange(0, 3).Draw(t, "change") {
-			case 0: // one goes
+			case 0: // remove a group
 				delete(stays, rows[i].id)
 				rows = slices.Delete(rows, i, i+1)
-			case 1: // one comes
+			case 1: // add a group
 				r := modelGroup{id: rows[i].id, score: float64(rapid.IntRange(1, 3).Draw(t, "new")), text: 10}
 				if r.id[1]++; i+1 == len(rows) || bytes.Compare(r.id[:], rows[i+1].id[:]) < 0 {
 					rows = slices.Insert(rows, i+1, r)
 				}
-			case 2: // one says more
+			case 2: // extend a group's text
 				rows[i].text = 2000
 			}
 		}
 		for id, fits := range stays {
 			if (shown[id] == 1) != fits {
-				t.Errorf("%x is shown %d times, fits: %v", id, shown[id], fits)
+				t.Errorf("%x is returned %d times, matches: %v", id, shown[id], fits)
 			}
 		}
 	})
 }
 
-// TestAWalkThroughTextsThatGrow: within a stretch whose texts have grown, the work
-// ends before a group that fits better than what the page shows.
+// TestAWalkThroughTextsThatGrow: within a stretch whose texts have grown, the work may
+// end before a group that matches better than those on the page.
 func TestAWalkThroughTextsThatGrow(t *testing.T) {
 	var rows []modelGroup
 	for i, score := range []float64{2, 1, 1, 2} {
@@ -164,7 +164,7 @@ func TestAWalkThroughTextsThatGrow(t *testing.T) {
 	}
 	var order []byte
 	w, more := Position{}, true
-	for _, work := range []int{4, 3, 3, 3, 3, 3} { // groups that a request may look at
+	for _, work := range []int{4, 3, 3, 3, 3, 3} { // how many groups a request may read
 		var page []parley.GroupID
 		page, w, more, _ = walkOf(w, rows, 1, 1, work*groupWork)
 		for _, id := range page {
@@ -175,12 +175,12 @@ func TestAWalkThroughTextsThatGrow(t *testing.T) {
 		}
 	}
 	if !slices.Equal(order, []byte{1, 2, 4, 3}) || more {
-		t.Errorf("the walk shows %v, goes on: %v", order, more)
+		t.Errorf("the walk returns %v, continues: %v", order, more)
 	}
 }
 
-// TestAWalkIsRanked: what one request can look at comes best first, however short
-// its pages are.
+// TestAWalkIsRanked: within what one request can read, the best match comes first,
+// however short the pages are.
 func TestAWalkIsRanked(t *testing.T) {
 	var rows []modelGroup
 	for i, score := range []float64{1, 3, 0, 2, 3, 9, 1} {
@@ -198,14 +198,14 @@ func TestAWalkIsRanked(t *testing.T) {
 			}
 		}
 		if !slices.Equal(order, []byte{2, 5, 4, 1, 6, 7}) {
-			t.Errorf("in pages of %d the walk shows %v", limit+1, order)
+			t.Errorf("in pages of %d the walk returns %v", limit+1, order)
 		}
 	}
 }
 
-// TestComparingIsWork: words that look like those of the query take longer to
-// compare, non-ASCII text and the state of an owner longer to read, so that a request
-// looks at fewer groups with them.
+// TestComparingIsWork: words that resemble those of the query cost more to compare, and
+// non-ASCII text and the state of an owner cost more to read. A request reads fewer
+// groups that have them.
 func TestComparingIsWork(t *testing.T) {
 	looked := func(words, text string, owner query.GroupOwner) (n int) {
 		l := NewStep(Position{}, NewQuery(words), 20, Work)
@@ -226,13 +226,13 @@ func TestComparingIsWork(t *testing.T) {
 	} {
 		plain, costly := looked(c.query, c.plain, first), looked(c.query, c.costly, first)
 		if plain < 2*costly || costly < 10 {
-			t.Errorf("%s: a request looks at %d groups, at %d that take less", what, costly, plain)
+			t.Errorf("%s: a request reads %d groups, or %d that cost less", what, costly, plain)
 		}
 	}
-	for _, slug := range []string{"first", ""} { // also of owners that are no more
+	for _, slug := range []string{"first", ""} { // "": an owner that no longer exists
 		plain, costly := looked("abc", "", query.GroupOwner{Slug: slug}), looked("abc", "", query.GroupOwner{Slug: slug, Read: true})
 		if plain < 2*costly || costly < 10 {
-			t.Errorf("a request looks at %d groups whose owners are read, at %d whose owners are at hand", costly, plain)
+			t.Errorf("a request reads %d groups whose owners must be read, or %d whose owners are known", costly, plain)
 		}
 	}
 }
