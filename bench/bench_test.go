@@ -21,11 +21,11 @@ import (
 	"parley/bench/target"
 )
 
-// plain is a target within this process that takes sends and gives pages.
+// plain is a target in this process that accepts sends and returns pages.
 type plain struct {
 	name string
-	// refuses keeps it from starting; dies makes it drop every connection once it
-	// was asked that often.
+	// refuses makes its start fail. dies makes it drop every connection after that many
+	// requests.
 	refuses error
 	dies    int64
 	asked   atomic.Int64
@@ -114,7 +114,7 @@ func TestTargetsTakeTurns(t *testing.T) {
 	want := []string{
 		"a send 1", "b send 1", "a send 2", "b send 2",
 		"a inbox 1", "b inbox 1", "a inbox 2", "b inbox 2",
-		"a send 1", "a send 2", // a share of its own capacity is asked of ours alone
+		"a send 1", "a send 2", // only our target is also asked for a share of its own capacity
 	}
 	if got := names(out.Runs); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -151,14 +151,14 @@ func TestPeerThatFailsIsLeftOut(t *testing.T) {
 				if run.Target == "a" {
 					ours++
 				} else if run.Failures == 0 {
-					t.Errorf("nothing is said of what failed: %+v", run)
+					t.Errorf("the failure is not reported: %+v", run)
 				}
 			}
 			if ours != 4 {
 				t.Errorf("ours has %d runs of 4: %q", ours, names(out.Runs))
 			}
 			if !strings.Contains(said.String(), "b ") || out.Versions["b"] == "b 1" || out.Versions["b"] == "" {
-				t.Errorf("the report says %q of it, the log %q", out.Versions["b"], said)
+				t.Errorf("the report has %q about it, the log %q", out.Versions["b"], said)
 			}
 		})
 	}
@@ -206,7 +206,7 @@ func TestConfigIsChecked(t *testing.T) {
 		config, _ := quick(t, &plain{name: "a"})
 		change(&config)
 		if _, err := Run(t.Context(), config); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("nothing says %q, only %v", what, err)
+			t.Errorf("no error contains %q, only %v", what, err)
 		}
 	}
 }
@@ -263,10 +263,10 @@ func TestLadderLeavesItsRungs(t *testing.T) {
 		}
 		best = run.Figures["ladder_best_per_second"]
 		if best != out.Ladders[0].Rate {
-			t.Errorf("the ladder found %v, its runs say %v", out.Ladders[0].Rate, best)
+			t.Errorf("the ladder found %v, its runs have %v", out.Ladders[0].Rate, best)
 		}
 	}
 	if len(out.Runs) == 0 || !strings.Contains(said.String(), fmt.Sprintf("is %.0f/s", best)) {
-		t.Errorf("%d rungs; it says %s", len(out.Runs), said)
+		t.Errorf("%d rungs; the log has %s", len(out.Runs), said)
 	}
 }

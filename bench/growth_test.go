@@ -55,12 +55,12 @@ func TestGrowthIsChecked(t *testing.T) {
 		g := sound()
 		change(&g)
 		if out, err := Grow(t.Context(), g); out != nil || err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("nothing says %q, only %v", what, err)
+			t.Errorf("no error contains %q, only %v", what, err)
 		}
 	}
 	out, err := Grow(t.Context(), sound())
 	if out == nil || err == nil || !strings.Contains(err.Error(), "started") {
-		t.Errorf("a sound one is not begun: %v", err)
+		t.Errorf("a valid configuration is refused: %v", err)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestExactly(t *testing.T) {
 		t.Errorf("%d operations and %d failures of %d", m.Operations, m.Failures, done.Load())
 	}
 	if _, err := g.exactly(t.Context(), 50, true, dial, nil); err == nil || !strings.Contains(err.Error(), "tired") {
-		t.Errorf("a strict run bears failures: %v", err)
+		t.Errorf("a strict run accepts failures: %v", err)
 	}
 	always := func(context.Context, int) (load.Client, error) { return tired{}, nil }
 	if _, err := g.exactly(t.Context(), 50, false, always, nil); err == nil || !strings.Contains(err.Error(), "tired") {

@@ -12,8 +12,7 @@ import (
 	"parley/bench/target"
 )
 
-// TestQuotaNeedsServersOfItsOwn: with a server that is named there is nothing to
-// compare.
+// TestQuotaNeedsServersOfItsOwn: with a named server there is nothing to compare.
 func TestQuotaNeedsServersOfItsOwn(t *testing.T) {
 	config, _ := quick(t, &plain{name: "a"})
 	config.Cases = []Case{{Scenario: scenario.Quota, Clients: 2}}
@@ -33,8 +32,8 @@ func TestQuotaHasNoRates(t *testing.T) {
 	}
 }
 
-// TestQuotaTerms: the two servers differ in their limits, and every quota and
-// every rate that a sender meets is a number.
+// TestQuotaTerms: the two servers differ in their limits, and every quota and rate that
+// affects a sender is a number.
 func TestQuotaTerms(t *testing.T) {
 	for _, wanted := range []string{
 		"public", "tier3.agents=", "tier3.messages_per_day=", "tier3.groups=", "register=", "token=", "writes=", "reads=", "public=",
@@ -48,7 +47,7 @@ func TestQuotaTerms(t *testing.T) {
 	}
 }
 
-// windowOf is a window with so many sends a second.
+// windowOf returns a window with that many sends a second.
 func windowOf(perSecond float64, change func(*result.Run)) result.Run {
 	w := result.Run{Scenario: scenario.Send, Repeat: 3, Seconds: 1, Operations: int64(perSecond), PerSecond: perSecond, Reasons: map[string]int64{}}
 	if change != nil {
@@ -88,7 +87,7 @@ func TestQuotaTally(t *testing.T) {
 			t.Errorf("%s: figures %v", name, f)
 		}
 		if run.Scenario != scenario.Quota || run.Repeat != 2 || run.PerSecond != 982 {
-			t.Errorf("%s: not the last window with limits as a run of its own: %+v", name, run)
+			t.Errorf("%s: the last window with limits is not a separate run: %+v", name, run)
 		}
 		if run.Failures != c.failures || run.Reasons["status 429"] != c.failures || !strings.HasPrefix(run.Invalid, c.invalid) || c.invalid == "" && run.Invalid != "" {
 			t.Errorf("%s: %d failures %v, invalid %q", name, run.Failures, run.Reasons, run.Invalid)
@@ -96,8 +95,8 @@ func TestQuotaTally(t *testing.T) {
 	}
 }
 
-// TestQuotaIsCounted: a server that counts less than it accepts has not been
-// checking, unless the day ended meanwhile.
+// TestQuotaIsCounted: a server that counts fewer messages than it accepted has not
+// enforced its quota, unless the day ended meanwhile.
 func TestQuotaIsCounted(t *testing.T) {
 	var q quotaTally
 	midnight := time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC)
@@ -107,7 +106,7 @@ func TestQuotaIsCounted(t *testing.T) {
 		refused bool
 	}{
 		{scenario.Spent{Messages: 110, Resets: midnight}, false},
-		{scenario.Spent{Messages: 111, Resets: midnight}, false}, // one whose answer was lost
+		{scenario.Spent{Messages: 111, Resets: midnight}, false}, // one answer was lost
 		{scenario.Spent{Messages: 109, Resets: midnight}, true},
 		{scenario.Spent{Messages: 10, Resets: midnight}, true},
 		{scenario.Spent{Messages: 5, Resets: midnight.AddDate(0, 0, 1)}, false},

@@ -33,7 +33,7 @@ func TestHistogramsMerge(t *testing.T) {
 func TestHistogramBounds(t *testing.T) {
 	h := NewHistogram()
 	if got := h.Latency(); got.Count != 0 || got.Max != 0 || got.Curve != nil || h.Quantile(50) != 0 {
-		t.Errorf("an empty histogram says %+v", got)
+		t.Errorf("an empty histogram returns %+v", got)
 	}
 	h.Record(-time.Second)
 	h.Record(0)

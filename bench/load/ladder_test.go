@@ -11,7 +11,7 @@ import (
 
 func TestLadderFindsTheKnee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Four at a time for 2 ms each: 2000 a second and not one more.
+		// Four at a time for 2 ms each: exactly 2000 a second.
 		s := &server{service: 2 * time.Millisecond, slots: make(chan struct{}, 4)}
 		search := Search{
 			Plan:  Plan{Clients: 16, WarmUp: 100 * time.Millisecond, Duration: 2 * time.Second},
@@ -37,7 +37,8 @@ func TestLadderFindsTheKnee(t *testing.T) {
 	})
 }
 
-// TestLadderBisects lies to the closed loop, so the steps miss the knee widely.
+// TestLadderBisects: the closed loop reports a wrong rate, so the first steps miss the
+// knee widely.
 func TestLadderBisects(t *testing.T) {
 	for name, boast := range map[string]float64{"between steps": 3, "under the first step": 12} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestRungsThatDoNotHold(t *testing.T) {
 		return m
 	}
 	steady := func(d time.Duration) func(int64) time.Duration { return func(int64) time.Duration { return d } }
-	// A backlog that grows to a quarter of a second is within the bound, yet grows.
+	// A backlog that grows to a quarter of a second stays within the bound, but it
+	// grows.
 	growing := func(i int64) time.Duration { return time.Duration(i) * 50 * time.Microsecond }
 	cases := map[string]struct {
 		measurement *Measurement

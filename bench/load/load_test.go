@@ -12,15 +12,16 @@ import (
 	"parley/bench/result"
 )
 
-// server is a system in virtual time. It serves an operation in service, one of
-// slots at a time if slots is not nil, and nothing between from and until.
+// server is a system in virtual time. Each operation takes service, at most as many at
+// once as slots has places if slots is not nil. Nothing is served between from and
+// until.
 type server struct {
 	service     time.Duration
 	slots       chan struct{}
 	from, until time.Time
-	// answer may say what operation n of a worker gives instead of success.
+	// answer, if set, returns the result of operation n of a worker.
 	answer func(worker, n int) error
-	// note may use the laps.
+	// note, if set, may use the laps.
 	note func(laps *Laps)
 
 	lock          sync.Mutex
@@ -72,13 +73,14 @@ func (c *client) Close() error {
 	return nil
 }
 
-// gapless checks that each worker was asked 0, 1, 2 … and each connection closed.
+// gapless checks that each worker was asked for operations 0, 1, 2 … and that every
+// connection was closed.
 func (s *server) gapless(t *testing.T) {
 	t.Helper()
 	for worker, seen := range s.seen {
 		for i, n := range seen {
 			if i != n {
-				t.Fatalf("worker %d was asked %d as its operation %d", worker, n, i)
+				t.Fatalf("worker %d was asked for %d as its operation %d", worker, n, i)
 			}
 		}
 	}
@@ -123,7 +125,8 @@ func TestOpenLoopCountsWhatAStallDelayed(t *testing.T) {
 		if m.Intended != 3000 || m.Operations != 3000 || m.Latency.Count() != 3000 || m.Failures != 0 {
 			t.Errorf("of 3000: %d intended, %d done, %d timed, %d failed", m.Intended, m.Operations, m.Latency.Count(), m.Failures)
 		}
-		// 190 arrivals of the stall wait longer than 10 ms, and a few of the queue.
+		// 190 arrivals during the stall wait longer than 10 ms, and so do a few in the
+		// queue after it.
 		if late := over(m.Latency, 10*time.Millisecond); late < 188 || late > 198 {
 			t.Errorf("%d operations are late by intended time", late)
 		}
@@ -131,7 +134,7 @@ func TestOpenLoopCountsWhatAStallDelayed(t *testing.T) {
 			t.Errorf("%d operations are late by real start, want one per client", late)
 		}
 		if p99 := m.Latency.Quantile(99); p99 < 150*time.Millisecond {
-			t.Errorf("p99 %v does not know of the stall", p99)
+			t.Errorf("p99 %v does not include the stall", p99)
 		}
 		if len(m.Series) != 3 || m.Series[1].P99 < 150 || m.Series[0].P99 > 1 {
 			t.Errorf("series %+v", m.Series)
@@ -171,13 +174,13 @@ func TestOverloadTellsTheTrueRate(t *testing.T) {
 		m := mustRun(t, plan, s.dial, nil)
 		s.gapless(t)
 		if m.Operations != 400 || math.Abs(m.Seconds-4) > 0.01 || math.Abs(m.PerSecond()-100) > 0.5 {
-			t.Errorf("%d operations in %v s are %v a second", m.Operations, m.Seconds, m.PerSecond())
+			t.Errorf("%d operations in %v s are reported as %v a second", m.Operations, m.Seconds, m.PerSecond())
 		}
 		if m.InTime < 198 || m.InTime > 200 {
-			t.Errorf("%d in time", m.InTime)
+			t.Errorf("%d operations in time", m.InTime)
 		}
 		if slowest := m.Latency.Quantile(100); slowest < 1990*time.Millisecond {
-			t.Errorf("the last waited %v", slowest)
+			t.Errorf("the slowest operation took %v", slowest)
 		}
 		if len(m.Series) != 4 {
 			t.Errorf("%d seconds in the series", len(m.Series))
@@ -347,7 +350,7 @@ func TestCancelEndsAtOnce(t *testing.T) {
 	}
 }
 
-// diary is a Watch that writes down when it was called.
+// diary is a Watch that records when it was called.
 type diary struct {
 	start time.Time
 	lines []string
@@ -410,7 +413,7 @@ func TestPoissonKeepsTheRateAndItsSeed(t *testing.T) {
 	mean := sum / n
 	deviation := math.Sqrt(squares/n - mean*mean)
 	if math.Abs(mean-0.004) > 0.0002 || math.Abs(deviation/mean-1) > 0.05 {
-		t.Errorf("gaps of mean %v and deviation %v", mean, deviation)
+		t.Errorf("gaps with mean %v and deviation %v", mean, deviation)
 	}
 }
 

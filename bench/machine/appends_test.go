@@ -12,11 +12,11 @@ import (
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// TestAppendsOfThisProcess writes over an older file of some length, as a store
-// does that keeps its logs to use them again, and to one with another name.
+// TestAppendsOfThisProcess: appends to a file, overwrites an older file that has a name
+// of the store's logs, which are reused, and writes one with another name.
 func TestAppendsOfThisProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("positions of files are seen on Linux only")
+		t.Skip("only Linux reports positions in files")
 	}
 	dir := t.TempDir()
 	create := func(name string) *os.File {
@@ -47,7 +47,7 @@ func TestAppendsOfThisProcess(t *testing.T) {
 	}
 	time.Sleep(3 * appendsEvery)
 	write(before, 50)
-	time.Sleep(3 * appendsEvery) // seen before it is closed
+	time.Sleep(3 * appendsEvery) // so that it is seen before it is closed
 	_ = before.Close()
 	write(create("3.log"), 6000)
 	if n, err := a.Bytes(); err != nil || n != 10350 {
@@ -76,6 +76,6 @@ func TestAppendsByFakeTree(t *testing.T) {
 	gone := s.followAppends(8, isLog)
 	defer gone.Close()
 	if _, err := gone.Bytes(); err == nil {
-		t.Error("a process that is not there has written something")
+		t.Error("a process that does not exist has written something")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"parley/bench/result"
 )
 
-// captured writes texts of /proc under a root of its own.
+// captured writes texts of /proc under a new root.
 func captured(t *testing.T, files map[string]string) system {
 	t.Helper()
 	root := t.TempDir()
@@ -200,7 +200,7 @@ func TestAccountSplits(t *testing.T) {
 		t.Errorf("%v cores of neighbours", cpu.Neighbours)
 	}
 	if PerOperation(cpu, 10, 0) != 0 {
-		t.Error("a window without operations has a cost for each")
+		t.Error("a window without operations has a cost for each operation")
 	}
 }
 
@@ -244,7 +244,7 @@ func TestProbeDisk(t *testing.T) {
 
 func TestThisMachine(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux shows itself")
+		t.Skip("only Linux reports these figures")
 	}
 	got := Describe(t.TempDir())
 	if strings.Contains(got.CPU+got.Kernel, "not seen") || got.Memory < 1<<20 || got.FileMax < 16 || !strings.HasSuffix(got.DataPath, ")") {
@@ -255,7 +255,7 @@ func TestThisMachine(t *testing.T) {
 	}
 	child := exec.Command("sleep", "60")
 	if err := child.Start(); err != nil {
-		t.Skip("no child to look at:", err)
+		t.Skip("no child to measure:", err)
 	}
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
 	if usage := Processes(child.Process.Pid); usage.Count != 1 || usage.Resident == 0 || usage.Unseen != "" {

@@ -96,10 +96,10 @@ func TestAPercentileNeedsASlowerOperation(t *testing.T) {
 		t.Error("1 of 1,000 is beyond p99.9")
 	}
 	if _, ok := quantile(l, 99.99); ok {
-		t.Error("p99.99 of 1,000 operations is made up")
+		t.Error("p99.99 of 1,000 operations is invented")
 	}
 	if v, ok := quantile(result.Latency{Count: 1e6, P50: 1, P90: 2, P99: 3, P999: 4}, 99); !ok || v != 3 {
-		t.Error("without a curve the four percentiles serve", v, ok)
+		t.Error("without a curve the four percentiles are not used", v, ok)
 	}
 }
 

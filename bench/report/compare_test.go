@@ -29,7 +29,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// faster is the sample after a change, on a somewhat different machine.
+// faster is the sample after a change, on a slightly different machine.
 func faster() *result.Report {
 	r := sample()
 	r.Machine.Cores, r.Versions["parley"], r.DiskBefore.P50ms = 4, "1.3.0", 0.4
@@ -85,7 +85,7 @@ func TestCompare(t *testing.T) {
 	}
 	golden(t, "comparison.md", text.Bytes())
 	if strings.Index(text.String(), "| Cores ") > strings.Index(text.String(), "## send") {
-		t.Error("the differences do not come first")
+		t.Error("the differences are not listed first")
 	}
 }
 

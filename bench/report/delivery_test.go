@@ -72,7 +72,7 @@ func TestVerificationOfDeliveries(t *testing.T) {
 			}
 			for _, says := range c.says {
 				if !strings.Contains(b.String(), says) {
-					t.Errorf("%s, %s: nothing says %q", what, format, says)
+					t.Errorf("%s, %s: no line contains %q", what, format, says)
 				}
 			}
 		}

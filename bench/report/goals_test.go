@@ -64,7 +64,7 @@ func TestGoalsAreShown(t *testing.T) {
 		}
 		for _, want := range []string{"fan-out to 1,000 members: durable deliveries a second", "≥ 200,000", "250,000", "met"} {
 			if !strings.Contains(b.String(), want) {
-				t.Errorf("%s does not say %q", name, want)
+				t.Errorf("%s does not contain %q", name, want)
 			}
 		}
 	}

@@ -45,11 +45,11 @@ func TestLivePlainSpeaksEachTenSeconds(t *testing.T) {
 		}
 	}
 	if strings.Contains(b.String(), "\x1b") {
-		t.Error("an escape in plain lines")
+		t.Error("plain lines contain an escape")
 	}
 }
 
-// screen plays what a terminal would show after the few escapes Live uses.
+// screen shows what a terminal would show after the few escapes that Live uses.
 func screen(t *testing.T, s string) []string {
 	t.Helper()
 	lines, row := []string{""}, 0

@@ -41,7 +41,7 @@ func TestOverloadsAreHeldAgainstTheirGoals(t *testing.T) {
 		t.Errorf("bad figures: %s", verdict)
 	}
 	if verdict := strings.Join(overloadVerdict(Overloads(&result.Report{Runs: bad[:2]})[0]), "\n"); strings.Count(verdict, "not measured") != 3 {
-		t.Errorf("half of the figures: %s", verdict)
+		t.Errorf("with half of the figures: %s", verdict)
 	}
 }
 
@@ -58,11 +58,11 @@ func TestOverloadsAreShown(t *testing.T) {
 		}
 		for _, want := range []string{"Overload: parley", "5 ×", "closed loop", "goal: at least 0.80): 0.90, met", overloadReading[:60]} {
 			if !strings.Contains(b.String(), want) {
-				t.Errorf("%s does not say %q", name, want)
+				t.Errorf("%s does not contain %q", name, want)
 			}
 		}
 		if strings.Contains(b.String(), "Behind") {
-			t.Errorf("%s calls a target behind that was asked more than it can do", name)
+			t.Errorf("%s calls a target late that was offered more than it can do", name)
 		}
 	}
 }

@@ -69,7 +69,7 @@ var (
 	loads = regexp.MustCompile(`(?i)(src|href|srcset|data|action|poster)\s*=\s*["']?\s*(https?:|//)|url\(|@import|<(script|link|iframe|img|object|embed)\b`)
 )
 
-// checkPage holds the page to well-formed plots and to loading nothing.
+// checkPage checks that the plots are well-formed and that the page loads nothing.
 func checkPage(t *testing.T, text string, least int) {
 	t.Helper()
 	found := svgs.FindAllString(text, -1)
@@ -93,7 +93,7 @@ func checkPage(t *testing.T, text string, least int) {
 			}
 			for _, a := range start.Attr {
 				if a.Name.Local == "id" && ids[a.Value] {
-					t.Errorf("id %s is there twice", a.Value)
+					t.Errorf("id %s is used twice", a.Value)
 				}
 				if a.Name.Local == "id" {
 					ids[a.Value] = true
@@ -168,7 +168,7 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Error("what was loaded is not what was saved")
+		t.Error("the loaded report differs from the saved one")
 	}
 }
 

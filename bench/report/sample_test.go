@@ -7,10 +7,10 @@ import (
 	"parley/bench/result"
 )
 
-// hostile is a name that tries to leave every place it is put in.
+// hostile is a name with markup for every format it is written in.
 const hostile = "<script>alert(1)</script>\"'&|]]>`*_[x](y)\x1b[2J\n# z"
 
-// distributionOf makes a plausible distribution around a median.
+// distributionOf returns a plausible distribution around a median.
 func distributionOf(count int64, median float64) result.Latency {
 	at := func(p float64) float64 { return median * math.Pow(nines(p)/nines(50), 0.7) }
 	l := result.Latency{Count: count, Mean: median * 1.1, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: at(99.999)}

@@ -9,8 +9,8 @@ import (
 	"parley/bench/load"
 )
 
-// polls has the fake count messages, all of which came before the first instant
-// that is not the beginning of time.
+// polls makes the fake count messages, all of which arrived before the first instant
+// after the zero time.
 func (s *fake) polls(mux *http.ServeMux) {
 	mux.HandleFunc("POST /agents/{id}/poll-token", func(w http.ResponseWriter, r *http.Request) {
 		tell(w, 200, map[string]any{"poll_url": "http://" + r.Host + "/poll/" + r.PathValue("id")})
@@ -30,7 +30,7 @@ func (s *fake) polls(mux *http.ServeMux) {
 	})
 }
 
-// TestPollsAreJudged has servers count rightly and wrongly.
+// TestPollsAreJudged: servers count correctly and wrongly.
 func TestPollsAreJudged(t *testing.T) {
 	for f, sees := range map[fault]string{sound: "", countsWildly: "failures", countsAll: "preparation", losesOne: "preparation"} {
 		t.Run(string(f), func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"parley"
 )
 
-// Faults of what the server of these tests does with groups.
+// Faults in what the server of these tests does with groups.
 const (
 	losesCopy      fault = "one copy of a broadcast is not kept"
 	keepsCopyTwice fault = "one copy of a broadcast is kept twice"
@@ -181,8 +181,8 @@ func (s *fake) requests(w http.ResponseWriter, r *http.Request) {
 	tell(w, 200, map[string]any{"items": items, "has_more": false})
 }
 
-// broadcast keeps a copy for each member but the sender and answers as the fault
-// has it.
+// broadcast stores a copy for each member except the sender and answers as the fault
+// requires.
 func (s *fake) broadcast(body map[string]any, from *owner, g *club) (int, any) {
 	g.casts++
 	var broadcast uuid

@@ -9,7 +9,7 @@ import (
 	"parley/bench/result"
 )
 
-// newGroups is a host whose groups are small.
+// newGroups is a host with small groups.
 func newGroups(t *testing.T, f fault) *Host {
 	t.Helper()
 	_, door := newFake(t, f)
@@ -30,8 +30,8 @@ func fannedOut(t *testing.T, h *Host) (result.Run, window, error) {
 	return run, w, err
 }
 
-// medley runs PrepareMedley until there were some broadcasts, and has one
-// commuter come and go. It gives how many operations failed.
+// medley runs PrepareMedley until there are some broadcasts, and has one commuter leave
+// and return. It returns how many operations failed.
 func medley(t *testing.T, h *Host) (failures int64) {
 	t.Helper()
 	const clients = 8
@@ -55,7 +55,7 @@ func medley(t *testing.T, h *Host) (failures int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 2 { // it comes and goes
+	for n := range 2 { // it leaves or returns
 		if err := commuting.Do(t.Context(), (n+1)*commandEvery-1, nil); err != nil {
 			failures++
 		}
@@ -66,10 +66,10 @@ func medley(t *testing.T, h *Host) (failures int64) {
 	return failures
 }
 
-// TestSoundGroupsPass is the control of the tests below.
+// TestSoundGroupsPass: the control of the tests below.
 func TestSoundGroupsPass(t *testing.T) {
 	h := newGroups(t, sound)
-	for range 2 { // a second run meets the group and the messages of the first
+	for range 2 { // the second run has the group and the messages of the first
 		run, w, err := fannedOut(t, h)
 		if err != nil || run.Failures != 0 || run.Operations == 0 || w != (window{1, 1}) {
 			t.Fatalf("%v, %d operations, failures %v, window %+v", err, run.Operations, run.Reasons, w)
@@ -81,7 +81,7 @@ func TestSoundGroupsPass(t *testing.T) {
 		}
 		for _, lap := range []string{LapCastAlone, LapDirectAlone, LapLastAlone, LapDirectAmid, LapLastAmid, LapAfterAmid} {
 			if run.Laps[lap].Count == 0 {
-				t.Errorf("no lap %q", lap)
+				t.Errorf("lap %q is missing", lap)
 			}
 		}
 	}
@@ -106,8 +106,8 @@ func TestSoundGroupsPass(t *testing.T) {
 	}
 }
 
-// TestWrongGroupsAreFailures plants one fault at a time, in what a group answers
-// or in what a sample of its members finds in the inbox.
+// TestWrongGroupsAreFailures plants one fault at a time in what a group answers, or in
+// the inbox of a member of the sample.
 func TestWrongGroupsAreFailures(t *testing.T) {
 	for _, c := range []struct {
 		fault    fault
@@ -146,13 +146,13 @@ func TestWrongGroupsAreFailures(t *testing.T) {
 				said += " " + reason
 			}
 			if !strings.Contains(said, c.reason) {
-				t.Errorf("nothing says %q, only %q", c.reason, said)
+				t.Errorf("no reason contains %q, only %q", c.reason, said)
 			}
 		})
 	}
 }
 
-// TestVerifyFindsViolationsOfGroups plants one fault at a time in what is kept of
+// TestVerifyFindsViolationsOfGroups plants one fault at a time in the stored
 // broadcasts, votes and seats.
 func TestVerifyFindsViolationsOfGroups(t *testing.T) {
 	for fault, violated := range map[fault]func(*result.Verification) int64{
@@ -181,7 +181,7 @@ func TestVerifyFindsViolationsOfGroups(t *testing.T) {
 			}
 			if violated == nil {
 				if !v.Clean() || v.Unknown == 0 {
-					t.Errorf("who was told nothing was promised nothing: %+v", v)
+					t.Errorf("a client without an acknowledgement counts as a violation: %+v", v)
 				}
 				return
 			}

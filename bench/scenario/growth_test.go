@@ -43,13 +43,13 @@ func TestAgentsAreMadeAndTalk(t *testing.T) {
 	dial, err := h.PrepareAgents(t.Context(), 6)
 	times(t, 5, dial, err)
 	if client, err := dial(t.Context(), 0); err != nil || client.Do(t.Context(), 5, nil) == nil {
-		t.Errorf("a sixth agent of five: %v", err)
+		t.Errorf("a sixth agent when there are five: %v", err)
 	}
 	if n := h.SettleAgents(); n != 6 {
 		t.Fatalf("%d agents", n)
 	}
 	if _, err := h.PrepareAgents(t.Context(), 6); err == nil {
-		t.Error("six agents are made where six are")
+		t.Error("six agents are made again")
 	}
 	for i, a := range h.world.workers {
 		if a.handle == "" || int(a.box) >= len(h.world.boxes) || h.world.boxes[a.box] != a {
@@ -75,9 +75,9 @@ func TestLongInboxIsFilledAndDived(t *testing.T) {
 	dial, err = h.PrepareFill(t.Context(), 9)
 	times(t, 900, dial, err)
 	h.Settle(&result.Run{})
-	// One in four of 900 goes there until nine pages and one message are reached.
+	// One in four of 900 messages goes there until it has nine pages and one message.
 	if long := h.lengthy.Load(); long < 181 || long > 181+60 {
-		t.Errorf("%d messages in the long inbox", long)
+		t.Errorf("the long inbox has %d messages", long)
 	}
 	dial, depth, err := h.PrepareDive(t.Context(), 9)
 	if depth != 9 {

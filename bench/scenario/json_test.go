@@ -31,8 +31,8 @@ func TestReadMessage(t *testing.T) {
 	}
 }
 
-// TestReadMessageOfParts cuts a message at every byte: no part of it may pass or
-// do harm.
+// TestReadMessageOfParts: cuts a message at every byte. No part of it may pass or do
+// harm.
 func TestReadMessageOfParts(t *testing.T) {
 	whole := `{"id":"01900000-0000-7000-8000-00000000dead","metadata":{"a":["\\",{}]},"encrypted_payload":"abc"}`
 	for i := range whole {
@@ -90,11 +90,11 @@ func TestPayloads(t *testing.T) {
 			changed := []byte(string(payload))
 			changed[i] = '!'
 			if _, sound := p.read(changed); sound {
-				t.Errorf("a change of byte %d is not seen", i)
+				t.Errorf("a change of byte %d is not detected", i)
 			}
 		}
 		if _, sound := newPayloads(43, 100).read(payload); sound {
-			t.Error("the payload of another seed passes")
+			t.Error("a payload with another seed passes")
 		}
 	}
 }

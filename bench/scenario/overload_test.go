@@ -12,7 +12,7 @@ import (
 	"parley/bench/result"
 )
 
-// onlooker counts what a window is told.
+// onlooker counts the calls of a window.
 type onlooker struct {
 	mu           sync.Mutex
 	began, ended int
@@ -59,10 +59,10 @@ func TestPressOpenLoop(t *testing.T) {
 		t.Errorf("intended 500 a second: %v", f)
 	}
 	if run.Service.P50 > run.Latency.P50 || run.Laps[LapLag].Count == 0 {
-		t.Errorf("from the wire %v ms, from the intended time %v ms", run.Service.P50, run.Latency.P50)
+		t.Errorf("on the wire %v ms, from the intended time %v ms", run.Service.P50, run.Latency.P50)
 	}
 	if looks.began != 1 || looks.ended != 1 || looks.operations != run.Operations {
-		t.Errorf("the window saw %+v of %d", looks, run.Operations)
+		t.Errorf("the window counted %+v of %d", looks, run.Operations)
 	}
 	v, err := h.Verify(t.Context())
 	if err != nil || !v.Clean() || v.Found != v.Acknowledged || v.Found < run.Operations || v.Unknown != 0 {
@@ -70,7 +70,7 @@ func TestPressOpenLoop(t *testing.T) {
 	}
 }
 
-// TestPressSaysWhatItCouldNotOffer asks for far more than the connections carry.
+// TestPressSaysWhatItCouldNotOffer: requests far more than the connections can carry.
 func TestPressSaysWhatItCouldNotOffer(t *testing.T) {
 	run, _ := pressed(t, newHost(t, sound), press20(1e6))
 	f := run.Figures
@@ -85,17 +85,17 @@ func TestPressClosedLoop(t *testing.T) {
 	if run.Failures != 0 || run.Operations == 0 || run.Figures[FigureRefused] == 0 || run.Figures[FigureNotOffered] != 0 {
 		t.Errorf("%d operations, failures %v, figures %v", run.Operations, run.Reasons, run.Figures)
 	}
-	// Who was refused rests: four clients cannot be refused more often than this.
+	// A refused client pauses, so four clients cannot be refused more often than this.
 	if most := 4 / pressRest.Seconds(); run.Figures[FigureRefused] > most {
-		t.Errorf("%v refusals a second of at most %v", run.Figures[FigureRefused], most)
+		t.Errorf("%v refusals a second, at most %v are possible", run.Figures[FigureRefused], most)
 	}
 	if v, err := h.Verify(t.Context()); err != nil || !v.Clean() || v.Found != v.Acknowledged {
 		t.Errorf("verification: %v, %+v", err, v)
 	}
 }
 
-// TestPressNoticesFaults: each fault is a failure with its reason, and shedding
-// in good order is none.
+// TestPressNoticesFaults: each fault is a failure with its reason. Correct refusals
+// under overload are not failures.
 func TestPressNoticesFaults(t *testing.T) {
 	for f, reason := range map[fault]string{
 		shedsWell:      "",
@@ -125,8 +125,8 @@ func TestPressNoticesFaults(t *testing.T) {
 	}
 }
 
-// TestPressedMessagesAreVerified: what was acknowledged and is not there, and
-// what was shed and is there all the same, is found.
+// TestPressedMessagesAreVerified: an acknowledged message that is missing is found, and
+// so is a refused message that was stored.
 func TestPressedMessagesAreVerified(t *testing.T) {
 	for f, found := range map[fault]func(*result.Verification) int64{
 		losesOne:      func(v *result.Verification) int64 { return v.Missing },

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// terms has the fake say what organizations may do, and its operator decide.
+// terms makes the fake state what organizations may do, and lets its operator change
+// it.
 func (s *fake) terms(mux *http.ServeMux) {
 	mux.HandleFunc("GET /org/quotas", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
@@ -52,8 +53,8 @@ func (s *fake) rated(next http.Handler) http.Handler {
 	})
 }
 
-// TestTermsAreChecked takes each of two servers for what it is and for what it is
-// not, and leaves out one check at a time.
+// TestTermsAreChecked checks each of two servers as what it is and as what it is not,
+// and leaves out one check at a time.
 func TestTermsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault            fault
@@ -85,18 +86,18 @@ func TestTermsAreChecked(t *testing.T) {
 			case c.says == "" && (err != nil || spent.Messages != 1 || spent.Resets.IsZero()):
 				t.Errorf("%v, %+v", err, spent)
 			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
-				t.Errorf("nothing says %q, only %v", c.says, err)
+				t.Errorf("no error contains %q, only %v", c.says, err)
 			}
 		})
 	}
 }
 
-// TestTiersNeedTheOperator: without the operator's door nobody is raised.
+// TestTiersNeedTheOperator: without the operator's API no organization is raised.
 func TestTiersNeedTheOperator(t *testing.T) {
 	_, door := newFake(t, sound)
 	door.Admin = ""
 	params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Tier: 3}
 	if _, err := NewHost(t.Context(), "fake", door, params); err == nil || !strings.Contains(err.Error(), "the operator's door is not known") {
-		t.Errorf("an organization is raised by nobody: %v", err)
+		t.Errorf("an organization is raised without the operator: %v", err)
 	}
 }

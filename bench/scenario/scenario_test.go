@@ -37,8 +37,8 @@ func measure(t *testing.T, h *Host, name string) (result.Run, error) {
 	return run, nil
 }
 
-// TestSoundServerPasses is the control of the tests below: without a fault
-// nothing is complained of.
+// TestSoundServerPasses: the control of the tests below. Without a fault there is no
+// complaint.
 func TestSoundServerPasses(t *testing.T) {
 	h := newHost(t, sound)
 	for _, name := range []string{Send, Inbox, Deep, Reply, Sync, Mixed, Hot} {
@@ -49,7 +49,7 @@ func TestSoundServerPasses(t *testing.T) {
 		laps := map[string][]string{Reply: {"accepted", "delivery"}, Deep: {"first page", "deep page"}}[name]
 		for _, lap := range laps {
 			if run.Laps[lap].Count == 0 {
-				t.Errorf("%s: no lap %q", name, lap)
+				t.Errorf("%s: lap %q is missing", name, lap)
 			}
 		}
 	}
@@ -59,8 +59,8 @@ func TestSoundServerPasses(t *testing.T) {
 	}
 }
 
-// TestWrongAnswersAreFailures plants one fault at a time; the scenario must
-// fail, and say why.
+// TestWrongAnswersAreFailures plants one fault at a time. The scenario must fail and
+// give the reason.
 func TestWrongAnswersAreFailures(t *testing.T) {
 	for _, c := range []struct {
 		fault    fault
@@ -94,7 +94,7 @@ func TestWrongAnswersAreFailures(t *testing.T) {
 				said += " " + reason
 			}
 			if !strings.Contains(said, c.reason) {
-				t.Errorf("nothing says %q, only %q", c.reason, said)
+				t.Errorf("no reason contains %q, only %q", c.reason, said)
 			}
 			if err == nil && run.Failures == 0 {
 				t.Error("no failure is counted")
@@ -103,7 +103,7 @@ func TestWrongAnswersAreFailures(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsViolations plants one fault at a time in what the server keeps.
+// TestVerifyFindsViolations plants one fault at a time in what the server stores.
 func TestVerifyFindsViolations(t *testing.T) {
 	for fault, violated := range map[fault]func(*result.Verification) int64{
 		losesOne:       func(v *result.Verification) int64 { return v.Missing },
@@ -132,8 +132,8 @@ func TestVerifyFindsViolations(t *testing.T) {
 	}
 }
 
-// TestSyncHearsItsLastReply: a reply that its asker has is acknowledged a little
-// later, and the end of a run waits for that.
+// TestSyncHearsItsLastReply: a reply that its asker has received is acknowledged a
+// little later, and the end of a run waits for that.
 func TestSyncHearsItsLastReply(t *testing.T) {
 	h := newHost(t, tellsLate)
 	run, err := measure(t, h, Sync)
@@ -146,8 +146,8 @@ func TestSyncHearsItsLastReply(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcomesAreNoViolations: who was told that the outcome is unknown
-// was promised nothing.
+// TestUnknownOutcomesAreNoViolations: a client whose outcome is unknown has no
+// acknowledgement that could be violated.
 func TestUnknownOutcomesAreNoViolations(t *testing.T) {
 	h := newHost(t, unknownOutcome)
 	if _, err := measure(t, h, Send); err != nil {
@@ -159,7 +159,7 @@ func TestUnknownOutcomesAreNoViolations(t *testing.T) {
 	}
 }
 
-// unseen is a meter that sees nothing but descriptors, and those as told.
+// unseen is a meter that sees only descriptors, and as many as it is set to.
 type unseen struct{ s *fake }
 
 func (unseen) Resident() uint64       { return 0 }
@@ -208,7 +208,7 @@ func TestStreams(t *testing.T) {
 func TestParamsAreChecked(t *testing.T) {
 	good := Params{Payload: PayloadMin, Agents: 1, Senders: 1}
 	if err := good.Check(); err != nil {
-		t.Errorf("the least that can be run is refused: %v", err)
+		t.Errorf("the smallest valid parameters are refused: %v", err)
 	}
 	for name, change := range map[string]func(*Params){
 		"payload": func(p *Params) { p.Payload = PayloadMin - 1 },
@@ -216,7 +216,7 @@ func TestParamsAreChecked(t *testing.T) {
 		"senders": func(p *Params) { p.Senders = 0 },
 		"depth":   func(p *Params) { p.Depth = -1 },
 		"members": func(p *Params) { p.Members = -1 },
-		// Two electors settle whatever they vote on.
+		// Two electors settle every vote.
 		"electors": func(p *Params) { p.Electors = 2 },
 	} {
 		p := good

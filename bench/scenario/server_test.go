@@ -54,7 +54,7 @@ const (
 	parts          fault = "the connection is closed instead of an answer"
 )
 
-// fake is a server that does what scenarios ask for, in memory, with a fault.
+// fake is a server in memory that does what scenarios request, with a fault.
 type fake struct {
 	fault fault
 	mu    sync.Mutex
@@ -66,10 +66,10 @@ type fake struct {
 	clubs map[string]*club // by id and by handle
 	posts int
 	asked int
-	// targets are of webhooks, by agent; told is how many messages were announced.
+	// targets has the webhooks by agent; told counts the messages that were announced.
 	targets map[string]string
 	told    int
-	// limited has the server state limits, tier is that of all organizations.
+	// limited makes the server state limits; tier is the tier of all organizations.
 	limited bool
 	tier    int
 }
@@ -134,7 +134,7 @@ func hear(r *http.Request) map[string]any {
 	return v
 }
 
-// newID is called with the lock held, or before anything runs at once.
+// newID is called with the lock held, or before anything runs concurrently.
 func (s *fake) newID() string {
 	s.made++
 	var id uuid
@@ -173,10 +173,10 @@ func (s *fake) create(w http.ResponseWriter, r *http.Request) {
 	tell(w, 201, map[string]any{"id": o.id, "name": name, "handle": o.handle})
 }
 
-// third tells whether this is the message that a fault is about.
+// third reports whether this is the message that a fault affects.
 func (s *fake) third(f fault) bool { return s.fault == f && s.posts%3 == 0 }
 
-// keep stores a message and tells the ears of its recipient.
+// keep stores a message and notifies its recipient's listeners.
 func (s *fake) keep(body map[string]any, from, to *owner, talk string) *row {
 	s.posts++
 	payload, _ := body["encrypted_payload"].(string)
@@ -216,7 +216,7 @@ func (s *fake) keep(body map[string]any, from, to *owner, talk string) *row {
 	return m
 }
 
-// answer gives a stored message as the fault has it.
+// answer returns a stored message as the fault requires.
 func (s *fake) answer(m *row) (int, any) {
 	told := *m
 	switch {
@@ -260,7 +260,8 @@ func (s *fake) send(w http.ResponseWriter, r *http.Request) {
 	tell(w, status, told)
 }
 
-// shed tells whether a send is shed, as every second is if the fault has it so.
+// shed reports whether a send is refused. If the fault requires it, every second one
+// is.
 func (s *fake) shed(w http.ResponseWriter) bool {
 	s.asked++
 	again, sheds := map[fault]string{shedsWell: "1", shedsAndKeeps: "1", shedsForever: "", shedsVaguely: "0.5"}[s.fault]

@@ -15,7 +15,7 @@ import (
 	"parley/bench/result"
 )
 
-// webhooks has the fake tell targets of messages, at once and side by side.
+// webhooks makes the fake deliver messages to targets, at once and concurrently.
 func (s *fake) webhooks(t *testing.T, mux *http.ServeMux) {
 	mux.HandleFunc("POST /webhooks", func(w http.ResponseWriter, r *http.Request) {
 		body := hear(r)
@@ -76,10 +76,10 @@ func openedSink(t *testing.T) *sink {
 	return s
 }
 
-// someAgent is who the deliveries of these tests are to.
+// someAgent receives the deliveries of these tests.
 const someAgent = "01900000-0000-7000-8000-00000000beef"
 
-// take delivers a body to a sink and gives the status.
+// take posts a body to a sink and returns the status.
 func take(t *testing.T, s *sink, path, body string) int {
 	t.Helper()
 	answer, err := http.Post(s.base+path, "application/json", strings.NewReader(body))
@@ -90,8 +90,8 @@ func take(t *testing.T, s *sink, path, body string) int {
 	return answer.StatusCode
 }
 
-// TestASinkKnowsWhatCame delivers before and after the acknowledgement, twice,
-// never, and a message that no sender sent.
+// TestASinkKnowsWhatCame: deliveries arrive before the acknowledgement, after it, twice
+// or never, and one is of a message that no sender sent.
 func TestASinkKnowsWhatCame(t *testing.T) {
 	s := openedSink(t)
 	id := func(n byte) uuid { return uuid{6: 0x70, 15: n} }
@@ -102,23 +102,23 @@ func TestASinkKnowsWhatCame(t *testing.T) {
 	}
 	tell(1)
 	if s.accepted(id(1)); s.waiting() != 0 {
-		t.Error("a delivery that was faster is waited for")
+		t.Error("the sink waits for a delivery that arrived before its acknowledgement")
 	}
 	if s.accepted(id(2)); s.waiting() != 1 {
-		t.Error("a delivery that has not come is not waited for")
+		t.Error("the sink does not wait for a delivery that has not arrived")
 	}
-	s.opened = s.opened.Add(-time.Second) // a second goes by
+	s.opened = s.opened.Add(-time.Second) // a second passes
 	tell(2)
 	tell(2)
 	tell(3)
 	s.accepted(id(4))
 	s.accepted(id(4))
 	if s.waiting() != 1 {
-		t.Errorf("%d messages are waited for, not one", s.waiting())
+		t.Errorf("the sink waits for %d messages, want one", s.waiting())
 	}
 	c := s.catch()
 	if c.accepted != 3 || c.came != 2 || c.again != 1 || len(c.waits) != 2 || c.after != 0 {
-		t.Errorf("of three messages one did not come and one came twice: %+v", c)
+		t.Errorf("of three messages one did not arrive and one arrived twice: %+v", c)
 	}
 	if least, most := min(c.waits[0], c.waits[1]), max(c.waits[0], c.waits[1]); least != 0 || most < time.Second || most > time.Minute {
 		t.Errorf("the deliveries took %v", c.waits)
@@ -127,17 +127,17 @@ func TestASinkKnowsWhatCame(t *testing.T) {
 		t.Errorf("answers from %v to %v, the last delivery at %v", c.firstAnswer, c.lastAnswer, c.last)
 	}
 	if tell(4); s.waiting() != 0 {
-		t.Error("all came, and one is waited for")
+		t.Error("all deliveries arrived, but the sink waits for one")
 	}
 	if c = s.catch(); c.after != 1 || c.last <= c.lastAnswer {
-		t.Errorf("one came after the last answer: %+v", c)
+		t.Errorf("one arrived after the last answer: %+v", c)
 	}
 	if s.forget(); s.catch().accepted != 0 || s.waiting() != 0 || s.due.Load() != 0 || s.catch().lastAnswer != 0 {
-		t.Error("a sink that begins anew knows of messages")
+		t.Error("after a restart the sink still knows messages")
 	}
 }
 
-// TestASinkTakesDeliveriesOnly: what is wrong in any part is refused and not
+// TestASinkTakesDeliveriesOnly: a delivery that is wrong in any part is refused and not
 // counted.
 func TestASinkTakesDeliveriesOnly(t *testing.T) {
 	s := openedSink(t)
@@ -163,7 +163,7 @@ func TestASinkTakesDeliveriesOnly(t *testing.T) {
 		}
 	}
 	if status := take(t, s, "/elsewhere/"+someAgent, good); status != 400 || s.waiting() != 1 {
-		t.Errorf("a path that is no target's: %d, %d waited for", status, s.waiting())
+		t.Errorf("a path without a target: %d, %d waited for", status, s.waiting())
 	}
 	if status := take(t, s, taking+someAgent, good); status != 204 || s.waiting() != 0 { // the control
 		t.Errorf("a delivery: %d, %d waited for", status, s.waiting())
@@ -184,7 +184,7 @@ func TestTakingNewsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// hung posts to a target that hangs and gives the connection.
+// hung posts to a target that hangs and returns the connection.
 func hung(t *testing.T, s *sink) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
@@ -198,7 +198,7 @@ func hung(t *testing.T, s *sink) net.Conn {
 	return conn
 }
 
-// until waits for something that happens soon.
+// until waits for a condition that soon becomes true.
 func until(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !happened(); time.Sleep(time.Millisecond) {
@@ -208,8 +208,8 @@ func until(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// TestTargetsThatHang never answer, end with their clients, and end with the
-// sink.
+// TestTargetsThatHang: targets that hang never answer, and end with their clients or
+// with the sink.
 func TestTargetsThatHang(t *testing.T) {
 	s := openedSink(t)
 	const many = 300
@@ -221,7 +221,7 @@ func TestTargetsThatHang(t *testing.T) {
 	id := uuid{6: 0x70, 15: 1}
 	s.accepted(id)
 	if status := take(t, s, taking+someAgent, newsOf(id.String(), someAgent)); status != 204 {
-		t.Errorf("a delivery beside %d that hang is answered with %d", many, status)
+		t.Errorf("with %d deliveries that hang, another is answered with %d", many, status)
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	for _, conn := range conns[:many/2] {
@@ -235,22 +235,22 @@ func TestTargetsThatHang(t *testing.T) {
 	}()
 	select {
 	case err := <-ended:
-		t.Fatalf("an answer, or an end, of what hangs: %v", err)
+		t.Fatalf("a target that hangs answered or ended: %v", err)
 	default:
 	}
 	s.close()
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("an answer at the end")
+			t.Error("a target that hangs answers at the end")
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("what hangs outlives the sink")
+		t.Error("a target that hangs outlives the sink")
 	}
 	until(t, "rid of all connections", func() bool { return s.open() == 0 })
 }
 
-// newHooks is a host whose webhooks are few.
+// newHooks is a host with few webhooks.
 func newHooks(t *testing.T, f fault) *Host {
 	t.Helper()
 	_, door := newFake(t, f)
@@ -271,7 +271,7 @@ func hooked(t *testing.T, h *Host) (run result.Run, w window, err error) {
 
 func TestWebhook(t *testing.T) {
 	h := newHooks(t, sound)
-	for range 2 { // a second run meets targets that hung in the first
+	for range 2 { // the second run has targets that hung in the first
 		run, w, err := hooked(t, h)
 		if err != nil || run.Failures != 0 || run.Operations == 0 || w != (window{1, 1}) {
 			t.Fatalf("%v, %d operations, failures %v, window %+v", err, run.Operations, run.Reasons, w)
@@ -286,7 +286,7 @@ func TestWebhook(t *testing.T) {
 		}
 		for _, lap := range []string{LapNews, LapHanging} {
 			if run.Laps[lap].Count == 0 {
-				t.Errorf("no lap %q", lap)
+				t.Errorf("lap %q is missing", lap)
 			}
 		}
 		if len(h.hooks.well) != 4 {
@@ -295,20 +295,20 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// TestNewsThatNeverComesFailsTheRun is the control of the one above.
+// TestNewsThatNeverComesFailsTheRun: the control of the test above.
 func TestNewsThatNeverComesFailsTheRun(t *testing.T) {
 	h := newHooks(t, forgetsNews)
 	h.newsPatience = 100 * time.Millisecond
 	if _, _, err := hooked(t, h); err == nil || !strings.Contains(err.Error(), "were not delivered within") {
-		t.Errorf("a delivery that never came passes: %v", err)
+		t.Errorf("a delivery that never arrived passes: %v", err)
 	}
 	if run, _, err := hooked(t, newHooks(t, tellsTwice)); err != nil || run.Figures[FigureAgain] == 0 {
 		t.Errorf("deliveries made twice: %v, figures %v", err, run.Figures)
 	}
 }
 
-// TestTide: what came after the last 201 has a figure of its own only where there
-// was much of it.
+// TestTide: deliveries after the last 201 have a figure of their own only if there were
+// many.
 func TestTide(t *testing.T) {
 	much := catch{accepted: 20_000, came: 20_000, again: 3, firstAnswer: time.Second, lastAnswer: 6 * time.Second, last: 8 * time.Second, after: 12_000}
 	little := catch{accepted: 500, came: 500, firstAnswer: time.Second, lastAnswer: 2 * time.Second, last: 2*time.Second + time.Second/4, after: drainLeast - 1}
@@ -335,16 +335,16 @@ func TestTide(t *testing.T) {
 			}
 		}
 		if name == "nothing at all" && len(got) != 2 {
-			t.Errorf("a pace of nothing: %v", got)
+			t.Errorf("a rate of nothing: %v", got)
 		}
 	}
 }
 
-// TestVerifyFindsUndelivered has one delivery forgotten, by the server or by the
-// sink: the verdict says exactly that. What is told twice, or was acknowledged to
-// nobody, is no violation.
+// TestVerifyFindsUndelivered: the server or the sink forgets one delivery, and the
+// verdict says exactly that. A delivery made twice, or of a message that was not
+// acknowledged, is no violation.
 func TestVerifyFindsUndelivered(t *testing.T) {
-	forget := func(s *sink) { // as one that never got it
+	forget := func(s *sink) { // as if it had never received it
 		for i := range s.shards {
 			for id, n := range s.shards[i].seen {
 				if n.accepted != 0 && n.came != 0 {
@@ -377,7 +377,7 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A number of operations, not a time, so that there are deliveries.
+			// A number of operations and not a time, so that there are deliveries.
 			if err := perform(t.Context(), dial, 8, 12); err != nil {
 				t.Fatal(err)
 			}
@@ -402,16 +402,16 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 				t.Fatal(err)
 			}
 			if v.DeliveriesLost != c.lost || v.Clean() != (c.lost == 0) || v.Deliveries < 10 || v.Missing+v.Altered+v.Stray != 0 {
-				t.Errorf("%d lost: %+v", c.lost, v)
+				t.Errorf("want %d lost: %+v", c.lost, v)
 			}
 			if again := v.DeliveredAgain == v.Deliveries; again != (c.fault == tellsTwice) {
-				t.Errorf("%d of %d delivered again", v.DeliveredAgain, v.Deliveries)
+				t.Errorf("%d of %d were delivered again", v.DeliveredAgain, v.Deliveries)
 			}
 		})
 	}
 }
 
-// perform has each of some clients do some operations. Refusals pass.
+// perform makes several clients do some operations each. Refusals are ignored.
 func perform(ctx context.Context, dial load.Dial, clients, each int) error {
 	var mu sync.Mutex
 	var trouble error
@@ -436,7 +436,7 @@ func perform(ctx context.Context, dial load.Dial, clients, each int) error {
 	return trouble
 }
 
-// BenchmarkSink is what a delivery costs the generator, its connection left out.
+// BenchmarkSink: the generator's cost of a delivery, without its connection.
 func BenchmarkSink(b *testing.B) {
 	s := &sink{opened: time.Now()}
 	for i := range s.shards {

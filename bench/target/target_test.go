@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// role makes the test binary play a program; see play.
+// role makes the test binary run as a peer program; see play.
 const role = "PARLEY_TARGET_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play is a peer with the manners that part names.
+// play runs a peer that behaves as part says.
 func play(part string) {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -71,20 +71,20 @@ func TestPeer(t *testing.T) {
 	}
 	_ = conn.Close()
 	if _, err := p.Start(t.Context()); err == nil {
-		t.Error("it is started twice")
+		t.Error("the peer can be started twice")
 	}
 	if err := p.Stop(); err != nil {
 		t.Error(err)
 	}
 	if door, err = p.Start(t.Context()); err != nil || door.Version != "p true" {
-		t.Errorf("a restart does not find its directory: %+v, %v", door, err)
+		t.Errorf("after a restart its directory is missing: %+v, %v", door, err)
 	}
 	pid := p.Processes()[0]
 	if err := p.Kill(); err != nil || syscall.Kill(pid, 0) == nil {
-		t.Errorf("killed, but there: %v", err)
+		t.Errorf("killed, but still running: %v", err)
 	}
 	if err := p.Stop(); err != nil {
-		t.Errorf("what does not run is stopped already: %v", err)
+		t.Errorf("a process that does not run cannot be stopped: %v", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestDisorderlyEndIsReported(t *testing.T) {
 	select {
 	case <-p.running.exited:
 	case <-time.After(5 * time.Second):
-		t.Fatal("it does not die")
+		t.Fatal("the peer does not end")
 	}
 	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "gone before it was stopped") {
 		t.Errorf("%v", err)
@@ -135,6 +135,6 @@ func TestRemote(t *testing.T) {
 	}
 	r := &Remote{Label: "r", URL: "http://127.0.0.1:1", PID: 7}
 	if !errors.Is(r.Kill(), ErrNotOurs) || r.Stop() != nil || !slices.Equal(r.Processes(), []int{7}) {
-		t.Error("a server of others is not left alone")
+		t.Error("a server that the bench did not start is not left alone")
 	}
 }

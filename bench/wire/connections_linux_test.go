@@ -25,12 +25,12 @@ func gathered(t *testing.T, address string, n int) *Connections {
 	return c
 }
 
-// hear waits until so much is heard and gives it, bodies included.
+// hear waits until n answers have arrived and returns them, including their bodies.
 func hear(t *testing.T, c *Connections, n int) (all []Heard, bodies []string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); len(all) < n; {
 		if time.Now().After(deadline) {
-			t.Fatalf("only %d of %d are heard", len(all), n)
+			t.Fatalf("only %d of %d answers arrived", len(all), n)
 		}
 		if err := c.Hear(10*time.Millisecond, func(h Heard) {
 			bodies = append(bodies, string(h.Answer.Body))
@@ -52,8 +52,8 @@ func echo(t *testing.T) string {
 	return server.Listener.Addr().String()
 }
 
-// TestConnectionsIsAnsweredOneByOne asks everybody several times: each hears its own
-// answer, the small ones and those that neither fit a socket nor a buffer.
+// TestConnectionsIsAnsweredOneByOne sends several requests on every connection. Each
+// gets its own answer, whether it is small or fits neither a socket nor a buffer.
 func TestConnectionsIsAnsweredOneByOne(t *testing.T) {
 	const members = 300
 	c := gathered(t, echo(t), members)
@@ -70,19 +70,19 @@ func TestConnectionsIsAnsweredOneByOne(t *testing.T) {
 		all, bodies := hear(t, c, len(want))
 		for n, h := range all {
 			if h.Err != nil || h.Answer.Status != 200 || bodies[n] != want[h.Member] {
-				t.Fatalf("size %d: member %d hears %v %d %.40q", size, h.Member, h.Err, h.Answer.Status, bodies[n])
+				t.Fatalf("size %d: member %d gets %v %d %.40q", size, h.Member, h.Err, h.Answer.Status, bodies[n])
 			}
 			if h.At.Before(h.Sent) || time.Since(h.Sent) > time.Minute {
 				t.Errorf("sent %v, answered %v", h.Sent, h.At)
 			}
 		}
 		if c.Asked() != 0 || c.Idle() != members {
-			t.Fatalf("%d are still asked, %d of %d are idle", c.Asked(), c.Idle(), members)
+			t.Fatalf("%d requests are unanswered, %d of %d connections are idle", c.Asked(), c.Idle(), members)
 		}
 	}
 }
 
-// TestConnectionsTakesTurns: who was idle longest is asked first.
+// TestConnectionsTakesTurns: the connection that has been idle longest is used first.
 func TestConnectionsTakesTurns(t *testing.T) {
 	c := gathered(t, echo(t), 4)
 	var first, second []int
@@ -98,12 +98,12 @@ func TestConnectionsTakesTurns(t *testing.T) {
 		c.Release(i)
 	}
 	if _, ok := c.Take(); !slices.Equal(first, second) || !ok {
-		t.Errorf("asked %v, then %v", first, second)
+		t.Errorf("used %v, then %v", first, second)
 	}
 }
 
-// TestConnectionsReportBrokenConnections: every way in which a connection can fail its
-// request is reported once, and the connection comes back.
+// TestConnectionsReportBrokenConnections: every way in which a request can fail on its
+// connection is reported once, and the connection is made again.
 func TestConnectionsReportBrokenConnections(t *testing.T) {
 	for name, answer := range map[string]string{
 		"nothing":       "",
@@ -126,11 +126,11 @@ func TestConnectionsReportBrokenConnections(t *testing.T) {
 				c.Ask(i, get())
 				all, _ := hear(t, c, 1)
 				if all[0].Member != i || (all[0].Err == nil) != all[0].Answer.Closing {
-					t.Errorf("heard %+v", all[0])
+					t.Errorf("got %+v", all[0])
 				}
 				for deadline := time.Now().Add(5 * time.Second); c.Idle() < 3; {
 					if time.Now().After(deadline) {
-						t.Fatalf("%d of 3 are back", c.Idle())
+						t.Fatalf("%d of 3 are connected again", c.Idle())
 					}
 					if err := c.Hear(10*time.Millisecond, func(h Heard) { t.Errorf("heard %+v", h) }); err != nil {
 						t.Fatal(err)
@@ -151,24 +151,24 @@ func TestConnectionsBreaksWhatIsLate(t *testing.T) {
 	var late []Heard
 	c.Break(time.Now().Add(-time.Minute), func(h Heard) { late = append(late, h) })
 	if len(late) != 0 || c.Asked() != 1 {
-		t.Errorf("broken too soon: %v", late)
+		t.Errorf("broken too early: %v", late)
 	}
 	c.Break(time.Now(), func(h Heard) { late = append(late, h) })
 	if len(late) != 1 || late[0].Member != i || !errors.Is(late[0].Err, ErrLate) || c.Asked() != 0 {
-		t.Errorf("broken: %v, %d asked", late, c.Asked())
+		t.Errorf("broken: %v, %d unanswered", late, c.Asked())
 	}
 }
 
 func TestConnectionsWithNobodyThere(t *testing.T) {
 	address := scripted(t, func(net.Conn, *bufio.Reader) {})
 	c := gathered(t, address, 2)
-	for c.Idle() > 0 { // the other end closes whatever connects
+	for c.Idle() > 0 { // the other end closes every connection
 		if err := c.Hear(10*time.Millisecond, func(Heard) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, ok := c.Take(); ok {
-		t.Error("a connection that is gone can be asked")
+		t.Error("a connection that is gone can be used")
 	}
 }
 
@@ -177,7 +177,7 @@ func TestParser(t *testing.T) {
 	whole := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 5\r\n\r\nhelloHTTP"
 	for n := range len(whole) - len("HTTP") {
 		if _, _, err := p.Answer([]byte(whole[:n])); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Fatalf("of %q: %v", whole[:n], err)
+			t.Fatalf("%q: %v", whole[:n], err)
 		}
 	}
 	a, n, err := p.Answer([]byte(whole))
@@ -188,6 +188,6 @@ func TestParser(t *testing.T) {
 		t.Errorf("nonsense: %v", err)
 	}
 	if a, _, err := p.Answer([]byte("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")); err != nil || !a.Closing {
-		t.Errorf("the end is not announced: %v %+v", err, a)
+		t.Errorf("the end of the connection is not reported: %v %+v", err, a)
 	}
 }

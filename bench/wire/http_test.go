@@ -35,8 +35,8 @@ func connected(t testing.TB, address string) *HTTP {
 	return c
 }
 
-// scripted accepts one connection after the other and hands them to play. It is
-// for what net/http would never send.
+// scripted accepts one connection after the other and passes them to play. It serves
+// answers that net/http would never send.
 func scripted(t testing.TB, play func(conn net.Conn, in *bufio.Reader)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -59,8 +59,8 @@ func scripted(t testing.TB, play func(conn net.Conn, in *bufio.Reader)) string {
 	return listener.Addr().String()
 }
 
-// answering reads a request without a body for each of the answers and sends
-// that one.
+// answering reads a request without a body for each of the answers, and sends that
+// answer.
 func answering(t testing.TB, answers ...string) *HTTP {
 	t.Helper()
 	return connected(t, scripted(t, func(conn net.Conn, in *bufio.Reader) {
@@ -99,14 +99,14 @@ func TestRequestIsWhatTheServerSees(t *testing.T) {
 func TestRequestRefusesLineBreaks(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a token with a line break made it into a head")
+			t.Error("a token with a line break was written to a request")
 		}
 	}()
 	Request("GET", "/", "tok\r\nX-Admin: 1", nil, nil)
 }
 
-// TestDoReusesOneConnection sends every shape of answer that net/http makes over
-// one connection, so that each is also judged by what it leaves behind.
+// TestDoReusesOneConnection sends every form of answer that net/http makes over one
+// connection, so that the next answer also checks the state after the previous one.
 func TestDoReusesOneConnection(t *testing.T) {
 	ports := map[string]bool{}
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
@@ -154,7 +154,7 @@ func TestDoReusesOneConnection(t *testing.T) {
 		}
 	}
 	if len(ports) != 1 {
-		t.Errorf("%d connections were used for one", len(ports))
+		t.Errorf("%d connections were used instead of one", len(ports))
 	}
 }
 
@@ -197,7 +197,7 @@ func TestDoRefusesWhatIsNoAnswer(t *testing.T) {
 				t.Fatalf("got %d %q %v, want a MalformedError", answered.Status, answered.Body, err)
 			}
 			if _, again := c.Do(get()); again != err {
-				t.Errorf("the broken connection then said %v", again)
+				t.Errorf("the broken connection then returned %v", again)
 			}
 		})
 	}
@@ -219,14 +219,14 @@ func TestDoIsBounded(t *testing.T) {
 	}
 }
 
-// TestDoTakesNoMemoryForAClaim lets a server announce much and send little.
+// TestDoTakesNoMemoryForAClaim: the server announces a large answer and sends little.
 func TestDoTakesNoMemoryForAClaim(t *testing.T) {
 	c := answering(t, "HTTP/1.1 200 OK\r\nContent-Length: "+strconv.Itoa(BodyBytesMax)+"\r\n\r\nlittle")
 	if _, err := c.Do(get()); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)
 	}
 	if cap(c.body) > 2*step {
-		t.Errorf("%d bytes were taken", cap(c.body))
+		t.Errorf("%d bytes were allocated", cap(c.body))
 	}
 }
 
@@ -272,7 +272,7 @@ func TestDoRefusesAnUnaskedAnswer(t *testing.T) {
 	}
 	var malformed *MalformedError
 	if _, err := c.Do(get()); !errors.As(err, &malformed) {
-		t.Errorf("an answer to nothing was taken for this one's: %v", err)
+		t.Errorf("an unrequested answer was read as the answer to this request: %v", err)
 	}
 }
 
@@ -295,8 +295,8 @@ func TestDialHTTPEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestDoAllocatesNothing uses a server that allocates nothing itself: what is
-// counted is counted for the whole process.
+// TestDoAllocatesNothing: the server allocates nothing itself, because the allocations
+// of the whole process are counted.
 func TestDoAllocatesNothing(t *testing.T) {
 	request := Request("POST", "/messages", "tok", nil, bytes.Repeat([]byte("x"), 1000))
 	for name, answer := range map[string]string{

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// broker is as much of a NATS server as one connection needs: it greets, then
-// asks answer for the bytes with which each publication is met.
+// broker does as much of a NATS server as one connection needs. It sends its greeting,
+// then asks answer for the reply to each publication.
 func broker(t testing.TB, answer func(subject, reply, payload string) string) *NATS {
 	t.Helper()
 	address := scripted(t, func(conn net.Conn, in *bufio.Reader) {
@@ -56,7 +56,7 @@ func status(subject, text string) string {
 func TestPublishWantsAnAcknowledgement(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer func(reply string) string
-		code   int // of the JetStreamError wanted, 0 for none, -1 for a broken connection
+		code   int // of the expected JetStreamError; 0 for none, -1 for a broken connection
 	}{
 		"stored":          {func(r string) string { return msg(r, "", `{"stream":"INBOX","seq":17}`) }, 0},
 		"stored, spaced":  {func(r string) string { return msg(r, "", `{"stream":"INBOX", "seq":17}`) }, 0},
@@ -83,7 +83,7 @@ func TestPublishWantsAnAcknowledgement(t *testing.T) {
 				t.Fatalf("got %v, want code %d", err, test.code)
 			}
 			if again := c.Publish("inbox.1", nil); test.code < 0 && again != err {
-				t.Errorf("a broken connection then said %v", again)
+				t.Errorf("a broken connection then returned %v", again)
 			}
 		})
 	}
@@ -100,12 +100,13 @@ func TestPublishSendsThePayload(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := "inbox.7 " + payload; got[len(got)-1] != want {
-			t.Errorf("came as %.40q, want %.40q", got[len(got)-1], want)
+			t.Errorf("received %.40q, want %.40q", got[len(got)-1], want)
 		}
 	}
 }
 
-// TestPage walks the three questions of a page with an inbox of held messages.
+// TestPage: goes through the three requests of a page with different numbers of
+// messages in the inbox.
 func TestPage(t *testing.T) {
 	for _, test := range []struct{ held, n, want int }{{0, 20, 0}, {7, 20, 7}, {20, 20, 20}, {50, 20, 20}} {
 		var asked []string
@@ -152,7 +153,7 @@ func TestPageRefused(t *testing.T) {
 	})
 	var malformed *MalformedError
 	if _, err := foreign.Page("INBOX", "inbox.1", 20); !errors.As(err, &malformed) {
-		t.Errorf("a message of somebody else's inbox: %v", err)
+		t.Errorf("a message of another inbox: %v", err)
 	}
 }
 
@@ -177,14 +178,14 @@ func TestDirectPage(t *testing.T) {
 func TestDialNATSWantsNATS(t *testing.T) {
 	for _, greeting := range []string{"", "HTTP/1.1 400 Bad Request\r\n", "INFO {}\r\n-ERR 'Authorization Violation'\r\n"} {
 		address := scripted(t, func(conn net.Conn, in *bufio.Reader) {
-			// A server that greets waits for an answer before it closes.
+			// A server that sends its greeting waits for an answer before it closes.
 			if io.WriteString(conn, greeting); greeting != "" {
 				in.ReadString('\n')
 			}
 		})
 		if c, err := DialNATS(t.Context(), address); err == nil {
 			c.Close()
-			t.Errorf("%q was taken for NATS", greeting)
+			t.Errorf("%q was accepted as NATS", greeting)
 		}
 	}
 }
@@ -197,8 +198,8 @@ func TestPublishLosesPatience(t *testing.T) {
 	}
 }
 
-// TestPublishAllocatesNothing has a server that allocates nothing either: it
-// reads the reply subject in place, behind "PUB inbox.17 ".
+// TestPublishAllocatesNothing: the server allocates nothing either. It reads the reply
+// subject in place, after "PUB inbox.17 ".
 func TestPublishAllocatesNothing(t *testing.T) {
 	address := scripted(t, func(conn net.Conn, in *bufio.Reader) {
 		io.WriteString(conn, "INFO {}\r\n")

@@ -27,7 +27,7 @@ func opened(t testing.TB, address string) *Stream {
 	return s
 }
 
-// streaming sends text after the head of a stream and closes.
+// streaming sends the head of a stream and a text, and closes.
 func streaming(t testing.TB, text string) *Stream {
 	t.Helper()
 	return opened(t, scripted(t, func(conn net.Conn, in *bufio.Reader) {
@@ -71,8 +71,8 @@ func TestStreamKnowsWhereToResume(t *testing.T) {
 	}
 }
 
-// TestStreamOverNetHTTP reads a chunked stream that comes in odd pieces, and
-// sees what was asked for.
+// TestStreamOverNetHTTP reads a chunked stream that arrives in odd pieces, and checks
+// its request.
 func TestStreamOverNetHTTP(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -125,7 +125,7 @@ func TestDialStreamEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	if s, err := DialStream(ctx, address, "/", "", ""); err == nil {
 		s.Close()
-		t.Error("a server without an answer has a stream")
+		t.Error("a server without an answer yields a stream")
 	}
 }
 
@@ -150,13 +150,13 @@ func TestStreamIsBroken(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, test.want)
 		}
 		if _, again := s.Next(); again != err {
-			t.Errorf("%s: then it said %v", name, again)
+			t.Errorf("%s: then it returned %v", name, again)
 		}
 	}
 }
 
-// TestStreamSilence lets heartbeats keep a stream open for longer than it may be
-// silent, and then be silent.
+// TestStreamSilence: heartbeats keep a stream open for longer than it may be silent.
+// Then it is silent.
 func TestStreamSilence(t *testing.T) {
 	const silence, beats = 200 * time.Millisecond, 8
 	s := opened(t, scripted(t, func(conn net.Conn, in *bufio.Reader) {
@@ -174,12 +174,12 @@ func TestStreamSilence(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if lasted := time.Since(began); lasted < silence*beats/4 {
-		t.Errorf("heartbeats kept it open for %v only", lasted)
+		t.Errorf("heartbeats kept it open for only %v", lasted)
 	}
 }
 
-// TestNextAllocatesTheIDOnly feeds events through a pipe, so that nothing else
-// in the process allocates.
+// TestNextAllocatesTheIDOnly sends events through a pipe, so that nothing else in the
+// process allocates.
 func TestNextAllocatesTheIDOnly(t *testing.T) {
 	address := scripted(t, func(conn net.Conn, in *bufio.Reader) {
 		http.ReadRequest(in)

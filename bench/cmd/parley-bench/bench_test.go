@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// benchRun is what these tests look at of a run in results.json.
+// benchRun has the fields of a run in results.json that these tests read.
 type benchRun struct {
 	Scenario   string  `json:"scenario"`
 	Rate       float64 `json:"rate"`
@@ -33,10 +33,9 @@ type benchReport struct {
 	Verified map[string]any `json:"verified"`
 }
 
-// TestBench runs the scenarios for a moment (but for cold, which is hot with ten
-// thousand conversations): nothing of it is a measurement,
-// but each answer is checked and each acknowledged message read back after a
-// kill.
+// TestBench runs the scenarios for a moment, except cold, which is hot with ten
+// thousand conversations. It does not measure, but each answer is checked and each
+// acknowledged message is read back after a kill.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	scenarios := []string{"send", "reply", "sync", "inbox", "deep", "stream", "mixed", "hot", "idle", "fanout", "votes", "hotgroup"}
@@ -52,14 +51,14 @@ func TestBench(t *testing.T) {
 		if run.Scenario != scenarios[i/2] || run.Repeat != i%2+1 {
 			t.Errorf("run %d is repeat %d of %s", i, run.Repeat, run.Scenario)
 		}
-		// On a busy machine one operation may take as long as so short a run.
+		// On a busy machine one operation may take as long as such a short run.
 		done := run.Operations + report.Runs[i^1].Operations
 		if run.Failures != 0 || done == 0 && run.Scenario != "idle" {
 			t.Errorf("%s: %d operations, failures %v", run.Scenario, done, run.Reasons)
 		}
 		for _, lap := range map[string][]string{"reply": {"accepted", "delivery"}, "deep": {"first page", "deep page"}}[run.Scenario] {
 			if run.Laps[lap] == nil {
-				t.Errorf("%s: no lap %q", run.Scenario, lap)
+				t.Errorf("%s: lap %q is missing", run.Scenario, lap)
 			}
 		}
 		for _, figure := range map[string][]string{
@@ -91,7 +90,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchOfARunningServer measures a server that is not the bench's own: it is
+// TestBenchOfARunningServer measures a server that the bench did not start. It is
 // neither killed nor stopped.
 func TestBenchOfARunningServer(t *testing.T) {
 	t.Parallel()
@@ -119,8 +118,8 @@ func TestBenchOfARunningServer(t *testing.T) {
 	}
 }
 
-// TestBenchGrowth grows a server a little: nothing of it is a measurement, but
-// every figure has to be there and possible.
+// TestBenchGrowth: grows a server a little. It does not measure, but every figure must
+// be present and possible.
 func TestBenchGrowth(t *testing.T) {
 	t.Parallel()
 	report, _ := measured(t, "growth", "--agents", "200", "--messages", "4000", "--clients", "2", "--active", "40",
@@ -156,7 +155,7 @@ func TestBenchGrowth(t *testing.T) {
 	if !slices.Equal(curves["agents"], []int64{20, 200}) {
 		t.Errorf("agents %v", curves["agents"])
 	}
-	// A size that the sends before it went past is left out.
+	// A size that the earlier sends have passed is left out.
 	if sizes := curves["messages"]; len(sizes) < 2 || sizes[0] != 0 || !slices.Contains(sizes, 4000) {
 		t.Errorf("messages %v", sizes)
 	}
@@ -166,8 +165,8 @@ func TestBenchGrowth(t *testing.T) {
 	}
 }
 
-// TestBenchOverload presses a server a little: nothing of it is a measurement,
-// but every step is there, nothing failed and everything accepted was read back.
+// TestBenchOverload: overloads a server a little. It does not measure, but every step
+// is present, nothing failed, and every accepted message was read back.
 func TestBenchOverload(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("many connections in one goroutine need Linux")
@@ -178,7 +177,8 @@ func TestBenchOverload(t *testing.T) {
 	for _, run := range report.Runs {
 		f := run.Figures
 		factors = append(factors, f["factor_of_capacity"])
-		// A busy machine may answer all that was sent in so short a window after it.
+		// A busy machine may answer everything that was sent in such a short window
+		// after its end.
 		if run.Scenario != "overload" || run.Latency.Count == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
 			t.Errorf("%+v", run)
 		}

@@ -12,9 +12,9 @@ import (
 	"parley/bench/result"
 )
 
-// TestBenchOfDeliveryAndLimits runs quota and webhook for a moment: nothing of it
-// is a measurement, but the limits are really checked, every delivery comes, and
-// none that was acknowledged is lost by a kill.
+// TestBenchOfDeliveryAndLimits runs quota and webhook for a moment. It does not
+// measure, but the limits are checked, every delivery arrives, and no acknowledged one
+// is lost by a kill.
 func TestBenchOfDeliveryAndLimits(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -53,8 +53,8 @@ func TestBenchOfDeliveryAndLimits(t *testing.T) {
 	}
 }
 
-// TestBenchOfQuotaWantsServersOfItsOwn names a server and asks for quota: what
-// cannot be done is said before anything is asked of it.
+// TestBenchOfQuotaWantsServersOfItsOwn: names a server and requests quota. The bench
+// refuses before it sends any request.
 func TestBenchOfQuotaWantsServersOfItsOwn(t *testing.T) {
 	t.Parallel()
 	said, err := parley("bench", "quota", "--url", "http://127.0.0.1:1", "--dir", t.TempDir(), "--out", t.TempDir()).CombinedOutput()
@@ -64,7 +64,7 @@ func TestBenchOfQuotaWantsServersOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestUndeliveredIsAViolation: what was lost makes the bench fail.
+// TestUndeliveredIsAViolation: a lost delivery makes the bench fail.
 func TestUndeliveredIsAViolation(t *testing.T) {
 	lost := &result.Report{Verified: &result.Verification{Acknowledged: 9, Found: 9, Deliveries: 5, DeliveriesLost: 1}}
 	if err := judge(lost); err == nil || !strings.Contains(err.Error(), "1 of 5 messages to agents with a webhook were never delivered") {

@@ -17,7 +17,7 @@ import (
 	"parley/bench/target"
 )
 
-// built is the folder that holds parley and parley-bench, as users have them.
+// built is the folder with parley and parley-bench, as users have them.
 var built string
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func withBuilt(m *testing.M) (int, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	built = dir
 	modules := map[string]string{"../../..": "./cmd/parley", "../..": "./cmd/parley-bench"}
-	if named := os.Getenv("PARLEY_BIN"); named != "" { // it is built: a copy finds parley-bench beside itself
+	if named := os.Getenv("PARLEY_BIN"); named != "" { // it is already built; a copy finds parley-bench beside itself
 		text, err := os.ReadFile(named)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, "parley"), text, 0o755)
@@ -56,7 +56,7 @@ func withBuilt(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// parley runs parley with the arguments, which finds parley-bench beside it.
+// parley runs parley with the arguments. It finds parley-bench beside itself.
 func parley(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(built, "parley"), args...)
 	cmd.Env = childEnvironment()
@@ -75,7 +75,7 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// exits runs a program and insists on its exit code: `exits 2 parley bench nonsense`.
+// exits runs a program and requires its exit code: `exits 2 parley bench nonsense`.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits code program args...")
@@ -92,7 +92,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// running starts a server for a test that is not the bench's own.
+// running starts a server that the bench did not start.
 func running(t *testing.T) *target.Server {
 	t.Helper()
 	s := &target.Server{Label: "parley", Binary: filepath.Join(built, "parley"), Dir: t.TempDir(), Env: childEnvironment()}
@@ -100,7 +100,7 @@ func running(t *testing.T) *target.Server {
 	return s
 }
 
-// measured runs the bench and returns what it saved, and where.
+// measured runs the bench and returns the saved results and their path.
 func measured(t *testing.T, args ...string) (benchReport, string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "results")
@@ -126,8 +126,8 @@ func measured(t *testing.T, args ...string) (benchReport, string) {
 	return report, out
 }
 
-// TestAloneItNamesWhatItNeeds runs parley-bench where there is no parley, and
-// parley where there is no parley-bench.
+// TestAloneItNamesWhatItNeeds runs parley-bench without parley, and parley without
+// parley-bench.
 func TestAloneItNamesWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	for program, want := range map[string]string{"parley-bench": "--server", "parley": "make build"} {
