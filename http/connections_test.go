@@ -10,9 +10,9 @@ import (
 	"parley/http/connlimit"
 )
 
-// TestARequestWhoseAnswerWouldBeLostIsNotServed: if a connection is evicted after its
+// TestRequestOnEvictedConnectionIsNotServed: if a connection is evicted after its
 // request was read and before it is served, the request is not served.
-func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
+func TestRequestOnEvictedConnectionIsNotServed(t *testing.T) {
 	var evict func()
 	h := wireHarness(t, 1, func(o *harnessOptions) {
 		o.Server.Connections.PerAddress = 1
@@ -55,9 +55,9 @@ type otherAddress struct{ *wire }
 
 func (otherAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
 
-// TestAnEvictedRequestEnds: a request that waits for a message ends soon after its
+// TestEvictedRequestEnds: a request that waits for a message ends soon after its
 // connection is evicted.
-func TestAnEvictedRequestEnds(t *testing.T) {
+func TestEvictedRequestEnds(t *testing.T) {
 	const waiting = 8
 	for _, what := range []string{"wait", "sync"} {
 		h := wireHarness(t, 1, func(o *harnessOptions) {

@@ -56,9 +56,9 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// TestWhatCanNeverBeSentIsAnAttemptThatFailed: deliveries that no sender accepts become
+// TestUnsendableDeliveryIsAFailedAttempt: deliveries that no sender accepts become
 // failed attempts that give the reason to their owners.
-func TestWhatCanNeverBeSentIsAnAttemptThatFailed(t *testing.T) {
+func TestUnsendableDeliveryIsAFailedAttempt(t *testing.T) {
 	vault, err := auth.NewMasterKey(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)

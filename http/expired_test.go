@@ -12,9 +12,9 @@ import (
 	"parley/http/rest"
 )
 
-// TestExpiredTokensOpenNothing: calls every route with an expired token. Routes that
+// TestExpiredTokensAreRefused: calls every route with an expired token. Routes that
 // require a token refuse it, the others ignore it.
-func TestExpiredTokensOpenNothing(t *testing.T) {
+func TestExpiredTokensAreRefused(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	past := func() time.Time { return time.Now().Add(-parley.TokenLifetime - time.Second) }

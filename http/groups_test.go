@@ -90,9 +90,9 @@ func TestGroupIsCreatedOnce(t *testing.T) {
 	g.first.ask("POST", "/groups", `{"name":"other"}`, "Idempotency-Key: k").want(409, "idempotency_mismatch")
 }
 
-// TestWhoSeesAGroup: requests everything about a private and a public group, as its
+// TestGroupVisibility: requests everything about a private and a public group, as its
 // owner, as an organization with a seat, as a stranger and without a token.
-func TestWhoSeesAGroup(t *testing.T) {
+func TestGroupVisibility(t *testing.T) {
 	g := newGroupHarness(t)
 	closed, open := g.group("closed", ""), g.group("open", `,"visibility":"public"`)
 	for _, id := range []string{closed, open} {
@@ -215,9 +215,9 @@ func TestGroupPages(t *testing.T) {
 	g.first.ask("GET", "/groups?limit=101", "").want(422)
 }
 
-// TestAPageOfGroupsIsBoundedInBytes: control characters in a description take six bytes
+// TestGroupPageIsBoundedInBytes: control characters in a description take six bytes
 // each, but count as one character.
-func TestAPageOfGroupsIsBoundedInBytes(t *testing.T) {
+func TestGroupPageIsBoundedInBytes(t *testing.T) {
 	g := newGroupHarness(t)
 	for i := range 100 {
 		g.group(fmt.Sprintf("g%d", i), `,"description":"`+strings.Repeat(`\u0001`, 2000)+`"`)

@@ -107,9 +107,9 @@ func newBoundedHarness(t *testing.T) *groupHarness {
 	return g
 }
 
-// TestASearchIsBounded: one request reads a bounded number of groups, and a client that
+// TestSearchIsBounded: one request reads a bounded number of groups, and a client that
 // follows the cursors finds every match exactly once.
-func TestASearchIsBounded(t *testing.T) {
+func TestSearchIsBounded(t *testing.T) {
 	g := newBoundedHarness(t)
 	ranked := "team0 team1 research team2 team4 team5 team6 team7 team8" // stretch by stretch, the better match first within each
 	for query, want := range map[string]string{
@@ -137,8 +137,8 @@ func TestASearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestASearchIsBoundedControl: without the bound one request reads all groups.
-func TestASearchIsBoundedControl(t *testing.T) {
+// TestSearchIsBoundedControl: without the bound one request reads all groups.
+func TestSearchIsBoundedControl(t *testing.T) {
 	g := newBoundedHarness(t)
 	g.service.searchWork = 1 << 40
 	names, looked := g.walk("limit=50&q=research")

@@ -76,7 +76,7 @@ func liveHeap() float64 {
 // connection's own buffers.
 const heldFile = 64 << 10
 
-func TestTheFilesOfThePageAreShared(t *testing.T) {
+func TestDocumentationFilesAreShared(t *testing.T) {
 	for _, path := range []string{"/docs/swagger-ui-bundle.js", "/openapi.json"} {
 		h := wireHarness(t, 1)
 		request := h.request("GET", path, nil)
@@ -93,8 +93,8 @@ func TestTheFilesOfThePageAreShared(t *testing.T) {
 	}
 }
 
-// TestTheFilesOfThePageAreSharedControl inflates the file for each answer.
-func TestTheFilesOfThePageAreSharedControl(t *testing.T) {
+// TestDocumentationFilesAreSharedControl inflates the file for each answer.
+func TestDocumentationFilesAreSharedControl(t *testing.T) {
 	if raceDetector {
 		t.Skip("inflating hundreds of files takes too long, and connections time out")
 	}
@@ -154,7 +154,7 @@ const (
 	arrivedHeld = 32 << 10
 )
 
-func TestABodyTakesMemoryAsItComes(t *testing.T) {
+func TestBodyMemoryGrowsWithReceivedBytes(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
 	h.setBudget(limit.NewBudget(1 << 30))
@@ -168,9 +168,9 @@ func TestABodyTakesMemoryAsItComes(t *testing.T) {
 	await(t, "those who left still hold", func() bool { return h.budget().Stats().Held == 0 })
 }
 
-// TestABodyTakesMemoryAsItComesControl: the engine reads the bodies, and allocates the
-// announced length.
-func TestABodyTakesMemoryAsItComesControl(t *testing.T) {
+// TestBodyMemoryGrowsWithReceivedBytesControl: the engine reads the bodies, and
+// allocates the announced length.
+func TestBodyMemoryGrowsWithReceivedBytesControl(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
 	inside[fasthttp.Server](h.server, "engine").StreamRequestBody = false
@@ -179,9 +179,9 @@ func TestABodyTakesMemoryAsItComesControl(t *testing.T) {
 	await(t, "the engine reserves no more than what came", func() bool { return (liveHeap()-before)/arrivals > parley.BodyBytesMax/2 })
 }
 
-// TestArrivalsHaveABudget: one organization's bodies cannot hold more than its share of
-// the budget. Small requests are still served.
-func TestArrivalsHaveABudget(t *testing.T) {
+// TestIncomingBodiesHaveABudget: one organization's bodies cannot hold more than its
+// share of the budget. Small requests are still served.
+func TestIncomingBodiesHaveABudget(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
 	const share = 10 * arrivedHeld
@@ -274,9 +274,9 @@ func TestUnreadAnswersHaveABudgetControl(t *testing.T) {
 	}
 }
 
-// TestAnswersOfWhatWasDoneAreNotTakenBack: if the budget has no room for an answer, a
-// read is refused, but a change reports an unknown outcome.
-func TestAnswersOfWhatWasDoneAreNotTakenBack(t *testing.T) {
+// TestChangeWithoutRoomForAnswerIsOutcomeUnknown: if the budget has no room for an
+// answer, a read is refused, but a change reports an unknown outcome.
+func TestChangeWithoutRoomForAnswerIsOutcomeUnknown(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
 	page := h.longInbox(t)
@@ -296,10 +296,10 @@ func TestAnswersOfWhatWasDoneAreNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestSlowReadersOfStreamsHaveABudget: what a stream holds for a reader that reads
-// nothing counts towards its organization's budget. Beyond the budget the stream ends,
-// and the next stream sends what it missed.
-func TestSlowReadersOfStreamsHaveABudget(t *testing.T) {
+// TestSlowStreamReadersHaveABudget: what a stream holds for a reader that reads nothing
+// counts towards its organization's budget. Beyond the budget the stream ends, and the
+// next stream sends what it missed.
+func TestSlowStreamReadersHaveABudget(t *testing.T) {
 	for _, c := range []struct {
 		budget *limit.Budget
 		open   int
@@ -335,9 +335,9 @@ func TestSlowReadersOfStreamsHaveABudget(t *testing.T) {
 	}
 }
 
-// TestAStreamThatWaitsHoldsNoMessages: a waiting stream keeps the positions of its
-// entries without their messages, and does not change the entries that it shares.
-func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
+// TestWaitingStreamHoldsNoMessages: a waiting stream keeps the positions of its entries
+// without their messages, and does not change the entries that it shares.
+func TestWaitingStreamHoldsNoMessages(t *testing.T) {
 	shared := []journal.FeedEntry{{Position: 1, Record: []byte("a")}, {Position: 2, Record: []byte("b")}}
 	st := &agentStream{}
 	if err := st.leave(errFull, shared); err != errFull || shared[1].Record == nil {
@@ -394,9 +394,9 @@ func fullBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	return status, count.Evicted
 }
 
-// TestManyOrganizationsMakeRoom: 32 organizations whose bodies never end cannot keep
+// TestManyOrganizationsLeaveRoom: 32 organizations whose bodies never end cannot keep
 // another organization from sending a large message.
-func TestManyOrganizationsMakeRoom(t *testing.T) {
+func TestManyOrganizationsLeaveRoom(t *testing.T) {
 	if status, evicted := fullBudget(t, true); status != 201 || evicted == 0 {
 		t.Errorf("a large send is answered %d, and %d requests were ended", status, evicted)
 	}

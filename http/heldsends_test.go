@@ -21,9 +21,9 @@ func (p *tenant) inbox(agent string) *response {
 	return p.ask("GET", "/agents/"+agent+"/messages", "").want(200)
 }
 
-// TestARefusedSendHasDoneNothing: if the budget has no room for the answer to a send,
-// the send is refused before the message is stored.
-func TestARefusedSendHasDoneNothing(t *testing.T) {
+// TestRefusedSendStoresNothing: if the budget has no room for the answer to a send, the
+// send is refused before the message is stored.
+func TestRefusedSendStoresNothing(t *testing.T) {
 	g := newGroupHarness(t)
 	g.opsGroup()
 	said := `"type":"a.b.c","encrypted_payload":"` + longPayload + `"}`
@@ -52,9 +52,9 @@ func TestARefusedSendHasDoneNothing(t *testing.T) {
 	}
 }
 
-// TestAReplyThatMayNotBeHeldIsNotLost: if the budget has no room for the reply to a
-// sync, the sync ends without it, and the reply is not delivered.
-func TestAReplyThatMayNotBeHeldIsNotLost(t *testing.T) {
+// TestReplyWithoutRoomIsNotLost: if the budget has no room for the reply to a sync, the
+// sync ends without it, and the reply is not delivered.
+func TestReplyWithoutRoomIsNotLost(t *testing.T) {
 	g := newGroupHarness(t)
 	defer g.setBudget(nil)
 	g.setBudget(limit.NewBudget(32 * longSheet)) // room for 3.6 buffers; the request takes three
@@ -78,9 +78,9 @@ func TestAReplyThatMayNotBeHeldIsNotLost(t *testing.T) {
 	waited.is(map[string]any{"items.0.id": reply.text("id")})
 }
 
-// TestAnAnswerCountsItsSheet: an answer counts with the memory that it takes, not with
+// TestAnswerCountsItsBuffer: an answer counts with the memory that it takes, not with
 // its length.
-func TestAnAnswerCountsItsSheet(t *testing.T) {
+func TestAnswerCountsItsBuffer(t *testing.T) {
 	const readers = 10
 	h := wireHarness(t, 1)
 	defer h.close()
@@ -103,7 +103,7 @@ func TestAnAnswerCountsItsSheet(t *testing.T) {
 	}
 }
 
-func TestSheetsTakeWhatCountsForThem(t *testing.T) {
+func TestBuffersTakeTheCountedSize(t *testing.T) {
 	for size := 1; size < 8<<20; size += size/3 + 1 {
 		s := buffer.New(size)
 		if size > limit.Small && cap(s.Bytes) > buffer.Size(size) {

@@ -172,9 +172,9 @@ func TestArraysInPages(t *testing.T) {
 	}
 }
 
-// TestArrayWalkWhileRowsComeAndGo: no row is returned twice, and none is missing that
-// was present during the whole walk.
-func TestArrayWalkWhileRowsComeAndGo(t *testing.T) {
+// TestArrayWalkDuringChanges: no row is returned twice, and none is missing that was
+// present during the whole walk.
+func TestArrayWalkDuringChanges(t *testing.T) {
 	for _, limit := range []int{1, 3} {
 		g := newGroupHarness(t)
 		for name, c := range arrayCases(g) {
@@ -205,7 +205,7 @@ func TestArrayWalkWhileRowsComeAndGo(t *testing.T) {
 	}
 }
 
-func TestArrayCursorsAreOfTheirList(t *testing.T) {
+func TestArrayCursorsBelongToTheirList(t *testing.T) {
 	g := newGroupHarness(t)
 	cases := arrayCases(g)
 	for name, c := range cases {
@@ -234,9 +234,9 @@ func TestArrayCursorsAreOfTheirList(t *testing.T) {
 	g.first.ask("GET", "/webhooks?agent_id="+g.ann+"&cursor="+url.QueryEscape(cursor), "").want(200)
 }
 
-// TestLongArraysAreOverloaded: an array of exactly the maximum size is answered. If the
+// TestLongArraysAreRefused: an array of exactly the maximum size is answered. If the
 // maximum is a byte less, the array is refused, but its pages are answered.
-func TestLongArraysAreOverloaded(t *testing.T) {
+func TestLongArraysAreRefused(t *testing.T) {
 	g := newGroupHarness(t)
 	if g.service.lists.ArrayBytes != 8<<20 {
 		t.Fatalf("the bound is %d", g.service.lists.ArrayBytes)
@@ -282,9 +282,9 @@ func TestManyWebhooksInPages(t *testing.T) {
 	}
 }
 
-// TestAListPageEndsInTime: a page ends before the row that would make it longer than 1
-// MiB, but has at least one row.
-func TestAListPageEndsInTime(t *testing.T) {
+// TestListPageIsBoundedInBytes: a page ends before the row that would make it longer
+// than 1 MiB, but has at least one row.
+func TestListPageIsBoundedInBytes(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	limit, next := 100, (*string)(nil)

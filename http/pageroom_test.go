@@ -12,9 +12,9 @@ import (
 	"parley/journal"
 )
 
-// TestAPageHasRoomForItsFirst: a page has room for its first message, however long that
-// is, and then for no other.
-func TestAPageHasRoomForItsFirst(t *testing.T) {
+// TestPageHasRoomForFirstMessage: a page has room for its first message, however long
+// that is, and then for no other.
+func TestPageHasRoomForFirstMessage(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	c := callOf(h.owner)

@@ -46,9 +46,9 @@ func TestHiddenCharactersAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnEmptySignatureIsOne: a header with an empty value counts as present. In the
-// control it counts as missing, and the message is accepted without a signature.
-func TestAnEmptySignatureIsOne(t *testing.T) {
+// TestEmptySignatureCountsAsSignature: a header with an empty value counts as present.
+// In the control it counts as missing, and the message is accepted without a signature.
+func TestEmptySignatureCountsAsSignature(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	p := h.tenant("first")

@@ -48,9 +48,9 @@ func rateFaults(rate, status int, ask, other func() *response) (faults []string)
 	return faults
 }
 
-// TestRatesAreToldAndHeld: every answer of a limited route has the caller's rate
-// headers, and the request beyond the rate is refused.
-func TestRatesAreToldAndHeld(t *testing.T) {
+// TestRatesAreReportedAndEnforced: every answer of a limited route has the caller's
+// rate headers, and the request beyond the rate is refused.
+func TestRatesAreReportedAndEnforced(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
@@ -74,9 +74,9 @@ func TestRatesAreToldAndHeld(t *testing.T) {
 	}
 }
 
-// TestRatesAreToldAndHeldControl: limits requests in a wrong way before they reach the
-// service.
-func TestRatesAreToldAndHeldControl(t *testing.T) {
+// TestRatesAreReportedAndEnforcedControl: limits requests in a wrong way before they
+// reach the service.
+func TestRatesAreReportedAndEnforcedControl(t *testing.T) {
 	for defect, judge := range map[string]func(s *Service, c *rest.Call) error{
 		"":             func(s *Service, c *rest.Call) error { return s.Admit(c) },
 		"never counts": func(*Service, *rest.Call) error { return nil },
@@ -149,9 +149,9 @@ func guessFaults(t *testing.T, h *harness) (faults []string) {
 	return faults
 }
 
-// TestGuessesAreTheirAddresses: guesses at secrets are limited by address and lock no
+// TestGuessesAreLimitedByAddress: guesses at secrets are limited by address and lock no
 // client out.
-func TestGuessesAreTheirAddresses(t *testing.T) {
+func TestGuessesAreLimitedByAddress(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	h.service.rates = newRates(RatesOf("public"), h.service.Clock)
@@ -160,8 +160,8 @@ func TestGuessesAreTheirAddresses(t *testing.T) {
 	}
 }
 
-// TestGuessesAreTheirAddressesControl: removes the protection.
-func TestGuessesAreTheirAddressesControl(t *testing.T) {
+// TestGuessesAreLimitedByAddressControl: removes the protection.
+func TestGuessesAreLimitedByAddressControl(t *testing.T) {
 	for defect, take := range map[string]func(*rates){
 		"no count by address": func(r *rates) { r.tokenFailures = nil },
 		"a count too small":   func(r *rates) { r.tokenFailures = limit.New(1, time.Minute, 1, time.Now) },
@@ -284,9 +284,9 @@ func termsFaults(t *testing.T, h *harness, p *tenant) (faults []string) {
 	return faults
 }
 
-// TestTermsAtTheDoor: limits set by the operator are returned and enforced from the
-// next request on.
-func TestTermsAtTheDoor(t *testing.T) {
+// TestTermsAreEnforcedAtOnce: limits set by the operator are returned and enforced from
+// the next request on.
+func TestTermsAreEnforcedAtOnce(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	for _, fault := range termsFaults(t, h, h.tenant("acme")) {
@@ -314,8 +314,8 @@ func (m *recollection) Bearer(header []byte) (rest.Caller, error) {
 	return m.but(now, then), nil
 }
 
-// TestTermsAtTheDoorControl: the server uses an earlier state of its callers.
-func TestTermsAtTheDoorControl(t *testing.T) {
+// TestTermsAreEnforcedAtOnceControl: the server uses an earlier state of its callers.
+func TestTermsAreEnforcedAtOnceControl(t *testing.T) {
 	for defect, but := range map[string]func(now, then rest.Caller) rest.Caller{
 		"":              func(now, _ rest.Caller) rest.Caller { return now },
 		"all as it was": func(_, then rest.Caller) rest.Caller { return then },
@@ -386,9 +386,9 @@ func TestQuotaProfileWith(t *testing.T) {
 	}
 }
 
-// TestGuessesAtOnce: however many guesses arrive at once, no more of them are checked
-// than the rate allows. Granted tokens do not count.
-func TestGuessesAtOnce(t *testing.T) {
+// TestConcurrentGuessesAreLimited: however many guesses arrive at once, no more of them
+// are checked than the rate allows. Granted tokens do not count.
+func TestConcurrentGuessesAreLimited(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit

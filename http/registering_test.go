@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestAskingForAChallengeStoresNothing: a client that requests a challenge, or fails to
+// TestChallengeRequestStoresNothing: a client that requests a challenge, or fails to
 // solve it, causes no write to disk and leaves no actor in memory.
-func TestAskingForAChallengeStoresNothing(t *testing.T) {
+func TestChallengeRequestStoresNothing(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	p := h.tenant("acme")

@@ -16,9 +16,9 @@ import (
 	"parley/persistence"
 )
 
-// TestReadsWithoutRoom: with a full disk, every route that reads organizations and
+// TestReadsOnFullDisk: with a full disk, every route that reads organizations and
 // groups works, those that write are refused, and work again once there is room.
-func TestReadsWithoutRoom(t *testing.T) {
+func TestReadsOnFullDisk(t *testing.T) {
 	g := newGroupHarness(t)
 	id := g.group("ops", `,"enrollment_policy":"open"`)
 	g.first.ask("POST", "/groups/"+id+"/join", `{}`, as("art")).want(200)
@@ -66,9 +66,9 @@ func TestReadsWithoutRoom(t *testing.T) {
 	g.first.ask("GET", "/groups/"+id, "").want(200).is(map[string]any{"description": "new", "member_count": 3})
 }
 
-// TestSigningKeysWithoutRoom: the first keys need room on the disk, existing keys do
+// TestSigningKeysOnFullDisk: the first keys need room on the disk, existing keys do
 // not. A rotation without room leaves the keys in force and is repeated later.
-func TestSigningKeysWithoutRoom(t *testing.T) {
+func TestSigningKeysOnFullDisk(t *testing.T) {
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
 	clock := func() time.Time { return time.Unix(0, now.Load()) }
@@ -126,9 +126,9 @@ func TestSigningKeysWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestSigningKeysStayNew: a renewal that read the keys before another rotation does not
-// put the older keys back into use.
-func TestSigningKeysStayNew(t *testing.T) {
+// TestStaleRenewalKeepsNewKeys: a renewal that read the keys before another rotation
+// does not put the older keys back into use.
+func TestStaleRenewalKeepsNewKeys(t *testing.T) {
 	entropy, logger := parley.CountingEntropy(), slog.New(slog.DiscardHandler)
 	store, err := persistence.Open("data", persistence.Options{FS: vfs.NewMem(), Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20})
 	if err != nil {

@@ -30,10 +30,10 @@ func (h *harness) speak(from, to parley.AgentID, n int) {
 	}
 }
 
-// TestNothingIsLostOrDoubledAtTheSeam: readers connect and disconnect at random moments
+// TestStreamLosesAndRepeatsNothing: readers connect and disconnect at random moments
 // while an agent receives messages. Readers that resume get each message exactly once.
 // The others may miss only messages that were being sent when they disconnected.
-func TestNothingIsLostOrDoubledAtTheSeam(t *testing.T) {
+func TestStreamLosesAndRepeatsNothing(t *testing.T) {
 	const readers, messages = 12, 120
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals, " journals"), func(t *testing.T) {

@@ -31,9 +31,9 @@ func (g *groupHarness) searchFrom(address string) *response {
 	return g.public().ask("GET", "/directory/groups?q=team", "", "X-From: "+address)
 }
 
-// TestASearchWithoutAPlaceIsAnswered: the answer is a 503 with Retry-After. Other
-// callers can search.
-func TestASearchWithoutAPlaceIsAnswered(t *testing.T) {
+// TestSearchWithoutPlaceIsRefused: the answer is a 503 with Retry-After. Other callers
+// can search.
+func TestSearchWithoutPlaceIsRefused(t *testing.T) {
 	g := newSearchHarness(t, 2)
 	g.searchFrom("a").want(200)
 	leave, err := g.service.queries.Enter(address("a"), nil)
@@ -69,9 +69,9 @@ func (v *stalledView) Durable(ctx context.Context) error {
 	return v.View.Durable(ctx)
 }
 
-// TestAPlaceIsFreeWhileTheDiskIsWaitedFor: a search that waits for the disk has
-// released its place.
-func TestAPlaceIsFreeWhileTheDiskIsWaitedFor(t *testing.T) {
+// TestSearchReleasesPlaceBeforeDiskWait: a search that waits for the disk has released
+// its place.
+func TestSearchReleasesPlaceBeforeDiskWait(t *testing.T) {
 	for _, linger := range []bool{false, true} { // true: the control
 		t.Run(fmt.Sprint("linger ", linger), func(t *testing.T) {
 			g := newSearchHarness(t, 1)

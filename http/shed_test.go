@@ -12,9 +12,9 @@ import (
 	"parley/http/search"
 )
 
-// TestOwnRefusalsMakeNoFlood: refusals that one caller is responsible for are delayed
-// like others, but do not cause more requests of others to be rejected.
-func TestOwnRefusalsMakeNoFlood(t *testing.T) {
+// TestRefusalsOfOneCallerAffectNoOthers: refusals that one caller is responsible for
+// are delayed like others, but do not cause more requests of others to be rejected.
+func TestRefusalsOfOneCallerAffectNoOthers(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		err    *parley.Refusal
@@ -32,9 +32,9 @@ func TestOwnRefusalsMakeNoFlood(t *testing.T) {
 	}
 }
 
-// TestARefusalThatIsHeldHoldsNothing: while a refusal is delayed, the memory that the
-// call took for its answer is free for others.
-func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
+// TestDelayedRefusalHoldsNoMemory: while a refusal is delayed, the memory that the call
+// took for its answer is free for others.
+func TestDelayedRefusalHoldsNoMemory(t *testing.T) {
 	h := wireHarness(t, 1)
 	defer h.close()
 	page := h.longInbox(t)
@@ -57,9 +57,9 @@ func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 	})
 }
 
-// TestFewRequestsAreSpared: when too many goroutines wait for the processor, an address
-// with few requests under way is refused nothing, unless far too many wait.
-func TestFewRequestsAreSpared(t *testing.T) {
+// TestAddressWithFewRequestsIsSpared: when too many goroutines wait for the processor,
+// an address with few requests under way is refused nothing, unless far too many wait.
+func TestAddressWithFewRequestsIsSpared(t *testing.T) {
 	var waiting atomic.Int64
 	h := wireHarness(t, 1, func(o *harnessOptions) { o.Server.Overload = overload.New(func() int { return int(waiting.Load()) }) })
 	defer h.close()

@@ -14,9 +14,9 @@ import (
 	"parley/persistence"
 )
 
-// TestSigningKeysHaveTheLifetimeThatIsSet: a key is replaced at the age that the
-// operator set. By default it lives longer.
-func TestSigningKeysHaveTheLifetimeThatIsSet(t *testing.T) {
+// TestSigningKeyLifetimeIsApplied: a key is replaced at the age that the operator set.
+// By default it lives longer.
+func TestSigningKeyLifetimeIsApplied(t *testing.T) {
 	const month = 30 * 24 * time.Hour
 	for lifetime, replaced := range map[time.Duration]bool{month: true, 0: false} {
 		entropy, logger, began := parley.CountingEntropy(), slog.New(slog.DiscardHandler), time.Now()

@@ -48,7 +48,7 @@ func over(t *testing.T, l *streamReader) {
 	}
 }
 
-func TestAnIdleStreamEndsAfterThirtyHeartbeats(t *testing.T) {
+func TestIdleStreamEndsAfterThirtyHeartbeats(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		id := h.agent("alice")
 		began := time.Now()
@@ -64,7 +64,7 @@ func TestAnIdleStreamEndsAfterThirtyHeartbeats(t *testing.T) {
 	})
 }
 
-func TestAMessageBeginsTheCountAnew(t *testing.T) {
+func TestMessageRestartsHeartbeatCount(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
 		l := h.listen(alice, h.token(h.client), "")
@@ -79,9 +79,9 @@ func TestAMessageBeginsTheCountAnew(t *testing.T) {
 	})
 }
 
-// TestAStreamEndsWithWhatItRestsOn: the agent or the credential is revoked without the
-// server, as another node would.
-func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
+// TestStreamEndsWithItsAgentOrCredential: the agent or the credential is revoked
+// without the server, as another node would.
+func TestStreamEndsWithItsAgentOrCredential(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx := context.Background()
 		alice, bob := h.agent("alice"), h.agent("bob")
@@ -117,9 +117,9 @@ func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 	})
 }
 
-// TestABusyStreamIsLookedAfterToo: a stream so busy that it needs no heartbeat also
+// TestBusyStreamEndsWithItsCredential: a stream so busy that it needs no heartbeat also
 // ends with its credential.
-func TestABusyStreamIsLookedAfterToo(t *testing.T) {
+func TestBusyStreamEndsWithItsCredential(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx, alice, bob := context.Background(), h.agent("alice"), h.agent("bob")
 		client, err := h.node.Orgs.AddCredential(ctx, h.owner, []byte("hash"))
@@ -142,7 +142,7 @@ func TestABusyStreamIsLookedAfterToo(t *testing.T) {
 	})
 }
 
-func TestAnExpiredTokenDoesNotCutAStream(t *testing.T) {
+func TestExpiredTokenDoesNotEndStream(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob, token := h.agent("alice"), h.agent("bob"), h.token(h.client)
 		l := h.listen(alice, token, "").eager()
@@ -163,9 +163,10 @@ func TestAnExpiredTokenDoesNotCutAStream(t *testing.T) {
 	})
 }
 
-// TestASlowReaderIsCutAndResumes: a reader that reads nothing is disconnected after the
-// write wait and misses nothing when it resumes. Other readers are not delayed.
-func TestASlowReaderIsCutAndResumes(t *testing.T) {
+// TestSlowReaderIsDisconnectedAndResumes: a reader that reads nothing is disconnected
+// after the write wait and misses nothing when it resumes. Other readers are not
+// delayed.
+func TestSlowReaderIsDisconnectedAndResumes(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
 		slow, quick := h.listen(alice, h.token(h.client), ""), h.listen(alice, h.token(h.client), "")
@@ -204,7 +205,7 @@ func TestASlowReaderIsCutAndResumes(t *testing.T) {
 	})
 }
 
-func TestADrainEndsStreams(t *testing.T) {
+func TestDrainEndsStreams(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice := h.agent("alice")
 		var all []*streamReader
@@ -228,9 +229,9 @@ func TestADrainEndsStreams(t *testing.T) {
 	})
 }
 
-// TestAClientThatGoesIsNoticedAtOnce: a client that disconnects is noticed at once,
+// TestDisconnectedClientIsNoticedAtOnce: a client that disconnects is noticed at once,
 // even if nothing is written to it.
-func TestAClientThatGoesIsNoticedAtOnce(t *testing.T) {
+func TestDisconnectedClientIsNoticedAtOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		l := h.listen(h.agent("alice"), h.token(h.client), "")
 		synctest.Wait()
@@ -245,8 +246,8 @@ func TestAClientThatGoesIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-// TestWhereAStreamBegins resumes a stream from every kind of position.
-func TestWhereAStreamBegins(t *testing.T) {
+// TestStreamStartPositions resumes a stream from every kind of position.
+func TestStreamStartPositions(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
 		nobody := parley.MessageID{}.String()

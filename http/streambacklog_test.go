@@ -37,7 +37,7 @@ func asked(t *testing.T, positions int) int64 {
 	return count.Load()
 }
 
-func TestAPageIsReadOnce(t *testing.T) {
+func TestCachedPageIsReadOnce(t *testing.T) {
 	if n := asked(t, 1); n != 1 {
 		t.Errorf("one page for a hundred streams is read %d times", n)
 	}
@@ -46,10 +46,10 @@ func TestAPageIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestWhoFindsAPage: a cached page serves a stream of the same agent whose position it
+// TestPageCacheHits: a cached page serves a stream of the same agent whose position it
 // contains, for a limited time, if reading it succeeded and began no earlier than the
 // stream requires.
-func TestWhoFindsAPage(t *testing.T) {
+func TestPageCacheHits(t *testing.T) {
 	var s pageCache
 	one, failed, reads, since := parley.AgentID{1}, errors.New("failed"), 0, uint64(0)
 	read := func(to uint64, err error) func(*page) (uint64, error) {
@@ -139,9 +139,9 @@ func viewsBehind(t *testing.T, alone bool) int64 {
 	return h.journal.views.Load() - before
 }
 
-// TestStreamsShareWhatTheyReadBehind: streams of one agent read stored messages about
-// once for all of them. Recording the receipts takes views too.
-func TestStreamsShareWhatTheyReadBehind(t *testing.T) {
+// TestLaggingStreamsShareReads: streams of one agent read stored messages about once
+// for all of them. Recording the receipts takes views too.
+func TestLaggingStreamsShareReads(t *testing.T) {
 	shared, alone := viewsBehind(t, false), viewsBehind(t, true)
 	if t.Logf("%d views, %d if each stream reads for itself", shared, alone); shared > alone/4 {
 		t.Errorf("streams that share open %d views, and %d if each reads for itself", shared, alone)
@@ -164,9 +164,9 @@ func (b *bare) Live(limit int) (entries []journal.FeedEntry, behind bool) {
 	return entries, behind
 }
 
-// TestAnEntryWithoutItsMessageLosesNothing: an entry without its message loses none of
-// the events collected before it.
-func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
+// TestEntryWithoutMessageLosesNothing: an entry without its message loses none of the
+// events collected before it.
+func TestEntryWithoutMessageLosesNothing(t *testing.T) {
 	for _, streams := range []int{1, 2} {
 		const events = 40
 		h := wireHarness(t, 1)
@@ -187,9 +187,9 @@ func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
 	}
 }
 
-// TestAResumedStreamShowsWhatWasReadBefore: a stream has the receipts recorded before
-// it was opened, even if another stream has just read the same page.
-func TestAResumedStreamShowsWhatWasReadBefore(t *testing.T) {
+// TestResumedStreamHasEarlierReceipts: a stream has the receipts recorded before it was
+// opened, even if another stream has just read the same page.
+func TestResumedStreamHasEarlierReceipts(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	alice, bob, first := h.agent("alice"), h.agent("bob"), parley.MessageID{}.String()

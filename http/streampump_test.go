@@ -64,7 +64,7 @@ func renderings(t *testing.T, positions int) int64 {
 	return count.Load()
 }
 
-func TestStreamsShareWhatIsRendered(t *testing.T) {
+func TestStreamsShareRenderedEvents(t *testing.T) {
 	if n := renderings(t, 1); n != 1 {
 		t.Errorf("one event for a hundred streams is rendered %d times", n)
 	}
@@ -215,9 +215,9 @@ func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
 	}
 }
 
-// TestAStreamOnASocketMissesNothing: a reader that pauses until the socket is full, and
+// TestStreamOnSocketMissesNothing: a reader that pauses until the socket is full, and
 // then continues, gets everything once and in order.
-func TestAStreamOnASocketMissesNothing(t *testing.T) {
+func TestStreamOnSocketMissesNothing(t *testing.T) {
 	const events, size = 200, 64 << 10
 	h := harnessOnSockets(t)
 	defer h.close()
@@ -274,7 +274,7 @@ func bytesOfAnOpening(t *testing.T, dress func(*harness)) float64 {
 // openingBound is less than the buffer into which the engine reads a request.
 const openingBound = 12 << 10
 
-func TestAStreamLeavesItsBuffersToOthers(t *testing.T) {
+func TestStreamReleasesEngineBuffers(t *testing.T) {
 	skipUnderRace(t)
 	got := bytesOfAnOpening(t, nil)
 	if t.Logf("%.0f bytes", got); got > openingBound {
@@ -282,7 +282,7 @@ func TestAStreamLeavesItsBuffersToOthers(t *testing.T) {
 	}
 }
 
-func TestAStreamLeavesItsBuffersToOthersControl(t *testing.T) {
+func TestStreamReleasesEngineBuffersControl(t *testing.T) {
 	skipUnderRace(t)
 	kept := func(h *harness) { inside[fasthttp.Server](h.server, "engine").KeepHijackedConns = true }
 	if got := bytesOfAnOpening(t, kept); got <= openingBound {

@@ -48,15 +48,15 @@ func suspensionFaults(t *testing.T, take func(*rest.Route)) (faults []string) {
 	return faults
 }
 
-func TestASuspendedOrganizationOnlyReads(t *testing.T) {
+func TestSuspendedOrganizationOnlyReads(t *testing.T) {
 	for _, fault := range suspensionFaults(t, func(*rest.Route) {}) {
 		t.Error(fault)
 	}
 }
 
-// TestASuspendedOrganizationOnlyReadsControl: routes that ignore the suspension do what
+// TestSuspendedOrganizationOnlyReadsControl: routes that ignore the suspension do what
 // is requested.
-func TestASuspendedOrganizationOnlyReadsControl(t *testing.T) {
+func TestSuspendedOrganizationOnlyReadsControl(t *testing.T) {
 	faults := suspensionFaults(t, func(r *rest.Route) { r.Exempt = true })
 	want := []string{"POST /messages: 201", "POST /groups: 201", "POST /org/credentials: 201", "PATCH /org: 200"}
 	if len(faults) != len(want)+1 || !slices.Equal(faults[:len(want)], want) {

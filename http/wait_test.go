@@ -22,10 +22,10 @@ func (e *endless) Look(context.Context, int, query.Fits) (query.Waiting, bool, e
 	return query.Waiting{}, true, nil
 }
 
-// TestWaitLooksOnEndSoOften: a wait for untransferred messages answers without one
+// TestWaitLookupsAreBounded: a wait for untransferred messages answers without one
 // after a bounded number of lookups, before its timeout. The next wait continues. A
 // wait without that bound ends at its timeout.
-func TestWaitLooksOnEndSoOften(t *testing.T) {
+func TestWaitLookupsAreBounded(t *testing.T) {
 	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	h := newHarness(t, 1, ln, nil)
 	defer h.close()

@@ -222,7 +222,7 @@ func TestWebhookFailsAndIsRetriedByHand(t *testing.T) {
 	}
 }
 
-func TestOwnersAreNotifiedOfWebhooksThatAreOff(t *testing.T) {
+func TestOwnersAreNotifiedOfDisabledWebhooks(t *testing.T) {
 	g := newGroupHarness(t)
 	id := g.first.hook(g.ann, newTarget(t, 410).URL, "").want(201).text("id")
 	g.first.ask("GET", "/agents/"+g.ann, "").want(200).is(map[string]any{"warnings": []any{}})

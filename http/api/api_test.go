@@ -112,9 +112,9 @@ func TestShapes(t *testing.T) {
 	})
 }
 
-// TestBodyCannotSetWhatTravelsElsewhere: a member of the path, query or headers is not
-// read from the body.
-func TestBodyCannotSetWhatTravelsElsewhere(t *testing.T) {
+// TestBodyCannotSetOtherParameters: a member of the path, query or headers is not read
+// from the body.
+func TestBodyCannotSetOtherParameters(t *testing.T) {
 	each(t, func(t *testing.T, c codec) {
 		var in api.Reply
 		body := `{"id":"` + uuidA + `","ID":"` + uuidA + `","IdempotencyKey":"k","Idempotency-Key":"k","type":"a.b.c"}`

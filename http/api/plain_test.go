@@ -65,7 +65,7 @@ func hides(judge func(string) bool) (passed []string) {
 	return passed
 }
 
-func TestNamesHideNothing(t *testing.T) {
+func TestNamesWithHiddenCharactersAreRefused(t *testing.T) {
 	named := func(name string) bool { return len((&Register{Email: "a@b.c", OrgName: &name}).Check()) == 0 }
 	for _, name := range shownNames {
 		if !named(name) {
@@ -77,8 +77,9 @@ func TestNamesHideNothing(t *testing.T) {
 	}
 }
 
-// TestNamesHideNothingControl checks only for control and direction characters.
-func TestNamesHideNothingControl(t *testing.T) {
+// TestNamesWithHiddenCharactersAreRefusedControl checks only for control and direction
+// characters.
+func TestNamesWithHiddenCharactersAreRefusedControl(t *testing.T) {
 	former := func(name string) bool {
 		return !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) })
 	}

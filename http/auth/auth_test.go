@@ -115,7 +115,7 @@ func TestDifficultyFollowsTheLastHour(t *testing.T) {
 	}
 }
 
-func TestDifficultySlidesOverTheTurnOfTheHour(t *testing.T) {
+func TestDifficultyFallsAcrossHours(t *testing.T) {
 	clock := newHand() // a full hour
 	d := auth.NewDifficulty(20, true, clock.now)
 	clock.advance(59 * time.Minute)

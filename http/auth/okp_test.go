@@ -154,7 +154,7 @@ func TestLowOrderX25519KeysAreRefused(t *testing.T) {
 	}
 }
 
-func TestMadeKeysAreAccepted(t *testing.T) {
+func TestGeneratedKeysAreAccepted(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		seed := rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(r, "seed")
 		signing := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
@@ -174,9 +174,9 @@ func TestMadeKeysAreAccepted(t *testing.T) {
 	})
 }
 
-// TestNothingIsAcceptedThatJOSERefuses: every Ed25519 JWK that is accepted here is also
-// accepted by another strict library without our additional checks.
-func TestNothingIsAcceptedThatJOSERefuses(t *testing.T) {
+// TestJOSEAcceptsAcceptedKeys: every Ed25519 JWK that is accepted here is also accepted
+// by another strict library without our additional checks.
+func TestJOSEAcceptsAcceptedKeys(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		x := rapid.OneOf(
 			rapid.StringMatching(`[A-Za-z0-9_-]{42,44}`),

@@ -13,7 +13,7 @@ import (
 	"parley/http/auth"
 )
 
-func TestAMasterKeyIsMadeOnceAndFound(t *testing.T) {
+func TestMasterKeyIsCreatedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "master.key")
 	made := make([]*auth.MasterKey, 8)
 	var group sync.WaitGroup
@@ -54,7 +54,7 @@ func TestAMasterKeyIsMadeOnceAndFound(t *testing.T) {
 	}
 }
 
-func TestAMissingMasterKeyIsNotMadeByTheWay(t *testing.T) {
+func TestMissingMasterKeyIsNotCreated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "master.key")
 	if _, err := auth.LoadMasterKey(path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("the error does not name the missing file: %v", err)
@@ -98,7 +98,7 @@ func TestUnfitMasterKeyFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestASealedSeedOpensOnlyAsItself(t *testing.T) {
+func TestSealedSeedIsBoundToItsKid(t *testing.T) {
 	key, err := auth.NewMasterKey(bytes.Repeat([]byte{1}, 32))
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestASealedSeedOpensOnlyAsItself(t *testing.T) {
 	}
 }
 
-func TestASecretOpensOnlyForWhatItWasSealedFor(t *testing.T) {
+func TestSealedSecretIsBoundToItsPurpose(t *testing.T) {
 	key, err := auth.NewMasterKey(bytes.Repeat([]byte{1}, 32))
 	if err != nil {
 		t.Fatal(err)

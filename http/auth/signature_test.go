@@ -90,7 +90,7 @@ func check(t *testing.T, items ...any) error {
 	})
 }
 
-func TestAttestationsThatHold(t *testing.T) {
+func TestValidAttestations(t *testing.T) {
 	good := sign(t, jose.EdDSA, keyA.Private, keyA.Kid)
 	byDID := sign(t, jose.EdDSA, keyA.Private, "did:web:acme.parley.example:agents:bot#"+keyA.Kid)
 	foreign := sign(t, jose.EdDSA, keyB.Private, keyB.Kid)
@@ -114,7 +114,7 @@ func TestAttestationsThatHold(t *testing.T) {
 	}
 }
 
-func TestAttestationsThatFail(t *testing.T) {
+func TestInvalidAttestations(t *testing.T) {
 	good := compact(t, sign(t, jose.EdDSA, keyA.Private, keyA.Kid))
 	parts := strings.Split(good, ".")
 	otherPayload := parts[0] + "." + b64([]byte(`{"claim":"false"}`)) + "." + parts[2]
@@ -144,7 +144,7 @@ func jws(header, payload string) string {
 	return input + "." + b64(ed25519.Sign(keyA.Private, []byte(input)))
 }
 
-func TestAttestationsThatAreNoJWS(t *testing.T) {
+func TestMalformedAttestations(t *testing.T) {
 	good := compact(t, sign(t, jose.EdDSA, keyA.Private, keyA.Kid))
 	parts := strings.Split(good, ".")
 	for name, bad := range map[string]any{

@@ -56,7 +56,7 @@ func mint(t *testing.T, i *auth.Issuer) string {
 	return token
 }
 
-func TestAMintedTokenHasItsClaims(t *testing.T) {
+func TestMintedTokenHasItsClaims(t *testing.T) {
 	clock := newHand()
 	issuer := newIssuer(clock)
 	token, expires, err := issuer.Mint(org, "acme", client)
@@ -262,7 +262,7 @@ func TestNoChangedByteVerifies(t *testing.T) {
 	}
 }
 
-func TestARememberedTokenExpiresOnTime(t *testing.T) {
+func TestCachedTokenExpiresOnTime(t *testing.T) {
 	clock := newHand()
 	issuer := newIssuer(clock)
 	token := []byte(mint(t, issuer))
@@ -277,7 +277,7 @@ func TestARememberedTokenExpiresOnTime(t *testing.T) {
 	}
 }
 
-func TestARotationKeepsOldTokensUntilTheirKeyIsWithdrawn(t *testing.T) {
+func TestRotationKeepsOldTokensUntilTheirKeyIsWithdrawn(t *testing.T) {
 	clock := newHand()
 	issuer := newIssuer(clock)
 	old := []byte(mint(t, issuer))
@@ -317,7 +317,7 @@ func kids(set auth.KeySet, now time.Time) string {
 	return strings.Join(all, " ")
 }
 
-func TestARememberedTokenCostsNoMemory(t *testing.T) {
+func TestCachedTokenAllocatesNothing(t *testing.T) {
 	issuer := newIssuer(newHand())
 	token := []byte(mint(t, issuer))
 	if _, err := issuer.Verify(token); err != nil {
@@ -328,7 +328,7 @@ func TestARememberedTokenCostsNoMemory(t *testing.T) {
 	}
 }
 
-func TestMintingVerifyingAndRotatingAtOnce(t *testing.T) {
+func TestConcurrentMintVerifyAndRotate(t *testing.T) {
 	clock := newHand()
 	issuer := newIssuer(clock)
 	sets := []auth.KeySet{{Current: keyA, Others: []auth.SigningKey{keyB}}, {Current: keyB, Others: []auth.SigningKey{keyA}}}
@@ -370,9 +370,9 @@ func TestKidsAreThumbprints(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftRunning: a virtual clock stands still when its test ends, so no
+// TestNoGoroutineIsLeft: a virtual clock stands still when its test ends, so no
 // goroutine may be left that waits for it.
-func TestNothingIsLeftRunning(t *testing.T) {
+func TestNoGoroutineIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := auth.NewIssuer(base, base, auth.KeySet{Current: keyA}, time.Now, parley.CountingEntropy())
 		difficulty := auth.NewDifficulty(20, true, time.Now)

@@ -54,9 +54,9 @@ func TestKeysAreBound(t *testing.T) {
 	}
 }
 
-// TestBindingsGoForward: each binding is later than all before it, even if this
+// TestBindingTimesIncrease: each binding is later than all before it, even if this
 // machine's clock is behind.
-func TestBindingsGoForward(t *testing.T) {
+func TestBindingTimesIncrease(t *testing.T) {
 	n := newNetwork(t)
 	bob := n.enroll(t, "bob")
 	bob.Client.clock = func() time.Time { return time.Unix(0, 0) }
@@ -69,9 +69,9 @@ func TestBindingsGoForward(t *testing.T) {
 	}
 }
 
-// TestBindingIsNoCondition: a session starts even if the service has no bindings or
-// refuses them.
-func TestBindingIsNoCondition(t *testing.T) {
+// TestSessionWorksWithoutBinding: a session starts even if the service has no bindings
+// or refuses them.
+func TestSessionWorksWithoutBinding(t *testing.T) {
 	for status, reported := range map[int]bool{404: false, 405: false, 403: true} {
 		n := newNetwork(t)
 		bob := n.enroll(t, "bob")
@@ -85,9 +85,9 @@ func TestBindingIsNoCondition(t *testing.T) {
 	}
 }
 
-// TestRotationWhoseAnswerIsLost: the service rotates the keys, but its answer is lost
-// and the repeat is refused.
-func TestRotationWhoseAnswerIsLost(t *testing.T) {
+// TestRotationWithLostAnswer: the service rotates the keys, but its answer is lost and
+// the repeat is refused.
+func TestRotationWithLostAnswer(t *testing.T) {
 	n := newNetwork(t)
 	bob := n.enroll(t, "bob")
 	before := bob.Keys.SigningKey()
@@ -132,9 +132,9 @@ func TestForeignKeysAreNoticed(t *testing.T) {
 	mustOpen(t, bob, n.last, "for Bob alone")
 }
 
-// TestBroadcastLeavesRefusedMembersOut: if one member's keys are refused, the other
-// members still get a group message.
-func TestBroadcastLeavesRefusedMembersOut(t *testing.T) {
+// TestBroadcastSkipsRefusedMembers: if one member's keys are refused, the other members
+// still get a group message.
+func TestBroadcastSkipsRefusedMembers(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
 	if _, err := ann.SendSealed(t.Context(), bob.Handle(), nil, "svc.v1.dm"); err != nil {
@@ -225,9 +225,9 @@ func TestKeyBindingVectors(t *testing.T) {
 	}
 }
 
-// TestBroadcastGoesOnWhereItFailed: the client keeps which members' keys it accepted
+// TestBroadcastContinuesAfterFailure: the client keeps which members' keys it accepted
 // before a send failed, so a repeat continues from there.
-func TestBroadcastGoesOnWhereItFailed(t *testing.T) {
+func TestBroadcastContinuesAfterFailure(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
 	rotate(t, eve, 1) // so that the client asks for her former keys

@@ -199,7 +199,7 @@ func unavailable(code string) http.HandlerFunc {
 	}
 }
 
-func TestRepeatsOnlyWhereItIsSafe(t *testing.T) {
+func TestOnlySafeRequestsAreRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail   http.HandlerFunc
 		send   bool // whether a send with a key succeeds
@@ -260,7 +260,7 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 }
 
-func TestTokenTroubleIsNotRepeatedTwiceOver(t *testing.T) {
+func TestTokenFailureIsNotRepeatedTwice(t *testing.T) {
 	h, calls, _ := failing(1000, unavailable("overloaded"), nil)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /oauth/token", h)
@@ -271,7 +271,7 @@ func TestTokenTroubleIsNotRepeatedTwiceOver(t *testing.T) {
 	}
 }
 
-func TestSickServerStillReports(t *testing.T) {
+func TestUnhealthyServerStillReports(t *testing.T) {
 	s := newScript(t)
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, 503, api.Health{Status: "failing", Checks: map[string]string{"disk": "stalled"}})
@@ -283,7 +283,7 @@ func TestSickServerStillReports(t *testing.T) {
 	}
 }
 
-func TestSendTravelsAsTheAPISays(t *testing.T) {
+func TestSendRequest(t *testing.T) {
 	s := newScript(t)
 	var got *http.Request
 	var body string
@@ -343,7 +343,7 @@ func TestPagesAreWalkedToTheEnd(t *testing.T) {
 	}
 }
 
-func TestRegisterDoesTheWork(t *testing.T) {
+func TestRegisterSolvesTheChallenge(t *testing.T) {
 	s := newScript(t)
 	challenge, rounds := strings.Repeat("ab", 16), 0
 	s.mux.HandleFunc("POST /auth/register", func(w http.ResponseWriter, r *http.Request) {

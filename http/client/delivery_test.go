@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestDeliveriesAreOpenedOnlyWithTheirSecret: one signature is the example of the
-// Standard Webhooks specification, the other was computed with openssl.
-func TestDeliveriesAreOpenedOnlyWithTheirSecret(t *testing.T) {
+// TestDeliveriesNeedTheirSecret: one signature is the example of the Standard Webhooks
+// specification, the other was computed with openssl.
+func TestDeliveriesNeedTheirSecret(t *testing.T) {
 	const (
 		secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 		body   = `{"test": 2432232314}`

@@ -49,7 +49,7 @@ func mustFail(t *testing.T, a *Agent, m api.Message, want error) {
 	}
 }
 
-func TestCircleTalks(t *testing.T) {
+func TestGroupSession(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
 	first := tell(t, ann, "hello all")
@@ -76,9 +76,9 @@ func TestCircleTalks(t *testing.T) {
 	}
 }
 
-// TestNewcomerOpensNothingOlder: a newcomer gets the chain's current key and cannot
-// decrypt earlier messages.
-func TestNewcomerOpensNothingOlder(t *testing.T) {
+// TestNewcomerCannotDecryptEarlierMessages: a newcomer gets the chain's current key and
+// cannot decrypt earlier messages.
+func TestNewcomerCannotDecryptEarlierMessages(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob")
 	ann, bob := agents[0], agents[1]
 	first := tell(t, ann, "before")
@@ -95,9 +95,9 @@ func TestNewcomerOpensNothingOlder(t *testing.T) {
 	mustOpen(t, bob, w.copyTo(t, bob), "after")
 }
 
-// TestRemovedMemberOpensNothingThatFollows: a removed member cannot decrypt later
+// TestRemovedMemberCannotDecryptLaterMessages: a removed member cannot decrypt later
 // messages, even with the ciphertext, and its request for a key is refused.
-func TestRemovedMemberOpensNothingThatFollows(t *testing.T) {
+func TestRemovedMemberCannotDecryptLaterMessages(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
 	first := tell(t, ann, "one")
@@ -168,7 +168,7 @@ func TestDisorderLossAndReplay(t *testing.T) {
 	mustOpen(t, bob, copies[3], "3")
 }
 
-func TestFalseBroadcastsFail(t *testing.T) {
+func TestForgedBroadcastsFail(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
 	tell(t, ann, "true")
@@ -408,10 +408,10 @@ func TestSessionsShareAChain(t *testing.T) {
 	}
 }
 
-// TestGenerationThatIsReplacedMeanwhile: another session begins a generation while this
-// one distributes the previous one. The message uses the new generation, and all
-// members get its key.
-func TestGenerationThatIsReplacedMeanwhile(t *testing.T) {
+// TestGenerationReplacedDuringSend: another session begins a generation while this one
+// distributes the previous one. The message uses the new generation, and all members
+// get its key.
+func TestGenerationReplacedDuringSend(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob")
 	ann, bob := agents[0], agents[1]
 	other := again(t, ann)
@@ -435,10 +435,10 @@ func TestGenerationThatIsReplacedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestDistributionThatFails: a member that cannot be given a key does not keep the
-// others from reading the message. After a temporary failure, the next send distributes
-// the key.
-func TestDistributionThatFails(t *testing.T) {
+// TestFailedDistributionIsRepeated: a member that cannot be given a key does not keep
+// the others from reading the message. After a temporary failure, the next send
+// distributes the key.
+func TestFailedDistributionIsRepeated(t *testing.T) {
 	w, agents := circleOf(t, "ann", "bob", "eve")
 	ann, bob, eve := agents[0], agents[1], agents[2]
 	w.mu.Lock()

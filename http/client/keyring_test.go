@@ -57,10 +57,10 @@ func TestKeyRingOnDisk(t *testing.T) {
 	}
 }
 
-// TestRotationSurvivesBeingCutShort: wherever a rotation is interrupted, the key ring
-// opens mail to the old and to the new key, and the service's answer decides which keys
-// are current.
-func TestRotationSurvivesBeingCutShort(t *testing.T) {
+// TestInterruptedRotation: wherever a rotation is interrupted, the key ring opens mail
+// to the old and to the new key, and the service's answer decides which keys are
+// current.
+func TestInterruptedRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ann.json")
 	k, err := CreateKeyRing(path)
 	if err != nil {

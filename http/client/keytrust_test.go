@@ -134,9 +134,9 @@ func TestChangedKeysAreRefused(t *testing.T) {
 	}
 }
 
-// TestWithoutPinsAChangedKeyIsTaken: the control. Without the pins the message is sent
-// and opens with Eve's key.
-func TestWithoutPinsAChangedKeyIsTaken(t *testing.T) {
+// TestChangedKeyIsAcceptedWithoutPins: the control. Without the pins the message is
+// sent and opens with Eve's key.
+func TestChangedKeyIsAcceptedWithoutPins(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
 	if err := write(t, ann, bob); err != nil {
@@ -208,8 +208,8 @@ func rotate(t *testing.T, a *Agent, times int) {
 	}
 }
 
-// TestBrokenChainLeadsNowhere: a chain with a missing or wrong binding is refused.
-func TestBrokenChainLeadsNowhere(t *testing.T) {
+// TestBrokenBindingChainIsRefused: a chain with a missing or wrong binding is refused.
+func TestBrokenBindingChainIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(all []api.KeyBinding) []api.KeyBinding{
 		"a binding is withheld": func(all []api.KeyBinding) []api.KeyBinding { return slices.Delete(all, 1, 2) },
 		"a signature is wrong": func(all []api.KeyBinding) []api.KeyBinding {

@@ -85,7 +85,7 @@ func TestMessagesInAnyOrder(t *testing.T) {
 	})
 }
 
-func TestChainHasNoWayBack(t *testing.T) {
+func TestChainDoesNotGoBack(t *testing.T) {
 	scope, later := sampleScope(9), sampleLink(1)
 	for range 3 {
 		later, _ = later.next(scope)
@@ -110,7 +110,7 @@ func TestChainHasNoWayBack(t *testing.T) {
 	}
 }
 
-func TestChainsRefuseNonsense(t *testing.T) {
+func TestInvalidChainsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		scope chainScope
 		link  chainLink
@@ -205,7 +205,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-func TestRequestsAreMadeOnceInAWhile(t *testing.T) {
+func TestKeyRequestsAreRateLimited(t *testing.T) {
 	p, now := &peerKeys{}, time.UnixMilli(1000)
 	if !p.ask(1, now) || p.ask(1, now.Add(askAgainAfter-1)) || !p.ask(2, now) || !p.ask(1, now.Add(askAgainAfter)) {
 		t.Fatal("the client asks too often or not at all")

@@ -226,7 +226,7 @@ func mustOpen(t *testing.T, a *Agent, m api.Message, want string) {
 	}
 }
 
-func TestAgentsTalk(t *testing.T) {
+func TestSessionSendAndReply(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
 	sent, err := ann.SendSealed(t.Context(), "bob@acme.localhost", []byte("hello"), "svc.v1.dm", func(in *api.Send) { in.ContentType = "text/plain" })
@@ -250,7 +250,7 @@ func TestAgentsTalk(t *testing.T) {
 	}
 }
 
-func TestMessagesAreNotTakenOnTrust(t *testing.T) {
+func TestForgedMessagesAreRefused(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob, eve := n.enroll(t, "ann"), n.enroll(t, "bob"), n.enroll(t, "eve")
 	sent, err := ann.SendSealed(t.Context(), bob.ID().String(), []byte("hello"), "svc.v1.dm")
@@ -340,7 +340,7 @@ func TestRotation(t *testing.T) {
 	mustOpen(t, again, early.Message, "early")
 }
 
-func TestNewAgentTakesOverWhatIsItsOwn(t *testing.T) {
+func TestNewAgentResumesItsOwnCreation(t *testing.T) {
 	n := newNetwork(t)
 	ann := n.enroll(t, "ann")
 	// As if the process had died before it stored the id.
@@ -361,7 +361,7 @@ func TestNewAgentTakesOverWhatIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestListenOpensWhatComes(t *testing.T) {
+func TestListenDecryptsMessages(t *testing.T) {
 	n := newNetwork(t)
 	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
 	sent, err := ann.SendSealed(t.Context(), bob.Handle(), []byte("hello"), "svc.v1.dm")

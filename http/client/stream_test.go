@@ -114,7 +114,7 @@ func TestStreamResumesWhereItStopped(t *testing.T) {
 	}
 }
 
-func TestStreamStartsWhereItIsTold(t *testing.T) {
+func TestStreamStartPosition(t *testing.T) {
 	s := newScript(t)
 	s.streaming(t, func(w http.ResponseWriter, id string) {
 		open(w, messageEvent(id+"+1")+"event: heartbeat\ndata: {\"timestamp\":\"2026-11-20T00:00:00Z\"}\n\n")
@@ -124,7 +124,7 @@ func TestStreamStartsWhereItIsTold(t *testing.T) {
 	}
 }
 
-func TestStreamEndsWhereNoRepeatHelps(t *testing.T) {
+func TestStreamEndsOnPermanentErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter, lastID string)
 		want   error

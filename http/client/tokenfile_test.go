@@ -62,9 +62,9 @@ func TestTokenFileIsShared(t *testing.T) {
 	}
 }
 
-// TestTokenFileOfOthers: a saved token of another user, an expired or damaged token, or
-// one that others can read is not used. It is replaced.
-func TestTokenFileOfOthers(t *testing.T) {
+// TestUnusableTokenFileIsReplaced: a saved token of another user, an expired or damaged
+// token, or one that others can read is not used. It is replaced.
+func TestUnusableTokenFileIsReplaced(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for name, spoil := range map[string]func(saved *savedToken) (mode os.FileMode, text string){
 		"another server's": func(s *savedToken) (os.FileMode, string) { s.Server = "http://192.0.2.1"; return 0o600, "" },
@@ -132,9 +132,9 @@ func TestRefusedTokenLeavesTheFile(t *testing.T) {
 	}
 }
 
-// TestTokenFileAtOnce: programs that save at the same time leave a complete file. If
-// saving fails, the call still succeeds.
-func TestTokenFileAtOnce(t *testing.T) {
+// TestConcurrentTokenFileWrites: programs that save at the same time leave a complete
+// file. If saving fails, the call still succeeds.
+func TestConcurrentTokenFileWrites(t *testing.T) {
 	s, path := keeping(t, "")
 	var all sync.WaitGroup
 	for range 16 {

@@ -39,10 +39,10 @@ func twoHold(t *testing.T, bounds Bounds, way func(*testing.T, *Conn)) (a *among
 	return a, held
 }
 
-// TestHeavyAddressesMakeRoom: connections of two addresses fill the limit. Whatever
+// TestHeavyAddressesAreEvicted: connections of two addresses fill the limit. Whatever
 // these connections wait for, newcomers from other addresses evict some of them, until
 // each new address has half as many connections as the two.
-func TestHeavyAddressesMakeRoom(t *testing.T) {
+func TestHeavyAddressesAreEvicted(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			a, held := twoHold(t, Bounds{Total: 40, Served: 40, PerAddress: 20}, way)
@@ -70,9 +70,9 @@ func TestHeavyAddressesMakeRoom(t *testing.T) {
 	}
 }
 
-// TestHeavyAddressesMakeRoomControl: if no address counts as heavy, only connections
+// TestHeavyAddressesAreEvictedControl: if no address counts as heavy, only connections
 // that wait for a request are evicted.
-func TestHeavyAddressesMakeRoomControl(t *testing.T) {
+func TestHeavyAddressesAreEvictedControl(t *testing.T) {
 	for name, way := range ways {
 		a, _ := twoHold(t, Bounds{Total: 40, Served: 40, PerAddress: 20, many: math.MaxInt}, way)
 		if room := a.from("203.0.113.1") != nil; room != (name == "for a request" || name == "for a slow body") {
@@ -81,9 +81,9 @@ func TestHeavyAddressesMakeRoomControl(t *testing.T) {
 	}
 }
 
-// TestWhoHasManyTakesFromItself: newcomers of an address with many connections evict no
-// connection of an address with few.
-func TestWhoHasManyTakesFromItself(t *testing.T) {
+// TestHeavyAddressEvictsOwnConnections: newcomers of an address with many connections
+// evict no connection of an address with few.
+func TestHeavyAddressEvictsOwnConnections(t *testing.T) {
 	for name, bounds := range map[string]Bounds{
 		"many":           {Total: 40, Served: 40, PerAddress: 40},
 		"control: never": {Total: 40, Served: 40, PerAddress: 40, many: math.MaxInt},
@@ -100,9 +100,9 @@ func TestWhoHasManyTakesFromItself(t *testing.T) {
 	}
 }
 
-// TestStalledAnswersMakeRoom: if no address has many connections, a connection is
+// TestStalledAnswersAreEvicted: if no address has many connections, a connection is
 // evicted whose client has read nothing of its answer for a second, and not earlier.
-func TestStalledAnswersMakeRoom(t *testing.T) {
+func TestStalledAnswersAreEvicted(t *testing.T) {
 	a := newAmong(t, atMost(4))
 	var lines []*Conn
 	for i := range 4 {
@@ -122,9 +122,9 @@ func TestStalledAnswersMakeRoom(t *testing.T) {
 	}
 }
 
-// TestRanks: after random arrivals and departures, the heaviest address is always
-// correct.
-func TestRanks(t *testing.T) {
+// TestRanksFindTheHeaviest: after random arrivals and departures, the heaviest address
+// is always correct.
+func TestRanksFindTheHeaviest(t *testing.T) {
 	a := newAmong(t, atMost(1000))
 	open := map[string][]*Conn{}
 	for i := range 3000 {
@@ -228,9 +228,9 @@ func TestAddressesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestAClosedListenerClosesWhatWaits: closing the listener closes the connections that
-// the engine has not accepted yet.
-func TestAClosedListenerClosesWhatWaits(t *testing.T) {
+// TestClosedListenerClosesWaitingConnections: closing the listener closes the
+// connections that the engine has not accepted yet.
+func TestClosedListenerClosesWaitingConnections(t *testing.T) {
 	f := &fed{from: make(chan string)}
 	bounds := atMost(100)
 	bounds.starting = 1
@@ -254,9 +254,9 @@ func TestAClosedListenerClosesWhatWaits(t *testing.T) {
 	}
 }
 
-// TestAnEvictedAnswerIsForgotten: when a connection is evicted, the kernel discards the
+// TestEvictedAnswerIsDiscarded: when a connection is evicted, the kernel discards the
 // part of the answer that the client has not read.
-func TestAnEvictedAnswerIsForgotten(t *testing.T) {
+func TestEvictedAnswerIsDiscarded(t *testing.T) {
 	for name, end := range map[string]func(*Conn){
 		"makes room":             (*Conn).end,
 		"control: is but closed": func(l *Conn) { _ = l.Conn.Close() },

@@ -54,9 +54,9 @@ func lineIn(t *testing.T) (net.Listener, func() net.Conn) {
 	}
 }
 
-// TestScarcityIsWaitedFor: a lack of resources that others may free does not stop the
-// server; every other error does.
-func TestScarcityIsWaitedFor(t *testing.T) {
+// TestTemporaryErrorsDoNotStopTheListener: a lack of resources that others may free
+// does not stop the server; every other error does.
+func TestTemporaryErrorsDoNotStopTheListener(t *testing.T) {
 	ln, dial := lineIn(t)
 	wrapped := func(e syscall.Errno) error {
 		return &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", e)}
@@ -73,9 +73,9 @@ func TestScarcityIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestLinesAreBounded: a connection beyond the limit is refused. A closed connection
-// frees one place, even if it is closed twice.
-func TestLinesAreBounded(t *testing.T) {
+// TestConnectionsAreBounded: a connection beyond the limit is refused. A closed
+// connection frees one place, even if it is closed twice.
+func TestConnectionsAreBounded(t *testing.T) {
 	ln, dial := lineIn(t)
 	l := Limit(ln, atMost(2), time.Now, func() []byte { return []byte("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") })
 	accepted := make(chan net.Conn)
@@ -154,9 +154,9 @@ func (a addressed) RemoteAddr() net.Addr { return a.address }
 
 func gone(l *Conn) bool { return l.state.Load() == stateEvicted }
 
-// TestAnAddressKeepsNoOtherOut: an address that serves as many requests as it may
+// TestAddressAtItsBoundLeavesRoom: an address that serves as many requests as it may
 // leaves room for others. The control allows it all connections.
-func TestAnAddressKeepsNoOtherOut(t *testing.T) {
+func TestAddressAtItsBoundLeavesRoom(t *testing.T) {
 	for each, want := range map[int]bool{4: true, 8: false} {
 		a := newAmong(t, Bounds{Total: 8, Served: 8, PerAddress: each})
 		for range 8 {
@@ -170,7 +170,7 @@ func TestAnAddressKeepsNoOtherOut(t *testing.T) {
 	}
 }
 
-func TestTheLongestIdleMakesRoom(t *testing.T) {
+func TestLongestIdleIsEvicted(t *testing.T) {
 	a := newAmong(t, atMost(4))
 	first, second, third, fourth := a.from("192.0.2.1"), a.from("192.0.2.2"), a.from("192.0.2.3"), a.from("192.0.2.4")
 	first.serve()
@@ -191,7 +191,7 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 	}
 }
 
-func TestAnAddressHasABound(t *testing.T) {
+func TestAddressIsBounded(t *testing.T) {
 	a := newAmong(t, Bounds{Total: 100, Served: 100, PerAddress: 3, Exempt: func(a netip.Addr) bool { return a.String() == "10.0.0.1" }})
 	other := a.from("192.0.2.1")
 	var own []*Conn
@@ -232,8 +232,9 @@ func TestStreamsLeaveRoomForRequests(t *testing.T) {
 	}
 }
 
-// TestIdleLinesAreFoundCheaply: only a few newcomers cause a scan of all connections.
-func TestIdleLinesAreFoundCheaply(t *testing.T) {
+// TestIdleConnectionsAreFoundCheaply: only a few newcomers cause a scan of all
+// connections.
+func TestIdleConnectionsAreFoundCheaply(t *testing.T) {
 	const most = 4 * candidatesMost
 	a := newAmong(t, atMost(most))
 	var want []*Conn
@@ -260,9 +261,9 @@ func busy(t *testing.T, most int) (a *among, lines []*Conn) {
 	return a, lines
 }
 
-// TestNewcomersOfABusyServerLookOnce: after a scan has found no idle connection, there
-// is no other scan until a connection becomes idle.
-func TestNewcomersOfABusyServerLookOnce(t *testing.T) {
+// TestBusyServerScansOnce: after a scan has found no idle connection, there is no other
+// scan until a connection becomes idle.
+func TestBusyServerScansOnce(t *testing.T) {
 	a, lines := busy(t, 10)
 	own := a.l.addresses[lines[0].address]
 	turnedAway := func(newcomers int) {
@@ -286,9 +287,9 @@ func TestNewcomersOfABusyServerLookOnce(t *testing.T) {
 	}
 }
 
-// TestNewcomersOfABusyServerLookOnceControl: the result of the last scan is discarded
-// before each newcomer.
-func TestNewcomersOfABusyServerLookOnceControl(t *testing.T) {
+// TestBusyServerScansOnceControl: the result of the last scan is discarded before each
+// newcomer.
+func TestBusyServerScansOnceControl(t *testing.T) {
 	a, lines := busy(t, 10)
 	own := a.l.addresses[lines[0].address]
 	for range 1000 {

@@ -56,7 +56,7 @@ func (w *ward) held() time.Duration {
 	return 0
 }
 
-func TestACircuitOpensAndCloses(t *testing.T) {
+func TestCircuitOpensAndCloses(t *testing.T) {
 	w := newWard(t, egress.Options{Failures: 3, CooldownMin: 10 * time.Second, CooldownMax: 30 * time.Second})
 	expect := func(what string, got, want any) {
 		t.Helper()
@@ -89,7 +89,7 @@ func TestACircuitOpensAndCloses(t *testing.T) {
 	expect("failures after it was reset", w.send(10), int64(3))
 }
 
-func TestACircuitKeepsToItsTarget(t *testing.T) {
+func TestCircuitAffectsOneTargetOnly(t *testing.T) {
 	w := newWard(t, egress.Options{Failures: 1})
 	w.status.Store(500)
 	w.send(2)
@@ -102,7 +102,7 @@ func TestACircuitKeepsToItsTarget(t *testing.T) {
 	}
 }
 
-func TestATargetThatAsksForPeaceGetsIt(t *testing.T) {
+func TestRetryAfterIsObeyed(t *testing.T) {
 	w := newWard(t, egress.Options{Failures: 100})
 	w.status.Store(429)
 	w.after.Store("120")
@@ -116,9 +116,9 @@ func TestATargetThatAsksForPeaceGetsIt(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsIsHandedBackWhenTheCircuitOpens: one post is delayed while others wait
+// TestWaitingPostsAreReturnedWhenTheCircuitOpens: one post is delayed while others wait
 // for the same target. When it fails, the others are handed back.
-func TestWhatWaitsIsHandedBackWhenTheCircuitOpens(t *testing.T) {
+func TestWaitingPostsAreReturnedWhenTheCircuitOpens(t *testing.T) {
 	arrived, fail := make(chan struct{}, 1), make(chan struct{})
 	sink := newSink(t, func(answer http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
@@ -143,8 +143,8 @@ func TestWhatWaitsIsHandedBackWhenTheCircuitOpens(t *testing.T) {
 	}
 }
 
-// TestTargetsAtRestAreForgotten bounds how many targets the sender keeps.
-func TestTargetsAtRestAreForgotten(t *testing.T) {
+// TestIdleTargetsAreForgotten bounds how many targets the sender keeps.
+func TestIdleTargetsAreForgotten(t *testing.T) {
 	w := newWard(t, egress.Options{TargetsMax: 10})
 	for i := range 50 {
 		if held := refusal(w.sender, w.target, fmt.Sprint(i)); held != nil {

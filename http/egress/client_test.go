@@ -30,7 +30,7 @@ func outcomeOf(r egress.Result) outcome { return outcome{r.Status, r.Error, r.Re
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// moods maps paths to the behaviours of the sink of TestSinksOfAllManners.
+// moods maps paths to the behaviours of the sink of TestSinkBehaviours.
 func moods(landed *atomic.Int64) map[string]http.HandlerFunc {
 	status := func(code int, head ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func moods(landed *atomic.Int64) map[string]http.HandlerFunc {
 	}
 }
 
-func TestSinksOfAllManners(t *testing.T) {
+func TestSinkBehaviours(t *testing.T) {
 	var landed atomic.Int64
 	behaviour := moods(&landed)
 	s := newSinkWith(t, func(w http.ResponseWriter, r *http.Request) { behaviour[r.URL.Path](w, r) }, func(a *authority, s *httptest.Server) {
@@ -160,9 +160,9 @@ func followsRedirects(t *testing.T, s *sink) bool {
 	return response.StatusCode == 200
 }
 
-// TestAHugeAnswerIsNotRead measures how much of an endless body the sink can write
+// TestHugeAnswerIsNotRead measures how much of an endless body the sink can write
 // before the sender closes the connection.
-func TestAHugeAnswerIsNotRead(t *testing.T) {
+func TestHugeAnswerIsNotRead(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		wrote := make(chan int, 1)
 		s := newSinkWith(t, func(w http.ResponseWriter, r *http.Request) {
@@ -238,9 +238,8 @@ func TestTLSIsVerified(t *testing.T) {
 	}
 }
 
-// TestATargetThatDoesNotShakeHands: the target accepts the connection and sends
-// nothing.
-func TestATargetThatDoesNotShakeHands(t *testing.T) {
+// TestTargetWithoutTLSHandshake: the target accepts the connection and sends nothing.
+func TestTargetWithoutTLSHandshake(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +251,7 @@ func TestATargetThatDoesNotShakeHands(t *testing.T) {
 	}
 }
 
-func TestWhatASinkSees(t *testing.T) {
+func TestRequestOfADelivery(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		type seen struct {
 			request *http.Request
@@ -313,11 +312,11 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	}
 }
 
-// TestAConnectionAtRestThatDied: the second post uses the connection of the first. The
-// sink closes it without an answer, as if it had just timed out, and the sender sends
-// the post again. It does not do so if a connection made for the post breaks: see
+// TestDeadIdleConnectionIsReplaced: the second post uses the connection of the first.
+// The sink closes it without an answer, as if it had just timed out, and the sender
+// sends the post again. It does not do so if a connection made for the post breaks: see
 // hangup above.
-func TestAConnectionAtRestThatDied(t *testing.T) {
+func TestDeadIdleConnectionIsReplaced(t *testing.T) {
 	var hits atomic.Int64
 	var first atomic.Value
 	s := newSinkWith(t, func(w http.ResponseWriter, r *http.Request) {

@@ -49,8 +49,8 @@ func TestEveryAddressOfANewTargetMustBePublic(t *testing.T) {
 	}
 }
 
-// TestANameThatDoesNotResolveInTimeIsAdmitted: the resolver never answers.
-func TestANameThatDoesNotResolveInTimeIsAdmitted(t *testing.T) {
+// TestSlowlyResolvedNameIsAdmitted: the resolver never answers.
+func TestSlowlyResolvedNameIsAdmitted(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []net.Conn
@@ -79,10 +79,10 @@ func TestANameThatDoesNotResolveInTimeIsAdmitted(t *testing.T) {
 	}
 }
 
-// TestOwnNamesAreFollowed: at each tick the service resolves its own names again. A
-// name that does not resolve keeps its previous addresses and does not affect the
+// TestOwnNamesAreResolvedAgain: at each tick the service resolves its own names again.
+// A name that does not resolve keeps its previous addresses and does not affect the
 // others. Creating a webhook waits for none of these lookups.
-func TestOwnNamesAreFollowed(t *testing.T) {
+func TestOwnNamesAreResolvedAgain(t *testing.T) {
 	var mu sync.Mutex
 	zone := map[string]string{"one.test": "93.184.216.1", "two.test": "93.184.216.2"}
 	change := func(name, address string) { mu.Lock(); defer mu.Unlock(); zone[name] = address }
@@ -128,9 +128,9 @@ func TestOwnNamesAreFollowed(t *testing.T) {
 	expect("93.184.216.4", nil) // which was not requested
 }
 
-// TestANameThatChangesItsMind: DNS rebinding. The name is public when the webhook is
+// TestDNSRebindingIsBlocked: DNS rebinding. The name is public when the webhook is
 // created and loopback when it is dialled.
-func TestANameThatChangesItsMind(t *testing.T) {
+func TestDNSRebindingIsBlocked(t *testing.T) {
 	var reached atomic.Int64
 	s := newSink(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1); ok(w, r) }, "rebind.test")
 	rebinding := func() *net.Resolver {
@@ -161,9 +161,9 @@ func TestANameThatChangesItsMind(t *testing.T) {
 	}
 }
 
-// TestEachDialIsJudged delivers to a target that another guard would have refused. The
+// TestEachDialIsChecked delivers to a target that another guard would have refused. The
 // address of the connection decides.
-func TestEachDialIsJudged(t *testing.T) {
+func TestEachDialIsChecked(t *testing.T) {
 	s := newSink(t, ok)
 	sender := newSender(t, s, egress.Options{Guard: egress.NewGuard(egress.Allow{}, nil)})
 	for _, to := range []string{s.URL, "https://localhost" + s.port(), "https://[::1]" + s.port(), "https://0x7f.1" + s.port()} {

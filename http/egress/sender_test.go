@@ -104,9 +104,9 @@ func submitToTargets(t *testing.T, g *gate, s *egress.Sender) (results chan egre
 	return results
 }
 
-// TestThoseThatHangDelayNobody sends to a thousand targets, of which the first ten
+// TestHangingTargetsDelayNoOthers sends to a thousand targets, of which the first ten
 // hang. Every post to the others is delivered meanwhile.
-func TestThoseThatHangDelayNobody(t *testing.T) {
+func TestHangingTargetsDelayNoOthers(t *testing.T) {
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{}))
 	results := submitToTargets(t, g, s)
@@ -121,10 +121,10 @@ func TestThoseThatHangDelayNobody(t *testing.T) {
 	close(g.open)
 }
 
-// TestThoseThatHangDelayNobodyControl: the capacity for targets that have never
+// TestHangingTargetsDelayNoOthersControl: the capacity for targets that have never
 // answered is only as large as the number of those that hang. They then delay the
 // others, which the test above would detect.
-func TestThoseThatHangDelayNobodyControl(t *testing.T) {
+func TestHangingTargetsDelayNoOthersControl(t *testing.T) {
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{Fresh: hanging}))
 	results := submitToTargets(t, g, s)
@@ -140,9 +140,9 @@ func TestThoseThatHangDelayNobodyControl(t *testing.T) {
 	}
 }
 
-// TestLateFlightsGiveBackTheirRoom: a target that was quick hangs until its posts use
+// TestLatePostsReleaseTheirCapacity: a target that was quick hangs until its posts use
 // all the capacity for quick targets. The late posts then give this capacity back.
-func TestLateFlightsGiveBackTheirRoom(t *testing.T) {
+func TestLatePostsReleaseTheirCapacity(t *testing.T) {
 	const none = -1 // the control: late posts keep their capacity
 	for _, overdue := range []int{64, none} {
 		g := newGate(t, ok)
@@ -177,9 +177,9 @@ func TestLateFlightsGiveBackTheirRoom(t *testing.T) {
 	}
 }
 
-// TestSlowTargetsShareTheirOwnRoom fills the capacity for slow targets, checks that it
-// is bounded, and that targets count as quick again once they answer in time.
-func TestSlowTargetsShareTheirOwnRoom(t *testing.T) {
+// TestSlowTargetsShareTheirOwnCapacity fills the capacity for slow targets, checks that
+// it is bounded, and that targets count as quick again once they answer in time.
+func TestSlowTargetsShareTheirOwnCapacity(t *testing.T) {
 	g := newGate(t, ok)
 	clock := newHand()
 	s := newSender(t, g.sink, egress.Options{Clock: clock.now, Timeout: far, SlowAfter: far, WaitMax: 100 * far, Slow: 3, PerTarget: 8})
@@ -221,8 +221,8 @@ func TestSlowTargetsShareTheirOwnRoom(t *testing.T) {
 	}
 }
 
-// TestTenThousandTargetsCostNoGoroutineEach: all of them hang.
-func TestTenThousandTargetsCostNoGoroutineEach(t *testing.T) {
+// TestTenThousandTargetsNeedFewGoroutines: all of them hang.
+func TestTenThousandTargetsNeedFewGoroutines(t *testing.T) {
 	const targets = 10_000
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{Fresh: 32}))
@@ -287,7 +287,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	close(g.open)
 }
 
-func TestAPostThatWaitedTooLongIsHandedBack(t *testing.T) {
+func TestPostThatWaitedTooLongIsReturned(t *testing.T) {
 	g := newGate(t, ok)
 	clock := newHand()
 	s := newSender(t, g.sink, egress.Options{Clock: clock.now, Timeout: far, SlowAfter: far, WaitMax: 30 * time.Second})
@@ -308,7 +308,7 @@ func TestAPostThatWaitedTooLongIsHandedBack(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsCanBeDropped(t *testing.T) {
+func TestWaitingPostsCanBeDropped(t *testing.T) {
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{}))
 	flies, waits, other := make(chan egress.Result, 1), make(chan egress.Result, 1), make(chan egress.Result, 1)
@@ -330,7 +330,7 @@ func TestWhatWaitsCanBeDropped(t *testing.T) {
 	}
 }
 
-func TestShutdownWaitsForWhatFlies(t *testing.T) {
+func TestShutdownWaitsForPostsUnderWay(t *testing.T) {
 	g := newGate(t, ok)
 	s := newSender(t, g.sink, never(egress.Options{}))
 	flies, waits := make(chan egress.Result, 1), make(chan egress.Result, 1)
@@ -352,9 +352,9 @@ func TestShutdownWaitsForWhatFlies(t *testing.T) {
 	}
 }
 
-// TestEveryPostIsToldOnce submits posts with every outcome to a few targets from
+// TestEveryPostHasOneResult submits posts with every outcome to a few targets from
 // several goroutines, while circuits open and close. Each post gets exactly one result.
-func TestEveryPostIsToldOnce(t *testing.T) {
+func TestEveryPostHasOneResult(t *testing.T) {
 	var n atomic.Int64
 	sink := newSink(t, func(w http.ResponseWriter, r *http.Request) {
 		if n.Add(1)%3 != 0 {

@@ -12,10 +12,10 @@ import (
 	"parley/http/egress"
 )
 
-// TestSignatureOfTheStandard: the test vector of the reference implementations of
+// TestStandardWebhooksSignature: the test vector of the reference implementations of
 // Standard Webhooks. The other value was computed with OpenSSL: openssl dgst -sha256
 // -hmac whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
-func TestSignatureOfTheStandard(t *testing.T) {
+func TestStandardWebhooksSignature(t *testing.T) {
 	head := http.Header{}
 	err := egress.Sign(head, "svc", "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {

@@ -35,7 +35,7 @@ var private = []string{
 	"localhost", "LOCALHOST", "localhost.", "api.localhost", "ｌｏｃａｌｈｏｓｔ", "%6cocalhost", "localhost:8443",
 }
 
-func TestPrivateHostsAreSeenThrough(t *testing.T) {
+func TestPrivateHostsAreBlocked(t *testing.T) {
 	for _, host := range private {
 		if got, err := egress.ParseTarget("https://"+host+"/hook", egress.Allow{}); !errors.Is(err, egress.ErrBlocked) {
 			t.Errorf("%s: got %v and %v, want ErrBlocked", host, got, err)
@@ -62,7 +62,7 @@ func TestPrivateHostsControl(t *testing.T) {
 	}
 }
 
-func TestLoopbackOpensNothingElse(t *testing.T) {
+func TestLoopbackAllowsNothingElse(t *testing.T) {
 	opened := map[string]bool{}
 	for _, host := range private {
 		if _, err := egress.ParseTarget("https://"+host+"/hook", loopback); err == nil {
@@ -83,7 +83,7 @@ func TestLoopbackOpensNothingElse(t *testing.T) {
 	}
 }
 
-func TestTargetsAreReadAsTheStandardReadsThem(t *testing.T) {
+func TestTargetsAreParsedByTheURLStandard(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://example.com":                   "https://example.com/",
 		"HTTPS://EXAMPLE.com:443/a/b?x=1&y":     "https://example.com/a/b?x=1&y",
@@ -130,7 +130,7 @@ func TestTargetsAreReadAsTheStandardReadsThem(t *testing.T) {
 	}
 }
 
-func TestTextsThatNameNoTarget(t *testing.T) {
+func TestInvalidTargetsAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "example.com", "//example.com/", "http://example.com/", "ftp://example.com/", "javascript:alert(1)", "https", "https:", "https://", "https:///", "https://?x", "https://:443/",
 		"https://user@example.com/", "https://user:pass@example.com/", "https://@example.com/", "https://example.com@127.0.0.1/", "https://example.com/#f", "https://example.com#", "https://example.com/?#@127.0.0.1",

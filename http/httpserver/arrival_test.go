@@ -20,7 +20,7 @@ func (k knows) Bearer(header []byte) (rest.Caller, error) {
 	return rest.Caller{}, nil
 }
 
-func TestOnlyTheKnownMayAnnounceMuch(t *testing.T) {
+func TestLargeBodiesNeedAValidToken(t *testing.T) {
 	s := &Server{auth: knows{"Bearer good"}}
 	for _, c := range []struct {
 		bearer string

@@ -36,7 +36,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-func TestChunksThatAreRefused(t *testing.T) {
+func TestInvalidChunksAreRefused(t *testing.T) {
 	for name, wire := range map[string]string{
 		"no size": "\r\nabc", "a sign": "+3\r\nabc\r\n0\r\n\r\n", "a prefix": "0x3\r\nabc\r\n0\r\n\r\n", "a space": "3 \r\nabc\r\n0\r\n\r\n",
 		"a bare LF": "3\nabc\r\n0\r\n\r\n", "a bare LF behind": "3\r\nabc\n0\r\n\r\n", "a bare CR": "3\rabc\r\n0\r\n\r\n",
@@ -50,8 +50,8 @@ func TestChunksThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestChunksThatAreCut: the end of the connection never counts as the end of the body.
-func TestChunksThatAreCut(t *testing.T) {
+// TestTruncatedChunks: the end of the connection never counts as the end of the body.
+func TestTruncatedChunks(t *testing.T) {
 	whole := "3\r\nabc\r\n1;e\r\nd\r\n0\r\nX-A: b\r\n\r\n"
 	for n := range len(whole) {
 		if body, err := readChunks(whole[:n], false); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -60,7 +60,7 @@ func TestChunksThatAreCut(t *testing.T) {
 	}
 }
 
-func TestChunksAreJudgedBeforeTheyCome(t *testing.T) {
+func TestChunksAreCheckedBeforeTheyArrive(t *testing.T) {
 	full := errors.New("full")
 	_, err := io.ReadAll(&chunks{from: strings.NewReader("2\r\nab\r\n9\r\n"), may: func(total int) error {
 		if total > 10 {

@@ -37,10 +37,10 @@ func TestRefusedConnectionsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsMakeRoom: silent connections over real sockets fill the limit,
+// TestSilentConnectionsAreEvicted: silent connections over real sockets fill the limit,
 // and every request of other clients is served. In the control silent connections keep
 // their places, and each request is rejected.
-func TestSilentConnectionsMakeRoom(t *testing.T) {
+func TestSilentConnectionsAreEvicted(t *testing.T) {
 	const places = 8
 	for name, want := range map[string]int{"bounded": 200, "control": 503} {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +73,8 @@ func await(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// TestAnswersMadeByHand: an Answer created without a request has no request data.
-func TestAnswersMadeByHand(t *testing.T) {
+// TestAnswerWithoutRequest: an Answer created without a request has no request data.
+func TestAnswerWithoutRequest(t *testing.T) {
 	a := Answer{Route: &rest.Route{Method: "POST", Path: "/messages"}, Status: 201}
 	if a.Noted() != nil || a.Traceparent() != "" {
 		t.Error("an answer without a request has a note or a traceparent")

@@ -92,8 +92,8 @@ func TestGuardCorpus(t *testing.T) {
 	}
 }
 
-// TestGuardLetsThrough: the control: plain requests are served.
-func TestGuardLetsThrough(t *testing.T) {
+// TestGuardAcceptsPlainRequests: the control: plain requests are served.
+func TestGuardAcceptsPlainRequests(t *testing.T) {
 	s := newToyTCP(t)
 	for name, request := range map[string]string{
 		"plain":                 "GET /things/public HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",

@@ -24,7 +24,7 @@ func fill(b *limit.Budget, caller limit.Account, piece int) (held int) {
 	return held
 }
 
-func TestACallerAloneGetsANinth(t *testing.T) {
+func TestSingleCallerGetsANinth(t *testing.T) {
 	b := limit.NewBudget(900 * mib)
 	if held := fill(b, org("greedy"), mib); held != 100*mib {
 		t.Errorf("one caller holds %d MiB of 900, want 100", held/mib)
@@ -92,9 +92,9 @@ func takeAll(b *limit.Budget, callers, size int, mayEnd bool) {
 	}
 }
 
-// TestManyCallersMakeRoom: 64 organizations hold all the memory they can get. The next
+// TestManyCallersLeaveRoom: 64 organizations hold all the memory they can get. The next
 // one still gets half of a fair share.
-func TestManyCallersMakeRoom(t *testing.T) {
+func TestManyCallersLeaveRoom(t *testing.T) {
 	for _, mayEnd := range []bool{true, false} { // false: the control
 		b := limit.NewBudget(256 * mib)
 		takeAll(b, 64, 64<<10, mayEnd)
@@ -113,9 +113,9 @@ func TestManyCallersMakeRoom(t *testing.T) {
 	}
 }
 
-// TestTheOldestGoes: the budget ends the oldest request of the greediest caller, unless
-// that request may not be ended now.
-func TestTheOldestGoes(t *testing.T) {
+// TestOldestRequestIsEnded: the budget ends the oldest request of the greediest caller,
+// unless that request may not be ended now.
+func TestOldestRequestIsEnded(t *testing.T) {
 	b := limit.NewBudget(64 * mib)
 	var ended []int
 	armed := false
@@ -153,9 +153,9 @@ func TestTheOldestGoes(t *testing.T) {
 	}
 }
 
-// TestStrangersEndStrangers: no request of an organization is ended to make room for a
-// stranger.
-func TestStrangersEndStrangers(t *testing.T) {
+// TestStrangersEndNoOrganizationsRequest: no request of an organization is ended to
+// make room for a stranger.
+func TestStrangersEndNoOrganizationsRequest(t *testing.T) {
 	b := limit.NewBudget(64 * mib)
 	ended := 0
 	for i := range 20 {
@@ -171,7 +171,7 @@ func TestStrangersEndStrangers(t *testing.T) {
 	}
 }
 
-func TestSmallIsNotCounted(t *testing.T) {
+func TestSmallRequestsAreNotCounted(t *testing.T) {
 	b := limit.NewBudget(4 * mib)
 	h := b.Hold(org("a"), nil)
 	if !h.Grow(limit.Small) || b.Stats().Held != 0 {
@@ -202,9 +202,9 @@ func TestNoBudgetRefusesNothing(t *testing.T) {
 	}
 }
 
-// TestABudgetIsKept: after any sequence of growing and shrinking, the total and the
+// TestBudgetIsKept: after any sequence of growing and shrinking, the total and the
 // quarter of strangers are kept. Memory is given back exactly once.
-func TestABudgetIsKept(t *testing.T) {
+func TestBudgetIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := limit.NewBudget(8 * mib)
 		holds, bytes := make([]limit.Hold, 6), make([]int, 6)
@@ -245,9 +245,9 @@ func TestABudgetIsKept(t *testing.T) {
 	})
 }
 
-// TestABudgetIsKeptWhereRequestsAreEnded: after any sequence of growing, shrinking and
-// ending requests, the bytes held and the bytes leaving are the sums over the requests.
-func TestABudgetIsKeptWhereRequestsAreEnded(t *testing.T) {
+// TestBudgetIsKeptWhenRequestsEnd: after any sequence of growing, shrinking and ending
+// requests, the bytes held and the bytes leaving are the sums over the requests.
+func TestBudgetIsKeptWhenRequestsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := limit.NewBudget(8 * mib)
 		holds, ended := make([]limit.Hold, 12), make([]bool, 12)
@@ -302,7 +302,7 @@ func TestABudgetIsKeptWhereRequestsAreEnded(t *testing.T) {
 	})
 }
 
-func TestABudgetHoldsUnderContention(t *testing.T) {
+func TestBudgetUnderContention(t *testing.T) {
 	b := limit.NewBudget(4 * mib)
 	var group sync.WaitGroup
 	for i := range 8 {

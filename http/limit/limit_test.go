@@ -28,7 +28,7 @@ func newHand() *hand {
 func (h *hand) now() time.Time          { return time.Unix(0, h.nanos.Load()) }
 func (h *hand) advance(d time.Duration) { h.nanos.Add(int64(d)) }
 
-func TestABurstPassesAndTheNextWaits(t *testing.T) {
+func TestBurstIsAcceptedAndTheNextRefused(t *testing.T) {
 	clock := newHand()
 	l := limit.New(60, time.Minute, 60, clock.now)
 	for i := range 60 {
@@ -107,7 +107,7 @@ func TestNoWindowExceedsTheRate(t *testing.T) {
 	})
 }
 
-func TestManyAtOnceGetNoMoreThanTheBurst(t *testing.T) {
+func TestConcurrentRequestsGetNoMoreThanTheBurst(t *testing.T) {
 	const burst, takers, each = 100_000, 8, 25_000
 	clock := newHand()
 	l := limit.New(burst, time.Minute, burst, clock.now)
@@ -128,7 +128,7 @@ func TestManyAtOnceGetNoMoreThanTheBurst(t *testing.T) {
 	}
 }
 
-func TestAClockSetBackCostsAtMostOneBurst(t *testing.T) {
+func TestClockSetBackCostsAtMostOneBurst(t *testing.T) {
 	clock := newHand()
 	l := limit.New(60, time.Minute, 2, clock.now)
 	l.Take("k")
@@ -142,8 +142,8 @@ func TestAClockSetBackCostsAtMostOneBurst(t *testing.T) {
 	}
 }
 
-// TestAKeyIsNotKeptByReference: servers reuse the memory that a key was read from.
-func TestAKeyIsNotKeptByReference(t *testing.T) {
+// TestKeyIsCopied: servers reuse the memory that a key was read from.
+func TestKeyIsCopied(t *testing.T) {
 	l := limit.New(1, time.Minute, 1, newHand().now)
 	buffer := []byte("first")
 	if ok, _, _, _ := l.Take(unsafe.String(&buffer[0], len(buffer))); !ok {
@@ -158,7 +158,7 @@ func TestAKeyIsNotKeptByReference(t *testing.T) {
 	}
 }
 
-func TestZeroLifts(t *testing.T) {
+func TestZeroMeansNoLimit(t *testing.T) {
 	l := limit.New(0, time.Minute, 0, newHand().now)
 	for range 1000 {
 		if ok, _, _, _ := l.Take("k"); !ok {
@@ -170,9 +170,9 @@ func TestZeroLifts(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftRunning: a virtual clock stands still when its test ends, so no
+// TestNoGoroutineIsLeft: a virtual clock stands still when its test ends, so no
 // goroutine may be left that waits for it.
-func TestNothingIsLeftRunning(t *testing.T) {
+func TestNoGoroutineIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit.New(1, time.Minute, 1, time.Now)
 		for i, want := range []bool{true, false} {
@@ -187,7 +187,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	})
 }
 
-func TestTakingCostsNoMemory(t *testing.T) {
+func TestTakeAllocatesNothing(t *testing.T) {
 	l := limit.New(1_000_000, time.Minute, 1_000_000, newHand().now)
 	l.Take("k")
 	if n := testing.AllocsPerRun(1000, func() { l.Take("k") }); n != 0 {

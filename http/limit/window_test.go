@@ -110,9 +110,9 @@ func windowsFault(perAddress, perToken int, steps []pollStep, clock *hand, poll 
 	return ""
 }
 
-// TestWindowsAreWhatAnOracleSays: for each request the windows give the same answer as
-// an oracle that keeps all accepted requests.
-func TestWindowsAreWhatAnOracleSays(t *testing.T) {
+// TestWindowsMatchTheOracle: for each request the windows give the same answer as an
+// oracle that keeps all accepted requests.
+func TestWindowsMatchTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		perAddress, perToken := rapid.IntRange(1, 9).Draw(t, "per address"), rapid.IntRange(1, 6).Draw(t, "per token")
 		steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) pollStep {
@@ -126,8 +126,8 @@ func TestWindowsAreWhatAnOracleSays(t *testing.T) {
 	})
 }
 
-// TestWindowsAreWhatAnOracleSaysControl: pollers that count differently are detected.
-func TestWindowsAreWhatAnOracleSaysControl(t *testing.T) {
+// TestWindowsMatchTheOracleControl: pollers that count differently are detected.
+func TestWindowsMatchTheOracleControl(t *testing.T) {
 	const perAddress, perToken = 6, 2
 	steps := slices.Concat(
 		slices.Repeat([]pollStep{{}}, 4), // the token's window refuses two of them, and no window counts these
@@ -173,9 +173,9 @@ func TestWindowsAreWhatAnOracleSaysControl(t *testing.T) {
 	}
 }
 
-// TestManyAtOnceGetNoMoreThanTheWindows: of many simultaneous requests, twenty per
-// token and sixty per address are accepted, and the address uses its whole limit.
-func TestManyAtOnceGetNoMoreThanTheWindows(t *testing.T) {
+// TestConcurrentRequestsGetNoMoreThanTheWindows: of many simultaneous requests, twenty
+// per token and sixty per address are accepted, and the address uses its whole limit.
+func TestConcurrentRequestsGetNoMoreThanTheWindows(t *testing.T) {
 	clock := newHand()
 	poll := windows(60, 20, clock)
 	var passed [4]atomic.Int64
@@ -204,7 +204,7 @@ func TestManyAtOnceGetNoMoreThanTheWindows(t *testing.T) {
 	}
 }
 
-func TestAClockSetBackCostsAtMostOneWindow(t *testing.T) {
+func TestClockSetBackCostsAtMostOneWindow(t *testing.T) {
 	clock := newHand()
 	w := limit.NewWindow(2, time.Minute, clock.now)
 	take := func() limit.Standing { return limit.TakeAll(limit.Draw{Window: w, Key: "k"}) }
@@ -222,7 +222,7 @@ func TestAClockSetBackCostsAtMostOneWindow(t *testing.T) {
 	}
 }
 
-func TestZeroLiftsWindows(t *testing.T) {
+func TestZeroMeansNoWindow(t *testing.T) {
 	clock := newHand()
 	none, some := limit.NewWindow(0, time.Minute, clock.now), limit.NewWindow(1, time.Minute, clock.now)
 	for range 100 {
@@ -237,8 +237,8 @@ func TestZeroLiftsWindows(t *testing.T) {
 	}
 }
 
-// TestWaitingIsToldWithoutTaking: Wait returns what Take then does, and takes nothing.
-func TestWaitingIsToldWithoutTaking(t *testing.T) {
+// TestWaitTakesNothing: Wait returns what Take then does, and takes nothing.
+func TestWaitTakesNothing(t *testing.T) {
 	clock := newHand()
 	l := limit.New(20, time.Minute, 20, clock.now)
 	if wait, reset := l.Wait("k"); wait != 0 || reset != 0 {

@@ -30,9 +30,9 @@ func TestManyRejectionsLowerTheBound(t *testing.T) {
 	}
 }
 
-// TestOwnRejectionsKeepTheBound: rejections that one caller is responsible for are
-// delayed like others, but do not lower the bound for all.
-func TestOwnRejectionsKeepTheBound(t *testing.T) {
+// TestRejectionsOfOneCallerKeepTheBound: rejections that one caller is responsible for
+// are delayed like others, but do not lower the bound for all.
+func TestRejectionsOfOneCallerKeepTheBound(t *testing.T) {
 	for own, flood := range map[bool]bool{true: false, false: true} {
 		l, now, delayed := New(Runnable), time.Unix(1000, 0), 0
 		l.turn(now)

@@ -91,9 +91,9 @@ func TestMembersAreBoundedControl(t *testing.T) {
 	}
 }
 
-// TestAllThatTheSchemaAllowsIsRead: a body of 1 MiB with the largest values that the
-// schema allows, made of as many members as possible, and some unknown members.
-func TestAllThatTheSchemaAllowsIsRead(t *testing.T) {
+// TestLargestAllowedBodyIsRead: a body of 1 MiB with the largest values that the schema
+// allows, made of as many members as possible, and some unknown members.
+func TestLargestAllowedBodyIsRead(t *testing.T) {
 	const each = len(`{"":{"":{"":{"":{"":0}}}}},`) // the smallest possible members
 	nested := func(n int) string {
 		return strings.TrimSuffix(strings.Repeat(`{"":{"":{"":{"":{"":0}}}}},`, n/each), ",")

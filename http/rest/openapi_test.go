@@ -54,7 +54,7 @@ func documentOf(t *testing.T, routes []Route) map[string]any {
 	return document
 }
 
-func TestDocumentIsSound(t *testing.T) {
+func TestDocumentIsValid(t *testing.T) {
 	routes := append(toyRoutes(), wireRoutes()...)
 	document := documentOf(t, routes)
 	if at(t, document, "openapi") != "3.1.0" || at(t, document, "info", "version") != "0.0" {
@@ -115,8 +115,8 @@ func walk(t *testing.T, document map[string]any, node any) {
 	}
 }
 
-// TestDocumentSaysWhatIsEnforced compares schemas of each kind with literal JSON.
-func TestDocumentSaysWhatIsEnforced(t *testing.T) {
+// TestDocumentMatchesEnforcedRules compares schemas of each kind with literal JSON.
+func TestDocumentMatchesEnforcedRules(t *testing.T) {
 	document := documentOf(t, append(toyRoutes(), wireRoutes()...))
 	schemas := at(t, document, "components", "schemas")
 	for path, want := range map[string]string{
@@ -184,7 +184,7 @@ func parameter(t *testing.T, document map[string]any, path, method, name string)
 	return nil
 }
 
-func TestDocumentRefusesWhatItCannotDescribe(t *testing.T) {
+func TestDocumentRefusesUnsupportedTypes(t *testing.T) {
 	type odd struct {
 		C chan int `json:"c"`
 	}

@@ -37,9 +37,9 @@ func (q *Slots) wantEmpty(t *testing.T) {
 	}
 }
 
-// TestACallerHasOnePlace: a caller with a search in flight gets no second place, so the
-// other places stay free for other callers.
-func TestACallerHasOnePlace(t *testing.T) {
+// TestCallerHasOneSearchPlace: a caller with a search in flight gets no second place,
+// so the other places stay free for other callers.
+func TestCallerHasOneSearchPlace(t *testing.T) {
 	for _, shared := range []bool{false, true} { // true: all share one name, the control
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
 			q := newTestSlots(2)

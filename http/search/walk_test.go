@@ -94,10 +94,10 @@ func walkOf(w Position, rows []modelGroup, words, limit, work int) (shown []parl
 	return shown, next, more, looked
 }
 
-// TestAWalkFindsEachGroupOnce walks through a model while groups are added and removed,
+// TestWalkFindsEachGroupOnce walks through a model while groups are added and removed,
 // their texts grow, and requests have different limits. A group that matches and stays
 // is returned exactly once, one that does not match never.
-func TestAWalkFindsEachGroupOnce(t *testing.T) {
+func TestWalkFindsEachGroupOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.IntRange(0, 3).Draw(t, "words")
 		var rows []modelGroup
@@ -153,9 +153,9 @@ func TestAWalkFindsEachGroupOnce(t *testing.T) {
 	})
 }
 
-// TestAWalkThroughTextsThatGrow: within a stretch whose texts have grown, the work may
-// end before a group that matches better than those on the page.
-func TestAWalkThroughTextsThatGrow(t *testing.T) {
+// TestWalkWhileTextsGrow: within a stretch whose texts have grown, the work may end
+// before a group that matches better than those on the page.
+func TestWalkWhileTextsGrow(t *testing.T) {
 	var rows []modelGroup
 	for i, score := range []float64{2, 1, 1, 2} {
 		r := modelGroup{score: score}
@@ -179,9 +179,9 @@ func TestAWalkThroughTextsThatGrow(t *testing.T) {
 	}
 }
 
-// TestAWalkIsRanked: within what one request can read, the best match comes first,
+// TestWalkIsRanked: within what one request can read, the best match comes first,
 // however short the pages are.
-func TestAWalkIsRanked(t *testing.T) {
+func TestWalkIsRanked(t *testing.T) {
 	var rows []modelGroup
 	for i, score := range []float64{1, 3, 0, 2, 3, 9, 1} {
 		r := modelGroup{score: score}
@@ -203,10 +203,10 @@ func TestAWalkIsRanked(t *testing.T) {
 	}
 }
 
-// TestComparingIsWork: words that resemble those of the query cost more to compare, and
-// non-ASCII text and the state of an owner cost more to read. A request reads fewer
-// groups that have them.
-func TestComparingIsWork(t *testing.T) {
+// TestCostlyTextsCountAsMoreWork: words that resemble those of the query cost more to
+// compare, and non-ASCII text and the state of an owner cost more to read. A request
+// reads fewer groups that have them.
+func TestCostlyTextsCountAsMoreWork(t *testing.T) {
 	looked := func(words, text string, owner query.GroupOwner) (n int) {
 		l := NewStep(Position{}, NewQuery(words), 20, Work)
 		l.Scan(func(yield func(*record.PublicGroup, query.GroupOwner) bool) {
