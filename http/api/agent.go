@@ -16,7 +16,7 @@ type Agent struct {
 	AgentID parley.AgentID `json:"agent_id"`
 	OrgID   parley.OrgID   `json:"org_id"`
 	Name    string         `json:"name"`
-	// HumanOversight tells whether a person supervises the agent.
+	// HumanOversight reports whether a person supervises the agent.
 	HumanOversight bool   `json:"human_oversight"`
 	IncomingPolicy string `json:"incoming_policy" enum:"accept_all,groups_only"`
 	OutgoingPolicy string `json:"outgoing_policy" enum:"send_all,groups_only"`
@@ -36,7 +36,7 @@ type Agent struct {
 	PollURL *string `json:"poll_url,omitzero"`
 }
 
-// CreateAgent makes an agent: POST /agents. No other member is accepted.
+// CreateAgent creates an agent: POST /agents. No other member is accepted.
 type CreateAgent struct {
 	_ struct{} `additionalProperties:"false"`
 
@@ -47,14 +47,14 @@ type CreateAgent struct {
 	Unlisted            *bool  `json:"unlisted,omitzero" default:"false"`
 }
 
-// ListAgents asks for the organization's agents, oldest first: GET /agents. The
-// answer is a plain array of Agent.
+// ListAgents lists the organization's agents, oldest first: GET /agents. The answer is
+// a plain array of Agent.
 type ListAgents struct {
 	IncludeRevoked bool `json:"-" query:"include_revoked" default:"false"`
 	Paging
 }
 
-// GetAgent asks for one agent of the organization: GET /agents/{id}.
+// GetAgent gets one agent of the organization: GET /agents/{id}.
 type GetAgent struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 }
@@ -62,7 +62,7 @@ type GetAgent struct {
 // AgentPatch changes an agent: PATCH /agents/{id}.
 type AgentPatch struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
-	// Name is accepted with the value it has; any other is a conflict.
+	// Name is accepted with its current value; any other is a conflict.
 	Name           *string `json:"name,omitzero" minLength:"1" maxLength:"200" pattern:"^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$" words:"1 to 200 lowercase letters, digits and interior hyphens"`
 	HumanOversight *bool   `json:"human_oversight,omitzero"`
 	IncomingPolicy *string `json:"incoming_policy,omitzero" enum:"accept_all,groups_only"`
@@ -70,53 +70,53 @@ type AgentPatch struct {
 	Unlisted       *bool   `json:"unlisted,omitzero" example:"true"`
 }
 
-// DeleteAgent revokes an agent for good: DELETE /agents/{id}.
+// DeleteAgent revokes an agent permanently: DELETE /agents/{id}.
 type DeleteAgent struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 }
 
-// UploadKeys rotates one key of an agent or both: POST /agents/{id}/keys.
+// UploadKeys rotates one or both keys of an agent: POST /agents/{id}/keys.
 type UploadKeys struct {
 	ID                  parley.AgentID `json:"-" path:"id" required:"true"`
 	SigningPublicKey    *JWK           `json:"signing_public_key,omitzero"`
 	EncryptionPublicKey *JWK           `json:"encryption_public_key,omitzero" example:"{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo\"}"`
-	// KeyBinding binds the keys that hold afterwards. It is judged together with
-	// them: either all of the request takes effect or nothing does.
+	// KeyBinding binds the keys that are current afterwards. It is checked together
+	// with them: either the whole request takes effect or nothing does.
 	KeyBinding *KeyProof `json:"key_binding,omitzero"`
 }
 
-// GetKeys asks for the public keys of any active agent: GET /agents/{id}/keys.
+// GetKeys gets the public keys of any active agent: GET /agents/{id}/keys.
 type GetKeys struct {
 	// ID is the agent's id or its handle.
 	ID string `json:"-" path:"id" required:"true"`
-	// Kid names a key, which may be a former one; it then stands in the answer in
-	// the place of the current key on its curve.
+	// Kid names a key, which may be a former one. The answer then has this key in place
+	// of the current key on its curve.
 	Kid *string `json:"-" query:"kid" maxLength:"255"`
 }
 
-// GetBatchKeys asks for the keys of many agents: GET /agents/keys?ids=a,b,c.
+// GetBatchKeys gets the keys of many agents: GET /agents/keys?ids=a,b,c.
 type GetBatchKeys struct {
 	// IDs are at most 200, separated by commas, given as one parameter or several.
 	IDs []parley.AgentID `json:"-" query:"ids" required:"true" maxItems:"200" split:"true"`
 }
 
-// BatchKeys is the answer; revoked and unknown agents are left out.
+// BatchKeys is the answer of GET /agents/keys. Revoked and unknown agents are left out.
 type BatchKeys struct {
 	Keys map[parley.AgentID]AgentKeys `json:"keys"`
 }
 
 // PollToken is the answer of POST /agents/{id}/poll-token.
 type PollToken struct {
-	// PollURL is absolute; its token replaces the one before.
+	// PollURL is absolute. Its token replaces the previous one.
 	PollURL string `json:"poll_url"`
 }
 
-// CreatePollToken makes the agent's poll token anew: POST /agents/{id}/poll-token.
+// CreatePollToken replaces the agent's poll token: POST /agents/{id}/poll-token.
 type CreatePollToken struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 }
 
-// DeletePollToken revokes it: DELETE /agents/{id}/poll-token.
+// DeletePollToken revokes the agent's poll token: DELETE /agents/{id}/poll-token.
 type DeletePollToken struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 }

@@ -2,11 +2,11 @@ package api
 
 import "parley"
 
-// valueError is a fault that no single field's schema can state.
+// valueError is the type of a fault that the schema of no single field can state.
 const valueError = "value_error"
 
-// Check judges the fields of a send together: exactly one target, and handles
-// of the right form. Whether they exist is judged later. // spec: Messaging
+// Check checks the fields of a send together: exactly one target, and handles of the
+// right form. Whether they exist is checked later. // spec: Messaging
 func (in *Send) Check() []FieldError {
 	var faults []FieldError
 	fault := func(field, msg string) {

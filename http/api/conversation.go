@@ -26,41 +26,42 @@ type Conversation struct {
 	UpdatedAt *Time `json:"updated_at,omitzero"`
 }
 
-// GetConversation asks for a conversation: GET /conversations/{id}.
+// GetConversation gets a conversation: GET /conversations/{id}.
 type GetConversation struct {
 	ID parley.ConversationID `json:"-" path:"id" required:"true"`
 }
 
-// GetParticipants asks who takes part: GET /conversations/{id}/participants.
-// The answer is a plain array of Participant.
+// GetParticipants lists the participants of a conversation: GET
+// /conversations/{id}/participants. The answer is a plain array of Participant.
 type GetParticipants struct {
 	ID parley.ConversationID `json:"-" path:"id" required:"true"`
 	Paging
 }
 
-// Participant is an agent's part in a conversation.
+// Participant is an agent that takes part in a conversation.
 type Participant struct {
 	AgentID  parley.AgentID `json:"agent_id"`
 	Role     string         `json:"role" enum:"initiator,responder,observer,mediator"`
 	JoinedAt Time           `json:"joined_at"`
 }
 
-// StatusPatch moves a conversation on: PATCH /conversations/{id}/status.
+// StatusPatch changes the status of a conversation: PATCH /conversations/{id}/status.
 type StatusPatch struct {
 	ID parley.ConversationID `json:"-" path:"id" required:"true"`
-	// ActingAgent is by default one of the organization's participants that may make the move.
+	// ActingAgent defaults to one of the organization's participants that may make the
+	// change.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
 	Status string  `json:"status" required:"true" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected" example:"completed"`
 	Reason *string `json:"reason,omitzero" maxLength:"500"`
 }
 
-// Transcript asks for a page of both sides of a conversation:
-// GET /conversations/{id}/messages. The answer is a Page of Message.
+// Transcript gets a page of both sides of a conversation: GET
+// /conversations/{id}/messages. The answer is a Page of Message.
 type Transcript struct {
 	ID parley.ConversationID `json:"-" path:"id" required:"true"`
-	// ActingAgent is the participant whose view is asked for; of several of the
-	// organization's the initiator is the default.
+	// ActingAgent is the participant whose view is returned. If several belong to the
+	// organization, the initiator is the default.
 	ActingAgent string  `json:"-" header:"X-Svc-Agent"`
 	Limit       int     `json:"-" query:"limit" default:"50" minimum:"1" maximum:"200"`
 	Cursor      *string `json:"-" query:"cursor"`
@@ -68,9 +69,8 @@ type Transcript struct {
 	Order string `json:"-" query:"order" default:"asc" enum:"asc,desc"`
 }
 
-// AgentConversations asks for a page of the conversations an agent takes part
-// in, newest first: GET /agents/{id}/conversations. The answer is a Page of
-// Conversation.
+// AgentConversations lists the conversations that an agent takes part in, newest first:
+// GET /agents/{id}/conversations. The answer is a Page of Conversation.
 type AgentConversations struct {
 	ID     parley.AgentID `json:"-" path:"id" required:"true"`
 	Limit  int            `json:"-" query:"limit" default:"20" minimum:"1" maximum:"100"`

@@ -8,7 +8,7 @@ import (
 // Error is the body of every error but those of a schema and of the token
 // endpoint.
 type Error struct {
-	// Detail is one sentence for a person.
+	// Detail is one sentence for people.
 	Detail string `json:"detail"`
 	// Error is the class name of the specification's table, such as ConflictError.
 	Error string `json:"error"`
@@ -16,15 +16,15 @@ type Error struct {
 	Code string `json:"code"`
 	// RequestID is the value of the response's X-Request-ID header.
 	RequestID string `json:"request_id"`
-	// Extra are facts of the case, written as members beside the others: quota,
-	// limit, used, resets_at, retry_after, current_status, allowed, candidates.
+	// Extra has further values of the error, written as members beside the others:
+	// quota, limit, used, resets_at, retry_after, current_status, allowed, candidates.
 	Extra map[string]any `json:"-"`
 }
 
 type plainError Error
 
-// MarshalJSON writes the extra facts as members beside the others. A fact
-// cannot take the place of one of the four.
+// MarshalJSON writes the values of Extra as members beside the others. They cannot
+// replace one of the four.
 func (e Error) MarshalJSON() ([]byte, error) {
 	b, err := json.Marshal(plainError(e))
 	if err != nil || len(e.Extra) == 0 {
@@ -43,7 +43,7 @@ func (e Error) MarshalJSON() ([]byte, error) {
 	return append(append(b[:len(b)-1], ','), more[1:]...), nil
 }
 
-// UnmarshalJSON gathers the members beside the four in Extra; numbers become float64.
+// UnmarshalJSON collects the members beside the four in Extra; numbers become float64.
 func (e *Error) UnmarshalJSON(b []byte) error {
 	var plain plainError
 	if err := json.Unmarshal(b, &plain); err != nil {
@@ -67,11 +67,11 @@ func ownMember(name string) bool {
 
 // Invalid is the body of a 422. // spec: Errors
 type Invalid struct {
-	// Detail has one entry for each thing wrong.
+	// Detail has one entry for each fault.
 	Detail []FieldError `json:"detail"`
 	// Error is validation_error, or the class of a rule's own refusal.
 	Error string `json:"error"`
-	// Code is validation_error, or a rule's own word, such as self_message.
+	// Code is validation_error, or a rule's own code, such as self_message.
 	Code      string `json:"code"`
 	RequestID string `json:"request_id"`
 }
@@ -81,13 +81,13 @@ type FieldError struct {
 	// Loc is body, query, path or header, then member names (strings) and array
 	// indices (ints; float64 once read from JSON).
 	Loc []any `json:"loc"`
-	// Msg is one sentence for a person.
+	// Msg is one sentence for people.
 	Msg string `json:"msg"`
 	// Type is spelled as Pydantic v2 spells it: missing, string_too_long, …
 	Type string `json:"type"`
 }
 
-// String is the location joined by dots and the sentence.
+// String returns the location, joined by dots, and the sentence.
 func (f FieldError) String() string {
 	where := ""
 	for i, part := range f.Loc {
@@ -109,12 +109,12 @@ func (f FieldError) String() string {
 // TokenError is the body of an error of the token endpoint: RFC 6749 section
 // 5.2 with the members of Error that it leaves room for.
 type TokenError struct {
-	// Error is a word of RFC 6749, such as invalid_client.
+	// Error is a code of RFC 6749, such as invalid_client.
 	Error string `json:"error"`
-	// Description is one sentence for a person; Detail has the same.
+	// Description is one sentence for people; Detail is the same.
 	Description string `json:"error_description"`
 	Detail      string `json:"detail"`
-	// Code is Error once more, where clients of the other endpoints look for it.
+	// Code repeats Error, where clients of the other endpoints look for it.
 	Code      string `json:"code"`
 	RequestID string `json:"request_id"`
 }

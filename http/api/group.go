@@ -31,7 +31,8 @@ type Group struct {
 	Description      *string `json:"description"`
 	EnrollmentPolicy string  `json:"enrollment_policy" enum:"open,closed,majority,unanimity"`
 	Visibility       string  `json:"visibility" enum:"public,private"`
-	// Isolated confines the group's agents to it.
+	// Isolated keeps the group's agents out of all other groups and from messages to
+	// agents outside.
 	Isolated          bool `json:"isolated"`
 	VoteDurationHours int  `json:"vote_duration_hours"`
 	MemberCount       int  `json:"member_count"`
@@ -53,7 +54,7 @@ type GroupCreated struct {
 	Invitations []Invitation `json:"invitations"`
 }
 
-// GroupProfile is what anyone may see of a public group.
+// GroupProfile is the public part of a public group.
 type GroupProfile struct {
 	ID                parley.GroupID `json:"id"`
 	Name              string         `json:"name"`
@@ -67,12 +68,13 @@ type GroupProfile struct {
 	MLSEnabled        bool           `json:"mls_enabled"`
 }
 
-// CreateGroup makes a group: POST /groups.
+// CreateGroup creates a group: POST /groups.
 type CreateGroup struct {
-	// IdempotencyKey makes a repeat of the request return the group that it made.
+	// IdempotencyKey makes a repeat of the request return the group that the first one
+	// created.
 	IdempotencyKey string `json:"-" header:"Idempotency-Key" maxLength:"255"`
-	// ActingAgent names the founder, who becomes admin, by id, handle or bare name;
-	// the default is the organization's first active agent.
+	// ActingAgent names the founder, who becomes admin, by id, handle or bare name. The
+	// default is the organization's first active agent.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
 	Name             string  `json:"name" required:"true" minLength:"1" maxLength:"63" pattern:"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$" words:"1 to 63 lowercase letters, digits and interior hyphens" example:"friends"`
@@ -82,12 +84,12 @@ type CreateGroup struct {
 	Visibility        *string `json:"visibility,omitzero" enum:"public,private"`
 	Isolated          bool    `json:"isolated,omitzero" default:"false"`
 	VoteDurationHours int     `json:"vote_duration_hours,omitzero" aliases:"vote_duration" default:"72" minimum:"1" maximum:"72"`
-	// Members are invited, each named by its id or handle as a string or by an
-	// object with agent_id or handle and perhaps a message.
+	// Members are the agents to invite, each named by its id or handle as a string, or
+	// by an object with agent_id or handle and optionally a message.
 	Members []Target `json:"members,omitzero" maxItems:"100" example:"[\"bob@acme.localhost\"]"`
 }
 
-// ListGroups asks for a page of groups: GET /groups. The answer is a Page of Group.
+// ListGroups lists groups: GET /groups. The answer is a Page of Group.
 type ListGroups struct {
 	// Scope is owned (the organization's own), seated (those in which an agent of
 	// the organization is a member) or all.
@@ -96,7 +98,7 @@ type ListGroups struct {
 	Cursor *string `json:"-" query:"cursor"`
 }
 
-// GetGroup asks for a group: GET /groups/{id}.
+// GetGroup gets a group: GET /groups/{id}.
 type GetGroup struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
 }
@@ -104,23 +106,24 @@ type GetGroup struct {
 // GroupPatch changes a group: PATCH /groups/{id}.
 type GroupPatch struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
-	// ActingAgent is the admin who changes it; by default the organization's first.
+	// ActingAgent is the admin who makes the change; by default the organization's
+	// first.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
-	// Name is accepted with the value it has; any other is a conflict.
+	// Name is accepted with its current value; any other is a conflict.
 	Name              *string           `json:"name,omitzero" minLength:"1" maxLength:"63"`
 	Description       Clearable[string] `json:"description,omitzero" maxLength:"2000" example:"Friends of Acme"`
 	EnrollmentPolicy  *string           `json:"enrollment_policy,omitzero" aliases:"enrollment" enum:"open,closed,majority,unanimity"`
 	Visibility        *string           `json:"visibility,omitzero" enum:"public,private"`
 	VoteDurationHours *int              `json:"vote_duration_hours,omitzero" aliases:"vote_duration" minimum:"1" maximum:"72"`
-	// Isolated is accepted with the value it has; any other is a conflict.
+	// Isolated is accepted with its current value; any other is a conflict.
 	Isolated *bool `json:"isolated,omitzero"`
 }
 
-// DeleteGroup ends a group: DELETE /groups/{id}.
+// DeleteGroup deletes a group: DELETE /groups/{id}.
 type DeleteGroup struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
-	// ActingAgent is the admin who ends it; by default the organization's first.
+	// ActingAgent is the admin who deletes it; by default the organization's first.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 }
 
@@ -129,16 +132,16 @@ type GroupMember struct {
 	AgentID     parley.AgentID `json:"agent_id"`
 	AgentHandle *string        `json:"agent_handle"`
 	GroupID     parley.GroupID `json:"group_id"`
-	// ID is of the membership; who leaves and joins again has another.
+	// ID identifies the membership. An agent that leaves and joins again gets another.
 	ID *parley.AnyID `json:"id"`
-	// IsOwnOrg tells whether the caller's organization owns the agent.
+	// IsOwnOrg reports whether the caller's organization owns the agent.
 	IsOwnOrg bool   `json:"is_own_org"`
 	JoinedAt Time   `json:"joined_at"`
 	Role     string `json:"role" enum:"admin,member"`
 }
 
-// ListMembers asks for a page of a group's members in the order of joining:
-// GET /groups/{id}/members. The answer is a Page of GroupMember.
+// ListMembers lists a group's members in the order of joining: GET
+// /groups/{id}/members. The answer is a Page of GroupMember.
 type ListMembers struct {
 	ID     parley.GroupID `json:"-" path:"id" required:"true"`
 	Limit  int            `json:"-" query:"limit" default:"50" minimum:"1" maximum:"200"`
@@ -156,26 +159,26 @@ type MemberPatch struct {
 	Role string `json:"role" required:"true" enum:"admin,member"`
 }
 
-// RemoveMember takes an agent out of a group: DELETE
-// /groups/{id}/members/{agent_id}. It is leaving when the acting agent is that
-// agent, otherwise an admin's removal.
+// RemoveMember removes an agent from a group: DELETE /groups/{id}/members/{agent_id}.
+// If the acting agent is that agent, it leaves; otherwise an admin removes it.
 type RemoveMember struct {
 	ID      parley.GroupID `json:"-" path:"id" required:"true"`
 	AgentID parley.AgentID `json:"-" path:"agent_id" required:"true"`
-	// ActingAgent is by default the organization's only active agent.
+	// ActingAgent defaults to the organization's only active agent.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 }
 
-// Join asks for a seat in a group: POST /groups/{id}/join. It also accepts an
-// invitation, consents to a nomination, and shows an applicant its request.
+// Join requests a seat in a group: POST /groups/{id}/join. It also accepts an
+// invitation, consents to a nomination, and returns an applicant's existing request.
 type Join struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
-	// ActingAgent wants the seat; by default the organization's only active agent.
+	// ActingAgent is the agent that joins; by default the organization's only active
+	// agent.
 	ActingAgent string  `json:"-" header:"X-Svc-Agent"`
 	Message     *string `json:"message,omitzero" maxLength:"500" example:"May I join?"`
 }
 
-// What a Join comes to.
+// Outcomes of a Join.
 const (
 	Joined      = "joined"
 	JoinPending = "pending"
@@ -184,9 +187,9 @@ const (
 // JoinResult is the answer of a Join.
 type JoinResult struct {
 	Status string `json:"status" enum:"joined,pending"`
-	// Member appears where Status is joined.
+	// Member is present if Status is joined.
 	Member *GroupMember `json:"member,omitzero"`
-	// Request appears where Status is pending.
+	// Request is present if Status is pending.
 	Request *JoinRequest `json:"request,omitzero"`
 }
 
@@ -200,49 +203,48 @@ type JoinRequest struct {
 	// AgentID is the applicant, nominee or invitee.
 	AgentID parley.AgentID `json:"agent_id"`
 	Status  string         `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
-	// Message was given when the request was made.
+	// Message is the text given with the request.
 	Message *string `json:"message"`
 	// InvitedBy is the member that nominated or invited; null for an application.
 	InvitedBy  *parley.AgentID `json:"invited_by"`
 	CreatedAt  Time            `json:"created_at"`
 	ExpiresAt  *Time           `json:"expires_at"`
 	ResolvedAt *Time           `json:"resolved_at"`
-	// ElectorateSize and what follows it are null where nobody votes. It counts the
-	// members the request was filed against that are still in the group.
+	// ElectorateSize counts the members of the electorate that are still in the group.
+	// It and the fields up to DenialsNeeded are null if nobody votes.
 	ElectorateSize *int `json:"electorate_size"`
-	// QuorumTotalMembers counts all that it was filed against.
+	// QuorumTotalMembers counts the members of the group when the request was filed.
 	QuorumTotalMembers *int `json:"quorum_total_members"`
 	Approvals          *int `json:"approvals"`
 	Denials            *int `json:"denials"`
-	// ApprovalsNeeded and DenialsNeeded fall when electors leave.
+	// ApprovalsNeeded falls when electors leave, and so does DenialsNeeded.
 	ApprovalsNeeded *int `json:"approvals_needed"`
 	DenialsNeeded   *int `json:"denials_needed"`
-	// YouMayVote tells whether the caller's vote would count.
+	// YouMayVote reports whether a vote of the caller would count.
 	YouMayVote       bool    `json:"you_may_vote"`
 	YouMayVoteReason string  `json:"you_may_vote_reason" enum:"ok,not_in_electorate,request_closed,no_acting_agent,own_request,not_a_vote"`
 	YourVote         *string `json:"your_vote" enum:"approve,deny"`
-	// Reason is why an approved seat was not given; null otherwise.
+	// Reason is why an approved request did not lead to a seat; null otherwise.
 	Reason *string `json:"reason"`
 }
 
-// ListInvites asks for the live invitations and nominations of the
-// organization's agents: GET /groups/invites. The answer is a plain array of
-// JoinRequest.
+// ListInvites lists the live invitations and nominations of the organization's agents:
+// GET /groups/invites. The answer is a plain array of JoinRequest.
 type ListInvites struct {
-	// ActingAgent keeps only those of one agent.
+	// ActingAgent limits the answer to those of one agent.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 	Paging
 }
 
-// ListRequests asks for a page of a group's join requests, oldest first:
-// GET /groups/{id}/requests. The answer is a Page of JoinRequest.
+// ListRequests lists a group's join requests, oldest first: GET /groups/{id}/requests.
+// The answer is a Page of JoinRequest.
 type ListRequests struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
-	// ActingAgent is whose votes are shown; by default the organization's only
-	// active agent.
+	// ActingAgent is the agent whose votes are shown; by default the organization's
+	// only active agent.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
-	// Status is pending (those to vote on), invited (unaccepted invitations), live
-	// (both) or all (settled ones too).
+	// Status is pending (open to votes), invited (unaccepted invitations), live (both)
+	// or all (settled ones too).
 	Status string  `json:"-" query:"status" default:"pending" enum:"pending,invited,live,all"`
 	Limit  int     `json:"-" query:"limit" default:"50" minimum:"1" maximum:"200"`
 	Cursor *string `json:"-" query:"cursor"`
@@ -258,7 +260,8 @@ const (
 type Vote struct {
 	ID        parley.GroupID       `json:"-" path:"id" required:"true"`
 	RequestID parley.JoinRequestID `json:"-" path:"request_id" required:"true"`
-	// ActingAgent votes; by default the organization's only agent in the electorate.
+	// ActingAgent is the agent that votes; by default the organization's only agent in
+	// the electorate.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
 	Vote string `json:"vote" aliases:"choice,decision" required:"true" enum:"approve,deny"`
@@ -267,18 +270,18 @@ type Vote struct {
 // VoteResult is the answer of a Vote.
 type VoteResult struct {
 	RequestID parley.JoinRequestID `json:"request_id"`
-	// Status is that of the request after the vote.
+	// Status is the status of the request after the vote.
 	Status   string `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
 	YourVote string `json:"your_vote" enum:"approve,deny"`
-	// MLSSeated tells whether the vote gave the agent its key state.
+	// MLSSeated reports whether the vote gave the agent its key state.
 	MLSSeated bool `json:"mls_seated"`
 }
 
 // FindGroups searches public groups: GET /directory/groups. The answer is a Page
 // of GroupProfile.
 type FindGroups struct {
-	// Query is matched against name, handle and description: every word of it must be
-	// found. Without it all groups are listed, oldest first. One request looks at a
+	// Query is matched against name, handle and description; each of its words must be
+	// found. Without it all groups are listed, oldest first. One request reads a
 	// limited number of groups and ranks those: a page may be short or empty while
 	// has_more is true.
 	Query  *string `json:"-" query:"q" maxLength:"500"`
@@ -286,7 +289,7 @@ type FindGroups struct {
 	Cursor *string `json:"-" query:"cursor"`
 }
 
-// GetProfile asks for the profile of a public group: GET /directory/groups/{id}.
+// GetProfile gets the profile of a public group: GET /directory/groups/{id}.
 type GetProfile struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
 }

@@ -4,18 +4,18 @@ package api
 type Health struct {
 	Status  string `json:"status" enum:"ok,unavailable,damaged"`
 	Version string `json:"version"`
-	// UptimeS counts seconds since the start.
+	// UptimeS is the number of seconds since the start.
 	UptimeS int `json:"uptime_s"`
-	// Durability is what an answer to a write waits for.
+	// Durability is the guarantee that an answer to a write waits for.
 	Durability string `json:"durability"`
-	// Checks says of each part that was looked at that it is ok, or what is wrong.
+	// Checks has the result of each check: ok, or what is wrong.
 	Checks map[string]string `json:"checks"`
 }
 
 // Ready is the answer of GET /readyz, with 503 when Status is not ready.
 type Ready struct {
 	Status string `json:"status" enum:"ready,unavailable"`
-	// Reason is a sentence that says why it is not ready, null if it is.
+	// Reason is a sentence that says why the server is not ready; null if it is ready.
 	Reason *string `json:"reason"`
 }
 
@@ -24,36 +24,36 @@ type Version struct {
 	// Name is the name of the software.
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// Commit is the revision built from, null if unknown.
+	// Commit is the revision that the binary was built from; null if unknown.
 	Commit *string `json:"commit"`
 	// Go is the toolchain that built the binary.
 	Go string `json:"go"`
 	// Brand is the word in the names of headers and in reserved message types.
 	Brand string `json:"brand"`
-	// ServiceDomain is what handles end with.
+	// ServiceDomain is the last part of every handle.
 	ServiceDomain string `json:"service_domain"`
 }
 
 // Nothing is a request without parameters.
 type Nothing struct{}
 
-// GetStart asks what runs here: GET /.
+// GetStart gets a description of the server: GET /.
 type GetStart struct {
-	// Accept with text/html is answered with a page.
+	// Accept is the requested media type; text/html gets an HTML page.
 	Accept string `json:"-" header:"Accept"`
 }
 
-// Start says what runs here and where its interface is described. Browsers get
-// it as a page.
+// Start describes the server and has the addresses of its API. Browsers get it as a
+// page.
 type Start struct {
 	// Name is the name of the software.
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// Documentation is a page to read and try the interface.
+	// Documentation is the address of a page to read about and try the API.
 	Documentation string `json:"documentation"`
 	OpenAPI       string `json:"openapi"`
 	Health        string `json:"health"`
-	// Registration is where an organization registers.
+	// Registration is the address for registering an organization.
 	Registration  string `json:"registration"`
 	TokenEndpoint string `json:"token_endpoint"`
 }

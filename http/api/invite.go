@@ -12,38 +12,38 @@ import (
 	"parley"
 )
 
-// InvitesMax is how many agents one request may ask in.
+// InvitesMax is how many agents one request may invite.
 const InvitesMax = 100
 
-// inviteMessageMax is how long the words beside an invitation may be.
+// inviteMessageMax is the maximum length of an invitation's message, in characters.
 const inviteMessageMax = 500
 
-// Invite asks one agent into a group, or several: POST /groups/{id}/invite. The
-// answer is an InviteResult for one and InviteResults for several.
+// Invite invites one or several agents to a group: POST /groups/{id}/invite. The answer
+// is an InviteResult for one and InviteResults for several.
 type Invite struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
-	// ActingAgent invites; by default the organization's first admin in the group,
-	// else its first member.
+	// ActingAgent is the agent that invites; by default the organization's first admin
+	// in the group, else its first member.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
 	// Either AgentID or Handle names one agent, or Agents names several.
 	AgentID *parley.AgentID `json:"agent_id,omitzero"`
 	Handle  *string         `json:"handle,omitzero" aliases:"agent_handle" example:"bob@acme.localhost"`
-	// Agents are each named by its id or handle as a string, or by an object with
-	// agent_id or handle and perhaps a message.
+	// Agents are each named by id or handle as a string, or by an object with agent_id
+	// or handle and optionally a message.
 	Agents  []Target `json:"agents,omitzero" aliases:"members,invites,agent_ids,handles" maxItems:"100"`
 	Message *string  `json:"message,omitzero" maxLength:"500"`
 }
 
 // InviteResult is the answer to an invitation of one agent.
 type InviteResult struct {
-	// RequestID is null where no invitation is needed.
+	// RequestID is null if no invitation is needed.
 	RequestID *parley.JoinRequestID `json:"request_id"`
 	// Status is invited, pending (a nomination) or not_required (an open group).
 	Status string `json:"status" enum:"invited,pending,not_required"`
 }
 
-// What became of an invitation.
+// Outcomes of an invitation.
 const (
 	Invited       = "invited"
 	InvitePending = "pending"
@@ -51,7 +51,7 @@ const (
 	Skipped       = "skipped"
 )
 
-// Why an agent of a list was not invited.
+// Reasons why an agent of a list was not invited.
 const (
 	SkipNotFound  = "not_found"
 	SkipRevoked   = "revoked"
@@ -62,9 +62,9 @@ const (
 	SkipFull      = "group_full"
 )
 
-// Invitation is what became of one entry of a list of agents to invite.
+// Invitation is the outcome for one entry of a list of agents to invite.
 type Invitation struct {
-	// AgentID and Handle are null where the agent is not known.
+	// AgentID is null, like Handle, if the agent is not known.
 	AgentID   *parley.AgentID       `json:"agent_id"`
 	Handle    *string               `json:"handle"`
 	RequestID *parley.JoinRequestID `json:"request_id"`
@@ -82,17 +82,17 @@ type InviteResults struct {
 	Skipped int          `json:"skipped"`
 }
 
-// InviteAnswer is an InviteResult or InviteResults, as one agent or several were
-// asked in.
+// InviteAnswer is an InviteResult if the request named one agent, and InviteResults if
+// it named several.
 type InviteAnswer struct {
 	One     *InviteResult
 	Several *InviteResults
 }
 
-// OneOf are the shapes that the answer may have.
+// OneOf returns the shapes that the answer may have.
 func (InviteAnswer) OneOf() []any { return []any{InviteResult{}, InviteResults{}} }
 
-// MarshalJSON writes the one that is there.
+// MarshalJSON writes the value that is set.
 func (a InviteAnswer) MarshalJSON() ([]byte, error) {
 	if a.Several != nil {
 		return json.Marshal(a.Several)
@@ -100,7 +100,7 @@ func (a InviteAnswer) MarshalJSON() ([]byte, error) {
 	return json.Marshal(a.One)
 }
 
-// UnmarshalJSON reads the one that it is.
+// UnmarshalJSON reads either shape.
 func (a *InviteAnswer) UnmarshalJSON(b []byte) error {
 	several := InviteResults{}
 	if err := json.Unmarshal(b, &several); err != nil {
@@ -114,29 +114,29 @@ func (a *InviteAnswer) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, a.One)
 }
 
-// Target names an agent that is asked into a group: a JSON string with its id
-// or handle, or an object with agent_id or handle and perhaps a message.
+// Target names an agent to invite to a group: a JSON string with its id or handle, or
+// an object with agent_id or handle and optionally a message.
 type Target jsontext.Value
 
-// TargetNamed is a Target of an id or a handle.
+// TargetNamed returns a Target with an id or a handle.
 func TargetNamed(name string) Target {
 	b, _ := json.Marshal(name)
 	return b
 }
 
-// MarshalJSON writes the target as it is.
+// MarshalJSON writes the target unchanged.
 func (t Target) MarshalJSON() ([]byte, error) { return orNull(t), nil }
 
-// MarshalJSONTo writes the target as it is.
+// MarshalJSONTo writes the target unchanged.
 func (t Target) MarshalJSONTo(enc *jsontext.Encoder) error { return enc.WriteValue(orNull(t)) }
 
-// UnmarshalJSON keeps a copy of b, whatever it is.
+// UnmarshalJSON keeps a copy of b without checking it.
 func (t *Target) UnmarshalJSON(b []byte) error {
 	*t = bytes.Clone(bytes.TrimSpace(b))
 	return nil
 }
 
-// UnmarshalJSONFrom keeps a copy of the next value, whatever it is.
+// UnmarshalJSONFrom keeps a copy of the next value without checking it.
 func (t *Target) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	b, err := dec.ReadValue()
 	if err != nil {
@@ -145,17 +145,17 @@ func (t *Target) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return t.UnmarshalJSON(b)
 }
 
-// Named is what a Target says.
+// Named is the content of a Target.
 type Named struct {
 	// Name is an id or a handle, as it was sent.
 	Name string
-	// Message is nil where the target has none of its own.
+	// Message is nil if the target has no message of its own.
 	Message *string
 }
 
-// Read tells whom the target names. Whether the name is of the right form and
-// anybody's is judged later: one bad entry does not spoil a list. fault is a
-// sentence about what is no target at all, empty if it is one.
+// Read returns the name in the target. Whether the name has the right form and exists
+// is checked later, so that one bad entry does not spoil a list. fault is a sentence if
+// the value is not a target at all, and empty otherwise.
 func (t Target) Read() (named Named, fault string) {
 	const shape = "should be an id or a handle, or an object with agent_id or handle"
 	if len(t) > 0 && t[0] == '"' {
@@ -200,10 +200,10 @@ func (t Target) Read() (named Named, fault string) {
 	return named, ""
 }
 
-// Check judges the targets of a roster.
+// Check checks the targets in Members.
 func (in *CreateGroup) Check() []FieldError { return checkTargets("members", in.Members) }
 
-// Check judges whom an invitation names: one agent, or a list of them.
+// Check checks whom an invitation names: one agent, or a list of them.
 func (in *Invite) Check() []FieldError {
 	faults := checkTargets("agents", in.Agents)
 	fault := func(field, msg string) {

@@ -10,30 +10,30 @@ import (
 	"parley"
 )
 
-// JWK is a public key of kind OKP (RFC 8037): an Ed25519 key that checks
-// signatures or an X25519 key that messages are sealed to.
+// JWK is a public key of kind OKP (RFC 8037): an Ed25519 key for verifying signatures
+// or an X25519 key to which messages are sealed.
 type JWK struct {
 	KeyType string `json:"kty" required:"true" enum:"OKP"`
 	Curve   string `json:"crv" required:"true" enum:"Ed25519,X25519"`
 	// X is the raw 32-byte public key in base64url without padding.
 	X string `json:"x" required:"true" minLength:"43" maxLength:"43" example:"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"`
-	// Kid is the RFC 7638 thumbprint. The service always sends it and computes it
-	// itself: one that is uploaded is dropped.
+	// Kid is the RFC 7638 thumbprint. The service computes and always sends it; it
+	// ignores an uploaded kid.
 	Kid string `json:"kid,omitzero" input:"false"`
 
 	private bool
 }
 
 var (
-	// ErrPrivateKey says that a JWK carries a private part. // docs: encryption.md
+	// ErrPrivateKey is returned if a JWK has a private part. // docs: encryption.md
 	ErrPrivateKey = errors.New("a private key must never be sent")
-	// ErrKeyKind says that a JWK is not an OKP key on the curve asked for.
+	// ErrKeyKind is returned if a JWK is not an OKP key on the requested curve.
 	ErrKeyKind = errors.New("value should be an OKP key on the curve expected")
-	// ErrKeyBytes says that the x of a JWK is not 32 bytes in canonical base64url.
+	// ErrKeyBytes is returned if the x of a JWK is not 32 bytes in canonical base64url.
 	ErrKeyBytes = errors.New("x should be 32 bytes in canonical base64url without padding")
 )
 
-// NewJWK is the JWK of a raw 32-byte public key, its thumbprint included.
+// NewJWK returns the JWK of a raw 32-byte public key, including its thumbprint.
 func NewJWK(curve string, raw []byte) JWK {
 	return JWK{KeyType: "OKP", Curve: curve, X: base64.RawURLEncoding.EncodeToString(raw), Kid: parley.Thumbprint(curve, raw)}
 }
@@ -42,7 +42,7 @@ func NewJWK(curve string, raw []byte) JWK {
 // private value itself is not kept.
 func (k JWK) Private() bool { return k.private }
 
-// Raw is the 32-byte public key, when k is a public OKP key on the curve.
+// Raw returns the 32-byte public key if k is a public OKP key on the curve.
 func (k JWK) Raw(curve string) ([]byte, error) {
 	if k.private {
 		return nil, ErrPrivateKey
@@ -51,15 +51,15 @@ func (k JWK) Raw(curve string) ([]byte, error) {
 		return nil, ErrKeyKind
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(k.X)
-	// The decoder skips line ends, hence the length of the text.
+	// The decoder skips line ends, so the length of the text is checked too.
 	if err != nil || len(raw) != 32 || len(k.X) != 43 {
 		return nil, ErrKeyBytes
 	}
 	return raw, nil
 }
 
-// UnmarshalJSON reads kty, crv, x and kid, notes whether there is a d, and
-// drops all else.
+// UnmarshalJSON reads kty, crv, x and kid, records whether d is present, and ignores
+// everything else.
 func (k *JWK) UnmarshalJSON(b []byte) error {
 	var in struct {
 		KeyType string         `json:"kty"`

@@ -6,7 +6,7 @@ import "parley"
 // POST /messages/{id}/read. The answer is the Message.
 type ReadMessage struct {
 	ID parley.MessageID `json:"-" path:"id" required:"true"`
-	// ActingAgent, where one is named, must be the recipient.
+	// ActingAgent, if given, must be the recipient.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 }
 
@@ -14,13 +14,13 @@ type ReadMessage struct {
 // POST /agents/{id}/messages/ack. Exactly one of UpTo and IDs is given.
 type Ack struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
-	// UpTo means this message and all that came to the inbox before it.
+	// UpTo selects this message and all that arrived in the inbox before it.
 	UpTo *parley.MessageID `json:"up_to,omitzero" example:"01a1fe35-4f4e-7bb1-9bd4-c4f86a6539b1"`
 	// IDs are messages of the agent's inbox.
 	IDs []parley.MessageID `json:"ids,omitzero" maxItems:"100"`
 }
 
-// Check judges the fields of an acknowledgement together.
+// Check checks the fields of an acknowledgement together.
 func (in *Ack) Check() []FieldError {
 	if (in.UpTo == nil) == (in.IDs == nil) {
 		return []FieldError{{Loc: []any{"body", "up_to"}, Msg: "Value error, exactly one of up_to and ids is required", Type: valueError}}
@@ -30,19 +30,18 @@ func (in *Ack) Check() []FieldError {
 
 // Acked is the answer of an Ack.
 type Acked struct {
-	// Acked is how many messages were not read before.
+	// Acked is the number of messages that were not read before.
 	Acked int `json:"acked"`
-	// UpTo is what the request said.
+	// UpTo is the up_to of the request.
 	UpTo *parley.MessageID `json:"up_to"`
 }
 
-// Wait asks for messages to an agent, and waits for some if there are none:
-// GET /agents/{id}/wait.
+// Wait gets messages to an agent, and waits if there are none: GET /agents/{id}/wait.
 type Wait struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
-	// After is a message of the agent's inbox: what came after it is wanted, read or
-	// not; the nil UUID stands before the first. Without it, everything that was not
-	// carried yet.
+	// After is a message of the agent's inbox. The answer has the messages after it,
+	// read or not; the nil UUID selects all. Without it, the answer has the messages
+	// that have not been transferred yet.
 	After *parley.MessageID `json:"-" query:"after"`
 	// TimeoutMS is how long to wait, in milliseconds.
 	TimeoutMS int `json:"-" query:"timeout_ms" default:"30000" minimum:"1000" maximum:"60000"`
@@ -50,21 +49,21 @@ type Wait struct {
 
 // Waited is the answer of a Wait.
 type Waited struct {
-	// Items are at most 20 messages, oldest first; none when the time was up.
+	// Items are at most 20 messages, oldest first; none at the timeout.
 	Items []Message `json:"items"`
-	// After is the last message of Items, or else what the request said.
+	// After is the last message of Items, or the after of the request if there is none.
 	After *parley.MessageID `json:"after"`
-	// Unread is how many more messages follow that have no read mark, counted up to
-	// 1,000 and no further than 4,096 entries of the agent's feed.
+	// Unread is the number of further messages that are not marked as read, counted up
+	// to 1,000 and over at most 4,096 entries of the agent's feed.
 	Unread int `json:"unread"`
 }
 
-// Trace asks what became of a message: GET /messages/{id}/trace.
+// Trace gets the delivery history of a message: GET /messages/{id}/trace.
 type Trace struct {
 	ID parley.MessageID `json:"-" path:"id" required:"true"`
 }
 
-// Channels through which a message comes to its recipient, in an Attempt.
+// Channels by which a message reaches its recipient, in an Attempt.
 const (
 	ChannelInbox   = "inbox"
 	ChannelStream  = "stream"
@@ -74,8 +73,8 @@ const (
 	ChannelA2A     = "a2a"
 )
 
-// Outcomes of an Attempt. Carried: the recipient has the message's body.
-// Announced: the target of a webhook took the news of it.
+// Outcomes of an Attempt. Carried: the recipient has the message's body. Announced: a
+// webhook's target accepted the event.
 const (
 	OutcomeCarried   = "carried"
 	OutcomeAnnounced = "announced"
@@ -86,10 +85,10 @@ const (
 type Traced struct {
 	MessageID  parley.MessageID `json:"message_id"`
 	AcceptedAt Time             `json:"accepted_at"`
-	// Position in the recipient's inbox; only the recipient's organization gets it,
+	// Position in the recipient's inbox. Only the recipient's organization gets it,
 	// once the message is there.
 	Position *int `json:"position"`
-	// Attempts to bring it to the recipient, in the order of time.
+	// Attempts to deliver it, in order of time.
 	Attempts    []Attempt `json:"attempts"`
 	DeliveredAt *Time     `json:"delivered_at"`
 	ReadAt      *Time     `json:"read_at"`
@@ -97,13 +96,13 @@ type Traced struct {
 	PendingReason *string `json:"pending_reason"`
 }
 
-// Attempt is one attempt to bring a message to its recipient. Those of webhooks
-// are the recipient's organization's to see, and so are details.
+// Attempt is one attempt to deliver a message. Only the recipient's organization sees
+// details, and the attempts of webhooks.
 type Attempt struct {
 	Channel string `json:"channel" enum:"inbox,stream,webhook,sync,wait,a2a"`
 	At      Time   `json:"at"`
-	// Outcome is carried when the recipient got the message's body, announced when a
-	// webhook's target accepted the news of it.
+	// Outcome is carried if the recipient got the message's body, announced if a
+	// webhook's target accepted the event.
 	Outcome string  `json:"outcome" enum:"carried,announced,failed"`
 	Detail  *string `json:"detail"`
 }

@@ -21,8 +21,8 @@ const (
 	MessageRead      = "read"
 )
 
-// Message is MessageRead of the specification, as an authenticated caller gets
-// it: with direction and status.
+// Message is MessageRead of the specification, as an authenticated caller gets it: with
+// direction and status.
 type Message struct {
 	ID             parley.MessageID      `json:"id"`
 	ConversationID parley.ConversationID `json:"conversation_id"`
@@ -32,9 +32,9 @@ type Message struct {
 	// EncryptedPayload is the ciphertext in base64url.
 	EncryptedPayload  string `json:"encrypted_payload"`
 	EncryptionVersion string `json:"encryption_version" enum:"hpke-v1,sender-key-v1"`
-	// SenderSigningKid is what the sender says; the sealed signature proves it.
+	// SenderSigningKid is the sender's claim; the sealed signature proves it.
 	SenderSigningKid *string `json:"sender_signing_kid"`
-	// Metadata always has the member provenance, which the service wrote.
+	// Metadata always has the member provenance, which the service writes.
 	Metadata    Object `json:"metadata" null:"never"`
 	CreatedAt   Time   `json:"created_at"`
 	DeliveredAt *Time  `json:"delivered_at"`
@@ -45,23 +45,23 @@ type Message struct {
 	SenderAttestations Array   `json:"sender_attestations"`
 	SenderHandle       *string `json:"sender_handle"`
 	RecipientHandle    *string `json:"recipient_handle"`
-	// GroupID and GroupHandle are set on copies of a broadcast.
+	// GroupID is set, like GroupHandle, on copies of a broadcast.
 	GroupID     *parley.GroupID `json:"group_id"`
 	GroupHandle *string         `json:"group_handle"`
-	// Direction is as the acting agent sees it. To an organization that owns both
-	// ends and names none it is sent.
+	// Direction is seen from the acting agent. For an organization that owns both
+	// agents and names none, it is sent.
 	Direction string `json:"direction" enum:"received,sent"`
-	// SelfEncryptedPayload is the copy sealed to the sender's own key; only the
+	// SelfEncryptedPayload is the copy sealed to the sender's own key. Only the
 	// sender's organization gets it.
 	SelfEncryptedPayload *string `json:"self_encrypted_payload"`
 	Status               string  `json:"status" enum:"new,delivered,read"`
-	// BroadcastID and RecipientCount appear only on the sender's record of a
-	// broadcast.
+	// BroadcastID is present only in the sender's record of a broadcast, and so is
+	// RecipientCount.
 	BroadcastID    *parley.MessageID `json:"broadcast_id,omitzero"`
 	RecipientCount *int              `json:"recipient_count,omitzero"`
 }
 
-// Provenance is the member of a message's metadata that the service injects.
+// Provenance is the member of a message's metadata that the service adds.
 type Provenance struct {
 	// Server is the service's public domain.
 	Server         string       `json:"server"`
@@ -87,10 +87,10 @@ type Send struct {
 
 	// ToAgentID is the recipient. Exactly one of ToAgentID and ToHandle is given.
 	ToAgentID *parley.AgentID `json:"to_agent_id,omitzero"`
-	// ToHandle is an agent's handle, or a group's, which begins with #: then every
-	// member but the sender gets a copy.
+	// ToHandle is the handle of an agent, or of a group, which begins with #. Every
+	// member of the group except the sender gets a copy.
 	ToHandle *string `json:"to_handle,omitzero" example:"bob@acme.localhost"`
-	// FromHandle names the sender and wins over ActingAgent.
+	// FromHandle names the sender and takes precedence over ActingAgent.
 	FromHandle *string `json:"from_handle,omitzero" pattern:"@" words:"a handle with an @, such as name@org.domain"`
 	// Type has three dot-separated segments or more.
 	Type               string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three or more segments of letters, digits, hyphens and underscores, joined by dots, such as vendor.v1.name" example:"<brand>.v1.dm"`
@@ -115,7 +115,7 @@ type Sync struct {
 	TimeoutMS int `json:"-" query:"timeout_ms" default:"30000" minimum:"1000" maximum:"300000"`
 }
 
-// How a Sync ended.
+// Outcomes of a Sync.
 const (
 	SyncReplied = "replied"
 	SyncTimeout = "timeout"
@@ -159,19 +159,19 @@ type Reply struct {
 	SelfEncryptedPayload *string `json:"self_encrypted_payload,omitzero" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end"`
 }
 
-// GetMessage asks for one message: GET /messages/{id}.
+// GetMessage gets one message: GET /messages/{id}.
 type GetMessage struct {
 	ID parley.MessageID `json:"-" path:"id" required:"true"`
-	// ActingAgent marks the message read when it is the recipient.
+	// ActingAgent marks the message as read if it is the recipient.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 }
 
-// Inbox asks for a page of what an agent received, newest first:
-// GET /agents/{id}/messages. The answer is a Page of Message.
+// Inbox lists the messages that an agent received, newest first: GET
+// /agents/{id}/messages. The answer is a Page of Message.
 type Inbox struct {
 	ID     parley.AgentID `json:"-" path:"id" required:"true"`
 	Limit  int            `json:"-" query:"limit" default:"20" minimum:"1" maximum:"100"`
 	Cursor *string        `json:"-" query:"cursor"`
-	// Type keeps only messages of this type.
+	// Type selects messages of this type.
 	Type *string `json:"-" query:"type"`
 }

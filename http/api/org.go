@@ -20,9 +20,9 @@ type Org struct {
 type OrgPatch struct {
 	Name         *string           `json:"name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
 	ContactEmail Clearable[string] `json:"contact_email,omitzero" minLength:"3" maxLength:"254" pattern:"^[^@\\s<>(),;\"\\\\]+@[^@\\s<>(),;\"\\\\]+$" words:"a bare email address: something@something, without a display name" format:"email"`
-	// CountryCode is accepted in either case and kept upper-cased.
+	// CountryCode is accepted in either case and stored in upper case.
 	CountryCode Clearable[string] `json:"country_code,omitzero" pattern:"^[A-Za-z]{2}$" words:"a country code of two letters"`
-	// Slug is accepted with the value it has; any other is a conflict.
+	// Slug is accepted with its current value; any other is a conflict.
 	Slug *string `json:"slug,omitzero" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$" words:"2 to 32 lowercase letters, digits and interior hyphens"`
 }
 
@@ -35,10 +35,10 @@ type Quotas struct {
 
 // Quota is one allowance and its use.
 type Quota struct {
-	// Limit is null where there is none.
+	// Limit is null if there is none.
 	Limit *int `json:"limit"`
-	// Used is null where use is not counted for the organization as a whole.
+	// Used is null if use is not counted for the organization as a whole.
 	Used *int `json:"used"`
-	// ResetsAt appears on allowances that renew.
+	// ResetsAt is present for allowances that renew.
 	ResetsAt *Time `json:"resets_at,omitzero"`
 }

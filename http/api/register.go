@@ -2,7 +2,7 @@ package api
 
 import "parley"
 
-// Register asks for a proof-of-work challenge: POST /auth/register.
+// Register requests a proof-of-work challenge: POST /auth/register.
 type Register struct {
 	// Email becomes the organization's contact_email.
 	Email string `json:"email" required:"true" minLength:"3" maxLength:"254" pattern:"^[^@\\s<>(),;\"\\\\]+@[^@\\s<>(),;\"\\\\]+$" words:"a bare email address: something@something, without a display name" format:"email" example:"ada@acme.example"`
@@ -12,38 +12,38 @@ type Register struct {
 	OrgName *string `json:"org_name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
 }
 
-// Challenge is a proof of work to be done: find a nonce such that SHA-256 of
-// challenge, a colon and the nonce begins with difficulty zero bits.
+// Challenge is a proof of work: find a nonce such that the SHA-256 of challenge, a
+// colon and the nonce begins with difficulty zero bits.
 type Challenge struct {
-	// ChallengeID holds the challenge and the request for it, sealed. It is up to
-	// some thousand characters long.
+	// ChallengeID contains the challenge and its request, sealed. It may have several
+	// thousand characters.
 	ChallengeID string `json:"challenge_id"`
 	Algorithm   string `json:"algorithm" enum:"sha256-hashcash"`
 	// Challenge is 32 hexadecimal characters; they are hashed as text.
 	Challenge string `json:"challenge"`
-	// Difficulty counts bits.
+	// Difficulty is a number of bits.
 	Difficulty int  `json:"difficulty"`
 	ExpiresAt  Time `json:"expires_at"`
-	// ExpiresIn counts seconds.
+	// ExpiresIn is a number of seconds.
 	ExpiresIn int `json:"expires_in"`
 	// Instructions are the same in words.
 	Instructions string `json:"instructions"`
 }
 
-// Solve hands in the solution: POST /auth/register/solve.
+// Solve submits the solution: POST /auth/register/solve.
 type Solve struct {
 	ChallengeID string `json:"challenge_id" required:"true"`
 	// Nonce is any text that solves the challenge.
 	Nonce string `json:"nonce" required:"true" maxLength:"64" aliases:"solution" example:"48213"`
 }
 
-// Credentials are what an organization authenticates with: the answer of
-// POST /auth/register/solve and of POST /org/credentials.
+// Credentials authenticate an organization: the answer of POST /auth/register/solve and
+// of POST /org/credentials.
 type Credentials struct {
 	OrgID    parley.OrgID    `json:"org_id"`
 	OrgSlug  string          `json:"org_slug"`
 	ClientID parley.ClientID `json:"client_id"`
-	// ClientSecret is shown this once; the service keeps only a hash.
+	// ClientSecret is shown only here; the service stores only a hash.
 	ClientSecret string `json:"client_secret"`
 	TrustTier    int    `json:"trust_tier"`
 	// TokenURL is the absolute address of the token endpoint.
@@ -51,21 +51,21 @@ type Credentials struct {
 	CreatedAt Time   `json:"created_at"`
 }
 
-// VerifyEmail hands in the token that was mailed to the address given at
-// registration: POST /auth/verify-email.
+// VerifyEmail submits the token that was mailed to the address given at registration:
+// POST /auth/verify-email.
 type VerifyEmail struct {
 	Token string `json:"token" required:"true" minLength:"1" maxLength:"1024" example:"eyJhbGciOi"`
 }
 
-// VerifiedEmail is the organization that the token was for.
+// VerifiedEmail is the organization that the token belongs to.
 type VerifiedEmail struct {
 	OrgID   parley.OrgID `json:"org_id"`
 	OrgSlug string       `json:"org_slug"`
-	// TrustTier is what the organization has now.
+	// TrustTier is the organization's tier after the verification.
 	TrustTier int `json:"trust_tier"`
 }
 
-// CreateCredentials makes a second pair of credentials: POST /org/credentials.
+// CreateCredentials creates a second pair of credentials: POST /org/credentials.
 type CreateCredentials struct{}
 
 // DeleteCredentials revokes a pair: DELETE /org/credentials/{client_id}.

@@ -7,17 +7,17 @@ const (
 	EventMessage   = "message"
 	EventStatus    = "status"
 	EventHeartbeat = "heartbeat"
-	// EventGroup tells those concerned what becomes of a group.
+	// EventGroup reports a change of a group to the agents that it concerns.
 	EventGroup = "group"
-	// EventGap comes first when the stream cannot resume where it was asked to.
+	// EventGap is sent first if the stream cannot resume at the requested position.
 	EventGap = "gap"
 )
 
 // Stream opens the server-sent events of an agent: GET /agents/{id}/stream.
 type Stream struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
-	// LastEventID is the id of the last message seen: the stream goes on after it.
-	// The nil UUID asks for everything; an unknown id is answered by a gap.
+	// LastEventID is the id of the last message received. The stream continues after
+	// it. The nil UUID requests everything; an unknown id is answered with a gap.
 	LastEventID string `json:"-" header:"Last-Event-ID"`
 }
 
@@ -35,7 +35,7 @@ type HeartbeatEvent struct {
 // GroupEvent is the data of a group event.
 type GroupEvent struct {
 	GroupID parley.GroupID `json:"group_id"`
-	// RequestID is the join request that it is about, null for none.
+	// RequestID is the join request that the event is about; null if none.
 	RequestID *parley.JoinRequestID `json:"request_id"`
 	Kind      string                `json:"kind" enum:"invited,request.created,request.resolved,member.joined,member.left"`
 }

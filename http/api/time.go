@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Time is a datetime of the wire. It is written in UTC, after RFC 3339, with
-// microseconds and Z; it is read from any ISO 8601 date or datetime.
+// Time is a datetime of the API. It is written in UTC, in the form of RFC 3339 with
+// microseconds and Z. It is read from any ISO 8601 date or datetime.
 type Time struct{ time.Time }
 
-// ErrNotTime says that a text is no ISO 8601 date or datetime.
+// ErrNotTime is returned if a text is not an ISO 8601 date or datetime.
 var ErrNotTime = errors.New("value should be an ISO 8601 datetime")
 
 const layout = "2006-01-02T15:04:05.000000Z"
 
-// At is the wire form of t.
+// At returns the wire form of t.
 func At(t time.Time) Time { return Time{t.UTC()} }
 
-// Maybe is the wire form of an optional time: nil for the zero time.
+// Maybe returns the wire form of an optional time: nil for the zero time.
 func Maybe(t time.Time) *Time {
 	if t.IsZero() {
 		return nil
@@ -38,13 +38,13 @@ func (t Time) AppendText(b []byte) ([]byte, error) {
 	return u.AppendFormat(b, layout), nil
 }
 
-// MarshalText gives the wire form.
+// MarshalText returns the wire form.
 func (t Time) MarshalText() ([]byte, error) { return t.AppendText(nil) }
 
-// String is the wire form.
+// String returns the wire form.
 func (t Time) String() string { return t.UTC().Format(layout) }
 
-// MarshalJSON gives the wire form as a JSON string.
+// MarshalJSON returns the wire form as a JSON string.
 func (t Time) MarshalJSON() ([]byte, error) {
 	b, err := t.AppendText([]byte{'"'})
 	return append(b, '"'), err
@@ -59,7 +59,7 @@ func (t *Time) UnmarshalText(b []byte) error {
 	return err
 }
 
-// UnmarshalJSON reads a JSON string; null leaves the time as it is.
+// UnmarshalJSON reads a JSON string; null leaves the time unchanged.
 func (t *Time) UnmarshalJSON(b []byte) error {
 	if bytes.Equal(b, null) {
 		return nil
@@ -71,9 +71,9 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return t.UnmarshalText([]byte(text))
 }
 
-// ParseTime reads a calendar, week or ordinal date in the extended or basic
-// format of ISO 8601, alone (then 00:00) or followed by a time. Without a zone
-// it is UTC. A space before a zone's digits is the + that a query string lost.
+// ParseTime reads a calendar, week or ordinal date in the extended or basic format of
+// ISO 8601, alone (then 00:00) or followed by a time. Without a zone it is UTC. A space
+// before the digits of a zone counts as the + that a query string turned into it.
 func ParseTime(text string) (Time, error) {
 	if len(text) > 64 {
 		return Time{}, ErrNotTime
@@ -160,7 +160,7 @@ func weekDate(year int, rest, plain string) (time.Time, bool) {
 	return d, y == year && w == week
 }
 
-// parseClock gives what to add to midnight UTC of the date.
+// parseClock returns the duration to add to midnight UTC of the date.
 func parseClock(s string) (time.Duration, bool) {
 	body, offset, ok := cutZone(s)
 	if !ok {
@@ -205,7 +205,7 @@ func colons(plain string) string {
 	return b.String()
 }
 
-// portion is the decimal fraction 0.digits of a unit, in nanoseconds.
+// portion returns the decimal fraction 0.digits of a unit, in nanoseconds.
 func portion(digits string, unit time.Duration) (time.Duration, bool) {
 	if digits == "" {
 		return 0, false
@@ -223,7 +223,7 @@ func portion(digits string, unit time.Duration) (time.Duration, bool) {
 	return total, true
 }
 
-// cutZone takes Z, ±hh, ±hhmm or ±hh:mm off the end; none is UTC.
+// cutZone removes Z, ±hh, ±hhmm or ±hh:mm from the end; without a zone it is UTC.
 func cutZone(s string) (body string, offset time.Duration, ok bool) {
 	if n := len(s); n > 0 && (s[n-1] == 'Z' || s[n-1] == 'z') {
 		return s[:n-1], 0, true

@@ -1,8 +1,8 @@
 package api
 
-// TokenRequest is the body of POST /oauth/token, form-encoded or JSON. The
-// credentials may stand in it or in the Authorization header; an empty body
-// asks for the client_credentials grant.
+// TokenRequest is the body of POST /oauth/token, form-encoded or JSON. The credentials
+// may be in it or in the Authorization header. An empty body requests the
+// client_credentials grant.
 type TokenRequest struct {
 	_ struct{} `form:"true"`
 
@@ -36,19 +36,19 @@ type AuthorizationServer struct {
 	Documentation string   `json:"service_documentation"`
 }
 
-// SigningKey is one public key that the service signs tokens with.
+// SigningKey is one public key of those with which the service signs tokens.
 type SigningKey struct {
 	KeyType string `json:"kty"`
 	Curve   string `json:"crv"`
 	X       string `json:"x"`
-	// Kid is the RFC 7638 thumbprint, the kid of the tokens' header.
+	// Kid is the RFC 7638 thumbprint, the kid in the header of tokens.
 	Kid       string `json:"kid"`
 	Use       string `json:"use" enum:"sig"`
 	Algorithm string `json:"alg" enum:"EdDSA"`
 }
 
-// SigningKeys is the answer of GET /.well-known/jwks.json: the current key and
-// those whose tokens may still be alive.
+// SigningKeys is the answer of GET /.well-known/jwks.json: the current key and those
+// whose tokens may still be valid.
 type SigningKeys struct {
 	Keys []SigningKey `json:"keys"`
 }

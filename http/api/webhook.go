@@ -13,7 +13,8 @@ const (
 	HookGroupRequestResolved = "group.request.resolved"
 	HookGroupMemberJoined    = "group.member.joined"
 	HookGroupMemberLeft      = "group.member.left"
-	// HookTest is delivered by POST /webhooks/{id}/test, whatever was asked for.
+	// HookTest is delivered by POST /webhooks/{id}/test, whatever the webhook's events
+	// are.
 	HookTest = "webhook.test"
 )
 
@@ -26,24 +27,25 @@ const (
 	DeliveryDead       = "dead"
 )
 
-// Webhook is WebhookRead of the specification, with some fields more.
+// Webhook is WebhookRead of the specification, with additional fields.
 type Webhook struct {
 	ID      parley.AnyID   `json:"id"`
 	AgentID parley.AgentID `json:"agent_id"`
-	// URL is as it was sent.
+	// URL is the URL as it was sent.
 	URL       string `json:"url" format:"uri"`
 	Active    bool   `json:"active"`
 	CreatedAt Time   `json:"created_at"`
 
 	Events      []string `json:"events" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
 	Description *string  `json:"description"`
-	// DisabledAt is set where the webhook was switched off, and not by its owner.
+	// DisabledAt is set if the webhook was switched off by the service and not by its
+	// owner.
 	DisabledAt     *Time   `json:"disabled_at"`
 	DisabledReason *string `json:"disabled_reason" enum:"target_gone,only_failures,agent_revoked"`
 }
 
-// WebhookSecret is the answer of POST /webhooks and of a rotation: the webhook,
-// and the secret that is shown this once.
+// WebhookSecret is the answer of POST /webhooks and of a rotation: the webhook, and its
+// secret, which is shown only here.
 type WebhookSecret struct {
 	Webhook
 	// Secret is whsec_ and 32 bytes in base64. The whole text keys
@@ -51,22 +53,22 @@ type WebhookSecret struct {
 	Secret string `json:"secret"`
 }
 
-// CreateWebhook makes a webhook: POST /webhooks.
+// CreateWebhook creates a webhook: POST /webhooks.
 type CreateWebhook struct {
 	AgentID parley.AgentID `json:"agent_id" required:"true"`
 	// URL must be https, and its host public.
 	URL string `json:"url" required:"true" minLength:"1" maxLength:"2048" example:"https://agent.example/hook"`
-	// Events are what is delivered; by default message.received.
+	// Events are the events to deliver; by default message.received.
 	Events      []string `json:"events,omitzero" maxItems:"32" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
 	Description *string  `json:"description,omitzero" maxLength:"500"`
 }
 
-// ListWebhooks asks for the webhooks of the organization's agents, oldest first:
-// GET /webhooks. The answer is a plain array of Webhook.
+// ListWebhooks lists the webhooks of the organization's agents, oldest first: GET
+// /webhooks. The answer is a plain array of Webhook.
 type ListWebhooks struct {
-	// AgentID keeps those of one agent.
+	// AgentID selects the webhooks of one agent.
 	AgentID *parley.AgentID `json:"-" query:"agent_id"`
-	// IncludeInactive shows those too that are switched off.
+	// IncludeInactive includes webhooks that are switched off.
 	IncludeInactive bool `json:"-" query:"include_inactive" default:"false"`
 	Paging
 }
@@ -77,7 +79,7 @@ type WebhookPatch struct {
 	Active bool         `json:"active" required:"true"`
 }
 
-// DeleteWebhook ends a webhook and forgets its jobs: DELETE /webhooks/{id}.
+// DeleteWebhook deletes a webhook and its jobs: DELETE /webhooks/{id}.
 type DeleteWebhook struct {
 	ID parley.AnyID `json:"-" path:"id" required:"true"`
 }
@@ -87,20 +89,20 @@ type TestWebhook struct {
 	ID parley.AnyID `json:"-" path:"id" required:"true"`
 }
 
-// RotateWebhookSecret makes a webhook's secret anew: POST
-// /webhooks/{id}/rotate-secret. The former one signs beside it for a day.
+// RotateWebhookSecret replaces a webhook's secret: POST /webhooks/{id}/rotate-secret.
+// The former secret also signs for one day.
 type RotateWebhookSecret struct {
 	ID parley.AnyID `json:"-" path:"id" required:"true"`
 }
 
 // RetryDelivery attempts a delivery job now: POST
-// /webhooks/{id}/deliveries/{job}/retry. A dead one gets all its attempts again.
+// /webhooks/{id}/deliveries/{job}/retry. A dead job gets all its attempts again.
 type RetryDelivery struct {
 	ID  parley.AnyID `json:"-" path:"id" required:"true"`
 	Job parley.AnyID `json:"-" path:"job" required:"true"`
 }
 
-// ListDeliveries asks for a webhook's delivery jobs, newest first: GET
+// ListDeliveries lists a webhook's delivery jobs, newest first: GET
 // /webhooks/{id}/deliveries. The answer is a DeliveryPage.
 type ListDeliveries struct {
 	ID     parley.AnyID `json:"-" path:"id" required:"true"`
@@ -112,31 +114,31 @@ type ListDeliveries struct {
 // DeliveryPage is a page of delivery jobs.
 type DeliveryPage struct {
 	Items []Delivery `json:"items"`
-	// Total counts the jobs of the status that was asked for.
+	// Total counts the jobs with the requested status.
 	Total  int `json:"total"`
 	Limit  int `json:"limit"`
 	Offset int `json:"offset"`
 }
 
-// Delivery is a delivery job: one event on its way to one webhook.
+// Delivery is a delivery job: one event for one webhook.
 type Delivery struct {
 	// ID is the webhook-id header of every attempt.
 	ID        parley.AnyID   `json:"id"`
 	WebhookID parley.AnyID   `json:"webhook_id"`
 	AgentID   parley.AgentID `json:"agent_id"`
-	// MessageID is null for events that are not of a message.
+	// MessageID is null for events that do not concern a message.
 	MessageID *parley.MessageID `json:"message_id"`
 	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
 	Status    string            `json:"status" enum:"pending,processing,failed,delivered,dead"`
-	// Attempts are those begun; of a dead job that is tried again they are counted
-	// anew.
+	// Attempts counts the attempts that were begun. After a dead job is retried, it
+	// counts again from 0.
 	Attempts    int `json:"attempts"`
 	MaxAttempts int `json:"max_attempts"`
-	// NextAttemptAt is when a failed job is tried again, or a pending one that is
+	// NextAttemptAt is when a failed job is tried again, or when a pending job that is
 	// held with its webhook is tried first.
 	NextAttemptAt *Time `json:"next_attempt_at"`
 	LastAttemptAt *Time `json:"last_attempt_at"`
-	// LastStatusCode is null where the last attempt had no answer.
+	// LastStatusCode is null if the last attempt got no answer.
 	LastStatusCode *int    `json:"last_status_code"`
 	LastError      *string `json:"last_error"`
 	LastDurationMs *int    `json:"last_duration_ms"`
@@ -158,9 +160,9 @@ type DeliverySummary struct {
 	Pending   int `json:"pending"`
 }
 
-// HookPayload is the body of a delivery: a webhook's receiver reads it. Ids that
-// an event has nothing to do with are left out, but for message_id, which is null
-// then. // spec: Webhook delivery payload
+// HookPayload is the body of a delivery, which a webhook's receiver reads. Ids that do
+// not apply to an event are left out, except message_id, which is
+// null then. // spec: Webhook delivery payload
 type HookPayload struct {
 	MessageID *parley.MessageID `json:"message_id"`
 	AgentID   parley.AgentID    `json:"agent_id"`
