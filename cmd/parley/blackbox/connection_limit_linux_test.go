@@ -183,7 +183,7 @@ func TestAnEvictedClientRecovers(t *testing.T) {
 	if len(dialled) != 0 {
 		t.Fatal("the client does not keep its connection")
 	}
-	for i, began := 0, time.Now(); ; i++ { // the silent connections that queued before this request are accepted first
+	for i, began := 0, time.Now(); ; i++ { // connections that have been idle for longer are closed first
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}}
 		conn, err := d.Dial("tcp", s.addr)
 		if err != nil || time.Since(began) > 20*time.Second {

@@ -19,7 +19,7 @@ type seenAnswer struct {
 	method, path string
 	status       int
 	code         string
-	headers      string // those of toldHeaders that it had
+	headers      string // those of checkedHeaders that it had
 }
 
 // seenAnswers collects the distinct answers of the whole run. At the end they are

@@ -315,7 +315,7 @@ func spread(n int, call func(i int)) {
 	wg.Wait()
 }
 
-// tells returns the status of an answer and its error code, as tables write them.
+// summary returns the status of an answer and its error code, as tables write them.
 func (a *answer) summary() string {
 	if a.err != nil {
 		return a.err.Error()

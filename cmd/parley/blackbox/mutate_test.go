@@ -119,7 +119,7 @@ func sendMutants(addr string, corpus []specimen, seed uint64, lasting time.Durat
 	return h
 }
 
-// send sends one mutant on a connection of its own.
+// send opens a connection and sends one mutant.
 func (h *mutantAnswers) send(addr, text string) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

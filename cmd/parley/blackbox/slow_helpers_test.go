@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// observedProcess gives access to the metrics of a server process.
+// observedProcess reads the metrics of a server process.
 type observedProcess struct {
 	pid   int
 	admin string

@@ -188,7 +188,7 @@ func (c *streamLoad) check() {
 	}
 }
 
-// over closes everything and checks that nothing remains. The control keeps one stream
+// checkNothingLeft closes everything and checks that nothing remains. The control keeps one stream
 // open, which the check must find.
 func (c *streamLoad) checkNothingLeft() {
 	kept, err := openStreamReader(c.agents[0], reads)

@@ -1,6 +1,5 @@
-// hpke-v1 payloads as the @hpke/core package seals and opens them, written
-// after docs/encryption.md alone. A list of jobs comes in, a list of outcomes
-// goes out.
+// Seals and opens hpke-v1 payloads with the @hpke/core package, implemented from
+// docs/encryption.md alone. Reads a list of jobs and writes a list of outcomes.
 import { createHash, createPrivateKey, createPublicKey, sign, verify } from 'node:crypto'
 import { Aes256Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core'
 
@@ -21,7 +20,7 @@ const signedText = (version, sender, recipient, recipientPublic, payload) => {
   return Buffer.concat([Buffer.from(names), payload])
 }
 
-// open gives the payload if job.recipient_private opens job.sealed and job.signer, the key
+// open returns the payload if job.recipient_private opens job.sealed and job.signer, the key
 // that the sender publishes, has signed it for that recipient.
 async function open({ sealed, sender, signer, recipient, recipient_private, recipient_public }) {
   const box = bytes(sealed)

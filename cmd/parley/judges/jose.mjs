@@ -1,4 +1,4 @@
-// Tokens, key sets and attestations as the jose package sees them.
+// Checks tokens, key sets and attestations with the jose package.
 import assert from 'node:assert/strict'
 import { createHash, generateKeyPairSync, sign } from 'node:crypto'
 import * as jose from 'jose'

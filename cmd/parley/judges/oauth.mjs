@@ -1,4 +1,4 @@
-// Discovery, grant and token validation as the oauth4webapi package sees them.
+// Checks discovery, grant and token validation with the oauth4webapi package.
 import assert from 'node:assert/strict'
 import * as oauth from 'oauth4webapi'
 import { base, checked, register } from './parley.mjs'
@@ -33,7 +33,7 @@ assert.equal(claims.client_id, org.client_id)
 assert.equal(claims.sub, org.org_id)
 checked('the token is a valid RFC 9068 access token for this server')
 
-// RFC 6749 5.2: the refusal of Basic credentials is a challenge.
+// RFC 6749 5.2: an error for Basic credentials includes a challenge.
 const refused = await grant(`${org.client_secret}x`)
 await assert.rejects(oauth.processClientCredentialsResponse(server, client, refused.clone()), oauth.WWWAuthenticateChallengeError)
 assert.equal(refused.status, 401)

@@ -1,6 +1,5 @@
-// Holds the binary's description of itself against another implementation of
-// OpenAPI 3.1, its examples against their schemas, and answers of the running
-// server against what it declares of them.
+// Validates the server's OpenAPI 3.1 description with an independent implementation, its
+// examples with their schemas, and answers of the running server with the description.
 import assert from 'node:assert/strict'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import Ajv from 'ajv/dist/2020.js'
@@ -19,7 +18,7 @@ const ajv = new Ajv({ strict: false, allErrors: true })
 addFormats(ajv)
 ajv.addSchema(document, 'doc')
 
-// pointer is a JSON pointer into the document as a reference to a schema.
+// pointer returns a reference to a schema of the document, from a JSON pointer.
 const pointer = (...steps) => ({ $ref: `doc#/${steps.map((s) => encodeURIComponent(s.replaceAll('~', '~0').replaceAll('/', '~1'))).join('/')}` })
 
 let examples = 0
@@ -36,7 +35,7 @@ assert.ok(examples > 20, `only ${examples} examples`)
 const send = ajv.compile(pointer('components', 'schemas', 'Send'))
 assert.ok(!send({ type: 'one', encrypted_payload: 'QQ' }), 'the schemas let everything pass')
 
-// answered asks and holds the answer against the schema of its status.
+// answered makes a request and validates the answer with the schema of its status.
 let answers = 0
 async function answered(method, path, route, status) {
   const response = await fetch(base + path, { method })

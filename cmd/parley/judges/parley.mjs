@@ -1,5 +1,5 @@
-// What the judges share: an organization registered by real proof of work, its
-// token, its agents, and a way to say what was checked.
+// Shared by the judges: an organization registered by real proof of work, its
+// token, its agents, and a function that prints what was checked.
 import { createHash, generateKeyPairSync, randomBytes } from 'node:crypto'
 import assert from 'node:assert/strict'
 
@@ -10,7 +10,7 @@ export function checked(what) {
   console.log(`ok - ${what}`)
 }
 
-// call sends JSON and gives status, body and headers; an unexpected status ends the run.
+// call sends JSON and returns status, body and headers; an unexpected status ends the run.
 export async function call(method, path, { token, body, headers = {}, expect = [200, 201] } = {}) {
   const response = await fetch(base + path, {
     method,

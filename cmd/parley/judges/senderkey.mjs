@@ -1,6 +1,5 @@
-// sender-key-v1 texts as node:crypto opens them, written after
-// docs/encryption.md alone. The vectors come in, an outcome for each text of
-// open and refuse goes out.
+// Opens sender-key-v1 texts with node:crypto, implemented from docs/encryption.md
+// alone. Reads the vectors and writes an outcome for each text of open and refuse.
 import { createDecipheriv, createHash, createPublicKey, hkdfSync, verify } from 'node:crypto'
 
 const hex = (text) => Buffer.from(text, 'hex')
@@ -13,8 +12,8 @@ const short = (text) => {
 const scope = (group, sender, generation, counter) => Buffer.concat([Buffer.from(`${group}\n${sender}\n`), generation, counter])
 const derive = (chainKey, name, at) => Buffer.from(hkdfSync('sha256', chainKey, '', Buffer.concat([label(name), at]), 32))
 
-// open gives the payload of a text that is said to be of a group, a sender and
-// two types; chainKey is that of counter 0, signer what the sender publishes.
+// open returns the payload of a text for the given group, sender and types.
+// chainKey is the key of counter 0, signer the key that the sender publishes.
 function open({ text, group_id, sender_agent_id, type, content_type }, chainKey, signer) {
   const box = Buffer.from(text, 'base64url')
   if (box.length < 41 || box[0] !== 1) throw new Error('not sender-key-v1')

@@ -1,5 +1,5 @@
-// An agent's stream as the eventsource package sees it, through a relay that
-// cuts the wire in the middle of an event.
+// Reads an agent's stream with the eventsource package, through a relay that
+// cuts the connection in the middle of an event.
 import assert from 'node:assert/strict'
 import net from 'node:net'
 import { EventSource } from 'eventsource'
@@ -14,8 +14,8 @@ const sendSome = async (n, label) => {
   for (let i = 0; i < n; i++) sent.push((await send(org, reader, `${label} ${i}`, as)).id)
 }
 
-// relay passes bytes on. Armed, it lets half of the next chunk through, cuts
-// both ends and refuses newcomers until it is opened again.
+// relay forwards bytes. When armed, it forwards half of the next chunk, closes both
+// connections and rejects new ones until it is opened again.
 const target = new URL(base)
 const relay = { armed: false, closed: false, cuts: 0, refused: 0 }
 const gate = net.createServer((near) => {

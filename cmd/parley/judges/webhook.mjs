@@ -1,5 +1,5 @@
-// Signed deliveries as a receiver sees them that has the standardwebhooks
-// package, and as one sees them that has nothing but node:crypto.
+// Verifies signed deliveries with the standardwebhooks package, and with
+// node:crypto alone.
 import assert from 'node:assert/strict'
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import http from 'node:http'
@@ -33,8 +33,8 @@ async function deliveries(n) {
 }
 
 // plainly is the check of the specification: HMAC-SHA256 of the raw body, keyed
-// with the secret as it is written. While a secret is being replaced the former
-// one's value has a header of its own.
+// with the secret's text. During a rotation another header has the signature by
+// the former secret.
 function plainly(delivery, secret) {
   const expected = createHmac('sha256', secret).update(delivery.body).digest()
   return ['x-svc-signature', 'x-svc-signature-previous'].map((name) => delivery.headers[name]).filter(Boolean).some((part) => {
@@ -109,7 +109,7 @@ answer = 500
 const failed = await send(org, reader, 'twice', as)
 const [before] = await deliveries(1)
 answer = 200
-await new Promise((done) => setTimeout(done, 1100)) // signatures tell the time in seconds
+await new Promise((done) => setTimeout(done, 1100)) // signatures contain the time in seconds
 const job = before.headers['webhook-id']
 await call('POST', `/webhooks/${hook.id}/deliveries/${job}/retry`, { token })
 const [again] = await deliveries(1)

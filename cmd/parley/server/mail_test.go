@@ -142,7 +142,7 @@ func logged(t *testing.T) *lockedBuffer {
 	return said
 }
 
-// tells waits until the log contains word.
+// tells waits until the log contains a word.
 func tells(t *testing.T, log *lockedBuffer, word string) {
 	t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); !strings.Contains(log.String(), word); time.Sleep(5 * time.Millisecond) {
