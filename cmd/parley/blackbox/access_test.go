@@ -238,7 +238,7 @@ func (s *server) opens(t *testing.T, token, path string, headers ...string) *ans
 	}
 	a.header = resp.Header
 	a.decode()
-	heard.note("GET", path, a)
+	seen.note("GET", path, a)
 	return a
 }
 
@@ -277,7 +277,7 @@ func TestAccessMatrix(t *testing.T) {
 			}
 			matrix[route] = map[string]string{}
 		}
-		cells := gather(len(routes)*len(accessCallers), func(i int) string {
+		cells := concurrentlyBounded(len(routes)*len(accessCallers), func(i int) string {
 			return c.ask(t, routes[i/len(accessCallers)], accessCallers[i%len(accessCallers)])
 		})
 		for i, cell := range cells {

@@ -70,13 +70,13 @@ func TestAckUpToOfVeryMany(t *testing.T) {
 		s := start(t, "--journals", journals)
 		b := s.org(t).agent("reader")
 		authors := s.org(t).newAgents(senders, "sender")
-		for _, sent := range together(senders, func(i int) *answer {
+		for _, sent := range concurrently(senders, func(i int) *answer {
 			for n := range each - 1 {
-				if a := authors[i].try(b, nil); a.status != 201 {
+				if a := authors[i].trySend(b, nil); a.status != 201 {
 					return a.as("message %d", n)
 				}
 			}
-			return authors[i].try(b, nil)
+			return authors[i].trySend(b, nil)
 		}) {
 			sent.want(201)
 		}

@@ -77,7 +77,7 @@ func TestAgentNamesRace(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		made := 0
-		for _, a := range together(8, func(int) *answer { return o.post("/agents", newAgent("wanted")) }) {
+		for _, a := range concurrently(8, func(int) *answer { return o.post("/agents", newAgent("wanted")) }) {
 			if a.status == 201 {
 				made++
 				continue
@@ -180,7 +180,7 @@ func TestAgentRevocation(t *testing.T) {
 		o.get("/messages/" + text(m, "id")).want(200)
 		o.get("/conversations/" + text(m, "conversation_id") + "/messages").want(200)
 
-		peer.try(g, nil).as("send").refused(410, "gone")
+		peer.trySend(g, nil).as("send").refused(410, "gone")
 		peer.post("/messages", without(merged(message(g), obj{"to_handle": g.handle}), "to_agent_id")).as("send by handle").refused(410, "gone")
 		o.post("/messages", message(peer), "X-Svc-Agent", g.id).as("send as").refused(403, "not_owner")
 		o.post("/messages", merged(message(peer), obj{"from_handle": g.handle})).as("send from").refused(403, "not_owner")

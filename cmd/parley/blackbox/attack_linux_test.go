@@ -225,7 +225,7 @@ func (h *honestClients) note(a *answer, status int) {
 
 // round runs one round of calls of a pair of agents.
 func (h *honestClients) round(t testing.TB, s *server, p [2]*agent) {
-	h.note(p[0].try(p[1], nil), 201)
+	h.note(p[0].trySend(p[1], nil), 201)
 	h.note(p[1].get(p[1].path("/messages?limit=10")), 200)
 	h.note(s.call(t, "", "GET", "/health", nil), 200)
 }

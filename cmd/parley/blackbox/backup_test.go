@@ -76,9 +76,9 @@ func (l *sentMessages) write(from, to *agent) {
 			return
 		default:
 		}
-		a := from.try(to, obj{"encrypted_payload": payload}, "Idempotency-Key", from.id+strconv.Itoa(n))
+		a := from.trySend(to, obj{"encrypted_payload": payload}, "Idempotency-Key", from.id+strconv.Itoa(n))
 		if a.err == nil && a.status == 201 && n%4 == 0 {
-			if r := to.answerTo(a.body, nil); r.err != nil || r.status != 201 {
+			if r := to.tryReply(a.body, nil); r.err != nil || r.status != 201 {
 				r.errorf("a reply under load")
 			}
 		}
@@ -160,7 +160,7 @@ func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*a
 	}
 	defer again.kill()
 	client.CloseIdleConnections()
-	inbox := once(t, to.everything())
+	inbox := distinctIDs(t, to.everything())
 	for _, a := range before {
 		if !inbox[a.str("id")] {
 			a.errorf("acknowledged before the backup began, but not in it")
@@ -171,7 +171,7 @@ func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*a
 	}
 	byConversation := map[string]bool{}
 	for _, from := range senders {
-		replies := once(t, from.everything())
+		replies := distinctIDs(t, from.everything())
 		rows := 0
 		for _, c := range from.pages(from.path("/conversations"), "?limit=100") {
 			transcript := from.pages("/conversations/"+text(c, "id")+"/messages", "?limit=200")
@@ -269,9 +269,9 @@ func TestKillDuringABackup(t *testing.T) {
 		s := start(t, "--journals", journals, "--admin-listen", admin)
 		a, b := pair(t, s)
 		payload := strings.Repeat("c2VhbGVk", 8000)
-		together(8, func(int) any {
+		concurrently(8, func(int) any {
 			for range 12 {
-				a.try(b, obj{"encrypted_payload": payload}).want(201)
+				a.trySend(b, obj{"encrypted_payload": payload}).want(201)
 			}
 			return nil
 		})
@@ -280,7 +280,7 @@ func TestKillDuringABackup(t *testing.T) {
 		succeeds(t, "backup", "--to", filepath.Join(t.TempDir(), "first"), "--admin", "http://"+admin, "--data", s.dir)
 		took, cut := time.Since(began), 0
 		for try := range 6 {
-			a.try(b, obj{"encrypted_payload": payload}).want(201)
+			a.trySend(b, obj{"encrypted_payload": payload}).want(201)
 			into := dir + strconv.Itoa(try)
 			done := make(chan int, 1)
 			go func() {

@@ -158,9 +158,9 @@ func (c canaries) useCorrectly(scene *accessScene) {
 	for range 3 {
 		m = a.send(b, merged(private, obj{"conversation_metadata": obj{"k": c["conversation_metadata"]}}))
 	}
-	a.try(b, private, "Idempotency-Key", c["idempotency-key"]).want(201)
-	a.try(b, private, "Idempotency-Key", c["idempotency-key"]).want(200)
-	b.answerTo(m, merged(private)).want(201)
+	a.trySend(b, private, "Idempotency-Key", c["idempotency-key"]).want(201)
+	a.trySend(b, private, "Idempotency-Key", c["idempotency-key"]).want(200)
+	b.tryReply(m, merged(private)).want(201)
 	a.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "paused", "reason": c["reason"]}).want(200)
 	a.patch("/org", obj{"contact_email": c["email"], "name": c["org-name"]}).want(200)
 	st := b.stream(nilUUID)
@@ -190,9 +190,9 @@ func (c canaries) useIncorrectly(t *testing.T, scene *accessScene) {
 	private := newAgent("private")
 	private["signing_public_key"] = merged(private["signing_public_key"].(obj), obj{"d": c["private-jwk"]})
 	a.post("/agents", private).invalid("body", "")
-	a.try(b, obj{"type": "x", "encrypted_payload": c["encrypted_payload"] + "!"}).invalid("body", "")
-	a.try(b, nil, "X-Svc-Message-Signature", c["message-signature"]).refused(403, "signature_invalid")
-	a.try(b, obj{"type": "a.b.d"}, "Idempotency-Key", c["idempotency-key"]).refused(409, "idempotency_mismatch")
+	a.trySend(b, obj{"type": "x", "encrypted_payload": c["encrypted_payload"] + "!"}).invalid("body", "")
+	a.trySend(b, nil, "X-Svc-Message-Signature", c["message-signature"]).refused(403, "signature_invalid")
+	a.trySend(b, obj{"type": "a.b.d"}, "Idempotency-Key", c["idempotency-key"]).refused(409, "idempotency_mismatch")
 	a.get(a.path("/messages?cursor=")+c["cursor"]).refused(400, "invalid_cursor")
 	s.grant(t, a.client, c["wrong-secret"]).want(401)
 	s.grant(t, c["wrong-secret"], a.secret).want(401)
@@ -202,7 +202,7 @@ func (c canaries) useIncorrectly(t *testing.T, scene *accessScene) {
 	s.call(t, "", "GET", strings.TrimPrefix(a.pollURL, s.base)+"?since="+c["reason"], nil).want(422)
 	s.call(t, "", "POST", strings.TrimPrefix(a.pollURL, s.base), nil).refused(405, "method_not_allowed")
 	s.call(t, "", "GET", strings.TrimPrefix(a.pollURL, s.base)+"/more", nil).refused(404, "not_found")
-	b.answerTo(obj{"id": nobody}, obj{"encrypted_payload": c["encrypted_payload"]}).want(404)
+	b.tryReply(obj{"id": nobody}, obj{"encrypted_payload": c["encrypted_payload"]}).want(404)
 }
 
 // sendBrokenHTTP sends requests that the HTTP parser rejects or that break off.

@@ -63,7 +63,7 @@ func (s *server) call(t testing.TB, token, method, path string, body any, header
 	a.raw, a.err = io.ReadAll(resp.Body)
 	a.took = time.Since(a.began)
 	a.decode()
-	heard.note(method, path, a)
+	seen.note(method, path, a)
 	return a
 }
 
@@ -222,8 +222,8 @@ func (a *answer) invalid(loc, kind string) *answer {
 	return a
 }
 
-// ruled checks a 422 from a rule beyond the schema.
-func (a *answer) ruled(code string) *answer {
+// refusedByRule checks a 422 from a rule beyond the schema.
+func (a *answer) refusedByRule(code string) *answer {
 	a.t.Helper()
 	for _, c := range a.complaints(code) {
 		if c["type"] != "value_error" {

@@ -160,7 +160,7 @@ func TestStatusRace(t *testing.T) {
 		m, path := into(t, "open", a, b)
 		ends := []string{"completed", "failed", "canceled"}
 		winner := ""
-		for i, r := range together(12, func(i int) *answer {
+		for i, r := range concurrently(12, func(i int) *answer {
 			return []*agent{a, b}[i%2].patch(path, obj{"status": ends[i%3]})
 		}) {
 			if r.status == 200 && winner == "" {

@@ -30,7 +30,7 @@ type seenAnswers struct {
 	all map[seenAnswer]bool
 }
 
-var heard seenAnswers
+var seen seenAnswers
 
 // checkedHeaders are headers that a route must declare if it sends them.
 var checkedHeaders = []string{"ETag", "Idempotency-Replayed", "Last-Modified", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "WWW-Authenticate", "X-Request-ID"}
@@ -172,7 +172,7 @@ func (all describedOperations) find(method, path string) (route string, found ob
 
 // checkSeenAnswers returns the exit code of the run: 1 if it saw an undeclared answer.
 func checkSeenAnswers() int {
-	complaints, err := heard.undeclared()
+	complaints, err := seen.undeclared()
 	if err != nil {
 		complaints = append(complaints, err.Error())
 	}

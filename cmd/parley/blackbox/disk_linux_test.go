@@ -119,7 +119,7 @@ func fill(t testing.TB, from, to *agent) *fillers {
 // send sends one message and repeats it until it is stored or the fillers stop.
 func (f *fillers) send(key string) {
 	for !f.stop.Load() {
-		a := f.from.try(f.to, obj{"encrypted_payload": f.body}, "Idempotency-Key", key)
+		a := f.from.trySend(f.to, obj{"encrypted_payload": f.body}, "Idempotency-Key", key)
 		f.slowest.Store(max(f.slowest.Load(), int64(a.took)))
 		switch {
 		case a.err == nil && (a.status == 201 || a.status == 200):

@@ -43,4 +43,4 @@ func init() {
 }
 
 // group creates a group that no other cell uses.
-func (c *accessScene) group() *group { return c.alice.ruled("closed", c.bob) }
+func (c *accessScene) group() *group { return c.alice.groupWithPolicy("closed", c.bob) }

@@ -25,8 +25,8 @@ func TestBroadcast(t *testing.T) {
 		o, other := s.org(t), s.org(t)
 		g, mate := o.agent("g"), o.agent("mate")
 		b, c, outside := other.agent("b"), other.agent("c"), other.agent("outside")
-		r := g.ruled("closed", mate, b, c)
-		sent := r.said(g, obj{"type": "acme.v1.news", "encrypted_payload": "bmV3cw", "metadata": obj{"k": "v"}, "content_type": "text/plain", "sender_signing_kid": "kid", "self_encrypted_payload": "bWluZQ"})
+		r := g.groupWithPolicy("closed", mate, b, c)
+		sent := r.broadcast(g, obj{"type": "acme.v1.news", "encrypted_payload": "bmV3cw", "metadata": obj{"k": "v"}, "content_type": "text/plain", "sender_signing_kid": "kid", "self_encrypted_payload": "bWluZQ"})
 		if !same(sent["recipient_count"], 3) || sent["encryption_version"] != "sender-key-v1" || at(sent, "metadata.provenance.via") != "group" || sent["status"] != "new" || sent["self_encrypted_payload"] != "bWluZQ" {
 			t.Errorf("the sender's record: %v", sent)
 		}
@@ -54,7 +54,7 @@ func TestBroadcast(t *testing.T) {
 			}
 			seen[m["id"]] = true
 			first = first || m["id"] == sent["id"] && sent["to_agent_id"] == to.id
-			to.does("GET", "/messages/"+text(m, "id"), nil).want(200).is("to_agent_id", to.id, "group_id", r.id, "direction", "received")
+			to.request("GET", "/messages/"+text(m, "id"), nil).want(200).is("to_agent_id", to.id, "group_id", r.id, "direction", "received")
 		}
 		if !first {
 			t.Errorf("the sender's record matches no copy: %v", sent)
@@ -83,26 +83,26 @@ func TestBroadcastRefusals(t *testing.T) {
 		o, other := s.org(t), s.org(t)
 		g, outside := o.agent("g"), o.agent("outside")
 		b := other.agent("b")
-		r := g.ruled("closed")
-		r.says(g, nil).as("no other member").ruled("no_recipients")
+		r := g.groupWithPolicy("closed")
+		r.tryBroadcast(g, nil).as("no other member").refusedByRule("no_recipients")
 		r.read(g).is("conversation_id", nil)
 		r.seats(b)
-		r.says(outside, nil).as("no member, of the owner").refused(403, "not_member")
-		r.says(g, nil, "X-Svc-Agent", b.id).as("another's agent").refused(403, "not_owner")
-		g.does("POST", "/messages/sync", toHandle(r.handle)).as("sync").want(422)
-		g.does("POST", "/messages", toHandle("#nothing@"+o.slug+".localhost")).refused(404, "not_found")
-		g.does("POST", "/messages", toHandle(r.handle[1:])).as("an agent's handle").refused(404, "not_found")
-		g.does("POST", "/messages", toHandle(r.handle, obj{"to_agent_id": b.id})).as("both").invalid("body", "")
-		g.does("POST", "/messages", toHandle(r.handle, obj{"type": "x"})).as("schema").invalid("body.type", "")
-		g.does("POST", "/messages", toHandle(r.handle, obj{"parent_conversation_id": nobody})).as("no such parent").refused(404, "not_found")
-		r.says(g, nil, "X-Svc-Message-Signature", strings.Repeat("A", 86)).as("a wrong signature").refused(403, "signature_invalid")
+		r.tryBroadcast(outside, nil).as("no member, of the owner").refused(403, "not_member")
+		r.tryBroadcast(g, nil, "X-Svc-Agent", b.id).as("another's agent").refused(403, "not_owner")
+		g.request("POST", "/messages/sync", toHandle(r.handle)).as("sync").want(422)
+		g.request("POST", "/messages", toHandle("#nothing@"+o.slug+".localhost")).refused(404, "not_found")
+		g.request("POST", "/messages", toHandle(r.handle[1:])).as("an agent's handle").refused(404, "not_found")
+		g.request("POST", "/messages", toHandle(r.handle, obj{"to_agent_id": b.id})).as("both").invalid("body", "")
+		g.request("POST", "/messages", toHandle(r.handle, obj{"type": "x"})).as("schema").invalid("body.type", "")
+		g.request("POST", "/messages", toHandle(r.handle, obj{"parent_conversation_id": nobody})).as("no such parent").refused(404, "not_found")
+		r.tryBroadcast(g, nil, "X-Svc-Message-Signature", strings.Repeat("A", 86)).as("a wrong signature").refused(403, "signature_invalid")
 		if n := len(b.everything()); n != 0 {
 			t.Errorf("%d messages of refused broadcasts", n)
 		}
 		o.post("/messages", toHandle(r.handle)).as("by the first agent").want(201).is("from_agent_id", g.id, "recipient_count", 1)
-		g.does("POST", "/messages", toHandle(r.handle, obj{"encryption_version": "hpke-v1"})).as("either version").want(201)
+		g.request("POST", "/messages", toHandle(r.handle, obj{"encryption_version": "hpke-v1"})).as("either version").want(201)
 		r.remove(b, b).want(204)
-		r.says(b, nil).as("who left a private group").refused(404, "not_found")
+		r.tryBroadcast(b, nil).as("who left a private group").refused(404, "not_found")
 	})
 }
 
@@ -114,16 +114,16 @@ func TestWhoGetsABroadcast(t *testing.T) {
 		r := g.group(obj{"enrollment_policy": "open"})
 		r.joined(stays)
 		r.joined(leaves)
-		r.said(g, obj{"encrypted_payload": "MQ"})
+		r.broadcast(g, obj{"encrypted_payload": "MQ"})
 		r.joined(late)
-		r.said(g, obj{"encrypted_payload": "Mg"})
+		r.broadcast(g, obj{"encrypted_payload": "Mg"})
 		r.remove(leaves, leaves).want(204)
-		r.said(stays, obj{"encrypted_payload": "Mw"})
+		r.broadcast(stays, obj{"encrypted_payload": "Mw"})
 		r.joined(leaves)
-		r.said(g, obj{"encrypted_payload": "NA"})
+		r.broadcast(g, obj{"encrypted_payload": "NA"})
 		late.delete(late.path("")).want(204)
 		eventually(t, "the revoked one is out", func() bool { return r.read(g).at("member_count") == 3.0 })
-		r.said(g, obj{"encrypted_payload": "NQ"})
+		r.broadcast(g, obj{"encrypted_payload": "NQ"})
 		for _, row := range []struct {
 			g    *agent
 			want []string
@@ -147,10 +147,10 @@ func TestBroadcastReplies(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, b, c := s.org(t).agent("g"), s.org(t).agent("b"), s.org(t).agent("c")
 		stranger := s.org(t).agent("stranger")
-		r := g.ruled("closed", b, c)
-		one := r.said(g)
+		r := g.groupWithPolicy("closed", b, c)
+		one := r.broadcast(g)
 		g.talk(one).is("status", "submitted")
-		two := r.said(c)
+		two := r.broadcast(c)
 		if one["conversation_id"] != two["conversation_id"] {
 			t.Error("two broadcasts are in different conversations")
 		}
@@ -180,7 +180,7 @@ func TestBroadcastReplies(t *testing.T) {
 			b: {{g.id, "received", r.id}, {c.id, "received", r.id}, {b.id, "sent", nil}, {g.id, "received", nil}},
 			c: {{g.id, "received", r.id}, {c.id, "sent", r.id}},
 		} {
-			rows := reader.sees(path+"/messages", "?limit=2")
+			rows := reader.list(path+"/messages", "?limit=2")
 			var got []row
 			for _, m := range rows {
 				shaped(t, "row", m, messageShape)
@@ -192,17 +192,17 @@ func TestBroadcastReplies(t *testing.T) {
 			if !slices.Equal(got, want) || !slices.IsSorted(ids(rows)) {
 				t.Errorf("the transcript of %s is %v\n  want %v\n  ids %v", reader.name, got, want, ids(rows))
 			}
-			if n := len(reader.does("GET", reader.path("/conversations"), nil).want(200).items()); n != 1 {
+			if n := len(reader.request("GET", reader.path("/conversations"), nil).want(200).items()); n != 1 {
 				t.Errorf("%s takes part in %d conversations, want 1", reader.name, n)
 			}
 		}
 		for _, rest := range []string{"", "/messages", "/participants"} {
 			stranger.get(path+rest).refused(403, "not_owner")
 		}
-		c.answerTo(first, nil).as("another's copy").refused(403, "not_owner")
+		c.tryReply(first, nil).as("another's copy").refused(403, "not_owner")
 		c.get("/messages/"+text(first, "id")).as("another's copy").refused(403, "not_owner")
 		c.get("/messages/"+text(reply, "id")).as("another's reply").refused(403, "not_owner")
-		stranger.answerTo(first, nil).refused(403, "not_owner")
+		stranger.tryReply(first, nil).refused(403, "not_owner")
 	})
 }
 
@@ -211,11 +211,11 @@ func TestBroadcastReplies(t *testing.T) {
 func TestBroadcastReceipts(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, b, c := s.org(t).agent("g"), s.org(t).agent("b"), s.org(t).agent("c")
-		r := g.ruled("closed", b, c)
-		r.said(g)
+		r := g.groupWithPolicy("closed", b, c)
+		r.broadcast(g)
 		ofB := copiesOf(b)[0]
 		marked(t, g, ofB, "delivered")
-		b.does("GET", "/messages/"+text(ofB, "id"), nil).want(200)
+		b.request("GET", "/messages/"+text(ofB, "id"), nil).want(200)
 		read := marked(t, g, ofB, "read")
 		if row := copiesOf(b)[0]; row["read_at"] != read["read_at"] || row["delivered_at"] != read["delivered_at"] {
 			t.Errorf("b sees %v, the sender %v", row, read)
@@ -231,8 +231,8 @@ func TestBroadcastReceipts(t *testing.T) {
 func TestBroadcastIdempotency(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, b := pair(t, s)
-		r, other := g.ruled("closed", b), g.ruled("closed", b)
-		key := func(r *group, by *agent, more obj) *answer { return r.says(by, more, "Idempotency-Key", "k") }
+		r, other := g.groupWithPolicy("closed", b), g.groupWithPolicy("closed", b)
+		key := func(r *group, by *agent, more obj) *answer { return r.tryBroadcast(by, more, "Idempotency-Key", "k") }
 		m := key(r, g, nil).first().body
 		same := func(what string, a *answer) {
 			t.Helper()
@@ -243,7 +243,7 @@ func TestBroadcastIdempotency(t *testing.T) {
 		key(r, g, obj{"type": "a.b.c"}).as("another type").refused(409, "idempotency_mismatch")
 		key(other, g, nil).as("another group").first()
 		key(r, b, nil).as("another sender").first()
-		g.try(b, nil, "Idempotency-Key", "k").as("directly").first()
+		g.trySend(b, nil, "Idempotency-Key", "k").as("directly").first()
 		late := b.org.agent("late")
 		r.seats(late)
 		same("with another member", key(r, g, nil))
@@ -256,14 +256,14 @@ func TestBroadcastIdempotency(t *testing.T) {
 		r.role(g, b, "admin").want(200)
 		r.remove(g, g).want(204)
 		same("no member any more", key(r, g, nil))
-		r.says(g, nil, "Idempotency-Key", "new").as("no member any more").refused(403, "not_member")
-		b.does("DELETE", r.path(""), nil).want(204)
+		r.tryBroadcast(g, nil, "Idempotency-Key", "new").as("no member any more").refused(403, "not_member")
+		b.request("DELETE", r.path(""), nil).want(204)
 		same("deleted since", key(r, g, nil))
-		r.says(g, nil, "Idempotency-Key", "new").as("deleted since").refused(410, "gone")
+		r.tryBroadcast(g, nil, "Idempotency-Key", "new").as("deleted since").refused(410, "gone")
 
 		made := 0
 		var first obj
-		answers := together(12, func(int) *answer { return other.says(b, nil, "Idempotency-Key", "at once") })
+		answers := concurrently(12, func(int) *answer { return other.tryBroadcast(b, nil, "Idempotency-Key", "at once") })
 		for _, a := range answers {
 			if a.status == 201 {
 				made, first = made+1, a.body
@@ -286,10 +286,10 @@ func TestGroupConversation(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		g, starter, member := o.agent("admin"), s.org(t).agent("starter"), s.org(t).agent("member")
-		r := g.ruled("closed", starter, member)
+		r := g.groupWithPolicy("closed", starter, member)
 		parent := text(starter.send(member), "conversation_id")
-		one := r.said(starter, obj{"conversation_metadata": obj{"n": 1}, "parent_conversation_id": parent})
-		two := r.said(starter, obj{"conversation_metadata": obj{"n": 2}})
+		one := r.broadcast(starter, obj{"conversation_metadata": obj{"n": 1}, "parent_conversation_id": parent})
+		two := r.broadcast(starter, obj{"conversation_metadata": obj{"n": 2}})
 		first := text(one, "conversation_id")
 		if text(two, "conversation_id") != first {
 			t.Fatal("two broadcasts are in different conversations")
@@ -297,7 +297,7 @@ func TestGroupConversation(t *testing.T) {
 		starter.talk(one).as("metadata counts when it is made").is("metadata", obj{"n": 1}, "parent_conversation_id", parent)
 		path := "/conversations/" + first + "/status"
 		move := func(by *agent, status string) *answer {
-			return by.does("PATCH", path, obj{"status": status}).as("%s by %s", status, by.name)
+			return by.request("PATCH", path, obj{"status": status}).as("%s by %s", status, by.name)
 		}
 		move(member, "canceled").refused(403, "role_not_allowed")
 		move(g, "rejected").refused(403, "role_not_allowed")
@@ -310,34 +310,34 @@ func TestGroupConversation(t *testing.T) {
 		move(member, "completed").refused(403, "role_not_allowed")
 		r.role(g, member, "admin").want(200)
 		move(member, "completed").want(200)
-		member.answerTo(copiesOf(member)[0], nil).refused(409, "conversation_closed")
+		member.tryReply(copiesOf(member)[0], nil).refused(409, "conversation_closed")
 
 		late := s.org(t).agent("late")
 		r.seats(late)
-		three := r.said(g, obj{"conversation_metadata": obj{"n": 3}})
+		three := r.broadcast(g, obj{"conversation_metadata": obj{"n": 3}})
 		if text(three, "conversation_id") == first {
 			t.Error("a broadcast after the end is in the old conversation")
 		}
 		g.talk(three).is("status", "submitted", "metadata", obj{"n": 3}, "parent_conversation_id", nil)
 		r.read(member).is("conversation_id", three["conversation_id"])
 		for _, status := range []string{"canceled", "failed"} {
-			m := r.said(g) // the initiator
-			g.does("PATCH", "/conversations/"+text(m, "conversation_id")+"/status", obj{"status": status}).want(200)
-			if next := r.said(g); next["conversation_id"] == m["conversation_id"] {
+			m := r.broadcast(g) // the initiator
+			g.request("PATCH", "/conversations/"+text(m, "conversation_id")+"/status", obj{"status": status}).want(200)
+			if next := r.broadcast(g); next["conversation_id"] == m["conversation_id"] {
 				t.Errorf("after %s: a broadcast is in the old conversation", status)
 			}
 		}
-		g.does("PATCH", "/conversations/"+r.read(g).str("conversation_id")+"/status", obj{"status": "canceled"}).want(200)
-		last := "/conversations/" + text(r.said(starter), "conversation_id") + "/status"
+		g.request("PATCH", "/conversations/"+r.read(g).str("conversation_id")+"/status", obj{"status": "canceled"}).want(200)
+		last := "/conversations/" + text(r.broadcast(starter), "conversation_id") + "/status"
 		later := s.org(t).agent("later")
 		r.seats(later)
 		r.role(g, later, "admin").want(200)
 		r.remove(g, g).want(204)
-		g.does("PATCH", last, obj{"status": "canceled"}).as("who is a member no more").refused(403, "not_member")
-		late.does("PATCH", last, obj{"status": "canceled"}).as("a member").refused(403, "role_not_allowed")
-		later.does("PATCH", last, obj{"status": "canceled"}).as("an admin who has none of its messages").want(200).is("status", "canceled")
+		g.request("PATCH", last, obj{"status": "canceled"}).as("who is a member no more").refused(403, "not_member")
+		late.request("PATCH", last, obj{"status": "canceled"}).as("a member").refused(403, "role_not_allowed")
+		later.request("PATCH", last, obj{"status": "canceled"}).as("an admin who has none of its messages").want(200).is("status", "canceled")
 		s.org(t).patch(last, obj{"status": "canceled"}).as("a stranger").refused(403, "not_owner")
-		if rows := starter.sees("/conversations/"+first+"/messages", "?limit=50"); len(rows) != 3 {
+		if rows := starter.list("/conversations/"+first+"/messages", "?limit=50"); len(rows) != 3 {
 			t.Errorf("the old conversation has %d rows for its initiator, want 3", len(rows))
 		}
 	})

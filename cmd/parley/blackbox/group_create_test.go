@@ -30,7 +30,7 @@ func TestGroupCreation(t *testing.T) {
 			if row.visibility != "" {
 				body["visibility"] = row.visibility
 			}
-			a := g.founds(body).as("%v", row).want(201).shaped(groupShape)
+			a := g.tryCreateGroup(body).as("%v", row).want(201).shaped(groupShape)
 			a.is("name", body["name"], "handle", "#"+text(body, "name")+"@"+g.slug+".localhost", "description", "A group.",
 				"enrollment_policy", row.becomes, "visibility", row.visible, "isolated", false, "vote_duration_hours", 72,
 				"member_count", 1, "member_agent_ids", []string{g.id}, "conversation_id", nil,
@@ -53,12 +53,12 @@ func TestGroupCreationSchema(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("founder")
 		for _, bad := range []string{"", "-a", "a-", "a_b", "a.b", "a b", "UPPER", "ä", "#a", "a@b", strings.Repeat("a", 64)} {
-			g.founds(obj{"name": bad}).as("name %q", bad).invalid("body.name", "")
+			g.tryCreateGroup(obj{"name": bad}).as("name %q", bad).invalid("body.name", "")
 		}
 		for _, good := range []string{"a", "7", "a--b", strings.Repeat("a", 63)} {
-			g.founds(obj{"name": good}).as("name %q", good).want(201).is("name", good)
+			g.tryCreateGroup(obj{"name": good}).as("name %q", good).want(201).is("name", good)
 		}
-		g.does("POST", "/groups", obj{}).invalid("body.name", "missing")
+		g.request("POST", "/groups", obj{}).invalid("body.name", "missing")
 		for _, row := range []struct {
 			field string
 			value any
@@ -75,12 +75,12 @@ func TestGroupCreationSchema(t *testing.T) {
 			{"members", "everybody", ""},
 			{"members", slices.Repeat([]string{nobody}, 101), "too_long"},
 		} {
-			g.founds(obj{row.field: row.value}).as("%s %.20v", row.field, row.value).invalid("body."+row.field, row.kind)
+			g.tryCreateGroup(obj{row.field: row.value}).as("%s %.20v", row.field, row.value).invalid("body."+row.field, row.kind)
 		}
 		for _, hours := range []int{1, 72} {
-			g.founds(obj{"vote_duration_hours": hours, "description": strings.Repeat("d", 2000)}).want(201).is("vote_duration_hours", hours)
+			g.tryCreateGroup(obj{"vote_duration_hours": hours, "description": strings.Repeat("d", 2000)}).want(201).is("vote_duration_hours", hours)
 		}
-		g.founds(obj{"enrollment_policy": nil, "visibility": nil, "description": nil, "members": nil, "unheard_of": 1}).
+		g.tryCreateGroup(obj{"enrollment_policy": nil, "visibility": nil, "description": nil, "members": nil, "unheard_of": 1}).
 			as("null is absent, others are ignored").want(201).is("enrollment_policy", "closed", "description", nil)
 	})
 }
@@ -91,13 +91,13 @@ func TestGroupNames(t *testing.T) {
 		o := s.org(t)
 		g, other, stranger := o.agent("founder"), o.agent("other"), s.org(t).agent("founder")
 		r := g.group(obj{"name": "large"})
-		g.founds(obj{"name": "large"}).refused(409, "name_taken")
-		other.founds(obj{"name": "large"}).as("another agent").refused(409, "name_taken")
-		stranger.founds(obj{"name": "large"}).as("another organization").want(201)
+		g.tryCreateGroup(obj{"name": "large"}).refused(409, "name_taken")
+		other.tryCreateGroup(obj{"name": "large"}).as("another agent").refused(409, "name_taken")
+		stranger.tryCreateGroup(obj{"name": "large"}).as("another organization").want(201)
 		o.agent("large") // agents and groups have separate namespaces
-		g.does("DELETE", r.path(""), nil).want(204)
-		g.founds(obj{"name": "large"}).as("after its deletion").refused(409, "name_taken")
-		made := together(8, func(int) *answer { return g.founds(obj{"name": "once"}) })
+		g.request("DELETE", r.path(""), nil).want(204)
+		g.tryCreateGroup(obj{"name": "large"}).as("after its deletion").refused(409, "name_taken")
+		made := concurrently(8, func(int) *answer { return g.tryCreateGroup(obj{"name": "once"}) })
 		n := 0
 		for _, a := range made {
 			if a.status == 201 {
@@ -140,7 +140,7 @@ func TestGroupRoster(t *testing.T) {
 		guests := s.org(t)
 		byID, byHandle, asObject := guests.agent("by-id"), guests.agent("by-handle"), guests.agent("as-object")
 		for _, policy := range []string{"open", "closed", "majority", "unanimity"} {
-			a := g.founds(obj{"enrollment_policy": policy, "members": []any{
+			a := g.tryCreateGroup(obj{"enrollment_policy": policy, "members": []any{
 				byID.id, byHandle.handle,
 				obj{"agent_id": asObject.id, "message": "Do come."},
 				nobody,
@@ -172,10 +172,10 @@ func TestGroupRoster(t *testing.T) {
 			if rows := r.requests(g, "invited"); len(rows) != 3 {
 				t.Errorf("%s: %d invitations, want 3", policy, len(rows))
 			}
-			r.stands(policy, g, text(objects(rows)[2], "request_id"), "status", "invited", "message", "Do come.", "invited_by", g.id)
+			r.checkRequest(policy, g, text(objects(rows)[2], "request_id"), "status", "invited", "message", "Do come.", "invited_by", g.id)
 			r.joined(byHandle)
-			r.holds(policy, g, byHandle)
-			r.stands(policy, g, text(objects(rows)[1], "request_id"), "status", "accepted")
+			r.checkMembers(policy, g, byHandle)
+			r.checkRequest(policy, g, text(objects(rows)[1], "request_id"), "status", "accepted")
 		}
 	})
 }
@@ -184,17 +184,17 @@ func TestGroupRoster(t *testing.T) {
 func TestGroupIdempotency(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("founder")
-		a := g.founds(obj{"name": "once"}, "Idempotency-Key", "k").first()
-		again := g.founds(obj{"name": "once"}, "Idempotency-Key", "k").want(200).is("id", a.at("id"), "created_at", a.at("created_at"))
+		a := g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "k").first()
+		again := g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "k").want(200).is("id", a.at("id"), "created_at", a.at("created_at"))
 		if again.header.Get("Idempotency-Replayed") != "true" {
 			again.errorf("Idempotency-Replayed is %q", again.header.Get("Idempotency-Replayed"))
 		}
-		g.founds(obj{"name": "once"}, "Idempotency-Key", "other").refused(409, "name_taken")
-		g.founds(obj{"name": "twice"}, "Idempotency-Key", "other").as("refusals are not remembered").first()
-		g.founds(obj{}, "Idempotency-Key", strings.Repeat("k", 256)).invalid("header.Idempotency-Key", "string_too_long")
+		g.tryCreateGroup(obj{"name": "once"}, "Idempotency-Key", "other").refused(409, "name_taken")
+		g.tryCreateGroup(obj{"name": "twice"}, "Idempotency-Key", "other").as("refusals are not remembered").first()
+		g.tryCreateGroup(obj{}, "Idempotency-Key", strings.Repeat("k", 256)).invalid("header.Idempotency-Key", "string_too_long")
 		var got []string
 		made := 0
-		for _, a := range together(12, func(int) *answer { return g.founds(obj{"name": "at-once"}, "Idempotency-Key", "at-once") }) {
+		for _, a := range concurrently(12, func(int) *answer { return g.tryCreateGroup(obj{"name": "at-once"}, "Idempotency-Key", "at-once") }) {
 			if a.status == 201 {
 				made++
 			} else {

@@ -35,20 +35,20 @@ func TestJoining(t *testing.T) {
 			case "joined":
 				a.want(200).is("status", "joined", "member.agent_id", x.id, "member.role", "member", "member.is_own_org", true)
 				exactly(t, a.asked, a.body, "status member")
-				r.holds(row.policy, g, x)
+				r.checkMembers(row.policy, g, x)
 				r.join(x).as("again").refused(409, "already_member")
 			case "pending":
 				a.want(200).is("status", "pending", "request.status", "pending", "request.message", "Let me in.", "request.invited_by", nil, "request.group_handle", r.handle, "request.group_name", r.name)
 				exactly(t, a.asked, a.body, "status request")
 				r.join(x, obj{"message": "Again."}).as("this is how an applicant follows it").want(200).
 					is("status", "pending", "request.id", a.at("request.id"), "request.message", "Let me in.", "request.created_at", a.at("request.created_at"))
-				r.holds(row.policy, g)
+				r.checkMembers(row.policy, g)
 				if n := len(r.requests(g, "all")); n != 1 {
 					t.Errorf("%v: %d requests", row, n)
 				}
 			default:
 				a.matches(row.want)
-				r.holds(row.policy, g)
+				r.checkMembers(row.policy, g)
 			}
 		}
 	})
@@ -76,7 +76,7 @@ func TestInviting(t *testing.T) {
 			{"unanimity", g, "pending"},
 			{"unanimity", member, "pending"},
 		} {
-			r := g.ruled(row.policy, member)
+			r := g.groupWithPolicy(row.policy, member)
 			a := r.invite(row.by, y, obj{"message": "Come."}).as("%s by %s", row.policy, row.by.name)
 			if strings.HasPrefix(row.want, "403") {
 				a.matches(row.want)
@@ -84,7 +84,7 @@ func TestInviting(t *testing.T) {
 			}
 			a.want(200).is("status", row.want)
 			exactly(t, a.asked, a.body, "request_id status")
-			r.holds("an invitation seats nobody", g, member)
+			r.checkMembers("an invitation seats nobody", g, member)
 			if row.want == "not_required" {
 				a.is("request_id", nil)
 				if n := len(r.requests(g, "all")); n != 0 {
@@ -93,9 +93,9 @@ func TestInviting(t *testing.T) {
 				continue
 			}
 			id := a.str("request_id")
-			r.stands(row.policy, g, id, "status", row.want, "agent_id", y.id, "message", "Come.", "invited_by", row.by.id, "group_id", r.id, "group_handle", r.handle, "group_name", r.name)
+			r.checkRequest(row.policy, g, id, "status", row.want, "agent_id", y.id, "message", "Come.", "invited_by", row.by.id, "group_id", r.id, "group_handle", r.handle, "group_name", r.name)
 			if row.want == "pending" {
-				r.stands("the nominator's approval is already counted", row.by, id, "approvals", 1, "denials", 0, "electorate_size", 2, "your_vote", "approve")
+				r.checkRequest("the nominator's approval is already counted", row.by, id, "approvals", 1, "denials", 0, "electorate_size", 2, "your_vote", "approve")
 			}
 			r.invite(row.by, y).as("again").refused(409, "already_invited")
 			r.invite(g, member).as("a member").refused(409, "already_member")
@@ -110,34 +110,34 @@ func TestNomination(t *testing.T) {
 		g, b, c := o.agent("a"), o.agent("b"), o.agent("c")
 		y := s.org(t).agent("nominee")
 
-		r := g.ruled("majority", b, c)
+		r := g.groupWithPolicy("majority", b, c)
 		id := r.invited(b, y, "pending")
 		r.join(y).as("the nominee's consent").want(200).is("status", "pending", "request.id", id, "request.approvals", 1)
 		r.join(y).as("consent again").want(200).is("status", "pending", "request.id", id)
-		r.holds("consent seats nobody", g, b, c)
+		r.checkMembers("consent seats nobody", g, b, c)
 		if status := r.voted(g, id, "approve"); status != "approved" {
 			t.Errorf("consent first, then two of three: %s", status)
 		}
-		r.holds("consent first", g, b, c, y)
+		r.checkMembers("consent first", g, b, c, y)
 
-		r = g.ruled("majority", b, c)
+		r = g.groupWithPolicy("majority", b, c)
 		id = r.invited(b, y, "pending")
 		if status := r.voted(g, id, "approve"); status != "invited" {
 			t.Errorf("votes first: %s, want invited", status)
 		}
-		r.holds("votes alone seat nobody", g, b, c)
-		r.stands("votes first", g, id, "status", "invited", "you_may_vote", false, "you_may_vote_reason", "not_a_vote")
+		r.checkMembers("votes alone seat nobody", g, b, c)
+		r.checkRequest("votes first", g, id, "status", "invited", "you_may_vote", false, "you_may_vote_reason", "not_a_vote")
 		r.joined(y)
-		r.holds("votes first, then consent", g, b, c, y)
-		r.stands("votes first, then consent", g, id, "status", "accepted")
+		r.checkMembers("votes first, then consent", g, b, c, y)
+		r.checkRequest("votes first, then consent", g, id, "status", "accepted")
 
-		r = g.ruled("unanimity")
+		r = g.groupWithPolicy("unanimity")
 		id = r.invited(g, y, "pending")
-		r.stands("a nomination always answers pending", g, id, "status", "pending", "approvals", 1, "approvals_needed", 1)
+		r.checkRequest("a nomination always answers pending", g, id, "status", "pending", "approvals", 1, "approvals_needed", 1)
 		r.joined(y) // enough approvals: the nominee's join seats it at once
-		r.holds("the only elector nominated", g, y)
+		r.checkMembers("the only elector nominated", g, y)
 
-		r = g.ruled("unanimity", b)
+		r = g.groupWithPolicy("unanimity", b)
 		id = r.invited(g, y, "pending")
 		if status := r.voted(b, id, "deny"); status != "denied" {
 			t.Errorf("a denied nomination is %s", status)
@@ -154,11 +154,11 @@ func TestJoinSchema(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		g, x := o.agent("admin"), s.org(t).agent("applicant")
-		r := g.ruled("majority")
+		r := g.groupWithPolicy("majority")
 		r.join(x, obj{"message": strings.Repeat("m", 501)}).invalid("body.message", "string_too_long")
 		r.applied(x, obj{"message": strings.Repeat("m", 500)})
-		x.does("POST", "/groups/"+nobody+"/join", nil).refused(404, "not_found")
-		x.does("POST", "/groups/none/join", nil).invalid("path", "uuid_parsing")
+		x.request("POST", "/groups/"+nobody+"/join", nil).refused(404, "not_found")
+		x.request("POST", "/groups/none/join", nil).invalid("path", "uuid_parsing")
 		s.call(t, "", "POST", r.path("/join"), nil).refused(401, "not_authenticated")
 
 		open := g.group(obj{"enrollment_policy": "open"})
@@ -185,15 +185,15 @@ func TestInviteSchema(t *testing.T) {
 			"agent_handle": func(y *agent) obj { return obj{"agent_handle": strings.ToUpper(y.handle)} },
 		} {
 			y := guests.agent("y" + randomHex(3))
-			id := g.does("POST", r.path("/invite"), body(y)).as("%s", name).want(200).is("status", "invited").str("request_id")
-			r.stands(name, g, id, "agent_id", y.id, "invited_by", g.id)
+			id := g.request("POST", r.path("/invite"), body(y)).as("%s", name).want(200).is("status", "invited").str("request_id")
+			r.checkRequest(name, g, id, "agent_id", y.id, "invited_by", g.id)
 		}
 		y := guests.agent("late")
-		g.does("POST", r.path("/invite"), obj{}).as("nobody").want(422)
-		g.does("POST", r.path("/invite"), obj{"agent_id": "x"}).invalid("body.agent_id", "uuid_parsing")
+		g.request("POST", r.path("/invite"), obj{}).as("nobody").want(422)
+		g.request("POST", r.path("/invite"), obj{"agent_id": "x"}).invalid("body.agent_id", "uuid_parsing")
 		r.invite(g, y, obj{"message": strings.Repeat("m", 501)}).invalid("body.message", "string_too_long")
-		g.does("POST", r.path("/invite"), obj{"agent_id": nobody}).refused(404, "not_found")
-		g.does("POST", r.path("/invite"), obj{"handle": "nobody@" + guests.slug + ".localhost"}).refused(404, "not_found")
+		g.request("POST", r.path("/invite"), obj{"agent_id": nobody}).refused(404, "not_found")
+		g.request("POST", r.path("/invite"), obj{"handle": "nobody@" + guests.slug + ".localhost"}).refused(404, "not_found")
 		r.invite(g, y, obj{"message": strings.Repeat("m", 500)}).want(200)
 	})
 }
@@ -209,9 +209,9 @@ func TestBatchInvite(t *testing.T) {
 		confined := guests.agent("confined")
 		confined.group(obj{"isolated": true})
 		for policy, status := range map[string]string{"closed": "invited", "majority": "pending"} {
-			r := g.ruled(policy, member)
+			r := g.groupWithPolicy(policy, member)
 			r.invite(g, before).want(200)
-			a := g.does("POST", r.path("/invite"), obj{"message": "All of you.", "agents": []any{
+			a := g.request("POST", r.path("/invite"), obj{"message": "All of you.", "agents": []any{
 				one.id, two.handle,
 				obj{"agent_id": three.id, "message": "You."},
 				obj{"handle": before.handle},
@@ -248,20 +248,20 @@ func TestBatchInvite(t *testing.T) {
 			if other := map[string]string{"invited": "pending", "pending": "invited"}[status]; !same(a.at(other), 0) {
 				a.errorf("%s should be 0", other)
 			}
-			r.stands("the message of all", g, text(objects(rows)[0], "request_id"), "message", "All of you.", "status", status)
-			r.stands("its own message", g, text(objects(rows)[2], "request_id"), "message", "You.")
-			r.holds("a batch seats nobody", g, member)
+			r.checkRequest("the message of all", g, text(objects(rows)[0], "request_id"), "message", "All of you.", "status", status)
+			r.checkRequest("its own message", g, text(objects(rows)[2], "request_id"), "message", "You.")
+			r.checkMembers("a batch seats nobody", g, member)
 		}
 		r := g.group()
 		for _, alias := range []string{"agents", "members", "invites", "agent_ids", "handles"} {
 			y := guests.agent("y" + randomHex(3))
-			g.does("POST", r.path("/invite"), obj{alias: []string{y.handle}}).as("%s", alias).want(200).is("invited", 1, "pending", 0, "skipped", 0)
+			g.request("POST", r.path("/invite"), obj{alias: []string{y.handle}}).as("%s", alias).want(200).is("invited", 1, "pending", 0, "skipped", 0)
 		}
 		many := slices.Repeat([]string{nobody}, 101)
-		g.does("POST", r.path("/invite"), obj{"agents": many[:100]}).as("a hundred").want(200).is("skipped", 100)
-		g.does("POST", r.path("/invite"), obj{"agents": many}).as("101").invalid("body.agents", "")
+		g.request("POST", r.path("/invite"), obj{"agents": many[:100]}).as("a hundred").want(200).is("skipped", 100)
+		g.request("POST", r.path("/invite"), obj{"agents": many}).as("101").invalid("body.agents", "")
 		open := g.group(obj{"enrollment_policy": "open"})
-		all := g.does("POST", open.path("/invite"), obj{"agents": []string{one.id}}).as("open").want(200).is("invited", 0, "pending", 0)
+		all := g.request("POST", open.path("/invite"), obj{"agents": []string{one.id}}).as("open").want(200).is("invited", 0, "pending", 0)
 		if row := objects(all.at("results").([]any))[0]; row["status"] != "not_required" || row["request_id"] != nil {
 			all.errorf("want not_required")
 		}
@@ -274,14 +274,14 @@ func TestWhoInvites(t *testing.T) {
 		o, guests := s.org(t), s.org(t)
 		outside, member, second := o.agent("outside"), o.agent("member"), o.agent("second")
 		founder := s.org(t).agent("founder")
-		r := founder.ruled("majority", second, member)
+		r := founder.groupWithPolicy("majority", second, member)
 		y := guests.agent("y")
 		id := o.post(r.path("/invite"), obj{"agent_id": y.id}).as("the first member").want(200).is("status", "pending").str("request_id")
-		r.stands("no admin", founder, id, "invited_by", second.id)
+		r.checkRequest("no admin", founder, id, "invited_by", second.id)
 		r.role(founder, member, "admin").want(200)
 		z := guests.agent("z")
 		id = o.post(r.path("/invite"), obj{"agent_id": z.id}).as("the admin").want(200).str("request_id")
-		r.stands("an admin", founder, id, "invited_by", member.id)
+		r.checkRequest("an admin", founder, id, "invited_by", member.id)
 		guests.post(r.path("/invite"), obj{"agent_id": outside.id}).as("a private group of others").refused(404, "not_found")
 		public := founder.group(obj{"visibility": "public"})
 		guests.post(public.path("/invite"), obj{"agent_id": outside.id}).as("a public group of others").refused(403, "not_member")
@@ -301,7 +301,7 @@ func TestInvitationMessage(t *testing.T) {
 			if row.policy == "roster" {
 				r = g.group(obj{"members": []any{obj{"agent_id": y.id, "message": message}}})
 			} else {
-				r = g.ruled(row.policy)
+				r = g.groupWithPolicy(row.policy)
 				r.invite(g, y, obj{"message": message}).want(200)
 			}
 			request := r.requests(g, "live")[0]
@@ -350,7 +350,7 @@ func TestInvitesList(t *testing.T) {
 			t.Helper()
 			a := guests.get("/groups/invites")
 			if by != nil {
-				a = by.does("GET", "/groups/invites", nil)
+				a = by.request("GET", "/groups/invites", nil)
 			}
 			got := []any{}
 			for _, row := range objects(a.want(200).list) {
@@ -362,14 +362,14 @@ func TestInvitesList(t *testing.T) {
 			}
 		}
 		list("none", nil)
-		closed, voting, applied := g.group(obj{"name": "closed-" + randomHex(3)}), g.group(obj{"name": "voting-" + randomHex(3), "enrollment_policy": "majority"}), g.ruled("majority")
+		closed, voting, applied := g.group(obj{"name": "closed-" + randomHex(3)}), g.group(obj{"name": "voting-" + randomHex(3), "enrollment_policy": "majority"}), g.groupWithPolicy("majority")
 		invitation, nomination := closed.invited(g, y, "invited"), voting.invited(g, y, "pending")
 		closed.invited(g, z, "invited")
 		applied.applied(y)
 		list("of one agent: invitations and nominations, no application", y, closed.name+" invited", voting.name+" pending")
 		list("of the other", z, closed.name+" invited")
 		list("of all agents", nil, closed.name+" invited", voting.name+" pending", closed.name+" invited")
-		for _, row := range objects(y.does("GET", "/groups/invites", nil).want(200).list) {
+		for _, row := range objects(y.request("GET", "/groups/invites", nil).want(200).list) {
 			reason := map[any]string{invitation: "not_a_vote", nomination: "own_request"}[row["id"]]
 			if row["agent_id"] != y.id || row["invited_by"] != g.id || row["you_may_vote"] != false || row["you_may_vote_reason"] != reason || text(row, "group_handle")[0] != '#' {
 				t.Errorf("an invite is %v", row)
@@ -377,9 +377,9 @@ func TestInvitesList(t *testing.T) {
 		}
 		closed.joined(y)
 		list("one accepted", y, voting.name+" pending")
-		g.does("DELETE", voting.path(""), nil).want(204)
+		g.request("DELETE", voting.path(""), nil).want(204)
 		list("the other group deleted", y)
-		g.does("DELETE", closed.path(""), nil).want(204)
+		g.request("DELETE", closed.path(""), nil).want(204)
 		list("all over", nil)
 		s.call(t, "", "GET", "/groups/invites", nil).refused(401, "not_authenticated")
 	})

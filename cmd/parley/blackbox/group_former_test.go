@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// attends checks the participants of a conversation as an agent sees them, the initiator
-// first.
-func attends(t testing.TB, g *agent, talk string, initiator *agent, others ...*agent) {
+// checkParticipants checks the participants of a conversation as an agent sees them, the
+// initiator first.
+func checkParticipants(t testing.TB, g *agent, talk string, initiator *agent, others ...*agent) {
 	t.Helper()
-	a := g.does("GET", "/conversations/"+talk+"/participants", nil).want(200)
+	a := g.request("GET", "/conversations/"+talk+"/participants", nil).want(200)
 	rows := objects(a.list)
 	var got, want []string
 	for i, row := range rows {
@@ -37,39 +37,39 @@ func attends(t testing.TB, g *agent, talk string, initiator *agent, others ...*a
 func TestFormerMemberSeesItsRows(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		founder, speaker, listener, silent := s.org(t).agent("founder"), s.org(t).agent("speaker"), s.org(t).agent("listener"), s.org(t).agent("silent")
-		r := founder.ruled("closed", speaker, silent)
-		first := r.said(speaker)
+		r := founder.groupWithPolicy("closed", speaker, silent)
+		first := r.broadcast(speaker)
 		talk := text(first, "conversation_id")
 		r.seats(listener)
-		r.said(founder)
+		r.broadcast(founder)
 		members := []*agent{founder, silent, listener}
 		for _, g := range append(members, speaker) {
-			attends(t, g, talk, speaker, members...)
+			checkParticipants(t, g, talk, speaker, members...)
 		}
 		r.remove(founder, speaker).want(204)
 		r.remove(listener, listener).want(204)
 		late := s.org(t).agent("late")
 		r.seats(late)
-		r.said(late)
-		r.said(founder)
+		r.broadcast(late)
+		r.broadcast(founder)
 
-		attends(t, founder, talk, nil, founder, silent, late)
-		attends(t, speaker, talk, speaker, founder, silent) // each received messages of the other
-		attends(t, listener, talk, nil, founder, listener)  // the speaker's message predates the listener's membership
+		checkParticipants(t, founder, talk, nil, founder, silent, late)
+		checkParticipants(t, speaker, talk, speaker, founder, silent) // each received messages of the other
+		checkParticipants(t, listener, talk, nil, founder, listener)  // the speaker's message predates the listener's membership
 		for g, n := range map[*agent]int{speaker: 2, listener: 1, late: 2, silent: 4, founder: 4} {
-			if rows := g.sees("/conversations/"+talk+"/messages", "?limit=50"); len(rows) != n {
+			if rows := g.list("/conversations/"+talk+"/messages", "?limit=50"); len(rows) != n {
 				t.Errorf("%s sees %d rows, want %d", g.name, len(rows), n)
 			}
 		}
-		listener.does("GET", "/conversations/"+talk, nil).want(200).is("id", talk)
-		s.org(t).agent("stranger").does("GET", "/conversations/"+talk+"/participants", nil).refused(403, "not_owner")
+		listener.request("GET", "/conversations/"+talk, nil).want(200).is("id", talk)
+		s.org(t).agent("stranger").request("GET", "/conversations/"+talk+"/participants", nil).refused(403, "not_owner")
 
 		// A reply is a row too, and an agent that rejoins is a member like any other.
-		copied := func(g *agent) obj { return g.sees("/conversations/"+talk+"/messages", "?order=desc&limit=50")[0] }
-		silent.answerTo(copied(silent), nil).want(201)
-		late.answerTo(first, nil).refused(403, "not_owner")
+		copied := func(g *agent) obj { return g.list("/conversations/"+talk+"/messages", "?order=desc&limit=50")[0] }
+		silent.tryReply(copied(silent), nil).want(201)
+		late.tryReply(first, nil).refused(403, "not_owner")
 		r.seats(listener)
-		attends(t, listener, talk, nil, founder, silent, late, listener)
+		checkParticipants(t, listener, talk, nil, founder, silent, late, listener)
 	})
 }
 
@@ -80,22 +80,22 @@ func TestFormerOrganizationSeesTheRowsOfAllItsAgents(t *testing.T) {
 		founder, reader := s.org(t).agent("founder"), s.org(t).agent("reader")
 		first := s.org(t).agent("first")
 		second := first.org.agent("second")
-		r := founder.ruled("closed", first, reader)
-		talk := text(r.said(first), "conversation_id")
+		r := founder.groupWithPolicy("closed", first, reader)
+		talk := text(r.broadcast(first), "conversation_id")
 		r.remove(founder, first).want(204)
 		r.remove(founder, reader).want(204)
 		r.seats(second)
 		later := s.org(t).agent("later")
 		r.seats(later)
-		r.said(second)
+		r.broadcast(second)
 		r.remove(founder, second).want(204)
 		r.remove(founder, later).want(204)
 		latest := s.org(t).agent("latest")
 		r.seats(latest)
-		r.said(latest)
-		attends(t, first, talk, first, second, founder, reader, later)
-		attends(t, reader, talk, first, reader)
-		attends(t, latest, talk, nil, founder, latest)
+		r.broadcast(latest)
+		checkParticipants(t, first, talk, first, second, founder, reader, later)
+		checkParticipants(t, reader, talk, first, reader)
+		checkParticipants(t, latest, talk, nil, founder, latest)
 	})
 }
 
@@ -104,10 +104,10 @@ func TestFormerOrganizationSeesTheRowsOfAllItsAgents(t *testing.T) {
 func TestFormerMemberDoesNotSteer(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		founder, starter, member := s.org(t).agent("founder"), s.org(t).agent("starter"), s.org(t).agent("member")
-		r := founder.ruled("closed", starter, member)
-		talk := text(r.said(starter), "conversation_id")
+		r := founder.groupWithPolicy("closed", starter, member)
+		talk := text(r.broadcast(starter), "conversation_id")
 		move := func(g *agent, to string) *answer {
-			return g.does("PATCH", "/conversations/"+talk+"/status", obj{"status": to})
+			return g.request("PATCH", "/conversations/"+talk+"/status", obj{"status": to})
 		}
 		move(starter, "open").as("who began it").want(200).is("status", "open")
 		r.remove(founder, starter).want(204)
@@ -120,8 +120,8 @@ func TestFormerMemberDoesNotSteer(t *testing.T) {
 		starter.patch("/conversations/"+talk+"/status", obj{"status": "paused"}).as("a colleague has a seat").refused(403, "role_not_allowed")
 		move(starter, "paused").as("a colleague has a seat, but does not ask").refused(403, "not_member")
 		move(member, "paused").refused(403, "role_not_allowed")
-		s.org(t).agent("stranger").does("PATCH", "/conversations/"+talk+"/status", obj{"status": "paused"}).refused(403, "not_owner")
-		founder.does("GET", "/conversations/"+talk, nil).want(200).is("status", "open")
+		s.org(t).agent("stranger").request("PATCH", "/conversations/"+talk+"/status", obj{"status": "paused"}).refused(403, "not_owner")
+		founder.request("GET", "/conversations/"+talk, nil).want(200).is("status", "open")
 		move(founder, "paused").as("an admin").want(200).is("status", "paused")
 		r.seats(starter)
 		move(starter, "completed").as("who began it, back again").want(200).is("status", "completed")

@@ -24,18 +24,18 @@ const (
 // anyUUID is the form of ids that need not contain a time.
 var anyUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// does makes a request as this agent.
-func (g *agent) does(method, path string, body any, headers ...string) *answer {
+// request makes a request as this agent.
+func (g *agent) request(method, path string, body any, headers ...string) *answer {
 	return g.s.call(g.t, g.token, method, path, body, append([]string{"X-Svc-Agent", g.id}, headers...)...)
 }
 
-// sees reads all pages of a listing as this agent.
-func (g *agent) sees(path, query string) []obj {
+// list reads all pages of a listing as this agent.
+func (g *agent) list(path, query string) []obj {
 	g.t.Helper()
 	var all []obj
 	cursor := ""
 	for range 1000 {
-		a := g.does("GET", path+query+cursor, nil).want(200)
+		a := g.request("GET", path+query+cursor, nil).want(200)
 		all = append(all, a.items()...)
 		if a.at("has_more") != true {
 			return all
@@ -57,15 +57,15 @@ func (r *group) path(rest string) string { return "/groups/" + r.id + rest }
 
 func groupName() string { return "g-" + randomHex(6) }
 
-// founds requests a new group and checks nothing.
-func (g *agent) founds(more obj, headers ...string) *answer {
-	return g.does("POST", "/groups", merged(obj{"name": groupName()}, more), headers...)
+// tryCreateGroup requests a new group and checks nothing.
+func (g *agent) tryCreateGroup(more obj, headers ...string) *answer {
+	return g.request("POST", "/groups", merged(obj{"name": groupName()}, more), headers...)
 }
 
 // group founds a group.
 func (g *agent) group(more ...obj) *group {
 	g.t.Helper()
-	return g.founded(g.founds(merged(obj{}, more...)).want(201).shaped(groupShape))
+	return g.founded(g.tryCreateGroup(merged(obj{}, more...)).want(201).shaped(groupShape))
 }
 
 func (g *agent) founded(a *answer) *group {
@@ -73,9 +73,9 @@ func (g *agent) founded(a *answer) *group {
 	return &group{t: g.t, by: g, id: a.str("id"), name: a.str("name"), handle: a.str("handle")}
 }
 
-// ruled founds a group with a policy, seats others in it whatever the policy, and
+// groupWithPolicy founds a group with a policy, seats others in it whatever the policy, and
 // promotes those that should be admins.
-func (g *agent) ruled(policy string, others ...*agent) *group {
+func (g *agent) groupWithPolicy(policy string, others ...*agent) *group {
 	g.t.Helper()
 	r := g.group(obj{"enrollment_policy": "open", "visibility": "private"})
 	for _, other := range others {
@@ -96,17 +96,17 @@ func (r *group) seats(agents ...*agent) {
 	r.patch(obj{"enrollment_policy": policy}).want(200)
 }
 
-func (r *group) patch(more obj) *answer { return r.by.does("PATCH", r.path(""), more) }
+func (r *group) patch(more obj) *answer { return r.by.request("PATCH", r.path(""), more) }
 
 // read returns GroupRead as an agent sees it.
 func (r *group) read(g *agent) *answer {
 	r.t.Helper()
-	return g.does("GET", r.path(""), nil).want(200).shaped(groupShape)
+	return g.request("GET", r.path(""), nil).want(200).shaped(groupShape)
 }
 
 // join requests a seat and checks nothing.
 func (r *group) join(g *agent, more ...obj) *answer {
-	return g.does("POST", r.path("/join"), merged(obj{}, more...))
+	return g.request("POST", r.path("/join"), merged(obj{}, more...))
 }
 
 // joined takes a seat and returns the member.
@@ -129,7 +129,7 @@ func (r *group) applied(g *agent, more ...obj) obj {
 
 // invite invites an agent and checks nothing.
 func (r *group) invite(by, whom *agent, more ...obj) *answer {
-	return by.does("POST", r.path("/invite"), merged(obj{"agent_id": whom.id}, more...))
+	return by.request("POST", r.path("/invite"), merged(obj{"agent_id": whom.id}, more...))
 }
 
 // invited invites an agent and returns the id of the request.
@@ -142,7 +142,7 @@ func (r *group) invited(by, whom *agent, status string) string {
 
 // vote casts a vote and checks nothing.
 func (r *group) vote(by *agent, request, vote string) *answer {
-	return by.does("POST", r.path("/requests/"+request+"/vote"), obj{"vote": vote})
+	return by.request("POST", r.path("/requests/"+request+"/vote"), obj{"vote": vote})
 }
 
 // voted casts a vote, which must count, and returns the status of the request.
@@ -158,7 +158,7 @@ func (r *group) voted(by *agent, request, vote string) string {
 // requests returns the join requests as an agent sees them.
 func (r *group) requests(g *agent, status string) []obj {
 	r.t.Helper()
-	rows := g.sees(r.path("/requests"), "?status="+status)
+	rows := g.list(r.path("/requests"), "?status="+status)
 	for _, row := range rows {
 		shaped(r.t, "request", row, requestShape)
 	}
@@ -176,8 +176,8 @@ func (r *group) request(g *agent, id string) obj {
 	return rows[at]
 }
 
-// stands checks fields of a request, given in pairs.
-func (r *group) stands(what string, g *agent, id string, pairs ...any) {
+// checkRequest checks fields of a request, given in pairs.
+func (r *group) checkRequest(what string, g *agent, id string, pairs ...any) {
 	r.t.Helper()
 	row := r.request(g, id)
 	for pair := range slices.Chunk(pairs, 2) {
@@ -193,15 +193,15 @@ func (r *group) stands(what string, g *agent, id string, pairs ...any) {
 
 // remove removes a member, as an agent.
 func (r *group) remove(by, whom *agent) *answer {
-	return by.does("DELETE", r.path("/members/"+whom.id), nil)
+	return by.request("DELETE", r.path("/members/"+whom.id), nil)
 }
 
 func (r *group) role(by, whom *agent, role string) *answer {
-	return by.does("PATCH", r.path("/members/"+whom.id), obj{"role": role})
+	return by.request("PATCH", r.path("/members/"+whom.id), obj{"role": role})
 }
 
-// holds checks the members of the group in every place that shows them.
-func (r *group) holds(what string, agents ...*agent) {
+// checkMembers checks the members of the group in every place that shows them.
+func (r *group) checkMembers(what string, agents ...*agent) {
 	r.t.Helper()
 	var want []string
 	for _, g := range agents {
@@ -230,7 +230,7 @@ func (r *group) holds(what string, agents ...*agent) {
 // members returns the rows of the member listing.
 func (r *group) members(g *agent) []obj {
 	r.t.Helper()
-	rows := g.sees(r.path("/members"), "?limit=50")
+	rows := g.list(r.path("/members"), "?limit=50")
 	for _, m := range rows {
 		shaped(r.t, "member", m, memberShape)
 		if !anyUUID.MatchString(text(m, "id")) || m["group_id"] != r.id || !slices.Contains([]any{"admin", "member"}, m["role"]) {
@@ -254,15 +254,15 @@ func (r *group) admins(g *agent) string {
 	return strings.Join(names, " ")
 }
 
-// says broadcasts and checks nothing.
-func (r *group) says(by *agent, more obj, headers ...string) *answer {
-	return by.does("POST", "/messages", toHandle(r.handle, obj{"encryption_version": "sender-key-v1"}, more), headers...)
+// tryBroadcast broadcasts and checks nothing.
+func (r *group) tryBroadcast(by *agent, more obj, headers ...string) *answer {
+	return by.request("POST", "/messages", toHandle(r.handle, obj{"encryption_version": "sender-key-v1"}, more), headers...)
 }
 
-// said broadcasts and returns the sender's record.
-func (r *group) said(by *agent, more ...obj) obj {
+// broadcast broadcasts and returns the sender's record.
+func (r *group) broadcast(by *agent, more ...obj) obj {
 	r.t.Helper()
-	a := r.says(by, merged(obj{}, more...)).want(201).shaped(broadcastShape)
+	a := r.tryBroadcast(by, merged(obj{}, more...)).want(201).shaped(broadcastShape)
 	a.is("direction", "sent", "from_agent_id", by.id, "group_id", r.id, "group_handle", r.handle)
 	return a.body
 }
@@ -271,7 +271,7 @@ func (r *group) said(by *agent, more ...obj) obj {
 func (o *org) newAgents(n int, prefix string) []*agent {
 	o.t.Helper()
 	agents := make([]*agent, n)
-	spread(n, func(i int) {
+	forEachBounded(n, func(i int) {
 		name := prefix + randomHex(4)
 		a := o.post("/agents", newAgent(name))
 		if a.err != nil || a.status != 201 {
@@ -291,7 +291,7 @@ func (o *org) newAgents(n int, prefix string) []*agent {
 // joinAll seats agents in an open group, many at a time.
 func (r *group) joinAll(agents []*agent) {
 	r.t.Helper()
-	spread(len(agents), func(i int) {
+	forEachBounded(len(agents), func(i int) {
 		if a := r.join(agents[i]); a.err != nil || a.status != 200 || a.at("status") != "joined" {
 			a.errorf("want to be seated")
 		}
@@ -301,8 +301,8 @@ func (r *group) joinAll(agents []*agent) {
 	}
 }
 
-// spread makes n calls from as many goroutines as the machine can run.
-func spread(n int, call func(i int)) {
+// forEachBounded makes n calls from as many goroutines as the machine can run.
+func forEachBounded(n int, call func(i int)) {
 	const workers = 24
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -359,9 +359,9 @@ func sameSet(got, want []any) bool {
 	return slices.Equal(spell(got), spell(want))
 }
 
-// gather is together for more calls than a server accepts at once.
-func gather[T any](n int, call func(i int) T) []T {
+// concurrentlyBounded is concurrently for more calls than a server accepts at once.
+func concurrentlyBounded[T any](n int, call func(i int) T) []T {
 	out := make([]T, n)
-	spread(n, func(i int) { out[i] = call(i) })
+	forEachBounded(n, func(i int) { out[i] = call(i) })
 	return out
 }

@@ -39,7 +39,7 @@ func TestIsolation(t *testing.T) {
 			},
 			"by founding one": func(isolated bool, x *agent) (*group, enter) {
 				name := groupName()
-				return nil, func() *answer { return x.founds(obj{"name": name, "isolated": isolated}) }
+				return nil, func() *answer { return x.tryCreateGroup(obj{"name": name, "isolated": isolated}) }
 			},
 		}
 		for way, prepare := range ways {
@@ -77,16 +77,16 @@ func TestIsolationOfFounders(t *testing.T) {
 		a, b := o.agent("a"), o.agent("b")
 		first := a.group()
 		a.group()
-		a.founds(obj{"isolated": true}).as("in a group").refused(409, "isolation_conflict")
+		a.tryCreateGroup(obj{"isolated": true}).as("in a group").refused(409, "isolation_conflict")
 		isolated := b.group(obj{"isolated": true})
-		b.founds(nil).as("in an isolated group").refused(409, "isolation_conflict")
-		b.founds(obj{"isolated": true}).as("in an isolated group").refused(409, "isolation_conflict")
+		b.tryCreateGroup(nil).as("in an isolated group").refused(409, "isolation_conflict")
+		b.tryCreateGroup(obj{"isolated": true}).as("in an isolated group").refused(409, "isolation_conflict")
 		if n := len(o.pages("/groups", "?limit=50")); n != 3 {
 			t.Errorf("the organization has %d groups, want 3: a rejected creation must not create one", n)
 		}
 		isolated.patch(obj{"isolated": false}).refused(409, "isolated_immutable")
 		first.patch(obj{"isolated": true}).refused(409, "isolated_immutable")
-		b.does("DELETE", isolated.path(""), nil).want(204)
+		b.request("DELETE", isolated.path(""), nil).want(204)
 		b.group() // a deleted group isolates nobody
 	})
 }
@@ -98,20 +98,20 @@ func TestIsolationAtApproval(t *testing.T) {
 		o := s.org(t)
 		a, f := o.agent("a"), o.agent("f")
 		x := s.org(t).agent("x")
-		r, home := a.ruled("majority"), f.group(obj{"isolated": true, "enrollment_policy": "open"})
+		r, home := a.groupWithPolicy("majority"), f.group(obj{"isolated": true, "enrollment_policy": "open"})
 		id := text(r.applied(x), "id")
 		home.joined(x)
 		if status := r.voted(a, id, "approve"); status != "canceled" {
 			t.Errorf("approved while in an isolated group elsewhere: %s", status)
 		}
-		r.stands("approved while confined elsewhere", a, id, "status", "canceled", "reason", "isolation_conflict")
-		r.holds("approved while confined elsewhere", a)
+		r.checkRequest("approved while confined elsewhere", a, id, "status", "canceled", "reason", "isolation_conflict")
+		r.checkMembers("approved while confined elsewhere", a)
 		home.remove(x, x).want(204)
 		again := text(r.applied(x), "id")
 		if status := r.voted(a, again, "approve"); status != "approved" {
 			t.Errorf("after leaving: %s", status)
 		}
-		r.holds("after leaving", a, x)
+		r.checkMembers("after leaving", a, x)
 	})
 }
 
@@ -128,17 +128,17 @@ func TestIsolatedAgents(t *testing.T) {
 		for _, pair := range [][2]*agent{{a, outsider}, {outsider, a}, {a, colleague}, {colleague, a}, {b, outsider}, {outsider, b}} {
 			from, to := pair[0], pair[1]
 			what := from.name + " to " + to.name
-			from.try(to, nil).as("%s", what).refused(403, "isolated_agent")
-			from.does("POST", "/messages", toHandle(to.handle)).as("%s by handle", what).refused(403, "isolated_agent")
-			from.does("POST", "/messages/sync?timeout_ms=1000", message(to)).as("%s, sync", what).refused(403, "isolated_agent")
+			from.trySend(to, nil).as("%s", what).refused(403, "isolated_agent")
+			from.request("POST", "/messages", toHandle(to.handle)).as("%s by handle", what).refused(403, "isolated_agent")
+			from.request("POST", "/messages/sync?timeout_ms=1000", message(to)).as("%s, sync", what).refused(403, "isolated_agent")
 			for _, kind := range []string{"svc.v1.sender_key_distribution", "svc.v1.sender_key_request", "svc.v1.receipt"} {
-				from.try(to, obj{"type": kind}).as("%s, %s", what, kind).refused(403, "isolated_agent")
+				from.trySend(to, obj{"type": kind}).as("%s, %s", what, kind).refused(403, "isolated_agent")
 			}
 		}
-		outsider.answerTo(before, nil).as("a reply to what came before").refused(403, "isolated_agent")
-		a.answerTo(answered, nil).as("a reply from inside").refused(403, "isolated_agent")
+		outsider.tryReply(before, nil).as("a reply to what came before").refused(403, "isolated_agent")
+		a.tryReply(answered, nil).as("a reply from inside").refused(403, "isolated_agent")
 		b.reply(a.send(b))
-		r.said(a)
+		r.broadcast(a)
 		if n := len(b.everything()); n != 2 {
 			t.Errorf("%d messages inside the group, want 2", n)
 		}
@@ -153,9 +153,9 @@ func TestIsolatedAgents(t *testing.T) {
 		}
 		inside := copiesOf(b)[0]
 		r.remove(b, b).want(204)
-		b.answerTo(inside, nil).as("a reply into the group that one has left").refused(403, "isolated_agent")
+		b.tryReply(inside, nil).as("a reply into the group that one has left").refused(403, "isolated_agent")
 		b.send(outsider)
-		b.try(a, nil).as("who left is an outsider").refused(403, "isolated_agent")
+		b.trySend(a, nil).as("who left is an outsider").refused(403, "isolated_agent")
 		outsider.reply(b.send(outsider))
 	})
 }
@@ -166,7 +166,7 @@ func TestGroupsOnly(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		stranger := s.org(t).agent("stranger")
-		r := a.ruled("closed", b)
+		r := a.groupWithPolicy("closed", b)
 		key, ask := obj{"type": "svc.v1.sender_key_distribution"}, obj{"type": "svc.v1.sender_key_request"}
 		for _, row := range []struct {
 			policy, code string
@@ -177,19 +177,19 @@ func TestGroupsOnly(t *testing.T) {
 		} {
 			first := row.from.send(row.to)
 			b.patch(b.path(""), obj{row.policy: "groups_only"}).want(200).is(row.policy, "groups_only", "warnings", []any{})
-			row.from.try(row.to, nil).as("a fellow member, directly").refused(403, row.code)
-			row.from.try(row.to, obj{"type": "svc.v1.receipt"}).as("a receipt").refused(403, row.code)
+			row.from.trySend(row.to, nil).as("a fellow member, directly").refused(403, row.code)
+			row.from.trySend(row.to, obj{"type": "svc.v1.receipt"}).as("a receipt").refused(403, row.code)
 			for _, exempt := range []obj{key, ask} {
 				row.from.send(row.to, exempt)
 				if row.code == "incoming_policy" {
-					stranger.try(b, exempt).as("%v between strangers", exempt).refused(403, row.code)
+					stranger.trySend(b, exempt).as("%v between strangers", exempt).refused(403, row.code)
 				} else {
-					b.try(stranger, exempt).as("%v between strangers", exempt).refused(403, row.code)
+					b.trySend(stranger, exempt).as("%v between strangers", exempt).refused(403, row.code)
 				}
 			}
 			row.from.reply(row.to.reply(first))
-			r.said(a)
-			r.said(b)
+			r.broadcast(a)
+			r.broadcast(b)
 			b.patch(b.path(""), obj{row.policy: map[string]string{"incoming_policy": "accept_all", "outgoing_policy": "send_all"}[row.policy]}).want(200)
 			row.from.send(row.to)
 		}

@@ -63,15 +63,15 @@ func (v *groupDeployment) randomRequest() *answer {
 	case dice < 85:
 		return r.role(r.by, other, []string{"admin", "member"}[rand.IntN(2)])
 	case dice < 90:
-		return r.says(g, nil)
+		return r.tryBroadcast(g, nil)
 	case dice < 92:
 		return v.founds(g)
 	case dice < 93:
-		return g.does("DELETE", r.path(""), nil)
+		return g.request("DELETE", r.path(""), nil)
 	case dice < 94:
 		return v.revokes(g)
 	}
-	return r.by.does("PATCH", r.path(""), obj{"enrollment_policy": []string{"open", "closed", "majority", "unanimity"}[rand.IntN(4)]})
+	return r.by.request("PATCH", r.path(""), obj{"enrollment_policy": []string{"open", "closed", "majority", "unanimity"}[rand.IntN(4)]})
 }
 
 // votes casts a vote on some open request.
@@ -85,7 +85,7 @@ func (v *groupDeployment) votes(r *group, g *agent) *answer {
 }
 
 func (v *groupDeployment) founds(g *agent) *answer {
-	a := g.founds(obj{"enrollment_policy": "open", "isolated": rand.IntN(2) == 0})
+	a := g.tryCreateGroup(obj{"enrollment_policy": "open", "isolated": rand.IntN(2) == 0})
 	if a.status == 201 {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -197,6 +197,6 @@ func TestGroupsUnderKills(t *testing.T) {
 		if v.done.Load() < 100 {
 			t.Errorf("only %d requests", v.done.Load())
 		}
-		audited(t, s)
+		verifyDirectory(t, s)
 	})
 }

@@ -149,7 +149,7 @@ func (c *largeGroup) payload() string { return "n" + strconv.FormatInt(c.broadca
 // arrived reads every inbox and returns the payloads, oldest first.
 func (c *largeGroup) arrived() map[*agent][]string {
 	all := make([][]string, len(c.members))
-	spread(len(all), func(i int) {
+	forEachBounded(len(all), func(i int) {
 		for _, m := range copiesOf(c.members[i]) {
 			all[i] = append(all[i], text(m, "encrypted_payload"))
 		}
@@ -186,13 +186,13 @@ func TestBroadcastToManyMembers(t *testing.T) {
 		c := newLargeGroup(t, s)
 		sender := c.members[7]
 		payload := c.payload()
-		sent := c.group.said(sender, obj{"encrypted_payload": payload})
+		sent := c.group.broadcast(sender, obj{"encrypted_payload": payload})
 		answered := time.Now()
 		if !same(sent["recipient_count"], largeGroupSize-1) {
 			t.Errorf("recipient_count is %v", sent["recipient_count"])
 		}
 		var copyIDs sync.Map
-		spread(len(c.members), func(i int) {
+		forEachBounded(len(c.members), func(i int) {
 			if g := c.members[i]; g != sender {
 				for {
 					asked := time.Since(answered)
@@ -212,7 +212,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 			}
 		})
 		broadcasts := []sentBroadcast{{sender, payload}}
-		for _, some := range together(3, func(i int) []sentBroadcast { return c.broadcastAll(c.members[20*i], 12) }) {
+		for _, some := range concurrently(3, func(i int) []sentBroadcast { return c.broadcastAll(c.members[20*i], 12) }) {
 			broadcasts = append(broadcasts, some...)
 		}
 		if len(broadcasts) != 37 {
@@ -220,7 +220,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 		}
 		c.checkInboxes("three senders at once", broadcasts)
 		reader := c.members[150]
-		transcript := reader.sees("/conversations/"+text(sent, "conversation_id")+"/messages", "?limit=200")
+		transcript := reader.list("/conversations/"+text(sent, "conversation_id")+"/messages", "?limit=200")
 		var order []string
 		for _, m := range transcript {
 			order = append(order, text(m, "encrypted_payload"))
@@ -228,7 +228,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 		if want := c.arrived()[reader]; !slices.Equal(order, want) || !slices.IsSorted(ids(transcript)) {
 			t.Errorf("the transcript is %v\n  the inbox %v", order, want)
 		}
-		audited(t, s)
+		verifyDirectory(t, s)
 	})
 }
 
@@ -236,7 +236,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 func (c *largeGroup) broadcastAll(by *agent, n int) (broadcasts []sentBroadcast) {
 	for range n {
 		payload := c.payload()
-		a := c.says(by, obj{"encrypted_payload": payload})
+		a := c.tryBroadcast(by, obj{"encrypted_payload": payload})
 		if a.err != nil || a.status != 201 {
 			a.errorf("want a broadcast")
 			return broadcasts
@@ -278,7 +278,7 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 					continue
 				}
 				unknown++
-				a := c.says(by, obj{"encrypted_payload": lost[i]}, "Idempotency-Key", lost[i])
+				a := c.tryBroadcast(by, obj{"encrypted_payload": lost[i]}, "Idempotency-Key", lost[i])
 				if a.status == 200 {
 					before++
 				} else {
@@ -292,7 +292,7 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 		if len(broadcasts) < 12 {
 			t.Errorf("only %d broadcasts: too little load", len(broadcasts))
 		}
-		audited(t, s)
+		verifyDirectory(t, s)
 	})
 }
 
@@ -301,7 +301,7 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 func (c *largeGroup) broadcastUntilLost(by *agent, dying *atomic.Bool) (acked []sentBroadcast, lost string) {
 	for range 15 {
 		payload := c.payload()
-		a := c.says(by, obj{"encrypted_payload": payload}, "Idempotency-Key", payload)
+		a := c.tryBroadcast(by, obj{"encrypted_payload": payload}, "Idempotency-Key", payload)
 		switch {
 		case a.err == nil && a.status == 201:
 			acked = append(acked, sentBroadcast{by, payload})

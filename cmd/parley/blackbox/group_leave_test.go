@@ -37,7 +37,7 @@ func TestLeaveOrKick(t *testing.T) {
 			{"a stranger to a private group", stranger.org, "", twin, "404:not_found"},
 			{"another organization's agent named", other, founder.id, guest, "403:not_owner"},
 		} {
-			r := founder.ruled("closed", twin, mate, guest)
+			r := founder.groupWithPolicy("closed", twin, mate, guest)
 			headers := []string{}
 			if row.named != "" {
 				headers = []string{"X-Svc-Agent", row.named}
@@ -49,7 +49,7 @@ func TestLeaveOrKick(t *testing.T) {
 				r.remove(founder, row.whom).as("%s, again", row.what).refused(404, "not_found")
 				r.join(row.whom).as("%s, and back without an invitation", row.what).refused(403, "invitation_required")
 			}
-			r.holds(row.what, left...)
+			r.checkMembers(row.what, left...)
 			if admins := r.admins(founder); admins != "founder" {
 				t.Errorf("%s: the admins are %q", row.what, admins)
 			}
@@ -64,7 +64,7 @@ func TestRoles(t *testing.T) {
 		a, b, outside := o.agent("a"), o.agent("b"), o.agent("outside")
 		c := other.agent("c")
 		stranger := s.org(t).agent("stranger")
-		r := a.ruled("closed", b, c)
+		r := a.groupWithPolicy("closed", b, c)
 		for _, row := range []struct {
 			what     string
 			by, whom *agent
@@ -95,10 +95,10 @@ func TestRoles(t *testing.T) {
 			}
 		}
 		r.role(b, a, "owner").invalid("body.role", "enum")
-		b.does("PATCH", r.path("/members/"+a.id), obj{}).invalid("body.role", "missing")
+		b.request("PATCH", r.path("/members/"+a.id), obj{}).invalid("body.role", "missing")
 		o.patch(r.path("/members/"+a.id), obj{"role": "admin"}).as("the organization's admin acts where none is named").want(200).is("role", "admin")
 		r.remove(b, b).as("an admin leaves where another stays").want(204)
-		r.holds("after all", a, c)
+		r.checkMembers("after all", a, c)
 	})
 }
 
@@ -111,7 +111,7 @@ func TestMemberRows(t *testing.T) {
 		for range 6 {
 			others = append(others, other.agent("m"+randomHex(3)))
 		}
-		r := a.ruled("closed", others...)
+		r := a.groupWithPolicy("closed", others...)
 		for _, reader := range []*agent{a, others[2]} {
 			rows := r.members(reader)
 			for _, m := range rows {
@@ -123,7 +123,7 @@ func TestMemberRows(t *testing.T) {
 			for _, m := range rows {
 				whole = append(whole, text(m, "id"))
 			}
-			for _, m := range reader.sees(r.path("/members"), "?limit=2") {
+			for _, m := range reader.list(r.path("/members"), "?limit=2") {
 				walked = append(walked, text(m, "id"))
 			}
 			if !slices.Equal(whole, walked) || len(slices.Compact(slices.Sorted(slices.Values(whole)))) != 7 {
@@ -140,8 +140,8 @@ func TestMemberRows(t *testing.T) {
 		if was, is := find(before), find(after); was["id"] == is["id"] || text(was, "joined_at") > text(is, "joined_at") {
 			t.Errorf("a membership that began again: before %v, after %v", was, is)
 		}
-		a.does("GET", r.path("/members?limit=0"), nil).invalid("query.limit", "greater_than_equal")
-		a.does("GET", r.path("/members?cursor=nonsense"), nil).refused(400, "invalid_cursor")
+		a.request("GET", r.path("/members?limit=0"), nil).invalid("query.limit", "greater_than_equal")
+		a.request("GET", r.path("/members?cursor=nonsense"), nil).refused(400, "invalid_cursor")
 	})
 }
 
@@ -163,22 +163,22 @@ func TestRevokingAMember(t *testing.T) {
 		} {
 			g := own.agent("g" + randomHex(3))
 			others := row.others()
-			r := g.ruled("closed", others...)
+			r := g.groupWithPolicy("closed", others...)
 			g.delete(g.path("")).want(204)
 			r.by = others[row.heir]
 			eventually(t, row.what, func() bool { return r.admins(r.by) == others[row.heir].name })
-			r.holds(row.what, others...)
+			r.checkMembers(row.what, others...)
 			r.patch(obj{"description": "inherited"}).want(200)
 			g.get(g.path("")).as("its own record").want(200)
 			g.get(g.path("/messages")).as("its own inbox").want(200)
 			g.delete(g.path("")).as("again").want(204)
 		}
 		g, second := own.agent("g"), own.agent("second")
-		r := g.ruled("closed", second)
+		r := g.groupWithPolicy("closed", second)
 		r.role(g, second, "admin").want(200)
 		second.delete(second.path("")).want(204)
 		eventually(t, "an admin of several", func() bool { return r.read(g).at("member_count") == 1.0 })
-		r.holds("an admin of several", g)
+		r.checkMembers("an admin of several", g)
 
 		alone := own.agent("alone")
 		empty := alone.group()
@@ -195,13 +195,13 @@ func TestRevocationResolvesRequests(t *testing.T) {
 		o, guests := s.org(t), s.org(t)
 		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")
 		x := guests.agent("x")
-		r := a.ruled("unanimity", b, c)
+		r := a.groupWithPolicy("unanimity", b, c)
 		id := text(r.applied(x), "id")
 		r.voted(a, id, "approve")
 		r.voted(b, id, "approve")
 		c.delete(c.path("")).want(204)
 		eventually(t, "the electorate recounts", func() bool { return r.request(a, id)["status"] == "approved" })
-		r.holds("after an elector was revoked", a, b, x)
+		r.checkMembers("after an elector was revoked", a, b, x)
 
 		applicant, nominee, invitee := guests.agent("applicant"), guests.agent("nominee"), guests.agent("invitee")
 		closed := a.group()
@@ -218,7 +218,7 @@ func TestRevocationResolvesRequests(t *testing.T) {
 		}
 		for g, q := range requests {
 			eventually(t, "the request of the "+g.name, func() bool { return q.r.request(a, q.id)["status"] == "canceled" })
-			q.r.stands(g.name, a, q.id, "status", "canceled", "agent_id", g.id)
+			q.r.checkRequest(g.name, a, q.id, "status", "canceled", "agent_id", g.id)
 			q.r.join(g).as("%s", g.name).refused(403, "not_owner")
 		}
 		r.vote(b, requests[applicant].id, "approve").refused(409, "request_closed")

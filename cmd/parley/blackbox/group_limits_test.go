@@ -29,7 +29,7 @@ func TestSeatCeiling(t *testing.T) {
 		s.restrict(t)
 		o.get("/org/quotas").want(200).is("quotas.group_members.limit", 64)
 		joined := 0
-		for _, answered := range together(10, func(i int) *answer { return r.join(members[60+i]) }) {
+		for _, answered := range concurrently(10, func(i int) *answer { return r.join(members[60+i]) }) {
 			if answered.status == 200 {
 				joined++
 			} else {
@@ -43,9 +43,9 @@ func TestSeatCeiling(t *testing.T) {
 		if status := r.voted(a, application, "approve"); status != "canceled" {
 			t.Errorf("an approval in a full group: %s", status)
 		}
-		r.stands("an approval in a full group", a, application, "status", "canceled", "reason", "group_full")
+		r.checkRequest("an approval in a full group", a, application, "status", "canceled", "reason", "group_full")
 		r.patch(obj{"enrollment_policy": "closed"}).want(200)
-		batch := a.does("POST", r.path("/invite"), obj{"agents": []string{invitee.id}}).want(200).is("skipped", 1)
+		batch := a.request("POST", r.path("/invite"), obj{"agents": []string{invitee.id}}).want(200).is("skipped", 1)
 		if row := objects(batch.at("results").([]any))[0]; row["reason"] != "group_full" || row["request_id"] != nil {
 			batch.errorf("want group_full")
 		}
@@ -71,13 +71,13 @@ func TestGroupQuota(t *testing.T) {
 		for range 3 {
 			groups = append(groups, g.group())
 		}
-		g.founds(obj{"name": "sixth"}).refused(403, "quota_exceeded").is("quota", "groups", "limit", 5, "used", 5)
-		g.founds(obj{"name": groups[0].name}).as("state before quota").refused(409, "name_taken")
+		g.tryCreateGroup(obj{"name": "sixth"}).refused(403, "quota_exceeded").is("quota", "groups", "limit", 5, "used", 5)
+		g.tryCreateGroup(obj{"name": groups[0].name}).as("state before quota").refused(409, "name_taken")
 		used(5)
-		g.does("DELETE", groups[0].path(""), nil).want(204)
+		g.request("DELETE", groups[0].path(""), nil).want(204)
 		used(4)
 		made := 0
-		for _, a := range together(6, func(i int) *answer { return g.founds(obj{"name": fmt.Sprintf("at-once-%d", i)}) }) {
+		for _, a := range concurrently(6, func(i int) *answer { return g.tryCreateGroup(obj{"name": fmt.Sprintf("at-once-%d", i)}) }) {
 			if a.status == 201 {
 				made++
 			} else {
@@ -98,7 +98,7 @@ func TestGroupMessageSlots(t *testing.T) {
 		s := start(t, "--journals", journals, "--quota-profile", "open")
 		o, other := s.org(t), s.org(t)
 		g, members := o.agent("g"), other.newAgents(9, "m")
-		r := g.ruled("closed", members...)
+		r := g.groupWithPolicy("closed", members...)
 		guest := other.agent("guest")
 		s.restrict(t)
 		slots := func(what string, by *agent, n float64) {
@@ -108,11 +108,11 @@ func TestGroupMessageSlots(t *testing.T) {
 			}
 		}
 		slots("nothing sent", g, 0)
-		r.says(g, nil, "Idempotency-Key", "k").first()
+		r.tryBroadcast(g, nil, "Idempotency-Key", "k").first()
 		slots("a broadcast to nine", g, 1)
-		r.says(g, nil, "Idempotency-Key", "k").want(200)
+		r.tryBroadcast(g, nil, "Idempotency-Key", "k").want(200)
 		slots("the same again", g, 1)
-		r.said(members[0])
+		r.broadcast(members[0])
 		slots("a broadcast by a member, to its own organization", members[0], 1)
 		slots("a broadcast by a member, to the owner", g, 1)
 		members[1].reply(copiesOf(members[1])[0])
@@ -120,10 +120,10 @@ func TestGroupMessageSlots(t *testing.T) {
 		r.invited(g, guest, "invited")
 		slots("an invitation", g, 1)
 		for i := 2; i <= 100; i++ {
-			r.said(g)
+			r.broadcast(g)
 		}
 		slots("a hundred broadcasts", g, 100)
-		r.says(g, nil).as("the 101st").refused(403, "quota_exceeded").is("quota", "messages_per_day", "limit", 100, "used", 100)
-		r.says(g, nil, "Idempotency-Key", "k").as("the key wins over the quota").want(200)
+		r.tryBroadcast(g, nil).as("the 101st").refused(403, "quota_exceeded").is("quota", "messages_per_day", "limit", 100, "used", 100)
+		r.tryBroadcast(g, nil, "Idempotency-Key", "k").as("the key wins over the quota").want(200)
 	})
 }

@@ -87,7 +87,7 @@ func TestBroadcastsDuringMembershipChanges(t *testing.T) {
 		var said []timedBroadcast
 		for i := range broadcasts {
 			b := timedBroadcast{payload: fmt.Sprintf("n%03d", i), asked: time.Since(began)}
-			if a := r.says(g, obj{"encrypted_payload": b.payload}); a.status != 201 {
+			if a := r.tryBroadcast(g, obj{"encrypted_payload": b.payload}); a.status != 201 {
 				a.errorf("want a broadcast")
 			}
 			b.answered = time.Since(began)
@@ -145,16 +145,16 @@ func TestBroadcastsOnStreams(t *testing.T) {
 		const each = 15
 		o := s.org(t)
 		senders, listeners := o.newAgents(2, "s"), s.org(t).newAgents(4, "e")
-		r := senders[0].ruled("closed", append(listeners, senders[1])...)
+		r := senders[0].groupWithPolicy("closed", append(listeners, senders[1])...)
 		var streams []*stream
 		for _, g := range listeners {
 			st := g.stream("")
 			st.opening()
 			streams = append(streams, st)
 		}
-		together(2, func(i int) bool {
+		concurrently(2, func(i int) bool {
 			for range each {
-				if a := r.says(senders[i], nil); a.status != 201 {
+				if a := r.tryBroadcast(senders[i], nil); a.status != 201 {
 					a.errorf("want a broadcast")
 				}
 			}
@@ -188,7 +188,7 @@ func TestGroupsSurviveAKill(t *testing.T) {
 		s := start(t, "--journals", journals)
 		o, guests := s.org(t), s.org(t)
 		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")
-		r := a.ruled("majority", b, c)
+		r := a.groupWithPolicy("majority", b, c)
 		r.patch(obj{"description": "kept", "visibility": "public", "vote_duration_hours": 7}).want(200)
 		r.role(a, b, "admin").want(200)
 		pending, approved, denied, nominee := guests.agent("pending"), guests.agent("approved"), guests.agent("denied"), guests.agent("nominee")
@@ -202,10 +202,10 @@ func TestGroupsSurviveAKill(t *testing.T) {
 		r.invited(c, nominee, "pending")
 		closed := b.group(obj{"members": []string{nominee.id}})
 		gone := b.group(obj{"name": "gone"})
-		b.does("DELETE", gone.path(""), nil).want(204)
+		b.request("DELETE", gone.path(""), nil).want(204)
 		hermit := guests.agent("hermit").group(obj{"isolated": true})
-		said := r.said(a)
-		r.says(a, nil, "Idempotency-Key", "k").first()
+		said := r.broadcast(a)
+		r.tryBroadcast(a, nil, "Idempotency-Key", "k").first()
 		approved.reply(copiesOf(approved)[0])
 		conversation := "/conversations/" + text(said, "conversation_id")
 		paths := map[*agent][]string{
@@ -218,7 +218,7 @@ func TestGroupsSurviveAKill(t *testing.T) {
 			out := map[string]any{}
 			for g, list := range paths {
 				for _, path := range list {
-					out[g.name+" "+path] = g.does("GET", path, nil).want(200).value()
+					out[g.name+" "+path] = g.request("GET", path, nil).want(200).value()
 				}
 			}
 			out["profile"] = s.call(t, "", "GET", "/directory/groups/"+r.id, nil).want(200).value()
@@ -234,21 +234,21 @@ func TestGroupsSurviveAKill(t *testing.T) {
 				t.Errorf("%s changed\nbefore %v\nafter  %v", what, before[what], now)
 			}
 		}
-		r.says(a, nil, "Idempotency-Key", "k").want(200)
-		b.founds(obj{"name": "gone"}).refused(409, "name_taken")
-		b.does("GET", gone.path(""), nil).refused(410, "gone")
-		hermit.by.founds(nil).as("still isolated").refused(409, "isolation_conflict")
-		hermit.by.try(a, nil).as("still isolated").refused(403, "isolated_agent")
+		r.tryBroadcast(a, nil, "Idempotency-Key", "k").want(200)
+		b.tryCreateGroup(obj{"name": "gone"}).refused(409, "name_taken")
+		b.request("GET", gone.path(""), nil).refused(410, "gone")
+		hermit.by.tryCreateGroup(nil).as("still isolated").refused(409, "isolation_conflict")
+		hermit.by.trySend(a, nil).as("still isolated").refused(403, "isolated_agent")
 		r.vote(a, open, "deny").want(200).is("status", "pending", "your_vote", "deny")
 		r.voted(b, open, "deny")
-		r.stands("votes go on", a, open, "status", "denied")
+		r.checkRequest("votes go on", a, open, "status", "denied")
 		closed.joined(nominee)
-		r.said(c)
+		r.broadcast(c)
 		lonely := guests.agent("lonely")
 		over := lonely.group(obj{"enrollment_policy": "majority"})
 		over.applied(pending)
 		lonely.delete(lonely.path("")).want(204)
 		eventually(t, "a group without members is deleted", func() bool { return guests.get(over.path("")).status == 410 })
-		audited(t, s)
+		verifyDirectory(t, s)
 	})
 }

@@ -8,7 +8,7 @@ import "testing"
 func TestJoinRequestsOfOneOrganization(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, o := s.org(t).agent("founder"), s.org(t)
-		r := g.ruled("majority", s.org(t).agent("member"))
+		r := g.groupWithPolicy("majority", s.org(t).agent("member"))
 		applicants := o.newAgents(24, "c")
 		nominated := r.invited(g, applicants[23], "pending")
 		var first string
@@ -46,18 +46,18 @@ func TestJoinRequestsOfAGroup(t *testing.T) {
 	}
 	each(t, func(t *testing.T, s *server) {
 		g, o := s.org(t).agent("founder"), s.org(t)
-		r := g.ruled("unanimity", s.org(t).agent("member"))
+		r := g.groupWithPolicy("unanimity", s.org(t).agent("member"))
 		applicants := o.newAgents(1002, "c")
 		for i := 0; i < 1000; i += 100 {
 			agents := []string{}
 			for _, c := range applicants[i : i+100] {
 				agents = append(agents, c.id)
 			}
-			g.does("POST", r.path("/invite"), obj{"agents": agents}).want(200).is("pending", 100, "skipped", 0)
+			g.request("POST", r.path("/invite"), obj{"agents": agents}).want(200).is("pending", 100, "skipped", 0)
 		}
 		r.join(applicants[1000]).refused(403, "quota_exceeded").is("quota", "join_requests", "limit", 1000, "used", 1000)
 		r.invite(g, applicants[1000]).refused(403, "quota_exceeded").is("quota", "join_requests", "limit", 1000)
-		many := g.does("POST", r.path("/invite"), obj{"agents": []string{applicants[1000].id, applicants[1001].id}}).want(200)
+		many := g.request("POST", r.path("/invite"), obj{"agents": []string{applicants[1000].id, applicants[1001].id}}).want(200)
 		many.is("pending", 0, "skipped", 2)
 		r.patch(obj{"enrollment_policy": "closed"}).want(200)
 		r.invited(g, applicants[1001], "invited") // invitations need no vote
@@ -83,7 +83,7 @@ func TestIsolatedGroupInvitationHasNoText(t *testing.T) {
 				if told, _ := payloadJSON(t, m).(obj); told["message"] != nil || told["group_id"] != r.id {
 					t.Errorf("%s: the payload is %v", policy, told)
 				}
-				rows := objects(invitee.does("GET", "/groups/invites", nil).want(200).list)
+				rows := objects(invitee.request("GET", "/groups/invites", nil).want(200).list)
 				if len(rows) != 1 || rows[0]["message"] != nil {
 					t.Errorf("%s: the invitations are %v", policy, rows)
 				}

@@ -19,7 +19,7 @@ func newRivals(o *org, plain *agent) rivals {
 // admissions joins both at once and returns those that admitted the agent.
 func (v rivals) admissions(g *agent) (in []*group) {
 	g.t.Helper()
-	for i, a := range together(2, func(i int) *answer { return v[i].join(g) }) {
+	for i, a := range concurrently(2, func(i int) *answer { return v[i].join(g) }) {
 		if a.status == 200 && a.at("status") == "joined" {
 			in = append(in, v[i])
 		} else {
@@ -56,7 +56,7 @@ func TestRivalsControl(t *testing.T) {
 
 // has reports whether the group lists an agent as a member.
 func (r *group) has(g *agent) bool {
-	a := r.by.does("GET", r.path(""), nil)
+	a := r.by.request("GET", r.path(""), nil)
 	inside, _ := a.at("member_agent_ids").([]any)
 	return slices.Contains(inside, any(g.id))
 }
@@ -76,7 +76,7 @@ func TestRaceForIsolation(t *testing.T) {
 		agents := s.org(t).newAgents(racers, "racer-")
 		var races, isolated atomic.Int64
 		began := time.Now()
-		together(racers, func(k int) bool {
+		concurrently(racers, func(k int) bool {
 			for round := range rounds {
 				v, g := pairs[(k+round)%places], agents[k]
 				in := v.admitted(g)
@@ -102,8 +102,8 @@ func TestRaceForIsolation(t *testing.T) {
 			t.Errorf("%d races, want %d", races.Load(), racers*rounds)
 		}
 		for _, v := range pairs {
-			v[0].holds("after the races", plain)
-			v[1].holds("after the races", v[1].by)
+			v[0].checkMembers("after the races", plain)
+			v[1].checkMembers("after the races", v[1].by)
 		}
 	})
 }
@@ -124,9 +124,9 @@ func TestRaceOfApprovalAndJoin(t *testing.T) {
 			for k, g := range agents {
 				applications[k] = text(r.applied(g), "id")
 			}
-			together(racers, func(k int) bool {
+			concurrently(racers, func(k int) bool {
 				g := agents[k]
-				answers := together(2, func(i int) *answer {
+				answers := concurrently(2, func(i int) *answer {
 					if i == 0 {
 						return r.vote(r.by, applications[k], "approve")
 					}
@@ -162,13 +162,13 @@ func TestVotesAtOnce(t *testing.T) {
 		}{
 			{"majority", 5, 6, "approved"}, {"majority", 4, 6, "denied"}, {"unanimity", 9, 4, "approved"}, {"unanimity", 8, 4, "denied"},
 		} {
-			r := electors[0].ruled(row.policy, electors[1:]...)
+			r := electors[0].groupWithPolicy(row.policy, electors[1:]...)
 			applicants := s.org(t).newAgents(row.requests, "x")
 			requests := make([]string, row.requests)
 			for i, x := range applicants {
 				requests[i] = text(r.applied(x), "id")
 			}
-			together(9*row.requests, func(i int) bool {
+			concurrently(9*row.requests, func(i int) bool {
 				word := map[bool]string{true: "approve", false: "deny"}[(i/row.requests+i)%9 < row.approve]
 				a := r.vote(electors[i/row.requests], requests[i%row.requests], word)
 				if a.status != 200 {
@@ -177,13 +177,13 @@ func TestVotesAtOnce(t *testing.T) {
 				return a.status == 200
 			})
 			for _, id := range requests {
-				r.stands(row.policy, electors[0], id, "status", row.want)
+				r.checkRequest(row.policy, electors[0], id, "status", row.want)
 			}
 			in := electors
 			if row.want == "approved" {
 				in = slices.Concat(electors, applicants)
 			}
-			r.holds(row.policy, in...)
+			r.checkMembers(row.policy, in...)
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestOneOfSeveralAtOnce(t *testing.T) {
 		one := func(what, code string, n int, ask func(i int) *answer) {
 			t.Helper()
 			succeeded := 0
-			for _, a := range together(n, ask) {
+			for _, a := range concurrently(n, ask) {
 				if a.status < 300 {
 					succeeded++
 				} else {
@@ -210,14 +210,14 @@ func TestOneOfSeveralAtOnce(t *testing.T) {
 		}
 		open := a.group(obj{"enrollment_policy": "open"})
 		x := guests.agent("x")
-		for _, a := range together(8, func(int) *answer { return open.join(x) }) {
+		for _, a := range concurrently(8, func(int) *answer { return open.join(x) }) {
 			if a.status != 200 || a.at("status") != "joined" {
 				a.refused(409, "already_member")
 			}
 		}
-		open.holds("one agent joins eight times", a, x)
+		open.checkMembers("one agent joins eight times", a, x)
 
-		closed := a.ruled("closed", b)
+		closed := a.groupWithPolicy("closed", b)
 		closed.role(a, b, "admin").want(200)
 		y := guests.agent("y")
 		one("two admins invite one agent", "409:already_invited", 8, func(i int) *answer { return closed.invite([]*agent{a, b}[i%2], y) })
@@ -226,10 +226,10 @@ func TestOneOfSeveralAtOnce(t *testing.T) {
 		}
 		one("two admins leave", "422:last_admin", 2, func(i int) *answer { g := []*agent{a, b}[i]; return closed.remove(g, g) })
 
-		voting := a.ruled("majority", b, c)
+		voting := a.groupWithPolicy("majority", b, c)
 		z := guests.agent("z")
 		var filed []string
-		for _, a := range together(8, func(int) *answer { return voting.join(z) }) {
+		for _, a := range concurrently(8, func(int) *answer { return voting.join(z) }) {
 			filed = append(filed, a.want(200).is("status", "pending").str("request.id"))
 		}
 		slices.Sort(filed)
@@ -255,9 +255,9 @@ func TestSeatsSurviveKills(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				together(racers, func(k int) bool {
+				concurrently(racers, func(k int) bool {
 					v := pairs[(k+kill)%len(pairs)]
-					for i, a := range together(2, func(i int) *answer { return v[i].join(agents[k]) }) {
+					for i, a := range concurrently(2, func(i int) *answer { return v[i].join(agents[k]) }) {
 						if a.err == nil && a.status == 200 {
 							told[k] = v[i]
 							answered.Add(1)
@@ -295,10 +295,10 @@ func TestSeatsSurviveKills(t *testing.T) {
 			}
 		}
 		for _, v := range pairs {
-			v[0].holds("after the kills", plain)
-			v[1].holds("after the kills", v[1].by)
+			v[0].checkMembers("after the kills", plain)
+			v[1].checkMembers("after the kills", v[1].by)
 		}
-		audited(t, s)
+		verifyDirectory(t, s)
 	})
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// news reads the wanted group events and checks that no other follows shortly after.
+// groupEvents reads the wanted group events and checks that no other follows shortly after.
 // Concurrent events may come in any order.
-func (st *stream) news(what string, r *group, want ...string) {
+func (st *stream) groupEvents(what string, r *group, want ...string) {
 	st.t.Helper()
 	var got []string
 	for range want {
@@ -45,7 +45,7 @@ func TestGroupEvents(t *testing.T) {
 		o := s.org(t)
 		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")
 		x, y := s.org(t).agent("x"), s.org(t).agent("y")
-		r := a.ruled("majority", b, c)
+		r := a.groupWithPolicy("majority", b, c)
 		r.role(a, b, "admin").want(200)
 		streams := map[*agent]*stream{}
 		for _, g := range []*agent{a, b, c, x, y} {
@@ -56,7 +56,7 @@ func TestGroupEvents(t *testing.T) {
 			t.Helper()
 			for g, st := range streams {
 				if len(heard[g]) > 0 {
-					st.news(what+", to "+g.name, r, heard[g]...)
+					st.groupEvents(what+", to "+g.name, r, heard[g]...)
 				}
 			}
 		}
@@ -92,7 +92,7 @@ func TestGroupEvents(t *testing.T) {
 func TestInvitedEvent(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, y := s.org(t).agent("a"), s.org(t).agent("y")
-		r := a.ruled("closed")
+		r := a.groupWithPolicy("closed")
 		st := y.stream("")
 		st.opening()
 		id := r.invited(a, y, "invited")
@@ -122,7 +122,7 @@ func TestInvitedEvent(t *testing.T) {
 func TestGroupEventsInTheirPlace(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, x := pair(t, s)
-		r := a.ruled("open")
+		r := a.groupWithPolicy("open")
 		one := a.send(x)
 		r.joined(x)
 		two := a.send(x)

@@ -29,8 +29,8 @@ var groupViews = []struct {
 	{"delete", "- 403:not_admin 404 404", "- 403:not_admin 403 403", "410 410 404"},
 }
 
-// viewed makes one of the requests of the table.
-func (r *group) viewed(what string, by, guest *agent) *answer {
+// requestView makes one of the requests of the table.
+func (r *group) requestView(what string, by, guest *agent) *answer {
 	switch what {
 	case "read":
 		return by.get(r.path(""))
@@ -61,29 +61,29 @@ func TestGroupViews(t *testing.T) {
 		owner, seat, guest, other := s.org(t).agent("owner"), s.org(t).agent("seat"), s.org(t).agent("guest"), s.org(t).agent("other")
 		groups := map[string]*group{}
 		for _, visibility := range []string{"private", "public"} {
-			r := owner.ruled("closed", seat)
+			r := owner.groupWithPolicy("closed", seat)
 			r.patch(obj{"visibility": visibility}).want(200)
 			r.invited(owner, guest, "invited")
 			groups[visibility] = r
 		}
-		gone := owner.ruled("closed", seat)
+		gone := owner.groupWithPolicy("closed", seat)
 		gone.invited(owner, guest, "invited")
-		owner.does("DELETE", gone.path(""), nil).want(204)
+		owner.request("DELETE", gone.path(""), nil).want(204)
 		for _, row := range groupViews {
 			for visibility, cells := range map[string]string{"private": row.private, "public": row.public} {
 				for i, cell := range strings.Fields(cells) {
 					if by := []*agent{owner, seat, guest, other}[i]; cell != "-" {
-						groups[visibility].viewed(row.ask, by, guest).as("%s a %s group, %s", row.ask, visibility, by.name).matches(cell)
+						groups[visibility].requestView(row.ask, by, guest).as("%s a %s group, %s", row.ask, visibility, by.name).matches(cell)
 					}
 				}
 			}
 			for i, cell := range strings.Fields(row.deleted) {
 				if by := []*agent{owner, seat, other}[i]; cell != "-" {
-					gone.viewed(row.ask, by, guest).as("%s a deleted group, %s", row.ask, by.name).matches(cell)
+					gone.requestView(row.ask, by, guest).as("%s a deleted group, %s", row.ask, by.name).matches(cell)
 				}
 			}
 			unknown := &group{t: t, by: owner, id: nobody, handle: "#nothing@" + owner.slug + ".localhost"}
-			unknown.viewed(row.ask, owner, guest).as("%s an unknown group", row.ask).refused(404, "not_found")
+			unknown.requestView(row.ask, owner, guest).as("%s an unknown group", row.ask).refused(404, "not_found")
 			s.call(t, "", "GET", groups["public"].path(""), nil).refused(401, "not_authenticated")
 		}
 	})
@@ -97,7 +97,7 @@ func TestPrivateIsAsUnknown(t *testing.T) {
 		r := g.group()
 		unknown := &group{t: t, by: g, id: nobody, handle: "#" + groupName() + "@" + g.slug + ".localhost"}
 		for _, ask := range []string{"read", "members", "requests", "change", "role", "invite", "kick", "send", "delete"} {
-			private, nothing := r.viewed(ask, stranger, stranger), unknown.viewed(ask, stranger, stranger)
+			private, nothing := r.requestView(ask, stranger, stranger), unknown.requestView(ask, stranger, stranger)
 			if private.status != nothing.status || private.at("code") != nothing.at("code") || private.at("detail") != nothing.at("detail") {
 				t.Errorf("%s: a private group is answered %s %v, an unknown id %s %v", ask, private.summary(), private.at("detail"), nothing.summary(), nothing.at("detail"))
 			}
@@ -111,14 +111,14 @@ func TestGroupDeletion(t *testing.T) {
 		o := s.org(t)
 		g, mate := o.agent("g"), o.agent("mate")
 		seat, x, y := s.org(t).agent("seat"), s.org(t).agent("x"), s.org(t).agent("y")
-		r := g.ruled("majority", mate, seat)
+		r := g.groupWithPolicy("majority", mate, seat)
 		r.applied(x)
 		r.invited(g, y, "pending")
-		said := r.said(g)
+		said := r.broadcast(g)
 		copied := seat.everything()[0]
-		mate.does("DELETE", r.path(""), nil).refused(403, "not_admin")
-		g.does("DELETE", r.path(""), nil).want(204)
-		g.does("DELETE", r.path(""), nil).as("again").refused(410, "gone")
+		mate.request("DELETE", r.path(""), nil).refused(403, "not_admin")
+		g.request("DELETE", r.path(""), nil).want(204)
+		g.request("DELETE", r.path(""), nil).as("again").refused(410, "gone")
 		r.join(seat).refused(410, "gone")
 		if n := len(y.get("/groups/invites").want(200).list); n != 0 {
 			t.Errorf("%d invites into a deleted group", n)
@@ -129,14 +129,14 @@ func TestGroupDeletion(t *testing.T) {
 		s.call(t, "", "GET", "/directory/groups/"+r.id, nil).refused(404, "not_found")
 
 		for _, reader := range []*agent{g, seat} {
-			reader.does("GET", "/conversations/"+text(said, "conversation_id"), nil).as("its conversation stays readable").want(200)
-			if rows := reader.sees("/conversations/"+text(said, "conversation_id")+"/messages", "?limit=50"); len(rows) != 1 {
+			reader.request("GET", "/conversations/"+text(said, "conversation_id"), nil).as("its conversation stays readable").want(200)
+			if rows := reader.list("/conversations/"+text(said, "conversation_id")+"/messages", "?limit=50"); len(rows) != 1 {
 				t.Errorf("%s sees %d rows", reader.name, len(rows))
 			}
 		}
-		seat.does("GET", "/messages/"+text(copied, "id"), nil).want(200).is("group_id", r.id, "group_handle", r.handle)
+		seat.request("GET", "/messages/"+text(copied, "id"), nil).want(200).is("group_id", r.id, "group_handle", r.handle)
 		g.reply(seat.reply(copied)) // replies remain possible
-		r.says(g, nil).as("broadcasts do not").refused(410, "gone")
+		r.tryBroadcast(g, nil).as("broadcasts do not").refused(410, "gone")
 	})
 }
 
@@ -231,7 +231,7 @@ func TestGroupDirectory(t *testing.T) {
 		}
 		r.patch(obj{"visibility": "public"}).want(200)
 		found("birds-"+word, true)
-		g.does("DELETE", r.path(""), nil).want(204)
+		g.request("DELETE", r.path(""), nil).want(204)
 		found("birds-"+word, false)
 	})
 }
@@ -297,12 +297,12 @@ func TestOrderOfGroupChecks(t *testing.T) {
 			ask(g.token, row.good, named...).as("acting agent before existence").refused(403, "not_owner")
 			ask(g.token, row.good).as("existence").refused(404, "not_found")
 		}
-		g.does("DELETE", "/groups/"+nobody, nil).refused(404, "not_found")
+		g.request("DELETE", "/groups/"+nobody, nil).refused(404, "not_found")
 		g.delete("/groups/"+nobody, named...).as("acting agent before existence").refused(403, "not_owner")
 		g.get("/groups/none").invalid("path", "uuid_parsing")
 		g.get("/groups/"+g.id).as("the id of another kind").refused(404, "not_found")
 		g.get("/groups", named...).as("a list has no acting agent").want(200)
 		r.patch(obj{"visibility": "public"}).want(200)
-		x.does("PATCH", r.path(""), obj{"name": "another"}).as("access before state").matches("403")
+		x.request("PATCH", r.path(""), obj{"name": "another"}).as("access before state").matches("403")
 	})
 }

@@ -50,7 +50,7 @@ func TestBallots(t *testing.T) {
 			for _, name := range []byte(b.electors[1:]) {
 				others = append(others, electors[name])
 			}
-			r := electors['a'].ruled(b.policy, others...)
+			r := electors['a'].groupWithPolicy(b.policy, others...)
 			request := r.applied(x)
 			if request["quorum_total_members"] == nil || !same(request["electorate_size"], len(b.electors)) {
 				t.Errorf("%s: the electorate of a new request: %v", b.rule, request)
@@ -75,7 +75,7 @@ func playBallot(r *group, rule, course string, electors map[byte]*agent, id stri
 			r.tallied(what, step, steps[:i], id)
 		case votes[step[1:]] != "":
 			if status := r.voted(who, id, votes[step[1:]]); status == "pending" {
-				r.stands(what, who, id, "your_vote", votes[step[1:]])
+				r.checkRequest(what, who, id, "your_vote", votes[step[1:]])
 			}
 		case step[1] == '<':
 			r.remove(who, who).as("%s", what).want(204)
@@ -83,7 +83,7 @@ func playBallot(r *group, rule, course string, electors map[byte]*agent, id stri
 			r.seats(who)
 		case step[1] == '!':
 			r.vote(who, id, "approve").as("%s", what).refused(403, "not_in_electorate")
-			r.stands(what, who, id, "you_may_vote", false, "you_may_vote_reason", "not_in_electorate", "your_vote", nil)
+			r.checkRequest(what, who, id, "you_may_vote", false, "you_may_vote_reason", "not_in_electorate", "your_vote", nil)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestVoteRefusals(t *testing.T) {
 		o := s.org(t)
 		a, b, c, late, outside := o.agent("a"), o.agent("b"), o.agent("c"), o.agent("late"), o.agent("outside")
 		x, stranger := s.org(t).agent("x"), s.org(t).agent("stranger")
-		r := a.ruled("majority", b, c)
+		r := a.groupWithPolicy("majority", b, c)
 		id := text(r.applied(x), "id")
 		r.seats(late)
 		for _, row := range []struct {
@@ -133,24 +133,24 @@ func TestVoteRefusals(t *testing.T) {
 		} {
 			r.vote(row.by, id, "approve").as("%s", row.who).matches(row.want)
 		}
-		r.stands("nothing was counted", a, id, "approvals", 0, "denials", 0, "status", "pending")
+		r.checkRequest("nothing was counted", a, id, "approvals", 0, "denials", 0, "status", "pending")
 
 		path := r.path("/requests/" + id + "/vote")
-		a.does("POST", path, obj{"vote": "abstain"}).invalid("body.vote", "enum")
-		a.does("POST", path, obj{}).invalid("body.vote", "missing")
+		a.request("POST", path, obj{"vote": "abstain"}).invalid("body.vote", "enum")
+		a.request("POST", path, obj{}).invalid("body.vote", "missing")
 		r.vote(a, nobody, "approve").as("no such request").refused(404, "not_found")
-		a.does("POST", "/groups/"+nobody+"/requests/"+id+"/vote", obj{"vote": "deny"}).as("no such group").refused(404, "not_found")
-		elsewhere := a.ruled("majority")
-		a.does("POST", elsewhere.path("/requests/"+id+"/vote"), obj{"vote": "deny"}).as("a request of another group").refused(404, "not_found")
+		a.request("POST", "/groups/"+nobody+"/requests/"+id+"/vote", obj{"vote": "deny"}).as("no such group").refused(404, "not_found")
+		elsewhere := a.groupWithPolicy("majority")
+		a.request("POST", elsewhere.path("/requests/"+id+"/vote"), obj{"vote": "deny"}).as("a request of another group").refused(404, "not_found")
 
 		for _, alias := range [][2]string{{"choice", "deny"}, {"decision", "approve"}} {
-			a.does("POST", path, obj{alias[0]: alias[1]}).as("%s", alias[0]).want(200).is("your_vote", alias[1], "status", "pending")
+			a.request("POST", path, obj{alias[0]: alias[1]}).as("%s", alias[0]).want(200).is("your_vote", alias[1], "status", "pending")
 		}
 		if status := r.voted(b, id, "approve"); status != "approved" {
 			t.Fatalf("two of three approve: %s", status)
 		}
 		r.vote(a, id, "deny").as("settled").refused(409, "request_closed")
-		r.stands("settled", a, id, "status", "approved", "approvals", 2, "denials", 0)
+		r.checkRequest("settled", a, id, "status", "approved", "approvals", 2, "denials", 0)
 	})
 }
 
@@ -161,7 +161,7 @@ func TestElectorateEmpty(t *testing.T) {
 		o := s.org(t)
 		a, b := o.agent("a"), o.agent("b")
 		x := s.org(t).agent("x")
-		r := a.ruled("majority")
+		r := a.groupWithPolicy("majority")
 		id := text(r.applied(x), "id")
 		r.seats(b)
 		r.role(a, b, "admin").want(200)
@@ -170,8 +170,8 @@ func TestElectorateEmpty(t *testing.T) {
 		r.vote(a, id, "approve").as("who was of the electorate").refused(403, "electorate_empty")
 		a.org.post(r.path("/requests/"+id+"/vote"), obj{"vote": "approve"}).as("who was of it, unnamed").refused(403, "electorate_empty")
 		r.vote(s.org(t).agent("stranger"), id, "approve").as("a stranger").refused(403, "not_in_electorate")
-		r.stands("nobody left", b, id, "status", "pending", "electorate_size", 0, "approvals", 0, "denials", 0, "you_may_vote", false)
-		r.holds("nobody left", b)
+		r.checkRequest("nobody left", b, id, "status", "pending", "electorate_size", 0, "approvals", 0, "denials", 0, "you_may_vote", false)
+		r.checkMembers("nobody left", b)
 	})
 }
 
@@ -184,7 +184,7 @@ func TestWhoVotes(t *testing.T) {
 		other.agent("outside")
 		c, late := other.agent("c"), other.agent("late")
 		x := s.org(t).agent("x")
-		r := a.ruled("unanimity", b, c)
+		r := a.groupWithPolicy("unanimity", b, c)
 		id := text(r.applied(x), "id")
 		r.seats(late)
 		path := r.path("/requests/" + id + "/vote")
@@ -193,7 +193,7 @@ func TestWhoVotes(t *testing.T) {
 			several.errorf("candidates should be %s and %s", a.id, b.id)
 		}
 		other.post(path, obj{"vote": "approve"}).as("the only elector").want(200).is("your_vote", "approve", "status", "pending")
-		r.stands("the only elector", c, id, "your_vote", "approve", "approvals", 1)
+		r.checkRequest("the only elector", c, id, "your_vote", "approve", "approvals", 1)
 		o.post(path, obj{"vote": "approve"}, "X-Svc-Agent", nobody).refused(403, "not_owner")
 		x.org.post(path, obj{"vote": "approve"}).as("of none").refused(403, "not_in_electorate")
 	})
@@ -206,7 +206,7 @@ func TestYouMayVote(t *testing.T) {
 		a, b, late := o.agent("a"), o.agent("b"), o.agent("late")
 		c := other.agent("c")
 		x, y := s.org(t).agent("x"), s.org(t).agent("y")
-		r := a.ruled("majority", b, c)
+		r := a.groupWithPolicy("majority", b, c)
 		application := text(r.applied(x), "id")
 		nomination := r.invited(c, y, "pending")
 		r.seats(late)
@@ -254,15 +254,15 @@ func TestRequestSettings(t *testing.T) {
 		o := s.org(t)
 		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")
 		x, y := s.org(t).agent("x"), s.org(t).agent("y")
-		r := a.ruled("majority", b, c)
+		r := a.groupWithPolicy("majority", b, c)
 		r.patch(obj{"vote_duration_hours": 3}).want(200)
 		first := r.applied(x)
 		lasts(t, "three hours", first, 3*time.Hour)
 		r.patch(obj{"vote_duration_hours": 5, "enrollment_policy": "unanimity"}).want(200)
-		r.stands("filed before", a, text(first, "id"), "approvals_needed", 2, "denials_needed", 2, "expires_at", first["expires_at"])
+		r.checkRequest("filed before", a, text(first, "id"), "approvals_needed", 2, "denials_needed", 2, "expires_at", first["expires_at"])
 		second := r.applied(y)
 		lasts(t, "five hours", second, 5*time.Hour)
-		r.stands("filed after", a, text(second, "id"), "approvals_needed", 3, "denials_needed", 1)
+		r.checkRequest("filed after", a, text(second, "id"), "approvals_needed", 3, "denials_needed", 1)
 		if status := r.voted(a, text(second, "id"), "deny"); status != "denied" {
 			t.Errorf("the first denial: %s", status)
 		}
@@ -296,7 +296,7 @@ func TestRequestSelector(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, guests := s.org(t), s.org(t)
 		a, b := o.agent("a"), o.agent("b")
-		r := a.ruled("majority", b)
+		r := a.groupWithPolicy("majority", b)
 		applications := map[string]string{}
 		for _, status := range []string{"pending", "approved", "denied"} {
 			applications[status] = text(r.applied(guests.agent("x"+randomHex(3))), "id")
@@ -320,15 +320,15 @@ func TestRequestSelector(t *testing.T) {
 				query = "?limit=2"
 			}
 			got := []any{}
-			for _, row := range b.sees(r.path("/requests"), query) {
+			for _, row := range b.list(r.path("/requests"), query) {
 				got = append(got, row["id"])
 			}
 			if !sameSet(got, want) {
 				t.Errorf("status=%s: %v, want %v", status, got, want)
 			}
 		}
-		a.does("GET", r.path("/requests?status=odd"), nil).invalid("query.status", "enum")
-		a.does("GET", r.path("/requests?limit=0"), nil).invalid("query.limit", "greater_than_equal")
-		a.does("GET", r.path("/requests?cursor=nonsense"), nil).refused(400, "invalid_cursor")
+		a.request("GET", r.path("/requests?status=odd"), nil).invalid("query.status", "enum")
+		a.request("GET", r.path("/requests?limit=0"), nil).invalid("query.limit", "greater_than_equal")
+		a.request("GET", r.path("/requests?cursor=nonsense"), nil).refused(400, "invalid_cursor")
 	})
 }

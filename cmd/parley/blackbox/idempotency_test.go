@@ -29,7 +29,7 @@ func TestIdempotentSend(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		c := s.org(t).agent("carol")
-		key := func(g *agent, more obj, k string) *answer { return a.try(g, more, "Idempotency-Key", k) }
+		key := func(g *agent, more obj, k string) *answer { return a.trySend(g, more, "Idempotency-Key", k) }
 		m := key(b, nil, "k1").first().body
 		key(b, nil, "k1").repeated(m).shaped(messageShape).is("direction", "sent")
 		key(b, obj{"encrypted_payload": "c2VhbGVkIGFuZXc"}, "k1").as("sealed anew").repeated(m)
@@ -55,20 +55,20 @@ func TestIdempotencyScopes(t *testing.T) {
 		o, b := s.org(t), s.org(t).agent("bob")
 		a1, a2 := o.agent("a1"), o.agent("a2")
 		const k = "shared"
-		m1 := a1.try(b, nil, "Idempotency-Key", k).first().body
-		m2 := a2.try(b, nil, "Idempotency-Key", k).as("another sender").first().body
-		a1.try(b, nil, "Idempotency-Key", k).repeated(m1)
-		a2.try(b, nil, "Idempotency-Key", k).repeated(m2)
-		b.try(a1, nil, "Idempotency-Key", k).as("the recipient as sender").first()
+		m1 := a1.trySend(b, nil, "Idempotency-Key", k).first().body
+		m2 := a2.trySend(b, nil, "Idempotency-Key", k).as("another sender").first().body
+		a1.trySend(b, nil, "Idempotency-Key", k).repeated(m1)
+		a2.trySend(b, nil, "Idempotency-Key", k).repeated(m2)
+		b.trySend(a1, nil, "Idempotency-Key", k).as("the recipient as sender").first()
 
-		r1 := b.answerTo(m1, nil, "Idempotency-Key", k).as("reply").first().body
-		r2 := b.answerTo(m2, nil, "Idempotency-Key", k).as("reply in another conversation").first().body
-		b.answerTo(m1, obj{"encrypted_payload": "bmV3"}, "Idempotency-Key", k).as("reply again").repeated(r1)
-		b.answerTo(m2, nil, "Idempotency-Key", k).as("other reply again").repeated(r2)
-		b.answerTo(m1, obj{"type": "a.b.c"}, "Idempotency-Key", k).as("another type").refused(409, "idempotency_mismatch")
-		own := a1.answerTo(r1, nil, "Idempotency-Key", k).as("the other participant").first().body
-		b.answerTo(own, nil, "Idempotency-Key", k).as("another replied-to message").refused(409, "idempotency_mismatch")
-		a1.answerTo(r1, nil, "Idempotency-Key", strings.Repeat("k", 256)).invalid("header.Idempotency-Key", "string_too_long")
+		r1 := b.tryReply(m1, nil, "Idempotency-Key", k).as("reply").first().body
+		r2 := b.tryReply(m2, nil, "Idempotency-Key", k).as("reply in another conversation").first().body
+		b.tryReply(m1, obj{"encrypted_payload": "bmV3"}, "Idempotency-Key", k).as("reply again").repeated(r1)
+		b.tryReply(m2, nil, "Idempotency-Key", k).as("other reply again").repeated(r2)
+		b.tryReply(m1, obj{"type": "a.b.c"}, "Idempotency-Key", k).as("another type").refused(409, "idempotency_mismatch")
+		own := a1.tryReply(r1, nil, "Idempotency-Key", k).as("the other participant").first().body
+		b.tryReply(own, nil, "Idempotency-Key", k).as("another replied-to message").refused(409, "idempotency_mismatch")
+		a1.tryReply(r1, nil, "Idempotency-Key", strings.Repeat("k", 256)).invalid("header.Idempotency-Key", "string_too_long")
 		if n := len(a1.everything()); n != 2 {
 			t.Errorf("%d messages arrived at a1, want the send and the reply", n)
 		}
@@ -79,28 +79,28 @@ func TestRefusalsAreNotRemembered(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		b.patch(b.path(""), obj{"incoming_policy": "groups_only"}).want(200)
-		a.try(b, nil, "Idempotency-Key", "k").refused(403, "incoming_policy")
-		a.try(b, obj{"to_agent_id": nobody}, "Idempotency-Key", "k").refused(404, "not_found")
+		a.trySend(b, nil, "Idempotency-Key", "k").refused(403, "incoming_policy")
+		a.trySend(b, obj{"to_agent_id": nobody}, "Idempotency-Key", "k").refused(404, "not_found")
 		b.patch(b.path(""), obj{"incoming_policy": "accept_all"}).want(200)
-		m := a.try(b, nil, "Idempotency-Key", "k").first().body
+		m := a.trySend(b, nil, "Idempotency-Key", "k").first().body
 		b.patch(b.path(""), obj{"incoming_policy": "groups_only"}).want(200)
-		a.try(b, nil, "Idempotency-Key", "k").as("the key wins over the policy").repeated(m)
+		a.trySend(b, nil, "Idempotency-Key", "k").as("the key wins over the policy").repeated(m)
 		a.patch(a.path(""), obj{"outgoing_policy": "groups_only"}).want(200)
-		a.try(b, nil, "Idempotency-Key", "k").as("the key wins over the own policy").repeated(m)
+		a.trySend(b, nil, "Idempotency-Key", "k").as("the key wins over the own policy").repeated(m)
 	})
 }
 
 func TestKeyWinsOverState(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
-		m := a.try(b, nil, "Idempotency-Key", "k").first().body
-		r := b.answerTo(m, nil, "Idempotency-Key", "k").first().body
+		m := a.trySend(b, nil, "Idempotency-Key", "k").first().body
+		r := b.tryReply(m, nil, "Idempotency-Key", "k").first().body
 		a.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "completed"}).want(200)
-		b.answerTo(m, nil, "Idempotency-Key", "k").as("closed since").repeated(r)
-		b.answerTo(m, nil, "Idempotency-Key", "new").refused(409, "conversation_closed")
+		b.tryReply(m, nil, "Idempotency-Key", "k").as("closed since").repeated(r)
+		b.tryReply(m, nil, "Idempotency-Key", "new").refused(409, "conversation_closed")
 		b.delete(b.path("")).want(204)
-		a.try(b, nil, "Idempotency-Key", "k").as("recipient revoked since").repeated(m)
-		a.try(b, nil, "Idempotency-Key", "new").refused(410, "gone")
+		a.trySend(b, nil, "Idempotency-Key", "k").as("recipient revoked since").repeated(m)
+		a.trySend(b, nil, "Idempotency-Key", "new").refused(410, "gone")
 	})
 }
 
@@ -127,11 +127,11 @@ func TestSameKeyAtOnce(t *testing.T) {
 			}
 			return first
 		}
-		m := once(together(20, func(int) *answer { return a.try(b, nil, "Idempotency-Key", "k") }))
+		m := once(concurrently(20, func(int) *answer { return a.trySend(b, nil, "Idempotency-Key", "k") }))
 		if rows := b.everything(); len(rows) != 1 {
 			t.Errorf("%d messages arrived, want 1", len(rows))
 		}
-		once(together(20, func(int) *answer { return b.answerTo(m, nil, "Idempotency-Key", "k") }))
+		once(concurrently(20, func(int) *answer { return b.tryReply(m, nil, "Idempotency-Key", "k") }))
 		if rows := a.everything(); len(rows) != 1 {
 			t.Errorf("%d replies arrived, want 1", len(rows))
 		}
@@ -145,13 +145,13 @@ func TestKeysSurviveACrash(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
 		a, b := pair(t, s)
-		m := a.try(b, nil, "Idempotency-Key", "k").first().body
-		r := b.answerTo(m, nil, "Idempotency-Key", "k").first().body
+		m := a.trySend(b, nil, "Idempotency-Key", "k").first().body
+		r := b.tryReply(m, nil, "Idempotency-Key", "k").first().body
 		s.kill()
 		s.restart(t)
-		a.try(b, nil, "Idempotency-Key", "k").repeated(m)
-		b.answerTo(m, nil, "Idempotency-Key", "k").repeated(r)
-		a.try(b, obj{"type": "a.b.c"}, "Idempotency-Key", "k").refused(409, "idempotency_mismatch")
+		a.trySend(b, nil, "Idempotency-Key", "k").repeated(m)
+		b.tryReply(m, nil, "Idempotency-Key", "k").repeated(r)
+		a.trySend(b, obj{"type": "a.b.c"}, "Idempotency-Key", "k").refused(409, "idempotency_mismatch")
 		if n := len(b.everything()) + len(a.everything()); n != 2 {
 			t.Errorf("%d messages arrived, want 2", n)
 		}

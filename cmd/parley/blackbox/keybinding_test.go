@@ -92,7 +92,7 @@ func TestKeyBinding(t *testing.T) {
 				bind(body).as("null is absent").want(200)
 				continue
 			}
-			bind(body).as("%s", at).ruled("binding_stale")
+			bind(body).as("%s", at).refusedByRule("binding_stale")
 		}
 		for _, at := range []string{
 			"2026-11-22T09:00:00", "2026-11-22T09:00:00z", "2026-11-22T09:00:00+00:00", "2026-11-22 09:00:00Z", "2026-11-22T09:00:00.1234567Z",
@@ -137,7 +137,7 @@ func TestReplacedKeyIsUnbound(t *testing.T) {
 		keys().is("key_binding", nil, "unbound_since", a.at("unbound_since"))
 		s.call(t, "", "GET", "/agents/keys?ids="+g.id, nil).want(200).is("keys."+g.id+".key_binding", nil, "keys."+g.id+".unbound_since", a.at("unbound_since"))
 		s.call(t, "", "GET", g.path("/key-bindings"), nil).want(200).is("items", []any{shownBinding(first, g.pair(), "first")})
-		g.put(g.path("/key-binding"), first).as("the former binding").ruled("binding_stale")
+		g.put(g.path("/key-binding"), first).as("the former binding").refusedByRule("binding_stale")
 		g.put(g.path("/key-binding"), g.binding(stolen, nil, instant(0))).as("of the key that was there").refused(403, "signature_invalid")
 		again := g.binding(g.pair(), nil, instant(0))
 		g.put(g.path("/key-binding"), again).want(200)
@@ -168,7 +168,7 @@ func TestRotationWithBinding(t *testing.T) {
 		rotate(one, first).as("the keys that it has").want(200)
 		rotate(one, first).as("again").want(200)
 		rotate(two, g.binding(two, three.sign, at(2))).as("a stranger vouches").refused(403, "signature_invalid")
-		if a := rotate(two, g.binding(two, one.sign, at(1))).as("not later").ruled("binding_stale"); fmt.Sprint(a.at("detail").([]any)[0].(obj)["loc"]) != "[body key_binding signed_at]" {
+		if a := rotate(two, g.binding(two, one.sign, at(1))).as("not later").refusedByRule("binding_stale"); fmt.Sprint(a.at("detail").([]any)[0].(obj)["loc"]) != "[body key_binding signed_at]" {
 			a.errorf("at another place")
 		}
 		keys().is("signing_public_key.x", signJWK(one.sign)["x"], "key_binding", shownBinding(first, one, "first"))
@@ -210,7 +210,7 @@ func TestKeyValidityAndRetirement(t *testing.T) {
 		kid, _ := fresh.kids()
 		record(kid).is("valid_from", until, "valid_until", nil)
 		attest := obj{"sender_attestations": []any{attested(g.sign, old, false, false)}}
-		m := g.try(b, attest).as("by a former key").want(201)
+		m := g.trySend(b, attest).as("by a former key").want(201)
 
 		a := retire(old).want(200).is("agent_id", g.id, "signing_public_key.kid", old, "valid_until", until, "encryption_public_key.kid", oldSeal)
 		if a.at("retired_at") == nil {
@@ -218,11 +218,11 @@ func TestKeyValidityAndRetirement(t *testing.T) {
 		}
 		retire(old).as("again").want(200).is("retired_at", a.at("retired_at"))
 		record(old).is("retired_at", a.at("retired_at"), "valid_until", until)
-		g.try(b, attest).as("by a retired key").refused(403, "signature_invalid")
+		g.trySend(b, attest).as("by a retired key").refused(403, "signature_invalid")
 		did := "did:web:" + g.org.slug + ".localhost:agents:signer#" + old
-		g.try(b, obj{"sender_attestations": []any{attested(g.sign, did, true, false)}}).as("by its DID").refused(403, "signature_invalid")
-		b.answerTo(m.body, attest).as("in a reply").refused(403, "signature_invalid")
-		g.try(b, obj{"sender_attestations": []any{attested(fresh.sign, kid, false, false)}}).as("by the current key").want(201)
+		g.trySend(b, obj{"sender_attestations": []any{attested(g.sign, did, true, false)}}).as("by its DID").refused(403, "signature_invalid")
+		b.tryReply(m.body, attest).as("in a reply").refused(403, "signature_invalid")
+		g.trySend(b, obj{"sender_attestations": []any{attested(fresh.sign, kid, false, false)}}).as("by the current key").want(201)
 		g.post(g.path("/keys"), obj{"signing_public_key": signJWK(g.sign)}).as("a retired key").refused(409, "invalid_transition")
 		s.call(t, "", "GET", g.path("/keys"), nil).want(200).is("signing_public_key.kid", kid)
 	})
@@ -241,13 +241,13 @@ func TestAKeyIsRetiredByItsOwner(t *testing.T) {
 		upload(thief, g.pair())
 		upload(thief, newPair())
 		thief.post(thief.path("/keys/retire"), obj{"kid": kid}).want(200)
-		g.try(b, attest).as("by a key that another organization retired").want(201)
+		g.trySend(b, attest).as("by a key that another organization retired").want(201)
 
 		upload(g, newPair())
 		g.post(g.path("/keys/retire"), obj{"kid": kid}).want(200)
 		robber := thief.org.agent("robber")
 		upload(robber, g.pair())
-		robber.try(b, attest).as("by a retired key that another organization uploaded").refused(403, "signature_invalid")
+		robber.trySend(b, attest).as("by a retired key that another organization uploaded").refused(403, "signature_invalid")
 	})
 }
 

@@ -108,7 +108,7 @@ func (w *recordedServer) writer(self *participant) {
 		}
 		switch rand.IntN(25) {
 		case 0:
-			together(2, func(int) history.Send { return w.write(at) })
+			concurrently(2, func(int) history.Send { return w.write(at) })
 			continue
 		case 1:
 			ctx, goAway := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4000))*time.Microsecond)

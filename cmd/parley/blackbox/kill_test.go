@@ -37,7 +37,7 @@ func TestKillUnderLoad(t *testing.T) {
 				t.Errorf("too little load: %v", &w.tally)
 			}
 			w.checkDetectsLosses()
-			audited(t, s)
+			verifyDirectory(t, s)
 		})
 	}
 }
@@ -98,7 +98,7 @@ func (w *recordedServer) restarted() {
 		seen[at.from.id+at.key] = true
 		return twice
 	})
-	outs := together(len(again), func(i int) history.Send {
+	outs := concurrently(len(again), func(i int) history.Send {
 		out := w.write(again[i])
 		if out.Outcome == history.Acked {
 			_, _ = w.page(again[i].to, 5, 1) // a message acknowledged to its sender is in the inbox
@@ -121,21 +121,21 @@ func (w *recordedServer) restarted() {
 // last message to each participant, which arrives after all others.
 func (w *recordedServer) readAll(listeners []*listener, streams bool) {
 	parties := w.parties()
-	last := together(len(parties), func(i int) history.Send {
+	last := concurrently(len(parties), func(i int) history.Send {
 		return w.write(attempt{from: parties[(i+1)%len(parties)], to: parties[i], key: w.newKey()})
 	})
 	ends := map[*participant]history.ID{}
 	for i, out := range last {
 		ends[parties[i]] = out.Result.ID
 	}
-	together(len(parties), func(i int) bool { return w.whole(parties[i]) })
+	concurrently(len(parties), func(i int) bool { return w.whole(parties[i]) })
 	if streams {
 		for _, p := range parties {
 			listeners = append(listeners, &listener{name: "whole", of: p})
 		}
 	}
 	for few := range slices.Chunk(listeners, 4) {
-		together(len(few), func(i int) bool {
+		concurrently(len(few), func(i int) bool {
 			caught := w.follow(few[i], 15*time.Second, ends[few[i].of])
 			if !caught {
 				w.unexpected("the stream of %s does not come to its end", few[i].of.name)
@@ -144,7 +144,7 @@ func (w *recordedServer) readAll(listeners []*listener, streams bool) {
 		})
 	}
 	all := w.conversations.everyone()
-	together(4, func(part int) error {
+	concurrently(4, func(part int) error {
 		for i, k := range all {
 			if i%4 != part {
 				continue
@@ -206,8 +206,8 @@ func (w *recordedServer) checkDetectsLosses() {
 	}
 }
 
-// once returns the ids of rows, which must be distinct.
-func once(t testing.TB, rows []obj) map[string]bool {
+// distinctIDs returns the ids of rows, which must be distinct.
+func distinctIDs(t testing.TB, rows []obj) map[string]bool {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, id := range ids(rows) {
@@ -219,8 +219,8 @@ func once(t testing.TB, rows []obj) map[string]bool {
 	return seen
 }
 
-// audited stops the server and verifies its data directory.
-func audited(t *testing.T, s *server) {
+// verifyDirectory stops the server and verifies its data directory.
+func verifyDirectory(t *testing.T, s *server) {
 	t.Helper()
 	if err := s.drain(15 * time.Second); err != nil {
 		t.Fatal(err)

@@ -17,11 +17,11 @@ import (
 // The model of a conversation's status as a register: operations and answers. A reply
 // opens a conversation in `submitted`; any other reply leaves the status as it is.
 type (
-	statusAsked struct {
+	statusRequest struct {
 		kind string // move, reply, look
 		to   string // for a move
 	}
-	statusTold struct {
+	statusAnswer struct {
 		outcome history.Outcome
 		current string // the status that a look or an error showed
 	}
@@ -33,7 +33,7 @@ type (
 var statusModel = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{history.Submitted} },
 	Step: func(state, input, output any) []any {
-		now, asked, told := state.(string), input.(statusAsked), output.(statusTold)
+		now, asked, told := state.(string), input.(statusRequest), output.(statusAnswer)
 		next, done := after(now, asked)
 		switch told.outcome {
 		case history.Unknown:
@@ -55,7 +55,7 @@ var statusModel = (&porcupine.NondeterministicModel{
 }).ToModel()
 
 // after returns the next status, and whether the operation is allowed.
-func after(now string, asked statusAsked) (string, bool) {
+func after(now string, asked statusRequest) (string, bool) {
 	switch asked.kind {
 	case "look":
 		return now, true
@@ -71,8 +71,8 @@ func after(now string, asked statusAsked) (string, bool) {
 // The model of an inbox as a log: each key is appended once, however often it is sent,
 // and reads return the whole log.
 type (
-	logAsked struct{ append string } // "" is a read
-	logTold  struct {
+	logRequest struct{ append string } // "" is a read
+	logAnswer  struct {
 		unknown bool
 		keys    string // the keys read, each followed by a space
 	}
@@ -84,9 +84,9 @@ func logModel(last string) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return "" },
 		Step: func(state, input, output any) (bool, any) {
-			now, asked := state.(string), input.(logAsked)
+			now, asked := state.(string), input.(logRequest)
 			if asked.append == "" {
-				return output.(logTold).keys == now, now
+				return output.(logAnswer).keys == now, now
 			}
 			next := now + asked.append + " "
 			return strings.HasPrefix(last, next), next
@@ -98,13 +98,13 @@ func logModel(last string) porcupine.Model {
 // answered operations.
 func linearLog(ops []porcupine.Operation) porcupine.CheckResult {
 	last := lastReading(ops)
-	return linear(logModel(last.Output.(logTold).keys), oneAppendEach(ops, last))
+	return linear(logModel(last.Output.(logAnswer).keys), oneAppendEach(ops, last))
 }
 
 func lastReading(ops []porcupine.Operation) porcupine.Operation {
 	var last porcupine.Operation
 	for _, o := range ops {
-		if (o.Input == logAsked{}) && o.Call >= last.Call {
+		if (o.Input == logRequest{}) && o.Call >= last.Call {
 			last = o
 		}
 	}
@@ -119,8 +119,8 @@ func oneAppendEach(ops []porcupine.Operation, last porcupine.Operation) []porcup
 	var out []porcupine.Operation
 	at := map[string]int{}
 	for _, o := range ops {
-		key := o.Input.(logAsked).append
-		if o.Output.(logTold).unknown {
+		key := o.Input.(logRequest).append
+		if o.Output.(logAnswer).unknown {
 			o.Return = never
 		}
 		if i, again := at[key]; again && key != "" {
@@ -131,13 +131,13 @@ func oneAppendEach(ops []porcupine.Operation, last porcupine.Operation) []porcup
 		out = append(out, o)
 	}
 	for i, o := range out {
-		if o.Input.(logAsked).append != "" && o.Return != never && o.Return-o.Call > int64(settleWait) {
+		if o.Input.(logRequest).append != "" && o.Return != never && o.Return-o.Call > int64(settleWait) {
 			out[i].Return = max(o.Return, last.Call-1)
 		}
 	}
 	return slices.DeleteFunc(out, func(o porcupine.Operation) bool {
-		key := o.Input.(logAsked).append
-		return key != "" && o.Return == never && !strings.Contains(" "+last.Output.(logTold).keys, " "+key+" ")
+		key := o.Input.(logRequest).append
+		return key != "" && o.Return == never && !strings.Contains(" "+last.Output.(logAnswer).keys, " "+key+" ")
 	})
 }
 
@@ -188,7 +188,7 @@ func shown(ops []porcupine.Operation) string {
 }
 
 // String shows the length of a read and its last keys.
-func (l logTold) String() string {
+func (l logAnswer) String() string {
 	keys := strings.Fields(l.keys)
 	return fmt.Sprintf("unknown %v, %d keys, at last %v", l.unknown, len(keys), keys[max(0, len(keys)-12):])
 }
@@ -199,22 +199,22 @@ func TestLinearizabilityIsJudged(t *testing.T) {
 	at := func(from, to int) history.Span {
 		return history.Span{Asked: time.Duration(from), Answered: time.Duration(to)}
 	}
-	move := func(span history.Span, to string, told statusTold) porcupine.Operation {
-		return op(0, span, statusAsked{"move", to}, told, never, told.outcome == history.Unknown)
+	move := func(span history.Span, to string, told statusAnswer) porcupine.Operation {
+		return op(0, span, statusRequest{"move", to}, told, never, told.outcome == history.Unknown)
 	}
 	look := func(span history.Span, shows string) porcupine.Operation {
-		return op(1, span, statusAsked{kind: "look"}, statusTold{history.Acked, shows}, never, false)
+		return op(1, span, statusRequest{kind: "look"}, statusAnswer{history.Acked, shows}, never, false)
 	}
 	reply := func(span history.Span, outcome history.Outcome) porcupine.Operation {
-		return op(2, span, statusAsked{kind: "reply"}, statusTold{outcome: outcome}, never, outcome == history.Unknown)
+		return op(2, span, statusRequest{kind: "reply"}, statusAnswer{outcome: outcome}, never, outcome == history.Unknown)
 	}
-	done, lost := statusTold{outcome: history.Acked}, statusTold{outcome: history.Unknown}
-	refusedIn := func(status string) statusTold { return statusTold{history.Refused, status} }
+	done, lost := statusAnswer{outcome: history.Acked}, statusAnswer{outcome: history.Unknown}
+	refusedIn := func(status string) statusAnswer { return statusAnswer{history.Refused, status} }
 	send := func(span history.Span, key string, unknown bool) porcupine.Operation {
-		return op(0, span, logAsked{key}, logTold{unknown: unknown}, never, unknown)
+		return op(0, span, logRequest{key}, logAnswer{unknown: unknown}, never, unknown)
 	}
 	list := func(span history.Span, keys string) porcupine.Operation {
-		return op(1, span, logAsked{}, logTold{keys: keys}, never, false)
+		return op(1, span, logRequest{}, logAnswer{keys: keys}, never, false)
 	}
 	dead := func(o porcupine.Operation, at int64) porcupine.Operation { o.Return = at; return o }
 	for _, c := range []struct {

@@ -100,7 +100,7 @@ func TestStatusIsLinearizable(t *testing.T) {
 			}
 			latest := w.conversations.all[len(w.conversations.all)-conversations:]
 			w.inLives(kill, recorders, func(int) {
-				together(conversations*clients, func(i int) bool {
+				concurrently(conversations*clients, func(i int) bool {
 					return w.operate(latest[i/clients], i%clients, each, recorders[i/clients])
 				})
 			})
@@ -130,14 +130,14 @@ func (w *recordedServer) operate(k *trackedConversation, client, n int, r *recor
 		switch dice := rand.IntN(10); {
 		case dice < 4:
 			if look, err := w.look(ctx, k, k.sides[side]); err == nil {
-				r.add(client, look.Span, statusAsked{kind: "look"}, statusTold{history.Acked, look.Status}, false)
+				r.add(client, look.Span, statusRequest{kind: "look"}, statusAnswer{history.Acked, look.Status}, false)
 			}
 		case dice < 9:
 			out := w.move(ctx, k, k.sides[side], someStatus(side))
-			r.add(client, out.Span, statusAsked{"move", out.To}, statusTold{out.Outcome, out.Current}, out.Outcome == history.Unknown)
+			r.add(client, out.Span, statusRequest{"move", out.To}, statusAnswer{out.Outcome, out.Current}, out.Outcome == history.Unknown)
 		default:
 			out := w.send(ctx, attempt{from: k.sides[side], to: k.sides[1-side], key: w.newKey(), replyTo: k.question()})
-			r.add(client, out.Span, statusAsked{kind: "reply"}, statusTold{outcome: out.Outcome}, out.Outcome == history.Unknown)
+			r.add(client, out.Span, statusRequest{kind: "reply"}, statusAnswer{outcome: out.Outcome}, out.Outcome == history.Unknown)
 		}
 		cancel()
 	}
@@ -152,18 +152,18 @@ func flagsStatus(t *testing.T, recorders []*recorder) int {
 	for _, r := range recorders {
 		moved, reached := never, map[string]bool{} // the time from which it was certainly no longer submitted
 		for _, o := range r.ops {
-			if asked := o.Input.(statusAsked); asked.kind == "move" && o.Output.(statusTold).outcome == history.Acked {
+			if asked := o.Input.(statusRequest); asked.kind == "move" && o.Output.(statusAnswer).outcome == history.Acked {
 				moved = min(moved, int(o.Return))
 				reached[asked.to] = true
 			}
 		}
 		stale := altered(r.ops, func(o porcupine.Operation) bool {
-			return o.Input.(statusAsked).kind == "look" && int(o.Call) > moved
-		}, func(o *porcupine.Operation) { o.Output = statusTold{history.Acked, history.Submitted} })
+			return o.Input.(statusRequest).kind == "look" && int(o.Call) > moved
+		}, func(o *porcupine.Operation) { o.Output = statusAnswer{history.Acked, history.Submitted} })
 		two := altered(r.ops, func(o porcupine.Operation) bool {
-			asked, told := o.Input.(statusAsked), o.Output.(statusTold)
+			asked, told := o.Input.(statusRequest), o.Output.(statusAnswer)
 			return told.outcome == history.Refused && history.Terminal(told.current) && reached[told.current] && history.Terminal(asked.to)
-		}, func(o *porcupine.Operation) { o.Output = statusTold{outcome: history.Acked} })
+		}, func(o *porcupine.Operation) { o.Output = statusAnswer{outcome: history.Acked} })
 		looks += refused(t, "a stale look", linearStatus, stale)
 		winners += refused(t, "two winners", linearStatus, two)
 	}
@@ -199,7 +199,7 @@ func TestInboxIsLinearizable(t *testing.T) {
 			}
 			again := make([]*attempt, boxes*(appenders+readers))
 			w.inLives(kill, recorders, func(int) {
-				together(len(again), func(i int) bool {
+				concurrently(len(again), func(i int) bool {
 					box, client := i%boxes, i/boxes
 					if client < appenders {
 						w.append(w.senders[client], to[box], client, each, recorders[box], &again[i])
@@ -249,7 +249,7 @@ func (w *recordedServer) append(from, to *participant, client, n int, r *recorde
 		if unknown {
 			*again = at
 		}
-		r.add(client, out.Span, logAsked{append: at.key}, logTold{unknown: unknown}, unknown)
+		r.add(client, out.Span, logRequest{append: at.key}, logAnswer{unknown: unknown}, unknown)
 	}
 }
 
@@ -265,7 +265,7 @@ func (w *recordedServer) list(p *participant, client, n int, r *recorder) {
 			payload, _ := base64.RawURLEncoding.DecodeString(m.Payload)
 			keys.WriteString(strings.TrimPrefix(string(payload), payloadOf) + " ")
 		}
-		r.add(client, page.Span, logAsked{}, logTold{keys: keys.String()}, false)
+		r.add(client, page.Span, logRequest{}, logAnswer{keys: keys.String()}, false)
 	}
 }
 
@@ -274,16 +274,16 @@ func (w *recordedServer) list(p *participant, client, n int, r *recorder) {
 func flagsLog(t *testing.T, r *recorder) (lost, stale, swapped int) {
 	t.Helper()
 	last := lastReading(r.ops)
-	keys := strings.Fields(last.Output.(logTold).keys)
+	keys := strings.Fields(last.Output.(logAnswer).keys)
 	sent := map[string]porcupine.Operation{} // those certainly stored when the last read began
 	for _, o := range oneAppendEach(r.ops, last) {
-		if key := o.Input.(logAsked).append; key != "" && o.Return < last.Call-1 {
+		if key := o.Input.(logRequest).append; key != "" && o.Return < last.Call-1 {
 			sent[key] = o
 		}
 	}
-	isLast := func(o porcupine.Operation) bool { return o.Input == logAsked{} && o.Call == last.Call }
+	isLast := func(o porcupine.Operation) bool { return o.Input == logRequest{} && o.Call == last.Call }
 	says := func(keys []string) func(*porcupine.Operation) {
-		return func(o *porcupine.Operation) { o.Output = logTold{keys: strings.Join(keys, " ") + " "} }
+		return func(o *porcupine.Operation) { o.Output = logAnswer{keys: strings.Join(keys, " ") + " "} }
 	}
 	first := slices.IndexFunc(keys, func(key string) bool { return sent[key].Input != nil })
 	for i := len(keys) - 1; i > first && first >= 0 && lost < 2; i-- {
@@ -293,8 +293,8 @@ func flagsLog(t *testing.T, r *recorder) (lost, stale, swapped int) {
 		}
 		gone := slices.Clone(r.ops)
 		for n, o := range gone {
-			if (o.Input == logAsked{}) {
-				gone[n].Output = logTold{keys: strings.ReplaceAll(" "+o.Output.(logTold).keys, " "+keys[i]+" ", " ")[1:]}
+			if (o.Input == logRequest{}) {
+				gone[n].Output = logAnswer{keys: strings.ReplaceAll(" "+o.Output.(logAnswer).keys, " "+keys[i]+" ", " ")[1:]}
 			}
 		}
 		lost += refused(t, "a lost append", linearLog, gone)

@@ -13,7 +13,7 @@ func TestManySendersOneInbox(t *testing.T) {
 	alone(t, func(t *testing.T, s *server) {
 		w := newRecordedServer(t, s, 1, senders)
 		began := time.Now()
-		together(senders, func(i int) bool {
+		concurrently(senders, func(i int) bool {
 			for range each {
 				w.write(attempt{from: w.senders[i], to: w.popular[0], key: w.newKey()})
 			}
@@ -38,7 +38,7 @@ func TestHotConversation(t *testing.T) {
 			t.Fatal("the conversation did not begin")
 		}
 		k := w.conversations.all[0]
-		together(callers, func(i int) bool {
+		concurrently(callers, func(i int) bool {
 			for range each {
 				w.write(attempt{from: k.sides[i%2], to: k.sides[1-i%2], key: w.newKey(), replyTo: k.question()})
 			}

@@ -191,21 +191,21 @@ func without(o obj, name string) obj {
 	return out
 }
 
-// try sends as this agent and checks nothing.
-func (g *agent) try(to *agent, more obj, headers ...string) *answer {
+// trySend sends as this agent and checks nothing.
+func (g *agent) trySend(to *agent, more obj, headers ...string) *answer {
 	return g.post("/messages", message(to, more), append([]string{"X-Svc-Agent", g.id}, headers...)...)
 }
 
 // send sends as this agent and returns the message.
 func (g *agent) send(to *agent, more ...obj) obj {
 	g.t.Helper()
-	a := g.try(to, merged(obj{}, more...)).want(201).shaped(messageShape)
+	a := g.trySend(to, merged(obj{}, more...)).want(201).shaped(messageShape)
 	a.is("from_agent_id", g.id, "to_agent_id", to.id, "direction", "sent")
 	return a.body
 }
 
-// answerTo replies as this agent and checks nothing.
-func (g *agent) answerTo(m obj, more obj, headers ...string) *answer {
+// tryReply replies as this agent and checks nothing.
+func (g *agent) tryReply(m obj, more obj, headers ...string) *answer {
 	body := merged(obj{"type": "svc.v1.dm", "encrypted_payload": "d29ybGQ"}, more)
 	return g.post("/messages/"+text(m, "id")+"/reply", body, append([]string{"X-Svc-Agent", g.id}, headers...)...)
 }
@@ -213,7 +213,7 @@ func (g *agent) answerTo(m obj, more obj, headers ...string) *answer {
 // reply replies as this agent and returns the message.
 func (g *agent) reply(m obj, more ...obj) obj {
 	g.t.Helper()
-	a := g.answerTo(m, merged(obj{}, more...)).want(201).shaped(messageShape)
+	a := g.tryReply(m, merged(obj{}, more...)).want(201).shaped(messageShape)
 	a.is("from_agent_id", g.id, "conversation_id", text(m, "conversation_id"), "direction", "sent")
 	return a.body
 }

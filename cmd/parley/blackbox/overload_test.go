@@ -78,7 +78,7 @@ func TestBurst(t *testing.T) {
 	const each, patience = 3000, 40 * time.Second
 	s, in := watched(t)
 	a, b := pair(t, s)
-	together(64, func(int) *answer { return a.try(b, nil) })
+	concurrently(64, func(int) *answer { return a.trySend(b, nil) })
 	b.everything()
 	base, before := in.observe(t), paced(a, b, time.Second)
 	want := len(b.everything())
@@ -97,7 +97,7 @@ func TestBurst(t *testing.T) {
 		began := time.Now()
 		_ = s.cmd.Process.Signal(syscall.SIGCONT)
 		slowest := time.Duration(0)
-		for _, v := range together(each, func(i int) verdict { return all[i].answered(began, patience) }) {
+		for _, v := range concurrently(each, func(i int) verdict { return all[i].answered(began, patience) }) {
 			slowest = max(slowest, v.took)
 			switch seconds, err := strconv.Atoi(v.again); {
 			case v.err != nil:
@@ -190,7 +190,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	for _, conn := range open {
 		_ = conn.Close()
 	}
-	eventually(t, "there is room again", func() bool { return a.try(b, nil).status == 201 })
+	eventually(t, "there is room again", func() bool { return a.trySend(b, nil).status == 201 })
 	if n := len(b.everything()); n != 1 {
 		t.Errorf("%d messages in the inbox, want 1", n)
 	}

@@ -103,10 +103,10 @@ func TestAWaitIsBoundedInBytes(t *testing.T) {
 func TestLongBroadcastsAreAllThere(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
-		g := a.ruled("open", b)
+		g := a.groupWithPolicy("open", b)
 		var want []string
 		for range 9 {
-			want = append(want, text(g.said(a, largest()), "id"))
+			want = append(want, text(g.broadcast(a, largest()), "id"))
 		}
 		rows, pages := walk(b, b.path("/messages"), "?limit=100")
 		if len(rows) != len(want) || pages != 2 {

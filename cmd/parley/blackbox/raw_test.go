@@ -211,7 +211,7 @@ func TestRawRequests(t *testing.T) {
 		o := s.org(t)
 		g, peer := o.agent("raw"), o.agent("peer")
 		known := map[string]string{"token": o.token, "agent": g.id, "peer": peer.id, "poll": strings.TrimPrefix(g.pollURL, s.base)}
-		got := together(len(cases), func(i int) string {
+		got := concurrently(len(cases), func(i int) string {
 			outcome := cases[i].play(t, s.addr, known)
 			if a := s.call(t, "", "GET", "/health", nil); a.err != nil || a.status != 200 {
 				a.errorf("after %s", cases[i].name)
@@ -261,7 +261,7 @@ func TestRawRequestsControl(t *testing.T) {
 		}
 	}()
 	cases := rawCases(t, rawArchive(t))
-	got := together(len(cases), func(i int) string { return cases[i].play(t, ln.Addr().String(), nil) })
+	got := concurrently(len(cases), func(i int) string { return cases[i].play(t, ln.Addr().String(), nil) })
 	refused, served := 0, 0
 	for i, c := range cases {
 		if !strings.HasPrefix(c.want, "4") || !strings.HasSuffix(c.want, ", closed") {

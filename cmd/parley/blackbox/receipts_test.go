@@ -117,7 +117,7 @@ func TestReplyReads(t *testing.T) {
 		b.reply(m)
 		marked(t, a, m, "read")
 		second := a.send(b)
-		b.answerTo(second, obj{"type": "svc.v1.receipt"}).want(201)
+		b.tryReply(second, obj{"type": "svc.v1.receipt"}).want(201)
 		marked(t, a, second, "read")
 	})
 }
@@ -235,9 +235,9 @@ func TestAckOfCopies(t *testing.T) {
 		a, b := pair(t, s)
 		r := a.group()
 		r.seats(b)
-		r.said(a)
+		r.broadcast(a)
 		direct := a.send(b)
-		r.said(a)
+		r.broadcast(a)
 		b.acked(obj{"up_to": direct["id"]}, 2)
 		rows := b.everything()
 		if rows[0]["status"] == "read" || rows[1]["status"] != "read" || rows[2]["status"] != "read" {

@@ -163,7 +163,7 @@ func TestSolversRaceForASlug(t *testing.T) {
 		for range 8 {
 			solutions = append(solutions, s.challenge(t, slug).solution())
 		}
-		answers := together(8, func(i int) *answer {
+		answers := concurrently(8, func(i int) *answer {
 			return s.call(t, "", "POST", "/auth/register/solve", solutions[i])
 		})
 		won := 0
@@ -186,7 +186,7 @@ func TestChallengeSolvedTwiceAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		solution := s.challenge(t, freshSlug()).solution()
 		won := 0
-		for _, a := range together(8, func(int) *answer { return s.call(t, "", "POST", "/auth/register/solve", solution) }) {
+		for _, a := range concurrently(8, func(int) *answer { return s.call(t, "", "POST", "/auth/register/solve", solution) }) {
 			switch {
 			case a.status == 201:
 				won++
@@ -200,8 +200,8 @@ func TestChallengeSolvedTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// together runs n calls at once and returns their results.
-func together[T any](n int, call func(i int) T) []T {
+// concurrently runs n calls at once and returns their results.
+func concurrently[T any](n int, call func(i int) T) []T {
 	out := make([]T, n)
 	gate := make(chan struct{})
 	var wg sync.WaitGroup

@@ -10,7 +10,7 @@ func TestReply(t *testing.T) {
 		a, b := pair(t, s)
 		m := a.send(b)
 		a.talk(m).is("status", "submitted")
-		r := b.answerTo(m, nil).want(201).shaped(messageShape)
+		r := b.tryReply(m, nil).want(201).shaped(messageShape)
 		r.is("from_agent_id", b.id, "to_agent_id", a.id, "conversation_id", m["conversation_id"], "direction", "sent", "status", "new",
 			"sender_handle", b.handle, "recipient_handle", a.handle, "encryption_version", "hpke-v1", "content_type", "application/json",
 			"payload_schema", nil, "sender_attestations", nil, "group_id", nil)
@@ -52,7 +52,7 @@ func TestReplyFields(t *testing.T) {
 			"type": "acme.v1.answer", "encrypted_payload": strings.Repeat("z", 131072), "encryption_version": "sender-key-v1", "sender_signing_kid": "kid",
 			"content_type": "text/plain", "payload_schema": "https://e.x/s", "self_encrypted_payload": "c2VsZg", "sender_attestations": attestation(8192),
 		}
-		r := b.answerTo(m, merged(fields, obj{"metadata": object(4096)})).want(201).shaped(messageShape)
+		r := b.tryReply(m, merged(fields, obj{"metadata": object(4096)})).want(201).shaped(messageShape)
 		for name, v := range fields {
 			r.is(name, v)
 		}
@@ -74,10 +74,10 @@ func TestReplyFields(t *testing.T) {
 			{"sender_signing_kid", strings.Repeat("x", 256), "string_too_long"},
 			{"self_encrypted_payload", strings.Repeat("x", 131073), "string_too_long"},
 		} {
-			b.answerTo(m, obj{c.field: c.value}).as("%s", c.field).invalid("body."+c.field, c.kind)
+			b.tryReply(m, obj{c.field: c.value}).as("%s", c.field).invalid("body."+c.field, c.kind)
 		}
 		b.post("/messages/"+text(m, "id")+"/reply", obj{}).invalid("body.type", "missing").invalid("body.encrypted_payload", "missing")
-		b.answerTo(m, obj{"to_agent_id": "ignored", "to_handle": 5, "conversation_metadata": []any{}}).as("fields of a send are unknown here").want(201)
+		b.tryReply(m, obj{"to_agent_id": "ignored", "to_handle": 5, "conversation_metadata": []any{}}).as("fields of a send are unknown here").want(201)
 		if n := len(a.everything()); n != 2 {
 			t.Errorf("%d replies arrived, want 2", n)
 		}
@@ -99,7 +99,7 @@ func TestReplyActingAgent(t *testing.T) {
 		o.post(path, body, "X-Svc-Agent", other.id).as("an agent that takes no part").want(403)
 		inside := mine.send(other)
 		o.post("/messages/"+text(inside, "id")+"/reply", body).as("owner of both").want(201).is("from_agent_id", other.id, "to_agent_id", mine.id)
-		mine.answerTo(inside, nil).as("the sender by name").want(201).is("from_agent_id", mine.id, "to_agent_id", other.id)
+		mine.tryReply(inside, nil).as("the sender by name").want(201).is("from_agent_id", mine.id, "to_agent_id", other.id)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestReplyIntoATerminalConversation(t *testing.T) {
 			}
 			b.patch(conversation+"/status", obj{"status": status}).want(200)
 			for _, g := range []*agent{a, b} {
-				g.answerTo(m, nil).as("%s", status).refused(409, "conversation_closed")
+				g.tryReply(m, nil).as("%s", status).refused(409, "conversation_closed")
 			}
 			a.get(conversation).want(200).is("status", status)
 		}
@@ -133,6 +133,6 @@ func TestReplyToARevokedAgent(t *testing.T) {
 		a, b := pair(t, s)
 		m := a.send(b)
 		a.delete(a.path("")).want(204)
-		b.answerTo(m, nil).refused(410, "gone")
+		b.tryReply(m, nil).refused(410, "gone")
 	})
 }

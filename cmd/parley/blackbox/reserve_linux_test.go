@@ -72,12 +72,12 @@ func newReadFixture(t *testing.T, s *server) *readFixture {
 	w := &readFixture{t: t, s: s}
 	w.alice, w.bob = pair(t, s)
 	w.carol = w.alice.agent("carol")
-	w.board = w.alice.ruled("majority", w.carol)
+	w.board = w.alice.groupWithPolicy("majority", w.carol)
 	w.board.patch(obj{"visibility": "public"}).want(200)
 	w.request = text(w.board.applied(w.bob), "id")
 	w.cellar = w.alice.group(obj{"enrollment_policy": "closed"})
 	w.cellar.invited(w.alice, w.bob, "invited")
-	w.broadcast = w.board.said(w.alice)
+	w.broadcast = w.board.broadcast(w.alice)
 	w.message = w.alice.send(w.bob)
 	return w
 }
@@ -94,12 +94,12 @@ func (w *readFixture) reads() {
 		"/messages/" + text(w.message, "id"), "/messages/" + text(w.message, "id") + "/trace", "/webhooks?agent_id=" + w.alice.id,
 		"/.well-known/jwks.json", "/openapi.json",
 	} {
-		if a := w.alice.does("GET", path, nil); a.err != nil || a.status != 200 {
+		if a := w.alice.request("GET", path, nil); a.err != nil || a.status != 200 {
 			a.errorf("a read failed")
 		}
 	}
 	for _, path := range []string{"/groups/invites", w.bob.path("/messages"), "/org"} {
-		if a := w.bob.does("GET", path, nil); a.err != nil || a.status != 200 {
+		if a := w.bob.request("GET", path, nil); a.err != nil || a.status != 200 {
 			a.errorf("a read failed")
 		}
 	}
@@ -114,13 +114,13 @@ func (w *readFixture) writes() []*answer {
 		a.post("/agents", newAgent(more)),
 		a.patch(a.path(""), obj{"unlisted": true}),
 		a.post("/org/credentials", nil),
-		a.founds(obj{"name": more}),
+		a.tryCreateGroup(obj{"name": more}),
 		w.board.patch(obj{"description": more}),
-		w.board.says(a, nil),
+		w.board.tryBroadcast(a, nil),
 		w.cellar.join(w.bob),
 		w.board.vote(a, w.request, "approve"),
 		w.board.vote(w.carol, w.request, "approve"),
-		a.try(w.bob, nil),
+		a.trySend(w.bob, nil),
 		w.s.call(w.t, "", "POST", "/auth/register", obj{"email": "ops@late.example", "org_slug": more}),
 	}
 }
@@ -149,6 +149,6 @@ func (w *readFixture) taken() {
 			a.errorf("a write failed")
 		}
 	}
-	w.board.holds("with room again", w.alice, w.carol, w.bob)
-	w.cellar.holds("with room again", w.alice, w.bob)
+	w.board.checkMembers("with room again", w.alice, w.carol, w.bob)
+	w.cellar.checkMembers("with room again", w.alice, w.bob)
 }

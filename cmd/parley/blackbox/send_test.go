@@ -10,7 +10,7 @@ import (
 func TestSendDefaults(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
-		m := a.try(b, nil).want(201).shaped(messageShape)
+		m := a.trySend(b, nil).want(201).shaped(messageShape)
 		m.is("from_agent_id", a.id, "to_agent_id", b.id, "type", "svc.v1.dm", "encrypted_payload", "aGVsbG8", "encryption_version", "hpke-v1",
 			"sender_signing_kid", nil, "content_type", "application/json", "payload_schema", nil, "sender_attestations", nil,
 			"sender_handle", a.handle, "recipient_handle", b.handle, "group_id", nil, "group_handle", nil,
@@ -28,7 +28,7 @@ func TestSendKeepsEveryField(t *testing.T) {
 			"content_type": "text/plain; charset=utf-8", "payload_schema": "https://example.org/s.json",
 			"self_encrypted_payload": "c2VsZg", "conversation_metadata": obj{"topic": "Ünïcode", "n": 1.5, "deep": obj{"a": []any{1, nil, true}}},
 		}
-		m := a.try(b, merged(fields, obj{"metadata": obj{"k": []any{"v", 1}, "nothing": nil}, "unheard_of": 1})).want(201).shaped(messageShape)
+		m := a.trySend(b, merged(fields, obj{"metadata": obj{"k": []any{"v", 1}, "nothing": nil}, "unheard_of": 1})).want(201).shaped(messageShape)
 		for name, v := range without(fields, "conversation_metadata") {
 			m.is(name, v)
 		}
@@ -52,7 +52,7 @@ func TestSendNullsAreAbsent(t *testing.T) {
 		} {
 			nulls[name] = nil
 		}
-		a.try(b, nulls).want(201).is("encryption_version", "hpke-v1", "content_type", "application/json")
+		a.trySend(b, nulls).want(201).is("encryption_version", "hpke-v1", "content_type", "application/json")
 	})
 }
 
@@ -69,12 +69,12 @@ func TestProvenance(t *testing.T) {
 				"metadata.provenance.trust_tier", 1, "metadata.provenance.human_oversight", oversight, "metadata.provenance.via", via)
 		}
 		forged := obj{"metadata": obj{"provenance": obj{"org_id": b.org.id, "trust_tier": 3, "note": "forged"}, "kept": true}}
-		m := a.try(b, forged).want(201).is("metadata.kept", true)
+		m := a.trySend(b, forged).want(201).is("metadata.kept", true)
 		judge(m, a, false, "api")
-		judge(a.try(b, obj{"metadata": obj{"provenance": "forged"}}).want(201), a, false, "api")
+		judge(a.trySend(b, obj{"metadata": obj{"provenance": "forged"}}).want(201), a, false, "api")
 		judge(b.get("/messages/"+m.str("id")).want(200), a, false, "api")
-		judge(b.answerTo(m.body, forged).want(201).is("metadata.kept", true), b, true, "api")
-		judge(b.answerTo(m.body, nil).want(201), b, true, "api")
+		judge(b.tryReply(m.body, forged).want(201).is("metadata.kept", true), b, true, "api")
+		judge(b.tryReply(m.body, nil).want(201), b, true, "api")
 	})
 }
 
@@ -112,8 +112,8 @@ func TestSendLimits(t *testing.T) {
 			{"conversation_metadata", object(4096), object(4097), ""},
 			{"sender_attestations", attestation(8192), attestation(8193), ""},
 		} {
-			a.try(b, obj{c.field: c.fits}).as("%s fits", c.field).want(201)
-			a.try(b, obj{c.field: c.over}).as("%s over", c.field).invalid("body."+c.field, c.kind)
+			a.trySend(b, obj{c.field: c.fits}).as("%s fits", c.field).want(201)
+			a.trySend(b, obj{c.field: c.over}).as("%s over", c.field).invalid("body."+c.field, c.kind)
 		}
 		if n := len(b.everything()); n != 9 {
 			t.Errorf("%d messages arrived, want 9", n)
@@ -139,8 +139,8 @@ func TestMetadataIsMeasuredUnescaped(t *testing.T) {
 			a.post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\nx"}`)).as("%s escaped", field).invalid("body."+field, "")
 		}
 		m := a.post("/messages", body("metadata", escaped(4096))).want(201).is("metadata.k", strings.Repeat("x", 4088))
-		b.answerTo(m.body, obj{"metadata": json.RawMessage(escaped(4096))}).want(201)
-		b.answerTo(m.body, obj{"metadata": json.RawMessage(escaped(4097))}).invalid("body.metadata", "")
+		b.tryReply(m.body, obj{"metadata": json.RawMessage(escaped(4096))}).want(201)
+		b.tryReply(m.body, obj{"metadata": json.RawMessage(escaped(4097))}).invalid("body.metadata", "")
 		jws := func(n int) string {
 			plain, _ := json.Marshal(attestation(n))
 			return strings.ReplaceAll(string(plain), "A", `\u0041`)
@@ -156,9 +156,9 @@ func TestMetadataIsMeasuredCompact(t *testing.T) {
 		spaced := `{"to_agent_id":"` + b.id + `","type":"svc.v1.dm","encrypted_payload":"QQ","metadata":{` + strings.Repeat(" ", 9000) + `"a":1}}`
 		a.post("/messages", verbatim(spaced)).want(201).is("metadata.a", 1)
 		m := a.send(b)
-		b.answerTo(m, obj{"metadata": object(4096)}).want(201)
-		b.answerTo(m, obj{"metadata": object(4097)}).invalid("body.metadata", "")
-		got := b.answerTo(m, obj{"metadata": merged(object(4000), obj{"provenance": nil})}).want(201)
+		b.tryReply(m, obj{"metadata": object(4096)}).want(201)
+		b.tryReply(m, obj{"metadata": object(4097)}).invalid("body.metadata", "")
+		got := b.tryReply(m, obj{"metadata": merged(object(4000), obj{"provenance": nil})}).want(201)
 		got.is("metadata.k", object(4000)["k"], "metadata.provenance.via", "api")
 	})
 }
@@ -213,7 +213,7 @@ func TestSendFields(t *testing.T) {
 			{"from_handle", "no-at-sign", ""},
 			{"from_handle", 5, ""},
 		} {
-			a.try(b, obj{c.field: c.value}).as("%s %v", c.field, c.value).invalid("body."+c.field, c.kind)
+			a.trySend(b, obj{c.field: c.value}).as("%s %v", c.field, c.value).invalid("body."+c.field, c.kind)
 		}
 		for _, field := range []string{"type", "encrypted_payload"} {
 			a.post("/messages", without(message(b), field)).invalid("body."+field, "missing")
@@ -232,13 +232,13 @@ func TestSendTypes(t *testing.T) {
 		for name := range strings.FieldsSeq(`dm task_request task_response status_update negotiation receipt error capability_query
 			capability_response payment_request payment_confirmation consent_request consent_grant consent_revoke identity_verification
 			sender_key_distribution sender_key_request`) {
-			a.try(b, obj{"type": "svc.v1." + name}).as("%s", name).want(201).is("type", "svc.v1."+name)
+			a.trySend(b, obj{"type": "svc.v1." + name}).as("%s", name).want(201).is("type", "svc.v1."+name)
 		}
 		for _, custom := range []string{"a.b.c", "acme.v1.x", "A-1._.z.9", "svcx.v1.other"} {
-			a.try(b, obj{"type": custom}).as("%s", custom).want(201).is("type", custom)
+			a.trySend(b, obj{"type": custom}).as("%s", custom).want(201).is("type", custom)
 		}
 		for _, payload := range []string{"Q", "QQ=", "QQ==", "_-", strings.Repeat("-", 7)} {
-			a.try(b, obj{"encrypted_payload": payload}).as("%s", payload).want(201).is("encrypted_payload", payload)
+			a.trySend(b, obj{"encrypted_payload": payload}).as("%s", payload).want(201).is("encrypted_payload", payload)
 		}
 	})
 }

@@ -14,7 +14,7 @@ func TestSignatureOfRepeats(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		r := a.group(obj{"enrollment_policy": "open"})
-		b.does("POST", r.path("/join"), nil).want(200)
+		b.request("POST", r.path("/join"), nil).want(200)
 		m := a.send(b)
 		for name, c := range map[string]struct {
 			path string

@@ -72,20 +72,20 @@ func TestAttestations(t *testing.T) {
 		unknown, _ := newKeys()
 		for _, flat := range []bool{true, false} {
 			good := []any{attested(a.sign, a.signKid(), flat, false)}
-			m := a.try(b, obj{"sender_attestations": good}).as("good, flat %v", flat).want(201).is("sender_attestations", good)
+			m := a.trySend(b, obj{"sender_attestations": good}).as("good, flat %v", flat).want(201).is("sender_attestations", good)
 			b.get("/messages/"+m.str("id")).want(200).is("sender_attestations", good)
 			byOther := []any{attested(b.sign, b.signKid(), flat, false)}
-			a.try(b, obj{"sender_attestations": byOther}).as("by another agent here").want(201).is("sender_attestations", byOther)
+			a.trySend(b, obj{"sender_attestations": byOther}).as("by another agent here").want(201).is("sender_attestations", byOther)
 			loose := []any{attested(unknown, "somebody-elsewhere", flat, false), good[0]}
-			a.try(b, obj{"sender_attestations": loose}).as("unresolvable").want(201).is("sender_attestations", loose)
+			a.trySend(b, obj{"sender_attestations": loose}).as("unresolvable").want(201).is("sender_attestations", loose)
 
 			spoilt := []any{good[0], attested(a.sign, a.signKid(), flat, true)}
-			a.try(b, obj{"sender_attestations": spoilt}).as("spoilt, flat %v", flat).refused(403, "signature_invalid")
-			a.try(b, obj{"sender_attestations": []any{attested(unknown, a.signKid(), flat, false)}}).as("by another key").refused(403, "signature_invalid")
-			b.answerTo(m.body, obj{"sender_attestations": spoilt}).as("reply").refused(403, "signature_invalid")
-			b.answerTo(m.body, obj{"sender_attestations": good}).as("reply").want(201).is("sender_attestations", good)
+			a.trySend(b, obj{"sender_attestations": spoilt}).as("spoilt, flat %v", flat).refused(403, "signature_invalid")
+			a.trySend(b, obj{"sender_attestations": []any{attested(unknown, a.signKid(), flat, false)}}).as("by another key").refused(403, "signature_invalid")
+			b.tryReply(m.body, obj{"sender_attestations": spoilt}).as("reply").refused(403, "signature_invalid")
+			b.tryReply(m.body, obj{"sender_attestations": good}).as("reply").want(201).is("sender_attestations", good)
 		}
-		a.try(b, obj{"sender_attestations": []any{}}).as("empty").want(201)
-		a.try(b, obj{"sender_signing_kid": "not-mine"}).as("a kid alone is recorded").want(201).is("sender_signing_kid", "not-mine")
+		a.trySend(b, obj{"sender_attestations": []any{}}).as("empty").want(201)
+		a.trySend(b, obj{"sender_signing_kid": "not-mine"}).as("a kid alone is recorded").want(201).is("sender_signing_kid", "not-mine")
 	})
 }

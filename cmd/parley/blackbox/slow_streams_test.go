@@ -65,7 +65,7 @@ func newStreamLoad(t *testing.T, agents, each int) *streamLoad {
 		c.readers[i] = make([]*streamReader, each)
 	}
 	// What remains after a load belongs to the base.
-	together(64, func(i int) *answer { return c.from.try(c.agents[i%agents], nil) })
+	concurrently(64, func(i int) *answer { return c.from.trySend(c.agents[i%agents], nil) })
 	for _, g := range c.agents {
 		g.everything()
 	}
@@ -127,7 +127,7 @@ func (c *streamLoad) sendAll(messages int) {
 	for i, g := range c.agents {
 		sending.Go(func() {
 			for n := range messages {
-				a := c.from.try(g, obj{"encrypted_payload": payload})
+				a := c.from.trySend(g, obj{"encrypted_payload": payload})
 				if a.err != nil || a.status != 201 {
 					failed[i] = a
 					return
@@ -188,8 +188,8 @@ func (c *streamLoad) check() {
 	}
 }
 
-// checkNothingLeft closes everything and checks that nothing remains. The control keeps one stream
-// open, which the check must find.
+// checkNothingLeft closes everything and checks that nothing remains. The control keeps
+// one stream open, which the check must find.
 func (c *streamLoad) checkNothingLeft() {
 	kept, err := openStreamReader(c.agents[0], reads)
 	if err != nil {

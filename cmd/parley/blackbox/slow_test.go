@@ -139,7 +139,7 @@ func paced(a, b *agent, long time.Duration) time.Duration {
 	a.t.Helper()
 	var all []time.Duration
 	for began := time.Now(); time.Since(began) < long; time.Sleep(20 * time.Millisecond) {
-		sent := a.try(b, nil).want(201)
+		sent := a.trySend(b, nil).want(201)
 		page := b.inbox("?limit=1")
 		all = append(all, sent.took, page.took)
 	}

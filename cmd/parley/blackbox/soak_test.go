@@ -69,7 +69,7 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 		read(t, s, k)
 	}
 	t.Logf("%v: read everything again", time.Since(began).Round(time.Second))
-	audited(t, s)
+	verifyDirectory(t, s)
 }
 
 // era is a part of a soak with new agents and a new history.

@@ -76,10 +76,10 @@ func TestStreamSeam(t *testing.T) {
 				})
 			})
 		}
-		sent := together(senders, func(i int) []*answer {
+		sent := concurrently(senders, func(i int) []*answer {
 			var out []*answer
 			for range perSender {
-				out = append(out, from[i].try(b, nil))
+				out = append(out, from[i].trySend(b, nil))
 			}
 			return out
 		})
@@ -160,7 +160,7 @@ func TestSlowReader(t *testing.T) {
 		fast.opening()
 		var want []string
 		for range count {
-			r := a.try(b, obj{"encrypted_payload": strings.Repeat("x", 131072)}).want(201)
+			r := a.trySend(b, obj{"encrypted_payload": strings.Repeat("x", 131072)}).want(201)
 			want = append(want, r.str("id"))
 			if r.took > 5*time.Second {
 				r.errorf("a slow reader held the sender up for %v", r.took)

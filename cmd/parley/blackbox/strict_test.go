@@ -82,7 +82,7 @@ func TestStrictJSONEverywhere(t *testing.T) {
 		o := s.org(t)
 		o.agent("strict")
 		routes, names := bodiedRoutes(t, s), slices.Sorted(maps.Keys(notJSON))
-		answers := gather(len(routes)*len(names), func(i int) *answer {
+		answers := concurrentlyBounded(len(routes)*len(names), func(i int) *answer {
 			return routes[i/len(names)].sent(o, notJSON[names[i%len(names)]])
 		})
 		for i, a := range answers {
@@ -156,7 +156,7 @@ func TestWrongTypesEverywhere(t *testing.T) {
 				}
 			}
 		}
-		answers := gather(len(probes), func(i int) *answer {
+		answers := concurrentlyBounded(len(probes), func(i int) *answer {
 			quoted, _ := json.Marshal(probes[i].name)
 			return probes[i].r.sent(o, "{"+string(quoted)+":"+probes[i].value+"}")
 		})

@@ -20,8 +20,8 @@ func TestSuspension(t *testing.T) {
 		control := s.org(t).agent("control")
 		hook, failing, beside := b.listens(), b.listens(says(500), says(200)), control.listens()
 		first := a.send(b)
-		hook.becomes(first, "delivered")
-		failing.becomes(first, "failed")
+		hook.waitForStatus(first, "delivered")
+		failing.waitForStatus(first, "failed")
 		live := b.stream("")
 		live.opening()
 
@@ -63,13 +63,13 @@ func TestSuspension(t *testing.T) {
 		// Other organizations are unaffected and may send to it.
 		second := a.send(b)
 		b.get("/messages/" + text(second, "id")).want(200)
-		beside.becomes(a.send(control), "delivered")
+		beside.waitForStatus(a.send(control), "delivered")
 		s.kill()
 		s.restart(t)
 		barred()
 		third := a.send(b)
-		beside.becomes(a.send(control), "delivered")
-		if n, m := len(hook.to.heard()), len(failing.to.heard()); n != 1 || m != 1 {
+		beside.waitForStatus(a.send(control), "delivered")
+		if n, m := len(hook.to.deliveries()), len(failing.to.deliveries()); n != 1 || m != 1 {
 			t.Errorf("%d and %d deliveries arrived, want the first of each", n, m)
 		}
 
@@ -77,10 +77,10 @@ func TestSuspension(t *testing.T) {
 			t.Errorf("resumed: %v", got)
 		}
 		for _, m := range []obj{second, third} {
-			hook.becomes(m, "delivered")
-			failing.becomes(m, "delivered")
+			hook.waitForStatus(m, "delivered")
+			failing.waitForStatus(m, "delivered")
 		}
-		failing.becomes(first, "delivered")
+		failing.waitForStatus(first, "delivered")
 		b.stream("00000000-0000-0000-0000-000000000000").messages(text(first, "id"), text(second, "id"), text(third, "id"))
 		b.reply(first)
 		if since == nil || operator("show", b.slug)["suspended_at"] != nil {

@@ -131,7 +131,7 @@ func TestSyncIsIdempotent(t *testing.T) {
 		if took := time.Since(at); took > 3*time.Second {
 			t.Errorf("a reply that already existed took %v", took)
 		}
-		a.try(b, nil, "Idempotency-Key", "k").as("sends share the scope").want(200).is("id", first.at("message.id"))
+		a.trySend(b, nil, "Idempotency-Key", "k").as("sends share the scope").want(200).is("id", first.at("message.id"))
 		(<-a.ask(b, "", obj{"type": "a.b.c"}, "Idempotency-Key", "k")).refused(409, "idempotency_mismatch")
 		if n := len(b.everything()); n != 1 {
 			t.Errorf("%d messages arrived, want 1", n)
@@ -154,7 +154,7 @@ func TestSyncRefusals(t *testing.T) {
 			group.errorf("want 422 for a group handle")
 		}
 		post("", message(b, obj{"to_agent_id": nobody})).refused(404, "not_found")
-		post("", message(a)).ruled("self_message")
+		post("", message(a)).refusedByRule("self_message")
 		post("", message(b, obj{"type": "x"})).invalid("body.type", "")
 		post("", toHandle(b.handle, obj{"to_agent_id": b.id})).invalid("body", "")
 		a.post("/messages/sync", message(b), "X-Svc-Agent", nobody).refused(403, "not_owner")

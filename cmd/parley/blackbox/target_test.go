@@ -40,10 +40,10 @@ func TestSelfMessage(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		a, b := o.agent("a"), o.agent("b")
-		a.try(a, nil).ruled("self_message")
-		o.post("/messages", toHandle(a.handle)).as("by handle, default sender").ruled("self_message")
-		o.post("/messages", toHandle(b.handle), "X-Svc-Agent", "b").ruled("self_message")
-		a.try(b, nil).as("within one organization").want(201)
+		a.trySend(a, nil).refusedByRule("self_message")
+		o.post("/messages", toHandle(a.handle)).as("by handle, default sender").refusedByRule("self_message")
+		o.post("/messages", toHandle(b.handle), "X-Svc-Agent", "b").refusedByRule("self_message")
+		a.trySend(b, nil).as("within one organization").want(201)
 	})
 }
 
@@ -90,11 +90,11 @@ func TestOrderOfChecksOfASend(t *testing.T) {
 		a, b := pair(t, s)
 		bad := obj{"type": "x", "to_agent_id": nobody}
 		s.call(t, "", "POST", "/messages", verbatim("{"), "Content-Type", "application/json").as("401 before schema").refused(401, "not_authenticated")
-		a.try(b, bad, "X-Svc-Agent", nobody).as("schema before acting agent").invalid("body.type", "")
-		a.try(b, without(bad, "type"), "X-Svc-Agent", nobody).as("acting agent before existence").refused(403, "not_owner")
-		a.try(b, obj{"to_agent_id": nobody, "parent_conversation_id": nobody}).as("existence").refused(404, "not_found")
-		a.try(a, obj{"parent_conversation_id": nobody}).as("existence before self").refused(404, "not_found")
-		a.try(b, obj{"type": "x"}, "Idempotency-Key", strings.Repeat("k", 256)).as("two complaints").
+		a.trySend(b, bad, "X-Svc-Agent", nobody).as("schema before acting agent").invalid("body.type", "")
+		a.trySend(b, without(bad, "type"), "X-Svc-Agent", nobody).as("acting agent before existence").refused(403, "not_owner")
+		a.trySend(b, obj{"to_agent_id": nobody, "parent_conversation_id": nobody}).as("existence").refused(404, "not_found")
+		a.trySend(a, obj{"parent_conversation_id": nobody}).as("existence before self").refused(404, "not_found")
+		a.trySend(b, obj{"type": "x"}, "Idempotency-Key", strings.Repeat("k", 256)).as("two complaints").
 			invalid("body.type", "").invalid("header.Idempotency-Key", "")
 	})
 }
@@ -104,12 +104,12 @@ func TestPolicies(t *testing.T) {
 		a, b := pair(t, s)
 		m := a.send(b)
 		b.patch(b.path(""), obj{"incoming_policy": "groups_only"}).want(200)
-		a.try(b, nil).refused(403, "incoming_policy")
+		a.trySend(b, nil).refused(403, "incoming_policy")
 		r := b.reply(m)
 		a.reply(r)
 		b.send(a)
 		b.patch(b.path(""), obj{"incoming_policy": "accept_all", "outgoing_policy": "groups_only"}).want(200)
-		b.try(a, nil).refused(403, "outgoing_policy")
+		b.trySend(a, nil).refused(403, "outgoing_policy")
 		b.reply(m)
 		a.send(b)
 		b.patch(b.path(""), obj{"outgoing_policy": "send_all"}).want(200)
@@ -131,11 +131,11 @@ func TestParentConversation(t *testing.T) {
 			}
 			g[0].talk(sub).is("parent_conversation_id", conversation, "status", "submitted")
 		}
-		stranger.try(a, under).refused(403, "not_owner")
-		stranger.try(a, obj{"parent_conversation_id": nobody}).refused(404, "not_found")
+		stranger.trySend(a, under).refused(403, "not_owner")
+		stranger.trySend(a, obj{"parent_conversation_id": nobody}).refused(404, "not_found")
 		a.patch("/conversations/"+conversation+"/status", obj{"status": "canceled"}).want(200)
 		a.talk(a.send(b, under)).as("under a terminal one").is("parent_conversation_id", conversation)
 		second := a.org.agent("second")
-		second.try(b, under).as("another agent of a participant's organization").want(403)
+		second.trySend(b, under).as("another agent of a participant's organization").want(403)
 	})
 }

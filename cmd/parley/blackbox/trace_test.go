@@ -27,8 +27,8 @@ func (a *answer) attempts() []obj {
 	return objects(rows)
 }
 
-// came checks the attempts of a trace: channel and outcome of each.
-func (a *answer) came(want ...string) *answer {
+// checkAttempts checks the attempts of a trace: channel and outcome of each.
+func (a *answer) checkAttempts(want ...string) *answer {
 	a.t.Helper()
 	var got []string
 	for _, row := range a.attempts() {
@@ -40,8 +40,8 @@ func (a *answer) came(want ...string) *answer {
 	return a
 }
 
-// because checks the text of the reason.
-func (a *answer) because(parts ...string) *answer {
+// checkReason checks the text of the reason.
+func (a *answer) checkReason(parts ...string) *answer {
 	a.t.Helper()
 	why, _ := a.at("pending_reason").(string)
 	for _, part := range parts {
@@ -65,12 +65,12 @@ func TestTraceByChannel(t *testing.T) {
 			},
 		} {
 			m := a.send(b)
-			b.traced(m).came().because("Nobody has fetched it", "no stream of the agent is open", "it has no webhook")
-			a.traced(m).came().because("has not fetched it yet").is("position", nil)
+			b.traced(m).checkAttempts().checkReason("Nobody has fetched it", "no stream of the agent is open", "it has no webhook")
+			a.traced(m).checkAttempts().checkReason("has not fetched it yet").is("position", nil)
 			take(m)
 			marked(t, a, m, "delivered")
-			near := b.traced(m).came(channel + " carried")
-			far := a.traced(m).came(channel+" carried").is("position", nil)
+			near := b.traced(m).checkAttempts(channel + " carried")
+			far := a.traced(m).checkAttempts(channel+" carried").is("position", nil)
 			near.is("delivered_at", far.at("delivered_at"))
 			if near.at("position") == nil || near.attempts()[0]["detail"] == nil || far.attempts()[0]["detail"] != nil {
 				near.errorf("the position and details are the recipient's; the sender is told %s", far.raw)
@@ -79,7 +79,7 @@ func TestTraceByChannel(t *testing.T) {
 		}
 		m := a.send(b)
 		b.post("/messages/"+text(m, "id")+"/read", nil).want(200)
-		if read := b.traced(m).came(); read.at("read_at") == nil {
+		if read := b.traced(m).checkAttempts(); read.at("read_at") == nil {
 			read.errorf("it is read")
 		}
 		s.org(t).get("/messages/"+text(m, "id")+"/trace").refused(403, "not_owner")
@@ -93,7 +93,7 @@ func TestTraceOfASyncReply(t *testing.T) {
 		asked := a.ask(b, "?timeout_ms=30000", nil)
 		reply := b.reply(b.arrival(1))
 		judged(<-asked, "replied")
-		a.traced(reply).came("sync carried")
+		a.traced(reply).checkAttempts("sync carried")
 	})
 }
 
@@ -102,28 +102,28 @@ func TestTraceOfWebhooks(t *testing.T) {
 		a, b := pair(t, s)
 		h := b.listens(says(500), says(204))
 		m := a.send(b)
-		h.to.hears(t, 1)
+		h.to.waitForDelivery(t, 1)
 		eventually(t, "the failure is in the trace", func() bool { return len(b.traced(m).attempts()) == 1 })
-		failed := b.traced(m).came("webhook failed").because("1 attempt of its webhook failed, the last with status 500", "the next is due at")
+		failed := b.traced(m).checkAttempts("webhook failed").checkReason("1 attempt of its webhook failed, the last with status 500", "the next is due at")
 		if detail := text(failed.attempts()[0], "detail"); !strings.Contains(detail, "status 500") || !strings.Contains(detail, h.id) {
 			failed.errorf("the detail is %q", detail)
 		}
-		a.traced(m).came().because("has not fetched it yet")
-		h.turns(false)
-		b.traced(m).because("it is switched off")
+		a.traced(m).checkAttempts().checkReason("has not fetched it yet")
+		h.setActive(false)
+		b.traced(m).checkReason("it is switched off")
 		second := a.send(b)
-		b.traced(second).came().because("its webhook is switched off")
-		h.turns(true)
+		b.traced(second).checkAttempts().checkReason("its webhook is switched off")
+		h.setActive(true)
 		h.agent.post(h.path("/deliveries/"+text(h.jobs("failed")[0], "id")+"/retry"), nil).want(200)
 		marked(t, a, m, "delivered")
 		b.inbox("")
 		eventually(t, "both attempts are in the trace", func() bool { return len(b.traced(m).attempts()) == 3 })
-		b.traced(m).came("webhook failed", "webhook announced", "inbox carried")
-		a.traced(m).came("inbox carried")
+		b.traced(m).checkAttempts("webhook failed", "webhook announced", "inbox carried")
+		a.traced(m).checkAttempts("inbox carried")
 		b.wants("message.read")
 		third := b.org.agent("other")
 		third.wants("message.read")
-		b.traced(second).came("inbox carried")
-		third.traced(a.send(third)).because("none of its webhooks asks for messages received")
+		b.traced(second).checkAttempts("inbox carried")
+		third.traced(a.send(third)).checkReason("none of its webhooks asks for messages received")
 	})
 }

@@ -208,7 +208,7 @@ func sendTracedMessages(t *testing.T, a, b *agent) (x tracedMessages) {
 	as := func(headers ...string) []string { return append([]string{"X-Svc-Agent", a.id}, headers...) }
 	x.hook = b.listens()
 	x.plain = a.send(b)
-	x.job = x.hook.becomes(x.plain, "delivered")
+	x.job = x.hook.waitForStatus(x.plain, "delivered")
 
 	// The target answers only after the send was answered, so that the test knows the
 	// message.
@@ -216,16 +216,16 @@ func sendTracedMessages(t *testing.T, a, b *agent) (x tracedMessages) {
 	x.hook.to.answers(waits(let))
 	x.called = a.post("/messages", message(b), as("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")...).want(201).body
 	close(let)
-	x.hook.becomes(x.called, "delivered")
+	x.hook.waitForStatus(x.called, "delivered")
 
 	x.quiet = a.post("/messages", message(b), as("Traceparent", "00-"+quietTrace+"-"+callersSpan+"-00")...).want(201).body
-	x.hook.becomes(x.quiet, "delivered")
+	x.hook.waitForStatus(x.quiet, "delivered")
 
 	x.hook.to.answers(says(500))
 	x.repeated = a.post("/messages", message(b), as("Idempotency-Key", "k")...).want(201).body
 	a.post("/messages", message(b), as("Idempotency-Key", "k")...).want(200)
-	x.hook.becomes(x.repeated, "failed")
-	x.hook.turns(false)
+	x.hook.waitForStatus(x.repeated, "failed")
+	x.hook.setActive(false)
 
 	x.reply = b.reply(x.plain)
 	x.asked, _ = judged(<-a.ask(b, "?timeout_ms=1000", nil), "timeout").body["message"].(obj)
@@ -280,7 +280,7 @@ func (x *tracedMessages) checkPlain(t *testing.T, s *server, spans []*otlp.Span)
 		"parley.webhook.id", x.hook.id, "parley.webhook.job", text(x.job, "id"), "parley.webhook.event", "message.received",
 		"parley.webhook.outcome", "delivered", "parley.message.id", text(x.plain, "id"))
 	want := fmt.Sprintf("00-%x-%x-01", attempt.GetTraceId(), attempt.GetSpanId())
-	if got := x.hook.to.heard()[0].header.Get("Traceparent"); got != want {
+	if got := x.hook.to.deliveries()[0].header.Get("Traceparent"); got != want {
 		t.Errorf("the target received %q, want %q", got, want)
 	}
 }
@@ -323,19 +323,19 @@ func TestTracesOfBroadcasts(t *testing.T) {
 		c := collect(t)
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
 		g, b, d := s.org(t).agent("g"), s.org(t).agent("b"), s.org(t).agent("d")
-		r := g.ruled("closed", b, d)
+		r := g.groupWithPolicy("closed", b, d)
 		good, bad := b.listens(), d.listens(says(500))
-		sent := r.said(g, obj{})
-		good.becomes(copiesOf(b)[0], "delivered")
+		sent := r.broadcast(g, obj{})
+		good.waitForStatus(copiesOf(b)[0], "delivered")
 		lost := copiesOf(d)[0]
-		job := bad.becomes(lost, "failed")
+		job := bad.waitForStatus(lost, "failed")
 		if err := s.drain(15 * time.Second); err != nil {
 			t.Fatal(err)
 		}
 		s.restart(t)
 		bad.to.answers(says(200))
-		bad.again(job) // which may come too late, after the scheduled attempt
-		bad.becomes(lost, "delivered")
+		bad.retry(job) // which may come too late, after the scheduled attempt
+		bad.waitForStatus(lost, "delivered")
 		spans := c.after(t, s)
 		root, outcomes := "", []string{}
 		for _, span := range spans {
@@ -348,7 +348,7 @@ func TestTracesOfBroadcasts(t *testing.T) {
 			}
 		}
 		slices.Sort(outcomes)
-		failed := len(bad.to.heard()) - 1
+		failed := len(bad.to.deliveries()) - 1
 		want := append([]string{attemptSpan + " delivered " + root, attemptSpan + " delivered " + root}, slices.Repeat([]string{attemptSpan + " failed " + root}, failed)...)
 		if want = append(want, appendSpan+"  "+root); root == "" || !slices.Equal(outcomes, want) {
 			t.Errorf("the trace has %q with parent %q, want %q", outcomes, root, want)
@@ -377,7 +377,7 @@ func TestTracesKeepSecrets(t *testing.T) {
 		m := a.post("/messages", message(b, obj{"encrypted_payload": x["encrypted_payload"], "metadata": obj{"k": x["metadata"]}}),
 			"X-Svc-Agent", a.id, "Idempotency-Key", x["idempotency-key"], "User-Agent", x["agent"],
 			"Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01", "Tracestate", "k="+x["state"], "Baggage", "k="+x["baggage"]).want(201)
-		h.becomes(m.body, "delivered")
+		h.waitForStatus(m.body, "delivered")
 		s.call(t, "", "GET", poll, nil).want(200)
 		s.call(t, "", "GET", "/"+x["path"], nil)
 		s.call(t, x["wrong-token"], "GET", "/org", nil).want(401)

@@ -113,8 +113,8 @@ func TestSelfPayload(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		own := obj{"self_encrypted_payload": "bWluZQ"}
-		m := a.try(b, own).want(201).is("self_encrypted_payload", "bWluZQ").body
-		r := b.answerTo(m, own).want(201).is("self_encrypted_payload", "bWluZQ").body
+		m := a.trySend(b, own).want(201).is("self_encrypted_payload", "bWluZQ").body
+		r := b.tryReply(m, own).want(201).is("self_encrypted_payload", "bWluZQ").body
 		for _, c := range []struct {
 			g    *agent
 			m    obj

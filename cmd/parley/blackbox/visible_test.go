@@ -48,7 +48,7 @@ func TestReadsSeeSends(t *testing.T) {
 		defer w.done()
 		previous := nilUUID
 		for i := range 200 {
-			m := a.try(b, nil).want(201)
+			m := a.trySend(b, nil).want(201)
 			id, conversation := m.str("id"), m.str("conversation_id")
 			if !w.prompt(m) {
 				eventually(t, "the inbox has it", func() bool { return topmost(b.inbox("?limit=1")) == id })
@@ -87,7 +87,7 @@ func TestReadsSeeReplies(t *testing.T) {
 		for i := range 100 {
 			m := a.send(b)
 			path := "/conversations/" + text(m, "conversation_id")
-			r := b.answerTo(m, nil).want(201)
+			r := b.tryReply(m, nil).want(201)
 			if !w.prompt(r) {
 				continue
 			}
@@ -142,7 +142,7 @@ func TestReadsSeeAgents(t *testing.T) {
 			}
 			closed := o.patch(g.path(""), obj{"incoming_policy": "groups_only"}).want(200)
 			if w.prompt(closed) {
-				peer.try(g, nil).refused(403, "incoming_policy")
+				peer.trySend(g, nil).refused(403, "incoming_policy")
 			}
 			revoked := o.delete(g.path("")).want(204)
 			listed := func() int { return len(o.get("/agents").want(200).list) }
@@ -153,7 +153,7 @@ func TestReadsSeeAgents(t *testing.T) {
 			if n := listed(); n != 0 {
 				revoked.fatalf("the list still has %d agents, %v after the request began", n, time.Since(revoked.began))
 			}
-			peer.try(g, nil).refused(410, "gone")
+			peer.trySend(g, nil).refused(410, "gone")
 			s.call(t, "", "GET", g.path("/keys"), nil).refused(404, "not_found")
 			o.post("/messages", message(peer), "X-Svc-Agent", g.id).refused(403, "not_owner")
 			o.get("/org").want(200).is("agent_count", 0)

@@ -94,7 +94,7 @@ func TestAddressesInDevelopment(t *testing.T) {
 		}
 		plain := theSink(t).targetAt("http" + strings.TrimPrefix(theSink(t).bad["not TLS"], "https"))
 		h := b.hook(plain)
-		h.becomes(a.send(b), "delivered")
-		h.to.hears(t, 1).judged(t, h)
+		h.waitForStatus(a.send(b), "delivered")
+		h.to.waitForDelivery(t, 1).judged(t, h)
 	})
 }

@@ -33,13 +33,13 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 		token := "Canary" + randomHex(12)
 		b.hooksAt("https://" + closedAddress(t) + "/" + token).want(201)
 		m := a.send(b)
-		h.becomes(m, "delivered")
-		failing.becomes(m, "failed")
+		h.waitForStatus(m, "delivered")
+		failing.waitForStatus(m, "failed")
 		rotated := b.post(h.path("/rotate-secret"), nil).want(200)
 		secrets("rotated", rotated.str("secret"))
 		h.secret = rotated.str("secret")
 		b.post(h.path("/test"), nil).want(200)
-		h.sums(2, 0, 0, 0)
+		h.waitForCounts(2, 0, 0, 0)
 		var seen []byte
 		for _, path := range []string{"/webhooks?include_inactive=true", h.path("/deliveries"), h.path("/deliveries/summary"), "/messages/" + text(m, "id") + "/trace", "/org", "/org/quotas", b.path("")} {
 			seen = append(seen, b.get(path).want(200).raw...)
@@ -59,7 +59,7 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 		seen = append(seen, contentOfAll(t, s.dir)...)
 		s.restart(t)
 		a.send(b)
-		h.to.hears(t, 3).judged(t, h)
+		h.to.waitForDelivery(t, 3).judged(t, h)
 		if err := s.drain(10 * time.Second); err != nil {
 			t.Error(err)
 		}
@@ -134,7 +134,7 @@ func TestMasterKeyByEnvironment(t *testing.T) {
 	a, b := pair(t, s)
 	h := b.listens()
 	a.send(b)
-	h.to.hears(t, 1).judged(t, h)
+	h.to.waitForDelivery(t, 1).judged(t, h)
 	s.kill()
 	if names := (canaries{"master key": "0123456789abcdefCanary!@#$%^&*()"}).found(append(contentOfAll(t, s.dir), s.log.text()...)); len(names) > 0 {
 		t.Errorf("leaked: %v", names)
@@ -145,7 +145,7 @@ func TestMasterKeyByEnvironment(t *testing.T) {
 	}
 	*s = *again
 	a.send(b)
-	h.to.hears(t, 2).judged(t, h)
+	h.to.waitForDelivery(t, 2).judged(t, h)
 	s.kill()
 	other := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))
 	for what, k := range map[string]string{"another key": other, "a short key": "c2hvcnQ=", "no base64": "!"} {

@@ -61,13 +61,13 @@ func TestSinkChaos(t *testing.T) {
 		held := map[string]obj{}
 		for name, h := range hanging {
 			held[name] = from.send(h.agent)
-			h.to.hears(t, 1)
+			h.to.waitForDelivery(t, 1)
 		}
 		began := time.Now()
 		all := slices.Concat(strains, brokenTLS(), redirects(t))
 		recipients := o.newAgents(len(all), "s")
-		hs := gather(len(all), func(i int) *hook { return recipients[i].hook(all[i].target(t)) })
-		sent := gather(len(all), func(i int) obj { return from.try(recipients[i], nil).want(201).body })
+		hs := concurrentlyBounded(len(all), func(i int) *hook { return recipients[i].hook(all[i].target(t)) })
+		sent := concurrentlyBounded(len(all), func(i int) obj { return from.trySend(recipients[i], nil).want(201).body })
 		for i, c := range all {
 			c.holds(t, hs[i], sent[i])
 		}
@@ -75,7 +75,7 @@ func TestSinkChaos(t *testing.T) {
 			t.Errorf("with two hanging targets the other deliveries took %v", took)
 		}
 		for name, h := range hanging {
-			h.becomes(held[name], "processing")
+			h.waitForStatus(held[name], "processing")
 		}
 		nobodyAsked(t)
 	})
@@ -99,7 +99,7 @@ func (c targetBehavior) target(t testing.TB) *target {
 // holds checks the outcome of the first attempt.
 func (c targetBehavior) holds(t *testing.T, h *hook, m obj) {
 	t.Helper()
-	j := h.becomes(m, c.status)
+	j := h.waitForStatus(m, c.status)
 	if !same(j["last_status_code"], c.code) || !same(j["attempts"], 1) || !strings.Contains(text(j, "last_error"), c.says) {
 		t.Errorf("%s: the job is %v", c.name, j)
 	}
@@ -118,7 +118,7 @@ func (c targetBehavior) holds(t *testing.T, h *hook, m obj) {
 			t.Errorf("%s: the next attempt is due after %v", c.name, got)
 		}
 	}
-	for _, d := range h.to.heard() {
+	for _, d := range h.to.deliveries() {
 		if d.judged(t, h); (c.name == overHTTP2) != (d.proto == "HTTP/2.0") {
 			t.Errorf("%s: delivered by %s", c.name, d.proto)
 		}
@@ -177,16 +177,16 @@ func TestOneTargetDelaysNoOther(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		from, o := s.org(t).agent("from"), s.org(t)
 		stuck, well := o.newAgents(20, "stuck"), o.newAgents(10, "well")
-		hung := gather(len(stuck), func(i int) *hook { return stuck[i].listens(hangs) })
-		hs := gather(len(well), func(i int) *hook { return well[i].listens() })
-		spread(len(stuck)*3, func(i int) { from.try(stuck[i%len(stuck)], nil).want(201) })
-		hung[0].to.hears(t, 1)
+		hung := concurrentlyBounded(len(stuck), func(i int) *hook { return stuck[i].listens(hangs) })
+		hs := concurrentlyBounded(len(well), func(i int) *hook { return well[i].listens() })
+		forEachBounded(len(stuck)*3, func(i int) { from.trySend(stuck[i%len(stuck)], nil).want(201) })
+		hung[0].to.waitForDelivery(t, 1)
 		var times []time.Duration
 		for n := range 10 {
 			for i, g := range well {
 				from.send(g)
 				accepted := time.Now()
-				times = append(times, hs[i].to.hears(t, n+1).at.Sub(accepted))
+				times = append(times, hs[i].to.waitForDelivery(t, n+1).at.Sub(accepted))
 			}
 		}
 		slices.Sort(times)

@@ -12,16 +12,16 @@ var everyEvent = []string{
 	"group.request.resolved", "group.member.joined", "group.member.left",
 }
 
-// told waits for deliveries of an event, counted from 1, checks the payload of the last
-// and returns it: field of must have the id, and message_id is null unless the event is
-// about a message.
-func (h *hook) told(event string, n int, of, id string) *delivery {
+// waitForEvent waits for deliveries of an event, counted from 1, checks the payload of
+// the last and returns it: field of must have the id, and message_id is null unless the
+// event is about a message.
+func (h *hook) waitForEvent(event string, n int, of, id string) *delivery {
 	t := h.agent.t
 	t.Helper()
 	var all []*delivery
 	eventually(t, h.agent.name+" is notified about "+event, func() bool {
 		all = nil
-		for _, d := range h.to.heard() {
+		for _, d := range h.to.deliveries() {
 			if d.body["event"] == event {
 				all = append(all, d)
 			}
@@ -49,8 +49,8 @@ func (h *hook) told(event string, n int, of, id string) *delivery {
 	return d
 }
 
-// only checks, after all expected deliveries, that there are no others.
-func (h *hook) only(events ...string) {
+// checkOnlyEvents checks, after all expected deliveries, that there are no others.
+func (h *hook) checkOnlyEvents(events ...string) {
 	h.agent.t.Helper()
 	got := strings.Fields(h.to.events())
 	slices.Sort(got)
@@ -67,15 +67,15 @@ func TestEventsOfMessages(t *testing.T) {
 		a, b := pair(t, s)
 		of, to := a.wants(everyEvent...), b.wants(everyEvent...)
 		m := a.send(b)
-		to.told("message.received", 1, "message_id", text(m, "id"))
-		of.told("message.delivered", 1, "message_id", text(m, "id"))
+		to.waitForEvent("message.received", 1, "message_id", text(m, "id"))
+		of.waitForEvent("message.delivered", 1, "message_id", text(m, "id"))
 		b.post("/messages/"+text(m, "id")+"/read", nil, "X-Svc-Agent", b.id).want(200)
-		of.told("message.read", 1, "message_id", text(m, "id"))
+		of.waitForEvent("message.read", 1, "message_id", text(m, "id"))
 		b.get("/messages/"+text(m, "id"), "X-Svc-Agent", b.id).want(200)
 		b.inbox("")
-		of.to.stays(t, 2)
-		of.only("message.delivered", "message.read")
-		to.only("message.received")
+		of.to.checkNoMore(t, 2)
+		of.checkOnlyEvents("message.delivered", "message.read")
+		to.checkOnlyEvents("message.received")
 	})
 }
 
@@ -87,20 +87,20 @@ func TestReceiptsOfOtherChannelsAreNotified(t *testing.T) {
 		a, b := pair(t, s)
 		of := a.wants("message.delivered", "message.read")
 		paged := a.send(b)
-		of.to.stays(t, 0)
+		of.to.checkNoMore(t, 0)
 		b.inbox("")
-		of.told("message.delivered", 1, "message_id", text(paged, "id"))
+		of.waitForEvent("message.delivered", 1, "message_id", text(paged, "id"))
 		b.stream("")
 		streamed := a.send(b)
-		of.told("message.delivered", 2, "message_id", text(streamed, "id"))
+		of.waitForEvent("message.delivered", 2, "message_id", text(streamed, "id"))
 		r := b.reply(streamed)
-		of.told("message.read", 1, "message_id", text(streamed, "id"))
+		of.waitForEvent("message.read", 1, "message_id", text(streamed, "id"))
 		back := b.wants("message.delivered", "message.read")
-		of.told("message.delivered", 3, "message_id", text(a.reply(r), "id"))
-		back.told("message.read", 1, "message_id", text(r, "id"))
+		of.waitForEvent("message.delivered", 3, "message_id", text(a.reply(r), "id"))
+		back.waitForEvent("message.read", 1, "message_id", text(r, "id"))
 		b.post(b.path("/messages/ack"), obj{"up_to": text(streamed, "id")}).want(200)
-		of.told("message.read", 2, "message_id", text(paged, "id"))
-		of.only("message.delivered", "message.delivered", "message.delivered", "message.read", "message.read")
+		of.waitForEvent("message.read", 2, "message_id", text(paged, "id"))
+		of.checkOnlyEvents("message.delivered", "message.delivered", "message.delivered", "message.read", "message.read")
 		// The reply was read without being transferred before.
 		if got := strings.Fields(back.to.events()); !slices.Contains(got, "message.read") || len(got) > 2 {
 			t.Errorf("of one reply the sender was notified about %v", got)
@@ -117,14 +117,14 @@ func TestEventsOfConversations(t *testing.T) {
 		m := a.send(b)
 		conversation := text(m, "conversation_id")
 		b.reply(m)
-		ha.told("conversation.updated", 1, "conversation_id", conversation)
+		ha.waitForEvent("conversation.updated", 1, "conversation_id", conversation)
 		a.patch("/conversations/"+conversation+"/status", obj{"status": "paused"}).want(200)
-		hb.told("conversation.updated", 1, "conversation_id", conversation)
+		hb.waitForEvent("conversation.updated", 1, "conversation_id", conversation)
 		b.patch("/conversations/"+conversation+"/status", obj{"status": "open"}).want(200)
-		ha.told("conversation.updated", 2, "conversation_id", conversation)
-		ha.to.stays(t, 2)
-		ha.only("conversation.updated", "conversation.updated")
-		hb.only("conversation.updated")
+		ha.waitForEvent("conversation.updated", 2, "conversation_id", conversation)
+		ha.to.checkNoMore(t, 2)
+		ha.checkOnlyEvents("conversation.updated", "conversation.updated")
+		hb.checkOnlyEvents("conversation.updated")
 	})
 }
 
@@ -135,35 +135,35 @@ func TestEventsOfGroups(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		o, p := s.org(t), s.org(t)
 		admin, plain, invitee, applicant := o.agent("admin"), o.agent("plain"), p.agent("invitee"), p.agent("applicant")
-		r := admin.ruled("closed", plain)
+		r := admin.groupWithPolicy("closed", plain)
 		events := everyEvent[4:]
 		boss, idle, guest, asker := admin.wants(events...), plain.wants(events...), invitee.wants(events...), applicant.wants(events...)
 		request := r.invited(admin, invitee, "invited")
-		guest.told("group.invited", 1, "request_id", request)
+		guest.waitForEvent("group.invited", 1, "request_id", request)
 		r.joined(invitee)
-		guest.told("group.member.joined", 1, "group_id", r.id)
-		boss.told("group.member.joined", 1, "group_id", r.id)
+		guest.waitForEvent("group.member.joined", 1, "group_id", r.id)
+		boss.waitForEvent("group.member.joined", 1, "group_id", r.id)
 		r.patch(obj{"enrollment_policy": "majority"}).want(200)
 		filed := text(r.applied(applicant), "id")
-		asker.told("group.request.created", 1, "request_id", filed)
-		boss.told("group.request.created", 1, "request_id", filed)
+		asker.waitForEvent("group.request.created", 1, "request_id", filed)
+		boss.waitForEvent("group.request.created", 1, "request_id", filed)
 		for _, g := range []*agent{admin, plain, invitee} {
 			r.vote(g, filed, "approve")
 		}
-		asker.told("group.request.resolved", 1, "request_id", filed)
-		boss.told("group.request.resolved", 2, "request_id", filed) // after the event of the invitation
-		asker.told("group.member.joined", 1, "group_id", r.id)
-		boss.told("group.member.joined", 2, "group_id", r.id)
+		asker.waitForEvent("group.request.resolved", 1, "request_id", filed)
+		boss.waitForEvent("group.request.resolved", 2, "request_id", filed) // after the event of the invitation
+		asker.waitForEvent("group.member.joined", 1, "group_id", r.id)
+		boss.waitForEvent("group.member.joined", 2, "group_id", r.id)
 		r.remove(applicant, applicant).want(204)
-		asker.told("group.member.left", 1, "group_id", r.id)
-		boss.told("group.member.left", 1, "group_id", r.id)
+		asker.waitForEvent("group.member.left", 1, "group_id", r.id)
+		boss.waitForEvent("group.member.left", 1, "group_id", r.id)
 		r.remove(admin, invitee).want(204)
-		guest.told("group.member.left", 1, "group_id", r.id)
-		boss.told("group.member.left", 2, "group_id", r.id)
-		idle.to.stays(t, 0)
-		guest.only("group.invited", "group.request.resolved", "group.member.joined", "group.member.left")
-		asker.only("group.request.created", "group.request.resolved", "group.member.joined", "group.member.left")
-		boss.only("group.member.joined", "group.request.resolved", "group.request.created", "group.member.joined", "group.request.resolved", "group.member.left", "group.member.left")
+		guest.waitForEvent("group.member.left", 1, "group_id", r.id)
+		boss.waitForEvent("group.member.left", 2, "group_id", r.id)
+		idle.to.checkNoMore(t, 0)
+		guest.checkOnlyEvents("group.invited", "group.request.resolved", "group.member.joined", "group.member.left")
+		asker.checkOnlyEvents("group.request.created", "group.request.resolved", "group.member.joined", "group.member.left")
+		boss.checkOnlyEvents("group.member.joined", "group.request.resolved", "group.request.created", "group.member.joined", "group.request.resolved", "group.member.left", "group.member.left")
 	})
 }
 
@@ -176,22 +176,22 @@ func TestBroadcastsReachWebhooks(t *testing.T) {
 		members := o.newAgents(12, "m")
 		r.joinAll(members)
 		own := founder.listens()
-		hs := gather(len(members), func(i int) *hook { return members[i].listens() })
-		said := r.said(founder)
+		hs := concurrentlyBounded(len(members), func(i int) *hook { return members[i].listens() })
+		said := r.broadcast(founder)
 		seen := map[any]bool{}
 		for i, h := range hs {
-			d := h.to.hears(t, 1).judged(t, h)
+			d := h.to.waitForDelivery(t, 1).judged(t, h)
 			copyOf := members[i].everything()[0]
 			if d.body["message_id"] != copyOf["id"] || copyOf["group_id"] != r.id {
 				t.Errorf("of the copy %v the member received %s", copyOf["id"], d.raw)
 			}
 			seen[d.body["message_id"]] = true
-			h.sums(1, 0, 0, 0)
+			h.waitForCounts(1, 0, 0, 0)
 		}
 		if len(seen) != len(members) || !same(said["recipient_count"], len(members)) {
 			t.Errorf("%d copies were announced to %d members", len(seen), len(members))
 		}
-		own.to.stays(t, 0)
+		own.to.checkNoMore(t, 0)
 	})
 }
 
@@ -200,9 +200,9 @@ func TestSystemMessagesReachWebhooks(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		h := b.listens()
-		r := a.ruled("closed")
+		r := a.groupWithPolicy("closed")
 		r.invited(a, b, "invited")
-		d := h.to.hears(t, 1).judged(t, h)
+		d := h.to.waitForDelivery(t, 1).judged(t, h)
 		if m := b.everything()[0]; d.body["message_id"] != m["id"] || m["type"] != "svc.v1.group_invite" {
 			t.Errorf("of the invitation %v the invitee received %s", m["id"], d.raw)
 		}

@@ -92,8 +92,8 @@ func (h *hook) read() obj {
 	return rows[at]
 }
 
-// turns switches the webhook on or off.
-func (h *hook) turns(active bool) *answer {
+// setActive switches the webhook on or off.
+func (h *hook) setActive(active bool) *answer {
 	h.agent.t.Helper()
 	a := h.agent.patch(h.path(""), obj{"active": active}).want(200).shaped(hookShape)
 	exactly(h.agent.t, "the webhook", a.body, hookFields)
@@ -125,14 +125,14 @@ func (h *hook) job(m obj) obj {
 	h.agent.t.Helper()
 	for _, j := range h.jobs("") {
 		if j["message_id"] == m["id"] {
-			return h.sound(j)
+			return h.checkJob(j)
 		}
 	}
 	return nil
 }
 
-// sound checks what holds for every job, whatever its status.
-func (h *hook) sound(j obj) obj {
+// checkJob checks what holds for every job, whatever its status.
+func (h *hook) checkJob(j obj) obj {
 	t := h.agent.t
 	t.Helper()
 	exactly(t, "a job", j, jobFields)
@@ -154,8 +154,8 @@ func (h *hook) sound(j obj) obj {
 	return j
 }
 
-// becomes waits until the job of a message has a status.
-func (h *hook) becomes(m obj, status string) obj {
+// waitForStatus waits until the job of a message has a status.
+func (h *hook) waitForStatus(m obj, status string) obj {
 	h.agent.t.Helper()
 	var j obj
 	deadline := time.Now().Add(12 * time.Second)
@@ -168,8 +168,8 @@ func (h *hook) becomes(m obj, status string) obj {
 	return j
 }
 
-// sums waits until the summary has these counts: delivered, failed, dead, pending.
-func (h *hook) sums(delivered, failed, dead, pending int) {
+// waitForCounts waits until the summary has these counts: delivered, failed, dead, pending.
+func (h *hook) waitForCounts(delivered, failed, dead, pending int) {
 	h.agent.t.Helper()
 	want := obj{"total": delivered + failed + dead + pending, "delivered": delivered, "failed": failed, "dead": dead, "pending": pending}
 	var got *answer
@@ -185,8 +185,8 @@ func (h *hook) sums(delivered, failed, dead, pending int) {
 	}
 }
 
-// again requests an immediate attempt of a job and checks nothing.
-func (h *hook) again(job obj) *answer {
+// retry requests an immediate attempt of a job and checks nothing.
+func (h *hook) retry(job obj) *answer {
 	return h.agent.post(h.path("/deliveries/"+text(job, "id")+"/retry"), nil)
 }
 
@@ -208,7 +208,7 @@ func moment(t testing.TB, o obj, field string) time.Time {
 // events returns the names of the events that a target received, in order.
 func (x *target) events() string {
 	var names []string
-	for _, d := range x.heard() {
+	for _, d := range x.deliveries() {
 		names = append(names, text(d.body, "event"))
 	}
 	return strings.Join(names, " ")

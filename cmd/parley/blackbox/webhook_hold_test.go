@@ -12,16 +12,16 @@ import (
 func TestHoldIsShownAndEnded(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		for name, ends := range map[string]func(h *hook, held obj) *answer{
-			"retry of the pending job": func(h *hook, held obj) *answer { return h.again(held) },
+			"retry of the pending job": func(h *hook, held obj) *answer { return h.retry(held) },
 			"test":                     func(h *hook, _ obj) *answer { return h.agent.post(h.path("/test"), nil) },
-			"PATCH active":             func(h *hook, _ obj) *answer { return h.turns(true) },
+			"PATCH active":             func(h *hook, _ obj) *answer { return h.setActive(true) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				a, b := pair(t, s)
 				h := b.listens(says(503, "Retry-After", "86400"), says(200))
 				asked := a.send(b)
-				first := h.becomes(asked, "failed")
+				first := h.waitForStatus(asked, "failed")
 				if wait := between(t, first, "last_attempt_at", "next_attempt_at"); wait < 23*time.Hour || wait > 25*time.Hour {
 					t.Errorf("the target requested a delay of one day; the delay is %v", wait)
 				}
@@ -37,9 +37,9 @@ func TestHoldIsShownAndEnded(t *testing.T) {
 				if said := why.str("pending_reason"); !strings.Contains(said, "held") || !strings.Contains(said, text(held, "next_attempt_at")) {
 					why.errorf("the trace does not tell of the hold")
 				}
-				h.to.stays(t, 1)
+				h.to.checkNoMore(t, 1)
 				ends(h, held).want(200)
-				h.becomes(other, "delivered")
+				h.waitForStatus(other, "delivered")
 				if still := h.job(asked); still["status"] != "failed" || still["next_attempt_at"] != first["next_attempt_at"] {
 					t.Errorf("the delayed job became %v", still)
 				}
@@ -96,10 +96,10 @@ func TestURLIsReturnedAsSent(t *testing.T) {
 		if row := h.read(); row["url"] != sent {
 			t.Errorf("the listing has %v", row["url"])
 		}
-		h.turns(true).is("url", sent)
+		h.setActive(true).is("url", sent)
 		b.post(h.path("/rotate-secret"), nil).want(200).is("url", sent)
 		b.hooksAt(to.url).refused(409, "duplicate_webhook")
-		h.becomes(a.send(b), "delivered")
-		to.hears(t, 1)
+		h.waitForStatus(a.send(b), "delivered")
+		to.waitForDelivery(t, 1)
 	})
 }

@@ -50,7 +50,7 @@ func (r *expectedAnnouncements) missing(told func(h *hook) map[string]int) (n in
 // announced counts the notifications of a webhook for each message.
 func (h *hook) announced() map[string]int {
 	times := map[string]int{}
-	for _, d := range h.to.heard() {
+	for _, d := range h.to.deliveries() {
 		times[text(d.body, "message_id")]++
 	}
 	return times
@@ -71,7 +71,7 @@ func TestKillsDuringDelivery(t *testing.T) {
 			}
 			return x
 		}
-		hs := gather(len(readers), func(i int) *hook { return readers[i].hook(slowly(i)) })
+		hs := concurrentlyBounded(len(readers), func(i int) *hook { return readers[i].hook(slowly(i)) })
 		owed := &expectedAnnouncements{acked: map[*hook]map[string]bool{}}
 		for life := range 5 {
 			lives(s, life, senders, hs, owed)
@@ -102,7 +102,7 @@ func TestKillsDuringDelivery(t *testing.T) {
 		if control.missing((*hook).announced) != 1 {
 			t.Error("control: a missing announcement was not found")
 		}
-		audited(t, s)
+		verifyDirectory(t, s)
 	})
 }
 
@@ -119,7 +119,7 @@ func lives(s *server, life int, senders []*agent, hs []*hook, owed *expectedAnno
 				default:
 				}
 				h := hs[(n*len(senders)+k)%len(hs)]
-				a := from.try(h.agent, nil, "Idempotency-Key", fmt.Sprintf("%d-%d-%d", life, k, n))
+				a := from.trySend(h.agent, nil, "Idempotency-Key", fmt.Sprintf("%d-%d-%d", life, k, n))
 				if a.err != nil || a.status != 201 {
 					time.Sleep(5 * time.Millisecond)
 					continue
@@ -141,7 +141,7 @@ func (h *hook) accounted(t *testing.T) {
 	t.Helper()
 	jobs := map[string]int{}
 	for _, j := range h.jobs("") {
-		h.sound(j)
+		h.checkJob(j)
 		jobs[text(j, "message_id")]++
 	}
 	inbox := h.agent.everything()
@@ -153,7 +153,7 @@ func (h *hook) accounted(t *testing.T) {
 	if len(jobs) != len(inbox) {
 		t.Errorf("%d jobs of %d messages", len(jobs), len(inbox))
 	}
-	h.sums(len(inbox), 0, 0, 0)
+	h.waitForCounts(len(inbox), 0, 0, 0)
 }
 
 // TestADeliverySurvivesManyDeaths: a server that is killed during a delivery does not
@@ -167,15 +167,15 @@ func TestADeliverySurvivesManyDeaths(t *testing.T) {
 	h := b.listens(append(slices.Repeat([]reaction{hangs}, deaths), says(200))...)
 	m := a.send(b)
 	for n := range deaths {
-		h.to.hears(t, n+1)
+		h.to.waitForDelivery(t, n+1)
 		s.kill()
 		s.restart(t)
 	}
-	if j := h.becomes(m, "delivered"); !same(j["attempts"], 1) {
+	if j := h.waitForStatus(m, "delivered"); !same(j["attempts"], 1) {
 		t.Errorf("after %d kills the job is %v", deaths, j)
 	}
-	h.sums(1, 0, 0, 0)
-	if n := len(h.to.heard()); n != deaths+1 {
+	h.waitForCounts(1, 0, 0, 0)
+	if n := len(h.to.deliveries()); n != deaths+1 {
 		t.Errorf("the target received %d deliveries", n)
 	}
 }
@@ -191,8 +191,8 @@ func TestDrainDuringDelivery(t *testing.T) {
 		for range 20 {
 			a.send(b)
 		}
-		stuck.to.hears(t, 1)
-		busy.to.hears(t, 1)
+		stuck.to.waitForDelivery(t, 1)
+		busy.to.waitForDelivery(t, 1)
 		began := time.Now()
 		if err := s.drain(10 * time.Second); err != nil {
 			t.Fatal(err)
@@ -202,8 +202,8 @@ func TestDrainDuringDelivery(t *testing.T) {
 		}
 		stuck.to.answers(says(200))
 		s.restart(t)
-		stuck.becomes(m, "delivered")
-		stuck.sums(21, 0, 0, 0)
-		busy.sums(21, 0, 0, 0)
+		stuck.waitForStatus(m, "delivered")
+		stuck.waitForCounts(21, 0, 0, 0)
+		busy.waitForCounts(21, 0, 0, 0)
 	})
 }

@@ -27,29 +27,29 @@ func TestFirstRetry(t *testing.T) {
 		a, b := pair(t, s)
 		h, off, deleted := b.listens(says(500), says(200)), b.listens(says(500), says(200)), b.listens(says(500), says(200))
 		m := a.send(b)
-		j := h.becomes(m, "failed")
+		j := h.waitForStatus(m, "failed")
 		if !same(j["attempts"], 1) || !same(j["last_status_code"], 500) || !strings.Contains(text(j, "last_error"), "500") {
 			t.Errorf("after an answer of 500 the job is %v", j)
 		}
 		planned(t, j, 5*time.Second)
-		h.sums(0, 1, 0, 0)
+		h.waitForCounts(0, 1, 0, 0)
 		marked(t, a, m, "new")
-		waiting := off.becomes(m, "failed")
-		deleted.becomes(m, "failed")
+		waiting := off.waitForStatus(m, "failed")
+		deleted.waitForStatus(m, "failed")
 		b.delete(deleted.path("")).want(204)
-		off.turns(false)
-		off.turns(false)
+		off.setActive(false)
+		off.setActive(false)
 		missed := a.send(b)
-		h.becomes(missed, "delivered")
+		h.waitForStatus(missed, "delivered")
 		h.retried(m, j)
 		time.Sleep(time.Second)
 		off.checkAfterPause(m, waiting, missed)
-		if n := len(deleted.to.heard()); n != 1 {
+		if n := len(deleted.to.deliveries()); n != 1 {
 			t.Errorf("a deleted webhook received %d deliveries", n)
 		}
-		h.becomes(a.send(b), "delivered")
-		off.sums(2, 0, 0, 0)
-		for _, d := range off.to.heard() {
+		h.waitForStatus(a.send(b), "delivered")
+		off.waitForCounts(2, 0, 0, 0)
+		for _, d := range off.to.deliveries() {
 			if d.body["message_id"] == missed["id"] {
 				t.Error("a message that arrived while the webhook was off was announced")
 			}
@@ -61,12 +61,12 @@ func TestFirstRetry(t *testing.T) {
 func (h *hook) retried(m, j obj) {
 	t := h.agent.t
 	t.Helper()
-	done := h.becomes(m, "delivered")
+	done := h.waitForStatus(m, "delivered")
 	if done["id"] != j["id"] || !same(done["attempts"], 2) || !same(done["last_status_code"], 200) {
 		t.Errorf("after the retry the job is %v", done)
 	}
 	var both []*delivery
-	for _, d := range h.to.heard() {
+	for _, d := range h.to.deliveries() {
 		if d.body["message_id"] == m["id"] {
 			both = append(both, d.judged(t, h))
 		}
@@ -88,13 +88,13 @@ func (h *hook) retried(m, j obj) {
 func (h *hook) checkAfterPause(m, waiting, missed obj) {
 	t := h.agent.t
 	t.Helper()
-	if now := h.job(m); !same(now, waiting) || len(h.to.heard()) != 1 {
-		t.Errorf("while the webhook was off it received %d deliveries, and the job became %v", len(h.to.heard()), now)
+	if now := h.job(m); !same(now, waiting) || len(h.to.deliveries()) != 1 {
+		t.Errorf("while the webhook was off it received %d deliveries, and the job became %v", len(h.to.deliveries()), now)
 	}
-	h.again(waiting).as("off").refused(409, "invalid_transition").is("current_status", "inactive")
-	h.sums(0, 1, 0, 0)
-	h.turns(true)
-	h.becomes(m, "delivered")
+	h.retry(waiting).as("off").refused(409, "invalid_transition").is("current_status", "inactive")
+	h.waitForCounts(0, 1, 0, 0)
+	h.setActive(true)
+	h.waitForStatus(m, "delivered")
 	if j := h.job(missed); j != nil {
 		t.Errorf("an event that occurred while it was off has the job %v", j)
 	}
@@ -107,25 +107,25 @@ func TestProcessing(t *testing.T) {
 		a, b := pair(t, s)
 		h := b.listens(hangs)
 		m := a.send(b)
-		h.to.hears(t, 1)
-		if j := h.becomes(m, "processing"); j["next_attempt_at"] != nil || j["delivered_at"] != nil || j["last_attempt_at"] != nil {
+		h.to.waitForDelivery(t, 1)
+		if j := h.waitForStatus(m, "processing"); j["next_attempt_at"] != nil || j["delivered_at"] != nil || j["last_attempt_at"] != nil {
 			t.Errorf("during the attempt the job is %v", j)
 		}
-		h.sums(0, 0, 0, 1)
+		h.waitForCounts(0, 0, 0, 1)
 		for range 79 { // more than the server leases at once
 			a.send(b)
 		}
-		h.sums(0, 0, 0, 80)
+		h.waitForCounts(0, 0, 0, 80)
 		waiting, leased := h.jobs("pending"), h.jobs("processing")
 		if len(waiting) == 0 || len(waiting)+len(leased) != 80 {
 			t.Errorf("of 80 jobs %d are pending and %d are processing", len(waiting), len(leased))
 		}
 		for _, j := range slices.Concat(waiting, leased) {
-			h.sound(j)
+			h.checkJob(j)
 		}
-		h.again(h.job(m)).as("under way").want(200).is("id", h.job(m)["id"])
+		h.retry(h.job(m)).as("under way").want(200).is("id", h.job(m)["id"])
 		time.Sleep(300 * time.Millisecond)
-		for i, d := range h.to.heard() { // others may be attempted during a late one
+		for i, d := range h.to.deliveries() { // others may be attempted during a late one
 			if i > 0 && same(d.body["message_id"], m["id"]) {
 				t.Error("a delivery in progress was sent again")
 			}
@@ -138,20 +138,20 @@ func TestRetryByHand(t *testing.T) {
 		a, b := pair(t, s)
 		h := b.listens(says(503, "Retry-After", "3600"), says(500), says(200))
 		m := a.send(b)
-		j := h.becomes(m, "failed")
+		j := h.waitForStatus(m, "failed")
 		planned(t, j, time.Hour)
-		again := h.again(j).want(200).is("id", j["id"])
+		again := h.retry(j).want(200).is("id", j["id"])
 		exactly(t, "a retry", again.body, jobFields)
-		h.to.hears(t, 2)
+		h.to.waitForDelivery(t, 2)
 		eventually(t, "the second attempt is over", func() bool { return same(h.job(m)["attempts"], 2) && h.job(m)["status"] == "failed" })
 		planned(t, h.job(m), 5*time.Minute)
-		h.again(j).want(200)
-		done := h.becomes(m, "delivered")
+		h.retry(j).want(200)
+		done := h.waitForStatus(m, "delivered")
 		if !same(done["attempts"], 3) {
 			t.Errorf("after two manual retries the job is %v", done)
 		}
-		h.again(j).as("delivered").refused(409, "invalid_transition").is("current_status", "delivered", "allowed", []any{})
-		h.to.stays(t, 3)
+		h.retry(j).as("delivered").refused(409, "invalid_transition").is("current_status", "delivered", "allowed", []any{})
+		h.to.checkNoMore(t, 3)
 	})
 }
 
@@ -161,7 +161,7 @@ func TestGone(t *testing.T) {
 		a, b := pair(t, s)
 		h := b.listens(says(410), says(200))
 		m := a.send(b)
-		j := h.becomes(m, "dead")
+		j := h.waitForStatus(m, "dead")
 		if !same(j["last_status_code"], 410) || !same(j["attempts"], 1) || j["next_attempt_at"] != nil {
 			t.Errorf("the job is %v", j)
 		}
@@ -169,21 +169,21 @@ func TestGone(t *testing.T) {
 		if row["active"] != false || row["disabled_at"] == nil || row["disabled_reason"] == nil {
 			t.Errorf("the webhook of a target that answered 410 is %v", row)
 		}
-		h.sums(0, 0, 1, 0)
+		h.waitForCounts(0, 0, 1, 0)
 		missed := a.send(b)
-		h.again(j).as("inactive").refused(409, "invalid_transition").is("current_status", "inactive")
+		h.retry(j).as("inactive").refused(409, "invalid_transition").is("current_status", "inactive")
 		b.post(h.path("/test"), nil).as("inactive").refused(409, "invalid_transition")
-		h.to.stays(t, 1)
-		h.turns(true)
-		h.again(j).want(200)
-		if done := h.becomes(m, "delivered"); !same(done["attempts"], 1) {
+		h.to.checkNoMore(t, 1)
+		h.setActive(true)
+		h.retry(j).want(200)
+		if done := h.waitForStatus(m, "delivered"); !same(done["attempts"], 1) {
 			t.Errorf("a dead job after a retry is %v", done)
 		}
-		h.sums(1, 0, 0, 0)
+		h.waitForCounts(1, 0, 0, 0)
 		if j := h.job(missed); j != nil {
 			t.Errorf("an event that occurred while it was off has the job %v", j)
 		}
-		h.becomes(a.send(b), "delivered")
+		h.waitForStatus(a.send(b), "delivered")
 	})
 }
 
@@ -193,12 +193,12 @@ func TestTestEvent(t *testing.T) {
 		for _, h := range []*hook{b.listens(), b.wants("group.invited")} {
 			a := b.post(h.path("/test"), nil).want(200).is("event", "webhook.test", "message_id", nil, "webhook_id", h.id)
 			exactly(t, "the job", a.body, jobFields)
-			d := h.to.hears(t, 1).judged(t, h)
+			d := h.to.waitForDelivery(t, 1).judged(t, h)
 			exactly(t, "the payload", d.body, "message_id agent_id event timestamp")
 			if d.body["event"] != "webhook.test" || d.body["message_id"] != nil || d.header.Get("Webhook-Id") != a.str("id") {
 				t.Errorf("the payload of a test event is %s", d.raw)
 			}
-			h.sums(1, 0, 0, 0)
+			h.waitForCounts(1, 0, 0, 0)
 		}
 	})
 }
@@ -210,7 +210,7 @@ func TestRotation(t *testing.T) {
 		a, b := pair(t, s)
 		h := b.listens()
 		a.send(b)
-		if plain, standard := h.to.hears(t, 1).judged(t, h).signatures(); plain != 1 || standard != 1 {
+		if plain, standard := h.to.waitForDelivery(t, 1).judged(t, h).signatures(); plain != 1 || standard != 1 {
 			t.Errorf("%d and %d signatures of one secret", plain, standard)
 		}
 		before := h.secret
@@ -220,7 +220,7 @@ func TestRotation(t *testing.T) {
 			rotated.errorf("not a new secret")
 		}
 		a.send(b)
-		d := h.to.hears(t, 2).judged(t, h)
+		d := h.to.waitForDelivery(t, 2).judged(t, h)
 		if err := d.verified(before); err != nil {
 			t.Errorf("with the old secret: %v", err)
 		}
@@ -245,10 +245,10 @@ func TestWebhooksSurviveARestart(t *testing.T) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
 		a, b := pair(t, s)
 		h, broken, off := b.listens(), b.listens(says(500), says(200)), b.listens()
-		off.turns(false)
+		off.setActive(false)
 		m := a.send(b)
-		h.becomes(m, "delivered")
-		broken.becomes(m, "failed")
+		h.waitForStatus(m, "delivered")
+		broken.waitForStatus(m, "failed")
 		look := func() any {
 			return []any{h.read(), broken.read(), off.read(), h.jobs(""), broken.jobs(""), b.get(h.path("/deliveries/summary")).body}
 		}
@@ -260,12 +260,12 @@ func TestWebhooksSurviveARestart(t *testing.T) {
 		if now := look(); !same(now, before) {
 			t.Errorf("changed by a restart\nbefore %v\nafter  %v", before, now)
 		}
-		h.becomes(a.send(b), "delivered")
-		h.to.hears(t, 2).judged(t, h)
-		broken.becomes(m, "delivered")
-		broken.to.hears(t, 2).judged(t, broken)
-		off.to.stays(t, 0)
-		audited(t, s)
+		h.waitForStatus(a.send(b), "delivered")
+		h.to.waitForDelivery(t, 2).judged(t, h)
+		broken.waitForStatus(m, "delivered")
+		broken.to.waitForDelivery(t, 2).judged(t, broken)
+		off.to.checkNoMore(t, 0)
+		verifyDirectory(t, s)
 	})
 }
 
@@ -276,15 +276,15 @@ func TestRetryByHandIsAtOnce(t *testing.T) {
 		a, b := pair(t, s)
 		h := b.listens(says(500))
 		first := a.send(b)
-		h.becomes(first, "failed")
+		h.waitForStatus(first, "failed")
 		for range 14 {
 			a.send(b)
 		}
-		eventually(t, "attempts are held", func() bool { return len(h.to.heard()) >= 10 && len(h.jobs("pending")) > 0 })
+		eventually(t, "attempts are held", func() bool { return len(h.to.deliveries()) >= 10 && len(h.jobs("pending")) > 0 })
 		h.to.answers(says(200))
 		began := time.Now()
-		h.again(h.job(first)).want(200)
-		h.becomes(first, "delivered")
+		h.retry(h.job(first)).want(200)
+		h.waitForStatus(first, "delivered")
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("a manual retry took %v", took)
 		}

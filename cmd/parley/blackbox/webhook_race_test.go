@@ -27,7 +27,7 @@ func TestConcurrentWebhookChanges(t *testing.T) {
 		for _, from := range senders {
 			working.Go(func() {
 				for !stop.Load() {
-					if a := from.try(anyOf(readers), nil); a.status != 201 {
+					if a := from.trySend(anyOf(readers), nil); a.status != 201 {
 						a.errorf("a send during webhook changes")
 					}
 				}
@@ -37,7 +37,7 @@ func TestConcurrentWebhookChanges(t *testing.T) {
 			working.Go(func() {
 				for !stop.Load() {
 					g := anyOf(readers)
-					for _, a := range g.changesWebhooks() {
+					for _, a := range g.changeWebhooks() {
 						if a.err != nil || a.status >= 500 {
 							a.errorf("no answer from a healthy server")
 						}
@@ -61,15 +61,15 @@ func TestConcurrentWebhookChanges(t *testing.T) {
 		if changes.Load() < 50 || jobs < 50 {
 			t.Error("too little load")
 		}
-		audited(t, s)
+		verifyDirectory(t, s)
 	})
 }
 
 // wellTarget is the suffix of the URL of a target that accepts everything.
 const wellTarget = "?well"
 
-// changesWebhooks makes a random change to the webhooks of an agent.
-func (g *agent) changesWebhooks() []*answer {
+// changeWebhooks makes a random change to the webhooks of an agent.
+func (g *agent) changeWebhooks() []*answer {
 	listed := g.get("/webhooks?include_inactive=true&agent_id=" + g.id)
 	if len(listed.list) == 0 || len(listed.list) < 6 && rand.IntN(3) == 0 {
 		script := anyOf([][]reaction{{says(500)}, {says(410), says(200)}, {closesConnection}, {says(429, "Retry-After", "60")}, nil, {answersLate}, {says(201)}})
@@ -95,7 +95,7 @@ func (g *agent) changesWebhooks() []*answer {
 		if len(rows) == 0 {
 			return []*answer{page}
 		}
-		return []*answer{page, h.again(anyOf(rows).(obj))}
+		return []*answer{page, h.retry(anyOf(rows).(obj))}
 	}
 	return []*answer{g.patch(h.path(""), obj{"active": true})}
 }
@@ -121,7 +121,7 @@ func (h *hook) settles(well bool) int {
 	jobs, again := h.counted()
 	of := map[any]int{}
 	for _, j := range jobs {
-		h.sound(j)
+		h.checkJob(j)
 		if of[j["message_id"]]++; j["message_id"] != nil && of[j["message_id"]] > 1 {
 			t.Errorf("message %v has %d jobs", j["message_id"], of[j["message_id"]])
 		}
@@ -142,8 +142,8 @@ func TestFirstAttemptsKeepOrder(t *testing.T) {
 		for n := range 120 {
 			place[text(a.send(b), "id")] = n
 		}
-		h.sums(120, 0, 0, 0)
-		for n, d := range h.to.heard() {
+		h.waitForCounts(120, 0, 0, 0)
+		for n, d := range h.to.deliveries() {
 			if off := place[text(d.body, "message_id")] - n; off < -16 || off > 16 {
 				t.Errorf("message %d was announced as number %d", place[text(d.body, "message_id")], n)
 			}

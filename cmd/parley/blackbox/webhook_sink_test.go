@@ -129,31 +129,31 @@ func (x *target) answers(script ...reaction) *target {
 	return x
 }
 
-// heard returns the deliveries so far.
-func (x *target) heard() []*delivery {
+// deliveries returns the deliveries so far.
+func (x *target) deliveries() []*delivery {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.got[:len(x.got):len(x.got)]
 }
 
-// hears waits for the nth delivery, counted from 1.
-func (x *target) hears(t testing.TB, n int) *delivery {
+// waitForDelivery waits for the nth delivery, counted from 1.
+func (x *target) waitForDelivery(t testing.TB, n int) *delivery {
 	t.Helper()
 	deadline := time.Now().Add(12 * time.Second)
-	for len(x.heard()) < n {
+	for len(x.deliveries()) < n {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d deliveries arrived at %s, want %d", len(x.heard()), x.url, n)
+			t.Fatalf("%d deliveries arrived at %s, want %d", len(x.deliveries()), x.url, n)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return x.heard()[n-1]
+	return x.deliveries()[n-1]
 }
 
-// stays checks after a moment that at most n deliveries arrived.
-func (x *target) stays(t testing.TB, n int) {
+// checkNoMore checks after a moment that at most n deliveries arrived.
+func (x *target) checkNoMore(t testing.TB, n int) {
 	t.Helper()
 	time.Sleep(300 * time.Millisecond)
-	if got := x.heard(); len(got) != n {
+	if got := x.deliveries(); len(got) != n {
 		t.Errorf("%d deliveries arrived at %s, want %d; the last is %s", len(got), x.url, n, got[len(got)-1].raw)
 	}
 }

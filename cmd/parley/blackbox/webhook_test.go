@@ -11,9 +11,9 @@ func TestWebhookDelivers(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		h := b.listens(says(200))
-		h.sums(0, 0, 0, 0)
+		h.waitForCounts(0, 0, 0, 0)
 		m := a.send(b)
-		d := h.to.hears(t, 1).judged(t, h)
+		d := h.to.waitForDelivery(t, 1).judged(t, h)
 		exactly(t, "the payload", d.body, "message_id agent_id event timestamp")
 		if d.body["event"] != "message.received" || d.body["message_id"] != m["id"] {
 			t.Errorf("the payload of %v is %s", m["id"], d.raw)
@@ -21,19 +21,19 @@ func TestWebhookDelivers(t *testing.T) {
 		if at := moment(t, d.body, "timestamp"); at.Sub(moment(t, m, "created_at")).Abs() > time.Second {
 			t.Errorf("of a message of %v the payload has %v", m["created_at"], at)
 		}
-		j := h.becomes(m, "delivered")
+		j := h.waitForStatus(m, "delivered")
 		if j["id"] != d.header.Get("Webhook-Id") || j["event"] != "message.received" || !same(j["attempts"], 1) || !same(j["last_status_code"], 200) {
 			t.Errorf("the job of delivery %s is %v", d.header.Get("Webhook-Id"), j)
 		}
 		if between(t, j, "created_at", "last_attempt_at") < 0 || between(t, j, "last_attempt_at", "delivered_at") < 0 {
 			t.Errorf("the times of a job are out of order: %v", j)
 		}
-		h.sums(1, 0, 0, 0)
+		h.waitForCounts(1, 0, 0, 0)
 		// A webhook delivery marks the message as delivered for both organizations, but
 		// it carries no body: the stream and the long poll still return it.
 		marked(t, a, m, "delivered")
 		b.stream("").messages(text(m, "id"))
-		h.to.stays(t, 1)
+		h.to.checkNoMore(t, 1)
 	})
 }
 
@@ -51,9 +51,9 @@ func TestAllWebhooksOfAnAgentAreNotified(t *testing.T) {
 			sent = append(sent, text(a.send(b), "id"))
 		}
 		for _, h := range all {
-			h.sums(10, 0, 0, 0)
+			h.waitForCounts(10, 0, 0, 0)
 			var told []string
-			for _, d := range h.to.heard() {
+			for _, d := range h.to.deliveries() {
 				told = append(told, text(d.judged(t, h).body, "message_id"))
 			}
 			slices.Sort(told)
@@ -65,8 +65,8 @@ func TestAllWebhooksOfAnAgentAreNotified(t *testing.T) {
 				t.Errorf("want ten jobs, newest first: %v", jobs)
 			}
 		}
-		bystander.sums(0, 0, 0, 0)
-		sender.sums(0, 0, 0, 0)
+		bystander.waitForCounts(0, 0, 0, 0)
+		sender.waitForCounts(0, 0, 0, 0)
 	})
 }
 
@@ -77,7 +77,7 @@ func TestDeliveriesPages(t *testing.T) {
 		for range 25 {
 			a.send(b)
 		}
-		h.sums(25, 0, 0, 0)
+		h.waitForCounts(25, 0, 0, 0)
 		all := h.jobs("")
 		for _, c := range []struct {
 			query                string
@@ -117,7 +117,7 @@ func TestWebhookListing(t *testing.T) {
 		first, second := a.listens(), a.hook(theSink(t).target(), obj{"description": "the second", "events": []string{"message.read", "message.received"}})
 		third := b.listens()
 		off := b.listens()
-		off.turns(false)
+		off.setActive(false)
 		listed := func(query string, want ...*hook) {
 			t.Helper()
 			answered := o.get("/webhooks" + query).want(200)
@@ -165,7 +165,7 @@ func TestWebhooksArePrivate(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
 		h := b.listens(says(500))
-		j := h.becomes(a.send(b), "failed")
+		j := h.waitForStatus(a.send(b), "failed")
 		unknown := &hook{agent: b, id: nobody}
 		for _, ask := range []func(h *hook) *answer{
 			func(h *hook) *answer { return a.patch(h.path(""), obj{"active": false}) },
@@ -249,7 +249,7 @@ func TestDuplicateWebhooks(t *testing.T) {
 		a.hooksAt(to.url, obj{"events": []string{"message.read"}}).as("for other events").refused(409, "duplicate_webhook")
 		b.hook(to)
 		a.hooksAt(to.url + "?another").want(201)
-		h.turns(false)
+		h.setActive(false)
 		a.hooksAt(to.url).as("inactive").refused(409, "duplicate_webhook")
 		a.delete(h.path("")).want(204)
 		again := a.hook(to)
@@ -258,7 +258,7 @@ func TestDuplicateWebhooks(t *testing.T) {
 		}
 		raced := theSink(t).target().url
 		made := 0
-		for _, answered := range together(8, func(int) *answer { return a.hooksAt(raced) }) {
+		for _, answered := range concurrently(8, func(int) *answer { return a.hooksAt(raced) }) {
 			if answered.status == 201 {
 				made++
 			} else {
@@ -280,7 +280,7 @@ func TestWebhookQuota(t *testing.T) {
 		a, b := o.agent("a"), o.agent("b")
 		o.get("/org/quotas").want(200).is("quotas.webhooks_per_agent.limit", 3)
 		var made []string
-		for _, answered := range together(12, func(int) *answer { return a.hooksAt(theSink(t).target().url) }) {
+		for _, answered := range concurrently(12, func(int) *answer { return a.hooksAt(theSink(t).target().url) }) {
 			if answered.status == 201 {
 				made = append(made, answered.str("id"))
 			} else {
@@ -304,8 +304,8 @@ func TestRevokedAgentsHaveNoWebhooks(t *testing.T) {
 		a, b := pair(t, s)
 		h, broken := b.listens(), b.listens(says(500))
 		m := a.send(b)
-		h.becomes(m, "delivered")
-		failed := broken.becomes(m, "failed")
+		h.waitForStatus(m, "delivered")
+		failed := broken.waitForStatus(m, "failed")
 		b.delete(b.path("")).want(204)
 		eventually(t, "the webhooks are inactive", func() bool { return h.read()["active"] == false && broken.read()["active"] == false })
 		if row := h.read(); row["disabled_at"] == nil || row["disabled_reason"] == nil {
@@ -314,10 +314,10 @@ func TestRevokedAgentsHaveNoWebhooks(t *testing.T) {
 		b.hooksAt(theSink(t).target().url).refused(410, "gone")
 		b.patch(h.path(""), obj{"active": true}).as("switched on").refused(410, "gone")
 		b.post(h.path("/test"), nil).as("test").refused(410, "gone")
-		broken.again(failed).as("retry").refused(410, "gone")
-		h.sums(1, 0, 0, 0)
+		broken.retry(failed).as("retry").refused(410, "gone")
+		h.waitForCounts(1, 0, 0, 0)
 		b.delete(h.path("")).want(204)
-		broken.to.stays(t, 1)
+		broken.to.checkNoMore(t, 1)
 	})
 }
 
@@ -327,12 +327,12 @@ func TestManyWebhooksOfManyAgents(t *testing.T) {
 		from := s.org(t).agent("from")
 		o := s.org(t)
 		recipients := o.newAgents(24, "h")
-		hs := gather(len(recipients), func(i int) *hook { return recipients[i].listens() })
-		spread(len(recipients)*5, func(i int) { from.try(recipients[i%len(recipients)], nil).want(201) })
+		hs := concurrentlyBounded(len(recipients), func(i int) *hook { return recipients[i].listens() })
+		forEachBounded(len(recipients)*5, func(i int) { from.trySend(recipients[i%len(recipients)], nil).want(201) })
 		for i, h := range hs {
-			h.sums(5, 0, 0, 0)
+			h.waitForCounts(5, 0, 0, 0)
 			seen := map[any]bool{}
-			for _, d := range h.to.heard() {
+			for _, d := range h.to.deliveries() {
 				seen[d.judged(t, h).body["message_id"]] = true
 			}
 			if len(seen) != 5 {

@@ -17,7 +17,7 @@ func TestTimeouts(t *testing.T) {
 	held, began := map[string]obj{}, time.Now()
 	for name, h := range hanging {
 		held[name] = from.send(h.agent)
-		h.to.hears(t, 1)
+		h.to.waitForDelivery(t, 1)
 	}
 	// Another target fails until its circuit opens and then recovers: its pending jobs
 	// are attempted without intervention.
@@ -25,20 +25,20 @@ func TestTimeouts(t *testing.T) {
 	for range 30 {
 		from.send(recovers.agent)
 	}
-	eventually(t, "attempts are held", func() bool { return len(recovers.to.heard()) >= 10 })
-	failed := len(recovers.to.heard())
+	eventually(t, "attempts are held", func() bool { return len(recovers.to.deliveries()) >= 10 })
+	failed := len(recovers.to.deliveries())
 	recovers.to.answers(says(200))
 	time.Sleep(time.Until(began.Add(14 * time.Second)))
 	for name, h := range hanging {
-		h.becomes(held[name], "processing")
+		h.waitForStatus(held[name], "processing")
 	}
 	for name, h := range hanging {
-		j := h.becomes(held[name], "failed")
+		j := h.waitForStatus(held[name], "failed")
 		if took, _ := j["last_duration_ms"].(float64); took < 14_900 || took > 17_000 || j["last_status_code"] != nil || !strings.Contains(text(j, "last_error"), "in time") {
 			t.Errorf("%s: the job is %v", name, j)
 		}
 		planned(t, j, firstWait)
 	}
-	recovers.sums(30, 0, 0, 0)
-	t.Logf("a target that recovered received %d deliveries before and %d after", failed, len(recovers.to.heard())-failed)
+	recovers.waitForCounts(30, 0, 0, 0)
+	t.Logf("a target that recovered received %d deliveries before and %d after", failed, len(recovers.to.deliveries())-failed)
 }
