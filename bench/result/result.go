@@ -158,17 +158,16 @@ const (
 	MemoryMost   = 1.5
 )
 
-// Goal is a bound that the median of a figure is held against.
+// Goal is a bound for the median of a figure.
 type Goal struct {
 	Target   string  `json:"target"`
 	What     string  `json:"what"`
 	Measured float64 `json:"measured"`
 	Bound    float64 `json:"bound"`
-	// AtMost tells whether the bound is the most that is allowed; else it is the
-	// least.
+	// AtMost reports whether the bound is a maximum; otherwise it is a minimum.
 	AtMost bool `json:"at_most"`
 	Met    bool `json:"met"`
-	// Doubtful says that there is no valid run that tells.
+	// Doubtful reports that there is no valid run.
 	Doubtful bool `json:"doubtful,omitempty"`
 }
 

@@ -26,17 +26,17 @@ const (
 const (
 	// FigureRecipients is the number of copies of each broadcast.
 	FigureRecipients = "recipients"
-	// FigureDeliveries is copies a second: those of all broadcasts of the window,
-	// by the time from its start until the last of them could be read.
+	// FigureDeliveries is the copies per second: all copies of the broadcasts in the
+	// window, divided by the time from its start until the last of them could be read.
 	FigureDeliveries = "deliveries_per_second"
-	// FigureDrain is how long after the last 201 that was.
+	// FigureDrain is the time from the last 201 until the last copy could be read.
 	FigureDrain = "drain_ms"
-	// FigureCopyCPU is the server's time for one copy, and FigureCopyLog what it
-	// appended to its log for one, beyond the payload of each broadcast.
+	// FigureCopyCPU is the server's processor time per copy. FigureCopyLog is the bytes
+	// per copy that it appended to its log, without the payloads of the broadcasts.
 	FigureCopyCPU = "us_per_copy"
 	FigureCopyLog = "log_bytes_per_copy"
-	// FigureCastOfDirect is the median 201 of a broadcast that is alone, as a
-	// multiple of the median 201 of direct messages sent in turn with them.
+	// FigureCastOfDirect is the median time to the 201 of a single broadcast, as a
+	// multiple of that of direct messages sent in turn with them.
 	FigureCastOfDirect = "broadcast_of_direct_p50"
 
 	LapCastAlone   = "alone: 201 of a broadcast"
@@ -59,9 +59,9 @@ type fanout struct {
 	alone, concurrent, direct uint16
 }
 
-// Fanout broadcasts to a group. First one broadcast at a time, in turn with
-// direct messages, each until all its copies can be read; then by the plan, as
-// many as the target takes. It fills the run but for its CPU.
+// Fanout broadcasts to a group. First it sends one broadcast at a time, in turn with
+// direct messages, and waits until all copies can be read. Then it follows the plan,
+// with as many broadcasts as the target accepts. It sets all of run except its CPU.
 func (h *Host) Fanout(ctx context.Context, plan load.Plan, meter Meter, window load.Watch, run *result.Run) (err error) {
 	if h.world == nil {
 		return fmt.Errorf("%s does not take part in %s", h.name, Fanout)

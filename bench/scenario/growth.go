@@ -215,9 +215,9 @@ func (f *filling) Do(_ context.Context, n int, _ *load.Laps) error {
 // walkPage is the largest page size, to reach a deep page sooner.
 const walkPage = 100
 
-// PrepareDive finds the deepest full page of the long inbox, at most pages deep,
-// and makes ready for reading it and the first one in turn, as Deep does. depth
-// is 0 if the inbox has no second page; then there is no dial.
+// PrepareDive finds the deepest full page of the long inbox, at most pages deep, and
+// prepares reading it and the first page in turn, as Deep does. depth is 0 if the inbox
+// has no second page; then there is no dial.
 func (h *Host) PrepareDive(ctx context.Context, pages int) (dial load.Dial, depth int, err error) {
 	if depth = min(pages, int(h.lengthy.Load()/pageSize)); depth < 2 {
 		return nil, 0, nil

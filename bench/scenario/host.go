@@ -1,5 +1,5 @@
-// Package scenario knows what one operation of each scenario is, how its
-// answers are checked, and which messages were acknowledged.
+// Package scenario defines what one operation of each scenario is, how its answers are
+// checked, and which messages were acknowledged.
 package scenario
 
 import (
@@ -17,40 +17,40 @@ import (
 
 // Names of the scenarios.
 const (
-	// Send is a direct message of one of few senders to one of many agents.
+	// Send is a direct message from one of a few senders to one of many agents.
 	Send = "send"
-	// Reply is a round trip through the streams of both ends.
+	// Reply is a round trip through the event streams of both agents.
 	Reply = "reply"
 	// Sync is a request that waits for the other agent's answer.
 	Sync = "sync"
 	// Inbox is the newest page of an agent that has messages.
 	Inbox = "inbox"
-	// Deep is the first and the deepest page of one long inbox in turn.
+	// Deep is the first and the deepest page of one long inbox, in turn.
 	Deep = "deep"
 	// Mixed is 70 % send, 15 % inbox, 10 % reply, 5 % reading one message.
 	Mixed = "mixed"
-	// Hot is many callers replying in one conversation, Cold the same in ten
-	// thousand.
+	// Hot is many callers that reply in one conversation, Cold the same in ten thousand
+	// conversations.
 	Hot  = "hot"
 	Cold = "cold"
-	// Stream is idle streams, one event to all of them, and their end. It is not
-	// a load but a measurement of its own: see Host.Streams.
+	// Stream opens idle streams, sends one event to all of them, and closes them. It is
+	// not a load but a separate measurement: see Host.Streams.
 	Stream = "stream"
-	// Idle is a server that nobody asks anything; the runner measures it alone.
+	// Idle is a server without requests; the runner measures it alone.
 	Idle = "idle"
-	// Overload is Send over thousands of connections, at and beyond capacity. It
-	// has a generator of its own: see Host.Press.
+	// Overload is Send over thousands of connections, at and beyond capacity. It has
+	// its own load generator: see Host.Press.
 	Overload = "overload"
-	// Fanout is broadcasts to one large group. It measures more than operations:
-	// see Host.Fanout.
+	// Fanout is broadcasts to one large group. It measures more than operations: see
+	// Host.Fanout.
 	Fanout = "fanout"
-	// Votes are votes of one very large group's members on its join requests.
+	// Votes is members of one very large group that vote on its join requests.
 	Votes = "votes"
 	// HotGroup is Votes with joins and departures among them.
 	HotGroup = "hotgroup"
-	// Poll asks how many messages came to an agent that has very many.
+	// Poll requests how many messages have arrived for an agent that has very many.
 	Poll = "poll"
-	// Webhook is sends to agents without and with a webhook. It measures more than
+	// Webhook sends to agents without and with a webhook. It measures more than
 	// operations: see Host.Webhook.
 	Webhook = "webhook"
 	// Quota is Send on two servers in turn, without and with quotas and rates; the
@@ -58,44 +58,47 @@ const (
 	Quota = "quota"
 )
 
-// Names are all scenarios in the order in which they are run. Deep needs a
-// depth; Hot and what follows it are run when they are named.
+// Names lists all scenarios in the order in which they are run. Deep needs a depth. Hot
+// and the scenarios after it are run only if they are named.
 func Names() []string {
 	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota}
 }
 
-// Params are what scenarios may be told.
+// Params are the parameters of the scenarios.
 type Params struct {
-	// Seed makes payloads and choices those of this bench and no other.
+	// Seed makes the payloads and choices of this bench repeatable and different from
+	// those of others.
 	Seed uint64
 	// Payload is the length of encrypted_payload.
 	Payload int
-	// Agents is how many recipients there are, Senders how many send to them.
+	// Agents is the number of recipients, Senders the number of agents that send to
+	// them.
 	Agents, Senders int
 	// Depth is the page that Deep compares with the first.
 	Depth int
-	// Streams is how many of them Stream opens.
+	// Streams is how many streams Stream opens.
 	Streams int
-	// Connections is how many Overload opens.
+	// Connections is how many connections Overload opens.
 	Connections int
-	// Members is how many get a copy of each broadcast of Fanout, Electors how many
-	// may vote in Votes; 0 stands for 1,000 and 10,000.
+	// Members is how many agents get a copy of each broadcast of Fanout, Electors how
+	// many may vote in Votes; 0 stands for 1,000 and 10,000.
 	Members, Electors int
-	// Polled is how many messages the agent has that Poll asks about, Hooks how
-	// many agents have a webhook in Webhook; 0 stands for 1,000,000 and 1,000.
+	// Polled is how many messages the polled agent of Poll has, Hooks how many agents
+	// have a webhook in Webhook; 0 stands for 1,000,000 and 1,000.
 	Polled, Hooks int
-	// Tier is the trust tier that the operator gives the organizations of the bench;
-	// 0 leaves them theirs.
+	// Tier is the trust tier that the operator sets for the organizations of the bench;
+	// 0 leaves it unchanged.
 	Tier int
 	// Keep records all acknowledged messages, for Verify.
 	Keep bool
-	// Sample keeps one of so many of them instead, for VerifySample; 0 for none.
+	// Sample keeps one of this many acknowledged messages instead, for VerifySample; 0
+	// keeps none.
 	Sample int
 	// Note is called before long steps, such as the filling of inboxes; it may be nil.
 	Note func(string)
 }
 
-// keep is how many acknowledged messages go to one that is kept.
+// keep returns how many acknowledged messages there are per message that is kept.
 func (p Params) keep() int {
 	if p.Keep {
 		return 1
@@ -124,8 +127,8 @@ func (p Params) Check() error {
 	return nil
 }
 
-// Host is a target made ready for scenarios: on Parley two organizations with
-// their agents. One goroutine uses it; the clients it makes run at once.
+// Host is a target that is prepared for scenarios: on Parley, two organizations with
+// their agents. One goroutine uses it; the clients it creates run concurrently.
 type Host struct {
 	name         string
 	door         target.Door
@@ -137,15 +140,15 @@ type Host struct {
 	filled       int    // messages that every worker has at least
 	long         *longInbox
 	openings     []opening // conversations of the first planner
-	unborn       []*agent  // workers that are being made
+	unborn       []*agent  // workers that are being created
 	lengthy      atomic.Int64
 	largeGroup   *assembly     // the group that Fanout broadcasts to
-	speakers     []*agent      // who do
-	patience     time.Duration // for copies that do not come
-	house        *house        // that votes
-	polled       *polled       // the mailbox that is asked about
+	speakers     []*agent      // the agents that broadcast
+	patience     time.Duration // for copies that do not arrive
+	house        *house        // the group of Votes
+	polled       *polled       // the polled mailbox
 	hooks        *hooks        // the agents of Webhook
-	// newsPatience is for deliveries that do not come.
+	// newsPatience bounds the wait for deliveries that do not arrive.
 	newsPatience time.Duration
 }
 
@@ -187,9 +190,9 @@ func (h *Host) Can(name string) bool {
 	return name == Send || name == Inbox
 }
 
-// Prepare makes a scenario ready for clients and gives what dials them. Tokens
-// are new with each preparation: they live for a quarter of an hour, which
-// bounds a run.
+// Prepare prepares a scenario for its clients and returns the Dial that connects them.
+// Each preparation gets new tokens. They live for a quarter of an hour, which bounds a
+// run.
 func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial, error) {
 	if !h.Can(name) {
 		return nil, fmt.Errorf("%s does not take part in %s", h.name, name)
@@ -227,7 +230,7 @@ func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial
 	return nil, fmt.Errorf("%s is not a load; known are: %s", name, strings.Join(Names(), ", "))
 }
 
-// Settle ends a run: it takes over what its clients were told. An id that was
+// Settle ends a run: it collects the answers that its clients received. An id that was
 // given to two messages counts as a failure of the run, not as an operation.
 func (h *Host) Settle(run *result.Run) {
 	twice := h.acknowledged.settle(h.params.keep())
@@ -258,7 +261,7 @@ func (h *Host) Acknowledged() int {
 	return n
 }
 
-// nextRun numbers what has keys of its own.
+// nextRun returns a number for a run with its own keys.
 func (h *Host) nextRun() uint16 {
 	h.run++
 	return h.run

@@ -5,10 +5,10 @@ import (
 	"net/url"
 )
 
-// members walks the members of one JSON object without allocating. Values are
-// as they stand in the text, strings with their quotes. It is made for answers
-// that are sound; of others it says that they are not, at the latest when one
-// asks for ended. Then rest is what follows the object.
+// members walks the members of one JSON object without allocating. Values are returned
+// as they are in the text, strings with their quotes. It expects valid answers; it
+// reports an invalid object at the latest when ended is called. After that, rest is the
+// text that follows the object.
 type members struct {
 	rest []byte
 	bad  bool
@@ -23,10 +23,10 @@ func membersOf(object []byte) members {
 	return members{rest: object[1:]}
 }
 
-// ended reports whether the walk came to the end of a sound object.
+// ended reports whether the walk reached the end of a valid object.
 func (m *members) ended() bool { return m.done && !m.bad }
 
-// next gives the next member; ok is false after the last and at a fault.
+// next returns the next member; ok is false after the last member and at an error.
 func (m *members) next() (name, value []byte, ok bool) {
 	if name, ok = m.name(); !ok {
 		return nil, nil, false

@@ -17,8 +17,8 @@ type message struct {
 	payload         []byte
 }
 
-// wrong is an answer that says something else than it should. The connection is
-// good; the operation failed.
+// wrong is the error for an answer with a wrong value. The connection is still usable;
+// the operation failed.
 func wrong(what string) error { return load.Refused{Reason: "wrong answer: " + what} }
 
 // readMessage reads a message object in one pass.
@@ -147,8 +147,8 @@ func cutMessages(text []byte, each func(message) error) (count int, rest []byte,
 // pageSize is the number of messages in a page of the inbox scenarios.
 const pageSize = 20
 
-// order judges that a page is newest first: what one client of the bench sent
-// later stands before what it sent earlier, for it sends one message at a time.
+// order checks that a page has the newest messages first. It compares messages of the
+// same client, which sends one message at a time.
 type order struct {
 	seen  [pageSize]Key
 	count int

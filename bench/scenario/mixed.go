@@ -10,7 +10,7 @@ import (
 	"parley/bench/wire"
 )
 
-// recent is the number of its last messages that a client of Mixed uses again.
+// recent is how many of its last messages a client of Mixed uses again.
 const recent = 16
 
 // mixing is the client of Mixed. It acts as the sender and the recipients in turn, on one

@@ -17,8 +17,8 @@ import (
 type Press struct {
 	// Connections is the number of connections, which stay open all the time.
 	Connections int
-	// Rate is the arrivals a second of an open loop. 0 is a closed loop, in which
-	// Clients of the connections are asked again as soon as they were answered.
+	// Rate is the arrivals per second of an open loop. 0 is a closed loop, in which as
+	// many connections as Clients send again as soon as they have an answer.
 	Rate             float64
 	Clients          int
 	WarmUp, Duration time.Duration
@@ -35,15 +35,14 @@ const (
 	pressRest = 20 * time.Millisecond
 )
 
-// Press sends messages over many connections from one goroutine and fills the
-// run but for its CPU and memory. In the open loop an arrival that finds every
-// connection waiting for an answer is not offered at all: a caller like that
-// cannot speak. It is counted, so that nobody takes the intended rate for what
-// the target was really asked.
+// Press sends messages over many connections from one goroutine and sets all of run
+// except its CPU and memory. In the open loop, an arrival that finds every connection
+// waiting for an answer is not sent. It is counted, so that the intended rate is not
+// mistaken for the offered one.
 //
-// A refusal in good order, 429 or 503 with a whole number of seconds in
-// Retry-After, is no failure: it is what is looked at here. Everything else that
-// is not 201 is one.
+// A proper refusal, 429 or 503 with a whole number of seconds in Retry-After, is not a
+// failure: refusals are what this scenario examines. Every other answer except 201 is a
+// failure.
 func (h *Host) Press(ctx context.Context, p Press, window load.Watch, run *result.Run) error {
 	if h.world == nil {
 		return fmt.Errorf("%s does not take part in %s", h.name, Overload)
@@ -104,8 +103,8 @@ type resting struct {
 	until  time.Time
 }
 
-// watched lets the window look on from another goroutine, for what it looks at
-// takes a while. It is over when done is closed.
+// watched calls the methods of window in another goroutine, because its readings take
+// some time. over is closed after the last call.
 func (p *press) watched(window load.Watch) (over <-chan struct{}) {
 	p.seconds, p.opened, p.closed = make(chan result.Second, 600), make(chan struct{}), make(chan struct{})
 	done := make(chan struct{})
@@ -191,7 +190,7 @@ func (p *press) ask(now time.Time) (wait time.Duration) {
 		i, idle := p.connections.Take()
 		if !idle {
 			p.tally.notOffered(p.inside(at))
-			burst-- // it costs nothing
+			burst-- // nothing was sent
 			continue
 		}
 		p.send(i, at)
@@ -238,7 +237,7 @@ func (p *press) heard(h wire.Heard) {
 	m := &p.members[h.Member]
 	refused := false
 	switch {
-	case m.due.IsZero(): // it was not asked: it could not be dialled again
+	case m.due.IsZero(): // not sent: the connection could not be dialled again
 		p.tally.failed("no connection: " + h.Err.Error())
 		return
 	case h.Err != nil:
@@ -289,8 +288,8 @@ func (p *press) judge(h wire.Heard, m *asking) (refused bool) {
 	return false
 }
 
-// refusal gives what is wrong with a refusal; empty if it is as promised:
-// nothing happened, and it says when to come again.
+// refusal describes what is wrong with a refusal, or returns "". A proper refusal has
+// had no effect and says when to retry.
 func (p *press) refusal(answer wire.Answer, m *asking) (fault string) {
 	err, known := refusal(answer)
 	if !known {

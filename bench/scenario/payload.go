@@ -34,9 +34,9 @@ const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-
 // engine finds the same text twice within what it compresses at once.
 const poolLength = 1 << 20
 
-// payloads makes and judges the payloads of one bench. What follows the key is
-// as random as the ciphertext that it stands for: a text that compresses would
-// flatter every store.
+// payloads creates and checks the payloads of one bench. The text after the key is as
+// random as ciphertext, because a compressible text would make every store look better
+// than it is.
 type payloads struct {
 	seed [8]byte
 	size int

@@ -16,8 +16,8 @@ import (
 const (
 	// defaultPolled is the default of Params.Polled.
 	defaultPolled = 1_000_000
-	// instants are those that Poll asks since, over all the time in which messages
-	// came.
+	// instants is the number of times since which Poll requests counts, spread over the
+	// period in which the messages arrived.
 	instants = 256
 )
 
@@ -28,14 +28,14 @@ const FigurePolled = "messages"
 type polled struct {
 	path         string
 	began, ended time.Time
-	// requests ask since an instant each, the first since ever and the last since
-	// never; counts are what they have to answer.
+	// requests has one request per instant; the first covers all messages, the last
+	// none. counts has the correct answers.
 	requests [][]byte
 	counts   []int
 }
 
-// preparePoll fills the mailbox, once, and asks since each instant what all
-// clients are going to ask again.
+// preparePoll fills the mailbox, once, and sends each request that the clients will
+// repeat, to get the correct counts.
 func (h *Host) preparePoll(ctx context.Context) (load.Dial, error) {
 	if h.polled == nil {
 		if err := h.fillPolled(ctx); err != nil {
@@ -79,7 +79,7 @@ func (h *Host) preparePoll(ctx context.Context) (load.Dial, error) {
 	}, nil
 }
 
-// Polled is how many messages Poll sees to.
+// Polled returns the number of messages that the polled agent of Poll has.
 func (h *Host) Polled() int {
 	if h.params.Polled > 0 {
 		return h.params.Polled

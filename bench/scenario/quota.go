@@ -19,9 +19,9 @@ import (
 
 // Names of the figures of a run of Quota.
 const (
-	// FigureFree and FigureLimited are sends a second to a server without and to one
-	// with quotas and rates, in turn, and FigureLimitedOfFree the second by the
-	// first.
+	// FigureFree and FigureLimited are the sends per second to a server without and to
+	// one with quotas and rates, in turn, and FigureLimitedOfFree is the ratio of the
+	// second to the first.
 	FigureFree          = "free_per_second"
 	FigureLimited       = "limited_per_second"
 	FigureLimitedOfFree = "limited_of_free"
@@ -33,18 +33,18 @@ const quotaOfSends = "messages_per_day"
 // rateLimitHeader is on every answer that a rate limit applies to.
 const rateLimitHeader = "RateLimit-Limit"
 
-// Spent is what the organization that sends has used of its messages.
+// Spent is how many of its messages the sending organization has used.
 type Spent struct {
 	Messages int64
 	// Resets is when the count starts again at zero.
 	Resets time.Time
 }
 
-// CheckTerms sends a message and holds what the server says of it against what
-// it should be like: with limits every quota is a number, the message is counted
-// and every kind of rate is stated; without, the quota of messages is open and no
-// rate is stated. A comparison of two servers says nothing where one of them is
-// not what it is taken for.
+// CheckTerms sends a message and checks what the server says about its limits. With
+// limits, every quota must be a number, the message must be counted and every kind of
+// rate must be stated. Without limits, the quota of messages must be open and no rate
+// may be stated. Comparing two servers is meaningless if one of them is not configured
+// as expected.
 func (h *Host) CheckTerms(ctx context.Context, limited bool) (Spent, error) {
 	if h.world == nil {
 		return Spent{}, fmt.Errorf("%s does not take part in %s", h.name, Quota)
@@ -80,7 +80,7 @@ func (h *Host) checkTerms(ctx context.Context, limited bool) (Spent, error) {
 	return after, err
 }
 
-// Spent returns how many messages of today the server has counted.
+// Spent returns how many of today's messages the server has counted.
 func (h *Host) Spent(ctx context.Context) (Spent, error) {
 	quotas, err := h.world.globex.client.Quotas(ctx)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 	sinkGrace = 5 * time.Second
 )
 
-// Where the paths of a sink's targets begin, each followed by the agent's id:
-// those that answer, and those that never do.
+// Prefixes of the paths of a sink's targets, each followed by the agent's id: targets
+// that answer, and targets that never do.
 const (
 	taking  = "/take/"
 	hanging = "/hang/"
@@ -31,11 +31,10 @@ const (
 // newsEvent is the event type of a delivery about a message.
 const newsEvent = "message.received"
 
-// sink takes the deliveries of webhooks, on this machine, and knows when each
-// message was acknowledged and when the news of it came, in whatever order. It
-// shares the processors with the server that it measures, so it is as cheap as
-// it can be: nothing is allocated for a delivery, and what it knows of a message
-// is three numbers.
+// sink receives the deliveries of webhooks on this machine. It records when each
+// message was acknowledged and when its delivery arrived, in either order. It shares
+// the processors with the server that it measures, so it is as cheap as possible: a
+// delivery allocates nothing, and the record of a message is three numbers.
 type sink struct {
 	server fasthttp.Server
 	base   string
@@ -159,9 +158,9 @@ func (s *sink) hang(c *fasthttp.RequestCtx) {
 	})
 }
 
-// readNews returns the message that a delivery to an agent is about; ok is false
-// for any other delivery. Nothing is decoded: the values are compared as
-// they stand in the text.
+// readNews returns the message that a delivery to an agent is about; ok is false for
+// any other delivery. It decodes nothing: it compares the values as they are in the
+// text.
 func readNews(body, agent []byte) (id uuid, ok bool) {
 	walk := membersOf(body)
 	var told, here, came int

@@ -112,7 +112,7 @@ func (c *streamReaders) read(stream *wire.Stream) {
 		_, key, err := nextMessage(stream, c.host.payloads)
 		select {
 		case c.arrivals <- arrival{key, time.Now(), err}:
-		default: // nobody counts events any more
+		default: // no events are counted any more
 		}
 		if err != nil {
 			return

@@ -11,9 +11,9 @@ import (
 // verifyReaders is the number of mailboxes that are read back concurrently.
 const verifyReaders = 8
 
-// Verify reads every mailbox of the bench back, in pages of a hundred, and holds
-// what is there against what was acknowledged. The host's Params should have
-// Keep set, else nothing was kept to compare with.
+// Verify reads back every mailbox of the bench, in pages of a hundred, and compares the
+// messages with the acknowledged ones. The host's Params should have Keep set, because
+// otherwise there is nothing to compare with.
 func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 	if h.world == nil {
 		return nil, fmt.Errorf("%s gives no inboxes to read back", h.name)
@@ -22,7 +22,7 @@ func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 	a := h.acknowledged.audit()
 	var undelivered int64
 	var err error
-	if h.hooks != nil { // before the reading, which would be in the way of what is late
+	if h.hooks != nil { // before the mailboxes are read: that would delay deliveries
 		if undelivered, err = h.lateNews(ctx); err != nil {
 			return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
 		}
@@ -61,7 +61,7 @@ func (h *Host) readBack(ctx context.Context, owner *agent, a *audit) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		token, err := owner.org.client.Token(ctx) // a new one if the old one is about to expire
+		token, err := owner.org.client.Token(ctx) // a new token if the old one is about to expire
 		if err != nil {
 			return err
 		}

@@ -32,21 +32,21 @@ const (
 
 // Names of the figures and laps of a run of Webhook.
 const (
-	// FigureBare and FigureHooked are sends a second to agents without and with a
-	// webhook, in turn, and FigureHookedOfBare the second by the first.
+	// FigureBare and FigureHooked are the sends per second to agents without and with a
+	// webhook, in turn, and FigureHookedOfBare is the ratio of the second to the first.
 	FigureBare         = "bare_per_second"
 	FigureHooked       = "hooked_per_second"
 	FigureHookedOfBare = "hooked_of_bare"
-	// FigureNews is deliveries a second, from the first 201 of a turn to the last
+	// FigureNews is the deliveries per second, from the first 201 of a turn to the last
 	// delivery.
 	FigureNews = "webhook_deliveries_per_second"
-	// FigureDrained is those after the last 201 of a turn, by the time from then to
-	// the last of them: sends go first on a server whose processors are all in use,
-	// and this is what it delivers when they are over. Where fewer than drainLeast
-	// were left it is FigureNews.
+	// FigureDrained is the deliveries per second after the last 201 of a turn, until
+	// the last of them. A server whose processors are all busy handles sends first, and
+	// this is its rate of deliveries afterwards. If fewer than drainLeast were left, it
+	// equals FigureNews.
 	FigureDrained = "drain_per_second"
-	// FigureNewsDrain is how long after the last 201 of a turn the last delivery
-	// came, in the turn in which that took longest.
+	// FigureNewsDrain is the time from the last 201 of a turn to the last delivery, in
+	// the turn in which it was longest.
 	FigureNewsDrain = "webhook_drain_ms"
 	// FigureAgain is the number of repeated deliveries.
 	FigureAgain = "delivered_again"
@@ -66,10 +66,10 @@ type hooks struct {
 	well []*agent
 }
 
-// Webhook sends to agents without and with a webhook in turn, as many as the
-// target takes, then at a rate of its own while some targets hang. All deliveries
-// are waited for. It fills the run but for its CPU, which is that of the last
-// turn with webhooks.
+// Webhook sends to agents without and with a webhook in turn, as many messages as the
+// target accepts, and then at a fixed rate while some targets hang. It waits for all
+// deliveries. It sets all of run except its CPU, which is that of the last turn with
+// webhooks.
 func (h *Host) Webhook(ctx context.Context, plan load.Plan, meter Meter, window load.Watch, run *result.Run) error {
 	if h.world == nil {
 		return fmt.Errorf("%s does not take part in %s", h.name, Webhook)
@@ -158,13 +158,13 @@ func (t *tide) figures() map[string]float64 {
 	return figures
 }
 
-// besideHanging measures deliveries while some targets hang. These get messages like all
-// others.
+// besideHanging measures deliveries while some targets hang. The hanging targets get
+// messages like all others.
 func (h *Host) besideHanging(ctx context.Context, plan load.Plan, meter Meter, into *load.Histogram) error {
 	if err := h.hang(ctx); err != nil {
 		return err
 	}
-	// What has met the hanging ones for a while is how it stays.
+	// The warm-up makes sure that the server already knows that these targets hang.
 	plan.Rate, plan.WarmUp = hangingRate, max(plan.WarmUp, plan.Duration/2)
 	if _, err := h.turn(ctx, plan, meter, h.hooks.hooked, nil); err != nil {
 		return err
