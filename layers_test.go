@@ -86,6 +86,7 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, []string{"parley/persistence/disk", "parley/persistence/layout"}),
 		why: "a backup copies the files of a checkpoint; which journals they hold is known to the store",
 	},
+	"parley/persistence/seal": {may: ground, why: "it encrypts bytes for their owners and knows neither rows nor where keys are stored"},
 	"parley/persistence/journaltest": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence", "parley/persistence/disk"}),
 		why: "the suite that every journal must pass depends on journals only",
