@@ -104,7 +104,7 @@ func TestForgetOverwritesRejectedCiphers(t *testing.T) {
 // after Forget, and its caller gets ErrErased.
 func TestForgetDuringDerivation(t *testing.T) {
 	for _, owners := range []Owners{Single(org(1)), Pair(org(1), org(2)), Pair(org(1), org(1))} {
-		if err, left := forgetDuringDerivation(t, owners, func(*Sealer) {}); !errors.Is(err, ErrErased) || left != 0 {
+		if left, err := forgetDuringDerivation(t, owners, func(*Sealer) {}); !errors.Is(err, ErrErased) || left != 0 {
 			t.Errorf("%v: got %v and %d ciphers, want ErrErased and none", owners, err, left)
 		}
 	}
@@ -113,7 +113,7 @@ func TestForgetDuringDerivation(t *testing.T) {
 // Without the count of calls of Forget, the same derivation brings the cipher back.
 func TestForgetDuringDerivationControl(t *testing.T) {
 	uncounted := func(s *Sealer) { s.forgets.Add(^uint64(0)) }
-	if err, left := forgetDuringDerivation(t, Single(org(1)), uncounted); err != nil || left != 1 {
+	if left, err := forgetDuringDerivation(t, Single(org(1)), uncounted); err != nil || left != 1 {
 		t.Errorf("got %v and %d ciphers, want success and one cipher", err, left)
 	}
 }
@@ -175,9 +175,9 @@ func TestForgetInProgress(t *testing.T) {
 }
 
 // forgetDuringDerivation stops a seal after it has read its keys, forgets the first
-// test organization, calls then, and lets the seal continue. It returns the seal's
-// error and how many ciphers of the organization are cached.
-func forgetDuringDerivation(t *testing.T, owners Owners, then func(*Sealer)) (error, int) {
+// test organization, calls then, and lets the seal continue. It returns how many ciphers
+// of the organization are cached, and the seal's error.
+func forgetDuringDerivation(t *testing.T, owners Owners, then func(*Sealer)) (int, error) {
 	t.Helper()
 	s, m := newSealer(2)
 	last, _ := owners.Orgs()
@@ -205,7 +205,7 @@ func forgetDuringDerivation(t *testing.T, owners Owners, then func(*Sealer)) (er
 	then(s)
 	resume <- true
 	err := <-result
-	return err, len(s.entries(org(1)))
+	return len(s.entries(org(1))), err
 }
 
 // Goroutines seal and open while others erase organizations: no call that begins after
@@ -214,35 +214,40 @@ func TestForgetUnderLoad(t *testing.T) {
 	const orgs, workers, rounds = 64, 8, 4000
 	s, m := newSealer(orgs)
 	var erased [orgs + 1]atomic.Bool
+	var calls atomic.Int64
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(w)))
 			for range rounds {
+				calls.Add(1)
 				a, b := 1+random.IntN(orgs), 1+random.IntN(orgs)
 				gone := erased[a].Load() || erased[b].Load()
 				envelope, err := s.AppendSealed(nil, []byte("content"), Pair(org(a), org(b)), 'B', nil)
-				if gone && err == nil {
-					t.Errorf("sealed for %d and %d after an erasure", a, b)
-				}
-				late := erased[a].Load() || erased[b].Load()
-				if err == nil {
-					gone = late
+				if err == nil && !gone {
+					gone = erased[a].Load() || erased[b].Load()
 					var opened []byte
 					opened, err = s.AppendOpened(nil, envelope, 'B', nil)
-					if gone && err == nil || err == nil && string(opened) != "content" {
-						t.Errorf("opened %q for %d and %d, erased before: %v", opened, a, b, gone)
+					if err == nil && string(opened) != "content" {
+						t.Errorf("opened %q", opened)
 					}
-					late = erased[a].Load() || erased[b].Load()
 				}
-				if err != nil && !errors.Is(err, ErrErased) {
-					t.Errorf("%d and %d: %v (erased: %v)", a, b, err, late)
+				switch {
+				case err == nil && gone:
+					t.Errorf("a call for %d and %d succeeded after an erasure", a, b)
+				case err != nil && !errors.Is(err, ErrErased):
+					t.Errorf("%d and %d: %v", a, b, err)
+				case err != nil && a > orgs/2 && b > orgs/2:
+					t.Errorf("%d and %d are live: %v", a, b, err)
 				}
 			}
 		})
 	}
 	group.Go(func() {
 		for i := 1; i <= orgs/2; i++ {
+			for calls.Load() < int64(i)*workers*rounds/orgs { // erase throughout the first half
+				runtime.Gosched()
+			}
 			m.erase(org(i))
 			s.Forget(org(i))
 			erased[i].Store(true)

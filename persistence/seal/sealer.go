@@ -54,8 +54,9 @@ const (
 // Keys returns the keys of organizations.
 type Keys interface {
 	// Key returns an organization's key and state. The key is zero unless the state is
-	// Live. A Sealer calls it for every owner of everything that it seals or opens, from
-	// several goroutines at the same time.
+	// Live; a Sealer never uses a key of zeros, and treats it like Unknown. It calls Key
+	// for every owner of everything that it seals or opens, from several goroutines at
+	// the same time.
 	Key(org parley.OrgID) (key [32]byte, state State)
 }
 
@@ -120,8 +121,8 @@ func (s *Sealer) AppendSealed(dst, plaintext []byte, owners Owners, family byte,
 //
 // The error is ErrErased if an owner's key was destroyed. Otherwise it wraps ErrDamaged
 // if the envelope is malformed, does not authenticate, or names an owner without a key
-// (ErrUnknownOwner). ErrErased does not mean that the envelope was intact: without the
-// key nobody can tell.
+// (ErrUnknownOwner), or is ErrTooLarge for an identity that no envelope can have.
+// ErrErased does not mean that the envelope was intact: without the key nobody can tell.
 func (s *Sealer) AppendOpened(dst, envelope []byte, family byte, identity []byte) ([]byte, error) {
 	owners, nonce, sealed, err := parse(envelope)
 	if err != nil {

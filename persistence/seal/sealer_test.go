@@ -382,3 +382,20 @@ func TestMAC(t *testing.T) {
 		t.Errorf("got %x", got)
 	}
 }
+
+// Pools keep neither keys nor large buffers.
+func TestPools(t *testing.T) {
+	w := new(workspace)
+	for _, key := range [][]byte{w.owners[:], w.message[:]} {
+		copy(key, bytes.Repeat([]byte{7}, len(key)))
+	}
+	w.release()
+	if w.owners != [2 * keyBytes]byte{} || w.message != [keyBytes]byte{} {
+		t.Error("a pooled workspace contains keys")
+	}
+	s, _ := newSealer(1)
+	s.MAC("purpose", make([]byte, 3*keptBytesMax))
+	if h := s.hashes.get(); cap(h.input) > keptBytesMax {
+		t.Errorf("a pooled buffer has %d bytes, at most %d are allowed", cap(h.input), keptBytesMax)
+	}
+}
