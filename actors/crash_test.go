@@ -181,7 +181,7 @@ func TestCrash(t *testing.T) {
 			if v.check(t); brief {
 				return // too few images for the checks below
 			}
-			for _, kind := range []string{"log", "sst", "MANIFEST", "OPTIONS", "marker", "witness"} {
+			for _, kind := range []string{"log", "sst", "blob", "MANIFEST", "OPTIONS", "marker", "witness"} {
 				if v.tally.Before[kind] == 0 {
 					t.Errorf("no image was taken at a change of a %s file", kind)
 				}

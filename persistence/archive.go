@@ -68,6 +68,9 @@ func (s *Store) openUnchanged() error {
 	if s.db, err = pebble.Open(s.dir, o); err != nil {
 		return errors.Join(fmt.Errorf("data directory %s cannot be read: %w", s.dir, err), s.lock.Close())
 	}
+	if err := s.requireBlobs(); err != nil {
+		return errors.Join(fmt.Errorf("data directory %s cannot be read: %w", s.dir, err), s.db.Close(), s.lock.Close())
+	}
 	return nil
 }
 
@@ -148,7 +151,11 @@ func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, 
 			if at, has := layout.FamilyOf(k); at != slot || has != letter {
 				break
 			}
-			if err := fn(slot, k, iter.Value()); err != nil {
+			value, err := iter.ValueAndErr()
+			if err == nil {
+				err = fn(slot, k, value)
+			}
+			if err != nil {
 				return err
 			}
 		}

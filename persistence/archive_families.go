@@ -185,7 +185,10 @@ func (a *Archive) Pairs(fn func(key, value []byte) error) error {
 		return err
 	}
 	for ok := iter.First(); ok && err == nil; ok = iter.Next() {
-		err = fn(iter.Key(), iter.Value())
+		var value []byte
+		if value, err = iter.ValueAndErr(); err == nil {
+			err = fn(iter.Key(), value)
+		}
 	}
 	if closeErr := iter.Close(); err == nil {
 		err = closeErr

@@ -35,7 +35,7 @@ const rowWriterTable = journal.Table(100)
 
 func (c *rowWriter) row(n uint64) journal.Row {
 	value := binary.BigEndian.AppendUint64(nil, n)
-	for random := rand.New(rand.NewPCG(n, uint64(c.slot))); len(value) < 300; {
+	for random := rand.New(rand.NewPCG(n, uint64(c.slot)<<8|uint64(c.name[0]))); len(value) < 600; {
 		value = binary.BigEndian.AppendUint64(value, random.Uint64())
 	}
 	return journal.Row{Slot: c.slot, Table: rowWriterTable, Key: binary.BigEndian.AppendUint64([]byte(c.name), n), Value: value}
@@ -196,8 +196,8 @@ func filled(t testing.TB, fs vfs.FS, rows int) (*Store, *rowWriter) {
 	return s, c
 }
 
-// TestBackupCopiesWhatIsNew: a table that the backup directory already holds is not
-// copied again; a different table of the same name is.
+// TestBackupCopiesWhatIsNew: a table or blob file that the backup directory already
+// holds is not copied again; a different one of the same name is.
 func TestBackupCopiesWhatIsNew(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 1500)
@@ -228,8 +228,10 @@ func TestBackupCopiesWhatIsNew(t *testing.T) {
 		lives = append(lives, life)
 		mustClose(t, other)
 	}
-	if !sameNameOtherBytes(others[0], others[1]) {
-		t.Error("no table of one store has the name of one of the other: the test checked nothing")
+	for _, suffix := range []string{".sst", ".blob"} {
+		if !sameNameOtherBytes(others[0], others[1], suffix) {
+			t.Errorf("no %s file of one store has the name of one of the other: the test checked nothing", suffix)
+		}
 	}
 	for id, want := range map[string][3]uint64{
 		first.ID: {1500, 0, 0}, second.ID: {1503, 0, 0}, others[0].ID: {1500, 1500, 0}, others[1].ID: {1500, 0, 1500},
@@ -242,14 +244,14 @@ func TestBackupCopiesWhatIsNew(t *testing.T) {
 	}
 }
 
-func sameNameOtherBytes(a, b *backup.Snapshot) bool {
+func sameNameOtherBytes(a, b *backup.Snapshot, suffix string) bool {
 	sums := map[string]string{}
 	for _, f := range a.Files {
 		sums[f.Name] = f.Sum
 	}
 	return slices.ContainsFunc(b.Files, func(f backup.File) bool {
 		before, there := sums[f.Name]
-		return strings.HasSuffix(f.Name, ".sst") && there && before != f.Sum
+		return strings.HasSuffix(f.Name, suffix) && there && before != f.Sum
 	})
 }
 
@@ -314,8 +316,8 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	for _, name := range files(t, fs, "backup/files") {
 		paths = append(paths, "backup/files/"+name)
 	}
-	if len(paths) < 6 {
-		t.Fatalf("only %q", paths)
+	if !slices.ContainsFunc(snapshot.Files, func(f backup.File) bool { return kindOf(f.Name) == "blob" }) || len(paths) < 7 {
+		t.Fatalf("only %v, no blob file among them", snapshot.Files)
 	}
 	tried := 0
 	for _, path := range paths {

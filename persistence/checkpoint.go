@@ -35,8 +35,8 @@ func (s *Store) FS() vfs.FS { return s.plain }
 // Now is the instant of the store's clock.
 func (s *Store) Now() time.Time { return s.opts.Clock() }
 
-// Checkpoint makes a directory of links to the tables that hold everything
-// committed before the call, and perhaps later commits, without gaps. The store
+// Checkpoint makes a directory of links to the tables and blob files that hold
+// everything committed before the call, and perhaps later commits, without gaps. The store
 // continues to serve. The caller removes the checkpoint; after an error there is
 // none.
 func (s *Store) Checkpoint(ctx context.Context) (*disk.Checkpoint, error) {

@@ -119,6 +119,11 @@ func TestCrash(t *testing.T) {
 			if v.broken > 0 {
 				t.Errorf("%d of %d images are broken:\n%s", v.broken, v.tally.Distinct(), strings.Join(v.faults, "\n"))
 			}
+			for _, kind := range []string{"log", "sst", "blob", "MANIFEST"} {
+				if v.tally.Before[kind] == 0 && !raceDetector {
+					t.Errorf("no image was taken at a change of a file of the kind %s", kind)
+				}
+			}
 		})
 	}
 }

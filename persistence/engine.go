@@ -83,7 +83,7 @@ var ErrInUse = errors.New("is in use by another process")
 
 func (s *Store) engineOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                          disk.DirSyncFS{FS: s.opts.FS},
+		FS:                          disk.DirSyncFS{FS: s.disk.BlobFS(s.opts.FS)},
 		Lock:                        s.lock,
 		FormatMajorVersion:          disk.EngineFormat,
 		Merger:                      layout.Merger,
@@ -99,10 +99,38 @@ func (s *Store) engineOptions() *pebble.Options {
 		o.LBaseMaxBytes = int64(s.opts.MemTableBytes)
 		o.TargetFileSizes[0] = max(o.LBaseMaxBytes/tableShare, targetLeast)
 	}
+	if s.opts.trustBlobs {
+		o.FS = disk.DirSyncFS{FS: s.opts.FS}
+	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
+	o.Experimental.ValueSeparationPolicy = separateValues
 	return o
+}
+
+const (
+	// separatedLeast is the size from which a value goes into a blob file, which
+	// compactions do not copy. Records of messages do; feed entries and other rows
+	// that pages scan stay in tables.
+	separatedLeast = 512
+	// blobDepthMax is how many blob files may hold the values of neighbouring keys. A
+	// compaction that would exceed it copies the values into one, without those that
+	// were overwritten or deleted. The topmost level alone has up to a dozen layers:
+	// with 10, most compactions copied values, and up to a fifth of the bytes in blob
+	// files were copied values whose first file was still needed for others.
+	blobDepthMax = 25
+	// The engine can also rewrite a blob file of which too much was overwritten or
+	// deleted. At a share of 1 it never does: the process would panic if it met a
+	// damaged block, or one that cannot be read (blob_rewrite.go of v2.1.7). Messages
+	// are not overwritten, so there is little to gain.
+	blobGarbageMax = 1
+)
+
+func separateValues() pebble.ValueSeparationPolicy {
+	return pebble.ValueSeparationPolicy{
+		Enabled: true, MinimumSize: separatedLeast, MaxBlobReferenceDepth: blobDepthMax, TargetGarbageRatio: blobGarbageMax,
+	}
 }
 
 // engineLogger passes the engine's errors on and drops its information.

@@ -35,6 +35,9 @@ func (s *Store) examine() (fresh bool, err error) {
 			return false, s.makeWitness()
 		}
 		record.ForgetFiles()
+		if err := s.inspect(withoutLogs, nothingMore); err != nil {
+			return false, err
+		}
 	case missing != nil:
 		if err := s.requireFirstOpening(missing); err != nil {
 			return false, err
@@ -76,7 +79,7 @@ func (s *Store) requireManifest(record *disk.WitnessRecord) error {
 		return err
 	}
 	for _, name := range names {
-		was = was || disk.IsLog(name) || strings.HasSuffix(name, ".sst")
+		was = was || disk.IsLog(name) || disk.IsTable(name)
 	}
 	if was {
 		return fmt.Errorf("%w: the journal in %s is gone, or its file marker.manifest.* is, without which it cannot be read", ErrDamaged, s.dir)
@@ -87,7 +90,7 @@ func (s *Store) requireManifest(record *disk.WitnessRecord) error {
 // requireFirstOpening refuses a directory without a witness, unless its first opening was
 // interrupted before anything was stored.
 func (s *Store) requireFirstOpening(missing error) error {
-	return s.inspect(func(look *Store) error {
+	return s.inspect(withLogs, func(look *Store) error {
 		if _, openings, err := look.readFormat(); err != nil || openings > 0 {
 			return errors.Join(missing, err)
 		}
@@ -101,11 +104,14 @@ func (s *Store) requireFirstOpening(missing error) error {
 func (s *Store) compareFiles(record *disk.WitnessRecord, manifest string) error {
 	if record.KnowsFiles() {
 		whole, err := record.CheckFiles(s.opts.FS, s.dir, s.opts.FS.PathBase(manifest))
-		if err != nil || whole {
+		if err != nil {
 			return err
 		}
+		if whole {
+			return s.inspect(withoutLogs, nothingMore)
+		}
 	}
-	return s.inspect(func(look *Store) error {
+	return s.inspect(withLogs, func(look *Store) error {
 		last, at, whole, err := layout.LastHead(look.db, record.Head.Number)
 		if err != nil {
 			return err
@@ -114,10 +120,24 @@ func (s *Store) compareFiles(record *disk.WitnessRecord, manifest string) error 
 	})
 }
 
-// inspect opens the engine without changing anything on the disk.
-func (s *Store) inspect(see func(*Store) error) error {
+// logged says whether an inspection replays the logs, which takes a while.
+type logged bool
+
+const (
+	withLogs    logged = true
+	withoutLogs logged = false
+)
+
+func nothingMore(*Store) error { return nil }
+
+// inspect opens the engine without changing anything on the disk, and looks whether
+// the blob files are there.
+func (s *Store) inspect(logs logged, see func(*Store) error) error {
 	look := &Store{opts: s.opts, dir: s.dir, lock: s.lock}
 	look.opts.FS = disk.ReadOnlyFS{FS: s.opts.FS}
+	if !logs {
+		look.opts.FS = disk.WithoutLogsFS{FS: look.opts.FS}
+	}
 	look.disk = look.newMonitor()
 	o := look.engineOptions()
 	o.ReadOnly, o.DisableAutomaticCompactions = true, true
@@ -126,7 +146,31 @@ func (s *Store) inspect(see func(*Store) error) error {
 		return s.damaged(err)
 	}
 	look.db = db
-	return errors.Join(see(look), db.Close())
+	err = look.requireBlobs()
+	if err == nil {
+		err = see(look)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// requireBlobs returns an error if a blob file is missing or has another size. When
+// it opens a directory the engine checks this of tables only. Nothing may be written
+// meanwhile.
+func (s *Store) requireBlobs() error {
+	if s.opts.trustBlobs {
+		return nil
+	}
+	var missing error
+	for blob := range s.db.DebugCurrentVersion().BlobFiles.All() {
+		path := s.opts.FS.PathJoin(s.dir, disk.BlobName(uint64(blob.Physical.FileNum)))
+		switch info, err := s.opts.FS.Stat(path); {
+		case err != nil:
+			missing = errors.Join(missing, fmt.Errorf("%w: %s cannot be read: %w", ErrDamaged, path, err))
+		case uint64(info.Size()) != blob.Physical.Size:
+			missing = errors.Join(missing, fmt.Errorf("%w: %s has %d bytes, and %d were written", ErrDamaged, path, info.Size(), blob.Physical.Size))
+		}
+	}
+	return missing
 }
 
 // damaged turns an error of the engine at an opening into ErrDamaged, unless the

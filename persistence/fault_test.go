@@ -89,7 +89,16 @@ func TestDiskFaults(t *testing.T) {
 					}
 				}
 			}
-			logTally(t, x.all(t, faults))
+			tally := x.all(t, faults)
+			logTally(t, tally)
+			for _, what := range []string{"create", "write", "sync"} {
+				for _, kind := range []string{"table", "blob"} {
+					outcomes := tally[fmt.Sprintf("%s of %s, %v", what, kind, errIO)]
+					if len(outcomes) == 0 || len(outcomes) == 1 && outcomes["not reached"] > 0 {
+						t.Errorf("no %s of a %s failed: %v", what, kind, outcomes)
+					}
+				}
+			}
 		})
 	}
 }

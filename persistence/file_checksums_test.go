@@ -27,7 +27,7 @@ type noTablesFS struct {
 }
 
 func (d *noTablesFS) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if d.on.Load() && strings.HasSuffix(path, ".sst") {
+	if d.on.Load() && disk.IsTable(path) {
 		return nil, syscall.ENOSPC
 	}
 	return d.FS.Create(path, category)
@@ -39,17 +39,17 @@ func (d *noTablesFS) Unwrap() vfs.FS { return d.FS }
 // orderly, while it had several logs, after more commits than heads are stored for.
 func killedWithLogs(t testing.TB, orderly bool) *killedDirectory {
 	t.Helper()
-	disk, r := &noTablesFS{FS: vfs.NewMem()}, &killedDirectory{s: newStream(1)}
-	opts := testOptions(disk, 1)
+	device, r := &noTablesFS{FS: vfs.NewMem()}, &killedDirectory{s: newStream(1)}
+	opts := testOptions(device, 1)
 	opts.MemTableBytes = 1 << 20
 	s := mustOpen(t, "d", opts)
 	if err := startQuietly(s); err != nil {
 		t.Fatal(err)
 	}
-	disk.on.Store(true)
+	device.on.Store(true)
 	activation := activated(t, s, r.s)
 	logs := func() (n int) {
-		names, err := disk.List("d") // the engine may remove files: do not open them
+		names, err := device.List("d") // the engine may remove files: do not open them
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,12 +76,12 @@ func killedWithLogs(t testing.TB, orderly bool) *killedDirectory {
 	}
 	waitForWitness(t, s)
 	if !orderly {
-		r.files = filesOf(t, disk)
+		r.files = filesOf(t, device)
 	}
-	disk.on.Store(false)
+	device.on.Store(false)
 	mustClose(t, s)
 	if orderly {
-		r.files = filesOf(t, disk)
+		r.files = filesOf(t, device)
 	}
 	return r
 }
@@ -115,12 +115,12 @@ type fileDamage struct {
 	content    []byte // nil: removed
 }
 
-// damages returns the possible damages to whole logs, markers and manifests.
+// damages returns the possible damages to the engine's files as a whole.
 func (r *killedDirectory) damages() (all []fileDamage) {
 	names := slices.Sorted(maps.Keys(r.files))
 	for i, name := range names {
 		content, kind := r.files[name], kindOf(name)
-		if kind != "log" && kind != "marker" && kind != "manifest" {
+		if kind != "log" && kind != "marker" && kind != "manifest" && kind != "table" && kind != "blob" {
 			continue
 		}
 		all = append(all, fileDamage{"gone", name, nil}, fileDamage{"emptied", name, []byte{}}, fileDamage{"cut in half", name, content[:len(content)/2]})
@@ -150,8 +150,9 @@ func killedDirectories(t testing.TB) map[string]*killedDirectory {
 }
 
 // TestMissingFilesAreNeverSilent removes, empties, truncates and swaps the engine's
-// logs, manifests and markers, and flips each byte of each manifest. No loss goes
-// undetected, and a refused directory stays as it was.
+// logs, manifests, markers, tables and blob files, and flips each byte of each
+// manifest. No loss goes undetected, and a refused directory stays as it was. A table
+// or blob file that is missing or cut refuses the start by name.
 func TestMissingFilesAreNeverSilent(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -167,9 +168,19 @@ func TestMissingFilesAreNeverSilent(t *testing.T) {
 					t.Errorf("%s is %s: %v", h.name, h.what, reason)
 				case rotRefused:
 					r.unchanged(t, fs, h.name, h.content)
+					if number, _, _ := strings.Cut(h.name, "."); disk.IsTable(h.name) && !strings.Contains(reason.Error(), number) {
+						t.Errorf("%s is %s, and the start is refused with %v", h.name, h.what, reason)
+					}
+				case rotMet:
+					if !disk.IsTable(h.name) || len(h.content) != len(r.files[h.name]) {
+						t.Errorf("%s is %s, and the start is not refused: %v", h.name, h.what, reason)
+					}
 				}
 			}
 			t.Log(tried)
+			if name != "killed in its first life" && name != "killed with many logs" && (tried["table "+rotRefused] == 0 || tried["blob "+rotRefused] == 0) {
+				t.Errorf("no table or no blob file was tried: %v", tried)
+			}
 			if tried["log "+rotRefused] == 0 || tried["manifest "+rotRefused] == 0 || tried["marker "+rotRefused] == 0 {
 				t.Errorf("not every damage was tried: %v", tried)
 			}

@@ -130,7 +130,11 @@ func (j *journalState) resumeOutbox(target int) error {
 	}
 	for ok := iter.First(); ok; ok = iter.Next() {
 		n := layout.Number(iter.Key()[len(prefix):])
-		content, err := layout.DecodeOutboxMessage(iter.Value())
+		value, err := iter.ValueAndErr()
+		var content *layout.OutboxMessage
+		if err == nil {
+			content, err = layout.DecodeOutboxMessage(value)
+		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("outbox %d to %d, message %d: %w", j.number, target, n, err), iter.Close())
 		}

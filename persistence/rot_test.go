@@ -98,7 +98,7 @@ func filesOf(t testing.TB, fs vfs.FS) map[string][]byte {
 
 // kindOf returns the kind of a file, from its name.
 func kindOf(name string) string {
-	for part, kind := range map[string]string{".log": "log", ".sst": "table", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", disk.WitnessName: "witness"} {
+	for part, kind := range map[string]string{".log": "log", ".sst": "table", ".blob": "blob", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", disk.WitnessName: "witness"} {
 		if strings.Contains(name, part) {
 			return kind
 		}
@@ -139,15 +139,20 @@ const (
 )
 
 // try opens the directory and reads all of it. A panic of the engine counts as a
-// rejection: the process ends.
+// rejection: the process ends. The reason for a rejected read names the file that the
+// store reports as damaged.
 func (r *killedDirectory) try(fs vfs.FS, witnessed bool) (outcome string, reason error) {
+	opts := testOptions(fs, 0)
+	opts.AcceptLoss = !witnessed
+	return r.tryWith(opts)
+}
+
+func (r *killedDirectory) tryWith(opts Options) (outcome string, reason error) {
 	defer func() {
 		if p := recover(); p != nil {
 			outcome, reason = rotRefused, fmt.Errorf("panic: %v", p)
 		}
 	}()
-	opts := testOptions(fs, 0)
-	opts.AcceptLoss = !witnessed
 	s, err := Open("d", opts)
 	if err != nil {
 		return rotRefused, err
@@ -162,7 +167,7 @@ func (r *killedDirectory) try(fs vfs.FS, witnessed bool) (outcome string, reason
 	})
 	switch {
 	case err != nil:
-		return rotMet, err
+		return rotMet, fmt.Errorf("%w; reported as damaged: %q", err, s.Damage())
 	case !slices.Equal(found, r.acked):
 		return rotSilent, fmt.Errorf("%d of %d events", len(found), len(r.acked))
 	}
@@ -208,8 +213,8 @@ func TestRotIsNeverSilent(t *testing.T) {
 			tried[kind] = map[string]int{}
 		}
 		tried[kind][outcome]++
-		if outcome == rotSilent {
-			t.Errorf("%s: %s: %v", name, what, reason)
+		if outcome == rotSilent || outcome == rotMet && !strings.Contains(reason.Error(), `reported as damaged: "d/`+name) {
+			t.Errorf("%s: %s: %s: %v", name, what, outcome, reason)
 		}
 	}
 	for name, content := range r.files {
@@ -225,10 +230,61 @@ func TestRotIsNeverSilent(t *testing.T) {
 	for kind, outcomes := range tried {
 		t.Logf("%-9s %v", kind, outcomes)
 	}
-	for _, kind := range []string{"log", "table", "manifest", "options", "marker", "witness"} {
+	for _, kind := range []string{"log", "table", "blob", "manifest", "options", "marker", "witness"} {
 		if len(tried[kind]) == 0 {
 			t.Errorf("there was no file of kind %s to damage", kind)
 		}
+	}
+}
+
+// TestRotInBlobsControl trusts blob files as the engine does: it panics at some of
+// the flips, reports no damage at others, and takes one file for another.
+func TestRotInBlobsControl(t *testing.T) {
+	unraced(t)
+	t.Parallel()
+	r := killed(t, 3, 60)
+	tried := map[string]int{}
+	for name, content := range r.files {
+		if kindOf(name) != "blob" {
+			continue
+		}
+		for _, at := range []int{len(content) / 2, len(content) - 1} {
+			flipped := slices.Clone(content)
+			flipped[at] ^= 1
+			for trust, told := range map[bool]string{false: "checked: ", true: "trusted: "} {
+				opts := testOptions(r.with(t, name, flipped), 0)
+				opts.trustBlobs = trust
+				outcome, reason := r.tryWith(opts)
+				told += outcome
+				if reason != nil && strings.Contains(reason.Error(), "panic") {
+					told += " by a panic"
+				}
+				if reason != nil && strings.Contains(reason.Error(), `damaged: ""`) {
+					told += " without a report"
+				}
+				tried[told]++
+			}
+		}
+	}
+	swapped := 0
+	r = killed(t, 4, 20)
+	for _, h := range r.damages() {
+		if kindOf(h.name) == "blob" && len(h.content) == len(r.files[h.name]) {
+			opts := testOptions(r.with(t, h.name, h.content), 0)
+			opts.trustBlobs = true
+			outcome, _ := r.tryWith(opts)
+			swapped += count(outcome == rotSilent)
+		}
+	}
+	t.Logf("%v; %d of one blob file under the name of another are silent", tried, swapped)
+	if swapped == 0 {
+		t.Error("the engine distinguishes two blob files of the same size")
+	}
+	if tried["trusted: "+rotRefused+" by a panic"] == 0 || tried["trusted: "+rotMet+" without a report"] == 0 {
+		t.Errorf("the engine handles damaged blob files itself: %v", tried)
+	}
+	if n := tried["checked: "+rotMet]; n == 0 || n+tried["checked: "+rotHarmless] < tried["trusted: "+rotMet+" without a report"] {
+		t.Errorf("with checks: %v", tried)
 	}
 }
 

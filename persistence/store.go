@@ -62,6 +62,9 @@ type Options struct {
 	// noRetries gives the engine the file system without retries. Only controls of
 	// tests set it.
 	noRetries bool
+	// trustBlobs neither looks for blob files at the start nor checks what is read
+	// from them. Only controls of tests set it.
+	trustBlobs bool
 	// forgetful does not resume the outboxes of journals to themselves. Only
 	// controls of tests set it.
 	forgetful bool

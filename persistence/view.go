@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,7 +125,10 @@ func (v *storeView) scan(low, high []byte, reverse bool, fn func(k, value []byte
 	}
 	more := true
 	for ok := first(); ok && more && err == nil; ok = next() {
-		more, err = fn(iter.Key(), iter.Value())
+		var value []byte
+		if value, err = iter.ValueAndErr(); err == nil {
+			more, err = fn(iter.Key(), value)
+		}
 	}
 	if closeErr := iter.Close(); err == nil {
 		err = closeErr
@@ -184,11 +188,10 @@ func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(posi
 		return false, nil
 	case err != nil:
 		return false, err
-	case len(value) < 8:
-		err = fmt.Errorf("record of %d bytes", len(value))
-	default:
-		err = read(layout.Number(value), value[8:])
+	case len(value) < 8: // or it could not be fetched: then Close says why
+		return true, cmp.Or(closer.Close(), fmt.Errorf("record of %d bytes", len(value)))
 	}
+	err = read(layout.Number(value), value[8:])
 	return true, errors.Join(err, closer.Close())
 }
 
@@ -268,8 +271,9 @@ func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) er
 		low := layout.RowKey(slot, table, nil)
 		ok := iter.SeekGE(low)
 		for ; ok && bytes.HasPrefix(iter.Key(), low); ok = iter.Next() {
-			if !fn(iter.Key()[len(low):], iter.Value()) {
-				return errors.Join(iter.Error(), iter.Close())
+			value, err := iter.ValueAndErr()
+			if err != nil || !fn(iter.Key()[len(low):], value) {
+				return errors.Join(err, iter.Close())
 			}
 		}
 		if !ok {

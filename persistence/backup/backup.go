@@ -26,8 +26,8 @@ import (
 //	snapshots/TIME      index of one snapshot: name, size and hash of its files
 //	LOCK                held by the process that writes
 //
-// A store's tables never change once they are written, so a snapshot copies only
-// what earlier snapshots lack. Contents are named by their hash, never by their file
+// A store's tables and blob files never change once they are written, so a snapshot
+// copies only what earlier snapshots lack. Contents are named by their hash, never by their file
 // name: a store that was restored gives old names to new bytes. The price is that
 // every backup reads the whole store; it writes only what is new.
 //

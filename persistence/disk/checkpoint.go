@@ -2,7 +2,8 @@ package disk
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// Checkpoint is a directory of links to the tables of a store at one instant. Its
+// Checkpoint is a directory of links to the tables and blob files of a store at one
+// instant. Its
 // user removes it.
 type Checkpoint struct {
 	FS  vfs.FS

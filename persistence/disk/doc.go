@@ -4,6 +4,8 @@
 //   - RetryingFS waits for space and tries again where the engine would end the
 //     process because its log or manifest could not be written;
 //   - DirSyncFS and SyncDirectory keep directory entries from being lost;
+//   - BlobFS checks what is read from the engine's blob files, which the engine
+//     trusts, and fails the table of one that cannot be written;
 //   - ReadOnlyFS lets a directory be inspected without changing it;
 //   - Witness records, in a small file beside the engine's files, which commit
 //     was acknowledged last and what the log and manifest files held then, so

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"sync"
@@ -206,6 +207,16 @@ func (m *Monitor) Damage() string {
 // FoundDamage notes a damaged file, unless one is known.
 func (m *Monitor) FoundDamage(path string) { m.damage.CompareAndSwap(nil, &path) }
 
+// damaged notes a damaged file, tells the operator, and returns the error for the
+// reader.
+func (m *Monitor) damaged(path string, reason error) error {
+	m.FoundDamage(path)
+	m.o.Logger.Error("a file of the data directory is damaged: reads of the damaged part fail. Stop the server, "+
+		"see how much it is with `parley verify`, and restore the last backup with `parley restore`",
+		"file", path, "error", reason)
+	return fmt.Errorf("%w: %s: %w", ErrDamaged, path, reason)
+}
+
 // LastRead is the file that was opened last for reading before Watch, empty if
 // none was.
 func (m *Monitor) LastRead() string {
@@ -225,10 +236,7 @@ func (m *Monitor) Listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) { log.Error("storage engine: background work failed", "error", err.Error()) },
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
-			m.FoundDamage(i.Path)
-			log.Error("a file of the data directory is damaged: reads of the damaged part fail. Stop the server, "+
-				"see how much it is with `parley verify`, and restore the last backup with `parley restore`",
-				"file", i.Path, "error", i.Details)
+			_ = m.damaged(i.Path, i.Details) // the engine returns an error of its own
 		},
 		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
 			m.stalled.Store(m.Age())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -54,6 +55,19 @@ func (fs ReadOnlyFS) Lock(name string) (io.Closer, error) {
 	}
 	return lock, err
 }
+
+// WithoutLogsFS is a file system that hides the engine's logs: the engine opens what
+// its tables hold, without replaying the logs.
+type WithoutLogsFS struct{ vfs.FS }
+
+// List leaves logs out.
+func (fs WithoutLogsFS) List(dir string) ([]string, error) {
+	names, err := fs.FS.List(dir)
+	return slices.DeleteFunc(names, IsLog), err
+}
+
+// Unwrap is the file system below.
+func (fs WithoutLogsFS) Unwrap() vfs.FS { return fs.FS }
 
 // Unwrap is the file system below.
 func (fs ReadOnlyFS) Unwrap() vfs.FS { return fs.FS }

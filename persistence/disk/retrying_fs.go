@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -53,7 +53,7 @@ const (
 	otherUse fileUse = iota
 	// vitalUse: the engine cannot go on without it.
 	vitalUse
-	// flushUse and compactionUse are tables.
+	// flushUse and compactionUse are tables and blob files.
 	flushUse
 	compactionUse
 	// directoryUse is the data directory itself: files made in it may disappear
@@ -68,7 +68,7 @@ func (p RetryingFS) use(path string, category vfs.DiskWriteCategory) fileUse {
 	switch {
 	case p.PathDir(path) != p.dir || name == WitnessName:
 		return otherUse
-	case !strings.HasSuffix(name, ".sst") && !strings.HasSuffix(name, ".blob"):
+	case !IsTable(name):
 		return vitalUse
 	case category == "pebble-memtable-flush":
 		return flushUse
@@ -383,7 +383,7 @@ func (m *Monitor) holdOff(use fileUse) {
 	}
 }
 
-// flushed and compacted note a success: tables can be written again.
+// flushed notes a success: tables can be written again.
 func (m *Monitor) flushed(err error) {
 	if err == nil {
 		m.flushing.Store(0)
@@ -391,9 +391,15 @@ func (m *Monitor) flushed(err error) {
 	}
 }
 
+// compacted notes the end of a compaction. The engine begins one that failed again at
+// once, for ever where it cannot read a blob file: the next one waits (see holdOff).
 func (m *Monitor) compacted(err error) {
-	if err == nil {
+	switch {
+	case err == nil:
 		m.compactionFailures.Store(0)
+	case !errors.Is(err, pebble.ErrCancelledCompaction):
+		m.compactionFailed.Store(m.Age())
+		m.compactionFailures.Add(1)
 	}
 }
 
