@@ -85,6 +85,9 @@ func TestLargeValuesGoIntoBlobs(t *testing.T) {
 			t.Errorf("%s is in the blob files %q: %v", what, names, !c.blob)
 		}
 	}
+	if e := s.Stats().Engine; e.Blobs != uint64(len(names)) || e.BlobBytes != uint64(len(content)) || e.DeadBytes != 0 {
+		t.Errorf("the metrics count %d blob files of %d bytes, %d of them dead; there are %d of %d", e.Blobs, e.BlobBytes, e.DeadBytes, len(names), len(content))
+	}
 	v := s.view()
 	for _, row := range []journal.Row{small, large} {
 		if got, found, err := v.Row(0, blobTable, row.Key); err != nil || !found || !bytes.Equal(got, row.Value) {
@@ -136,8 +139,8 @@ func TestBlobsLoseDeletedValues(t *testing.T) {
 	}
 	rounds := 0
 	for gone := left(0); gone > 0 && rounds <= blobDepthMax; rounds++ {
-		if rounds == 1 && gone != rows/2 {
-			t.Errorf("after one compaction %d of %d values are left: the test shows nothing", gone, rows/2)
+		if dead := s.Stats().Engine.DeadBytes; rounds == 1 && (gone != rows/2 || dead != rows/2*900) {
+			t.Errorf("after one compaction %d of %d values are left, %d bytes: the test shows nothing", gone, rows/2, dead)
 		}
 		mustAppend(t, s, blobRow(rows+rounds, 900))
 		if err := compactAll(t, s); err != nil {

@@ -100,6 +100,10 @@ type EngineStats struct {
 	// Tables and their bytes, of all levels.
 	Tables     int64
 	TableBytes int64
+	// Blobs are the blob files, which hold the large values of the tables, and their
+	// bytes. DeadBytes of their values are not needed any more; they take space until
+	// a compaction copies the others (see blobDepthMax).
+	Blobs, BlobBytes, DeadBytes uint64
 	// CacheHits and CacheMisses of the block cache, and the bytes it holds.
 	CacheHits, CacheMisses, CacheBytes int64
 	// DiskBytes of all files.
@@ -167,6 +171,8 @@ func engineStats(m *pebble.Metrics) EngineStats {
 		MemTables: m.MemTable.Count, MemTableBytes: m.MemTable.Size,
 		TopTables: m.Levels[0].TablesCount, TopLayers: int64(m.Levels[0].Sublevels), ReadLayers: m.ReadAmp(),
 		Tables: total.TablesCount, TableBytes: total.TablesSize,
+		Blobs: m.BlobFiles.LiveCount, BlobBytes: m.BlobFiles.LiveSize,
+		DeadBytes: m.BlobFiles.ValueSize - min(m.BlobFiles.ValueSize, m.BlobFiles.ReferencedValueSize),
 		CacheHits: m.BlockCache.Hits, CacheMisses: m.BlockCache.Misses, CacheBytes: m.BlockCache.Size,
 		DiskBytes: m.DiskSpaceUsage(),
 	}
