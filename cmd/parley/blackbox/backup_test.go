@@ -210,8 +210,8 @@ func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*a
 	}
 }
 
-// damagedBackup flips a bit of the largest file. Restore must name the file and create
-// nothing.
+// damagedBackup flips a bit of the largest table and of the largest blob file. Restore
+// must name the file and create nothing.
 func damagedBackup(t *testing.T, dir string) {
 	t.Helper()
 	names := snapshots(t, dir)
@@ -219,16 +219,39 @@ func damagedBackup(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	largest, most := "", int64(0)
 	for _, f := range files {
 		info, err := f.Info()
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Fatalf("%s: mode %v (%v)", f.Name(), info.Mode(), err)
 		}
-		if info.Size() > most {
-			largest, most = f.Name(), info.Size()
-		}
 	}
+	for _, suffix := range []string{".sst", ".blob"} {
+		largest, most := "", 0
+		for _, name := range names {
+			index, err := os.ReadFile(filepath.Join(dir, "snapshots", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(index)) { // file SUM SIZE NAME
+				words := strings.Fields(line)
+				if words[0] != "file" || !strings.HasSuffix(line, suffix+"\n") {
+					continue
+				}
+				if size, err := strconv.Atoi(words[2]); err == nil && size > most {
+					largest, most = words[1], size
+				}
+			}
+		}
+		if largest == "" {
+			t.Fatalf("no snapshot has a %s file", suffix)
+		}
+		damagedFile(t, dir, largest, names)
+	}
+}
+
+// damagedFile flips a bit of one file of a backup, and repairs it afterwards.
+func damagedFile(t *testing.T, dir, largest string, names []string) {
+	t.Helper()
 	path := filepath.Join(dir, "files", largest)
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -238,6 +261,12 @@ func damagedBackup(t *testing.T, dir string) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		content[len(content)/2] ^= 1
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}()
 	refused := 0
 	for _, name := range names {
 		data := filepath.Join(t.TempDir(), "data")

@@ -3,6 +3,7 @@ package blackbox
 import (
 	"math/rand/v2"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,11 @@ func TestKillUnderLoad(t *testing.T) {
 			}
 			w.checkDetectsLosses()
 			verifyDirectory(t, s)
+			for _, kind := range []string{"sst", "blob"} { // each start after a kill writes what the log held into them
+				if found, err := filepath.Glob(filepath.Join(s.dir, "journal", "*."+kind)); err != nil || len(found) == 0 {
+					t.Errorf("the server was never killed while it had %s files: %v", kind, err)
+				}
+			}
 		})
 	}
 }
