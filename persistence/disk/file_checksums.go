@@ -29,8 +29,13 @@ import (
 // keeps a handful.
 const fileHashesMax = 72
 
-// fileHashBytes is the size of a fileHash in the witness.
-const fileHashBytes = 24
+// fileHashBytes is the size of a fileHash in the witness. The other two are the sizes of
+// an empty list and of the longest one.
+const (
+	fileHashBytes    = 24
+	fileChecksumsMin = 32
+	fileChecksumsMax = fileChecksumsMin + 2*fileHashesMax*fileHashBytes
+)
 
 // fileHash covers the first bytes of a file: their count and their hash.
 type fileHash struct {

@@ -18,7 +18,9 @@ import (
 // commits up to it, stored in the commit itself, and a small file beside the
 // engine's files, the durability witness, says which commit was acknowledged
 // last. A journal that ends before that commit, or has another hash there, has
-// lost acknowledged data and is not opened.
+// lost acknowledged data and is not opened. The witness also records what was
+// acknowledged of the keyring (KeyringState), for the same reason: an old file of it looks
+// like one that was never changed since.
 //
 // The witness lags the acknowledgements by at most witnessEvery plus one sync.
 // After a crash, damage to the log inside that window goes undetected. An
@@ -31,12 +33,15 @@ const (
 	witnessEvery = 50 * time.Millisecond
 	// witnessSlot is the distance in bytes between the two copies. A write goes to
 	// one of them only, so the other stays intact whatever becomes of the write.
-	witnessSlot  = 4096
-	witnessMagic = "parleyW2"
-	// formerMagic begins a copy of a release that recorded commits only.
-	formerMagic = "parleyW1"
-	formerBytes = 40
+	witnessSlot  = 8192
+	witnessMagic = "parleyW3"
+	// witnessBytesMin is the size of a copy that records neither files nor a keyring,
+	// witnessBytesMax that of the longest one. It fits into a slot.
+	witnessBytesMin = 32 + fileChecksumsMin + 16 + 8
+	witnessBytesMax = 32 + fileChecksumsMax + keyringStateMax + 8
 )
+
+var _ [witnessSlot - witnessBytesMax]struct{}
 
 // ErrDamaged is returned if the directory lacks acknowledged data or a file that is
 // needed cannot be read. The directory is not opened.
@@ -87,15 +92,18 @@ type Witness struct {
 	turn       chan struct{}
 	generation uint64
 
-	mu   sync.Mutex
-	head Head
-	news chan struct{}
+	mu      sync.Mutex
+	head    Head
+	keyring KeyringState
+	news    chan struct{}
 }
 
 // WitnessRecord is the content of one sound copy of a witness file.
 type WitnessRecord struct {
 	// Head is the last commit that was acknowledged; zero if there was none.
-	Head       Head
+	Head Head
+	// Keyring is what was acknowledged of the keyring; zero if there was none.
+	Keyring    KeyringState
 	generation uint64
 	files      *fileChecksums
 }
@@ -103,6 +111,9 @@ type WitnessRecord struct {
 // KnowsFiles reports whether the record names the manifest in use. Without it
 // CheckFiles can say nothing.
 func (t *WitnessRecord) KnowsFiles() bool { return t.files.known() }
+
+// ForgetKeyring drops what the record says about the keyring.
+func (t *WitnessRecord) ForgetKeyring() { t.Keyring = KeyringState{} }
 
 // ForgetFiles drops what the record says about the engine's files.
 func (t *WitnessRecord) ForgetFiles() { t.files.reset() }
@@ -150,7 +161,7 @@ func OpenWitness(fs vfs.FS, dir string, record *WitnessRecord) (*Witness, error)
 
 func newWitness(file vfs.File, record WitnessRecord) *Witness {
 	return &Witness{
-		file: file, files: record.files, generation: record.generation, head: record.Head,
+		file: file, files: record.files, generation: record.generation, head: record.Head, keyring: record.Keyring,
 		turn: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 }
@@ -189,8 +200,11 @@ func (w *Witness) Write() error {
 	defer func() { <-w.turn }()
 	generation := w.generation + 1
 	b := append(make([]byte, 0, witnessSlot), witnessMagic...)
-	b = w.Latest().Append(binary.BigEndian.AppendUint64(b, generation))
-	b = w.files.append(b)
+	w.mu.Lock()
+	head, keyring := w.head, w.keyring
+	w.mu.Unlock()
+	b = head.Append(binary.BigEndian.AppendUint64(b, generation))
+	b = keyring.append(w.files.append(b))
 	b = binary.BigEndian.AppendUint64(b, xxhash.Sum64(b))
 	_, err := w.file.WriteAt(b, int64(generation%2)*witnessSlot)
 	if err == nil {
@@ -204,22 +218,19 @@ func (w *Witness) Write() error {
 
 // decodeWitnessRecord reads one copy. Bytes of a longer, former copy may follow it.
 func decodeWitnessRecord(b []byte) (*WitnessRecord, bool) {
-	if len(b) < formerBytes {
+	if len(b) < witnessBytesMin || string(b[:8]) != witnessMagic {
 		return nil, false
 	}
-	record, end := &WitnessRecord{generation: binary.BigEndian.Uint64(b[8:]), Head: headAt(b[16:]), files: &fileChecksums{}}, 32
-	switch string(b[:8]) {
-	case formerMagic:
-	case witnessMagic:
-		rest, ok := record.files.decode(b[end:])
-		if !ok || len(rest) < 8 {
-			return nil, false
-		}
-		end = len(b) - len(rest)
-	default:
+	record := &WitnessRecord{generation: binary.BigEndian.Uint64(b[8:]), Head: headAt(b[16:]), files: &fileChecksums{}}
+	rest, ok := record.files.decode(b[32:])
+	if ok {
+		rest, ok = record.Keyring.decode(rest)
+	}
+	if !ok || len(rest) < 8 {
 		return nil, false
 	}
-	return record, binary.BigEndian.Uint64(b[end:]) == xxhash.Sum64(b[:end]) && record.generation > 0
+	end := len(b) - len(rest)
+	return record, binary.BigEndian.Uint64(rest) == xxhash.Sum64(b[:end]) && record.generation > 0
 }
 
 // Note records that all commits up to h are acknowledged. The file follows later.
@@ -231,6 +242,32 @@ func (w *Witness) Note(h Head) {
 	}
 	w.mu.Unlock()
 	if newer {
+		w.again()
+	}
+}
+
+// NoteKeyring records that a state of the keyring is durable: in addition to what is
+// recorded of the same keyring, or instead of what is recorded of another one. The file
+// follows later.
+func (w *Witness) NoteKeyring(state KeyringState) {
+	w.mu.Lock()
+	news := w.keyring.raise(state)
+	w.mu.Unlock()
+	if news {
+		w.again()
+	}
+}
+
+// NoteShard records that a generation of a shard of the keyring is durable. The file
+// follows later.
+func (w *Witness) NoteShard(shard byte, generation uint64) {
+	w.mu.Lock()
+	news := generation > w.keyring.Generations[shard]
+	if news {
+		w.keyring.Generations[shard] = generation
+	}
+	w.mu.Unlock()
+	if news {
 		w.again()
 	}
 }

@@ -40,6 +40,8 @@ func FuzzWitness(f *testing.F) {
 	w.files.settle()
 	w.files.synced(fileHash{5, 100, 77})
 	w.files.finished(fileHash{4, 1 << 20, 78})
+	w.NoteKeyring(KeyringState{Identity: [16]byte{1}})
+	w.NoteShard(3, 1<<40)
 	if err := errors.Join(w.Write(), w.Write(), w.Close()); err != nil {
 		f.Fatal(err)
 	}
@@ -52,9 +54,9 @@ func FuzzWitness(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole, uint16(0))
-	f.Add(whole[:witnessSlot+formerBytes+24], uint16(witnessSlot*8-1))
+	f.Add(whole[:witnessSlot+witnessBytesMin+24], uint16(witnessSlot*8-1))
 	f.Add(whole[:witnessSlot], uint16(8))
-	f.Add(whole[:formerBytes-1], uint16(formerBytes*8))
+	f.Add(whole[:witnessBytesMin-1], uint16(witnessBytesMin*8))
 	f.Add(append(bytes.Clone(whole), whole...), uint16(77))
 	f.Add([]byte{}, uint16(0xffff))
 	f.Add([]byte(witnessMagic), uint16(63))
@@ -71,7 +73,7 @@ func FuzzWitness(f *testing.F) {
 		changed := bytes.Clone(whole)
 		changed[int(bit/8)%witnessSlot] ^= 1 << (bit % 8)
 		w, err = ReadWitness(witnessFile(t, changed), "d")
-		if err != nil || w.Head != (Head{7, 9}) {
+		if err != nil || w.Head != (Head{7, 9}) || w.Keyring.Identity != [16]byte{1} || w.Keyring.Generations[3] != 1<<40 {
 			t.Fatalf("with bit %d of one copy changed: %+v, %v", bit, w, err)
 		}
 	})
@@ -83,7 +85,7 @@ func said(b []byte, at int, w *WitnessRecord) bool {
 		return false
 	}
 	is, ok := decodeWitnessRecord(b[at:min(len(b), at+witnessSlot)])
-	return ok && is.generation == w.generation && is.Head == w.Head
+	return ok && is.generation == w.generation && is.Head == w.Head && is.Keyring == w.Keyring
 }
 
 // FuzzHead: a commit's head is 16 bytes, which encode to the same bytes after decoding;
