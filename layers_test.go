@@ -69,6 +69,11 @@ var lattice = map[string]place{
 		why:   "a journal stores bytes; only actors know what they mean",
 	},
 	"parley/persistence/disk": {may: ground, why: "it handles files and commits and does not know what their rows mean"},
+	"parley/persistence/keyring": {
+		may:   slices.Concat(ground, []string{"parley/persistence/disk"}),
+		tests: []string{"parley/persistence/crashtest"},
+		why:   "keys lie outside the storage engine, so that they can be destroyed; what they encrypt is not known here",
+	},
 	"parley/persistence/apply": {
 		may:  slices.Concat(ground, agreed, []string{"parley/persistence/layout"}),
 		pure: true,

@@ -1,0 +1,132 @@
+package keyring
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/disk"
+)
+
+// copiedAtOnce is how many shards CopyTo writes between two syncs of the directory. It
+// bounds the memory that it takes.
+const copiedAtOnce = 32
+
+// CopyTo makes dir, a directory of a backup, hold what is durable in this keyring. A
+// backup directory has one keyring for all of its snapshots: keys that were destroyed
+// vanish from all of them. Shards that are up to date are not written. A crash leaves
+// one sound copy of every shard, the former or the new one; the next CopyTo does the
+// rest, and Open does too.
+//
+// Call CopyTo after the checkpoint of the store was made and before its snapshot is
+// listed: then the keyring has the keys of every organization in the snapshot. The
+// caller holds the lock of the backup directory.
+//
+// The error is ErrForeign if dir holds another keyring, and ErrDiverged if a shard there
+// is newer, or the same and different. It is ErrWrappingKey, or disk.ErrDamaged if not
+// one file there can be read. After these dir is as it was. Files of single shards that
+// are damaged are replaced.
+func (k *Keyring) CopyTo(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return writeDirectory(fsys, dir, func(shard byte) ([]byte, error) {
+			_, content, err := k.sealed(shard)
+			return content, err
+		})
+	}
+	r, err := newReader(fsys, dir, nil)
+	if err == nil && r.keyring != k.header.keyring {
+		return fmt.Errorf("%s: %w", dir, ErrForeign)
+	}
+	var x *examination
+	if err == nil {
+		x, err = examine(fsys, dir, &k.wrapper)
+	}
+	if err != nil {
+		return err
+	}
+	stale, err := k.stale(x)
+	if err != nil {
+		return err
+	}
+	if err := removeUnfinished(fsys, dir, x.unfinished); err != nil {
+		return err
+	}
+	for len(stale) > 0 {
+		n := min(len(stale), copiedAtOnce)
+		contents := map[byte][]byte{}
+		for _, shard := range stale[:n] {
+			if _, contents[shard], err = k.sealed(shard); err != nil {
+				return err
+			}
+		}
+		if err := replaceShards(fsys, dir, contents); err != nil {
+			return err
+		}
+		stale = stale[n:]
+	}
+	return nil
+}
+
+// sealed returns the file of what is durable in a shard.
+func (k *Keyring) sealed(shard byte) (header, []byte, error) {
+	h := k.header
+	h.shard = shard
+	t, generation := k.shards[shard].snapshot()
+	defer clear(t)
+	h.generation = generation
+	content, err := k.wrapper.seal(h, k.server, t)
+	return h, content, err
+}
+
+// stale returns the shards of a backup that are not as this keyring is, and refuses a
+// backup that has more.
+func (k *Keyring) stale(x *examination) (stale []byte, err error) {
+	worn := map[byte]bool{}
+	for _, shard := range x.worn {
+		worn[shard] = true
+	}
+	for i := range Shards {
+		shard := byte(i)
+		t, generation := k.shards[i].snapshot()
+		same := bytes.Equal(t, x.tables[i])
+		clear(t)
+		switch there := x.state.Generations[i]; {
+		case there > generation || there == generation && !same:
+			return nil, fmt.Errorf("%s: %w: shard %02x has generation %d there and %d here", x.dir, ErrDiverged, shard, there, generation)
+		case there < generation || worn[shard]: // 0 if no copy is sound
+			stale = append(stale, shard)
+		}
+	}
+	return stale, nil
+}
+
+// Restore makes the directory to from the keyring in from, a directory of a backup, and
+// returns what it holds, for the durability witness of the restored data directory. It
+// needs no wrapping key. Either all of the directory is made, or none. The error is
+// disk.ErrDamaged, and names the shard, if a shard has no sound copy in the backup; it
+// wraps fs.ErrExist if to exists.
+func Restore(fsys vfs.FS, from, to string) (disk.KeyringState, error) {
+	x, err := examine(fsys, from, nil)
+	if err == nil {
+		err = x.fatal()
+	}
+	if err == nil {
+		err = writeDirectory(fsys, to, func(shard byte) ([]byte, error) {
+			s, err := x.readShard(shard)
+			if err == nil && (s.best == nil || s.best.generation != x.state.Generations[shard]) {
+				err = fmt.Errorf("shard %02x of the keyring %s changes while it is read", shard, from)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return s.best.raw, nil
+		})
+	}
+	if err != nil {
+		return disk.KeyringState{}, err
+	}
+	return x.state, nil
+}

@@ -1,0 +1,58 @@
+package keyring
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/disk"
+)
+
+// Report is what Verify found.
+type Report struct {
+	// State is what the sound copies hold; the generation of a lost shard is 0. Compare
+	// it with the durability witness.
+	State disk.KeyringState
+	// Files counts the files that were read, Live the keys and Erased the tombstones.
+	Files, Live, Erased int
+	// Findings are everything that is not right, by file.
+	Findings []Finding
+}
+
+// Verify reads every file of the keyring in dir and changes nothing. The directory must
+// not be open. What is wrong with single files or shards is in the report, for every one
+// of them. The error is ErrWrappingKey, disk.ErrDamaged if there is nothing to report
+// about, such as a missing directory, or that of the file system.
+func Verify(fsys vfs.FS, dir string, wrapping []byte) (*Report, error) {
+	w, err := newWrapper(wrapping)
+	if err != nil {
+		return nil, err
+	}
+	x, err := examine(disk.ReadOnlyFS{FS: fsys}, dir, &w)
+	if err != nil {
+		return nil, err
+	}
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	r := &Report{State: x.state}
+	for _, name := range names {
+		switch {
+		case fileNames[name]:
+			r.Files++
+		case !isUnfinished(name):
+			x.found(name, false, errors.New("it is not a file of a keyring, and is left alone"))
+		}
+	}
+	for _, t := range x.tables {
+		r.Live += t.count(Live)
+		r.Erased += t.count(Erased)
+	}
+	r.Findings = x.findings
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return strings.Compare(a.File, b.File) })
+	return r, nil
+}
