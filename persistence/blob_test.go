@@ -353,6 +353,15 @@ func TestFormerEngineFormat(t *testing.T) {
 	if names, _ := blobsOf(t, fs, "d"); len(names) > 0 {
 		t.Fatalf("the former format has %q", names)
 	}
+	looked := mustOpenArchive(t, "d", testOptions(fs, 0)) // as verify and backups do, which change nothing
+	rows := 0
+	err = looked.Tables(func(_ parley.Slot, table journal.Table, _, _ []byte) error {
+		rows += count(table == blobTable)
+		return nil
+	})
+	if err = errors.Join(err, looked.Close()); err != nil || rows != 100 {
+		t.Errorf("%d rows are read of the former format (%v)", rows, err)
+	}
 	opts := testOptions(fs, 0)
 	opts.AcceptLoss = true // the pairs came without a witness
 	s = mustOpen(t, "d", opts)
