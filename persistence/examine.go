@@ -30,14 +30,14 @@ func (s *Store) examine() (fresh bool, err error) {
 	}
 	switch {
 	case s.opts.AcceptLoss:
+		if err := s.inspect(withoutLogs, nothingMore); err != nil {
+			return false, err
+		}
 		if missing != nil {
 			s.opts.Logger.Warn("continuing without the witness", "error", missing)
 			return false, s.makeWitness()
 		}
 		record.ForgetFiles()
-		if err := s.inspect(withoutLogs, nothingMore); err != nil {
-			return false, err
-		}
 	case missing != nil:
 		if err := s.requireFirstOpening(missing); err != nil {
 			return false, err
