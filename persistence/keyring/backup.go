@@ -27,8 +27,8 @@ const copiedAtOnce = 32
 //
 // The error is ErrForeign if dir holds another keyring, and ErrDiverged if a shard there
 // is newer, or the same and different. It is ErrWrappingKey, or disk.ErrDamaged if not
-// one file there can be read. After these dir is as it was. Files of single shards that
-// are damaged are replaced.
+// one file there can be read. After these dir is as it was. Damaged and missing files of
+// single shards are replaced.
 func (k *Keyring) CopyTo(fsys vfs.FS, dir string) error {
 	if _, err := fsys.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return writeDirectory(fsys, dir, func(shard byte) ([]byte, error) {
@@ -37,15 +37,18 @@ func (k *Keyring) CopyTo(fsys vfs.FS, dir string) error {
 		})
 	}
 	r, err := newReader(fsys, dir, nil)
-	if err == nil && r.keyring != k.header.keyring {
-		return fmt.Errorf("%s: %w", dir, ErrForeign)
-	}
-	var x *examination
-	if err == nil {
-		x, err = examine(fsys, dir, &k.wrapper)
-	}
 	if err != nil {
 		return err
+	}
+	if r.keyring != k.header.keyring {
+		return fmt.Errorf("%s: %w", dir, ErrForeign)
+	}
+	x, err := examine(fsys, dir, &k.wrapper)
+	if err != nil {
+		return err
+	}
+	if x.foreign {
+		return fmt.Errorf("%w: %w", ErrForeign, x.fatal())
 	}
 	stale, err := k.stale(x)
 	if err != nil {

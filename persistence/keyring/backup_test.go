@@ -101,6 +101,15 @@ func TestBackupRefusals(t *testing.T) {
 		}
 	}
 	refused("another keyring", mustOpen(t, fsys, "other"), ErrForeign)
+	foreign, own := readFiles(t, fsys, "other")["3f.b"], readFiles(t, fsys, backupDir)["3f.b"]
+	for _, b := range [][]byte{foreign, own} {
+		if err := writeFile(fsys, backupDir+"/3f.b", b); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(b, foreign) {
+			refused("a file of another keyring", k, ErrForeign)
+		}
+	}
 	mustCreate(t, k, orgIn(9, 1))
 	mustCopy(t, k, fsys)
 	refused("an older state", twin, ErrDiverged)
@@ -257,11 +266,16 @@ func (x *backupCrash) disk() *vfs.MemFS {
 // TestBackupCrash has the disk fail, and the power after it, at the operations of a
 // backup over an older one, in particular at all that write.
 func TestBackupCrash(t *testing.T) {
+	t.Parallel()
 	x := newBackupCrash(t)
 	count := &faulty{}
 	mustCopy(t, x.k, errorfs.Wrap(x.disk(), count))
 	all, tried := count.seen.Load(), 0
-	for at := all - 80; at <= all+1; at++ {
+	step := int64(1)
+	if testing.Short() {
+		step = 3
+	}
+	for at := all - 80; at <= all+1; at += step {
 		for _, forever := range []bool{false, true} {
 			mem, d := x.disk(), &faulty{at: at, forever: forever, err: syscall.ENOSPC}
 			err := x.k.CopyTo(errorfs.Wrap(mem, d), backupDir)

@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 
 	"parley"
 	"parley/persistence/crashtest"
+	"parley/persistence/disk"
 )
 
 // promise is what a caller was told: from then on it must hold.
@@ -103,7 +105,14 @@ func (h *history) check(t testing.TB, fsys vfs.FS, known int) (faults []string) 
 			}
 		}
 	}
-	k, err := Open(fsys, testDir, testWrapping, Options{})
+	record, err := &disk.WitnessRecord{}, error(nil)
+	if _, there := files[disk.WitnessName]; there {
+		if record, err = disk.ReadWitness(fsys, testDir); err != nil {
+			fault("lost: the witness: %v", err)
+			return faults
+		}
+	}
+	k, err := Open(fsys, testDir, testWrapping, Options{Witnessed: record.Keyring})
 	if err != nil {
 		fault("lost: %v", err)
 		return faults
@@ -123,7 +132,7 @@ func (h *history) check(t testing.TB, fsys vfs.FS, known int) (faults []string) 
 		}
 	}
 	files = contentsOf(t, readFiles(t, fsys, testDir))
-	if len(files) != 2*Shards {
+	if delete(files, disk.WitnessName); len(files) != 2*Shards {
 		fault("%d files after the opening", len(files))
 	}
 	for org, key := range keys {
@@ -196,12 +205,18 @@ func (x crashRun) run(t *testing.T, v *crashResult) {
 	t.Helper()
 	h := newHistory()
 	mem := fsWith(t, crashBase(t, h))
+	// The witness is in the directory that is imaged: images that differ in it only are
+	// different.
+	w, err := disk.MakeWitness(mem, testDir, disk.Head{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	d := crashtest.NewDisk(mem, testDir, x.seed, h.known)
 	var inspectors, workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		inspectors.Go(func() {
 			for i := range d.Images() {
-				if x.nested && i.Number%20 == 0 {
+				if x.nested && i.Number%25 == 0 {
 					x.crashAgain(t, h, i, v)
 				}
 				v.add(i, h.check(t, i.FS, i.Known))
@@ -213,6 +228,7 @@ func (x crashRun) run(t *testing.T, v *crashResult) {
 		fsys = x.breaks(fsys)
 	}
 	k := mustOpen(t, fsys, testDir)
+	stop := x.witness(t, k, w, d.FS())
 	orgs := crashOrgs()
 	for worker := range uint64(3) {
 		workers.Go(func() {
@@ -224,16 +240,52 @@ func (x crashRun) run(t *testing.T, v *crashResult) {
 				} else if _, state := k.Key(org); state != Erased {
 					err = h.create(k, org)
 				}
-				if err != nil && err != ErrErased { //nolint:errorlint // it is returned bare
+				if err != nil && !errors.Is(err, ErrErased) {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	workers.Wait()
+	stop()
 	v.tally.Add(d.Stop())
 	inspectors.Wait()
 	v.promises += h.known()
+}
+
+// witness has a witness follow the keyring, and writes it again and again until stop.
+func (x crashRun) witness(t *testing.T, k *Keyring, made *disk.Witness, fsys vfs.FS) (stop func()) {
+	t.Helper()
+	record, err := disk.ReadWitness(fsys, testDir)
+	if err = errors.Join(err, made.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := disk.OpenWitness(fsys, testDir, record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Follow(w)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			if err := w.Write(); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-done:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+		if err := w.Finish(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // crashAgain fails the power at every change that the opening of an image makes.
@@ -261,7 +313,8 @@ func (x crashRun) crashAgain(t *testing.T, h *history, i crashtest.Image, v *cra
 // TestCrash fails the power at every change of the disk while callers create and
 // destroy keys.
 func TestCrash(t *testing.T) {
-	images := 800
+	t.Parallel()
+	images := 600
 	if testing.Short() {
 		images = 150
 	}
@@ -307,15 +360,17 @@ func (d noSecondCopies) Rename(from, to string) error {
 
 // TestCrashControls breaks one guarantee at a time: the checks must notice.
 func TestCrashControls(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		breaks func(vfs.FS) vfs.FS
 		sees   []string
 	}{
-		"the directory is not synced":     {func(d vfs.FS) vfs.FS { return noDirectorySyncs{d} }, []string{"lost: ", "revealed: "}},
+		"the directory is not synced":     {func(d vfs.FS) vfs.FS { return noDirectorySyncs{d} }, []string{"lost: ", "revealed: ", "was acknowledged: an old file is in its place"}},
 		"files are not synced":            {func(d vfs.FS) vfs.FS { return noFileSyncs{d} }, []string{"lost: "}},
 		"the second copy stays as it was": {func(d vfs.FS) vfs.FS { return noSecondCopies{d} }, []string{"revealed: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			v := &crashResult{}
 			all := func() bool {
 				for _, what := range c.sees {

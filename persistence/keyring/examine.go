@@ -193,7 +193,9 @@ type examination struct {
 	// worn are the shards with a copy to rewrite, unfinished the files to remove.
 	worn       []byte
 	unfinished []string
-	findings   []Finding
+	// foreign: there are sound files of another keyring.
+	foreign  bool
+	findings []Finding
 }
 
 // examine reads a keyring's directory. Without a wrapper it compares checksums only.
@@ -230,6 +232,7 @@ func examine(fsys vfs.FS, dir string, w *wrapper) (*examination, error) {
 		}
 		if served && s.best.server != x.server {
 			x.found(fmt.Sprintf("%02x", shard), true, errors.New("its server key is not that of the other shards"))
+			x.worn = append(x.worn, shard)
 		}
 		x.server, served = s.best.server, true
 		x.tables[i], x.state.Generations[i] = s.best.table, s.best.generation
@@ -243,12 +246,14 @@ func (x *examination) note(shard byte, s *shardCopies) {
 	for i := range s.copies {
 		if c := &s.copies[i]; c.reason != nil {
 			bad++
+			x.foreign = x.foreign || c.foreign
 			x.found(fileName(shard, i), c.foreign, c.reason)
 		}
 	}
 	switch {
 	case s.conflict:
 		x.found(fmt.Sprintf("%02x", shard), true, fmt.Errorf("its copies have generation %d and different content", s.best.generation))
+		x.worn = append(x.worn, shard)
 	case s.best == nil:
 		x.found(fmt.Sprintf("%02x", shard), true, errors.New("no copy is left: its keys are lost"))
 	case bad > 0:

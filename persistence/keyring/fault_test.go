@@ -101,6 +101,7 @@ func works(d *faulty) *faulty {
 
 // TestDiskFaults has the disk fail at every operation of some changes, once and for ever.
 func TestDiskFaults(t *testing.T) {
+	t.Parallel()
 	base := newHistory()
 	files := crashBase(t, base)
 	count := &faulty{}
@@ -112,11 +113,10 @@ func TestDiskFaults(t *testing.T) {
 		step = 7
 	}
 	for at := int64(1); at <= count.seen.Load(); at += step {
-		for _, forever := range []bool{false, true} {
-			for _, err := range []error{syscall.EIO, syscall.ENOSPC} {
-				refused += faultRun(t, files, base.clone(), &faulty{at: at, forever: forever, err: err})
-				runs++
-			}
+		for i, forever := range []bool{false, true} {
+			err := []error{syscall.EIO, syscall.ENOSPC}[(int(at)+i)%2]
+			refused += faultRun(t, files, base.clone(), &faulty{at: at, forever: forever, err: err})
+			runs++
 		}
 	}
 	t.Logf("%d faults, %d changes failed", runs, refused)
@@ -134,6 +134,7 @@ func (h *history) clone() *history {
 // TestDiskFaultsOfOpening has the disk fail at every operation of an opening that repairs
 // several shards: it fails with the reason, or succeeds, and loses nothing.
 func TestDiskFaultsOfOpening(t *testing.T) {
+	t.Parallel()
 	h := newHistory()
 	files := crashBase(t, h)
 	files["05.a"], files["0a.b"], files["0f.b.tmp"] = files["05.a"][:9], flipped(files["0a.b"], 70), files["0f.b"]
@@ -146,21 +147,20 @@ func TestDiskFaultsOfOpening(t *testing.T) {
 		if at < all-60 && (at%31 != 0 || testing.Short() && at%93 != 0) {
 			continue // reading one file is like reading another
 		}
-		for _, forever := range []bool{false, true} {
-			for _, err := range []error{syscall.EIO, syscall.EMFILE} {
-				mem, d := fsWith(t, files), &faulty{at: at, forever: forever, err: err}
-				_, said := Open(errorfs.Wrap(mem, d), testDir, testWrapping, Options{})
-				tried++
-				if said != nil {
-					refused++
-					if !strings.Contains(said.Error(), err.Error()) && !strings.Contains(said.Error(), "keyring") {
-						t.Errorf("%v: the reason is %v", d, said)
-					}
+		for i, forever := range []bool{false, true} {
+			err := []error{syscall.EIO, syscall.EMFILE}[(int(at)+i)%2]
+			mem, d := fsWith(t, files), &faulty{at: at, forever: forever, err: err}
+			_, said := Open(errorfs.Wrap(mem, d), testDir, testWrapping, Options{})
+			tried++
+			if said != nil {
+				refused++
+				if !strings.Contains(said.Error(), err.Error()) && !strings.Contains(said.Error(), "keyring") {
+					t.Errorf("%v: the reason is %v", d, said)
 				}
-				for _, kept := range powerLosses[:2] {
-					for _, f := range h.check(t, afterPowerLoss(mem, kept), h.known()) {
-						t.Errorf("%v, %d%% of the unsynced kept: %s", d, kept, f)
-					}
+			}
+			for _, kept := range powerLosses[:2] {
+				for _, f := range h.check(t, afterPowerLoss(mem, kept), h.known()) {
+					t.Errorf("%v, %d%% of the unsynced kept: %s", d, kept, f)
 				}
 			}
 		}

@@ -39,14 +39,6 @@ type Options struct {
 	Witnessed disk.KeyringState
 }
 
-// Recorder is notified about what is durable. disk.Witness is one.
-type Recorder interface {
-	// NoteKeyring notes that a state of a keyring is durable.
-	NoteKeyring(state disk.KeyringState)
-	// NoteShard notes that a generation of one of its shards is.
-	NoteShard(shard byte, generation uint64)
-}
-
 // Keyring is an open keyring. Its methods may be called from any goroutine. Only one
 // process may have a keyring open; that is for the caller to ensure.
 type Keyring struct {
@@ -60,7 +52,7 @@ type Keyring struct {
 	repaired []Finding
 
 	following sync.Mutex
-	recorder  Recorder
+	witness   *disk.Witness // nil until Follow
 }
 
 // Make creates a keyring without any organization: all shards, a new server key and a
@@ -74,10 +66,7 @@ func Make(fsys vfs.FS, dir string, wrapping []byte, random io.Reader) error {
 	}
 	h, server := header{generation: 1}, Key{}
 	random = orSystem(random)
-	if _, err := io.ReadFull(random, h.keyring[:]); err != nil {
-		return err
-	}
-	if _, err := io.ReadFull(random, server[:]); err != nil {
+	if err := errors.Join(fill(h.keyring[:], random), fill(server[:], random)); err != nil {
 		return err
 	}
 	if h.wrapped, err = w.id(h.keyring); err != nil {
@@ -88,6 +77,19 @@ func Make(fsys vfs.FS, dir string, wrapping []byte, random io.Reader) error {
 		h.shard = shard
 		return w.seal(h, server, nil)
 	})
+}
+
+// fill fills b with random bytes. Zeros mean that there is no generator: the zero key and
+// the zero identity stand for none.
+func fill(b []byte, random io.Reader) error {
+	_, err := io.ReadFull(random, b)
+	if err == nil && zero(b) {
+		err = errors.New("it returns zeros")
+	}
+	if err != nil {
+		return fmt.Errorf("the source of random keys: %w", err)
+	}
+	return nil
 }
 
 func orSystem(random io.Reader) io.Reader {
@@ -116,8 +118,8 @@ func Open(fsys vfs.FS, dir string, wrapping []byte, o Options) (*Keyring, error)
 	if err := x.fatal(); err != nil {
 		return nil, err
 	}
-	if err := o.Witnessed.Check(dir, x.state); err != nil {
-		return nil, err
+	if err := o.Witnessed.Check(x.state); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	if err := x.repair(); err != nil {
 		return nil, fmt.Errorf("repairing the keyring %s: %w", dir, err)
@@ -217,21 +219,22 @@ func (k *Keyring) State() disk.KeyringState {
 	return state
 }
 
-// Follow notifies r about what is durable: about all of it now, and about later changes
-// before Create and Destroy return. A later call replaces r.
-func (k *Keyring) Follow(r Recorder) {
+// Follow has a witness record what is durable: all of it now, and later changes before
+// Create and Destroy return. The witness is written later, so its file may say less than
+// is durable, never more. A later call replaces w.
+func (k *Keyring) Follow(w *disk.Witness) {
 	k.following.Lock()
 	defer k.following.Unlock()
-	k.recorder = r
-	r.NoteKeyring(k.State())
+	k.witness = w
+	w.NoteKeyring(k.State())
 }
 
-// note notifies the recorder about a shard whose new generation State returns already.
+// note notifies the witness about a shard whose new generation State returns already.
 func (k *Keyring) note(shard byte, generation uint64) {
 	k.following.Lock()
 	defer k.following.Unlock()
-	if k.recorder != nil {
-		k.recorder.NoteShard(shard, generation)
+	if k.witness != nil {
+		k.witness.NoteShard(shard, generation)
 	}
 }
 

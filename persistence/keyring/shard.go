@@ -3,7 +3,6 @@ package keyring
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -116,8 +115,8 @@ func (k *Keyring) apply(s *shard, changes []change) error {
 		}
 		value := tombstone(c.at)
 		if !c.destroy {
-			if _, err := io.ReadFull(k.random, value[:]); err != nil {
-				return fmt.Errorf("no random key can be made: %w", err)
+			if err := fill(value[:], k.random); err != nil {
+				return err
 			}
 		}
 		if state = Live; c.destroy {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"parley"
@@ -56,9 +55,24 @@ func (t table) records() int { return len(t) / recordBytes }
 
 func (t table) record(i int) []byte { return t[i*recordBytes:][:recordBytes] }
 
-// find returns the place of an organization's record, or where it belongs.
+// find returns the place of an organization's record, or where it belongs. It compares
+// ids as two numbers: it is called for everything that is encrypted or decrypted.
 func (t table) find(org parley.OrgID) (at int, found bool) {
-	return sort.Find(t.records(), func(i int) int { return bytes.Compare(org[:], t.record(i)[:idBytes]) })
+	high, low := binary.BigEndian.Uint64(org[:]), binary.BigEndian.Uint64(org[8:])
+	end := t.records()
+	for at < end {
+		middle := int(uint(at+end) / 2)
+		r := t[middle*recordBytes:]
+		switch h, l := binary.BigEndian.Uint64(r), binary.BigEndian.Uint64(r[8:]); {
+		case h < high || h == high && l < low:
+			at = middle + 1
+		case h == high && l == low:
+			return middle, true
+		default:
+			end = middle
+		}
+	}
+	return at, false
 }
 
 // state returns an organization's state and the value of its record, nil if it has none.
