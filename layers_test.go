@@ -65,7 +65,7 @@ var lattice = map[string]place{
 	"parley/actors/actorstest": {may: ground, why: "it drives the tests of every aggregate, so it depends on none"},
 	"parley/persistence": {
 		may:   slices.Concat(ground, agreed, []string{"parley/persistence/apply", "parley/persistence/disk", "parley/persistence/layout"}),
-		tests: []string{"parley/persistence/backup", "parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/verify"},
+		tests: []string{"parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/verify"},
 		why:   "a journal stores bytes; only actors know what they mean",
 	},
 	"parley/persistence/disk": {may: ground, why: "it handles files and commits and does not know what their rows mean"},

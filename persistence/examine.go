@@ -30,20 +30,24 @@ func (s *Store) examine() (fresh bool, err error) {
 	}
 	switch {
 	case s.opts.AcceptLoss:
-		if err := s.inspect(withoutLogs, nothingMore); err != nil {
-			return false, err
-		}
 		if missing != nil {
 			s.opts.Logger.Warn("continuing without the witness", "error", missing)
 			return false, s.makeWitness()
 		}
 		record.ForgetFiles()
+		record.ForgetKeyring()
+		if err := s.inspect(withoutLogs, nothingMore); err != nil {
+			return false, err
+		}
 	case missing != nil:
 		if err := s.requireFirstOpening(missing); err != nil {
 			return false, err
 		}
 		return false, s.makeWitness()
 	default:
+		if err := s.compareKeyring(record); err != nil {
+			return false, err
+		}
 		if err := s.compareFiles(record, desc.ManifestFilename); err != nil {
 			return false, err
 		}
@@ -96,6 +100,17 @@ func (s *Store) requireFirstOpening(missing error) error {
 		}
 		return nil
 	})
+}
+
+// compareKeyring compares the keyring with the witness.
+func (s *Store) compareKeyring(record *disk.WitnessRecord) error {
+	if s.opts.Keyring == nil {
+		return nil
+	}
+	if err := record.Keyring.Check(s.opts.Keyring.State()); err != nil {
+		return fmt.Errorf("data directory %s cannot be opened: %w", s.dir, err)
+	}
+	return nil
 }
 
 // compareFiles compares the directory's files with the witness. If the witness does

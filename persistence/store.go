@@ -49,6 +49,9 @@ type Options struct {
 	// AcceptLoss opens a directory that lacks acknowledged data, and gives the
 	// missing data up.
 	AcceptLoss bool
+	// Keyring, if set, is recorded in the durability witness. A directory whose keyring
+	// lacks a part of what the witness records is not opened.
+	Keyring Keyring
 	// FreeBytesMin of the disk below which writes are refused, so that admitted
 	// entries still find space; 0 is 256 MiB, negative none. At most an eighth of
 	// the disk.
@@ -68,6 +71,15 @@ type Options struct {
 	// forgetful does not resume the outboxes of journals to themselves. Only
 	// controls of tests set it.
 	forgetful bool
+}
+
+// Keyring is what the store needs of the keyring of its data directory.
+// keyring.Keyring is one.
+type Keyring interface {
+	// State is what is durable now.
+	State() disk.KeyringState
+	// Follow has a witness record what is durable, now and later.
+	Follow(w *disk.Witness)
 }
 
 func (o *Options) ensureDefaults() error {
@@ -156,6 +168,9 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	if err := s.openJournals(); err != nil {
 		return nil, errors.Join(err, s.db.Close(), s.witness.Close(), s.lock.Close())
+	}
+	if opts.Keyring != nil {
+		opts.Keyring.Follow(s.witness)
 	}
 	return s, nil
 }

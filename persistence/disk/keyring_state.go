@@ -23,16 +23,16 @@ type KeyringState struct {
 // Known reports whether the state says anything.
 func (s *KeyringState) Known() bool { return s.Identity != [16]byte{} }
 
-// Check compares s, which was recorded as durable, with a state that was found in dir.
-// Shards may be newer, because the record lags. The error is ErrDamaged, and names the
-// first shard that is older or lost: somebody put an old file back, and keys are missing
-// or destroyed ones are there again. A state that says nothing accepts everything.
-func (s *KeyringState) Check(dir string, found KeyringState) error {
+// Check compares s, which was recorded as durable, with the state that was found. Shards
+// may be newer, because the record lags. The error is ErrDamaged, and names the first
+// shard that is older or lost: somebody put an old file back, and keys are missing or
+// destroyed ones are there again. A state that says nothing accepts everything.
+func (s *KeyringState) Check(found KeyringState) error {
 	if !s.Known() {
 		return nil
 	}
 	if s.Identity != found.Identity {
-		return fmt.Errorf("%w: the keyring %s is not the one that belongs to this data directory", ErrDamaged, dir)
+		return fmt.Errorf("%w: the keyring is not the one that belongs to this data directory", ErrDamaged)
 	}
 	first, older := -1, 0
 	for i, generation := range s.Generations {
@@ -49,8 +49,8 @@ func (s *KeyringState) Check(dir string, found KeyringState) error {
 	if older > 1 {
 		more = fmt.Sprintf("; %d more shards are too old", older-1)
 	}
-	return fmt.Errorf("%w: shard %02x of the keyring %s has generation %d, and generation %d was acknowledged: an old file is in its place%s",
-		ErrDamaged, first, dir, found.Generations[first], s.Generations[first], more)
+	return fmt.Errorf("%w: shard %02x of the keyring has generation %d, and generation %d was acknowledged: an old file is in its place%s",
+		ErrDamaged, first, found.Generations[first], s.Generations[first], more)
 }
 
 // raise adds what another state of the same keyring has more. A state of another keyring

@@ -1,0 +1,120 @@
+package persistence
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/persistence/disk"
+	"parley/persistence/keyring"
+)
+
+// keyringDirectory is a data directory with a store and a keyring.
+type keyringDirectory struct {
+	t  *testing.T
+	fs *vfs.MemFS
+}
+
+var keyringOrg = parley.NewID[parley.OrgID](1, testStart, [10]byte{9: 0x3f, 2: 1, 7: 0x3f})
+
+func (d keyringDirectory) keyring() *keyring.Keyring {
+	d.t.Helper()
+	k, err := keyring.Open(d.fs, "keyring", bytes.Repeat([]byte{1}, keyring.WrappingKeyBytes), keyring.Options{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return k
+}
+
+// open opens the store with the keyring that is there.
+func (d keyringDirectory) open(acceptLoss bool) (*Store, *keyring.Keyring, error) {
+	d.t.Helper()
+	opts, k := testOptions(d.fs, 0), d.keyring()
+	opts.Keyring, opts.AcceptLoss = k, acceptLoss
+	s, err := Open("d", opts)
+	return s, k, err
+}
+
+func (d keyringDirectory) mustOpen() (*Store, *keyring.Keyring) {
+	d.t.Helper()
+	s, k, err := d.open(false)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return s, k
+}
+
+// copied returns a copy of a directory on a disk of its own.
+func (d keyringDirectory) copied(dir string) *vfs.MemFS {
+	d.t.Helper()
+	to := vfs.NewMem()
+	if ok, err := vfs.Clone(d.fs, to, dir, dir); err != nil || !ok {
+		d.t.Fatal(ok, err)
+	}
+	return to
+}
+
+// put replaces a directory by a copy of it.
+func (d keyringDirectory) put(from *vfs.MemFS, dir string) {
+	d.t.Helper()
+	if err := d.fs.RemoveAll(dir); err != nil {
+		d.t.Fatal(err)
+	}
+	if ok, err := vfs.Clone(from, d.fs, dir, dir); err != nil || !ok {
+		d.t.Fatal(ok, err)
+	}
+}
+
+// TestWitnessCoversKeyring: a store whose keyring is older than what was acknowledged is
+// not opened, and says which shard it is. One that is newer is opened: the witness lags.
+func TestWitnessCoversKeyring(t *testing.T) {
+	d := keyringDirectory{t, vfs.NewMem()}
+	if err := keyring.Make(d.fs, "keyring", bytes.Repeat([]byte{1}, keyring.WrappingKeyBytes), nil); err != nil {
+		t.Fatal(err)
+	}
+	s, k := d.mustOpen()
+	if _, err := k.Create(keyringOrg); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	live, store := d.copied("keyring"), d.copied("d")
+	s, k = d.mustOpen()
+	if err := k.Destroy(keyringOrg, testStart); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	erased := d.copied("keyring")
+	record, err := disk.ReadWitness(d.fs, "d")
+	if err != nil || record.Keyring != k.State() {
+		t.Fatalf("the witness records %+v, %v", record, err)
+	}
+
+	d.put(live, "keyring") // the destroyed key is there again
+	if _, _, err := d.open(false); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "shard 3f of the keyring has generation 2, and generation 3 was acknowledged") {
+		t.Errorf("with an old keyring: %v", err)
+	}
+	opts := testOptions(d.fs, 0)
+	mustClose(t, mustOpen(t, "d", opts)) // a store without a keyring keeps what the witness records
+	if _, _, err := d.open(false); !errors.Is(err, ErrDamaged) {
+		t.Errorf("with an old keyring, the second time: %v", err)
+	}
+	s, _, err = d.open(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	s, _ = d.mustOpen() // the loss was accepted once and for all
+	mustClose(t, s)
+
+	d.put(store, "d")
+	d.put(erased, "keyring")
+	s, k = d.mustOpen()
+	if _, state := k.Key(keyringOrg); state != keyring.Erased {
+		t.Error("the keyring is newer than the store, and lost what it knew")
+	}
+	mustClose(t, s)
+}
