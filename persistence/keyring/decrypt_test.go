@@ -83,3 +83,11 @@ func TestRevealed(t *testing.T) {
 		t.Errorf("a key that was never made is in %s", name)
 	}
 }
+
+// unraced skips a test under the race detector: it is long, and no goroutines meet in it.
+func unraced(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("this is tried without the race detector")
+	}
+}

@@ -6,4 +6,6 @@
 // copy after the other, so that at every instant one of them is sound and has every
 // acknowledged key. The package also copies a keyring into a backup, restores it from
 // there, and verifies it. What the keys encrypt is decided elsewhere.
+//
+// docs: decisions/0018-a-keyring-beside-the-store.md
 package keyring

@@ -101,6 +101,7 @@ func works(d *faulty) *faulty {
 
 // TestDiskFaults has the disk fail at every operation of some changes, once and for ever.
 func TestDiskFaults(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	base := newHistory()
 	files := crashBase(t, base)
@@ -134,6 +135,7 @@ func (h *history) clone() *history {
 // TestDiskFaultsOfOpening has the disk fail at every operation of an opening that repairs
 // several shards: it fails with the reason, or succeeds, and loses nothing.
 func TestDiskFaultsOfOpening(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	h := newHistory()
 	files := crashBase(t, h)
@@ -205,4 +207,45 @@ func TestMakeIsAtomic(t *testing.T) {
 		t.Errorf("%d complete, %d without", complete, none)
 	}
 	mustOpen(t, afterPowerLoss(mem, 0), testDir)
+}
+
+// TestTwoFaults has a rewrite of a shard fail at every operation, and the next one, with
+// other content, at every operation too, where the power fails. What the first one stored
+// must not be taken for the second, nor the other way round.
+func TestTwoFaults(t *testing.T) {
+	unraced(t)
+	t.Parallel()
+	const operations = 12 // of a rewrite
+	base := newHistory()
+	files := crashBase(t, base)
+	step := int64(1)
+	if testing.Short() {
+		step = 3
+	}
+	shard := byte(5)
+	for first := int64(1); first <= operations; first++ {
+		for second := 1 + first%step; second <= operations+1; second += step {
+			mem, h, d := fsWith(t, files), base.clone(), &faulty{at: first, err: syscall.EIO}
+			k := mustOpen(t, errorfs.Wrap(mem, works(d)), testDir)
+			d.mended.Store(false)
+			one := h.destroy(k, crashOrgs()[1])
+			if shardOf(crashOrgs()[1]) != shard || one == nil {
+				t.Fatalf("%v: the first rewrite succeeds", d)
+			}
+			d.seen.Store(0)
+			d.at, d.forever = second, true
+			two := h.create(k, orgIn(shard, 2000))
+			if (two == nil) != (second > operations) {
+				t.Errorf("operations %d, then %d: %v", first, second, two)
+			}
+			if _, state := k.Key(crashOrgs()[1]); (state == Erased) != (two == nil) {
+				t.Errorf("operations %d, then %d: a destruction that failed leaves state %d", first, second, state)
+			}
+			for _, kept := range powerLosses {
+				for _, f := range h.check(t, afterPowerLoss(mem, kept), h.known()) {
+					t.Errorf("operations %d, then %d, %d%% of the unsynced kept: %s", first, second, kept, f)
+				}
+			}
+		}
+	}
 }

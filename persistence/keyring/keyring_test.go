@@ -332,3 +332,19 @@ func TestWitnessed(t *testing.T) {
 		t.Errorf("the record is forgotten: %v", err)
 	}
 }
+
+// TestKeysAreWiped: the memory that held a destroyed key is overwritten.
+func TestKeysAreWiped(t *testing.T) {
+	fsys := vfs.NewMem()
+	mustMake(t, fsys, testDir)
+	k := mustOpen(t, fsys, testDir)
+	key := mustCreate(t, k, orgIn(4, 1))
+	former := k.shards[4].durable
+	if !bytes.Contains(former, key[:]) {
+		t.Fatal("control: the key is not in memory")
+	}
+	mustDestroy(t, k, orgIn(4, 1), testStart)
+	if !zero(former) {
+		t.Error("the key is still in memory")
+	}
+}

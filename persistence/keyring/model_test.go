@@ -166,6 +166,7 @@ func (m *model) verify(t *rapid.T) {
 
 // TestModel runs random commands against a keyring and a map.
 func TestModel(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	fsys := vfs.NewMem()
 	if err := Make(fsys, testDir, testWrapping, randomOf(1)); err != nil {

@@ -138,6 +138,7 @@ func summed(b []byte) []byte {
 
 // TestRot flips a bit of every byte of a shard, in one copy and in both.
 func TestRot(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	r := newRotting(t)
 	step := 1
@@ -164,6 +165,7 @@ func TestRot(t *testing.T) {
 
 // TestTampering changes bytes and corrects the checksum: only the seal can notice.
 func TestTampering(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	r := newRotting(t)
 	for at := range len(r.files["3f.a"]) - sha256.Size {
