@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -188,13 +189,14 @@ func RandomEntropy() [10]byte {
 }
 
 // CountingEntropy returns a deterministic source for tests, which counts up from 1. The
-// number is in the bytes that make an id unique and in the last two, which choose a slot.
+// number is in the bytes that make an id unique and, with its bits reversed, in the last
+// two, which choose a slot: neighbours live in different homes.
 func CountingEntropy() Entropy {
 	var n atomic.Uint64
 	return func() (b [10]byte) {
 		i := n.Add(1)
 		binary.BigEndian.PutUint64(b[:8], i)
-		binary.BigEndian.PutUint16(b[8:], uint16(i))
+		binary.BigEndian.PutUint16(b[8:], bits.Reverse16(uint16(i))>>4)
 		return b
 	}
 }

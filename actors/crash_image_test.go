@@ -14,6 +14,7 @@ import (
 	"parley/actors/rules"
 	"parley/journal"
 	"parley/persistence/crashtest"
+	"parley/persistence/layout"
 )
 
 // imageCheck reads a node on a crash image as a client would.
@@ -99,9 +100,9 @@ func (x *imageCheck) awaitOutboxes() {
 	stamp := []byte(fmt.Sprint(x.w.next()))
 	var sent, swept []*journal.Entry
 	for source := range journals {
-		e := &journal.Entry{Slot: parley.Slot(source), At: x.node.clock()}
+		e := &journal.Entry{Slot: layout.Homes(journals).First(source), At: x.node.clock()}
 		for target := range journals {
-			row := journal.Row{Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: stamp}
+			row := journal.Row{Slot: layout.Homes(journals).First(target), Table: table, Key: []byte{byte(source)}, Value: stamp}
 			e.Effects = append(e.Effects, journal.PutRow{Row: row})
 			row.Delete = true
 			swept = append(swept, &journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: x.node.clock()})
@@ -110,7 +111,7 @@ func (x *imageCheck) awaitOutboxes() {
 	}
 	x.append(sent)
 	for n := range journals * journals {
-		source, target := n/journals, parley.Slot(n%journals)
+		source, target := n/journals, layout.Homes(journals).First(n%journals)
 		x.eventually("outboxes come to rest", func() bool {
 			value, _, err := x.node.store.Row(target, table, []byte{byte(source)})
 			return err == nil && string(value) == string(stamp)

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"testing"
+	"time"
 
 	"parley"
 	"parley/actors/group"
@@ -24,6 +25,7 @@ func TestPublicGroups(t *testing.T) {
 			owner, a := r.agents(slug, 1)
 			owners = append(owners, owner)
 			for i := range 2 {
+				time.Sleep(time.Millisecond) // ids of one millisecond are not in the order of their making
 				name := fmt.Sprint("team", i)
 				made := must(r.node.Groups.Create(context.Background(), NewGroup{Found: group.Found{
 					Org: owner, Founder: a[0], Name: name, Policy: group.Open, Public: true, VoteHours: 72,

@@ -22,6 +22,7 @@ import (
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/persistence"
+	"parley/persistence/layout"
 )
 
 // scriptRunner runs a script. Its random choices depend on the seed and on earlier
@@ -180,10 +181,10 @@ func (p *scriptRunner) settle() {
 	journals := p.testNode.journals
 	released := make(chan error, journals)
 	for source := range journals {
-		e := &journal.Entry{Slot: parley.Slot(source), At: p.clock(), Release: func(err error) { released <- err }}
+		e := &journal.Entry{Slot: layout.Homes(journals).First(source), At: p.clock(), Release: func(err error) { released <- err }}
 		for target := range journals {
 			e.Effects = append(e.Effects, journal.PutRow{Row: journal.Row{
-				Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: []byte{p.settled},
+				Slot: layout.Homes(journals).First(target), Table: table, Key: []byte{byte(source)}, Value: []byte{p.settled},
 			}})
 		}
 		p.store.Append(e)
@@ -194,7 +195,7 @@ func (p *scriptRunner) settle() {
 		}
 	}
 	for n := range journals * journals {
-		source, target := n/journals, parley.Slot(n%journals)
+		source, target := n/journals, layout.Homes(journals).First(n%journals)
 		eventually(p.t, "the outboxes are empty", func() bool {
 			value, _, err := p.store.Row(target, table, []byte{byte(source)})
 			return err == nil && len(value) == 1 && value[0] == p.settled

@@ -16,6 +16,7 @@ import (
 	"parley/actors/host"
 	"parley/journal"
 	"parley/persistence"
+	"parley/persistence/layout"
 )
 
 // variant is a way to run a script. It must not influence any answer.
@@ -240,13 +241,13 @@ func (v withoutLastEventView) Events(s journal.Stream, from uint64, reverse bool
 	return err
 }
 
-// withoutReceipts drops receipts for other homes.
+// withoutReceipts drops receipts for other homes, of a journal with four.
 type withoutReceipts struct{ journal.Journal }
 
 func (j withoutReceipts) Append(e *journal.Entry) {
 	words := e.Effects[:0:0]
 	for _, w := range e.Effects {
-		if _, mark := w.(journal.RecordReceipt); !mark || w.Home()%4 == e.Slot%4 {
+		if _, mark := w.(journal.RecordReceipt); !mark || layout.Homes(4).Same(w.Home(), e.Slot) {
 			words = append(words, w)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/rules"
 	actorsverify "parley/actors/verify"
@@ -59,7 +58,7 @@ func (w *fullStore) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper
 // frozen returns a store that consists only of a copy of the files.
 func (w *fullStore) frozen() *fullStore {
 	w.t.Helper()
-	x := &fullStore{testNode: &testNode{t: w.t, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, messages: w.messages, first: w.first}
+	x := &fullStore{testNode: &testNode{t: w.t, journals: w.journals, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, messages: w.messages, first: w.first}
 	if ok, err := vfs.Clone(w.fs, x.fs, "data", "data"); err != nil || !ok {
 		w.t.Fatalf("copied: %v, %v", ok, err)
 	}
@@ -211,14 +210,6 @@ func (x *tamperer) dropFirst(family byte, fits func(k, v []byte) bool) {
 	k, _ := x.find(family, fits)
 	x.drop(k)
 }
-
-// slotKey returns the key of a slot and a family.
-func slotKey(slot parley.Slot, family byte, parts ...[]byte) []byte {
-	k := append(binary.BigEndian.AppendUint16(nil, uint16(slot)), family)
-	return append(k, bytes.Join(parts, nil)...)
-}
-
-func streamPart(s journal.Stream) []byte { return append([]byte{byte(s.Kind)}, s.ID[:]...) }
 
 // Conditions on rows.
 

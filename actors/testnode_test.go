@@ -20,6 +20,7 @@ import (
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/persistence"
+	"parley/persistence/layout"
 )
 
 // manualClock is a clock that moves only when a test advances it.
@@ -95,6 +96,9 @@ func newTestNode(t testing.TB, options ...option) *testNode {
 	})
 	return r
 }
+
+// homes says which journal is the home of a slot.
+func (r *testNode) homes() layout.Homes { return layout.Homes(r.journals) }
 
 func (r *testNode) open() {
 	r.t.Helper()

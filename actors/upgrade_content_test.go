@@ -28,6 +28,7 @@ import (
 	"parley/actors/webhook"
 	"parley/journal"
 	"parley/persistence/journaltest"
+	"parley/persistence/layout"
 )
 
 // aggregate holds the functions of one kind of stream, for stored bytes.
@@ -118,11 +119,10 @@ func renderContent(t testing.TB, pairs []journaltest.Pair) string {
 	return out.String()
 }
 
-const metaSlot = 0xFFFF
-
 // place parses the beginning of a key: its slot and the letter of its family.
-func place(p journaltest.Pair) (slot uint16, family byte, rest []byte) {
-	return binary.BigEndian.Uint16(p.Key), p.Key[2], p.Key[3:]
+func place(p journaltest.Pair) (slot parley.Slot, family byte, rest []byte) {
+	slot, family = layout.FamilyOf(p.Key)
+	return slot, family, p.Key[3:]
 }
 
 func streamIn(rest []byte) journal.Stream {
@@ -134,8 +134,10 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 	slot, family, rest := place(p)
 	id := func(b []byte) parley.AnyID { return parley.IDFromBytes[parley.AnyID](b[:16]) }
 	switch {
-	case slot == metaSlot:
-		return fmt.Sprintf("meta %c", family)
+	case slot == layout.DirectorySlot:
+		return fmt.Sprintf("directory %c", family)
+	case family >= 'a':
+		return ownMeaning(t, slot, p)
 	case family == 'E':
 		return eventMeaning(t, streamIn(rest), rest[17:], p.Value)
 	case family == 'S':
@@ -160,6 +162,40 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 		return fmt.Sprintf("row of table %d", rest[0])
 	}
 	return fmt.Sprintf("family %c", family)
+}
+
+// ownMeaning is the meaning of one of a journal's own rows.
+func ownMeaning(t testing.TB, slot parley.Slot, p journaltest.Pair) string {
+	t.Helper()
+	what := fmt.Sprintf("of the journal at slot %d", slot)
+	switch _, family := layout.FamilyOf(p.Key); family {
+	case layout.AppliedFamily:
+		applied, err := layout.DecodeApplied(p.Value)
+		if err != nil || !bytes.Equal(applied.Encode(), p.Value) {
+			t.Errorf("%x is read as %v (%v)", p.Value, applied, err)
+		}
+		return fmt.Sprintf("applied %s: %d entries, up to position %d at %d", what, applied.Entries, applied.Position, applied.Arrival)
+	case layout.TimerFamily:
+		if s, due, ok := layout.TimerOf(p.Key); ok {
+			return fmt.Sprintf("timer %s: %s of kind %d at %s", what, s.ID, s.Kind, due.Format(time.RFC3339))
+		}
+	case layout.QuotaFamily:
+		if owner, day, ok := layout.QuotaOf(p.Key); ok {
+			return fmt.Sprintf("quota %s: %s used %d on day %d", what, owner, layout.Number(p.Value), day)
+		}
+	case layout.OutboxReceivedFamily:
+		if source, ok := layout.SourceOf(p.Key); ok {
+			return fmt.Sprintf("received %s: %d messages from journal %d", what, layout.Number(p.Value), source)
+		}
+	case layout.OutboxFamily: // applied, and not deleted yet
+		of, number, ok := layout.Homes(releaseJournals).OutboxOf(p.Key)
+		message, err := layout.DecodeOutboxMessage(p.Value)
+		if ok && err == nil && bytes.Equal(layout.EncodeOutboxMessage(message), p.Value) {
+			return fmt.Sprintf("%s, message %d: %d effects", of, number, len(message.Effects))
+		}
+	}
+	t.Errorf("key %x of a journal's own row has no meaning", p.Key)
+	return ""
 }
 
 func eventMeaning(t testing.TB, s journal.Stream, seq, value []byte) string {
@@ -198,8 +234,8 @@ func checkFolded(t *testing.T, pairs []journaltest.Pair) {
 	live := map[journal.Stream]stateMessage{}
 	seen := map[journal.Stream]uint64{}
 	for _, p := range pairs {
-		slot, family, rest := place(p)
-		if slot == metaSlot || family != 'E' {
+		_, family, rest := place(p)
+		if family != 'E' {
 			continue
 		}
 		s := streamIn(rest)
@@ -217,8 +253,8 @@ func checkFolded(t *testing.T, pairs []journaltest.Pair) {
 	}
 	compared := 0
 	for _, p := range pairs {
-		slot, family, rest := place(p)
-		if slot == metaSlot || family != 'S' {
+		_, family, rest := place(p)
+		if family != 'S' {
 			continue
 		}
 		s := streamIn(rest)
@@ -239,8 +275,8 @@ func checkFolded(t *testing.T, pairs []journaltest.Pair) {
 func covers(p journaltest.Pair) []string {
 	slot, family, rest := place(p)
 	switch {
-	case slot == metaSlot:
-		return []string{fmt.Sprintf("meta %c", family)}
+	case slot == layout.DirectorySlot:
+		return []string{fmt.Sprintf("directory %c", family)}
 	case family == 'E' && aggregates[streamIn(rest).Kind].name != "":
 		return []string{"family E", fmt.Sprintf("%s event %d", aggregates[streamIn(rest).Kind].name, p.Value[0])}
 	case family == 'E':
@@ -262,7 +298,7 @@ func uncovered(t testing.TB, pairs []journaltest.Pair) []string {
 	t.Helper()
 	wanted := []string{
 		"family E", "family S", "family B", "family F", "family U", "family R", "family C", "marks of 24 bytes", "marks of 16 bytes",
-		"meta m", "meta h", "meta c", "meta i", "meta t", "meta q", fmt.Sprintf("stream of kind %d", journal.SlugStream),
+		"directory m", "directory h", "family a", "family i", "family t", "family q", fmt.Sprintf("stream of kind %d", journal.SlugStream),
 	}
 	for _, about := range aggregates {
 		for tag := range 256 {

@@ -123,6 +123,8 @@ func (l *releaseScenario) run() {
 	ctx := context.Background()
 	must(l.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
 	acme, globex := l.org("acme"), l.org("globex")
+	storeFormerChallenge(l.t, l.node, "unsolved", parley.OrgID{})
+	storeFormerChallenge(l.t, l.node, "acme", acme)
 	if _, err := l.node.Orgs.Register(ctx, Solution{Challenge: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
 		l.t.Fatal("a wrong nonce was accepted")
 	}
@@ -212,15 +214,14 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	for _, s := range streams[journal.GroupStream] {
 		answersIn(t, node, parley.GroupID(s.ID), say)
 	}
+	rowAnswers(t, store, node, say)
 	return out.String()
 }
 
 // rowAnswers renders rows that no other answer depends on: holders of seats by
 // organization, used challenges, and the quarantine.
-func rowAnswers(t testing.TB, store *persistence.Store, node *Node) string {
+func rowAnswers(t testing.TB, store *persistence.Store, node *Node, say func(string, ...any)) {
 	t.Helper()
-	var out strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	ctx := context.Background()
 	type row struct{ key, value []byte }
 	rows := map[journal.Table][]row{}
@@ -250,7 +251,6 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node) string {
 	for _, q := range aside {
 		say("in quarantine: %s since %s: %x, %s", q.Name(), q.At.Format(time.RFC3339), q.Word, q.Why)
 	}
-	return out.String()
 }
 
 func quarantined(t testing.TB, v journal.View) (all []record.Quarantined) {

@@ -21,6 +21,7 @@ import (
 	"parley/actors/rules"
 	"parley/journal"
 	"parley/journal/report"
+	"parley/persistence/layout"
 )
 
 // tamperCase is a fault and the checks that must find it. With more, other checks may
@@ -47,7 +48,7 @@ var rowControls = map[string]tamperCase{
 	}, []string{"values"}, false},
 	"a state is of more events than there are": {func(x *tamperer) {
 		k, _ := x.find('E', ofKind(journal.ConversationStream))
-		x.set(slotKey(parley.Slot(binary.BigEndian.Uint16(k)), 'S', k[3:20]), append(bigEndian(99), 1))
+		x.set(layout.StateKey(layout.StreamOf(k)), append(layout.EncodeNumber(99), 1))
 	}, []string{"states"}, false},
 	"an arrival goes back": {func(x *tamperer) {
 		x.alter('F', isStatusEntry, func(v []byte) []byte {
@@ -59,12 +60,20 @@ var rowControls = map[string]tamperCase{
 		x.alter('F', isStatusEntry, func(v []byte) []byte { v[0] = 9; return v })
 	}, []string{"status-entries", "values"}, false},
 	"a counter went back": {func(x *tamperer) {
-		x.alter('c', nil, func(v []byte) []byte { binary.BigEndian.PutUint64(v, 1); return v })
+		x.alter(layout.AppliedFamily, nil, func(v []byte) []byte {
+			applied, err := layout.DecodeApplied(v)
+			if err != nil {
+				x.t.Fatal(err)
+			}
+			applied.Position = 1
+			return applied.Encode()
+		})
 	}, []string{"positions"}, false},
 	"a note of an unseen message is gone": {func(x *tamperer) { x.dropFirst('U', nil) }, []string{"untransferred"}, false},
 	"a carried message is noted as unseen": {func(x *tamperer) {
 		k, _ := x.find('M', nil)
-		x.set(slotKey(parley.Slot(binary.BigEndian.Uint16(k)), 'U', k[3:]), nobody[:])
+		k[2] = layout.UntransferredFamily
+		x.set(k, nobody[:])
 	}, []string{"untransferred"}, false},
 	"marks are gone":          {func(x *tamperer) { x.dropFirst('M', nil) }, []string{"untransferred"}, false},
 	"marks of another length": {func(x *tamperer) { k, _ := x.find('M', nil); x.set(k, []byte("short")) }, []string{"values"}, false},
@@ -74,32 +83,38 @@ var rowControls = map[string]tamperCase{
 	"a row in a slot where nobody looks": {func(x *tamperer) {
 		x.move('M', nil, func(k []byte) []byte { k[1] ^= 1; return k })
 	}, []string{"keys", "untransferred"}, false},
-	"a row of a family that does not exist": {func(x *tamperer) { x.set(slotKey(3, 'Z', nobody[:]), nil) }, []string{"keys"}, false},
-	"a row of a journal that does not exist": {func(x *tamperer) {
-		x.set(slotKey(0xFFFF, 'c', []byte{0, 63}), make([]byte, 16))
+	"a row of a family that does not exist": {func(x *tamperer) { x.set(append(layout.Key(3, 'Z', 0), nobody[:]...), nil) }, []string{"keys"}, false},
+	"an outbox of a journal that does not exist": {func(x *tamperer) {
+		x.set(x.homes().OutboxReceivedKey(0, 63), layout.EncodeNumber(0))
+	}, []string{"keys"}, false},
+	"a journal's own row outside the first slot of its range": {func(x *tamperer) {
+		x.set(layout.Key(3, layout.AppliedFamily, 0), layout.Applied{}.Encode())
+	}, []string{"keys"}, false},
+	"a row of the directory that nobody reads": {func(x *tamperer) {
+		x.set(layout.DirectoryKey(layout.AppliedFamily), layout.Applied{}.Encode())
 	}, []string{"keys"}, false},
 	"a word for nobody": {func(x *tamperer) {
 		s := journal.Stream{Kind: journal.OrgStream, ID: nobody}
-		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), append([]byte{record.Retired}, nobody[:]...))
+		x.set(layout.QueueKey(s, 1), append([]byte{record.Retired}, nobody[:]...))
 	}, []string{"queues", "retirements"}, false},
 	"a word that nobody understands": {func(x *tamperer) {
 		s := rules.OrgStream(x.owner)
-		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), []byte("hello"))
+		x.set(layout.QueueKey(s, 1), []byte("hello"))
 	}, []string{"queued-messages"}, false},
 	"a word in quarantine": {func(x *tamperer) {
 		s := rules.OrgStream(x.owner)
-		x.set(slotKey(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, record.QuarantineKey(s, 1)), record.QuarantineRow(noon, []byte("hello")))
+		x.set(layout.RowKey(s.Slot(), journal.QuarantineTable, record.QuarantineKey(s, 1)), record.QuarantineRow(noon, []byte("hello")))
 	}, []string{"quarantine"}, false},
 	"a timer for nobody": {func(x *tamperer) {
 		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}
-		x.set(slotKey(0xFFFF, 't', []byte{0, 0}, bigEndian(5), streamPart(s)), nil)
+		x.set(x.homes().TimerKey(0, 5, s), nil)
 	}, []string{"timers", "timers-due"}, false},
-	"a timer is gone":  {func(x *tamperer) { x.dropFirst('t', nil) }, []string{"timers-due"}, false},
-	"a commit is gone": {func(x *tamperer) { x.dropFirst('h', nil) }, []string{"format"}, false},
+	"a timer is gone":  {func(x *tamperer) { x.dropFirst(layout.TimerFamily, nil) }, []string{"timers-due"}, false},
+	"a commit is gone": {func(x *tamperer) { x.dropFirst(layout.HeadFamily, nil) }, []string{"format"}, false},
 	"the newest commit is gone": {func(x *tamperer) {
 		newest := uint64(0)
-		x.seek('h', func(_, v []byte) bool { newest = max(newest, binary.BigEndian.Uint64(v)); return false })
-		x.dropFirst('h', func(_, v []byte) bool { return binary.BigEndian.Uint64(v) == newest })
+		x.seek(layout.HeadFamily, func(_, v []byte) bool { newest = max(newest, binary.BigEndian.Uint64(v)); return false })
+		x.dropFirst(layout.HeadFamily, func(_, v []byte) bool { return binary.BigEndian.Uint64(v) == newest })
 	}, []string{"witness"}, false},
 	"the witness is gone": {func(x *tamperer) {
 		if err := x.fs.Remove("data/witness"); err != nil {
@@ -171,7 +186,9 @@ var meaningControls = map[string]tamperCase{
 		[]string{"feed-entries", "message-record", "message-records", "once-rows", "quota", "record-places"},
 		false,
 	},
-	"a record of no message":                            {func(x *tamperer) { x.set(slotKey(nobody.Slot(), 'B', nobody[:]), make([]byte, 8)) }, []string{"message-records"}, false},
+	"a record of no message": {func(x *tamperer) {
+		x.set(layout.MessageKey(layout.RecordFamily, nobody.Slot(), parley.MessageID(nobody)), make([]byte, 8))
+	}, []string{"message-records"}, false},
 	"a message lies before another of its conversation": {swapPositions, []string{"feed-arrival", "feed-order"}, false},
 	"a feed entry is gone": {func(x *tamperer) {
 		x.dropFirst('F', isMessageEntry)
@@ -195,14 +212,14 @@ var meaningControls = map[string]tamperCase{
 	}, []string{"feed-arrival"}, false},
 	"marks by message where nobody reads them": {func(x *tamperer) {
 		id := x.first.MessageID()
-		x.set(slotKey(id.Slot(), 'M', id[:]), make([]byte, 16))
+		x.set(layout.MessageKey(layout.ReceiptFamily, id.Slot(), id), make([]byte, 16))
 	}, []string{"receipts-place"}, false},
 	"a list misses a conversation": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
 	"a list has a conversation twice": {func(x *tamperer) {
 		k, v := x.find('R', ofTable(journal.ConversationTable))
 		x.set(append(k[:20:20], bigEndian(1)...), v)
 	}, []string{"conversation-lists"}, false},
-	"a quota counts too much":      {func(x *tamperer) { x.alter('q', nil, flipLast) }, []string{"quota"}, false},
+	"a quota counts too much":      {func(x *tamperer) { x.alter(layout.QuotaFamily, nil, flipLast) }, []string{"quota"}, false},
 	"a slug finds nobody":          {func(x *tamperer) { x.dropFirst('R', ofTable(journal.SlugTable)) }, []string{"slug-rows"}, false},
 	"a slug is claimed by another": {func(x *tamperer) { x.alter('E', ofKind(journal.SlugStream), flipLast) }, []string{"slug-claims"}, false},
 	"a client id finds nobody":     {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ClientTable)) }, []string{"client-rows"}, false},
@@ -223,7 +240,7 @@ var meaningControls = map[string]tamperCase{
 		binary.BigEndian.PutUint32(k[4:], binary.BigEndian.Uint32(k[4:])-1)
 		x.set(k, v)
 	}, []string{"once-rows"}, false},
-	"a table that nobody reads": {func(x *tamperer) { x.set(slotKey(3, 'R', []byte{77, 1}), nil) }, []string{"tables"}, false},
+	"a table that nobody reads": {func(x *tamperer) { x.set(layout.RowKey(3, 77, []byte{1}), nil) }, []string{"tables"}, false},
 	"a used challenge made nobody": {func(x *tamperer) {
 		x.alter('R', ofTable(journal.SpentTable), flipLast)
 	}, []string{"registrations"}, false},

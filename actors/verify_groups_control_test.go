@@ -2,8 +2,8 @@ package actors
 
 import (
 	"bytes"
-	"encoding/binary"
 	"testing"
+	"time"
 
 	"parley/actors/agent"
 	"parley/actors/conversation"
@@ -12,6 +12,7 @@ import (
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 func isCopyEntry(_, v []byte) bool  { return v[0] == byte(journal.CopyEntry) }
@@ -40,17 +41,17 @@ var groupControls = map[string]tamperCase{
 	"a word about a seat that nobody keeps": {func(x *tamperer) {
 		s := rules.AgentStream(x.agents[1])
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 99}).MarshalVT()
-		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), word)
+		x.set(layout.QueueKey(s, 1), word)
 	}, []string{"seats-underway"}, false},
 	"a word about a seat in no group": {func(x *tamperer) {
 		s := rules.AgentStream(x.agents[1])
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: nobody[:], Number: 1}).MarshalVT()
-		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), word)
+		x.set(layout.QueueKey(s, 1), word)
 	}, []string{"seats-underway"}, false},
 	"a word of groups for whom it is not": {func(x *tamperer) {
 		s := rules.OrgStream(x.owner)
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 1}).MarshalVT()
-		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), word)
+		x.set(layout.QueueKey(s, 1), word)
 	}, []string{"queued-messages"}, false},
 	"a broadcast says that it has fewer copies": {func(x *tamperer) {
 		rewriteRecord(x, func(_ []byte, r *record.Message) bool { return r.GetRecipients() > 1 }, func(r *record.Message) { r.Recipients-- })
@@ -109,7 +110,7 @@ var groupControls = map[string]tamperCase{
 	"the directory shows nothing": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.PublicTable)) }, []string{"directory-rows"}, false},
 	"the directory shows what is not public": {func(x *tamperer) {
 		_, v := x.find('R', ofTable(journal.PublicTable))
-		x.set(slotKey(journal.DirectorySlot, 'R', []byte{byte(journal.PublicTable)}, nobody[:]), v)
+		x.set(layout.RowKey(journal.DirectorySlot, journal.PublicTable, nobody[:]), v)
 	}, []string{"directory-rows"}, false},
 	"a group that its organization does not know": {func(x *tamperer) {
 		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.GroupAdded); return ok },
@@ -120,17 +121,20 @@ var groupControls = map[string]tamperCase{
 			func(e org.Event) { e.(*org.GroupRetired).GroupId = x.first.GetGroup() })
 	}, []string{"group-endings"}, false},
 	"a live request will never end": {func(x *tamperer) {
-		live := map[uint64]bool{}
-		x.seek('t', func(k, _ []byte) bool { live[binary.BigEndian.Uint64(k[5:])] = true; return false })
-		for due := range live {
-			k, _ := x.find('t', func(k, _ []byte) bool { return binary.BigEndian.Uint64(k[5:]) == due })
+		var timers [][]byte
+		x.seek(layout.TimerFamily, func(k, _ []byte) bool { timers = append(timers, bytes.Clone(k)); return false })
+		for _, k := range timers {
 			x.drop(k)
 		}
 	}, []string{"timers-due"}, false},
 	"a timer that no request needs": {func(x *tamperer) {
-		k, v := x.find('t', func(k, _ []byte) bool { return k[13] == byte(journal.GroupStream) })
-		binary.BigEndian.PutUint64(k[5:], binary.BigEndian.Uint64(k[5:])+1)
-		x.set(k, v)
+		var live journal.Stream
+		var due time.Time
+		x.find(layout.TimerFamily, func(k, _ []byte) bool {
+			live, due, _ = layout.TimerOf(k)
+			return live.Kind == journal.GroupStream
+		})
+		x.set(x.homes().TimerKey(x.homes().Of(live.Slot()), uint64(due.UnixMilli()+1), live), nil)
 	}, []string{"timers-due"}, false},
 	"a key stands for another broadcast": {func(x *tamperer) {
 		x.alter('R', func(k, v []byte) bool {
@@ -145,7 +149,7 @@ var groupControls = map[string]tamperCase{
 	"a list misses a group's conversation": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
 	"marks of a broadcast": {func(x *tamperer) {
 		id := x.first.MessageID().Broadcast()
-		x.set(slotKey(id.Slot(), 'M', id[:]), make([]byte, 16))
+		x.set(layout.MessageKey(layout.ReceiptFamily, id.Slot(), id), make([]byte, 16))
 	}, []string{"receipts-place"}, false},
 }
 
@@ -174,8 +178,7 @@ func (x *tamperer) swapCopies() {
 	for i := range 2 {
 		position, id := values[1-i][:8], keys[i][3:]
 		x.set(keys[i], append(bytes.Clone(position), values[i][8:]...))
-		place := append(x.agents[2].Bytes(), position...)
-		feed := slotKey(x.agents[2].Slot(), 'F', place)
+		feed := layout.FeedKey(layout.FeedFamily, x.agents[2], layout.Number(position))
 		was := x.get(feed)
 		x.set(feed, append(append(was[:9:9], id...), was[25:]...))
 	}

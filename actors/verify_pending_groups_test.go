@@ -19,11 +19,11 @@ import (
 // to other journals, which have stopped.
 func groupStoreWithPendingMessages(t *testing.T) (v *groupStore, release func()) {
 	v = newGroupStore(t, 4)
-	ctx, home := context.Background(), int(v.board.id.Slot())%4
+	ctx, home := context.Background(), v.homes().Of(v.board.id.Slot())
 	var here, there []parley.AgentID
 	for n := 0; len(here) < 2 || len(there) < 2; n++ {
 		v.entropy() // so that they do not all have the same journal
-		if id := v.agent(v.owner, fmt.Sprint("h", n)); int(id.Slot())%4 == home {
+		if id := v.agent(v.owner, fmt.Sprint("h", n)); v.homes().Of(id.Slot()) == home {
 			here = append(here, id)
 		} else {
 			there = append(there, id)
@@ -76,7 +76,7 @@ func (v *groupStore) groupIn(journal int, policy group.Policy) *testGroup {
 	for n := 0; ; n++ {
 		v.entropy()
 		c := v.found(fmt.Sprint("shown ", policy, n), v.agents[0], policy, true, false)
-		if int(c.id.Slot())%v.journals == journal {
+		if v.homes().Of(c.id.Slot()) == journal {
 			return c
 		}
 	}

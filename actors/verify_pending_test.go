@@ -3,7 +3,6 @@ package actors
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"maps"
 	"slices"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // holdJournals stops the writers of all journals but one, so that messages to the
@@ -26,7 +26,7 @@ func (w *fullStore) holdJournals(but int) (release func()) {
 			continue
 		}
 		stopped := make(chan struct{})
-		w.store.Append(&journal.Entry{Slot: parley.Slot(n), At: w.clock(), Applied: func() { close(stopped); <-gate }})
+		w.store.Append(&journal.Entry{Slot: w.homes().First(n), At: w.clock(), Applied: func() { close(stopped); <-gate }})
 		<-stopped
 	}
 	return func() { close(gate) }
@@ -36,9 +36,9 @@ func (w *fullStore) holdJournals(but int) (release func()) {
 // if needed, and agents with other homes.
 func (w *fullStore) agentsIn(owner parley.OrgID, journal, n int) (here, elsewhere []parley.AgentID) {
 	for i := 0; len(here) < n || len(elsewhere) < n; i++ {
-		w.node.entropy() // draws an odd number for each agent, so that all journals are used
+		w.node.entropy() // an odd number is drawn for each agent, so that all journals are used
 		id := w.agent(owner, "settler"+string(rune('a'+i)))
-		if int(id.Slot())%w.journals == journal {
+		if w.homes().Of(id.Slot()) == journal {
 			here = append(here, id)
 		} else {
 			elsewhere = append(elsewhere, id)
@@ -51,9 +51,9 @@ func (w *fullStore) agentsIn(owner parley.OrgID, journal, n int) (here, elsewher
 func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
 	w = newFullStore(t, 4)
 	ctx := context.Background()
-	home := int(w.owner.Slot()) % 4
+	home := w.homes().Of(w.owner.Slot())
 	far := w.org("faraway").Org.OrgID()
-	for n := 0; int(far.Slot())%4 == home; n++ {
+	for n := 0; w.homes().Of(far.Slot()) == home; n++ {
 		far = w.org("faraway" + string(rune('a'+n))).Org.OrgID()
 	}
 	here, there := w.agentsIn(w.owner, home, 2)
@@ -133,16 +133,17 @@ var pendingControls = map[string]tamperCase{
 	"more is applied than was sent":  {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 1 << 40 }) }, []string{"outboxes"}, true},
 	"the applied position was reset": {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 0 }) }, []string{"outboxes"}, true},
 	"an outbox message between others is gone": {func(x *tamperer) {
-		source, target := byte(0), byte(0)
-		k, _ := x.find('o', func(k, _ []byte) bool {
-			again := k[4] == source && k[6] == target && x.hasSuccessor(k)
-			source, target = k[4], k[6]
-			return again
+		before := layout.Outbox{Source: -1}
+		k, _ := x.find(layout.OutboxFamily, func(k, _ []byte) bool {
+			of, number := x.outboxOf(k)
+			between := of == before && x.get(x.homes().OutboxKey(of.Source, of.Target, number+1)) != nil
+			before = of
+			return between
 		})
 		x.drop(k)
 	}, []string{"outboxes"}, true},
 	"an outbox message is damaged": {func(x *tamperer) {
-		x.alter('o', nil, func(v []byte) []byte { return v[:len(v)-3] })
+		x.alter(layout.OutboxFamily, nil, func(v []byte) []byte { return v[:len(v)-3] })
 	}, []string{"values"}, true},
 	"a copy says something else": {func(x *tamperer) {
 		rewriteRecord(x, func(k []byte, _ *record.Message) bool { return isCopy(k) },
@@ -155,7 +156,7 @@ var pendingControls = map[string]tamperCase{
 		x.alter('M', func(k, _ []byte) bool { return len(k) == 19 }, func(v []byte) []byte { v[7] ^= 1; return v })
 	}, []string{"receipts"}, false},
 	"an outbox message brings a change that did not happen": {func(x *tamperer) {
-		x.alter('o', func(_, v []byte) bool { return bytes.Contains(v, []byte("paused")) }, func(v []byte) []byte {
+		x.alter(layout.OutboxFamily, func(_, v []byte) bool { return bytes.Contains(v, []byte("paused")) }, func(v []byte) []byte {
 			return bytes.Replace(v, []byte("paused"), []byte("failed"), 1)
 		})
 	}, []string{"status-underway"}, false},
@@ -163,29 +164,26 @@ var pendingControls = map[string]tamperCase{
 
 // isCopy reports whether a record's key belongs to a copy.
 func isCopy(k []byte) bool {
-	return parley.Slot(binary.BigEndian.Uint16(k)) != parley.IDFromBytes[parley.MessageID](k[3:]).Slot()
+	slot, _ := layout.FamilyOf(k)
+	return slot != parley.IDFromBytes[parley.MessageID](k[3:]).Slot()
 }
 
 // changeApplied changes the position up to which a non-empty outbox counts as applied.
 func (x *tamperer) changeApplied(change func(uint64) uint64) {
-	k, _ := x.find('o', nil)
-	x.set(appliedKey(k), bigEndian(change(binary.BigEndian.Uint64(x.get(appliedKey(k))))))
+	k, _ := x.find(layout.OutboxFamily, nil)
+	of, _ := x.outboxOf(k)
+	received := x.homes().OutboxReceivedKey(of.Target, of.Source)
+	x.set(received, layout.EncodeNumber(change(layout.Number(x.get(received)))))
 }
 
-// appliedKey returns the key of the applied position of an outbox message's outbox.
-func appliedKey(k []byte) []byte { return slotKey(0xFFFF, 'i', k[5:7], k[3:5]) }
-
-// applied reports whether an outbox message has been applied but not yet deleted.
-func (x *tamperer) applied(k []byte) bool {
-	mark := x.get(appliedKey(k))
-	return mark != nil && binary.BigEndian.Uint64(k[7:]) <= binary.BigEndian.Uint64(mark)
-}
-
-// hasSuccessor reports whether an outbox holds a later message.
-func (x *tamperer) hasSuccessor(k []byte) bool {
-	next := bytes.Clone(k)
-	binary.BigEndian.PutUint64(next[7:], binary.BigEndian.Uint64(k[7:])+1)
-	return x.get(next) != nil
+// outboxOf is the outbox of an outbox message, and the message's number.
+func (x *tamperer) outboxOf(k []byte) (layout.Outbox, uint64) {
+	x.t.Helper()
+	of, number, ok := x.homes().OutboxOf(k)
+	if !ok {
+		x.t.Fatalf("key %x is of no outbox message", k)
+	}
+	return of, number
 }
 
 // TestVerifyPendingMessages: messages in outboxes explain effects that are still
@@ -216,19 +214,18 @@ func TestVerifyPendingMessages(t *testing.T) {
 // can reveal that.
 func dropEachLastMessage(t *testing.T, frozen *fullStore) {
 	missed := 0
-	for target := range byte(4) {
-		for source := range byte(4) {
+	for target := range frozen.journals {
+		for source := range frozen.journals {
 			var last []byte
 			found := failedChecks(frozen.tampered(t, func(x *tamperer) {
-				x.seek('o', func(k, _ []byte) bool {
-					if k[4] == source && k[6] == target {
+				received := layout.Number(x.get(x.homes().OutboxReceivedKey(target, source)))
+				x.seek(layout.OutboxFamily, func(k, _ []byte) bool {
+					of, number := x.outboxOf(k)
+					if of == (layout.Outbox{Source: source, Target: target}) && number > received {
 						last = bytes.Clone(k)
 					}
 					return false
 				})
-				if last != nil && x.applied(last) {
-					last = nil
-				}
 				if last != nil {
 					x.drop(last)
 				}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"parley"
 )
@@ -32,9 +33,12 @@ func (g *groupHarness) public() *tenant {
 	return &p
 }
 
-// group makes a group of ann's, with additional members of the body.
+// group makes a group of ann's, with additional members of the body. Groups are listed
+// in the order of their ids, which is the order of their making if that is not within
+// one millisecond.
 func (g *groupHarness) group(name, more string) string {
 	g.t.Helper()
+	time.Sleep(time.Millisecond)
 	return g.first.ask("POST", "/groups", `{"name":"`+name+`"`+more+`}`).want(201).text("id")
 }
 

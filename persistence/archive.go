@@ -167,11 +167,17 @@ func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, 
 	return nil
 }
 
-// meta calls fn for every key of a family of journal metadata, in order.
-func (a *Archive) meta(letter byte, fn func(k, value []byte) error) error {
-	low := layout.Key(layout.MetaSlot, letter, 0)
-	return a.scan(low, layout.After(low), false, func(k, value []byte) (bool, error) {
-		err := fn(k, value)
-		return err == nil, err
-	})
+// own calls fn for every key of a family of the journals' own rows, journal by
+// journal, in order.
+func (a *Archive) own(letter byte, fn func(journal int, k, value []byte) error) error {
+	for n := range a.store.journals {
+		low := a.store.homes.JournalKey(letter, n, 0)
+		if err := a.scan(low, layout.After(low), false, func(k, value []byte) (bool, error) {
+			err := fn(n, k, value)
+			return err == nil, err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -256,11 +256,11 @@ func TestVerifyCopiesUnderWay(t *testing.T) {
 			many := journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(x.id), To: []parley.Seat{
 				{Number: 700, Agent: parley.IDFromBytes[parley.AgentID](k[0][3:19])}, // of journal 0
 			}}
-			value, _, err := layout.Get(x.db, layout.OutboxReceivedKey(target, 0))
+			value, _, err := layout.Get(x.db, layout.Homes(4).OutboxReceivedKey(target, 0))
 			if err != nil {
 				x.t.Fatal(err)
 			}
-			x.set(layout.OutboxKey(0, target, layout.Number(value)+1), layout.EncodeOutboxMessage(&layout.OutboxMessage{Effects: []journal.Effect{many}}))
+			x.set(layout.Homes(4).OutboxKey(0, target, layout.Number(value)+1), layout.EncodeOutboxMessage(&layout.OutboxMessage{Effects: []journal.Effect{many}}))
 		}
 	}
 	if _, said, _ := verifyDirectory(t, tampered(t, fs, id, astray(0))); said != "" {

@@ -1,7 +1,6 @@
 package persistence
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -105,35 +104,36 @@ func (a *Archive) Queues(fn func(s journal.Stream, data []byte) error) error {
 
 // Timers lists every timer that is set.
 func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
-	return a.meta(layout.TimerFamily, func(k, _ []byte) error {
-		if len(k) != 30 {
+	return a.own(layout.TimerFamily, func(_ int, k, _ []byte) error {
+		s, due, ok := layout.TimerOf(k)
+		if !ok {
 			return nil
 		}
-		s := journal.Stream{Kind: journal.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])}
-		return fn(s, time.UnixMilli(int64(binary.BigEndian.Uint64(k[5:]))).UTC())
+		return fn(s, due)
 	})
 }
 
 // Quotas lists what each organization used on each day, as each journal counted it.
 func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error {
-	return a.meta(layout.QuotaFamily, func(k, value []byte) error {
-		if len(k) != 25 || len(value) != 8 {
+	return a.own(layout.QuotaFamily, func(n int, k, value []byte) error {
+		org, day, ok := layout.QuotaOf(k)
+		if !ok || len(value) != 8 {
 			return nil
 		}
-		return fn(int(binary.BigEndian.Uint16(k[3:])), parley.IDFromBytes[parley.OrgID](k[5:21]), binary.BigEndian.Uint32(k[21:]), layout.Number(value))
+		return fn(n, org, day, layout.Number(value))
 	})
 }
 
 // Underway lists every effect in an outbox that its target has not applied yet, in
 // the order of each outbox.
 func (a *Archive) Underway(fn func(w journal.Effect) error) error {
-	return a.meta(layout.OutboxFamily, func(k, value []byte) error {
-		from, ok := layout.OutboxOf(k)
+	return a.own(layout.OutboxFamily, func(_ int, k, value []byte) error {
+		from, number, ok := a.store.homes.OutboxOf(k)
 		if !ok {
 			return nil
 		}
 		applied, err := a.applied(from)
-		if err != nil || layout.Number(k[7:]) <= applied {
+		if err != nil || number <= applied {
 			return err
 		}
 		p, err := layout.DecodeOutboxMessage(value)
@@ -154,7 +154,7 @@ func (a *Archive) Home(slot parley.Slot) int { return a.store.homes.Of(slot) }
 
 // applied is the last number of an outbox that its target has applied.
 func (a *Archive) applied(l layout.Outbox) (uint64, error) {
-	value, _, err := a.storeView.get(layout.OutboxReceivedKey(l.Target, l.Source))
+	value, _, err := a.storeView.get(a.store.homes.OutboxReceivedKey(l.Target, l.Source))
 	return layout.Number(value), err
 }
 

@@ -14,6 +14,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/journal/report"
+	"parley/persistence/journaltest"
 	"parley/persistence/verify"
 )
 
@@ -24,9 +25,9 @@ func populated(t *testing.T, dir string, opts Options) *Store {
 	if err := s.Start(func(journal.Stream) {}, nil); err != nil {
 		t.Fatal(err)
 	}
-	agent := parley.NewID[parley.AgentID](3, testStart, testEntropy())
+	agent := parley.NewID[parley.AgentID](journaltest.SpreadSlot(3), testStart, testEntropy())
 	for n := range 20 {
-		id := parley.NewID[parley.MessageID](parley.Slot(n), testStart, testEntropy())
+		id := parley.NewID[parley.MessageID](journaltest.SpreadSlot(n), testStart, testEntropy())
 		done := make(chan error, 1)
 		s.Append(&journal.Entry{
 			Slot: id.Slot(), At: testStart, Release: func(err error) { done <- err },
@@ -36,7 +37,7 @@ func populated(t *testing.T, dir string, opts Options) *Store {
 				journal.CreateStream{Stream: newStream(id.Slot()), Events: []journal.StoredEvent{{Tag: 1}, {Tag: 2}}, State: []byte("state")},
 				journal.AddToList{Agent: agent, Conversation: parley.ConversationID(id)},
 			},
-			Counts: []journal.Count{{Org: parley.NewID[parley.OrgID](5, testStart, testEntropy()), Day: 1, N: 2}},
+			Counts: []journal.Count{{Org: parley.NewID[parley.OrgID](journaltest.SpreadSlot(5), testStart, testEntropy()), Day: 1, N: 2}},
 		})
 		if err := <-done; err != nil {
 			t.Fatal(err)

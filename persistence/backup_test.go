@@ -21,6 +21,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/backup"
+	"parley/persistence/journaltest"
 )
 
 // rowWriter writes rows 1, 2, 3, … under its own name, each after the previous one was
@@ -127,7 +128,7 @@ func TestStoreBackupUnderLoad(t *testing.T) {
 			var writing sync.WaitGroup
 			done := make(chan struct{})
 			for i := range 6 {
-				c := &rowWriter{name: string(rune('a' + i)), slot: parley.Slot(i)}
+				c := &rowWriter{name: string(rune('a' + i)), slot: journaltest.SpreadSlot(i)}
 				writers = append(writers, c)
 				writing.Go(func() {
 					for !closed(done) {

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/apply"
+	"parley/persistence/journaltest"
 )
 
 // applyBatch is how many messages the batches below hold.
@@ -24,7 +25,7 @@ func applying(t testing.TB, careless func(*apply.Item)) (operation func()) {
 	j, to := s.journals[0], parley.NewID[parley.AgentID](1, testStart, testEntropy())
 	items := make([]apply.Item, applyBatch)
 	for i := range items {
-		stream := newStream(parley.Slot(i))
+		stream := newStream(journaltest.SpreadSlot(i))
 		activate(t, j, stream)
 		items[i].Entry = directMessage(stream, to, 1, uint64(i))
 	}

@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/crashtest"
+	"parley/persistence/journaltest"
 	"parley/persistence/layout"
 )
 
@@ -49,7 +50,8 @@ func checkImage(w *workload, s *Store, known []promise, settled bool) []string {
 		x.readStream(stream, operations)
 		x.readHosted(w.hosted[stream])
 	}
-	for slot := range parley.Slot(8) {
+	for n := range 8 {
+		slot := journaltest.SpreadSlot(n)
 		x.readRows(slot, journal.RosterTable, x.rows)
 		x.readRows(slot, journal.ClientTable, x.farRows)
 	}
@@ -239,7 +241,7 @@ func (s *imageCheck) checkOperation(w *workload, d *operation) {
 		}
 	}
 	if !d.due.IsZero() {
-		_, found, err := layout.Get(s.view.rows, layout.TimerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
+		_, found, err := layout.Get(s.view.rows, s.view.store.homes.TimerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
 		s.expect(d, "the timer", done, true, count(found && err == nil))
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/journaltest"
 	"parley/persistence/layout"
 )
 
@@ -96,12 +97,12 @@ type workload struct {
 
 func newWorkload(t testing.TB) *workload {
 	w := &workload{t: t, org: parley.NewID[parley.OrgID](0, testStart, testEntropy()), hosted: map[journal.Stream]journal.Stream{}}
-	for slot, seat := range []uint32{1, 257, 2, 300, 513, 1025} {
-		agent := parley.NewID[parley.AgentID](parley.Slot(slot), testStart, testEntropy())
+	for i, seat := range []uint32{1, 257, 2, 300, 513, 1025} {
+		agent := parley.NewID[parley.AgentID](journaltest.SpreadSlot(i), testStart, testEntropy())
 		w.agents = append(w.agents, agent)
 		w.seats = append(w.seats, parley.Seat{Agent: agent, Number: seat})
-		w.streams = append(w.streams, newStream(parley.Slot(slot)))
-		w.hosted[w.streams[slot]] = newStream(parley.Slot(slot))
+		w.streams = append(w.streams, newStream(journaltest.SpreadSlot(i)))
+		w.hosted[w.streams[i]] = newStream(journaltest.SpreadSlot(i))
 	}
 	slices.SortFunc(w.seats, func(a, b parley.Seat) int { return int(a.Number) - int(b.Number) })
 	return w
@@ -113,7 +114,7 @@ func newStream(slot parley.Slot) journal.Stream {
 
 // broadcasts reports whether a stream sends broadcasts. Its feed entries for agents
 // of its own home may then be late too.
-func broadcasts(s journal.Stream) bool { return s.Slot()%2 == 1 }
+func broadcasts(s journal.Stream) bool { return s.Slot() >= parley.Slots/2 }
 
 func (w *workload) promise(c ...promise) {
 	w.mu.Lock()
@@ -289,11 +290,11 @@ func (a *workloadActor) appendEntry() {
 		e.Effects = append(e.Effects, journal.EnqueueFor{To: d.queueOf, Data: layout.EncodeNumber(d.number)})
 	}
 	if a.rng.IntN(3) == 0 {
-		d.rowSlot, d.hasRow = parley.Slot(a.rng.IntN(8)), true
+		d.rowSlot, d.hasRow = journaltest.SpreadSlot(a.rng.IntN(8)), true
 		e.Effects = append(e.Effects, journal.PutRow{Row: operationRow(d.rowSlot, journal.ClientTable, d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
-		d.created = newStream(parley.Slot(a.rng.IntN(8)))
+		d.created = newStream(journaltest.SpreadSlot(a.rng.IntN(8)))
 		e.Effects = append(e.Effects, journal.CreateStream{Stream: d.created, Events: []journal.StoredEvent{{Tag: 9, Data: layout.EncodeNumber(d.number)}}, State: layout.EncodeNumber(d.number)})
 	}
 	if a.rng.IntN(4) == 0 {

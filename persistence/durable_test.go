@@ -15,6 +15,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/apply"
+	"parley/persistence/journaltest"
 	"parley/persistence/layout"
 )
 
@@ -169,7 +170,7 @@ func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 		go j.acknowledge()
 	}
 	start(s.journals[0])
-	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+	agent := parley.NewID[parley.AgentID](journaltest.SpreadSlot(1), testStart, testEntropy())
 	before := time.Now()
 	const entries = 20
 	var released []<-chan error
@@ -230,7 +231,7 @@ func TestCostOfAMessage(t *testing.T) {
 		t.Run(fmt.Sprintf("%d journals", c.journals), func(t *testing.T) {
 			s, disk := openWithSyncControl(t, c.journals, nil)
 			stream := newStream(0)
-			to := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+			to := parley.NewID[parley.AgentID](journaltest.SpreadSlot(1), testStart, testEntropy())
 			activation := activated(t, s, stream)
 			for n := range uint64(5) {
 				before := disk.syncs.Load()
@@ -257,7 +258,7 @@ func TestRowsOfAMessage(t *testing.T) {
 		activate(t, j, stream)
 		batch := s.db.NewBatch()
 		ev := j.state.Begin(j.rows, batch)
-		it := &apply.Item{Entry: directMessage(stream, parley.NewID[parley.AgentID](1, testStart, testEntropy()), 1, 0)}
+		it := &apply.Item{Entry: directMessage(stream, parley.NewID[parley.AgentID](journaltest.SpreadSlot(1), testStart, testEntropy()), 1, 0)}
 		if err := errors.Join(ev.Apply(it), it.Refusal, ev.Finish(j.arrived)); err != nil {
 			t.Fatal(err)
 		}
@@ -314,7 +315,7 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 	if err := startQuietly(s); err != nil {
 		t.Fatal(err)
 	}
-	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+	agent := parley.NewID[parley.AgentID](journaltest.SpreadSlot(1), testStart, testEntropy())
 	say := func(n int) {
 		for range n {
 			if err := <-appended(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}); err != nil {
@@ -325,7 +326,7 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 	left := func() (n int) {
 		v := s.view()
 		defer v.Close()
-		prefix := layout.OutboxPrefix(0, 1)
+		prefix := layout.Homes(2).OutboxPrefix(0, 1)
 		if err := v.scan(prefix, layout.After(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
 			t.Error(err)
 		}
@@ -388,18 +389,18 @@ func BenchmarkAppend(b *testing.B) {
 			s, _ := openWithSyncControl(b, x.journals, func(o *Options) { o.MemTableBytes = 32 << 20 })
 			senders, activations := make([]journal.Stream, streams), make([]uint64, streams)
 			for i := range senders {
-				senders[i] = newStream(parley.Slot(i % parley.Slots))
+				senders[i] = newStream(journaltest.SpreadSlot(i))
 				activations[i] = activated(b, s, senders[i])
 			}
 			to := make([]parley.AgentID, x.journals)
 			for home := range to {
-				to[home] = parley.NewID[parley.AgentID](parley.Slot(home), testStart, testEntropy())
+				to[home] = parley.NewID[parley.AgentID](s.homes.First(home), testStart, testEntropy())
 			}
 			room := make(chan struct{}, 1024)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				e := directMessage(senders[i%streams], to[int(senders[i%streams].Slot())%x.journals], activations[i%streams], uint64(i/streams))
+				e := directMessage(senders[i%streams], to[s.homes.Of(senders[i%streams].Slot())], activations[i%streams], uint64(i/streams))
 				e.At = testStart
 				e.Release = func(err error) {
 					if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"parley/persistence/apply"
 	"parley/persistence/disk"
 	"parley/persistence/layout"
 )
@@ -131,8 +132,21 @@ func (s *Store) compareFiles(record *disk.WitnessRecord, manifest string) error 
 		if err != nil {
 			return err
 		}
-		return s.compare(record.Head, last, at, whole)
+		if err := s.compare(record.Head, last, at, whole); err != nil {
+			return err
+		}
+		return look.readOwnRows()
 	})
+}
+
+// readOwnRows reads what an opening reads of the journals' own rows, so that damage
+// there is found before anything is changed.
+func (s *Store) readOwnRows() error {
+	journals, openings, err := s.readFormat()
+	for n := 0; err == nil && openings > 0 && n < journals; n++ {
+		_, _, err = apply.Load(s.db, layout.Homes(journals), n)
+	}
+	return err
 }
 
 // logged says whether an inspection replays the logs, which takes a while.

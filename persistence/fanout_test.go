@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/journaltest"
 )
 
 // newSeats makes agents with seats from 1 on, in all slots.
@@ -16,7 +17,7 @@ func newSeats(n int) []parley.Seat {
 	seats := make([]parley.Seat, n)
 	for i := range seats {
 		seats[i] = parley.Seat{
-			Agent:  parley.NewID[parley.AgentID](parley.Slot(i*7%parley.Slots), testStart, testEntropy()),
+			Agent:  parley.NewID[parley.AgentID](journaltest.SpreadSlot(i), testStart, testEntropy()),
 			Number: uint32(i + 1),
 		}
 	}

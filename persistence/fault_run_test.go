@@ -16,6 +16,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/journaltest"
 	"parley/persistence/layout"
 )
 
@@ -125,7 +126,7 @@ func faultBase(t testing.TB, journals int) (*vfs.MemFS, []journal.Stream, map[jo
 	t.Helper()
 	o := &faultRun{t: t, mem: vfs.NewCrashableMem(), disk: &faulty{}, acked: map[journal.Stream]uint64{}, ended: make(chan struct{})}
 	for i := range faultClients {
-		o.streams = append(o.streams, newStream(parley.Slot(i)))
+		o.streams = append(o.streams, newStream(journaltest.SpreadSlot(i)))
 	}
 	if err := o.open(journals); err != nil {
 		t.Fatal(err)
@@ -184,7 +185,7 @@ func (o *faultRun) startClients() {
 		o.clients.Go(func() {
 			activation := o.store.NextActivation()
 			o.append(&journal.Entry{Activate: true}, stream, activation)
-			to := parley.NewID[parley.AgentID](parley.Slot(i+1), testStart, testEntropy())
+			to := parley.NewID[parley.AgentID](journaltest.SpreadSlot(i+1), testStart, testEntropy())
 			for range faultOperations {
 				o.mu.Lock()
 				n := o.acked[stream]

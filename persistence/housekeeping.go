@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"parley"
@@ -53,13 +54,14 @@ func (j *journalState) housekeeping() {
 
 // slots calls fn for every slot of the journal until the store closes.
 func (j *journalState) slots(fn func(parley.Slot) error) error {
-	for slot := j.number; slot < parley.Slots; slot += int(j.store.homes) {
+	homes := j.store.homes
+	for slot := homes.First(j.number); slot < homes.First(j.number+1); slot++ {
 		select {
 		case <-j.store.closing:
 			return nil
 		default:
 		}
-		if err := fn(parley.Slot(slot)); err != nil {
+		if err := fn(slot); err != nil {
 			return err
 		}
 	}
@@ -88,17 +90,19 @@ func (j *journalState) hintQueues() error {
 func (j *journalState) fireTimers(now time.Time) error {
 	v := j.store.view()
 	defer v.Close()
-	low := layout.MetaKey(layout.TimerFamily, j.number, 0)
+	low := j.store.homes.JournalKey(layout.TimerFamily, j.number, 0)
 	if j.fired != nil {
 		low = append(j.fired, 0) // the ones before were woken
 	}
-	high := layout.TimerKey(j.number, uint64(now.UnixMilli())+1, journal.Stream{})
+	high := j.store.homes.TimerKey(j.number, uint64(now.UnixMilli())+1, journal.Stream{})
 	fired := 0
 	j.fired = nil
 	return v.scan(low, high, false, func(k, _ []byte) (bool, error) {
-		due := int64(binary.BigEndian.Uint64(k[5:]))
-		s := journal.Stream{Kind: journal.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:30])}
-		j.store.onTimer(s, time.UnixMilli(due).UTC())
+		s, due, ok := layout.TimerOf(k)
+		if !ok {
+			return false, fmt.Errorf("timer key of %d bytes", len(k))
+		}
+		j.store.onTimer(s, due)
 		if fired++; fired == timersPerTick {
 			j.fired = append([]byte(nil), k...)
 		}

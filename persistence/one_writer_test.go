@@ -17,6 +17,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/journaltest"
 )
 
 // Every write is a batch that package apply built and commitBatch committed: readers that
@@ -142,7 +143,8 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 		t.Fatal(err)
 	}
 	today := journal.Day(opts.Clock())
-	for slot := parley.Slot(0); slot < 200; slot++ {
+	for n := range 200 {
+		slot := journaltest.SpreadSlot(n)
 		stored := make(chan error, 1)
 		e := &journal.Entry{Slot: slot, At: opts.Clock(), Release: func(err error) { stored <- err }}
 		for _, day := range []uint32{today - 1, today, today + 1} {
@@ -161,7 +163,8 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 		}
 		return found
 	}
-	for slot := parley.Slot(0); slot < 200; slot++ {
+	for n := range 200 {
+		slot := journaltest.SpreadSlot(n)
 		for have(slot, today-1) {
 			time.Sleep(time.Millisecond)
 		}
@@ -174,7 +177,8 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 	}
 	// A journal counts a batch after the commit, whose effects are visible earlier: wait
 	// for a later batch.
-	for slot := range parley.Slot(journals) {
+	for n := range journals {
+		slot := s.homes.First(n)
 		for range 2 {
 			passed := make(chan error, 1)
 			s.Append(&journal.Entry{Slot: slot, Release: func(err error) { passed <- err }})

@@ -121,9 +121,9 @@ func (j *journalState) resumeOutboxes() error {
 }
 
 func (j *journalState) resumeOutbox(target int) error {
-	prefix := layout.OutboxPrefix(j.number, target)
+	prefix := j.store.homes.OutboxPrefix(j.number, target)
 	iter, err := j.store.db.NewIter(&pebble.IterOptions{
-		LowerBound: layout.OutboxKey(j.number, target, j.arrived(target)+1), UpperBound: layout.After(prefix),
+		LowerBound: j.store.homes.OutboxKey(j.number, target, j.arrived(target)+1), UpperBound: layout.After(prefix),
 	})
 	if err != nil {
 		return err

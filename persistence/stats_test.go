@@ -15,7 +15,7 @@ func TestStatsCountWhatIsWritten(t *testing.T) {
 	if err := s.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {
 		t.Fatal(err)
 	}
-	leave, err := s.Admit(1, 1000)
+	leave, err := s.Admit(s.homes.First(1), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +24,8 @@ func TestStatsCountWhatIsWritten(t *testing.T) {
 		t.Errorf("one entry is admitted: %+v", j)
 	}
 	done := make(chan error, 1)
-	row := journal.Row{Slot: 1, Table: journal.WebhookTable, Key: []byte("k"), Value: []byte("v")}
-	s.Append(&journal.Entry{Slot: 1, Rows: []journal.Row{row}, Release: func(err error) { leave(); done <- err }})
+	row := journal.Row{Slot: s.homes.First(1), Table: journal.WebhookTable, Key: []byte("k"), Value: []byte("v")}
+	s.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, Release: func(err error) { leave(); done <- err }})
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

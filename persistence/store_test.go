@@ -68,7 +68,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 	if got := s.Journals(); got != 4 {
 		t.Errorf("created with 4 journals, opened with %d", got)
 	}
-	formatKey := layout.MetaKey(layout.FormatFamily, 0, 0)
+	formatKey := layout.DirectoryKey(layout.FormatFamily)
 	made, _, err := layout.Get(s.db, formatKey)
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +98,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 func reopenEngine(t *testing.T, fs vfs.FS) *Store {
 	t.Helper()
 	s := &Store{opts: testOptions(fs, 0), dir: "d", closing: make(chan struct{})}
+	s.opts.AcceptLoss = true
 	s.opts.noRetries = true
 	if err := s.opts.ensureDefaults(); err != nil {
 		t.Fatal(err)

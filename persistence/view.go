@@ -300,7 +300,7 @@ func (v *storeView) Queue(s journal.Stream, beyond uint64, fn func(journal.Queue
 func (v *storeView) Used(org parley.OrgID, day uint32) (int64, error) {
 	sum := uint64(0)
 	for _, j := range v.store.journals {
-		value, _, err := v.get(layout.QuotaKey(j.number, org, day))
+		value, _, err := v.get(v.store.homes.QuotaKey(j.number, org, day))
 		if err != nil {
 			return 0, err
 		}

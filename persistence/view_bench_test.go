@@ -5,8 +5,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/journal"
+	"parley/persistence/journaltest"
 )
 
 // BenchmarkRead reads one row while nothing is written: through a view, which is a
@@ -21,7 +21,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 	streams := make([]journal.Stream, 2000)
 	for i := range streams {
-		streams[i] = newStream(parley.Slot(i))
+		streams[i] = newStream(journaltest.SpreadSlot(i))
 		stored := make(chan error, 1)
 		s.Append(&journal.Entry{Slot: streams[i].Slot(), Effects: []journal.Effect{
 			journal.CreateStream{Stream: streams[i], Events: []journal.StoredEvent{{Tag: 1, Data: []byte("x")}}, State: make([]byte, 200)},

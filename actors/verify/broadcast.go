@@ -113,7 +113,7 @@ func (k *conversationReplay) delivered(id parley.MessageID, r *record.Message, t
 // lodged compares the record of a broadcast in a recipient's home with the original.
 func (k *conversationReplay) lodged(id parley.MessageID, reader parley.Slot, home int) error {
 	x := k.x
-	x.copies.Expect(parley.Slot(home), 1, copyKey(parley.Slot(home), id))
+	x.copies.Expect(x.firstSlots[home], 1, copyKey(x.firstSlots[home], id))
 	x.copied.Checked++
 	var there []byte
 	found, err := x.Broadcast(reader, id, func(record []byte) error {

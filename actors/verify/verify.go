@@ -102,7 +102,10 @@ type verifier struct {
 	moved map[parley.ConversationID]*changedConversation
 	// owners caches the owners of agents.
 	owners map[parley.AgentID]parley.OrgID
-	rows   uint64
+	// firstSlots are the first slots of the journals, by number: under its first slot a
+	// journal stores broadcasts whose own slot has another home.
+	firstSlots map[int]parley.Slot
+	rows       uint64
 }
 
 // checks are the checks of single rows.
@@ -132,10 +135,21 @@ type comparison struct {
 // ownersMax bounds the cached owners.
 const ownersMax = 1 << 17
 
+// firstSlots returns the first slot of each journal.
+func firstSlots(a Archive) map[int]parley.Slot {
+	first := map[int]parley.Slot{}
+	for slot := parley.Slot(0); slot < parley.Slots; slot++ {
+		if _, seen := first[a.Home(slot)]; !seen {
+			first[a.Home(slot)] = slot
+		}
+	}
+	return first
+}
+
 func newVerifier(a Archive, result *report.Verification) *verifier {
 	x := &verifier{
 		Archive: a, report: result, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
-		seatHistories: map[parley.GroupID]*seatHistory{}, moved: map[parley.ConversationID]*changedConversation{},
+		seatHistories: map[parley.GroupID]*seatHistory{}, moved: map[parley.ConversationID]*changedConversation{}, firstSlots: firstSlots(a),
 	}
 	x.checks = checks{
 		decode:       result.Check("event-decode", "every event is of a known kind and can be read"),

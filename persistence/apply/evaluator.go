@@ -17,8 +17,8 @@ type Evaluator struct {
 	state *State
 	rows  Rows
 	batch *pebble.Batch
-	// first is the position of the state when the batch began.
-	first uint64
+	// first is what was applied when the batch began.
+	first layout.Applied
 	// lengths of streams that this batch created, extended as hosted, or retired:
 	// rows does not show them yet.
 	lengths  map[journal.Stream]uint64
@@ -32,7 +32,7 @@ type Evaluator struct {
 
 // Begin starts a batch.
 func (s *State) Begin(rows Rows, batch *pebble.Batch) *Evaluator {
-	return &Evaluator{state: s, rows: rows, batch: batch, first: s.position}
+	return &Evaluator{state: s, rows: rows, batch: batch, first: s.applied}
 }
 
 // Apply checks one item and, unless it refuses it, adds all of it to the batch. It
@@ -52,15 +52,13 @@ func (ev *Evaluator) Apply(it *Item) error {
 	return ev.write(it)
 }
 
-// Finish adds what a batch holds once: the journal's counter, outbox numbers and
-// quotas. arrived tells, per target, the last message that is durable there; rows
+// Finish adds what a batch holds once: the row that says what is applied, outbox
+// numbers and quotas. arrived tells, per target, the last message that is durable there; rows
 // of messages up to it are deleted.
 func (ev *Evaluator) Finish(arrived func(target int) uint64) error {
 	s := ev.state
-	if s.position != ev.first {
-		value := binary.BigEndian.AppendUint64(make([]byte, 0, 16), s.position)
-		value = binary.BigEndian.AppendUint64(value, uint64(s.arrival))
-		if err := ev.batch.Set(layout.MetaKey(layout.CounterFamily, s.journal, 0), value, nil); err != nil {
+	if s.applied != ev.first {
+		if err := ev.batch.Set(s.homes.JournalKey(layout.AppliedFamily, s.journal, 0), s.applied.Encode(), nil); err != nil {
 			return err
 		}
 	}

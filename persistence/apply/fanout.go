@@ -113,8 +113,8 @@ func (it *Item) appliesChunk(chunk uint32) bool {
 // appendPart appends one chunk of a fan-out to feeds of this journal.
 func (ev *Evaluator) appendPart(it *Item, w journal.Fanout, at int64) error {
 	s := ev.state
-	f := FanoutPart{Fanout: w, first: s.position + 1, at: at}
-	s.position += uint64(len(w.To))
+	f := FanoutPart{Fanout: w, first: s.applied.Position + 1, at: at}
+	s.applied.Position += uint64(len(w.To))
 	if w.Kind == journal.CopyEntry {
 		if err := ev.writeCopies(it, &f); err != nil {
 			return err

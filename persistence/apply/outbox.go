@@ -107,7 +107,7 @@ func (ev *Evaluator) writeOutgoing(it *Item, at int64) error {
 			m.stream = it.Stream
 			s.ownOutbox[it.Stream] = m.Number
 		}
-		if err := ev.batch.Set(layout.OutboxKey(m.Source, m.Target, m.Number), layout.EncodeOutboxMessage(&m.OutboxMessage), nil); err != nil {
+		if err := ev.batch.Set(s.homes.OutboxKey(m.Source, m.Target, m.Number), layout.EncodeOutboxMessage(&m.OutboxMessage), nil); err != nil {
 			return err
 		}
 	}
@@ -124,6 +124,7 @@ func (ev *Evaluator) applyMessage(it *Item) error {
 		return fmt.Errorf("persistence: outbox %d to %d: message %d follows %d", m.Source, m.Target, m.Number, last)
 	}
 	s.received[m.Source] = m.Number
+	s.applied.Entries++
 	if ev.received == nil {
 		ev.received = make([]bool, len(s.received))
 	}
@@ -160,7 +161,7 @@ func (ev *Evaluator) finishOutboxes(arrived func(target int) uint64) error {
 			continue
 		}
 		value := layout.EncodeNumber(s.received[source])
-		if err := ev.batch.Set(layout.OutboxReceivedKey(s.journal, source), value, nil); err != nil {
+		if err := ev.batch.Set(s.homes.OutboxReceivedKey(s.journal, source), value, nil); err != nil {
 			return err
 		}
 	}
@@ -170,7 +171,7 @@ func (ev *Evaluator) finishOutboxes(arrived func(target int) uint64) error {
 	for target := range s.deleted {
 		for last := arrived(target); s.deleted[target] < last; {
 			s.deleted[target]++
-			if err := ev.batch.Delete(layout.OutboxKey(s.journal, target, s.deleted[target]), nil); err != nil {
+			if err := ev.batch.Delete(s.homes.OutboxKey(s.journal, target, s.deleted[target]), nil); err != nil {
 				return err
 			}
 		}

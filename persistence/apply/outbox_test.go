@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/journaltest"
 	"parley/persistence/layout"
 )
 
@@ -34,7 +35,7 @@ func newSeats(n int) []parley.Seat {
 	seats := make([]parley.Seat, n)
 	for i := range seats {
 		seats[i] = parley.Seat{
-			Agent:  parley.NewID[parley.AgentID](parley.Slot(i*7%parley.Slots), testStart, [10]byte{byte(i), byte(i >> 8)}),
+			Agent:  parley.NewID[parley.AgentID](journaltest.SpreadSlot(i), testStart, [10]byte{byte(i), byte(i >> 8)}),
 			Number: uint32(i + 1),
 		}
 	}
@@ -120,7 +121,7 @@ func TestFanoutInChunks(t *testing.T) {
 	e := broadcast(group, 3, seats)
 	e.Effects = append([]journal.Effect{feed}, append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, To: seats[:300]}, feed)...)
 	big := applied(t, ev, e)
-	expectPlacement(t, big, "256 from 1", "256 from 1", "to 7",
+	expectPlacement(t, big, "256 from 1", "256 from 1", "to 2048",
 		"journal 0, number 1, awaited false, records 0, 256 from 257, 44 from 257",
 		"journal 0, number 2, awaited false, records 0, 88 from 513, journal.AppendFeed")
 	second := applied(t, ev, broadcast(group, 4, seats[:300]))
@@ -134,14 +135,14 @@ func TestFanoutInChunks(t *testing.T) {
 	})
 	expectPlacement(t, answer, "journal 0, number 5, awaited true, records 1, journal.AppendFeed")
 	// Other streams have no fan-out in progress.
-	expectPlacement(t, applied(t, ev, &journal.Entry{Stream: other, Activation: 1, Effects: []journal.Effect{feed}}), "to 7")
+	expectPlacement(t, applied(t, ev, &journal.Entry{Stream: other, Activation: 1, Effects: []journal.Effect{feed}}), "to 2048")
 	arrive(t, ev, big, 2)
 	arrive(t, ev, second, 2)
 	last := applied(t, ev, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{feed}})
 	expectPlacement(t, last, "journal 0, number 6, awaited true, records 0, journal.AppendFeed")
 	arrive(t, ev, answer, 1)
 	arrive(t, ev, last, 1)
-	expectPlacement(t, applied(t, ev, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{feed}}), "to 7")
+	expectPlacement(t, applied(t, ev, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{feed}}), "to 2048")
 	if n := len(s.ownOutbox); n != 0 {
 		t.Errorf("%d streams count as having a fan-out in progress", n)
 	}
@@ -153,7 +154,7 @@ func TestFanoutToOtherHomes(t *testing.T) {
 	s := newState(2, 0)
 	ev, group := s.Begin(noRows{}, &pebble.Batch{}), newGroup(s, 1)
 	seats := newSeats(600)
-	far := seats[1].Agent // in slot 7
+	far := seats[1].Agent // in the other journal
 	e := broadcast(group, 1, seats)
 	e.Effects = append([]journal.Effect{journal.AddToList{Agent: far}}, e.Effects...)
 	e.Effects = append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, To: seats}, journal.AddToList{Agent: far}, journal.AppendFeed{To: far, Kind: journal.StatusEntry}, journal.Fanout{Kind: journal.GroupEntry, To: seats[:2]})
@@ -173,7 +174,7 @@ func TestFanoutToOtherHomes(t *testing.T) {
 func TestMessagesAreAppliedOnce(t *testing.T) {
 	batch := &pebble.Batch{}
 	ev := newState(2, 1).Begin(noRows{}, batch)
-	agent := parley.NewID[parley.AgentID](1, testStart, [10]byte{})
+	agent := parley.NewID[parley.AgentID](journaltest.SpreadSlot(1), testStart, [10]byte{})
 	for _, c := range []struct {
 		number, rows uint64
 		early        bool

@@ -16,8 +16,7 @@ type State struct {
 	journal int // the number of the journal
 	homes   layout.Homes
 
-	position    uint64                        // last position assigned
-	arrival     int64                         // last arrival stamped, in Unix milliseconds
+	applied     layout.Applied
 	activations map[journal.Stream]activation // the one that may append to a stream
 
 	outboxes []uint64 // per target: number of the last message
@@ -52,12 +51,12 @@ func newState(homes layout.Homes, number int) *State {
 // message that the target has applied.
 func Load(rows pebble.Reader, homes layout.Homes, number int) (s *State, arrived []uint64, err error) {
 	s = newState(homes, number)
-	value, found, err := layout.Get(rows, layout.MetaKey(layout.CounterFamily, number, 0))
+	value, _, err := layout.Get(rows, homes.JournalKey(layout.AppliedFamily, number, 0))
+	if err == nil {
+		s.applied, err = layout.DecodeApplied(value)
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	if found {
-		s.position, s.arrival = layout.NumberAt(value, 0), int64(layout.NumberAt(value, 8))
 	}
 	arrived = make([]uint64, homes)
 	for other := range int(homes) {
@@ -71,17 +70,17 @@ func Load(rows pebble.Reader, homes layout.Homes, number int) (s *State, arrived
 
 // loadOutboxes reads how far the outboxes from and to another journal have come.
 func (s *State) loadOutboxes(rows pebble.Reader, other int) (arrived uint64, err error) {
-	value, _, err := layout.Get(rows, layout.OutboxReceivedKey(s.journal, other))
+	value, _, err := layout.Get(rows, s.homes.OutboxReceivedKey(s.journal, other))
 	if err != nil {
 		return 0, err
 	}
 	s.received[other] = layout.Number(value)
-	value, _, err = layout.Get(rows, layout.OutboxReceivedKey(other, s.journal))
+	value, _, err = layout.Get(rows, s.homes.OutboxReceivedKey(other, s.journal))
 	if err != nil {
 		return 0, err
 	}
 	arrived = layout.Number(value)
-	first, last, err := outboxRows(rows, s.journal, other)
+	first, last, err := outboxRows(rows, s.homes.OutboxPrefix(s.journal, other))
 	if err != nil {
 		return 0, err
 	}
@@ -93,9 +92,8 @@ func (s *State) loadOutboxes(rows pebble.Reader, other int) (arrived uint64, err
 }
 
 // outboxRows reads the numbers of the first and last stored message of an outbox,
-// 0 if there is none.
-func outboxRows(rows pebble.Reader, source, target int) (first, last uint64, err error) {
-	prefix := layout.OutboxPrefix(source, target)
+// whose keys begin with prefix; 0 if there is none.
+func outboxRows(rows pebble.Reader, prefix []byte) (first, last uint64, err error) {
 	iter, err := rows.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: layout.After(prefix)})
 	if err != nil {
 		return 0, 0, err
@@ -110,7 +108,7 @@ func outboxRows(rows pebble.Reader, source, target int) (first, last uint64, err
 }
 
 // Position is the last position assigned.
-func (s *State) Position() uint64 { return s.position }
+func (s *State) Position() uint64 { return s.applied.Position }
 
 // feedsPending reports whether feed entries of a stream for agents of this journal
 // are under way in the journal's outbox to itself.

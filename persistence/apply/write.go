@@ -13,6 +13,7 @@ import (
 // write adds an accepted entry to the batch.
 func (ev *Evaluator) write(it *Item) error {
 	e := it.Entry
+	ev.state.applied.Entries++
 	stamp := ev.arrival(e.At)
 	if err := ev.writeStream(e, stamp); err != nil {
 		return err
@@ -44,7 +45,7 @@ func (ev *Evaluator) write(it *Item) error {
 		if ev.counts == nil {
 			ev.counts = map[string]uint64{}
 		}
-		ev.counts[string(layout.QuotaKey(ev.state.journal, c.Org, c.Day))] += uint64(c.N)
+		ev.counts[string(ev.state.homes.QuotaKey(ev.state.journal, c.Org, c.Day))] += uint64(c.N)
 	}
 	if e.Retire {
 		if have := ev.state.activations[e.Stream]; !have.unknown {
@@ -58,14 +59,14 @@ func (ev *Evaluator) write(it *Item) error {
 // arrival stamps feed entries: not before the entry was appended, and not before
 // the last arrival.
 func (ev *Evaluator) arrival(at time.Time) int64 {
-	ev.state.arrival = max(ev.state.arrival, at.UnixMilli())
-	return ev.state.arrival
+	ev.state.applied.Arrival = max(ev.state.applied.Arrival, at.UnixMilli())
+	return ev.state.applied.Arrival
 }
 
 // next assigns a position.
 func (ev *Evaluator) next() uint64 {
-	ev.state.position++
-	return ev.state.position
+	ev.state.applied.Position++
+	return ev.state.applied.Position
 }
 
 func (ev *Evaluator) writeStream(e *journal.Entry, at int64) error {
@@ -247,7 +248,7 @@ func (ev *Evaluator) createStream(it *Item, w journal.CreateStream, at int64) er
 
 func (ev *Evaluator) writeTimers(e *journal.Entry) error {
 	for _, t := range e.Timers {
-		k := layout.TimerKey(ev.state.journal, uint64(t.Due.UnixMilli()), t.Stream)
+		k := ev.state.homes.TimerKey(ev.state.journal, uint64(t.Due.UnixMilli()), t.Stream)
 		var err error
 		if t.Cancel {
 			err = ev.batch.Delete(k, nil)

@@ -18,7 +18,7 @@ func (r *rig) group(slot parley.Slot) journal.Stream {
 func (r *rig) seats(n int) []parley.Seat {
 	all := make([]parley.Seat, n)
 	for i := range all {
-		all[i] = parley.Seat{Agent: r.agent(parley.Slot(i*5) % parley.Slots), Number: uint32(i + i/50 + 1)}
+		all[i] = parley.Seat{Agent: r.agent(SpreadSlot(i)), Number: uint32(i + i/50 + 1)}
 	}
 	return all
 }
@@ -107,7 +107,7 @@ func (r *rig) checkCopies(id parley.MessageID, talk parley.ConversationID, to []
 		r.view(func(v journal.View) {
 			for _, reader := range []parley.Slot{seat.Agent.Slot(), near} {
 				to, position, found, err := v.Copy(reader, mine)
-				if reader == near && position == 0 && r.homes > 1 && int(seat.Agent.Slot())%r.homes != 0 {
+				if reader == near && position == 0 && r.homes > 1 && int(seat.Agent.Slot())*r.homes >= parley.Slots {
 					position = feed[0].Position
 				}
 				r.expect("the copy", line(to, position, found, err), line(seat.Agent, feed[0].Position, true, nil))

@@ -352,7 +352,7 @@ func testFollowing(r *rig) {
 		following.Go(func() { got[i] = r.follow(agents[i%2], i, publishers*each) })
 	}
 	for p := range publishers {
-		a := r.appender(r.stream(parley.Slot(p)), 0)
+		a := r.appender(r.stream(SpreadSlot(p)), 0)
 		publishing.Go(func() {
 			for i := range each {
 				released := a.begin(&journal.Entry{Effects: []journal.Effect{

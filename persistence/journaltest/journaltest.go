@@ -180,8 +180,8 @@ func (r *rig) entropy() (b [10]byte) {
 const (
 	near    parley.Slot = 0
 	near2   parley.Slot = 4
-	far     parley.Slot = 1
-	farther parley.Slot = 6
+	far     parley.Slot = parley.Slots / 2
+	farther parley.Slot = parley.Slots/4 + 1
 )
 
 func (r *rig) agent(slot parley.Slot) parley.AgentID {

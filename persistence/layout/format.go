@@ -9,7 +9,7 @@ import (
 )
 
 // FormatVersion is the format of the directory that this code reads and writes.
-const FormatVersion = 3
+const FormatVersion = 4
 
 // Format is the row that describes a directory.
 type Format struct {
@@ -28,7 +28,7 @@ func (f Format) Encode() []byte {
 
 // ReadFormat reads the row; a new directory has none. Another version is an error.
 func ReadFormat(r pebble.Reader) (f Format, found bool, err error) {
-	value, found, err := Get(r, MetaKey(FormatFamily, 0, 0))
+	value, found, err := Get(r, DirectoryKey(FormatFamily))
 	if err != nil || !found {
 		return Format{}, false, err
 	}

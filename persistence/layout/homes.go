@@ -2,12 +2,20 @@ package layout
 
 import "parley"
 
-// Homes is the number of journals of a directory, at least 1. It alone decides
-// which journal is the home of a slot, and so where a row is stored.
+// Homes is the number of journals of a directory, from 1 to parley.Slots. It alone
+// decides which journal is the home of a slot, and so where a row is stored. Each
+// journal is the home of a contiguous range of slots; the ranges differ in size by at
+// most one slot.
 type Homes int
 
 // Of is the journal that is the home of a slot.
-func (h Homes) Of(slot parley.Slot) int { return int(slot) % int(h) }
+func (h Homes) Of(slot parley.Slot) int { return int(slot) * int(h) / parley.Slots }
+
+// First is the first slot of a journal's range. First of the number of journals is
+// parley.Slots, the end of the last range.
+func (h Homes) First(journal int) parley.Slot {
+	return parley.Slot((journal*parley.Slots + int(h) - 1) / int(h))
+}
 
 // Same reports whether two slots have the same home.
 func (h Homes) Same(a, b parley.Slot) bool { return h.Of(a) == h.Of(b) }
@@ -28,5 +36,5 @@ func (h Homes) BroadcastSlot(journal int, broadcast parley.MessageID) parley.Slo
 	if h.Of(broadcast.Slot()) == journal {
 		return broadcast.Slot()
 	}
-	return parley.Slot(journal)
+	return h.First(journal)
 }

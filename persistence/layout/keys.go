@@ -2,16 +2,16 @@ package layout
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"parley"
 	"parley/journal"
 )
 
-// Key layout. Every key begins with the slot it belongs to, big endian, and
-// the letter of its family; journal metadata has the slot 0xFFFF, which no id
-// carries, and names its journal.
+// Key layout. Every key begins with the slot it belongs to, big endian, and the
+// letter of its family. Lower-case families are a journal's own rows: they have the
+// first slot of the journal's range, so that all rows of a journal are one span of
+// keys. Rows of the directory have the slot 0xFFFF, which no id carries.
 //
 //	slot E stream seq            event: tag, milliseconds, encoding
 //	slot S stream                state: seq, encoding
@@ -23,13 +23,13 @@ import (
 //	slot M message               receipts, at the conversation's home if that is another
 //	slot T stream number         durable queue of an actor
 //	slot R table key             member of a row-backed set
-//	FFFF m                       format of the directory
+//	first a                      what the journal has applied
+//	first o target number        outbox message, not yet applied by its target
+//	first i source               outbox, last number applied
+//	first t due stream           timer
+//	first q org day              used quota
+//	FFFF m 0                     format of the directory
 //	FFFF h 0 number              head of a commit
-//	FFFF c journal               counter
-//	FFFF o source target number  outbox message, not yet applied by its target
-//	FFFF i target source         outbox, last number applied
-//	FFFF t journal due stream    timer
-//	FFFF q journal org day       used quota
 //
 // Letters of families, see above.
 const (
@@ -43,15 +43,17 @@ const (
 	QueueFamily         = 'T'
 	RowFamily           = 'R'
 
-	FormatFamily         = 'm'
-	HeadFamily           = 'h'
-	CounterFamily        = 'c'
+	AppliedFamily        = 'a'
 	OutboxFamily         = 'o'
 	OutboxReceivedFamily = 'i'
 	TimerFamily          = 't'
 	QuotaFamily          = 'q'
 
-	MetaSlot = 0xFFFF
+	FormatFamily = 'm'
+	HeadFamily   = 'h'
+
+	// DirectorySlot is the slot of the rows of the directory.
+	DirectorySlot = 0xFFFF
 )
 
 // Key begins a key of a family, with room for size more bytes.
@@ -62,14 +64,9 @@ func Key(slot parley.Slot, family byte, size int) []byte {
 	return k
 }
 
-// MetaKey begins a key of journal metadata, with room for size more bytes.
-func MetaKey(family byte, journal int, size int) []byte {
-	k := make([]byte, 5, 5+size)
-	binary.BigEndian.PutUint16(k, MetaSlot)
-	k[2] = family
-	binary.BigEndian.PutUint16(k[3:], uint16(journal))
-	return k
-}
+// DirectoryKey begins a key of a row of the directory. The two zero bytes have been
+// there since format 1, so that every release finds the format of a directory.
+func DirectoryKey(family byte) []byte { return append(Key(DirectorySlot, family, 4), 0, 0) }
 
 // StreamKey begins a key of a stream, with room for size more bytes.
 func StreamKey(family byte, s journal.Stream, size int) []byte {
@@ -129,33 +126,6 @@ func RowKey(slot parley.Slot, table journal.Table, k []byte) []byte {
 	return append(append(Key(slot, RowFamily, 1+len(k)), byte(table)), k...)
 }
 
-// OutboxKey is the key of an outbox message.
-func OutboxKey(source, target int, number uint64) []byte {
-	k := binary.BigEndian.AppendUint16(MetaKey(OutboxFamily, source, 10), uint16(target))
-	return binary.BigEndian.AppendUint64(k, number)
-}
-
-// OutboxPrefix is what the keys of an outbox's messages begin with.
-func OutboxPrefix(source, target int) []byte { return OutboxKey(source, target, 0)[:7] }
-
-// OutboxReceivedKey is the key of the last number that target has applied of the
-// outbox from source.
-func OutboxReceivedKey(target, source int) []byte {
-	return binary.BigEndian.AppendUint16(MetaKey(OutboxReceivedFamily, target, 2), uint16(source))
-}
-
-// TimerKey is the key of a timer that is due at a Unix millisecond.
-func TimerKey(journal int, due uint64, s journal.Stream) []byte {
-	k := binary.BigEndian.AppendUint64(MetaKey(TimerFamily, journal, 25), due)
-	return append(append(k, byte(s.Kind)), s.ID[:]...)
-}
-
-// QuotaKey is the key of what an organization used on a day.
-func QuotaKey(journal int, org parley.OrgID, day uint32) []byte {
-	k := append(MetaKey(QuotaFamily, journal, 20), org[:]...)
-	return binary.BigEndian.AppendUint32(k, day)
-}
-
 // After is the first key beyond every key that begins with prefix.
 func After(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
@@ -189,21 +159,6 @@ func StreamOf(k []byte) journal.Stream {
 	return journal.Stream{Kind: journal.StreamKind(k[3]), ID: parley.IDFromBytes[parley.AnyID](k[4:20])}
 }
 
-// Outbox names the outbox of journal Source for journal Target.
-type Outbox struct{ Source, Target int }
-
-func (l Outbox) String() string {
-	return fmt.Sprintf("outbox from journal %d to %d", l.Source, l.Target)
-}
-
-// OutboxOf is the outbox in the key of an outbox message.
-func OutboxOf(k []byte) (Outbox, bool) {
-	if len(k) != 15 {
-		return Outbox{}, false
-	}
-	return Outbox{Source: int(binary.BigEndian.Uint16(k[3:])), Target: int(binary.BigEndian.Uint16(k[5:]))}, true
-}
-
 // HeadsKept is how many of the newest commits have their head stored: many more
 // than are committed between two writes of the witness.
 const HeadsKept = 4096
@@ -211,13 +166,13 @@ const HeadsKept = 4096
 // HeadKey is the key of the head of a commit. It is overwritten HeadsKept commits
 // later.
 func HeadKey(number uint64) []byte {
-	return binary.BigEndian.AppendUint16(MetaKey(HeadFamily, 0, 2), uint16(number%HeadsKept))
+	return binary.BigEndian.AppendUint16(DirectoryKey(HeadFamily), uint16(number%HeadsKept))
 }
 
 // FloorKey is the key of the commit up to which heads may be missing, because the
 // operator gave them up.
 func FloorKey() []byte {
-	return binary.BigEndian.AppendUint16(MetaKey(HeadFamily, 0, 2), math.MaxUint16)
+	return binary.BigEndian.AppendUint16(DirectoryKey(HeadFamily), math.MaxUint16)
 }
 
 // NumberAt is the big-endian number at an offset, 0 if b is shorter.

@@ -33,20 +33,20 @@ func TestAfter(t *testing.T) {
 
 // TestKeysAreApart: no range that a reader scans contains a key of another kind.
 func TestKeysAreApart(t *testing.T) {
-	s, longer := newStream(1), newStream(2)
+	s, longer, h := newStream(1), newStream(2), Homes(3)
 	agent := parley.AgentID(s.ID)
 	ranges := map[string][]byte{
 		"events": StreamKey(EventFamily, s, 0), "queue": StreamKey(QueueFamily, s, 0),
 		"feed": append(Key(7, FeedFamily, 0), agent[:]...), "rows": RowKey(7, journal.NameTable, nil),
-		"outbox": OutboxPrefix(1, 2), "timers": MetaKey(TimerFamily, 1, 0),
+		"outbox": h.OutboxPrefix(1, 2), "timers": h.JournalKey(TimerFamily, 1, 0),
 	}
 	keys := map[string][]byte{
 		"events": EventKey(s, 1<<40), "queue": QueueKey(s, 9), "feed": FeedKey(FeedFamily, agent, 3),
-		"rows": RowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "outbox": OutboxKey(1, 2, 1<<50), "timers": TimerKey(1, 1<<60, s),
+		"rows": RowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "outbox": h.OutboxKey(1, 2, 1<<50), "timers": h.TimerKey(1, 1<<60, s),
 		"another stream": EventKey(longer, 1), "state": StateKey(s), "untransferred": FeedKey(UntransferredFamily, agent, 3),
-		"another table": RowKey(7, journal.RosterTable, nil), "another outbox": OutboxKey(1, 3, 1), "a outbox back": OutboxKey(2, 1, 1),
-		"outbox in": OutboxReceivedKey(1, 2), "another journal's timers": TimerKey(2, 0, s), "quota": QuotaKey(1, parley.OrgID(s.ID), 1),
-		"counter": MetaKey(CounterFamily, 1, 0), "format": MetaKey(FormatFamily, 0, 0),
+		"another table": RowKey(7, journal.RosterTable, nil), "another outbox": h.OutboxKey(1, 3, 1), "a outbox back": h.OutboxKey(2, 1, 1),
+		"outbox in": h.OutboxReceivedKey(1, 2), "another journal's timers": h.TimerKey(2, 0, s), "quota": h.QuotaKey(1, parley.OrgID(s.ID), 1),
+		"applied": h.JournalKey(AppliedFamily, 1, 0), "format": DirectoryKey(FormatFamily), "head": HeadKey(7),
 		"copies": MessageKey(CopiesFamily, 7, parley.MessageID(s.ID)),
 		"record": MessageKey(RecordFamily, 7, parley.MessageID(s.ID)), "receipts": MessageKey(ReceiptFamily, 7, parley.MessageID(s.ID)),
 	}
@@ -55,6 +55,36 @@ func TestKeysAreApart(t *testing.T) {
 			in := bytes.Compare(k, low) >= 0 && bytes.Compare(k, After(low)) < 0
 			if in != (name == scan) {
 				t.Errorf("%s lies in the range of %s: %v", name, scan, in)
+			}
+		}
+	}
+}
+
+// TestHomesAreRanges: each slot has one home, the homes are contiguous ranges whose
+// sizes differ by at most one, and every key of a journal lies in its span.
+func TestHomesAreRanges(t *testing.T) {
+	s := newStream(1)
+	for _, h := range []Homes{1, 2, 3, 4, 7, 64, parley.Slots} {
+		if h.First(0) != 0 || h.First(int(h)) != parley.Slots {
+			t.Errorf("%d journals: the ranges begin at %d and end at %d", h, h.First(0), h.First(int(h)))
+		}
+		for n := range int(h) {
+			low, high := h.First(n), h.First(n+1)
+			if size := int(high - low); size < parley.Slots/int(h) || size > parley.Slots/int(h)+1 {
+				t.Fatalf("%d journals: journal %d has %d slots", h, n, size)
+			}
+			for slot := low; slot < high; slot++ {
+				if h.Of(slot) != n {
+					t.Fatalf("%d journals: slot %d has home %d, not %d", h, slot, h.Of(slot), n)
+				}
+			}
+			for _, k := range [][]byte{
+				h.JournalKey(AppliedFamily, n, 0), h.OutboxKey(n, 1, 1<<50), h.OutboxReceivedKey(n, 1),
+				h.TimerKey(n, 1<<60, s), h.QuotaKey(n, parley.OrgID(s.ID), 1<<30),
+			} {
+				if bytes.Compare(k, Key(low, 0, 0)) < 0 || bytes.Compare(k, Key(high, 0, 0)[:2]) >= 0 {
+					t.Errorf("%d journals: key %x of journal %d lies outside its span", h, k, n)
+				}
 			}
 		}
 	}

@@ -35,14 +35,12 @@ type Source interface {
 
 // inspection is one pass over the rows of a source.
 type inspection struct {
-	source  Source
-	rows    pebble.Reader
-	homes   layout.Homes
-	witness *disk.Head
-	report  *report.Verification
-	// counters and arrivals are the last position and arrival of each journal.
-	counters []uint64
-	arrivals []int64
+	source   Source
+	rows     pebble.Reader
+	homes    layout.Homes
+	witness  *disk.Head
+	report   *report.Verification
+	applied  []layout.Applied // of each journal
 	outboxes map[layout.Outbox]*outboxRows
 	// born are streams whose creation is in an outbox.
 	born map[journal.Stream]bool
@@ -205,10 +203,10 @@ func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error
 func (in *inspection) prepare() error {
 	var bad error
 	for n := range int(in.homes) {
-		value, _, err := layout.Get(in.rows, layout.MetaKey(layout.CounterFamily, n, 0))
-		bad = errors.Join(bad, err)
-		in.counters = append(in.counters, layout.NumberAt(value, 0))
-		in.arrivals = append(in.arrivals, int64(layout.NumberAt(value, 8)))
+		value, _, err := layout.Get(in.rows, in.homes.JournalKey(layout.AppliedFamily, n, 0))
+		applied, unreadable := layout.DecodeApplied(value)
+		bad = errors.Join(bad, err, unreadable)
+		in.applied = append(in.applied, applied)
 	}
 	if bad != nil {
 		return bad
@@ -234,10 +232,12 @@ func (in *inspection) row(k, value []byte) {
 	in.values.Checked++
 	slot, family := layout.FamilyOf(k)
 	switch {
-	case slot == layout.MetaSlot:
-		in.metaRow(family, k, value)
+	case slot == layout.DirectorySlot:
+		in.directoryRow(family, k, value)
 	case slot >= parley.Slots:
 		in.keys.Fault(fmt.Sprintf("key %x", k), "no slot has this number: the row belongs to nobody")
+	case family >= 'a':
+		in.journalRow(slot, family, k, value)
 	default:
 		in.slotRow(slot, family, k, value)
 	}
@@ -288,8 +288,8 @@ func (in *inspection) owned(slot, owner parley.Slot, where string) {
 
 func (in *inspection) position(slot parley.Slot, n uint64, where string) {
 	in.positions.Checked++
-	if home := in.homes.Of(slot); n > in.counters[home] {
-		in.positions.Fault(where, "number %d, but journal %d has counted to %d only: the number will be given again", n, home, in.counters[home])
+	if home := in.homes.Of(slot); n > in.applied[home].Position {
+		in.positions.Fault(where, "number %d, but journal %d has counted to %d only: the number will be given again", n, home, in.applied[home].Position)
 	}
 }
 
@@ -341,7 +341,7 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	if agent != in.feed {
 		in.feed, in.arrival = agent, 0
 	}
-	at, latest := int64(layout.NumberAt(value, 1)), in.arrivals[in.homes.Of(slot)]
+	at, latest := int64(layout.NumberAt(value, 1)), in.applied[in.homes.Of(slot)].Arrival
 	switch {
 	case at < in.arrival:
 		in.feeds.Fault(feedName(agent, position), "it arrived %d ms before the entry before it: counts since an instant are wrong", in.arrival-at)

@@ -1,7 +1,7 @@
 package verify
 
 import (
-	"encoding/binary"
+	"bytes"
 	"fmt"
 
 	"parley"
@@ -10,35 +10,53 @@ import (
 	"parley/persistence/layout"
 )
 
-// metaRow checks a row of journal metadata.
-func (in *inspection) metaRow(family byte, k, value []byte) {
-	where := fmt.Sprintf("key %x", k)
-	number := -1
-	if len(k) >= 5 {
-		number = int(binary.BigEndian.Uint16(k[3:]))
-	}
-	if number < 0 || number >= int(in.homes) {
-		in.keys.Fault(where, "it names journal %d, and there are %d", number, int(in.homes))
-		return
-	}
+// directoryRow checks a row of the directory.
+func (in *inspection) directoryRow(family byte, k, value []byte) {
+	where, head := fmt.Sprintf("key %x", k), layout.DirectoryKey(family)
 	switch {
-	case family == layout.FormatFamily && len(k) == 5:
+	case family == layout.FormatFamily && bytes.Equal(k, head):
 		in.whole(where, value, 18)
-	case family == layout.CounterFamily && len(k) == 5:
+	case family == layout.HeadFamily && bytes.HasPrefix(k, head) && len(k) == len(head)+2:
 		in.whole(where, value, 16)
-	case family == layout.HeadFamily && len(k) == 7:
-		in.whole(where, value, 16)
-	case family == layout.QuotaFamily && len(k) == 25:
-		in.whole(where, value, 8)
-	case family == layout.TimerFamily && len(k) == 30:
-		in.whole(where, value, 0)
-		in.timer(number, journal.Stream{Kind: journal.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])})
-	case family == layout.OutboxReceivedFamily && len(k) == 7:
-		in.whole(where, value, 8)
-		in.outboxReceived(layout.Outbox{Source: int(binary.BigEndian.Uint16(k[5:])), Target: number}, where)
-	case family == layout.OutboxFamily && len(k) == 15:
-		in.outboxMessage(k, value)
 	default:
+		in.keys.Fault(where, "no family has such keys: the row is read by nobody")
+	}
+}
+
+// journalRow checks one of a journal's own rows.
+func (in *inspection) journalRow(slot parley.Slot, family byte, k, value []byte) {
+	where, number := fmt.Sprintf("key %x", k), in.homes.Of(slot)
+	in.owned(slot, in.homes.First(number), where)
+	known := false
+	switch family {
+	case layout.AppliedFamily:
+		if known = len(k) == 3; known {
+			in.whole(where, value, layout.AppliedBytes)
+		}
+	case layout.QuotaFamily:
+		if _, _, known = layout.QuotaOf(k); known {
+			in.whole(where, value, 8)
+		}
+	case layout.TimerFamily:
+		var s journal.Stream
+		if s, _, known = layout.TimerOf(k); known {
+			in.whole(where, value, 0)
+			in.timer(number, s)
+		}
+	case layout.OutboxReceivedFamily:
+		var source int
+		if source, known = layout.SourceOf(k); known {
+			in.whole(where, value, 8)
+			in.outboxReceived(layout.Outbox{Source: source, Target: number}, where)
+		}
+	case layout.OutboxFamily:
+		var l layout.Outbox
+		var n uint64
+		if l, n, known = in.homes.OutboxOf(k); known {
+			in.outboxMessage(l, n, where, value)
+		}
+	}
+	if !known {
 		in.keys.Fault(where, "no family has such keys: the row is read by nobody")
 	}
 }
@@ -69,14 +87,12 @@ func (in *inspection) outboxReceived(l layout.Outbox, where string) {
 }
 
 // outboxMessage checks one row of an outbox and counts gaps.
-func (in *inspection) outboxMessage(k, value []byte) {
-	l, _ := layout.OutboxOf(k)
-	n := layout.Number(k[7:])
-	where := fmt.Sprintf("%s, message %d", l, n)
+func (in *inspection) outboxMessage(l layout.Outbox, n uint64, where string, value []byte) {
 	if l.Target >= int(in.homes) {
-		in.keys.Fault(where, "there is no such outbox")
+		in.keys.Fault(where, "there is no %s", l)
 		return
 	}
+	where = fmt.Sprintf("%s, message %d", l, n)
 	in.outboxOrder.Checked++
 	have := in.outboxes[l]
 	if have == nil {
@@ -116,7 +132,7 @@ func (in *inspection) homesOf(w journal.Effect) []int {
 // has applied.
 func (in *inspection) checkOutboxes() {
 	for l, rows := range in.outboxes {
-		applied, err := in.applied(l)
+		applied, err := in.received(l)
 		switch {
 		case err != nil:
 			in.outboxOrder.Fault(l.String(), "%v", err)
@@ -160,8 +176,8 @@ func (in *inspection) checkHeads() {
 	}
 }
 
-// applied is the last number of an outbox that its target has applied.
-func (in *inspection) applied(l layout.Outbox) (uint64, error) {
-	value, _, err := layout.Get(in.rows, layout.OutboxReceivedKey(l.Target, l.Source))
+// received is the last number of an outbox that its target has applied.
+func (in *inspection) received(l layout.Outbox) (uint64, error) {
+	value, _, err := layout.Get(in.rows, in.homes.OutboxReceivedKey(l.Target, l.Source))
 	return layout.Number(value), err
 }

@@ -1,0 +1,132 @@
+package layout
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"parley"
+	"parley/journal"
+)
+
+// Lengths of the keys of a journal's own rows.
+const (
+	journalKeyBytes  = 3
+	outboxKeyBytes   = journalKeyBytes + 10
+	receivedKeyBytes = journalKeyBytes + 2
+	timerKeyBytes    = journalKeyBytes + 25
+	quotaKeyBytes    = journalKeyBytes + 20
+)
+
+// JournalKey begins a key of a journal's own rows, with room for size more bytes.
+func (h Homes) JournalKey(family byte, journal, size int) []byte {
+	return Key(h.First(journal), family, size)
+}
+
+// OutboxKey is the key of an outbox message.
+func (h Homes) OutboxKey(source, target int, number uint64) []byte {
+	k := binary.BigEndian.AppendUint16(h.JournalKey(OutboxFamily, source, 10), uint16(target))
+	return binary.BigEndian.AppendUint64(k, number)
+}
+
+// OutboxPrefix is what the keys of an outbox's messages begin with.
+func (h Homes) OutboxPrefix(source, target int) []byte {
+	return h.OutboxKey(source, target, 0)[:journalKeyBytes+2]
+}
+
+// OutboxReceivedKey is the key of the last number that target has applied of the
+// outbox from source.
+func (h Homes) OutboxReceivedKey(target, source int) []byte {
+	return binary.BigEndian.AppendUint16(h.JournalKey(OutboxReceivedFamily, target, 2), uint16(source))
+}
+
+// TimerKey is the key of a timer that is due at a Unix millisecond.
+func (h Homes) TimerKey(journal int, due uint64, s journal.Stream) []byte {
+	k := binary.BigEndian.AppendUint64(h.JournalKey(TimerFamily, journal, 25), due)
+	return append(append(k, byte(s.Kind)), s.ID[:]...)
+}
+
+// QuotaKey is the key of what an organization used on a day.
+func (h Homes) QuotaKey(journal int, org parley.OrgID, day uint32) []byte {
+	k := append(h.JournalKey(QuotaFamily, journal, 20), org[:]...)
+	return binary.BigEndian.AppendUint32(k, day)
+}
+
+// Outbox names the outbox of journal Source for journal Target.
+type Outbox struct{ Source, Target int }
+
+func (l Outbox) String() string {
+	return fmt.Sprintf("outbox from journal %d to %d", l.Source, l.Target)
+}
+
+// OutboxOf is the outbox, and the number of the message, in the key of an outbox
+// message; false for a key of another length.
+func (h Homes) OutboxOf(k []byte) (l Outbox, number uint64, ok bool) {
+	if len(k) != outboxKeyBytes {
+		return Outbox{}, 0, false
+	}
+	slot, _ := FamilyOf(k)
+	return Outbox{Source: h.Of(slot), Target: int(binary.BigEndian.Uint16(k[journalKeyBytes:]))}, Number(k[journalKeyBytes+2:]), true
+}
+
+// SourceOf is the source in an OutboxReceivedKey; false for a key of another length.
+func SourceOf(k []byte) (source int, ok bool) {
+	if len(k) != receivedKeyBytes {
+		return 0, false
+	}
+	return int(binary.BigEndian.Uint16(k[journalKeyBytes:])), true
+}
+
+// TimerOf is the stream and the instant in a TimerKey; false for a key of another
+// length.
+func TimerOf(k []byte) (s journal.Stream, due time.Time, ok bool) {
+	if len(k) != timerKeyBytes {
+		return journal.Stream{}, time.Time{}, false
+	}
+	at := k[journalKeyBytes:]
+	s = journal.Stream{Kind: journal.StreamKind(at[8]), ID: parley.IDFromBytes[parley.AnyID](at[9:])}
+	return s, time.UnixMilli(int64(Number(at))).UTC(), true
+}
+
+// QuotaOf is the organization and the day in a QuotaKey; false for a key of another
+// length.
+func QuotaOf(k []byte) (org parley.OrgID, day uint32, ok bool) {
+	if len(k) != quotaKeyBytes {
+		return parley.OrgID{}, 0, false
+	}
+	at := k[journalKeyBytes:]
+	return parley.IDFromBytes[parley.OrgID](at[:16]), binary.BigEndian.Uint32(at[16:]), true
+}
+
+// Applied is the row that says what a journal has applied.
+type Applied struct {
+	// Entries is how many entries and outbox messages the journal has applied since
+	// the directory was made. Refused entries do not count.
+	Entries uint64
+	// Position is the last position assigned.
+	Position uint64
+	// Arrival is the last arrival stamped, in Unix milliseconds.
+	Arrival int64
+}
+
+// AppliedBytes is the size of the row's value.
+const AppliedBytes = 24
+
+// Encode is the value of the row.
+func (a Applied) Encode() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, AppliedBytes), a.Entries)
+	b = binary.BigEndian.AppendUint64(b, a.Position)
+	return binary.BigEndian.AppendUint64(b, uint64(a.Arrival))
+}
+
+// DecodeApplied reads what Encode wrote. The value of a journal that has applied
+// nothing is empty.
+func DecodeApplied(b []byte) (Applied, error) {
+	switch len(b) {
+	case 0:
+		return Applied{}, nil
+	case AppliedBytes:
+		return Applied{Number(b), NumberAt(b, 8), int64(NumberAt(b, 16))}, nil
+	}
+	return Applied{}, fmt.Errorf("the row of what a journal has applied has %d bytes", len(b))
+}
