@@ -31,15 +31,15 @@ func (s *Store) examine() (fresh bool, err error) {
 	}
 	switch {
 	case s.opts.AcceptLoss:
+		if err := s.inspect(withoutLogs, nothingMore); err != nil {
+			return false, err
+		}
 		if missing != nil {
 			s.opts.Logger.Warn("continuing without the witness", "error", missing)
 			return false, s.makeWitness()
 		}
 		record.ForgetFiles()
 		record.ForgetKeyring()
-		if err := s.inspect(withoutLogs, nothingMore); err != nil {
-			return false, err
-		}
 	case missing != nil:
 		if err := s.requireFirstOpening(missing); err != nil {
 			return false, err
@@ -159,8 +159,9 @@ const (
 
 func nothingMore(*Store) error { return nil }
 
-// inspect opens the engine without changing anything on the disk, and looks whether
-// the blob files are there.
+// inspect opens the engine without changing anything on the disk, refuses a directory
+// of another format, and looks whether the blob files are there. It replays the logs
+// also if the tables do not say which format the directory has.
 func (s *Store) inspect(logs logged, see func(*Store) error) error {
 	look := &Store{opts: s.opts, dir: s.dir, lock: s.lock}
 	look.opts.FS = disk.ReadOnlyFS{FS: s.opts.FS}
@@ -175,7 +176,16 @@ func (s *Store) inspect(logs logged, see func(*Store) error) error {
 		return s.damaged(err)
 	}
 	look.db = db
-	err = look.requireBlobs()
+	_, found, err := layout.ReadFormat(db)
+	if err == nil && !found && logs == withoutLogs {
+		if err := db.Close(); err != nil {
+			return err
+		}
+		return s.inspect(withLogs, see)
+	}
+	if err == nil {
+		err = look.requireBlobs()
+	}
 	if err == nil {
 		err = see(look)
 	}

@@ -68,46 +68,34 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 	if got := s.Journals(); got != 4 {
 		t.Errorf("created with 4 journals, opened with %d", got)
 	}
-	formatKey := layout.DirectoryKey(layout.FormatFamily)
-	made, _, err := layout.Get(s.db, formatKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		value []byte
-		want  string
-	}{
-		{append(layout.EncodeNumber(layout.FormatVersion+1), made[8:]...), fmt.Sprintf("format %d; this program reads format %d", layout.FormatVersion+1, layout.FormatVersion)},
-		{made[:10], "not made by this program"},
+	mustClose(t, s)
+}
+
+// TestOpenRefusesOtherFormats: a directory of another format is refused, also if losses
+// are accepted. The same directory opens once the row is as it was.
+func TestOpenRefusesOtherFormats(t *testing.T) {
+	key := layout.DirectoryKey(layout.FormatFamily)
+	for want, change := range map[string]func(made []byte) []byte{
+		fmt.Sprintf("format %d; this program reads format %d", layout.FormatVersion+1, layout.FormatVersion): func(made []byte) []byte {
+			return append(layout.EncodeNumber(layout.FormatVersion+1), made[8:]...)
+		},
+		"not made by this program": func(made []byte) []byte { return made[:10] },
 	} {
-		if err := s.db.Set(formatKey, c.value, pebble.Sync); err != nil {
+		fs := vfs.NewMem()
+		s := mustOpen(t, "d", testOptions(fs, 4))
+		made, _, err := layout.Get(s.db, key)
+		if err = errors.Join(err, s.db.Set(key, change(made), pebble.Sync)); err != nil {
 			t.Fatal(err)
 		}
 		mustClose(t, s)
-		refusedWith(t, "d", testOptions(fs, 0), c.want)
-		s = reopenEngine(t, fs)
+		losing := testOptions(fs, 0)
+		losing.AcceptLoss = true
+		refusedWith(t, "d", testOptions(fs, 0), want)
+		refusedWith(t, "d", losing, want)
+		changeEngine(t, fs, func(db *pebble.DB) error { return errors.Join(db.Set(key, made, pebble.Sync), db.Flush()) })
+		mustClose(t, mustOpen(t, "d", losing))
+		mustClose(t, mustOpen(t, "d", testOptions(fs, 4)))
 	}
-	if err := s.db.Set(formatKey, made, pebble.Sync); err != nil {
-		t.Fatal(err)
-	}
-	mustClose(t, s)
-	mustClose(t, mustOpen(t, "d", testOptions(fs, 4)))
-}
-
-// reopenEngine opens the directory d without the checks of Open.
-func reopenEngine(t *testing.T, fs vfs.FS) *Store {
-	t.Helper()
-	s := &Store{opts: testOptions(fs, 0), dir: "d", closing: make(chan struct{})}
-	s.opts.AcceptLoss = true
-	s.opts.noRetries = true
-	if err := s.opts.ensureDefaults(); err != nil {
-		t.Fatal(err)
-	}
-	s.disk = s.newMonitor()
-	if err := errors.Join(s.openEngine(), s.checkHeads()); err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 func TestOpenRefusesOptions(t *testing.T) {

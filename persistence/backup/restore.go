@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // restoring is the name of the journals' directory until it is complete.
@@ -135,6 +136,9 @@ func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) er
 // was backed up.
 func witnessRestored(fsys vfs.FS, dir string, s *Snapshot) error {
 	last, journals, err := headIn(fsys, dir)
+	if other := (layout.OtherFormatError{}); errors.As(err, &other) {
+		return fmt.Errorf("snapshot %s: %w", s.ID, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: snapshot %s: %w", ErrDamaged, s.ID, err)
 	}

@@ -26,7 +26,19 @@ func (f Format) Encode() []byte {
 	return binary.BigEndian.AppendUint64(b, f.Openings)
 }
 
-// ReadFormat reads the row; a new directory has none. Another version is an error.
+// OtherFormatError is the error of a directory of another format. The directory is not
+// damaged: the program that wrote it reads it.
+type OtherFormatError struct {
+	// Version is the format of the directory.
+	Version uint64
+}
+
+func (e OtherFormatError) Error() string {
+	return fmt.Sprintf("the data directory has format %d; this program reads format %d", e.Version, FormatVersion)
+}
+
+// ReadFormat reads the row; a new directory has none. Another version is an
+// OtherFormatError.
 func ReadFormat(r pebble.Reader) (f Format, found bool, err error) {
 	value, found, err := Get(r, DirectoryKey(FormatFamily))
 	if err != nil || !found {
@@ -36,7 +48,7 @@ func ReadFormat(r pebble.Reader) (f Format, found bool, err error) {
 		return Format{}, false, errors.New("the data directory was not made by this program")
 	}
 	if v := binary.BigEndian.Uint64(value); v != FormatVersion {
-		return Format{}, false, fmt.Errorf("the data directory has format %d; this program reads format %d", v, FormatVersion)
+		return Format{}, false, OtherFormatError{Version: v}
 	}
 	return Format{Journals: int(binary.BigEndian.Uint16(value[8:])), Openings: binary.BigEndian.Uint64(value[10:])}, true, nil
 }
