@@ -46,7 +46,7 @@ var lattice = map[string]place{
 
 	"parley/actors/record": {may: slices.Concat(ground, agreed, aggregates), why: "everything stored beside events is encoded in one package"},
 
-	"parley/actors/rules": {may: slices.Concat(ground, agreed, aggregates), why: "code that runs aggregates sees each of them through one type"},
+	"parley/actors/rules": {may: slices.Concat(ground, agreed, aggregates, []string{"parley/actors/record"}), why: "code that runs aggregates sees each of them through one type; a first message stands for the start of a conversation"},
 
 	// Server packages. Packages of one layer never import each other: actors declares
 	// the interfaces that it needs, and the others implement them.

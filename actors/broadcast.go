@@ -118,7 +118,7 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 		create.Fresh, create.State = true, nil // folding one event is as quick
 		t.State.cache(id, k)
 		t.AddEffects(create, journal.AddToList{Agent: s.From, Conversation: id})
-		fan.AddToList = id
+		fan.Begins = true
 	}
 	record := newRecord(message, id, s.From, to[0].Agent, &s.Content)
 	record.Group, record.Host = s.Group.Bytes(), s.Group.Bytes()

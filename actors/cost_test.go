@@ -159,3 +159,49 @@ func TestBytesOfAMessageControl(t *testing.T) {
 		})
 	}
 }
+
+// rowsOf returns how many rows a write has added to the store, without those that a
+// batch writes once.
+func rowsOf(t *testing.T, r *testNode, write func() (Posted, error)) int {
+	t.Helper()
+	count := func() (n int) {
+		archive := r.store.Archive()
+		defer func() { _ = archive.Close() }()
+		if err := archive.Pairs(func(key, _ []byte) error {
+			if key[2] < 'a' {
+				n++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := count()
+	must(write())(t)
+	return count() - before
+}
+
+// TestRowsOfAMessage counts the rows of a direct message: its record, its feed entry, a
+// place in the sender's list for a new conversation, an event for a reply, and the
+// idempotency key if there is one.
+func TestRowsOfAMessage(t *testing.T) {
+	r := newTestNode(t)
+	owner, ids := r.agents("acme", 2)
+	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t)
+	answer := must(r.reply(answerTo(owner, first.Message, "opens the conversation", "")))(t)
+	for _, c := range []struct {
+		what  string
+		write func() (Posted, error)
+		most  int
+	}{
+		{"a first message", func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "more", "")) }, 3},
+		{"a first message with a key", func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "more", "k1")) }, 4},
+		{"a reply", func() (Posted, error) { return r.reply(answerTo(owner, answer.Message, "more", "")) }, 3},
+		{"a reply with a key", func() (Posted, error) { return r.reply(answerTo(owner, answer.Message, "more", "k2")) }, 4},
+	} {
+		if rows := rowsOf(t, r, c.write); rows != c.most {
+			t.Errorf("%s adds %d rows, want %d", c.what, rows, c.most)
+		}
+	}
+}

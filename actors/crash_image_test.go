@@ -241,7 +241,11 @@ func (x *imageCheck) checkHistory(id parley.ConversationID, talk *seenConversati
 	defer v.Close()
 	replayed := &conversation.State{}
 	last := uint64(0)
-	err := v.Events(rules.ConversationStream(id), 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
+	birth, found, err := rules.Conversation.Birth(v, rules.ConversationStream(id))
+	if x.noError(err, "the start of %s", id); found {
+		rules.Conversation.Evolve(replayed, birth)
+	}
+	err = v.Events(rules.ConversationStream(id), 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 		e, err := rules.Conversation.Decode(f)
 		if !x.noError(err, "event %d of %s", seq, id) {
 			return false

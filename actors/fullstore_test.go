@@ -100,6 +100,13 @@ func newFullStore(t testing.TB, journals int) *fullStore {
 	must(w.node.Agents.Change(ctx, w.agents[4], agent.IssuePollToken{Hash: key(7, "new")}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[5], agent.Revoke{}))(t)
 	eventually(t, "the agent is counted out", func() bool { return must(w.node.Orgs.Current(ctx, w.owner))(t).GetActiveAgents() == 5 })
+	w.node.queries.Limits().ListedStep = 1
+	for _, id := range w.agents { // a listing stores rows
+		_, _, err := w.node.Messages.Conversations(ctx, id, 0, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.manual.advance(24 * time.Hour)
 	must(w.send(direct(w.owner, w.agents[0], w.agents[1], "next day", "key0")))(t)
 	return w

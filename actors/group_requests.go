@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"parley"
-	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -59,20 +58,7 @@ func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 func (gs *Groups) notify(t *groupTurn, r *group.Request, content Content) error {
 	by, _ := t.State.Member(r.Inviter())
 	content.FromOrg, content.ToOrg = by.Org, parley.IDFromBytes[parley.OrgID](r.GetOrg())
-	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, gs.entropy())
-	message := conversation.FirstMessageID(id, t.Now, gs.entropy())
-	start := conversation.Start{ID: id, Initiator: by.Agent, Responder: r.AgentID(), MessageID: message}
-	create, err := rules.Conversation.BeginBare(rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
-	if err != nil {
-		return err
-	}
-	create.Fresh = true
-	t.AddEffects(create)
-	if err := appendMessage(t, newRecord(message, id, by.Agent, r.AgentID(), &content), r.AgentID()); err != nil {
-		return err
-	}
-	t.AddEffects(journal.AddToList{Agent: by.Agent, Conversation: id}, journal.AddToList{Agent: r.AgentID(), Conversation: id})
-	return nil
+	return appendMessage(t, newConversation(t, gs.entropy(), by.Agent, r.AgentID(), &content), r.AgentID())
 }
 
 func (gs *Groups) vote(t *groupTurn, c group.CastVote) (any, error) {

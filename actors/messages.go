@@ -183,8 +183,7 @@ func repeatAnswer(r *idempotencyRecord) Posted {
 	return Posted{Message: &record.Message{Id: r.message.Bytes()}, Repeated: true}
 }
 
-// send applies the sender's rules to a direct send and starts the conversation in the
-// same entry: two aggregates, one mailbox, one batch.
+// send applies the sender's rules to a direct send and starts the conversation.
 func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	known, err := findRepeat(t, s.From[:], &s.Content)
 	if err != nil {
@@ -203,25 +202,26 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, ms.entropy())
-	message := conversation.FirstMessageID(id, t.Now, ms.entropy())
-	start := conversation.Start{
-		ID: id, Initiator: s.From, Responder: s.To, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
+	record := newConversation(t, ms.entropy(), s.From, s.To, &s.Content)
+	record.Metadata = s.Metadata
+	if !s.Parent.Zero() {
+		record.Parent = s.Parent.Bytes()
 	}
-	create, err := rules.Conversation.BeginBare(rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
-	if err != nil {
-		return nil, err
-	}
-	create.Fresh = true
-	record := newRecord(message, id, s.From, s.To, &s.Content)
-	t.AddEffects(create)
 	if err := appendMessage(t, record, s.To); err != nil {
 		return nil, err
 	}
 	countMessage(t.Entry, s.FromOrg)
-	t.AddEffects(journal.AddToList{Agent: s.From, Conversation: id}, journal.AddToList{Agent: s.To, Conversation: id})
-	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{message, s.To, s.Type})
+	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{record.MessageID(), s.To, s.Type})
 	return Posted{Message: record}, nil
+}
+
+// newConversation returns the record of the first message of a new conversation between
+// two agents, and adds the conversation to the sender's list. The message is the start:
+// the conversation's stream has no event until something else happens.
+func newConversation[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], random [10]byte, from, to parley.AgentID, c *Content) *record.Message {
+	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, random)
+	t.AddEffects(journal.AddToList{Agent: from, Conversation: id})
+	return newRecord(conversation.FirstMessageID(id), id, from, to, c)
 }
 
 // newRecord returns the record of a message. It shares the memory of what was rendered.
@@ -247,7 +247,9 @@ func appendMessage[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], r
 	}
 	id := parley.IDFromBytes[parley.MessageID](record.Id)
 	t.Entry.Records = append(t.Entry.Records, journal.Record{ID: id, Data: data})
-	t.AddEffects(journal.AppendFeed{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash(record.Type)})
+	t.AddEffects(journal.AppendFeed{
+		To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash(record.Type), Begins: record.Starts(),
+	})
 	return nil
 }
 

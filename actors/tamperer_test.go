@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"parley"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -19,6 +21,7 @@ import (
 	"parley/journal/report"
 	"parley/persistence"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 	rowverify "parley/persistence/verify"
 )
 
@@ -205,6 +208,14 @@ func (x *tamperer) move(family byte, fits func(k, v []byte) bool, change func(k 
 	x.set(change(bytes.Clone(k)), v)
 }
 
+// dropRecord deletes the first record that matches.
+func (x *tamperer) dropRecord(fits func(*record.Message) bool) {
+	x.dropFirst('B', func(_, v []byte) bool {
+		r := &record.Message{}
+		return r.UnmarshalVT(v[8:]) == nil && fits(r)
+	})
+}
+
 // dropFirst deletes the first row that matches.
 func (x *tamperer) dropFirst(family byte, fits func(k, v []byte) bool) {
 	k, _ := x.find(family, fits)
@@ -223,8 +234,14 @@ func ofTable(table journal.Table) func(k, v []byte) bool {
 
 // isMessageEntry matches feed entries of messages, isStatusEntry those of status
 // changes.
-func isMessageEntry(_, v []byte) bool { return v[0] == byte(journal.MessageEntry) }
-func isStatusEntry(_, v []byte) bool  { return v[0] == byte(journal.StatusEntry) }
+func isMessageEntry(_, v []byte) bool { return layout.FeedKindOf(v) == journal.MessageEntry }
+func isStatusEntry(_, v []byte) bool  { return layout.FeedKindOf(v) == journal.StatusEntry }
+
+// listsEntry matches rows of agents' lists that repeat a feed entry.
+func (x *tamperer) listsEntry(k, _ []byte) bool {
+	return len(k) == 28 && k[3] == byte(journal.ConversationTable) &&
+		x.get(layout.FeedKey(layout.FeedFamily, parley.AgentID(k[4:20]), binary.BigEndian.Uint64(k[20:]))) != nil
+}
 
 // rewriteEvent changes the first stored event that matches.
 func rewriteEvent[S rules.State, C any, E rules.Event](x *tamperer, kind journal.StreamKind, r rules.Aggregate[S, C, E], fits func(E) bool, change func(E)) {

@@ -153,8 +153,6 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 		return fmt.Sprintf("feed of %s at %d: %d %s", id(rest), binary.BigEndian.Uint64(rest[16:]), p.Value[0], id(p.Value[9:]))
 	case family == 'C':
 		return fmt.Sprintf("copies from %s under %d, at %d, to %x", id(rest), slot, binary.BigEndian.Uint64(p.Value), p.Value[8:])
-	case family == 'U':
-		return fmt.Sprintf("not carried to %s at %d: %s", id(rest), binary.BigEndian.Uint64(rest[16:]), id(p.Value))
 	case family == 'M':
 		marks := [2]int64{int64(binary.BigEndian.Uint64(p.Value)), int64(binary.BigEndian.Uint64(p.Value[8:]))}
 		return fmt.Sprintf("marks %d, {%d %d}", len(rest), marks[0], marks[1])
@@ -297,7 +295,7 @@ func covers(p journaltest.Pair) []string {
 func uncovered(t testing.TB, pairs []journaltest.Pair) []string {
 	t.Helper()
 	wanted := []string{
-		"family E", "family S", "family B", "family F", "family U", "family R", "family C", "marks of 24 bytes", "marks of 16 bytes",
+		"family E", "family S", "family B", "family F", "family R", "family C", "marks of 24 bytes", "marks of 16 bytes",
 		"directory m", "directory h", "family a", "family i", "family t", "family q", fmt.Sprintf("stream of kind %d", journal.SlugStream),
 	}
 	for _, about := range aggregates {

@@ -85,10 +85,17 @@ func (l *releaseScenario) useWebhooks(owner parley.OrgID, watched, other parley.
 	change(hook, webhook.Toggle{By: owner}) // so that a later node on the store attempts nothing
 	change(busy, webhook.Toggle{By: owner})
 	until("nothing is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) == 0 })
-	l.node.queries.Limits().TransferredStep = 1
-	must(l.node.Feeds.Resume(ctx, watched, parley.MessageID{}, false))(l.t)
-	l.awaitArrival()
+	l.keepPlaces(watched)
 	l.terms(theirs)
+}
+
+// keepPlaces stores how far an agent's feed is transferred, and how far it is listed.
+func (l *releaseScenario) keepPlaces(agent parley.AgentID) {
+	limits := l.node.queries.Limits()
+	limits.TransferredStep, limits.ListedStep = 1, 1
+	must(l.node.Feeds.Resume(context.Background(), agent, parley.MessageID{}, false))(l.t)
+	must2(l.node.Messages.Conversations(context.Background(), agent, 0, 10))(l.t)
+	l.awaitArrival()
 }
 
 // neverAnswerOnce leaves one attempt without an answer and fails all others, including

@@ -69,13 +69,38 @@ var rowControls = map[string]tamperCase{
 			return applied.Encode()
 		})
 	}, []string{"positions"}, false},
-	"a note of an unseen message is gone": {func(x *tamperer) { x.dropFirst('U', nil) }, []string{"untransferred"}, false},
-	"a carried message is noted as unseen": {func(x *tamperer) {
-		k, _ := x.find('M', nil)
-		k[2] = layout.UntransferredFamily
-		x.set(k, nobody[:])
+	"a message without receipts counts as transferred": {func(x *tamperer) {
+		k, _ := x.find('F', func(k, v []byte) bool {
+			receipts := bytes.Clone(k)
+			receipts[2] = layout.ReceiptFamily
+			return isMessageEntry(k, v) && x.get(receipts) == nil
+		})
+		agent := parley.AgentID(k[3:19])
+		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), k[19:])
 	}, []string{"untransferred"}, false},
-	"marks are gone":          {func(x *tamperer) { x.dropFirst('M', nil) }, []string{"untransferred"}, false},
+	"receipts of a message that counts as transferred are gone": {func(x *tamperer) {
+		k, _ := x.find('M', func(k, _ []byte) bool { return len(k) == layout.FeedKeyBytes })
+		agent := parley.AgentID(k[3:19])
+		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), k[19:])
+		x.drop(k)
+	}, []string{"untransferred"}, false},
+	"a row of a list is gone that counts as stored": {func(x *tamperer) {
+		k, _ := x.find('R', x.listsEntry)
+		x.drop(k)
+	}, []string{"list-rows"}, false},
+	"a row of a list names another conversation than its entry": {func(x *tamperer) {
+		k, _ := x.find('R', x.listsEntry)
+		x.set(k, nobody[:])
+	}, []string{"list-rows"}, false},
+	"an entry begins its conversation no more": {func(x *tamperer) {
+		x.alter('F', func(_, v []byte) bool { return v[0] != byte(layout.FeedKindOf(v)) }, func(v []byte) []byte {
+			v[0] = byte(layout.FeedKindOf(v))
+			return v
+		})
+	}, []string{"conversation-lists", "list-rows"}, true},
+	"a message is the start of no conversation": {func(x *tamperer) {
+		rewriteRecord(x, func(_ []byte, r *record.Message) bool { return r.Starts() }, func(r *record.Message) { r.InReplyTo = nobody[:] })
+	}, []string{"message-records"}, true},
 	"marks of another length": {func(x *tamperer) { k, _ := x.find('M', nil); x.set(k, []byte("short")) }, []string{"values"}, false},
 	"a record's position is another": {func(x *tamperer) {
 		x.alter('B', nil, func(v []byte) []byte { v[7] ^= 1; return v })
@@ -162,7 +187,7 @@ var meaningControls = map[string]tamperCase{
 	}, []string{"history", "message-record"}, false},
 	"a first reply did not open": {func(x *tamperer) {
 		x.dropFirst('E', func(k, v []byte) bool {
-			return k[3] == 4 && v[0] == 3 && k[27] == 3 && x.get(append(k[:27:27], 4)) == nil
+			return k[3] == 4 && v[0] == 3 && k[27] == 2 && x.get(append(k[:27:27], 3)) == nil
 		})
 	}, []string{"history", "status-entries"}, false},
 	"an event says another message": {func(x *tamperer) {
@@ -171,7 +196,7 @@ var meaningControls = map[string]tamperCase{
 	}, []string{"feed-entries", "message-order", "message-record", "message-records", "quota"}, false},
 	"a record is of another sender": {func(x *tamperer) {
 		rewriteRecord(x, func(_ []byte, r *record.Message) bool {
-			return len(r.InReplyTo) == 0 && bytes.Equal(r.From, x.agents[0][:])
+			return !r.Starts() && bytes.Equal(r.From, x.agents[0][:])
 		},
 			func(r *record.Message) { r.From = x.agents[4].Bytes() })
 	}, []string{"message-record", "once-rows"}, false},
@@ -182,8 +207,13 @@ var meaningControls = map[string]tamperCase{
 		rewriteRecord(x, anyRecord, func(r *record.Message) { r.Type = "svc.v1.other" })
 	}, []string{"feed-entries", "once-rows"}, false},
 	"a record is gone": {
-		func(x *tamperer) { x.dropFirst('B', nil) },
+		func(x *tamperer) { x.dropRecord(func(r *record.Message) bool { return !r.Starts() }) },
 		[]string{"feed-entries", "message-record", "message-records", "once-rows", "quota", "record-places"},
+		false,
+	},
+	"the record of a first message is gone": {
+		func(x *tamperer) { x.dropRecord((*record.Message).Starts) },
+		[]string{"conversation-lists", "feed-entries", "history", "once-rows", "quota", "record-places", "status-entries", "stream-begin"},
 		false,
 	},
 	"a record of no message": {func(x *tamperer) {
@@ -214,7 +244,9 @@ var meaningControls = map[string]tamperCase{
 		id := x.first.MessageID()
 		x.set(layout.MessageKey(layout.ReceiptFamily, id.Slot(), id), make([]byte, 16))
 	}, []string{"receipts-place"}, false},
-	"a list misses a conversation": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
+	"a list misses a conversation": {func(x *tamperer) {
+		x.dropFirst('R', func(k, v []byte) bool { return ofTable(journal.ConversationTable)(k, v) && !x.listsEntry(k, v) })
+	}, []string{"conversation-lists"}, false},
 	"a list has a conversation twice": {func(x *tamperer) {
 		k, v := x.find('R', ofTable(journal.ConversationTable))
 		x.set(append(k[:20:20], bigEndian(1)...), v)
@@ -269,7 +301,7 @@ func swapPositions(x *tamperer) {
 	byTalk := map[string]placed{}
 	var one, two placed
 	x.seek('F', func(k, v []byte) bool {
-		if v[0] != byte(journal.MessageEntry) {
+		if v[0] != byte(journal.MessageEntry) { // of those that begin no conversation
 			return false
 		}
 		_, b := x.find('B', func(k, _ []byte) bool { return bytes.Equal(k[3:], v[9:25]) })
@@ -294,13 +326,6 @@ func swapPositions(x *tamperer) {
 	refs := bytes.Clone(one.v[9:25])
 	x.set(one.k, append(append(one.v[:9:9], two.v[9:25]...), one.v[25:]...))
 	x.set(two.k, append(append(two.v[:9:9], refs...), two.v[25:]...))
-	for _, p := range []placed{one, two} {
-		k := bytes.Clone(p.k)
-		k[2] = 'U'
-		if x.get(k) != nil {
-			x.set(k, x.get(p.k)[9:25])
-		}
-	}
 }
 
 // TestVerifyControls plants one fault at a time in undamaged files, until every check
@@ -309,11 +334,15 @@ func TestVerifyControls(t *testing.T) {
 	skipUnderRace(t)
 	heard, ran := map[string]bool{}, 0
 	w := newFullStore(t, 1)
-	// One more message in a conversation, so that a feed has two from the same one.
-	must(w.reply(ReplyTo{
-		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
-		Conversation: w.messages[2].Conversation(), From: w.messages[2].Sender(), To: w.messages[2].Recipient(), Original: w.messages[2].MessageID(),
-	}))(t)
+	// More messages in a conversation, so that a feed has two from the same one besides
+	// the first.
+	for range 2 {
+		w.manual.advance(time.Minute)
+		must(w.reply(ReplyTo{
+			Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
+			Conversation: w.messages[2].Conversation(), From: w.messages[2].Sender(), To: w.messages[2].Recipient(), Original: w.messages[2].MessageID(),
+		}))(t)
+	}
 	w.close()
 	busy, release := storeWithPendingMessages(t)
 	frozen := busy.frozen()

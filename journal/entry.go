@@ -35,6 +35,8 @@ type AppendFeed struct {
 	Kind FeedKind
 	Ref  parley.AnyID
 	Note []byte
+	// Begins is FeedEntry.Begins.
+	Begins bool
 }
 
 // RecordReceipt records that a message was transferred to, announced to or read by
@@ -64,7 +66,9 @@ type EnqueueFor struct {
 // PutRow sets or deletes a row that lives in another slot than the entry's.
 type PutRow struct{ Row }
 
-// AddToList appends a conversation to the list of an agent's conversations.
+// AddToList appends a conversation to the list of an agent's conversations. The list
+// of an agent to which a message begins a conversation needs none: see
+// FeedEntry.Begins.
 type AddToList struct {
 	Agent        parley.AgentID
 	Conversation parley.ConversationID
@@ -94,8 +98,8 @@ type Fanout struct {
 	Note []byte
 	// To is sorted by seat number.
 	To []parley.Seat
-	// AddToList, unless zero, is appended to the lists of conversations of all agents.
-	AddToList parley.ConversationID
+	// Begins is FeedEntry.Begins, for all agents.
+	Begins bool
 }
 
 // FanoutChunk is the number of feeds of one home that a Fanout appends to in one

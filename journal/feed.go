@@ -29,6 +29,10 @@ type FeedEntry struct {
 	// At is the arrival in Unix milliseconds. It never decreases along the feed and
 	// is never before the message was created.
 	At int64
+	// Begins says that the message is the first of its conversation for the agent: the
+	// agent's list of conversations has the conversation at the entry's position. The
+	// row of the list is written later, see ListedTable.
+	Begins bool
 	// Record is the message's record if it was at hand, else nil. The record of a
 	// copy is that of its broadcast.
 	Record []byte

@@ -61,7 +61,8 @@ const (
 	// KidTable: key id (RFC 7638 thumbprint) → agent id.
 	KidTable Table = 6
 	// ConversationTable: agent id, position (8 bytes) → conversation id. In the
-	// order in which conversations came to the agent.
+	// order in which conversations came to the agent. Those that began with a message
+	// to the agent have a row only up to the position in ListedTable.
 	ConversationTable Table = 7
 	// OnceTable: day, scope, idempotency key → the message it made.
 	// Rows of past days are forgotten, see OnceDays.
@@ -81,7 +82,7 @@ const (
 	// them live in the slot that DirectorySlot names.
 	PublicTable Table = 14
 	// TransferredTable: agent id → position of its feed (8 bytes) up to which all
-	// copies of broadcasts were transferred to it.
+	// messages were transferred to it.
 	TransferredTable Table = 15
 	// WebhookTable: agent id, webhook id → what is to be known of the webhook at
 	// hand. Webhooks live in the slot of their agent.
@@ -104,6 +105,9 @@ const (
 	// SpentTable: day of expiry, challenge → the organization that it made.
 	// Rows of past days are forgotten as those of OnceTable.
 	SpentTable Table = 22
+	// ListedTable: agent id → position of its feed (8 bytes) up to which the entries
+	// that begin conversations have rows in ConversationTable.
+	ListedTable Table = 23
 )
 
 // DirectorySlot is the slot of the directory's rows.

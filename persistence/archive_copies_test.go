@@ -197,11 +197,11 @@ var tamperings = []struct {
 		agent := parley.AgentID(k[7][3:19])
 		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), layout.EncodeNumber(layout.Number(k[7][19:])))
 	}, []string{"untransferred"}, "skips it"},
-	{"a copy has an untransferred row", func(x *tamperer) {
+	{"an entry that is not a message begins a conversation", func(x *tamperer) {
 		k, v := x.rows(layout.FeedFamily, nil)
-		k[7][2] = layout.UntransferredFamily
-		x.set(k[7], v[7][9:layout.FeedBytes])
-	}, []string{"untransferred"}, "has an untransferred row"},
+		v[7][0] = byte(journal.StatusEntry) | 0x80
+		x.set(k[7], v[7])
+	}, []string{"copies", "values"}, "begins a conversation"},
 }
 
 func TestVerifyCopies(t *testing.T) {

@@ -152,6 +152,11 @@ func (a *Archive) Underway(fn func(w journal.Effect) error) error {
 // Home is the number of the journal in which a slot lives.
 func (a *Archive) Home(slot parley.Slot) int { return a.store.homes.Of(slot) }
 
+// BroadcastSlot is the slot under which a journal stores a broadcast.
+func (a *Archive) BroadcastSlot(journal int, broadcast parley.MessageID) parley.Slot {
+	return a.store.homes.BroadcastSlot(journal, broadcast)
+}
+
 // applied is the last number of an outbox that its target has applied.
 func (a *Archive) applied(l layout.Outbox) (uint64, error) {
 	value, _, err := a.storeView.get(a.store.homes.OutboxReceivedKey(l.Target, l.Source))

@@ -84,11 +84,25 @@ func (s *State) Other(agent parley.AgentID) (parley.AgentID, bool) {
 	return parley.AgentID{}, false
 }
 
-// FirstMessageID returns a new id for the message that starts the conversation id. It is
-// in the conversation's slot.
-func FirstMessageID(id parley.ConversationID, now time.Time, random [10]byte) parley.MessageID {
-	return parley.NextID(parley.MessageID(id), now, random)
+// FirstMessageID returns the id of the message that starts the conversation id between
+// two agents. It is in the conversation's slot and has its time. The two ids differ in
+// one random bit: each determines the other, so that nothing need be stored to find the
+// one from the other.
+func FirstMessageID(id parley.ConversationID) parley.MessageID {
+	id[firstMessageByte] ^= 1
+	return parley.MessageID(id)
 }
+
+// StartedBy returns the conversation of which a message is the first. It is the reverse
+// of FirstMessageID.
+func StartedBy(first parley.MessageID) parley.ConversationID {
+	first[firstMessageByte] ^= 1
+	return parley.ConversationID(first)
+}
+
+// firstMessageByte is the last random byte before those that number the copies of a
+// broadcast.
+const firstMessageByte = 11
 
 // NextMessageID returns a new id in the conversation's slot that sorts after all its
 // messages, even if the clock goes back.

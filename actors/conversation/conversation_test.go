@@ -166,10 +166,10 @@ func TestMessageIDs(t *testing.T) {
 	entropy := parley.CountingEntropy()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	id := parley.NextID(parley.ConversationID{6: 0x7a, 7: 0xbc}, at, entropy())
-	last := conversation.FirstMessageID(id, at, entropy())
+	last := conversation.FirstMessageID(id)
 	s := &conversation.State{LastMessageId: last.Bytes()}
-	if last.Slot() != 0xabc || last.String() <= id.String() {
-		t.Fatalf("%v does not follow %v", last, id)
+	if last.Slot() != 0xabc || conversation.StartedBy(last) != id || parley.ConversationID(last) == id {
+		t.Fatalf("%v starts %v, not %v", last, conversation.StartedBy(last), id)
 	}
 	for _, jump := range []time.Duration{0, time.Second, -time.Hour, time.Millisecond, -time.Millisecond} {
 		at = at.Add(jump)

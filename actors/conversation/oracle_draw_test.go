@@ -57,7 +57,7 @@ func wish(t *rapid.T, o *oracle, now time.Time) conversation.Command {
 		return conversation.Start{
 			ID: id, Initiator: agent("alice"), Responder: agent("bob"), Parent: actorstest.Named(parents.Draw(t, "parent")),
 			Group:    actorstest.Named(groups.Draw(t, "group")),
-			Metadata: []byte(metadata.Draw(t, "metadata")), MessageID: conversation.FirstMessageID(id, now, [10]byte{}),
+			Metadata: []byte(metadata.Draw(t, "metadata")), MessageID: conversation.FirstMessageID(id),
 		}
 	case "reply":
 		return wishToReply(t, o, now)

@@ -73,8 +73,13 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 // TransferredUpTo returns the stored position up to which everything in an agent's feed
 // is transferred. It may lag behind.
 func TransferredUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
-	value, found, err := v.Row(agent.Slot(), journal.TransferredTable, agent[:])
-	if err != nil || !found {
+	return placeUpTo(v, journal.TransferredTable, agent)
+}
+
+// placeUpTo returns a stored position of an agent's feed, 0 if there is none.
+func placeUpTo(v journal.View, table journal.Table, agent parley.AgentID) (uint64, error) {
+	value, found, err := v.Row(agent.Slot(), table, agent[:])
+	if err != nil || !found || len(value) != 8 {
 		return 0, err
 	}
 	return binary.BigEndian.Uint64(value), nil
@@ -93,15 +98,26 @@ func (q *Feeds) KeepRead(agent parley.AgentID, upTo uint64) {
 	q.keepPlace(journal.ReadTable, agent, upTo)
 }
 
-// keepPlace stores a position of an agent's feed in a row. It does not wait and ignores
-// refusals: the position only saves reads.
+// keepPlace stores a position of an agent's feed in a row. It does not wait: the
+// position only saves reads.
 func (q *reader) keepPlace(table journal.Table, agent parley.AgentID, upTo uint64) {
-	release, err := q.journal.Admit(agent.Slot(), 0)
+	row := journal.Row{Slot: agent.Slot(), Table: table, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
+	q.appendUnawaited(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}})
+}
+
+// appendUnawaited appends an entry of rows that only save reads. It does not wait and
+// ignores refusals.
+func (q *reader) appendUnawaited(e *journal.Entry) {
+	size := 0
+	for i := range e.Rows {
+		size += len(e.Rows[i].Key) + len(e.Rows[i].Value)
+	}
+	release, err := q.journal.Admit(e.Slot, size)
 	if err != nil {
 		return
 	}
-	row := journal.Row{Slot: agent.Slot(), Table: table, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
-	q.journal.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: q.clock(), Release: func(error) { release() }})
+	e.At, e.Release = q.clock(), func(error) { release() }
+	q.journal.Append(e)
 }
 
 // Follow subscribes to an agent's feed: the entries after a position, then new ones.

@@ -3,7 +3,6 @@ package query
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 
 	"parley"
@@ -181,145 +180,19 @@ func readConversation(v journal.View, id parley.ConversationID, into *conversati
 	return err
 }
 
-// Transcript returns up to limit messages of a conversation in its order, oldest first,
-// or newest first if descending is set. It begins after the event numbered from (0: at
-// the first, or the newest). next is the event to continue from, 0 at the end.
-func (q *Messages) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
-	return q.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (Message, bool, error) {
-		m, err := readMessage(v, id.Slot(), message)
-		return m, true, err
-	})
-}
-
-// TranscriptOf is Transcript of a group's conversation for one agent: the messages that
-// it sent, each broadcast once, and those that it received. A page may be short
-// although there are more.
-func (q *Messages) TranscriptOf(ctx context.Context, id parley.ConversationID, host parley.GroupID, of parley.AgentID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
-	var seats []uint32
-	seatsRead, seen := false, 0
-	page, next, err = q.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (m Message, shown bool, err error) {
-		if !seatsRead {
-			row, _, err := v.Row(host.Slot(), journal.PlaceTable, record.PlaceKey(host, of))
-			if err != nil {
-				return m, false, err
-			}
-			seatsRead, seats = true, record.SeatsOf(row)
-		}
-		if seen++; seen > scanMax {
-			return m, false, errScanned
-		}
-		return readOwn(v, message, of, seats)
-	})
-	for i := range page {
-		if err == nil {
-			err = q.addressed(ctx, page[i].Record)
-		}
-	}
-	return page, next, err
-}
-
-// errScanned ends a page that has read as many rows as it may.
-var errScanned = errors.New("the page has read as many rows as it may")
-
-// transcript reads the messages of a conversation that read reports as shown.
-func (q *Messages) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits, read func(journal.View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
-	first := from + 1
-	if descending {
-		if first = from - 1; from == 0 {
-			first = ^uint64(0)
-		} else if from == 1 {
-			return nil, 0, nil
-		}
-	}
-	err = q.view(ctx, func(v journal.View) error {
-		last, bad := from, error(nil)
-		scan := v.Events(rules.ConversationStream(id), first, descending, func(seq uint64, _ int64, f journal.StoredEvent) bool {
-			message, err := messageOf(f)
-			if err != nil || message.Zero() {
-				bad = err
-				return err == nil
-			}
-			m, shown, err := read(v, message)
-			full := shown && len(page) == limit
-			if shown && !full && err == nil {
-				var fit bool
-				fit, err = fits.ask(m.Record)
-				full = !fit && err == nil
-			}
-			if full || errors.Is(err, errScanned) {
-				next = last
-				return false
-			}
-			if bad = err; err != nil {
-				return false
-			}
-			if last = seq; shown {
-				page = append(page, m)
-			}
-			return true
-		})
-		return errors.Join(scan, bad)
-	})
-	return page, next, err
-}
-
-// messageOf returns the id of the message that an event of a conversation adds, zero if
-// it adds none.
-func messageOf(f journal.StoredEvent) (id parley.MessageID, err error) {
-	e, err := rules.Conversation.Decode(f)
-	switch e := e.(type) {
-	case *conversation.Started:
-		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
-	case *conversation.Posted:
-		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
-	case *conversation.Broadcasted:
-		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
-	case *conversation.StatusChanged: // it brings no message
-	}
-	return id, err
-}
-
-// Conversations returns the conversations in an agent's list, latest first, before a
-// place in the list (0: from the newest). next is the place to continue from, 0 at the
-// end.
-func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, before uint64, limit int) (page []*conversation.State, next uint64, err error) {
-	beyond := []byte(nil)
-	if before != 0 {
-		beyond = binary.BigEndian.AppendUint64(agent.Bytes(), before)
-	}
-	err = q.view(ctx, func(v journal.View) error {
-		var ids []parley.ConversationID
-		last := uint64(0)
-		err := v.Rows(agent.Slot(), journal.ConversationTable, agent[:], beyond, true, func(key, value []byte) bool {
-			if len(ids) == limit {
-				next = last
-				return false
-			}
-			last = binary.BigEndian.Uint64(key[len(agent):])
-			ids = append(ids, parley.IDFromBytes[parley.ConversationID](value))
-			return true
-		})
-		for _, id := range ids {
-			if err != nil {
-				return err
-			}
-			s := &conversation.State{}
-			err = readConversation(v, id, s)
-			page = append(page, s)
-		}
-		return err
-	})
-	return page, next, err
-}
-
 // ReplyAfter returns the first message of a conversation after a message, if it is
 // addressed to agent to; found is false otherwise or if there is none yet.
 func (q *Messages) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		bad := error(nil)
 		scan := v.Events(rules.ConversationStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
-			message, err := messageOf(f)
-			if err == nil && !message.Zero() && bytes.Compare(message[:], after[:]) > 0 {
+			e, err := rules.Conversation.Decode(f)
+			if err != nil {
+				bad = err
+				return false
+			}
+			message := messageOf(e)
+			if !message.Zero() && bytes.Compare(message[:], after[:]) > 0 {
 				reply, err = readMessage(v, id.Slot(), message)
 				found = err == nil && reply.Record.Recipient() == to
 			}

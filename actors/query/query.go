@@ -67,9 +67,12 @@ type reader struct {
 
 // Limits bounds the work of one query. Only tests change it.
 type Limits struct {
-	// TransferredStep is by how many entries a feed must have grown before the position
+	// TransferredStep is by how many positions a feed must have grown before the position
 	// up to which everything is transferred is stored again.
 	TransferredStep uint64
+	// ListedStep is by how many positions a feed must have grown before a listing of
+	// conversations stores the rows of the entries that begin some.
+	ListedStep uint64
 	// WaitRows is how many feed entries one search for messages reads, and how many
 	// more it reads to count unread messages.
 	WaitRows int
@@ -86,7 +89,7 @@ type Limits struct {
 func New(o Options) *Queries {
 	r := &reader{
 		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes),
-		limits: Limits{TransferredStep: 4096, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
+		limits: Limits{TransferredStep: 256, ListedStep: 256, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
 	return &Queries{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/conversation"
 )
 
 // CreatedAt returns when the message was accepted: the instant in its id.
@@ -56,6 +57,19 @@ func (r *Message) FirstCopy() *Message {
 	c := r.CopyFor(parley.Copy(r.MessageID(), r.GetFirstSeat()), r.Recipient())
 	c.ToOrg = r.ToOrg
 	return c
+}
+
+// Starts reports whether the message is the first of a conversation between two agents.
+func (r *Message) Starts() bool {
+	return len(r.GetInReplyTo()) == 0 && r.HostID().Zero() && r.MessageID() == conversation.FirstMessageID(r.Conversation())
+}
+
+// Started returns the event that a message stands for if it Starts a conversation.
+func (r *Message) Started() *conversation.Started {
+	return &conversation.Started{
+		Id: r.ConversationId, Initiator: r.From, Responder: r.To, Parent: r.Parent, Metadata: r.Metadata,
+		MessageId: r.Id, AtMs: r.CreatedAt().UnixMilli(),
+	}
 }
 
 // GroupID returns the group's id.

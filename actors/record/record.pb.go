@@ -122,7 +122,12 @@ type Message struct {
 	Recipients uint32 `protobuf:"varint,12,opt,name=recipients,proto3" json:"recipients,omitempty"`
 	FirstSeat  uint32 `protobuf:"varint,13,opt,name=first_seat,json=firstSeat,proto3" json:"first_seat,omitempty"`
 	// The group whose conversation the message is in; empty for all others.
-	Host          []byte `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"`
+	Host []byte `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"`
+	// Of the first message of a conversation between two agents: the conversation's
+	// parent, empty for none, and its metadata, a JSON object as it was sent, empty for
+	// none. Such a conversation has no event for its start: see Started.
+	Parent        []byte `protobuf:"bytes,15,opt,name=parent,proto3" json:"parent,omitempty"`
+	Metadata      []byte `protobuf:"bytes,16,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +256,20 @@ func (x *Message) GetFirstSeat() uint32 {
 func (x *Message) GetHost() []byte {
 	if x != nil {
 		return x.Host
+	}
+	return nil
+}
+
+func (x *Message) GetParent() []byte {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+func (x *Message) GetMetadata() []byte {
+	if x != nil {
+		return x.Metadata
 	}
 	return nil
 }
@@ -455,7 +474,7 @@ var File_actors_record_record_proto protoreflect.FileDescriptor
 
 const file_actors_record_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1aactors/record/record.proto\x12\x11parley.v1.message\"\xf2\x02\n" +
+	"\x1aactors/record/record.proto\x12\x11parley.v1.message\"\xa6\x03\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\fR\x0econversationId\x12\x12\n" +
@@ -474,7 +493,9 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"recipients\x12\x1d\n" +
 	"\n" +
 	"first_seat\x18\r \x01(\rR\tfirstSeat\x12\x12\n" +
-	"\x04host\x18\x0e \x01(\fR\x04host\"\xce\x02\n" +
+	"\x04host\x18\x0e \x01(\fR\x04host\x12\x16\n" +
+	"\x06parent\x18\x0f \x01(\fR\x06parent\x12\x1a\n" +
+	"\bmetadata\x18\x10 \x01(\fR\bmetadata\"\xce\x02\n" +
 	"\vSagaMessage\x127\n" +
 	"\x04kind\x18\x01 \x01(\x0e2#.parley.v1.message.SagaMessage.KindR\x04kind\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\fR\x05group\x12\x14\n" +

@@ -24,17 +24,6 @@ func (r Aggregate[S, C, E]) Begin(s journal.Stream, blank S, c C, now time.Time)
 	return create, err
 }
 
-// BeginBare is Begin without the state, for aggregates whose first event evolves as fast
-// as a state decodes.
-func (r Aggregate[S, C, E]) BeginBare(s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
-	events, err := r.Decide(blank, c, now)
-	if err != nil {
-		return journal.CreateStream{}, err
-	}
-	stored, err := r.Encode(events)
-	return journal.CreateStream{Stream: s, Events: stored}, err
-}
-
 // Clone copies a state into a blank one, so that the copy can leave its actor.
 func Clone[S State](from, into S) S {
 	if b, err := from.MarshalVT(); err == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"parley"
 	"parley/journal"
 )
 
@@ -34,6 +35,16 @@ type Aggregate[S State, C any, E Event] struct {
 	// event of that type, false for an unknown number.
 	Tag func(E) byte
 	New func(byte) (E, bool)
+	// Birth, if set, reads the event 0 of a stream: one that something else than a
+	// stored event stands for. found is false if the stream has none.
+	Birth func(v Stored, s journal.Stream) (e E, found bool, err error)
+}
+
+// Stored is what Load reads from: a journal.View, or an archive.
+type Stored interface {
+	State(journal.Stream) (seq uint64, state []byte, err error)
+	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
+	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
 }
 
 // Encode encodes events for storage.
@@ -63,7 +74,7 @@ func (r Aggregate[S, C, E]) Decode(f journal.StoredEvent) (E, error) {
 
 // Load reads a stream into a blank state: the stored state, then the events after it. seq
 // is the number of the last event, folded the number of events applied.
-func (r Aggregate[S, C, E]) Load(v journal.View, s journal.Stream, into S) (seq, folded uint64, err error) {
+func (r Aggregate[S, C, E]) Load(v Stored, s journal.Stream, into S) (seq, folded uint64, err error) {
 	seq, stored, err := v.State(s)
 	if err != nil {
 		return 0, 0, err
@@ -71,6 +82,15 @@ func (r Aggregate[S, C, E]) Load(v journal.View, s journal.Stream, into S) (seq,
 	if stored != nil {
 		if err := into.UnmarshalVT(stored); err != nil {
 			return 0, 0, fmt.Errorf("state of stream %d/%s: %w", s.Kind, s.ID, err)
+		}
+	}
+	if stored == nil && r.Birth != nil {
+		birth, found, err := r.Birth(v, s)
+		if err != nil {
+			return 0, 0, err
+		}
+		if found {
+			r.Evolve(into, birth)
 		}
 	}
 	var bad error

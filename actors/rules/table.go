@@ -10,6 +10,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -19,17 +20,41 @@ import (
 // only former releases stored any.
 var (
 	Registration = Aggregate[*registration.State, any, registration.Event]{
-		nil, registration.Evolve, registration.Tag, registration.New,
+		Evolve: registration.Evolve, Tag: registration.Tag, New: registration.New,
 	}
-	Org          = Aggregate[*org.State, org.Command, org.Event]{org.Decide, org.Evolve, org.Tag, org.New}
-	Agent        = Aggregate[*agent.State, agent.Command, agent.Event]{agent.Decide, agent.Evolve, agent.Tag, agent.New}
+	Org = Aggregate[*org.State, org.Command, org.Event]{
+		Decide: org.Decide, Evolve: org.Evolve, Tag: org.Tag, New: org.New,
+	}
+	Agent = Aggregate[*agent.State, agent.Command, agent.Event]{
+		Decide: agent.Decide, Evolve: agent.Evolve, Tag: agent.Tag, New: agent.New,
+	}
 	Conversation = Aggregate[*conversation.State, conversation.Command, conversation.Event]{
-		conversation.Decide, conversation.Evolve, conversation.Tag, conversation.New,
+		Decide: conversation.Decide, Evolve: conversation.Evolve, Tag: conversation.Tag, New: conversation.New, Birth: started,
 	}
-	Issuer  = Aggregate[*issuer.State, issuer.Command, issuer.Event]{issuer.Decide, issuer.Evolve, issuer.Tag, issuer.New}
-	Group   = Aggregate[*group.State, group.Command, group.Event]{group.Decide, group.Evolve, group.Tag, group.New}
-	Webhook = Aggregate[*webhook.State, webhook.Command, webhook.Event]{webhook.Decide, webhook.Evolve, webhook.Tag, webhook.New}
+	Issuer = Aggregate[*issuer.State, issuer.Command, issuer.Event]{
+		Decide: issuer.Decide, Evolve: issuer.Evolve, Tag: issuer.Tag, New: issuer.New,
+	}
+	Group = Aggregate[*group.State, group.Command, group.Event]{
+		Decide: group.Decide, Evolve: group.Evolve, Tag: group.Tag, New: group.New,
+	}
+	Webhook = Aggregate[*webhook.State, webhook.Command, webhook.Event]{
+		Decide: webhook.Decide, Evolve: webhook.Evolve, Tag: webhook.Tag, New: webhook.New,
+	}
 )
+
+// started reads the start of a conversation between two agents from its first message. A
+// group's conversation has no such message: its start is its event 1.
+func started(v Stored, s journal.Stream) (e conversation.Event, found bool, err error) {
+	_, err = v.Message(s.Slot(), conversation.FirstMessageID(parley.ConversationID(s.ID)), func(stored []byte) error {
+		m := &record.Message{}
+		if err := m.UnmarshalVT(stored); err != nil {
+			return err
+		}
+		e, found = m.Started(), m.Starts()
+		return nil
+	})
+	return e, found, err
+}
 
 // OrgStream returns the stream of an organization.
 func OrgStream(id parley.OrgID) journal.Stream {

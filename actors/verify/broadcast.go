@@ -113,7 +113,8 @@ func (k *conversationReplay) delivered(id parley.MessageID, r *record.Message, t
 // lodged compares the record of a broadcast in a recipient's home with the original.
 func (k *conversationReplay) lodged(id parley.MessageID, reader parley.Slot, home int) error {
 	x := k.x
-	x.copies.Expect(x.firstSlots[home], 1, copyKey(x.firstSlots[home], id))
+	slot := x.BroadcastSlot(home, id)
+	x.copies.Expect(slot, 1, copyKey(slot, id))
 	x.copied.Checked++
 	var there []byte
 	found, err := x.Broadcast(reader, id, func(record []byte) error {

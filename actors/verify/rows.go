@@ -47,6 +47,11 @@ func (x *verifier) readFeeds() error {
 			return nil
 		}
 		x.feeds.Find(agent.Slot(), 1, agent[:], e.Ref[:], e.Note)
+		if e.Begins {
+			if err := x.beginning(agent, e); err != nil {
+				return err
+			}
+		}
 		x.arrival.Checked++
 		if said := e.Ref.Time().UnixMilli(); e.At < said {
 			x.arrival.Fault(fmt.Sprintf("feed of agent %s, position %d", agent, e.Position), "message %s arrived %d ms before it was sent: counts since an instant are wrong", e.Ref, said-e.At)
@@ -122,7 +127,7 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 	case table == journal.ClientTable:
 		x.clients.Find(slot, 1, key, value)
 	case table == journal.ConversationTable && len(key) == 24:
-		x.lists.Find(slot, 1, key[:16], value)
+		return x.listRow(slot, key, value)
 	case table == journal.GroupNameTable && len(key) > 16:
 		x.groupNames.Find(slot, 1, key[:16], value, key[16:])
 	case table == journal.GroupRosterTable && len(key) == 24:
@@ -141,6 +146,7 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 			x.directory.Find(journal.DirectorySlot, 1, key, value)
 		}
 	case table == journal.TransferredTable && len(key) == 16 && len(value) == 8: // the checks of feeds cover what it may not pass over
+	case table == journal.ListedTable && len(key) == 16 && len(value) == 8: // the checks of feeds cover what it passes over
 	case table == journal.ReadTable && len(key) == 16 && len(value) == 8: // the receipts cover what it passes over
 	case table == journal.WebhookTable && len(key) == 32:
 		x.hooks.Find(slot, 1, key, value)

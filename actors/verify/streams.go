@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/conversation"
 	"parley/actors/issuer"
 	"parley/actors/org"
 	"parley/actors/record"
@@ -42,7 +43,7 @@ func (x *verifier) replayOf(s journal.Stream) streamReplay {
 
 // begins checks an event that begins a stream.
 func (x *verifier) begins(s journal.Stream, seq uint64, self []byte) {
-	if seq != 1 {
+	if seq > 1 {
 		x.begin.Fault(record.StreamName(s), "event %d makes it once more", seq)
 	}
 	if !bytes.Equal(self, s.ID[:]) {
@@ -58,6 +59,8 @@ type replay struct {
 	// stored is the stored state after the first storedAt events.
 	stored   []byte
 	storedAt uint64
+	// born: something else than event 1 stands for the start of the stream.
+	born bool
 	// broken: the stream is not checked any further.
 	broken bool
 }
@@ -77,6 +80,9 @@ func (x *verifier) readStreams() error {
 				return err
 			}
 			x.begin.Checked++
+			if err := x.replayBirth(r); err != nil {
+				return err
+			}
 		}
 		return x.replayed(r, seq, f)
 	})
@@ -90,6 +96,47 @@ func (x *verifier) readStreams() error {
 	return nil
 }
 
+// replayBirth replays the start of a conversation for which its first message stands.
+func (x *verifier) replayBirth(r *replay) error {
+	if r.stream.Kind != journal.ConversationStream {
+		return nil
+	}
+	birth, found, err := rules.Conversation.Birth(x, r.stream)
+	if err != nil {
+		x.decode.Fault(record.StreamName(r.stream), "its first message: %v: requests for it fail", err)
+		r.broken = true
+		return nil
+	}
+	if !found {
+		return nil
+	}
+	r.born = true
+	stored, err := rules.Conversation.Encode([]conversation.Event{birth})
+	if err != nil {
+		return err
+	}
+	return r.run.play(0, stored[0])
+}
+
+// readBirth checks a conversation of which only the first message is stored.
+func (x *verifier) readBirth(first parley.MessageID) error {
+	s := rules.ConversationStream(conversation.StartedBy(first))
+	replied := false
+	err := x.Events(s, 1, false, func(uint64, int64, journal.StoredEvent) bool {
+		replied = true
+		return false
+	})
+	if err != nil || replied {
+		return err
+	}
+	r := &replay{stream: s, run: x.replayOf(s)}
+	if err := x.replayBirth(r); err != nil || !r.born {
+		return err
+	}
+	x.begin.Checked++
+	return r.run.done(0)
+}
+
 // replayed replays the next event.
 func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error {
 	r.events = seq
@@ -97,7 +144,7 @@ func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error 
 		return nil
 	}
 	x.decode.Checked++
-	if seq == 1 && f.Tag != 1 {
+	if seq == 1 && f.Tag != 1 && !r.born {
 		x.begin.Fault(record.StreamName(r.stream), "its first event is not the one that makes it")
 	}
 	if err := r.run.play(seq, f); err != nil {

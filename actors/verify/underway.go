@@ -96,6 +96,9 @@ func (x *verifier) readUnderway() error {
 func (x *verifier) announce(w journal.AppendFeed) {
 	k := pair(parley.AnyID(w.To), w.Ref)
 	if w.Kind.BringsMessage() {
+		if w.Begins {
+			x.listedBy(w.To, journal.FeedEntry{Kind: w.Kind, Ref: w.Ref, Begins: true})
+		}
 		x.underway.announced[k] = true
 		x.feeds.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
 		return
@@ -118,14 +121,11 @@ func (x *verifier) fan(w journal.Fanout) {
 		x.underway.fans[id] = append(x.underway.fans[id], w.To...)
 	}
 	for _, seat := range w.To {
-		one := journal.AppendFeed{To: seat.Agent, Kind: w.Kind, Ref: w.Ref, Note: w.Note}
+		one := journal.AppendFeed{To: seat.Agent, Kind: w.Kind, Ref: w.Ref, Note: w.Note, Begins: w.Begins}
 		if w.Kind == journal.CopyEntry {
 			one.Ref = parley.AnyID(parley.Copy(parley.MessageID(w.Ref), seat.Number))
 		}
 		x.announce(one)
-		if !w.AddToList.Zero() {
-			x.lists.Find(seat.Agent.Slot(), 1, seat.Agent[:], w.AddToList[:])
-		}
 	}
 }
 

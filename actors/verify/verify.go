@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/conversation"
 	"parley/actors/rules"
 	"parley/journal"
 	"parley/journal/report"
@@ -44,6 +45,8 @@ type Archive interface {
 	Underway(fn func(w journal.Effect) error) error
 	// Home returns the number of the journal to which a slot belongs.
 	Home(slot parley.Slot) int
+	// BroadcastSlot returns the slot under which a journal stores a broadcast.
+	BroadcastSlot(journal int, broadcast parley.MessageID) parley.Slot
 }
 
 // Run compares everything that is stored with the events: each row with the events from
@@ -102,10 +105,7 @@ type verifier struct {
 	moved map[parley.ConversationID]*changedConversation
 	// owners caches the owners of agents.
 	owners map[parley.AgentID]parley.OrgID
-	// firstSlots are the first slots of the journals, by number: under its first slot a
-	// journal stores broadcasts whose own slot has another home.
-	firstSlots map[int]parley.Slot
-	rows       uint64
+	rows   uint64
 }
 
 // checks are the checks of single rows.
@@ -114,7 +114,7 @@ type checks struct {
 	record, place, copied, owner, receipts        *report.Check
 	arrival, keys, poll, once, tables, queues     *report.Check
 	orgSlot, registered, farReceipts, statusWords *report.Check
-	collectedAll, quarantine                      *report.Check
+	collectedAll, quarantine, folded              *report.Check
 }
 
 // multisets are the checks that compare two multisets.
@@ -135,21 +135,10 @@ type comparison struct {
 // ownersMax bounds the cached owners.
 const ownersMax = 1 << 17
 
-// firstSlots returns the first slot of each journal.
-func firstSlots(a Archive) map[int]parley.Slot {
-	first := map[int]parley.Slot{}
-	for slot := parley.Slot(0); slot < parley.Slots; slot++ {
-		if _, seen := first[a.Home(slot)]; !seen {
-			first[a.Home(slot)] = slot
-		}
-	}
-	return first
-}
-
 func newVerifier(a Archive, result *report.Verification) *verifier {
 	x := &verifier{
 		Archive: a, report: result, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
-		seatHistories: map[parley.GroupID]*seatHistory{}, moved: map[parley.ConversationID]*changedConversation{}, firstSlots: firstSlots(a),
+		seatHistories: map[parley.GroupID]*seatHistory{}, moved: map[parley.ConversationID]*changedConversation{},
 	}
 	x.checks = checks{
 		decode:       result.Check("event-decode", "every event is of a known kind and can be read"),
@@ -173,6 +162,7 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 		quarantine:   result.Check("quarantine", "every queued message could be decoded by the actor that it was for"),
 		orgSlot:      result.Check("organization-home", "an organization lives where its slug is looked for"),
 		collectedAll: result.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
+		folded:       result.Check("list-rows", "each row that a feed entry gave to an agent's list says what the entry says, and is there where the entries count as listed"),
 		registered:   result.Check("registrations", "a solved challenge has made its organization"),
 	}
 	x.groupChecks = groupChecksOf(result)
@@ -265,13 +255,17 @@ func (x *verifier) progress(what string) {
 }
 
 func (x *verifier) readRecords() error {
-	return x.Records(func(under parley.Slot, id parley.MessageID, _ uint64, _ []byte) error {
+	return x.Records(func(under parley.Slot, id parley.MessageID, _ uint64, stored []byte) error {
 		x.progress("records")
-		if under == id.Slot() {
-			x.multisets.records.Find(under, 1, id[:])
+		if under != id.Slot() {
+			x.copies.Find(under, 1, copyKey(under, id))
 			return nil
 		}
-		x.copies.Find(under, 1, copyKey(under, id))
+		x.multisets.records.Find(under, 1, id[:])
+		// The record of a first message has the id of the conversation that it starts.
+		if of := conversation.StartedBy(id); bytes.Contains(stored, of[:]) {
+			return x.readBirth(id)
+		}
 		return nil
 	})
 }

@@ -21,7 +21,8 @@ type FanoutPart struct {
 // Entry is the entry in the feed of the agent To[i].
 func (f *FanoutPart) Entry(i int) journal.FeedEntry {
 	return journal.FeedEntry{
-		Position: f.first + uint64(i), Kind: f.Kind, Ref: refOf(&f.Fanout, f.To[i]), Note: f.Note, At: f.at, Record: f.record,
+		Position: f.first + uint64(i), Kind: f.Kind, Ref: refOf(&f.Fanout, f.To[i]), Note: f.Note, At: f.at,
+		Begins: f.Begins, Record: f.record,
 	}
 }
 
@@ -126,14 +127,6 @@ func (ev *Evaluator) appendPart(it *Item, w journal.Fanout, at int64) error {
 		}
 	}
 	it.Fanouts = append(it.Fanouts, f)
-	if w.AddToList.Zero() {
-		return nil
-	}
-	for i := range w.To {
-		if err := ev.addToList(w.To[i].Agent, w.AddToList); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -148,14 +141,10 @@ func (ev *Evaluator) bySlot(to []parley.Seat) []uint32 {
 	return ev.order
 }
 
-// appendCopy writes the feed entry of one seat. A copy without receipts is
-// untransferred, so it needs no untransferred row.
+// appendCopy writes the feed entry of one seat.
 func (ev *Evaluator) appendCopy(f *FanoutPart, i int) error {
-	agent, position, ref := f.To[i].Agent, f.first+uint64(i), refOf(&f.Fanout, f.To[i])
-	op := ev.batch.SetDeferred(layout.FeedKeyBytes, layout.FeedBytes+len(f.Note))
-	layout.PutFeedKey(op.Key, layout.FeedFamily, agent, position)
-	layout.PutFeed(op.Value, f.Kind, f.at, ref, f.Note)
-	return op.Finish()
+	e := f.Entry(i)
+	return ev.writeFeed(f.To[i].Agent, &e)
 }
 
 // writeCopies writes the list of the copies that are appended to feeds here, and

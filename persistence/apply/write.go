@@ -170,7 +170,7 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 	case journal.Fanout:
 		return ev.appendPart(it, w, at)
 	case journal.RecordReceipt:
-		return ev.recordReceipt(w)
+		return ev.batch.Merge(layout.ReceiptKey(w), layout.EncodeReceipts(w.Receipts), nil)
 	case journal.EnqueueFor:
 		it.Queued = append(it.Queued, w.To)
 		return ev.batch.Set(layout.QueueKey(w.To, ev.next()), w.Data, nil)
@@ -192,18 +192,19 @@ func (ev *Evaluator) addToList(agent parley.AgentID, conversation parley.Convers
 
 func (ev *Evaluator) appendFeed(it *Item, w journal.AppendFeed, at int64) error {
 	n := ev.next()
-	entry := journal.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at}
+	entry := journal.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at, Begins: w.Begins}
 	if w.Kind == journal.MessageEntry {
 		entry.Record = it.record(parley.MessageID(w.Ref))
 	}
 	it.Appended = append(it.Appended, Appended{w.To, entry})
-	if err := ev.batch.Set(layout.FeedKey(layout.FeedFamily, w.To, n), layout.EncodeFeed(entry), nil); err != nil {
-		return err
-	}
-	if w.Kind != journal.MessageEntry {
-		return nil
-	}
-	return ev.batch.Set(layout.FeedKey(layout.UntransferredFamily, w.To, n), w.Ref[:], nil)
+	return ev.writeFeed(w.To, &entry)
+}
+
+func (ev *Evaluator) writeFeed(agent parley.AgentID, e *journal.FeedEntry) error {
+	op := ev.batch.SetDeferred(layout.FeedKeyBytes, layout.FeedBytes+len(e.Note))
+	layout.PutFeedKey(op.Key, layout.FeedFamily, agent, e.Position)
+	layout.PutFeed(op.Value, e)
+	return op.Finish()
 }
 
 // writeRecord stores a message for the agents of this home. position is its
@@ -215,18 +216,6 @@ func (ev *Evaluator) writeRecord(slot parley.Slot, r journal.Record, position ui
 	binary.BigEndian.PutUint64(op.Value, position)
 	copy(op.Value[8:], r.Data)
 	return op.Finish()
-}
-
-// recordReceipt merges receipts and, if the message was transferred, deletes its
-// untransferred row.
-func (ev *Evaluator) recordReceipt(w journal.RecordReceipt) error {
-	if err := ev.batch.Merge(layout.ReceiptKey(w), layout.EncodeReceipts(w.Receipts), nil); err != nil {
-		return err
-	}
-	if w.Recipient.Zero() || w.Copy || w.Receipts.AnnouncedAt != 0 && !w.Receipts.Transferred() {
-		return nil
-	}
-	return ev.batch.Delete(layout.FeedKey(layout.UntransferredFamily, w.Recipient, w.Position), nil)
 }
 
 // createStream begins a stream. Whether it exists was checked with the entry. An

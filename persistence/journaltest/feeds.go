@@ -2,7 +2,6 @@ package journaltest
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -154,50 +153,6 @@ func testRecords(r *rig) {
 	check()
 	r.reopen()
 	check()
-}
-
-func (r *rig) untransferred(agent parley.AgentID, from uint64) []string {
-	var all []string
-	r.view(func(v journal.View) {
-		told, err := v.Untransferred(agent, from, math.MaxInt, func(position uint64, id parley.MessageID) bool {
-			all = append(all, line(position, id))
-			return true
-		})
-		r.must(err)
-		r.expect("up to where all is told", told, ^uint64(0))
-	})
-	r.untransferredInPieces(agent, from, all)
-	return all
-}
-
-// untransferredInPieces compares reads that each examine a few entries of the feed
-// with one read of all of it.
-func (r *rig) untransferredInPieces(agent parley.AgentID, from uint64, want []string) {
-	r.Helper()
-	r.view(func(v journal.View) {
-		for _, rows := range []int{1, 2, 3} {
-			var all []string
-			for at, pieces := from, 0; ; pieces++ {
-				last := uint64(0)
-				told, err := v.Untransferred(agent, at, rows, func(position uint64, id parley.MessageID) bool {
-					all, last = append(all, line(position, id)), position
-					return true
-				})
-				r.must(err)
-				if told == ^uint64(0) {
-					break
-				}
-				looked := 0
-				r.must(v.Feed(agent, max(at, 1)-1, told, func(journal.FeedEntry) bool { looked++; return true }))
-				r.expect("a piece ends where all before is told", last <= told && told >= at, true)
-				if at > 0 && looked != rows || pieces > 1000 {
-					r.Fatalf("a piece of %d entries from %d goes up to %d, which are %d", rows, at, told, looked)
-				}
-				at = told + 1
-			}
-			r.expect(line("in pieces of", rows), all, want)
-		}
-	})
 }
 
 func testUntransferred(r *rig) {

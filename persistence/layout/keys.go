@@ -18,7 +18,6 @@ import (
 //	slot B message               record: position, bytes
 //	slot C copy                  copies of a broadcast, of one chunk: first position, seats
 //	slot F agent position        feed entry
-//	slot U agent position        message, not a copy, not transferred to its recipient yet
 //	slot M agent position        receipts, at the recipient's home
 //	slot M message               receipts, at the conversation's home if that is another
 //	slot T stream number         durable queue of an actor
@@ -33,15 +32,14 @@ import (
 //
 // Letters of families, see above.
 const (
-	EventFamily         = 'E'
-	StateFamily         = 'S'
-	RecordFamily        = 'B'
-	CopiesFamily        = 'C'
-	FeedFamily          = 'F'
-	UntransferredFamily = 'U'
-	ReceiptFamily       = 'M'
-	QueueFamily         = 'T'
-	RowFamily           = 'R'
+	EventFamily   = 'E'
+	StateFamily   = 'S'
+	RecordFamily  = 'B'
+	CopiesFamily  = 'C'
+	FeedFamily    = 'F'
+	ReceiptFamily = 'M'
+	QueueFamily   = 'T'
+	RowFamily     = 'R'
 
 	AppliedFamily        = 'a'
 	OutboxFamily         = 'o'

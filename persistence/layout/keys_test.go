@@ -43,7 +43,7 @@ func TestKeysAreApart(t *testing.T) {
 	keys := map[string][]byte{
 		"events": EventKey(s, 1<<40), "queue": QueueKey(s, 9), "feed": FeedKey(FeedFamily, agent, 3),
 		"rows": RowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "outbox": h.OutboxKey(1, 2, 1<<50), "timers": h.TimerKey(1, 1<<60, s),
-		"another stream": EventKey(longer, 1), "state": StateKey(s), "untransferred": FeedKey(UntransferredFamily, agent, 3),
+		"another stream": EventKey(longer, 1), "state": StateKey(s), "feed receipts": FeedKey(ReceiptFamily, agent, 3),
 		"another table": RowKey(7, journal.RosterTable, nil), "another outbox": h.OutboxKey(1, 3, 1), "a outbox back": h.OutboxKey(2, 1, 1),
 		"outbox in": h.OutboxReceivedKey(1, 2), "another journal's timers": h.TimerKey(2, 0, s), "quota": h.QuotaKey(1, parley.OrgID(s.ID), 1),
 		"applied": h.JournalKey(AppliedFamily, 1, 0), "format": DirectoryKey(FormatFamily), "head": HeadKey(7),

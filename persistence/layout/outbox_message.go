@@ -64,7 +64,7 @@ func EncodeOutboxMessage(p *OutboxMessage) []byte {
 func appendEffect(b []byte, w journal.Effect) []byte {
 	switch w := w.(type) {
 	case journal.AppendFeed:
-		b = append(append(append(b, appendFeedLetter), w.To[:]...), byte(w.Kind))
+		b = append(append(append(b, appendFeedLetter), w.To[:]...), feedByte(w.Kind, w.Begins))
 		return appendBytes(append(b, w.Ref[:]...), w.Note)
 	case journal.RecordReceipt:
 		letter := byte(receiptLetter)
@@ -92,7 +92,7 @@ func appendEffect(b []byte, w journal.Effect) []byte {
 	case journal.AddToList:
 		return append(append(append(b, addToListLetter), w.Agent[:]...), w.Conversation[:]...)
 	case journal.Fanout:
-		b = append(append(append(b, fanoutLetter, byte(w.Kind)), w.Ref[:]...), w.AddToList[:]...)
+		b = append(append(b, fanoutLetter, feedByte(w.Kind, w.Begins)), w.Ref[:]...)
 		b = binary.AppendUvarint(appendBytes(b, w.Note), uint64(len(w.To)))
 		return AppendSeats(b, w.To)
 	case journal.CreateStream:
@@ -142,6 +142,11 @@ func (r *reader) byte() byte     { return r.take(1)[0] }
 func (r *reader) id() [16]byte   { return [16]byte(r.take(16)) }
 func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
 
+func (r *reader) feedKind() (kind journal.FeedKind, first bool) {
+	b := r.byte()
+	return journal.FeedKind(b &^ begins), b&begins != 0
+}
+
 func (r *reader) stream() journal.Stream {
 	kind := journal.StreamKind(r.byte())
 	return journal.Stream{Kind: kind, ID: parley.AnyID(r.id())}
@@ -188,7 +193,10 @@ func DecodeOutboxMessage(b []byte) (*OutboxMessage, error) {
 func (r *reader) effect() journal.Effect {
 	switch letter := r.byte(); letter {
 	case appendFeedLetter:
-		return journal.AppendFeed{To: r.id(), Kind: journal.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
+		w := journal.AppendFeed{To: r.id()}
+		w.Kind, w.Begins = r.feedKind()
+		w.Ref, w.Note = r.id(), r.bytes()
+		return w
 	case receiptLetter, copyReceiptLetter:
 		return r.receipt(letter == copyReceiptLetter, ReceiptBytes)
 	case announcedReceiptLetter, announcedCopyReceiptLetter:
@@ -203,8 +211,9 @@ func (r *reader) effect() journal.Effect {
 	case addToListLetter:
 		return journal.AddToList{Agent: r.id(), Conversation: r.id()}
 	case fanoutLetter:
-		w := journal.Fanout{Kind: journal.FeedKind(r.byte()), Ref: r.id(), AddToList: r.id(), Note: r.bytes()}
-		w.To = r.seats()
+		w := journal.Fanout{}
+		w.Kind, w.Begins = r.feedKind()
+		w.Ref, w.Note, w.To = r.id(), r.bytes(), r.seats()
 		return w
 	case createStreamLetter:
 		w := journal.CreateStream{Stream: r.stream()}

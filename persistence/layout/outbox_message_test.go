@@ -23,13 +23,13 @@ func drawID(t *rapid.T) [16]byte {
 }
 
 func drawStream(t *rapid.T) journal.Stream {
-	return journal.Stream{Kind: journal.StreamKind(rapid.Byte().Draw(t, "kind")), ID: drawID(t)}
+	return journal.Stream{Kind: journal.StreamKind(rapid.ByteMax(0x7F).Draw(t, "kind")), ID: drawID(t)}
 }
 
 func drawEffect(t *rapid.T) journal.Effect {
 	switch rapid.IntRange(0, 6).Draw(t, "word") {
 	case 0:
-		return journal.AppendFeed{To: drawID(t), Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
+		return journal.AppendFeed{To: drawID(t), Kind: journal.FeedKind(rapid.ByteMax(0x7F).Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
 	case 1:
 		receipts := journal.Receipts{
 			TransferredAt: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), TransferredBy: journal.Channel(rapid.Byte().Draw(t, "by")),
@@ -46,7 +46,7 @@ func drawEffect(t *rapid.T) journal.Effect {
 	case 4:
 		return journal.AddToList{Agent: drawID(t), Conversation: drawID(t)}
 	case 5:
-		many := journal.Fanout{Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t), AddToList: drawID(t)}
+		many := journal.Fanout{Kind: journal.FeedKind(rapid.ByteMax(0x7F).Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t), Begins: rapid.Bool().Draw(t, "begins")}
 		number := rapid.Uint32Range(0, 3).Draw(t, "first")
 		for range rapid.IntRange(1, 4).Draw(t, "seats") {
 			many.To = append(many.To, parley.Seat{Agent: drawID(t), Number: number})

@@ -15,18 +15,31 @@ const FeedBytes = 25
 // EncodeFeed encodes a feed entry without its position, which is in the key.
 func EncodeFeed(e journal.FeedEntry) []byte {
 	b := make([]byte, FeedBytes+len(e.Note))
-	PutFeed(b, e.Kind, e.At, e.Ref, e.Note)
+	PutFeed(b, &e)
 	return b
 }
 
+// begins is set in the byte of the kind if the entry begins a conversation.
+const begins = 0x80
+
 // PutFeed encodes a feed entry into b, which has FeedBytes and the length of the
 // note: kind, Unix milliseconds, reference, note.
-func PutFeed(b []byte, kind journal.FeedKind, at int64, ref parley.AnyID, note []byte) {
-	b[0] = byte(kind)
-	binary.BigEndian.PutUint64(b[1:], uint64(at))
-	copy(b[9:], ref[:])
-	copy(b[FeedBytes:], note)
+func PutFeed(b []byte, e *journal.FeedEntry) {
+	b[0] = feedByte(e.Kind, e.Begins)
+	binary.BigEndian.PutUint64(b[1:], uint64(e.At))
+	copy(b[9:], e.Ref[:])
+	copy(b[FeedBytes:], e.Note)
 }
+
+func feedByte(kind journal.FeedKind, first bool) byte {
+	if first {
+		return byte(kind) | begins
+	}
+	return byte(kind)
+}
+
+// FeedKindOf is the kind of an encoded feed entry, which is not empty.
+func FeedKindOf(b []byte) journal.FeedKind { return journal.FeedKind(b[0] &^ begins) }
 
 // DecodeFeed decodes the entry at a position.
 func DecodeFeed(position uint64, b []byte) (journal.FeedEntry, error) {
@@ -35,7 +48,8 @@ func DecodeFeed(position uint64, b []byte) (journal.FeedEntry, error) {
 	}
 	return journal.FeedEntry{
 		Position: position,
-		Kind:     journal.FeedKind(b[0]),
+		Kind:     FeedKindOf(b),
+		Begins:   b[0]&begins != 0,
 		At:       int64(binary.BigEndian.Uint64(b[1:])),
 		Ref:      parley.IDFromBytes[parley.AnyID](b[9:25]),
 		Note:     append([]byte(nil), b[FeedBytes:]...),

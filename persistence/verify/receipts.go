@@ -11,10 +11,10 @@ import (
 	"parley/persistence/layout"
 )
 
-// readReceipts compares feeds with receipts and untransferred rows. The keys of the
-// three families have the same order, so it reads them side by side.
+// readReceipts compares feeds with receipts. The keys of the two families have the
+// same order, so it reads them side by side.
 func (in *inspection) readReceipts() error {
-	var rows [3]*pebble.Iterator
+	var rows [2]*pebble.Iterator
 	for i := range rows {
 		iter, err := in.rows.NewIter(nil)
 		if err != nil {
@@ -43,9 +43,9 @@ func (in *inspection) readReceipts() error {
 }
 
 // receiptsOf does so for one slot.
-func (in *inspection) receiptsOf(slot parley.Slot, rows [3]*pebble.Iterator) error {
-	var at [3][]byte
-	letters := [3]byte{layout.FeedFamily, layout.ReceiptFamily, layout.UntransferredFamily}
+func (in *inspection) receiptsOf(slot parley.Slot, rows [2]*pebble.Iterator) error {
+	var at [2][]byte
+	letters := [2]byte{layout.FeedFamily, layout.ReceiptFamily}
 	show := func(i int, ok bool) {
 		for ; ok; ok = rows[i].Next() {
 			if s, f := layout.FamilyOf(rows[i].Key()); s != slot || f != letters[i] {
@@ -69,10 +69,10 @@ func (in *inspection) receiptsOf(slot parley.Slot, rows [3]*pebble.Iterator) err
 			}
 		}
 		if place == nil {
-			return errors.Join(rows[0].Error(), rows[1].Error(), rows[2].Error())
+			return errors.Join(rows[0].Error(), rows[1].Error())
 		}
 		place = bytes.Clone(place)
-		var has [3]bool
+		var has [2]bool
 		for i := range at {
 			has[i] = bytes.Equal(at[i], place)
 		}
@@ -85,39 +85,30 @@ func (in *inspection) receiptsOf(slot parley.Slot, rows [3]*pebble.Iterator) err
 	}
 }
 
-// feedPlace checks one position of a feed: its entry, its receipts, its
-// untransferred row. has says which of the three exist.
-func (in *inspection) feedPlace(place []byte, has [3]bool, rows [3]*pebble.Iterator) {
+// feedPlace checks one position of a feed: its entry and its receipts. has says which
+// of the two exist.
+func (in *inspection) feedPlace(place []byte, has [2]bool, rows [2]*pebble.Iterator) {
 	in.untransferred.Checked++
-	where := feedName(parley.IDFromBytes[parley.AgentID](place), layout.Number(place[16:]))
-	entry, hasReceipt, waits := has[0], has[1], has[2]
-	if entry {
-		value := rows[0].Value()
-		message := len(value) >= 25 && journal.FeedKind(value[0]).BringsMessage()
-		transferred := hasReceipt && !layout.AnnouncedOnly(rows[1].Value())
-		copied := message && journal.FeedKind(value[0]) == journal.CopyEntry
-		switch {
-		case copied && waits:
-			in.untransferred.Fault(where, "a copy has an untransferred row")
-		case copied && !transferred && layout.Number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
-			in.untransferred.Fault(where, "a copy has no receipts and counts as transferred: a stream that resumes skips it")
-		case copied:
-		case message && transferred && waits:
-			in.untransferred.Fault(where, "the message has receipts and an untransferred row: it will be sent once more")
-		case message && !transferred && !waits:
-			in.untransferred.Fault(where, "the message has neither receipts nor an untransferred row: a stream that resumes skips it")
-		case message && waits && !bytes.Equal(value[9:25], rows[2].Value()):
-			in.untransferred.Fault(where, "the untransferred row names another message")
-		case !message && (hasReceipt || waits):
-			in.untransferred.Fault(where, "receipts or an untransferred row at an entry that is not a message")
-		}
-		return
+	agent, position := parley.AgentID(place[:16]), layout.Number(place[16:])
+	entry, hasReceipt := has[0], has[1]
+	message := entry && len(rows[0].Value()) >= layout.FeedBytes && layout.FeedKindOf(rows[0].Value()).BringsMessage()
+	transferred := hasReceipt && !layout.AnnouncedOnly(rows[1].Value())
+	switch where := feedName(agent, position); {
+	case !entry:
+		in.untransferred.Fault(where, "receipts of a message that is not in the feed")
+	case !message && hasReceipt:
+		in.untransferred.Fault(where, "receipts at an entry that is not a message")
+	case message && !transferred && position <= in.passed(agent):
+		in.untransferred.Fault(where, "the message has no receipts and counts as transferred: a stream that resumes skips it")
 	}
-	in.untransferred.Fault(where, "receipts or an untransferred row of a message that is not in the feed")
 }
 
-// passed is the position up to which an agent's copies count as transferred.
+// passed is the position up to which an agent's messages count as transferred. Feeds
+// are read one after another, so the last answer is kept.
 func (in *inspection) passed(agent parley.AgentID) uint64 {
-	value, _, _ := layout.Get(in.rows, layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:])) // another check reports what cannot be read
-	return layout.Number(value)
+	if agent != in.passedBy {
+		value, _, _ := layout.Get(in.rows, layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:])) // another check reports what cannot be read
+		in.passedBy, in.passedUpTo = agent, layout.Number(value)
+	}
+	return in.passedUpTo
 }

@@ -51,6 +51,9 @@ type inspection struct {
 	seq     uint64
 	feed    parley.AgentID
 	arrival int64
+	// passedUpTo is the answer of passed for the agent passedBy.
+	passedBy   parley.AgentID
+	passedUpTo uint64
 
 	engine, keys, values, positions, events, states, feeds, records *report.Check
 	untransferred, queues, timers, outboxOrder, format              *report.Check
@@ -129,7 +132,7 @@ func newInspection(source Source, r *report.Verification) *inspection {
 	in.states = r.Check("states", "a stored state folds no more events than there are")
 	in.feeds = r.Check("feeds", "along a feed no arrival is before the one before it")
 	in.records = r.Check("record-places", "each message of a feed has its record where its reader looks, with its position")
-	in.untransferred = r.Check("untransferred", "a message of a feed is either noted as not transferred yet or has receipts, never both; a copy has no note, and has receipts where the cursor is beyond it")
+	in.untransferred = r.Check("untransferred", "receipts are those of messages in the feed, and every message up to the position that counts as transferred has them")
 	in.queues = r.Check("queues", "queued messages wait for streams that exist")
 	in.timers = r.Check("timers", "timers are set for streams that exist")
 	in.outboxOrder = r.Check("outboxes", "the messages of an outbox follow each other and what their target has applied")
@@ -246,8 +249,8 @@ func (in *inspection) row(k, value []byte) {
 // shapes are the lengths of keys and the least and greatest lengths of values, by family; -1 is any.
 var shapes = map[byte]struct{ keys, least, most int }{
 	layout.EventFamily: {28, 9, -1}, layout.StateFamily: {20, 8, -1}, layout.RecordFamily: {19, 8, -1}, layout.FeedFamily: {27, 25, -1},
-	layout.CopiesFamily:        {19, 8 + layout.SeatBytes, -1},
-	layout.UntransferredFamily: {27, 16, 16}, layout.ReceiptFamily: {-1, layout.ReceiptBytes, layout.AnnouncedReceiptBytes}, layout.QueueFamily: {28, 0, -1}, layout.RowFamily: {-1, 0, -1},
+	layout.CopiesFamily:  {19, 8 + layout.SeatBytes, -1},
+	layout.ReceiptFamily: {-1, layout.ReceiptBytes, layout.AnnouncedReceiptBytes}, layout.QueueFamily: {28, 0, -1}, layout.RowFamily: {-1, 0, -1},
 }
 
 func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
@@ -349,7 +352,11 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 		in.feeds.Fault(feedName(agent, position), "it arrived %d ms after the last arrival its journal knows", at-latest)
 	}
 	in.arrival = at
-	switch kind := journal.FeedKind(value[0]); kind {
+	kind := layout.FeedKindOf(value)
+	if kind != journal.FeedKind(value[0]) && !kind.BringsMessage() {
+		in.values.Fault(feedName(agent, position), "an entry that is not a message begins a conversation")
+	}
+	switch kind {
 	case journal.MessageEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
 		in.place(in.homes.Residence(slot, id), id, position, in.places.Expect)

@@ -1,0 +1,194 @@
+package query
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"parley"
+	"parley/actors/conversation"
+	"parley/journal"
+)
+
+// foldMax bounds how many entries of a feed one listing folds into rows.
+const foldMax = 4096
+
+// listed is one place in an agent's list of conversations.
+type listed struct {
+	position uint64
+	id       parley.ConversationID
+}
+
+// Conversations returns the conversations in an agent's list, latest first, before a
+// place in the list (0: from the newest). next is the place to continue from, 0 at the
+// end. A page may be short although there are more.
+//
+// The list is the rows of journal.ConversationTable and, beyond the position in
+// journal.ListedTable, the feed entries that begin conversations. A listing from the
+// newest writes the rows of such entries for later listings. It does not wait: if the
+// write is lost, only speed is lost.
+func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, before uint64, limit int) (page []*conversation.State, next uint64, err error) {
+	edge := q.journal.DurablePosition(agent) // read before the view opens, which has everything up to it
+	var fold *journal.Entry
+	err = q.view(ctx, func(v journal.View) error {
+		folded, err := placeUpTo(v, journal.ListedTable, agent)
+		if err != nil {
+			return err
+		}
+		l := listing{view: v, agent: agent, limit: limit}
+		if err := l.read(before, folded); err != nil {
+			return err
+		}
+		if before == 0 && edge >= folded+q.limits.ListedStep {
+			if fold, err = foldEntries(v, agent, folded, edge); err != nil {
+				return err
+			}
+		}
+		next = l.next
+		for _, c := range l.page {
+			s := &conversation.State{}
+			if err := readConversation(v, c.id, s); err != nil {
+				return err
+			}
+			page = append(page, s)
+		}
+		return nil
+	})
+	if err == nil && fold != nil {
+		q.appendUnawaited(fold)
+	}
+	return page, next, err
+}
+
+// listing is one page of an agent's list while it is read.
+type listing struct {
+	view  journal.View
+	agent parley.AgentID
+	limit int
+	page  []listed
+	next  uint64
+}
+
+// read reads the newest places before a position. Entries up to folded have rows.
+func (l *listing) read(before, folded uint64) error {
+	rows, err := l.rows(before)
+	if err != nil {
+		return err
+	}
+	entries, reached, err := l.entries(before, folded)
+	if err != nil {
+		return err
+	}
+	// Two listings at once may fold the same entries, and the older one may store its
+	// position last: then an entry beyond the position has a row as well.
+	all := append(rows, entries...)
+	slices.SortFunc(all, func(a, b listed) int {
+		switch {
+		case a.position > b.position:
+			return -1
+		case a.position < b.position:
+			return 1
+		}
+		return 0
+	})
+	all = slices.CompactFunc(all, func(a, b listed) bool { return a.position == b.position })
+	for _, c := range all {
+		switch {
+		case c.position < reached: // entries between may come first
+			l.next = reached
+			return nil
+		case len(l.page) == l.limit:
+			l.next = l.page[l.limit-1].position
+			return nil
+		}
+		l.page = append(l.page, c)
+	}
+	l.next = reached
+	return nil
+}
+
+// rows reads up to limit+1 rows before a position, newest first.
+func (l *listing) rows(before uint64) (rows []listed, err error) {
+	beyond := []byte(nil)
+	if before != 0 {
+		beyond = binary.BigEndian.AppendUint64(l.agent.Bytes(), before)
+	}
+	err = l.view.Rows(l.agent.Slot(), journal.ConversationTable, l.agent[:], beyond, true, func(key, value []byte) bool {
+		rows = append(rows, listed{binary.BigEndian.Uint64(key[len(l.agent):]), parley.IDFromBytes[parley.ConversationID](value)})
+		return len(rows) <= l.limit
+	})
+	return rows, err
+}
+
+// entries reads up to limit+1 entries that begin conversations, newest first, between
+// folded and before. reached is the last position that it read if there may be more
+// before it, else 0.
+func (l *listing) entries(before, folded uint64) (entries []listed, reached uint64, err error) {
+	var begins []journal.FeedEntry
+	seen := 0
+	err = l.view.FeedBefore(l.agent, before, func(e journal.FeedEntry) bool {
+		if e.Position <= folded {
+			return false
+		}
+		if seen == scanMax || len(begins) > l.limit {
+			return false
+		}
+		if seen++; seen == scanMax {
+			reached = e.Position
+		}
+		if e.Begins {
+			begins = append(begins, e)
+		}
+		return true
+	})
+	for _, e := range begins {
+		id, startErr := startedBy(l.view, l.agent, e)
+		if err == nil {
+			err = startErr
+		}
+		entries = append(entries, listed{e.Position, id})
+	}
+	return entries, reached, err
+}
+
+// startedBy returns the conversation that begins with an entry of an agent's feed.
+func startedBy(v journal.View, agent parley.AgentID, e journal.FeedEntry) (parley.ConversationID, error) {
+	if e.Kind == journal.MessageEntry {
+		return conversation.StartedBy(parley.MessageID(e.Ref)), nil
+	}
+	m, err := ReadRecord(v, agent.Slot(), parley.MessageID(e.Ref))
+	if err != nil {
+		return parley.ConversationID{}, err
+	}
+	return m.Record.Conversation(), nil
+}
+
+// foldEntries returns the entry that writes the rows of the feed entries that begin
+// conversations, from beyond a position up to another, at most foldMax entries.
+func foldEntries(v journal.View, agent parley.AgentID, beyond, upTo uint64) (*journal.Entry, error) {
+	var begins []journal.FeedEntry
+	seen, reached := 0, beyond
+	err := v.Feed(agent, beyond, upTo, func(e journal.FeedEntry) bool {
+		seen, reached = seen+1, e.Position
+		if e.Begins {
+			begins = append(begins, e)
+		}
+		return seen < foldMax
+	})
+	if err != nil || seen == 0 {
+		return nil, err
+	}
+	entry := &journal.Entry{Slot: agent.Slot()}
+	put := func(table journal.Table, key, value []byte) {
+		entry.Rows = append(entry.Rows, journal.Row{Slot: agent.Slot(), Table: table, Key: key, Value: value})
+	}
+	for _, e := range begins {
+		id, err := startedBy(v, agent, e)
+		if err != nil {
+			return nil, err
+		}
+		put(journal.ConversationTable, binary.BigEndian.AppendUint64(agent.Bytes(), e.Position), id.Bytes())
+	}
+	put(journal.ListedTable, agent.Bytes(), binary.BigEndian.AppendUint64(nil, reached))
+	return entry, nil
+}
