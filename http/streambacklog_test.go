@@ -143,6 +143,11 @@ func viewsBehind(t *testing.T, alone bool) int64 {
 // for all of them. Recording the receipts takes views too.
 func TestLaggingStreamsShareReads(t *testing.T) {
 	shared, alone := viewsBehind(t, false), viewsBehind(t, true)
+	// On a loaded machine streams drift apart and share less. Without sharing no attempt
+	// opens fewer views.
+	for tries := 0; shared > alone/4 && tries < 4; tries++ {
+		shared = min(shared, viewsBehind(t, false))
+	}
 	if t.Logf("%d views, %d if each stream reads for itself", shared, alone); shared > alone/4 {
 		t.Errorf("streams that share open %d views, and %d if each reads for itself", shared, alone)
 	}
