@@ -20,6 +20,7 @@ type Archive struct {
 	closes func() error
 	// witness, see Witness.
 	witness *disk.Head
+	keyring disk.KeyringState
 }
 
 // Archive shows all rows that the store holds now. The caller closes it. The store
@@ -46,7 +47,7 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
 	}
-	return &Archive{storeView: s.view(), witness: record, closes: func() error {
+	return &Archive{storeView: s.view(), witness: &record.Head, keyring: record.Keyring, closes: func() error {
 		return errors.Join(s.db.Close(), s.lock.Close())
 	}}, nil
 }
@@ -75,7 +76,7 @@ func (s *Store) openUnchanged() error {
 }
 
 // readUnchanged reads the format of the directory and its durability witness.
-func (s *Store) readUnchanged() (*disk.Head, error) {
+func (s *Store) readUnchanged() (*disk.WitnessRecord, error) {
 	journals, openings, err := s.readFormat()
 	if err != nil {
 		return nil, err
@@ -89,9 +90,9 @@ func (s *Store) readUnchanged() (*disk.Head, error) {
 	}
 	record, err := disk.ReadWitness(s.opts.FS, s.dir)
 	if err != nil {
-		return &disk.Head{}, nil //nolint:nilerr // verification reports it
+		return &disk.WitnessRecord{}, nil //nolint:nilerr // verification reports it
 	}
-	return &record.Head, nil
+	return record, nil
 }
 
 // Reader shows all rows; nil of a closed store.
@@ -109,6 +110,10 @@ func (a *Archive) Homes() layout.Homes { return a.store.homes }
 // open, zero if the witness cannot be read. It is nil for an open store, whose
 // witness lags.
 func (a *Archive) Witness() *disk.Head { return a.witness }
+
+// WitnessedKeyring is what the durability witness records about the keyring, zero if it
+// records nothing or cannot be read.
+func (a *Archive) WitnessedKeyring() disk.KeyringState { return a.keyring }
 
 // Close releases the archive.
 func (a *Archive) Close() error {

@@ -34,6 +34,9 @@ func (s *Store) examine() (fresh bool, err error) {
 		if err := s.inspect(withoutLogs, nothingMore); err != nil {
 			return false, err
 		}
+		if err := s.openKeyring(disk.KeyringState{}); err != nil {
+			return false, err
+		}
 		if missing != nil {
 			s.opts.Logger.Warn("continuing without the witness", "error", missing)
 			return false, s.makeWitness()
@@ -44,12 +47,15 @@ func (s *Store) examine() (fresh bool, err error) {
 		if err := s.requireFirstOpening(missing); err != nil {
 			return false, err
 		}
-		return false, s.makeWitness()
-	default:
-		if err := s.compareKeyring(record); err != nil {
+		if err := s.openKeyring(disk.KeyringState{}); err != nil {
 			return false, err
 		}
+		return false, s.makeWitness()
+	default:
 		if err := s.compareFiles(record, desc.ManifestFilename); err != nil {
+			return false, err
+		}
+		if err := s.openKeyring(record.Keyring); err != nil {
 			return false, err
 		}
 	}
@@ -84,7 +90,7 @@ func (s *Store) requireManifest(record *disk.WitnessRecord) error {
 		return err
 	}
 	for _, name := range names {
-		was = was || disk.IsLog(name) || disk.IsTable(name)
+		was = was || disk.IsLog(name) || disk.IsTable(name) || name == KeyringName
 	}
 	if was {
 		return fmt.Errorf("%w: the journal in %s is gone, or its file marker.manifest.* is, without which it cannot be read", ErrDamaged, s.dir)
@@ -103,12 +109,12 @@ func (s *Store) requireFirstOpening(missing error) error {
 	})
 }
 
-// compareKeyring compares the keyring with the witness.
-func (s *Store) compareKeyring(record *disk.WitnessRecord) error {
-	if s.opts.Keyring == nil {
+// openKeyring opens the keyring, which must have what the witness records.
+func (s *Store) openKeyring(witnessed disk.KeyringState) (err error) {
+	if s.opts.OpenKeyring == nil {
 		return nil
 	}
-	if err := record.Keyring.Check(s.opts.Keyring.State()); err != nil {
+	if s.keyring, err = s.opts.OpenKeyring(witnessed); err != nil {
 		return fmt.Errorf("data directory %s cannot be opened: %w", s.dir, err)
 	}
 	return nil

@@ -21,21 +21,19 @@ type keyringDirectory struct {
 
 var keyringOrg = parley.NewID[parley.OrgID](1, testStart, [10]byte{9: 0x3f, 2: 1, 7: 0x3f})
 
-func (d keyringDirectory) keyring() *keyring.Keyring {
-	d.t.Helper()
-	k, err := keyring.Open(d.fs, "keyring", bytes.Repeat([]byte{1}, keyring.WrappingKeyBytes), keyring.Options{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return k
-}
+var keyringWrapping = bytes.Repeat([]byte{1}, keyring.WrappingKeyBytes)
 
 // open opens the store with the keyring that is there.
-func (d keyringDirectory) open(acceptLoss bool) (*Store, *keyring.Keyring, error) {
+func (d keyringDirectory) open(acceptLoss bool) (s *Store, k *keyring.Keyring, err error) {
 	d.t.Helper()
-	opts, k := testOptions(d.fs, 0), d.keyring()
-	opts.Keyring, opts.AcceptLoss = k, acceptLoss
-	s, err := Open("d", opts)
+	opts := testOptions(d.fs, 0)
+	opts.AcceptLoss = acceptLoss
+	opts.OpenKeyring = func(witnessed disk.KeyringState) (Keyring, error) {
+		var err error
+		k, err = keyring.Open(d.fs, "keyring", keyringWrapping, keyring.Options{Witnessed: witnessed})
+		return k, err
+	}
+	s, err = Open("d", opts)
 	return s, k, err
 }
 
@@ -73,7 +71,8 @@ func (d keyringDirectory) put(from *vfs.MemFS, dir string) {
 // not opened, and says which shard it is. One that is newer is opened: the witness lags.
 func TestWitnessCoversKeyring(t *testing.T) {
 	d := keyringDirectory{t, vfs.NewMem()}
-	if err := keyring.Make(d.fs, "keyring", bytes.Repeat([]byte{1}, keyring.WrappingKeyBytes), nil); err != nil {
+	mustClose(t, mustOpen(t, "d", testOptions(d.fs, 0)))
+	if err := keyring.Make(d.fs, "keyring", keyringWrapping, nil); err != nil {
 		t.Fatal(err)
 	}
 	s, k := d.mustOpen()

@@ -49,9 +49,13 @@ type Options struct {
 	// AcceptLoss opens a directory that lacks acknowledged data, and gives the
 	// missing data up.
 	AcceptLoss bool
-	// Keyring, if set, is recorded in the durability witness. A directory whose keyring
-	// lacks a part of what the witness records is not opened.
-	Keyring Keyring
+	// OpenKeyring, if set, opens the keyring of a directory that holds a journal. It is
+	// called when the directory is locked and its format is known, before anything in it
+	// changes. witnessed is what the durability witness records about the keyring, zero
+	// with AcceptLoss; a keyring that lacks a part of it must not be opened. The result is
+	// nil if there is no keyring yet: then Adopt gets one later. The witness records the
+	// keyring from then on.
+	OpenKeyring func(witnessed disk.KeyringState) (Keyring, error)
 	// FreeBytesMin of the disk below which writes are refused, so that admitted
 	// entries still find space; 0 is 256 MiB, negative none. At most an eighth of
 	// the disk.
@@ -72,6 +76,10 @@ type Options struct {
 	// controls of tests set it.
 	forgetful bool
 }
+
+// KeyringName is the name of the keyring's directory in the directory of a store. Its
+// files are not the engine's.
+const KeyringName = disk.KeyringName
 
 // Keyring is what the store needs of the keyring of its data directory.
 // keyring.Keyring is one.
@@ -136,6 +144,7 @@ type Store struct {
 	applied atomic.Uint64
 	durable watermark
 	witness *disk.Witness
+	keyring Keyring // as OpenKeyring returned it
 
 	disk *disk.Monitor
 	// plain is the file system below the engine's: a backup that finds no space
@@ -169,11 +178,15 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := s.openJournals(); err != nil {
 		return nil, errors.Join(err, s.db.Close(), s.witness.Close(), s.lock.Close())
 	}
-	if opts.Keyring != nil {
-		opts.Keyring.Follow(s.witness)
+	if s.keyring != nil {
+		s.Adopt(s.keyring)
 	}
 	return s, nil
 }
+
+// Adopt has the durability witness record a keyring from now on. Call it with a keyring
+// that was made after the store was opened.
+func (s *Store) Adopt(k Keyring) { k.Follow(s.witness) }
 
 // openJournals reads the format of the directory, or writes it for a new one, and
 // opens the journals.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 )
 
+// KeyringName is the name of the keyring's directory in a store's directory.
+const KeyringName = "keyring"
+
 // KeyringShards is the number of shards of every keyring.
 const KeyringShards = 256
 

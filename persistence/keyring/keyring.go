@@ -58,14 +58,14 @@ type Keyring struct {
 // Make creates a keyring without any organization: all shards, a new server key and a
 // new identity. Either the whole directory is made, or none. If dir exists the error
 // wraps fs.ErrExist. The wrapping key has WrappingKeyBytes. A nil random is the system's
-// generator.
+// generator, a nil fsys the operating system's.
 func Make(fsys vfs.FS, dir string, wrapping []byte, random io.Reader) error {
 	w, err := newWrapper(wrapping)
 	if err != nil {
 		return err
 	}
 	h, server := header{generation: 1}, Key{}
-	random = orSystem(random)
+	fsys, random = orDefault(fsys), orSystem(random)
 	if err := errors.Join(fill(h.keyring[:], random), fill(server[:], random)); err != nil {
 		return err
 	}
@@ -92,6 +92,13 @@ func fill(b []byte, random io.Reader) error {
 	return nil
 }
 
+func orDefault(fsys vfs.FS) vfs.FS {
+	if fsys == nil {
+		return vfs.Default
+	}
+	return fsys
+}
+
 func orSystem(random io.Reader) io.Reader {
 	if random == nil {
 		return rand.Reader
@@ -105,8 +112,9 @@ func orSystem(random io.Reader) io.Reader {
 // The error is disk.ErrDamaged, and names the shard, if a shard has no sound copy or is
 // older than the witness records, if a file belongs to another keyring, or if there is
 // no keyring in dir. It is ErrWrappingKey if the keyring was sealed under another key.
-// After these errors the directory is as it was.
+// After these errors the directory is as it was. A nil fsys is the operating system's.
 func Open(fsys vfs.FS, dir string, wrapping []byte, o Options) (*Keyring, error) {
+	fsys = orDefault(fsys)
 	w, err := newWrapper(wrapping)
 	if err != nil {
 		return nil, err
