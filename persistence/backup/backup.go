@@ -24,6 +24,7 @@ import (
 //
 //	files/SHA-256       what snapshots hold, each content once
 //	snapshots/TIME      index of one snapshot: name, size and hash of its files
+//	keyrings/IDENTITY   a store's keyring, as it is now
 //	LOCK                held by the process that writes
 //
 // A store's tables and blob files never change once they are written, so a snapshot
@@ -31,10 +32,14 @@ import (
 // name: a store that was restored gives old names to new bytes. The price is that
 // every backup reads the whole store; it writes only what is new.
 //
+// All snapshots of a store share one keyring, which every backup replaces: a key that
+// was destroyed is destroyed for older snapshots too.
+//
 // An index is written last and atomically: a snapshot that is listed is complete.
 const (
 	contentFolder = "files"
 	indexFolder   = "snapshots"
+	keyringFolder = "keyrings"
 	// unfinished is the suffix of files that are being written.
 	unfinished = ".tmp"
 	// journalPrefix begins the names of the store's files in a snapshot.
@@ -64,6 +69,14 @@ type Source interface {
 	Now() time.Time
 }
 
+// Keyring is the keyring of a store. keyring.Keyring is one.
+type Keyring interface {
+	// State is what is durable now.
+	State() disk.KeyringState
+	// CopyTo makes a directory hold what is durable now.
+	CopyTo(fsys vfs.FS, dir string) error
+}
+
 // Options say what goes where.
 type Options struct {
 	// To is the backup directory, on the store's file system interface. It is
@@ -75,6 +88,8 @@ type Options struct {
 	// Keep is how many of the newest snapshots of the Owner stay; 0 keeps all.
 	// Contents that no snapshot needs are deleted with the others.
 	Keep int
+	// Keyring is the store's keyring; nil if it has none.
+	Keyring Keyring
 	// Beside are small files that are stored with the journals, by name.
 	Beside map[string][]byte
 	// Progress, if set, is called as the backup proceeds. It must not block.
@@ -125,6 +140,11 @@ func (w *writer) backup(s Source, o Options) (*Snapshot, error) {
 	if err := w.take(snapshot, aside.Dir, o.Beside); err != nil {
 		return nil, err
 	}
+	if o.Keyring != nil {
+		if err := w.copyKeyring(snapshot, o.Keyring); err != nil {
+			return nil, err
+		}
+	}
 	if err := w.list(snapshot, s.Now()); err != nil {
 		return nil, err
 	}
@@ -132,6 +152,24 @@ func (w *writer) backup(s Source, o Options) (*Snapshot, error) {
 		_, err = w.prune(o.Owner, o.Keep)
 	}
 	return snapshot, err
+}
+
+// copyKeyring replaces the store's keyring in the backup directory. The checkpoint was
+// made before, so the copy has the keys of every organization in it.
+func (w *writer) copyKeyring(snapshot *Snapshot, k Keyring) error {
+	if err := disk.MakeDirectory(w.fs, w.fs.PathJoin(w.dir, keyringFolder)); err != nil {
+		return err
+	}
+	snapshot.Keyring = k.State()
+	if err := k.CopyTo(w.fs, keyringPath(w.fs, w.dir, snapshot.Keyring)); err != nil {
+		return fmt.Errorf("the keyring cannot be backed up: %w", err)
+	}
+	return nil
+}
+
+// keyringPath returns the directory of a keyring in a backup directory.
+func keyringPath(fsys vfs.FS, dir string, state disk.KeyringState) string {
+	return fsys.PathJoin(dir, keyringFolder, hex.EncodeToString(state.Identity[:]))
 }
 
 // writer is a backup directory that is being written.

@@ -9,10 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/disk"
 )
 
 // snapshotName is the time format of snapshot names: names sort as instants do.
@@ -44,7 +47,10 @@ type Snapshot struct {
 	Commits  uint64
 	// Copied is how many bytes this backup added to the backup directory.
 	Copied int64
-	Files  []File
+	// Keyring is the store's keyring when the snapshot was taken: a restore needs one
+	// that has at least this. It is zero if the store had none.
+	Keyring disk.KeyringState
+	Files   []File
 }
 
 // Bytes is the size of what a restore writes.
@@ -68,6 +74,13 @@ func (s *Snapshot) encode() []byte {
 	fmt.Fprintf(&b, "%s\ntaken %s\njournals %d\ncommits %d\ncopied %d\n", indexFormat, s.Taken.Format(snapshotName), s.Journals, s.Commits, s.Copied)
 	if s.Owner != "" {
 		fmt.Fprintf(&b, "owner %s\n", s.Owner)
+	}
+	if s.Keyring.Known() {
+		fmt.Fprintf(&b, "keyring %x", s.Keyring.Identity)
+		for _, generation := range s.Keyring.Generations {
+			fmt.Fprintf(&b, " %d", generation)
+		}
+		fmt.Fprintln(&b)
 	}
 	for _, f := range s.Files {
 		fmt.Fprintf(&b, "file %s %d %s\n", f.Sum, f.Size, f.Name)
@@ -110,6 +123,8 @@ func (s *Snapshot) decodeLine(line string) (err error) {
 		_, err = fmt.Sscanf(rest, "%d", &s.Commits)
 	case "copied":
 		_, err = fmt.Sscanf(rest, "%d", &s.Copied)
+	case "keyring":
+		s.Keyring, err = decodeKeyring(rest)
 	case "file":
 		var f File
 		f.Sum, rest, _ = strings.Cut(rest, " ")
@@ -123,6 +138,22 @@ func (s *Snapshot) decodeLine(line string) (err error) {
 		err = errors.New("the line is unknown")
 	}
 	return err
+}
+
+// decodeKeyring reads the identity of a keyring and the generations of its shards.
+func decodeKeyring(text string) (state disk.KeyringState, err error) {
+	words := strings.Fields(text)
+	if len(words) != 1+len(state.Generations) || !isIdentity(words[0]) {
+		return state, errors.New("not the state of a keyring")
+	}
+	raw, err := hex.DecodeString(words[0])
+	copy(state.Identity[:], raw)
+	for i, word := range words[1:] {
+		if err == nil {
+			state.Generations[i], err = strconv.ParseUint(word, 10, 64)
+		}
+	}
+	return state, err
 }
 
 // check refuses names that lead out of the restored directory, and sums that are
@@ -142,6 +173,12 @@ func (f File) check() error {
 func isSum(text string) bool {
 	raw, err := hex.DecodeString(text)
 	return err == nil && len(raw) == sha256.Size && strings.ToLower(text) == text
+}
+
+// isIdentity reports whether a text can be the name of a keyring.
+func isIdentity(text string) bool {
+	raw, err := hex.DecodeString(text)
+	return err == nil && len(raw) == len(disk.KeyringState{}.Identity) && strings.ToLower(text) == text
 }
 
 func isSnapshotName(text string) bool {
@@ -182,7 +219,7 @@ func List(fsys vfs.FS, dir string) ([]*Snapshot, error) {
 }
 
 // At returns the path of the backup directory that dir is, or of which dir is the
-// folder of contents or indexes; "" if it is neither. A folder that was copied
+// folder of contents, indexes or keyrings; "" if it is neither. A folder that was copied
 // alone counts, and so does a backup directory without a snapshot. A directory with
 // journals is a data directory, whatever else is in it. A nil fsys is the operating
 // system's.
@@ -202,7 +239,7 @@ func At(fsys vfs.FS, dir string) string {
 		return ""
 	case has(contentFolder) && has(indexFolder), holds(contentFolder, isSum), holds(indexFolder, isSnapshotName):
 		return dir
-	case holds("", isSum), holds("", isSnapshotName):
+	case holds("", isSum), holds("", isSnapshotName), holds("", isIdentity):
 		return fsys.PathDir(fsys.PathJoin(dir, ".")) // without a slash at the end
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/persistence/disk"
+	"parley/persistence/keyring"
 	"parley/persistence/layout"
 )
 
@@ -117,7 +118,11 @@ func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) er
 			return err
 		}
 	}
-	if err := witnessRestored(fsys, aside, s); err != nil {
+	state, err := restoreKeyring(fsys, o.From, aside, s)
+	if err != nil {
+		return err
+	}
+	if err := witnessRestored(fsys, aside, s, state); err != nil {
 		return err
 	}
 	for _, dir := range []string{aside, o.To} {
@@ -133,8 +138,8 @@ func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) er
 
 // witnessRestored checks that the restored journals match the index, and gives them
 // a durability witness of their own: from here on they diverge from the store that
-// was backed up.
-func witnessRestored(fsys vfs.FS, dir string, s *Snapshot) error {
+// was backed up. It records the restored keyring.
+func witnessRestored(fsys vfs.FS, dir string, s *Snapshot, state disk.KeyringState) error {
 	last, journals, err := headIn(fsys, dir)
 	if other := (layout.OtherFormatError{}); errors.As(err, &other) {
 		return fmt.Errorf("snapshot %s: %w", s.ID, err)
@@ -149,7 +154,42 @@ func witnessRestored(fsys vfs.FS, dir string, s *Snapshot) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.Close(), fsys.Remove(fsys.PathJoin(dir, "LOCK")))
+	w.NoteKeyring(state)
+	return errors.Join(w.Write(), w.Write(), w.Close(), fsys.Remove(fsys.PathJoin(dir, "LOCK")))
+}
+
+// restoreKeyring copies the keyring of a snapshot beside its journals, and returns what
+// it has.
+func restoreKeyring(fsys vfs.FS, from, aside string, s *Snapshot) (disk.KeyringState, error) {
+	if !s.Keyring.Known() {
+		return disk.KeyringState{}, nil
+	}
+	state, err := keyring.Restore(fsys, keyringPath(fsys, from, s.Keyring), fsys.PathJoin(aside, disk.KeyringName))
+	if err == nil {
+		err = s.Keyring.Check(state)
+	}
+	return state, keyringDamaged(s, err)
+}
+
+// keyringDamaged adds to damage of a keyring which snapshot it belongs to.
+func keyringDamaged(s *Snapshot, err error) error {
+	if errors.Is(err, disk.ErrDamaged) {
+		return fmt.Errorf("%w: snapshot %s: %w", ErrDamaged, s.ID, err)
+	}
+	return err
+}
+
+// checkKeyring checks the keyring of a snapshot as far as that is possible without its
+// key.
+func checkKeyring(fsys vfs.FS, dir string, s *Snapshot) error {
+	if !s.Keyring.Known() {
+		return nil
+	}
+	state, err := keyring.CheckBackup(fsys, keyringPath(fsys, dir, s.Keyring))
+	if err == nil {
+		err = s.Keyring.Check(state)
+	}
+	return keyringDamaged(s, err)
 }
 
 // fetch reads a content of the backup directory and checks it.
@@ -188,6 +228,7 @@ func Check(ctx context.Context, fsys vfs.FS, dir, snapshot string, progress func
 	}
 	w := &writer{ctx: ctx, fs: fsys, dir: dir, progress: progress}
 	done := int64(0)
+	err = checkKeyring(fsys, dir, s)
 	for _, f := range s.Files {
 		err = errors.Join(err, w.fetch(io.Discard, f, "check", &done, s.Bytes()))
 		if context.Cause(ctx) != nil {

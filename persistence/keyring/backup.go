@@ -106,6 +106,20 @@ func (k *Keyring) stale(x *examination) (stale []byte, err error) {
 	return stale, nil
 }
 
+// CheckBackup reads every file of the keyring in dir, a directory of a backup, and
+// changes nothing. It needs no wrapping key. The error is disk.ErrDamaged, and names the
+// shard, if a shard has no sound copy: then Restore fails too.
+func CheckBackup(fsys vfs.FS, dir string) (disk.KeyringState, error) {
+	x, err := examine(disk.ReadOnlyFS{FS: fsys}, dir, nil)
+	if err == nil {
+		err = x.fatal()
+	}
+	if err != nil {
+		return disk.KeyringState{}, err
+	}
+	return x.state, nil
+}
+
 // Restore makes the directory to from the keyring in from, a directory of a backup, and
 // returns what it holds, for the durability witness of the restored data directory. It
 // needs no wrapping key. Either all of the directory is made, or none. The error is

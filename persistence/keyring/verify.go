@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"parley"
 	"parley/persistence/disk"
 )
 
@@ -19,18 +20,34 @@ type Report struct {
 	Files, Live, Erased int
 	// Findings are everything that is not right, by file.
 	Findings []Finding
+
+	tables [Shards]table
+}
+
+// KeyState returns whether an organization has a key. It is Unknown for all if the
+// keyring was verified without a key.
+func (r *Report) KeyState(org parley.OrgID) State {
+	state, _ := r.tables[shardOf(org)].state(org)
+	return state
 }
 
 // Verify reads every file of the keyring in dir and changes nothing. The directory must
 // not be open. What is wrong with single files or shards is in the report, for every one
 // of them. The error is ErrWrappingKey, disk.ErrDamaged if there is nothing to report
-// about, such as a missing directory, or that of the file system.
+// about, such as a missing directory, or that of the file system. With a nil wrapping it
+// compares checksums only, and counts no keys. A nil fsys is the
+// operating system's.
 func Verify(fsys vfs.FS, dir string, wrapping []byte) (*Report, error) {
-	w, err := newWrapper(wrapping)
-	if err != nil {
-		return nil, err
+	fsys = orDefault(fsys)
+	var w *wrapper
+	if wrapping != nil {
+		made, err := newWrapper(wrapping)
+		if err != nil {
+			return nil, err
+		}
+		w = &made
 	}
-	x, err := examine(disk.ReadOnlyFS{FS: fsys}, dir, &w)
+	x, err := examine(disk.ReadOnlyFS{FS: fsys}, dir, w)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +56,7 @@ func Verify(fsys vfs.FS, dir string, wrapping []byte) (*Report, error) {
 		return nil, err
 	}
 	slices.Sort(names)
-	r := &Report{State: x.state}
+	r := &Report{State: x.state, tables: x.tables}
 	for _, name := range names {
 		switch {
 		case fileNames[name]:
