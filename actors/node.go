@@ -27,6 +27,9 @@ type Options struct {
 	SeatLimit func(owner *org.State) *int
 	// Courier sends the requests of webhooks; nil sends none.
 	Courier delivery.Courier
+	// NewKey, if set, makes the encryption key of an organization, durably. It is called
+	// before the organization is created; if it fails, the organization is not.
+	NewKey func(parley.OrgID) error
 	// Load, if set, throttles webhook deliveries while requests need the processor.
 	Load delivery.Load
 	// system runs the actors; nil makes one. Tests share one.
@@ -90,8 +93,10 @@ type core struct {
 	webhooks *delivery.Webhooks
 	receipts *delivery.Receipts
 
-	quota dayQuota
-	seats func(owner *org.State) *int
+	quota  dayQuota
+	newKey func(parley.OrgID) error
+	logger *slog.Logger
+	seats  func(owner *org.State) *int
 	// queue bounds the pending join requests of groups.
 	queue group.Queue
 	// kidsMove is set by a test as a control: a thumbprint then finds the latest agent
@@ -104,7 +109,8 @@ func New(o Options) *Node {
 	c := &core{
 		engine: host.New(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal, clock: o.Clock, entropy: o.Entropy,
 		queries: query.New(query.Options{Journal: o.Journal, Clock: o.Clock, RecordBytes: o.PageBytes}),
-		seats:   o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
+		newKey:  o.NewKey, logger: o.Logger,
+		seats: o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
 	}
 	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
 	c.messages, c.groups = &Messages{c.queries.Messages, c}, &Groups{c.queries.Groups, c}

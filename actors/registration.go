@@ -43,11 +43,31 @@ func (orgs *Orgs) Register(ctx context.Context, s Solution) (Registered, error) 
 	if err != nil {
 		return Registered{}, err
 	}
+	if err := orgs.makeKey(made.Org.OrgID()); err != nil {
+		return Registered{}, err
+	}
 	err = host.Append(orgs.journal, entry)
 	if errors.Is(err, journal.ErrExists) { // another request with this challenge or slug came first
 		err = cmp.Or(orgs.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
 	}
 	return made, err
+}
+
+// makeKey makes the key of an organization that is about to be created. The key of one
+// that is then not created stays and does no harm; makeKey does not begin if the journal
+// would refuse the organization anyway.
+func (orgs *Orgs) makeKey(id parley.OrgID) error {
+	if orgs.newKey == nil {
+		return nil
+	}
+	if refusal := orgs.journal.Overloaded(); refusal != nil {
+		return refusal
+	}
+	if err := orgs.newKey(id); err != nil {
+		orgs.logger.Error("an organization was refused, because its key could not be stored", "error", err)
+		return parley.ErrOverloaded
+	}
+	return nil
 }
 
 // judgeSolution looks up what the rules need and applies them to a solution. A refusal
