@@ -14,6 +14,7 @@ import (
 	"parley/http/auth"
 	"parley/persistence"
 	"parley/persistence/backup"
+	"parley/persistence/keyring"
 )
 
 // BackupRequest is the body of POST /backup at the admin address.
@@ -27,7 +28,9 @@ type BackupRequest struct {
 // command when no server runs.
 type Backup struct {
 	Store *persistence.Store
-	Data  string
+	// Keyring is nil if the data directory has none yet.
+	Keyring *keyring.Keyring
+	Data    string
 	// Owner is the name under which this server's snapshots are stored, see BackupOwner.
 	Owner string
 	// Target checks and resolves the directory of a backup. It is nil if a person runs
@@ -97,6 +100,9 @@ func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup
 		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--keep: without the master key the server's own snapshots cannot be identified")}
 	}
 	options := backup.Options{Owner: d.Owner, Keep: r.Keep, Progress: progress}
+	if d.Keyring != nil {
+		options.Keyring = d.Keyring
+	}
 	if !r.WithoutKey {
 		key, err := d.key()
 		if err != nil {
@@ -107,7 +113,11 @@ func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup
 	if options.To, err = d.prepare(r.To); err != nil {
 		return nil, err
 	}
-	return backup.Take(ctx, d.Store, options)
+	made, err := backup.Take(ctx, d.Store, options)
+	if errors.Is(err, keyring.ErrDiverged) {
+		err = fmt.Errorf("%w\n  this server was started from a backup, and another one makes backups there: give each its own backup directory", err)
+	}
+	return made, err
 }
 
 // key returns the content of the master key's file. A key that cannot open the sealed

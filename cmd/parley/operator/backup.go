@@ -69,19 +69,18 @@ func (c *backupTakeCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*admin.Snapshot, error) {
-	store, err := datadir.Open(c.Data, std)
+	store, keys, found, err := datadir.OpenForBackup(c.Data, std)
 	if errors.Is(err, persistence.ErrInUse) {
 		return nil, fmt.Errorf("%w\nIf a server uses the directory, let it make the backup: name its admin address with --admin, or omit --data", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	found, _ := datadir.FindMasterKey(c.Data) // an error is reported later, where the key matters
 	owner, err := datadir.BackupOwner(found.Key)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	to := &datadir.Backup{Store: store, Data: c.Data, Owner: owner}
+	to := &datadir.Backup{Store: store, Keyring: keys, Data: c.Data, Owner: owner}
 	made, err := to.Take(ctx, datadir.BackupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, progress(std))
 	if err = errors.Join(err, store.Close()); err != nil {
 		return nil, err

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
+	"parley"
 	actorsverify "parley/actors/verify"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
+	"parley/journal"
 	"parley/journal/report"
 	"parley/persistence"
+	"parley/persistence/keyring"
 	rowverify "parley/persistence/verify"
 )
 
@@ -62,7 +66,8 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	}
 	found := &report.Verification{Progress: readProgress(std)}
 	unread := errors.Join(rowverify.Rows(archive, found), actorsverify.Run(archive, found))
-	locked := verifyKey(c.Data, archive, found)
+	master, locked := verifyKey(c.Data, archive, found)
+	unread = errors.Join(unread, verifyKeyring(c.Data, master, archive, found))
 	// clearLine clears the line that readProgress has written.
 	clearLine(std)
 	v := verdictOf(c.Data, found, unread)
@@ -83,10 +88,10 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	return nil
 }
 
-// verifyKey checks the master key against the data sealed under it, and reports whether
-// it found a fault. The key is not part of the archive of the data directory: it may be
+// verifyKey checks the master key against the data sealed under it, and returns it and
+// whether it found a fault. The key is not part of the archive of the data directory: it may be
 // in the environment, and a backup may be without it.
-func verifyKey(data string, v datadir.States, into *report.Verification) bool {
+func verifyKey(data string, v datadir.States, into *report.Verification) (datadir.MasterKey, bool) {
 	check := into.Check("master-key", "the master key is there, for its owner alone, and opens the keys that sign access tokens")
 	check.Checked++
 	found, err := datadir.FindMasterKey(data)
@@ -96,7 +101,44 @@ func verifyKey(data string, v datadir.States, into *report.Verification) bool {
 	if err != nil {
 		check.Fault(found.Origin(), "%s", err.Error())
 	}
-	return err != nil
+	return found, err != nil
+}
+
+// verifyKeyring checks the files of the keyring, and that it has the key of every
+// organization. If the master key does not open it, which verifyKey reports, the files are
+// compared with their checksums only.
+func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.Archive, into *report.Verification) error {
+	files := into.Check("keyring", "every file of the keyring is sound, and as new as the durability witness says")
+	keys := into.Check("org-keys", "the keyring has the key of every organization, or the instant at which it was destroyed")
+	witnessed := archive.WitnessedKeyring()
+	found, err := datadir.VerifyKeyring(data, master, witnessed)
+	if errors.Is(err, persistence.ErrDamaged) {
+		files.Checked++
+		files.Fault(found.Dir, "%s", err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if found.Report != nil {
+		files.Checked += uint64(found.Files) + 1
+		for _, f := range found.Findings {
+			files.Fault(filepath.Join(found.Dir, f.File), "%s", f.Reason)
+		}
+		if err := witnessed.Check(found.State); err != nil {
+			files.Fault(found.Dir, "%s", err.Error())
+		}
+	}
+	if found.Unopened {
+		return nil
+	}
+	return archive.Table(journal.SlugTable, func(slug, id []byte) bool {
+		keys.Checked++
+		if len(id) != len(parley.OrgID{}) || found.Report == nil || found.KeyState(parley.IDFromBytes[parley.OrgID](id)) == keyring.Unknown {
+			keys.Fault(string(slug), "the organization %x has no key", id)
+		}
+		return true
+	})
 }
 
 func verdictOf(data string, from *report.Verification, unread error) *verdict {

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"parley/http/limit"
 	"parley/http/overload"
 	"parley/persistence"
+	"parley/persistence/keyring"
 )
 
 const (
@@ -81,6 +81,7 @@ func (h *running) logStarted(cfg *Config) {
 // running is an open server: its parts in the order in which they were opened.
 type running struct {
 	store           *persistence.Store
+	keyring         *keyring.Keyring
 	master          *auth.MasterKey
 	webhooks        *webhookSender
 	node            *actors.Node
@@ -147,7 +148,7 @@ func (h *running) startActors(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	h.store, err = persistence.Open(filepath.Join(cfg.Data, "journal"), persistence.Options{
+	h.store, h.keyring, err = datadir.OpenStore(cfg.Data, found, persistence.Options{
 		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
 		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
 		Existing: found.Filed, // the key file is created after the journal
@@ -166,6 +167,9 @@ func (h *running) startActors(cfg Config) (err error) {
 	if h.master, err = found.KeyFor(h.store); err != nil {
 		return err
 	}
+	if err := h.ensureKeyring(cfg.Data); err != nil {
+		return err
+	}
 	if h.webhooks, err = newWebhookSender(&cfg, h.master); err != nil {
 		return err
 	}
@@ -177,9 +181,23 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.node = actors.New(actors.Options{
 		Journal: h.traces.WrapJournal(h.store), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
-		Load: h.load(),
+		NewKey: func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
+		Load:   h.load(),
 	})
 	return h.node.Start()
+}
+
+// ensureKeyring makes the keyring of a new data directory, and logs what was repaired in
+// that of an existing one.
+func (h *running) ensureKeyring(data string) (err error) {
+	if h.keyring == nil {
+		h.keyring, err = datadir.MakeKeyring(h.store, data, h.master)
+		return err
+	}
+	for _, f := range h.keyring.Repaired() {
+		slog.Warn("a file of the keyring was repaired from its other copy", "file", f.File, "reason", f.Reason)
+	}
+	return nil
 }
 
 func (h *running) startServers(ctx context.Context, cfg Config) error {
@@ -252,7 +270,7 @@ func (h *running) startAdmin(cfg Config, quotas parleyhttp.QuotaProfile) error {
 		return err
 	}
 	backups := &admin.BackupEndpoint{Backup: &datadir.Backup{
-		Store: h.store, Data: cfg.Data, Owner: owner,
+		Store: h.store, Keyring: h.keyring, Data: cfg.Data, Owner: owner,
 		Target: func(to string) (string, error) { return datadir.BackupTarget(to, cfg.BackupDir) },
 	}}
 	h.admin = admin.NewServer(h.service, promhttp.HandlerFor(telemetry.Metrics(telemetry.Sources{
