@@ -29,7 +29,7 @@ type GroupSend struct {
 // Broadcast sends a message to a group. It returns the sender's record: the first copy,
 // with the number of copies. // spec: Messaging
 func (ms *Messages) Broadcast(ctx context.Context, s GroupSend) (Posted, error) {
-	p, err := askGroup[Posted](ctx, ms.groups, s.Group, len(s.Rendered)+len(s.SelfPayload), s)
+	p, err := askGroup[Posted](ctx, ms.groups, s.Group, len(s.Body)+len(s.SelfPayload), s)
 	return ms.completeRepeat(ctx, p, err)
 }
 

@@ -485,7 +485,7 @@ func (c *client) repeat() {
 	if !a.in.Zero() {
 		again = &a.reply.Content
 	}
-	again.Rendered = append(again.Rendered[:len(again.Rendered):len(again.Rendered)], "again"...)
+	again.Body = append(again.Body[:len(again.Body):len(again.Body)], "again"...)
 	if c.rng.IntN(4) == 0 {
 		again.Type = "svc.v1.task_request"
 	}

@@ -135,7 +135,7 @@ func (c *client) invite(g *crashGroup, a *crashAgent) {
 	r, err := c.node().Groups.Invite(context.Background(), g.id, Invitation{
 		Invite: group.Invite{By: group.Caller{Org: g.owner, Agent: g.founder.id}, Agent: a.id},
 		Notice: func(r *group.Request) Content {
-			return Content{Type: noticeType, Rendered: fmt.Appendf(nil, "notice of %s:", r.RequestID())}
+			return Content{Type: noticeType, Body: fmt.Appendf(nil, "notice of %s:", r.RequestID())}
 		},
 	})
 	if c.answered(err, groupRefusals...) && r != nil {
@@ -172,7 +172,7 @@ func (c *client) leave(g *crashGroup, a *crashAgent) {
 // broadcast sends to a group, and sometimes repeats the request.
 func (c *client) broadcast(g *crashGroup) {
 	s := GroupSend{
-		Content: Content{Type: "svc.v1.dm", Rendered: []byte(c.text(c.next())), FromOrg: g.owner, DayLimit: dayLimit(g.owner)},
+		Content: Content{Type: "svc.v1.dm", Body: []byte(c.text(c.next())), FromOrg: g.owner, DayLimit: dayLimit(g.owner)},
 		Group:   g.id, From: g.founder.id,
 	}
 	if c.rng.IntN(2) == 0 {

@@ -49,14 +49,14 @@ func (c *testGroup) invite(a parley.AgentID) (*group.Request, error) {
 	return c.node.Groups.Invite(context.Background(), c.id, Invitation{
 		Invite: group.Invite{By: c.by, Agent: a, Message: "come"},
 		Notice: func(r *group.Request) Content {
-			return Content{Type: "svc.v1.group_invite", Rendered: []byte(r.RequestID().String())}
+			return Content{Type: "svc.v1.group_invite", Body: []byte(r.RequestID().String())}
 		},
 	})
 }
 
 func (c *testGroup) say(from parley.AgentID, text, key string) (Posted, error) {
 	return c.node.Messages.Broadcast(context.Background(), GroupSend{
-		Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: c.owner}, Group: c.id, From: from,
+		Content: Content{Type: "svc.v1.dm", Body: []byte(text), Key: key, FromOrg: c.owner}, Group: c.id, From: from,
 	})
 }
 

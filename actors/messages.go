@@ -14,12 +14,12 @@ import (
 	"parley/journal"
 )
 
-// Content is what a sender sends, validated and rendered by the HTTP layer.
+// Content is what a sender sends, validated and encoded by the HTTP layer.
 type Content struct {
 	Type string
-	// Rendered holds the members of the message's JSON object that never change. The
+	// Body is what the HTTP layer encoded of the message; actors do not look inside. The
 	// caller may reuse its memory once the request is answered without error.
-	Rendered []byte
+	Body []byte
 	// SelfPayload is the sender's own sealed copy, "" for none.
 	SelfPayload string
 	// Key is the Idempotency-Key, "" for none.
@@ -101,13 +101,13 @@ type idempotencyRecord struct {
 // Send starts a conversation with a first message. It returns when the message is on
 // stable storage. // spec: Messaging
 func (ms *Messages) Send(ctx context.Context, s DirectSend) (Posted, error) {
-	p, err := host.Ask[Posted](ms.engine, rules.AgentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
+	p, err := host.Ask[Posted](ms.engine, rules.AgentStream(s.From), len(s.Body)+len(s.SelfPayload), s)
 	return ms.completeRepeat(ctx, p, err)
 }
 
 // Reply continues a conversation.
 func (ms *Messages) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
-	p, err := host.Ask[Posted](ms.engine, decidingStream(r.Conversation, r.Host), len(r.Rendered)+len(r.SelfPayload), r)
+	p, err := host.Ask[Posted](ms.engine, decidingStream(r.Conversation, r.Host), len(r.Body)+len(r.SelfPayload), r)
 	return ms.completeRepeat(ctx, p, err)
 }
 
@@ -224,7 +224,7 @@ func newConversation[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E],
 	return newRecord(conversation.FirstMessageID(id), id, from, to, c)
 }
 
-// newRecord returns the record of a message. It shares the memory of what was rendered.
+// newRecord returns the record of a message. It shares the memory of the body.
 func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.AgentID, c *Content) *record.Message {
 	ids := make([]byte, 0, 6*len(id)) // one allocation for all ids
 	next := func(id parley.AnyID) []byte {
@@ -234,7 +234,7 @@ func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.Ag
 	return &record.Message{
 		Id: next(parley.AnyID(id)), ConversationId: next(parley.AnyID(in)), From: next(parley.AnyID(from)), To: next(parley.AnyID(to)),
 		FromOrg: next(parley.AnyID(c.FromOrg)), ToOrg: next(parley.AnyID(c.ToOrg)),
-		Type: c.Type, Content: c.Rendered, SelfPayload: c.SelfPayload,
+		Type: c.Type, Content: c.Body, SelfPayload: c.SelfPayload,
 	}
 }
 

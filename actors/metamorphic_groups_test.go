@@ -35,7 +35,7 @@ func (p *scriptRunner) beginGroup(ctx context.Context) {
 	r, err := p.node.Groups.Invite(ctx, made.ID, Invitation{
 		Invite: group.Invite{By: by, Agent: guest},
 		Notice: func(r *group.Request) Content {
-			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
+			return Content{Type: noticeType, Body: []byte(r.RequestID().String())}
 		},
 	})
 	p.noteResult(err, "invited: %s", oneLine(r))
@@ -117,7 +117,7 @@ func (p *scriptRunner) invite(ctx context.Context, id parley.GroupID) {
 	r, err := p.node.Groups.Invite(ctx, id, Invitation{
 		Invite: group.Invite{By: by, Agent: who.Agent, Message: "come"},
 		Notice: func(r *group.Request) Content {
-			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
+			return Content{Type: noticeType, Body: []byte(r.RequestID().String())}
 		},
 	})
 	if err == nil && r != nil {
@@ -159,7 +159,7 @@ func (p *scriptRunner) broadcast(ctx context.Context, id parley.GroupID, n int) 
 	}
 	posted, err := p.node.Messages.Broadcast(ctx, GroupSend{
 		Content: Content{
-			Type: "svc.v1.dm", Rendered: fmt.Appendf(nil, "to all %d", n), Key: one(p, []string{"", "", "b"}), FromOrg: by.Org, DayLimit: p.limit(by.Agent),
+			Type: "svc.v1.dm", Body: fmt.Appendf(nil, "to all %d", n), Key: one(p, []string{"", "", "b"}), FromOrg: by.Org, DayLimit: p.limit(by.Agent),
 		},
 		Group: id, From: by.Agent,
 	})

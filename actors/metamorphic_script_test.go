@@ -272,7 +272,7 @@ func (p *scriptRunner) limit(from parley.AgentID) *int {
 func (p *scriptRunner) sendMessage(n int) {
 	if len(p.sends) > 0 && !p.likely(4) { // the same content, encrypted again
 		s := one(p, p.sends)
-		s.Rendered = fmt.Appendf(nil, "said again %d", n)
+		s.Body = fmt.Appendf(nil, "said again %d", n)
 		p.fillRecipient(&s)
 		p.posted(p.send(s))
 		return

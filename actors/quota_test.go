@@ -172,7 +172,7 @@ func TestWhichRequestsUseQuota(t *testing.T) {
 			must(d.node.Groups.Join(ctx, made.ID, group.Join{Agent: id, Org: d.owner}))(t)
 		}
 		d.checkUsed(2)
-		all := GroupSend{Content: Content{Type: "svc.v1.dm", Rendered: []byte("to all"), Key: "all", FromOrg: d.owner, DayLimit: &limit}, Group: made.ID, From: d.ids[0]}
+		all := GroupSend{Content: Content{Type: "svc.v1.dm", Body: []byte("to all"), Key: "all", FromOrg: d.owner, DayLimit: &limit}, Group: made.ID, From: d.ids[0]}
 		must(d.node.Messages.Broadcast(ctx, all))(t)
 		must(d.node.Messages.Broadcast(ctx, all))(t)
 		d.checkUsed(3)

@@ -38,7 +38,7 @@ var groupSagas = []saga{
 	{name: "broadcasting", prepare: func(c *client) { c.prepareGroup(); c.joinFirstGroup(1) }, do: func(c *client) {
 		for range 2 {
 			c.sendToGroup(GroupSend{
-				Content: Content{Type: "svc.v1.dm", Rendered: []byte("1:to all"), Key: "k", FromOrg: c.orgs[0]}, Group: c.groups[0].id, From: c.active[0].id,
+				Content: Content{Type: "svc.v1.dm", Body: []byte("1:to all"), Key: "k", FromOrg: c.orgs[0]}, Group: c.groups[0].id, From: c.active[0].id,
 			})
 		}
 	}, later: true},

@@ -241,7 +241,7 @@ func (r *testNode) agents(slug string, n int) (parley.OrgID, []parley.AgentID) {
 // direct returns a direct send with the given text.
 func direct(owner parley.OrgID, from, to parley.AgentID, text, key string) DirectSend {
 	return DirectSend{
-		Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
+		Content: Content{Type: "svc.v1.dm", Body: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
 		From:    from, To: to, ToKnown: true,
 	}
 }
@@ -249,7 +249,7 @@ func direct(owner parley.OrgID, from, to parley.AgentID, text, key string) Direc
 // answerTo returns a reply to m by its recipient.
 func answerTo(owner parley.OrgID, m *record.Message, text, key string) ReplyTo {
 	return ReplyTo{
-		Content:      Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
+		Content:      Content{Type: "svc.v1.dm", Body: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
 		Conversation: m.Conversation(), From: m.Recipient(), To: m.Sender(), Original: m.MessageID(),
 	}
 }

@@ -38,7 +38,7 @@ func (l *releaseScenario) useGroups(acme, globex parley.OrgID, alice, carol, bob
 	}
 	say := func(id parley.GroupID, from parley.AgentID, text, key string) *record.Message {
 		posted := must(l.node.Messages.Broadcast(ctx, GroupSend{
-			Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), SelfPayload: "QQ", Key: key, FromOrg: owners[from]}, Group: id, From: from, Metadata: []byte("{}"),
+			Content: Content{Type: "svc.v1.dm", Body: []byte(text), SelfPayload: "QQ", Key: key, FromOrg: owners[from]}, Group: id, From: from, Metadata: []byte("{}"),
 		}))(l.t)
 		l.awaitArrival()
 		return posted.Message
@@ -95,7 +95,7 @@ func (l *releaseScenario) invite(id parley.GroupID, by group.Caller, who parley.
 	r := must(l.node.Groups.Invite(context.Background(), id, Invitation{
 		Invite: group.Invite{By: by, Agent: who, Message: "come"},
 		Notice: func(r *group.Request) Content {
-			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
+			return Content{Type: noticeType, Body: []byte(r.RequestID().String())}
 		},
 	}))(l.t)
 	l.awaitArrival()

@@ -339,7 +339,7 @@ func TestVerifyControls(t *testing.T) {
 	for range 2 {
 		w.manual.advance(time.Minute)
 		must(w.reply(ReplyTo{
-			Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
+			Content:      Content{Type: "svc.v1.dm", Body: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
 			Conversation: w.messages[2].Conversation(), From: w.messages[2].Sender(), To: w.messages[2].Recipient(), Original: w.messages[2].MessageID(),
 		}))(t)
 	}

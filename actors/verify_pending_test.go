@@ -80,7 +80,7 @@ func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
 	must(w.reply(reply))(t)
 	must(w.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: out.Conversation(), By: []parley.AgentID{here[0]}, Status: "paused"}))(t)
 	must(w.reply(ReplyTo{
-		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
+		Content:      Content{Type: "svc.v1.dm", Body: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
 		Conversation: out.Conversation(), From: here[0], To: there[0], Original: out.MessageID(),
 	}))(t)
 	mark := journal.RecordReceipt{Recipient: here[1], Message: in.MessageID(), Position: got.Position, Receipts: journal.Receipts{TransferredAt: w.clock().UnixMilli()}}

@@ -62,7 +62,7 @@ func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to pa
 	request.Content = s.contentFrom(c, e)
 	e.sender, e.group, e.groupHandle = from.AgentID(), id, to.String()
 	e.senderHandle = parley.Handle{Name: from.GetName(), Slug: c.Caller.Slug, Domain: s.Domain}.String()
-	if request.Rendered, err = writeContent(c, e); err != nil {
+	if request.Body, err = writeContent(c, e); err != nil {
 		return actors.Posted{}, err
 	}
 	posted, err := s.Node.Messages.Broadcast(c.Context(), request)

@@ -243,7 +243,7 @@ func (v *inviteRun) notice(to *agent.State, handle string) func(*group.Request) 
 		e.sender = r.Inviter()
 		e.Payload = base64.RawURLEncoding.EncodeToString(told)
 		e.Metadata = append(append([]byte(`{"group_invite":`), told...), '}')
-		return actors.Content{Type: e.Type, Rendered: appendContent(nil, &e), FromOrg: from, ToOrg: owner}
+		return actors.Content{Type: e.Type, Body: encodeContent(nil, &e), FromOrg: from, ToOrg: owner}
 	}
 }
 

@@ -227,7 +227,7 @@ func (h *harness) token(client parley.ClientID) string {
 func (h *harness) send(from, to parley.AgentID, n int) *record.Message {
 	h.t.Helper()
 	p, err := h.node.Messages.Send(context.Background(), actors.DirectSend{
-		Content: actors.Content{Type: "svc.v1.dm", Rendered: fmt.Appendf(nil, `"n":%d`, n), FromOrg: h.owner, ToOrg: h.owner},
+		Content: actors.Content{Type: "svc.v1.dm", Body: bodyWith(fmt.Appendf(nil, `{"n":%d}`, n)), FromOrg: h.owner, ToOrg: h.owner},
 		From:    from, To: to, ToKnown: true,
 	})
 	if err != nil {
@@ -303,11 +303,11 @@ type event struct {
 // number returns the number in a message.
 func (e event) number(t testing.TB) int {
 	t.Helper()
-	var m struct{ N *int }
-	if err := json.Unmarshal([]byte(e.data), &m); err != nil || m.N == nil {
-		t.Fatalf("%s: %v", e.data, err)
+	var m struct{ Metadata struct{ N *int } }
+	if err := json.Unmarshal([]byte(e.data), &m); err != nil || m.Metadata.N == nil {
+		t.Fatalf("%.500s: %v", e.data, err)
 	}
-	return *m.N
+	return *m.Metadata.N
 }
 
 // next returns the next event, or false when the stream has ended.

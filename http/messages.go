@@ -154,7 +154,7 @@ func (s messages) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id pa
 	return id, fact, err
 }
 
-// contentFrom returns a function that renders the content of an envelope.
+// contentFrom returns the content of an envelope without its body.
 func (s messages) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	content := actors.Content{
 		Type: e.Type, Key: e.IdempotencyKey, Forged: e.signatureErr, FromOrg: c.Caller.Org,
@@ -166,7 +166,7 @@ func (s messages) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	return content
 }
 
-// contentOf renders the content of an envelope. to is nil if the recipient is unknown.
+// contentOf returns the content of an envelope. to is nil if the recipient is unknown.
 func (s messages) contentOf(c *rest.Call, e *envelope, from, to *agent.State) (actors.Content, error) {
 	content := s.contentFrom(c, e)
 	if to == nil {
@@ -179,19 +179,19 @@ func (s messages) contentOf(c *rest.Call, e *envelope, from, to *agent.State) (a
 	}
 	e.sender, e.recipient = from.AgentID(), to.AgentID()
 	content.ToOrg = to.Owner()
-	content.Rendered, err = writeContent(c, e)
+	content.Body, err = writeContent(c, e)
 	return content, err
 }
 
-// writeContent renders the content and reserves memory for the answer too: once the
+// writeContent encodes the content and reserves memory for the answer too: once the
 // message is stored it is too late to refuse.
 func writeContent(c *rest.Call, e *envelope) ([]byte, error) {
-	size := e.sizeBound()
+	size := e.encodedBound()
 	if err := c.Reserve(size); err != nil {
 		return nil, err
 	}
-	said := c.WriteBuffer(size, func(b []byte) []byte { return appendContent(b, e) }).Bytes
-	answer := rest.PageFrame + messageFrame + len(said)
+	said := c.WriteBuffer(size, func(b []byte) []byte { return encodeContent(b, e) }).Bytes
+	answer := rest.PageFrame + messageFrame + contentSize(said, e.Type)
 	if e.SelfPayload != nil {
 		answer += len(*e.SelfPayload)
 	}

@@ -15,7 +15,7 @@ import (
 // tell sends the recipient a message without HTTP.
 func (h *wired) tell() {
 	_, err := h.node.Messages.Send(context.Background(), actors.DirectSend{
-		Content: actors.Content{Type: "svc.v1.dm", Rendered: h.rendered(), FromOrg: h.owner, ToOrg: h.owner},
+		Content: actors.Content{Type: "svc.v1.dm", Body: h.body(), FromOrg: h.owner, ToOrg: h.owner},
 		From:    h.from, To: h.to, ToKnown: true,
 	})
 	if err != nil {

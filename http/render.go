@@ -16,10 +16,8 @@ import (
 	"parley/journal"
 )
 
-// A message on the wire has three parts: its ids, the content that never changes
-// (rendered once, when the message is accepted, and stored in that form), and the members
-// that depend on time and reader. The same stored bytes serve the answer, the inbox and
-// the stream.
+// A message on the wire has three parts: its ids, the content that never changes (see
+// content.go), and the members that depend on time and reader.
 
 // envelope is the content that a send and a reply have in common.
 type envelope struct {
@@ -64,108 +62,6 @@ func (s *core) originOf(c *rest.Call, from *agent.State, via string) origin {
 	}
 }
 
-// appendContent renders the members of a message that never change and are the same for
-// every recipient.
-func appendContent(b []byte, e *envelope) []byte {
-	b = appendID(append(b, `"from_agent_id":`...), parley.AnyID(e.sender))
-	if e.group.Zero() {
-		b = appendID(append(b, `,"to_agent_id":`...), parley.AnyID(e.recipient))
-	}
-	b = appendText(append(b, `,"type":`...), e.Type)
-	// The payload's alphabet needs no escapes.
-	b = append(append(append(b, `,"encrypted_payload":"`...), e.Payload...), '"')
-	b = appendText(append(b, `,"encryption_version":`...), e.Version)
-	b = appendOptional(append(b, `,"sender_signing_kid":`...), e.SigningKid)
-	b = appendMetadata(append(b, `,"metadata":`...), e)
-	b = appendText(append(b, `,"content_type":`...), e.ContentType)
-	b = appendOptional(append(b, `,"payload_schema":`...), e.Schema)
-	b = append(b, `,"sender_attestations":`...)
-	if len(e.Attestations) == 0 {
-		b = append(b, `null`...)
-	} else {
-		b = append(b, e.Attestations...)
-	}
-	b = appendText(append(b, `,"sender_handle":`...), e.senderHandle)
-	if e.group.Zero() {
-		b = appendText(append(b, `,"recipient_handle":`...), e.recipientHandle)
-		return append(b, `,"group_id":null,"group_handle":null`...)
-	}
-	b = appendID(append(b, `,"group_id":`...), parley.AnyID(e.group))
-	return appendText(append(b, `,"group_handle":`...), e.groupHandle)
-}
-
-// sizeBound estimates the bytes that the content takes, without escapes.
-func (e *envelope) sizeBound() int {
-	const frame = 2 << 10 // names, handles, provenance
-	return frame + len(e.Payload) + len(e.Metadata) + len(e.Attestations)
-}
-
-// appendMetadata appends the sender's metadata. The server's provenance replaces a member
-// of that name.
-func appendMetadata(b []byte, e *envelope) []byte {
-	b = append(b, '{')
-	b = appendMembers(b, e.Metadata, "provenance")
-	b = appendText(append(b, `"provenance":{"server":`...), e.server)
-	b = appendTime(append(b, `,"received_at":`...), e.at)
-	b = appendID(append(b, `,"org_id":`...), parley.AnyID(e.org))
-	b = appendText(append(b, `,"org_slug":`...), e.slug)
-	b = append(b, `,"trust_tier":`...)
-	b = appendInt(b, e.tier)
-	b = append(b, `,"human_oversight":`...)
-	b = appendBool(b, e.oversight)
-	b = appendText(append(b, `,"via":`...), e.via)
-	return append(b, `}}`...)
-}
-
-// appendMembers appends an object's members, each followed by a comma, except the one
-// named without. The object is valid and compact, as the binder leaves it.
-func appendMembers(b []byte, object api.Object, without string) []byte {
-	if len(object) <= 2 {
-		return b
-	}
-	for rest := object[1 : len(object)-1]; len(rest) > 0; {
-		name := valueEnd(rest)
-		value := name + 1 + valueEnd(rest[name+1:])
-		if plain, err := jsontext.AppendUnquote(nil, rest[:name]); err != nil || string(plain) != without {
-			b = append(append(b, rest[:value]...), ',')
-		}
-		if value == len(rest) {
-			break
-		}
-		rest = rest[value+1:]
-	}
-	return b
-}
-
-// valueEnd returns the end of the compact JSON value at the beginning of b.
-func valueEnd(b []byte) int {
-	depth, quoted := 0, false
-	for i := 0; i < len(b); i++ {
-		switch x := b[i]; {
-		case quoted && x == '\\':
-			i++
-		case x == '"':
-			quoted = !quoted
-			if !quoted && depth == 0 {
-				return i + 1
-			}
-		case quoted:
-		case x == '{' || x == '[':
-			depth++
-		case x == '}' || x == ']':
-			if depth == 0 {
-				return i
-			}
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		case depth == 0 && (x == ',' || x == ':'):
-			return i
-		}
-	}
-	return len(b)
-}
-
 // viewer is the reader of a message.
 type viewer struct {
 	org parley.OrgID
@@ -198,7 +94,7 @@ func appendMessage(b []byte, m query.Message, v viewer) []byte {
 	r := m.Record
 	b = appendID(append(b, `{"id":`...), parley.AnyID(r.MessageID()))
 	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(r.Conversation()))
-	b = append(append(b, ','), r.GetContent()...)
+	b = v.appendContent(append(b, ','), r)
 	if r.Copied() {
 		b = v.appendRecipient(b, r)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -253,5 +254,8 @@ func (h *wired) inboxRequest(w *wire) []byte {
 	return page
 }
 
-// rendered is the content of a message of 1 KiB as the journal stores it.
-func (h *wired) rendered() []byte { return h.said()[:len(h.said())-1] }
+// body is the content of a message, as the journal stores it, whose event takes about
+// 1.5 KiB.
+func (h *wired) body() []byte {
+	return encodeContent(nil, &envelope{Payload: strings.Repeat("Q", 700), Version: "hpke-v1", ContentType: "application/json"})
+}

@@ -195,7 +195,7 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 				if record, bad = q.transferred(ctx, v, agent, e); bad != nil {
 					return false
 				}
-				size -= len(record.GetContent()) + len(record.GetSelfPayload())
+				size -= recordOverhead + len(record.GetContent()) + len(record.GetSelfPayload())
 			}
 			entries, records = append(entries, FeedEntry{FeedEntry: e}), append(records, record)
 			if len(entries) == limit || size <= 0 {

@@ -15,7 +15,8 @@ type recordCache struct {
 	records *otter.Cache[parley.MessageID, *record.Message]
 }
 
-// recordOverhead is about how many bytes a record takes besides its content.
+// recordOverhead is about how many bytes a record takes besides its content, in memory
+// and when it is rendered.
 const recordOverhead = 512
 
 func newRecordCache(bytes int64) *recordCache {

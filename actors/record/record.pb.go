@@ -110,8 +110,7 @@ type Message struct {
 	Type    string `protobuf:"bytes,7,opt,name=type,proto3" json:"type,omitempty"`
 	// The message that this one replies to; empty for the first of a conversation.
 	InReplyTo []byte `protobuf:"bytes,8,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
-	// The members of the message's JSON object that never change, as the HTTP layer
-	// rendered them; actors do not look inside.
+	// What the sender sent, as the HTTP layer encoded it; actors do not look inside.
 	Content []byte `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
 	// The sender's own sealed copy, for its organization only.
 	SelfPayload string `protobuf:"bytes,10,opt,name=self_payload,json=selfPayload,proto3" json:"self_payload,omitempty"`

@@ -1,0 +1,154 @@
+package http
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"parley"
+	"parley/actors/record"
+	"parley/http/api"
+)
+
+// bodyWith returns the stored form of a content with some metadata.
+func bodyWith(metadata []byte) []byte { return encodeContent(nil, &envelope{Metadata: metadata}) }
+
+func drawOptional(t *rapid.T, label string) *string {
+	return rapid.Ptr(rapid.String(), true).Draw(t, label)
+}
+
+func drawEnvelope(t *rapid.T) *envelope {
+	payload := rapid.OneOf(
+		rapid.StringMatching(`[A-Za-z0-9_-]{0,40}={0,3}`), rapid.StringMatching(`([A-Za-z0-9_-]{4}){0,9}[A-Za-z0-9_-][AQgw](==)?`),
+	)
+	metadata, _ := json.Marshal(rapid.MapOfN(rapid.StringMatching(`[a-z"\\ü]{0,5}|provenance`), rapid.String(), 0, 4).Draw(t, "metadata"))
+	e := &envelope{
+		Type: "svc.v1.dm", Payload: payload.Draw(t, "payload"), Version: rapid.String().Draw(t, "version"), SigningKid: drawOptional(t, "kid"),
+		Metadata: metadata, ContentType: rapid.String().Draw(t, "content type"), Schema: drawOptional(t, "schema"),
+		senderHandle: rapid.String().Draw(t, "sender"), recipientHandle: rapid.String().Draw(t, "recipient"), groupHandle: rapid.String().Draw(t, "group"),
+		sender: parley.AgentID{6: 0x70, 15: 1}, recipient: parley.AgentID{6: 0x70, 15: 2},
+		origin: origin{
+			server: rapid.String().Draw(t, "server"), slug: rapid.String().Draw(t, "slug"), via: rapid.String().Draw(t, "via"),
+			at:  time.UnixMicro(rapid.Int64Range(0, 4e15).Draw(t, "at")),
+			org: parley.OrgID{6: 0x70, 15: 3}, tier: rapid.IntRange(0, 3).Draw(t, "tier"), oversight: rapid.Bool().Draw(t, "oversight"),
+		},
+	}
+	if rapid.Bool().Draw(t, "attested") {
+		e.Attestations = api.Array(`[{"a":1}]`)
+	}
+	if rapid.Bool().Draw(t, "broadcast") {
+		e.group = parley.GroupID{6: 0x70, 15: 4}
+	}
+	return e
+}
+
+// plainContent renders the content from the envelope, as the specification lists the
+// members, with encoding/json.
+func plainContent(e *envelope) map[string]any {
+	optional := func(s *string) any {
+		if s == nil {
+			return nil
+		}
+		return *s
+	}
+	metadata := map[string]any{}
+	_ = json.Unmarshal(e.Metadata, &metadata)
+	metadata["provenance"] = map[string]any{
+		"server": e.server, "received_at": e.at.UTC().Format("2006-01-02T15:04:05.000000Z"), "org_id": e.org.String(), "org_slug": e.slug,
+		"trust_tier": float64(e.tier), "human_oversight": e.oversight, "via": e.via,
+	}
+	m := map[string]any{
+		"from_agent_id": e.sender.String(), "type": e.Type, "encrypted_payload": e.Payload, "encryption_version": e.Version,
+		"sender_signing_kid": optional(e.SigningKid), "metadata": metadata, "content_type": e.ContentType, "payload_schema": optional(e.Schema),
+		"sender_attestations": nil, "sender_handle": e.senderHandle, "group_id": nil, "group_handle": nil,
+	}
+	if len(e.Attestations) > 0 {
+		m["sender_attestations"] = []any{map[string]any{"a": 1.0}}
+	}
+	if e.group.Zero() {
+		m["to_agent_id"], m["recipient_handle"] = e.recipient.String(), e.recipientHandle
+	} else {
+		m["group_id"], m["group_handle"] = e.group.String(), e.groupHandle
+	}
+	return m
+}
+
+// TestContentReadsAsItWasSent: what is stored of any envelope renders as the members
+// that it had, its payload byte for byte, and takes no more than the size that is
+// reserved for it.
+func TestContentReadsAsItWasSent(t *testing.T) {
+	forms := map[contentForm]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		e := drawEnvelope(t)
+		stored := encodeContent(nil, e)
+		c, ok := decodeContent(stored)
+		if !ok {
+			t.Fatalf("%x cannot be decoded", stored)
+		}
+		forms[c.payload]++
+		r := &record.Message{Type: e.Type, From: e.sender.Bytes(), To: e.recipient.Bytes(), FromOrg: e.org.Bytes(), Content: stored}
+		if !e.group.Zero() {
+			r.Group = e.group.Bytes()
+		}
+		rendered := viewer{}.appendContent(nil, r)
+		var got map[string]any
+		if err := json.Unmarshal(append(append([]byte{'{'}, rendered...), '}'), &got); err != nil {
+			t.Fatalf("%v: %s", err, rendered)
+		}
+		have, _ := json.Marshal(got)
+		want, _ := json.Marshal(plainContent(e))
+		if !bytes.Equal(have, want) {
+			t.Fatalf("got  %s\nwant %s", have, want)
+		}
+		if n := c.size(e.Type); len(rendered) > n || len(rendered) < n-contentSlack {
+			t.Fatalf("it takes %d bytes, %d are reserved", len(rendered), n)
+		}
+	})
+	for _, form := range []contentForm{payloadAsText, payloadDecoded, payloadUnpadded} {
+		if forms[form] == 0 {
+			t.Errorf("no payload was stored in form %d", form)
+		}
+	}
+}
+
+// contentSlack is by how much the size that is reserved for a content may exceed what it
+// takes: a broadcast has one id less.
+const contentSlack = 50
+
+// FuzzDecodeContent: whatever is stored, decoding does not fail, and what it accepts has
+// fields that lie within it.
+func FuzzDecodeContent(f *testing.F) {
+	f.Add(bodyWith([]byte(`{"a":1}`)))
+	f.Add([]byte{})
+	f.Add(bytes.Repeat([]byte{0xff}, 64))
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		c, ok := decodeContent(stored)
+		if !ok {
+			return
+		}
+		total := 0
+		for _, value := range c.fields {
+			total += len(value)
+		}
+		if total > len(stored) {
+			t.Errorf("fields of %d bytes in %d", total, len(stored))
+		}
+		_ = viewer{}.appendContent(nil, &record.Message{Content: stored})
+	})
+}
+
+// TestContentIsSmall: a payload of 1,366 letters of base64url takes 1,024 bytes and less
+// than 300 with all that goes with it.
+func TestContentIsSmall(t *testing.T) {
+	kid := "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
+	e := &envelope{
+		Type: "svc.v1.dm", Payload: string(bytes.Repeat([]byte("QUJD"), 341)) + "QQ", Version: "hpke-v1", SigningKid: &kid, ContentType: "application/json",
+		senderHandle: "alice@acme.home.example", recipientHandle: "bob@globex.home.example", origin: origin{server: "home.example", slug: "acme", via: "api", at: time.Now()},
+	}
+	if n := len(encodeContent(nil, e)); n > 1024+300 {
+		t.Errorf("it takes %d bytes", n)
+	}
+}
