@@ -279,9 +279,9 @@ func TestBackupCrash(t *testing.T) {
 	count := &faulty{}
 	mustCopy(t, x.k, errorfs.Wrap(x.disk(), count))
 	all, tried := count.seen.Load(), 0
-	step := int64(1)
-	if testing.Short() {
-		step = 3
+	step := int64(3)
+	if *exhaustive {
+		step = 1
 	}
 	for at := all - 80; at <= all+1; at += step {
 		for _, forever := range []bool{false, true} {

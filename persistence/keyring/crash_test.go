@@ -153,6 +153,8 @@ type crashRun struct {
 	breaks func(vfs.FS) vfs.FS
 	// nested: power fails during the openings too.
 	nested bool
+	// enough, if set, says when no further image needs a check.
+	enough func() bool
 }
 
 // crashResult sums up the checks of many images.
@@ -173,6 +175,8 @@ func (v *crashResult) add(i crashtest.Image, faults []string) {
 }
 
 func (v *crashResult) saw(what string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	return strings.Contains(strings.Join(v.faults, "\n"), what)
 }
 
@@ -217,6 +221,9 @@ func (x crashRun) run(t *testing.T, v *crashResult) {
 	for range runtime.GOMAXPROCS(0) {
 		inspectors.Go(func() {
 			for i := range d.Images() {
+				if x.enough != nil && x.enough() {
+					continue
+				}
 				if x.nested && i.Number%25 == 0 {
 					x.crashAgain(t, h, i, v)
 				}
@@ -315,11 +322,11 @@ func (x crashRun) crashAgain(t *testing.T, h *history, i crashtest.Image, v *cra
 // destroy keys.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	images := 600
+	images := 150
 	if raceDetector {
 		images = 40
-	} else if testing.Short() {
-		images = 150
+	} else if *exhaustive {
+		images = 2000
 	}
 	v := &crashResult{}
 	for seed := uint64(0); v.tally.Distinct() < images; seed++ {
@@ -385,7 +392,7 @@ func TestCrashControls(t *testing.T) {
 				return true
 			}
 			for seed := uint64(0); seed < 10 && !all(); seed++ {
-				crashRun{seed: seed, rounds: 12, breaks: c.breaks}.run(t, v)
+				crashRun{seed: seed, rounds: 12, breaks: c.breaks, enough: all}.run(t, v)
 			}
 			if !all() {
 				t.Errorf("%v, %d faults, and not all of %q were seen", v.tally, len(v.faults), c.sees)

@@ -109,9 +109,9 @@ func TestDiskFaults(t *testing.T) {
 	if faultRun(t, files, base.clone(), count) != 0 {
 		t.Fatal("changes fail on a disk that works")
 	}
-	step, runs, refused := int64(1), 0, 0
-	if testing.Short() {
-		step = 7
+	step, runs, refused := int64(5), 0, 0
+	if *exhaustive {
+		step = 1
 	}
 	for at := int64(1); at <= count.seen.Load(); at += step {
 		for i, forever := range []bool{false, true} {
@@ -146,7 +146,7 @@ func TestDiskFaultsOfOpening(t *testing.T) {
 	all := count.seen.Load()
 	refused, tried := 0, 0
 	for at := int64(1); at <= all; at++ {
-		if at < all-60 && (at%31 != 0 || testing.Short() && at%93 != 0) {
+		if at < all-60 && (at%31 != 0 || !*exhaustive && at%155 != 0) {
 			continue // reading one file is like reading another
 		}
 		for i, forever := range []bool{false, true} {
@@ -218,9 +218,9 @@ func TestTwoFaults(t *testing.T) {
 	const operations = 12 // of a rewrite
 	base := newHistory()
 	files := crashBase(t, base)
-	step := int64(1)
-	if testing.Short() {
-		step = 3
+	step := int64(3)
+	if *exhaustive {
+		step = 1
 	}
 	shard := byte(5)
 	for first := int64(1); first <= operations; first++ {

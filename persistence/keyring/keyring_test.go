@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -26,6 +27,9 @@ var (
 	testWrapping = bytes.Repeat([]byte{7}, WrappingKeyBytes)
 	testStart    = time.UnixMilli(1_790_000_000_123).UTC()
 )
+
+// Exhaustive tests try every place. The others try some of each kind.
+var exhaustive = flag.Bool("exhaustive", false, "fail every operation, flip every byte, check 2,000 images of power failures")
 
 // orgIn returns the nth organization of a shard.
 func orgIn(shard byte, n int) parley.OrgID {

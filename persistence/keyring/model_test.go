@@ -3,6 +3,7 @@ package keyring
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"testing"
@@ -164,7 +165,16 @@ func (m *model) verify(t *rapid.T) {
 	}
 }
 
-// TestModel runs random commands against a keyring and a map.
+// TestMain sets how many runs of random commands TestModel makes by default.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		panic(err)
+	}
+	m.Run()
+}
+
+// TestModel runs random commands against a keyring and a map, as often as -rapid.checks
+// says.
 func TestModel(t *testing.T) {
 	unraced(t)
 	t.Parallel()

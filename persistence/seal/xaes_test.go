@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha3"
 	"encoding/hex"
+	"flag"
 	"testing"
 )
 
@@ -54,6 +55,8 @@ func TestXAESVectors(t *testing.T) {
 	}
 }
 
+var exhaustive = flag.Bool("exhaustive", false, "try all 1,000,000 rounds of the accumulated vectors, not 10,000")
+
 // The accumulated vectors of the specification: keys, nonces, plaintexts and data come
 // from one SHAKE-128, and another hashes the ciphertexts.
 func TestXAESAccumulatedVectors(t *testing.T) {
@@ -62,9 +65,9 @@ func TestXAESAccumulatedVectors(t *testing.T) {
 		ten:     "e6b9edf2df6cec60c8cbd864e2211b597fb69a529160cd040d56c0c210081939",
 		million: "2163ae1445985a30b60585ee67daa55674df06901b890593e824b8a7c885ab15",
 	}
-	rounds := million
-	if testing.Short() {
-		rounds = ten
+	rounds := ten
+	if *exhaustive {
+		rounds = million
 	}
 	source, sum := sha3.NewSHAKE128(), sha3.NewSHAKE128()
 	read := func(n int) []byte {
