@@ -205,6 +205,7 @@ var tamperings = []struct {
 }
 
 func TestVerifyCopies(t *testing.T) {
+	unraced(t)
 	fs, id := broadcastDirectory(t, 4, 600)
 	if names, said, checked := verifyDirectory(t, fs); names != nil || checked != 600+450 {
 		t.Fatalf("%d copies checked, faults:\n%s", checked, said)
@@ -224,6 +225,7 @@ func TestVerifyCopies(t *testing.T) {
 // TestVerifyCopiesUnderWay: copies in outboxes are neither missing nor duplicates. A
 // message that is lost, or is in the wrong outbox, is a fault.
 func TestVerifyCopiesUnderWay(t *testing.T) {
+	unraced(t)
 	for _, journals := range []int{1, 4} {
 		fs := vfs.NewMem()
 		s := mustOpen(t, "d", testOptions(fs, journals)) // not started: outbox messages are not sent

@@ -82,6 +82,7 @@ func mustOpenArchive(t testing.TB, dir string, opts Options) *Archive {
 
 // TestArchiveChangesNothing opens directories after a shutdown, a kill and a backup.
 func TestArchiveChangesNothing(t *testing.T) {
+	unraced(t)
 	for name, fs := range map[string]vfs.FS{"disk": nil, "memory": vfs.NewMem()} {
 		for _, journals := range []int{1, 4} {
 			t.Run(name, func(t *testing.T) {

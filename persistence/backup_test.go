@@ -121,6 +121,9 @@ func files(t testing.TB, fs vfs.FS, dir string) []string {
 // from it.
 func TestStoreBackupUnderLoad(t *testing.T) {
 	for _, journals := range []int{1, 4} {
+		if raceDetector && journals == 1 {
+			continue
+		}
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
 			fs := vfs.NewMem()
 			s := running(t, fs, "data/journal", journals)

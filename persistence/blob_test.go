@@ -114,6 +114,7 @@ func compactAll(t testing.TB, s *Store) error {
 // blob files after at most blobDepthMax further compactions of their neighbours. The
 // other values stay.
 func TestBlobsLoseDeletedValues(t *testing.T) {
+	unraced(t)
 	const rows = 400
 	fs := vfs.NewMem()
 	s := running(t, fs, "d", 1)

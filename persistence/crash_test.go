@@ -95,10 +95,12 @@ func crashImages() int {
 	switch {
 	case raceDetector:
 		return 30
+	case *exhaustive:
+		return 3000
 	case testing.Short():
 		return 150
 	}
-	return 1100
+	return 500
 }
 
 // TestCrash simulates a power failure at every write, sync, rename and creation of mixed

@@ -194,7 +194,7 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()
 	silent := map[string]int{}
-	for _, r := range killedDirectories(t) {
+	for _, r := range []*killedDirectory{killedWithLogs(t, false), killedWithLogs(t, true)} {
 		fs := r.with(t, "", nil)
 		said, err := disk.ReadWitness(fs, "d")
 		if err != nil {
@@ -216,6 +216,9 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 		}
 		_ = file.Close()
 		for _, h := range r.damages() {
+			if kindOf(h.name) != "log" {
+				continue
+			}
 			verdict, _ := r.try(r.with(t, h.name, h.content), true)
 			silent[kindOf(h.name)] += count(verdict == rotSilent)
 		}

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -174,6 +175,9 @@ func (r *killedDirectory) tryWith(opts Options) (outcome string, reason error) {
 	return rotHarmless, nil
 }
 
+// Exhaustive tests try every place. The others try some of each kind.
+var exhaustive = flag.Bool("exhaustive", false, "fail more operations, flip more bytes, check 6,000 images of power failures")
+
 // unraced skips a test under the race detector, because it is long, and tests bytes or
 // breaks guarantees on purpose.
 func unraced(t *testing.T) {
@@ -182,11 +186,11 @@ func unraced(t *testing.T) {
 	}
 }
 
-// rotEvery is the distance between the flipped bytes: larger in short runs.
+// rotEvery is the distance between the flipped bytes: larger unless exhaustive.
 func rotEvery(name string, size int) int {
-	flips := 60
-	if testing.Short() {
-		flips = 12
+	flips := 30
+	if *exhaustive {
+		flips = 300
 	}
 	if kindOf(name) == "log" {
 		flips *= 6
@@ -297,11 +301,12 @@ func TestRotIsNeverSilentControl(t *testing.T) {
 	t.Parallel()
 	r := killed(t, 3, 60)
 	silent, flips := 0, 0
+	const fewer = 5 // than TestRotIsNeverSilent: a share is enough
 	for name, content := range r.files {
 		if kindOf(name) != "log" {
 			continue
 		}
-		for at := 0; at < len(content); at += rotEvery(name, len(content)) {
+		for at := 0; at < len(content); at += fewer * rotEvery(name, len(content)) {
 			flipped := slices.Clone(content)
 			flipped[at] ^= 1
 			outcome, _ := r.try(r.with(t, name, flipped), false)

@@ -35,10 +35,21 @@ type Harness struct {
 	Advance func(time.Duration)
 }
 
-// Run tests a journal. open creates a new one with the given number of homes, and
+// less returns n, or fewer in short tests: the same happens, less often.
+func less(n, fewer int) int {
+	if testing.Short() {
+		return fewer
+	}
+	return n
+}
+
+// Run tests a journal with one home, unless the tests are short, and with four. open creates a new one with the given number of homes, and
 // closes the one that is open at the end of the test.
 func Run(t *testing.T, open func(t *testing.T, journals int) Harness) {
 	for _, journals := range []int{1, 4} {
+		if journals == 1 && testing.Short() {
+			continue
+		}
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
 			for _, c := range requirements {
 				t.Run(c.name, func(t *testing.T) {

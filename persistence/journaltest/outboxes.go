@@ -42,7 +42,7 @@ func (r *rig) numberedEntry(slot parley.Slot, n int, agents []parley.AgentID) *j
 }
 
 func testOutboxes(r *rig) {
-	const each = 120
+	each := less(120, 40)
 	agents := []parley.AgentID{r.agent(near), r.agent(far), r.agent(farther), r.agent(parley.Slots - 1)}
 	streams := []journal.Stream{r.stream(near), r.stream(far), r.stream(farther)}
 	said := 0
