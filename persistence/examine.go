@@ -37,6 +37,9 @@ func (s *Store) examine() (fresh bool, err error) {
 		if err := s.openKeyring(disk.KeyringState{}); err != nil {
 			return false, err
 		}
+		if err := s.requireKeyring(record); err != nil {
+			return false, err
+		}
 		if missing != nil {
 			s.opts.Logger.Warn("continuing without the witness", "error", missing)
 			return false, s.makeWitness()
@@ -118,6 +121,15 @@ func (s *Store) openKeyring(witnessed disk.KeyringState) (err error) {
 		return fmt.Errorf("data directory %s cannot be opened: %w", s.dir, err)
 	}
 	return nil
+}
+
+// requireKeyring returns an error if losses are accepted and the keyring is missing
+// altogether: nothing would be left that could be read.
+func (s *Store) requireKeyring(record *disk.WitnessRecord) error {
+	if s.opts.OpenKeyring == nil || s.keyring != nil || record == nil || !record.Keyring.Known() {
+		return nil
+	}
+	return fmt.Errorf("%w: the keyring of %s is missing, which cannot be given up: the keys of its organizations were in it", ErrDamaged, s.dir)
 }
 
 // compareFiles compares the directory's files with the witness. If the witness does
