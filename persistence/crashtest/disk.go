@@ -180,12 +180,21 @@ func (c *recorder) MaybeError(op errorfs.Op) error {
 
 // sum hashes all names and bytes in the directory.
 func (d *Disk) sum(mem *vfs.MemFS) (sum uint64) {
-	names, err := mem.List(d.dir)
+	return d.sumOf(mem, d.dir)
+}
+
+func (d *Disk) sumOf(mem *vfs.MemFS, dir string) (sum uint64) {
+	names, err := mem.List(dir)
 	if err != nil {
 		return 0 // the directory does not exist yet
 	}
 	for _, name := range names {
-		data, _ := mem.UnsafeGetFileDataBuffer(mem.PathJoin(d.dir, name))
+		name := mem.PathJoin(dir, name)
+		if info, err := mem.Stat(name); err == nil && info.IsDir() {
+			sum += d.sumOf(mem, name)
+			continue
+		}
+		data, _ := mem.UnsafeGetFileDataBuffer(name)
 		h := maphash.Hash{}
 		h.SetSeed(d.seed)
 		_, _ = h.WriteString(name)
@@ -203,8 +212,12 @@ var changing = map[errorfs.OpKind]string{
 	errorfs.OpFileWrite: "writing", errorfs.OpFileWriteAt: "writing in", errorfs.OpFileSync: "syncing", errorfs.OpFileSyncData: "syncing",
 }
 
-// kindOf returns the kind of a file, from its name.
+// kindOf returns the kind of a file, from its name; that of the keyring's files is their
+// directory.
 func kindOf(path string) string {
+	if strings.Contains(path, "/keyring/") {
+		return "keyring"
+	}
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	if dot := strings.LastIndexByte(name, '.'); dot > 0 && !strings.HasPrefix(name, "marker.") {
 		return name[dot+1:]
