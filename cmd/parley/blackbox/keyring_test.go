@@ -1,0 +1,263 @@
+package blackbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// keyringOf returns the directory of a keyring and the two files of a shard with a key:
+// the longest ones.
+func keyringOf(t *testing.T, data string) (dir, a, b string) {
+	t.Helper()
+	dir = filepath.Join(data, "journal", "keyring")
+	files, err := filepath.Glob(filepath.Join(dir, "*.a"))
+	if err != nil || len(files) != 256 {
+		t.Fatalf("%d first copies in %s (%v)", len(files), dir, err)
+	}
+	most := 0
+	for _, f := range files {
+		if n := len(contentOf(t, f)); n > most {
+			a, most = f, n
+		}
+	}
+	return dir, a, strings.TrimSuffix(a, "a") + "b"
+}
+
+// faultsIn returns the faults that `parley verify` finds in a data directory, by check.
+func faultsIn(t *testing.T, data string) (byCheck map[string]float64, means string) {
+	t.Helper()
+	cmd := exec.Command(binary, "verify", "--json", "--data", data)
+	cmd.Env = cleanEnvironment()
+	out, err := cmd.Output()
+	var v struct {
+		Checks []struct {
+			Name   string
+			Faults float64
+		}
+		First []obj
+	}
+	if json.Unmarshal(out, &v) != nil {
+		t.Fatalf("verify: %v\n%s", err, out)
+	}
+	byCheck = map[string]float64{}
+	for _, c := range v.Checks {
+		if c.Faults > 0 {
+			byCheck[c.Name] = c.Faults
+		}
+	}
+	for _, f := range v.First {
+		means += text(f, "where") + ": " + text(f, "means") + "\n"
+	}
+	if (err == nil) != (len(byCheck) == 0) {
+		t.Errorf("verify ended with %v and found %v", err, byCheck)
+	}
+	return byCheck, means
+}
+
+// putBack replaces a directory by a copy.
+func putBack(t *testing.T, from, to string) {
+	t.Helper()
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKeyringDamage attacks the files of a keyring. One sound copy is enough and repairs
+// the other; without one, or with an old file, no server starts, and the error names the
+// shard. verify finds each of them and changes nothing.
+func TestKeyringDamage(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	first := s.org(t)
+	if err := s.drain(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	former := filepath.Join(t.TempDir(), "former")
+	putBack(t, filepath.Join(s.dir, "journal", "keyring"), former)
+	s.restart(t)
+	o := s.org(t)
+	for range 3 {
+		s.org(t)
+	}
+	if err := s.drain(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if faults, means := faultsIn(t, s.dir); len(faults) != 0 {
+		t.Fatalf("control: %v\n%s", faults, means)
+	}
+	dir, a, b := keyringOf(t, s.dir)
+	shard := strings.TrimSuffix(filepath.Base(a), ".a")
+	sound := filepath.Join(t.TempDir(), "sound")
+	putBack(t, dir, sound)
+	flip := func(path string) {
+		content := bytes.Clone(contentOf(t, path))
+		content[len(content)/2] ^= 4
+		write(t, path, content, 0o600)
+	}
+	remove := func(paths ...string) {
+		for _, p := range paths {
+			if err := os.RemoveAll(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		attack func()
+		starts bool
+		check  string
+		says   string
+	}{
+		"a copy removed":           {func() { remove(a) }, true, "keyring", shard + ".a"},
+		"a bit flipped":            {func() { flip(b) }, true, "keyring", shard + ".b"},
+		"both copies removed":      {func() { remove(a, b) }, false, "keyring", "shard " + shard},
+		"one removed, one flipped": {func() { remove(a); flip(b) }, false, "keyring", "shard " + shard},
+		"all removed":              {func() { remove(dir) }, false, "keyring", "keyring"},
+		"an old one":               {func() { putBack(t, former, dir) }, false, "keyring", "an old file is in its place"},
+	} {
+		putBack(t, sound, dir)
+		c.attack()
+		faults, means := faultsIn(t, s.dir)
+		if faults[c.check] == 0 || !strings.Contains(means, strings.TrimPrefix(c.says, "shard ")) {
+			t.Errorf("%s: verify finds %v\n%s", what, faults, means)
+		}
+		if strings.HasPrefix(c.says, "shard ") || what == "an old one" {
+			if faults["org-keys"] == 0 {
+				t.Errorf("%s: verify misses no key: %v", what, faults)
+			}
+		}
+		if !c.starts {
+			said := fails(t, s.dir)
+			checkMessage(t, what, said, c.says, "parley restore")
+			if what == "all removed" {
+				checkMessage(t, what+", loss accepted", fails(t, s.dir, "--accept-loss"), "keyring", "organizations")
+				if faults, means := faultsIn(t, s.dir); !maps.Equal(faults, map[string]float64{"keyring": 1}) {
+					t.Errorf("after refusals: %v\n%s", faults, means)
+				}
+			}
+			continue
+		}
+		s.repairs(t, what, c.says, first, o)
+	}
+}
+
+// repairs starts a server, which must repair a file of the keyring and log its name.
+func (s *server) repairs(t *testing.T, what, file string, orgs ...*org) {
+	t.Helper()
+	again, err := launch(s.addr, s.dir)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	for _, o := range orgs {
+		again.grant(t, o.client, o.secret).want(200)
+	}
+	if err := again.drain(10 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if said := again.log.text(); !strings.Contains(said, "repaired") || !strings.Contains(said, file) {
+		t.Errorf("%s: the log does not name the file\n%s", what, said)
+	}
+	if faults, means := faultsIn(t, s.dir); len(faults) != 0 {
+		t.Errorf("%s: after the repair: %v\n%s", what, faults, means)
+	}
+}
+
+// TestKillDuringRegistrations kills a server while organizations register, and during its
+// first start, when it makes the keyring. Every start after a kill succeeds, and verify
+// finds a key for every organization.
+func TestKillDuringRegistrations(t *testing.T) {
+	const kills = 6
+	s := start(t)
+	acked := map[string]*org{}
+	for range kills {
+		var mu sync.Mutex
+		var clients sync.WaitGroup
+		for range 6 {
+			clients.Go(func() {
+				for {
+					slug := freshSlug()
+					challenge := s.call(t, "", "POST", "/auth/register", obj{"email": slug + "@example.org", "org_slug": slug, "org_name": slug})
+					if challenge.err != nil || challenge.status != 201 {
+						return
+					}
+					solved := s.call(t, "", "POST", "/auth/register/solve", challenge.solution())
+					if solved.err != nil || solved.status != 201 {
+						return
+					}
+					mu.Lock()
+					acked[slug] = &org{client: solved.str("client_id"), secret: solved.str("client_secret")}
+					mu.Unlock()
+				}
+			})
+		}
+		time.Sleep(time.Duration(50+rand.IntN(200)) * time.Millisecond)
+		s.kill()
+		clients.Wait()
+		if faults, means := faultsIn(t, s.dir); faults["org-keys"] != 0 {
+			t.Fatalf("after a kill: %v\n%s", faults, means)
+		}
+		s.restart(t)
+	}
+	for slug, o := range acked {
+		if a := s.grant(t, o.client, o.secret); a.status != 200 {
+			a.errorf("%s was acknowledged", slug)
+		}
+	}
+	if len(acked) < kills {
+		t.Errorf("only %d organizations registered", len(acked))
+	}
+	if _, a, _ := keyringOf(t, s.dir); len(contentOf(t, a)) < 100+49 {
+		t.Error("no key was stored")
+	}
+	if err := s.drain(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if faults, means := faultsIn(t, s.dir); len(faults) != 0 {
+		t.Errorf("%v\n%s", faults, means)
+	}
+}
+
+// TestKillDuringTheFirstStart kills a server while it makes journal, master key and
+// keyring. The next start completes what is missing.
+func TestKillDuringTheFirstStart(t *testing.T) {
+	whole, cut := 0, 0
+	for try := range 16 {
+		dir := filepath.Join(t.TempDir(), strconv.Itoa(try))
+		s := &server{dir: dir}
+		if err := s.begin("127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(try*20) * time.Millisecond)
+		s.kill()
+		if exists(filepath.Join(dir, "journal", "keyring")) {
+			whole++
+		} else if exists(filepath.Join(dir, "journal")) {
+			cut++
+		}
+		again, err := launch("127.0.0.1:0", dir)
+		if err != nil {
+			t.Fatalf("try %d: %v", try, err)
+		}
+		again.org(t)
+		if err := again.drain(10 * time.Second); err != nil {
+			t.Error(err)
+		}
+		if faults, means := faultsIn(t, dir); len(faults) != 0 {
+			t.Errorf("try %d: %v\n%s", try, faults, means)
+		}
+	}
+	t.Logf("%d kills before the keyring was complete, %d after", cut, whole)
+	if cut == 0 {
+		t.Error("no kill came before the keyring was complete")
+	}
+}
