@@ -310,6 +310,7 @@ func (j removeFirst) Append(e *journal.Entry) {
 // TestQuarantineSurvivesACrash: after a crash at any write, an undecodable message is
 // in exactly one place.
 func TestQuarantineSurvivesACrash(t *testing.T) {
+	skipUnderRace(t)
 	for _, journals := range []int{1, 4} {
 		v := crashWithQuarantine(t, journals, nil)
 		if v.check(t); v.tally.Distinct() < 10 {

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -200,14 +199,13 @@ func (s saga) run(t testing.TB, v *crashResult, journals, drawn, passing int, wr
 	return cut
 }
 
-var sagasEverywhere = flag.Bool("saga.everywhere", false, "cut the sagas of groups wherever the parties may live")
-
 // TestSagasSurviveACrashAfterAnyEntry ends the process after each entry of each saga,
 // and fails the power at every later change of the disk. After a restart the saga is
 // complete everywhere or nowhere.
 func TestSagasSurviveACrashAfterAnyEntry(t *testing.T) {
+	skipUnderRace(t)
 	for _, homes := range []struct{ journals, drawn int }{{1, 0}, {4, 0}, {4, 1}, {4, 2}} {
-		if homes.drawn > 0 && (testing.Short() || raceDetector) || raceDetector && homes.journals == 1 {
+		if homes.drawn > 0 && testing.Short() || homes.drawn > 1 && !*exhaustive {
 			continue
 		}
 		t.Run(fmt.Sprintf("%d journals, %d drawn", homes.journals, homes.drawn), func(t *testing.T) {
@@ -215,7 +213,7 @@ func TestSagasSurviveACrashAfterAnyEntry(t *testing.T) {
 			v := &crashResult{}
 			entries := 0
 			all := sagas
-			if homes.drawn == 0 && !raceDetector || *sagasEverywhere {
+			if homes.drawn == 0 || *exhaustive {
 				all = slices.Concat(sagas, groupSagas)
 			}
 			for _, s := range all {

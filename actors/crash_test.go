@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -83,7 +84,7 @@ func (v *crashResult) checkImages(w *workload, disk *crashtest.Disk, live func()
 				mu.Lock()
 				enough := v.brief && v.lost()
 				mu.Unlock()
-				if enough {
+				if enough || raceDetector && i.Number%8 != 0 { // the race detector is for what runs before
 					continue
 				}
 				faults := w.inspect(i)
@@ -134,23 +135,27 @@ func (x crashScenario) run(t *testing.T, v *crashResult) {
 	v.addAnswers(w)
 }
 
-// skipUnderRace skips a long test that breaks guarantees on purpose, if the race
-// detector is on.
+// skipUnderRace skips, if the race detector is on, a long test that breaks guarantees on
+// purpose or in which few goroutines meet.
 func skipUnderRace(t *testing.T) {
 	if raceDetector {
 		t.Skip("runs only without the race detector")
 	}
 }
 
+var exhaustive = flag.Bool("exhaustive", false, "check 6,000 images of power failures, passivate 20,000 actors, cut sagas wherever the parties may live")
+
 // crashImages returns how many distinct images each number of journals must survive.
 func crashImages() int {
 	switch {
 	case raceDetector:
 		return 60
+	case *exhaustive:
+		return 3000
 	case testing.Short():
 		return 150
 	}
-	return 1000
+	return 450
 }
 
 // missingAnswers returns the refusals of provokeRefusals that no client received.
@@ -168,6 +173,9 @@ func (v *crashResult) missingAnswers() (codes []string) {
 // everywhere or nowhere, and a key creates one message.
 func TestCrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
+		if raceDetector && journals == 1 {
+			continue
+		}
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
 			v := &crashResult{}
 			brief := testing.Short() || raceDetector

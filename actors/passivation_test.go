@@ -55,12 +55,15 @@ func (r *testNode) passivateRepeatedly() (stop func()) {
 	return func() { close(done); <-swept }
 }
 
-// TestPassivationLosesNothing passivates actors some ten thousand times while 64
+// TestPassivationLosesNothing passivates actors thousands of times while 64
 // callers send. Every acknowledged message exists once, and no other exists.
 func TestPassivationLosesNothing(t *testing.T) {
 	const callers, conversations = 64, 200
-	wanted := int64(10_000)
-	if testing.Short() {
+	wanted := int64(4_000)
+	switch {
+	case *exhaustive:
+		wanted = 20_000
+	case testing.Short():
 		wanted = 1_000
 	}
 	var activations atomic.Int64

@@ -79,7 +79,7 @@ func TestBroadcastSurvivesACrashAfterAnyEntry(t *testing.T) {
 	skipUnderRace(t)
 	s := saga{name: "broadcasting to many", prepare: (*client).prepareLargeGroup, do: groupSagas[len(groupSagas)-1].do}
 	for _, journals := range []int{1, 4} {
-		if journals == 1 && !*sagasEverywhere {
+		if journals == 1 && !*exhaustive {
 			continue
 		}
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {

@@ -110,6 +110,7 @@ func pendingGroupMessages(t *testing.T, v *groupStore) (kinds []string) {
 // TestVerifyPendingGroupMessages: messages that groups, agents and owners have not
 // received yet explain effects that are still missing, and nothing else is excused.
 func TestVerifyPendingGroupMessages(t *testing.T) {
+	skipUnderRace(t)
 	v, release := groupStoreWithPendingMessages(t)
 	got := pendingGroupMessages(t, v)
 	for _, kind := range []string{"concern", "copies", "depart", "ended", "forget", "news", "offer", "statuses"} {

@@ -189,6 +189,7 @@ func (x *tamperer) outboxOf(k []byte) (layout.Outbox, uint64) {
 // TestVerifyPendingMessages: messages in outboxes explain effects that are still
 // missing elsewhere, and nothing else is excused.
 func TestVerifyPendingMessages(t *testing.T) {
+	skipUnderRace(t)
 	w, release := storeWithPendingMessages(t)
 	want := []string{"create stream", "enqueue", "message", "put row", "receipt for the recipient", "receipt for the sender", "status"}
 	if got := pendingMessages(t, w); !slices.Equal(got, want) {

@@ -64,23 +64,23 @@ type Trial[S State, C any, E Event, O Oracle[C]] struct {
 	Errors map[string]error
 }
 
-var commandsPerRun = flag.Int("oracle.commands", 100_000, "how many random commands each aggregate's oracle predicts")
+var commandsPerRun = flag.Int("oracle.commands", 50_000, "how many random commands each aggregate's oracle predicts")
 
-// Run tries at least 100,000 commands (flag -oracle.commands). It fails if the
-// aggregate and the oracle disagree on a command, or if the run did not meet every
-// case, error, command and event. With -short or under the race detector it stops at a
-// tenth of the commands if it has met everything by then.
+// Run tries at least 50,000 commands (flag -oracle.commands), and twice as many if it has
+// not met everything by then. It fails if the aggregate and the oracle disagree on a
+// command, or if the run did not meet every case, error, command and event. With -short or
+// under the race detector it begins with a tenth of the commands.
 func (x Trial[S, C, E, O]) Run(t *testing.T) {
 	t.Helper()
-	met, wanted := newCensus(), *commandsPerRun
+	met, wanted, most := newCensus(), *commandsPerRun, 2**commandsPerRun
 	if testing.Short() || raceDetector {
 		wanted /= 10
 	}
 	for {
 		x.try(t, met, wanted)
 		missing, summary := x.judge(t, met, wanted)
-		if len(missing) > 0 && !t.Failed() && wanted < *commandsPerRun {
-			wanted = *commandsPerRun
+		if len(missing) > 0 && !t.Failed() && wanted < most {
+			wanted = most
 			continue
 		}
 		for _, complaint := range missing {

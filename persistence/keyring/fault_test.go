@@ -176,6 +176,7 @@ func TestDiskFaultsOfOpening(t *testing.T) {
 // TestMakeIsAtomic has the disk fail, and the power after it, while a keyring is made:
 // there is a complete one, or none and another can be made.
 func TestMakeIsAtomic(t *testing.T) {
+	unraced(t)
 	count := &faulty{}
 	mem := vfs.NewCrashableMem()
 	mustMake(t, errorfs.Wrap(mem, count), testDir)
