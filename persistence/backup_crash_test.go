@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"parley/persistence/backup"
+	"parley/persistence/keyring"
 )
 
 // imageRecorder records an image of the disk before every change of a backup directory.
@@ -90,12 +91,19 @@ func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults
 	b := &imageRecorder{disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(1, 2))}
 	fs := around(errorfs.Wrap(serializedFS{b.disk, b}, b))
 	s, c := filled(t, fs, 200)
-	first := mustBackup(t, s, backup.Options{To: "backup"})
+	k := keyringIn(t, fs, s)
+	mustHaveKey(t, k, 1)
+	kept := mustHaveKey(t, k, 2)
+	first := mustBackup(t, s, backup.Options{To: "backup", Keyring: k})
 	for range 100 {
 		c.write(t, s)
 	}
+	later := mustHaveKey(t, k, 3)
+	if err := k.Destroy(orgOf(1), testStart); err != nil {
+		t.Fatal(err)
+	}
 	b.on = true
-	second := mustBackup(t, s, backup.Options{To: "backup", Keep: 1})
+	second := mustBackup(t, s, backup.Options{To: "backup", Keep: 1, Keyring: k})
 	b.mu.Lock()
 	b.on = false
 	b.mu.Unlock()
@@ -115,7 +123,14 @@ func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults
 				complain("listed, and yet %v", err)
 				continue
 			}
-			again := mustOpen(t, to+"/journal", testOptions(image, 0))
+			again, k := openRestored(t, image, to)
+			if found, _ := k.Key(orgOf(2)); found != kept {
+				complain("a key is missing")
+			}
+			found, _ := k.Key(orgOf(3))
+			if _, state := k.Key(orgOf(1)); snapshot.ID == second.ID && (found != later || state != keyring.Erased) {
+				complain("a destroyed key is %v, and a later one may be missing", state)
+			}
 			if n := c.found(t, again); n != promised[snapshot.ID] {
 				complain("%d rows, want %d", n, promised[snapshot.ID])
 			}
@@ -129,6 +144,9 @@ func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults
 		if names := strings.Join(files(t, image, "data/journal"), " "); strings.Contains(names, checkpointPrefix) {
 			complain("something stays laid aside: %s", names)
 		}
+	}
+	if ops := strings.Join(b.ops, "\n"); !strings.Contains(ops, "backup/keyrings/") {
+		t.Error("no image was taken at a change of the keyring")
 	}
 	return len(b.images), faults
 }

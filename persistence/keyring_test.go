@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -116,4 +117,20 @@ func TestWitnessCoversKeyring(t *testing.T) {
 		t.Error("the keyring is newer than the store, and lost what it knew")
 	}
 	mustClose(t, s)
+}
+
+// waitForKeyring returns when the witness on disk records all of a keyring.
+func waitForKeyring(t testing.TB, s *Store, k *keyring.Keyring) {
+	t.Helper()
+	for range 2000 {
+		w, err := disk.ReadWitness(s.opts.FS, s.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Keyring == k.State() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("the witness does not catch up with the keyring")
 }
