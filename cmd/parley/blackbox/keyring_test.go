@@ -151,6 +151,26 @@ func TestKeyringDamage(t *testing.T) {
 	}
 }
 
+// TestALostKeyringIsNotMadeAnew: without the witness, which records that there was a
+// keyring, organizations in the journal show it.
+func TestALostKeyringIsNotMadeAnew(t *testing.T) {
+	t.Parallel()
+	dir, _, _ := served(t)
+	keys, witness := filepath.Join(dir, "journal", "keyring"), filepath.Join(dir, "journal", "witness")
+	if err := errors.Join(os.RemoveAll(keys), os.Remove(witness)); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{{"--accept-loss"}, nil} {
+		checkMessage(t, "lost", fails(t, dir, flags...), "keyring", "is missing, and the journal has organizations", "parley restore")
+	}
+	if exists(keys) {
+		t.Error("a refused start made a keyring")
+	}
+	if faults, means := faultsIn(t, dir); faults["org-keys"] != 1 {
+		t.Errorf("%v\n%s", faults, means)
+	}
+}
+
 // repairs starts a server, which must repair a file of the keyring and log its name.
 func (s *server) repairs(t *testing.T, what, file string, orgs ...*org) {
 	t.Helper()
