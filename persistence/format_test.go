@@ -158,6 +158,30 @@ func TestFormerFormatIsRefused(t *testing.T) {
 	}
 }
 
+// TestFormerFormatBeforeKeyring: the format is refused before the keyring, which such a
+// directory does not have, is missed.
+func TestFormerFormatBeforeKeyring(t *testing.T) {
+	for name, fs := range formerDirectories(t) {
+		for _, acceptLoss := range []bool{false, true} {
+			if name == "flushed" && !acceptLoss {
+				continue // the witness misses the log
+			}
+			opts := testOptions(fs, 0)
+			opts.AcceptLoss = acceptLoss
+			opts.OpenKeyring = func(disk.KeyringState) (Keyring, error) { return nil, errors.New("there is no keyring") }
+			if _, err := Open("d", opts); err == nil || !strings.Contains(err.Error(), "has format 3") || strings.Contains(err.Error(), "keyring") {
+				t.Errorf("%s, losses accepted %v: %v", name, acceptLoss, err)
+			}
+		}
+	}
+	opts := testOptions(vfs.NewMem(), 0)
+	mustClose(t, mustOpen(t, "d", opts))
+	opts.OpenKeyring = func(disk.KeyringState) (Keyring, error) { return nil, errors.New("there is no keyring") }
+	if _, err := Open("d", opts); err == nil || !strings.Contains(err.Error(), "there is no keyring") {
+		t.Errorf("control, of this format: %v", err)
+	}
+}
+
 // TestFormerFormatControl: the same directory is accepted if its row claims the present
 // format, and opening it changes its files.
 func TestFormerFormatControl(t *testing.T) {
