@@ -99,7 +99,7 @@ func filesOf(t testing.TB, fs vfs.FS) map[string][]byte {
 
 // kindOf returns the kind of a file, from its name.
 func kindOf(name string) string {
-	for part, kind := range map[string]string{".log": "log", ".sst": "table", ".blob": "blob", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", disk.WitnessName: "witness"} {
+	for part, kind := range map[string]string{".log": "log", ".sst": "table", ".blob": "blob", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", disk.WitnessName: "witness", KeyringName: "keyring"} {
 		if strings.Contains(name, part) {
 			return kind
 		}
