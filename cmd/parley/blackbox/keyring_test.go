@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -279,5 +280,50 @@ func TestKillDuringTheFirstStart(t *testing.T) {
 	t.Logf("%d kills before the keyring was complete, %d after", cut, whole)
 	if cut == 0 {
 		t.Error("no kill came before the keyring was complete")
+	}
+}
+
+// TestServersShareABackupDirectory: servers with different keyrings do. One that was
+// started from a backup, while the old one goes on, is refused, and changes nothing.
+func TestServersShareABackupDirectory(t *testing.T) {
+	t.Parallel()
+	backups := filepath.Join(t.TempDir(), "b")
+	first, _, _ := served(t)
+	second, _, _ := served(t)
+	succeeds(t, "backup", "--data", first, "--to", backups)
+	succeeds(t, "backup", "--data", second, "--to", backups)
+	twin := filepath.Join(t.TempDir(), "twin")
+	succeeds(t, "restore", "--from", backups+"@"+snapshots(t, backups)[0], "--data", twin)
+	register := func(data string) {
+		t.Helper()
+		s, err := launch("127.0.0.1:0", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.org(t)
+		if err := s.drain(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register(first)
+	register(twin)
+	succeeds(t, "backup", "--data", first, "--to", backups)
+	before := snapshots(t, backups)
+	_, said, code := command(t, "backup", "--data", twin, "--to", backups)
+	if checkMessage(t, "the twin", said, "keys that this keyring does not have", "its own backup directory"); code == 0 {
+		t.Error("the twin made a backup")
+	}
+	if after := snapshots(t, backups); !slices.Equal(before, after) || len(before) != 3 {
+		t.Errorf("the snapshots %q became %q", before, after)
+	}
+	succeeds(t, "backup", "--data", twin, "--to", backups+"-of-the-twin")
+	for _, snapshot := range before {
+		data := filepath.Join(t.TempDir(), snapshot)
+		succeeds(t, "backup", "check", backups+"@"+snapshot)
+		succeeds(t, "restore", "--from", backups+"@"+snapshot, "--data", data)
+		if faults, means := faultsIn(t, data); len(faults) != 0 {
+			t.Errorf("%s: %v\n%s", snapshot, faults, means)
+		}
+		serves(t, data)
 	}
 }
