@@ -34,7 +34,10 @@ func (h *harness) speak(from, to parley.AgentID, n int) {
 // while an agent receives messages. Readers that resume get each message exactly once.
 // The others may miss only messages that were being sent when they disconnected.
 func TestStreamLosesAndRepeatsNothing(t *testing.T) {
-	const readers, messages = 12, 120
+	readers, messages := 12, 120
+	if raceDetector {
+		messages = 40
+	}
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals, " journals"), func(t *testing.T) {
 			h := harnessInMemory(t, journals)

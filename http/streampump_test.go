@@ -218,7 +218,10 @@ func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
 // TestStreamOnSocketMissesNothing: a reader that pauses until the socket is full, and
 // then continues, gets everything once and in order.
 func TestStreamOnSocketMissesNothing(t *testing.T) {
-	const events, size = 200, 64 << 10
+	events, size := 200, 64<<10
+	if raceDetector {
+		events = 100
+	}
 	h := harnessOnSockets(t)
 	defer h.close()
 	alice, bob := h.agent("alice"), h.agent("bob")
