@@ -11,6 +11,9 @@ FUZZTIME ?= 5s
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || true)
 # Tools live in a module of their own: the product's go.mod names none of them.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
+# Without the checkout's path in what is compiled, another checkout finds it in the
+# build cache, and what go vet said about it.
+export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath
 # The data race detector needs cgo, the product does not.
 export CGO_ENABLED := 0
 
@@ -123,7 +126,7 @@ lint: ## Formatting, go vet, staticcheck, more rules (tools/lint), exhaustive sw
 	$(TOOL) staticcheck ./...
 	cd bench && $(GO) vet ./... && $(TOOL) staticcheck ./...
 	@$(SAY) "rules that vet and staticcheck lack"
-	$(GO) build -C tools -o ../bin/lint ./lint
+	$(GO) build -C tools -buildvcs=false -o ../bin/lint ./lint
 	$(GO) vet -vettool=$(CURDIR)/bin/lint ./...
 	cd bench && $(GO) vet -vettool=$(CURDIR)/bin/lint ./...
 	@$(SAY) "switches over sum types name every case; each rule reports a planted fault"
