@@ -189,7 +189,7 @@ func TestRowsOfAMessage(t *testing.T) {
 	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t)
-	answer := must(r.reply(answerTo(owner, first.Message, "opens the conversation", "")))(t)
+	var answer Posted
 	for _, c := range []struct {
 		what  string
 		write func() (Posted, error)
@@ -197,6 +197,11 @@ func TestRowsOfAMessage(t *testing.T) {
 	}{
 		{"a first message", func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "more", "")) }, 3},
 		{"a first message with a key", func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "more", "k1")) }, 4},
+		// It opens the conversation: an event, and a feed entry for both agents.
+		{"the first reply", func() (p Posted, err error) {
+			answer, err = r.reply(answerTo(owner, first.Message, "opens the conversation", ""))
+			return answer, err
+		}, 6},
 		{"a reply", func() (Posted, error) { return r.reply(answerTo(owner, answer.Message, "more", "")) }, 3},
 		{"a reply with a key", func() (Posted, error) { return r.reply(answerTo(owner, answer.Message, "more", "k2")) }, 4},
 	} {

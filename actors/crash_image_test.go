@@ -241,9 +241,9 @@ func (x *imageCheck) checkHistory(id parley.ConversationID, talk *seenConversati
 	defer v.Close()
 	replayed := &conversation.State{}
 	last := uint64(0)
-	birth, found, err := rules.Conversation.Birth(v, rules.ConversationStream(id))
+	start, found, err := rules.Conversation.Start(v, rules.ConversationStream(id))
 	if x.noError(err, "the start of %s", id); found {
-		rules.Conversation.Evolve(replayed, birth)
+		rules.Conversation.Evolve(replayed, start)
 	}
 	err = v.Events(rules.ConversationStream(id), 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 		e, err := rules.Conversation.Decode(f)

@@ -134,7 +134,7 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 	slot, family, rest := place(p)
 	id := func(b []byte) parley.AnyID { return parley.IDFromBytes[parley.AnyID](b[:16]) }
 	switch {
-	case slot == layout.DirectorySlot:
+	case slot == layout.StoreSlot:
 		return fmt.Sprintf("directory %c", family)
 	case family >= 'a':
 		return ownMeaning(t, slot, p)
@@ -273,7 +273,7 @@ func checkFolded(t *testing.T, pairs []journaltest.Pair) {
 func covers(p journaltest.Pair) []string {
 	slot, family, rest := place(p)
 	switch {
-	case slot == layout.DirectorySlot:
+	case slot == layout.StoreSlot:
 		return []string{fmt.Sprintf("directory %c", family)}
 	case family == 'E' && aggregates[streamIn(rest).Kind].name != "":
 		return []string{"family E", fmt.Sprintf("%s event %d", aggregates[streamIn(rest).Kind].name, p.Value[0])}

@@ -84,6 +84,15 @@ var rowControls = map[string]tamperCase{
 		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), k[19:])
 		x.drop(k)
 	}, []string{"untransferred"}, false},
+	"a feed counts as transferred beyond its journal": {func(x *tamperer) {
+		x.set(layout.RowKey(x.agents[5].Slot(), journal.TransferredTable, x.agents[5][:]), bigEndian(1<<60))
+	}, []string{"positions"}, true},
+	"a feed counts as listed beyond its journal": {func(x *tamperer) {
+		x.set(layout.RowKey(x.agents[5].Slot(), journal.ListedTable, x.agents[5][:]), bigEndian(1<<60))
+	}, []string{"positions"}, true},
+	"a feed counts as listed in another slot": {func(x *tamperer) {
+		x.set(layout.RowKey(x.agents[5].Slot()^1, journal.ListedTable, x.agents[5][:]), bigEndian(1))
+	}, []string{"keys"}, false},
 	"a row of a list is gone that counts as stored": {func(x *tamperer) {
 		k, _ := x.find('R', x.listsEntry)
 		x.drop(k)
@@ -116,7 +125,7 @@ var rowControls = map[string]tamperCase{
 		x.set(layout.Key(3, layout.AppliedFamily, 0), layout.Applied{}.Encode())
 	}, []string{"keys"}, false},
 	"a row of the directory that nobody reads": {func(x *tamperer) {
-		x.set(layout.DirectoryKey(layout.AppliedFamily), layout.Applied{}.Encode())
+		x.set(layout.StoreKey(layout.AppliedFamily), layout.Applied{}.Encode())
 	}, []string{"keys"}, false},
 	"a word for nobody": {func(x *tamperer) {
 		s := journal.Stream{Kind: journal.OrgStream, ID: nobody}

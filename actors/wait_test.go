@@ -70,16 +70,16 @@ func (v *countingView) Events(s journal.Stream, from uint64, reverse bool, fn fu
 
 // Untransferred counts the feed entries that were scanned: from the stored transferred
 // position up to where the scan ended.
-func (v *countingView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(uint64, parley.MessageID) bool) (uint64, error) {
-	told, err := v.View.Untransferred(agent, from, rows, fn)
+func (v *countingView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(uint64, parley.MessageID) bool) (uint64, int, error) {
+	told, read, err := v.View.Untransferred(agent, from, rows, fn)
 	if err != nil {
-		return told, err
+		return told, read, err
 	}
 	noted, err := query.TransferredUpTo(v.View, agent)
 	if err != nil {
-		return told, err
+		return told, read, err
 	}
-	return told, v.View.Feed(agent, max(noted, max(from, 1)-1), told, func(journal.FeedEntry) bool {
+	return told, read, v.View.Feed(agent, max(noted, max(from, 1)-1), told, func(journal.FeedEntry) bool {
 		v.rows.Add(1)
 		return true
 	})

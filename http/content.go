@@ -153,18 +153,21 @@ func decodeContent(b []byte) (c storedContent, ok bool) {
 	}
 	c.payload = contentForm(b[0]) & payloadMask
 	if contentForm(b[0])&^payloadMask != contentVersion || c.payload > payloadUnpadded {
-		return c, false
+		return storedContent{}, false
 	}
 	c.at = time.UnixMicro(int64(binary.BigEndian.Uint64(b[1:])))
 	b = b[contentHead:]
 	for i := range c.fields {
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > uint64(len(b)-size) {
-			return c, false
+			return storedContent{}, false
 		}
 		c.fields[i], b = b[size:size+int(n)], b[size+int(n):]
 	}
-	return c, len(b) == 0
+	if len(b) != 0 {
+		return storedContent{}, false
+	}
+	return c, true
 }
 
 // contentFrame is what the names of the members, the ids and the instant take in a

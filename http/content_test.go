@@ -124,9 +124,14 @@ func FuzzDecodeContent(f *testing.F) {
 	f.Add(bodyWith([]byte(`{"a":1}`)))
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0xff}, 64))
+	f.Add([]byte("\x10\x00\x00\x00\x00\x00\x00\x00\x00\x01\""))
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		c, ok := decodeContent(stored)
 		if !ok {
+			rendered := viewer{}.appendContent([]byte{'{'}, &record.Message{Content: stored})
+			if !json.Valid(append(rendered, '}')) {
+				t.Errorf("what cannot be decoded is rendered as %s", rendered)
+			}
 			return
 		}
 		total := 0

@@ -94,8 +94,9 @@ type View interface {
 	FeedBefore(agent parley.AgentID, before uint64, fn func(FeedEntry) bool) error
 	// Untransferred calls fn with the untransferred messages of an agent's feed,
 	// from position from on, oldest first, until fn returns false or rows entries
-	// were examined. upTo is the position up to which fn got all of them.
-	Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (upTo uint64, err error)
+	// were read. upTo is the position up to which fn got all of them, and read the
+	// number of entries that were read.
+	Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (upTo uint64, read int, err error)
 	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
 	// Rows calls fn with the rows whose keys begin with prefix, after the key
 	// beyond (nil: from the first, or from the last if reverse), until fn returns

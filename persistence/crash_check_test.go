@@ -149,7 +149,7 @@ func (s *imageCheck) readRows(slot parley.Slot, table journal.Table, into map[ui
 func (s *imageCheck) readFeed(agent parley.AgentID, operations []*operation) {
 	last := map[journal.Stream]uint64{}
 	untransferred := map[uint64]parley.MessageID{}
-	_, err := s.view.Untransferred(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
+	_, _, err := s.view.Untransferred(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
 		untransferred[position] = id
 		return true
 	})

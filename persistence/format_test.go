@@ -189,7 +189,7 @@ func TestFormerFormatControl(t *testing.T) {
 		fs := formerDirectory(t)
 		var last disk.Head
 		changeEngine(t, fs, func(db *pebble.DB) error {
-			key := layout.DirectoryKey(layout.FormatFamily)
+			key := layout.StoreKey(layout.FormatFamily)
 			value, _, err := layout.Get(db, key)
 			if err != nil {
 				return err

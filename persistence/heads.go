@@ -51,7 +51,7 @@ func (s *Store) compare(acked, last, at disk.Head, whole bool) error {
 func (s *Store) giveUp(last disk.Head) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }()
-	prefix := layout.DirectoryKey(layout.HeadFamily)
+	prefix := layout.StoreKey(layout.HeadFamily)
 	if err := b.DeleteRange(prefix, layout.After(prefix), nil); err != nil {
 		return err
 	}

@@ -100,7 +100,8 @@ func (j *journalState) fireTimers(now time.Time) error {
 	return v.scan(low, high, false, func(k, _ []byte) (bool, error) {
 		s, due, ok := layout.TimerOf(k)
 		if !ok {
-			return false, fmt.Errorf("timer key of %d bytes", len(k))
+			j.store.opts.Logger.Error("a timer that cannot be read is left out", "journal", j.number, "key", fmt.Sprintf("%x", k))
+			return true, nil
 		}
 		j.store.onTimer(s, due)
 		if fired++; fired == timersPerTick {

@@ -199,7 +199,7 @@ func (s *Store) openJournals() error {
 		return err
 	}
 	incarnation++
-	if err := s.db.Set(layout.DirectoryKey(layout.FormatFamily), layout.Format{Journals: journals, Openings: incarnation}.Encode(), pebble.Sync); err != nil {
+	if err := s.db.Set(layout.StoreKey(layout.FormatFamily), layout.Format{Journals: journals, Openings: incarnation}.Encode(), pebble.Sync); err != nil {
 		return err
 	}
 	s.activation.Store(incarnation << 40)

@@ -74,7 +74,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 // TestOpenRefusesOtherFormats: a directory of another format is refused, also if losses
 // are accepted. The same directory opens once the row is as it was.
 func TestOpenRefusesOtherFormats(t *testing.T) {
-	key := layout.DirectoryKey(layout.FormatFamily)
+	key := layout.StoreKey(layout.FormatFamily)
 	for want, change := range map[string]func(made []byte) []byte{
 		fmt.Sprintf("format %d; this program reads format %d", layout.FormatVersion+1, layout.FormatVersion): func(made []byte) []byte {
 			return append(layout.EncodeNumber(layout.FormatVersion+1), made[8:]...)

@@ -7,11 +7,9 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/journal"
 )
-
-// foldMax bounds how many entries of a feed one listing folds into rows.
-const foldMax = 4096
 
 // listed is one place in an agent's list of conversations.
 type listed struct {
@@ -28,19 +26,19 @@ type listed struct {
 // newest writes the rows of such entries for later listings. It does not wait: if the
 // write is lost, only speed is lost.
 func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, before uint64, limit int) (page []*conversation.State, next uint64, err error) {
-	edge := q.journal.DurablePosition(agent) // read before the view opens, which has everything up to it
-	var fold *journal.Entry
+	durable := q.journal.DurablePosition(agent) // read before the view opens, which has everything up to it
+	var missing *journal.Entry
 	err = q.view(ctx, func(v journal.View) error {
-		folded, err := placeUpTo(v, journal.ListedTable, agent)
+		upTo, err := placeUpTo(v, journal.ListedTable, agent)
 		if err != nil {
 			return err
 		}
-		l := listing{view: v, agent: agent, limit: limit}
-		if err := l.read(before, folded); err != nil {
+		l := listing{view: v, agent: agent, limit: limit, most: q.limits.ListRows}
+		if err := l.read(before, upTo); err != nil {
 			return err
 		}
-		if before == 0 && edge >= folded+q.limits.ListedStep {
-			if fold, err = foldEntries(v, agent, folded, edge); err != nil {
+		if before == 0 && durable > upTo {
+			if missing, err = q.missingRows(v, agent, upTo, durable); err != nil {
 				return err
 			}
 		}
@@ -54,8 +52,8 @@ func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, befo
 		}
 		return nil
 	})
-	if err == nil && fold != nil {
-		q.appendUnawaited(fold)
+	if err == nil && missing != nil {
+		q.appendUnawaited(missing)
 	}
 	return page, next, err
 }
@@ -65,21 +63,22 @@ type listing struct {
 	view  journal.View
 	agent parley.AgentID
 	limit int
+	most  int // how many entries of the feed may be read
 	page  []listed
 	next  uint64
 }
 
-// read reads the newest places before a position. Entries up to folded have rows.
-func (l *listing) read(before, folded uint64) error {
+// read reads the newest places before a position. Entries up to upTo have rows.
+func (l *listing) read(before, upTo uint64) error {
 	rows, err := l.rows(before)
 	if err != nil {
 		return err
 	}
-	entries, reached, err := l.entries(before, folded)
+	entries, reached, err := l.entries(before, upTo)
 	if err != nil {
 		return err
 	}
-	// Two listings at once may fold the same entries, and the older one may store its
+	// Two listings at once may write the same rows, and the older one may store its
 	// position last: then an entry beyond the position has a row as well.
 	all := append(rows, entries...)
 	slices.SortFunc(all, func(a, b listed) int {
@@ -121,19 +120,19 @@ func (l *listing) rows(before uint64) (rows []listed, err error) {
 }
 
 // entries reads up to limit+1 entries that begin conversations, newest first, between
-// folded and before. reached is the last position that it read if there may be more
+// upTo and before. reached is the last position that it read if there may be more
 // before it, else 0.
-func (l *listing) entries(before, folded uint64) (entries []listed, reached uint64, err error) {
+func (l *listing) entries(before, upTo uint64) (entries []listed, reached uint64, err error) {
 	var begins []journal.FeedEntry
 	seen := 0
 	err = l.view.FeedBefore(l.agent, before, func(e journal.FeedEntry) bool {
-		if e.Position <= folded {
+		if e.Position <= upTo {
 			return false
 		}
-		if seen == scanMax || len(begins) > l.limit {
+		if seen == l.most || len(begins) > l.limit {
 			return false
 		}
-		if seen++; seen == scanMax {
+		if seen++; seen == l.most {
 			reached = e.Position
 		}
 		if e.Begins {
@@ -156,16 +155,17 @@ func startedBy(v journal.View, agent parley.AgentID, e journal.FeedEntry) (parle
 	if e.Kind == journal.MessageEntry {
 		return conversation.StartedBy(parley.MessageID(e.Ref)), nil
 	}
-	m, err := ReadRecord(v, agent.Slot(), parley.MessageID(e.Ref))
-	if err != nil {
-		return parley.ConversationID{}, err
+	m := &record.Message{}
+	found, err := v.Broadcast(agent.Slot(), parley.MessageID(e.Ref).Broadcast(), m.UnmarshalHeader)
+	if err == nil && !found {
+		err = parley.ErrNotFound
 	}
-	return m.Record.Conversation(), nil
+	return m.Conversation(), err
 }
 
-// foldEntries returns the entry that writes the rows of the feed entries that begin
-// conversations, from beyond a position up to another, at most foldMax entries.
-func foldEntries(v journal.View, agent parley.AgentID, beyond, upTo uint64) (*journal.Entry, error) {
+// missingRows returns the entry that writes the rows of the feed entries that begin
+// conversations, from beyond a position up to another; nil if these are too few.
+func (q *Messages) missingRows(v journal.View, agent parley.AgentID, beyond, upTo uint64) (*journal.Entry, error) {
 	var begins []journal.FeedEntry
 	seen, reached := 0, beyond
 	err := v.Feed(agent, beyond, upTo, func(e journal.FeedEntry) bool {
@@ -173,9 +173,9 @@ func foldEntries(v journal.View, agent parley.AgentID, beyond, upTo uint64) (*jo
 		if e.Begins {
 			begins = append(begins, e)
 		}
-		return seen < foldMax
+		return seen < q.limits.ListedMax
 	})
-	if err != nil || seen == 0 {
+	if err != nil || seen < q.limits.ListedStep {
 		return nil, err
 	}
 	entry := &journal.Entry{Slot: agent.Slot()}

@@ -35,7 +35,7 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 	}
 	// Read the durable position before the view opens: the view has everything up to
 	// it, and the stream follows what is appended later.
-	edge, passed := q.journal.DurablePosition(agent), uint64(0)
+	edge, read := q.journal.DurablePosition(agent), 0
 	err = q.view(ctx, func(v journal.View) error {
 		if resume {
 			m, err := readMessage(v, agent.Slot(), last)
@@ -48,10 +48,7 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 			}
 		}
 		s = Start{OnlyUntransferred: true, Gap: resume, After: edge}
-		if passed, err = TransferredUpTo(v, agent); err != nil {
-			return err
-		}
-		if _, err := v.Untransferred(agent, 0, math.MaxInt, func(position uint64, _ parley.MessageID) bool {
+		if _, read, err = v.Untransferred(agent, 0, math.MaxInt, func(position uint64, _ parley.MessageID) bool {
 			s.After = min(s.After, position-1)
 			return false
 		}); err != nil {
@@ -64,7 +61,7 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 			return !e.Kind.BringsMessage()
 		})
 	})
-	if err == nil && s.OnlyUntransferred && s.After >= passed+q.limits.TransferredStep {
+	if err == nil && s.OnlyUntransferred && read >= q.limits.TransferredStep {
 		q.keepTransferred(agent, s.After)
 	}
 	return s, err

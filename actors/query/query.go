@@ -67,12 +67,15 @@ type reader struct {
 
 // Limits bounds the work of one query. Only tests change it.
 type Limits struct {
-	// TransferredStep is by how many positions a feed must have grown before the position
-	// up to which everything is transferred is stored again.
-	TransferredStep uint64
-	// ListedStep is by how many positions a feed must have grown before a listing of
-	// conversations stores the rows of the entries that begin some.
-	ListedStep uint64
+	// TransferredStep is how many entries of a feed a query must have read beyond the
+	// position up to which everything is transferred before it stores a new one.
+	TransferredStep int
+	// ListedStep is how many entries of a feed have to lie beyond the position up to
+	// which they are in the agent's list before a listing writes rows for them, and
+	// ListedMax for how many one listing does.
+	ListedStep, ListedMax int
+	// ListRows is how many entries of a feed one page of conversations reads.
+	ListRows int
 	// WaitRows is how many feed entries one search for messages reads, and how many
 	// more it reads to count unread messages.
 	WaitRows int
@@ -89,7 +92,7 @@ type Limits struct {
 func New(o Options) *Queries {
 	r := &reader{
 		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes),
-		limits: Limits{TransferredStep: 256, ListedStep: 256, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
+		limits: Limits{TransferredStep: 256, ListedStep: 256, ListedMax: 4096, ListRows: scanMax, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
 	return &Queries{

@@ -15,8 +15,8 @@ type recordCache struct {
 	records *otter.Cache[parley.MessageID, *record.Message]
 }
 
-// recordOverhead is about how many bytes a record takes besides its content, in memory
-// and when it is rendered.
+// recordOverhead is about how many bytes a record takes besides its content: in memory,
+// and in a page, where a decoded payload takes a third more.
 const recordOverhead = 512
 
 func newRecordCache(bytes int64) *recordCache {
@@ -26,7 +26,7 @@ func newRecordCache(bytes int64) *recordCache {
 	return &recordCache{otter.Must(&otter.Options[parley.MessageID, *record.Message]{
 		MaximumWeight: uint64(bytes),
 		Weigher: func(_ parley.MessageID, r *record.Message) uint32 {
-			return uint32(recordOverhead + len(r.GetContent()) + len(r.GetSelfPayload()))
+			return uint32(recordOverhead + len(r.GetContent()) + len(r.GetSelfPayload()) + len(r.GetMetadata()))
 		},
 	})}
 }

@@ -79,19 +79,19 @@ type transcriptPage struct {
 // conversation whose start is no stored event, the start has place 1, and event n has
 // place n+1.
 func (w *transcriptPage) walk(v journal.View, s journal.Stream, from uint64, descending bool) error {
-	birth, implied, err := rules.Conversation.Birth(v, s)
+	start, found, err := rules.Conversation.Start(v, s)
 	if err != nil {
 		return err
 	}
 	before := uint64(0) // places before that of event 1
-	if implied {
+	if found {
 		before = 1
 	}
-	addBirth := func() error {
-		if !implied {
+	addStart := func() error {
+		if !found {
 			return nil
 		}
-		_, err := w.add(1, birth)
+		_, err := w.add(1, start)
 		return err
 	}
 	first := max(from, before) - before + 1
@@ -101,7 +101,7 @@ func (w *transcriptPage) walk(v journal.View, s journal.Stream, from uint64, des
 	case descending:
 		first = from - 1 - before
 	case from == 0:
-		if err := addBirth(); err != nil || w.next != 0 {
+		if err := addStart(); err != nil || w.next != 0 {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (w *transcriptPage) walk(v journal.View, s journal.Stream, from uint64, des
 		}
 	}
 	if descending && more {
-		return addBirth()
+		return addStart()
 	}
 	return nil
 }

@@ -86,19 +86,19 @@ type untransferred struct {
 	reader *reader
 	agent  parley.AgentID
 	beyond uint64
+	// read is how many entries were read since the position up to which everything is
+	// transferred was stored.
+	read int
 	// given is set once Look has returned messages, which may not be transferred yet.
 	given bool
 }
 
 func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	q := a.reader
-	edge, noted, reached := q.journal.DurablePosition(a.agent), uint64(0), uint64(0)
+	edge, reached, read := q.journal.DurablePosition(a.agent), uint64(0), 0
 	err = q.view(ctx, func(v journal.View) (err error) {
-		if noted, err = TransferredUpTo(v, a.agent); err != nil {
-			return err
-		}
 		var bad error
-		reached, err = v.Untransferred(a.agent, a.beyond+1, q.limits.WaitRows, func(position uint64, id parley.MessageID) bool {
+		reached, read, err = v.Untransferred(a.agent, a.beyond+1, q.limits.WaitRows, func(position uint64, id parley.MessageID) bool {
 			var m Message
 			if m, bad = readMessage(v, a.agent.Slot(), id); bad == nil {
 				bad = q.addressed(ctx, m.Record)
@@ -127,8 +127,9 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 	} else {
 		more = reached < edge
 	}
-	if !a.given && reached >= noted+q.limits.TransferredStep {
+	if a.read += read; !a.given && a.read >= q.limits.TransferredStep && reached > a.beyond {
 		q.keepTransferred(a.agent, reached)
+		a.read = 0
 	}
 	a.beyond, a.given = max(reached, w.lastPosition(0)), a.given || len(w.Items) > 0
 	return w, more, nil

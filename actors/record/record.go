@@ -5,6 +5,8 @@ package record
 import (
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"parley"
 	"parley/actors/conversation"
 )
@@ -57,6 +59,29 @@ func (r *Message) FirstCopy() *Message {
 	c := r.CopyFor(parley.Copy(r.MessageID(), r.GetFirstSeat()), r.Recipient())
 	c.ToOrg = r.ToOrg
 	return c
+}
+
+// Numbers of the fields that make a record long and that a header lacks.
+const (
+	contentField     = 9
+	selfPayloadField = 10
+)
+
+// UnmarshalHeader decodes a stored message without its content and the sender's own copy,
+// which may take hundreds of kilobytes. It keeps no reference to stored.
+func (r *Message) UnmarshalHeader(stored []byte) error {
+	header := make([]byte, 0, min(len(stored), 512))
+	for len(stored) > 0 {
+		number, _, n := protowire.ConsumeField(stored)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if number != contentField && number != selfPayloadField {
+			header = append(header, stored[:n]...)
+		}
+		stored = stored[n:]
+	}
+	return r.UnmarshalVT(header)
 }
 
 // Starts reports whether the message is the first of a conversation between two agents.

@@ -35,9 +35,9 @@ type Aggregate[S State, C any, E Event] struct {
 	// event of that type, false for an unknown number.
 	Tag func(E) byte
 	New func(byte) (E, bool)
-	// Birth, if set, reads the event 0 of a stream: one that something else than a
-	// stored event stands for. found is false if the stream has none.
-	Birth func(v Stored, s journal.Stream) (e E, found bool, err error)
+	// Start, if set, reads the event that begins a stream and is not stored as one; found
+	// is false if the stream begins with its event 1.
+	Start func(v Stored, s journal.Stream) (e E, found bool, err error)
 }
 
 // Stored is what Load reads from: a journal.View, or an archive.
@@ -84,13 +84,13 @@ func (r Aggregate[S, C, E]) Load(v Stored, s journal.Stream, into S) (seq, folde
 			return 0, 0, fmt.Errorf("state of stream %d/%s: %w", s.Kind, s.ID, err)
 		}
 	}
-	if stored == nil && r.Birth != nil {
-		birth, found, err := r.Birth(v, s)
+	if stored == nil && r.Start != nil {
+		start, found, err := r.Start(v, s)
 		if err != nil {
 			return 0, 0, err
 		}
 		if found {
-			r.Evolve(into, birth)
+			r.Evolve(into, start)
 		}
 	}
 	var bad error

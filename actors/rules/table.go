@@ -29,7 +29,7 @@ var (
 		Decide: agent.Decide, Evolve: agent.Evolve, Tag: agent.Tag, New: agent.New,
 	}
 	Conversation = Aggregate[*conversation.State, conversation.Command, conversation.Event]{
-		Decide: conversation.Decide, Evolve: conversation.Evolve, Tag: conversation.Tag, New: conversation.New, Birth: started,
+		Decide: conversation.Decide, Evolve: conversation.Evolve, Tag: conversation.Tag, New: conversation.New, Start: started,
 	}
 	Issuer = Aggregate[*issuer.State, issuer.Command, issuer.Event]{
 		Decide: issuer.Decide, Evolve: issuer.Evolve, Tag: issuer.Tag, New: issuer.New,
@@ -47,7 +47,7 @@ var (
 func started(v Stored, s journal.Stream) (e conversation.Event, found bool, err error) {
 	_, err = v.Message(s.Slot(), conversation.FirstMessageID(parley.ConversationID(s.ID)), func(stored []byte) error {
 		m := &record.Message{}
-		if err := m.UnmarshalVT(stored); err != nil {
+		if err := m.UnmarshalHeader(stored); err != nil {
 			return err
 		}
 		e, found = m.Started(), m.Starts()

@@ -54,7 +54,7 @@ func (k *conversationReplay) judge(seq uint64, e conversation.Event) error {
 	k.opens = false
 	switch e := e.(type) {
 	case *conversation.Started:
-		if k.state.Exists() {
+		if seq == 1 && k.state.Exists() {
 			k.x.begin.Fault(record.StreamName(k.stream), "event %d makes it once more", seq)
 		}
 		k.x.begins(k.stream, seq, e.GetId())

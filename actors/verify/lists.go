@@ -29,16 +29,22 @@ func (x *verifier) beginning(agent parley.AgentID, e journal.FeedEntry) error {
 
 // listedBy records that an agent's list has the conversation that begins with an entry.
 func (x *verifier) listedBy(agent parley.AgentID, e journal.FeedEntry) parley.ConversationID {
-	id := conversation.StartedBy(parley.MessageID(e.Ref))
-	if e.Kind == journal.CopyEntry {
-		id = parley.ConversationID{}
-		broadcast := parley.MessageID(e.Ref).Broadcast()
-		if r, _, err := x.recordAt(broadcast.Slot(), broadcast); err == nil && r != nil {
-			id = r.Conversation()
-		}
-	}
+	id := x.startedBy(e)
 	x.lists.Find(agent.Slot(), 1, agent[:], id[:])
 	return id
+}
+
+// startedBy returns the conversation that begins with an entry; zero if the record of the
+// broadcast that says so cannot be read, which another check reports.
+func (x *verifier) startedBy(e journal.FeedEntry) parley.ConversationID {
+	if e.Kind != journal.CopyEntry {
+		return conversation.StartedBy(parley.MessageID(e.Ref))
+	}
+	broadcast := parley.MessageID(e.Ref).Broadcast()
+	if r, _, err := x.recordAt(broadcast.Slot(), broadcast); err == nil && r != nil {
+		return r.Conversation()
+	}
+	return parley.ConversationID{}
 }
 
 // listRow checks a row of an agent's list of conversations. At the position of a feed
@@ -58,7 +64,7 @@ func (x *verifier) listRow(slot parley.Slot, key, value []byte) error {
 		return nil
 	}
 	x.folded.Checked++
-	if !entry.Begins || entry.Kind == journal.MessageEntry && parley.IDFromBytes[parley.ConversationID](value) != conversation.StartedBy(parley.MessageID(entry.Ref)) {
+	if !entry.Begins || parley.IDFromBytes[parley.ConversationID](value) != x.startedBy(*entry) {
 		x.folded.Fault(fmt.Sprintf("list of agent %s, position %d", agent, position), "the entry of its feed there does not begin conversation %x", value)
 	}
 	return nil

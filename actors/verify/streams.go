@@ -59,8 +59,8 @@ type replay struct {
 	// stored is the stored state after the first storedAt events.
 	stored   []byte
 	storedAt uint64
-	// born: something else than event 1 stands for the start of the stream.
-	born bool
+	// started: the event that begins the stream was replayed and is not stored as one.
+	started bool
 	// broken: the stream is not checked any further.
 	broken bool
 }
@@ -80,7 +80,7 @@ func (x *verifier) readStreams() error {
 				return err
 			}
 			x.begin.Checked++
-			if err := x.replayBirth(r); err != nil {
+			if err := x.replayStart(r); err != nil {
 				return err
 			}
 		}
@@ -96,12 +96,12 @@ func (x *verifier) readStreams() error {
 	return nil
 }
 
-// replayBirth replays the start of a conversation for which its first message stands.
-func (x *verifier) replayBirth(r *replay) error {
+// replayStart replays the start of a conversation for which its first message stands.
+func (x *verifier) replayStart(r *replay) error {
 	if r.stream.Kind != journal.ConversationStream {
 		return nil
 	}
-	birth, found, err := rules.Conversation.Birth(x, r.stream)
+	start, found, err := rules.Conversation.Start(x, r.stream)
 	if err != nil {
 		x.decode.Fault(record.StreamName(r.stream), "its first message: %v: requests for it fail", err)
 		r.broken = true
@@ -110,16 +110,16 @@ func (x *verifier) replayBirth(r *replay) error {
 	if !found {
 		return nil
 	}
-	r.born = true
-	stored, err := rules.Conversation.Encode([]conversation.Event{birth})
+	r.started = true
+	stored, err := rules.Conversation.Encode([]conversation.Event{start})
 	if err != nil {
 		return err
 	}
 	return r.run.play(0, stored[0])
 }
 
-// readBirth checks a conversation of which only the first message is stored.
-func (x *verifier) readBirth(first parley.MessageID) error {
+// readStart checks a conversation of which only the first message is stored.
+func (x *verifier) readStart(first parley.MessageID) error {
 	s := rules.ConversationStream(conversation.StartedBy(first))
 	replied := false
 	err := x.Events(s, 1, false, func(uint64, int64, journal.StoredEvent) bool {
@@ -130,7 +130,7 @@ func (x *verifier) readBirth(first parley.MessageID) error {
 		return err
 	}
 	r := &replay{stream: s, run: x.replayOf(s)}
-	if err := x.replayBirth(r); err != nil || !r.born {
+	if err := x.replayStart(r); err != nil || !r.started {
 		return err
 	}
 	x.begin.Checked++
@@ -144,7 +144,7 @@ func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error 
 		return nil
 	}
 	x.decode.Checked++
-	if seq == 1 && f.Tag != 1 && !r.born {
+	if seq == 1 && f.Tag != 1 && !r.started {
 		x.begin.Fault(record.StreamName(r.stream), "its first event is not the one that makes it")
 	}
 	if err := r.run.play(seq, f); err != nil {

@@ -264,7 +264,7 @@ func (x *verifier) readRecords() error {
 		x.multisets.records.Find(under, 1, id[:])
 		// The record of a first message has the id of the conversation that it starts.
 		if of := conversation.StartedBy(id); bytes.Contains(stored, of[:]) {
-			return x.readBirth(id)
+			return x.readStart(id)
 		}
 		return nil
 	})

@@ -51,11 +51,7 @@ func newState(homes layout.Homes, number int) *State {
 // message that the target has applied.
 func Load(rows pebble.Reader, homes layout.Homes, number int) (s *State, arrived []uint64, err error) {
 	s = newState(homes, number)
-	value, _, err := layout.Get(rows, homes.JournalKey(layout.AppliedFamily, number, 0))
-	if err == nil {
-		s.applied, err = layout.DecodeApplied(value)
-	}
-	if err != nil {
+	if s.applied, err = homes.ReadApplied(rows, number); err != nil {
 		return nil, nil, err
 	}
 	arrived = make([]uint64, homes)

@@ -13,7 +13,7 @@ import (
 func (r *rig) untransferred(agent parley.AgentID, from uint64) []string {
 	var all []string
 	r.view(func(v journal.View) {
-		told, err := v.Untransferred(agent, from, math.MaxInt, func(position uint64, id parley.MessageID) bool {
+		told, _, err := v.Untransferred(agent, from, math.MaxInt, func(position uint64, id parley.MessageID) bool {
 			all = append(all, line(position, id))
 			return true
 		})
@@ -58,7 +58,7 @@ func (r *rig) untransferredInPieces(agent parley.AgentID, from uint64, want []st
 			var all []string
 			for at, pieces := from, 0; ; pieces++ {
 				last := uint64(0)
-				told, err := v.Untransferred(agent, at, rows, func(position uint64, id parley.MessageID) bool {
+				told, read, err := v.Untransferred(agent, at, rows, func(position uint64, id parley.MessageID) bool {
 					all, last = append(all, line(position, id)), position
 					return true
 				})
@@ -69,6 +69,7 @@ func (r *rig) untransferredInPieces(agent parley.AgentID, from uint64, want []st
 				looked := 0
 				r.must(v.Feed(agent, max(at, 1)-1, told, func(journal.FeedEntry) bool { looked++; return true }))
 				r.expect("a piece ends where all before is told", last <= told && told >= at, true)
+				r.expect("entries read", read, rows)
 				if at > 0 && looked != rows || pieces > 1000 {
 					r.Fatalf("a piece of %d entries from %d goes up to %d, which are %d", rows, at, told, looked)
 				}

@@ -40,7 +40,7 @@ func (e OtherFormatError) Error() string {
 // ReadFormat reads the row; a new directory has none. Another version is an
 // OtherFormatError.
 func ReadFormat(r pebble.Reader) (f Format, found bool, err error) {
-	value, found, err := Get(r, DirectoryKey(FormatFamily))
+	value, found, err := Get(r, StoreKey(FormatFamily))
 	if err != nil || !found {
 		return Format{}, false, err
 	}

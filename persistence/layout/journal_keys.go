@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"parley"
 	"parley/journal"
 )
@@ -101,7 +103,8 @@ func QuotaOf(k []byte) (org parley.OrgID, day uint32, ok bool) {
 // Applied is the row that says what a journal has applied.
 type Applied struct {
 	// Entries is how many entries and outbox messages the journal has applied since
-	// the directory was made. Refused entries do not count.
+	// the directory was made. Refused entries do not count. It says where whatever
+	// follows the journal's entries goes on.
 	Entries uint64
 	// Position is the last position assigned.
 	Position uint64
@@ -119,14 +122,19 @@ func (a Applied) Encode() []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(a.Arrival))
 }
 
-// DecodeApplied reads what Encode wrote. The value of a journal that has applied
-// nothing is empty.
+// DecodeApplied reads what Encode wrote.
 func DecodeApplied(b []byte) (Applied, error) {
-	switch len(b) {
-	case 0:
-		return Applied{}, nil
-	case AppliedBytes:
-		return Applied{Number(b), NumberAt(b, 8), int64(NumberAt(b, 16))}, nil
+	if len(b) != AppliedBytes {
+		return Applied{}, fmt.Errorf("the row of what a journal has applied has %d bytes", len(b))
 	}
-	return Applied{}, fmt.Errorf("the row of what a journal has applied has %d bytes", len(b))
+	return Applied{Number(b), NumberAt(b, 8), int64(NumberAt(b, 16))}, nil
+}
+
+// ReadApplied reads what a journal has applied: zero if it has no such row yet.
+func (h Homes) ReadApplied(r pebble.Reader, journal int) (Applied, error) {
+	value, found, err := Get(r, h.JournalKey(AppliedFamily, journal, 0))
+	if err != nil || !found {
+		return Applied{}, err
+	}
+	return DecodeApplied(value)
 }

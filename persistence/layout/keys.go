@@ -50,8 +50,8 @@ const (
 	FormatFamily = 'm'
 	HeadFamily   = 'h'
 
-	// DirectorySlot is the slot of the rows of the directory.
-	DirectorySlot = 0xFFFF
+	// StoreSlot is the slot of the rows of the directory.
+	StoreSlot = 0xFFFF
 )
 
 // Key begins a key of a family, with room for size more bytes.
@@ -62,9 +62,9 @@ func Key(slot parley.Slot, family byte, size int) []byte {
 	return k
 }
 
-// DirectoryKey begins a key of a row of the directory. The two zero bytes have been
+// StoreKey begins a key of a row of the directory. The two zero bytes have been
 // there since format 1, so that every release finds the format of a directory.
-func DirectoryKey(family byte) []byte { return append(Key(DirectorySlot, family, 4), 0, 0) }
+func StoreKey(family byte) []byte { return append(Key(StoreSlot, family, 4), 0, 0) }
 
 // StreamKey begins a key of a stream, with room for size more bytes.
 func StreamKey(family byte, s journal.Stream, size int) []byte {
@@ -164,13 +164,13 @@ const HeadsKept = 4096
 // HeadKey is the key of the head of a commit. It is overwritten HeadsKept commits
 // later.
 func HeadKey(number uint64) []byte {
-	return binary.BigEndian.AppendUint16(DirectoryKey(HeadFamily), uint16(number%HeadsKept))
+	return binary.BigEndian.AppendUint16(StoreKey(HeadFamily), uint16(number%HeadsKept))
 }
 
 // FloorKey is the key of the commit up to which heads may be missing, because the
 // operator gave them up.
 func FloorKey() []byte {
-	return binary.BigEndian.AppendUint16(DirectoryKey(HeadFamily), math.MaxUint16)
+	return binary.BigEndian.AppendUint16(StoreKey(HeadFamily), math.MaxUint16)
 }
 
 // NumberAt is the big-endian number at an offset, 0 if b is shorter.

@@ -46,7 +46,7 @@ func TestKeysAreApart(t *testing.T) {
 		"another stream": EventKey(longer, 1), "state": StateKey(s), "feed receipts": FeedKey(ReceiptFamily, agent, 3),
 		"another table": RowKey(7, journal.RosterTable, nil), "another outbox": h.OutboxKey(1, 3, 1), "a outbox back": h.OutboxKey(2, 1, 1),
 		"outbox in": h.OutboxReceivedKey(1, 2), "another journal's timers": h.TimerKey(2, 0, s), "quota": h.QuotaKey(1, parley.OrgID(s.ID), 1),
-		"applied": h.JournalKey(AppliedFamily, 1, 0), "format": DirectoryKey(FormatFamily), "head": HeadKey(7),
+		"applied": h.JournalKey(AppliedFamily, 1, 0), "format": StoreKey(FormatFamily), "head": HeadKey(7),
 		"copies": MessageKey(CopiesFamily, 7, parley.MessageID(s.ID)),
 		"record": MessageKey(RecordFamily, 7, parley.MessageID(s.ID)), "receipts": MessageKey(ReceiptFamily, 7, parley.MessageID(s.ID)),
 	}

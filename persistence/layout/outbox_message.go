@@ -142,7 +142,7 @@ func (r *reader) byte() byte     { return r.take(1)[0] }
 func (r *reader) id() [16]byte   { return [16]byte(r.take(16)) }
 func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
 
-func (r *reader) feedKind() (kind journal.FeedKind, first bool) {
+func (r *reader) feedKind() (kind journal.FeedKind, beginning bool) {
 	b := r.byte()
 	return journal.FeedKind(b &^ begins), b&begins != 0
 }

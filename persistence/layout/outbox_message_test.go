@@ -29,7 +29,7 @@ func drawStream(t *rapid.T) journal.Stream {
 func drawEffect(t *rapid.T) journal.Effect {
 	switch rapid.IntRange(0, 6).Draw(t, "word") {
 	case 0:
-		return journal.AppendFeed{To: drawID(t), Kind: journal.FeedKind(rapid.ByteMax(0x7F).Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
+		return journal.AppendFeed{To: drawID(t), Kind: journal.FeedKind(rapid.ByteMax(0x7F).Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t), Begins: rapid.Bool().Draw(t, "begins")}
 	case 1:
 		receipts := journal.Receipts{
 			TransferredAt: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), TransferredBy: journal.Channel(rapid.Byte().Draw(t, "by")),

@@ -13,7 +13,7 @@ import (
 // its head is not stored. whole reports that no head is missing among the newest
 // HeadsKept.
 func LastHead(r pebble.Reader, number uint64) (last, at disk.Head, whole bool, err error) {
-	prefix := DirectoryKey(HeadFamily)
+	prefix := StoreKey(HeadFamily)
 	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: After(prefix)})
 	if err != nil {
 		return disk.Head{}, disk.Head{}, false, err

@@ -12,13 +12,6 @@ import (
 // FeedBytes is the length of a feed entry without its note.
 const FeedBytes = 25
 
-// EncodeFeed encodes a feed entry without its position, which is in the key.
-func EncodeFeed(e journal.FeedEntry) []byte {
-	b := make([]byte, FeedBytes+len(e.Note))
-	PutFeed(b, &e)
-	return b
-}
-
 // begins is set in the byte of the kind if the entry begins a conversation.
 const begins = 0x80
 
@@ -31,8 +24,8 @@ func PutFeed(b []byte, e *journal.FeedEntry) {
 	copy(b[FeedBytes:], e.Note)
 }
 
-func feedByte(kind journal.FeedKind, first bool) byte {
-	if first {
+func feedByte(kind journal.FeedKind, beginning bool) byte {
+	if beginning {
 		return byte(kind) | begins
 	}
 	return byte(kind)
@@ -164,9 +157,8 @@ func Chunk(seat uint32) uint32 { return (seat - 1) / journal.FanoutChunk }
 // SeatBytes is the size of a seat in a row or a message: its number, its agent.
 const SeatBytes = 20
 
-// AnnouncedOnly reports whether encoded receipts say that a webhook announced a
-// message, and nothing else.
-func AnnouncedOnly(value []byte) bool {
+// Transferred reports whether encoded receipts say that a message was transferred.
+func Transferred(value []byte) bool {
 	m, err := DecodeReceipts(value)
-	return err == nil && m.AnnouncedAt != 0 && !m.Transferred()
+	return err == nil && m.Transferred()
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"parley/journal"
+
 	"pgregory.net/rapid"
 
 	"parley"
@@ -33,4 +35,11 @@ func TestChunkIsSearched(t *testing.T) {
 			}
 		}
 	})
+}
+
+// encodeFeed encodes a feed entry without its position, which is in the key.
+func encodeFeed(e journal.FeedEntry) []byte {
+	b := make([]byte, FeedBytes+len(e.Note))
+	PutFeed(b, &e)
+	return b
 }

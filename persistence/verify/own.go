@@ -12,7 +12,7 @@ import (
 
 // directoryRow checks a row of the directory.
 func (in *inspection) directoryRow(family byte, k, value []byte) {
-	where, head := fmt.Sprintf("key %x", k), layout.DirectoryKey(family)
+	where, head := fmt.Sprintf("key %x", k), layout.StoreKey(family)
 	switch {
 	case family == layout.FormatFamily && bytes.Equal(k, head):
 		in.whole(where, value, 18)

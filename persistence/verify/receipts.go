@@ -92,7 +92,7 @@ func (in *inspection) feedPlace(place []byte, has [2]bool, rows [2]*pebble.Itera
 	agent, position := parley.AgentID(place[:16]), layout.Number(place[16:])
 	entry, hasReceipt := has[0], has[1]
 	message := entry && len(rows[0].Value()) >= layout.FeedBytes && layout.FeedKindOf(rows[0].Value()).BringsMessage()
-	transferred := hasReceipt && !layout.AnnouncedOnly(rows[1].Value())
+	transferred := hasReceipt && layout.Transferred(rows[1].Value())
 	switch where := feedName(agent, position); {
 	case !entry:
 		in.untransferred.Fault(where, "receipts of a message that is not in the feed")

@@ -206,9 +206,8 @@ func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error
 func (in *inspection) prepare() error {
 	var bad error
 	for n := range int(in.homes) {
-		value, _, err := layout.Get(in.rows, in.homes.JournalKey(layout.AppliedFamily, n, 0))
-		applied, unreadable := layout.DecodeApplied(value)
-		bad = errors.Join(bad, err, unreadable)
+		applied, err := in.homes.ReadApplied(in.rows, n)
+		bad = errors.Join(bad, err)
 		in.applied = append(in.applied, applied)
 	}
 	if bad != nil {
@@ -235,7 +234,7 @@ func (in *inspection) row(k, value []byte) {
 	in.values.Checked++
 	slot, family := layout.FamilyOf(k)
 	switch {
-	case slot == layout.DirectorySlot:
+	case slot == layout.StoreSlot:
 		in.directoryRow(family, k, value)
 	case slot >= parley.Slots:
 		in.keys.Fault(fmt.Sprintf("key %x", k), "no slot has this number: the row belongs to nobody")
@@ -396,17 +395,21 @@ func (in *inspection) queued(slot parley.Slot, s journal.Stream, n uint64) {
 	}
 }
 
-// member checks a row of a set. The journal assigns positions only in the list of
-// conversations.
+// member checks a row of a set that has a position of its journal.
 func (in *inspection) member(slot parley.Slot, k, value []byte) {
-	if journal.Table(k[3]) != journal.ConversationTable {
+	table, where := journal.Table(k[3]), fmt.Sprintf("table %d, key %x", k[3], k[4:])
+	keys, values, position := 20, 8, value
+	switch table {
+	case journal.ConversationTable:
+		keys, values, position = 28, 16, k[20:]
+	case journal.TransferredTable, journal.ReadTable, journal.ListedTable:
+	default:
 		return
 	}
-	where := fmt.Sprintf("list of conversations, key %x", k[4:])
-	if len(k) != 28 || len(value) != 16 {
+	if len(k) != keys || len(value) != values {
 		in.values.Fault(where, "it cannot be read")
 		return
 	}
 	in.owned(slot, parley.IDFromBytes[parley.AgentID](k[4:20]).Slot(), where)
-	in.position(slot, layout.Number(k[20:]), where)
+	in.position(slot, layout.Number(position), where)
 }
