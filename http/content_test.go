@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"testing"
 	"time"
@@ -155,5 +156,29 @@ func TestContentIsSmall(t *testing.T) {
 	}
 	if n := len(encodeContent(nil, e)); n > 1024+300 {
 		t.Errorf("it takes %d bytes", n)
+	}
+}
+
+// TestContentGolden: the bytes of a content that is on users' disks, and what they say.
+func TestContentGolden(t *testing.T) {
+	const golden = "12000640b5eecfe2400548656c6c6f092268706b652d76312204226b3122062261223a312c0c22746578742f706c61696e22046e756c6c046e756c6c07226140782e682207226240792e6822032268220322782201320566616c7365052261706922"
+	const rendered = `"from_agent_id":"00000000-0000-0000-0000-000000000000","to_agent_id":"00000000-0000-0000-0000-000000000000","type":"svc.v1.dm",` +
+		`"encrypted_payload":"SGVsbG8","encryption_version":"hpke-v1","sender_signing_kid":"k1",` +
+		`"metadata":{"a":1,"provenance":{"server":"h","received_at":"2025-10-09T08:53:20.123456Z","org_id":"00000000-0000-0000-0000-000000000000","org_slug":"x","trust_tier":2,"human_oversight":false,"via":"api"}},` +
+		`"content_type":"text/plain","payload_schema":null,"sender_attestations":null,"sender_handle":"a@x.h","recipient_handle":"b@y.h","group_id":null,"group_handle":null`
+	kid := "k1"
+	e := &envelope{
+		Payload: "SGVsbG8", Version: "hpke-v1", SigningKid: &kid, Metadata: api.Object(`{"a":1}`), ContentType: "text/plain",
+		senderHandle: "a@x.h", recipientHandle: "b@y.h", origin: origin{server: "h", slug: "x", tier: 2, via: "api", at: time.UnixMicro(1_760_000_000_123_456)},
+	}
+	if got := hex.EncodeToString(encodeContent(nil, e)); got != golden {
+		t.Errorf("it is stored as\n%s, not\n%s", got, golden)
+	}
+	stored, err := hex.DecodeString(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(viewer{}.appendContent(nil, &record.Message{Type: "svc.v1.dm", Content: stored})); got != rendered {
+		t.Errorf("it reads\n%s, not\n%s", got, rendered)
 	}
 }
