@@ -22,5 +22,6 @@
 //
 // The packages below it: apply (decides what becomes of entries), disk (the file
 // system under the engine and its health), layout (keys and values of rows), verify
-// (checks rows), backup (copies and restores).
+// (checks rows), backup (copies and restores), keyring (the keys of organizations, in
+// files beside the store), seal (encrypts content under those keys; not used yet).
 package persistence

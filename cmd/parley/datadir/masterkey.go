@@ -18,8 +18,8 @@ import (
 	"parley/persistence"
 )
 
-// MasterKeyFile is the file of the data directory with the key under which the signing
-// keys and the secrets of webhooks are sealed.
+// MasterKeyFile is the file of the data directory with the key that seals the keys that
+// sign access tokens, the secrets of webhooks, and the keyring.
 const MasterKeyFile = "master.key"
 
 // MasterKeyVariable holds the master key if it must not be in a file. It is not a
