@@ -10,6 +10,9 @@ import (
 	"parley/actors/group"
 )
 
+// The oracle has its own words, so that it copies nothing from the rules: chair = seat,
+// petition = join request, kept = offer.
+
 // chair is a place in the group that is or was taken. A chair is never taken again,
 // neither by another agent nor by the same one.
 type chair struct {

@@ -40,13 +40,13 @@ type opener func(name, says, missing, unfounded string, key func([]byte) string)
 func openGroups(open opener) groupMultisets {
 	return groupMultisets{
 		groupNames:  open("group-name-rows", "each group is found by its name", "the name does not find the group: it can be given twice", "a name that its group does not have", textAt(32, "name")),
-		groupRoster: open("group-roster-rows", "each group is on its organization's list, in order of creation", "the group is missing from the list", "a place on the list that the organization did not give", rosterMember),
+		groupRoster: open("group-roster-rows", "each group is listed under its organization, in order of creation", "the group is missing from the list", "a place on the list that the organization did not give", rosterMember),
 		groups:      open("groups", "an organization's groups are those that exist", "the organization counts a group that does not exist", "a group that its organization does not know", idsAt("organization", "group")),
-		endings:     open("group-endings", "an organization counts each deleted group out once", "a deleted group is counted as one that exists", "a group is counted out that was not deleted, or twice", idsAt("organization", "group")),
+		endings:     open("group-endings", "each deleted group is counted once", "a deleted group is counted as one that exists", "a group is counted out that was not deleted, or twice", idsAt("organization", "group")),
 		members:     open("memberships", "members and their groups agree on who is in", "the group has a member that does not know of it", "the agent believes to be a member, and its group does not", idsAt("agent", "group")),
 		concerns:    open("concern-rows", "each live request is noted with the agent that it is about", "the agent does not know of the request: it cannot answer it, nor end it when it is revoked", "a request is noted that is not live", idsAt("agent", "request")),
 		requests:    open("request-rows", "each settled request can be read, as it was settled", "the request was settled and cannot be read", "a row of a request that was not settled so", idsAt("group", "request")),
-		places:      open("place-rows", "each place in a group tells the seats that its agent had there", "the agent's seats are not noted: it does not find what it got there", "a place that nobody had, or that lists other seats", idsAt("group", "agent")),
+		places:      open("place-rows", "the row of an agent in a group lists its former and current seats", "the agent's seats are not noted: it does not find what it got there", "a place that nobody had, or that lists other seats", idsAt("group", "agent")),
 		notices:     open("group-news", "what became of a group's members and requests is in the feeds of those whom it concerns, once", "the agent's feed does not have it", "a feed has what did not happen, or has it twice", newsMember),
 		directory:   open("directory-rows", "the directory shows each public group as it is, and no other", "the directory does not show the group as it is", "the directory shows a group that is not so", idAt("group")),
 		talks:       open("group-conversations", "a group's conversations are those that it began", "the group has begun a conversation that is not there or is not its own", "a conversation in a group that did not begin it", idsAt("group", "conversation")),
