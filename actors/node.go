@@ -11,6 +11,7 @@ import (
 	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/query"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -22,6 +23,9 @@ type Options struct {
 	Logger  *slog.Logger
 	// PageBytes bounds the cache of message records, in bytes; 0 disables it.
 	PageBytes int64
+	// Render returns the content of a message as pages show it, for that cache; nil keeps
+	// it as it is stored.
+	Render func(*record.Message) []byte
 	// SeatLimit returns how many members a group of an owner may have. There is no
 	// limit if it or its result is nil.
 	SeatLimit func(owner *org.State) *int
@@ -108,7 +112,7 @@ type core struct {
 func New(o Options) *Node {
 	c := &core{
 		engine: host.New(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal, clock: o.Clock, entropy: o.Entropy,
-		queries: query.New(query.Options{Journal: o.Journal, Clock: o.Clock, RecordBytes: o.PageBytes}),
+		queries: query.New(query.Options{Journal: o.Journal, Clock: o.Clock, RecordBytes: o.PageBytes, Render: o.Render}),
 		newKey:  o.NewKey, logger: o.Logger,
 		seats: o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
 	}

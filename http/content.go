@@ -189,19 +189,33 @@ func (c *storedContent) size(messageType string) int {
 	return n + len(c.fields[payloadField])
 }
 
-// contentSize returns an upper bound of the bytes that a stored content takes in a
-// message of a type.
-func contentSize(stored []byte, messageType string) int {
-	c, _ := decodeContent(stored)
-	return c.size(messageType)
+// contentSize returns an upper bound of the bytes that appendContent appends.
+func contentSize(r *record.Message) int {
+	if isRendered(r.GetContent()) {
+		return len(r.GetContent())
+	}
+	c, _ := decodeContent(r.GetContent())
+	return c.size(r.GetType())
 }
 
-// appendContent renders the members of a message that are the same for every recipient.
-func (v viewer) appendContent(b []byte, r *record.Message) []byte {
-	c, ok := decodeContent(r.GetContent())
-	if !ok && v.service != nil {
-		v.service.Logger.Error("the content of a message cannot be decoded", "message", r.MessageID().String())
+// RenderContent returns the members of a message that are the same for every recipient.
+// A record that has them in place of its content is rendered faster.
+func RenderContent(r *record.Message) []byte {
+	b, _ := appendContent(make([]byte, 0, contentSize(r)), r)
+	return b
+}
+
+// isRendered reports whether a content is what RenderContent returned: no stored content
+// begins with that byte.
+func isRendered(content []byte) bool { return len(content) > 0 && content[0] == '"' }
+
+// appendContent appends what RenderContent returns. ok is false if the content cannot be
+// decoded: then its members are empty.
+func appendContent(b []byte, r *record.Message) (out []byte, ok bool) {
+	if isRendered(r.GetContent()) {
+		return append(b, r.GetContent()...), true
 	}
+	c, ok := decodeContent(r.GetContent())
 	group := r.GroupID()
 	b = appendID(append(b, `"from_agent_id":`...), parley.AnyID(r.Sender()))
 	if group.Zero() {
@@ -237,11 +251,11 @@ func (v viewer) appendContent(b []byte, r *record.Message) []byte {
 	member(`,"sender_handle":`, senderHandleField)
 	if group.Zero() {
 		member(`,"recipient_handle":`, toHandleField)
-		return append(b, `,"group_id":null,"group_handle":null`...)
+		return append(b, `,"group_id":null,"group_handle":null`...), ok
 	}
 	b = appendID(append(b, `,"group_id":`...), parley.AnyID(group))
 	member(`,"group_handle":`, toHandleField)
-	return b
+	return b, ok
 }
 
 // appendMembers appends an object's members, each followed by a comma, except the one

@@ -191,7 +191,7 @@ func writeContent(c *rest.Call, e *envelope) ([]byte, error) {
 		return nil, err
 	}
 	said := c.WriteBuffer(size, func(b []byte) []byte { return encodeContent(b, e) }).Bytes
-	answer := rest.PageFrame + messageFrame + contentSize(said, e.Type)
+	answer := rest.PageFrame + messageFrame + contentSize(&record.Message{Type: e.Type, Content: said})
 	if e.SelfPayload != nil {
 		answer += len(*e.SelfPayload)
 	}

@@ -38,7 +38,7 @@ func (p *pageBudget) size() int { return rest.PageFrame + p.used }
 
 // sizeBound returns an upper bound of the bytes that appendMessage takes for the viewer.
 func (v viewer) sizeBound(r *record.Message) int {
-	n := messageFrame + contentSize(r.GetContent(), r.GetType())
+	n := messageFrame + contentSize(r)
 	if v.org == r.SenderOrg() {
 		n += len(r.GetSelfPayload()) // its alphabet needs no escapes
 	}

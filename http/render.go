@@ -94,7 +94,10 @@ func appendMessage(b []byte, m query.Message, v viewer) []byte {
 	r := m.Record
 	b = appendID(append(b, `{"id":`...), parley.AnyID(r.MessageID()))
 	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(r.Conversation()))
-	b = v.appendContent(append(b, ','), r)
+	b, ok := appendContent(append(b, ','), r)
+	if !ok && v.service != nil {
+		v.service.Logger.Error("the content of a message cannot be decoded", "message", r.MessageID().String())
+	}
 	if r.Copied() {
 		b = v.appendRecipient(b, r)
 	}

@@ -12,6 +12,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -21,6 +22,9 @@ type Options struct {
 	Clock   parley.Clock
 	// RecordBytes bounds the cache of message records, in bytes; 0 disables it.
 	RecordBytes int64
+	// Render returns the content of a message as pages show it, for that cache; nil keeps
+	// it as it is stored.
+	Render func(*record.Message) []byte
 }
 
 // Queries holds one type per resource. Methods may be called from any goroutine. An
@@ -91,7 +95,7 @@ type Limits struct {
 // New makes queries.
 func New(o Options) *Queries {
 	r := &reader{
-		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes),
+		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes, o.Render),
 		limits: Limits{TransferredStep: 256, ListedStep: 256, ListedMax: 4096, ListRows: scanMax, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}

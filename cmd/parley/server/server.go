@@ -180,7 +180,7 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.meter = telemetry.NewRequestMeter()
 	h.node = actors.New(actors.Options{
 		Journal: h.traces.WrapJournal(h.store), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
-		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
+		PageBytes: int64(cfg.Cache) / 4, Render: parleyhttp.RenderContent, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
 		NewKey: func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
 		Load:   h.load(),
 	})
