@@ -23,8 +23,11 @@ type Finding struct {
 	// Reason says what is wrong. It contains no key.
 	Reason string
 	// Fatal findings keep the keyring from being opened: keys are lost, or a file is not
-	// this keyring's. All others are repaired when it is opened.
+	// this keyring's.
 	Fatal bool
+	// Ignored findings are about files that are not a keyring's: nothing touches them. All
+	// other findings that are not fatal are repaired when the keyring is opened.
+	Ignored bool
 }
 
 func (f Finding) String() string { return f.File + ": " + f.Reason }
@@ -255,7 +258,7 @@ func (x *examination) note(shard byte, s *shardCopies) {
 		x.found(fmt.Sprintf("%02x", shard), true, fmt.Errorf("its copies have generation %d and different content", s.best.generation))
 		x.worn = append(x.worn, shard)
 	case s.best == nil:
-		x.found(fmt.Sprintf("%02x", shard), true, errors.New("no copy is left: its keys are lost"))
+		x.found(fmt.Sprintf("%02x", shard), true, errors.New(lostShard))
 	case bad > 0:
 		x.worn = append(x.worn, shard)
 	}
@@ -267,6 +270,9 @@ func (x *examination) found(file string, fatal bool, reason error) {
 
 // reasonsMax is how many findings an error quotes.
 const reasonsMax = 8
+
+// lostShard is the reason of the finding about a shard without a sound copy.
+const lostShard = "both copies are unusable; the keys of its organizations are lost"
 
 // fatal returns an ErrDamaged that names what keeps the keyring from being opened, nil
 // if nothing does. For a lost shard it includes what is wrong with either copy.
@@ -280,10 +286,8 @@ func (x *examination) fatal() error {
 	if len(shards) == 0 {
 		return nil
 	}
-	for _, f := range x.findings {
-		if slices.Contains(shards, f.File[:2]) {
-			reasons = append(reasons, f.String())
-		}
+	for _, shard := range shards {
+		reasons = append(reasons, x.reasonsOf(shard)...)
 	}
 	more := ""
 	if n := len(reasons) - reasonsMax; n > 0 {
@@ -294,6 +298,26 @@ func (x *examination) fatal() error {
 		named = fmt.Sprintf("%s and %d more", named, len(shards)-1)
 	}
 	return fmt.Errorf("%w: %s of the keyring %s: %s%s", disk.ErrDamaged, named, x.dir, strings.Join(reasons, "; "), more)
+}
+
+// reasonsOf returns what an error says about a shard: one reason if both copies are
+// unusable, otherwise one for each finding.
+func (x *examination) reasonsOf(shard string) []string {
+	var reasons []string
+	lost := false
+	for _, f := range x.findings {
+		switch {
+		case f.File[:2] != shard:
+		case f.Reason == lostShard:
+			lost = true
+		default:
+			reasons = append(reasons, f.String())
+		}
+	}
+	if lost {
+		return []string{"both copies are unusable (" + strings.Join(reasons, "; ") + "); the keys of its organizations are lost"}
+	}
+	return reasons
 }
 
 // repair rewrites the copies that are missing, damaged or older than the other one, and

@@ -190,7 +190,7 @@ func TestMissingFiles(t *testing.T) {
 	for _, name := range []string{"3f.a", "3f.b", "00.a", "ff.b"} {
 		r.checkRepaired("one copy removed", map[string][]byte{name: nil})
 	}
-	r.checkRefused("both copies removed", "shard 3f ", map[string][]byte{"3f.a": nil, "3f.b": nil})
+	r.checkRefused("both copies removed", "both copies are unusable (3f.a: it is missing; 3f.b: it is missing); the keys of its organizations are lost", map[string][]byte{"3f.a": nil, "3f.b": nil})
 	r.checkRefused("an empty shard removed", "shard 00 ", map[string][]byte{"00.a": nil, "00.b": nil})
 	r.checkRepaired("a copy of another shard", map[string][]byte{"3f.a": b})
 	r.checkRefused("shards swapped", "shard 3f and 1 more", map[string][]byte{"3f.a": b, "3f.b": b, "40.a": a, "40.b": a})
@@ -266,7 +266,8 @@ func TestVerifyNames(t *testing.T) {
 	r := newRotting(t)
 	fsys := fsWith(t, r.with(map[string][]byte{"3f.a.tmp": {1}, "note": {2}}))
 	report, err := Verify(fsys, testDir, testWrapping)
-	if err != nil || len(report.Findings) != 2 || report.Findings[0].File != "3f.a.tmp" || report.Findings[1].File != "note" || fatalIn(report) {
+	if err != nil || len(report.Findings) != 2 || report.Findings[0].File != "3f.a.tmp" || report.Findings[1].File != "note" || fatalIn(report) ||
+		report.Findings[0].Ignored || !report.Findings[1].Ignored {
 		t.Errorf("verified: %+v, %v", report, err)
 	}
 	mustOpen(t, fsys, testDir)

@@ -1,7 +1,6 @@
 package keyring
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -62,7 +61,7 @@ func Verify(fsys vfs.FS, dir string, wrapping []byte) (*Report, error) {
 		case fileNames[name]:
 			r.Files++
 		case !isUnfinished(name):
-			x.found(name, false, errors.New("it is not a file of a keyring, and is left alone"))
+			x.findings = append(x.findings, Finding{File: name, Reason: "it is not a file of a keyring, and is left alone", Ignored: true})
 		}
 	}
 	for _, t := range x.tables {
