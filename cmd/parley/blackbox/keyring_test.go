@@ -132,6 +132,9 @@ func TestKeyringDamage(t *testing.T) {
 		if faults[c.check] == 0 || !strings.Contains(means, strings.TrimPrefix(c.says, "shard ")) {
 			t.Errorf("%s: verify finds %v\n%s", what, faults, means)
 		}
+		if said := verifyError(t, s.dir); strings.Contains(said, "the next start of the server") != c.starts || strings.Contains(said, "parley restore") == c.starts {
+			t.Errorf("%s: verify says %s", what, said)
+		}
 		if strings.HasPrefix(c.says, "shard ") || what == "an old one" {
 			if faults["org-keys"] == 0 {
 				t.Errorf("%s: verify misses no key: %v", what, faults)
@@ -150,6 +153,18 @@ func TestKeyringDamage(t *testing.T) {
 		}
 		s.repairs(t, what, c.says, first, o)
 	}
+}
+
+// verifyError returns what verify writes to standard error when it finds faults.
+func verifyError(t *testing.T, data string) string {
+	t.Helper()
+	cmd := exec.Command(binary, "verify", "--data", data)
+	cmd.Env = cleanEnvironment()
+	var failed *exec.ExitError
+	if _, err := cmd.Output(); !errors.As(err, &failed) {
+		t.Fatalf("verify ended with %v", err)
+	}
+	return string(failed.Stderr)
 }
 
 // TestALostKeyringIsNotMadeAnew: without the witness, which records that there was a

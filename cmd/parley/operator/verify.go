@@ -67,7 +67,8 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	found := &report.Verification{Progress: readProgress(std)}
 	unread := errors.Join(rowverify.Rows(archive, found), actorsverify.Run(archive, found))
 	master, locked := verifyKey(c.Data, archive, found)
-	unread = errors.Join(unread, verifyKeyring(c.Data, master, archive, found))
+	repairable, err := verifyKeyring(c.Data, master, archive, found)
+	unread = errors.Join(unread, err)
 	// clearLine clears the line that readProgress has written.
 	clearLine(std)
 	v := verdictOf(c.Data, found, unread)
@@ -80,8 +81,10 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("no server can start on %s until its master key is fixed; everything else is in order", c.Data)}
 	case v.Faults > 0 && v.Faults == v.faultsOf("quarantine") && unread == nil:
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d stored effects in %s could not be decoded and were not applied; everything else is in order.\nList them with \"%s\", then drop them (see Quarantine in docs/operations.md)", v.Faults, c.Data, program.Typed("quarantine list --data "+c.Data))}
+	case repairable && v.Faults > 0 && v.Faults == v.faultsOf("keyring") && unread == nil:
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s in the keyring of %s; the next start of the server replaces damaged files with their other copies; everything else is in order", counted(v.Faults, "fault"), c.Data)}
 	case v.Faults > 0:
-		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with \"%s\"", v.Faults, c.Data, program.Typed("restore"))}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s in %s; keep a copy of the directory, then restore the last backup with \"%s\"", counted(v.Faults, "fault"), c.Data, program.Typed("restore"))}
 	case unread != nil:
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s could not be read completely: %w", c.Data, unread)}
 	}
@@ -106,8 +109,9 @@ func verifyKey(data string, v datadir.States, into *report.Verification) (datadi
 
 // verifyKeyring checks the files of the keyring, and that it has the key of every
 // organization. If the master key does not open it, which verifyKey reports, the files are
-// compared with their checksums only.
-func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.Archive, into *report.Verification) error {
+// compared with their checksums only. repairable reports whether the next start of a server
+// repairs everything that is wrong with the files.
+func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.Archive, into *report.Verification) (repairable bool, err error) {
 	files := into.Check("keyring", "every file of the keyring is sound, and as new as the durability witness says")
 	keys := into.Check("org-keys", "the keyring has the key of every organization, or the instant at which it was destroyed")
 	witnessed := archive.WitnessedKeyring()
@@ -115,30 +119,41 @@ func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.A
 	if errors.Is(err, persistence.ErrDamaged) {
 		files.Checked++
 		files.Fault(found.Dir, "%s", err.Error())
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
+	repairable = found.Report != nil
 	if found.Report != nil {
 		files.Checked += uint64(found.Files) + 1
 		for _, f := range found.Findings {
 			files.Fault(filepath.Join(found.Dir, f.File), "%s", f.Reason)
+			repairable = repairable && !f.Fatal && !f.Ignored
 		}
 		if err := witnessed.Check(found.State); err != nil {
+			repairable = false
 			files.Fault(found.Dir, "%s", err.Error())
 		}
 	}
 	if found.Unopened {
-		return nil
+		return false, nil
 	}
-	return archive.Table(journal.SlugTable, func(slug, id []byte) bool {
+	return repairable, archive.Table(journal.SlugTable, func(slug, id []byte) bool {
 		keys.Checked++
 		if len(id) != len(parley.OrgID{}) || found.Report == nil || found.KeyState(parley.IDFromBytes[parley.OrgID](id)) == keyring.Unknown {
 			keys.Fault(string(slug), "the organization %x has no key", id)
 		}
 		return true
 	})
+}
+
+// counted returns a number with its noun.
+func counted(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func verdictOf(data string, from *report.Verification, unread error) *verdict {
