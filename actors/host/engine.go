@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -105,7 +106,36 @@ type System = actor.ActorSystem
 
 // NewSystem makes an actor system.
 func NewSystem(logger *slog.Logger) *System {
-	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }))
+	quiet := slog.New(quietHandler{logger.Handler()})
+	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet }))
+}
+
+// quietHandler logs at debug what the actor system logs at info: its start, for instance,
+// which says nothing to an operator.
+type quietHandler struct{ slog.Handler }
+
+func (h quietHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.Handler.Enabled(ctx, quieted(level))
+}
+
+func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = quieted(r.Level)
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h quietHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quietHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h quietHandler) WithGroup(name string) slog.Handler {
+	return quietHandler{h.Handler.WithGroup(name)}
+}
+
+func quieted(level slog.Level) slog.Level {
+	if level == slog.LevelInfo {
+		return slog.LevelDebug
+	}
+	return level
 }
 
 // Register adds a kind of actor. Call it before Start. A kind of the same stream kind
