@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -81,15 +82,7 @@ func (l *listing) read(before, upTo uint64) error {
 	// Two listings at once may write the same rows, and the older one may store its
 	// position last: then an entry beyond the position has a row as well.
 	all := append(rows, entries...)
-	slices.SortFunc(all, func(a, b listed) int {
-		switch {
-		case a.position > b.position:
-			return -1
-		case a.position < b.position:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(b.position, a.position) })
 	all = slices.CompactFunc(all, func(a, b listed) bool { return a.position == b.position })
 	for _, c := range all {
 		switch {

@@ -35,7 +35,7 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 	}
 	// Read the durable position before the view opens: the view has everything up to
 	// it, and the stream follows what is appended later.
-	edge, read := q.journal.DurablePosition(agent), 0
+	durable, read := q.journal.DurablePosition(agent), 0
 	err = q.view(ctx, func(v journal.View) error {
 		if resume {
 			m, err := readMessage(v, agent.Slot(), last)
@@ -47,7 +47,7 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 				return err
 			}
 		}
-		s = Start{OnlyUntransferred: true, Gap: resume, After: edge}
+		s = Start{OnlyUntransferred: true, Gap: resume, After: durable}
 		if _, read, err = v.Untransferred(agent, 0, math.MaxInt, func(position uint64, _ parley.MessageID) bool {
 			s.After = min(s.After, position-1)
 			return false

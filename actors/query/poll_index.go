@@ -81,16 +81,16 @@ type blockTimes struct {
 // every message that was acknowledged before the call. // spec: Messaging
 func (q *Messages) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
 	// Read in this order, and before the view opens. If both are equal, every visible
-	// entry is durable. The view has everything up to edge.
-	tip, edge := q.journal.AssignedPosition(agent), q.journal.DurablePosition(agent)
+	// entry is durable. The view has everything up to durable.
+	assigned, durable := q.journal.AssignedPosition(agent), q.journal.DurablePosition(agent)
 	x := q.counts.of(agent)
-	if tip <= edge {
-		if count, known := x.known(edge, since); known {
+	if assigned <= durable {
+		if count, known := x.known(durable, since); known {
 			return count, nil
 		}
 	}
 	err = q.view(ctx, func(v journal.View) error {
-		count, err = q.counts.since(ctx, v, x, edge, since)
+		count, err = q.counts.since(ctx, v, x, durable, since)
 		return err
 	})
 	return count, err
@@ -104,10 +104,10 @@ func (c *pollIndex) of(agent parley.AgentID) *feedIndex {
 	return x
 }
 
-// since counts the messages of a view that has everything up to edge, which is durable.
-func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, edge uint64, since int64) (int, error) {
+// since counts the messages of a view that has everything up to durable.
+func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, durable uint64, since int64) (int, error) {
 	had := x.size.Load()
-	t, upTo, err := x.count(ctx, v, edge, since)
+	t, upTo, err := x.count(ctx, v, durable, since)
 	if x.size.Load() != had {
 		c.feeds.Set(x.agent, x) // updates its weight
 	}
@@ -142,10 +142,10 @@ type estimate struct {
 }
 
 // known counts from memory alone. It returns false if the index does not cover
-// everything up to edge or a block has to be read.
-func (x *feedIndex) known(edge uint64, since int64) (count int, known bool) {
+// everything up to durable or a block has to be read.
+func (x *feedIndex) known(durable uint64, since int64) (count int, known bool) {
 	x.mu.Lock()
-	if x.upTo < edge || !x.reaches(since) {
+	if x.upTo < durable || !x.reaches(since) {
 		x.mu.Unlock()
 		return 0, false
 	}
@@ -161,13 +161,13 @@ func (x *feedIndex) known(edge uint64, since int64) (count int, known bool) {
 	return t.certain, true
 }
 
-// count extends the index up to edge, and back to entries that arrived at the instant
+// count extends the index up to durable, and back to entries that arrived at the instant
 // since, and estimates the messages created after it. upTo is the end of the index.
-func (x *feedIndex) count(ctx context.Context, v journal.View, edge uint64, since int64) (t estimate, upTo uint64, err error) {
+func (x *feedIndex) count(ctx context.Context, v journal.View, durable uint64, since int64) (t estimate, upTo uint64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	err = x.extend(ctx, v, edge)
-	if len(x.blocks) > 0 && x.blocks[0].first > edge+1 && !x.reaches(since) {
+	err = x.extend(ctx, v, durable)
+	if len(x.blocks) > 0 && x.blocks[0].first > durable+1 && !x.reaches(since) {
 		// The index began with a later view. This view may lack entries before the
 		// index, so it is counted without the index.
 		return estimate{}, 0, err
@@ -213,15 +213,15 @@ func (x *feedIndex) total() int64 {
 	return x.blocks[len(x.blocks)-1].total
 }
 
-// extend adds the entries after the index, up to edge.
-func (x *feedIndex) extend(ctx context.Context, v journal.View, edge uint64) error {
+// extend adds the entries after the index, up to durable.
+func (x *feedIndex) extend(ctx context.Context, v journal.View, durable uint64) error {
 	if len(x.blocks) == 0 && !x.whole { // it begins where this view is complete
-		x.upTo = edge
+		x.upTo = durable
 	}
-	if x.upTo >= edge {
+	if x.upTo >= durable {
 		return nil
 	}
-	err := v.Feed(x.agent, x.upTo, edge, func(e journal.FeedEntry) bool {
+	err := v.Feed(x.agent, x.upTo, durable, func(e journal.FeedEntry) bool {
 		n := len(x.blocks)
 		if n == 0 || int(x.blocks[n-1].entries) == x.blockEntries {
 			if ctx.Err() != nil {
@@ -242,7 +242,7 @@ func (x *feedIndex) extend(ctx context.Context, v journal.View, edge uint64) err
 		err = ctx.Err()
 	}
 	if err == nil {
-		x.upTo = edge
+		x.upTo = durable
 	}
 	return err
 }

@@ -48,7 +48,7 @@ type newer struct {
 
 func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	q := a.reader
-	edge := q.journal.DurablePosition(a.agent) // read before the view opens, which has everything up to it
+	durable := q.journal.DurablePosition(a.agent) // read before the view opens, which has everything up to it
 	err = q.view(ctx, func(v journal.View) error {
 		entries, last, read, err := entriesWithReceipts(v, a.agent, a.beyond, ^uint64(0), q.limits.WaitRows, limit)
 		if err != nil {
@@ -75,7 +75,7 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 		return q.countUnread(v, a.agent, &w)
 	})
 	if err == nil && !more {
-		a.beyond = max(a.beyond, w.lastPosition(edge))
+		a.beyond = max(a.beyond, w.lastPosition(durable))
 	}
 	return w, more, err
 }
@@ -95,7 +95,7 @@ type untransferred struct {
 
 func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	q := a.reader
-	edge, reached, read := q.journal.DurablePosition(a.agent), uint64(0), 0
+	durable, reached, read := q.journal.DurablePosition(a.agent), uint64(0), 0
 	err = q.view(ctx, func(v journal.View) (err error) {
 		var bad error
 		reached, read, err = v.Untransferred(a.agent, a.beyond+1, q.limits.WaitRows, func(position uint64, id parley.MessageID) bool {
@@ -122,10 +122,10 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 	if err != nil {
 		return Waiting{}, false, err
 	}
-	if reached = min(reached, max(edge, a.beyond)); len(w.Items) > 0 {
+	if reached = min(reached, max(durable, a.beyond)); len(w.Items) > 0 {
 		reached = w.Items[0].Position - 1
 	} else {
-		more = reached < edge
+		more = reached < durable
 	}
 	if a.read += read; !a.given && a.read >= q.limits.TransferredStep && reached > a.beyond {
 		q.keepTransferred(a.agent, reached)
