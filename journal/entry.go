@@ -82,6 +82,8 @@ type CreateStream struct {
 	Fresh  bool
 	Events []StoredEvent
 	State  []byte
+	// Owners own State and the events that are not Clear.
+	Owners Owners
 }
 
 // Fanout appends to the feeds of many agents. All of them get the same Ref, except
@@ -142,12 +144,29 @@ type Row struct {
 	// Beneath deletes all rows whose keys begin with Key. It is valid in
 	// Entry.Rows, not in an effect.
 	Beneath bool
+	// Owners own Value. A value of a table that HasContent has owners.
+	Owners Owners
 }
 
 // Record is a stored message. Each home that needs it keeps it once.
 type Record struct {
-	ID   parley.MessageID
-	Data []byte
+	ID parley.MessageID
+	// Data is the message as readers get it: a header of Clear bytes, then the content.
+	Data  []byte
+	Clear int
+	// Owners own the content.
+	Owners Owners
+	// Stored is what is stored of the message; nil stands for Data. The layer that seals
+	// contents sets it.
+	Stored []byte
+}
+
+// Bytes returns what is stored of the message.
+func (r *Record) Bytes() []byte {
+	if r.Stored != nil {
+		return r.Stored
+	}
+	return r.Data
 }
 
 // Timer wakes the actor of Stream at Due or later, again and again until an entry of
@@ -186,6 +205,8 @@ type Entry struct {
 	Events []StoredEvent
 	// State is the state after Events; nil keeps the stored one.
 	State []byte
+	// Owners own State and the Events that are not Clear.
+	Owners Owners
 	// Hosted appends to further streams that this actor alone writes. They live in
 	// its slot.
 	Hosted []StreamAppend
@@ -220,6 +241,8 @@ type StreamAppend struct {
 	Events []StoredEvent
 	// State is the state after Events; nil keeps the stored one.
 	State []byte
+	// Owners own State and the Events that are not Clear.
+	Owners Owners
 }
 
 // Errors that a journal passes to Release.

@@ -53,6 +53,9 @@ type Journal interface {
 
 // View reads what is stored. A caller that answers from it calls Durable first, so
 // that nothing is shown that a crash could take back.
+//
+// A read of content whose owner was erased fails with ErrErased. Rows and Table leave
+// such rows out.
 type View interface {
 	Close()
 	// Durable returns once everything that the view has shown is on stable storage.
@@ -68,7 +71,8 @@ type View interface {
 	// Message calls read with a message's record as stored at reader's home, and
 	// returns the message's position in the feed of a recipient who lives there,
 	// else 0. Records are only valid during the call of read, here and below;
-	// without a record, read is not called.
+	// without a record, read is not called. Of a record whose content was erased, read
+	// gets the header, and the error is ErrErased.
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
 	// Broadcast calls read with the record of a broadcast as stored at reader's
 	// home.

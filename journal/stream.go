@@ -22,6 +22,16 @@ const (
 	WebhookStream      StreamKind = 8
 )
 
+// HasContent reports whether the states of such streams, and their events unless they are
+// Clear, belong to organizations.
+func (k StreamKind) HasContent() bool {
+	switch k {
+	case OrgStream, AgentStream, ConversationStream, GroupStream, WebhookStream:
+		return true
+	}
+	return false
+}
+
 // Stream identifies the ordered events of one actor.
 type Stream struct {
 	Kind StreamKind
@@ -35,17 +45,21 @@ func (s Stream) Zero() bool { return s.Kind == 0 }
 func (s Stream) Slot() parley.Slot { return s.ID.Slot() }
 
 // StoredEvent is one event as the journal stores it: the aggregate's number for
-// the event's type, and the encoded event.
+// the event's type, below 128, and the encoded event.
 type StoredEvent struct {
 	Tag  byte
 	Data []byte
+	// Clear says that nobody owns the event: it has ids, instants and statuses only. It
+	// is for the code that builds an entry, and not stored.
+	Clear bool
 }
 
 // Table identifies a set of rows that is too large to be kept in an actor's
 // memory. The number is stored: tables are added, never renumbered.
 type Table byte
 
-// Tables, as key → value. A row lives in the slot of the id or the name that its
+// Tables, as key → value. Names that clients chose may be stored as hashes, see NameIn.
+// A row lives in the slot of the id or the name that its
 // key begins with.
 const (
 	// SlugTable: slug → organization id.
@@ -64,7 +78,8 @@ const (
 	// order in which conversations came to the agent. Those that began with a message
 	// to the agent have a row only up to the position in ListedTable.
 	ConversationTable Table = 7
-	// OnceTable: day, scope, idempotency key → the message it made.
+	// OnceTable: day (4 bytes), length of the scope (1 byte), scope, idempotency key →
+	// the message it made.
 	// Rows of past days are forgotten, see OnceDays.
 	OnceTable Table = 8
 	// GroupNameTable: organization id, group name → group id. Names are never freed.
@@ -109,6 +124,32 @@ const (
 	// that begin conversations have rows in ConversationTable.
 	ListedTable Table = 23
 )
+
+// HasContent reports whether the values of a table belong to an organization.
+func (t Table) HasContent() bool {
+	switch t {
+	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable:
+		return true
+	}
+	return false
+}
+
+// NameIn returns where in a key of the table a name begins that a client chose, such as
+// a slug or an idempotency key. It is len(key) if there is none.
+func (t Table) NameIn(key []byte) int {
+	at := len(key)
+	switch t {
+	case SlugTable:
+		at = 0
+	case NameTable, GroupNameTable:
+		at = 16
+	case OnceTable:
+		if len(key) > 4 {
+			at = 5 + int(key[4])
+		}
+	}
+	return min(at, len(key))
+}
 
 // DirectorySlot is the slot of the directory's rows.
 var DirectorySlot = parley.SlotOf("directory")

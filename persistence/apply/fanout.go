@@ -152,10 +152,10 @@ func (ev *Evaluator) appendCopy(f *FanoutPart, i int) error {
 func (ev *Evaluator) writeCopies(it *Item, f *FanoutPart) error {
 	id := parley.MessageID(f.Ref)
 	slot := ev.state.homes.BroadcastSlot(ev.state.journal, id)
-	f.record = it.record(id)
+	f.record = it.text(id)
 	if it.Message != nil {
-		if f.record != nil {
-			if err := ev.writeRecord(slot, journal.Record{ID: id, Data: f.record}, 0); err != nil {
+		if r := it.record(id); r != nil {
+			if err := ev.writeRecord(slot, r, 0); err != nil {
 				return err
 			}
 		} else {

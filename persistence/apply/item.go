@@ -64,12 +64,21 @@ type Message struct {
 	broadcast []byte
 }
 
-// record is the text of a message that the item carries.
-func (it *Item) record(id parley.MessageID) []byte {
-	for _, r := range it.Records {
-		if r.ID == id {
-			return r.Data
+// record is the record of a message that the item carries, nil if it carries none.
+func (it *Item) record(id parley.MessageID) *journal.Record {
+	for i := range it.Records {
+		if it.Records[i].ID == id {
+			return &it.Records[i]
 		}
+	}
+	return nil
+}
+
+// text is the record of a message as readers get it; nil if the item has only what is
+// stored of it, as after the state was loaded again.
+func (it *Item) text(id parley.MessageID) []byte {
+	if r := it.record(id); r != nil {
+		return r.Data
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (it *Item) packPart(source, target int, chunk uint32, w journal.Fanout) {
 	m.chunk, m.open = chunk, true
 	m.Effects = append(m.Effects, w)
 	if w.Kind == journal.CopyEntry {
-		m.broadcast = it.record(parley.MessageID(w.Ref))
+		m.broadcast = it.text(parley.MessageID(w.Ref))
 		if enclose && source != target {
 			it.enclose(m, parley.MessageID(w.Ref))
 		}
@@ -82,8 +82,8 @@ func (it *Item) packed(target int) bool {
 
 // enclose adds a record to an outbox message, unless it is there.
 func (it *Item) enclose(m *Message, id parley.MessageID) {
-	if !m.brings(id) {
-		m.Records = append(m.Records, journal.Record{ID: id, Data: it.record(id)})
+	if r := it.record(id); r != nil && !m.brings(id) {
+		m.Records = append(m.Records, *r)
 	}
 }
 
@@ -140,12 +140,15 @@ func (ev *Evaluator) applyMessage(it *Item) error {
 		}
 	}
 	for _, x := range it.Appended {
-		if x.Entry.Record == nil {
+		if x.Entry.Kind != journal.MessageEntry {
 			continue
 		}
 		id := parley.MessageID(x.Entry.Ref)
-		slot := s.homes.Residence(x.Agent.Slot(), id)
-		if err := ev.writeRecord(slot, journal.Record{ID: id, Data: x.Entry.Record}, x.Entry.Position); err != nil {
+		r := it.record(id)
+		if r == nil {
+			continue
+		}
+		if err := ev.writeRecord(s.homes.Residence(x.Agent.Slot(), id), r, x.Entry.Position); err != nil {
 			return err
 		}
 	}

@@ -135,7 +135,8 @@ func (ev *Evaluator) writeEffects(it *Item, at int64) error {
 			}
 		}
 	}
-	for _, r := range it.Records {
+	for i := range it.Records {
+		r := &it.Records[i]
 		if err := ev.writeRecord(r.ID.Slot(), r, it.position(r.ID)); err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (ev *Evaluator) appendFeed(it *Item, w journal.AppendFeed, at int64) error 
 	n := ev.next()
 	entry := journal.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at, Begins: w.Begins}
 	if w.Kind == journal.MessageEntry {
-		entry.Record = it.record(parley.MessageID(w.Ref))
+		entry.Record = it.text(parley.MessageID(w.Ref))
 	}
 	it.Appended = append(it.Appended, Appended{w.To, entry})
 	return ev.writeFeed(w.To, &entry)
@@ -209,12 +210,13 @@ func (ev *Evaluator) writeFeed(agent parley.AgentID, e *journal.FeedEntry) error
 
 // writeRecord stores a message for the agents of this home. position is its
 // position in the recipient's feed, 0 if that feed is in another journal.
-func (ev *Evaluator) writeRecord(slot parley.Slot, r journal.Record, position uint64) error {
+func (ev *Evaluator) writeRecord(slot parley.Slot, r *journal.Record, position uint64) error {
 	k := layout.MessageKey(layout.RecordFamily, slot, r.ID)
-	op := ev.batch.SetDeferred(len(k), 8+len(r.Data))
+	stored := r.Bytes()
+	op := ev.batch.SetDeferred(len(k), 8+len(stored))
 	copy(op.Key, k)
 	binary.BigEndian.PutUint64(op.Value, position)
-	copy(op.Value[8:], r.Data)
+	copy(op.Value[8:], stored)
 	return op.Finish()
 }
 

@@ -55,8 +55,9 @@ func EncodeOutboxMessage(p *OutboxMessage) []byte {
 		b = appendEffect(b, w)
 	}
 	b = binary.AppendUvarint(b, uint64(len(p.Records)))
-	for _, r := range p.Records {
-		b = appendBytes(append(b, r.ID[:]...), r.Data)
+	for i := range p.Records {
+		r := &p.Records[i]
+		b = appendBytes(append(b, r.ID[:]...), r.Bytes())
 	}
 	return b
 }
@@ -169,7 +170,8 @@ func (r *reader) seats() []parley.Seat {
 	return to
 }
 
-// DecodeOutboxMessage reads what EncodeOutboxMessage wrote.
+// DecodeOutboxMessage reads what EncodeOutboxMessage wrote. Its records have only what is
+// stored of them.
 func DecodeOutboxMessage(b []byte) (*OutboxMessage, error) {
 	r := &reader{b: b}
 	p := &OutboxMessage{At: int64(r.number())}
@@ -182,7 +184,7 @@ func DecodeOutboxMessage(b []byte) (*OutboxMessage, error) {
 	}
 	for range r.count() {
 		id := parley.MessageID(r.id())
-		p.Records = append(p.Records, journal.Record{ID: id, Data: r.bytes()})
+		p.Records = append(p.Records, journal.Record{ID: id, Stored: r.bytes()})
 	}
 	if r.bad || len(r.b) != 0 {
 		return nil, errOutboxMessage

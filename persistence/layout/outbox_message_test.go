@@ -73,7 +73,7 @@ func TestOutboxMessageRoundTrip(t *testing.T) {
 			p.Effects = append(p.Effects, drawEffect(t))
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "records") {
-			p.Records = append(p.Records, journal.Record{ID: drawID(t), Data: drawBytes(t)})
+			p.Records = append(p.Records, journal.Record{ID: drawID(t), Stored: drawBytes(t)})
 		}
 		b := EncodeOutboxMessage(p)
 		got, err := DecodeOutboxMessage(b)
