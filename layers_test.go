@@ -59,7 +59,7 @@ var lattice = map[string]place{
 	},
 	"parley/actors": {
 		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/host", "parley/actors/query"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/verify"},
+		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
 		why:   "actors run the rules and see journals through the contract only",
 	},
 	"parley/actors/actorstest": {may: ground, why: "it drives the tests of every aggregate, so it depends on none"},
@@ -91,7 +91,13 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, []string{"parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/layout"}),
 		why: "a backup copies the files of a checkpoint; which journals they hold is known to the store",
 	},
-	"parley/persistence/seal": {may: ground, why: "it encrypts bytes for their owners and knows neither rows nor where keys are stored"},
+	"parley/persistence/seal":          {may: ground, why: "it encrypts bytes for their owners and knows neither rows nor where keys are stored"},
+	"parley/persistence/seal/sealtest": {may: slices.Concat(ground, []string{"parley/persistence/seal"}), why: "keys for tests need no keyring"},
+	"parley/persistence/sealed": {
+		may:   slices.Concat(ground, agreed, []string{"parley/persistence", "parley/persistence/layout", "parley/persistence/seal"}),
+		tests: []string{"parley/persistence/journaltest", "parley/persistence/seal/sealtest"},
+		why:   "actors name owners and the store keeps bytes; one layer between them knows keys",
+	},
 	"parley/persistence/journaltest": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence", "parley/persistence/disk"}),
 		why: "the suite that every journal must pass depends on journals only",
@@ -101,7 +107,7 @@ var lattice = map[string]place{
 	// Interfaces.
 	"parley/http": {
 		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/httpserver", "parley/http/search"}),
-		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/http/client"},
+		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/api":    {may: ground, why: "wire structs are shared with clients, which must not link the server"},
@@ -150,9 +156,9 @@ var lattice = map[string]place{
 	// Commands.
 	"parley/cmd/parley":           {may: everything, why: "the command connects all packages"},
 	"parley/cmd/parley/telemetry": {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
-	"parley/cmd/parley/operator":  {may: []string{"parley", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/http", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
+	"parley/cmd/parley/operator":  {may: []string{"parley", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/http", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
 	"parley/cmd/parley/admin":     {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
-	"parley/cmd/parley/datadir":   {may: []string{"parley", "parley/actors/issuer", "parley/actors/rules", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
+	"parley/cmd/parley/datadir":   {may: []string{"parley", "parley/actors/issuer", "parley/actors/rules", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
 	"parley/cmd/parley/demo":      {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
 	"parley/cmd/parley/cli":       {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
 	"parley/cmd/parley/program":   {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
@@ -160,7 +166,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/persistence", "parley/persistence/keyring"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/persistence", "parley/persistence/keyring", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"

@@ -21,14 +21,27 @@ type Report struct {
 	Findings []Finding
 
 	tables [Shards]table
+	server Key
 }
 
 // KeyState returns whether an organization has a key. It is Unknown for all if the
 // keyring was verified without a key.
 func (r *Report) KeyState(org parley.OrgID) State {
-	state, _ := r.tables[shardOf(org)].state(org)
+	_, state := r.Key(org)
 	return state
 }
+
+// Key returns an organization's key and state. The key is zero unless the state is Live.
+func (r *Report) Key(org parley.OrgID) (key Key, state State) {
+	state, value := r.tables[shardOf(org)].state(org)
+	if state == Live {
+		key = Key(value)
+	}
+	return key, state
+}
+
+// ServerKey is Keyring.ServerKey; zero if the keyring was verified without a key.
+func (r *Report) ServerKey() Key { return r.server }
 
 // Verify reads every file of the keyring in dir and changes nothing. The directory must
 // not be open. What is wrong with single files or shards is in the report, for every one
@@ -55,7 +68,7 @@ func Verify(fsys vfs.FS, dir string, wrapping []byte) (*Report, error) {
 		return nil, err
 	}
 	slices.Sort(names)
-	r := &Report{State: x.state, tables: x.tables}
+	r := &Report{State: x.state, tables: x.tables, server: x.server}
 	for _, name := range names {
 		switch {
 		case fileNames[name]:

@@ -1,0 +1,136 @@
+package sealed
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"parley"
+	"parley/journal"
+	"parley/persistence/seal"
+)
+
+// ErrDamaged is the error of a read: the content cannot be opened although its owners
+// have their keys.
+var ErrDamaged = errors.New("stored content is damaged")
+
+// Families of rows, which envelopes are bound to. The letters are stored: they never
+// change.
+const (
+	eventFamily  = 'E'
+	stateFamily  = 'S'
+	recordFamily = 'B'
+	rowFamily    = 'T'
+)
+
+// sealedTag marks the tag of an event that is sealed.
+const sealedTag = 0x80
+
+// hashes of the Sealer are made for these purposes. The words are stored: they never
+// change.
+const (
+	rowPurpose  = "row"
+	slugPurpose = "slug"
+)
+
+// cipher seals, opens and hashes for one sealer.
+type cipher struct{ sealer *seal.Sealer }
+
+// identity names what a content is about: up to 25 bytes.
+type identity struct {
+	bytes [1 + 16 + 8]byte
+	size  int
+}
+
+func (x *identity) slice() []byte { return x.bytes[:x.size] }
+
+func ofStream(s journal.Stream) (x identity) {
+	x.bytes[0] = byte(s.Kind)
+	x.size = 1 + copy(x.bytes[1:], s.ID[:])
+	return x
+}
+
+func ofEvent(s journal.Stream, seq uint64) identity {
+	x := ofStream(s)
+	binary.BigEndian.PutUint64(x.bytes[x.size:], seq)
+	x.size += 8
+	return x
+}
+
+func ofRow(table journal.Table, key []byte) []byte {
+	return append(append(make([]byte, 0, 1+len(key)), byte(table)), key...)
+}
+
+func ownersOf(o journal.Owners) seal.Owners {
+	if o.B.Zero() {
+		return seal.Single(o.A)
+	}
+	return seal.Pair(o.A, o.B)
+}
+
+// errNobody rejects an entry whose content would be stored in the clear, which is a
+// defect of the code that built it.
+var errNobody = errors.New("an entry has content that belongs to nobody")
+
+// seal appends the envelope of a content to dst. The error is journal.ErrErased, or a
+// defect.
+func (c cipher) seal(dst, content []byte, owners journal.Owners, family byte, identity []byte) ([]byte, error) {
+	if owners.Zero() {
+		return nil, errNobody
+	}
+	sealed, err := c.sealer.AppendSealed(dst, content, ownersOf(owners), family, identity)
+	if errors.Is(err, seal.ErrErased) {
+		return nil, journal.ErrErased
+	}
+	return sealed, err
+}
+
+// open appends the content of an envelope to dst. The error is journal.ErrErased or
+// wraps ErrDamaged.
+func (c cipher) open(dst, envelope []byte, family byte, identity []byte) ([]byte, error) {
+	content, err := c.sealer.AppendOpened(dst, envelope, family, identity)
+	switch {
+	case err == nil:
+		return content, nil
+	case errors.Is(err, seal.ErrErased):
+		return nil, journal.ErrErased
+	}
+	return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+}
+
+// openEvent opens an event in place.
+func (c cipher) openEvent(s journal.Stream, seq uint64, f *journal.StoredEvent) (err error) {
+	if f.Tag&sealedTag == 0 {
+		return nil
+	}
+	f.Tag &^= sealedTag
+	id := ofEvent(s, seq)
+	f.Data, err = c.open(nil, f.Data, eventFamily, id.slice())
+	return err
+}
+
+// hide returns the key of a row as it is stored: a name in it is replaced by its hash,
+// which differs from table to table and from owner to owner, but not from day to day.
+func (c cipher) hide(table journal.Table, key []byte) []byte {
+	at := table.NameIn(key)
+	if at == len(key) {
+		return key
+	}
+	owner := key[:at]
+	if table == journal.OnceTable {
+		owner = key[4:at]
+	}
+	hash := c.sealer.MAC(rowPurpose, []byte{byte(table)}, owner, key[at:])
+	return append(key[:at:at], hash[:]...)
+}
+
+// hideStream returns a stream as it is stored. The id of the stream that claims a slug
+// follows from the slug; its hash keeps the slot.
+func (c cipher) hideStream(s journal.Stream) journal.Stream {
+	if s.Kind == journal.SlugStream {
+		hash := parley.AnyID(c.sealer.MAC(slugPurpose, s.ID[:]))
+		copy(hash[6:8], s.ID[6:8])
+		s.ID = hash
+	}
+	return s
+}
