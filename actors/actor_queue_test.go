@@ -72,7 +72,7 @@ func TestUndecodableMessageIsQuarantined(t *testing.T) {
 		eventually(t, "the revoked agent is counted out", func() bool { return must(r.node.Orgs.Current(context.Background(), owner))(t).GetActiveAgents() == 1 })
 		eventually(t, "the words are counted", func() bool { return r.node.Stats().Quarantined == 3 })
 		r.restart() // quarantined messages must not prevent a restart
-		v := r.store.View()
+		v := r.contents.View()
 		queue, quarantine := queueAndQuarantine(t, v, to)
 		v.Close()
 		if len(queue) != 0 || len(quarantine) != 3 || !bytes.Equal(quarantine[0], garble) || len(quarantine[1]) != 0 || !bytes.Equal(quarantine[2], garble) {
@@ -81,7 +81,7 @@ func TestUndecodableMessageIsQuarantined(t *testing.T) {
 		if n := strings.Count(log.String(), "level=ERROR msg=\"a message between actors cannot be decoded and was put into quarantine"); n != 3 || !strings.Contains(log.String(), owner.String()) {
 			t.Errorf("the log has %d such lines:\n%s", n, log)
 		}
-		audit := verifyStore(t, r.store)
+		audit := verifyStore(t, r)
 		found := audit.First(10)
 		if len(found) != 3 {
 			t.Fatalf("verification found %d faults, want 3: %v", len(found), found)
@@ -179,7 +179,7 @@ func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, b
 	}
 	before = j.handled.Load()
 	eventually(t, "all words are handled", func() bool { return j.handled.Load() == int64(words) })
-	v := r.store.View()
+	v := r.contents.View()
 	defer v.Close()
 	if queue, quarantine := queueAndQuarantine(t, v, s); len(queue)+len(quarantine) != 0 {
 		t.Errorf("%d messages are in the queue and %d in quarantine", len(queue), len(quarantine))

@@ -75,7 +75,7 @@ func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	putIdempotencyRecord(t, scope, s.Key, idempotencyRecord{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type})
+	putIdempotencyRecord(t, scope, s.Key, idempotencyRecord{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type}, s.FromOrg)
 	return Posted{Message: record.FirstCopy()}, nil
 }
 
@@ -108,7 +108,7 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 	} else {
 		message = parley.NextBroadcastID(parley.MessageID(id), t.Now, ms.entropy())
 		start := conversation.Start{
-			ID: id, Initiator: s.From, Group: s.Group, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
+			ID: id, Initiator: s.From, Group: s.Group, Parent: s.Parent, Metadata: s.Metadata, MessageID: message, Owner: t.State.Org,
 		}
 		k := &hostedConversation{state: &conversation.State{}, seq: 1, stored: 1}
 		create, err := rules.Conversation.Begin(rules.ConversationStream(id), k.state, conversation.Command(start), t.Now)
@@ -123,11 +123,11 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 	record := newRecord(message, id, s.From, to[0].Agent, &s.Content)
 	record.Group, record.Host = s.Group.Bytes(), s.Group.Bytes()
 	record.Recipients, record.FirstSeat = uint32(len(to)), to[0].Number
-	data, err := record.MarshalVT()
+	encoded, err := record.Encode()
 	if err != nil {
 		return nil, err
 	}
-	t.Entry.Records = append(t.Entry.Records, journal.Record{ID: message, Data: data})
+	t.Entry.Records = append(t.Entry.Records, encoded)
 	fan.Ref = parley.AnyID(message)
 	t.AddEffects(fan)
 	countMessage(t.Entry, s.FromOrg)

@@ -13,6 +13,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence"
+	"parley/persistence/sealed"
 )
 
 // walMeter is a file system that counts writes and syncs of the write-ahead log.
@@ -72,7 +73,7 @@ func newMeteredNode(t *testing.T, journals int, wrap func(journal.Journal) journ
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.store, r.node = store, New(Options{Journal: wrap(store), Clock: r.clock, Entropy: r.entropy, Logger: logger})
+	r.store, r.node = store, New(Options{Journal: wrap(sealed.New(store, testSealer)), Clock: r.clock, Entropy: r.entropy, Logger: logger})
 	if err := r.node.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestBytesOfAMessageControl(t *testing.T) {
 func rowsOf(t *testing.T, r *testNode, write func() (Posted, error)) int {
 	t.Helper()
 	count := func() (n int) {
-		archive := r.store.Archive()
+		archive := r.archive()
 		defer func() { _ = archive.Close() }()
 		if err := archive.Pairs(func(key, _ []byte) error {
 			if key[2] < 'a' {

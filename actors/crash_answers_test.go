@@ -75,7 +75,7 @@ func later(was, is journal.Receipts) bool {
 
 // madeBy returns the organization that a used challenge has created.
 func (x *imageCheck) madeBy(c *registration.Challenge) parley.OrgID {
-	v := x.node.store.View()
+	v := x.node.contents.View()
 	defer v.Close()
 	made, _, err := v.Row(parley.SlotOf(c.GetSlug()), journal.SpentTable, spentKey(c))
 	x.noError(err, "challenge %v", c)
@@ -293,7 +293,7 @@ func (x *imageCheck) checkFeed(id parley.AgentID) {
 
 // verify runs the verifier on everything that is stored.
 func (x *imageCheck) verify(when string) {
-	archive := x.node.store.Archive()
+	archive := x.node.archive()
 	audit := &report.Verification{}
 	err := rowverify.Rows(archive, audit)
 	if err == nil {

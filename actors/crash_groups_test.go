@@ -241,7 +241,7 @@ func (c *client) replyToCopy() {
 // awaitQueues waits until every queued message is handled.
 func (x *imageCheck) awaitQueues() {
 	x.eventually("all words are heard", func() bool {
-		archive, still := x.node.store.Archive(), true
+		archive, still := x.node.archive(), true
 		err := archive.Underway(func(journal.Effect) error { still = false; return nil })
 		heard := archive.Queues(func(journal.Stream, []byte) error { still = false; return nil })
 		return errors.Join(err, heard, archive.Close()) == nil && still

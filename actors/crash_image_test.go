@@ -237,7 +237,7 @@ func (x *imageCheck) readConversation(id parley.ConversationID) {
 // checkHistory replays a conversation: its history must be a valid path through the
 // statuses that ends at the current one.
 func (x *imageCheck) checkHistory(id parley.ConversationID, talk *seenConversation) {
-	v := x.node.store.View()
+	v := x.node.contents.View()
 	defer v.Close()
 	replayed := &conversation.State{}
 	last := uint64(0)

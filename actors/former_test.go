@@ -62,7 +62,7 @@ func TestFormerChallengesAreForgotten(t *testing.T) {
 	r.restart()
 	r.verify()
 	for _, s := range streams {
-		state, v := &registration.State{}, r.store.View()
+		state, v := &registration.State{}, r.contents.View()
 		seq, _, err := rules.Registration.Load(v, s, state)
 		v.Close()
 		if err != nil || seq == 0 || state.GetSlug() == "" {
@@ -70,7 +70,7 @@ func TestFormerChallengesAreForgotten(t *testing.T) {
 		}
 		r.node.engine.Fire(s, state.ExpiresAt().Add(registration.ChallengeKept))
 		eventually(t, "the challenge is forgotten", func() bool {
-			v := r.store.View()
+			v := r.contents.View()
 			defer v.Close()
 			seq, _, err := rules.Registration.Load(v, s, &registration.State{})
 			return err == nil && seq == 0

@@ -16,15 +16,14 @@ import (
 	actorsverify "parley/actors/verify"
 	"parley/journal"
 	"parley/journal/report"
-	"parley/persistence"
 	rowverify "parley/persistence/verify"
 )
 
 // verifyStore verifies a store: its bytes and their meaning.
-func verifyStore(t testing.TB, s *persistence.Store) *report.Verification {
+func verifyStore(t testing.TB, r *testNode) *report.Verification {
 	t.Helper()
 	audit := &report.Verification{}
-	archive := s.Archive()
+	archive := r.archive()
 	defer func() {
 		if err := archive.Close(); err != nil {
 			t.Error(err)
@@ -45,7 +44,7 @@ func (r *testNode) verify() {
 	if r.node == nil {
 		return
 	}
-	for _, f := range verifyStore(r.t, r.store).First(100) {
+	for _, f := range verifyStore(r.t, r).First(100) {
 		if f.Check != "tables" {
 			r.t.Error(f)
 		}
@@ -63,12 +62,12 @@ type fullStore struct {
 }
 
 // newFullStore fills a store by using every feature once.
-func newFullStore(t testing.TB, journals int) *fullStore {
+func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 	w := &fullStore{manual: newManualClock(noon)}
 	began := time.Now()
-	w.testNode = newTestNode(t, withJournals(journals), withClock(w.manual.now), func(r *testNode) {
+	w.testNode = newTestNode(t, append(options, withJournals(journals), withClock(w.manual.now), func(r *testNode) {
 		r.journalClock = func() time.Time { return noon.Add(time.Since(began)) }
-	})
+	})...)
 	ctx := context.Background()
 	w.owner = w.org("acme").Org.OrgID()
 	for n := range 6 { // sequentially: the homes must not change from run to run
@@ -145,7 +144,7 @@ func TestVerifyFindsNoFault(t *testing.T) {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
 			checked := map[string]uint64{}
 			for _, r := range []*testNode{newFullStore(t, journals).testNode, newGroupStore(t, journals).testNode} {
-				audit := verifyStore(t, r.store)
+				audit := verifyStore(t, r)
 				if err := audit.Err(); err != nil {
 					t.Error(err)
 				}
@@ -153,7 +152,7 @@ func TestVerifyFindsNoFault(t *testing.T) {
 					checked[c.Name] += c.Checked
 				}
 				r.restart()
-				if err := verifyStore(t, r.store).Err(); err != nil {
+				if err := verifyStore(t, r).Err(); err != nil {
 					t.Errorf("after a restart: %v", err)
 				}
 			}

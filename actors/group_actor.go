@@ -51,6 +51,7 @@ var groupRules = rules.Aggregate[*groupState, group.Command, group.Event]{
 	},
 	Evolve: func(h *groupState, e group.Event) { group.Evolve(h.State, e) },
 	Tag:    group.Tag, New: group.New,
+	Owners: func(h *groupState) journal.Owners { return rules.Group.OwnersOf(h.State) },
 }
 
 func (groupQuery) ReadOnly()         {}
@@ -227,7 +228,7 @@ func decideHosted(t *groupTurn, k *hostedConversation, c conversation.Command, g
 		conversation.Evolve(k.state, e)
 	}
 	k.changedBy = statusChangedBy(events)
-	hosted := journal.StreamAppend{Stream: rules.ConversationStream(k.state.ConversationID()), Expect: k.seq, Events: stored}
+	hosted := journal.StreamAppend{Stream: rules.ConversationStream(k.state.ConversationID()), Expect: k.seq, Events: stored, Owners: rules.Conversation.OwnersOf(k.state)}
 	k.seq += uint64(len(stored))
 	if k.stored += uint64(len(stored)); k.stored >= conversationStateEvery {
 		if hosted.State, err = k.state.MarshalVT(); err != nil {

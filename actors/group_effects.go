@@ -84,7 +84,7 @@ func updateDirectory(t *groupTurn, was directoryEntry) {
 	if now == was {
 		return
 	}
-	row := journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: s.ID.Bytes(), Delete: !now.listed}
+	row := journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: s.ID.Bytes(), Delete: !now.listed, Owners: t.Owners()}
 	if now.listed {
 		profile := record.PublicGroup{
 			Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),

@@ -20,12 +20,12 @@ type groupStore struct {
 }
 
 // newGroupStore fills a store by using every feature of groups once.
-func newGroupStore(t *testing.T, journals int) *groupStore {
+func newGroupStore(t *testing.T, journals int, options ...option) *groupStore {
 	w := &fullStore{manual: newManualClock(noon)}
 	began := time.Now()
-	w.testNode = newTestNode(t, withJournals(journals), withClock(w.manual.now), func(r *testNode) {
+	w.testNode = newTestNode(t, append(options, withJournals(journals), withClock(w.manual.now), func(r *testNode) {
 		r.journalClock = func() time.Time { return noon.Add(time.Since(began)) }
-	})
+	})...)
 	w.owner = w.org("acme").Org.OrgID()
 	for n := range 10 {
 		w.agents = append(w.agents, w.agent(w.owner, fmt.Sprintf("g%d", n)))

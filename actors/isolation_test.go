@@ -163,7 +163,7 @@ func TestIsolationControl(t *testing.T) {
 	if both, _, _ := x.race(); both == 0 || x.confused() == 0 {
 		t.Error("no agent joined both groups")
 	}
-	if got := failedChecks(verifyStore(t, r.store)); fmt.Sprint(got) != "[isolation]" {
+	if got := failedChecks(verifyStore(t, r)); fmt.Sprint(got) != "[isolation]" {
 		t.Errorf("the checks %q reported it", got)
 	}
 	r.close() // before the verification at the end, which would report faults

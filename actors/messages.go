@@ -136,8 +136,8 @@ func (ms *Messages) completeRepeat(ctx context.Context, p Posted, err error) (Po
 }
 
 func idempotencyKey(day uint32, scope []byte, key string) []byte {
-	k := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(scope)+len(key)), day)
-	return append(append(k, scope...), key...)
+	k := binary.BigEndian.AppendUint32(make([]byte, 0, 5+len(scope)+len(key)), day)
+	return append(append(append(k, byte(len(scope))), scope...), key...)
 }
 
 func (r idempotencyRecord) encode() []byte {
@@ -172,10 +172,10 @@ func findRepeat[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scop
 	return known, err
 }
 
-// putIdempotencyRecord stores what an idempotency key has created.
-func putIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string, r idempotencyRecord) {
+// putIdempotencyRecord stores what an organization's idempotency key has created.
+func putIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string, r idempotencyRecord, by parley.OrgID) {
 	if key != "" {
-		t.PutRow(journal.OnceTable, idempotencyKey(journal.Day(t.Now), scope, key), r.encode())
+		t.PutOwnedRow(journal.OnceTable, idempotencyKey(journal.Day(t.Now), scope, key), r.encode(), journal.OwnedBy(by))
 	}
 }
 
@@ -211,7 +211,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 		return nil, err
 	}
 	countMessage(t.Entry, s.FromOrg)
-	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{record.MessageID(), s.To, s.Type})
+	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{record.MessageID(), s.To, s.Type}, s.FromOrg)
 	return Posted{Message: record}, nil
 }
 
@@ -241,14 +241,13 @@ func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.Ag
 // appendMessage adds a message to the journal entry: its record, and its entry in the
 // recipient's feed.
 func appendMessage[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], record *record.Message, to parley.AgentID) error {
-	data, err := record.MarshalVT()
+	encoded, err := record.Encode()
 	if err != nil {
 		return err
 	}
-	id := parley.IDFromBytes[parley.MessageID](record.Id)
-	t.Entry.Records = append(t.Entry.Records, journal.Record{ID: id, Data: data})
+	t.Entry.Records = append(t.Entry.Records, encoded)
 	t.AddEffects(journal.AppendFeed{
-		To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash(record.Type), Begins: record.Starts(),
+		To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(encoded.ID), Note: journal.TypeHash(record.Type), Begins: record.Starts(),
 	})
 	return nil
 }
@@ -324,7 +323,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 			Recipient: r.From, Message: r.Original, Position: r.Position, Receipts: journal.Receipts{TransferredAt: at, ReadAt: at}, Copy: r.Copy, Sender: r.To,
 		})...)
 	}
-	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{ask.MessageID, r.Original, r.Type})
+	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{ask.MessageID, r.Original, r.Type}, r.FromOrg)
 	return Posted{Message: record}, nil
 }
 

@@ -126,7 +126,7 @@ func (p *scriptRunner) toggleStream(ctx context.Context) {
 // must get again although this stream begins after it.
 func (p *scriptRunner) upTo(l *streamClient, position uint64) (lines []string) {
 	start := must(p.node.Feeds.Resume(context.Background(), l.agent, l.last, true))(p.t)
-	v := p.store.View()
+	v := p.contents.View()
 	defer v.Close()
 	var entries []journal.FeedEntry
 	err := v.Feed(l.agent, start.After, position, func(e journal.FeedEntry) bool { entries = append(entries, e); return true })
@@ -168,7 +168,7 @@ func (p *scriptRunner) noteStreamed(l *streamClient, entries []journal.FeedEntry
 // newEntries returns the feed entries that l has not received yet.
 func (p *scriptRunner) newEntries(l *streamClient) (all []journal.FeedEntry) {
 	newest := uint64(0)
-	v := p.store.View()
+	v := p.contents.View()
 	err := v.FeedBefore(l.agent, 0, func(e journal.FeedEntry) bool { newest = e.Position; return false })
 	v.Close()
 	eventually(p.t, "the stream has caught up", func() bool {

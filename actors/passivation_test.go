@@ -129,7 +129,7 @@ func checkTranscript(t *testing.T, r *testNode, first *record.Message, said map[
 		delete(said, string(m.Record.Content))
 		last = id
 	}
-	v := r.store.View()
+	v := r.contents.View()
 	defer v.Close()
 	next := uint64(1)
 	if err := v.Events(rules.ConversationStream(first.Conversation()), 1, false, func(seq uint64, _ int64, _ journal.StoredEvent) bool {

@@ -16,7 +16,7 @@ import (
 // receiptNotices returns what an agent's feed reports about messages that it sent.
 func (r *testNode) receiptNotices(of parley.AgentID) (all []string) {
 	r.t.Helper()
-	v := r.store.View()
+	v := r.contents.View()
 	defer v.Close()
 	err := v.Feed(of, 0, ^uint64(0), func(e journal.FeedEntry) bool {
 		if e.Kind == journal.ReceiptEntry {

@@ -107,7 +107,7 @@ func (orgs *Orgs) registration(s Solution, now time.Time) (Registered, *journal.
 	}
 	return Registered{Org: made, ClientID: client}, &journal.Entry{
 		Slot: slot, At: now,
-		Effects: []journal.Effect{create, journal.CreateStream{Stream: rules.SlugStream(slug), Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes()}}}},
+		Effects: []journal.Effect{create, journal.CreateStream{Stream: rules.SlugStream(slug), Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes(), Clear: true}}}},
 		Rows: []journal.Row{
 			row(journal.SlugTable, []byte(slug)), row(journal.ClientTable, client.Bytes()), row(journal.SpentTable, spentKey(s.Challenge)),
 		},

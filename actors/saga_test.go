@@ -405,24 +405,25 @@ func checkFinished(t *testing.T, owner parley.OrgID, disk *vfs.MemFS, promised m
 	r := newTestNode(t, func(r *testNode) { r.fs, r.journals = disk, 0 })
 	defer r.close()
 	ctx := context.Background()
-	names := map[string]parley.AgentID{}
-	v := r.store.View()
-	if err := v.Rows(owner.Slot(), journal.NameTable, owner[:], nil, false, func(key, value []byte) bool {
-		names[string(key[len(owner):])] = parley.IDFromBytes[parley.AgentID](value)
+	var named []parley.AgentID
+	v := r.contents.View()
+	if err := v.Rows(owner.Slot(), journal.NameTable, owner[:], nil, false, func(_, value []byte) bool {
+		named = append(named, parley.IDFromBytes[parley.AgentID](value))
 		return true
 	}); err != nil {
 		t.Fatal(err)
 	}
 	v.Close()
 	for name, id := range promised {
-		if names[name] != id {
-			t.Errorf("%s was acknowledged as %s and is %s", name, id, names[name])
+		if found, err := r.node.Agents.ByName(ctx, owner, name); found != id {
+			t.Errorf("%s was acknowledged as %s and is %s, %v", name, id, found, err)
 		}
 	}
 	active := int64(0)
-	for name, id := range names {
+	for _, id := range named {
 		var a *agent.State
-		eventually(t, name+" is at its home", func() (found bool) { a, _ = r.node.Agents.Get(ctx, id); return a.Exists() })
+		eventually(t, id.String()+" is at its home", func() (found bool) { a, _ = r.node.Agents.Get(ctx, id); return a.Exists() })
+		name := a.GetName()
 		if gone[name] && !a.Revoked() {
 			t.Errorf("%s was revoked and is active", name)
 		}

@@ -38,7 +38,7 @@ func (w *fullStore) tampered(t testing.TB, plant func(*tamperer)) *report.Verifi
 	t.Helper()
 	fs := vfs.NewMem()
 	w.tamperedInto(t, fs, plant)
-	return verifyFiles(t, fs)
+	return w.verifyFiles(t, fs)
 }
 
 func (w *fullStore) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamperer)) {
@@ -61,7 +61,7 @@ func (w *fullStore) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper
 // frozen returns a store that consists only of a copy of the files.
 func (w *fullStore) frozen() *fullStore {
 	w.t.Helper()
-	x := &fullStore{testNode: &testNode{t: w.t, journals: w.journals, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, messages: w.messages, first: w.first}
+	x := &fullStore{testNode: &testNode{t: w.t, journals: w.journals, fs: vfs.NewMem(), clear: w.clear}, owner: w.owner, agents: w.agents, messages: w.messages, first: w.first}
 	if ok, err := vfs.Clone(w.fs, x.fs, "data", "data"); err != nil || !ok {
 		w.t.Fatalf("copied: %v, %v", ok, err)
 	}
@@ -69,12 +69,13 @@ func (w *fullStore) frozen() *fullStore {
 }
 
 // verifyFiles verifies a closed directory.
-func verifyFiles(t testing.TB, fs vfs.FS) *report.Verification {
+func (r *testNode) verifyFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	t.Helper()
-	archive, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newManualClock(noon).now, Logger: slog.New(slog.DiscardHandler)})
+	stored, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newManualClock(noon).now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	archive := r.openArchive(stored)
 	defer func() {
 		if err := archive.Close(); err != nil {
 			t.Error(err)

@@ -18,9 +18,13 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
+	actorsverify "parley/actors/verify"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/layout"
+	"parley/persistence/seal/sealtest"
+	"parley/persistence/sealed"
+	rowverify "parley/persistence/verify"
 )
 
 // manualClock is a clock that moves only when a test advances it.
@@ -36,6 +40,37 @@ func (h *manualClock) now() time.Time          { return time.Unix(0, h.nanos.Loa
 func (h *manualClock) advance(d time.Duration) { h.nanos.Add(int64(d)) }
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// testSealer seals what test nodes store. Every organization has a key.
+var testSealer = sealtest.Sealer()
+
+// testArchive is an archive whose contents are open.
+type testArchive interface {
+	actorsverify.Archive
+	rowverify.Source
+	Pairs(fn func(key, value []byte) error) error
+	Close() error
+}
+
+// clearArchive is an archive of a store in which nothing is sealed.
+type clearArchive struct{ *persistence.Archive }
+
+func (clearArchive) HiddenKey(_ journal.Table, key []byte) []byte { return key }
+func (clearArchive) HiddenStream(s journal.Stream) journal.Stream { return s }
+func (a clearArchive) HiddenRow(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
+	return a.Row(slot, table, key)
+}
+
+// openArchive opens an archive of a test node's store.
+func (r *testNode) openArchive(a *persistence.Archive) testArchive {
+	if r.clear {
+		return clearArchive{a}
+	}
+	return sealed.NewArchive(a, testSealer)
+}
+
+// archive shows what the store has now.
+func (r *testNode) archive() testArchive { return r.openArchive(r.store.Archive()) }
 
 // testNode is a node over a real journal on a disk in memory.
 type testNode struct {
@@ -53,13 +88,21 @@ type testNode struct {
 	// system is the actor system of the node, nil for a system of its own.
 	system *host.System
 
+	// clear: nothing is sealed, so that a test can change what is stored.
+	clear bool
+
 	fs    vfs.FS
 	store *persistence.Store
-	node  *Node
+	// contents is the store as the node reads it, before wrap.
+	contents journal.Journal
+	node     *Node
 }
 
 // option changes a test node before it is opened.
 type option func(*testNode)
+
+// inTheClear stores contents unsealed, so that a test can change them in the engine.
+func inTheClear(r *testNode) { r.clear = true }
 
 func withJournals(n int) option { return func(r *testNode) { r.journals = n } }
 
@@ -122,7 +165,11 @@ func (r *testNode) start(dir string) error {
 	if err != nil {
 		return err
 	}
-	j := journal.Journal(store)
+	r.contents = store
+	if !r.clear {
+		r.contents = sealed.New(store, testSealer)
+	}
+	j := r.contents
 	if r.wrap != nil {
 		j = r.wrap(j)
 	}

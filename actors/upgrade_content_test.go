@@ -29,6 +29,7 @@ import (
 	"parley/journal"
 	"parley/persistence/journaltest"
 	"parley/persistence/layout"
+	"parley/persistence/sealed"
 )
 
 // aggregate holds the functions of one kind of stream, for stored bytes.
@@ -112,11 +113,31 @@ func parseContent(t testing.TB, text string) []journaltest.Pair {
 // renderContent writes each pair with its meaning, as current code decodes it.
 func renderContent(t testing.TB, pairs []journaltest.Pair) string {
 	t.Helper()
+	return renderOpened(t, pairs, openPairs(t, pairs))
+}
+
+// renderOpened is renderContent for pairs whose contents were opened.
+func renderOpened(t testing.TB, pairs, opened []journaltest.Pair) string {
+	t.Helper()
 	var out strings.Builder
-	for _, p := range pairs {
-		fmt.Fprintf(&out, "%s\n    %x %x\n", meaning(t, p), p.Key, p.Value)
+	for i, p := range opened {
+		fmt.Fprintf(&out, "%s\n    %x %x\n", meaning(t, p), p.Key, pairs[i].Value)
 	}
 	return out.String()
+}
+
+// openPairs opens the contents of stored pairs.
+func openPairs(t testing.TB, pairs []journaltest.Pair) []journaltest.Pair {
+	t.Helper()
+	opened := make([]journaltest.Pair, len(pairs))
+	for i, p := range pairs {
+		value, err := sealed.OpenPair(testSealer, p.Key, p.Value)
+		if err != nil {
+			t.Fatalf("key %x: %v", p.Key, err)
+		}
+		opened[i] = journaltest.Pair{Key: p.Key, Value: value}
+	}
+	return opened
 }
 
 // place parses the beginning of a key: its slot and the letter of its family.

@@ -26,6 +26,7 @@ import (
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/journaltest"
+	"parley/persistence/sealed"
 )
 
 // Every release can read what earlier releases wrote in the present format.
@@ -84,7 +85,7 @@ func TestUpgradeContent(t *testing.T) {
 			text := string(fileOf(t, dir, "content.txt"))
 			pairs := parseContent(t, text)
 			sameText(t, renderContent(t, pairs), text)
-			checkFolded(t, pairs)
+			checkFolded(t, openPairs(t, pairs))
 			data := filepath.Join(t.TempDir(), "journal")
 			if err := journaltest.Fill(data, pairs); err != nil {
 				t.Fatal(err)
@@ -99,7 +100,7 @@ func allPairs(t testing.TB) []journaltest.Pair {
 	t.Helper()
 	var pairs []journaltest.Pair
 	for _, dir := range storedReleases(t) {
-		pairs = append(pairs, parseContent(t, string(fileOf(t, dir, "content.txt")))...)
+		pairs = append(pairs, openPairs(t, parseContent(t, string(fileOf(t, dir, "content.txt"))))...)
 	}
 	return pairs
 }
@@ -133,12 +134,12 @@ func TestUpgradeCoverage(t *testing.T) {
 func TestUpgradeControl(t *testing.T) {
 	text := string(fileOf(t, storedReleases(t)[0], "content.txt"))
 	pairs := parseContent(t, text)
-	at := slices.IndexFunc(pairs, func(p journaltest.Pair) bool {
+	changed := openPairs(t, pairs)
+	at := slices.IndexFunc(changed, func(p journaltest.Pair) bool {
 		return slices.Contains(covers(p), "org event 1") && bytes.Contains(p.Value, []byte("acme"))
 	})
-	changed := slices.Clone(pairs)
 	changed[at].Value = bytes.Replace(changed[at].Value, []byte("acme"), []byte("acne"), 1)
-	if renderContent(t, changed) == text {
+	if renderOpened(t, pairs, changed) == text {
 		t.Error("a changed event has the same meaning as the stored one")
 	}
 }
@@ -169,7 +170,7 @@ func openRelease(t testing.TB, dir string, journals int, clock parley.Clock, acc
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := New(Options{Journal: store, Clock: clock, Entropy: seededEntropy(at), Logger: logger})
+	node := New(Options{Journal: sealed.New(store, testSealer), Clock: clock, Entropy: seededEntropy(at), Logger: logger})
 	if err := node.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func checkAnswers(t *testing.T, dir string, acceptLoss bool, release string) {
 	t.Helper()
 	clock := newManualClock(lifeEnds)
 	store, node := openRelease(t, dir, 0, clock.now, acceptLoss)
-	audit := verifyStore(t, store)
+	audit := verifyStore(t, &testNode{t: t, store: store})
 	v := store.View()
 	aside := len(quarantined(t, v))
 	v.Close()

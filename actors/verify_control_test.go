@@ -342,7 +342,7 @@ func swapPositions(x *tamperer) {
 func TestVerifyControls(t *testing.T) {
 	skipUnderRace(t)
 	heard, ran := map[string]bool{}, 0
-	w := newFullStore(t, 1)
+	w := newFullStore(t, 1, inTheClear)
 	// More messages in a conversation, so that a feed has two from the same one besides
 	// the first.
 	for range 2 {
@@ -353,7 +353,7 @@ func TestVerifyControls(t *testing.T) {
 		}))(t)
 	}
 	w.close()
-	busy, release := storeWithPendingMessages(t)
+	busy, release := storeWithPendingMessages(t, inTheClear)
 	frozen := busy.frozen()
 	release()
 	for _, of := range []struct {
@@ -434,7 +434,7 @@ func (w *fullStore) verifyFlippedByte(t *testing.T) *report.Verification {
 			t.Fatal(err)
 		}
 		_ = f.Close()
-		return verifyFiles(t, fs)
+		return w.verifyFiles(t, fs)
 	}
 	t.Fatalf("no tables among %q", names)
 	return nil

@@ -196,7 +196,7 @@ func (x *tamperer) repeatGroupEvent() {
 // TestVerifyGroupControls plants one fault at a time in the data of groups.
 func TestVerifyGroupControls(t *testing.T) {
 	skipUnderRace(t)
-	v := newGroupStore(t, 1)
+	v := newGroupStore(t, 1, inTheClear)
 	v.first = v.fullStore.messages[0]
 	v.close()
 	heard := map[string]bool{}

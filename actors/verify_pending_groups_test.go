@@ -84,7 +84,7 @@ func (v *groupStore) groupIn(journal int, policy group.Policy) *testGroup {
 
 // pendingGroupMessages returns the kinds of group messages that are in outboxes.
 func pendingGroupMessages(t *testing.T, v *groupStore) (kinds []string) {
-	archive := v.store.Archive()
+	archive := v.archive()
 	defer func() { _ = archive.Close() }()
 	err := archive.Underway(func(w journal.Effect) error {
 		switch w := w.(type) {
@@ -118,7 +118,7 @@ func TestVerifyPendingGroupMessages(t *testing.T) {
 			t.Errorf("%q are pending, but not %q", got, kind)
 		}
 	}
-	if err := verifyStore(t, v.store).Err(); err != nil {
+	if err := verifyStore(t, v.testNode).Err(); err != nil {
 		t.Errorf("with pending messages: %v", err)
 	}
 	frozen := v.frozen()
@@ -128,7 +128,7 @@ func TestVerifyPendingGroupMessages(t *testing.T) {
 	t.Run("each message is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
 	release()
 	v.awaitIdle()
-	if err := verifyStore(t, v.store).Err(); err != nil {
+	if err := verifyStore(t, v.testNode).Err(); err != nil {
 		t.Errorf("after all messages have arrived: %v", err)
 	}
 }

@@ -48,8 +48,8 @@ func (w *fullStore) agentsIn(owner parley.OrgID, journal, n int) (here, elsewher
 }
 
 // storeWithPendingMessages sends all kinds of messages to journals that have stopped.
-func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
-	w = newFullStore(t, 4)
+func storeWithPendingMessages(t *testing.T, options ...option) (w *fullStore, release func()) {
+	w = newFullStore(t, 4, options...)
 	ctx := context.Background()
 	home := w.homes().Of(w.owner.Slot())
 	far := w.org("faraway").Org.OrgID()
@@ -98,7 +98,7 @@ func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
 // pendingMessages returns the kinds of effects that are in outboxes.
 func pendingMessages(t *testing.T, w *fullStore) []string {
 	sorts := map[string]bool{}
-	archive := w.store.Archive()
+	archive := w.archive()
 	defer func() { _ = archive.Close() }()
 	err := archive.Underway(func(word journal.Effect) error {
 		sort := ""
@@ -195,7 +195,7 @@ func TestVerifyPendingMessages(t *testing.T) {
 	if got := pendingMessages(t, w); !slices.Equal(got, want) {
 		t.Errorf("%q are pending, want %q", got, want)
 	}
-	if err := verifyStore(t, w.store).Err(); err != nil {
+	if err := verifyStore(t, w.testNode).Err(); err != nil {
 		t.Errorf("with pending messages: %v", err)
 	}
 	frozen := w.frozen()
@@ -206,7 +206,7 @@ func TestVerifyPendingMessages(t *testing.T) {
 	release()
 	eventually(t, "the outboxes are empty", func() bool { return len(pendingMessages(t, w)) == 0 })
 	time.Sleep(time.Millisecond)
-	if err := verifyStore(t, w.store).Err(); err != nil {
+	if err := verifyStore(t, w.testNode).Err(); err != nil {
 		t.Errorf("after all messages have arrived: %v", err)
 	}
 }

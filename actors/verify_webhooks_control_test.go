@@ -74,7 +74,7 @@ var webhookNamesOfChecks = map[string]bool{
 func TestVerifyWebhookControls(t *testing.T) {
 	skipUnderRace(t)
 	at := newManualClock(noon)
-	h := newWebhookFixtureAt(t, at)
+	h := newWebhookFixtureAt(t, at, inTheClear)
 	h.say(3)
 	h.until("deliveries", func() bool { return len(h.jobs(webhook.Delivered)) == 3 })
 	h.courier.answerWith(answerCode(500))

@@ -88,10 +88,10 @@ func newWebhookFixture(t testing.TB, journals int, events ...webhook.What) *webh
 }
 
 // newWebhookFixtureAt uses a manual clock.
-func newWebhookFixtureAt(t testing.TB, at *manualClock) *webhookFixture {
-	return openWebhookFixture(t, &webhookFixture{manual: at}, nil, withClock(at.now), func(r *testNode) {
+func newWebhookFixtureAt(t testing.TB, at *manualClock, options ...option) *webhookFixture {
+	return openWebhookFixture(t, &webhookFixture{manual: at}, nil, append(options, withClock(at.now), func(r *testNode) {
 		r.tuneStore = func(o *persistence.Options) { o.TimerEvery = 2 * time.Millisecond }
-	})
+	})...)
 }
 
 func openWebhookFixture(t testing.TB, h *webhookFixture, events []webhook.What, options ...option) *webhookFixture {

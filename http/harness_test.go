@@ -31,6 +31,8 @@ import (
 	"parley/http/limit"
 	"parley/journal"
 	"parley/persistence"
+	"parley/persistence/seal/sealtest"
+	"parley/persistence/sealed"
 )
 
 // harness is the whole service over a journal in memory, behind a listener in memory.
@@ -55,7 +57,7 @@ type harness struct {
 
 // harnessJournal is a Store as the actors use it.
 type harnessJournal struct {
-	*persistence.Store
+	*sealed.Journal
 	views atomic.Int64 // how many were opened
 	// full: the disk has no room.
 	full atomic.Bool
@@ -68,25 +70,25 @@ type harnessJournal struct {
 func (j *harnessJournal) View() journal.View {
 	j.views.Add(1)
 	if j.wrapView != nil {
-		return j.wrapView(j.Store.View())
+		return j.wrapView(j.Journal.View())
 	}
-	return j.Store.View()
+	return j.Journal.View()
 }
 
 func (j *harnessJournal) Latest() journal.View {
 	j.views.Add(1)
-	return j.Store.Latest()
+	return j.Journal.Latest()
 }
 
 func (j *harnessJournal) Admit(slot parley.Slot, size int) (func(), error) {
 	if j.full.Load() {
 		return nil, parley.ErrOverloaded
 	}
-	return j.Store.Admit(slot, size)
+	return j.Journal.Admit(slot, size)
 }
 
 func (j *harnessJournal) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
-	if sub := j.Store.Follow(agent, after, notify); j.wrapSubscription == nil {
+	if sub := j.Journal.Follow(agent, after, notify); j.wrapSubscription == nil {
 		return sub
 	} else {
 		return j.wrapSubscription(sub)
@@ -118,7 +120,7 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{t: t, store: store, journal: &harnessJournal{Store: store}, dial: dial}
+	h := &harness{t: t, store: store, journal: &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}, dial: dial}
 	h.openWayOut(entropy, logger)
 	h.node = actors.New(actors.Options{Journal: h.journal, Clock: time.Now, Entropy: entropy, Logger: logger, Courier: h.courier})
 	if err := h.node.Start(); err != nil {

@@ -14,6 +14,8 @@ import (
 	"parley/actors"
 	"parley/http/auth"
 	"parley/persistence"
+	"parley/persistence/seal/sealtest"
+	"parley/persistence/sealed"
 )
 
 // TestReadsOnFullDisk: with a full disk, every route that reads organizations and
@@ -77,7 +79,7 @@ func TestSigningKeysOnFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &harnessJournal{Store: store}
+	j := &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}
 	n := actors.New(actors.Options{Journal: j, Clock: clock, Entropy: entropy, Logger: logger})
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
@@ -134,7 +136,7 @@ func TestStaleRenewalKeepsNewKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := actors.New(actors.Options{Journal: &harnessJournal{Store: store}, Clock: time.Now, Entropy: entropy, Logger: logger})
+	n := actors.New(actors.Options{Journal: &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}, Clock: time.Now, Entropy: entropy, Logger: logger})
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}

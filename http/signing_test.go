@@ -12,6 +12,8 @@ import (
 	"parley/actors"
 	"parley/http/auth"
 	"parley/persistence"
+	"parley/persistence/seal/sealtest"
+	"parley/persistence/sealed"
 )
 
 // TestSigningKeyLifetimeIsApplied: a key is replaced at the age that the operator set.
@@ -26,7 +28,7 @@ func TestSigningKeyLifetimeIsApplied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := actors.New(actors.Options{Journal: &harnessJournal{Store: store}, Clock: clock, Entropy: entropy, Logger: logger})
+		n := actors.New(actors.Options{Journal: &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}, Clock: clock, Entropy: entropy, Logger: logger})
 		if err := n.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -130,6 +130,9 @@ type Start struct {
 	// Metadata is a JSON object as it was sent, empty for none.
 	Metadata  []byte
 	MessageID parley.MessageID
+	// Owner is the organization of the initiator, OtherOwner that of the responder. A
+	// group's conversation has the owner of the group alone.
+	Owner, OtherOwner parley.OrgID
 }
 
 // Broadcast posts a message to all members of the group that hosts the conversation. The
@@ -227,6 +230,18 @@ func New(tag byte) (Event, bool) {
 	return nil, false
 }
 
+// HasContent reports whether an event has texts of its participants.
+func HasContent(e Event) bool {
+	switch e := e.(type) {
+	case *Started:
+		return len(e.GetMetadata()) > 0
+	case *StatusChanged:
+		return e.GetReason() != ""
+	case *Posted, *Broadcasted:
+	}
+	return false
+}
+
 // ErrRepeated is not a refusal: an earlier request posted the reply under the same
 // idempotency key, and the stored message is the answer.
 var ErrRepeated = errors.New("conversation: the reply was posted before under this idempotency key")
@@ -270,10 +285,10 @@ func decideStart(s *State, c Start, now time.Time) ([]Event, error) {
 	}
 	e := &Started{
 		Id: c.ID.Bytes(), Initiator: c.Initiator.Bytes(),
-		Metadata: c.Metadata, MessageId: c.MessageID.Bytes(), AtMs: now.UnixMilli(),
+		Metadata: c.Metadata, MessageId: c.MessageID.Bytes(), AtMs: now.UnixMilli(), Owner: c.Owner.Bytes(),
 	}
 	if c.Group.Zero() {
-		e.Responder = c.Responder.Bytes()
+		e.Responder, e.OtherOwner = c.Responder.Bytes(), c.OtherOwner.Bytes()
 	} else {
 		e.Group = c.Group.Bytes()
 	}
@@ -349,6 +364,7 @@ func Evolve(s *State, e Event) {
 	switch e := e.(type) {
 	case *Started:
 		s.Id, s.Group, s.Status, s.Parent, s.Metadata = e.Id, e.Group, Submitted, e.Parent, e.Metadata
+		s.Owner, s.OtherOwner = e.Owner, e.OtherOwner
 		s.Participants = []*Participant{{AgentId: e.Initiator, Role: Initiator, JoinedMs: e.AtMs}}
 		if !s.ofGroup() {
 			s.Participants = append(s.Participants, &Participant{AgentId: e.Responder, Role: Responder, JoinedMs: e.AtMs})

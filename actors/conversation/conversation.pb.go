@@ -221,7 +221,11 @@ type State struct {
 	LastMessageId []byte `protobuf:"bytes,8,opt,name=last_message_id,json=lastMessageId,proto3" json:"last_message_id,omitempty"`
 	Messages      int64  `protobuf:"varint,9,opt,name=messages,proto3" json:"messages,omitempty"`
 	// The group whose conversation it is; empty for one between two agents.
-	Group         []byte `protobuf:"bytes,10,opt,name=group,proto3" json:"group,omitempty"`
+	Group []byte `protobuf:"bytes,10,opt,name=group,proto3" json:"group,omitempty"`
+	// The organizations to which its texts belong: the initiator's and the responder's, or
+	// the one that owns the group.
+	Owner         []byte `protobuf:"bytes,11,opt,name=owner,proto3" json:"owner,omitempty"`
+	OtherOwner    []byte `protobuf:"bytes,12,opt,name=other_owner,json=otherOwner,proto3" json:"other_owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -326,6 +330,20 @@ func (x *State) GetGroup() []byte {
 	return nil
 }
 
+func (x *State) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *State) GetOtherOwner() []byte {
+	if x != nil {
+		return x.OtherOwner
+	}
+	return nil
+}
+
 // Started: the first message opened a new conversation.
 type Started struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -338,7 +356,10 @@ type Started struct {
 	MessageId []byte `protobuf:"bytes,6,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	AtMs      int64  `protobuf:"varint,7,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// The group whose conversation it is; empty for one between two agents.
-	Group         []byte `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
+	Group []byte `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
+	// As in State.
+	Owner         []byte `protobuf:"bytes,9,opt,name=owner,proto3" json:"owner,omitempty"`
+	OtherOwner    []byte `protobuf:"bytes,10,opt,name=other_owner,json=otherOwner,proto3" json:"other_owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +446,20 @@ func (x *Started) GetAtMs() int64 {
 func (x *Started) GetGroup() []byte {
 	if x != nil {
 		return x.Group
+	}
+	return nil
+}
+
+func (x *Started) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *Started) GetOtherOwner() []byte {
+	if x != nil {
+		return x.OtherOwner
 	}
 	return nil
 }
@@ -646,7 +681,7 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\vParticipant\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\fR\aagentId\x120\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x1c.parley.v1.conversation.RoleR\x04role\x12\x1b\n" +
-	"\tjoined_ms\x18\x03 \x01(\x03R\bjoinedMs\"\xe4\x02\n" +
+	"\tjoined_ms\x18\x03 \x01(\x03R\bjoinedMs\"\x9b\x03\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x126\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1e.parley.v1.conversation.StatusR\x06status\x12G\n" +
@@ -660,7 +695,10 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\x0flast_message_id\x18\b \x01(\fR\rlastMessageId\x12\x1a\n" +
 	"\bmessages\x18\t \x01(\x03R\bmessages\x12\x14\n" +
 	"\x05group\x18\n" +
-	" \x01(\fR\x05group\"\xd3\x01\n" +
+	" \x01(\fR\x05group\x12\x14\n" +
+	"\x05owner\x18\v \x01(\fR\x05owner\x12\x1f\n" +
+	"\vother_owner\x18\f \x01(\fR\n" +
+	"otherOwner\"\x8a\x02\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1c\n" +
 	"\tinitiator\x18\x02 \x01(\fR\tinitiator\x12\x1c\n" +
@@ -670,7 +708,11 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\n" +
 	"message_id\x18\x06 \x01(\fR\tmessageId\x12\x13\n" +
 	"\x05at_ms\x18\a \x01(\x03R\x04atMs\x12\x14\n" +
-	"\x05group\x18\b \x01(\fR\x05group\"\x80\x01\n" +
+	"\x05group\x18\b \x01(\fR\x05group\x12\x14\n" +
+	"\x05owner\x18\t \x01(\fR\x05owner\x12\x1f\n" +
+	"\vother_owner\x18\n" +
+	" \x01(\fR\n" +
+	"otherOwner\"\x80\x01\n" +
 	"\x06Posted\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\fR\tmessageId\x12\x12\n" +

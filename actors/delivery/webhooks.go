@@ -38,6 +38,7 @@ var webhookRules = rules.Aggregate[*webhookState, webhook.Command, webhook.Event
 	},
 	Evolve: func(h *webhookState, e webhook.Event) { webhook.Evolve(h.State, e) },
 	Tag:    webhook.Tag, New: webhook.New,
+	Owners: func(h *webhookState) journal.Owners { return rules.Webhook.OwnersOf(h.State) },
 }
 
 // CreateWebhook is the request for a new webhook. The caller draws the id with NewID
@@ -111,7 +112,7 @@ func (hooks *Webhooks) CreateFor(t *host.Turn[*agent.State, agent.Command, agent
 	if err != nil {
 		return nil, err
 	}
-	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: stored})
+	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: stored, Owners: t.Owners()})
 	t.PutRow(journal.WebhookTable, record.WebhookKey(made), record.EventFilterOf(made).Encode(c.URL))
 	t.OnDurable(func() { hooks.dispatch.set(made) })
 	return made, nil
@@ -250,7 +251,7 @@ func (hooks *Webhooks) putRow(t *webhookTurn) {
 		return
 	}
 	t.AddEffects(journal.PutRow{Row: journal.Row{
-		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.EventFilterOf(s.State).Encode(s.GetUrl()),
+		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.EventFilterOf(s.State).Encode(s.GetUrl()), Owners: t.Owners(),
 	}})
 	now := rules.Clone(s.State, &webhook.State{})
 	t.OnDurable(func() { hooks.dispatch.set(now) })

@@ -194,6 +194,10 @@ func (e *entity[S, C, E]) serve(m *ask) {
 			return err
 		}
 		t.commit(func(failure error) {
+			if errors.Is(failure, journal.ErrErased) { // nothing was done
+				m.complete(nil, failure)
+				return
+			}
 			if failure != nil {
 				m.complete(nil, parley.ErrOutcomeUnknown)
 				return

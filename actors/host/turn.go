@@ -106,10 +106,18 @@ func (t *Turn[S, C, E]) AddEffects(effects ...journal.Effect) {
 	t.Entry.Effects = append(t.Entry.Effects, effects...)
 }
 
-// PutRow writes a row of the actor's own.
+// PutRow writes a row of the actor's own, which belongs to the owners of its state.
 func (t *Turn[S, C, E]) PutRow(table journal.Table, key, value []byte) {
-	t.Entry.Rows = append(t.Entry.Rows, journal.Row{Slot: t.Entry.Slot, Table: table, Key: key, Value: value})
+	t.PutOwnedRow(table, key, value, t.Owners())
 }
+
+// PutOwnedRow is PutRow for a row that belongs to others.
+func (t *Turn[S, C, E]) PutOwnedRow(table journal.Table, key, value []byte, owners journal.Owners) {
+	t.Entry.Rows = append(t.Entry.Rows, journal.Row{Slot: t.Entry.Slot, Table: table, Key: key, Value: value, Owners: owners})
+}
+
+// Owners returns the owners of the actor's state.
+func (t *Turn[S, C, E]) Owners() journal.Owners { return t.entity.kind.Rules.OwnersOf(t.State) }
 
 // DeleteRow removes a row of the actor's own.
 func (t *Turn[S, C, E]) DeleteRow(table journal.Table, key []byte) {
@@ -206,6 +214,7 @@ func (t *Turn[S, C, E]) commit(release func(error)) {
 			t.Entry.State, e.stored = stored, 0
 		}
 	}
+	t.Entry.Owners = t.Owners()
 	own := t.Pending()
 	t.own = nil // the journal's, from now on
 	e.last = own

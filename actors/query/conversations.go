@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"parley"
@@ -46,7 +47,11 @@ func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, befo
 		next = l.next
 		for _, c := range l.page {
 			s := &conversation.State{}
-			if err := readConversation(v, c.id, s); err != nil {
+			err := readConversation(v, c.id, s)
+			if errors.Is(err, journal.ErrErased) {
+				continue
+			}
+			if err != nil {
 				return err
 			}
 			page = append(page, s)
@@ -150,7 +155,10 @@ func startedBy(v journal.View, agent parley.AgentID, e journal.FeedEntry) (parle
 	}
 	m := &record.Message{}
 	found, err := v.Broadcast(agent.Slot(), parley.MessageID(e.Ref).Broadcast(), m.UnmarshalHeader)
-	if err == nil && !found {
+	switch {
+	case errors.Is(err, journal.ErrErased):
+		err = nil // the header says it
+	case err == nil && !found:
 		err = parley.ErrNotFound
 	}
 	return m.Conversation(), err

@@ -2,18 +2,22 @@ package query
 
 import (
 	"context"
+	"errors"
 
 	"parley"
 	"parley/actors/record"
 	"parley/journal"
 )
 
-// addressed fills in the organization of a copy's recipient.
+// addressed fills in the organization of a copy's recipient, unless that was erased.
 func (q *reader) addressed(ctx context.Context, r *record.Message) error {
 	if r == nil || !r.Copied() || len(r.GetToOrg()) > 0 {
 		return nil
 	}
 	a, err := q.lookups.agent(ctx, r.Recipient())
+	if errors.Is(err, journal.ErrErased) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -23,7 +27,8 @@ func (q *reader) addressed(ctx context.Context, r *record.Message) error {
 
 // readCopy reads the copy of a broadcast as the home of slot reader stores it. The
 // position is that in its recipient's feed, wherever that is stored; 0 if the feed does
-// not have it yet.
+// not have it yet. Of a copy that was erased it returns the header, and
+// journal.ErrErased.
 func readCopy(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	to, position, found, err := v.Copy(reader, id)
 	if err != nil {
@@ -32,16 +37,16 @@ func readCopy(v journal.View, reader parley.Slot, id parley.MessageID) (m Messag
 	if !found {
 		return m, parley.ErrNotFound
 	}
-	r, err := readBroadcast(v, reader, id.Broadcast())
-	if err != nil {
-		return m, err
+	r, erased := readBroadcast(v, reader, id.Broadcast())
+	if erased != nil && !errors.Is(erased, journal.ErrErased) {
+		return m, erased
 	}
 	if position == 0 {
 		if _, position, _, err = v.Copy(to.Slot(), id); err != nil {
 			return m, err
 		}
 	}
-	return Message{Record: r.CopyFor(id, to), Position: position}, nil
+	return Message{Record: r.CopyFor(id, to), Position: position}, erased
 }
 
 // readBroadcast reads the record that all copies of a broadcast share, as the home of

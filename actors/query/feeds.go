@@ -38,8 +38,8 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 	durable, read := q.journal.DurablePosition(agent), 0
 	err = q.view(ctx, func(v journal.View) error {
 		if resume {
-			m, err := readMessage(v, agent.Slot(), last)
-			if err == nil && m.Record.Recipient() == agent && m.Position != 0 {
+			m, err := ReadRecord(v, agent.Slot(), last)
+			if (err == nil || errors.Is(err, journal.ErrErased)) && m.Record.Recipient() == agent && m.Position != 0 {
 				s = Start{After: m.Position, Last: last}
 				return nil
 			}
@@ -133,10 +133,11 @@ func (q *Feeds) Watch(agent parley.AgentID, notify func()) (stop func()) {
 func (q *Feeds) DurablePosition(agent parley.AgentID) uint64 { return q.journal.DurablePosition(agent) }
 
 // Entries calls fn with each feed entry and its message, in order. Entries without a
-// message come with the zero Message. Everything passed to fn is durable, receipts
+// message come with the zero Message; those whose message was erased are left out.
+// Everything passed to fn is durable, receipts
 // included. A live entry contains its message; the others are read.
 func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []journal.FeedEntry, fn func(journal.FeedEntry, Message) error) error {
-	messages := make([]Message, len(entries))
+	messages, erased := make([]Message, len(entries)), make([]bool, len(entries))
 	var v journal.View
 	for i, e := range entries {
 		if !e.Kind.BringsMessage() {
@@ -152,6 +153,9 @@ func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []jou
 			}
 			messages[i], err = readMessage(v, agent.Slot(), parley.MessageID(e.Ref))
 		}
+		if erased[i] = errors.Is(err, journal.ErrErased); erased[i] {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -163,6 +167,9 @@ func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []jou
 		}
 	}
 	for i, e := range entries {
+		if erased[i] {
+			continue
+		}
 		if e.Kind == journal.CopyEntry {
 			if err := q.addressed(ctx, messages[i].Record); err != nil {
 				return err
@@ -189,7 +196,12 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 		scan := v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 			var record *record.Message
 			if e.Kind.BringsMessage() {
-				if record, bad = q.transferred(ctx, v, agent, e); bad != nil {
+				record, bad = q.transferred(ctx, v, agent, e)
+				if errors.Is(bad, journal.ErrErased) {
+					bad = nil
+					return true
+				}
+				if bad != nil {
 					return false
 				}
 				size -= recordOverhead + len(record.GetContent()) + len(record.GetSelfPayload())

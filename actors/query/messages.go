@@ -74,7 +74,7 @@ func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Messa
 }
 
 // ReadRecord reads a message without its receipts, as the home of slot reader stores
-// it.
+// it. Of a message that was erased it returns the header, and journal.ErrErased.
 func ReadRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	m.Position, err = v.Message(reader, id, func(stored []byte) error {
 		m.Record = &record.Message{}
@@ -142,6 +142,9 @@ func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint6
 				return true
 			}
 			record, err := q.transferred(ctx, v, agent, e)
+			if errors.Is(err, journal.ErrErased) {
+				return true
+			}
 			if err != nil || only != "" && record.GetType() != only {
 				bad = err
 				return err == nil
@@ -195,6 +198,9 @@ func (q *Messages) ReplyAfter(ctx context.Context, id parley.ConversationID, aft
 			if !message.Zero() && bytes.Compare(message[:], after[:]) > 0 {
 				reply, err = readMessage(v, id.Slot(), message)
 				found = err == nil && reply.Record.Recipient() == to
+			}
+			if errors.Is(err, journal.ErrErased) {
+				return true
 			}
 			bad = err
 			return err == nil && !found

@@ -108,7 +108,8 @@ func New(o Options) *Queries {
 // Limits returns the limits, for tests. They may be changed before the first query.
 func (q *Queries) Limits() *Limits { return &q.reader.limits }
 
-// Forget empties all caches of records. Tests use it to read what is stored.
+// Forget empties all caches of records, so that nothing erased is shown, and what is stored
+// is read.
 func (q *Queries) Forget() {
 	l := q.reader.lookups
 	l.agents.cache.InvalidateAll()
@@ -116,6 +117,7 @@ func (q *Queries) Forget() {
 	l.firsts.InvalidateAll()
 	l.names.InvalidateAll()
 	l.groups.InvalidateAll()
+	q.reader.records.forget()
 }
 
 // ForgetAgent drops what is cached of an agent. Only tests need it.

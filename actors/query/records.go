@@ -67,6 +67,13 @@ func (s *recordCache) broadcast(v journal.View, slot parley.Slot, id parley.Mess
 	return r, err
 }
 
+// forget drops all records.
+func (s *recordCache) forget() {
+	if s.records != nil {
+		s.records.InvalidateAll()
+	}
+}
+
 // put renders the content of a record, which nobody else has yet, and caches it.
 func (s *recordCache) put(id parley.MessageID, r *record.Message) {
 	if s.records != nil {

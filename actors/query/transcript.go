@@ -133,6 +133,9 @@ func (w *transcriptPage) add(place uint64, e conversation.Event) (more bool, err
 		return true, nil
 	}
 	m, shown, err := w.read(message)
+	if errors.Is(err, journal.ErrErased) {
+		shown, err = false, nil
+	}
 	full := shown && len(w.page) == w.limit
 	if shown && !full && err == nil {
 		var fit bool

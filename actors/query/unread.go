@@ -101,7 +101,7 @@ func readUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
 func (q *Messages) PositionIn(ctx context.Context, agent parley.AgentID, id parley.MessageID) (position uint64, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		m, err := ReadRecord(v, agent.Slot(), id)
-		if err != nil {
+		if err != nil && !errors.Is(err, journal.ErrErased) { // an erased message keeps its place
 			return err
 		}
 		if m.Record.Recipient() != agent || m.Position == 0 || !bytes.Equal(m.Record.GetId(), id[:]) {

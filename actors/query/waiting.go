@@ -56,6 +56,9 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 		}
 		for _, l := range entries {
 			record, err := q.transferred(ctx, v, a.agent, l.FeedEntry)
+			if errors.Is(err, journal.ErrErased) {
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -68,7 +71,8 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 			}
 			w.Items = append(w.Items, Message{Record: record, Receipts: l.Receipts, Position: l.Position})
 		}
-		if more = len(entries) == 0 && read == q.limits.WaitRows; more {
+		// Where all entries were erased, the next messages lie beyond them.
+		if more = len(w.Items) == 0 && (read == q.limits.WaitRows || len(entries) == limit); more {
 			a.beyond = last
 			return nil
 		}
@@ -102,6 +106,10 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 			var m Message
 			if m, bad = readMessage(v, a.agent.Slot(), id); bad == nil {
 				bad = q.addressed(ctx, m.Record)
+			}
+			if errors.Is(bad, journal.ErrErased) {
+				bad = nil
+				return true
 			}
 			fit := false
 			if bad == nil {

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/journal"
 )
 
 // CreatedAt returns when the message was accepted: the instant in its id.
@@ -61,13 +62,39 @@ func (r *Message) FirstCopy() *Message {
 	return c
 }
 
-// Numbers of the fields that make a record long and that a header lacks.
+// Numbers of fields of a message. Those from sealedField on are its content.
 const (
-	contentField     = 9
-	selfPayloadField = 10
+	sealedField      = 100
+	contentField     = 101
+	selfPayloadField = 102
 )
 
-// UnmarshalHeader decodes a stored message without its content and the sender's own copy,
+// Encode returns the record of a message, which the organizations of its sender and its
+// recipient own. A broadcast belongs to its sender's alone.
+func (r *Message) Encode() (journal.Record, error) {
+	data, err := r.MarshalVT()
+	if err != nil {
+		return journal.Record{}, err
+	}
+	header := 0
+	for header < len(data) {
+		number, _, n := protowire.ConsumeField(data[header:])
+		if n < 0 {
+			return journal.Record{}, protowire.ParseError(n)
+		}
+		if number >= sealedField { // fields are encoded in the order of their numbers
+			break
+		}
+		header += n
+	}
+	owners := journal.OwnedBy(r.SenderOrg())
+	if !r.Copied() {
+		owners.B = r.RecipientOrg()
+	}
+	return journal.Record{ID: r.MessageID(), Data: data, Clear: header, Owners: owners}, nil
+}
+
+// UnmarshalHeader decodes a stored message without its body and the sender's own copy,
 // which may take hundreds of kilobytes. It keeps no reference to stored.
 func (r *Message) UnmarshalHeader(stored []byte) error {
 	header := make([]byte, 0, min(len(stored), 512))
@@ -93,7 +120,7 @@ func (r *Message) Starts() bool {
 func (r *Message) Started() *conversation.Started {
 	return &conversation.Started{
 		Id: r.ConversationId, Initiator: r.From, Responder: r.To, Parent: r.Parent, Metadata: r.Metadata,
-		MessageId: r.Id, AtMs: r.CreatedAt().UnixMilli(),
+		MessageId: r.Id, AtMs: r.CreatedAt().UnixMilli(), Owner: r.FromOrg, OtherOwner: r.ToOrg,
 	}
 }
 

@@ -97,7 +97,8 @@ func (SagaMessage_Kind) EnumDescriptor() ([]byte, []int) {
 }
 
 // Message is a message as stored: what its readers may see. Each home keeps it once.
-// Field numbers are stored: they are never changed or reused.
+// Field numbers are stored: they are never changed or reused. Fields from 100 on are the
+// content, which is sealed; those below are the header, which is not.
 type Message struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -107,13 +108,8 @@ type Message struct {
 	To      []byte `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
 	FromOrg []byte `protobuf:"bytes,5,opt,name=from_org,json=fromOrg,proto3" json:"from_org,omitempty"`
 	ToOrg   []byte `protobuf:"bytes,6,opt,name=to_org,json=toOrg,proto3" json:"to_org,omitempty"`
-	Type    string `protobuf:"bytes,7,opt,name=type,proto3" json:"type,omitempty"`
 	// The message that this one replies to; empty for the first of a conversation.
 	InReplyTo []byte `protobuf:"bytes,8,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
-	// What the sender sent, as the HTTP layer encoded it; actors do not look inside.
-	Content []byte `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
-	// The sender's own sealed copy, for its organization only.
-	SelfPayload string `protobuf:"bytes,10,opt,name=self_payload,json=selfPayload,proto3" json:"self_payload,omitempty"`
 	// The group that a broadcast went to; empty for all other messages. to and
 	// to_org of a broadcast are those of its first copy.
 	Group []byte `protobuf:"bytes,11,opt,name=group,proto3" json:"group,omitempty"`
@@ -123,10 +119,16 @@ type Message struct {
 	// The group whose conversation the message is in; empty for all others.
 	Host []byte `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"`
 	// Of the first message of a conversation between two agents: the conversation's
-	// parent, empty for none, and its metadata, a JSON object as it was sent, empty for
-	// none. Such a conversation has no event for its start: see Started.
-	Parent        []byte `protobuf:"bytes,15,opt,name=parent,proto3" json:"parent,omitempty"`
-	Metadata      []byte `protobuf:"bytes,16,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// parent, empty for none. Such a conversation has no event for its start: see Started.
+	Parent []byte `protobuf:"bytes,15,opt,name=parent,proto3" json:"parent,omitempty"`
+	Type   string `protobuf:"bytes,100,opt,name=type,proto3" json:"type,omitempty"`
+	// What the sender sent, as the HTTP layer encoded it; actors do not look inside.
+	Content []byte `protobuf:"bytes,101,opt,name=content,proto3" json:"content,omitempty"`
+	// The sender's own sealed copy, for its organization only.
+	SelfPayload string `protobuf:"bytes,102,opt,name=self_payload,json=selfPayload,proto3" json:"self_payload,omitempty"`
+	// Of the first message of a conversation between two agents: the conversation's
+	// metadata, a JSON object as it was sent, empty for none.
+	Metadata      []byte `protobuf:"bytes,103,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -203,32 +205,11 @@ func (x *Message) GetToOrg() []byte {
 	return nil
 }
 
-func (x *Message) GetType() string {
-	if x != nil {
-		return x.Type
-	}
-	return ""
-}
-
 func (x *Message) GetInReplyTo() []byte {
 	if x != nil {
 		return x.InReplyTo
 	}
 	return nil
-}
-
-func (x *Message) GetContent() []byte {
-	if x != nil {
-		return x.Content
-	}
-	return nil
-}
-
-func (x *Message) GetSelfPayload() string {
-	if x != nil {
-		return x.SelfPayload
-	}
-	return ""
 }
 
 func (x *Message) GetGroup() []byte {
@@ -264,6 +245,27 @@ func (x *Message) GetParent() []byte {
 		return x.Parent
 	}
 	return nil
+}
+
+func (x *Message) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Message) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *Message) GetSelfPayload() string {
+	if x != nil {
+		return x.SelfPayload
+	}
+	return ""
 }
 
 func (x *Message) GetMetadata() []byte {
@@ -480,12 +482,8 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\x04from\x18\x03 \x01(\fR\x04from\x12\x0e\n" +
 	"\x02to\x18\x04 \x01(\fR\x02to\x12\x19\n" +
 	"\bfrom_org\x18\x05 \x01(\fR\afromOrg\x12\x15\n" +
-	"\x06to_org\x18\x06 \x01(\fR\x05toOrg\x12\x12\n" +
-	"\x04type\x18\a \x01(\tR\x04type\x12\x1e\n" +
-	"\vin_reply_to\x18\b \x01(\fR\tinReplyTo\x12\x18\n" +
-	"\acontent\x18\t \x01(\fR\acontent\x12!\n" +
-	"\fself_payload\x18\n" +
-	" \x01(\tR\vselfPayload\x12\x14\n" +
+	"\x06to_org\x18\x06 \x01(\fR\x05toOrg\x12\x1e\n" +
+	"\vin_reply_to\x18\b \x01(\fR\tinReplyTo\x12\x14\n" +
 	"\x05group\x18\v \x01(\fR\x05group\x12\x1e\n" +
 	"\n" +
 	"recipients\x18\f \x01(\rR\n" +
@@ -493,8 +491,11 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\n" +
 	"first_seat\x18\r \x01(\rR\tfirstSeat\x12\x12\n" +
 	"\x04host\x18\x0e \x01(\fR\x04host\x12\x16\n" +
-	"\x06parent\x18\x0f \x01(\fR\x06parent\x12\x1a\n" +
-	"\bmetadata\x18\x10 \x01(\fR\bmetadata\"\xce\x02\n" +
+	"\x06parent\x18\x0f \x01(\fR\x06parent\x12\x12\n" +
+	"\x04type\x18d \x01(\tR\x04type\x12\x18\n" +
+	"\acontent\x18e \x01(\fR\acontent\x12!\n" +
+	"\fself_payload\x18f \x01(\tR\vselfPayload\x12\x1a\n" +
+	"\bmetadata\x18g \x01(\fR\bmetadata\"\xce\x02\n" +
 	"\vSagaMessage\x127\n" +
 	"\x04kind\x18\x01 \x01(\x0e2#.parley.v1.message.SagaMessage.KindR\x04kind\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\fR\x05group\x12\x14\n" +

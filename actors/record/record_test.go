@@ -28,7 +28,7 @@ func TestStartedIsWhatTheRulesDecide(t *testing.T) {
 	}
 	events, err := conversation.Decide(&conversation.State{}, conversation.Start{
 		ID: m.Conversation(), Initiator: m.Sender(), Responder: m.Recipient(), Parent: parley.IDFromBytes[parley.ConversationID](m.Parent),
-		Metadata: m.Metadata, MessageID: m.MessageID(),
+		Metadata: m.Metadata, MessageID: m.MessageID(), Owner: m.SenderOrg(), OtherOwner: m.RecipientOrg(),
 	}, m.CreatedAt())
 	if err != nil || len(events) != 1 {
 		t.Fatal(events, err)

@@ -17,7 +17,7 @@ func (r Aggregate[S, C, E]) Begin(s journal.Stream, blank S, c C, now time.Time)
 	for _, e := range events {
 		r.Evolve(blank, e)
 	}
-	create := journal.CreateStream{Stream: s}
+	create := journal.CreateStream{Stream: s, Owners: r.OwnersOf(blank)}
 	if create.Events, err = r.Encode(events); err == nil {
 		create.State, err = blank.MarshalVT()
 	}

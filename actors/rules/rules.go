@@ -38,6 +38,12 @@ type Aggregate[S State, C any, E Event] struct {
 	// Start, if set, reads the event that begins a stream and is not stored as one; found
 	// is false if the stream begins with its event 1.
 	Start func(v Stored, s journal.Stream) (e E, found bool, err error)
+	// Owners returns the organizations to which the stream of a state belongs. It is nil
+	// for what belongs to the server itself.
+	Owners func(S) journal.Owners
+	// HasContent reports whether an event has more than ids, instants and statuses. If it
+	// is nil, every event of a stream with owners does.
+	HasContent func(E) bool
 }
 
 // Stored is what Load reads from: a journal.View, or an archive.
@@ -45,6 +51,14 @@ type Stored interface {
 	State(journal.Stream) (seq uint64, state []byte, err error)
 	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+}
+
+// OwnersOf returns the owners of what a state and its events contain.
+func (r Aggregate[S, C, E]) OwnersOf(s S) journal.Owners {
+	if r.Owners == nil {
+		return journal.Owners{}
+	}
+	return r.Owners(s)
 }
 
 // Encode encodes events for storage.
@@ -55,7 +69,8 @@ func (r Aggregate[S, C, E]) Encode(events []E) ([]journal.StoredEvent, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode %T: %w", e, err)
 		}
-		encoded = append(encoded, journal.StoredEvent{Tag: r.Tag(e), Data: data})
+		clear := r.Owners == nil || r.HasContent != nil && !r.HasContent(e)
+		encoded = append(encoded, journal.StoredEvent{Tag: r.Tag(e), Data: data, Clear: clear})
 	}
 	return encoded, nil
 }

@@ -24,21 +24,29 @@ var (
 	}
 	Org = Aggregate[*org.State, org.Command, org.Event]{
 		Decide: org.Decide, Evolve: org.Evolve, Tag: org.Tag, New: org.New,
+		Owners: func(s *org.State) journal.Owners { return journal.OwnedBy(s.OrgID()) },
 	}
 	Agent = Aggregate[*agent.State, agent.Command, agent.Event]{
 		Decide: agent.Decide, Evolve: agent.Evolve, Tag: agent.Tag, New: agent.New,
+		Owners: func(s *agent.State) journal.Owners { return journal.OwnedBy(s.Owner()) },
 	}
 	Conversation = Aggregate[*conversation.State, conversation.Command, conversation.Event]{
 		Decide: conversation.Decide, Evolve: conversation.Evolve, Tag: conversation.Tag, New: conversation.New, Start: started,
+		Owners: func(s *conversation.State) journal.Owners {
+			return journal.Owners{A: parley.IDFromBytes[parley.OrgID](s.GetOwner()), B: parley.IDFromBytes[parley.OrgID](s.GetOtherOwner())}
+		},
+		HasContent: conversation.HasContent,
 	}
 	Issuer = Aggregate[*issuer.State, issuer.Command, issuer.Event]{
 		Decide: issuer.Decide, Evolve: issuer.Evolve, Tag: issuer.Tag, New: issuer.New,
 	}
 	Group = Aggregate[*group.State, group.Command, group.Event]{
 		Decide: group.Decide, Evolve: group.Evolve, Tag: group.Tag, New: group.New,
+		Owners: func(s *group.State) journal.Owners { return journal.OwnedBy(s.Org) },
 	}
 	Webhook = Aggregate[*webhook.State, webhook.Command, webhook.Event]{
 		Decide: webhook.Decide, Evolve: webhook.Evolve, Tag: webhook.Tag, New: webhook.New,
+		Owners: func(s *webhook.State) journal.Owners { return journal.OwnedBy(s.Owner()) },
 	}
 )
 

@@ -39,7 +39,7 @@ type opener func(name, says, missing, unfounded string, key func([]byte) string)
 
 func openGroups(open opener) groupMultisets {
 	return groupMultisets{
-		groupNames:  open("group-name-rows", "each group is found by its name", "the name does not find the group: it can be given twice", "a name that its group does not have", textAt(32, "name")),
+		groupNames:  open("group-name-rows", "each group is found by its name", "the name does not find the group: it can be given twice", "a name that its group does not have", hashAt(32, "name")),
 		groupRoster: open("group-roster-rows", "each group is listed under its organization, in order of creation", "the group is missing from the list", "a place on the list that the organization did not give", rosterMember),
 		groups:      open("groups", "an organization's groups are those that exist", "the organization counts a group that does not exist", "a group that its organization does not know", idsAt("organization", "group")),
 		endings:     open("group-endings", "each deleted group is counted once", "a deleted group is counted as one that exists", "a group is counted out that was not deleted, or twice", idsAt("organization", "group")),
@@ -113,7 +113,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) error {
 	case *group.Founded:
 		x.begins(g.stream, seq, e.GetId())
 		owner := parley.IDFromBytes[parley.OrgID](e.GetOrg())
-		x.groupNames.Expect(owner.Slot(), 1, owner[:], g.id[:], []byte(e.GetName()))
+		x.groupNames.Expect(owner.Slot(), 1, owner[:], g.id[:], x.hiddenName(journal.GroupNameTable, owner, e.GetName()))
 		x.groups.Find(owner.Slot(), 1, owner[:], g.id[:])
 	case *group.Filed:
 		g.filed(e.GetRequest())

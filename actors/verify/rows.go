@@ -163,7 +163,7 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		return x.kidRow(key, value)
 	case table == journal.PollTable:
 		return x.pollRow(key, value)
-	case table == journal.OnceTable && len(key) > 20:
+	case table == journal.OnceTable && len(key) > 21 && len(key) > 5+int(key[4]):
 		return x.onceRow(slot, key, value)
 	default:
 		x.tables.Fault(fmt.Sprintf("table %d, key %x", table, key), "nobody reads such rows")
@@ -234,7 +234,8 @@ func (x *verifier) pollRow(key, value []byte) error {
 // were sent with a key.
 func (x *verifier) onceRow(slot parley.Slot, key, value []byte) error {
 	x.once.Checked++
-	where := fmt.Sprintf("slot %d, day %d, key %x", slot, binary.BigEndian.Uint32(key), key[4:])
+	where := fmt.Sprintf("slot %d, day %d, key %x", slot, binary.BigEndian.Uint32(key), key[5:])
+	scope := key[5:][:key[4]]
 	if len(value) < 32 {
 		x.once.Fault(where, "it cannot be read: a repeat sends again")
 		return nil
@@ -244,21 +245,21 @@ func (x *verifier) onceRow(slot parley.Slot, key, value []byte) error {
 	if err != nil {
 		return err
 	}
-	founded, err := x.founding(slot, r, key[4:], value)
+	founded, err := x.founding(slot, r, scope, value)
 	switch {
 	case err != nil:
 		return err
 	case founded:
 	case r == nil:
 		x.once.Fault(where, "it stands for message %s, which is not there: a repeat is answered with nothing", id)
-	case !x.scoped(slot, r, key[4:], value[16:32]):
+	case !scoped(slot, r, scope, value[16:32]):
 		x.once.Fault(where, "it stands for message %s, which another sender or another request made", id)
 	case r.GetType() != string(value[32:]):
 		x.once.Fault(where, "it stands for message %s of type %s, and says %s: a repeat is refused", id, r.GetType(), value[32:])
 	}
 	before := bytes.Clone(key)
 	binary.BigEndian.PutUint32(before, binary.BigEndian.Uint32(key)-1)
-	earlier, twice, err := x.Row(slot, journal.OnceTable, before)
+	earlier, twice, err := x.HiddenRow(slot, journal.OnceTable, before)
 	if err == nil && twice {
 		x.once.Fault(where, "the day before it stood for message %x: one key has made two messages", earlier[:min(16, len(earlier))])
 	}
@@ -274,20 +275,20 @@ func (x *verifier) founding(slot parley.Slot, r *record.Message, scope, value []
 	if err != nil || c == nil {
 		return false, err
 	}
-	return slot == c.owner.Slot() && bytes.HasPrefix(scope, record.FoundingScope(c.founder)) &&
+	return slot == c.owner.Slot() && bytes.Equal(scope, record.FoundingScope(c.founder)) &&
 		bytes.Equal(value[16:32], c.owner[:]) && c.name == string(value[32:]), nil
 }
 
 // scoped reports whether a message was created with a key of that scope.
-func (x *verifier) scoped(slot parley.Slot, r *record.Message, scope, about []byte) bool {
+func scoped(slot parley.Slot, r *record.Message, scope, about []byte) bool {
 	if slot != r.MessageID().Slot() {
 		return false
 	}
 	if r.Copied() {
-		return bytes.HasPrefix(scope, append(bytes.Clone(r.GetFrom()), r.GetGroup()...)) && bytes.Equal(about, r.GetGroup())
+		return bytes.Equal(scope, append(bytes.Clone(r.GetFrom()), r.GetGroup()...)) && bytes.Equal(about, r.GetGroup())
 	}
 	if len(r.GetInReplyTo()) == 0 {
-		return bytes.HasPrefix(scope, r.GetFrom()) && bytes.Equal(about, r.GetTo())
+		return bytes.Equal(scope, r.GetFrom()) && bytes.Equal(about, r.GetTo())
 	}
-	return bytes.HasPrefix(scope, append(bytes.Clone(r.GetConversationId()), r.GetFrom()...)) && bytes.Equal(about, r.GetInReplyTo())
+	return bytes.Equal(scope, append(bytes.Clone(r.GetConversationId()), r.GetFrom()...)) && bytes.Equal(about, r.GetInReplyTo())
 }

@@ -239,7 +239,7 @@ func (x *verifier) replayAgent(s journal.Stream) streamReplay {
 		case *agent.Created:
 			x.begins(s, seq, e.GetId())
 			owner := parley.IDFromBytes[parley.OrgID](e.GetOrgId())
-			x.names.Expect(owner.Slot(), 1, owner[:], self[:], []byte(e.GetName()))
+			x.names.Expect(owner.Slot(), 1, owner[:], self[:], x.hiddenName(journal.NameTable, owner, e.GetName()))
 			x.agents.Find(owner.Slot(), 1, owner[:], self[:])
 		case *agent.Revoked:
 			owner := t.state.Owner()

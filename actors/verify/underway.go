@@ -296,8 +296,8 @@ func (x *verifier) registeredOrg(self parley.OrgID, e *org.Registered) {
 	if parley.SlotOf(slug) != self.Slot() {
 		x.orgSlot.Fault("organization "+self.String(), "its slug %q is looked for in slot %d", slug, parley.SlotOf(slug))
 	}
-	x.slugs.Expect(self.Slot(), 1, self[:], []byte(slug))
-	claimed := rules.SlugStream(slug)
+	x.slugs.Expect(self.Slot(), 1, self[:], x.HiddenKey(journal.SlugTable, []byte(slug)))
+	claimed := x.HiddenStream(rules.SlugStream(slug))
 	x.claims.Expect(claimed.Slot(), 1, claimed.ID[:], self[:])
 	x.clients.Expect(self.Slot(), 1, e.GetClientId(), self[:])
 }

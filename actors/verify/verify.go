@@ -45,6 +45,12 @@ type Archive interface {
 	Underway(fn func(w journal.Effect) error) error
 	// Home returns the number of the journal to which a slot belongs.
 	Home(slot parley.Slot) int
+	// HiddenKey returns the key of a row as Tables and Underway list it: names in it may
+	// be hashed. HiddenStream returns a stream as Streams and Underway list it. HiddenRow
+	// reads a row by its key as listed.
+	HiddenKey(table journal.Table, key []byte) []byte
+	HiddenStream(journal.Stream) journal.Stream
+	HiddenRow(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error)
 	// BroadcastSlot returns the slot under which a journal stores a broadcast.
 	BroadcastSlot(journal int, broadcast parley.MessageID) parley.Slot
 }
@@ -206,10 +212,10 @@ func (x *verifier) open() {
 			"the conversation is not in the agent's list", "the list has a conversation that the agent takes no part in, or has it twice", idsAt("agent", "conversation")),
 		quota: open("quota", "what an organization used on a day is what it sent that day",
 			"messages were sent and not counted", "slots are counted and nothing was sent for them", quotaMember),
-		slugs:   open("slug-rows", "each slug finds its organization", "the slug does not find the organization: it cannot sign in by it", "a slug that its organization does not have", textAt(16, "slug")),
+		slugs:   open("slug-rows", "each slug finds its organization", "the slug does not find the organization: it cannot sign in by it", "a slug that its organization does not have", hashAt(16, "slug")),
 		claims:  open("slug-claims", "each slug is claimed by the organization that has it", "nobody claims the slug: it can be taken twice", "a claim of a slug by an organization that does not have it", idsAt("claim", "organization")),
 		clients: open("client-rows", "each credential finds its organization", "the client id does not find its organization: it cannot sign in", "a client id of an organization that does not have the credential", idsAt("client", "organization")),
-		names:   open("name-rows", "each agent is found by its name", "the name does not find the agent", "a name that its agent does not have", textAt(32, "name")),
+		names:   open("name-rows", "each agent is found by its name", "the name does not find the agent", "a name that its agent does not have", hashAt(32, "name")),
 		roster:  open("roster-rows", "each agent is on its organization's roster, in order of creation", "the agent is missing from the roster", "a place on the roster that the organization did not give", rosterMember),
 		agents:  open("agents", "an organization's agents are those that exist", "the organization counts an agent that does not exist", "an agent that its organization does not know", idsAt("organization", "agent")),
 		retired: open("retirements", "each revoked agent is counted once", "a revoked agent is counted as active", "an agent is counted out that was not revoked, or twice", idsAt("organization", "agent")),
@@ -321,6 +327,11 @@ func (x *verifier) agentNow(id parley.AgentID) (*agent.State, error) {
 	return s, s.UnmarshalVT(stored)
 }
 
+// hiddenName returns a name as it is listed in the keys of a table after its owner's id.
+func (x *verifier) hiddenName(table journal.Table, owner parley.OrgID, name string) []byte {
+	return x.HiddenKey(table, append(owner.Bytes(), name...))[len(owner):]
+}
+
 // ownerOf returns the organization that owns an agent, zero if there is no such agent.
 func (x *verifier) ownerOf(id parley.AgentID) (parley.OrgID, error) {
 	if owner, ok := x.owners[id]; ok {
@@ -349,11 +360,12 @@ func idsAt(first, second string) func([]byte) string {
 	return func(m []byte) string { return fmt.Sprintf("%s %s, %s %s", first, idText(m), second, idText(m[16:])) }
 }
 
-// textAt names members that end with a text after the first at bytes, which are ids.
-func textAt(at int, what string) func([]byte) string {
+// hashAt names members that end with the hash of a name after the first at bytes, which
+// are ids.
+func hashAt(at int, what string) func([]byte) string {
 	return func(m []byte) string {
 		var where bytes.Buffer
-		fmt.Fprintf(&where, "%s %q", what, m[at:])
+		fmt.Fprintf(&where, "%s with the hash %x", what, m[at:])
 		for _, owner := range []string{"organization", "agent"} {
 			if at > 0 {
 				fmt.Fprintf(&where, ", %s %s", owner, idText(m))

@@ -17,6 +17,7 @@ import (
 	"parley/journal/report"
 	"parley/persistence"
 	"parley/persistence/keyring"
+	"parley/persistence/sealed"
 	rowverify "parley/persistence/verify"
 )
 
@@ -65,10 +66,10 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 		return datadir.Advise(err, c.Data)
 	}
 	found := &report.Verification{Progress: readProgress(std)}
-	unread := errors.Join(rowverify.Rows(archive, found), actorsverify.Run(archive, found))
+	unread := rowverify.Rows(archive, found)
 	master, locked := verifyKey(c.Data, archive, found)
-	repairable, err := verifyKeyring(c.Data, master, archive, found)
-	unread = errors.Join(unread, err)
+	keys, repairable, err := verifyKeyring(c.Data, master, archive, found)
+	unread = errors.Join(unread, err, verifyContents(archive, keys, found))
 	// clearLine clears the line that readProgress has written.
 	clearLine(std)
 	v := verdictOf(c.Data, found, unread)
@@ -78,7 +79,7 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	}
 	switch {
 	case locked && v.Faults == 1 && unread == nil:
-		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("no server can start on %s until its master key is fixed; everything else is in order", c.Data)}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("no server can start on %s until its master key is fixed, nor can contents be checked; everything else is in order", c.Data)}
 	case v.Faults > 0 && v.Faults == v.faultsOf("quarantine") && unread == nil:
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d stored effects in %s could not be decoded and were not applied; everything else is in order.\nList them with \"%s\", then drop them (see Quarantine in docs/operations.md)", v.Faults, c.Data, program.Typed("quarantine list --data "+c.Data))}
 	case repairable && v.Faults > 0 && v.Faults == v.faultsOf("keyring") && unread == nil:
@@ -110,8 +111,8 @@ func verifyKey(data string, v datadir.States, into *report.Verification) (datadi
 // verifyKeyring checks the files of the keyring, and that it has the key of every
 // organization. If the master key does not open it, which verifyKey reports, the files are
 // compared with their checksums only. repairable reports whether the next start of a server
-// repairs everything that is wrong with the files.
-func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.Archive, into *report.Verification) (repairable bool, err error) {
+// repairs everything that is wrong with the files. The report is nil if no key is known.
+func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.Archive, into *report.Verification) (opened *keyring.Report, repairable bool, err error) {
 	files := into.Check("keyring", "every file of the keyring is sound, and as new as the durability witness says")
 	keys := into.Check("org-keys", "the keyring has the key of every organization, or the instant at which it was destroyed")
 	witnessed := archive.WitnessedKeyring()
@@ -119,10 +120,10 @@ func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.A
 	if errors.Is(err, persistence.ErrDamaged) {
 		files.Checked++
 		files.Fault(found.Dir, "%s", err.Error())
-		return false, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	repairable = found.Report != nil
 	if found.Report != nil {
@@ -137,15 +138,36 @@ func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.A
 		}
 	}
 	if found.Unopened {
-		return false, nil
+		return nil, false, nil
 	}
-	return repairable, archive.Table(journal.SlugTable, func(slug, id []byte) bool {
+	if opened = found.Report; opened == nil {
+		opened = &keyring.Report{} // of a directory that never had an organization
+	}
+	return opened, repairable, archive.Table(journal.SlugTable, func(_, id []byte) bool {
 		keys.Checked++
 		if len(id) != len(parley.OrgID{}) || found.Report == nil || found.KeyState(parley.IDFromBytes[parley.OrgID](id)) == keyring.Unknown {
-			keys.Fault(string(slug), "the organization %x has no key", id)
+			keys.Fault(fmt.Sprintf("organization %x", id), "it has no key: its contents cannot be read")
 		}
 		return true
 	})
+}
+
+// verifyContents opens all contents and compares everything that is stored with the
+// events. Without keys it can do neither, which a fault of another check explains.
+func verifyContents(archive *persistence.Archive, keys *keyring.Report, into *report.Verification) error {
+	if keys == nil {
+		return nil
+	}
+	opened := sealed.NewArchive(archive, datadir.Sealer(keys))
+	erased, err := opened.Verify(into)
+	if err != nil {
+		return err
+	}
+	if erased > 0 {
+		into.Check("erased-contents", "contents of erased organizations remain, which nobody can read; until they are removed, rows cannot be compared with events").Checked = erased
+		return nil
+	}
+	return actorsverify.Run(opened, into)
 }
 
 // counted returns a number with its noun.

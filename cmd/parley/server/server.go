@@ -30,6 +30,7 @@ import (
 	"parley/http/overload"
 	"parley/persistence"
 	"parley/persistence/keyring"
+	"parley/persistence/sealed"
 )
 
 const (
@@ -179,7 +180,7 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.traces.WatchDeliveries(h.webhooks.courier)
 	h.meter = telemetry.NewRequestMeter()
 	h.node = actors.New(actors.Options{
-		Journal: h.traces.WrapJournal(h.store), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+		Journal: h.traces.WrapJournal(sealed.New(h.store, datadir.Sealer(h.keyring))), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, Render: parleyhttp.RenderContent, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
 		NewKey: func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
 		Load:   h.load(),
