@@ -34,6 +34,10 @@ type Journal interface {
 	// Watch calls notify when there is something new in an agent's feed, until stop
 	// is called. notify must not block.
 	Watch(agent parley.AgentID, notify func()) (stop func())
+	// Observe calls the observer for each change that is applied and durable, until stop
+	// is called. A change may be reported twice, also before it is applied in another
+	// journal; the last report follows the last change.
+	Observe(Observer) (stop func())
 	// DurablePosition is the position up to which an agent's feed is durable.
 	DurablePosition(agent parley.AgentID) uint64
 	// AssignedPosition is a position beyond which no view opened so far has an entry

@@ -189,6 +189,7 @@ func (j *journalState) release(it *item) {
 	for i := range it.Fanouts {
 		j.store.hub.publishMany(&it.Fanouts[i])
 	}
+	j.store.observers.report(it)
 	for _, s := range it.Queued {
 		j.store.onQueue(s)
 	}

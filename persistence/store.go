@@ -123,13 +123,14 @@ func (o *Options) ensureDefaults() error {
 
 // Store is a directory of journals. Its methods may be called from any goroutine.
 type Store struct {
-	db       *pebble.DB
-	lock     *pebble.Lock
-	dir      string
-	opts     Options
-	journals []*journalState
-	homes    layout.Homes // the number of journals
-	hub      *hub
+	db        *pebble.DB
+	lock      *pebble.Lock
+	dir       string
+	opts      Options
+	journals  []*journalState
+	homes     layout.Homes // the number of journals
+	hub       *hub
+	observers observers
 	// activation numbers activations. It starts above all earlier ones.
 	activation atomic.Uint64
 	// onQueue and onTimer wake actors that have something to do. Set by Start.

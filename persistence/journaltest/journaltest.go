@@ -106,6 +106,7 @@ var requirements = []struct {
 	{"Admit refuses beyond its bounds", testAdmit},
 	{"rows are scanned within their prefix", testRows},
 	{"keys of past days are forgotten", testForgetting},
+	{"observers get each durable change", testObserver},
 }
 
 // patience is how many milliseconds a test waits for something that must happen.

@@ -1,0 +1,23 @@
+package journal
+
+import "parley"
+
+// Observer is called for changes of some tables and kinds of streams.
+type Observer struct {
+	Tables  []Table
+	Streams []StreamKind
+	// Changed must not block.
+	Changed func(Change)
+}
+
+// Change says that a row was written or deleted, or that a state was stored. Readers get
+// the new value from a view.
+type Change struct {
+	// Table is the row's table, Slot and Key its place; Table is 0 for a state. Key must
+	// not be changed.
+	Table Table
+	Slot  parley.Slot
+	Key   []byte
+	// Stream is the stream of a state.
+	Stream Stream
+}

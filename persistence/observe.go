@@ -1,0 +1,75 @@
+package persistence
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"parley/journal"
+)
+
+// observers are those that Observe has added. Journals read them without a lock.
+type observers struct {
+	mu  sync.Mutex
+	all atomic.Pointer[[]*journal.Observer]
+}
+
+// Observe calls o for each change that is durable, until stop is called.
+func (s *Store) Observe(o journal.Observer) (stop func()) {
+	s.observers.change(func(all []*journal.Observer) []*journal.Observer { return append(all, &o) })
+	return func() {
+		s.observers.change(func(all []*journal.Observer) []*journal.Observer {
+			return slices.DeleteFunc(all, func(x *journal.Observer) bool { return x == &o })
+		})
+	}
+}
+
+func (x *observers) change(f func([]*journal.Observer) []*journal.Observer) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var all []*journal.Observer
+	if now := x.all.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	if all = f(all); len(all) == 0 {
+		x.all.Store(nil)
+		return
+	}
+	x.all.Store(&all)
+}
+
+// report reports the changes of an item that is durable.
+func (x *observers) report(it *item) {
+	all := x.all.Load()
+	if all == nil || it.Refusal != nil {
+		return
+	}
+	for i := range it.Rows {
+		reportRow(*all, &it.Rows[i])
+	}
+	for _, w := range it.Effects {
+		switch w := w.(type) {
+		case journal.PutRow:
+			reportRow(*all, &w.Row)
+		case journal.CreateStream:
+			reportState(*all, w.Stream, w.State)
+		}
+	}
+	reportState(*all, it.Stream, it.State)
+}
+
+func reportRow(all []*journal.Observer, r *journal.Row) {
+	for _, o := range all {
+		if slices.Contains(o.Tables, r.Table) {
+			o.Changed(journal.Change{Table: r.Table, Slot: r.Slot, Key: r.Key})
+		}
+	}
+}
+
+func reportState(all []*journal.Observer, s journal.Stream, state []byte) {
+	for _, o := range all {
+		if state != nil && slices.Contains(o.Streams, s.Kind) {
+			o.Changed(journal.Change{Stream: s})
+		}
+	}
+}
