@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	"parley"
 	"parley/journal"
@@ -169,34 +170,53 @@ func (a *Archive) Verify(result *report.Verification) (erased uint64, err error)
 }
 
 // OpenPair opens the value of a key of the storage engine. Effects in outboxes stay
-// sealed. The key must be well-formed.
-func OpenPair(s *seal.Sealer, key, value []byte) (_ []byte, err error) {
+// sealed. The error is journal.ErrErased or wraps ErrDamaged.
+func OpenPair(s *seal.Sealer, key, value []byte) ([]byte, error) {
 	c := cipher{s}
 	slot, family := layout.FamilyOf(key)
 	if slot >= parley.Slots {
 		return value, nil // a row of the store itself
 	}
+	shape, sealed := sealedShapes[family]
+	if !sealed {
+		return value, nil
+	}
+	if len(key) < shape.keyMin || len(key) > shape.keyMax || len(value) < shape.clear {
+		return nil, fmt.Errorf("%w: a value of %d bytes at key %x", ErrDamaged, len(value), key)
+	}
+	opened, stored := bytes.Clone(value[:shape.clear]), value[shape.clear:]
 	switch family {
 	case layout.EventFamily:
-		f := journal.StoredEvent{Tag: value[0], Data: value[9:]}
-		err = c.openEvent(layout.StreamOf(key), layout.Number(key[len(key)-8:]), &f)
-		return append(append([]byte{f.Tag}, value[1:9]...), f.Data...), err
+		f := journal.StoredEvent{Tag: value[0], Data: stored}
+		if err := c.openEvent(layout.StreamOf(key), layout.Number(key[len(key)-8:]), &f); err != nil {
+			return nil, err
+		}
+		opened[0] = f.Tag
+		return append(opened, f.Data...), nil
 	case layout.StateFamily:
 		if s := layout.StreamOf(key); s.Kind.HasContent() {
 			id := ofStream(s)
-			return c.open(bytes.Clone(value[:8]), value[8:], stateFamily, id.slice())
+			return c.open(opened, stored, stateFamily, id.slice())
 		}
 	case layout.RecordFamily:
-		opened := bytes.Clone(value[:8])
-		err = c.openRecord(parley.MessageID(key[3:]), value[8:], func(record []byte) error {
+		err := c.openRecord(parley.MessageID(key[3:]), stored, func(record []byte) error {
 			opened = append(opened, record...)
 			return nil
 		})
 		return opened, err
 	case layout.RowFamily:
 		if table := journal.Table(key[3]); table.HasContent() {
-			return c.open(nil, value, rowFamily, ofRow(table, key[4:]))
+			return c.open(opened, stored, rowFamily, ofRow(table, key[4:]))
 		}
 	}
 	return value, nil
+}
+
+// sealedShapes are the families whose values may be sealed: the lengths that keys can have,
+// and how many bytes of a value come before what the layer stores.
+var sealedShapes = map[byte]struct{ keyMin, keyMax, clear int }{
+	layout.EventFamily:  {28, 28, 9},
+	layout.StateFamily:  {20, 20, 8},
+	layout.RecordFamily: {19, 19, 8},
+	layout.RowFamily:    {4, math.MaxInt, 0},
 }
