@@ -75,7 +75,7 @@ func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	putIdempotencyRecord(t, scope, s.Key, idempotencyRecord{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type}, s.FromOrg)
+	putIdempotencyRecord(t, scope, s.Key, idempotencyRecord{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type}, record.Owners())
 	return Posted{Message: record.FirstCopy()}, nil
 }
 

@@ -172,7 +172,7 @@ func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 	t.PutRow(journal.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
 	t.AddEffects(create)
 	t.Enqueue(rules.AgentStream(c.Founder), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
-	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{parley.MessageID(c.ID), c.Org, c.Name}, c.Org)
+	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{parley.MessageID(c.ID), c.Org, c.Name}, journal.OwnedBy(c.Org))
 	return GroupMade{ID: c.ID}, nil
 }
 

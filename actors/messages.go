@@ -172,10 +172,11 @@ func findRepeat[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scop
 	return known, err
 }
 
-// putIdempotencyRecord stores what an organization's idempotency key has created.
-func putIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string, r idempotencyRecord, by parley.OrgID) {
+// putIdempotencyRecord stores what an idempotency key has created. It belongs to the
+// owners of that, because it has a part of it: the type of a message, the name of a group.
+func putIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string, r idempotencyRecord, by journal.Owners) {
 	if key != "" {
-		t.PutOwnedRow(journal.OnceTable, idempotencyKey(journal.Day(t.Now), scope, key), r.encode(), journal.OwnedBy(by))
+		t.PutOwnedRow(journal.OnceTable, idempotencyKey(journal.Day(t.Now), scope, key), r.encode(), by)
 	}
 }
 
@@ -211,7 +212,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 		return nil, err
 	}
 	countMessage(t.Entry, s.FromOrg)
-	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{record.MessageID(), s.To, s.Type}, s.FromOrg)
+	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{record.MessageID(), s.To, s.Type}, record.Owners())
 	return Posted{Message: record}, nil
 }
 
@@ -323,7 +324,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 			Recipient: r.From, Message: r.Original, Position: r.Position, Receipts: journal.Receipts{TransferredAt: at, ReadAt: at}, Copy: r.Copy, Sender: r.To,
 		})...)
 	}
-	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{ask.MessageID, r.Original, r.Type}, r.FromOrg)
+	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{ask.MessageID, r.Original, r.Type}, record.Owners())
 	return Posted{Message: record}, nil
 }
 

@@ -69,8 +69,17 @@ const (
 	selfPayloadField = 102
 )
 
-// Encode returns the record of a message, which the organizations of its sender and its
-// recipient own. A broadcast belongs to its sender's alone.
+// Owners are the organizations of the message's sender and recipient. A broadcast belongs
+// to its sender's alone.
+func (r *Message) Owners() journal.Owners {
+	owners := journal.OwnedBy(r.SenderOrg())
+	if !r.Copied() {
+		owners.B = r.RecipientOrg()
+	}
+	return owners
+}
+
+// Encode returns the record of a message.
 func (r *Message) Encode() (journal.Record, error) {
 	data, err := r.MarshalVT()
 	if err != nil {
@@ -87,11 +96,7 @@ func (r *Message) Encode() (journal.Record, error) {
 		}
 		header += n
 	}
-	owners := journal.OwnedBy(r.SenderOrg())
-	if !r.Copied() {
-		owners.B = r.RecipientOrg()
-	}
-	return journal.Record{ID: r.MessageID(), Data: data, Clear: header, Owners: owners}, nil
+	return journal.Record{ID: r.MessageID(), Data: data, Clear: header, Owners: r.Owners()}, nil
 }
 
 // UnmarshalHeader decodes a stored message without its body and the sender's own copy,
