@@ -13,6 +13,7 @@ import (
 	"parley/actors/group"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/journal"
 )
 
 // requestOf returns a request as a caller sees it, without the group's handle. It is
@@ -240,7 +241,7 @@ func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) 
 }
 
 // inviteOf returns a request about one of the caller's agents, or nil unless it is live
-// and was made by another agent.
+// and was made by another agent, to a group that was not erased.
 func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	by := group.Caller{Org: c.Caller.Org, Agent: of}
 	seen, err := actors.ReadGroup(c.Context(), s.Node.Groups, concern.Group, func(g *group.State, now time.Time) seenRequests {
@@ -250,7 +251,7 @@ func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.C
 		}
 		return seen
 	})
-	if errors.Is(err, parley.ErrNotFound) || (err == nil && len(seen.rows) == 0) {
+	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, journal.ErrErased) || (err == nil && len(seen.rows) == 0) {
 		return nil, nil
 	}
 	if err != nil {
