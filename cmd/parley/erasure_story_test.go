@@ -1,0 +1,211 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"parley"
+)
+
+// A fate is what must become of a canary.
+type fate byte
+
+const (
+	// erased canaries are stored, and go with the key of an organization.
+	erased fate = iota
+	// kept canaries are stored, and outlive that key.
+	kept
+	// never canaries are nowhere, not even for those who have the keys: they were
+	// refused, hashed, or sealed under the master key.
+	never
+)
+
+// story fills the fields of every route with canaries.
+type story struct {
+	*liveServer
+	finder
+	fates map[string]fate
+	// filled has the fields that had a canary, such as "POST /messages body.type".
+	filled map[string]bool
+}
+
+// canary returns a new unique text.
+func (x *story) canary(f fate, name string) string {
+	text := canaryText()
+	x.watch(f, name, text)
+	return text
+}
+
+// watch makes a text a canary.
+func (x *story) watch(f fate, name, text string) {
+	name = fmt.Sprintf("%s (%d)", name, len(x.fates))
+	x.fates[name] = f
+	x.add(name, text)
+}
+
+// names returns the names of all canaries with a fate.
+func (x *story) named(f fate) (names []string) {
+	for name, has := range x.fates {
+		if has == f {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// note records which fields of a request have canaries, and returns whether one has.
+func (x *story) note(field string, value any) (has bool) {
+	switch value := value.(type) {
+	case string:
+		has = x.finds(value)
+	case object:
+		for name, v := range value {
+			has = x.note(field+"."+name, v) || has
+		}
+	case []any:
+		for _, v := range value {
+			has = x.note(field+"[]", v) || has
+		}
+	}
+	if has {
+		x.filled[field] = true
+	}
+	return has
+}
+
+// refused stands for every status of a refusal.
+const refused = 0
+
+// do makes a request to a route, whose parameters are given in order, and requires a
+// status.
+func (x *story) do(want int, authorization, route string, ids []string, body object, headers ...string) object {
+	x.t.Helper()
+	method, path, _ := strings.Cut(route, " ")
+	x.note(route+" body", body)
+	for pair := range slices.Chunk(headers, 2) {
+		x.note(route+" header."+pair[0], pair[1])
+	}
+	address := path
+	for _, id := range ids {
+		begin, end := strings.IndexByte(address, '{'), strings.IndexByte(address, '}')
+		address = address[:begin] + id + address[end+1:]
+	}
+	if path == "/messages/sync" {
+		address += "?timeout_ms=1000"
+	}
+	var sent any
+	if body != nil {
+		sent = body
+	}
+	status, answer, raw := x.call(authorization, method, address, sent, headers...)
+	if status != want && (want != refused || status < 400 || status >= 500) {
+		x.t.Fatalf("%s: status %d, want %d: %s", route, status, want, raw)
+	}
+	return answer
+}
+
+// party is an organization with two agents.
+type party struct {
+	*story
+	fate            fate
+	id, slug, token string
+	agents          [2]member
+	sent            []string // ids of messages from its agents
+	owned           []string // ids of its groups
+}
+
+type member struct {
+	id, name, handle string
+	keys             keyPair
+}
+
+func (p *party) do(want int, route string, ids []string, body object, headers ...string) object {
+	p.t.Helper()
+	return p.story.do(want, p.token, route, ids, body, headers...)
+}
+
+// as is the header that names an agent.
+func (m *member) as() []string { return []string{"X-Svc-Agent", m.name} }
+
+// register makes an organization whose canaries have a fate.
+func (x *story) register(f fate) *party {
+	x.t.Helper()
+	p := &party{story: x, fate: f, slug: x.canary(f, "slug")}
+	challenge := x.do(201, "", "POST /auth/register", nil, object{"email": x.canary(f, "email") + "@private.example", "org_slug": p.slug, "org_name": "The " + x.canary(f, "org_name")})
+	solved := x.do(201, "", "POST /auth/register/solve", nil, object{"challenge_id": challenge["challenge_id"], "nonce": solution(challenge, x.canary(never, "nonce"))})
+	p.id = solved["org_id"].(string)
+	x.watchID(p.id)
+	client, secret := solved["client_id"].(string), solved["client_secret"].(string)
+	x.watch(never, "client_secret", strings.TrimPrefix(secret, "parley_sk_"))
+	status, granted, raw := x.call("Basic "+base64.StdEncoding.EncodeToString([]byte(client+":"+secret)), "POST", "/oauth/token", "grant_type=client_credentials")
+	if status != 200 {
+		x.t.Fatalf("no token: %d %s", status, raw)
+	}
+	p.token = "Bearer " + granted["access_token"].(string)
+	x.watch(never, "access token", p.token[strings.LastIndexByte(p.token, '.')+1:])
+	p.do(201, "POST /org/credentials", nil, nil)
+	p.do(200, "PATCH /org", nil, object{"name": "Now " + x.canary(f, "name"), "contact_email": x.canary(f, "contact_email") + "@private.example", "slug": p.slug, "country_code": "SE"})
+	for i := range p.agents {
+		p.agents[i] = p.agent()
+	}
+	return p
+}
+
+// watchID makes the search look for an id, which is stored in the clear, decoded.
+func (x *story) watchID(id string) {
+	parsed, err := parley.ParseID[parley.AnyID](id)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	window := string(parsed[:])
+	x.addExactly(idPrefix+id, window)
+}
+
+// agent makes an agent, changes its keys and binds them.
+func (p *party) agent() member {
+	p.t.Helper()
+	publish := func(k keyPair) (signing, encryption object) {
+		signing, encryption = publicKey("Ed25519", k.signing()), publicKey("X25519", k.encryption())
+		p.watch(p.fate, "signing key", signing["x"].(string))
+		p.watch(p.fate, "encryption key", encryption["x"].(string))
+		return signing, encryption
+	}
+	m := member{name: p.canary(p.fate, "agent name"), keys: newKeyPair(p.t)}
+	signing, encryption := publish(m.keys)
+	made := p.do(201, "POST /agents", nil, object{"name": m.name, "signing_public_key": signing, "encryption_public_key": encryption})
+	m.id, m.handle = made["id"].(string), made["handle"].(string)
+	p.watchID(m.id)
+	poll := made["poll_url"].(string)
+	p.watch(never, "poll token", poll[strings.LastIndexByte(poll, '/')+1:])
+	p.do(200, "PATCH /agents/{id}", []string{m.id}, object{"name": m.name, "unlisted": false})
+	proof := func(former ed25519.PrivateKey) object {
+		text, signedAt := m.keys.bind(p.t, m.id, m.handle)
+		bound := object{"signed_at": signedAt, "signature": inBase64(ed25519.Sign(m.keys.sign, text))}
+		p.watch(p.fate, "signature of a binding", bound["signature"].(string))
+		if former != nil {
+			bound["previous_signature"] = inBase64(ed25519.Sign(former, text))
+			p.watch(p.fate, "former key's signature of a binding", bound["previous_signature"].(string))
+		}
+		return bound
+	}
+	p.do(200, "PUT /agents/{id}/key-binding", []string{m.id}, proof(nil))
+	for round := range 2 {
+		former := m.keys.sign
+		m.keys = newKeyPair(p.t)
+		signing, encryption = publish(m.keys)
+		rotated := object{"signing_public_key": signing, "encryption_public_key": encryption}
+		if round == 0 {
+			rotated["key_binding"] = proof(former)
+			p.do(200, "POST /agents/{id}/keys", []string{m.id}, rotated)
+			continue
+		}
+		p.do(200, "POST /agents/{id}/keys", []string{m.id}, rotated)
+		p.do(200, "PUT /agents/{id}/key-binding", []string{m.id}, proof(former))
+		p.do(200, "POST /agents/{id}/keys/retire", []string{m.id}, object{"kid": parley.Thumbprint("Ed25519", former.Public().(ed25519.PublicKey))})
+	}
+	return m
+}
