@@ -55,6 +55,7 @@ type entity[S rules.State, C any, E rules.Event] struct {
 
 	state      S
 	loaded     bool
+	erased     bool // its state was erased, for good
 	seq        uint64
 	activation uint64
 	stored     uint64 // events since the state was last stored
@@ -165,6 +166,7 @@ func (e *entity[S, C, E]) load() error {
 	e.state = e.kind.Blank()
 	seq, folded, err := e.kind.Rules.Load(v, e.handle.stream, e.state)
 	if err != nil {
+		e.erased = errors.Is(err, journal.ErrErased)
 		return err
 	}
 	e.seq, e.stored, e.loaded = seq, folded, true
@@ -184,6 +186,7 @@ func (e *entity[S, C, E]) serve(m *ask) {
 	}
 	e.guard(m, func() error {
 		if err := e.load(); err != nil {
+			e.cancelTimer(m, err)
 			return err
 		}
 		e.handle.used.Store(e.engine.clock().UnixNano())
@@ -205,6 +208,19 @@ func (e *entity[S, C, E]) serve(m *ask) {
 			m.complete(reply, err)
 		})
 		return nil
+	})
+}
+
+// cancelTimer cancels the timer of a request that failed because the actor's state was
+// erased. Otherwise the journal would call it again for ever.
+func (e *entity[S, C, E]) cancelTimer(m *ask, failure error) {
+	due, ok := m.command.(TimerDue)
+	if !ok || !errors.Is(failure, journal.ErrErased) {
+		return
+	}
+	e.engine.journal.Append(&journal.Entry{
+		Slot: e.handle.stream.Slot(), At: e.engine.clock(),
+		Timers: []journal.Timer{{Due: due.Due, Stream: e.handle.stream, Cancel: true}},
 	})
 }
 
@@ -271,10 +287,10 @@ func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 	}
 }
 
-// abort drops the actor in the middle of a turn.
+// abort drops the actor in the middle of a turn. What an erased actor owes is never done.
 func (e *entity[S, C, E]) abort() {
 	e.engine.drop(e.handle, errStopped)
-	if e.owed != 0 {
+	if e.owed != 0 && !e.erased {
 		e.engine.retries.failed(e.handle.stream, e.owed, e.engine.nudge)
 	}
 }
