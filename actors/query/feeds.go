@@ -183,7 +183,7 @@ func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []jou
 }
 
 // Backlog calls fn with the entries of an agent's feed after position from, up to upTo,
-// and their messages: at most limit entries, ending with the one at which the messages
+// and their messages: at most limit entries, erased ones included, ending with the one at which the messages
 // exceed size bytes. It returns the position of the last entry that it read, or upTo.
 // Everything passed to fn is durable, receipts included. The messages are shared and
 // must not be changed.
@@ -193,13 +193,18 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 	to = upTo
 	err = q.view(ctx, func(v journal.View) error {
 		var bad error
+		erased := 0
 		scan := v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 			var record *record.Message
 			if e.Kind.BringsMessage() {
 				record, bad = q.transferred(ctx, v, agent, e)
 				if errors.Is(bad, journal.ErrErased) {
 					bad = nil
-					return true
+					if erased++; len(entries)+erased < limit {
+						return true
+					}
+					to = e.Position
+					return false
 				}
 				if bad != nil {
 					return false
@@ -207,7 +212,7 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 				size -= recordOverhead + len(record.GetContent()) + len(record.GetSelfPayload())
 			}
 			entries, records = append(entries, FeedEntry{FeedEntry: e}), append(records, record)
-			if len(entries) == limit || size <= 0 {
+			if len(entries)+erased == limit || size <= 0 {
 				to = e.Position
 				return false
 			}

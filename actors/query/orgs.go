@@ -10,33 +10,42 @@ import (
 )
 
 // List returns up to limit organizations in a stable order, after the one with the slug
-// after, and whether there are more.
+// after, and whether there are more. It leaves out those that were erased.
 func (q *Orgs) List(ctx context.Context, after string, limit int) (page []*org.State, more bool, err error) {
-	var ids []parley.OrgID
+	bad := error(nil)
+	add := func(_, value []byte) bool {
+		var o *org.State
+		o, bad = q.Get(ctx, parley.IDFromBytes[parley.OrgID](value))
+		switch {
+		case errors.Is(bad, journal.ErrErased):
+			bad = nil
+			return true
+		case bad != nil:
+			return false
+		case len(page) == limit:
+			more = true
+			return false
+		}
+		page = append(page, o)
+		return true
+	}
 	err = q.view(ctx, func(v journal.View) error {
 		slot, beyond := parley.Slot(0), []byte(nil)
 		if after != "" {
 			slot, beyond = parley.SlotOf(after), []byte(after)
 		}
-		for ; slot < parley.Slots && len(ids) <= limit; slot++ {
-			err := v.Rows(slot, journal.SlugTable, nil, beyond, false, func(_, value []byte) bool {
-				ids = append(ids, parley.IDFromBytes[parley.OrgID](value))
-				return len(ids) <= limit
-			})
-			if beyond = nil; err != nil {
-				return err
+		for ; slot < parley.Slots && !more; slot++ {
+			err := v.Rows(slot, journal.SlugTable, nil, beyond, false, add)
+			if beyond = nil; err != nil || bad != nil {
+				return errors.Join(err, bad)
 			}
 		}
 		return nil
 	})
-	for _, id := range ids[:min(len(ids), limit)] {
-		o, unknown := q.Get(ctx, id)
-		if err = errors.Join(err, unknown); err != nil {
-			return nil, false, err
-		}
-		page = append(page, o)
+	if err != nil {
+		return nil, false, err
 	}
-	return page, len(ids) > limit, err
+	return page, more, nil
 }
 
 // Get returns the durable state of an organization; its count of active agents may lag

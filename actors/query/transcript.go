@@ -72,6 +72,8 @@ type transcriptPage struct {
 	read  func(parley.MessageID) (Message, bool, error)
 	page  []Message
 	last  uint64 // the last place read
+	// erased is how many erased messages were left out.
+	erased int
 	next  uint64
 }
 
@@ -134,7 +136,10 @@ func (w *transcriptPage) add(place uint64, e conversation.Event) (more bool, err
 	}
 	m, shown, err := w.read(message)
 	if errors.Is(err, journal.ErrErased) {
-		shown, err = false, nil
+		if shown, err = false, nil; w.erased == scanMax {
+			err = errScanned
+		}
+		w.erased++
 	}
 	full := shown && len(w.page) == w.limit
 	if shown && !full && err == nil {

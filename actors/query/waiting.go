@@ -93,6 +93,9 @@ type untransferred struct {
 	// read is how many entries were read since the position up to which everything is
 	// transferred was stored.
 	read int
+	// erased is the position of the first erased message that was passed, 0 if there was
+	// none. It has no receipts, so the stored position stays before it.
+	erased uint64
 	// given is set once Look has returned messages, which may not be transferred yet.
 	given bool
 }
@@ -109,6 +112,9 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 			}
 			if errors.Is(bad, journal.ErrErased) {
 				bad = nil
+				if a.erased == 0 {
+					a.erased = position
+				}
 				return true
 			}
 			fit := false
@@ -135,7 +141,7 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 	} else {
 		more = reached < durable
 	}
-	if a.read += read; !a.given && a.read >= q.limits.TransferredStep && reached > a.beyond {
+	if a.read += read; !a.given && a.erased == 0 && a.read >= q.limits.TransferredStep && reached > a.beyond {
 		q.keepTransferred(a.agent, reached)
 		a.read = 0
 	}
