@@ -59,7 +59,7 @@ var lattice = map[string]place{
 	},
 	"parley/actors": {
 		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/host", "parley/actors/query"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
+		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
 		why:   "actors run the rules and see journals through the contract only",
 	},
 	"parley/actors/actorstest": {may: ground, why: "it drives the tests of every aggregate, so it depends on none"},

@@ -44,6 +44,10 @@ func (r *testNode) verify() {
 	if r.node == nil {
 		return
 	}
+	if r.erased {
+		r.verifyErased()
+		return
+	}
 	for _, f := range verifyStore(r.t, r).First(100) {
 		if f.Check != "tables" {
 			r.t.Error(f)

@@ -22,6 +22,7 @@ import (
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/layout"
+	"parley/persistence/seal"
 	"parley/persistence/seal/sealtest"
 	"parley/persistence/sealed"
 	rowverify "parley/persistence/verify"
@@ -66,7 +67,7 @@ func (r *testNode) openArchive(a *persistence.Archive) testArchive {
 	if r.clear {
 		return clearArchive{a}
 	}
-	return sealed.NewArchive(a, testSealer)
+	return sealed.NewArchive(a, r.sealer)
 }
 
 // archive shows what the store has now.
@@ -90,6 +91,11 @@ type testNode struct {
 
 	// clear: nothing is sealed, so that a test can change what is stored.
 	clear bool
+	// sealer seals what is stored; erasable nodes have keys of their own.
+	sealer *seal.Sealer
+	keys   *sealtest.Keys
+	// erased: an organization was erased, so that a verification cannot read everything.
+	erased bool
 
 	fs    vfs.FS
 	store *persistence.Store
@@ -125,7 +131,7 @@ func withTuning(f func(*Node)) option {
 }
 
 func newTestNode(t testing.TB, options ...option) *testNode {
-	r := &testNode{t: t, journals: 1, clock: time.Now, entropy: parley.CountingEntropy(), fs: vfs.NewMem()}
+	r := &testNode{t: t, journals: 1, clock: time.Now, entropy: parley.CountingEntropy(), fs: vfs.NewMem(), sealer: testSealer}
 	for _, o := range options {
 		o(r)
 	}
@@ -152,6 +158,9 @@ func (r *testNode) open() {
 
 // start opens the journal in dir and starts a node on it.
 func (r *testNode) start(dir string) error {
+	if r.sealer == nil {
+		r.sealer = testSealer
+	}
 	logger := slog.New(slog.DiscardHandler)
 	options := persistence.Options{
 		FS: r.fs, Journals: r.journals, Clock: r.journalClock, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
@@ -167,7 +176,7 @@ func (r *testNode) start(dir string) error {
 	}
 	r.contents = store
 	if !r.clear {
-		r.contents = sealed.New(store, testSealer)
+		r.contents = sealed.New(store, r.sealer)
 	}
 	j := r.contents
 	if r.wrap != nil {
