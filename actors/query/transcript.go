@@ -74,7 +74,7 @@ type transcriptPage struct {
 	last  uint64 // the last place read
 	// erased is how many erased messages were left out.
 	erased int
-	next  uint64
+	next   uint64
 }
 
 // walk adds the messages after place from, or before it if descending. In a
