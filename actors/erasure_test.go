@@ -355,4 +355,3 @@ func TestErasedActors(t *testing.T) {
 		t.Errorf("%d activations", now)
 	}
 }
-
