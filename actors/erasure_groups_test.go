@@ -171,9 +171,13 @@ func TestErasedGroup(t *testing.T) {
 		t.Errorf("settled requests: %v, %v, %v", page, more, err)
 	}
 	must(x.broadcast(ours, x.k, "still here"))(t)
+	x.checkTimer(rules.GroupStream(theirs.id), clock)
+}
 
-	// The timer of the vote is due once.
-	due := rules.GroupStream(theirs.id)
+// checkTimer expects that the timer of an erased actor is due once.
+func (x *erasure) checkTimer(due journal.Stream, clock *manualClock) {
+	t := x.t
+	t.Helper()
 	timers := func() (n int) {
 		archive := x.store.Archive()
 		if err := archive.Timers(func(s journal.Stream, _ time.Time) error {
