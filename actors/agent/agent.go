@@ -1,4 +1,4 @@
-// Package agent holds the rules of an agent: its settings, keys, poll token and
+// Package agent holds the rules of an agent: its settings, keys, poll token, card and
 // revocation, which groups it may enter, and whether it may send a direct message. It
 // does no I/O and reads no clock.
 package agent
@@ -197,6 +197,10 @@ func Tag(e Event) byte {
 		return 9
 	case *KeyDistrusted:
 		return 10
+	case *CardPublished:
+		return 11
+	case *CardWithdrawn:
+		return 12
 	}
 	panic("agent: unknown event")
 }
@@ -224,6 +228,10 @@ func New(tag byte) (Event, bool) {
 		return &KeysBound{}, true
 	case 10:
 		return &KeyDistrusted{}, true
+	case 11:
+		return &CardPublished{}, true
+	case 12:
+		return &CardWithdrawn{}, true
 	}
 	return nil, false
 }
@@ -279,6 +287,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideEnter(s, c, now)
 	case Depart:
 		return decideDepart(s, c, now)
+	case PublishCard:
+		return decidePublishCard(s, c, now)
+	case WithdrawCard:
+		return decideWithdrawCard(s, now)
 	}
 	panic("agent: unknown command")
 }

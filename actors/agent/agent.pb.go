@@ -290,7 +290,11 @@ type State struct {
 	// Oldest first. The last one is of the current keys while unbound_ms is zero.
 	Bindings []*KeyBinding `protobuf:"bytes,18,rep,name=bindings,proto3" json:"bindings,omitempty"`
 	// When a key was last rotated, bound or retired.
-	KeysMs        int64 `protobuf:"varint,19,opt,name=keys_ms,json=keysMs,proto3" json:"keys_ms,omitempty"`
+	KeysMs int64 `protobuf:"varint,19,opt,name=keys_ms,json=keysMs,proto3" json:"keys_ms,omitempty"`
+	// Absent while the agent has no card, and once it is revoked.
+	Card *Card `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
+	// How many cards the agent has published so far; the number of the last one.
+	CardRevision  uint32 `protobuf:"varint,21,opt,name=card_revision,json=cardRevision,proto3" json:"card_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -454,6 +458,20 @@ func (x *State) GetBindings() []*KeyBinding {
 func (x *State) GetKeysMs() int64 {
 	if x != nil {
 		return x.KeysMs
+	}
+	return 0
+}
+
+func (x *State) GetCard() *Card {
+	if x != nil {
+		return x.Card
+	}
+	return nil
+}
+
+func (x *State) GetCardRevision() uint32 {
+	if x != nil {
+		return x.CardRevision
 	}
 	return 0
 }
@@ -1135,7 +1153,7 @@ var File_actors_agent_agent_proto protoreflect.FileDescriptor
 
 const file_actors_agent_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x18actors/agent/agent.proto\x12\x0fparley.v1.agent\"\x92\x01\n" +
+	"\x18actors/agent/agent.proto\x12\x0fparley.v1.agent\x1a\x17actors/agent/card.proto\"\x92\x01\n" +
 	"\tFormerKey\x12\x14\n" +
 	"\x05curve\x18\x01 \x01(\tR\x05curve\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x1d\n" +
@@ -1156,7 +1174,7 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"Membership\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x1a\n" +
-	"\bisolated\x18\x03 \x01(\bR\bisolated\"\xc4\x05\n" +
+	"\bisolated\x18\x03 \x01(\bR\bisolated\"\x94\x06\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1182,7 +1200,9 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\n" +
 	"unbound_ms\x18\x11 \x01(\x03R\tunboundMs\x127\n" +
 	"\bbindings\x18\x12 \x03(\v2\x1b.parley.v1.agent.KeyBindingR\bbindings\x12\x17\n" +
-	"\akeys_ms\x18\x13 \x01(\x03R\x06keysMs\"\xe0\x02\n" +
+	"\akeys_ms\x18\x13 \x01(\x03R\x06keysMs\x12)\n" +
+	"\x04card\x18\x14 \x01(\v2\x15.parley.v1.agent.CardR\x04card\x12#\n" +
+	"\rcard_revision\x18\x15 \x01(\rR\fcardRevision\"\xe0\x02\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1266,17 +1286,19 @@ var file_actors_agent_agent_proto_goTypes = []any{
 	(*Departed)(nil),         // 11: parley.v1.agent.Departed
 	(*KeysBound)(nil),        // 12: parley.v1.agent.KeysBound
 	(*KeyDistrusted)(nil),    // 13: parley.v1.agent.KeyDistrusted
+	(*Card)(nil),             // 14: parley.v1.agent.Card
 }
 var file_actors_agent_agent_proto_depIdxs = []int32{
-	0, // 0: parley.v1.agent.State.former_keys:type_name -> parley.v1.agent.FormerKey
-	2, // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
-	1, // 2: parley.v1.agent.State.bindings:type_name -> parley.v1.agent.KeyBinding
-	1, // 3: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	0,  // 0: parley.v1.agent.State.former_keys:type_name -> parley.v1.agent.FormerKey
+	2,  // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
+	1,  // 2: parley.v1.agent.State.bindings:type_name -> parley.v1.agent.KeyBinding
+	14, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
+	1,  // 4: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
+	5,  // [5:5] is the sub-list for method output_type
+	5,  // [5:5] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_actors_agent_agent_proto_init() }
@@ -1284,6 +1306,7 @@ func file_actors_agent_agent_proto_init() {
 	if File_actors_agent_agent_proto != nil {
 		return
 	}
+	file_actors_agent_card_proto_init()
 	file_actors_agent_agent_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

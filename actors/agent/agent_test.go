@@ -37,6 +37,10 @@ func TestKeyStories(t *testing.T) {
 	actorstest.Tell(t, "testdata/keys", rules, parse, showBindings)
 }
 
+func TestCardStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/cards", rules, parse, showCard)
+}
+
 func TestGroupStories(t *testing.T) {
 	actorstest.Tell(t, "testdata/groups", rules, parse, show)
 }
@@ -85,6 +89,10 @@ func parse(l *actorstest.Line, life *life) agent.Command {
 		return agent.Revoke{}
 	case "send":
 		return parseSend(l)
+	case "publish-card":
+		return agent.PublishCard{Public: l.Has("public"), A2AEnabled: l.Has("a2a"), NamesSecurity: l.Has("security")}
+	case "withdraw-card":
+		return agent.WithdrawCard{}
 	case "enter":
 		return agent.Enter{Group: l.ID("group"), Offer: number(l, "offer"), Isolated: l.Has("isolated")}
 	case "depart":
@@ -194,6 +202,17 @@ func keys(s *agent.State) string {
 	return strings.Join(names, " ")
 }
 
+// showCard renders what the state remembers of the agent's card.
+func showCard(life *life) string {
+	c := life.State.GetCard()
+	if c == nil {
+		return fmt.Sprintf("no card, %d so far", life.State.GetCardRevision())
+	}
+	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(actorstest.Epoch) }
+	return fmt.Sprintf("card %d, created %v, updated %v, shown %v, changed %v, public %v, A2A %v", life.State.GetCardRevision(), since(c.GetCreatedMs()),
+		since(c.GetUpdatedMs()), c.GetShownMs() != 0, life.State.CardChangedAt().Sub(actorstest.Epoch), c.GetIsPublic(), c.GetA2AEnabled())
+}
+
 // showBindings renders key bindings.
 func showBindings(life *life) string {
 	s, told := life.State, []string{}
@@ -225,6 +244,7 @@ func TestGolden(t *testing.T) {
 			FormerKeys: []*agent.FormerKey{{Curve: parley.Ed25519, Raw: key("s1"), RetiredMs: at + 1, SinceMs: at + 3, DistrustedMs: at + 4}},
 			Groups:     []*agent.Membership{membership("vault", 300, true)},
 			Bindings:   []*agent.KeyBinding{bound}, UnboundMs: at + 5, SigningSinceMs: at + 6, EncryptionSinceMs: at + 7, KeysMs: at + 8,
+			Card: &agent.Card{CreatedMs: at + 9, UpdatedMs: at + 10, IsPublic: true, A2AEnabled: true, ShownMs: at + 11}, CardRevision: 300,
 		},
 		[]agent.Event{
 			&agent.Created{
@@ -244,6 +264,8 @@ func TestGolden(t *testing.T) {
 			&agent.Departed{Group: group, Offer: 300, AtMs: at},
 			&agent.KeysBound{Binding: bound, AtMs: at, Drop: 300},
 			&agent.KeyDistrusted{Curve: parley.Ed25519, Raw: key("s1"), AtMs: at},
+			&agent.CardPublished{IsPublic: true, A2AEnabled: true, AtMs: at},
+			&agent.CardWithdrawn{AtMs: at},
 		},
 	)
 }

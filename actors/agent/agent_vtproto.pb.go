@@ -240,6 +240,25 @@ func (m *State) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.CardRevision != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CardRevision))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa8
+	}
+	if m.Card != nil {
+		size, err := m.Card.MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa2
+	}
 	if m.KeysMs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.KeysMs))
 		i--
@@ -1137,6 +1156,13 @@ func (m *State) SizeVT() (n int) {
 	}
 	if m.KeysMs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.KeysMs))
+	}
+	if m.Card != nil {
+		l = m.Card.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.CardRevision != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.CardRevision))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2469,6 +2495,61 @@ func (m *State) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.KeysMs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 20:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Card", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.Card == nil {
+				m.Card = &Card{}
+			}
+			if err := m.Card.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 21:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CardRevision", wireType)
+			}
+			m.CardRevision = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.CardRevision |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

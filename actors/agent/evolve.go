@@ -28,11 +28,15 @@ func Evolve(s *State, e Event) {
 		s.PollTokenHash = nil
 	case *Revoked:
 		s.RevokedMs = e.AtMs
-		s.PollTokenHash, s.Groups = nil, nil
+		s.PollTokenHash, s.Groups, s.Card = nil, nil, nil
 	case *Entered:
 		s.Groups = append(s.without(e.Group), &Membership{Group: e.Group, Offer: e.Offer, Isolated: e.Isolated})
 	case *Departed:
 		s.Groups = s.without(e.Group)
+	case *CardPublished:
+		evolveCardPublished(s, e)
+	case *CardWithdrawn:
+		s.Card = nil
 	}
 }
 
@@ -47,6 +51,9 @@ func evolveCreated(s *State, e *Created) {
 func evolveChanged(s *State, e *Changed) {
 	if e.HumanOversight != nil {
 		s.HumanOversight = *e.HumanOversight
+		if s.Card != nil {
+			s.Card.ShownMs = e.AtMs
+		}
 	}
 	if e.IncomingPolicy != nil {
 		s.IncomingPolicy = *e.IncomingPolicy

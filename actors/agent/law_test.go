@@ -17,7 +17,7 @@ func TestLaws(t *testing.T) { actorstest.Obey(t, rules, draw, law) }
 func draw(t *rapid.T, s *agent.State) agent.Command {
 	flag := rapid.Ptr(rapid.Bool(), true)
 	keyOf := func(names ...string) []byte { return key(rapid.SampledFrom(names).Draw(t, "key")) }
-	kind := rapid.IntRange(0, 18).Draw(t, "kind")
+	kind := rapid.IntRange(0, 21).Draw(t, "kind")
 	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
 		kind = 1
 	}
@@ -42,6 +42,12 @@ func draw(t *rapid.T, s *agent.State) agent.Command {
 		return agent.IssuePollToken{Hash: keyOf("t1", "t2")}
 	case kind == 8:
 		return agent.RevokePollToken{}
+	case kind == 19:
+		return agent.WithdrawCard{}
+	case kind > 19:
+		return agent.PublishCard{
+			Public: rapid.Bool().Draw(t, "public"), A2AEnabled: rapid.Bool().Draw(t, "a2a"), NamesSecurity: rapid.Bool().Draw(t, "security"),
+		}
 	}
 	group := rapid.SampledFrom(groupNames).Draw(t, "group")
 	offer := rapid.Uint32Range(1, 4).Draw(t, "offer")
@@ -90,6 +96,7 @@ func law(t *rapid.T, turn turn) {
 		t.Fatalf("an immutable field changed: %v, %v", before, after)
 	}
 	lawOfKeys(t, turn)
+	lawOfCards(t, turn)
 	lawOfGroups(t, turn)
 	switch c := turn.Command.(type) {
 	case agent.Send:
@@ -100,6 +107,27 @@ func law(t *rapid.T, turn turn) {
 		if has := byName(after)[c.Group]; has != nil && has.Offer <= c.Offer || len(before.GetGroups())-len(after.GetGroups()) != len(turn.Events) {
 			t.Fatalf("departed from %v: before %v, after %v", c, before.GetGroups(), after.GetGroups())
 		}
+	}
+}
+
+// lawOfCards: a revoked agent has no card. Cards are numbered without gaps, and their
+// instants never go back.
+func lawOfCards(t *rapid.T, turn turn) {
+	before, after := turn.Before.GetCard(), turn.After.GetCard()
+	if turn.After.Revoked() && after != nil {
+		t.Fatal("a revoked agent has a card")
+	}
+	published := uint32(0)
+	for _, e := range turn.Events {
+		if _, ok := e.(*agent.CardPublished); ok {
+			published++
+		}
+	}
+	if turn.After.GetCardRevision() != turn.Before.GetCardRevision()+published {
+		t.Fatalf("%d cards became %d", turn.Before.GetCardRevision(), turn.After.GetCardRevision())
+	}
+	if before != nil && after != nil && (after.CreatedMs != before.CreatedMs || after.UpdatedMs < before.UpdatedMs || turn.After.CardChangedAt().Before(turn.Before.CardChangedAt())) {
+		t.Fatalf("the card of %v became that of %v", before, after)
 	}
 }
 

@@ -108,6 +108,37 @@ func TestOracleControl(t *testing.T) {
 	})
 }
 
+func TestOracleControlOfCards(t *testing.T) {
+	trial.Finds(t, map[string]func(*agentRules){
+		"security members before A2A is enabled are accepted": deciding(func(s *agent.State, c agent.PublishCard, now time.Time) ([]agent.Event, error) {
+			c.NamesSecurity = c.NamesSecurity && s.GetCard().GetA2AEnabled()
+			return agent.Decide(s, c, now)
+		}),
+		"security members with a card that ends A2A are accepted": deciding(func(s *agent.State, c agent.PublishCard, now time.Time) ([]agent.Event, error) {
+			c.NamesSecurity = c.NamesSecurity && c.A2AEnabled
+			return agent.Decide(s, c, now)
+		}),
+		"security members are always refused": deciding(func(s *agent.State, c agent.PublishCard, now time.Time) ([]agent.Event, error) {
+			if s.Exists() && !s.Revoked() && c.NamesSecurity {
+				return nil, agent.ErrCardSecurity
+			}
+			return agent.Decide(s, c, now)
+		}),
+		"a card is created anew":         evolving(func(s *agent.State, e *agent.CardPublished) { s.Card.CreatedMs = e.AtMs }),
+		"a revoked agent keeps its card": evolving(func(s *agent.State, e *agent.Revoked) { s.Card = &agent.Card{CreatedMs: 1, UpdatedMs: 1} }),
+		"cards are counted from 1 again": evolving(func(s *agent.State, _ *agent.CardWithdrawn) { s.CardRevision = 0 }),
+		"oversight is not shown": evolving(func(s *agent.State, _ *agent.Changed) {
+			if s.Card != nil {
+				s.Card.ShownMs = 0
+			}
+		}),
+		"every card is public": deciding(func(s *agent.State, c agent.PublishCard, now time.Time) ([]agent.Event, error) {
+			c.Public = true
+			return agent.Decide(s, c, now)
+		}),
+	})
+}
+
 // bound returns a copy of the state in which all groups are isolated, or none is.
 func bound(s *agent.State, isolated bool) *agent.State {
 	c := proto.CloneOf(s)

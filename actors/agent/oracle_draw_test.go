@@ -21,6 +21,7 @@ var (
 	wishes = rapid.SampledFrom([]string{
 		"send", "rotate", "change", "send", "rotate", "issue", "send", "change", "forgo", "create", "revoke",
 		"enter", "depart", "enter", "bind", "bind", "retire",
+		"card", "card", "no card",
 	})
 	signings = rapid.SampledFrom([]string{"", "ed1", "ed2", "ed3", "both"})
 	seals    = rapid.SampledFrom([]string{"", "e1", "e2", "both"})
@@ -84,6 +85,12 @@ func wish(t *rapid.T, o *oracle, now time.Time) agent.Command {
 		return agent.Enter{Group: actorstest.Named(group), Offer: offers.Draw(t, "offer"), Isolated: isolated[group]}
 	case "depart":
 		return o.wishToDepart(t)
+	case "card":
+		return agent.PublishCard{
+			Public: rapid.Bool().Draw(t, "public"), A2AEnabled: rapid.Bool().Draw(t, "a2a"), NamesSecurity: rapid.Bool().Draw(t, "security"),
+		}
+	case "no card":
+		return agent.WithdrawCard{}
 	}
 	return o.wishToSend(t)
 }
@@ -157,6 +164,8 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"Enter: no agent", "Enter: revoked", "Enter: again", "Enter: into isolation", "Enter: out of isolation",
 		"Enter: entered", "Enter: entered anew",
 		"Depart: not in it", "Depart: in it since", "Depart: departed",
+		"PublishCard: no agent", "PublishCard: revoked", "PublishCard: security members", "PublishCard: first card", "PublishCard: another card",
+		"WithdrawCard: no agent", "WithdrawCard: revoked", "WithdrawCard: nothing new", "WithdrawCard: changed",
 	},
 	Errors: map[string]error{
 		"ErrRepeated": agent.ErrRepeated, "ErrUnknown": agent.ErrUnknown, "ErrRevoked": agent.ErrRevoked,
@@ -168,7 +177,7 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"ErrBindingSignature":  agent.ErrBindingSignature, "ErrPreviousSignature": agent.ErrPreviousSignature,
 		"ErrBindingStale": agent.ErrBindingStale, "ErrBindingAhead": agent.ErrBindingAhead,
 		"ErrUnknownKey": agent.ErrUnknownKey, "ErrKeyInUse": agent.ErrKeyInUse, "ErrKeyRetired": agent.ErrKeyRetired,
-		"ErrKeyUnlinked": agent.ErrKeyUnlinked,
+		"ErrKeyUnlinked": agent.ErrKeyUnlinked, "ErrCardSecurity": agent.ErrCardSecurity,
 	},
 }
 

@@ -31,6 +31,14 @@ type record struct {
 	unboundMs           int64    // 0 for never
 	sinceMs             [2]int64 // of the signing, of the encryption key
 	keysMs              int64
+	card                card
+	cards               uint32 // published so far
+}
+
+// card is what is remembered of an agent's card; zero if there is none.
+type card struct {
+	createdMs, updatedMs, shownMs int64
+	public, a2a                   bool
 }
 
 // seat is a membership in a group, with the test's name of the group.
@@ -94,6 +102,10 @@ func look(l *life) any {
 		seen.revokedMs = revokedAt.UnixMilli()
 	}
 	seeKeys(s, &seen)
+	if c := s.GetCard(); c != nil {
+		seen.card = card{c.CreatedMs, c.UpdatedMs, c.ShownMs, c.IsPublic, c.A2AEnabled}
+	}
+	seen.cards = s.GetCardRevision()
 	for _, w := range s.Warnings() {
 		seen.warnings[0] = seen.warnings[0] || strings.HasPrefix(w, "incoming_policy")
 		seen.warnings[1] = seen.warnings[1] || strings.HasPrefix(w, "outgoing_policy")
@@ -172,7 +184,7 @@ func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 		case o.revoked():
 			return actorstest.Accepted("again")
 		}
-		o.revokedMs, o.poll, o.seats = now.UnixMilli(), "", nil
+		o.revokedMs, o.poll, o.seats, o.card = now.UnixMilli(), "", nil, card{}
 		return actorstest.Accepted("revoked")
 	}
 	switch {
@@ -183,7 +195,13 @@ func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 	}
 	switch c := c.(type) {
 	case agent.Change:
-		return o.change(c)
+		return o.change(c, now)
+	case agent.PublishCard:
+		return o.publishCard(c, now)
+	case agent.WithdrawCard:
+		had := o.card != card{}
+		o.card = card{}
+		return news(had)
 	case agent.RotateKeys:
 		return o.rotateKeys(c, now)
 	case agent.BindKeys:
@@ -225,9 +243,29 @@ func (o *oracle) create(c agent.Create, now time.Time) actorstest.Verdict {
 	return actorstest.Accepted("created")
 }
 
-func (o *oracle) change(c agent.Change) actorstest.Verdict {
+// publishCard: the service alone writes the security members of an A2A-enabled agent's
+// card. // spec: Agent card
+func (o *oracle) publishCard(c agent.PublishCard, now time.Time) actorstest.Verdict {
+	if c.NamesSecurity && (c.A2AEnabled || o.card.a2a) {
+		return actorstest.Refused("security members", "422 card_security_fields")
+	}
+	fresh := card{createdMs: now.UnixMilli(), updatedMs: now.UnixMilli(), public: c.Public, a2a: c.A2AEnabled}
+	o.cards++
+	if (o.card == card{}) {
+		o.card = fresh
+		return actorstest.Accepted("first card")
+	}
+	fresh.createdMs, fresh.updatedMs = o.card.createdMs, max(o.card.updatedMs, fresh.updatedMs)
+	o.card = fresh
+	return actorstest.Accepted("another card")
+}
+
+func (o *oracle) change(c agent.Change, now time.Time) actorstest.Verdict {
 	if c.Name != nil && *c.Name != o.name {
 		return actorstest.Refused("name", "409 name_immutable")
+	}
+	if c.HumanOversight != nil && *c.HumanOversight != o.oversight && o.card != (card{}) {
+		o.card.shownMs = now.UnixMilli()
 	}
 	was := []any{o.oversight, o.unlisted, o.incoming, o.outgoing}
 	set(&o.oversight, c.HumanOversight)
