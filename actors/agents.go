@@ -18,7 +18,7 @@ import (
 type agentTurn = host.Turn[*agent.State, agent.Command, agent.Event]
 
 // Change alters an agent: agent.Change, RotateKeys, BindKeys, RetireKey,
-// IssuePollToken, RevokePollToken or Revoke. // spec: Agents
+// IssuePollToken, RevokePollToken, WithdrawCard or Revoke. // spec: Agents
 func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
 	var in []*agent.Membership
 	if _, ends := c.(agent.Revoke); ends {
@@ -74,6 +74,8 @@ func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 				return rules.Clone(t.State, &agent.State{}), nil
 			case rotateKeys:
 				return as.change(t, r.RotateKeys, r.kids...)
+			case publishCard:
+				return as.publishCard(t, r)
 			case agent.Command:
 				return as.change(t, r)
 			}
@@ -145,7 +147,7 @@ func (as *Agents) leaveGroups(t *agentTurn, self parley.AgentID, in []*agent.Mem
 }
 
 func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) (any, error) {
-	before, groups := len(t.Entry.Events), t.State.GetGroups()
+	before, groups, card := len(t.Entry.Events), t.State.GetGroups(), t.State.GetCard()
 	if err := t.Decide(c); err != nil {
 		return nil, err
 	}
@@ -167,7 +169,12 @@ func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) 
 		if err := as.webhooks.Retire(t, id); err != nil {
 			return nil, err
 		}
-	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send: // no effect on other actors
+		if card != nil {
+			t.DeleteRow(journal.CardTable, id.Bytes())
+		}
+	case agent.WithdrawCard:
+		t.DeleteRow(journal.CardTable, id.Bytes())
+	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard: // no effect on other actors
 	}
 	as.publishAfter(t)
 	return now, nil

@@ -101,6 +101,10 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 	w.first = w.messages[0]
 	must(w.node.Agents.Change(ctx, w.agents[4], agent.RotateKeys{Signing: key(9, "new"), Encryption: key(8, "new")}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[4], agent.IssuePollToken{Hash: key(7, "new")}))(t)
+	for n, id := range []parley.AgentID{w.agents[0], w.agents[1], w.agents[0], w.agents[5]} {
+		w.publish(id, fmt.Sprintf("card %d", n))
+	}
+	must(w.node.Agents.Change(ctx, w.agents[1], agent.WithdrawCard{}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[5], agent.Revoke{}))(t)
 	eventually(t, "the agent is counted out", func() bool { return must(w.node.Orgs.Current(ctx, w.owner))(t).GetActiveAgents() == 5 })
 	w.node.queries.Limits().ListedStep = 1

@@ -139,6 +139,31 @@ var rowControls = map[string]tamperCase{
 		s := rules.OrgStream(x.owner)
 		x.set(layout.RowKey(s.Slot(), journal.QuarantineTable, record.QuarantineKey(s, 1)), record.QuarantineRow(noon, []byte("hello")))
 	}, []string{"quarantine"}, false},
+	"a card is gone": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.CardTable)) }, []string{"card-rows"}, false},
+	"an agent has a card that it withdrew": {func(x *tamperer) {
+		_, v := x.find('R', ofTable(journal.CardTable))
+		x.set(layout.RowKey(x.agents[1].Slot(), journal.CardTable, x.agents[1][:]), v)
+	}, []string{"card-rows"}, false},
+	"a revoked agent has a card": {func(x *tamperer) {
+		_, v := x.find('R', ofTable(journal.CardTable))
+		x.set(layout.RowKey(x.agents[5].Slot(), journal.CardTable, x.agents[5][:]), v)
+	}, []string{"card-rows"}, false},
+	"a card that is not public is shown": {func(x *tamperer) {
+		changeCard(x, func(c *record.Card) { c.IsPublic = !c.IsPublic })
+	}, []string{"card-rows"}, false},
+	"a card is an earlier one": {func(x *tamperer) { changeCard(x, func(c *record.Card) { c.Revision-- }) }, []string{"card-rows"}, false},
+	"a card was published at another time": {func(x *tamperer) {
+		changeCard(x, func(c *record.Card) { c.CreatedMs++ })
+	}, []string{"card-rows"}, false},
+	"a card is stored in another form": {func(x *tamperer) {
+		x.alter('R', ofTable(journal.CardTable), func(v []byte) []byte { return append(v, 0xca, 0x06, 1, 'x', 0xca, 0x06, 1, 'y') }) // two descriptions more
+	}, []string{"card-content"}, false},
+	"a card cannot be read": {func(x *tamperer) {
+		x.alter('R', ofTable(journal.CardTable), func([]byte) []byte { return []byte{0xff} })
+	}, []string{"card-content", "card-rows"}, false},
+	"a card in another slot": {func(x *tamperer) {
+		x.move('R', ofTable(journal.CardTable), func(k []byte) []byte { k[1] ^= 1; return k })
+	}, []string{"card-content"}, false},
 	"a timer for nobody": {func(x *tamperer) {
 		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}
 		x.set(x.homes().TimerKey(0, 5, s), nil)

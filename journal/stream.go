@@ -123,12 +123,14 @@ const (
 	// ListedTable: agent id → position of its feed (8 bytes) up to which the entries
 	// that begin conversations have rows in ConversationTable.
 	ListedTable Table = 23
+	// CardTable: agent id → the agent's card.
+	CardTable Table = 24
 )
 
 // HasContent reports whether the values of a table belong to an organization.
 func (t Table) HasContent() bool {
 	switch t {
-	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable:
+	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable:
 		return true
 	}
 	return false

@@ -154,6 +154,8 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		return x.deliveryRow(slot, key, value)
 	case table == journal.RetryTable && len(key) == 32:
 		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
+	case table == journal.CardTable && len(key) == 16:
+		x.cardRow(slot, key, value)
 	case table == journal.QuarantineTable && record.IsQuarantine(key, value):
 		x.quarantine.Checked++
 		x.quarantined(slot, key, value)

@@ -120,7 +120,7 @@ type checks struct {
 	record, place, copied, owner, receipts        *report.Check
 	arrival, keys, poll, once, tables, queues     *report.Check
 	orgSlot, registered, farReceipts, statusWords *report.Check
-	collectedAll, quarantine, folded              *report.Check
+	collectedAll, quarantine, folded, cardContent *report.Check
 }
 
 // multisets are the checks that compare two multisets.
@@ -128,6 +128,7 @@ type multisets struct {
 	records, copies, feeds, statuses, lists, quota *report.Multiset
 	slugs, claims, clients                         *report.Multiset
 	names, roster, agents, retired, timersDue      *report.Multiset
+	cards                                          *report.Multiset
 	groupMultisets
 	webhookMultisets
 }
@@ -169,6 +170,7 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 		orgSlot:      result.Check("organization-home", "an organization lives where its slug is looked for"),
 		collectedAll: result.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
 		folded:       result.Check("list-rows", "each row that a feed entry gave to an agent's list says what the entry says, and is there where the entries count as listed"),
+		cardContent:  result.Check("card-content", "each card lies in the slot of its agent, can be read, and is stored as this release writes it"),
 		registered:   result.Check("registrations", "a solved challenge has made its organization"),
 	}
 	x.groupChecks = groupChecksOf(result)
@@ -221,6 +223,8 @@ func (x *verifier) open() {
 		retired: open("retirements", "each revoked agent is counted once", "a revoked agent is counted as active", "an agent is counted out that was not revoked, or twice", idsAt("organization", "agent")),
 		timersDue: open("timers-due", "each challenge has the timer that forgets it, each live request the one that ends it",
 			"nothing will ever remove the challenge, or end the request", "a timer that nobody set", timerMember),
+		cards: open("card-rows", "each agent's card is stored as its events say: when, under which number, and who may see it",
+			"the agent published a card that is not stored so", "a card that its agent did not publish so", cardMember),
 		groupMultisets:   openGroups(open),
 		webhookMultisets: openWebhooks(open),
 	}

@@ -1,0 +1,47 @@
+package actors
+
+import (
+	"context"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/host"
+	"parley/actors/record"
+	"parley/actors/rules"
+	"parley/journal"
+)
+
+// PublishedCard is a card as it was stored, and its agent.
+type PublishedCard struct {
+	Agent *agent.State
+	Card  *record.Card
+}
+
+// publishCard asks an agent's actor to publish a card.
+type publishCard struct {
+	agent.PublishCard
+	card *record.Card
+}
+
+// PublishCard publishes an agent's card, in place of any it had before. The instants and
+// the number of the card are set here. The caller must not use the card afterwards; the
+// one that is returned is its own. // spec: Agent cards
+func (as *Agents) PublishCard(_ context.Context, id parley.AgentID, c agent.PublishCard, card *record.Card) (PublishedCard, error) {
+	return host.Ask[PublishedCard](as.engine, rules.AgentStream(id), card.SizeVT(), publishCard{c, card})
+}
+
+func (as *Agents) publishCard(t *agentTurn, r publishCard) (any, error) {
+	if _, err := as.change(t, r.PublishCard); err != nil {
+		return nil, err
+	}
+	now, card := rules.Clone(t.State, &agent.State{}), r.card
+	card.IsPublic, card.A2AEnabled = r.Public, r.A2AEnabled
+	card.CreatedMs, card.UpdatedMs, card.Revision = now.GetCard().GetCreatedMs(), now.GetCard().GetUpdatedMs(), now.GetCardRevision()
+	stored, err := card.MarshalVT()
+	if err != nil {
+		return nil, err
+	}
+	id := now.AgentID()
+	t.PutRow(journal.CardTable, id.Bytes(), stored)
+	return PublishedCard{now, card}, nil
+}

@@ -1,0 +1,46 @@
+package query
+
+import (
+	"context"
+	"errors"
+
+	"parley"
+	"parley/actors/record"
+	"parley/journal"
+)
+
+// ErrNoCard is returned for an agent that has no card.
+var ErrNoCard = parley.ErrNotFound.Saying("The agent has no card.")
+
+// Card returns an agent's card; ErrNoCard if it has none. A revoked agent has none.
+func (q *Agents) Card(ctx context.Context, id parley.AgentID) (card *record.Card, err error) {
+	err = q.row(ctx, func(v journal.View) error {
+		value, found, err := v.Row(id.Slot(), journal.CardTable, id[:])
+		if err != nil {
+			return err
+		}
+		if !found {
+			return ErrNoCard
+		}
+		card = &record.Card{}
+		return card.UnmarshalVT(value)
+	})
+	return card, err
+}
+
+// EachCard calls fn with every card, those that are not public included, in no order,
+// until fn returns false. If it returns an error, the cards that fn got must not be
+// shown.
+func (q *Agents) EachCard(ctx context.Context, fn func(parley.AgentID, *record.Card) bool) error {
+	return q.view(ctx, func(v journal.View) error {
+		var bad error
+		scan := v.Table(journal.CardTable, func(key, value []byte) bool {
+			card := &record.Card{}
+			if bad = card.UnmarshalVT(value); bad != nil {
+				return false
+			}
+			return fn(parley.IDFromBytes[parley.AgentID](key), card)
+		})
+		return errors.Join(scan, bad)
+	})
+}
