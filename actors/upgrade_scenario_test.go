@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -158,6 +159,7 @@ func (l *releaseScenario) run() {
 	for _, id := range []parley.AgentID{bob, carol, erin} {
 		l.setReceipts(id)
 	}
+	l.publishCards(carol, alice, dave)
 	l.change(dave, agent.Revoke{})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.GroupsOnly), OutgoingPolicy: proto.String(agent.GroupsOnly)})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
@@ -167,6 +169,16 @@ func (l *releaseScenario) run() {
 	l.node.engine.Drain(rules.OrgStream(acme))
 	eventually(l.t, "it is in quarantine", func() bool { return l.node.Stats().Quarantined == 1 })
 	l.awaitArrival()
+}
+
+// publishCards gives three agents a card. The second withdraws it again.
+func (l *releaseScenario) publishCards(of ...parley.AgentID) {
+	l.t.Helper()
+	for n, id := range of {
+		must(l.node.Agents.PublishCard(context.Background(), id, agent.PublishCard{Public: n == 0, A2AEnabled: true}, fullCard("card")))(l.t)
+		l.awaitArrival()
+	}
+	l.change(of[1], agent.WithdrawCard{})
 }
 
 // setReceipts marks all but the newest message of an agent as transferred, and the
@@ -310,6 +322,11 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	say("  by key %s %s", must(node.Agents.ByKid(ctx, parley.Thumbprint(parley.Ed25519, a.GetSigningKey())))(t), must(node.Agents.ByKid(ctx, parley.Thumbprint(parley.X25519, a.GetEncryptionKey())))(t))
 	if hash := a.GetPollTokenHash(); len(hash) > 0 {
 		say("  by poll token %s", must(node.Agents.ByPollToken(ctx, hash))(t))
+	}
+	if card, err := node.Agents.Card(ctx, id); err == nil {
+		say("  card: %s", oneLine(card))
+	} else if !errors.Is(err, query.ErrNoCard) {
+		t.Error(err)
 	}
 	for _, m := range must2(node.Messages.Inbox(ctx, id, 0, 100, "", nil))(t) {
 		say("  inbox at %d: %s", m.Position, messageLine(m))
