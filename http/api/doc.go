@@ -8,8 +8,11 @@
 //     travel in the body have json:"-". An embedded struct contributes its
 //     fields as if they stood in the embedding one. A header tag that begins
 //     with X-Svc- names a header whose middle word is the server's brand.
+//   - brand:"true" on a member of a request's or an answer's root: its name there
+//     is the server's brand, see Rebrand.
 //   - required, minLength, maxLength, pattern, enum, minimum, maximum, maxItems,
-//     default, format: as in JSON Schema; lengths count characters.
+//     default, format: as in JSON Schema; lengths count characters. Of a map
+//     maxItems bounds the members, maxLength each value.
 //   - aliases: other names under which the field is accepted.
 //   - maxBytes: the size of a raw JSON value when written compactly.
 //   - additionalProperties:"false" on a blank field: other members are refused.

@@ -3,6 +3,7 @@ package rest
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -17,13 +18,15 @@ type checker interface {
 // plan describes how an In struct is filled from a request. It is built once, with the
 // route, so that serving needs no reflection over types.
 type plan struct {
-	in      reflect.Type
-	path    []field
-	query   []field
-	header  []field
-	body    *members // nil: the body is ignored
-	bodied  bool     // the body has members to bind
-	form    bool     // a form is accepted instead of JSON
+	in     reflect.Type
+	path   []field
+	query  []field
+	header []field
+	body   *members // nil: the body is ignored
+	bodied bool     // the body has members to bind
+	// brands maps the names in the tags of branded members to their names in a body.
+	brands  map[string]string
+	form    bool // a form is accepted instead of JSON
 	checked bool
 }
 
@@ -42,6 +45,9 @@ func newPlan(in reflect.Type, brand string) (*plan, error) {
 		return nil, fmt.Errorf("%s: %w", in, err)
 	}
 	body, err := newMembers(in)
+	if err == nil {
+		p.brands, err = body.rebrand(strings.ToLower(brand))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in, err)
 	}
@@ -55,6 +61,40 @@ func newPlan(in reflect.Type, brand string) (*plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// rebrand gives branded members the brand as their name. It returns their former names,
+// with the new ones.
+func (m *members) rebrand(brand string) (renamed map[string]string, err error) {
+	for i := range m.fields {
+		f := &m.fields[i]
+		if !f.branded || f.name == brand {
+			continue
+		}
+		if _, taken := m.byName[brand]; taken {
+			return nil, fmt.Errorf("the brand %q is the name of another member", brand)
+		}
+		if renamed == nil {
+			renamed = map[string]string{}
+		}
+		renamed[f.name] = brand
+		m.byName[brand] = m.byName[f.name]
+		delete(m.byName, f.name)
+		f.name, f.names[0] = brand, brand
+	}
+	return renamed, nil
+}
+
+// branded returns a fault with the names that the body has.
+func (p *plan) branded(f FieldError) FieldError {
+	if len(f.Loc) < 2 || f.Loc[0] != "body" {
+		return f
+	}
+	if name, _ := f.Loc[1].(string); p.brands[name] != "" {
+		f.Loc = slices.Clone(f.Loc)
+		f.Loc[1] = p.brands[name]
+	}
+	return f
 }
 
 func (p *plan) collect(t reflect.Type, under []int, brand string) error {
@@ -131,7 +171,7 @@ func (p *plan) bind(c *Call, in reflect.Value) error {
 	if p.checked && !faults.unreadable() {
 		for _, f := range in.Addr().Interface().(checker).Check() {
 			if len(faults.Faults) < fieldErrorsMax {
-				faults.Faults = append(faults.Faults, faults.hinted(f))
+				faults.Faults = append(faults.Faults, faults.hinted(p.branded(f)))
 			}
 		}
 	}

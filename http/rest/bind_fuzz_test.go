@@ -52,7 +52,7 @@ func (a ask) bindTo(r *Route) (in reflect.Value, err error) {
 }
 
 // samples are texts; every pattern of the table accepts one of them.
-var samples = []string{toyID, "a.b.c", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "accept_all", "send_all", "public", "member", "approve", "message.received", "OKP", "Ed25519", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+var samples = []string{toyID, "a.b.c", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "accept_all", "send_all", "public", "member", "approve", "message.received", "OKP", "Ed25519", "text/plain", "free", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 
 // exampleOf returns JSON that a shape accepts.
 func exampleOf(t testing.TB, s *shape) string {
@@ -60,8 +60,10 @@ func exampleOf(t testing.TB, s *shape) string {
 	switch s.kind {
 	case kindBool:
 		return "true"
-	case kindInt:
+	case kindInt, kindNumber:
 		return strconv.FormatInt(s.minimum, 10)
+	case kindMap:
+		return `{"a.b.c":` + exampleOf(t, s.item) + "}"
 	case kindObject:
 		return `{"a":[1,{"b":null}]}`
 	case kindArray:
@@ -173,6 +175,7 @@ func encoded(t *testing.T, in reflect.Value) []byte {
 // faultKinds are the error types of a 422.
 var faultKinds = []string{
 	faultMissing, faultExtra, faultJSON, faultStringType, faultTooLong, faultTooShort, faultPattern, faultEnum, faultBoolType, faultBoolParsing, faultIntType, faultIntParsing, faultIntFraction, faultIntSize,
+	faultFloatType, faultFloatParsing, faultFinite,
 	faultAtLeast, faultAtMost, faultUUIDType, FaultUUIDParsing, faultDatetime, faultDict, faultList, faultListTooLong, faultListTooShort, FaultValue,
 }
 
@@ -239,6 +242,23 @@ func disobedience(v reflect.Value, tag reflect.StructTag) (complaints []string) 
 		}
 		if limit, limited := number(tag, "maxItems"); limited && v.Len() > limit {
 			return []string{fmt.Sprintf("%d items", v.Len())}
+		}
+		for i := range v.Len() {
+			if v.Type().Elem().Kind() == reflect.Struct || v.Type().Elem().Kind() == reflect.String {
+				complaints = append(complaints, disobedience(v.Index(i), tag)...)
+			}
+		}
+	case reflect.Float64:
+		low, bounded := number(tag, "minimum")
+		if high, _ := number(tag, "maximum"); bounded && (v.Float() < float64(low) || v.Float() > float64(high)) {
+			return []string{fmt.Sprintf("%v is out of bounds", v.Float())}
+		}
+	case reflect.Map:
+		if limit, limited := number(tag, "maxItems"); limited && v.Len() > limit {
+			return []string{fmt.Sprintf("%d members", v.Len())}
+		}
+		for all := v.MapRange(); all.Next(); {
+			complaints = append(complaints, textDisobedience(all.Value().String(), tag)...)
 		}
 	}
 	return complaints

@@ -130,7 +130,7 @@ func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, 
 	}
 	seen[name.field] = name.rank
 	v := into.FieldByIndex(f.index)
-	if f.shape.kind != kindStruct && f.shape.kind != kindList {
+	if f.shape.kind != kindStruct && f.shape.kind != kindList && f.shape.kind != kindMap {
 		return d.scalar(dec, f.shape, v, at, f.names[name.rank-1])
 	}
 	here := place{up: at, name: f.names[name.rank-1]}
@@ -188,7 +188,9 @@ func (d *decoder) value(dec *jsontext.Decoder, s *shape, v reflect.Value, at *pl
 		return d.itself(dec, s, s.settle(v), at)
 	case s.kind == kindStruct && token == '{':
 		return d.object(dec, s.members, s.settle(v), at)
-	case s.kind == kindStruct:
+	case s.kind == kindMap && token == '{':
+		return d.texts(dec, s, s.settle(v), at)
+	case s.kind == kindStruct, s.kind == kindMap:
 		d.faults.add(at, faultDict, msgDict)
 	case s.kind == kindList && token == '[':
 		return d.list(dec, s, s.settle(v), at)
@@ -253,6 +255,41 @@ func (d *decoder) list(dec *jsontext.Decoder, s *shape, v reflect.Value, at *pla
 	}
 	s.countItems(n, at, d.faults)
 	v.Set(list)
+	return nil
+}
+
+// texts reads an object whose members are texts of any name.
+func (d *decoder) texts(dec *jsontext.Decoder, s *shape, v reflect.Value, at *place) error {
+	if dec.StackDepth() >= depthMax {
+		return errTooDeep
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	all, n := reflect.MakeMap(s.typ), 0
+	for ; dec.PeekKind() == '"'; n++ {
+		raw, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		name := unquote(raw)
+		if raw, err = readValue(dec); err != nil {
+			return err
+		}
+		if s.maxItems > 0 && n >= s.maxItems {
+			continue
+		}
+		here, text := place{up: at, name: name}, reflect.New(s.typ.Elem()).Elem()
+		s.item.fromJSON(raw, text, &here, d.faults)
+		all.SetMapIndex(reflect.ValueOf(name).Convert(s.typ.Key()), text)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	if s.maxItems > 0 && n > s.maxItems {
+		d.faults.add(at, faultListTooLong, "Dictionary should have at most "+items(s.maxItems)+" after validation, not "+strconv.Itoa(n))
+	}
+	v.Set(all)
 	return nil
 }
 

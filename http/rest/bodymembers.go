@@ -40,6 +40,8 @@ func (s *shape) capacity() int {
 		return s.members.capacity()
 	case kindList:
 		return s.maxItems * s.item.capacity()
+	case kindMap:
+		return s.maxItems
 	default:
 		return 0
 	}

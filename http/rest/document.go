@@ -14,6 +14,8 @@ import (
 const (
 	// CacheHour is for documents that change with the server or its keys.
 	CacheHour = "public, max-age=3600"
+	// CacheFiveMinutes is for documents about an agent.
+	CacheFiveMinutes = "public, max-age=300"
 	// CacheChecked makes caches revalidate a document at every use, so that senders see
 	// an agent's new keys at once. // spec: Agents
 	CacheChecked = "no-cache"

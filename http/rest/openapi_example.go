@@ -38,7 +38,7 @@ func (b *schemas) exampleOf(s *shape) any {
 	switch s.kind {
 	case kindBool:
 		return true
-	case kindInt:
+	case kindInt, kindNumber:
 		return max(s.minimum, 1)
 	case kindID:
 		return exampleID
@@ -46,7 +46,7 @@ func (b *schemas) exampleOf(s *shape) any {
 		return exampleInstant
 	case kindStruct:
 		return b.exampleBody(s.members)
-	case kindObject:
+	case kindObject, kindMap:
 		return object{}
 	case kindArray, kindList:
 		return []any{}

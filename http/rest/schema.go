@@ -14,6 +14,7 @@ import (
 // has two schemas if they differ.
 type schemas struct {
 	comments comments
+	word     string // the brand
 	brand    *strings.Replacer
 	named    []namedSchema
 	err      error
@@ -22,7 +23,7 @@ type schemas struct {
 // newSchemas returns an empty collection. Descriptions come from the comments of the wire
 // structs; brand replaces their placeholders, which a page would take for HTML.
 func newSchemas(brand string, wireSource fs.FS) *schemas {
-	return &schemas{comments: readComments(wireSource), brand: strings.NewReplacer("<brand>", brand, "<Brand>", HeaderWord(brand), branded, "X-"+HeaderWord(brand)+"-")}
+	return &schemas{comments: readComments(wireSource), word: brand, brand: strings.NewReplacer("<brand>", brand, "<Brand>", HeaderWord(brand), branded, "X-"+HeaderWord(brand)+"-")}
 }
 
 type namedSchema struct {
@@ -87,6 +88,9 @@ func (b *schemas) input(s *shape, f *field, nullable bool) object {
 		schema = object{{"type", "array"}, {"items", b.input(s.item, nil, false)}}
 		schema = bound(schema, "minItems", s.minItems)
 		schema = bound(schema, "maxItems", s.maxItems)
+	case kindMap:
+		schema = object{{"type", "object"}, {"additionalProperties", b.input(s.item, nil, false)}}
+		schema = bound(schema, "maxProperties", s.maxItems)
 	default:
 		schema = scalar(s.kind)
 	}
@@ -136,7 +140,7 @@ func (s *shape) constrain(schema object) object {
 		if s.format != "" {
 			schema = schema.with("format", s.format)
 		}
-	case kindInt:
+	case kindInt, kindNumber:
 		if s.hasMin {
 			schema = schema.with("minimum", s.minimum)
 		}
@@ -298,6 +302,9 @@ func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *o
 		}
 		if !tagged {
 			name = sf.Name
+		}
+		if sf.Tag.Get("brand") == "true" {
+			name = b.word
 		}
 		omitted := strings.Contains(sf.Tag.Get("json"), ",omit")
 		typ := sf.Type

@@ -20,7 +20,7 @@ const (
 	kindString kind = iota
 	kindBool
 	kindInt
-	kindNumber // answers only
+	kindNumber
 	kindID
 	kindInstant
 	kindText   // any other type that reads itself from a text
@@ -29,7 +29,7 @@ const (
 	kindAny    // any JSON value, kept raw
 	kindStruct
 	kindList
-	kindMap // answers only
+	kindMap // of texts, where it is an input
 )
 
 // rules are the constraints of one field, read from its tags. Zero means no constraint
@@ -65,7 +65,7 @@ type shape struct {
 	members *members // of a kindStruct
 	// itself: the struct also reads its own JSON, to keep what its fields do not show.
 	itself bool
-	item   *shape // of a kindList
+	item   *shape // of a kindList or a kindMap
 }
 
 // members are the fields of a struct that are read from a JSON object or a form.
@@ -92,6 +92,8 @@ type field struct {
 	// preset is the value of the field if it is absent. It is invalid if the tag has no
 	// default.
 	preset reflect.Value
+	// branded: the brand replaces the name in the tag.
+	branded bool
 }
 
 // membersMax bounds the members of a struct, so that the decoder can record on the stack
@@ -188,8 +190,12 @@ func newShape(t reflect.Type, r rules) (*shape, error) {
 		each := r
 		each.minItems, each.maxItems, each.required, each.hasPreset, each.example = 0, 0, false, false, ""
 		s.item, err = newShape(s.typ.Elem(), each)
-	case kindNumber, kindMap:
-		err = fmt.Errorf("a %s cannot be an input", s.typ)
+	case kindMap:
+		if s.typ.Key().Kind() != reflect.String || s.typ.Elem().Kind() != reflect.String {
+			return nil, fmt.Errorf("a %s cannot be an input", s.typ)
+		}
+		each := rules{minLength: r.minLength, maxLength: r.maxLength}
+		s.item, err = newShape(s.typ.Elem(), each)
 	}
 	return s, err
 }
@@ -258,7 +264,7 @@ func newField(sf reflect.StructField, name string, index []int) (field, error) {
 	if err != nil {
 		return fail(err)
 	}
-	f := field{name: name, names: []string{name}, index: index, shape: s}
+	f := field{name: name, names: []string{name}, index: index, shape: s, branded: sf.Tag.Get("brand") == "true"}
 	if aliases := sf.Tag.Get("aliases"); aliases != "" {
 		for _, alias := range strings.Split(aliases, ",") {
 			if alias != name {

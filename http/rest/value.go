@@ -92,6 +92,8 @@ func (s *shape) fromJSON(raw jsontext.Value, v reflect.Value, at *place, faults 
 		}
 	case kindInt:
 		s.intFromJSON(raw, v, at, faults)
+	case kindNumber:
+		s.numberFromJSON(raw, v, at, faults)
 	case kindObject, kindArray, kindAny:
 		s.setRaw(raw, v, at, faults)
 	default:
@@ -150,6 +152,29 @@ func (s *shape) intFromJSON(raw jsontext.Value, v reflect.Value, at *place, faul
 		f = math.Copysign(1<<53, f)
 	}
 	s.setInt(int64(f), huge, v, at, faults)
+}
+
+func (s *shape) numberFromJSON(raw jsontext.Value, v reflect.Value, at *place, faults *SchemaError) {
+	switch raw.Kind() {
+	case '0':
+	case '"':
+		faults.add(at, faultFloatParsing, msgNumberParsing)
+		return
+	default:
+		faults.add(at, faultFloatType, msgNumber)
+		return
+	}
+	n, err := strconv.ParseFloat(string(raw), 64)
+	switch {
+	case err != nil:
+		faults.add(at, faultFinite, msgFinite)
+	case s.hasMin && n < float64(s.minimum):
+		faults.add(at, faultAtLeast, "Input should be greater than or equal to "+strconv.FormatInt(s.minimum, 10))
+	case s.hasMax && n > float64(s.maximum):
+		faults.add(at, faultAtMost, "Input should be less than or equal to "+strconv.FormatInt(s.maximum, 10))
+	default:
+		v.SetFloat(n)
+	}
 }
 
 // setInt stores a whole number. One that is too large for its type has been cut to the
