@@ -18,6 +18,8 @@ const (
 	PollSinceDefault       = 24 * time.Hour
 	BatchKeysMax           = 200
 	AgentNameMax           = 200
+	CardNameMax            = 500
+	CardDescriptionMax     = 5000
 	TranscriptLimitDefault = 50
 	TranscriptLimitMax     = 200
 	TokenLifetime          = 15 * time.Minute
@@ -46,8 +48,10 @@ const (
 	// organization; RevokedCredentialsMax is how many of them stay at most.
 	RevokedCredentialsKept = 30 * 24 * time.Hour
 	RevokedCredentialsMax  = 100
-	SigningKeyLifetime     = 90 * 24 * time.Hour
-	SigningKeyAfterlife    = 24 * time.Hour
+	// CardBytesMax bounds the compact JSON of a card.
+	CardBytesMax        = 64 << 10
+	SigningKeyLifetime  = 90 * 24 * time.Hour
+	SigningKeyAfterlife = 24 * time.Hour
 	// FormerKeysMax and KeyBindingsMax bound the keys and bindings of its owner in an
 	// agent's state. ForeignKeysMax bounds further keys, which no binding names, and
 	// ForeignBindingsMax bindings that no chain of signatures connects with the current

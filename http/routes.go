@@ -36,7 +36,7 @@ const (
 // Routes returns the whole interface, in the order of the specification.
 func (s *Service) Routes() []rest.Route {
 	all := slices.Concat(
-		s.registrationRoutes(), s.messagingRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.otherRoutes(),
+		s.registrationRoutes(), s.messagingRoutes(), s.cardRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.otherRoutes(),
 	)
 	for i := range all {
 		all[i].Operation = operations[all[i].Method+" "+all[i].Path]
@@ -73,6 +73,15 @@ func (s *Service) messagingRoutes() []rest.Route {
 		rest.Typed(get, "/poll/{token}", rest.Public, 200, "Count an agent's messages by poll token.", agents.poll),
 		rest.Typed(post, "/agents/{id}/poll-token", rest.Bearer, 200, "Generate or regenerate the poll token.", agents.createPollToken),
 		rest.Typed(remove, "/agents/{id}/poll-token", rest.Bearer, 204, "Revoke the poll token.", agents.deletePollToken),
+	}
+}
+
+func (s *Service) cardRoutes() []rest.Route {
+	cards := cards{s.core}
+	return []rest.Route{
+		rest.RenderedAs[api.Card](put, "/agents/{id}/card", rest.Bearer, 200, "Publish an agent's card.", cards.putCard),
+		rest.RenderedAs[api.Card](get, "/agents/{id}/card", rest.Public, 200, "Card of an agent.", cards.getCard),
+		rest.Typed(remove, "/agents/{id}/card", rest.Bearer, 204, "Delete an agent's card.", cards.deleteCard),
 	}
 }
 

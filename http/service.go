@@ -217,6 +217,7 @@ func (s *core) handle(ctx context.Context, a *agent.State) (string, error) {
 type (
 	agents         struct{ *core }
 	agentKeys      struct{ *core }
+	cards          struct{ *core }
 	agentStreams   struct{ *core }
 	messages       struct{ *core } // sending
 	inbox          struct{ *core } // reading and acknowledging

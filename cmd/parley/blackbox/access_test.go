@@ -96,6 +96,14 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /agents/{id}/poll-token":   agentAsk("/poll-token", nil),
 	"DELETE /agents/{id}/poll-token": agentAsk("/poll-token", nil),
 
+	"PUT /agents/{id}/card": agentAsk("/card", plainCard()),
+	"GET /agents/{id}/card": func(c *accessScene) accessAsk {
+		g := c.victim()
+		g.put(g.path("/card"), plainCard()).want(200)
+		return accessAsk{g.path("/card"), nil}
+	},
+	"DELETE /agents/{id}/card": agentAsk("/card", nil),
+
 	"GET /agents":           plainAsk("/agents"),
 	"POST /agents":          func(*accessScene) accessAsk { return accessAsk{"/agents", newAgent("a" + randomHex(6))} },
 	"GET /agents/keys":      func(c *accessScene) accessAsk { return accessAsk{"/agents/keys?ids=" + c.alice.id, nil} },

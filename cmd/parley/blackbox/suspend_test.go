@@ -46,6 +46,8 @@ func TestSuspension(t *testing.T) {
 				{"DELETE", hook.path("")},
 				{"POST", "/org/credentials"},
 				{"POST", b.path("/poll-token")},
+				{"PUT", b.path("/card")},
+				{"DELETE", b.path("/card")},
 				{"POST", "/messages/" + text(first, "id") + "/read"},
 			} {
 				s.call(t, b.token, call[0], call[1], obj{}).as("%v", call).refused(403, "suspended")

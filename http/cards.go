@@ -1,0 +1,233 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/org"
+	"parley/actors/record"
+	"parley/http/api"
+	"parley/http/auth"
+	"parley/http/rest"
+)
+
+// putCard publishes the card of one of the caller's agents. // spec: Agent cards
+func (s cards) putCard(c *rest.Call, in *api.PutCard) (rest.Rendered, error) {
+	if _, err := s.ownAgent(c, in.ID); err != nil {
+		return rest.Rendered{}, err
+	}
+	member := securityMember(in)
+	stored := storedCard(in)
+	command := agent.PublishCard{Public: in.IsPublic, A2AEnabled: stored.GetA2AEnabled(), NamesSecurity: member != ""}
+	published, err := s.Node.Agents.PublishCard(c.Context(), in.ID, command, stored)
+	if refused := (*parley.Refusal)(nil); errors.As(err, &refused) && refused.Is(agent.ErrCardSecurity) {
+		err = refused.With("loc", []any{"body", member})
+	}
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	card, _, err := s.cardOf(c.Context(), published.Agent, published.Card)
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	body, err := s.branded(card)
+	return rest.Rendered{JSON: body}, err
+}
+
+// getCard returns the card of an active agent, by id or handle. It need not be public:
+// the caller knows the agent already.
+func (s cards) getCard(c *rest.Call, in *api.GetCard) (rest.Rendered, error) {
+	a, err := agentKeys(s).publicAgent(c, in.ID)
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	stored, err := s.Node.Agents.Card(c.Context(), a.AgentID())
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	card, changed, err := s.cardOf(c.Context(), a, stored)
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	body, err := s.branded(card)
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	return c.Document(jsontext.Value(body), changed, rest.CacheFiveMinutes)
+}
+
+// deleteCard deletes the card of one of the caller's agents. Repeating it has no effect.
+func (s cards) deleteCard(c *rest.Call, in *api.DeleteCard) (rest.NoContent, error) {
+	_, err := s.ownAgent(c, in.ID)
+	if err == nil {
+		_, err = s.Node.Agents.Change(c.Context(), in.ID, agent.WithdrawCard{})
+	}
+	return rest.NoContent{}, err
+}
+
+// securityMember returns the member of a request that only the service may write, "" if
+// it has none.
+func securityMember(in *api.PutCard) string {
+	switch {
+	case in.SecuritySchemes != nil:
+		return "securitySchemes"
+	case in.Security != nil:
+		return "security"
+	}
+	return ""
+}
+
+// text returns a text, or "" if it is absent.
+func text(t *string) string {
+	if t == nil {
+		return ""
+	}
+	return *t
+}
+
+// storedCard returns a card in the form in which it is stored.
+func storedCard(in *api.PutCard) *record.Card {
+	card := &record.Card{
+		Name: in.Name, Description: in.Description, Version: in.Version, DefaultInputModes: in.DefaultInputModes, DefaultOutputModes: in.DefaultOutputModes,
+		A2AAcceptCleartext: true,
+	}
+	if p := in.Provider; p != nil {
+		card.Provider = &record.CardProvider{Organization: p.Organization, Url: p.URL}
+	}
+	if can := in.Capabilities; can != nil {
+		card.Capabilities = &record.CardCapabilities{Streaming: can.Streaming, PushNotifications: can.PushNotifications}
+	}
+	for _, skill := range in.Skills {
+		card.Skills = append(card.Skills, &record.CardSkill{
+			Id: skill.ID, Name: skill.Name, Description: skill.Description, Tags: folded(skill.Tags), Examples: skill.Examples,
+			InputModes: skill.InputModes, OutputModes: skill.OutputModes,
+		})
+	}
+	if x := in.Extension; x != nil {
+		extend(card, x)
+	}
+	return card
+}
+
+// extend sets what the extension of a request says.
+func extend(card *record.Card, x *api.PutCardExtension) {
+	card.Categories, card.Languages, card.MessageTypesAccepted = folded(x.Categories), folded(x.Languages), once(x.MessageTypesAccepted)
+	card.Jurisdiction, card.PricingModel = strings.ToUpper(strings.TrimSpace(text(x.Jurisdiction))), text(x.PricingModel)
+	card.A2AEnabled, card.A2AAcceptCleartext = x.A2AEnabled, x.A2AAcceptCleartext == nil || *x.A2AAcceptCleartext
+	if x.SLA != nil {
+		card.Sla = &record.CardServiceLevel{ResponseTimeP95Ms: x.SLA.ResponseTimeP95Ms, AvailabilityPercent: x.SLA.AvailabilityPercent}
+	}
+	for _, messageType := range slices.Sorted(maps.Keys(x.PayloadSchemas)) {
+		card.PayloadSchemas = append(card.PayloadSchemas, &record.CardSchema{MessageType: messageType, Uri: x.PayloadSchemas[messageType]})
+	}
+}
+
+// folded returns words trimmed and in lower case, each once, without blank ones. The
+// directory compares them in this form.
+func folded(words []string) []string {
+	all := make([]string, 0, len(words))
+	for _, word := range words {
+		if word = strings.ToLower(strings.TrimSpace(word)); word != "" {
+			all = append(all, word)
+		}
+	}
+	return once(all)
+}
+
+// once returns words without repetitions, in the order in which they first occur.
+func once(words []string) (all []string) {
+	seen := make(map[string]bool, len(words))
+	for _, word := range words {
+		if !seen[word] {
+			all = append(all, word)
+		}
+		seen[word] = true
+	}
+	return all
+}
+
+// cardOf returns a card as it is shown, with what the service adds, and when any of it
+// last changed. // spec: Agent card
+func (s *core) cardOf(ctx context.Context, a *agent.State, stored *record.Card) (api.Card, time.Time, error) {
+	o, err := s.Node.Orgs.Get(ctx, a.Owner())
+	if err != nil {
+		return api.Card{}, time.Time{}, err
+	}
+	card := api.Card{
+		ID: a.AgentID(), AgentID: a.AgentID(), CreatedAt: api.At(stored.CreatedAt()), UpdatedAt: new(api.At(stored.UpdatedAt())),
+		Name: stored.GetName(), Description: new(stored.GetDescription()), Version: stored.Version,
+		DefaultInputModes: stored.GetDefaultInputModes(), DefaultOutputModes: stored.GetDefaultOutputModes(),
+		Skills: []api.AgentSkill{}, IsPublic: stored.GetIsPublic(), Extension: s.extensionOf(a, o, stored),
+	}
+	if p := stored.GetProvider(); p != nil {
+		card.Provider = &api.CardProvider{Organization: p.GetOrganization(), URL: p.GetUrl()}
+	}
+	if can := stored.GetCapabilities(); can != nil {
+		card.Capabilities = &api.CardCapabilities{Streaming: can.GetStreaming(), PushNotifications: can.GetPushNotifications()}
+	}
+	for _, skill := range stored.GetSkills() {
+		card.Skills = append(card.Skills, api.AgentSkill{
+			ID: skill.GetId(), Name: skill.GetName(), Description: skill.GetDescription(), Tags: skill.GetTags(), Examples: skill.GetExamples(),
+			InputModes: skill.GetInputModes(), OutputModes: skill.GetOutputModes(),
+		})
+	}
+	return card, s.cardChanged(a, o, stored), nil
+}
+
+// extensionOf returns the extension of a card: what its owner set, and what the service
+// adds.
+func (s *core) extensionOf(a *agent.State, o *org.State, stored *record.Card) api.CardExtension {
+	handle := parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String()
+	x := api.CardExtension{
+		AgentID: a.AgentID(), OrgID: a.Owner(), Address: handle, Handle: handle,
+		Categories: stored.GetCategories(), Languages: stored.GetLanguages(), Jurisdiction: unlessEmpty(stored.GetJurisdiction()),
+		PricingModel: unlessEmpty(stored.GetPricingModel()), Verified: o.GetTrustTier() >= 1, TrustTier: int(o.GetTrustTier()),
+		A2AEnabled: stored.GetA2AEnabled(), A2AAcceptCleartext: stored.GetA2AAcceptCleartext(), HumanOversight: a.GetHumanOversight(),
+		MessageTypesAccepted: stored.GetMessageTypesAccepted(), PayloadSchemas: map[string]string{},
+		VerificationWords: auth.VerificationWords(a.GetSigningKey()),
+		SigningKey:        api.NewJWK(parley.Ed25519, a.GetSigningKey()), EncryptionKey: api.NewJWK(parley.X25519, a.GetEncryptionKey()),
+	}
+	if stored.GetA2AEnabled() {
+		x.A2AEndpoint = new(s.BaseURL + "/a2a/" + handle)
+	}
+	if promised := stored.GetSla(); promised != nil {
+		x.SLA = &api.CardServiceLevel{ResponseTimeP95Ms: promised.ResponseTimeP95Ms, AvailabilityPercent: promised.AvailabilityPercent}
+	}
+	for _, schema := range stored.GetPayloadSchemas() {
+		x.PayloadSchemas[schema.GetMessageType()] = schema.GetUri()
+	}
+	return x
+}
+
+func unlessEmpty(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// cardChanged returns when a card as it is shown last changed: the card, the agent's keys
+// and oversight, the organization's tier, or the addresses that the service is configured
+// with.
+func (s *core) cardChanged(a *agent.State, o *org.State, stored *record.Card) time.Time {
+	latest := max(stored.GetUpdatedMs(), o.GetEmailConfirmedMs(), o.GetTierGrantedMs(), s.started*1000)
+	if at := a.CardChangedAt(); !at.IsZero() {
+		latest = max(latest, at.UnixMilli())
+	}
+	return time.UnixMilli(latest).UTC()
+}
+
+// branded renders a card with the brand as the name of its extension.
+func (s *core) branded(card api.Card) ([]byte, error) {
+	body, err := json.Marshal(card, json.Deterministic(true))
+	return api.Rebrand(body, api.DefaultBrand, s.Brand), err
+}
