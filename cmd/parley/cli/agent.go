@@ -138,7 +138,7 @@ type agentKeysCmd struct {
 
 // Run needs credentials only if the agent is named by a bare name.
 func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, err := c.anyClient()
+	from, _, err := anyClient(&c.Flags)
 	if err != nil {
 		return err
 	}
@@ -155,30 +155,42 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 // keysOf returns the public keys of an agent that is named by its handle, its id or, if
 // it belongs to the organization, its bare name.
 func keysOf(ctx context.Context, from *client.Client, name string) (*api.AgentKeys, error) {
-	if parley.ValidAgentName(name) {
-		if _, notID := parley.ParseID[parley.AgentID](name); notID != nil {
-			own, err := findAgent(ctx, from, name)
-			if err != nil {
-				return nil, err
-			}
-			name = own.ID.String()
-		}
+	name, err := publicName(ctx, from, name)
+	if err != nil {
+		return nil, err
 	}
 	return from.Keys(ctx, name, "")
 }
 
+// publicName returns the id of the organization's agent with a bare name, and any other
+// name as it is.
+func publicName(ctx context.Context, from *client.Client, name string) (string, error) {
+	if !parley.ValidAgentName(name) {
+		return name, nil
+	}
+	if _, notID := parley.ParseID[parley.AgentID](name); notID == nil {
+		return name, nil
+	}
+	own, err := findAgent(ctx, from, name)
+	if err != nil {
+		return "", err
+	}
+	return own.ID.String(), nil
+}
+
 // anyClient returns the organization's client or, without a profile, an anonymous client
 // of the named server.
-func (c *agentKeysCmd) anyClient() (*client.Client, error) {
-	from, _, err := c.Open()
+func anyClient(flags *profile.Flags) (from *client.Client, anonymous bool, err error) {
+	from, _, err = flags.Open()
 	var known program.ExitError
-	if c.URL != "" && errors.As(err, &known) && known.Code == program.ExitForbidden {
-		if err := profile.CheckTransport(c.URL, c.AllowHTTP); err != nil {
-			return nil, err
+	if flags.URL != "" && errors.As(err, &known) && known.Code == program.ExitForbidden {
+		if err := profile.CheckTransport(flags.URL, flags.AllowHTTP); err != nil {
+			return nil, false, err
 		}
-		return client.New(c.URL)
+		from, err = client.New(flags.URL)
+		return from, true, err
 	}
-	return from, err
+	return from, false, err
 }
 
 type agentRotateCmd struct {

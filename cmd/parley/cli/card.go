@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"parley"
+	"parley/cmd/parley/profile"
+	"parley/cmd/parley/program"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type CardCmd struct {
+	Put    cardPutCmd    `cmd:"" help:"Publish an agent's card, in place of any it had before."`
+	Get    cardGetCmd    `cmd:"" help:"Show the card of any agent, of any organization."`
+	Delete cardDeleteCmd `cmd:"" help:"Delete an agent's card."`
+}
+
+type cardPutCmd struct {
+	profile.Flags
+	Agent string `arg:"" help:"Name, handle or id."`
+	File  string `arg:"" help:"File with the card as JSON, as PUT /agents/{id}/card takes it; - for standard input."`
+}
+
+func (c *cardPutCmd) Run(ctx context.Context, std *program.Streams) error {
+	document, err := readDocument(std.In, c.File)
+	if err != nil {
+		return program.ExitError{Code: program.ExitUsage, Err: err}
+	}
+	to, _, err := c.Open()
+	if err != nil {
+		return err
+	}
+	agent, err := findAgent(ctx, to, c.Agent)
+	if err != nil {
+		return err
+	}
+	card, err := to.PutCardJSON(ctx, agent.ID, document)
+	if err != nil {
+		return err
+	}
+	if std.JSON {
+		return std.Value(card)
+	}
+	return std.Say("published the card of %s", cardDetails(card))
+}
+
+// readDocument reads a JSON file, or standard input if it is named "-".
+func readDocument(in io.Reader, name string) ([]byte, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	document, err := io.ReadAll(io.LimitReader(in, parley.BodyBytesMax+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(document) > parley.BodyBytesMax:
+		return nil, fmt.Errorf("%s has more than %d bytes", name, parley.BodyBytesMax)
+	case !json.Valid(document):
+		return nil, fmt.Errorf("%s is not JSON", name)
+	}
+	return document, nil
+}
+
+type cardGetCmd struct {
+	profile.Flags
+	Agent string `arg:"" help:"Handle or id; a bare name is an agent of the organization."`
+}
+
+// Run needs credentials only if the agent is named by a bare name.
+func (c *cardGetCmd) Run(ctx context.Context, std *program.Streams) error {
+	from, err := brandedClient(ctx, &c.Flags)
+	if err != nil {
+		return err
+	}
+	name, err := publicName(ctx, from, c.Agent)
+	if err != nil {
+		return err
+	}
+	card, err := from.Card(ctx, name)
+	if err != nil {
+		return err
+	}
+	if std.JSON {
+		return std.Value(card)
+	}
+	return std.Say("%s", cardDetails(card))
+}
+
+// brandedClient is anyClient with the server's brand, which an anonymous client has to
+// ask for.
+func brandedClient(ctx context.Context, flags *profile.Flags) (*client.Client, error) {
+	from, anonymous, err := anyClient(flags)
+	if err != nil || !anonymous {
+		return from, err
+	}
+	version, err := from.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(flags.URL, client.WithBrand(version.Brand))
+}
+
+type cardDeleteCmd struct {
+	profile.Flags
+	Agent string `arg:"" help:"Name, handle or id."`
+}
+
+func (c *cardDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
+	from, _, err := c.Open()
+	if err != nil {
+		return err
+	}
+	agent, err := findAgent(ctx, from, c.Agent)
+	if err != nil {
+		return err
+	}
+	if err := from.DeleteCard(ctx, agent.ID); err != nil {
+		return err
+	}
+	if std.JSON {
+		return std.Value(map[string]any{"agent_id": agent.ID, "deleted": true})
+	}
+	return std.Say("deleted the card of %s", program.Text(agent.Handle))
+}
+
+// cardDetails returns the handle of a card's agent and the lines of the card.
+func cardDetails(card *api.Card) string {
+	x := &card.Extension
+	lines := []string{program.Printable(x.Handle)}
+	line := func(name, text string) {
+		if text != "" {
+			lines = append(lines, fmt.Sprintf("  %-12s %s", name, program.Printable(text)))
+		}
+	}
+	optional := func(name string, text *string) {
+		if text != nil {
+			line(name, *text)
+		}
+	}
+	line("name", card.Name)
+	optional("about", card.Description)
+	optional("version", card.Version)
+	if card.Provider != nil {
+		line("provider", card.Provider.Organization+", "+card.Provider.URL)
+	}
+	for _, skill := range card.Skills {
+		line("skill", skill.Name+": "+skill.Description)
+	}
+	line("categories", strings.Join(x.Categories, ", "))
+	line("languages", strings.Join(x.Languages, ", "))
+	optional("jurisdiction", x.Jurisdiction)
+	optional("pricing", x.PricingModel)
+	line("accepts", strings.Join(x.MessageTypesAccepted, ", "))
+	optional("A2A", x.A2AEndpoint)
+	line("public", map[bool]string{true: "yes", false: "no"}[card.IsPublic])
+	line("trust tier", fmt.Sprint(x.TrustTier))
+	line("words", x.VerificationWords)
+	line("signing", key(&x.SigningKey))
+	line("encryption", key(&x.EncryptionKey))
+	return strings.Join(lines, "\n")
+}
