@@ -1,7 +1,9 @@
 package blackbox
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +104,30 @@ func TestCard(t *testing.T) {
 		for _, name := range []string{g.id, g.handle, strings.ToUpper(g.handle[:1]) + g.handle[1:]} {
 			if got := s.call(t, "", "GET", "/agents/"+name+"/card", nil).as("by %s", name).want(200); !same(got.body, made.body) {
 				got.errorf("the card is not the one that was published")
+			}
+		}
+	})
+}
+
+// TestCardDocument publishes the example of the documentation.
+func TestCardDocument(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/cards.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```json\n")
+	example, _, closed := strings.Cut(example, "\n```")
+	var card obj
+	if err := json.Unmarshal([]byte(example), &card); err != nil || !closed {
+		t.Fatalf("the example is %s: %v", example, err)
+	}
+	each(t, func(t *testing.T, s *server) {
+		g := s.org(t).agent("carded")
+		a := g.put(g.path("/card"), verbatim(example)).want(200)
+		a.is("svc.languages", []any{"en", "de-at"})
+		for name, value := range card {
+			if name != "svc" && name != "skills" {
+				a.is(name, value)
 			}
 		}
 	})
