@@ -26,7 +26,7 @@ type canaries map[string]string
 // plantCanaries returns the canaries that a client supplies.
 func plantCanaries() canaries {
 	c := canaries{}
-	for _, what := range []string{"encrypted_payload", "self_encrypted_payload", "metadata", "conversation_metadata", "reason", "idempotency-key", "private-jwk", "message-signature", "wrong-secret", "wrong-token", "malformed-header", "content_type", "challenge-nonce"} {
+	for _, what := range []string{"encrypted_payload", "self_encrypted_payload", "metadata", "conversation_metadata", "reason", "idempotency-key", "private-jwk", "message-signature", "wrong-secret", "wrong-token", "malformed-header", "content_type", "challenge-nonce", "card"} {
 		c[what] = "Canary" + strings.ReplaceAll(strings.ReplaceAll(what, "_", ""), "-", "") + randomHex(9)
 	}
 	c["email"] = "canary" + randomHex(9) + "@private.example"
@@ -163,6 +163,7 @@ func (c canaries) useCorrectly(scene *accessScene) {
 	b.tryReply(m, merged(private)).want(201)
 	a.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "paused", "reason": c["reason"]}).want(200)
 	a.patch("/org", obj{"contact_email": c["email"], "name": c["org-name"]}).want(200)
+	a.put(a.path("/card"), merged(fullCard(), obj{"description": c["card"], "svc": obj{"categories": []any{c["card"]}}})).want(200)
 	st := b.stream(nilUUID)
 	st.message()
 	st.close()
