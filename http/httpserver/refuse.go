@@ -33,7 +33,13 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 	if r != nil && r.Access == rest.Basic {
 		p = p.AsOAuth()
 	}
+	if r != nil && r.Operation.BadRequest {
+		p = p.AsBadRequest()
+	}
 	h := &ctx.Response.Header
+	if r != nil && r.Access == rest.Public { // caches would keep a 404 for a while, although the resource may appear
+		h.Set(fasthttp.HeaderCacheControl, "no-store")
+	}
 	switch p.Status {
 	case fasthttp.StatusUnauthorized:
 		h.Set(fasthttp.HeaderWWWAuthenticate, rest.Challenge(r, p, len(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)) > 0))

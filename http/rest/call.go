@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -277,7 +278,7 @@ func (c *Call) send(status int, body []byte, on *buffer.Buffer) error {
 	}
 	c.ctx.SetStatusCode(status)
 	if len(c.ctx.Response.Header.ContentType()) == 0 {
-		c.ctx.SetContentType(JSONMedia)
+		c.ctx.SetContentType(cmp.Or(c.route.media, JSONMedia))
 	}
 	if len(body) <= limit.Small {
 		c.ctx.Response.SetBody(body)

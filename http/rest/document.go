@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"strings"
@@ -33,22 +34,35 @@ func (c *Call) Document(of any, modified time.Time, cache string) (Rendered, err
 	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 	c.SetHeader(fasthttp.HeaderCacheControl, cache)
 	c.SetHeader(fasthttp.HeaderETag, tag)
-	c.SetHeader(fasthttp.HeaderLastModified, modified.UTC().Format(httpTime))
-	if c.has(tag, modified, cache) {
+	date := c.documentDate(modified)
+	c.SetHeader(fasthttp.HeaderLastModified, date.UTC().Format(httpTime))
+	if c.has(tag, date, cache) {
 		return Rendered{Code: fasthttp.StatusNotModified}, nil
 	}
 	return Rendered{JSON: body}, nil
+}
+
+// documentDate returns the Last-Modified of a document. HTTP dates have no fractions, so a
+// document may change again in the second in which it changed. Its date is therefore the
+// end of that second, and the beginning only until then: a client that got an earlier
+// version in that second fetches the last one when the second has passed.
+func (c *Call) documentDate(modified time.Time) time.Time {
+	second := modified.Truncate(time.Second)
+	if end := second.Add(time.Second); !end.After(c.Now()) {
+		return end
+	}
+	return second
 }
 
 // httpTime is the format of dates in headers, in UTC.
 const httpTime = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 // has reports whether the caller's conditional headers match the document. A date matches
-// only for documents that may be cached for a while: one that must never be stale can
-// change twice in a second, and HTTP dates have no fractions.
-func (c *Call) has(tag string, modified time.Time, cache string) bool {
-	if tags := c.Header(fasthttp.HeaderIfNoneMatch); tags != "" {
-		for have := range strings.SplitSeq(tags, ",") {
+// only for documents that may be cached for a while: one that must never be stale is
+// compared as a whole, by its tag.
+func (c *Call) has(tag string, date time.Time, cache string) bool {
+	if lines := c.ctx.Request.Header.PeekAll(fasthttp.HeaderIfNoneMatch); len(lines) > 0 {
+		for have := range strings.SplitSeq(string(bytes.Join(lines, []byte{','})), ",") {
 			if have = strings.TrimSpace(have); have == "*" || strings.TrimPrefix(have, "W/") == tag {
 				return true
 			}
@@ -56,5 +70,5 @@ func (c *Call) has(tag string, modified time.Time, cache string) bool {
 		return false
 	}
 	since, err := time.Parse(httpTime, c.Header(fasthttp.HeaderIfModifiedSince))
-	return err == nil && cache != CacheChecked && !modified.Truncate(time.Second).After(since)
+	return err == nil && cache != CacheChecked && !date.After(since)
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strconv"
@@ -219,14 +220,14 @@ func (b *schemas) content(r *Route) object {
 	switch {
 	case r.Streams:
 		return object{{r.media, object{{"schema", b.eventStream()}}}}
-	case r.media != "":
+	case r.media != "" && r.out == nil:
 		return object{{mediaType([]byte(r.media)), object{}}}
 	case r.Status == fasthttp.StatusNoContent || r.out == reflect.TypeFor[NoContent]():
 		return nil
 	case r.out == reflect.TypeFor[Rendered]():
 		return object{{JSONMedia, object{}}}
 	}
-	return object{{JSONMedia, object{{"schema", b.output(r.out)}}}}
+	return object{{cmp.Or(r.media, JSONMedia), object{{"schema", b.output(r.out)}}}}
 }
 
 // refusalOn describes a refusal of one route: by RFC 6749 for the token endpoint, and by

@@ -20,6 +20,9 @@ type Operation struct {
 	Headers string
 	// Bodies maps statuses to their body type, if it is not Error.
 	Bodies map[int]reflect.Type
+	// BadRequest: input that does not match the schema is answered with 400 instead of 422,
+	// as the standard of the route demands.
+	BadRequest bool
 	// Probe: load balancers call the route again and again. It has no rate limit, and is
 	// never rejected for load.
 	Probe bool
@@ -87,9 +90,12 @@ func refusalsOf(r *Route) []refusal {
 	for _, s := range statusCodes {
 		found := refusal{status: s.status}
 		for _, code := range s.codes {
-			if slices.Contains(codes, code) {
+			if slices.Contains(codes, code) && !(code == classInvalid && r.Operation.BadRequest) {
 				found.codes = append(found.codes, code)
 			}
+		}
+		if s.status == fasthttp.StatusBadRequest && r.Operation.BadRequest {
+			found.codes = append(found.codes, classInvalid)
 		}
 		if found.codes != nil {
 			all = append(all, found)

@@ -188,6 +188,16 @@ func (p Problem) AsOAuth() Problem {
 	return p
 }
 
+// AsBadRequest returns the problem of input that does not match its schema as a 400 whose
+// detail is a sentence, and other problems unchanged.
+func (p Problem) AsBadRequest() Problem {
+	faults, ok := p.detail.([]FieldError)
+	if !ok || p.Status != fasthttp.StatusUnprocessableEntity || len(faults) == 0 {
+		return p
+	}
+	return Problem{Status: fasthttp.StatusBadRequest, class: classInvalid, Code: classInvalid, detail: faults[0].String()}
+}
+
 // Body renders the problem. The extra members come last, sorted by name, and cannot
 // shadow the four fixed members.
 func (p Problem) Body(id string) []byte {

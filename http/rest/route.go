@@ -37,7 +37,7 @@ type Route struct {
 	Operation Operation
 
 	in, out reflect.Type // nil: nothing is bound, or the handler writes its own body
-	media   string       // of an answer that is not JSON
+	media   string       // of the answer; empty: application/json
 	Streams bool         // the handler takes the connection over
 	Exempt  bool         // also open to suspended organizations
 	handle  func(*Call, *plan) error
@@ -70,6 +70,13 @@ func Typed[In, Out any](method, path string, access Access, status int, summary 
 func RenderedAs[As, In any](method, path string, access Access, status int, summary string, h func(*Call, *In) (Rendered, error)) Route {
 	r := Typed(method, path, access, status, summary, h)
 	r.out = reflect.TypeFor[As]()
+	return r
+}
+
+// As returns the route with another media type of its successful answers, which are JSON
+// all the same.
+func (r Route) As(media string) Route {
+	r.media = media
 	return r
 }
 
