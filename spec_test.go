@@ -26,8 +26,6 @@ var notBuiltYet = map[string]string{
 	"GET /directory/agents/stream":          "directory",
 	"GET /directory/agents/{}":              "directory",
 	"GET /directory/categories":             "directory",
-	"GET /.well-known/webfinger":            "identity documents",
-	"GET /agents/{}/did.json":               "identity documents",
 	"GET /.well-known/agent-cards/{}.json":  "agent cards",
 	"POST /agents/{}/verify-svid/challenge": "workload identity",
 	"POST /agents/{}/verify-svid":           "workload identity",

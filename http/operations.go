@@ -61,6 +61,8 @@ var operations = map[string]rest.Operation{
 	"POST /agents/{id}/keys/retire":  {ID: "retireAgentKey", Refuses: "not_owner gone invalid_transition"},
 	"PUT /agents/{id}/key-binding":   {ID: "bindAgentKeys", Refuses: "not_owner gone signature_invalid binding_stale quota_exceeded"},
 	"GET /agents/{id}/key-bindings":  {ID: "listKeyBindings", Headers: documentHeaders},
+	"GET /.well-known/webfinger":     {ID: "getWebFinger", Headers: documentHeaders, Refuses: "not_found", BadRequest: true},
+	"GET /agents/{name}/did.json":    {ID: "getDIDDocument", Headers: documentHeaders},
 	"GET /agents/{id}/conversations": {ID: "listConversations", Refuses: "not_owner"},
 
 	"GET /org":                            {ID: "getOrganization"},

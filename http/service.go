@@ -39,6 +39,8 @@ type ServiceOptions struct {
 	// KeyLifetime is the age at which a signing key is replaced; 0 is
 	// parley.SigningKeyLifetime.
 	KeyLifetime time.Duration
+	// Dev is set on a developer's machine, where organizations have no host names.
+	Dev bool
 	// Difficulty of proofs of work.
 	Difficulty *auth.Difficulty
 	// TierAtSolve is the trust tier that a solved challenge gives.
@@ -219,6 +221,7 @@ type (
 	agentKeys      struct{ *core }
 	cards          struct{ *core }
 	agentStreams   struct{ *core }
+	identity       struct{ *core } // documents by which others find an agent's keys
 	messages       struct{ *core } // sending
 	inbox          struct{ *core } // reading and acknowledging
 	conversations  struct{ *core }

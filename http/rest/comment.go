@@ -90,7 +90,7 @@ func wireNames(fields *ast.StructType) map[string]string {
 // struct as they are on the wire.
 func prose(doc *ast.CommentGroup, name string, wire map[string]string) string {
 	text := strings.Join(strings.Fields(doc.Text()), " ")
-	for _, citation := range []string{" // spec:", " // docs:"} {
+	for _, citation := range []string{" // spec:", " // docs:", " // source:"} {
 		text, _, _ = strings.Cut(text, citation)
 	}
 	return inWire(evident.ReplaceAllString(withoutName(text, name), ""), wire)

@@ -123,7 +123,11 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		g := c.victim()
 		return accessAsk{g.path("/key-binding"), g.binding(g.pair(), nil, instant(0))}
 	},
-	"GET /agents/{id}/key-bindings":  agentAsk("/key-bindings", nil),
+	"GET /agents/{id}/key-bindings": agentAsk("/key-bindings", nil),
+	"GET /agents/{name}/did.json":   agentAsk("/did.json", nil),
+	"GET /.well-known/webfinger": func(c *accessScene) accessAsk {
+		return accessAsk{"/.well-known/webfinger?resource=acct:" + c.alice.handle, nil}
+	},
 	"GET /agents/{id}/conversations": agentAsk("/conversations", nil),
 
 	"GET /org":              plainAsk("/org"),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,9 @@ func (s *server) request(token, method, path string, body any, headers ...string
 	}
 	for pair := range slices.Chunk(headers, 2) {
 		req.Header.Set(pair[0], pair[1])
+		if pair[0] == "Host" {
+			req.Host = pair[1]
+		}
 		if pair[1] == "" {
 			req.Header.Del(pair[0])
 		}
@@ -100,9 +104,11 @@ func (s *server) request(token, method, path string, body any, headers ...string
 	return req, nil
 }
 
+var jsonMedia = regexp.MustCompile(`^application/(?:\w+\+)?json`)
+
 func (a *answer) decode() {
 	var v any
-	if !strings.HasPrefix(a.header.Get("Content-Type"), "application/json") || json.Unmarshal(a.raw, &v) != nil {
+	if !jsonMedia.MatchString(a.header.Get("Content-Type")) || json.Unmarshal(a.raw, &v) != nil {
 		return
 	}
 	switch v := v.(type) {

@@ -6,17 +6,24 @@ import (
 	"time"
 )
 
+// aSecondPasses waits until the date of a document that has just changed is final: dates
+// have no fractions, and it is the end of the second of the change.
+func aSecondPasses() { time.Sleep(1100 * time.Millisecond) }
+
 // TestPublicDocuments: each document has a type, an ETag and a maximum age, and the
 // server sends the body only to clients that do not have it.
 func TestPublicDocuments(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		g := o.agent("g")
+		aSecondPasses()
 		for path, cache := range map[string]string{
 			"/.well-known/jwks.json":                  "max-age=3600",
 			"/.well-known/oauth-authorization-server": "max-age=3600",
 			"/agents/" + g.id + "/keys":               "no-cache",
 			"/agents/keys?ids=" + g.id:                "no-cache",
+			"/agents/" + g.id + "/did.json":           "max-age=300",
+			webFinger(g):                              "max-age=300",
 		} {
 			ask := func(headers ...string) *answer {
 				return s.call(t, "", "GET", path, nil, headers...).as("%s %v", path, headers)
@@ -48,10 +55,20 @@ func TestPublicDocuments(t *testing.T) {
 				since.errorf("want %d", want)
 			}
 		}
-		// A rotated key changes the document's ETag at once.
-		before := s.call(t, "", "GET", g.path("/keys"), nil).want(200).header.Get("ETag")
+		// A rotated key changes the ETag of documents with keys at once, and their date.
+		tags, dates := map[string]string{}, map[string]string{}
+		for _, path := range []string{g.path("/keys"), g.path("/did.json")} {
+			a := s.call(t, "", "GET", path, nil).want(200)
+			tags[path], dates[path] = a.header.Get("ETag"), a.header.Get("Last-Modified")
+		}
 		_, seal := newKeys()
 		g.post(g.path("/keys"), obj{"encryption_public_key": sealJWK(seal)}).want(200)
-		s.call(t, "", "GET", g.path("/keys"), nil, "If-None-Match", before).want(200)
+		for path := range tags {
+			s.call(t, "", "GET", path, nil, "If-None-Match", tags[path]).want(200)
+		}
+		aSecondPasses()
+		for path := range dates {
+			s.call(t, "", "GET", path, nil, "If-Modified-Since", dates[path]).want(200)
+		}
 	})
 }

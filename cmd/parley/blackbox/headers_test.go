@@ -51,7 +51,7 @@ func TestCORS(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		g := o.agent("open")
-		for _, path := range []string{"/health", g.path("/keys"), "/agents/keys?ids=" + g.id, "/.well-known/jwks.json", "/openapi.json"} {
+		for _, path := range []string{"/health", g.path("/keys"), "/agents/keys?ids=" + g.id, "/.well-known/jwks.json", "/openapi.json", g.path("/did.json"), "/.well-known/webfinger?resource=acct:" + g.handle} {
 			a := s.call(t, "", "GET", path, nil, "Origin", "https://app.example").want(200)
 			if a.header.Get("Access-Control-Allow-Origin") != "*" {
 				a.errorf("Access-Control-Allow-Origin is %q", a.header.Get("Access-Control-Allow-Origin"))
@@ -64,6 +64,12 @@ func TestCORS(t *testing.T) {
 				p.errorf("the preflight fails")
 			}
 		}
+		for _, path := range []string{"/org", "/agents", g.path(""), g.path("/messages")} {
+			p := s.call(t, "", "OPTIONS", path, nil, "Origin", "https://app.example", "Access-Control-Request-Method", "GET").want(204)
+			if p.header.Get("Access-Control-Allow-Origin") != "" || p.header.Get("Access-Control-Allow-Headers") != "" {
+				p.errorf("a private resource is open to every origin")
+			}
+		}
 		a := o.get("/org", "Origin", "https://app.example").want(200)
 		if a.header.Get("Access-Control-Allow-Origin") != "" {
 			a.errorf("a private answer is open to every origin")
@@ -74,7 +80,7 @@ func TestCORS(t *testing.T) {
 func TestHead(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("headed")
-		for _, path := range []string{"/health", g.path("/keys"), "/.well-known/jwks.json"} {
+		for _, path := range []string{"/health", g.path("/keys"), g.path("/did.json"), "/.well-known/webfinger?resource=acct:" + g.handle, "/.well-known/jwks.json"} {
 			a := s.call(t, "", "HEAD", path, nil)
 			if a.err != nil || a.status != http.StatusOK || len(a.raw) != 0 {
 				a.errorf("want 200 without a body")

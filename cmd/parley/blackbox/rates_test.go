@@ -43,6 +43,8 @@ func TestRates(t *testing.T) {
 		for _, c := range []rateCase{
 			{"writes", rateLimit{rate: 3, window: time.Minute}, func() *answer { return other.post("/groups", obj{}) }},
 			{"public", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.1", "GET", "/version", nil)},
+			{"WebFinger", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.5", "GET", webFinger(g), nil)},
+			{"DID document", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.6", "GET", g.path("/did.json"), nil)},
 			{"solve", rateLimit{rate: 2, window: time.Minute}, from("192.0.2.2", "POST", "/auth/register/solve", obj{})},
 			{"register", rateLimit{rate: 2, window: time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()})},
 			{"token", rateLimit{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, o.client, o.secret) }},

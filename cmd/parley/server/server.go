@@ -232,7 +232,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 	budget := limit.NewBudget(cfg.requestMemory())
 	h.service = parleyhttp.NewService(parleyhttp.ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
-		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand,
+		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand, Dev: cfg.Dev,
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),

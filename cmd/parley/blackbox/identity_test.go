@@ -1,0 +1,171 @@
+package blackbox
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// webFinger is the path that finds an agent by its handle.
+func webFinger(g *agent) string {
+	return "/.well-known/webfinger?resource=" + url.QueryEscape("acct:"+g.handle)
+}
+
+// didOf returns the DID of an agent of a server with a domain.
+func didOf(g *agent, domain string) string {
+	return "did:web:" + g.org.slug + "." + strings.ReplaceAll(domain, ":", "%3A") + ":agents:" + g.name
+}
+
+func TestWebFinger(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		g := s.org(t).agent("found")
+		card, well := s.base+"/agents/"+g.id+"/card", s.base+"/.well-known/agent-cards/"+g.id+".json"
+		links := map[string]any{
+			"self":       obj{"rel": "self", "type": "application/json", "href": card},
+			"agent-card": obj{"rel": "agent-card", "type": "application/json", "href": well},
+			"did":        obj{"rel": "did", "type": "application/did+json", "href": s.base + "/agents/found/did.json?org=" + g.org.slug},
+		}
+		all := []any{links["self"], links["agent-card"], links["did"]}
+		resource := "acct:found@" + g.org.slug + ".localhost"
+		ask := func(query string) *answer { return s.call(t, "", "GET", "/.well-known/webfinger"+query, nil) }
+		finds := func(query string, want []any) {
+			a := ask(query).want(200).is("subject", resource, "aliases", []any{didOf(g, "localhost")}, "links", want)
+			exactly(t, "WebFinger", a.body, "subject aliases links")
+			if a.header.Get("Content-Type") != "application/jrd+json" || a.header.Get("Access-Control-Allow-Origin") != "*" {
+				a.errorf("headers %v", a.header)
+			}
+		}
+		for _, query := range []string{
+			"?resource=" + resource, "?resource=" + url.QueryEscape(resource), "?resource=" + strings.ToUpper(resource), "?resource=AcCt:Found@" + strings.ToUpper(g.org.slug) + ".LocalHost",
+			"?unknown=1&resource=" + resource, "?resource=" + strings.Replace(resource, "found", "%2566ound", 1), "?resource=" + resource + "&rel=self&rel=did&rel=agent-card",
+		} {
+			finds(query, all)
+		}
+		for rel, want := range map[string][]any{
+			"&rel=did": {links["did"]}, "&rel=did&rel=self": {links["self"], links["did"]}, "&rel=none": {}, "&rel=http%3A%2F%2Fx.example%2Frel": {}, "&rel=Self": {},
+		} {
+			finds("?resource="+resource+rel, want)
+		}
+		for _, query := range []string{
+			"", "?resource=", "?resource", "?rel=self", "?resource=found@" + g.org.slug + ".localhost", "?resource=acct:found", "?resource=acct:@x.localhost", "?resource=%zz",
+			"?resource=acct:%25zz@" + g.org.slug + ".localhost", "?resource=" + resource + "&resource=" + resource, "?resource=acct:a%20b@x.localhost", "?resource=%ff",
+			"?resource=acct:" + strings.Repeat("a", 2100) + "@x.localhost", "?resource=" + resource + strings.Repeat("&rel=x", 33), "?resource=acct:%23board@" + g.org.slug + ".localhost",
+		} {
+			a := ask(query).refused(400, "validation_error")
+			if a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Cache-Control") != "no-store" {
+				a.errorf("headers %v", a.header)
+			}
+		}
+		other := s.org(t).agent("other")
+		for _, resource := range []string{
+			"acct:nobody@" + g.org.slug + ".localhost", "acct:other@" + g.org.slug + ".localhost", "acct:found@" + other.org.slug + ".localhost", "acct:found@nobody-here.localhost",
+			"acct:found@" + g.org.slug + ".example.org", "acct:found@localhost", "acct:found@" + g.org.slug + ".localhost:80", "acct:found@" + g.org.slug + ".localhost.",
+			"acct:%2523board@" + g.org.slug + ".localhost", "https://" + g.org.slug + ".localhost/agents/found", "mailto:found@" + g.org.slug + ".localhost", didOf(g, "localhost"), "acct:" + g.id + "@" + g.org.slug + ".localhost",
+		} {
+			ask("?resource="+resource).as("%s", resource).refused(404, "not_found")
+		}
+		s.call(t, "", "POST", "/.well-known/webfinger", obj{}).refused(405, "method_not_allowed")
+	})
+}
+
+// checkDID compares a DID document with the agent's keys.
+func checkDID(a *answer, g *agent, domain, base string) {
+	a.t.Helper()
+	did := didOf(g, domain)
+	sealKid := thumbprint("X25519", g.seal.PublicKey().Bytes())
+	signs, seals := did+"#"+g.signKid(), did+"#"+sealKid
+	method := func(id string, key obj) obj {
+		return obj{"id": id, "type": "JsonWebKey2020", "controller": did, "publicKeyJwk": key}
+	}
+	a.want(200).is("id", did, "alsoKnownAs", []any{"acct:" + g.handle}, "verificationMethod", []any{
+		method(signs, merged(signJWK(g.sign), obj{"kid": g.signKid()})), method(seals, merged(sealJWK(g.seal), obj{"kid": sealKid})),
+	}, "authentication", []any{signs}, "assertionMethod", []any{signs}, "keyAgreement", []any{seals},
+		"service", []any{obj{"id": did + "#messaging", "type": "AgentMessaging", "serviceEndpoint": base + "/messages"}})
+	if a.header.Get("Content-Type") != "application/did+json" || a.header.Get("Vary") != "Host" || a.header.Get("Access-Control-Allow-Origin") != "*" {
+		a.errorf("headers %v", a.header)
+	}
+}
+
+func TestDIDDocument(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		g, other := s.org(t).agent("known"), s.org(t).agent("known")
+		at := func(host, path string) *answer {
+			return s.call(t, "", "GET", path, nil, "Host", host).as("on %s", host)
+		}
+		own := g.org.slug + ".localhost"
+		for _, host := range []string{own, strings.ToUpper(own), own + ":8080", own + ":65535"} {
+			checkDID(at(host, "/agents/known/did.json"), g, "localhost", s.base)
+		}
+		checkDID(at(other.org.slug+".localhost", "/agents/known/did.json"), other, "localhost", s.base)
+		for _, host := range []string{"localhost", "127.0.0.1:1", "evil.example", "x." + own, own + ".", own + ".evil.example", g.org.slug + ".localhost2", "[::1]:80"} {
+			at(host, "/agents/known/did.json").refused(404, "not_found")
+		}
+		for _, path := range []string{"/agents/nobody/did.json", "/agents/KNOWN/did.json", "/agents/known%20/did.json", "/agents/" + nobody + "/did.json", "/agents/@/did.json", "/agents/known@nobody-here.localhost/did.json"} {
+			a := at(own, path).refused(404, "not_found")
+			if a.header.Get("Vary") != "Host" || a.header.Get("Cache-Control") != "no-store" {
+				a.errorf("headers %v", a.header)
+			}
+		}
+		// By id and handle an agent is found on the server's own host too, and on that of
+		// its organization, but not on that of another one.
+		for _, name := range []string{g.id, g.handle, url.PathEscape(strings.ToUpper(g.handle))} {
+			checkDID(at(s.addr, "/agents/"+name+"/did.json"), g, "localhost", s.base)
+			checkDID(at(own, "/agents/"+name+"/did.json"), g, "localhost", s.base)
+			at(other.org.slug+".localhost", "/agents/"+name+"/did.json").refused(404, "not_found")
+		}
+		// --dev reads ?org=, which takes precedence over the host.
+		for _, host := range []string{s.addr, own, other.org.slug + ".localhost"} {
+			checkDID(at(host, "/agents/known/did.json?org="+g.org.slug), g, "localhost", s.base)
+		}
+		for _, slug := range []string{"nobody-here", "", "A", "x@y"} {
+			at(s.addr, "/agents/known/did.json?org="+slug).refused(404, "not_found")
+		}
+		s.call(t, "", "PUT", "/agents/known/did.json", nil).refused(405, "method_not_allowed")
+	})
+}
+
+// TestUnlistedAndRevokedIdentity: the documents of an unlisted agent are found by its
+// handle and id. A revoked agent has none.
+func TestUnlistedAndRevokedIdentity(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		g, h := o.agent("hidden"), o.agent("gone")
+		g.patch(g.path(""), obj{"unlisted": true}).want(200)
+		for g, status := range map[*agent]int{g: 200, h: 404} {
+			if status == 404 {
+				g.delete(g.path("")).want(204)
+			}
+			for _, path := range []string{webFinger(g), g.path("/did.json"), "/agents/" + g.handle + "/did.json", "/agents/" + g.name + "/did.json?org=" + o.slug, g.path("/keys")} {
+				for _, method := range []string{"GET", "HEAD"} {
+					s.call(t, "", method, path, nil).want(status)
+				}
+			}
+			s.call(t, "", "GET", "/agents/"+g.name+"/did.json", nil, "Host", o.slug+".localhost").want(status)
+		}
+	})
+}
+
+// TestIdentityOfAPublicServer: without --dev, hosts alone name organizations, and links
+// lead to them. A port of the domain is encoded in DIDs.
+func TestIdentityOfAPublicServer(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		for _, domain := range []string{"svc.test", "svc.test:8443"} {
+			s := start(t, "--journals", journals, "--dev=false", "--pow-bits", "8", "--domain", domain, "--base-url", "https://api.svc.test/parley")
+			g := s.org(t).agent("public")
+			host := g.org.slug + "." + domain
+			a := s.call(t, "", "GET", webFinger(g), nil).want(200).is("aliases", []any{didOf(g, domain)}, "subject", "acct:public@"+host)
+			for i, href := range []string{"https://api.svc.test/parley/agents/" + g.id + "/card", "https://api.svc.test/parley/.well-known/agent-cards/" + g.id + ".json", "https://" + host + "/agents/public/did.json"} {
+				if links, _ := a.at("links").([]any); len(links) != 3 || links[i].(obj)["href"] != href {
+					a.errorf("links, want %s", href)
+				}
+			}
+			for _, host := range []string{host, g.org.slug + ".svc.test", g.org.slug + ".SVC.test:1"} {
+				checkDID(s.call(t, "", "GET", "/agents/public/did.json", nil, "Host", host), g, domain, "https://api.svc.test/parley")
+			}
+			for _, host := range []string{s.addr, "svc.test", "api.svc.test", "other.svc.test"} {
+				s.call(t, "", "GET", "/agents/public/did.json?org="+g.org.slug, nil, "Host", host).as("?org= on %s", host).refused(404, "not_found")
+			}
+			checkDID(s.call(t, "", "GET", "/agents/public/did.json?org=other", nil, "Host", host), g, domain, "https://api.svc.test/parley")
+		}
+	})
+}
