@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -166,6 +167,44 @@ func TestIdentityOfAPublicServer(t *testing.T) {
 				s.call(t, "", "GET", "/agents/public/did.json?org="+g.org.slug, nil, "Host", host).as("?org= on %s", host).refused(404, "not_found")
 			}
 			checkDID(s.call(t, "", "GET", "/agents/public/did.json?org=other", nil, "Host", host), g, domain, "https://api.svc.test/parley")
+		}
+	})
+}
+
+// TestVerifyKeys: the command finds an agent's documents to agree, and exits with 10 if
+// the server returns other keys than the DID document lists.
+func TestVerifyKeys(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		bob := s.profileAt(t, s.base, "bob")
+		words := bob.run("agent", "show", "bob")["verification_words"]
+		shown := bob.run("verify-keys", bob.handle())
+		if shown["verification_words"] != words || shown["agent_id"] != bob.id || fmt.Sprint(shown["differences"]) != "[]" {
+			t.Errorf("%v", shown)
+		}
+		out, said, code := command(t, "verify-keys", strings.ToUpper(bob.handle()), "--url", s.base, "--profile", "none")
+		checkMessage(t, "without a profile", out, bob.handle(), fmt.Sprint(words), "did:web:"+bob.slug+".localhost:agents:bob", "agree with the keys")
+		if code != 0 {
+			t.Errorf("exit code %d: %s", code, said)
+		}
+
+		liar := newLyingServer(t, s)
+		sign, seal := newKeys()
+		liar.impersonate(bob.id, bob.handle(), sign, seal)
+		out, said, code = command(t, "verify-keys", bob.handle(), "--url", liar.URL, "--profile", "none")
+		if code != exitKeys || strings.Contains(out, fmt.Sprint(words)) || strings.Contains(out, "agree with") {
+			t.Errorf("exit code %d\n%s%s", code, out, said)
+		}
+		checkMessage(t, "other keys", out+said, "another key for authentication", "another key for assertionMethod", "another key for keyAgreement", "do not trust")
+
+		for code, args := range map[int][]string{
+			2: {"verify-keys", "bob", "--url", s.base}, 5: {"verify-keys", "nobody@" + bob.slug + ".localhost", "--url", s.base}, 4: {"verify-keys", bob.handle()},
+		} {
+			if _, said, got := command(t, append(args, "--profile", "none")...); got != code {
+				t.Errorf("%v: exit code %d, want %d: %s", args, got, code, said)
+			}
+		}
+		if _, _, got := command(t, "verify-keys", "#board@"+bob.slug+".localhost", "--url", s.base, "--profile", "none"); got != 2 {
+			t.Errorf("a group: exit code %d", got)
 		}
 	})
 }
