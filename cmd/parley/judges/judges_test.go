@@ -1,6 +1,7 @@
 // Package judges tests the real binary against independent implementations of the
 // standards it supports: npm's jose, oauth4webapi, eventsource, @hpke/core,
-// standardwebhooks, @seriousme/openapi-schema-validator and ajv. Each judge is a Node.js
+// standardwebhooks, did-resolver with web-did-resolver, webfinger.js,
+// @seriousme/openapi-schema-validator and ajv. Each judge is a Node.js
 // script in this directory that prints what it checked.
 package judges
 
@@ -58,7 +59,7 @@ func needNode(t *testing.T) {
 			if os.Getenv("CI") == "true" {
 				t.Fatalf("CI checks everything, and there is no %s", program)
 			}
-			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks and OpenAPI against npm packages: there is no %s here", program)
+			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks, DIDs, WebFinger and OpenAPI against npm packages: there is no %s here", program)
 		}
 	}
 	if installed() {
@@ -85,10 +86,16 @@ func installed() bool {
 // with an error.
 func node(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
+	return nodeWith(t, nil, stdin, args...)
+}
+
+// nodeWith is node with further environment variables.
+func nodeWith(t *testing.T, environment []string, stdin string, args ...string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), judgeWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", args...)
-	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), environment...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -119,16 +126,17 @@ func build(dir string) (string, error) {
 	return out, nil
 }
 
-// serveBinary starts the binary on free ports with a fresh data directory, and
-// returns its address and the binary. At the end of the test the server is
+// serveBinary starts the binary on free ports with a fresh data directory and these
+// flags, and returns its address and the binary. At the end of the test the server is
 // stopped with SIGTERM and must exit without an error.
-func serveBinary(t *testing.T) (url, binary string) {
+func serveBinary(t *testing.T, flags ...string) (url, binary string) {
 	t.Helper()
 	binary, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+	args := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data")}
+	cmd := exec.Command(binary, append(args, flags...)...)
 	cmd.Env = withoutSettings(os.Environ())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
