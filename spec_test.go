@@ -26,7 +26,6 @@ var notBuiltYet = map[string]string{
 	"GET /directory/agents/stream":          "directory",
 	"GET /directory/agents/{}":              "directory",
 	"GET /directory/categories":             "directory",
-	"GET /.well-known/agent-cards/{}.json":  "agent cards",
 	"POST /agents/{}/verify-svid/challenge": "workload identity",
 	"POST /agents/{}/verify-svid":           "workload identity",
 	"POST /a2a/{}":                          "A2A bridge",

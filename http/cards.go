@@ -14,6 +14,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
 	"parley/http/auth"
@@ -46,11 +47,26 @@ func (s cards) putCard(c *rest.Call, in *api.PutCard) (rest.Rendered, error) {
 // getCard returns the card of an active agent, by id or handle. It need not be public:
 // the caller knows the agent already.
 func (s cards) getCard(c *rest.Call, in *api.GetCard) (rest.Rendered, error) {
-	a, err := agentKeys(s).publicAgent(c, in.ID)
+	return s.document(c, in.ID, false)
+}
+
+// getWellKnownCard returns the card of an active agent if it is public, also of an
+// unlisted agent. // spec: Directory and discovery (all public, no auth)
+func (s cards) getWellKnownCard(c *rest.Call, in *api.GetWellKnownCard) (rest.Rendered, error) {
+	return s.document(c, in.ID.String(), true)
+}
+
+// document answers with the card of an active agent. If it must be public, one that is not
+// counts as none.
+func (s cards) document(c *rest.Call, name string, public bool) (rest.Rendered, error) {
+	a, err := agentKeys(s).publicAgent(c, name)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	stored, err := s.Node.Agents.Card(c.Context(), a.AgentID())
+	if err == nil && public && !stored.GetIsPublic() {
+		err = query.ErrNoCard
+	}
 	if err != nil {
 		return rest.Rendered{}, err
 	}

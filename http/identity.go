@@ -66,9 +66,24 @@ func (s identity) did(c *rest.Call, in *api.GetDIDDocument) (rest.Rendered, erro
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	document := api.NewDIDDocument(h, api.NewJWK(parley.Ed25519, a.GetSigningKey()), api.NewJWK(parley.X25519, a.GetEncryptionKey()),
-		api.DIDService{ID: "#messaging", Type: api.ServiceMessaging, ServiceEndpoint: s.BaseURL + "/messages"})
-	return c.Document(document, s.since(a.KeysChangedAt()), rest.CacheFiveMinutes)
+	services := []api.DIDService{{ID: "#messaging", Type: api.ServiceMessaging, ServiceEndpoint: s.BaseURL + "/messages"}}
+	if a.GetCard().GetA2AEnabled() {
+		services = append(services, api.DIDService{ID: "#a2a", Type: api.ServiceA2A, ServiceEndpoint: s.BaseURL + "/a2a/" + h.String()})
+	}
+	document := api.NewDIDDocument(h, api.NewJWK(parley.Ed25519, a.GetSigningKey()), api.NewJWK(parley.X25519, a.GetEncryptionKey()), services...)
+	return c.Document(document, s.since(identityChanged(a, c.Now())), rest.CacheFiveMinutes)
+}
+
+// identityChanged returns when an agent's keys or its card last changed. The agent's state
+// does not contain when a card was deleted: after that it is now, so that no date matches.
+func identityChanged(a *agent.State, now time.Time) time.Time {
+	switch {
+	case a.GetCard() != nil:
+		return a.CardChangedAt()
+	case a.GetCardRevision() > 0:
+		return now
+	}
+	return a.KeysChangedAt()
 }
 
 // agentAt returns the active agent with a name in the organization with a slug. An agent

@@ -46,9 +46,10 @@ var operations = map[string]rest.Operation{
 	"POST /agents/{id}/poll-token":     {ID: "createPollToken", Refuses: "not_owner gone"},
 	"DELETE /agents/{id}/poll-token":   {ID: "deletePollToken", Refuses: "not_owner gone"},
 
-	"PUT /agents/{id}/card":    {ID: "putAgentCard", Refuses: "not_owner gone card_security_fields"},
-	"GET /agents/{id}/card":    {ID: "getAgentCard", Headers: documentHeaders},
-	"DELETE /agents/{id}/card": {ID: "deleteAgentCard", Refuses: "not_owner gone"},
+	"PUT /agents/{id}/card":                  {ID: "putAgentCard", Refuses: "not_owner gone card_security_fields"},
+	"GET /agents/{id}/card":                  {ID: "getAgentCard", Headers: documentHeaders},
+	"GET /.well-known/agent-cards/{id}.json": {ID: "getWellKnownAgentCard", Headers: documentHeaders},
+	"DELETE /agents/{id}/card":               {ID: "deleteAgentCard", Refuses: "not_owner gone"},
 
 	"GET /agents":                    {ID: "listAgents"},
 	"POST /agents":                   {ID: "createAgent", Refuses: "name_taken quota_exceeded"},

@@ -81,6 +81,7 @@ func (s *Service) cardRoutes() []rest.Route {
 	return []rest.Route{
 		rest.RenderedAs[api.Card](put, "/agents/{id}/card", rest.Bearer, 200, "Publish an agent's card.", cards.putCard),
 		rest.RenderedAs[api.Card](get, "/agents/{id}/card", rest.Public, 200, "Card of an agent.", cards.getCard),
+		rest.RenderedAs[api.Card](get, "/.well-known/agent-cards/{id}.json", rest.Public, 200, "Public card of an agent.", cards.getWellKnownCard),
 		rest.Typed(remove, "/agents/{id}/card", rest.Bearer, 204, "Delete an agent's card.", cards.deleteCard),
 	}
 }

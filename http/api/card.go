@@ -186,6 +186,12 @@ type GetCard struct {
 	ID string `json:"-" path:"id" required:"true"`
 }
 
+// GetWellKnownCard gets the public card of an active agent: GET
+// /.well-known/agent-cards/{id}.json.
+type GetWellKnownCard struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+}
+
 // DeleteCard deletes an agent's card: DELETE /agents/{id}/card.
 type DeleteCard struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`

@@ -125,6 +125,11 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	},
 	"GET /agents/{id}/key-bindings": agentAsk("/key-bindings", nil),
 	"GET /agents/{name}/did.json":   agentAsk("/did.json", nil),
+	"GET /.well-known/agent-cards/{id}.json": func(c *accessScene) accessAsk {
+		g := c.victim()
+		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
+		return accessAsk{wellKnownCard(g), nil}
+	},
 	"GET /.well-known/webfinger": func(c *accessScene) accessAsk {
 		return accessAsk{"/.well-known/webfinger?resource=acct:" + c.alice.handle, nil}
 	},

@@ -125,6 +125,75 @@ func TestDIDDocument(t *testing.T) {
 	})
 }
 
+func wellKnownCard(g *agent) string { return "/.well-known/agent-cards/" + g.id + ".json" }
+
+// TestWellKnownCard: the card of an active agent is there while it is public, also that of
+// an unlisted agent, and equals the card at its own address.
+func TestWellKnownCard(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		g := s.org(t).agent("carded")
+		there := func() *answer { return s.call(t, "", "GET", wellKnownCard(g), nil) }
+		there().as("without a card").refused(404, "not_found")
+		g.put(g.path("/card"), plainCard()).want(200)
+		there().as("not public").refused(404, "not_found")
+		g.put(g.path("/card"), merged(fullCard(), obj{"is_public": true})).want(200)
+		a, b := there().want(200), s.call(t, "", "GET", g.path("/card"), nil).want(200)
+		if string(a.raw) != string(b.raw) || a.header.Get("ETag") != b.header.Get("ETag") || a.header.Get("Cache-Control") != "public, max-age=300" || a.header.Get("Access-Control-Allow-Origin") != "*" {
+			a.errorf("headers %v, and the card itself is %s", a.header, b.raw)
+		}
+		s.call(t, "", "GET", wellKnownCard(g), nil, "If-None-Match", a.header.Get("ETag")).want(304)
+		if h := s.call(t, "", "HEAD", wellKnownCard(g), nil).want(200); len(h.raw) != 0 {
+			h.errorf("HEAD has a body")
+		}
+		g.patch(g.path(""), obj{"unlisted": true}).want(200)
+		there().as("unlisted").want(200)
+		s.call(t, "", "GET", "/.well-known/agent-cards/"+nobody+".json", nil).refused(404, "not_found")
+		s.call(t, "", "GET", "/.well-known/agent-cards/x.json", nil).invalid("path", "uuid_parsing")
+		for _, path := range []string{"/.well-known/agent-cards/" + g.id, "/.well-known/agent-cards/" + g.id + ".xml", "/.well-known/agent-cards/"} {
+			s.call(t, "", "GET", path, nil).as("%s", path).refused(404, "not_found")
+		}
+		g.put(g.path("/card"), plainCard()).want(200)
+		there().as("no longer public").refused(404, "not_found")
+		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
+		g.delete(g.path("")).want(204)
+		there().as("revoked").refused(404, "not_found")
+	})
+}
+
+// TestA2AInDIDDocument: the document lists the bridge while the agent's card enables it.
+// Every change is seen by clients that compare tags or dates.
+func TestA2AInDIDDocument(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		g := s.org(t).agent("bridged")
+		path := g.path("/did.json")
+		did := didOf(g, "localhost")
+		bridge := obj{"id": did + "#a2a", "type": "A2A", "serviceEndpoint": s.base + "/a2a/" + g.handle}
+		for _, step := range []struct {
+			change  func() *answer
+			bridged bool
+		}{
+			{func() *answer { return g.put(g.path("/card"), extended("a2a_enabled", true)).want(200) }, true},
+			{func() *answer { return g.delete(g.path("/card")).want(204) }, false},
+			{func() *answer { return g.put(g.path("/card"), extended("a2a_enabled", true)).want(200) }, true},
+			{func() *answer { return g.put(g.path("/card"), plainCard()).want(200) }, false},
+		} {
+			aSecondPasses()
+			settled := s.call(t, "", "GET", path, nil).want(200)
+			step.change()
+			lists := func(condition, value string) {
+				a := s.call(t, "", "GET", path, nil, condition, value).as("%s: %s", condition, value).want(200)
+				services, _ := a.at("service").([]any)
+				if listed := len(services) == 2 && fmt.Sprint(services[1]) == fmt.Sprint(bridge); listed != step.bridged || len(services) > 2 {
+					a.errorf("services %v, want the bridge: %v", services, step.bridged)
+				}
+			}
+			lists("If-None-Match", settled.header.Get("ETag"))
+			aSecondPasses()
+			lists("If-Modified-Since", settled.header.Get("Last-Modified"))
+		}
+	})
+}
+
 // TestUnlistedAndRevokedIdentity: the documents of an unlisted agent are found by its
 // handle and id. A revoked agent has none.
 func TestUnlistedAndRevokedIdentity(t *testing.T) {
