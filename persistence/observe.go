@@ -53,6 +53,7 @@ func (x *observers) report(it *item) {
 			reportRow(*all, &w.Row)
 		case journal.CreateStream:
 			reportState(*all, w.Stream, w.State)
+		case journal.AddToList, journal.AppendFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt:
 		}
 	}
 	reportState(*all, it.Stream, it.State)

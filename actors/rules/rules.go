@@ -69,8 +69,8 @@ func (r Aggregate[S, C, E]) Encode(events []E) ([]journal.StoredEvent, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode %T: %w", e, err)
 		}
-		clear := r.Owners == nil || r.HasContent != nil && !r.HasContent(e)
-		encoded = append(encoded, journal.StoredEvent{Tag: r.Tag(e), Data: data, Clear: clear})
+		unowned := r.Owners == nil || r.HasContent != nil && !r.HasContent(e)
+		encoded = append(encoded, journal.StoredEvent{Tag: r.Tag(e), Data: data, Clear: unowned})
 	}
 	return encoded, nil
 }
