@@ -165,6 +165,28 @@ func (x *story) watchID(id string) {
 	x.addExactly(idPrefix+id, window)
 }
 
+// card publishes the card of an agent. What only the service may write in it is ignored.
+func (p *party) card(id string) {
+	p.t.Helper()
+	c := func(name string) string { return p.canary(p.fate, "card's "+name) }
+	jurisdiction := strings.ToUpper(canaryText())
+	p.watch(p.fate, "card's jurisdiction", jurisdiction)
+	p.do(200, "PUT /agents/{id}/card", []string{id}, object{
+		"name": c("name"), "description": c("description"), "version": c("version"), "is_public": true,
+		"provider":          object{"organization": c("provider"), "url": "https://" + c("provider's url") + ".example"},
+		"defaultInputModes": []any{"text/" + c("input mode")}, "defaultOutputModes": []any{"text/" + c("output mode")},
+		"skills": []any{object{
+			"id": c("skill"), "name": c("skill's name"), "description": c("skill's description"), "tags": []any{c("tag")}, "examples": []any{c("example")},
+			"inputModes": []any{"text/" + c("skill's input mode")}, "outputModes": []any{"text/" + c("skill's output mode")},
+		}},
+		"svc": object{
+			"categories": []any{c("category")}, "languages": []any{"en-GB"}, "jurisdiction": jurisdiction,
+			"message_types_accepted": []any{"acme.v1." + c("message type")}, "payload_schemas": object{"acme.v1.x": "https://a.example/" + c("schema")},
+		},
+		"security": []any{p.canary(never, "card's security")}, "securitySchemes": object{"x": p.canary(never, "card's security schemes")},
+	})
+}
+
 // agent makes an agent, changes its keys and binds them.
 func (p *party) agent() member {
 	p.t.Helper()
@@ -182,6 +204,7 @@ func (p *party) agent() member {
 	poll := made["poll_url"].(string)
 	p.watch(never, "poll token", poll[strings.LastIndexByte(poll, '/')+1:])
 	p.do(200, "PATCH /agents/{id}", []string{m.id}, object{"name": m.name, "unlisted": false})
+	p.card(m.id)
 	proof := func(former ed25519.PrivateKey) object {
 		text, signedAt := m.keys.bind(p.t, m.id, m.handle)
 		bound := object{"signed_at": signedAt, "signature": inBase64(ed25519.Sign(m.keys.sign, text))}
