@@ -229,7 +229,6 @@ func TestErasedUntransferred(t *testing.T) {
 		}
 		expectTexts(t, "untransferred", got, "kept")
 	}
-	must(x.node.Feeds.Resume(x.ctx, x.k, parley.MessageID{}, false))(t)
 	x.say(x.k, x.l, "a later entry of the journal")
 	if n := x.verifyErased(); n < 10 { // and finds no fault
 		t.Errorf("%d contents were erased", n)
