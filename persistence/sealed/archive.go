@@ -106,7 +106,7 @@ func (c cipher) openEffect(w journal.Effect) (_ journal.Effect, err error) {
 			}
 		}
 		if w.State != nil && w.Stream.Kind.HasContent() {
-			id := ofStream(w.Stream)
+			id := ofState(w.Stream, uint64(len(w.Events)))
 			w.State, err = c.open(nil, w.State, stateFamily, id.slice())
 		}
 		return w, err
@@ -196,7 +196,7 @@ func OpenPair(s *seal.Sealer, key, value []byte) ([]byte, error) {
 		return append(opened, f.Data...), nil
 	case layout.StateFamily:
 		if s := layout.StreamOf(key); s.Kind.HasContent() {
-			id := ofStream(s)
+			id := ofState(s, layout.Number(value))
 			return c.open(opened, stored, stateFamily, id.slice())
 		}
 	case layout.RecordFamily:

@@ -36,25 +36,34 @@ const (
 // cipher seals, opens and hashes for one sealer.
 type cipher struct{ sealer *seal.Sealer }
 
-// identity names what a content is about: up to 25 bytes.
+// identity names what a content is about.
 type identity struct {
-	bytes [1 + 16 + 8]byte
+	bytes [1 + 16 + 8 + 1]byte
 	size  int
 }
 
 func (x *identity) slice() []byte { return x.bytes[:x.size] }
 
-func ofStream(s journal.Stream) (x identity) {
+// ofState includes the number of events in a state, which is stored in the clear.
+func ofState(s journal.Stream, seq uint64) (x identity) {
 	x.bytes[0] = byte(s.Kind)
-	x.size = 1 + copy(x.bytes[1:], s.ID[:])
+	copy(x.bytes[1:], s.ID[:])
+	binary.BigEndian.PutUint64(x.bytes[17:], seq)
+	x.size = 25
 	return x
 }
 
-func ofEvent(s journal.Stream, seq uint64) identity {
-	x := ofStream(s)
-	binary.BigEndian.PutUint64(x.bytes[x.size:], seq)
-	x.size += 8
+// ofEvent includes the number of the event's type, which is stored in the clear.
+func ofEvent(s journal.Stream, seq uint64, tag byte) identity {
+	x := ofState(s, seq)
+	x.bytes[x.size] = tag
+	x.size++
 	return x
+}
+
+// ofRecord includes the header, which is stored in the clear.
+func ofRecord(id parley.MessageID, header []byte) []byte {
+	return append(append(make([]byte, 0, len(id)+len(header)), id[:]...), header...)
 }
 
 func ofRow(table journal.Table, key []byte) []byte {
@@ -104,7 +113,7 @@ func (c cipher) openEvent(s journal.Stream, seq uint64, f *journal.StoredEvent) 
 		return nil
 	}
 	f.Tag &^= sealedTag
-	id := ofEvent(s, seq)
+	id := ofEvent(s, seq, f.Tag)
 	f.Data, err = c.open(nil, f.Data, eventFamily, id.slice())
 	return err
 }

@@ -59,12 +59,35 @@ func TestDamagedEnvelope(t *testing.T) {
 			}
 			w.damaged(t, key, value[:i])
 		}
+		for _, i := range boundBytes(family, at) {
+			changed := bytes.Clone(value)
+			changed[i] ^= 1
+			w.damaged(t, key, changed)
+		}
 		w.damaged(t, key, append(bytes.Clone(value), 0))
 	}
 	expect(t, "events", families[layout.EventFamily], 5)
 	expect(t, "states", families[layout.StateFamily], 3)
 	expect(t, "records", families[layout.RecordFamily], 5)
 	expect(t, "rows", families[layout.RowFamily], 3)
+}
+
+// boundBytes returns the places of the clear bytes before an envelope that it is bound to:
+// the type of an event, the number of events in a state, the header of a record.
+func boundBytes(family byte, at int) (places []int) {
+	from, to := 0, 0
+	switch family {
+	case layout.EventFamily:
+		to = 1
+	case layout.StateFamily:
+		to = 8
+	case layout.RecordFamily:
+		from, to = 8, at
+	}
+	for i := from; i < to; i++ {
+		places = append(places, i)
+	}
+	return places
 }
 
 func (w *world) damaged(t *testing.T, key, value []byte) {

@@ -75,7 +75,7 @@ func (c cipher) sealStream(s journal.Stream, seq uint64, events []journal.Stored
 		if seq++; f.Clear {
 			continue
 		}
-		id := ofEvent(s, seq)
+		id := ofEvent(s, seq, f.Tag)
 		f.Tag |= sealedTag
 		if f.Data, err = c.seal(nil, f.Data, owners, eventFamily, id.slice()); err != nil {
 			return nil, err
@@ -84,7 +84,7 @@ func (c cipher) sealStream(s journal.Stream, seq uint64, events []journal.Stored
 	if state == nil || !s.Kind.HasContent() {
 		return state, nil
 	}
-	id := ofStream(s)
+	id := ofState(s, seq)
 	return c.seal(nil, state, owners, stateFamily, id.slice())
 }
 

@@ -19,7 +19,7 @@ func (c cipher) sealRecord(r *journal.Record) (err error) {
 	header, content := r.Data[:r.Clear], r.Data[r.Clear:]
 	stored := make([]byte, 0, binary.MaxVarintLen32+len(header)+ownersOf(r.Owners).SealedLen(len(content)))
 	stored = append(binary.AppendUvarint(stored, uint64(len(header))), header...)
-	r.Stored, err = c.seal(stored, content, r.Owners, recordFamily, r.ID[:])
+	r.Stored, err = c.seal(stored, content, r.Owners, recordFamily, ofRecord(r.ID, header))
 	return err
 }
 
@@ -53,7 +53,7 @@ func (c cipher) openRecord(id parley.MessageID, stored []byte, read func(record 
 		}
 	}()
 	record := append((*buffer)[:0], header...)
-	opened, err := c.open(record, envelope, recordFamily, id[:])
+	opened, err := c.open(record, envelope, recordFamily, ofRecord(id, header))
 	switch {
 	case errors.Is(err, journal.ErrErased):
 		return cmp.Or(read(record), err)

@@ -64,7 +64,7 @@ func (c cipher) state(v stateReader, s journal.Stream) (seq uint64, state []byte
 	if err != nil || stored == nil || !s.Kind.HasContent() {
 		return seq, stored, err
 	}
-	id := ofStream(s)
+	id := ofState(s, seq)
 	state, err = c.open(nil, stored, stateFamily, id.slice())
 	return seq, state, err
 }
