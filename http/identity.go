@@ -90,7 +90,8 @@ func identityChanged(a *agent.State, now time.Time) time.Time {
 // may also be named by its handle or id; then the slug may be empty, which means that the
 // request's host belongs to no organization. On the host of an organization no agent of
 // another one is found: its keys would otherwise seem to be those of the host's
-// organization.
+// organization. The server's own host may have the form of an organization's, but no
+// organization can register its slug.
 func (s identity) agentAt(c *rest.Call, slug, name string) (*agent.State, parley.Handle, error) {
 	if slug != "" && parley.ValidAgentName(name) {
 		h := parley.Handle{Name: name, Slug: slug, Domain: s.Domain}
@@ -108,7 +109,7 @@ func (s identity) agentAt(c *rest.Call, slug, name string) (*agent.State, parley
 		return nil, parley.Handle{}, err
 	}
 	h, err := parley.ParseHandle(text)
-	if err == nil && slug != "" && h.Slug != slug {
+	if err == nil && slug != "" && slug != s.hostSlug && h.Slug != slug {
 		err = errUnknownAgent
 	}
 	return a, h, err

@@ -26,7 +26,7 @@ var (
 // challenge is sealed in its id, and the first client to solve one gets the slug.
 // // spec: Registration and token
 func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) {
-	if parley.ReservedSlug(in.OrgSlug, s.Brand) {
+	if parley.ReservedSlug(in.OrgSlug, s.Brand) || in.OrgSlug == s.hostSlug {
 		return api.Challenge{}, errReservedSlug
 	}
 	name, from := in.OrgSlug, admission(s).Source(c)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -77,6 +78,10 @@ type Service struct {
 // core is the state that all handlers share.
 type core struct {
 	ServiceOptions
+	// hostSlug is the slug whose host is the server's own: api, if the public address is
+	// https://api.parley.example and the domain is parley.example. It is "" if the server's
+	// host is not of this form.
+	hostSlug    string
 	started     int64
 	pollAddress *limit.Window
 	pollToken   *limit.Window
@@ -98,6 +103,9 @@ type core struct {
 // NewService returns the endpoints of a node.
 func NewService(o ServiceOptions) *Service {
 	s := &core{ServiceOptions: o, started: o.Clock().Unix()}
+	if base, err := url.Parse(o.BaseURL); err == nil {
+		s.hostSlug = parley.SlugOfHost(base.Hostname(), o.Domain)
+	}
 	s.pollAddress = limit.NewWindow(o.Poll.PerAddress, pollWindow, o.Clock)
 	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
 	s.rates = newRates(o.Rates, o.Clock)

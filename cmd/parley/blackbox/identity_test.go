@@ -240,6 +240,26 @@ func TestIdentityOfAPublicServer(t *testing.T) {
 	})
 }
 
+// TestServerBelowItsDomain: a server whose own host has the form of an organization's finds
+// every agent there by handle and id, and no organization can register as that host.
+func TestServerBelowItsDomain(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		for _, domain := range []string{"svc.test", "svc.test:8443"} {
+			s := start(t, "--journals", journals, "--domain", domain, "--base-url", "https://Hub.svc.test:8443")
+			g := s.org(t).agent("public")
+			for _, name := range []string{g.id, g.handle} {
+				for _, host := range []string{"hub.svc.test", "HUB.svc.test:8443"} {
+					checkDID(s.call(t, "", "GET", "/agents/"+name+"/did.json", nil, "Host", host), g, domain, "https://Hub.svc.test:8443")
+				}
+				s.call(t, "", "GET", "/agents/"+name+"/did.json", nil, "Host", "other.svc.test").as("%s", name).refused(404, "not_found")
+			}
+			s.call(t, "", "GET", "/agents/public/did.json", nil, "Host", "hub.svc.test").refused(404, "not_found")
+			s.call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": "hub"}).invalid("body.org_slug", "value_error")
+			s.call(t, "", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": "hub2"}).want(201)
+		}
+	})
+}
+
 // TestVerifyKeys: the command finds an agent's documents to agree, and exits with 10 if
 // the server returns other keys than the DID document lists.
 func TestVerifyKeys(t *testing.T) {
