@@ -99,7 +99,7 @@ func (m MasterKey) Fits(v States) error {
 	}
 	for _, k := range sealed {
 		if m.Key == nil {
-			return m.helped(fmt.Errorf("%w: neither %s nor %s exists, and the journal contains data encrypted with that key: the keys that sign access tokens and the secrets of webhooks", errNoKey, m.File, MasterKeyVariable))
+			return m.helped(fmt.Errorf("%w: neither %s nor %s exists, and the journal contains data encrypted with that key: everything that organizations own, and the keys that sign access tokens", errNoKey, m.File, MasterKeyVariable))
 		}
 		if _, err := m.Key.OpenSeed(k.GetKid(), k.GetSealedSeed()); err != nil {
 			return m.helped(fmt.Errorf("%s: %w: signing key %s: %w", m.Origin(), errForeignKey, k.GetKid(), err))
