@@ -6,15 +6,16 @@ import "parley"
 type Observer struct {
 	Tables  []Table
 	Streams []StreamKind
-	// Changed must not block.
+	// Changed is called from several goroutines at once and must not block. A call that
+	// has begun when the observer is stopped may end later.
 	Changed func(Change)
 }
 
 // Change says that a row was written or deleted, or that a state was stored. Readers get
 // the new value from a view.
 type Change struct {
-	// Table is the row's table, Slot and Key its place; Table is 0 for a state. Key must
-	// not be changed.
+	// Table is the row's table, Slot and Key its place; Table is 0 for a state. Names in
+	// Key may be hashed, see Table.NameIn. Key must not be changed.
 	Table Table
 	Slot  parley.Slot
 	Key   []byte

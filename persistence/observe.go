@@ -56,6 +56,9 @@ func (x *observers) report(it *item) {
 		case journal.AddToList, journal.AppendFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt:
 		}
 	}
+	for i := range it.Hosted {
+		reportState(*all, it.Hosted[i].Stream, it.Hosted[i].State)
+	}
 	reportState(*all, it.Stream, it.State)
 }
 

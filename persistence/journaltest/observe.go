@@ -61,6 +61,11 @@ func testObserver(r *rig) {
 		r.Errorf("a deletion was not reported: %q", all.seen)
 	}
 	all.mu.Unlock()
+	hosted := journal.Stream{Kind: journal.OrgStream, ID: r.stream(near).ID}
+	a.mustAppend(&journal.Entry{Hosted: []journal.StreamAppend{streamAppend(hosted, 0, "hosted")}})
+	if !all.has(0, "", hosted) {
+		r.Error("the state of a hosted stream was not reported")
+	}
 	stop()
 	a.mustAppend(&journal.Entry{Rows: []journal.Row{row(near, journal.RosterTable, "late", "there")}})
 	if all.has(journal.RosterTable, "late", none) {
