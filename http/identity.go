@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/journal"
 )
 
 var errRepeatedResource = parley.ErrBadResource.Saying("resource should be given exactly once")
@@ -27,6 +28,9 @@ func (s identity) webFinger(c *rest.Call, in *api.GetWebFinger) (rest.Rendered, 
 		return rest.Rendered{}, err
 	}
 	a, err := s.activeAgent(c, h.String())
+	if errors.Is(err, journal.ErrErased) {
+		err = errUnknownAgent
+	}
 	if err != nil {
 		return rest.Rendered{}, err
 	}

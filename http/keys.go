@@ -11,6 +11,7 @@ import (
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/rest"
+	"parley/journal"
 )
 
 // rawKeys are uploaded public keys. A key is nil if it was not sent.
@@ -237,12 +238,13 @@ func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 	return keys, err
 }
 
-// batchKeys returns the keys of several agents. Unknown and revoked agents are left out.
+// batchKeys returns the keys of several agents. Unknown, revoked and erased agents are left
+// out.
 func (s agentKeys) batchKeys(c *rest.Call, in *api.GetBatchKeys) (rest.Rendered, error) {
 	batch, changed := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}, time.Unix(s.started, 0)
 	for _, id := range in.IDs {
 		a, err := s.Node.Agents.Get(c.Context(), id)
-		if errors.Is(err, parley.ErrNotFound) || (err == nil && a.Revoked()) {
+		if errors.Is(err, parley.ErrNotFound) || errors.Is(err, journal.ErrErased) || (err == nil && a.Revoked()) {
 			continue
 		}
 		if err != nil {
