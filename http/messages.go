@@ -349,17 +349,20 @@ func (s messages) ends(c *rest.Call, r *record.Message, named *agent.State) (fro
 }
 
 // readable checks that the caller's organization owns the sender or the recipient of a
-// message.
+// message. To all others a message that was erased is unknown.
 func readable(c *rest.Call, m query.Message, err error) (query.Message, error) {
+	erased := errors.Is(err, journal.ErrErased)
 	switch {
 	case errors.Is(err, parley.ErrNotFound):
 		return m, errUnknownMessage
-	case err != nil:
+	case err != nil && !erased:
 		return m, err
-	case m.Record.SenderOrg() != c.Caller.Org && m.Record.RecipientOrg() != c.Caller.Org:
-		return m, errForeignMessage
+	case m.Record.SenderOrg() == c.Caller.Org || m.Record.RecipientOrg() == c.Caller.Org:
+		return m, err
+	case erased:
+		return m, errUnknownMessage
 	}
-	return m, nil
+	return m, errForeignMessage
 }
 
 // getMessage returns a message. If the caller's organization owns the recipient, this

@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 
@@ -22,7 +23,8 @@ type Message struct {
 }
 
 // Get returns a message as the home of its conversation stores it; parley.ErrNotFound
-// if there is none.
+// if there is none. Of a message that was erased it returns the header, and
+// journal.ErrErased.
 func (q *Messages) Get(ctx context.Context, id parley.MessageID) (Message, error) {
 	return q.GetFor(ctx, id.Slot(), id)
 }
@@ -50,8 +52,8 @@ func (q *Messages) message(ctx context.Context, reader parley.Slot, id parley.Me
 		}
 		return err
 	})
-	if err == nil {
-		err = q.addressed(ctx, m.Record)
+	if err == nil || errors.Is(err, journal.ErrErased) {
+		err = cmp.Or(q.addressed(ctx, m.Record), err)
 	}
 	return m, err
 }

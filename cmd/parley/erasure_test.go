@@ -273,6 +273,8 @@ func (x *story) showsTo(reader *party, ids []string, want int) (raw []byte) {
 func (x *story) goesOn(gone, stays, other *party) {
 	x.t.Helper()
 	x.showsTo(stays, gone.sent, 410)
+	x.showsTo(other, gone.sent, 404)
+	x.forgets(gone, stays)
 	shown := x.showsTo(stays, other.sent, 200)
 	last := other.do(201, "POST /messages", nil, object{"to_agent_id": stays.agents[0].id, "type": "a.b.c", "encrypted_payload": "aGVsbG8"}, other.agents[0].as()...)
 	shown = append(shown, x.streamUntil(stays.token, stays.agents[0].id, last["id"].(string))...)
@@ -319,5 +321,25 @@ func (x *story) goesOn(gone, stays, other *party) {
 	}
 	if len(found) < len(x.named(kept))/4 {
 		x.t.Errorf("only %d canaries are shown", len(found))
+	}
+}
+
+// forgets checks what the public interface answers about the agents of an erased
+// organization.
+func (x *story) forgets(gone, stays *party) {
+	x.t.Helper()
+	g, s := gone.agents[0], stays.agents[0]
+	for path, want := range map[string]int{
+		"/agents/" + g.id + "/keys": 410, "/agents/" + g.id + "/card": 410, "/.well-known/agent-cards/" + g.id + ".json": 410, "/agents/" + g.id + "/did.json": 410,
+		"/.well-known/webfinger?resource=acct:" + g.handle: 404,
+		"/.well-known/webfinger?resource=acct:" + s.handle: 200,
+	} {
+		if status, _, raw := x.call("", "GET", path, nil); status != want {
+			x.t.Errorf("%s: status %d, want %d: %s", path, status, want, raw)
+		}
+	}
+	_, batch, raw := x.call("", "GET", "/agents/keys?ids="+g.id+"&ids="+s.id, nil)
+	if keys, _ := batch["keys"].(map[string]any); len(keys) != 1 || keys[s.id] == nil {
+		x.t.Errorf("the keys of an erased agent and another one: %s", raw)
 	}
 }
