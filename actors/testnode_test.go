@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (r *testNode) openArchive(a *persistence.Archive) testArchive {
 	if r.clear {
 		return clearArchive{a}
 	}
-	return sealed.NewArchive(a, r.sealer)
+	return sealed.NewArchive(a, cmp.Or(r.sealer, testSealer))
 }
 
 // archive shows what the store has now.

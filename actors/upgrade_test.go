@@ -197,7 +197,7 @@ func checkAnswers(t *testing.T, dir string, acceptLoss bool, release string) {
 	t.Helper()
 	clock := newManualClock(lifeEnds)
 	store, node := openRelease(t, dir, 0, clock.now, acceptLoss)
-	audit := verifyStore(t, &testNode{t: t, store: store, sealer: testSealer})
+	audit := verifyStore(t, &testNode{t: t, store: store})
 	v := store.View()
 	aside := len(quarantined(t, v))
 	v.Close()
