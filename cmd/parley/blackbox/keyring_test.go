@@ -132,6 +132,9 @@ func TestKeyringDamage(t *testing.T) {
 		if faults[c.check] == 0 || !strings.Contains(means, strings.TrimPrefix(c.says, "shard ")) {
 			t.Errorf("%s: verify finds %v\n%s", what, faults, means)
 		}
+		if lost := strings.HasPrefix(c.says, "shard "); lost && strings.Contains(means, "an old file") {
+			t.Errorf("%s: verify takes a lost shard for an old one\n%s", what, means)
+		}
 		if said := verifyError(t, s.dir); strings.Contains(said, "the next start of the server") != c.starts || strings.Contains(said, "parley restore") == c.starts {
 			t.Errorf("%s: verify says %s", what, said)
 		}

@@ -128,11 +128,15 @@ func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.A
 	repairable = found.Report != nil
 	if found.Report != nil {
 		files.Checked += uint64(found.Files) + 1
+		present := found.State
 		for _, f := range found.Findings {
 			files.Fault(filepath.Join(found.Dir, f.File), "%s", f.Reason)
 			repairable = repairable && !f.Fatal && !f.Ignored
+			if shard, err := strconv.ParseUint(f.File, 16, 8); f.Fatal && err == nil {
+				present.Generations[shard] = witnessed.Generations[shard] // reported already: it is lost, not old
+			}
 		}
-		if err := witnessed.Check(found.State); err != nil {
+		if err := witnessed.Check(present); err != nil {
 			repairable = false
 			files.Fault(found.Dir, "%s", err.Error())
 		}
