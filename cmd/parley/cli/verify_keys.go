@@ -89,6 +89,19 @@ func (c *VerifyKeysCmd) servers(h parley.Handle) (from, host *client.Client, err
 	return from, host, err
 }
 
+// Explain names both servers that --by-domain asks if one of them does not answer.
+func (c *VerifyKeysCmd) Explain(err error) error {
+	h, malformed := parley.ParseHandle(c.Handle)
+	if !c.ByDomain || malformed != nil || !program.NetworkFailure(err) {
+		return c.Flags.Explain(err)
+	}
+	from, host, unknown := c.servers(h)
+	if unknown != nil {
+		return err
+	}
+	return fmt.Errorf("%w\nWith --by-domain, the keys come from %s, WebFinger and the DID document from %s. Check that both answer", err, from.BaseURL(), host.BaseURL())
+}
+
 // String formats the result as text.
 func (v *verifiedKeys) String() string {
 	lines := []string{
