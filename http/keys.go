@@ -214,7 +214,7 @@ func (s agentKeys) publicAgent(c *rest.Call, name string) (a *agent.State, err e
 	} else {
 		id, malformed := parley.ParseID[parley.AgentID](name)
 		if malformed != nil {
-			return nil, &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"path", "id"}, Msg: rest.MsgUUID, Type: rest.FaultUUIDParsing}}}
+			return nil, &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"path", "id"}, Msg: "Input should be a handle, such as name@org.domain, or a valid UUID", Type: rest.FaultUUIDParsing}}}
 		}
 		a, err = s.Node.Agents.Get(c.Context(), id)
 	}

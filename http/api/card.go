@@ -64,7 +64,7 @@ type AgentSkill struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	// Tags are trimmed, in lower case, and each there once.
+	// Tags are in lower case, without repetitions.
 	Tags        []string `json:"tags"`
 	Examples    []string `json:"examples"`
 	InputModes  []string `json:"inputModes"`
@@ -84,23 +84,23 @@ type CardExtension struct {
 	// Address is the same as Handle.
 	Address string `json:"address"`
 	Handle  string `json:"handle"`
-	// Categories are trimmed, in lower case, and each there once.
+	// Categories are in lower case, without repetitions.
 	Categories []string `json:"categories"`
-	// Languages are too.
+	// Languages are in lower case, without repetitions.
 	Languages    []string          `json:"languages"`
 	Jurisdiction *string           `json:"jurisdiction"`
 	PricingModel *string           `json:"pricing_model" enum:"free,per_request,subscription,negotiated"`
 	SLA          *CardServiceLevel `json:"sla"`
-	// Verified: the trust tier is 1 or more.
+	// Verified is true if the organization's trust tier is 1 or more.
 	Verified bool `json:"verified"`
-	// TrustTier is that of the organization.
+	// TrustTier is the organization's.
 	TrustTier int `json:"trust_tier"`
-	// A2AEnabled: the A2A bridge serves the agent.
+	// A2AEnabled is true if the agent can be reached through the A2A bridge.
 	A2AEnabled         bool `json:"a2a_enabled"`
 	A2AAcceptCleartext bool `json:"a2a_accept_cleartext"`
-	// A2AEndpoint is null unless a2a_enabled.
+	// A2AEndpoint is the agent's address at the A2A bridge; null unless a2a_enabled.
 	A2AEndpoint *string `json:"a2a_endpoint"`
-	// HumanOversight is that of the agent.
+	// HumanOversight is the agent's.
 	HumanOversight       bool     `json:"human_oversight"`
 	MessageTypesAccepted []string `json:"message_types_accepted"`
 	// PayloadSchemas maps message types to the URIs of their schemas.
@@ -120,18 +120,18 @@ type PutCard struct {
 	Description string        `json:"description" required:"true" maxLength:"5000" example:"Checks invoices against purchase orders."`
 	Version     *string       `json:"version,omitzero" maxLength:"100"`
 	Provider    *CardProvider `json:"provider,omitzero"`
-	// Capabilities are those over A2A.
+	// Capabilities are what the agent can do over A2A.
 	Capabilities       *PutCardCapabilities `json:"capabilities,omitzero"`
 	DefaultInputModes  []string             `json:"defaultInputModes,omitzero" maxItems:"32" maxLength:"255" pattern:"^[A-Za-z0-9!#$&^_.+*-]+/[A-Za-z0-9!#$&^_.+*-]+(?: *;.*)?$" words:"a media type, such as text/plain"`
 	DefaultOutputModes []string             `json:"defaultOutputModes,omitzero" maxItems:"32" maxLength:"255" pattern:"^[A-Za-z0-9!#$&^_.+*-]+/[A-Za-z0-9!#$&^_.+*-]+(?: *;.*)?$" words:"a media type, such as text/plain"`
-	// Skills have different ids.
+	// Skills must have different ids.
 	Skills    []PutCardSkill    `json:"skills,omitzero" maxItems:"64" example:"[{\"id\":\"check\",\"name\":\"Check an invoice\",\"description\":\"Compares an invoice with its order.\",\"tags\":[\"invoices\"]}]"`
 	Extension *PutCardExtension `json:"svc,omitzero" brand:"true" example:"{\"categories\":[\"finance\"],\"languages\":[\"en\"],\"pricing_model\":\"free\"}"`
 	// IsPublic makes the card appear in the directory, unless the agent is unlisted.
 	IsPublic bool `json:"is_public,omitzero" default:"false" example:"true"`
 	// SecuritySchemes is refused for an A2A-enabled agent, and ignored for any other.
 	SecuritySchemes jsontext.Value `json:"securitySchemes,omitzero"`
-	// Security is too.
+	// Security is refused for an A2A-enabled agent, and ignored for any other.
 	Security jsontext.Value `json:"security,omitzero"`
 }
 
@@ -146,7 +146,7 @@ type PutCardSkill struct {
 	ID          string `json:"id" required:"true" minLength:"1" maxLength:"200"`
 	Name        string `json:"name" required:"true" minLength:"1" maxLength:"500"`
 	Description string `json:"description" required:"true" maxLength:"5000"`
-	// Tags are stored trimmed, in lower case, and each once.
+	// Tags are stored in lower case, without surrounding space and repetitions.
 	Tags        []string `json:"tags,omitzero" maxItems:"32" maxLength:"64"`
 	Examples    []string `json:"examples,omitzero" maxItems:"32" maxLength:"2000"`
 	InputModes  []string `json:"inputModes,omitzero" maxItems:"32" maxLength:"255" pattern:"^[A-Za-z0-9!#$&^_.+*-]+/[A-Za-z0-9!#$&^_.+*-]+(?: *;.*)?$" words:"a media type, such as text/plain"`
@@ -161,19 +161,19 @@ type PutCardServiceLevel struct {
 
 // PutCardExtension is the part of a card that A2A does not have, as its owner sends it.
 type PutCardExtension struct {
-	// Categories are stored trimmed, in lower case, and each once.
+	// Categories are stored in lower case, without surrounding space and repetitions.
 	Categories []string `json:"categories,omitzero" maxItems:"32" maxLength:"64"`
-	// Languages are too.
+	// Languages are stored in lower case, without surrounding space and repetitions.
 	Languages []string `json:"languages,omitzero" maxItems:"64" maxLength:"64" pattern:"^\\s*[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*\\s*$" words:"an ISO language code, such as en or en-GB"`
 	// Jurisdiction is the code of a country or region, stored in upper case.
 	Jurisdiction *string              `json:"jurisdiction,omitzero" maxLength:"32" pattern:"^\\s*[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\\s*$" words:"the code of a country or region, such as DE or US-CA"`
 	PricingModel *string              `json:"pricing_model,omitzero" enum:"free,per_request,subscription,negotiated"`
 	SLA          *PutCardServiceLevel `json:"sla,omitzero"`
-	// A2AEnabled has the A2A bridge serve the agent.
+	// A2AEnabled makes the agent reachable through the A2A bridge.
 	A2AEnabled bool `json:"a2a_enabled,omitzero" default:"false"`
-	// A2AAcceptCleartext accepts unencrypted messages over the bridge.
+	// A2AAcceptCleartext says that the agent accepts unencrypted messages over the bridge.
 	A2AAcceptCleartext *bool `json:"a2a_accept_cleartext,omitzero" default:"true"`
-	// MessageTypesAccepted are stored each once.
+	// MessageTypesAccepted are stored without repetitions.
 	MessageTypesAccepted []string `json:"message_types_accepted,omitzero" maxItems:"64" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three or more segments of letters, digits, hyphens and underscores, joined by dots, such as vendor.v1.name"`
 	// PayloadSchemas maps message types to the absolute URIs of their schemas.
 	PayloadSchemas map[string]string `json:"payload_schemas,omitzero" maxItems:"64" minLength:"1" maxLength:"2048"`

@@ -46,7 +46,7 @@ type WebFingerLink struct {
 // GetDIDDocument returns the document of an active agent's decentralized identifier (DID):
 // did:web:org.domain:agents:name. An unlisted agent has one too.
 type GetDIDDocument struct {
-	// Name is the agent's name. The agent's handle or id are accepted as well.
+	// Name is the agent's name. Its handle and its id are accepted as well.
 	Name string `json:"-" path:"name" required:"true"`
 	// Org is the slug of the agent's organization in place of the one in the Host header.
 	// It is read with --dev only.
