@@ -17,8 +17,10 @@ func Sealer(k Keys) *seal.Sealer { return seal.New(sealerKeys{k}, k.ServerKey())
 
 type sealerKeys struct{ Keys }
 
-// Key returns a key as a Sealer takes it. The states of both packages have the same
-// numbers.
+// This compiles only as long as the states of both packages have the same numbers.
+var _ = [1]int{}[uint8(seal.Live)-uint8(keyring.Live)] + [1]int{}[uint8(seal.Erased)-uint8(keyring.Erased)]
+
+// Key returns a key as a Sealer takes it.
 func (k sealerKeys) Key(org parley.OrgID) ([keyring.KeyBytes]byte, seal.State) {
 	key, state := k.Keys.Key(org)
 	return key, seal.State(state)
