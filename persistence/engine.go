@@ -49,7 +49,7 @@ func (s *Store) openEngine() (err error) {
 	}
 	fresh, err := s.examine()
 	if err != nil {
-		return errors.Join(err, lock.Close())
+		return errors.Join(s.unreadable(err), lock.Close())
 	}
 	if fresh {
 		if s.db, err = pebble.Open(s.dir, s.engineOptions()); err == nil {

@@ -243,3 +243,12 @@ func (s *Store) damaged(err error) error {
 	}
 	return fmt.Errorf("%w: %s cannot be opened: %w%s", ErrDamaged, s.dir, err, file)
 }
+
+// unreadable turns an error of the engine's checksums during an opening into ErrDamaged.
+// The error says the number of the file.
+func (s *Store) unreadable(err error) error {
+	if !pebble.IsCorruptionError(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %s cannot be opened: %w", ErrDamaged, s.dir, disk.OneLine(err))
+}

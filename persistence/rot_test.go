@@ -220,6 +220,9 @@ func TestRotIsNeverSilent(t *testing.T) {
 		if outcome == rotSilent || outcome == rotMet && !strings.Contains(reason.Error(), `reported as damaged: "d/`+name) {
 			t.Errorf("%s: %s: %s: %v", name, what, outcome, reason)
 		}
+		if outcome == rotRefused && kind == "table" && (!errors.Is(reason, ErrDamaged) || strings.Contains(reason.Error(), "\n") || !strings.Contains(reason.Error(), strings.TrimSuffix(name, ".sst"))) {
+			t.Errorf("%s: %s: refused without a plain reason: %v", name, what, reason)
+		}
 	}
 	for name, content := range r.files {
 		for at := 0; at < len(content); at += rotEvery(name, len(content)) {

@@ -177,7 +177,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	if err := s.openJournals(); err != nil {
-		return nil, errors.Join(err, s.db.Close(), s.witness.Close(), s.lock.Close())
+		return nil, errors.Join(s.unreadable(err), s.db.Close(), s.witness.Close(), s.lock.Close())
 	}
 	if s.keyring != nil {
 		s.Adopt(s.keyring)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,9 +214,23 @@ func (m *Monitor) damaged(path string, reason error) error {
 	m.FoundDamage(path)
 	m.o.Logger.Error("a file of the data directory is damaged: reads of the damaged part fail. Stop the server, "+
 		"see how much it is with `parley verify`, and restore the last backup with `parley restore`",
-		"file", path, "error", reason)
+		"file", path, "error", OneLine(reason))
 	return fmt.Errorf("%w: %s: %w", ErrDamaged, path, reason)
 }
+
+// oneLine is an error whose text is the first line of another's.
+type oneLine struct{ error }
+
+// OneLine returns an error with only the first line of its text. The further lines of the
+// engine's errors, and the stack traces that they print as details, are not for operators.
+func OneLine(err error) error { return oneLine{err} }
+
+func (l oneLine) Error() string {
+	first, _, _ := strings.Cut(l.error.Error(), "\n")
+	return first
+}
+
+func (l oneLine) Unwrap() error { return l.error }
 
 // LastRead is the file that was opened last for reading before Watch, empty if
 // none was.
