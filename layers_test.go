@@ -204,7 +204,7 @@ var locks = []lock{
 	{"github.com/maypok86/otter/v2", []string{"parley/actors/query", "parley/http", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
-	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
+	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence", "parley/persistence/sealed"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/google/uuid", []string{"parley"}, "ids have types; no package above the base handles a bare UUID"},
 	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/cmd/parley/server", "parley/bench/cmd/parley-bench"}, "only commands read flags"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/conversation"
 	"parley/actors/delivery"
 	"parley/actors/group"
 	"parley/actors/query"
@@ -125,6 +126,9 @@ func TestErasedGroup(t *testing.T) {
 	})
 	theirs := x.found(x.g, "theirs", group.Majority)
 	ours := x.found(x.k, "ours", group.Open, x.l)
+	hosting := x.found(x.g, "hosting", group.Open, x.k)
+	hosted := must(x.broadcast(hosting, x.g, "to all"))(t).Conversation()
+	must(x.node.Messages.ChangeStatus(x.ctx, ChangeStatus{Conversation: hosted, Host: hosting.id, By: []parley.AgentID{x.g}, Status: "canceled", Reason: "a text of theirs"}))(t)
 	must(x.node.Groups.Join(x.ctx, theirs.id, group.Join{Agent: x.k, Org: x.kept, Message: "let me in"}))(t) // a vote with a timer
 	x.awaitIdle()
 	names := func() (all []string) {
@@ -138,7 +142,7 @@ func TestErasedGroup(t *testing.T) {
 		}
 		return all
 	}
-	if all := names(); len(all) != 2 {
+	if all := names(); len(all) != 3 {
 		t.Errorf("control: the directory has %q", all)
 	}
 	x.erase(x.gone)
@@ -161,6 +165,10 @@ func TestErasedGroup(t *testing.T) {
 		if len(slugs) != 2 {
 			t.Errorf("organizations: %q", slugs)
 		}
+	}
+	// A conversation that an erased organization's group hosted keeps what is no text.
+	if c, err := x.node.Messages.Conversation(x.ctx, hosted); err != nil || c.GroupID() != hosting.id || c.GetStatus() != conversation.Canceled {
+		t.Errorf("the conversation of an erased group is %v, %v", c, err)
 	}
 	_, err := x.broadcast(theirs, x.g, "more")
 	isGone(t, "a broadcast", err)

@@ -32,6 +32,14 @@ func (k StreamKind) HasContent() bool {
 	return false
 }
 
+// HasHeader reports whether the states and events of such streams are readable without
+// what was erased: they are protobuf messages whose fields below HeaderFields are clear.
+func (k StreamKind) HasHeader() bool { return k == ConversationStream }
+
+// HeaderFields is the number from which on fields are content, in messages that have a
+// header.
+const HeaderFields = 100
+
 // Stream identifies the ordered events of one actor.
 type Stream struct {
 	Kind StreamKind

@@ -213,9 +213,7 @@ type State struct {
 	// In the order in which they joined.
 	Participants []*Participant `protobuf:"bytes,3,rep,name=participants,proto3" json:"participants,omitempty"`
 	// Empty for a conversation at the root.
-	Parent []byte `protobuf:"bytes,4,opt,name=parent,proto3" json:"parent,omitempty"`
-	// A JSON object as it was sent; empty means none.
-	Metadata      []byte `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	Parent        []byte `protobuf:"bytes,4,opt,name=parent,proto3" json:"parent,omitempty"`
 	CreatedMs     int64  `protobuf:"varint,6,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
 	UpdatedMs     int64  `protobuf:"varint,7,opt,name=updated_ms,json=updatedMs,proto3" json:"updated_ms,omitempty"`
 	LastMessageId []byte `protobuf:"bytes,8,opt,name=last_message_id,json=lastMessageId,proto3" json:"last_message_id,omitempty"`
@@ -224,8 +222,10 @@ type State struct {
 	Group []byte `protobuf:"bytes,10,opt,name=group,proto3" json:"group,omitempty"`
 	// The organizations to which its texts belong: the initiator's and the responder's, or
 	// the one that owns the group.
-	Owner         []byte `protobuf:"bytes,11,opt,name=owner,proto3" json:"owner,omitempty"`
-	OtherOwner    []byte `protobuf:"bytes,12,opt,name=other_owner,json=otherOwner,proto3" json:"other_owner,omitempty"`
+	Owner      []byte `protobuf:"bytes,11,opt,name=owner,proto3" json:"owner,omitempty"`
+	OtherOwner []byte `protobuf:"bytes,12,opt,name=other_owner,json=otherOwner,proto3" json:"other_owner,omitempty"`
+	// A JSON object as it was sent; empty means none.
+	Metadata      []byte `protobuf:"bytes,100,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,13 +288,6 @@ func (x *State) GetParent() []byte {
 	return nil
 }
 
-func (x *State) GetMetadata() []byte {
-	if x != nil {
-		return x.Metadata
-	}
-	return nil
-}
-
 func (x *State) GetCreatedMs() int64 {
 	if x != nil {
 		return x.CreatedMs
@@ -344,6 +337,13 @@ func (x *State) GetOtherOwner() []byte {
 	return nil
 }
 
+func (x *State) GetMetadata() []byte {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
 // Started: the first message opened a new conversation.
 type Started struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -352,7 +352,6 @@ type Started struct {
 	// Empty for a group's conversation.
 	Responder []byte `protobuf:"bytes,3,opt,name=responder,proto3" json:"responder,omitempty"`
 	Parent    []byte `protobuf:"bytes,4,opt,name=parent,proto3" json:"parent,omitempty"`
-	Metadata  []byte `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	MessageId []byte `protobuf:"bytes,6,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	AtMs      int64  `protobuf:"varint,7,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// The group whose conversation it is; empty for one between two agents.
@@ -360,6 +359,7 @@ type Started struct {
 	// As in State.
 	Owner         []byte `protobuf:"bytes,9,opt,name=owner,proto3" json:"owner,omitempty"`
 	OtherOwner    []byte `protobuf:"bytes,10,opt,name=other_owner,json=otherOwner,proto3" json:"other_owner,omitempty"`
+	Metadata      []byte `protobuf:"bytes,100,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -422,13 +422,6 @@ func (x *Started) GetParent() []byte {
 	return nil
 }
 
-func (x *Started) GetMetadata() []byte {
-	if x != nil {
-		return x.Metadata
-	}
-	return nil
-}
-
 func (x *Started) GetMessageId() []byte {
 	if x != nil {
 		return x.MessageId
@@ -460,6 +453,13 @@ func (x *Started) GetOwner() []byte {
 func (x *Started) GetOtherOwner() []byte {
 	if x != nil {
 		return x.OtherOwner
+	}
+	return nil
+}
+
+func (x *Started) GetMetadata() []byte {
+	if x != nil {
+		return x.Metadata
 	}
 	return nil
 }
@@ -548,8 +548,8 @@ type StatusChanged struct {
 	// The participant or the group's admin that made the move; the poster where a
 	// first reply did.
 	By            []byte `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	AtMs          int64  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Reason        string `protobuf:"bytes,100,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,18 +598,18 @@ func (x *StatusChanged) GetBy() []byte {
 	return nil
 }
 
-func (x *StatusChanged) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
 func (x *StatusChanged) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
 	}
 	return 0
+}
+
+func (x *StatusChanged) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // Broadcasted: a message to all members of the group joined the conversation.
@@ -686,8 +686,7 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x126\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1e.parley.v1.conversation.StatusR\x06status\x12G\n" +
 	"\fparticipants\x18\x03 \x03(\v2#.parley.v1.conversation.ParticipantR\fparticipants\x12\x16\n" +
-	"\x06parent\x18\x04 \x01(\fR\x06parent\x12\x1a\n" +
-	"\bmetadata\x18\x05 \x01(\fR\bmetadata\x12\x1d\n" +
+	"\x06parent\x18\x04 \x01(\fR\x06parent\x12\x1d\n" +
 	"\n" +
 	"created_ms\x18\x06 \x01(\x03R\tcreatedMs\x12\x1d\n" +
 	"\n" +
@@ -698,13 +697,13 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	" \x01(\fR\x05group\x12\x14\n" +
 	"\x05owner\x18\v \x01(\fR\x05owner\x12\x1f\n" +
 	"\vother_owner\x18\f \x01(\fR\n" +
-	"otherOwner\"\x8a\x02\n" +
+	"otherOwner\x12\x1a\n" +
+	"\bmetadata\x18d \x01(\fR\bmetadata\"\x8a\x02\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1c\n" +
 	"\tinitiator\x18\x02 \x01(\fR\tinitiator\x12\x1c\n" +
 	"\tresponder\x18\x03 \x01(\fR\tresponder\x12\x16\n" +
-	"\x06parent\x18\x04 \x01(\fR\x06parent\x12\x1a\n" +
-	"\bmetadata\x18\x05 \x01(\fR\bmetadata\x12\x1d\n" +
+	"\x06parent\x18\x04 \x01(\fR\x06parent\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x06 \x01(\fR\tmessageId\x12\x13\n" +
 	"\x05at_ms\x18\a \x01(\x03R\x04atMs\x12\x14\n" +
@@ -712,7 +711,8 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\x05owner\x18\t \x01(\fR\x05owner\x12\x1f\n" +
 	"\vother_owner\x18\n" +
 	" \x01(\fR\n" +
-	"otherOwner\"\x80\x01\n" +
+	"otherOwner\x12\x1a\n" +
+	"\bmetadata\x18d \x01(\fR\bmetadata\"\x80\x01\n" +
 	"\x06Posted\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\fR\tmessageId\x12\x12\n" +
@@ -722,9 +722,9 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\"\x84\x01\n" +
 	"\rStatusChanged\x126\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.parley.v1.conversation.StatusR\x06status\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\fR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"U\n" +
+	"\x02by\x18\x02 \x01(\fR\x02by\x12\x13\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\x12\x16\n" +
+	"\x06reason\x18d \x01(\tR\x06reason\"U\n" +
 	"\vBroadcasted\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\fR\tmessageId\x12\x12\n" +

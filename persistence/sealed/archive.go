@@ -107,7 +107,7 @@ func (c cipher) openEffect(w journal.Effect) (_ journal.Effect, err error) {
 		}
 		if w.State != nil && w.Stream.Kind.HasContent() {
 			id := ofState(w.Stream, uint64(len(w.Events)))
-			w.State, err = c.open(nil, w.State, stateFamily, id.slice())
+			w.State, err = c.openParts(nil, w.State, w.Stream.Kind, stateFamily, id.slice())
 		}
 		return w, err
 	case journal.PutRow:
@@ -197,7 +197,7 @@ func OpenPair(s *seal.Sealer, key, value []byte) ([]byte, error) {
 	case layout.StateFamily:
 		if s := layout.StreamOf(key); s.Kind.HasContent() {
 			id := ofState(s, layout.Number(value))
-			return c.open(opened, stored, stateFamily, id.slice())
+			return c.openParts(opened, stored, s.Kind, stateFamily, id.slice())
 		}
 	case layout.RecordFamily:
 		err := c.openRecord(parley.MessageID(key[3:]), stored, func(record []byte) error {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"parley"
 	"parley/journal"
 	"parley/persistence/seal"
@@ -114,8 +116,57 @@ func (c cipher) openEvent(s journal.Stream, seq uint64, f *journal.StoredEvent) 
 	}
 	f.Tag &^= sealedTag
 	id := ofEvent(s, seq, f.Tag)
-	f.Data, err = c.open(nil, f.Data, eventFamily, id.slice())
+	f.Data, err = c.openParts(nil, f.Data, s.Kind, eventFamily, id.slice())
 	return err
+}
+
+// sealParts seals a state or an event of a kind of stream. If the kind has headers, it
+// returns the length of the header (uvarint), the header, and the envelope of the content,
+// unless there is no content.
+func (c cipher) sealParts(data []byte, owners journal.Owners, kind journal.StreamKind, family byte, identity []byte) ([]byte, error) {
+	if !kind.HasHeader() {
+		return c.seal(nil, data, owners, family, identity)
+	}
+	header := data[:headerLen(data)]
+	stored := append(binary.AppendUvarint(nil, uint64(len(header))), header...)
+	if len(header) == len(data) {
+		return stored, nil
+	}
+	return c.seal(stored, data[len(header):], owners, family, append(identity, header...))
+}
+
+// openParts appends what sealParts sealed to dst. If the content was erased, it appends
+// the header alone; the error is journal.ErrErased only for a kind without headers.
+func (c cipher) openParts(dst, stored []byte, kind journal.StreamKind, family byte, identity []byte) ([]byte, error) {
+	if !kind.HasHeader() {
+		return c.open(dst, stored, family, identity)
+	}
+	header, envelope, err := split(stored)
+	if err != nil {
+		return nil, err
+	}
+	dst = append(dst, header...)
+	if len(envelope) == 0 {
+		return dst, nil
+	}
+	opened, err := c.open(dst, envelope, family, append(identity, header...))
+	if errors.Is(err, journal.ErrErased) {
+		return dst, nil
+	}
+	return opened, err
+}
+
+// headerLen returns the length of the fields of a message that are no content. Fields are
+// in the order of their numbers.
+func headerLen(message []byte) (n int) {
+	for n < len(message) {
+		number, _, length := protowire.ConsumeField(message[n:])
+		if length < 0 || number >= journal.HeaderFields {
+			break
+		}
+		n += length
+	}
+	return n
 }
 
 // hide returns the key of a row as it is stored: a name in it is replaced by its hash,

@@ -77,7 +77,7 @@ func (c cipher) sealStream(s journal.Stream, seq uint64, events []journal.Stored
 		}
 		id := ofEvent(s, seq, f.Tag)
 		f.Tag |= sealedTag
-		if f.Data, err = c.seal(nil, f.Data, owners, eventFamily, id.slice()); err != nil {
+		if f.Data, err = c.sealParts(f.Data, owners, s.Kind, eventFamily, id.slice()); err != nil {
 			return nil, err
 		}
 	}
@@ -85,7 +85,7 @@ func (c cipher) sealStream(s journal.Stream, seq uint64, events []journal.Stored
 		return state, nil
 	}
 	id := ofState(s, seq)
-	return c.seal(nil, state, owners, stateFamily, id.slice())
+	return c.sealParts(state, owners, s.Kind, stateFamily, id.slice())
 }
 
 func (c cipher) sealRow(r *journal.Row) (err error) {

@@ -215,7 +215,7 @@ func TestModel(t *testing.T) {
 		for range 3 {
 			m.orgs = append(m.orgs, w.org())
 		}
-		for _, kind := range []journal.StreamKind{journal.GroupStream, journal.ConversationStream, journal.IssuerStream} {
+		for _, kind := range []journal.StreamKind{journal.GroupStream, journal.AgentStream, journal.IssuerStream} {
 			m.streams[w.stream(kind, near)] = &modelStream{}
 		}
 		rt.Repeat(map[string]func(*rapid.T){

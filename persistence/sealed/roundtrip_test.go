@@ -30,7 +30,7 @@ func newWorld(t testing.TB, journals int) *world {
 	r := newRig(t, journals)
 	w := &world{
 		rig: r, a: r.org(), b: r.org(),
-		host: r.stream(journal.GroupStream, near), hosted: r.stream(journal.ConversationStream, near),
+		host: r.stream(journal.GroupStream, near), hosted: r.stream(journal.AgentStream, near),
 		born: r.stream(journal.AgentStream, near), bornFar: r.stream(journal.WebhookStream, far),
 		slug:   r.stream(journal.SlugStream, far),
 		reader: newID[parley.AgentID](r, near2), stranger: newID[parley.AgentID](r, far),

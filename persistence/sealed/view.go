@@ -65,7 +65,7 @@ func (c cipher) state(v stateReader, s journal.Stream) (seq uint64, state []byte
 		return seq, stored, err
 	}
 	id := ofState(s, seq)
-	state, err = c.open(nil, stored, stateFamily, id.slice())
+	state, err = c.openParts(nil, stored, s.Kind, stateFamily, id.slice())
 	return seq, state, err
 }
 
