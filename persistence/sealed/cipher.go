@@ -86,7 +86,7 @@ var errNobody = errors.New("an entry has content that belongs to nobody")
 // seal appends the envelope of a content to dst. The error is journal.ErrErased, or a
 // defect.
 func (c cipher) seal(dst, content []byte, owners journal.Owners, family byte, identity []byte) ([]byte, error) {
-	if owners.Zero() {
+	if owners.A.Zero() {
 		return nil, errNobody
 	}
 	sealed, err := c.sealer.AppendSealed(dst, content, ownersOf(owners), family, identity)

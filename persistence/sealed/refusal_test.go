@@ -85,6 +85,7 @@ func (w *world) rejected(t *testing.T, all map[string]*journal.Entry, want error
 func TestNobody(t *testing.T) {
 	w := newWorld(t, 4)
 	w.rejected(t, w.without(journal.Owners{}), errNobody)
+	w.rejected(t, w.without(journal.Owners{B: parley.OrgID{9}}), errNobody)
 	w.must(w.append(w.host, 0, w.entry())) // control
 	w.view(func(v journal.View) { w.check(t, v) })
 }
