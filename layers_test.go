@@ -53,6 +53,11 @@ var lattice = map[string]place{
 	"parley/actors/verify": {may: slices.Concat(ground, agreed, rules), why: "a verifier must not share code with the writer of the data, except for rules and encodings"},
 	"parley/actors/host":   {may: slices.Concat(ground, agreed, rules), why: "one loop runs the actors of every kind and does not know what they decide"},
 	"parley/actors/query":  {may: slices.Concat(ground, agreed, rules), why: "a query reads what is stored; no actor takes part"},
+	"parley/actors/directory": {
+		may: slices.Concat(ground, []string{"parley/actors/directory/words"}),
+		why: "an index ranks documents that it is given; it knows neither journals nor what makes vectors",
+	},
+	"parley/actors/directory/words": {why: "how a text is divided into terms depends on nothing"},
 	"parley/actors/delivery": {
 		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/host", "parley/actors/query"}),
 		why: "deliveries follow feeds, and do not know what puts entries into them",
@@ -203,6 +208,8 @@ var locks = []lock{
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
 	{"github.com/maypok86/otter/v2", []string{"parley/actors/query", "parley/http", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
+	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},
+	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence", "parley/persistence/sealed"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
