@@ -57,6 +57,11 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, []string{"parley/actors/directory/words"}),
 		why: "an index ranks documents that it is given; it knows neither journals nor what makes vectors",
 	},
+	"parley/actors/directory/embed": {
+		may:   slices.Concat(ground, []string{"parley/actors/directory/words"}),
+		tests: []string{"parley/actors/directory"},
+		why:   "a provider makes vectors of texts and does not know what they are compared with",
+	},
 	"parley/actors/directory/words": {why: "how a text is divided into terms depends on nothing"},
 	"parley/actors/delivery": {
 		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/host", "parley/actors/query"}),
@@ -210,6 +215,7 @@ var locks = []lock{
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
 	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
+	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence", "parley/persistence/sealed"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
