@@ -67,6 +67,11 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/host", "parley/actors/query"}),
 		why: "deliveries follow feeds, and do not know what puts entries into them",
 	},
+	"parley/actors/projection": {
+		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/directory", "parley/actors/directory/embed"}),
+		tests: []string{"parley/actors", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed"},
+		why:   "an index in memory follows what journals apply; no actor takes part",
+	},
 	"parley/actors": {
 		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/host", "parley/actors/query"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},

@@ -1,0 +1,238 @@
+// Package projection keeps the index of the directory up to date with what the journals
+// of this process apply. The index is in memory only; it is built from stored rows when
+// the process starts.
+package projection
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"parley"
+	"parley/actors/directory"
+	"parley/actors/directory/embed"
+	"parley/journal"
+)
+
+// Options of Open. All are required.
+type Options struct {
+	Journal journal.Journal
+	// Embedder makes the vectors of cards and queries.
+	Embedder embed.Embedder
+	Clock    parley.Clock
+	Entropy  parley.Entropy
+	Logger   *slog.Logger
+	// Domain is the domain of handles.
+	Domain string
+}
+
+// Directory finds published cards and public groups. A change is found once it is durable
+// and was read again, usually after a few milliseconds.
+type Directory struct {
+	o      Options
+	agents *directory.Index
+	groups *directory.Groups
+	// orgs are organizations that have, or had, cards in the index, and owners the
+	// organizations of the agents in it. Only run uses them.
+	orgs   map[parley.OrgID]*orgCards
+	owners map[parley.AgentID]parley.OrgID
+
+	mu sync.Mutex
+	// changed is what is to be read again. It has each id once.
+	changed map[change]struct{}
+	wake    chan struct{}
+	// built is closed once everything stored at the start is in the index.
+	built chan struct{}
+
+	queries *otter.Cache[string, []float32]
+	embed   chan struct{}
+
+	ctx       context.Context
+	stop      context.CancelFunc
+	unobserve func()
+	running   sync.WaitGroup
+}
+
+// orgCards are the cards of an organization in the index, and the tier that they have.
+type orgCards struct {
+	tier   int32
+	agents map[parley.AgentID]struct{}
+}
+
+// change names what has changed: an agent, an organization or a group.
+type change struct {
+	kind journal.StreamKind
+	id   parley.AnyID
+}
+
+const (
+	// buildPatience is how long Open waits for the index.
+	buildPatience = 2 * time.Second
+	// retryAfter is the pause after a failed read, or a failed attempt to make vectors.
+	retryAfter = time.Second
+	// batch is how many changes are read in one view, and how many vectors are made at
+	// once.
+	batch = 64
+	// queriesMax is how many vectors of queries are cached.
+	queriesMax = 1024
+)
+
+var errBuilding = parley.ErrOverloaded.Saying("The directory is still being read.")
+
+// Open builds the index and follows the journals. It returns after two seconds even if
+// the index is not complete; searches are refused until it is.
+func Open(o Options) (*Directory, error) {
+	random := o.Entropy()
+	instance := binary.BigEndian.Uint64(random[:])
+	d := &Directory{
+		o: o, agents: directory.New(directory.Options{Embedder: o.Embedder.ID(), Dim: o.Embedder.Dim(), Instance: instance}), groups: directory.NewGroups(instance),
+		orgs: map[parley.OrgID]*orgCards{}, owners: map[parley.AgentID]parley.OrgID{}, changed: map[change]struct{}{}, wake: make(chan struct{}, 1), embed: make(chan struct{}, 1), built: make(chan struct{}),
+		queries: otter.Must(&otter.Options[string, []float32]{MaximumSize: queriesMax}),
+	}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	// Observe first: what changes during the scan is read again.
+	d.unobserve = o.Journal.Observe(journal.Observer{
+		Tables:  []journal.Table{journal.CardTable, journal.PublicTable},
+		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream},
+		Changed: d.note,
+	})
+	if err := d.noteStored(); err != nil {
+		d.unobserve()
+		return nil, err
+	}
+	d.running.Go(d.run)
+	d.running.Go(d.makeVectors)
+	patience := time.NewTimer(buildPatience)
+	defer patience.Stop()
+	select {
+	case <-d.built:
+	case <-patience.C:
+	}
+	return d, nil
+}
+
+// Close stops following the journals.
+func (d *Directory) Close() {
+	d.unobserve()
+	d.stop()
+	d.running.Wait()
+}
+
+// note records what has changed. Agents and organizations without a card are left out when
+// they are read.
+func (d *Directory) note(c journal.Change) {
+	x := change{c.Stream.Kind, c.Stream.ID}
+	switch c.Table {
+	case journal.CardTable:
+		x = change{journal.AgentStream, parley.IDFromBytes[parley.AnyID](c.Key)}
+	case journal.PublicTable:
+		x = change{journal.GroupStream, parley.IDFromBytes[parley.AnyID](c.Key)}
+	}
+	d.noteAll(x)
+}
+
+func (d *Directory) noteAll(all ...change) {
+	d.mu.Lock()
+	for _, x := range all {
+		d.changed[x] = struct{}{}
+	}
+	d.mu.Unlock()
+	signal(d.wake)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// noteStored records everything that has a row.
+func (d *Directory) noteStored() error {
+	v := d.o.Journal.View()
+	defer v.Close()
+	for _, table := range []journal.Table{journal.CardTable, journal.PublicTable} {
+		if err := v.Table(table, func(key, _ []byte) bool {
+			d.note(journal.Change{Table: table, Key: key})
+			return true
+		}); err != nil {
+			return err
+		}
+	}
+	signal(d.wake)
+	return nil
+}
+
+// run reads what has changed.
+func (d *Directory) run() {
+	for building := true; ; {
+		pause := d.drain()
+		if building && pause == 0 {
+			close(d.built)
+			building = false
+		}
+		var again <-chan time.Time
+		if pause > 0 {
+			again = time.After(pause)
+		}
+		select {
+		case <-d.wake:
+		case <-again:
+		case <-d.ctx.Done():
+			return
+		}
+	}
+}
+
+// drain reads until nothing is left. After a failure it records it again and
+// returns how long to wait.
+func (d *Directory) drain() (pause time.Duration) {
+	for d.ctx.Err() == nil {
+		d.mu.Lock()
+		var now []change
+		for x := range d.changed {
+			if now = append(now, x); len(now) == batch {
+				break
+			}
+		}
+		for _, x := range now {
+			delete(d.changed, x)
+		}
+		d.mu.Unlock()
+		if len(now) == 0 {
+			signal(d.embed)
+			return 0
+		}
+		if err := d.read(now); err != nil {
+			d.o.Logger.Error("the directory could not read a change and tries again", "error", err)
+			d.noteAll(now...)
+			return retryAfter
+		}
+	}
+	return 0
+}
+
+// read reads changes in one view.
+func (d *Directory) read(all []change) error {
+	v := d.o.Journal.View()
+	defer v.Close()
+	for _, x := range all {
+		var err error
+		switch x.kind {
+		case journal.AgentStream:
+			err = d.readAgent(v, parley.AgentID(x.id))
+		case journal.OrgStream:
+			err = d.readOrg(v, parley.OrgID(x.id))
+		case journal.GroupStream:
+			err = d.readGroup(v, parley.GroupID(x.id))
+		}
+		if err != nil && !parley.IsRefusal(err) {
+			return err
+		}
+	}
+	return nil
+}
