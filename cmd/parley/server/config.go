@@ -51,6 +51,7 @@ type Config struct {
 	Memory
 	Terms
 	Outbound
+	Embeddings
 	telemetry.Tracing
 
 	// acceptLoss opens a damaged data directory and gives up the missing data.
@@ -199,6 +200,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.Outbound.validate(); err != nil {
+		return err
+	}
+	if err := c.Embeddings.validate(); err != nil {
 		return err
 	}
 	if err := c.Tracing.Validate(); err != nil {
