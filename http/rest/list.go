@@ -32,14 +32,14 @@ type Lists struct {
 	ArrayBytes int
 }
 
-// Position decodes the cursor of a list, which must have one of the lengths. It returns
-// nil if there is no cursor.
+// Position decodes the cursor of a list, which must have one of the lengths, or any if none
+// is given. It returns nil if there is no cursor.
 func (s *Lists) Position(list string, cursor *string, lengths ...int) ([]byte, error) {
 	if cursor == nil {
 		return nil, nil
 	}
 	position, err := s.Cursors.Open(list, *cursor)
-	if err != nil || !slices.Contains(lengths, len(position)) {
+	if err != nil || len(lengths) > 0 && !slices.Contains(lengths, len(position)) {
 		return nil, parley.ErrInvalidCursor
 	}
 	return position, nil
@@ -80,7 +80,8 @@ type List struct {
 	err   error
 }
 
-// New begins the answer. The name must include all filters. Keys have one of the lengths.
+// New begins the answer. The name must include all filters. Keys have one of the lengths,
+// or any if none is given.
 func (s *Lists) New(c *Call, in api.Paging, name string, lengths ...int) (*List, error) {
 	l := &List{lists: s, Call: c, name: name + " of " + c.Caller.Org.String()}
 	switch {
