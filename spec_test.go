@@ -22,10 +22,6 @@ const specEndpoints = 66
 // notBuiltYet lists the endpoints of the specification that are not implemented, with
 // the feature that each belongs to. The server answers 404.
 var notBuiltYet = map[string]string{
-	"GET /directory/agents":                 "directory",
-	"GET /directory/agents/stream":          "directory",
-	"GET /directory/agents/{}":              "directory",
-	"GET /directory/categories":             "directory",
 	"POST /agents/{}/verify-svid/challenge": "workload identity",
 	"POST /agents/{}/verify-svid":           "workload identity",
 	"POST /a2a/{}":                          "A2A bridge",

@@ -23,6 +23,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/projection"
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/http/auth"
@@ -48,8 +49,11 @@ type harness struct {
 	vault   *auth.MasterKey
 	sender  *egress.Sender
 	courier *Courier
-	dial    func() (net.Conn, error)
-	shut    func()
+	// directory follows the journal; embedder makes its vectors.
+	directory *projection.Directory
+	embedder  *harnessEmbedder
+	dial      func() (net.Conn, error)
+	shut      func()
 
 	owner  parley.OrgID
 	client parley.ClientID
@@ -132,11 +136,12 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 	}
 	const base = "https://home.example"
 	keys := auth.KeySet{Current: auth.NewSigningKey(make([]byte, 32), time.Now())}
+	h.openDirectory(entropy, logger)
 	h.service = NewService(ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, entropy), Cursors: cursors,
 		Clock: time.Now, Entropy: entropy, BaseURL: base, Domain: "home.example", Brand: "svc",
 		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: Quotas("open"),
-		Guard: h.guard, Vault: h.vault,
+		Guard: h.guard, Vault: h.vault, Directory: h.directory,
 	})
 	o.Server.Routes, o.Server.Authenticator = h.service.Routes(), h.service
 	h.server, err = httpserver.New(o.Server)
@@ -184,6 +189,7 @@ func (h *harness) openWayOut(entropy parley.Entropy, logger *slog.Logger) {
 func (h *harness) close() {
 	h.shut()
 	h.sender.Shutdown(context.Background())
+	h.directory.Close()
 	h.node.Close()
 	if err := h.store.Close(); err != nil {
 		h.t.Error(err)

@@ -36,7 +36,7 @@ const (
 // Routes returns the whole interface, in the order of the specification.
 func (s *Service) Routes() []rest.Route {
 	all := slices.Concat(
-		s.registrationRoutes(), s.messagingRoutes(), s.cardRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.otherRoutes(),
+		s.registrationRoutes(), s.messagingRoutes(), s.cardRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.directoryRoutes(), s.otherRoutes(),
 	)
 	for i := range all {
 		all[i].Operation = operations[all[i].Method+" "+all[i].Path]
@@ -151,13 +151,21 @@ func (s *Service) webhookRoutes() []rest.Route {
 	}
 }
 
-func (s *Service) otherRoutes() []rest.Route {
-	groupDirectory, conversations, serverInfo := groupDirectory{s.core}, conversations{s.core}, serverInfo{s.core}
+func (s *Service) directoryRoutes() []rest.Route {
+	agentDirectory, groupDirectory := agentDirectory{s.core}, groupDirectory{s.core}
 	return []rest.Route{
-		// Directory
+		rest.RenderedAs[api.AgentPage](get, "/directory/agents", rest.Public, 200, "Search the cards of agents.", agentDirectory.findAgents),
+		rest.Stream(get, "/directory/agents/stream", rest.Public, "Search the cards of agents by words, then by meaning.", agentDirectory.streamAgents),
+		rest.RenderedAs[api.ListedAgent](get, "/directory/agents/{id}", rest.Public, 200, "An agent of the directory, with its card.", agentDirectory.getListedAgent),
+		rest.RenderedAs[rest.ArrayOrPage[api.CategoryCount]](get, "/directory/categories", rest.Public, 200, "Categories of public cards, the most frequent first.", agentDirectory.listCategories),
 		rest.Typed(get, "/directory/groups", rest.Public, 200, "Search public groups.", groupDirectory.findGroups),
 		rest.Typed(get, "/directory/groups/{id}", rest.Public, 200, "Profile of a public group.", groupDirectory.getProfile),
+	}
+}
 
+func (s *Service) otherRoutes() []rest.Route {
+	conversations, serverInfo := conversations{s.core}, serverInfo{s.core}
+	return []rest.Route{
 		// Conversations
 		rest.Typed(get, "/conversations/{id}", rest.Bearer, 200, "Read a conversation.", conversations.getConversation),
 		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Bearer, 200, "Participants of a conversation.", conversations.participants),

@@ -64,6 +64,8 @@ type ServiceOptions struct {
 	// Guard checks the targets of new webhooks, Vault seals their secrets.
 	Guard *egress.Guard
 	Vault *auth.MasterKey
+	// Directory finds agents and groups.
+	Directory Directory
 	// Logger logs defects.
 	Logger *slog.Logger
 }
@@ -92,6 +94,7 @@ type core struct {
 	signing    sync.Mutex
 	streams    *streams
 	queries    *search.Slots
+	meanings   *search.Slots // of searches that wait for a vector
 	lists      rest.Lists
 	searchWork int // set by tests only
 	// queriesLinger is set by tests only: a search keeps its place while it waits for the
@@ -113,6 +116,7 @@ func NewService(o ServiceOptions) *Service {
 	s.streams = newStreams(s)
 	s.searchWork, s.lists = search.Work, rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = search.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
+	s.meanings = search.NewSlots(meaningsMax)
 	return &Service{s, admission{s}}
 }
 
@@ -236,6 +240,7 @@ type (
 	groups         struct{ *core } // groups and their members
 	joinRequests   struct{ *core } // invitations, requests, votes
 	groupDirectory struct{ *core }
+	agentDirectory struct{ *core } // searching the cards of agents
 	orgs           struct{ *core }
 	signup         struct{ *core } // registration and tokens
 	webhooks       struct{ *core }

@@ -23,7 +23,10 @@ var streamEvents = []struct {
 }
 
 // eventStream describes the events of a stream, each by its fields on the wire.
-func (b *schemas) eventStream() object {
+func (b *schemas) eventStream(r *Route) object {
+	if r.in == reflect.TypeFor[api.SearchStream]() {
+		return b.searchEvents()
+	}
 	return b.ref(reflect.TypeFor[agentStreamEvent](), false, func() object {
 		var events []object
 		for _, e := range streamEvents {
@@ -39,6 +42,24 @@ func (b *schemas) eventStream() object {
 		return object{{"description", "One event of the stream."}, {"oneOf", events}}
 	})
 }
+
+// searchEvents describes the events of a search stream, which have no names.
+func (b *schemas) searchEvents() object {
+	return b.ref(reflect.TypeFor[searchStreamEvent](), false, func() object {
+		event := func(title, text string, data object) object {
+			return object{
+				{"type", "object"}, {"title", title}, {"description", text}, {"properties", object{{"data", data}}}, {"required", []string{"data"}},
+			}
+		}
+		phase := object{{"type", "string"}, {"contentMediaType", JSONMedia}, {"contentSchema", b.output(reflect.TypeFor[api.SearchPhase]())}}
+		return object{{"description", "One event of the stream."}, {"oneOf", []object{
+			event("phase", "What a phase of the search has found.", phase), event("end", "Sent last.", object{{"const", api.StreamDone}}),
+		}}}
+	})
+}
+
+// searchStreamEvent names the schema of the events of a search stream.
+type searchStreamEvent struct{}
 
 // agentStreamEvent names the schema of stream events.
 type agentStreamEvent struct{}

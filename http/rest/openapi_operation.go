@@ -219,7 +219,7 @@ func (b *schemas) replayed(r *Route, success object) object {
 func (b *schemas) content(r *Route) object {
 	switch {
 	case r.Streams:
-		return object{{r.media, object{{"schema", b.eventStream()}}}}
+		return object{{r.media, object{{"schema", b.eventStream(r)}}}}
 	case r.media != "" && r.out == nil:
 		return object{{mediaType([]byte(r.media)), object{}}}
 	case r.Status == fasthttp.StatusNoContent || r.out == reflect.TypeFor[NoContent]():

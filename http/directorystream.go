@@ -1,0 +1,163 @@
+package http
+
+import (
+	"context"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"parley"
+	"parley/actors/directory"
+	"parley/http/api"
+	"parley/http/connlimit"
+	"parley/http/limit"
+	"parley/http/rest"
+)
+
+const (
+	// searchStreamLife bounds a search stream; within it the reader has to accept
+	// everything.
+	searchStreamLife = 10 * time.Second
+	// searchStreamMeaning is how long it waits for a vector.
+	searchStreamMeaning = 8 * time.Second
+)
+
+// streamAgents takes over a connection and writes what a search for cards finds, in two
+// phases. The first is written before the vector of semantic is asked for.
+// // spec: Directory stream (GET /directory/agents/stream, public)
+func (s agentDirectory) streamAgents(c *rest.Call, in *api.SearchStream) error {
+	st := &searchStream{core: s.core, account: c.Account(), draining: c.Draining(), until: c.Now().Add(searchStreamLife)}
+	st.semantic, st.query = trimmed(in.Semantic), directory.Query{Limit: in.Limit}
+	words := st.query
+	if words.Text = textOf(&in.SearchText); words.Text == "" {
+		words.Text = st.semantic
+	}
+	found, err := s.ranked(c, words)
+	if err != nil {
+		return err
+	}
+	phase, err := s.phase(c.Context(), api.PhaseFuzzy, found)
+	if err != nil {
+		return err
+	}
+	opening, err := appendPhase(append(appendStreamHead(nil, c), "\r\n"...), phase)
+	if err != nil {
+		return err
+	}
+	if st.semantic == "" {
+		opening = append(opening, endOfSearch...)
+	}
+	st.hold = s.Budget.Hold(st.account, nil)
+	if !st.hold.Grow(cap(opening)) {
+		return rest.ErrHeld
+	}
+	ctx := c.Context()
+	c.RequestCtx().HijackSetNoResponse(true)
+	c.RequestCtx().Hijack(func(conn net.Conn) { st.serve(ctx, conn, opening) })
+	return nil
+}
+
+// endOfSearch is the last event of a search stream.
+const endOfSearch = "data: " + api.StreamDone + "\n\n"
+
+// searchStream is a search stream that has taken its connection over.
+type searchStream struct {
+	*core
+	query    directory.Query
+	semantic string
+	account  limit.Account
+	draining <-chan struct{}
+	until    time.Time
+	hold     limit.Hold
+}
+
+// serve writes the stream, and closes the connection. It runs in the engine's hijack
+// goroutine.
+func (st *searchStream) serve(ctx context.Context, conn net.Conn, opening []byte) {
+	conn, line := connlimit.Hijack(conn)
+	defer func() {
+		if cause := recover(); cause != nil {
+			st.Logger.Error("search stream failed", "panic", cause, "stack", string(debug.Stack()))
+		}
+		_ = conn.Close()
+		if line != nil {
+			line.Leave()
+		}
+		st.hold.Release()
+	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if conn.SetDeadline(st.until) != nil {
+		return
+	}
+	if _, err := conn.Write(opening); err != nil || st.semantic == "" {
+		return
+	}
+	go func() { // notices that the client has closed the connection
+		var sink [16]byte
+		for {
+			if _, err := conn.Read(sink[:]); err != nil {
+				cancel()
+				return
+			}
+		}
+	}()
+	b, err := appendPhase(nil, st.byMeaning(ctx))
+	if err == nil && !st.hold.Grow(cap(opening)+cap(b)) {
+		b, err = appendPhase(nil, failedPhase("The results take more memory than the server has at the moment."))
+	}
+	if err == nil {
+		_, _ = conn.Write(append(b, endOfSearch...))
+	}
+}
+
+// failedPhase returns the second phase of a search that has failed.
+func failedPhase(text string) searchPhase {
+	return searchPhase{Phase: api.PhaseSemantic, Results: []jsontext.Value{}, Error: &text}
+}
+
+// byMeaning returns the second phase.
+func (st *searchStream) byMeaning(ctx context.Context) searchPhase {
+	wait := min(searchStreamMeaning, st.until.Sub(st.Clock())-time.Second)
+	vector, threshold, err := st.meaning(ctx, st.account, st.draining, st.semantic, wait)
+	if err != nil {
+		return failedPhase("Searching by meaning is not possible at the moment.")
+	}
+	st.query.Vector, st.query.Threshold = vector, threshold
+	leave, err := st.queries.Enter(st.account, st.draining)
+	if err != nil {
+		return failedPhase("Too many searches are under way.")
+	}
+	found, err := st.Directory.Agents(st.query)
+	leave()
+	if err != nil {
+		return failedPhase("The search failed.")
+	}
+	phase, err := st.phase(ctx, api.PhaseSemantic, found)
+	if err != nil {
+		return failedPhase("The search failed.")
+	}
+	return phase
+}
+
+// searchPhase is an api.SearchPhase whose rows are rendered.
+type searchPhase struct {
+	Phase   string           `json:"phase"`
+	Results []jsontext.Value `json:"results"`
+	Error   *string          `json:"error,omitzero"`
+}
+
+// phase renders a phase. It ends before the row that would make it too long.
+func (s *core) phase(ctx context.Context, name string, found *directory.Result) (searchPhase, error) {
+	rows, _, err := s.render(ctx, found, map[parley.AnyID]jsontext.Value{})
+	return searchPhase{Phase: name, Results: rows}, err
+}
+
+// appendPhase appends the event of a phase.
+func appendPhase(b []byte, phase searchPhase) ([]byte, error) {
+	data, err := json.Marshal(phase)
+	return append(append(append(b, "data: "...), data...), "\n\n"...), err
+}
