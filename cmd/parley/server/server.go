@@ -18,6 +18,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/actors/projection"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
@@ -86,6 +87,7 @@ type running struct {
 	master          *auth.MasterKey
 	webhooks        *webhookSender
 	node            *actors.Node
+	directory       *projection.Directory
 	service         *parleyhttp.Service
 	http            *httpserver.Server
 	admin           *admin.Server
@@ -179,13 +181,24 @@ func (h *running) startActors(cfg Config) (err error) {
 	}
 	h.traces.WatchDeliveries(h.webhooks.courier)
 	h.meter = telemetry.NewRequestMeter()
+	journal := h.traces.WrapJournal(sealed.New(h.store, datadir.Sealer(h.keyring)))
 	h.node = actors.New(actors.Options{
-		Journal: h.traces.WrapJournal(sealed.New(h.store, datadir.Sealer(h.keyring))), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+		Journal: journal, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, Render: parleyhttp.RenderContent, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
 		NewKey: func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
 		Load:   h.load(),
 	})
-	return h.node.Start()
+	if err = h.node.Start(); err != nil {
+		return err
+	}
+	provider, err := cfg.Embeddings.open()
+	if err != nil {
+		return err
+	}
+	h.directory, err = projection.Open(projection.Options{
+		Journal: journal, Embedder: provider, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(), Domain: cfg.Domain,
+	})
+	return err
 }
 
 // ensureKeyring makes the keyring of a new data directory, and logs what was repaired in
@@ -236,7 +249,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
-		Guard: h.webhooks.guard, Vault: h.master, Logger: slog.Default(),
+		Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Logger: slog.Default(),
 	})
 	h.http, err = httpserver.New(httpserver.Options{
 		Routes: h.service.Routes(), WireSource: parleyhttp.WireSource(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
@@ -334,6 +347,9 @@ func (h *running) close() error {
 	}
 	if h.webhooks != nil {
 		h.webhooks.close()
+	}
+	if h.directory != nil {
+		h.directory.Close()
 	}
 	if h.node != nil {
 		h.node.Close()
