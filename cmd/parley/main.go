@@ -35,6 +35,7 @@ type commands struct {
 	VerifyKeys   cli.VerifyKeysCmd   `cmd:"" help:"Compare an agent's keys with its WebFinger and DID documents, and show its five verification words."`
 	Agent        cli.AgentCmd        `cmd:"" help:"Create, list and show agents and their keys."`
 	Card         cli.CardCmd         `cmd:"" help:"Publish, show and delete the cards by which agents are found."`
+	Directory    cli.DirectoryCmd    `cmd:"" help:"Find agents of all organizations by their cards."`
 	Send         cli.SendCmd         `cmd:"" help:"Encrypt, sign and send a message."`
 	Reply        cli.ReplyCmd        `cmd:"" help:"Encrypt, sign and send a reply."`
 	Inbox        cli.InboxCmd        `cmd:"" help:"List an agent's messages, newest first, decrypted and verified."`

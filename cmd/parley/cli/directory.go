@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"parley"
+	"parley/cmd/parley/profile"
+	"parley/cmd/parley/program"
+	"parley/http/api"
+)
+
+type DirectoryCmd struct {
+	Search directorySearchCmd `cmd:"" help:"Find agents by words, by meaning and by filters; without any, list them, newest card first."`
+}
+
+type directorySearchCmd struct {
+	profile.Flags
+	Words        []string      `arg:"" optional:"" help:"Words that the card has; beginnings and misspellings are found too."`
+	Semantic     string        `placeholder:"TEXT" help:"What the agent should do, in your own words."`
+	Category     []string      `sep:"none" placeholder:"NAME" help:"A category of the card; repeat it to find any of several."`
+	Tag          []string      `sep:"none" placeholder:"NAME" help:"A tag of its skills; repeat it to find only cards with all of them."`
+	Language     []string      `sep:"none" placeholder:"CODE" help:"A language, such as en; repeat it to find any of several."`
+	Jurisdiction string        `placeholder:"CODE" help:"The country or region of the card, such as DE."`
+	MessageType  string        `placeholder:"TYPE" help:"A message type that the agent accepts."`
+	Org          *parley.OrgID `placeholder:"ID" help:"The agents of one organization."`
+	Verified     *bool         `negatable:"" help:"Only agents of verified organizations, or only the others."`
+	Pricing      string        `placeholder:"MODEL" help:"free, per_request, subscription or negotiated."`
+	Sort         string        `default:"relevance" enum:"relevance,name,created_at" help:"The order: ${enum}."`
+	Limit        int           `default:"20" help:"How many agents to show at most; 0 for all."`
+}
+
+// Run needs no credentials.
+func (c *directorySearchCmd) Run(ctx context.Context, std *program.Streams) error {
+	from, _, err := anyClient(&c.Flags)
+	if err != nil {
+		return err
+	}
+	in := api.FindAgents{
+		SearchText: api.SearchText{Q: given(strings.Join(c.Words, " ")), Semantic: given(c.Semantic)}, Category: c.Category, Tag: c.Tag, Language: c.Language,
+		Jurisdiction: given(c.Jurisdiction), MessageType: given(c.MessageType), OrgID: c.Org, Verified: c.Verified, PricingModel: given(c.Pricing),
+		Sort: c.Sort, Limit: agentsAtOnce,
+	}
+	if c.Limit > 0 {
+		in.Limit = min(in.Limit, c.Limit)
+	}
+	found := []api.AgentRow{}
+	rows := [][]string{{"AGENT", "NAME", "SCORE", "CATEGORIES", "ID"}}
+	for row, err := range from.FindAgentsAll(ctx, in) {
+		if err != nil {
+			return err
+		}
+		score := "-"
+		if row.Score != nil {
+			score = strconv.FormatFloat(*row.Score, 'f', 2, 64)
+		}
+		found = append(found, row)
+		rows = append(rows, []string{program.Printable(row.Handle), program.Printable(row.Name), score, program.Printable(strings.Join(row.Categories, ", ")), row.ID.String()})
+		if len(found) == c.Limit {
+			break
+		}
+	}
+	if std.JSON {
+		return program.List(std, found)
+	}
+	return std.Table(rows)
+}
+
+// agentsAtOnce is the most rows of a page.
+const agentsAtOnce = 100
+
+// given returns nil for an empty text.
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
