@@ -130,6 +130,14 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
 		return accessAsk{wellKnownCard(g), nil}
 	},
+	"GET /directory/agents":        plainAsk("/directory/agents?limit=1"),
+	"GET /directory/agents/stream": plainAsk("/directory/agents/stream?limit=1"),
+	"GET /directory/agents/{id}": func(c *accessScene) accessAsk {
+		g := c.victim()
+		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
+		return accessAsk{"/directory/agents/" + g.id, nil}
+	},
+	"GET /directory/categories": plainAsk("/directory/categories"),
 	"GET /.well-known/webfinger": func(c *accessScene) accessAsk {
 		return accessAsk{"/.well-known/webfinger?resource=acct:" + c.alice.handle, nil}
 	},

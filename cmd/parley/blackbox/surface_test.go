@@ -80,6 +80,10 @@ var openRoutes = []route{
 	{"GET", "/agents/{id}/key-bindings"},
 	{"GET", "/agents/keys"},
 	{"GET", "/poll/{token}"},
+	{"GET", "/directory/agents"},
+	{"GET", "/directory/agents/stream"},
+	{"GET", "/directory/agents/{id}"},
+	{"GET", "/directory/categories"},
 	{"GET", "/directory/groups"},
 	{"GET", "/directory/groups/{id}"},
 	{"GET", "/.well-known/jwks.json"},
@@ -93,9 +97,6 @@ var openRoutes = []route{
 
 // laterRoutes are in the specification but not built yet.
 var laterRoutes = []route{
-	{"GET", "/directory/agents"},
-	{"GET", "/directory/categories"},
-	{"GET", "/directory/agents/stream"},
 	{"POST", "/agents/" + nobody + "/verify-svid"},
 	{"POST", "/a2a/bob@acme.localhost"},
 	{"GET", "/a2a/bob@acme.localhost/agent.json"},
