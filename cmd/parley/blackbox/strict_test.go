@@ -116,8 +116,12 @@ func (a *answer) oauthRefused(saying string) {
 	}
 }
 
-// wrongValues returns values of every kind that a property does not accept.
+// wrongValues returns values of every kind that a property does not accept: none if it is
+// described as any value, by its text alone.
 func wrongValues(property obj) []string {
+	if _, described := property["description"]; described && len(property) == 1 {
+		return nil
+	}
 	kinds := map[string][]string{
 		"string": {`"\u0000"`, `""`}, "boolean": {`true`}, "integer": {`1`, `-1`, `1.5`, `1e400`, `-1e400`, `123456789012345678901234567890`, `1e-400`}, "object": {`{}`, `{"a":{}}`}, "array": {`[]`, `[[]]`, `[null]`},
 	}
