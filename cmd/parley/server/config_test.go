@@ -97,6 +97,7 @@ log-level = "debug"
 		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, SigningKeyDays: 30, QuotaProfile: "public", Tier1: "approval",
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, DiskReserve: 1 << 30, LogFormat: "json", LogLevel: "debug",
 		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20, MemoryLimit: autoLimit}, Outbound: Outbound{WebhookConcurrency: 128},
+		Embeddings: Embeddings{Embeddings: "embedded"},
 	}
 	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
