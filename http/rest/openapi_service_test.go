@@ -165,6 +165,13 @@ func TestDocumentOfTheService(t *testing.T) {
 	if string(stream) != `{"$ref":"#/components/schemas/AgentStreamEvent"}` {
 		t.Errorf("stream: %s", stream)
 	}
+	search, _ := json.Marshal(at(t, document, "paths", "/directory/agents/stream", "get", "responses", "200", "content", "text/event-stream", "schema"))
+	if string(search) != `{"$ref":"#/components/schemas/SearchStreamEvent"}` {
+		t.Errorf("search stream: %s", search)
+	}
+	if kinds := at(t, schemas, "SearchStreamEvent", "oneOf"); len(kinds.([]any)) != 2 {
+		t.Errorf("events of the search stream: %v", kinds)
+	}
 	if kinds := at(t, schemas, "AgentStreamEvent", "oneOf"); len(kinds.([]any)) != len(streamEvents) {
 		t.Errorf("events of the stream: %v", kinds)
 	}
