@@ -292,10 +292,10 @@ func (v *vocabulary) oneEdit(word []rune, do func(t *term)) {
 }
 
 // distance returns the Damerau-Levenshtein distance of two words (optimal string
-// alignment), or more than max if it is more.
-func distance(a, b []rune, max int) int {
-	if len(a)-len(b) > max || len(b)-len(a) > max {
-		return max + 1
+// alignment), or more than limit if it is more.
+func distance(a, b []rune, limit int) int {
+	if len(a)-len(b) > limit || len(b)-len(a) > limit {
+		return limit + 1
 	}
 	before, last, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -315,8 +315,8 @@ func distance(a, b []rune, max int) int {
 			}
 			least = min(least, next[j])
 		}
-		if least > max {
-			return max + 1
+		if least > limit {
+			return limit + 1
 		}
 		before, last, next = last, next, before
 	}

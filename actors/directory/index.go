@@ -258,12 +258,12 @@ func (x *index) categories() []Count {
 	return counts
 }
 
-// withoutVector returns up to max documents that have no vector, the first added first.
-func (x *index) withoutVector(max int) []parley.AnyID {
+// withoutVector returns up to limit documents that have no vector, the first added first.
+func (x *index) withoutVector(limit int) []parley.AnyID {
 	s := x.state.Load()
 	var ids []parley.AnyID
 	for ordinal := range s.limit {
-		if len(ids) == max {
+		if len(ids) == limit {
 			break
 		}
 		if p, i := s.at(ordinal); s.isLive(ordinal) && !p.hasVector(i) {
@@ -297,11 +297,11 @@ func (x *Index) SetVector(id parley.AgentID, text string, vector []float32) (boo
 	return x.setVector(parley.AnyID(id), hashOf(text), vector)
 }
 
-// WithoutVector returns up to max agents whose cards have no vector, those that have
+// WithoutVector returns up to limit agents whose cards have no vector, those that have
 // waited longest first, except after ReadCheckpoint.
-func (x *Index) WithoutVector(max int) []parley.AgentID {
+func (x *Index) WithoutVector(limit int) []parley.AgentID {
 	var ids []parley.AgentID
-	for _, id := range x.withoutVector(max) {
+	for _, id := range x.withoutVector(limit) {
 		ids = append(ids, parley.AgentID(id))
 	}
 	return ids

@@ -204,7 +204,3 @@ func (v *version) narrow(m *scratch, filters []filter) {
 		}
 	}
 }
-
-func (m *scratch) allows(ordinal uint32) bool {
-	return m.allowed[ordinal/64]&(1<<(ordinal%64)) != 0
-}

@@ -122,7 +122,7 @@ type best struct {
 	heap []hit // the worst first
 }
 
-func newBest(v *version, max int) *best { return &best{v: v, max: max} }
+func newBest(v *version, limit int) *best { return &best{v: v, max: limit} }
 
 func (b *best) compare(x, y hit) int {
 	if c := cmp.Compare(y.score, x.score); c != 0 {

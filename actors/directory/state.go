@@ -88,41 +88,41 @@ func (s *state) next() *state {
 }
 
 // settle ends the building of a state.
-func (n *state) settle() {
-	for _, t := range n.vocab.terms() {
+func (s *state) settle() {
+	for _, t := range s.vocab.terms() {
 		t.settle()
 	}
-	for _, v := range n.vals.all() {
+	for _, v := range s.vals.all() {
 		v.settle()
 	}
 }
 
 // add puts a document into the next slot.
-func (n *state) add(d *document, terms forward, values []uint32) uint32 {
-	ordinal := n.limit
+func (s *state) add(d *document, terms forward, values []uint32) uint32 {
+	ordinal := s.limit
 	if ordinal%pageSize == 0 {
-		n.pages = append(n.pages, &page{})
+		s.pages = append(s.pages, &page{})
 	}
-	p, i := n.at(ordinal)
-	p.lengths[i], p.created[i], p.begin[i], p.born[i] = d.lengths, d.created, beginOf(d.key), n.generation
+	p, i := s.at(ordinal)
+	p.lengths[i], p.created[i], p.begin[i], p.born[i] = d.lengths, d.created, beginOf(d.key), s.generation
 	p.cards[i] = &card{d.id, d.owner, d.key, d.updated, d.embedded, terms, values}
-	n.limit++
-	n.count++
-	n.live[ordinal/64] |= 1 << (ordinal % 64)
+	s.limit++
+	s.count++
+	s.live[ordinal/64] |= 1 << (ordinal % 64)
 	for field, length := range d.lengths {
-		n.sums[field] += uint64(lengthOf(length))
+		s.sums[field] += uint64(lengthOf(length))
 	}
 	return ordinal
 }
 
 // retire removes a document.
-func (n *state) retire(ordinal uint32) {
-	p, i := n.at(ordinal)
-	p.died[i].Store(n.generation)
-	n.count--
-	n.live[ordinal/64] &^= 1 << (ordinal % 64)
+func (s *state) retire(ordinal uint32) {
+	p, i := s.at(ordinal)
+	p.died[i].Store(s.generation)
+	s.count--
+	s.live[ordinal/64] &^= 1 << (ordinal % 64)
 	for field, length := range p.lengths[i] {
-		n.sums[field] -= uint64(lengthOf(length))
+		s.sums[field] -= uint64(lengthOf(length))
 	}
 }
 

@@ -76,18 +76,18 @@ func OpenDirectory(root fs.FS, threshold float32) (*Directory, error) {
 	return d, nil
 }
 
-func readBounded(root fs.FS, name string, max int64) ([]byte, error) {
+func readBounded(root fs.FS, name string, limit int64) ([]byte, error) {
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, max+1))
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(content)) > max {
-		return nil, fmt.Errorf("embed: %s has more than %d bytes", name, max)
+	if int64(len(content)) > limit {
+		return nil, fmt.Errorf("embed: %s has more than %d bytes", name, limit)
 	}
 	return content, nil
 }

@@ -73,8 +73,8 @@ func parseTokenizer(content []byte) (*wordPiece, error) {
 	return w, nil
 }
 
-// append appends the numbers of a text's pieces, at most max, without unknown ones.
-func (w *wordPiece) append(ids []int, text string, max int) []int {
+// append appends the numbers of a text's pieces, at most limit, without unknown ones.
+func (w *wordPiece) append(ids []int, text string, limit int) []int {
 	if w.strip {
 		text = norm.NFD.String(text)
 	}
@@ -96,12 +96,12 @@ func (w *wordPiece) append(ids []int, text string, max int) []int {
 		}
 	}
 	for word := range strings.FieldsSeq(b.String()) {
-		if len(ids) >= max {
+		if len(ids) >= limit {
 			break
 		}
 		ids = w.appendWord(ids, word)
 	}
-	return ids[:min(len(ids), max)]
+	return ids[:min(len(ids), limit)]
 }
 
 // appendWord appends the longest pieces that a word begins with, one after the other. A

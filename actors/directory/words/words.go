@@ -44,12 +44,12 @@ var moreStopWords = []string{
 	"make", "let", "like", "which", "when", "where", "how", "why", "also", "just", "so", "than", "too", "very", "any", "every",
 }
 
-// Append appends the terms of a text, in order, at most max of them: its words by
+// Append appends the terms of a text, in order, at most limit of them: its words by
 // the rules of Unicode (UAX 29), in lower case, without accents and without a final 's.
 // A word with dots, colons or underscores counts whole and in its parts: node.js is also
 // node and js.
-func Append(terms []string, text string, max int) []string {
-	room := max
+func Append(terms []string, text string, limit int) []string {
+	room := limit
 	add := func(term []byte) {
 		if room > 0 && len(term) > 0 {
 			terms = append(terms, string(Cut(term, BytesMax)))
@@ -78,15 +78,15 @@ func Append(terms []string, text string, max int) []string {
 	return terms
 }
 
-// Cut returns at most max bytes of a text, whole characters only.
-func Cut(term []byte, max int) []byte {
-	if len(term) <= max {
+// Cut returns at most limit bytes of a text, whole characters only.
+func Cut(term []byte, limit int) []byte {
+	if len(term) <= limit {
 		return term
 	}
-	for max > 0 && !utf8.RuneStart(term[max]) {
-		max--
+	for limit > 0 && !utf8.RuneStart(term[limit]) {
+		limit--
 	}
-	return term[:max]
+	return term[:limit]
 }
 
 func ascii(text []byte) bool {
