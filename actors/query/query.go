@@ -108,8 +108,8 @@ func New(o Options) *Queries {
 // Limits returns the limits, for tests. They may be changed before the first query.
 func (q *Queries) Limits() *Limits { return &q.reader.limits }
 
-// Forget empties all caches of records, so that nothing erased is shown, and what is stored
-// is read.
+// Forget empties the caches of states, names and records, so that later queries read what
+// is stored.
 func (q *Queries) Forget() {
 	l := q.reader.lookups
 	l.agents.cache.InvalidateAll()
