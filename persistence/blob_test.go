@@ -277,7 +277,7 @@ func TestVerifyNamesADamagedBlob(t *testing.T) {
 	r := killed(t, 3, 60)
 	tried := 0
 	for name, content := range r.files {
-		if kindOf(name) != "blob" {
+		if kindOf(name) != "blob" || len(content) == 0 { // the kill may leave one that was just created
 			continue
 		}
 		tried++
