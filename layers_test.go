@@ -222,7 +222,7 @@ var locks = []lock{
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
 	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
-	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence", "parley/persistence/sealed"}, "events are protobuf; interfaces use JSON"},
+	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/google/uuid", []string{"parley"}, "ids have types; no package above the base handles a bare UUID"},
 	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/cmd/parley/server", "parley/bench/cmd/parley-bench"}, "only commands read flags"},

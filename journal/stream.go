@@ -3,6 +3,8 @@ package journal
 import (
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"parley"
 )
 
@@ -39,6 +41,19 @@ func (k StreamKind) HasHeader() bool { return k == ConversationStream }
 // HeaderFields is the number from which on fields are content, in messages that have a
 // header.
 const HeaderFields = 100
+
+// HeaderLen returns the length of the header of an encoded protobuf message: of its fields
+// below HeaderFields, which are encoded first.
+func HeaderLen(message []byte) (n int) {
+	for n < len(message) {
+		number, _, length := protowire.ConsumeField(message[n:])
+		if length < 0 || number >= HeaderFields {
+			break
+		}
+		n += length
+	}
+	return n
+}
 
 // Stream identifies the ordered events of one actor.
 type Stream struct {

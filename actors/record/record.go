@@ -62,9 +62,8 @@ func (r *Message) FirstCopy() *Message {
 	return c
 }
 
-// Numbers of fields of a message. Those from sealedField on are its content.
+// Numbers of the fields that make a record long.
 const (
-	sealedField      = 100
 	contentField     = 101
 	selfPayloadField = 102
 )
@@ -85,18 +84,7 @@ func (r *Message) Encode() (journal.Record, error) {
 	if err != nil {
 		return journal.Record{}, err
 	}
-	header := 0
-	for header < len(data) {
-		number, _, n := protowire.ConsumeField(data[header:])
-		if n < 0 {
-			return journal.Record{}, protowire.ParseError(n)
-		}
-		if number >= sealedField { // fields are encoded in the order of their numbers
-			break
-		}
-		header += n
-	}
-	return journal.Record{ID: r.MessageID(), Data: data, Clear: header, Owners: r.Owners()}, nil
+	return journal.Record{ID: r.MessageID(), Data: data, Clear: journal.HeaderLen(data), Owners: r.Owners()}, nil
 }
 
 // UnmarshalHeader decodes a stored message without its body and the sender's own copy,

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"parley"
 	"parley/journal"
 	"parley/persistence/seal"
@@ -127,7 +125,7 @@ func (c cipher) sealParts(data []byte, owners journal.Owners, kind journal.Strea
 	if !kind.HasHeader() {
 		return c.seal(nil, data, owners, family, identity)
 	}
-	header := data[:headerLen(data)]
+	header := data[:journal.HeaderLen(data)]
 	stored := append(binary.AppendUvarint(nil, uint64(len(header))), header...)
 	if len(header) == len(data) {
 		return stored, nil
@@ -154,19 +152,6 @@ func (c cipher) openParts(dst, stored []byte, kind journal.StreamKind, family by
 		return dst, nil
 	}
 	return opened, err
-}
-
-// headerLen returns the length of the fields of a message that are no content. Fields are
-// in the order of their numbers.
-func headerLen(message []byte) (n int) {
-	for n < len(message) {
-		number, _, length := protowire.ConsumeField(message[n:])
-		if length < 0 || number >= journal.HeaderFields {
-			break
-		}
-		n += length
-	}
-	return n
 }
 
 // hide returns the key of a row as it is stored: a name in it is replaced by its hash,
