@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley"
 )
 
 // TestPollsOverAStore compares polls with the inbox while messages arrive, statuses
@@ -54,21 +56,26 @@ func TestPollsOverAStore(t *testing.T) {
 }
 
 // TestPollCountsAcknowledgedMessages: a poll that begins after an acknowledgement
-// counts the message, even while indexes are evicted.
+// counts the message, even while indexes are evicted. An acknowledgement that took
+// parley.SettleWait or longer may precede the entry in another journal's feed, and is
+// left out.
 func TestPollCountsAcknowledgedMessages(t *testing.T) {
 	r := newTestNode(t, withJournals(4), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 16 }))
 	owner, ids := r.agents("acme", 4)
-	var answered atomic.Int64
+	var answered atomic.Int64 // within parley.SettleWait
 	done := make(chan struct{})
 	var sending, asking sync.WaitGroup
 	for from := range 3 {
 		sending.Go(func() {
 			for range 150 {
+				began := time.Now()
 				if _, err := r.send(direct(owner, ids[1+from], ids[0], "", "")); err != nil {
 					t.Error(err)
 					return
 				}
-				answered.Add(1)
+				if time.Since(began) < parley.SettleWait {
+					answered.Add(1)
+				}
 			}
 		})
 	}
@@ -94,8 +101,10 @@ func TestPollCountsAcknowledgedMessages(t *testing.T) {
 	sending.Wait()
 	close(done)
 	asking.Wait()
-	if n := must(r.node.Messages.CountSince(context.Background(), ids[0], 0))(t); n != 450 {
-		t.Errorf("450 messages were sent, a poll counts %d", n)
+	count := func() int { return must(r.node.Messages.CountSince(context.Background(), ids[0], 0))(t) }
+	eventually(t, "a poll counts all 450 messages", func() bool { return count() == 450 })
+	if answered.Load() == 0 {
+		t.Skipf("this disk is too slow: no send was acknowledged within %v", parley.SettleWait)
 	}
 }
 

@@ -78,7 +78,8 @@ type blockTimes struct {
 
 // CountSince returns how many messages to an agent were created after an instant in
 // Unix milliseconds, whatever their receipts, without reading their bodies. It counts
-// every message that was acknowledged before the call. // spec: Messaging
+// every message that was acknowledged before the call, if that took less than
+// parley.SettleWait. // spec: Messaging
 func (q *Messages) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
 	// Read in this order, and before the view opens. If both are equal, every visible
 	// entry is durable. The view has everything up to durable.
