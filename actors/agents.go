@@ -172,6 +172,7 @@ func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) 
 		if card != nil {
 			t.DeleteRow(journal.CardTable, id.Bytes())
 		}
+		t.DeleteRow(journal.ActivityTable, id.Bytes())
 	case agent.WithdrawCard:
 		t.DeleteRow(journal.CardTable, id.Bytes())
 	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard: // no effect on other actors

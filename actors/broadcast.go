@@ -131,6 +131,7 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 	fan.Ref = parley.AnyID(message)
 	t.AddEffects(fan)
 	countMessage(t.Entry, s.FromOrg)
+	recordActivity(t, &ms.activity, s.From, s.FromOrg)
 	return record, nil
 }
 

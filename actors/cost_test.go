@@ -185,10 +185,15 @@ func rowsOf(t *testing.T, r *testNode, write func() (Posted, error)) int {
 
 // TestRowsOfAMessage counts the rows of a direct message: its record, its feed entry, a
 // place in the sender's list for a new conversation, an event for a reply, and the
-// idempotency key if there is one.
+// idempotency key if there is one. The first message that an agent sends in an hour has
+// another row, with the hour, which replaces that of an earlier hour.
 func TestRowsOfAMessage(t *testing.T) {
-	r := newTestNode(t)
+	at := newManualClock(noon)
+	r := newTestNode(t, withClock(at.now))
 	owner, ids := r.agents("acme", 2)
+	if rows := rowsOf(t, r, func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "begins the hour", "")) }); rows != 4 {
+		t.Errorf("the first message of an hour adds %d rows, want 4", rows)
+	}
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t)
 	var answer Posted
 	for _, c := range []struct {
@@ -198,11 +203,12 @@ func TestRowsOfAMessage(t *testing.T) {
 	}{
 		{"a first message", func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "more", "")) }, 3},
 		{"a first message with a key", func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "more", "k1")) }, 4},
-		// It opens the conversation: an event, and a feed entry for both agents.
+		// It opens the conversation: an event, and a feed entry for both agents. It is the
+		// first message of its sender, which has no hour yet.
 		{"the first reply", func() (p Posted, err error) {
 			answer, err = r.reply(answerTo(owner, first.Message, "opens the conversation", ""))
 			return answer, err
-		}, 6},
+		}, 7},
 		{"a reply", func() (Posted, error) { return r.reply(answerTo(owner, answer.Message, "more", "")) }, 3},
 		{"a reply with a key", func() (Posted, error) { return r.reply(answerTo(owner, answer.Message, "more", "k2")) }, 4},
 	} {

@@ -212,6 +212,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 		return nil, err
 	}
 	countMessage(t.Entry, s.FromOrg)
+	recordActivity(t, &ms.activity, s.From, s.FromOrg)
 	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{record.MessageID(), s.To, s.Type}, record.Owners())
 	return Posted{Message: record}, nil
 }
@@ -318,6 +319,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 		return nil, err
 	}
 	countMessage(t.Entry, r.FromOrg)
+	recordActivity(t, &ms.activity, r.From, r.FromOrg)
 	if r.Reads {
 		at := t.Now.UnixMilli()
 		t.AddEffects(ms.receipts.Effects(journal.RecordReceipt{

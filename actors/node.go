@@ -97,10 +97,11 @@ type core struct {
 	webhooks *delivery.Webhooks
 	receipts *delivery.Receipts
 
-	quota  dayQuota
-	newKey func(parley.OrgID) error
-	logger *slog.Logger
-	seats  func(owner *org.State) *int
+	quota    dayQuota
+	activity activity
+	newKey   func(parley.OrgID) error
+	logger   *slog.Logger
+	seats    func(owner *org.State) *int
 	// queue bounds the pending join requests of groups.
 	queue group.Queue
 	// kidsMove is set by a test as a control: a thumbprint then finds the latest agent

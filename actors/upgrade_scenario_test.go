@@ -339,6 +339,9 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	}
 	start := must(node.Feeds.Resume(ctx, id, parley.MessageID{}, false))(t)
 	say("  its stream begins after %v; %d since noon", start.Last, must(node.Messages.CountSince(ctx, id, noon.UnixMilli()))(t))
+	if active := must(node.Agents.LastActive(ctx, id))(t); !active.IsZero() {
+		say("  last sent in the hour of %s", active.Format("2006-01-02 15:04"))
+	}
 	answersFrom(t, node, id, a.Owner(), say)
 	following := node.Feeds.Follow(id, 0, func() {})
 	defer following.Close()

@@ -164,6 +164,16 @@ var rowControls = map[string]tamperCase{
 	"a card in another slot": {func(x *tamperer) {
 		x.move('R', ofTable(journal.CardTable), func(k []byte) []byte { k[1] ^= 1; return k })
 	}, []string{"card-content"}, false},
+	"an hour of activity of nobody": {func(x *tamperer) {
+		_, v := x.find('R', ofTable(journal.ActivityTable))
+		x.set(layout.RowKey(nobody.Slot(), journal.ActivityTable, nobody[:]), v)
+	}, []string{"activity-rows"}, false},
+	"an hour of activity in another slot": {func(x *tamperer) {
+		x.move('R', ofTable(journal.ActivityTable), func(k []byte) []byte { k[1] ^= 1; return k })
+	}, []string{"activity-rows"}, false},
+	"an hour of activity of another form": {func(x *tamperer) {
+		x.alter('R', ofTable(journal.ActivityTable), func(v []byte) []byte { return append(v, 0) })
+	}, []string{"activity-rows"}, false},
 	"a timer for nobody": {func(x *tamperer) {
 		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}
 		x.set(x.homes().TimerKey(0, 5, s), nil)

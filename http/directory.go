@@ -303,7 +303,15 @@ func (s agentDirectory) getListedAgent(c *rest.Call, in *api.GetListedAgent) (re
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	body, err := json.Marshal(api.ListedAgent{Card: card, AgentFacts: factsOf(&card), RegisteredAt: api.At(created)}, json.Deterministic(true))
+	detail := api.ListedAgent{Card: card, AgentFacts: factsOf(&card), RegisteredAt: api.At(created)}
+	active, err := s.Node.Agents.LastActive(c.Context(), in.ID)
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	if !active.IsZero() {
+		detail.LastActiveAt = new(api.At(active))
+	}
+	body, err := json.Marshal(detail, json.Deterministic(true))
 	return rest.Rendered{JSON: api.Rebrand(body, api.DefaultBrand, s.Brand)}, err
 }
 

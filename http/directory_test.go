@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,8 +38,8 @@ func skill(name string, tags ...string) card {
 	return card{"id": name, "name": name, "description": "does " + name, "tags": tags}
 }
 
-func newCardHarness(t *testing.T) *cardHarness {
-	h := &cardHarness{newGroupHarness(t), map[string]string{}}
+func newCardHarness(t *testing.T, change ...func(*harnessOptions)) *cardHarness {
+	h := &cardHarness{newGroupHarness(t, change...), map[string]string{}}
 	h.ids["ann"], h.ids["art"], h.ids["bob"] = h.ann, h.art, h.bob
 	h.first.publish(h.ann, card{
 		"name": "Invoice checker", "description": "Compares invoices with orders.", "version": "2.0", "skills": []any{skill("check", "finance", "audit"), skill("explain", "Audit", "text")},
@@ -173,6 +174,49 @@ func TestDirectoryDetail(t *testing.T) {
 	}
 	h.public().ask("GET", "/directory/agents/x", "").want(422)
 	h.public().ask("GET", "/directory/agents/"+h.nobody.owner.String(), "").want(404, "not_found")
+}
+
+// TestDirectoryLastActive: the detail of an agent shows the hour in which it last sent,
+// whatever it sent, and nothing else shows it.
+func TestDirectoryLastActive(t *testing.T) {
+	var late atomic.Int64
+	noon := time.Now().Truncate(time.Hour)
+	h := newCardHarness(t, func(o *harnessOptions) {
+		o.Clock = func() time.Time { return noon.Add(25*time.Minute + time.Duration(late.Load())) }
+	})
+	shows := func(id string, hour any) {
+		t.Helper()
+		if at, ok := hour.(time.Time); ok {
+			hour = at.UTC().Format("2006-01-02T15:04:05.000000Z")
+		}
+		h.public().ask("GET", "/directory/agents/"+id, "").want(200).is(map[string]any{"last_active_at": hour})
+	}
+	h.opsGroup()
+	for _, id := range []string{h.ann, h.art, h.bob} {
+		shows(id, nil)
+	}
+	sent := h.first.ask("POST", "/messages", `{"to_agent_id":"`+h.bob+`","type":"svc.v1.dm","encrypted_payload":"AA"}`, as(h.ann)).want(201)
+	shows(h.ann, noon)
+	shows(h.bob, nil)
+	late.Store(int64(time.Hour))
+	h.second.ask("POST", "/messages/"+sent.text("id")+"/reply", `{"type":"svc.v1.dm","encrypted_payload":"AA"}`, as(h.bob)).want(201)
+	shows(h.bob, noon.Add(time.Hour))
+	h.first.ask("POST", "/messages", `{"to_agent_id":"`+h.ann+`","type":"svc.v1.dm","encrypted_payload":"AA"}`, as(h.ann)).want(422, "self_message")
+	shows(h.ann, noon)
+	h.first.ask("POST", "/messages", groupMessage, as(h.art)).want(201)
+	shows(h.art, noon.Add(time.Hour))
+	late.Store(int64(26 * time.Hour))
+	h.first.ask("POST", "/messages/sync", `{"to_agent_id":"`+h.bob+`","type":"svc.v1.dm","encrypted_payload":"AA","timeout_seconds":1}`, as(h.ann)).want(200)
+	shows(h.ann, noon.Add(26*time.Hour))
+	for _, path := range []string{"/directory/agents", "/agents/" + h.ann + "/card", "/.well-known/agent-cards/" + h.ann + ".json", "/directory/agents?q=invoices"} {
+		if a := h.public().ask("GET", path, "").want(200); strings.Contains(string(a.raw), "last_active") {
+			t.Errorf("%s shows when an agent was active: %s", path, a.raw)
+		}
+	}
+	h.first.ask("PATCH", "/agents/"+h.ann, `{"unlisted":true}`).want(200)
+	h.public().ask("GET", "/directory/agents/"+h.ann, "").want(404)
+	h.first.ask("PATCH", "/agents/"+h.ann, `{"unlisted":false}`).want(200)
+	shows(h.ann, noon.Add(26*time.Hour))
 }
 
 // TestDirectoryWalk: each card comes once, whatever the limit, and a cursor works with its

@@ -17,8 +17,8 @@ type groupHarness struct {
 	ann, art, bob         string
 }
 
-func newGroupHarness(t *testing.T) *groupHarness {
-	h := harnessInMemory(t, 4)
+func newGroupHarness(t *testing.T, change ...func(*harnessOptions)) *groupHarness {
+	h := harnessInMemory(t, 4, change...)
 	t.Cleanup(h.close)
 	g := &groupHarness{harness: h, first: h.tenant("first"), second: h.tenant("second")}
 	g.nobody = h.tenant("third")

@@ -107,6 +107,8 @@ var theEngineClock = sync.OnceFunc(func() { _ = new(fasthttp.ResponseHeader).Hea
 type harnessOptions struct {
 	Store  persistence.Options
 	Server httpserver.Options
+	// Clock is the actors' clock.
+	Clock parley.Clock
 }
 
 func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error), change ...func(*harnessOptions)) *harness {
@@ -116,7 +118,7 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
 	}
 	var ids atomic.Int64
-	o := &harnessOptions{Store: options, Server: httpserver.Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
+	o := &harnessOptions{Store: options, Clock: time.Now, Server: httpserver.Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
 	for _, c := range change {
 		c(o)
 	}
@@ -126,7 +128,7 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 	}
 	h := &harness{t: t, store: store, journal: &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}, dial: dial}
 	h.openWayOut(entropy, logger)
-	h.node = actors.New(actors.Options{Journal: h.journal, Clock: time.Now, Entropy: entropy, Logger: logger, Courier: h.courier})
+	h.node = actors.New(actors.Options{Journal: h.journal, Clock: o.Clock, Entropy: entropy, Logger: logger, Courier: h.courier})
 	if err := h.node.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -166,9 +168,9 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 }
 
 // harnessInMemory returns a harness without sockets.
-func harnessInMemory(t testing.TB, journals int) *harness {
+func harnessInMemory(t testing.TB, journals int, change ...func(*harnessOptions)) *harness {
 	ln := fasthttputil.NewInmemoryListener()
-	return newHarness(t, journals, ln, ln.Dial)
+	return newHarness(t, journals, ln, ln.Dial, change...)
 }
 
 // openWayOut allows webhooks to this machine, also without TLS.

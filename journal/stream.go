@@ -148,12 +148,15 @@ const (
 	ListedTable Table = 23
 	// CardTable: agent id → the agent's card.
 	CardTable Table = 24
+	// ActivityTable: agent id → the hour in which the agent last sent a message (4
+	// bytes), counted from 1970-01-01 UTC.
+	ActivityTable Table = 25
 )
 
 // HasContent reports whether the values of a table belong to an organization.
 func (t Table) HasContent() bool {
 	switch t {
-	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable:
+	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable, ActivityTable:
 		return true
 	}
 	return false

@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"errors"
+	"time"
 
 	"parley"
 	"parley/actors/record"
@@ -26,6 +27,20 @@ func (q *Agents) Card(ctx context.Context, id parley.AgentID) (card *record.Card
 		return card.UnmarshalVT(value)
 	})
 	return card, err
+}
+
+// LastActive returns the hour in which an agent last sent a message; zero if it has not.
+// It is also zero if the agent has sent nothing since servers record the hour.
+// // spec: Directory and discovery (all public, no auth)
+func (q *Agents) LastActive(ctx context.Context, id parley.AgentID) (at time.Time, err error) {
+	err = q.row(ctx, func(v journal.View) error {
+		value, found, err := v.Row(id.Slot(), journal.ActivityTable, id[:])
+		if found && err == nil {
+			at, _ = record.HourOf(value)
+		}
+		return err
+	})
+	return at, err
 }
 
 // EachCard calls fn with every card, those that are not public included, in no order,

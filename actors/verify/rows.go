@@ -156,6 +156,8 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
 	case table == journal.CardTable && len(key) == 16:
 		x.cardRow(slot, key, value)
+	case table == journal.ActivityTable && len(key) == 16:
+		return x.activityRow(slot, key, value)
 	case table == journal.QuarantineTable && record.IsQuarantine(key, value):
 		x.quarantine.Checked++
 		x.quarantined(slot, key, value)

@@ -110,8 +110,8 @@ type ListedAgent struct {
 	AgentFacts
 	// RegisteredAt is when the agent was created.
 	RegisteredAt Time `json:"registered_at"`
-	// LastActiveAt is when the agent last sent a message, cut to the hour; null if it is
-	// not known.
+	// LastActiveAt is when the agent last sent a message, cut to the hour; null if it has
+	// sent none.
 	LastActiveAt *Time `json:"last_active_at"`
 }
 
