@@ -57,7 +57,7 @@ func (x *index) Len() int { return x.state.Load().count }
 func (x *index) Generation() uint64 { return x.state.Load().generation }
 
 // put adds or replaces a document. Without a vector, it keeps the one it had if the
-// embedded text is the same.
+// embedded text is the same, and does nothing if all of the document is.
 func (x *index) put(d *document, data []float32) error {
 	v, err := x.vectorOf(data)
 	if err != nil {
@@ -65,9 +65,13 @@ func (x *index) put(d *document, data []float32) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	old, replaces := x.ordinals[d.id]
+	if replaces && v == nil && x.state.Load().holds(old, d) {
+		return nil
+	}
 	x.changes.Add(1)
 	next := x.state.Load().next()
-	if old, ok := x.ordinals[d.id]; ok {
+	if replaces {
 		p, i := next.at(old)
 		if former := p.vector(i); v == nil && former != nil && p.cards[i].embedded == d.embedded {
 			v = &vector{data: former.data}
@@ -331,8 +335,9 @@ func (x *Groups) Put(d GroupDoc) { _ = x.put(d.analyzed(), nil) }
 // Remove removes a group and reports whether it was there.
 func (x *Groups) Remove(id parley.GroupID) bool { return x.remove(parley.AnyID(id)) }
 
-// Search finds a page of groups, by name, handle and description, the best first; without
-// text, the newest first. The only error is ErrPosition.
+// Search finds a page of the groups that have every word of a text in name, handle or
+// description, the best first; without text, of all groups, the oldest first. The only
+// error is ErrPosition.
 func (x *Groups) Search(text string, limit int, position []byte, nowMS int64) (*Result, error) {
-	return x.search(&Query{Text: text, Limit: limit, Position: position, NowMS: nowMS})
+	return x.search(&Query{Text: text, Limit: limit, Position: position, NowMS: nowMS, every: true, oldest: true})
 }

@@ -74,6 +74,10 @@ type Query struct {
 	Position []byte
 	// NowMS is the time in Unix milliseconds. It is part of the positions given out.
 	NowMS int64
+
+	// every: a document must have every word of Text. oldest: without text, the oldest
+	// come first.
+	every, oldest bool
 }
 
 // Result is a page of a search.
@@ -174,6 +178,21 @@ func (x *index) borrow(limit uint32) *scratch {
 	}
 	m.touched, m.seen = m.touched[:0], m.seen[:0]
 	return m
+}
+
+func (m *scratch) allows(ordinal uint32) bool {
+	return m.allowed[ordinal/64]&(1<<(ordinal%64)) != 0
+}
+
+// allowSeen allows only what the last word has found.
+func (m *scratch) allowSeen() {
+	clear(m.any)
+	for _, ordinal := range m.seen {
+		m.any[ordinal/64] |= 1 << (ordinal % 64)
+	}
+	for i := range m.allowed {
+		m.allowed[i] &= m.any[i]
+	}
 }
 
 // giveBack clears what the search has written.

@@ -46,8 +46,9 @@ func (v *version) fieldGains() *fieldGains {
 	return g
 }
 
-// byWords ranks the allowed documents by words. whole is false if a bound cut the list.
-func (v *version) byWords(m *scratch, words []queryWord) (hits []hit, whole bool) {
+// byWords ranks the allowed documents by words, or if every is set, those that have all of
+// them. whole is false if a bound cut the list.
+func (v *version) byWords(m *scratch, words []queryWord, every bool) (hits []hit, whole bool) {
 	gains := v.fieldGains()
 	visits := 0
 	whole = true
@@ -60,12 +61,18 @@ func (v *version) byWords(m *scratch, words []queryWord) (hits []hit, whole bool
 			break
 		}
 		v.addWord(m, gains, w)
+		if every {
+			m.allowSeen()
+		}
 	}
-	best := newBest(v, TextMax)
+	best, n := newBest(v, TextMax), 0
 	for _, ordinal := range m.touched {
-		best.offer(ordinal, float64(m.total[ordinal]))
+		if !every || m.allows(ordinal) {
+			best.offer(ordinal, float64(m.total[ordinal]))
+			n++
+		}
 	}
-	return best.sorted(), whole && len(m.touched) <= TextMax
+	return best.sorted(), whole && n <= TextMax
 }
 
 // addWord adds the score of one word to m.total: in each document that of its best
@@ -73,9 +80,9 @@ func (v *version) byWords(m *scratch, words []queryWord) (hits []hit, whole bool
 func (v *version) addWord(m *scratch, gains *fieldGains, w queryWord) {
 	m.seen = m.seen[:0]
 	for _, q := range w.variants {
-		pages, allowed := v.pages, m.allowed
+		pages := v.pages
 		q.term.list.Load().each(v.limit, func(ordinal uint32, f frequencies) bool {
-			if allowed[ordinal/64]&(1<<(ordinal%64)) == 0 {
+			if !m.allows(ordinal) {
 				return true
 			}
 			lengths := &pages[ordinal/pageSize].lengths[ordinal%pageSize]

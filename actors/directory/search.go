@@ -62,8 +62,10 @@ func (v *version) ranking(m *scratch, words []queryWord, target *vector, q *Quer
 	whole = true
 	full := float64(len(queryWords(q.Text))) * float64(v.rarity(0))
 	var text, semantic []hit
-	if len(words) > 0 {
-		text, whole = v.byWords(m, words)
+	switch {
+	case q.every && len(words) < len(queryWords(q.Text)): // no document has the others
+	case len(words) > 0:
+		text, whole = v.byWords(m, words, q.every)
 	}
 	if target != nil {
 		var all bool
@@ -145,7 +147,7 @@ func (q *Query) limit() int { return max(1, min(q.Limit, LimitMax)) }
 // other documents.
 func (v *version) browse(m *scratch, q *Query, p *position, r *Result) {
 	limit := q.limit()
-	w := window{order: order{byName: q.Sort == ByName}, max: limit + 1}
+	w := window{order: order{byName: q.Sort == ByName, oldest: q.oldest}, max: limit + 1}
 	v.eachAllowed(m, func(ordinal uint32, page *page, i int) {
 		if !v.state.isLive(ordinal) {
 			return
@@ -175,12 +177,15 @@ type key struct {
 	card    *card
 }
 
-// order compares keys: by name, or the newest first.
-type order struct{ byName bool }
+// order compares keys: by name, or the newest or the oldest first.
+type order struct{ byName, oldest bool }
 
 func (o order) compare(a, b *key) int {
 	if !o.byName {
 		if a.created != b.created {
+			if o.oldest {
+				a, b = b, a
+			}
 			return cmp.Compare(b.created, a.created)
 		}
 		return bytes.Compare(a.card.id[:], b.card.id[:])

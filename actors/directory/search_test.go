@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -318,13 +319,47 @@ func TestGroups(t *testing.T) {
 			}
 		}
 	}
-	for text, want := range map[string][]int{"falcon": {0, 1, 2}, "globex": {3}, "": {3, 2, 1, 0}, "nothing": nil} {
+	for text, want := range map[string][]int{
+		"falcon": {0, 1, 2}, "globex": {3}, "": {0, 1, 2, 3}, "nothing": nil,
+		"falcon one": {1, 0}, "falcon globex": nil, "falcon nothing": nil, "two about the falcon": {2}, "falcn acme": {0, 1, 2},
+	} {
 		if got := search(text); !slices.Equal(got, want) {
 			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
 	if !x.Remove(parley.GroupID(agentID(3))) || x.Remove(parley.GroupID(agentID(3))) || search("globex") != nil {
 		t.Error("a removed group is found")
+	}
+}
+
+// To put what is there already changes nothing, so walks go on as before.
+func TestPutTheSame(t *testing.T) {
+	x := New(Options{Dim: testDim, Instance: 1})
+	r := rand.New(rand.NewPCG(1, 9))
+	docs := map[int]Doc{}
+	for n := range 30 {
+		docs[n] = randomDoc(r, n)
+		if err := x.Put(docs[n], randomVector(r)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := x.Generation()
+	for _, d := range docs {
+		if err := x.Put(d, nil); err != nil || x.Generation() != before {
+			t.Fatalf("generation %d, want %d: %v", x.Generation(), before, err)
+		}
+	}
+	for n, change := range []func(*Doc){
+		func(d *Doc) { d.Name += " more" }, func(d *Doc) { d.Description = "other words" }, func(d *Doc) { d.Verified = !d.Verified },
+		func(d *Doc) { d.OrgID = orgID(77) }, func(d *Doc) { d.Created = d.Created.Add(time.Second) }, func(d *Doc) { d.Updated = d.Updated.Add(time.Second) },
+		func(d *Doc) { d.Categories = append(slices.Clone(d.Categories), "another") }, func(d *Doc) { d.Name = strings.ToUpper(d.Name) + "." },
+	} {
+		d := docs[n]
+		change(&d)
+		if err := x.Put(d, nil); err != nil || x.Generation() == before {
+			t.Errorf("change %d is ignored: %v", n, err)
+		}
+		before = x.Generation()
 	}
 }
 

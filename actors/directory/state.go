@@ -1,7 +1,9 @@
 package directory
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 	"sync/atomic"
 
 	"parley"
@@ -71,6 +73,30 @@ func (s *state) document(ordinal uint32) *document {
 		d.values = append(d.values, s.vals.all()[id].key)
 	}
 	return d
+}
+
+// holds reports whether a document is stored for an ordinal.
+func (s *state) holds(ordinal uint32, d *document) bool {
+	p, i := s.at(ordinal)
+	c := p.cards[i]
+	if c.owner != d.owner || c.key != d.key || p.created[i] != d.created || c.updated != d.updated || p.lengths[i] != d.lengths || c.embedded != d.embedded || len(c.values) != len(d.values) {
+		return false
+	}
+	for _, id := range c.values {
+		if !slices.Contains(d.values, s.vals.all()[id].key) {
+			return false
+		}
+	}
+	numbered := make([]uint64, len(d.terms))
+	for i, t := range d.terms {
+		known := s.vocab.find(t.text)
+		if known == nil {
+			return false
+		}
+		numbered[i] = uint64(known.id)<<8 | uint64(t.f)
+	}
+	slices.Sort(numbered)
+	return bytes.Equal(c.terms, newForward(numbered))
 }
 
 func (s *state) isLive(ordinal uint32) bool {
