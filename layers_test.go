@@ -121,13 +121,13 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/httpserver", "parley/http/search"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/httpserver"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/api":    {may: ground, why: "wire structs are shared with clients, which must not link the server"},
 	"parley/http/auth":   {may: ground, why: "tokens and proofs are verified without knowing the request they belong to"},
-	"parley/http/limit":  {may: ground, why: "a rate limit counts keys and depends on nothing else"},
+	"parley/http/limit":  {may: ground, why: "a limit counts keys and depends on nothing else"},
 	"parley/http/egress": {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
 	"parley/http/rest": {
 		may:   slices.Concat(ground, []string{"parley/http/api", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit"}),
@@ -142,7 +142,6 @@ var lattice = map[string]place{
 	"parley/http/docs":      {may: []string{"parley", "parley/http/rest"}, why: "the documentation page is static files"},
 	"parley/http/buffer":    {may: []string{"parley/http/limit"}, why: "memory is pooled and counted, whatever is written to it"},
 	"parley/http/connlimit": {may: []string{"parley", "parley/http/limit", "parley/http/overload"}, why: "it decides which connections stay open, independently of their requests"},
-	"parley/http/search":    {may: slices.Concat(ground, []string{"parley/actors/query", "parley/actors/record", "parley/http/limit"}), why: "ranking groups needs no request and no storage"},
 	"parley/http/overload":  {may: ground, why: "it decides by the load of the processor, independently of the request"},
 	"parley/http/client":    {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
 

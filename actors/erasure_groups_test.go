@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"fmt"
-	"iter"
 	"testing"
 	"time"
 
@@ -132,13 +131,9 @@ func TestErasedGroup(t *testing.T) {
 	must(x.node.Groups.Join(x.ctx, theirs.id, group.Join{Agent: x.k, Org: x.kept, Message: "let me in"}))(t) // a vote with a timer
 	x.awaitIdle()
 	names := func() (all []string) {
-		err := x.node.Groups.Public(x.ctx, parley.GroupID{}, func(groups iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
-			for g, owner := range groups {
-				all = append(all, owner.Slug+"/"+g.GetName())
-			}
-		})
-		if err != nil {
-			t.Error(err)
+		listed := must(x.node.Groups.Listed(x.ctx, []parley.GroupID{theirs.id, ours.id, hosting.id}))(t)
+		for _, g := range listed {
+			all = append(all, g.Slug+"/"+g.GetName())
 		}
 		return all
 	}

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"fmt"
-	"iter"
 	"time"
 
 	"parley"
@@ -255,9 +254,9 @@ func (p *scriptRunner) readGroup(ctx context.Context, id parley.GroupID) {
 		}
 		p.noteResult(err, "end of what %s sees", m.Recipient())
 	}
-	p.noteResult(p.node.Groups.Public(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
-		for g := range all {
-			p.note("  shown: %s\n", oneLine(g))
-		}
-	}), "end of the directory")
+	listed, err := p.node.Groups.Listed(ctx, []parley.GroupID{id})
+	for _, g := range listed {
+		p.note("  shown: %s of %s\n", oneLine(g), g.Slug)
+	}
+	p.noteResult(err, "end of the directory")
 }

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"fmt"
-	"iter"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	"parley"
 	"parley/actors/group"
-	"parley/actors/query"
 	"parley/actors/record"
 )
 
@@ -126,14 +124,7 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	for _, r := range settled {
 		say("  settled %s", oneLine(r))
 	}
-	err := node.Groups.Public(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
-		for g := range all {
-			if g.GroupID() == id {
-				say("  shown as %s", oneLine(g))
-			}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, g := range must(node.Groups.Listed(ctx, []parley.GroupID{id}))(t) {
+		say("  shown as %s", oneLine(g))
 	}
 }

@@ -194,14 +194,24 @@ func (s agentDirectory) search(c *rest.Call, q directory.Query) (*directory.Resu
 	}
 }
 
-// ranked finds a page while it has a place for a search.
+// ranked finds a page of cards.
 func (s agentDirectory) ranked(c *rest.Call, q directory.Query) (*directory.Result, error) {
+	return s.placed(c, func() (*directory.Result, error) { return s.Directory.Agents(q) })
+}
+
+// placed runs a search while it has a place, which it leaves before the rows are read: that
+// waits for the disk.
+func (s *core) placed(c *rest.Call, search func() (*directory.Result, error)) (*directory.Result, error) {
 	leave, err := s.queries.Enter(c.Account(), c.Draining())
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	return s.Directory.Agents(q)
+	if s.queriesLinger {
+		context.AfterFunc(c.Context(), leave)
+	} else {
+		defer leave()
+	}
+	return search()
 }
 
 // render renders the rows of a result that may be shown now, and returns how many of the

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"parley/http/search"
+	"parley/http/limit"
 )
 
 // card is what a test publishes.
@@ -384,7 +384,7 @@ func TestDirectoryWithoutProvider(t *testing.T) {
 // TestDirectorySearchNeedsAPlace: searches share the places of the other public searches.
 func TestDirectorySearchNeedsAPlace(t *testing.T) {
 	h := newCardHarness(t)
-	h.service.queries = search.NewSlots(1)
+	h.service.queries = limit.NewSlots(1)
 	*inside[time.Duration](h.service.queries, "wait") = time.Millisecond
 	leave, err := h.service.queries.Enter(address("another"), nil)
 	if err != nil {

@@ -1,14 +1,11 @@
 package http
 
 import (
-	"iter"
-	"strings"
-
-	"parley/actors/query"
+	"parley"
+	"parley/actors/directory"
 	"parley/actors/record"
 	"parley/http/api"
 	"parley/http/rest"
-	"parley/http/search"
 )
 
 // getProfile returns what anyone may see of a public group.
@@ -27,38 +24,31 @@ func (s groupDirectory) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupP
 }
 
 // findGroups returns a page of the public groups that match a query, or of all public
-// groups if there is no query. The work of one request is bounded: if it ends before
-// the last group, the page may be short or empty, and its cursor continues with the
-// next group.
+// groups if there is no query. The index gives the order; the groups are read as they are
+// now.
 // // spec: Directory and discovery (all public, no auth)
 func (s groupDirectory) findGroups(c *rest.Call, in *api.FindGroups) (api.Page[api.GroupProfile], error) {
 	page := api.Page[api.GroupProfile]{Items: []api.GroupProfile{}}
-	words := ""
-	if in.Query != nil {
-		words = strings.TrimSpace(*in.Query)
-	}
+	words := trimmed(in.Query)
 	list := "directory groups " + words
-	position, err := s.lists.Position(list, in.Cursor, search.PositionBytes, search.StretchPositionBytes)
+	position, err := s.lists.Position(list, in.Cursor)
 	if err != nil {
 		return page, err
 	}
-	leave, err := s.queries.Enter(c.Account(), c.Draining())
+	found, err := s.placed(c, func() (*directory.Result, error) { return s.Directory.Groups(words, in.Limit, position) })
 	if err != nil {
 		return page, err
 	}
-	defer leave()
-	l := search.NewStep(search.PositionOf(position), search.NewQuery(words), in.Limit, s.searchWork)
-	err = s.Node.Groups.Public(c.Context(), l.Beyond(), func(groups iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
-		l.Scan(groups, s.Domain)
-		if !s.queriesLinger {
-			leave() // before waiting for the disk and the socket
-		}
-	})
-	for _, g := range l.Page() {
-		page.Items = append(page.Items, profileOf(g.Group, g.Handle))
+	ids := make([]parley.GroupID, len(found.Rows))
+	for i, row := range found.Rows {
+		ids[i] = parley.GroupID(row.ID)
 	}
-	if next, more := l.Next(); more {
-		page.HasMore, page.NextCursor = true, new(s.Cursors.Seal(list, next.Bytes()))
+	listed, err := s.Node.Groups.Listed(c.Context(), ids)
+	for _, g := range listed {
+		page.Items = append(page.Items, profileOf(g.PublicGroup, parley.Handle{Name: g.GetName(), Slug: g.Slug, Domain: s.Domain, Group: true}.String()))
+	}
+	if found.Next != nil {
+		page.HasMore, page.NextCursor = true, new(s.Cursors.Seal(list, found.Next))
 	}
 	return page, err
 }

@@ -39,6 +39,7 @@ func manyGroups(b *testing.B) (*wired, *wire) {
 		body := fmt.Appendf(nil, `{"name":"team%d","enrollment_policy":"open","description":%q}`, i, text+lastWords())
 		w.ask(b, h.request("POST", "/groups", body), 201)
 	}
+	h.settleGroups(searchedGroups)
 	return h, w
 }
 

@@ -73,6 +73,23 @@ func (h *harness) settle(cards int) {
 	h.t.Fatalf("the directory has %d cards, %d with vectors, want %d", all, with, cards)
 }
 
+// settleGroups waits until the directory has as many groups.
+func (h *harness) settleGroups(groups int) {
+	h.t.Helper()
+	all := 0
+	for range 1000 {
+		found, err := h.directory.Groups("", 1, nil)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if all = *found.Total; all == groups {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	h.t.Fatalf("the directory has %d groups, want %d", all, groups)
+}
+
 // reopenDirectory opens another directory in place of the present one, and waits for its
 // cards.
 func (h *harness) reopenDirectory(cards int) {

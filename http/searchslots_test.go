@@ -10,7 +10,6 @@ import (
 
 	"parley/http/limit"
 	"parley/http/rest"
-	"parley/http/search"
 	"parley/journal"
 )
 
@@ -22,7 +21,7 @@ func newSearchHarness(t *testing.T, places int) *groupHarness {
 	g := newGroupHarness(t)
 	g.group("team", `,"enrollment_policy":"open"`)
 	*inside[func(*rest.Call) string](g.server, "host", "Source") = func(c *rest.Call) string { return c.Header("X-From") }
-	g.service.queries = search.NewSlots(places)
+	g.service.queries = limit.NewSlots(places)
 	*inside[time.Duration](g.service.queries, "wait") = time.Millisecond
 	return g
 }

@@ -19,7 +19,6 @@ import (
 	"parley/http/egress"
 	"parley/http/limit"
 	"parley/http/rest"
-	"parley/http/search"
 )
 
 // ServiceOptions configure the endpoints.
@@ -91,12 +90,11 @@ type core struct {
 	tries       *auth.Tries
 	// signing is held from reading the signing keys until the issuer has them, so that an
 	// older set cannot replace a newer one.
-	signing    sync.Mutex
-	streams    *streams
-	queries    *search.Slots
-	meanings   *search.Slots // of searches that wait for a vector
-	lists      rest.Lists
-	searchWork int // set by tests only
+	signing  sync.Mutex
+	streams  *streams
+	queries  *limit.Slots
+	meanings *limit.Slots // of searches that wait for a vector
+	lists    rest.Lists
 	// queriesLinger is set by tests only: a search keeps its place while it waits for the
 	// disk.
 	queriesLinger bool
@@ -114,9 +112,9 @@ func NewService(o ServiceOptions) *Service {
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
 	s.streams = newStreams(s)
-	s.searchWork, s.lists = search.Work, rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
-	s.queries = search.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
-	s.meanings = search.NewSlots(meaningsMax)
+	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
+	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
+	s.meanings = limit.NewSlots(meaningsMax)
 	return &Service{s, admission{s}}
 }
 

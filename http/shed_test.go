@@ -9,7 +9,6 @@ import (
 	"parley/http/limit"
 	"parley/http/overload"
 	"parley/http/rest"
-	"parley/http/search"
 )
 
 // TestRefusalsOfOneCallerAffectNoOthers: refusals that one caller is responsible for
@@ -19,7 +18,7 @@ func TestRefusalsOfOneCallerAffectNoOthers(t *testing.T) {
 		what   string
 		err    *parley.Refusal
 		floods bool
-	}{{"its own bytes", rest.ErrHeld, false}, {"a long list", rest.ErrLongArray, false}, {"searches", search.ErrInFlight, false}, {"control: no room", parley.ErrOverloaded, true}} {
+	}{{"its own bytes", rest.ErrHeld, false}, {"a long list", rest.ErrLongArray, false}, {"searches", limit.ErrInFlight, false}, {"control: no room", parley.ErrOverloaded, true}} {
 		l, now, delayed := overload.New(func() int { return 100 }), time.Unix(1000, 0), 0
 		for range 500 {
 			if l.ToDelay(now, c.err) {

@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"errors"
-	"iter"
 
 	"parley"
 	"parley/actors/org"
@@ -12,44 +11,33 @@ import (
 	"parley/journal"
 )
 
-// GroupOwner is the organization that owns a group.
-type GroupOwner struct {
-	// Slug is empty if the organization does not exist.
+// ListedGroup is a group of the public directory, and the slug of its owner.
+type ListedGroup struct {
+	*record.PublicGroup
 	Slug string
-	// Read is set if the organization's state was not cached and had to be decoded,
-	// which takes about thirty times as long.
-	Read bool
 }
 
-// Public calls look once, with the groups in the public directory whose ids are greater
-// than beyond, in the order of their ids, each with its owner.
-//
-// After look returns, Public waits until everything that look has read is durable. It
-// waits for the disk nowhere else, so look may hold a lock that other requests wait
-// for. If Public returns an error, the groups that look has read must not be shown.
-func (q *Groups) Public(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*record.PublicGroup, GroupOwner])) error {
+// Listed returns those of the groups that are in the public directory, in the given order.
+func (q *Groups) Listed(ctx context.Context, ids []parley.GroupID) (listed []ListedGroup, err error) {
 	owners := slugs{lookups: q.lookups, missed: map[parley.OrgID]string{}}
-	err := q.view(ctx, func(v journal.View) error {
+	err = q.view(ctx, func(v journal.View) error {
 		owners.view = v
-		var failed error
-		look(func(yield func(*record.PublicGroup, GroupOwner) bool) {
-			scan := v.Rows(journal.DirectorySlot, journal.PublicTable, nil, beyond.Bytes(), false, func(_, value []byte) bool {
-				g := &record.PublicGroup{}
-				if failed = g.UnmarshalVT(value); failed != nil {
-					return false
-				}
-				var owner GroupOwner
-				owner, failed = owners.of(g.Owner())
-				return failed == nil && yield(g, owner)
-			})
-			failed = errors.Join(failed, scan)
-		})
-		return failed
+		for _, id := range ids {
+			g, err := owners.listed(id)
+			if err != nil && !errors.Is(err, journal.ErrErased) {
+				return err
+			}
+			if g.Slug != "" {
+				listed = append(listed, g)
+			}
+		}
+		return nil
 	})
-	if err == nil {
-		owners.cacheOrgs(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	owners.cacheOrgs(ctx)
+	return listed, nil
 }
 
 // slugs finds the slugs of organizations within a view. Unlike Orgs.Get it does not
@@ -60,39 +48,48 @@ type slugs struct {
 	missed  map[parley.OrgID]string // slugs that had to be read
 }
 
-func (s *slugs) of(id parley.OrgID) (GroupOwner, error) {
+// listed returns a group of the directory. Slug is empty if the group is not in it.
+func (s *slugs) listed(id parley.GroupID) (ListedGroup, error) {
+	value, found, err := s.view.Row(journal.DirectorySlot, journal.PublicTable, id[:])
+	if err != nil || !found {
+		return ListedGroup{}, err
+	}
+	g := &record.PublicGroup{}
+	if err := g.UnmarshalVT(value); err != nil {
+		return ListedGroup{}, err
+	}
+	slug, err := s.of(g.Owner())
+	return ListedGroup{g, slug}, err
+}
+
+// of returns a slug, which is empty if the organization does not exist.
+func (s *slugs) of(id parley.OrgID) (string, error) {
 	if f, ok := s.lookups.orgs.cache.GetIfPresent(id); ok {
-		return GroupOwner{Slug: f.state.GetSlug()}, nil
+		return f.state.GetSlug(), nil
 	}
 	if slug, ok := s.missed[id]; ok {
-		return GroupOwner{Slug: slug}, nil
+		return slug, nil
 	}
 	_, stored, err := s.view.State(rules.OrgStream(id))
 	if err != nil {
-		return GroupOwner{}, err
+		return "", err
 	}
 	state := &org.State{}
 	if err := state.UnmarshalVT(stored); err != nil {
-		return GroupOwner{}, err
+		return "", err
 	}
 	s.missed[id] = state.GetSlug()
-	return GroupOwner{Slug: state.GetSlug(), Read: true}, nil
+	return state.GetSlug(), nil
 }
 
-// slugsKept is how many of the organizations that had to be decoded are put into the
-// cache.
-const slugsKept = 64
-
-// cacheOrgs puts some of the organizations that had to be decoded into the cache.
+// cacheOrgs puts the organizations that had to be decoded into the cache.
 func (s *slugs) cacheOrgs(ctx context.Context) {
-	kept := 0
 	for id, slug := range s.missed {
 		if slug == "" {
 			continue
 		}
-		if _, err := s.lookups.org(ctx, id); err != nil || kept == slugsKept {
+		if _, err := s.lookups.org(ctx, id); err != nil {
 			return
 		}
-		kept++
 	}
 }

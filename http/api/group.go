@@ -281,9 +281,8 @@ type VoteResult struct {
 // of GroupProfile.
 type FindGroups struct {
 	// Query is matched against name, handle and description; each of its words must be
-	// found. Without it all groups are listed, oldest first. One request reads a
-	// limited number of groups and ranks those: a page may be short or empty while
-	// has_more is true.
+	// found, and the best match comes first. Without it all groups are listed, oldest
+	// first. A page may be short or empty while has_more is true.
 	Query  *string `json:"-" query:"q" maxLength:"500"`
 	Limit  int     `json:"-" query:"limit" default:"20" minimum:"1" maximum:"50"`
 	Cursor *string `json:"-" query:"cursor"`

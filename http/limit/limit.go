@@ -1,5 +1,6 @@
-// Package limit implements rate limits and memory budgets. It knows neither requests nor
-// answers: it takes a key and returns a decision with the numbers for its headers.
+// Package limit implements rate limits, memory budgets and places for searches. It knows
+// neither requests nor answers: it takes a key and returns a decision with the numbers for
+// its headers.
 package limit
 
 import (

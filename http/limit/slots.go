@@ -1,11 +1,10 @@
-package search
+package limit
 
 import (
 	"sync"
 	"time"
 
 	"parley"
-	"parley/http/limit"
 )
 
 const (
@@ -31,7 +30,7 @@ type Slots struct {
 	shared bool          // set by a test only: one caller may take all places
 
 	mu      sync.Mutex
-	callers map[limit.Account]*caller
+	callers map[Account]*caller
 }
 
 // caller is a caller with a search in flight.
@@ -42,13 +41,13 @@ type caller struct {
 
 // NewSlots returns slots with that many places.
 func NewSlots(places int) *Slots {
-	return &Slots{places: make(chan struct{}, places), wait: slotWait, callers: map[limit.Account]*caller{}}
+	return &Slots{places: make(chan struct{}, places), wait: slotWait, callers: map[Account]*caller{}}
 }
 
 // Enter waits for a place for at most one second, or until draining is closed. leave
 // releases the place; further calls do nothing. The error is
 // ErrInFlight or parley.ErrOverloaded.
-func (q *Slots) Enter(account limit.Account, draining <-chan struct{}) (leave func(), err error) {
+func (q *Slots) Enter(account Account, draining <-chan struct{}) (leave func(), err error) {
 	k := q.arrive(account)
 	if k == nil {
 		return nil, ErrInFlight
@@ -90,7 +89,7 @@ func fill(full chan<- struct{}, late <-chan time.Time, draining <-chan struct{})
 }
 
 // arrive counts a search of a caller. It returns nil if too many are in flight.
-func (q *Slots) arrive(account limit.Account) *caller {
+func (q *Slots) arrive(account Account) *caller {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	k := q.callers[account]
@@ -105,7 +104,7 @@ func (q *Slots) arrive(account limit.Account) *caller {
 	return k
 }
 
-func (q *Slots) depart(account limit.Account, k *caller) {
+func (q *Slots) depart(account Account, k *caller) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if k.underWay--; k.underWay == 0 {

@@ -1,4 +1,4 @@
-package search
+package limit
 
 import (
 	"fmt"
@@ -8,11 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"parley/http/limit"
 )
 
-func address(name string) limit.Account { return limit.Account{Name: name, Stranger: true} }
+func address(name string) Account { return Account{Name: name, Stranger: true} }
 
 func newTestSlots(places int) *Slots {
 	q := NewSlots(places)
