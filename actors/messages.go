@@ -48,6 +48,8 @@ type DirectSend struct {
 	ParentFact agent.ParentFact
 	// Metadata of the new conversation: a JSON object, or empty.
 	Metadata []byte
+	// Task: the conversation is an A2A task.
+	Task bool
 }
 
 // ReplyTo is a message into the conversation of another message.
@@ -68,6 +70,8 @@ type ReplyTo struct {
 	Reads bool
 	// Position of the original in From's feed.
 	Position uint64
+	// Outcome is the status to which a reply of this type moves an A2A task, 0 for none.
+	Outcome conversation.Status
 }
 
 // ChangeStatus changes the status of a conversation.
@@ -204,7 +208,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 		return nil, err
 	}
 	record := newConversation(t, ms.entropy(), s.From, s.To, &s.Content)
-	record.Metadata = s.Metadata
+	record.Metadata, record.Task = s.Metadata, s.Task
 	if !s.Parent.Zero() {
 		record.Parent = s.Parent.Bytes()
 	}
@@ -298,7 +302,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 		return nil, err
 	}
 	ask := conversation.Reply{
-		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart,
+		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart, Outcome: r.Outcome,
 		MessageID: in.NextMessageID(t.Now, ms.entropy()),
 	}
 	if known != nil {

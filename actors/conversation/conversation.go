@@ -5,6 +5,7 @@ package conversation
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"parley"
@@ -130,6 +131,8 @@ type Start struct {
 	// Metadata is a JSON object as it was sent, empty for none.
 	Metadata  []byte
 	MessageID parley.MessageID
+	// Task: the conversation is an A2A task. That of a group never is.
+	Task bool
 	// Owner is the organization of the initiator, OtherOwner that of the responder. A
 	// group's conversation has the owner of the group alone.
 	Owner, OtherOwner parley.OrgID
@@ -157,6 +160,8 @@ type Reply struct {
 	ToRevoked bool
 	// Apart is a lookup: isolation keeps the two from talking.
 	Apart bool
+	// Outcome is the status to which a reply of this type moves an A2A task, 0 for none.
+	Outcome Status
 }
 
 // Prior describes an earlier reply under the same idempotency key.
@@ -288,7 +293,7 @@ func decideStart(s *State, c Start, now time.Time) ([]Event, error) {
 		Metadata: c.Metadata, MessageId: c.MessageID.Bytes(), AtMs: now.UnixMilli(), Owner: c.Owner.Bytes(),
 	}
 	if c.Group.Zero() {
-		e.Responder, e.OtherOwner = c.Responder.Bytes(), c.OtherOwner.Bytes()
+		e.Responder, e.OtherOwner, e.Task = c.Responder.Bytes(), c.OtherOwner.Bytes(), c.Task
 	} else {
 		e.Group = c.Group.Bytes()
 	}
@@ -317,10 +322,32 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 		MessageId: c.MessageID.Bytes(), From: c.From.Bytes(), To: c.To.Bytes(),
 		InReplyTo: c.InReplyTo.Bytes(), AtMs: now.UnixMilli(),
 	}}
-	if s.GetStatus() == Submitted {
-		events = append(events, &StatusChanged{Status: Open, By: c.From.Bytes(), AtMs: now.UnixMilli()})
+	for _, to := range s.movesBy(c) {
+		events = append(events, &StatusChanged{Status: to, By: c.From.Bytes(), AtMs: now.UnixMilli()})
 	}
 	return events, nil
+}
+
+// movesBy returns the statuses through which a reply moves the conversation: the first
+// reply opens it. In an A2A task the initiator also opens it again after input was
+// required, and the responder ends it by a reply with an outcome.
+func (s *State) movesBy(c Reply) (all []Status) {
+	now, role := s.GetStatus(), s.Role(c.From)
+	move := func(to Status) {
+		if slices.Contains(moves[now], to) {
+			all, now = append(all, to), to
+		}
+	}
+	switch {
+	case now == Submitted:
+		move(Open)
+	case s.GetTask() && now == InputRequired && role == Initiator:
+		move(Open)
+	}
+	if s.GetTask() && role == Responder && c.Outcome != Status_no_status {
+		move(c.Outcome)
+	}
+	return all
 }
 
 // closed returns the refusal of messages to a conversation that has ended.
@@ -364,7 +391,7 @@ func Evolve(s *State, e Event) {
 	switch e := e.(type) {
 	case *Started:
 		s.Id, s.Group, s.Status, s.Parent, s.Metadata = e.Id, e.Group, Submitted, e.Parent, e.Metadata
-		s.Owner, s.OtherOwner = e.Owner, e.OtherOwner
+		s.Owner, s.OtherOwner, s.Task = e.Owner, e.OtherOwner, e.Task
 		s.Participants = []*Participant{{AgentId: e.Initiator, Role: Initiator, JoinedMs: e.AtMs}}
 		if !s.ofGroup() {
 			s.Participants = append(s.Participants, &Participant{AgentId: e.Responder, Role: Responder, JoinedMs: e.AtMs})

@@ -224,6 +224,8 @@ type State struct {
 	// the one that owns the group.
 	Owner      []byte `protobuf:"bytes,11,opt,name=owner,proto3" json:"owner,omitempty"`
 	OtherOwner []byte `protobuf:"bytes,12,opt,name=other_owner,json=otherOwner,proto3" json:"other_owner,omitempty"`
+	// It is an A2A task.
+	Task bool `protobuf:"varint,13,opt,name=task,proto3" json:"task,omitempty"`
 	// A JSON object as it was sent; empty means none.
 	Metadata      []byte `protobuf:"bytes,100,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -337,6 +339,13 @@ func (x *State) GetOtherOwner() []byte {
 	return nil
 }
 
+func (x *State) GetTask() bool {
+	if x != nil {
+		return x.Task
+	}
+	return false
+}
+
 func (x *State) GetMetadata() []byte {
 	if x != nil {
 		return x.Metadata
@@ -359,6 +368,7 @@ type Started struct {
 	// As in State.
 	Owner         []byte `protobuf:"bytes,9,opt,name=owner,proto3" json:"owner,omitempty"`
 	OtherOwner    []byte `protobuf:"bytes,10,opt,name=other_owner,json=otherOwner,proto3" json:"other_owner,omitempty"`
+	Task          bool   `protobuf:"varint,11,opt,name=task,proto3" json:"task,omitempty"`
 	Metadata      []byte `protobuf:"bytes,100,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -455,6 +465,13 @@ func (x *Started) GetOtherOwner() []byte {
 		return x.OtherOwner
 	}
 	return nil
+}
+
+func (x *Started) GetTask() bool {
+	if x != nil {
+		return x.Task
+	}
+	return false
 }
 
 func (x *Started) GetMetadata() []byte {
@@ -681,7 +698,7 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\vParticipant\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\fR\aagentId\x120\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x1c.parley.v1.conversation.RoleR\x04role\x12\x1b\n" +
-	"\tjoined_ms\x18\x03 \x01(\x03R\bjoinedMs\"\x9b\x03\n" +
+	"\tjoined_ms\x18\x03 \x01(\x03R\bjoinedMs\"\xaf\x03\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x126\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1e.parley.v1.conversation.StatusR\x06status\x12G\n" +
@@ -697,8 +714,9 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	" \x01(\fR\x05group\x12\x14\n" +
 	"\x05owner\x18\v \x01(\fR\x05owner\x12\x1f\n" +
 	"\vother_owner\x18\f \x01(\fR\n" +
-	"otherOwner\x12\x1a\n" +
-	"\bmetadata\x18d \x01(\fR\bmetadata\"\x8a\x02\n" +
+	"otherOwner\x12\x12\n" +
+	"\x04task\x18\r \x01(\bR\x04task\x12\x1a\n" +
+	"\bmetadata\x18d \x01(\fR\bmetadata\"\x9e\x02\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1c\n" +
 	"\tinitiator\x18\x02 \x01(\fR\tinitiator\x12\x1c\n" +
@@ -711,7 +729,8 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\x05owner\x18\t \x01(\fR\x05owner\x12\x1f\n" +
 	"\vother_owner\x18\n" +
 	" \x01(\fR\n" +
-	"otherOwner\x12\x1a\n" +
+	"otherOwner\x12\x12\n" +
+	"\x04task\x18\v \x01(\bR\x04task\x12\x1a\n" +
 	"\bmetadata\x18d \x01(\fR\bmetadata\"\x80\x01\n" +
 	"\x06Posted\x12\x1d\n" +
 	"\n" +

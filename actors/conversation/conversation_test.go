@@ -189,12 +189,12 @@ func TestGolden(t *testing.T) {
 		&conversation.State{
 			Id: id[:], Status: conversation.Rejected, Parent: id[:], Metadata: []byte(`{"a":1}`),
 			Participants: []*conversation.Participant{{AgentId: alice, Role: conversation.Mediator, JoinedMs: at}},
-			CreatedMs:    at, UpdatedMs: at + 1, LastMessageId: message[:], Messages: 2, Group: group[:], Owner: group[:], OtherOwner: id[:],
+			CreatedMs:    at, UpdatedMs: at + 1, LastMessageId: message[:], Messages: 2, Group: group[:], Owner: group[:], OtherOwner: id[:], Task: true,
 		},
 		[]conversation.Event{
 			&conversation.Started{
 				Id: id[:], Initiator: alice, Responder: bob, Parent: id[:], Metadata: []byte(`{"a":1}`), MessageId: message[:], AtMs: at,
-				Group: group[:], Owner: group[:], OtherOwner: id[:],
+				Group: group[:], Owner: group[:], OtherOwner: id[:], Task: true,
 			},
 			&conversation.Posted{MessageId: message[:], From: alice, To: bob, InReplyTo: message[:], AtMs: at},
 			&conversation.StatusChanged{Status: conversation.Open, By: bob, Reason: "why", AtMs: at},

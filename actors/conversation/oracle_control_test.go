@@ -80,6 +80,25 @@ func TestOracleControl(t *testing.T) {
 			events, err := conversation.Decide(s, c, now)
 			return events[:min(1, len(events))], err
 		}),
+		"a reply ends what is no task": deciding(func(s *conversation.State, c conversation.Reply, now time.Time) ([]conversation.Event, error) {
+			task := proto.CloneOf(s)
+			task.Task = task.GroupID().Zero()
+			return conversation.Decide(task, c, now)
+		}),
+		"the initiator ends a task": deciding(func(s *conversation.State, c conversation.Reply, now time.Time) ([]conversation.Event, error) {
+			events, err := conversation.Decide(s, c, now)
+			if err == nil && s.GetTask() && s.Role(c.From) == conversation.Initiator && c.Outcome != 0 && s.GetStatus() == conversation.Open {
+				events = append(events, &conversation.StatusChanged{Status: c.Outcome, By: c.From.Bytes(), AtMs: now.UnixMilli()})
+			}
+			return events, err
+		}),
+		"input opens nothing": deciding(func(s *conversation.State, c conversation.Reply, now time.Time) ([]conversation.Event, error) {
+			events, err := conversation.Decide(s, c, now)
+			if s.GetStatus() == conversation.InputRequired && s.Role(c.From) == conversation.Initiator {
+				events = events[:min(1, len(events))]
+			}
+			return events, err
+		}),
 		"closed before access": deciding(func(s *conversation.State, c conversation.Reply, now time.Time) ([]conversation.Event, error) {
 			events, err := conversation.Decide(s, c, now)
 			if s.Terminal() && errors.Is(err, conversation.ErrNotParticipant) {

@@ -58,6 +58,7 @@ func wish(t *rapid.T, o *oracle, now time.Time) conversation.Command {
 			ID: id, Initiator: agent("alice"), Responder: agent("bob"), Parent: actorstest.Named(parents.Draw(t, "parent")),
 			Group:    actorstest.Named(groups.Draw(t, "group")),
 			Metadata: []byte(metadata.Draw(t, "metadata")), MessageID: conversation.FirstMessageID(id),
+			Task: rapid.Bool().Draw(t, "task"),
 		}
 	case "reply":
 		return wishToReply(t, o, now)
@@ -100,7 +101,7 @@ func wishToReply(t *rapid.T, o *oracle, now time.Time) conversation.Reply {
 	c := conversation.Reply{
 		MessageID: parley.NextID(o.last, now, [10]byte{}), From: agent(from), To: agent(to),
 		InReplyTo: actorstest.Named(messages.Draw(t, "on")), Type: types.Draw(t, "type"), ToRevoked: rarely.Draw(t, "revoked"),
-		Apart: rarely.Draw(t, "apart"),
+		Apart: rarely.Draw(t, "apart"), Outcome: rapid.SampledFrom([]conversation.Status{0, 0, conversation.Completed, conversation.Failed}).Draw(t, "outcome"),
 	}
 	if rarely.Draw(t, "before") {
 		c.Prior = &conversation.Prior{InReplyTo: actorstest.Named(messages.Draw(t, "posted on")), Type: types.Draw(t, "posted as")}
@@ -119,6 +120,7 @@ var trial = actorstest.Trial[*conversation.State, conversation.Command, conversa
 		"Broadcast: no conversation", "Broadcast: no group's", "Broadcast: over", "Broadcast: sent",
 		"Reply: posted before", "Reply: another under the key", "Reply: no conversation", "Reply: no participant",
 		"Reply: recipient revoked", "Reply: over", "Reply: the first", "Reply: posted",
+		"Reply: the last", "Reply: the first and last", "Reply: opens it again",
 		"Reply: kept apart", "Reply: in a group",
 		"ChangeStatus: no conversation", "ChangeStatus: no participant", "ChangeStatus: not in that role",
 		"ChangeStatus: not in the table", "ChangeStatus: over", "ChangeStatus: moved", "ChangeStatus: ended",

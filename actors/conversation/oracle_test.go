@@ -93,7 +93,7 @@ type moved struct {
 // oracle is a conversation as the specification describes it.
 type oracle struct {
 	record
-	exists bool
+	exists, task bool
 }
 
 func (o *oracle) Visible(time.Time) any {
@@ -199,7 +199,7 @@ func (o *oracle) start(c conversation.Start, now time.Time) actorstest.Verdict {
 		return actorstest.Accepted("again")
 	}
 	at := now.UnixMilli()
-	o.exists = true
+	o.exists, o.task = true, c.Task && c.Group.Zero()
 	o.record = record{
 		id: c.ID, parent: c.Parent, status: "submitted", metadata: string(c.Metadata), createdMs: at, updatedMs: at,
 		messages: 1, last: c.MessageID,
@@ -253,14 +253,39 @@ func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 	}
 	o.messages, o.last, o.updatedMs = o.messages+1, c.MessageID, now.UnixMilli()
 	o.posted = posted{c.MessageID, c.InReplyTo, c.From, c.To, now.UnixMilli()}
-	if o.status == "submitted" {
-		o.status, o.moved = "open", moved{"open", "", c.From, now.UnixMilli()}
+	move := func(to string) { o.status, o.moved = to, moved{to, "", c.From, now.UnixMilli()} }
+	if first := o.status == "submitted"; first || o.reopens(c) {
+		move("open")
+		if ends := o.ends(c); ends != "" {
+			move(ends)
+			return actorstest.Accepted("the first and last")
+		}
+		if !first {
+			return actorstest.Accepted("opens it again")
+		}
 		return actorstest.Accepted("the first")
+	}
+	if ends := o.ends(c); ends != "" {
+		move(ends)
+		return actorstest.Accepted("the last")
 	}
 	if o.role(c.From) == "" {
 		return actorstest.Accepted("in a group")
 	}
 	return actorstest.Accepted("posted")
+}
+
+// reopens: in a task, the initiator gives the input that was required.
+func (o *oracle) reopens(c conversation.Reply) bool {
+	return o.task && o.status == "input_required" && o.role(c.From) == "initiator"
+}
+
+// ends returns the status to which the responder's reply moves a task.
+func (o *oracle) ends(c conversation.Reply) string {
+	if !o.task || o.role(c.From) != "responder" || c.Outcome == 0 {
+		return ""
+	}
+	return c.Outcome.String()
 }
 
 // move: only the responder can reject; initiator, responder and mediator can make all

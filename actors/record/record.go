@@ -113,7 +113,7 @@ func (r *Message) Starts() bool {
 func (r *Message) Started() *conversation.Started {
 	return &conversation.Started{
 		Id: r.ConversationId, Initiator: r.From, Responder: r.To, Parent: r.Parent, Metadata: r.Metadata,
-		MessageId: r.Id, AtMs: r.CreatedAt().UnixMilli(), Owner: r.FromOrg, OtherOwner: r.ToOrg,
+		MessageId: r.Id, AtMs: r.CreatedAt().UnixMilli(), Owner: r.FromOrg, OtherOwner: r.ToOrg, Task: r.Task,
 	}
 }
 

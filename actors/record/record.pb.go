@@ -121,7 +121,9 @@ type Message struct {
 	// Of the first message of a conversation between two agents: the conversation's
 	// parent, empty for none. Such a conversation has no event for its start: see Started.
 	Parent []byte `protobuf:"bytes,15,opt,name=parent,proto3" json:"parent,omitempty"`
-	Type   string `protobuf:"bytes,100,opt,name=type,proto3" json:"type,omitempty"`
+	// Of the first message of a conversation between two agents: it is an A2A task.
+	Task bool   `protobuf:"varint,16,opt,name=task,proto3" json:"task,omitempty"`
+	Type string `protobuf:"bytes,100,opt,name=type,proto3" json:"type,omitempty"`
 	// What the sender sent, as the HTTP layer encoded it; actors do not look inside.
 	Content []byte `protobuf:"bytes,101,opt,name=content,proto3" json:"content,omitempty"`
 	// The sender's own sealed copy, for its organization only.
@@ -245,6 +247,13 @@ func (x *Message) GetParent() []byte {
 		return x.Parent
 	}
 	return nil
+}
+
+func (x *Message) GetTask() bool {
+	if x != nil {
+		return x.Task
+	}
+	return false
 }
 
 func (x *Message) GetType() string {
@@ -475,7 +484,7 @@ var File_actors_record_record_proto protoreflect.FileDescriptor
 
 const file_actors_record_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1aactors/record/record.proto\x12\x11parley.v1.message\"\xa6\x03\n" +
+	"\x1aactors/record/record.proto\x12\x11parley.v1.message\"\xba\x03\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\fR\x0econversationId\x12\x12\n" +
@@ -492,6 +501,7 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"first_seat\x18\r \x01(\rR\tfirstSeat\x12\x12\n" +
 	"\x04host\x18\x0e \x01(\fR\x04host\x12\x16\n" +
 	"\x06parent\x18\x0f \x01(\fR\x06parent\x12\x12\n" +
+	"\x04task\x18\x10 \x01(\bR\x04task\x12\x12\n" +
 	"\x04type\x18d \x01(\tR\x04type\x12\x18\n" +
 	"\acontent\x18e \x01(\fR\acontent\x12!\n" +
 	"\fself_payload\x18f \x01(\tR\vselfPayload\x12\x1a\n" +
