@@ -96,7 +96,7 @@ func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Comma
 
 // agentOf returns an agent as its owner sees it. // spec: Agent (AgentRead)
 func (s agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) {
-	handle, err := s.handle(ctx, a)
+	handle, err := s.desk.Handle(ctx, a)
 	signing := api.NewJWK(parley.Ed25519, a.GetSigningKey())
 	encryption := api.NewJWK(parley.X25519, a.GetEncryptionKey())
 	read := api.Agent{

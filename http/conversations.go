@@ -95,7 +95,7 @@ func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 		request.Reason = *in.Reason
 	}
 	if in.ActingAgent != "" {
-		named, err := s.acting(c, in.ActingAgent)
+		named, err := s.desk.Acting(c, in.ActingAgent)
 		if err != nil {
 			return api.Conversation{}, err
 		}
@@ -125,7 +125,7 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if acting, err = s.acting(c, in.ActingAgent); err != nil {
+		if acting, err = s.desk.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}

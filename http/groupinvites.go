@@ -11,7 +11,9 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/content"
 	"parley/http/rest"
+	"parley/http/submission"
 )
 
 // inviteRun is one request to invite agents to a group.
@@ -80,7 +82,7 @@ func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) 
 		return v, err
 	}
 	if v.by, err = s.Node.Agents.Get(c.Context(), g.by); err == nil {
-		v.byHandle, err = s.handle(c.Context(), v.by)
+		v.byHandle, err = s.desk.Handle(c.Context(), v.by)
 	}
 	return v, err
 }
@@ -152,7 +154,7 @@ func (v *inviteRun) entry(t api.Target, message *string) (api.Invitation, error)
 // known.
 func (v *inviteRun) row(name string, to *agent.State) (row api.Invitation, err error) {
 	if to != nil {
-		handle, err := v.service.handle(v.call.Context(), to)
+		handle, err := v.service.desk.Handle(v.call.Context(), to)
 		return api.Invitation{AgentID: new(to.AgentID()), Handle: &handle}, err
 	}
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
@@ -202,7 +204,7 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 	}
 	invitation := actors.Invitation{Invite: ask}
 	if to != nil {
-		handle, err := v.service.handle(v.call.Context(), to)
+		handle, err := v.service.desk.Handle(v.call.Context(), to)
 		if err != nil {
 			return to, nil, err
 		}
@@ -220,7 +222,7 @@ func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err err
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
 		a, err = s.Node.Agents.Get(c.Context(), id)
 	} else {
-		a, err = s.agentByHandle(c, name)
+		a, err = s.desk.AgentByHandle(c, name)
 	}
 	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrBadHandle) {
 		return nil, nil
@@ -231,32 +233,30 @@ func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err err
 // notice renders the message that notifies an agent of its invitation. It may run after
 // the call has ended, and so keeps no reference to the call. // spec: Message types
 func (v *inviteRun) notice(to *agent.State, handle string) func(*group.Request) actors.Content {
-	e := envelope{
+	e := content.Envelope{
 		Type: v.service.Brand + ".v1.group_invite", Version: api.HPKEv1, ContentType: rest.JSONMedia,
-		senderHandle: v.byHandle, recipientHandle: handle, recipient: to.AgentID(),
-		origin: v.service.originOf(v.call, v.by, "system"),
+		SenderHandle: v.byHandle, RecipientHandle: handle, Origin: v.service.desk.OriginOf(v.call, v.by, submission.ViaSystem),
 	}
 	g, from, owner := v.group, v.call.Caller.Org, to.Owner()
 	return func(r *group.Request) actors.Content {
 		told := appendInviteNotice(nil, g, r)
 		e := e
-		e.sender = r.Inviter()
 		e.Payload = base64.RawURLEncoding.EncodeToString(told)
 		e.Metadata = append(append([]byte(`{"group_invite":`), told...), '}')
-		return actors.Content{Type: e.Type, Body: encodeContent(nil, &e), FromOrg: from, ToOrg: owner}
+		return actors.Content{Type: e.Type, Body: content.Encode(nil, &e), FromOrg: from, ToOrg: owner}
 	}
 }
 
 // appendInviteNotice appends the content of the invitation message.
 func appendInviteNotice(b []byte, g seenGroup, r *group.Request) []byte {
-	b = appendID(append(b, `{"group_id":`...), parley.AnyID(g.ID))
-	b = appendText(append(b, `,"group_handle":`...), g.Handle)
-	b = appendText(append(b, `,"group_name":`...), g.Name)
-	b = appendID(append(b, `,"request_id":`...), parley.AnyID(r.RequestID()))
-	b = appendID(append(b, `,"invited_by":`...), parley.AnyID(r.Inviter()))
-	b = appendText(append(b, `,"status":`...), r.GetStatus().String())
-	b = appendOptional(append(b, `,"message":`...), orNull(r.GetMessage()))
-	b = appendInstant(append(b, `,"expires_at":`...), r.GetExpiresMs())
+	b = content.AppendID(append(b, `{"group_id":`...), parley.AnyID(g.ID))
+	b = content.AppendText(append(b, `,"group_handle":`...), g.Handle)
+	b = content.AppendText(append(b, `,"group_name":`...), g.Name)
+	b = content.AppendID(append(b, `,"request_id":`...), parley.AnyID(r.RequestID()))
+	b = content.AppendID(append(b, `,"invited_by":`...), parley.AnyID(r.Inviter()))
+	b = content.AppendText(append(b, `,"status":`...), r.GetStatus().String())
+	b = content.AppendOptional(append(b, `,"message":`...), orNull(r.GetMessage()))
+	b = content.AppendInstant(append(b, `,"expires_at":`...), r.GetExpiresMs())
 	return append(b, '}')
 }
 
@@ -269,7 +269,7 @@ func (s joinRequests) inviteRoster(c *rest.Call, g seenGroup, founder *agent.Sta
 	}
 	v := &inviteRun{service: s, call: c, group: g, by: founder, founding: true, limit: s.allowed(c.Caller, quotaMembers)}
 	var err error
-	if v.byHandle, err = s.handle(c.Context(), founder); err != nil {
+	if v.byHandle, err = s.desk.Handle(c.Context(), founder); err != nil {
 		return nil, err
 	}
 	var done map[parley.AgentID]*priorRequest

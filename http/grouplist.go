@@ -10,6 +10,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/http/api"
+	"parley/http/content"
 	"parley/http/rest"
 )
 
@@ -140,7 +141,7 @@ func (l *groupList) add(id parley.GroupID, foreign bool) error {
 	case err == nil && !(foreign && g.owner == l.call.Caller.Org):
 		l.page.Items = append(l.page.Items, g.Group)
 		if l.size += groupFrame; g.Description != nil {
-			l.size += len(appendText(nil, *g.Description))
+			l.size += len(content.AppendText(nil, *g.Description))
 		}
 	}
 	return err

@@ -55,7 +55,7 @@ func (s *core) handleOf(ctx context.Context, id parley.AgentID) (*string, error)
 	if err != nil {
 		return nil, err
 	}
-	handle, err := s.handle(ctx, a)
+	handle, err := s.desk.Handle(ctx, a)
 	return &handle, err
 }
 

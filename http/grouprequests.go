@@ -198,7 +198,7 @@ func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rende
 	list := "invites"
 	if in.ActingAgent != "" {
 		var err error
-		if named, err = s.acting(c, in.ActingAgent); err != nil {
+		if named, err = s.desk.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 		list += " " + named.AgentID().String()

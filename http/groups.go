@@ -11,6 +11,7 @@ import (
 	"parley/actors/group"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/submission"
 )
 
 var errForeignGroup = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")
@@ -80,7 +81,7 @@ func (s *core) groupCaller(c *rest.Call, name string) (group.Caller, error) {
 	if name == "" {
 		return by, nil
 	}
-	a, err := s.acting(c, name)
+	a, err := s.desk.Acting(c, name)
 	if err == nil {
 		by.Agent = a.AgentID()
 	}
@@ -93,7 +94,7 @@ const candidatesMax = 100
 // soleAgent returns the agent that the caller named, else its only active one.
 func (s *core) soleAgent(c *rest.Call, name string) (*agent.State, error) {
 	if name != "" {
-		return s.acting(c, name)
+		return s.desk.Acting(c, name)
 	}
 	var sole *agent.State
 	candidates := []string{}
@@ -102,7 +103,7 @@ func (s *core) soleAgent(c *rest.Call, name string) (*agent.State, error) {
 		return len(candidates) < candidatesMax
 	})
 	if err == nil && len(candidates) != 1 {
-		err = errAgentRequired.With("candidates", candidates)
+		err = submission.ErrAgentRequired.With("candidates", candidates)
 	}
 	return sole, err
 }
@@ -115,7 +116,7 @@ func (s *core) likelyCaller(c *rest.Call, name string) (group.Caller, error) {
 	switch {
 	case err == nil:
 		by.Agent = a.AgentID()
-	case name == "" && errors.Is(err, errAgentRequired):
+	case name == "" && errors.Is(err, submission.ErrAgentRequired):
 		err = nil
 	}
 	return by, err
@@ -181,7 +182,7 @@ func (s groups) getGroup(c *rest.Call, in *api.GetGroup) (api.Group, error) {
 // createGroup creates a group with its founder as the only member and invites the rest of
 // its roster. // spec: Groups
 func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated, error) {
-	founder, err := s.actingOrFirst(c, in.ActingAgent)
+	founder, err := s.desk.ActingOrFirst(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupCreated{}, err
 	}

@@ -27,6 +27,7 @@ import (
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/http/auth"
+	"parley/http/content"
 	"parley/http/egress"
 	"parley/http/httpserver"
 	"parley/http/limit"
@@ -237,7 +238,7 @@ func (h *harness) token(client parley.ClientID) string {
 func (h *harness) send(from, to parley.AgentID, n int) *record.Message {
 	h.t.Helper()
 	p, err := h.node.Messages.Send(context.Background(), actors.DirectSend{
-		Content: actors.Content{Type: "svc.v1.dm", Body: bodyWith(fmt.Appendf(nil, `{"n":%d}`, n)), FromOrg: h.owner, ToOrg: h.owner},
+		Content: actors.Content{Type: "svc.v1.dm", Body: storedWith(fmt.Appendf(nil, `{"n":%d}`, n)), FromOrg: h.owner, ToOrg: h.owner},
 		From:    from, To: to, ToKnown: true,
 	})
 	if err != nil {
@@ -387,4 +388,9 @@ func (h *harness) setBudget(b *limit.Budget) { *inside[*limit.Budget](h.server, 
 func (h *harness) observe(f func(httpserver.Answer)) {
 	*inside[func(httpserver.Answer)](h.server, "observe") = f
 	*inside[bool](h.server, "host", "Observed") = true
+}
+
+// storedWith returns the stored form of a content with some metadata.
+func storedWith(metadata []byte) []byte {
+	return content.Encode(nil, &content.Envelope{Metadata: metadata})
 }

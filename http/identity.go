@@ -108,7 +108,7 @@ func (s identity) agentAt(c *rest.Call, slug, name string) (*agent.State, parley
 	if err != nil {
 		return nil, parley.Handle{}, err
 	}
-	text, err := s.handle(c.Context(), a)
+	text, err := s.desk.Handle(c.Context(), a)
 	if err != nil {
 		return nil, parley.Handle{}, err
 	}

@@ -80,7 +80,7 @@ func (s agentKeys) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (a
 	if err != nil {
 		return agent.Proof{}, err
 	}
-	handle, err := s.handle(c.Context(), a)
+	handle, err := s.desk.Handle(c.Context(), a)
 	if err != nil {
 		return agent.Proof{}, err
 	}
@@ -208,7 +208,7 @@ func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyR
 // publicAgent returns an active agent by exact id or handle, which any caller may name.
 func (s agentKeys) publicAgent(c *rest.Call, name string) (a *agent.State, err error) {
 	if strings.Contains(name, "@") {
-		if a, err = s.agentByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
+		if a, err = s.desk.AgentByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
 			return nil, parley.ErrBadHandle.With("loc", []any{"path", "id"})
 		}
 	} else {
@@ -225,7 +225,7 @@ func (s agentKeys) publicAgent(c *rest.Call, name string) (a *agent.State, err e
 }
 
 func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
-	handle, err := s.handle(c.Context(), a)
+	handle, err := s.desk.Handle(c.Context(), a)
 	keys := api.AgentKeys{
 		AgentID: a.AgentID(), Handle: &handle,
 		SigningPublicKey:    new(api.NewJWK(parley.Ed25519, a.GetSigningKey())),

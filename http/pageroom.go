@@ -3,14 +3,8 @@ package http
 import (
 	"parley"
 	"parley/actors/record"
+	"parley/http/content"
 	"parley/http/rest"
-)
-
-// Upper bounds on what a message takes in a page besides its stored content: its ids,
-// instants and status, and for a copy of a broadcast the members in which copies differ.
-const (
-	messageFrame = 320
-	copyFrame    = 720
 )
 
 // pageBudget keeps a page of messages within parley.PageBytesMax. Before a message is
@@ -38,12 +32,12 @@ func (p *pageBudget) size() int { return rest.PageFrame + p.used }
 
 // sizeBound returns an upper bound of the bytes that appendMessage takes for the viewer.
 func (v viewer) sizeBound(r *record.Message) int {
-	n := messageFrame + contentSize(r)
+	n := content.MessageFrame + content.Size(r)
 	if v.org == r.SenderOrg() {
 		n += len(r.GetSelfPayload()) // its alphabet needs no escapes
 	}
 	if r.Copied() {
-		n += copyFrame
+		n += content.CopyFrame
 	}
 	return n
 }

@@ -18,7 +18,7 @@ func TestPageHasRoomForFirstMessage(t *testing.T) {
 	h := harnessInMemory(t, 1)
 	defer h.close()
 	c := callOf(h.owner)
-	long := &record.Message{Content: bodyWith([]byte(`{"x":"` + strings.Repeat("x", parley.PageBytesMax) + `"}`))}
+	long := &record.Message{Content: storedWith([]byte(`{"x":"` + strings.Repeat("x", parley.PageBytesMax) + `"}`))}
 	for what, page := range map[string][]*record.Message{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
 		room := pageBudget{call: c, viewer: viewer{service: h.service.core}}
 		for i, r := range page {
@@ -40,7 +40,7 @@ func TestSizeBoundHolds(t *testing.T) {
 	stored := func(from, to parley.OrgID, group []byte) *record.Message {
 		return &record.Message{
 			Id: id.Bytes(), ConversationId: long.Bytes(), From: long.Bytes(), To: long.Bytes(), FromOrg: from.Bytes(), ToOrg: to.Bytes(),
-			Type: "svc.v1.dm", Content: bodyWith([]byte(`{"c":"` + strings.Repeat("c", 1000) + `"}`)), SelfPayload: strings.Repeat("Q", 2000), Group: group, Recipients: math.MaxUint32,
+			Type: "svc.v1.dm", Content: storedWith([]byte(`{"c":"` + strings.Repeat("c", 1000) + `"}`)), SelfPayload: strings.Repeat("Q", 2000), Group: group, Recipients: math.MaxUint32,
 		}
 	}
 	read := journal.Receipts{TransferredAt: 1, ReadAt: 2}

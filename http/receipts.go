@@ -10,6 +10,7 @@ import (
 	"parley/actors/query"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/submission"
 	"parley/journal"
 )
 
@@ -95,12 +96,12 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if acting, err = s.acting(c, in.ActingAgent); err != nil {
+		if acting, err = s.desk.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
 	m, err := s.Node.Messages.Get(c.Context(), in.ID)
-	if m, err = readable(c, m, err); err != nil {
+	if m, err = submission.Readable(c, m, err); err != nil {
 		return rest.Rendered{}, err
 	}
 	to := m.Record.Recipient()

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"net/url"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"parley/http/egress"
 	"parley/http/limit"
 	"parley/http/rest"
+	"parley/http/submission"
 )
 
 // ServiceOptions configure the endpoints.
@@ -95,6 +95,7 @@ type core struct {
 	queries  *limit.Slots
 	meanings *limit.Slots // of searches that wait for a vector
 	lists    rest.Lists
+	desk     *submission.Desk
 	// queriesLinger is set by tests only: a search keeps its place while it waits for the
 	// disk.
 	queriesLinger bool
@@ -112,6 +113,9 @@ func NewService(o ServiceOptions) *Service {
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
 	s.streams = newStreams(s)
+	s.desk = submission.New(submission.Options{
+		Node: o.Node, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.allowed(who, quotaMessages) },
+	})
 	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	s.meanings = limit.NewSlots(meaningsMax)
@@ -125,10 +129,8 @@ func (s *Service) Close() {
 }
 
 var (
-	errAgentRequired = parley.Refuse(parley.Invalid, "agent_required", "Name the acting agent: your organization has several, or none.")
-	errActingAgent   = parley.ErrNotOwner.Saying("The acting agent is not an active agent of your organization.")
-	errUnknownAgent  = parley.ErrNotFound.Saying("There is no such agent.")
-	errForeignAgent  = parley.ErrNotOwner.Saying("The agent belongs to another organization.")
+	errUnknownAgent = parley.ErrNotFound.Saying("There is no such agent.")
+	errForeignAgent = parley.ErrNotOwner.Saying("The agent belongs to another organization.")
 )
 
 // Bearer identifies a caller by its access token: the token must verify, and the
@@ -164,65 +166,6 @@ func (s *core) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error) {
 		return nil, errForeignAgent
 	}
 	return a, nil
-}
-
-// acting returns the agent that a header or from_handle names by UUID, handle or bare
-// name. An unknown, foreign or revoked agent cannot act.
-func (s *core) acting(c *rest.Call, name string) (*agent.State, error) {
-	a, err := s.named(c, strings.TrimSpace(name))
-	switch {
-	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrBadHandle):
-		return nil, errActingAgent
-	case err != nil:
-		return nil, err
-	case a.Owner() != c.Caller.Org || a.Revoked():
-		return nil, errActingAgent
-	}
-	return a, nil
-}
-
-func (s *core) named(c *rest.Call, name string) (*agent.State, error) {
-	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
-		return s.Node.Agents.Get(c.Context(), id)
-	}
-	if strings.Contains(name, "@") {
-		return s.agentByHandle(c, name)
-	}
-	id, err := s.Node.Agents.ByName(c.Context(), c.Caller.Org, strings.ToLower(name))
-	if err != nil {
-		return nil, err
-	}
-	return s.Node.Agents.Get(c.Context(), id)
-}
-
-// agentByHandle returns the agent with a handle, active or revoked. The error is
-// parley.ErrBadHandle or parley.ErrNotFound if there is none.
-func (s *core) agentByHandle(c *rest.Call, handle string) (*agent.State, error) {
-	h, err := parley.ParseHandle(handle)
-	if err != nil {
-		return nil, err
-	}
-	if h.Domain != s.Domain || h.Group {
-		return nil, parley.ErrNotFound
-	}
-	owner, err := s.Node.Orgs.BySlug(c.Context(), h.Slug)
-	if err != nil {
-		return nil, err
-	}
-	id, err := s.Node.Agents.ByName(c.Context(), owner, h.Name)
-	if err != nil {
-		return nil, err
-	}
-	return s.Node.Agents.Get(c.Context(), id)
-}
-
-// handle returns the handle of an agent, which contains its organization's slug.
-func (s *core) handle(ctx context.Context, a *agent.State) (string, error) {
-	o, err := s.Node.Orgs.Get(ctx, a.Owner())
-	if err != nil {
-		return "", err
-	}
-	return parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String(), nil
 }
 
 // The handlers, by topic.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"parley"
+	"parley/http/content"
 	"parley/http/limit"
 	"parley/http/rest"
 	"parley/journal"
@@ -325,7 +326,7 @@ func (st *agentStream) heartbeat(g *batch) error {
 	}
 	g.empty()
 	g.beat = true
-	g.bytes = appendTime(append(g.bytes, "event: heartbeat\ndata: {\"timestamp\":"...), st.streams.service.Clock())
+	g.bytes = content.AppendTime(append(g.bytes, "event: heartbeat\ndata: {\"timestamp\":"...), st.streams.service.Clock())
 	g.bytes = append(g.bytes, "}\n\n"...)
 	return st.put(g, g.bytes)
 }

@@ -33,7 +33,7 @@ func harnessOnSockets(t testing.TB) *harness {
 // say sends a message of about size bytes.
 func (h *harness) say(from, to parley.AgentID, n, size int) {
 	h.t.Helper()
-	content := bodyWith(fmt.Appendf(nil, `{"n":%d,"x":"%s"}`, n, bytes.Repeat([]byte("x"), size)))
+	content := storedWith(fmt.Appendf(nil, `{"n":%d,"x":"%s"}`, n, bytes.Repeat([]byte("x"), size)))
 	_, err := h.node.Messages.Send(context.Background(), actors.DirectSend{
 		Content: actors.Content{Type: "svc.v1.dm", Body: content, FromOrg: h.owner, ToOrg: h.owner},
 		From:    from, To: to, ToKnown: true,

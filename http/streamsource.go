@@ -8,6 +8,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/http/content"
 	"parley/http/rest"
 	"parley/journal"
 )
@@ -99,9 +100,9 @@ func (s *feedSource) permitted(suspended func(*org.State) bool) bool {
 }
 
 func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {
-	b = appendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
+	b = content.AppendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
 	status, _ := record.StatusNews(e.Note)
-	b = appendText(append(b, `,"status":`...), status)
+	b = content.AppendText(append(b, `,"status":`...), status)
 	return append(b, "}\n\n"...)
 }
 
@@ -111,14 +112,14 @@ func appendGroupEvent(b []byte, e journal.FeedEntry) []byte {
 	if kind == "" {
 		return b
 	}
-	b = appendID(append(b, "event: group\ndata: {\"group_id\":"...), e.Ref)
+	b = content.AppendID(append(b, "event: group\ndata: {\"group_id\":"...), e.Ref)
 	b = append(b, `,"request_id":`...)
 	if request.Zero() {
 		b = append(b, `null`...)
 	} else {
-		b = appendID(b, parley.AnyID(request))
+		b = content.AppendID(b, parley.AnyID(request))
 	}
-	b = appendText(append(b, `,"kind":`...), kind)
+	b = content.AppendText(append(b, `,"kind":`...), kind)
 	return append(b, "}\n\n"...)
 }
 

@@ -11,7 +11,9 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
+	"parley/http/content"
 	"parley/http/rest"
+	"parley/http/submission"
 	"parley/journal"
 )
 
@@ -25,10 +27,10 @@ func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 	if in.ToHandle != nil && strings.HasPrefix(*in.ToHandle, "#") {
 		return rest.Rendered{}, errGroupSync
 	}
-	if err := s.checkType(in.Type); err != nil {
+	if err := s.desk.CheckType(in.Type); err != nil {
 		return rest.Rendered{}, err
 	}
-	from, err := s.sender(c, &in.Send)
+	from, err := s.desk.Sender(c, &in.Send)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -40,7 +42,7 @@ func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 		}
 	})
 	defer feed.Close()
-	posted, err := s.send(c, &in.Send, from, "sync")
+	posted, err := s.desk.Send(c, &in.Send, from, submission.ViaSync, nil)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -189,10 +191,10 @@ func (w *replyWait) appendResult(b []byte, sent query.Message, v viewer) []byte 
 	default:
 		b = append(b, `null`...)
 	}
-	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(sent.Record.Conversation()))
-	b = appendText(append(b, `,"status":`...), status)
+	b = content.AppendID(append(b, `,"conversation_id":`...), parley.AnyID(sent.Record.Conversation()))
+	b = content.AppendText(append(b, `,"status":`...), status)
 	if w.closed != "" {
-		b = appendText(append(b, `,"conversation_status":`...), w.closed)
+		b = content.AppendText(append(b, `,"conversation_status":`...), w.closed)
 	}
 	return append(b, '}')
 }

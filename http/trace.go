@@ -11,6 +11,7 @@ import (
 	"parley/actors/webhook"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/submission"
 	"parley/journal"
 )
 
@@ -18,7 +19,7 @@ import (
 // not delivered yet. // docs: delivery.md
 func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 	m, err := s.Node.Messages.Get(c.Context(), in.ID)
-	if m, err = readable(c, m, err); err != nil {
+	if m, err = submission.Readable(c, m, err); err != nil {
 		return nil, err
 	}
 	id, to := m.Record.MessageID(), m.Record.Recipient()

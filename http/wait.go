@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/actors/query"
 	"parley/http/api"
+	"parley/http/content"
 	"parley/http/rest"
 	"parley/journal"
 )
@@ -144,8 +145,8 @@ func appendWaited(b []byte, w query.Waiting, v viewer, after *parley.MessageID) 
 	if after == nil {
 		b = append(b, `null`...)
 	} else {
-		b = appendID(b, parley.AnyID(*after))
+		b = content.AppendID(b, parley.AnyID(*after))
 	}
-	b = appendInt(append(b, `,"unread":`...), w.Unread)
+	b = content.AppendInt(append(b, `,"unread":`...), w.Unread)
 	return append(b, '}')
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/http/content"
 )
 
 // wire is a connection that counts the system calls of a real one and allocates nothing
@@ -257,5 +258,5 @@ func (h *wired) inboxRequest(w *wire) []byte {
 // body is the content of a message, as the journal stores it, whose event takes about
 // 1.5 KiB.
 func (h *wired) body() []byte {
-	return encodeContent(nil, &envelope{Payload: strings.Repeat("Q", 700), Version: "hpke-v1", ContentType: "application/json"})
+	return content.Encode(nil, &content.Envelope{Payload: strings.Repeat("Q", 700), Version: "hpke-v1", ContentType: "application/json"})
 }

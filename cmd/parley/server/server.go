@@ -26,6 +26,7 @@ import (
 	parleyhttp "parley/http"
 	"parley/http/auth"
 	"parley/http/connlimit"
+	"parley/http/content"
 	"parley/http/httpserver"
 	"parley/http/limit"
 	"parley/http/overload"
@@ -184,7 +185,7 @@ func (h *running) startActors(cfg Config) (err error) {
 	journal := h.traces.WrapJournal(sealed.New(h.store, datadir.Sealer(h.keyring)))
 	h.node = actors.New(actors.Options{
 		Journal: journal, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
-		PageBytes: int64(cfg.Cache) / 4, Render: parleyhttp.RenderContent, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
+		PageBytes: int64(cfg.Cache) / 4, Render: content.Render, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
 		NewKey: func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
 		Load:   h.load(),
 	})

@@ -1,4 +1,4 @@
-package http
+package content
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ func TestAppendTime(t *testing.T) {
 		time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC),
 	} {
 		want := at.UTC().Format(`"2006-01-02T15:04:05.000000Z"`)
-		if got := string(appendTime(nil, at)); got != want {
+		if got := string(AppendTime(nil, at)); got != want {
 			t.Errorf("%v is %s, want %s", at, got, want)
 		}
 	}
