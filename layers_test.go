@@ -157,9 +157,10 @@ var lattice = map[string]place{
 		why: "a program that measures the server must not be linked with it",
 	},
 	"parley/bench/scenario": {
-		may: []string{"parley", "parley/http/api", "parley/http/client", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
+		may: []string{"parley", "parley/http/api", "parley/http/client", "parley/bench/cards", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
 		why: "a scenario uses the API only and does not depend on what runs it, or on which machine",
 	},
+	"parley/bench/cards":   {why: "generated cards are plain values, the same for a seed"},
 	"parley/bench/target":  {may: []string{"parley/http/client"}, why: "a target is a process whose health is polled"},
 	"parley/bench/load":    {may: []string{"parley/bench/result"}, why: "a load generator depends neither on HTTP nor on Parley"},
 	"parley/bench/machine": {may: []string{"parley/bench/result"}, why: "it observes the machine, independently of what runs there"},

@@ -59,6 +59,10 @@ type Config struct {
 // defaultClients is the number of clients of scenarios without a sweep.
 const defaultClients = 64
 
+// directoryClients is the default number of clients of Directory: one shows how long a
+// search takes that waits for no other.
+const directoryClients = 1
+
 // hotClients is the number of clients on one conversation or one group.
 const hotClients = 512
 
@@ -87,6 +91,8 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 		case len(counts) > 0:
 		case name == scenario.Send:
 			counts = sweep
+		case name == scenario.Directory:
+			counts = []int{directoryClients}
 		case name == scenario.Fanout:
 			counts = []int{fanClients}
 		default:

@@ -189,6 +189,8 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		measured, err = r.fanout(ctx, s, &run, task)
 	case scenario.Webhook:
 		measured, err = r.webhook(ctx, s, &run, task)
+	case scenario.Directory:
+		measured, err = r.directory(ctx, s, &run, task)
 	case scenario.Quota:
 		measured, err = r.quota(ctx, &run, task)
 	default:

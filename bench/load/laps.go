@@ -10,6 +10,9 @@ type Laps struct {
 	noted    map[string]*Histogram
 }
 
+// NewLaps returns laps for a client that is used outside of a run. They record nothing.
+func NewLaps() *Laps { return &Laps{noted: make(map[string]*Histogram)} }
+
 // Note records that the part called name took d, usually measured from Intended. The same
 // name may be noted several times in one operation. Notes of the warm-up are dropped.
 func (l *Laps) Note(name string, d time.Duration) {

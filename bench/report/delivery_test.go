@@ -51,6 +51,29 @@ func TestGoalsOfDelivery(t *testing.T) {
 	}
 }
 
+func TestGoalsOfDirectory(t *testing.T) {
+	searched := func(cards float64, clients int) result.Run {
+		r := run("parley", scenarioDirectory, clients, 0, 1, 500, 5)
+		r.Figures = map[string]float64{figureCards: cards}
+		r.Laps = map[string]result.Latency{
+			lapWords: {Count: 9, P50: 5, P99: 31}, lapMeaning: {Count: 9, P50: 19}, lapFilters: {Count: 9, P50: 6}, lapFound: {Count: 9, P99: 20, Max: 1000},
+		}
+		return r
+	}
+	for name, c := range map[string]struct {
+		runs []result.Run
+		want []string
+	}{
+		"one client":    {[]result.Run{searched(cardsLeast, 1)}, []string{"5.00 met", "31.0 missed", "19.0 met", "6.00 missed", "1,000 met"}},
+		"too few cards": {[]result.Run{searched(cardsLeast-1, 1)}, nil},
+		"more clients":  {[]result.Run{searched(cardsLeast, 2)}, nil},
+	} {
+		if got := verdicts(Goals(&result.Report{Runs: c.runs})); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got  %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
 func TestVerificationOfDeliveries(t *testing.T) {
 	good := result.Verification{Acknowledged: 3000, Found: 3000, Deliveries: 1200, DeliveredAgain: 7, Killed: true}
 	lost := good

@@ -36,6 +36,7 @@ func Goals(r *result.Report) []result.Goal {
 			out = append(out, fanoutGoals(g)...)
 		}
 		out = append(out, deliveryGoals(cases, target)...)
+		out = append(out, directoryGoals(cases, target)...)
 		for _, c := range cases {
 			if c.Scenario != scenarioHotGroup || c.Rate > 0 {
 				continue

@@ -56,12 +56,15 @@ const (
 	// Quota is Send on two servers in turn, without and with quotas and rates; the
 	// runner measures it alone. See Host.CheckTerms.
 	Quota = "quota"
+	// Directory searches a directory of many cards. It measures more than operations: see
+	// Host.Directory.
+	Directory = "directory"
 )
 
 // Names lists all scenarios in the order in which they are run. Deep needs a depth. Hot
 // and the scenarios after it are run only if they are named.
 func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota}
+	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota, Directory}
 }
 
 // Params are the parameters of the scenarios.
@@ -86,6 +89,8 @@ type Params struct {
 	// Polled is how many messages the polled agent of Poll has, Hooks how many agents
 	// have a webhook in Webhook; 0 stands for 1,000,000 and 1,000.
 	Polled, Hooks int
+	// Cards is how many cards Directory publishes; 0 stands for 100,000.
+	Cards int
 	// Tier is the trust tier that the operator sets for the organizations of the bench;
 	// 0 leaves it unchanged.
 	Tier int
@@ -121,6 +126,8 @@ func (p Params) Check() error {
 		return fmt.Errorf("%d members and %d electors are not between 1 and %d", p.Members, p.Electors, groupMost)
 	case p.Polled < 0 || p.Hooks < 0 || p.Hooks >= 1_000_000:
 		return fmt.Errorf("%d messages polled or %d webhooks are too few or too many", p.Polled, p.Hooks)
+	case p.Cards < 0 || p.Cards > 0 && p.Cards < cardsLeast || p.Cards > cardsMost:
+		return fmt.Errorf("%d cards are not between %d and %d", p.Cards, cardsLeast, cardsMost)
 	case p.Electors != 0 && p.Electors < electorsLeast:
 		return fmt.Errorf("%d electors settle whatever they vote on: at least %d are needed", p.Electors, electorsLeast)
 	}
@@ -148,8 +155,11 @@ type Host struct {
 	house        *house        // the group of Votes
 	polled       *polled       // the polled mailbox
 	hooks        *hooks        // the agents of Webhook
+	index        *cardIndex    // the cards of Directory
 	// newsPatience bounds the wait for deliveries that do not arrive.
 	newsPatience time.Duration
+	// foundWithin bounds the wait for a published card, cardPatience that for all cards.
+	foundWithin, cardPatience time.Duration
 }
 
 // NewHost prepares a target.
@@ -157,7 +167,7 @@ func NewHost(ctx context.Context, name string, door target.Door, params Params) 
 	if err := params.Check(); err != nil {
 		return nil, err
 	}
-	h := &Host{name: name, door: door, params: params, payloads: newPayloads(params.Seed, params.Payload), patience: landingPatience, newsPatience: newsPatience}
+	h := &Host{name: name, door: door, params: params, payloads: newPayloads(params.Seed, params.Payload), patience: landingPatience, newsPatience: newsPatience, foundWithin: foundWithin, cardPatience: cardPatience}
 	if door.Kind != target.Parley {
 		return h, nil
 	}

@@ -52,6 +52,18 @@ const (
 	lowTier        fault = "the operator's order changes nothing"
 	tellsLate      fault = "no fault: a reply is acknowledged long after its asker has it"
 	parts          fault = "the connection is closed instead of an answer"
+	hidesCard      fault = "one card is never found"
+	ignoresFilters fault = "filters are ignored"
+	countsFew      fault = "filters find the right cards and count others"
+	spellsExactly  fault = "words are found only as they are written"
+	guesses        fault = "searches by meaning find any cards"
+	otherMode      fault = "searches by meaning are answered as searches by words"
+	risingScores   fault = "the best card comes last"
+	repeatsPages   fault = "each page is the first"
+	otherDetail    fault = "the detail is that of another agent"
+	endlessSearch  fault = "a search stream never says that it is over"
+	keepsOldCard   fault = "a card that is published again stays as it was"
+	doublesRows    fault = "a card comes twice on a page"
 )
 
 // fake is a server in memory that does what scenarios request, with a fault.
@@ -72,6 +84,7 @@ type fake struct {
 	// limited makes the server state limits; tier is the tier of all organizations.
 	limited bool
 	tier    int
+	catalog catalog
 }
 
 type owner struct {
@@ -113,6 +126,7 @@ func newFake(t *testing.T, f fault) (*fake, target.Door) {
 	s.polls(mux)
 	s.webhooks(t, mux)
 	s.terms(mux)
+	s.directory(mux)
 	server := httptest.NewServer(s.rated(mux))
 	t.Cleanup(func() {
 		server.CloseClientConnections()

@@ -36,7 +36,12 @@ type Answer struct {
 
 // DialHTTP connects to address, host:port.
 func DialHTTP(ctx context.Context, address string) (*HTTP, error) {
-	conn, err := dial(ctx, address)
+	return DialHTTPFrom(ctx, nil, address)
+}
+
+// DialHTTPFrom is DialHTTP from an address of this machine, nil for any.
+func DialHTTPFrom(ctx context.Context, from net.IP, address string) (*HTTP, error) {
+	conn, err := dial(ctx, from, address)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (e *JetStreamError) Error() string {
 
 // DialNATS connects, introduces itself and waits for the first PONG.
 func DialNATS(ctx context.Context, address string) (*NATS, error) {
-	conn, err := dial(ctx, address)
+	conn, err := dial(ctx, nil, address)
 	if err != nil {
 		return nil, err
 	}

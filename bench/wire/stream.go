@@ -42,7 +42,12 @@ type Event struct {
 // the error is a *StatusError. token and lastEventID may be empty. The context applies to
 // the opening, not to the stream.
 func DialStream(ctx context.Context, address, path, token, lastEventID string) (*Stream, error) {
-	conn, err := dial(ctx, address)
+	return DialStreamFrom(ctx, nil, address, path, token, lastEventID)
+}
+
+// DialStreamFrom is DialStream from an address of this machine, nil for any.
+func DialStreamFrom(ctx context.Context, from net.IP, address, path, token, lastEventID string) (*Stream, error) {
+	conn, err := dial(ctx, from, address)
 	if err != nil {
 		return nil, err
 	}

@@ -67,8 +67,11 @@ func (e *StatusError) Error() string {
 }
 
 // dial opens one TCP connection. Go sets TCP_NODELAY on it, so a request is sent at once
-// in one write.
-func dial(ctx context.Context, address string) (net.Conn, error) {
+// in one write. from is the address to connect from, nil for any.
+func dial(ctx context.Context, from net.IP, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: Patience}
+	if from != nil {
+		dialer.LocalAddr = &net.TCPAddr{IP: from}
+	}
 	return dialer.DialContext(ctx, "tcp", address)
 }

@@ -53,6 +53,31 @@ func TestBenchOfDeliveryAndLimits(t *testing.T) {
 	}
 }
 
+// TestBenchOfDirectory fills a small directory and searches it for a moment.
+func TestBenchOfDirectory(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	said, err := parley("bench", "directory", "--cards", "300", "--duration", "500ms", "--warmup", "10ms", "--repeats", "1", "--dir", t.TempDir(), "--out", out).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	var report result.Report
+	text, err := os.ReadFile(filepath.Join(out, "results.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil || len(report.Runs) != 1 {
+		t.Fatalf("%v, %d runs", err, len(report.Runs))
+	}
+	run := report.Runs[0]
+	if run.Failures != 0 || run.Operations == 0 || run.Figures["cards"] != 300 || run.Figures["restart_all_cards_ms"] <= 0 {
+		t.Errorf("%d operations, failures %v, figures %v", run.Operations, run.Reasons, run.Figures)
+	}
+	if l := run.Laps["100 published a second: found by its words after the 200"]; l.Count == 0 {
+		t.Errorf("laps %v", run.Laps)
+	}
+}
+
 // TestBenchOfQuotaWantsServersOfItsOwn: names a server and requests quota. The bench
 // refuses before it sends any request.
 func TestBenchOfQuotaWantsServersOfItsOwn(t *testing.T) {

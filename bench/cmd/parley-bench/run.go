@@ -18,7 +18,7 @@ import (
 )
 
 type runCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota; default: send to mixed."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota, directory; default: send to mixed."`
 	Goals     bool     `help:"Run the cases that the published goals name, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
@@ -48,6 +48,7 @@ type runCmd struct {
 	Electors    int    `default:"10000" help:"Members of the group in which votes and hotgroup vote."`
 	Polled      int    `default:"1000000" help:"Messages of the agent that poll asks about."`
 	Hooks       int    `default:"1000" help:"Webhooks of webhook."`
+	Cards       int    `default:"100000" help:"Cards of directory."`
 	Seed        uint64 `default:"1" help:"Makes choices and payloads repeatable."`
 
 	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
@@ -140,7 +141,7 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
 		Params: scenario.Params{
 			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
-			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks,
+			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks, Cards: c.Cards,
 		},
 		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify, Own: own,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,

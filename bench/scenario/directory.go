@@ -1,0 +1,400 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"parley/bench/cards"
+	"parley/bench/load"
+	"parley/bench/result"
+	"parley/bench/wire"
+)
+
+const (
+	// defaultCards is the default of Params.Cards.
+	defaultCards = 100_000
+	// cardsLeast and cardsMost bound Params.Cards.
+	cardsLeast = 100
+	cardsMost  = 1_000_000
+	// publishers is how many connections publish at once.
+	publishers = 32
+	// cardPatience bounds the wait for cards, and for their vectors, that are not found.
+	cardPatience = 5 * time.Minute
+	// freshMost is how many cards are published again, one after the other. They are more
+	// than can be under way at once.
+	freshMost = 1000
+	// shedPause is the pause before a request is repeated that a busy server has refused,
+	// shedMost how often it is repeated.
+	shedPause = 100 * time.Millisecond
+	shedMost  = 600
+	// cardPause is the pause between two looks for them.
+	cardPause = 20 * time.Millisecond
+)
+
+// Names of the figures of a run of Directory.
+const (
+	// FigureCards is how many cards the directory has.
+	FigureCards = "cards"
+	// FigurePublished is how many cards a second were published while the directory was
+	// filled, agents included.
+	FigurePublished = "filled_per_second"
+	// FigureVectors is how long after the last of them it was found by its meaning.
+	FigureVectors = "vectors_after_ms"
+	// FigureCardMemory is the growth of the server's resident memory per card while the
+	// directory was filled, everything included: agents, caches, garbage.
+	FigureCardMemory = "resident_bytes_per_card"
+	// FigureMisspelled is the share of cards that were found by their names with one
+	// word misspelled, among the first 20.
+	FigureMisspelled = "misspelled_found"
+	// FigureNeeds is the share of rows of searches by meaning that are of the category
+	// that was asked for.
+	FigureNeeds = "meaning_in_category"
+	// FigureMeant is the share of searches by meaning that find anything, and FigureBoth that
+	// of searches by a name and by the description of a skill that show the card among the
+	// first 20.
+	FigureMeant = "meaning_found"
+	FigureBoth  = "words_and_meaning_found"
+	// FigureRestarted is how long a restart takes until the server answers, and
+	// FigureRestartedAll until it finds all cards.
+	FigureRestarted    = "restart_ms"
+	FigureRestartedAll = "restart_all_cards_ms"
+)
+
+// cardIndex is what Directory has published.
+type cardIndex struct {
+	cards  []cards.Card
+	agents []*agent
+	// place finds a card by its agent's id.
+	place map[uuid]int
+	// fresh is how many cards, the first ones, are published again in each run. No search
+	// looks for them.
+	fresh int
+	// others is how many cards were there before.
+	others  int
+	filters []filter
+	// sizes is how many cards each category has.
+	sizes map[string]int
+	// words is how many cards have each word, up to rareWord.
+	words   map[string]byte
+	figures map[string]float64
+	// last is a category that only the card that was published last has.
+	last string
+	// marks counts the cards that were published again.
+	marks atomic.Int64
+}
+
+// Cards returns how many cards Directory publishes.
+func (h *Host) Cards() int {
+	if h.params.Cards > 0 {
+		return h.params.Cards
+	}
+	return defaultCards
+}
+
+// Directory searches the directory as planned, then publishes cards at a fixed rate and
+// measures when they are found. The first run fills the directory. Directory sets all of
+// run except its CPU, which is that of the searches.
+func (h *Host) Directory(ctx context.Context, plan load.Plan, meter Meter, window load.Watch, run *result.Run) error {
+	if h.world == nil {
+		return fmt.Errorf("%s does not take part in %s", h.name, Directory)
+	}
+	if h.index == nil {
+		if err := h.fillDirectory(ctx, meter); err != nil {
+			return fmt.Errorf("%s: no directory: %w", h.name, err)
+		}
+	}
+	if err := h.world.freshTokens(ctx); err != nil {
+		return fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	}
+	meter.Settle(ctx)
+	tally := &searchTally{}
+	m, err := load.Run(ctx, plan, h.searchingWith(tally), window)
+	if m == nil {
+		return err
+	}
+	m.Fill(run)
+	run.Figures = map[string]float64{}
+	for name, value := range h.index.figures {
+		run.Figures[name] = value
+	}
+	if err == nil {
+		err = tally.judge(run.Figures)
+	}
+	if err != nil {
+		return err
+	}
+	return h.publishAgain(ctx, plan, run)
+}
+
+// AwaitDirectory waits until a server that was restarted finds all cards, and sets the
+// figures of a restart that began at an instant and has answered since another.
+func (h *Host) AwaitDirectory(ctx context.Context, began, answered time.Time, run *result.Run) error {
+	err := h.awaitCards(ctx, "", func(l *listing) bool { return l.total >= h.index.others+len(h.index.cards) })
+	run.Figures[FigureRestarted] = answered.Sub(began).Seconds() * 1e3
+	run.Figures[FigureRestartedAll] = time.Since(began).Seconds() * 1e3
+	return err
+}
+
+// fillDirectory creates the agents and publishes their cards.
+func (h *Host) fillDirectory(ctx context.Context, meter Meter) error {
+	count := h.Cards()
+	h.note("publishing %d cards", count)
+	if err := h.world.freshTokens(ctx); err != nil {
+		return err
+	}
+	x := &cardIndex{cards: cards.Make(h.params.Seed, count), agents: make([]*agent, count), place: make(map[uuid]int, count), sizes: map[string]int{}, words: map[string]byte{}, fresh: max(2*republishers, min(freshMost, count/10))}
+	x.last = fmt.Sprintf("last-%x", rand.Uint64())
+	x.cards[count-1].Categories = append(x.cards[count-1].Categories, x.last)
+	conn, err := h.publicConnection(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	before, err := search(conn, "limit=1")
+	if err != nil {
+		return err
+	}
+	if before.total < 0 {
+		return errors.New("the directory does not say how many cards it has")
+	}
+	x.others = before.total
+	meter.Settle(ctx)
+	resident, began := meter.Resident(), time.Now()
+	if err := h.enrollAll(ctx, x, 0, count-1); err != nil {
+		return err
+	}
+	if err := h.enrollAll(ctx, x, count-1, count); err != nil {
+		return err
+	}
+	ended := time.Now()
+	for i, a := range x.agents {
+		x.place[uuid(a.id)] = i
+		for _, category := range x.cards[i].Categories {
+			x.sizes[category]++
+		}
+	}
+	x.figures = map[string]float64{FigureCards: float64(count), FigurePublished: float64(count) / ended.Sub(began).Seconds()}
+	h.index = x
+	h.note("%d cards published in %.1f s, waiting for their vectors", count, ended.Sub(began).Seconds())
+	if err := h.awaitCards(ctx, "", func(l *listing) bool { return l.total == x.others+count }); err != nil {
+		return err
+	}
+	meant := "category=" + x.last + "&semantic=" + meaningOf(&x.cards[count-1])
+	if err := h.awaitCards(ctx, meant, func(l *listing) bool { return len(l.ids) == 1 }); err != nil {
+		return err
+	}
+	x.figures[FigureVectors] = time.Since(ended).Seconds() * 1e3
+	meter.Settle(ctx)
+	if now := meter.Resident(); resident > 0 && now > resident {
+		x.figures[FigureCardMemory] = float64(now-resident) / float64(count)
+	}
+	x.countWords()
+	x.drawFilters(rand.New(rand.NewPCG(h.params.Seed, 1)))
+	return nil
+}
+
+// meaningOf returns what a card says first, within the bound of a query, for a query
+// string.
+func meaningOf(c *cards.Card) string {
+	text := c.Name + " " + c.Description
+	return url.QueryEscape(text[:min(len(text), 300)])
+}
+
+// countWords counts the cards that have each word. No card is counted twice in a row, so a
+// word that only one card has is rare however often that card has it.
+func (x *cardIndex) countWords() {
+	latest := map[string]int{}
+	for i := range x.cards {
+		for _, word := range wordsOf(textOf(&x.cards[i])) {
+			if before, known := latest[word]; x.words[word] < rareWord && (!known || before != i) {
+				x.words[word]++
+				latest[word] = i
+			}
+		}
+	}
+}
+
+// awaitCards searches until the answer is as wanted.
+func (h *Host) awaitCards(ctx context.Context, query string, enough func(*listing) bool) error {
+	conn, err := h.publicConnection(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	for deadline := time.Now().Add(h.cardPatience); ; {
+		l, err := search(conn, query)
+		switch {
+		case err != nil && !isShed(err):
+			return err
+		case err == nil && enough(l):
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("not all cards were found within %v (%v)", h.cardPatience, err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(cardPause):
+		}
+	}
+}
+
+// enrollAll creates agents and publishes their cards, from one place up to another.
+func (h *Host) enrollAll(ctx context.Context, x *cardIndex, from, upTo int) error {
+	return together(ctx, publishers, min(publishers, upTo-from), func(ctx context.Context, worker int) error {
+		p, err := h.publisher(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = p.Close() }()
+		for i := from + worker; i < upTo && ctx.Err() == nil; i += publishers {
+			if err := p.enroll(x, i); err != nil {
+				return fmt.Errorf("card %d: %w", i, err)
+			}
+		}
+		return ctx.Err()
+	})
+}
+
+// isShed reports whether a busy server refused a request.
+func isShed(err error) bool {
+	var refused load.Refused
+	return errors.As(err, &refused) && strings.HasPrefix(refused.Reason, "status 503")
+}
+
+// publicConnection connects one of the clients without a token. A server lets each address
+// search once at a time, so on one machine each client gets an address of its own.
+func (h *Host) publicConnection(ctx context.Context, client int) (*wire.HTTP, error) {
+	return wire.DialHTTPFrom(ctx, h.addressOf(client), h.door.Address)
+}
+
+// addressOf returns the address of a client, nil for any.
+func (h *Host) addressOf(client int) net.IP {
+	host, _, err := net.SplitHostPort(h.door.Address)
+	if ip := net.ParseIP(host).To4(); err != nil || ip == nil || !ip.IsLoopback() || runtime.GOOS != "linux" {
+		return nil
+	}
+	return net.IPv4(127, 77, byte(client/250), byte(1+client%250))
+}
+
+// publisher publishes cards.
+type publisher struct {
+	conn          *wire.HTTP
+	world         *world
+	create        string
+	body, request []byte
+}
+
+func (h *Host) publisher(ctx context.Context) (*publisher, error) {
+	conn, err := wire.DialHTTP(ctx, h.door.Address)
+	if err != nil {
+		return nil, err
+	}
+	keys := struct {
+		Signing    any `json:"signing_public_key"`
+		Encryption any `json:"encryption_public_key"`
+	}{h.world.key.SigningKey(), h.world.key.EncryptionKey()}
+	create, err := json.Marshal(keys)
+	return &publisher{conn: conn, world: h.world, create: string(create[1:])}, err
+}
+
+// Close closes the connection.
+func (p *publisher) Close() error { return p.conn.Close() }
+
+// enroll creates an agent and publishes its card.
+func (p *publisher) enroll(x *cardIndex, i int) error {
+	made := &agent{org: p.world.acme}
+	if i%10 >= 7 {
+		made.org = p.world.globex
+	}
+	p.body = fmt.Appendf(p.body[:0], `{"name":"card-%d",%s`, i, p.create)
+	p.request = wire.AppendRequest(p.request[:0], "POST", "/agents", made.org.token, nil, p.body)
+	answer, err := p.patiently(201)
+	if err != nil {
+		return err
+	}
+	id, _ := memberOf(answer.Body, "id")
+	agentID, ok := parseUUID(plainText(id))
+	if !ok {
+		return wrong("an agent without id")
+	}
+	copy(made.id[:], agentID[:])
+	x.agents[i] = made
+	if err := p.compose(made, &x.cards[i]); err != nil {
+		return err
+	}
+	_, err = p.patiently(200)
+	return err
+}
+
+// patiently sends the request, again while the server refuses it because it is busy, until
+// the answer has a status.
+func (p *publisher) patiently(status int) (answer wire.Answer, err error) {
+	for range shedMost {
+		if answer, err = p.conn.Do(p.request); err != nil || answer.Status == status {
+			return answer, err
+		}
+		if answer.Status != 503 || answer.RetryAfter == "" {
+			break
+		}
+		time.Sleep(shedPause)
+	}
+	err, _ = refusal(answer)
+	return answer, err
+}
+
+// compose makes the request that publishes a card.
+func (p *publisher) compose(of *agent, c *cards.Card) (err error) {
+	if p.body, err = appendCard(p.body[:0], p.world.brand, c); err != nil {
+		return err
+	}
+	p.request = wire.AppendRequest(p.request[:0], "PUT", "/agents/"+of.id.String()+"/card", of.org.token, nil, p.body)
+	return nil
+}
+
+// put publishes a card.
+func (p *publisher) put(of *agent, c *cards.Card) error {
+	if err := p.compose(of, c); err != nil {
+		return err
+	}
+	answer, err := p.conn.Do(p.request)
+	if err != nil {
+		return err
+	}
+	if answer.Status != 200 {
+		err, _ := refusal(answer)
+		return err
+	}
+	return nil
+}
+
+// appendCard appends a card as it is published.
+func appendCard(to []byte, brand string, c *cards.Card) ([]byte, error) {
+	skills := make([]map[string]any, len(c.Skills))
+	for i, s := range c.Skills {
+		skills[i] = map[string]any{"id": s.ID, "name": s.Name, "description": s.Description, "tags": s.Tags}
+	}
+	extension := map[string]any{"categories": c.Categories, "languages": c.Languages, "message_types_accepted": c.MessageTypes}
+	if c.Jurisdiction != "" {
+		extension["jurisdiction"] = c.Jurisdiction
+	}
+	if c.PricingModel != "" {
+		extension["pricing_model"] = c.PricingModel
+	}
+	if len(c.MessageTypes) == 0 {
+		delete(extension, "message_types_accepted")
+	}
+	body, err := json.Marshal(map[string]any{
+		"name": c.Name, "description": c.Description, "version": "1.0.0", "is_public": true, "skills": skills, brand: extension,
+	})
+	return append(to, body...), err
+}

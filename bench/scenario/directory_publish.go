@@ -1,0 +1,165 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"parley/bench/cards"
+	"parley/bench/load"
+	"parley/bench/result"
+	"parley/bench/wire"
+)
+
+const (
+	// publishRate is how many cards a second the second part of Directory publishes.
+	publishRate = 100
+	// republishers is how many connections publish them.
+	republishers = 16
+	// meantEvery is the number of publications of which one is looked for by its meaning.
+	meantEvery = 5
+	// foundWithin bounds the wait for a published card, after which it counts as lost.
+	foundWithin = 10 * time.Second
+	// foundPause is the pause between two looks for it.
+	foundPause = time.Millisecond
+	// besideSearches is the interval between searches by words during publications.
+	besideSearches = 20 * time.Millisecond
+)
+
+// Laps of a run of Directory: while publishRate cards a second are published.
+const (
+	LapPut        = "100 published a second: 200 of a card"
+	LapFound      = "100 published a second: found by its words after the 200"
+	LapMeant      = "100 published a second: found by its meaning after the 200"
+	LapTextBeside = "100 published a second: words"
+)
+
+// publishAgain publishes cards again at a fixed rate, each with a new word, and looks for
+// each until it is found.
+func (h *Host) publishAgain(ctx context.Context, plan load.Plan, run *result.Run) error {
+	plan.Clients, plan.Rate = republishers, publishRate
+	under, stop := context.WithCancel(ctx)
+	defer stop()
+	var beside sync.WaitGroup
+	searches, tally := load.NewHistogram(), &searchTally{}
+	var besideErr error
+	beside.Go(func() { besideErr = h.searchBeside(under, searches, tally) })
+	m, err := load.Run(ctx, plan, h.republisher, nil)
+	stop()
+	beside.Wait()
+	if m == nil {
+		return errors.Join(err, besideErr)
+	}
+	for name, lap := range m.Laps {
+		run.Laps[name] = lap.Latency()
+	}
+	if searches.Count() > 0 {
+		run.Laps[LapTextBeside] = searches.Latency()
+	}
+	for reason, n := range m.Reasons {
+		run.Failures += n
+		run.Reasons["publishing: "+reason] += n
+	}
+	return errors.Join(err, besideErr)
+}
+
+// searchBeside searches by words now and then.
+func (h *Host) searchBeside(ctx context.Context, into *load.Histogram, tally *searchTally) error {
+	s, err := h.searcher(ctx, republishers, h.nextRun(), tally)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	ticks := time.NewTicker(besideSearches)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+		i, c := s.target()
+		l, took, err := s.timed("q=" + url.QueryEscape(cards.Names(s.random, c, false)))
+		if err == nil && !s.has(l, i) {
+			err = wrong("a card is not found by its name while others are published")
+		}
+		if err != nil {
+			return err
+		}
+		into.Record(took)
+	}
+}
+
+// republishing publishes cards again and looks for them.
+type republishing struct {
+	*publisher
+	searches *wire.HTTP
+	index    *cardIndex
+	within   time.Duration
+}
+
+func (h *Host) republisher(ctx context.Context, worker int) (load.Client, error) {
+	p, err := h.publisher(ctx)
+	if err != nil {
+		return nil, err
+	}
+	searches, err := h.publicConnection(ctx, worker)
+	if err != nil {
+		_ = p.Close()
+		return nil, err
+	}
+	return &republishing{publisher: p, searches: searches, index: h.index, within: h.foundWithin}, nil
+}
+
+// Close implements load.Client.
+func (r *republishing) Close() error { return errors.Join(r.publisher.Close(), r.searches.Close()) }
+
+// Do implements load.Client.
+func (r *republishing) Do(ctx context.Context, _ int, laps *load.Laps) error {
+	n := int(r.index.marks.Add(1))
+	at := n % r.index.fresh
+	card, of := r.index.cards[at], r.index.agents[at]
+	mark := fmt.Sprintf("zq%dx%s", n, of.id.String()[24:])
+	card.Name += " " + mark
+	card.Categories = append(card.Categories[:len(card.Categories):len(card.Categories)], mark)
+	began := time.Now()
+	if err := r.put(of, &card); err != nil {
+		return err
+	}
+	answered := time.Now()
+	laps.Note(LapPut, answered.Sub(began))
+	if err := r.await(ctx, of, "limit=3&q="+mark); err != nil {
+		return err
+	}
+	laps.Note(LapFound, time.Since(answered))
+	if n%meantEvery != 0 {
+		return nil
+	}
+	if err := r.await(ctx, of, "category="+mark+"&semantic="+meaningOf(&card)); err != nil {
+		return err
+	}
+	laps.Note(LapMeant, time.Since(answered))
+	return nil
+}
+
+// await searches until a card is found.
+func (r *republishing) await(ctx context.Context, of *agent, query string) error {
+	for deadline := time.Now().Add(r.within); ctx.Err() == nil; time.Sleep(foundPause) {
+		l, err := search(r.searches, query)
+		if err != nil {
+			return err
+		}
+		for _, id := range l.ids {
+			if id == uuid(of.id) {
+				return nil
+			}
+		}
+		if time.Now().After(deadline) {
+			return wrong("a published card is not found")
+		}
+	}
+	return ctx.Err()
+}

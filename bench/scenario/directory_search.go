@@ -1,0 +1,407 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"parley/bench/cards"
+	"parley/bench/load"
+	"parley/bench/wire"
+)
+
+const (
+	// directoryPage is how many rows a search shows.
+	directoryPage = 20
+	// misspelled is the share of searches by words in which a word is misspelled.
+	misspelled = 0.2
+	// filtersDrawn is how many different filters the searches use.
+	filtersDrawn = 256
+	// The least shares of a sound directory: of FigureMisspelled, FigureNeeds,
+	// FigureMeant and FigureBoth.
+	misspelledLeast = 0.9
+	needsLeast      = 0.5
+	meantLeast      = 0.8
+	bothLeast       = 0.8
+	// stemLetters is how many letters two forms of a word have in common.
+	stemLetters = 4
+	// rareWord is the number of cards from which a word counts as known.
+	rareWord = 3
+	// judgedLeast is the number of answers from which these are judged.
+	judgedLeast = 50
+)
+
+// Laps of a run of Directory: searches alone.
+const (
+	LapText       = "words"
+	LapMisspelled = "words, one misspelled"
+	LapSemantic   = "meaning"
+	LapFilter     = "filters"
+	LapBoth       = "words and meaning"
+	LapNarrow     = "words and filters"
+	LapBrowse     = "all by name"
+	LapNext       = "words, second page"
+	LapDetail     = "detail"
+	LapFirstPhase = "stream: first phase"
+	LapLastPhase  = "stream: second phase"
+)
+
+// searchTally counts answers that cannot be judged one by one.
+type searchTally struct {
+	misspelled, meant, both, needs share
+}
+
+// share counts which part of many answers is as wanted.
+type share struct{ part, of atomic.Int64 }
+
+func (s *share) add(wanted bool) {
+	s.of.Add(1)
+	if wanted {
+		s.part.Add(1)
+	}
+}
+
+// judge sets the shares, and returns an error if they are those of a directory that does
+// not work.
+func (t *searchTally) judge(figures map[string]float64) (err error) {
+	for _, one := range []struct {
+		figure string
+		of     *share
+		least  float64
+	}{{FigureMisspelled, &t.misspelled, misspelledLeast}, {FigureNeeds, &t.needs, needsLeast}, {FigureMeant, &t.meant, meantLeast}, {FigureBoth, &t.both, bothLeast}} {
+		n := one.of.of.Load()
+		if n == 0 {
+			continue
+		}
+		figures[one.figure] = float64(one.of.part.Load()) / float64(n)
+		if n >= judgedLeast && figures[one.figure] < one.least {
+			err = errors.Join(err, fmt.Errorf("%s is %.2f and should be %.2f at least", one.figure, figures[one.figure], one.least))
+		}
+	}
+	return err
+}
+
+// searching is the client of Directory.
+type searching struct {
+	conn    *wire.HTTP
+	host    *Host
+	index   *cardIndex
+	random  *rand.Rand
+	client  int
+	tally   *searchTally
+	request []byte
+}
+
+func (h *Host) searchingWith(tally *searchTally) load.Dial {
+	run := h.nextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) { return h.searcher(ctx, worker, run, tally) }
+}
+
+func (h *Host) searcher(ctx context.Context, client int, run uint16, tally *searchTally) (*searching, error) {
+	conn, err := h.publicConnection(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	return &searching{conn: conn, host: h, index: h.index, random: h.choice(run, client), client: client, tally: tally}, nil
+}
+
+// Close implements load.Client.
+func (s *searching) Close() error { return s.conn.Close() }
+
+// Do implements load.Client.
+func (s *searching) Do(ctx context.Context, _ int, laps *load.Laps) error {
+	switch n := s.random.IntN(100); {
+	case n < 35:
+		return s.text(laps)
+	case n < 50:
+		return s.semantic(laps)
+	case n < 65:
+		return s.filtered(laps)
+	case n < 75:
+		return s.narrow(laps)
+	case n < 82:
+		return s.both(laps)
+	case n < 87:
+		return s.browse(laps)
+	case n < 92:
+		return s.second(laps)
+	case n < 96:
+		return s.detail(laps)
+	default:
+		return s.stream(ctx, laps)
+	}
+}
+
+// target draws a card to look for.
+func (s *searching) target() (int, *cards.Card) {
+	i := s.index.fresh + s.random.IntN(len(s.index.cards)-s.index.fresh)
+	return i, &s.index.cards[i]
+}
+
+// ask searches and records how long the answer took.
+func (s *searching) ask(laps *load.Laps, lap, query string) (*listing, error) {
+	l, took, err := s.timed(query)
+	if err == nil {
+		laps.Note(lap, took)
+	}
+	return l, err
+}
+
+func (s *searching) timed(query string) (*listing, time.Duration, error) {
+	s.request = wire.AppendRequest(s.request[:0], "GET", "/directory/agents?"+query, "", nil, nil)
+	began := time.Now()
+	answer, err := s.conn.Do(s.request)
+	took := time.Since(began)
+	if err != nil {
+		return nil, 0, err
+	}
+	l, err := readListing(answer)
+	return l, took, err
+}
+
+// text searches by words: half of the time by those of a name, by which its card is to be
+// found, half of the time by a few that many cards have, or by a misspelled name of a
+// maker.
+func (s *searching) text(laps *load.Laps) error {
+	i, c := s.target()
+	wrongly, named := s.random.Float64() < misspelled, s.random.IntN(2) == 0
+	query := ""
+	switch {
+	case named:
+		query = cards.Names(s.random, c, wrongly)
+	case wrongly:
+		query = cards.Maker(s.random, c)
+	default:
+		query = cards.Few(s.random, c)
+	}
+	l, took, err := s.timed("q=" + url.QueryEscape(query))
+	if err != nil {
+		return err
+	}
+	laps.Note(LapText, took)
+	if wrongly {
+		laps.Note(LapMisspelled, took)
+	}
+	if err := s.sound(l, "text"); err != nil {
+		return err
+	}
+	switch {
+	case wrongly:
+		s.tally.misspelled.add(named && s.has(l, i) || !named && slices.ContainsFunc(l.ids, func(id uuid) bool { return s.isOf(id, c.Maker) }))
+	case named && !s.has(l, i):
+		return wrong("a card is not found by its name")
+	case !named && s.index.knows(query) && (len(l.ids) == 0 || !s.mentions(l.ids[0], query)):
+		return wrong("words find a card that has none of them")
+	}
+	return nil
+}
+
+func (s *searching) semantic(laps *load.Laps) error {
+	need, category := cards.Need(s.random)
+	l, err := s.ask(laps, LapSemantic, "semantic="+url.QueryEscape(need))
+	if err != nil {
+		return err
+	}
+	// A category of few cards has fewer near to any one need.
+	for _, id := range l.ids[:min(len(l.ids), 1+s.index.sizes[category]/4)] {
+		at, known := s.index.place[id]
+		s.tally.needs.add(known && slices.Contains(s.index.cards[at].Categories, category))
+	}
+	s.tally.meant.add(len(l.ids) > 0)
+	return s.sound(l, "semantic")
+}
+
+func (s *searching) filtered(laps *load.Laps) error {
+	f := &s.index.filters[s.random.IntN(len(s.index.filters))]
+	l, err := s.ask(laps, LapFilter, f.query)
+	if err != nil {
+		return err
+	}
+	if l.total != f.count && (s.index.others == 0 || l.total < f.count) {
+		return wrong("filters count other cards than have the values")
+	}
+	return errors.Join(s.sound(l, "structured"), s.pass(l, f))
+}
+
+func (s *searching) narrow(laps *load.Laps) error {
+	i, c := s.target()
+	f := filter{category: c.Categories[0], language: c.Languages[0]}
+	l, err := s.ask(laps, LapNarrow, f.encode()+"&q="+url.QueryEscape(cards.Names(s.random, c, false)))
+	if err != nil {
+		return err
+	}
+	if !s.has(l, i) {
+		return wrong("a card is not found by its name and its category")
+	}
+	return errors.Join(s.sound(l, "text", "structured"), s.pass(l, &f))
+}
+
+func (s *searching) both(laps *load.Laps) error {
+	i, c := s.target()
+	l, err := s.ask(laps, LapBoth, "q="+url.QueryEscape(cards.Names(s.random, c, false))+"&semantic="+url.QueryEscape(c.Skills[0].Description))
+	if err != nil {
+		return err
+	}
+	s.tally.both.add(s.has(l, i))
+	return s.sound(l, "text", "semantic")
+}
+
+// browse lists cards by name. Only their number is checked.
+func (s *searching) browse(laps *load.Laps) error {
+	l, err := s.ask(laps, LapBrowse, "sort=name")
+	if err == nil && (l.total < len(s.index.cards) || len(l.ids) != min(directoryPage, l.total)) {
+		err = wrong("a list that lacks cards")
+	}
+	return err
+}
+
+// second reads the second page of a search by words; the first is not measured.
+func (s *searching) second(laps *load.Laps) error {
+	_, c := s.target()
+	query := "q=" + url.QueryEscape(cards.Few(s.random, c))
+	first, _, err := s.timed(query)
+	if err != nil || first.cursor == "" {
+		return err
+	}
+	next, err := s.ask(laps, LapNext, query+"&cursor="+url.QueryEscape(first.cursor))
+	if err != nil {
+		return err
+	}
+	for _, id := range next.ids {
+		if slices.Contains(first.ids, id) {
+			return wrong("a card on two pages")
+		}
+	}
+	if len(next.ids) == 0 {
+		return wrong("a second page without cards")
+	}
+	return nil
+}
+
+func (s *searching) detail(laps *load.Laps) error {
+	i, c := s.target()
+	s.request = wire.AppendRequest(s.request[:0], "GET", "/directory/agents/"+s.index.agents[i].id.String(), "", nil, nil)
+	began := time.Now()
+	answer, err := s.conn.Do(s.request)
+	if err != nil {
+		return err
+	}
+	laps.Note(LapDetail, time.Since(began))
+	if answer.Status != 200 {
+		err, _ := refusal(answer)
+		return err
+	}
+	if name, _ := memberOf(answer.Body, "name"); string(plainText(name)) != c.Name {
+		return wrong("another card than the one asked for")
+	}
+	return nil
+}
+
+// stream searches in two phases, over a connection of its own. What it records begins
+// with the connection.
+func (s *searching) stream(ctx context.Context, laps *load.Laps) error {
+	i, c := s.target()
+	path := "/directory/agents/stream?q=" + url.QueryEscape(cards.Names(s.random, c, false)) + "&semantic=" + url.QueryEscape(c.Skills[0].Description)
+	began := time.Now()
+	stream, err := wire.DialStreamFrom(ctx, s.host.addressOf(s.client), s.host.door.Address, path, "", "")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }()
+	for _, phase := range [...]struct{ name, lap string }{{"fuzzy", LapFirstPhase}, {"semantic", LapLastPhase}} {
+		event, err := stream.Next()
+		if err != nil {
+			return err
+		}
+		laps.Note(phase.lap, time.Since(began))
+		name, _ := memberOf(event.Data, "phase")
+		l, err := readRows(event.Data, "results")
+		if err != nil {
+			return err
+		}
+		if string(plainText(name)) != phase.name || phase.name == "fuzzy" && !s.has(l, i) {
+			return wrong("a phase of a search that does not find its card")
+		}
+	}
+	if event, err := stream.Next(); err != nil || string(event.Data) != "[DONE]" {
+		return wrong("a search stream without its end")
+	}
+	if _, err := stream.Next(); !errors.Is(err, io.EOF) {
+		return wrong("a search stream that does not end")
+	}
+	return nil
+}
+
+// has reports whether a list has the card at a place.
+func (s *searching) has(l *listing, place int) bool {
+	return slices.Contains(l.ids, uuid(s.index.agents[place].id))
+}
+
+// sound checks the mode, the scores and the length of an answer.
+func (s *searching) sound(l *listing, modes ...string) error {
+	if !slices.Equal(l.modes, modes) {
+		return wrong("another search mode than " + strings.Join(modes, ", "))
+	}
+	for i, score := range l.scores {
+		if i == 0 && score != 1 || i > 0 && score > l.scores[i-1] {
+			return wrong("scores that rise or do not begin with 1")
+		}
+	}
+	if l.total >= 0 && len(l.ids) < min(directoryPage, l.total) && !l.more {
+		return wrong("fewer rows than were found")
+	}
+	return nil
+}
+
+// knows reports whether none of the words is so rare that a directory takes it for a
+// misspelled one.
+func (x *cardIndex) knows(query string) bool {
+	return !slices.ContainsFunc(wordsOf(query), func(word string) bool { return x.words[word] < rareWord })
+}
+
+// mentions reports whether a card has the beginning of one of the words.
+func (s *searching) mentions(id uuid, query string) bool {
+	at, known := s.index.place[id]
+	if !known {
+		return s.index.others > 0
+	}
+	text := textOf(&s.index.cards[at])
+	return slices.ContainsFunc(wordsOf(query), func(word string) bool { return strings.Contains(text, word[:min(len(word), stemLetters)]) })
+}
+
+// textOf returns all text of a card, in lower case.
+func textOf(c *cards.Card) string {
+	text := c.Name + " " + c.Description
+	for _, k := range c.Skills {
+		text += " " + k.Name + " " + k.Description + " " + strings.Join(k.Tags, " ")
+	}
+	return strings.ToLower(text)
+}
+
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+// isOf reports whether a card's name has the name of a maker.
+func (s *searching) isOf(id uuid, maker string) bool {
+	at, known := s.index.place[id]
+	return known && s.index.cards[at].Maker == maker
+}
+
+// pass checks that all cards of an answer pass a filter.
+func (s *searching) pass(l *listing, f *filter) error {
+	for _, id := range l.ids {
+		if at, known := s.index.place[id]; known && !f.passes(&s.index.cards[at]) {
+			return wrong("a card that does not pass the filter")
+		}
+	}
+	return nil
+}
