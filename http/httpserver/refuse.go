@@ -47,6 +47,15 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(p.RetryAfter()))
 	}
 	ctx.SetStatusCode(p.Status)
+	if s.errorPage != nil && r.RefusedAsPage(ctx.Request.Header.Peek(fasthttp.HeaderAccept)) {
+		page := s.errorPage(string(ctx.URI().PathOriginal()), &p, id)
+		h.Set("Content-Security-Policy", page.Policy)
+		h.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+		h.Set(fasthttp.HeaderCacheControl, "no-store")
+		ctx.SetContentType(rest.HTMLMedia)
+		ctx.SetBody(page.Body)
+		return
+	}
 	ctx.SetContentType(rest.JSONMedia)
 	ctx.SetBody(p.Body(id))
 }

@@ -30,8 +30,7 @@ func (c *Call) Document(of any, modified time.Time, cache string) (Rendered, err
 	if err != nil {
 		return Rendered{}, err
 	}
-	sum := sha256.Sum256(body)
-	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
+	tag := entityTag(body)
 	c.SetHeader(fasthttp.HeaderCacheControl, cache)
 	c.SetHeader(fasthttp.HeaderETag, tag)
 	date := c.documentDate(modified)
@@ -40,6 +39,12 @@ func (c *Call) Document(of any, modified time.Time, cache string) (Rendered, err
 		return Rendered{Code: fasthttp.StatusNotModified}, nil
 	}
 	return Rendered{JSON: body}, nil
+}
+
+// entityTag returns the entity tag of a body, which is a hash of it.
+func entityTag(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 }
 
 // documentDate returns the Last-Modified of a document. HTTP dates have no fractions, so a

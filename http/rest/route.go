@@ -40,6 +40,7 @@ type Route struct {
 	media   string       // of the answer; empty: application/json
 	Streams bool         // the handler takes the connection over
 	Exempt  bool         // also open to suspended organizations
+	people  bool         // refusals are pages if the client accepts HTML
 	handle  func(*Call, *plan) error
 	plan    *plan
 }
