@@ -121,7 +121,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/submission"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/submission", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -145,6 +145,7 @@ var lattice = map[string]place{
 		why:   "which requests are served, and in which order they are checked, does not depend on what they ask for",
 	},
 	"parley/http/docs":      {may: []string{"parley", "parley/http/rest"}, why: "the documentation page is static files"},
+	"parley/http/web":       {may: []string{"parley", "parley/http/api"}, why: "a page is made of the values that endpoints answer with, without knowing the request"},
 	"parley/http/buffer":    {may: []string{"parley/http/limit"}, why: "memory is pooled and counted, whatever is written to it"},
 	"parley/http/connlimit": {may: []string{"parley", "parley/http/limit", "parley/http/overload"}, why: "it decides which connections stay open, independently of their requests"},
 	"parley/http/overload":  {may: ground, why: "it decides by the load of the processor, independently of the request"},
