@@ -56,6 +56,11 @@ var beyondSpec = map[string]string{
 	"GET /openapi.json":                           "OpenAPI description",
 	"GET /docs":                                   "API reference as a web page",
 	"GET /docs/{}":                                "files of that page",
+	"GET /find/agents":                            "search of agents, as a page for people",
+	"GET /find/groups":                            "search of groups, as a page for people",
+	"GET /a/{}":                                   "an agent, as a page for people",
+	"GET /g/{}":                                   "a group, as a page for people",
+	"GET /assets/{}":                              "files of the pages for people",
 }
 
 func readSpec(t *testing.T) string {

@@ -131,19 +131,42 @@ func (s agentDirectory) addMeaning(c *rest.Call, x *agentSearch) (byWords bool, 
 	return true, nil
 }
 
-// findAgents returns a page of public cards.
-// // spec: Directory and discovery (all public, no auth)
-func (s agentDirectory) findAgents(c *rest.Call, in *api.FindAgents) (rest.Rendered, error) {
-	x := newAgentSearch(in)
-	byWords, err := x.resume(s.Cursors, in.Cursor)
+// prepare returns a search that is ready to be ranked, and whether the words of semantic
+// are looked for instead of its meaning.
+func (s agentDirectory) prepare(c *rest.Call, in *api.FindAgents) (x agentSearch, byWords bool, err error) {
+	x = newAgentSearch(in)
+	byWords, err = x.resume(s.Cursors, in.Cursor)
 	if err == nil && x.semantic != "" && !byWords {
 		byWords, err = s.addMeaning(c, &x)
 	}
+	if byWords {
+		x.addWords()
+	}
+	return x, byWords, err
+}
+
+// addWords looks for the words of semantic too.
+func (x *agentSearch) addWords() {
+	if x.Text != x.semantic {
+		x.Text = strings.TrimSpace(x.Text + " " + x.semantic)
+	}
+}
+
+// nextCursor returns the cursor of a position.
+func (s agentDirectory) nextCursor(x *agentSearch, position []byte, byWords bool) *string {
+	kind := byte(positionAsAsked)
+	if byWords {
+		kind = positionByWords
+	}
+	return new(s.Cursors.Seal(x.list, append([]byte{kind}, position...)))
+}
+
+// findAgents returns a page of public cards.
+// // spec: Directory and discovery (all public, no auth)
+func (s agentDirectory) findAgents(c *rest.Call, in *api.FindAgents) (rest.Rendered, error) {
+	x, byWords, err := s.prepare(c, in)
 	if err != nil {
 		return rest.Rendered{}, err
-	}
-	if byWords {
-		x.Text = strings.TrimSpace(x.Text + " " + x.semantic)
 	}
 	result, rows, err := s.search(c, x.Query)
 	if err != nil {
@@ -158,11 +181,7 @@ func (s agentDirectory) findAgents(c *rest.Call, in *api.FindAgents) (rest.Rende
 	}
 	page := rowPage{Items: rows, SearchMode: result.Modes, Total: result.Total}
 	if page.HasMore = result.Next != nil; page.HasMore {
-		kind := byte(positionAsAsked)
-		if byWords {
-			kind = positionByWords
-		}
-		page.NextCursor = new(s.Cursors.Seal(x.list, append([]byte{kind}, result.Next...)))
+		page.NextCursor = s.nextCursor(&x, result.Next, byWords)
 	}
 	body, err := json.Marshal(page)
 	return rest.Rendered{JSON: body}, err
@@ -241,6 +260,15 @@ func (s *core) render(ctx context.Context, r *directory.Result, known map[parley
 
 // renderRow renders a row, nil if it may not be shown.
 func (s *core) renderRow(ctx context.Context, found directory.Row, scored bool) (jsontext.Value, error) {
+	row, err := s.row(ctx, found, scored)
+	if row == nil || err != nil {
+		return nil, err
+	}
+	return json.Marshal(row, json.Deterministic(true))
+}
+
+// row returns a row, nil if it may not be shown.
+func (s *core) row(ctx context.Context, found directory.Row, scored bool) (*api.AgentRow, error) {
 	card, _, err := s.listed(ctx, parley.AgentID(found.ID))
 	if isGone(err) {
 		return nil, nil
@@ -252,10 +280,10 @@ func (s *core) renderRow(ctx context.Context, found directory.Row, scored bool) 
 	if scored {
 		facts.Score = &found.Score
 	}
-	return json.Marshal(api.AgentRow{
+	return &api.AgentRow{
 		ID: card.ID, AgentID: card.AgentID, Name: card.Name, Description: card.Description, Version: card.Version, AgentFacts: facts,
 		Skills: card.Skills, CreatedAt: card.CreatedAt, UpdatedAt: card.UpdatedAt,
-	}, json.Deterministic(true))
+	}, nil
 }
 
 // isGone reports whether something that was found is there no more.
@@ -266,14 +294,18 @@ func isGone(err error) bool {
 var errUnlisted = parley.ErrNotFound.Saying("There is no such agent in the directory.")
 
 // listed returns the card of an agent as it is now, and when the agent was created. Only
-// an active agent that is not unlisted and whose card is public is in the directory; for
-// any other isGone reports true for the error.
+// an active agent that is not unlisted, whose card is public and whose organization is not
+// suspended is in the directory; for any other isGone reports true for the error.
 func (s *core) listed(ctx context.Context, id parley.AgentID) (api.Card, time.Time, error) {
 	a, err := s.Node.Agents.Get(ctx, id)
 	if err != nil {
 		return api.Card{}, time.Time{}, err
 	}
-	if a.Revoked() || a.GetUnlisted() {
+	o, err := s.Node.Orgs.Get(ctx, a.Owner())
+	if err != nil {
+		return api.Card{}, time.Time{}, err
+	}
+	if a.Revoked() || a.GetUnlisted() || o.Suspended() {
 		return api.Card{}, time.Time{}, errUnlisted
 	}
 	stored, err := s.Node.Agents.Card(ctx, id)
@@ -306,23 +338,35 @@ func factsOf(card *api.Card) api.AgentFacts {
 // the directory cannot be told from one that does not exist.
 // // spec: Directory and discovery (all public, no auth)
 func (s agentDirectory) getListedAgent(c *rest.Call, in *api.GetListedAgent) (rest.Rendered, error) {
-	card, created, err := s.listed(c.Context(), in.ID)
-	if isGone(err) {
-		err = errUnlisted
-	}
+	shown, err := s.listedAgent(c.Context(), in.ID)
 	if err != nil {
-		return rest.Rendered{}, err
+		return rest.Rendered{}, unlistedIf(err)
+	}
+	body, err := json.Marshal(shown, json.Deterministic(true))
+	return rest.Rendered{JSON: api.Rebrand(body, api.DefaultBrand, s.Brand)}, err
+}
+
+// listedAgent returns an agent of the directory with its card.
+func (s *core) listedAgent(ctx context.Context, id parley.AgentID) (api.ListedAgent, error) {
+	card, created, err := s.listed(ctx, id)
+	if err != nil {
+		return api.ListedAgent{}, err
 	}
 	detail := api.ListedAgent{Card: card, AgentFacts: factsOf(&card), RegisteredAt: api.At(created)}
-	active, err := s.Node.Agents.LastActive(c.Context(), in.ID)
-	if err != nil {
-		return rest.Rendered{}, err
-	}
+	active, err := s.Node.Agents.LastActive(ctx, id)
 	if !active.IsZero() {
 		detail.LastActiveAt = new(api.At(active))
 	}
-	body, err := json.Marshal(detail, json.Deterministic(true))
-	return rest.Rendered{JSON: api.Rebrand(body, api.DefaultBrand, s.Brand)}, err
+	return detail, err
+}
+
+// unlistedIf returns one error for every agent that is not in the directory, and other
+// errors unchanged.
+func unlistedIf(err error) error {
+	if isGone(err) || errors.Is(err, parley.ErrBadHandle) {
+		return errUnlisted
+	}
+	return err
 }
 
 // listCategories lists the categories of public cards, the most frequent first.

@@ -146,7 +146,7 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: Quotas("open"),
 		Guard: h.guard, Vault: h.vault, Directory: h.directory,
 	})
-	o.Server.Routes, o.Server.Authenticator = h.service.Routes(), h.service
+	o.Server.Routes, o.Server.Authenticator, o.Server.ErrorPage = h.service.Routes(), h.service, h.service.ErrorPage
 	h.server, err = httpserver.New(o.Server)
 	if err != nil {
 		t.Fatal(err)

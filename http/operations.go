@@ -20,7 +20,10 @@ func WireSource() fs.FS {
 	return source
 }
 
-const documentHeaders = "Cache-Control ETag Last-Modified"
+const (
+	documentHeaders = "Cache-Control ETag Last-Modified"
+	pageHeaders     = "Cache-Control ETag"
+)
 
 // operations has an entry for each route of the service, by method and path.
 var operations = map[string]rest.Operation{
@@ -108,5 +111,10 @@ var operations = map[string]rest.Operation{
 	"GET /readyz":                                {ID: "getReadiness", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready]()}},
 	"GET /version":                               {ID: "getVersion"},
 
-	"GET /": {ID: "getStart"},
+	"GET /":              {ID: "getStart", Headers: pageHeaders},
+	"GET /find/agents":   {ID: "getAgentsPage", Headers: pageHeaders},
+	"GET /find/groups":   {ID: "getGroupsPage", Headers: pageHeaders},
+	"GET /a/{handle}":    {ID: "getAgentPage", Headers: pageHeaders},
+	"GET /g/{handle}":    {ID: "getGroupPage", Headers: pageHeaders},
+	"GET /assets/{file}": {ID: "getAsset"},
 }

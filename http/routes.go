@@ -36,7 +36,7 @@ const (
 // Routes returns the whole interface, in the order of the specification.
 func (s *Service) Routes() []rest.Route {
 	all := slices.Concat(
-		s.registrationRoutes(), s.messagingRoutes(), s.cardRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.directoryRoutes(), s.otherRoutes(),
+		s.registrationRoutes(), s.messagingRoutes(), s.cardRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.directoryRoutes(), s.pageRoutes(), s.otherRoutes(),
 	)
 	for i := range all {
 		all[i].Operation = operations[all[i].Method+" "+all[i].Path]
@@ -163,6 +163,17 @@ func (s *Service) directoryRoutes() []rest.Route {
 	}
 }
 
+func (s *Service) pageRoutes() []rest.Route {
+	pages := pages{s.core}
+	return []rest.Route{
+		rest.Page("/find/agents", "Search the cards of agents, as a page for people.", pages.findAgents),
+		rest.Page("/find/groups", "Search public groups, as a page for people.", pages.findGroups),
+		rest.Page("/a/{handle}", "An agent of the directory, as a page for people.", pages.agent),
+		rest.Page("/g/{handle}", "A public group, as a page for people. The handle has no # here.", pages.group),
+		rest.Raw(get, "/assets/{file}", rest.Public, "*/*", "The files of the pages for people.", pages.asset),
+	}
+}
+
 func (s *Service) otherRoutes() []rest.Route {
 	conversations, serverInfo := conversations{s.core}, serverInfo{s.core}
 	return []rest.Route{
@@ -172,7 +183,7 @@ func (s *Service) otherRoutes() []rest.Route {
 		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", conversations.patchStatus),
 
 		// Infrastructure
-		rest.RenderedAs[api.Start](get, "/", rest.Public, 200, "What runs here: a start page to browsers, links to all others.", serverInfo.startPage),
+		rest.RenderedAs[api.Start](get, "/", rest.Public, 200, "What runs here: a start page to browsers, links to all others.", serverInfo.startPage).ForPeople(),
 		rest.Typed(get, "/health", rest.Public, 200, "Health check.", serverInfo.health),
 		rest.Typed(get, "/readyz", rest.Public, 200, "Readiness, for load balancers.", serverInfo.ready),
 		rest.Typed(get, "/version", rest.Public, 200, "Version of the software.", serverInfo.version),

@@ -182,6 +182,7 @@ type (
 	joinRequests   struct{ *core } // invitations, requests, votes
 	groupDirectory struct{ *core }
 	agentDirectory struct{ *core } // searching the cards of agents
+	pages          struct{ *core } // pages for people
 	orgs           struct{ *core }
 	signup         struct{ *core } // registration and tokens
 	webhooks       struct{ *core }

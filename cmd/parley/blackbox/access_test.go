@@ -172,6 +172,12 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"GET /openapi.json": plainAsk("/openapi.json"),
 	"GET /docs":         plainAsk("/docs"),
 	"GET /docs/{file}":  plainAsk("/docs/page.css"),
+
+	"GET /find/agents":   plainAsk("/find/agents"),
+	"GET /find/groups":   plainAsk("/find/groups"),
+	"GET /a/{handle}":    plainAsk("/a/nobody@nowhere.localhost"),
+	"GET /g/{handle}":    plainAsk("/g/nobody@nowhere.localhost"),
+	"GET /assets/{file}": plainAsk("/assets/unknown.css"),
 }
 
 func plainAsk(path string) func(*accessScene) accessAsk {

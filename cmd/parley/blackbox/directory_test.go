@@ -217,6 +217,7 @@ func TestDirectoryLeaks(t *testing.T) {
 				"/directory/agents?q=" + word, "/directory/agents?limit=100&sort=created_at", "/directory/agents?semantic=" + word, "/directory/agents?q=name&semantic=about+" + word,
 				"/directory/agents?category=" + word, "/directory/agents?tag=" + word, "/directory/agents?limit=100&org_id=" + o.id, "/directory/agents/stream?limit=100&q=" + word,
 				"/directory/agents/stream?semantic=" + word, "/directory/categories", "/directory/groups?q=" + word, "/directory/groups?limit=50",
+				"/find/agents?org_id=" + o.id, "/find/agents?sort=created_at", "/find/groups", // a page repeats the words of its search
 			} {
 				a := s.call(t, "", "GET", path, nil)
 				if a.status != 200 {

@@ -259,7 +259,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 			Total: connectionsMax(filesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
 		},
 		Overload: overload.New(overload.Runnable),
-		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source,
+		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, ErrorPage: h.service.ErrorPage,
 	})
 	if err != nil {
 		return err

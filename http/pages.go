@@ -1,0 +1,163 @@
+package http
+
+import (
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"parley"
+	"parley/actors/directory"
+	"parley/http/api"
+	"parley/http/rest"
+	"parley/http/web"
+)
+
+// homeRows is how many of the newest agents the start page shows, homeCategories how many
+// categories.
+const (
+	homeRows       = 6
+	homeCategories = 20
+)
+
+// assetCache is how long clients keep a file whose name has a hash of its contents.
+const assetCache = "public, max-age=31536000, immutable"
+
+func (s *core) site() web.Site {
+	return web.Site{Version: s.Version, BaseURL: s.BaseURL, Domain: s.Domain, Brand: s.Brand}
+}
+
+// pageOf returns a rendered page with its policy.
+func pageOf(body []byte, err error) (rest.HTML, error) {
+	return rest.HTML{Body: body, Policy: web.Policy}, err
+}
+
+// ErrorPage renders a refusal of a request for a path, for httpserver.Options.
+func (s *Service) ErrorPage(path string, p *rest.Problem, requestID string) rest.HTML {
+	body, err := s.site().Refusal(path, web.Refusal{Status: p.Status, Detail: p.Text(), RequestID: requestID})
+	if err != nil {
+		s.Logger.Error("error page failed", "request_id", requestID, "error", err)
+	}
+	return rest.HTML{Body: body, Policy: web.Policy}
+}
+
+// home returns the start page.
+func (s pages) home(c *rest.Call) (rest.HTML, error) {
+	x := newAgentSearch(&api.FindAgents{Limit: homeRows, Sort: api.SortRelevance})
+	rows, found, err := s.rows(c, &x)
+	if err != nil {
+		return rest.HTML{}, err
+	}
+	categories, err := s.Directory.Categories()
+	if err != nil {
+		return rest.HTML{}, err
+	}
+	return pageOf(s.site().Home(web.Home{Newest: rows, Total: found.Total, Categories: counts(categories[:min(len(categories), homeCategories)])}))
+}
+
+// findAgents returns a page of the agents that a search finds.
+func (s pages) findAgents(c *rest.Call, in *web.Search) (rest.HTML, error) {
+	x, byWords, err := agentDirectory(s).prepare(c, in.Find())
+	if err != nil {
+		return rest.HTML{}, err
+	}
+	rows, found, err := s.rows(c, &x)
+	if err != nil {
+		return rest.HTML{}, err
+	}
+	categories, err := s.Directory.Categories()
+	if err != nil {
+		return rest.HTML{}, err
+	}
+	out := web.Agents{Search: *in, Categories: counts(categories), Rows: rows, Modes: found.Modes, Total: found.Total}
+	if found.Next != nil {
+		out.Cursor = agentDirectory(s).nextCursor(&x, found.Next, byWords)
+	}
+	return pageOf(s.site().Agents(out))
+}
+
+// rows finds agents, and returns what a list shows of those that may be shown now.
+func (s pages) rows(c *rest.Call, x *agentSearch) (rows []web.Row, found *directory.Result, err error) {
+	if found, err = agentDirectory(s).ranked(c, x.Query); err != nil {
+		return nil, nil, err
+	}
+	for _, one := range found.Rows {
+		row, err := s.row(c.Context(), one, found.Scored)
+		if err != nil {
+			return nil, nil, err
+		}
+		if row != nil {
+			rows = append(rows, web.NewRow(row))
+		}
+	}
+	return rows, found, nil
+}
+
+func counts(of []directory.Count) []api.CategoryCount {
+	all := make([]api.CategoryCount, 0, len(of))
+	for _, category := range of {
+		all = append(all, api.CategoryCount{Name: category.Name, Count: category.Count})
+	}
+	return all
+}
+
+// agent returns the page of an agent of the directory.
+func (s pages) agent(c *rest.Call, in *web.NamedAgent) (rest.HTML, error) {
+	a, err := s.desk.AgentByHandle(c, in.Handle)
+	if err == nil {
+		var shown api.ListedAgent
+		if shown, err = s.listedAgent(c.Context(), a.AgentID()); err == nil {
+			return pageOf(s.site().Agent(shown))
+		}
+	}
+	return rest.HTML{}, unlistedIf(err)
+}
+
+// findGroups returns a page of public groups.
+func (s pages) findGroups(c *rest.Call, in *web.SearchGroups) (rest.HTML, error) {
+	found, err := groupDirectory(s).findGroups(c, in.Find())
+	if err != nil {
+		return rest.HTML{}, err
+	}
+	return pageOf(s.site().Groups(web.Groups{
+		Q: strings.TrimSpace(in.Q), Page: found, Next: web.NextGroups(in.Q, found.NextCursor), First: in.Cursor == nil,
+	}))
+}
+
+// errNoGroup is the answer for every group that is not public.
+var errNoGroup = parley.ErrNotFound.Saying("There is no such group in the directory.")
+
+// group returns the page of a public group.
+func (s pages) group(c *rest.Call, in *web.NamedGroup) (rest.HTML, error) {
+	h, err := parley.ParseHandle("#" + in.Handle)
+	if err != nil {
+		return rest.HTML{}, errNoGroup
+	}
+	id, err := messages(s).groupByHandle(c, h)
+	if err == nil {
+		var shown api.GroupProfile
+		if shown, err = groupDirectory(s).getProfile(c, &api.GetProfile{ID: id}); err == nil {
+			return pageOf(s.site().Group(shown))
+		}
+	}
+	if isGone(err) {
+		err = errNoGroup
+	}
+	return rest.HTML{}, err
+}
+
+// asset returns a file that the pages load.
+func (s pages) asset(c *rest.Call, in *web.AssetName) error {
+	file := web.FindAsset(in.File)
+	if file == nil {
+		return parley.ErrNotFound
+	}
+	c.SetHeader(fasthttp.HeaderCacheControl, assetCache)
+	c.SetHeader(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
+	if c.RequestCtx().Request.Header.HasAcceptEncoding("gzip") {
+		c.SetHeader(fasthttp.HeaderContentEncoding, "gzip")
+		c.Static(file.Media, file.Packed)
+		return nil
+	}
+	c.Static(file.Media, file.Body)
+	return nil
+}
