@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -339,6 +340,36 @@ func TestDirectoryShowsNothingOutOfDate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDirectoryHidesSuspended: nothing is shown of an agent whose organization is
+// suspended, and all of it again when it is resumed.
+func TestDirectoryHidesSuspended(t *testing.T) {
+	h := newCardHarness(t)
+	shown := func(want bool) {
+		t.Helper()
+		for _, query := range []string{"", "q=invoice", "semantic=billing", "sort=name", "category=finance", "org_id=" + h.first.owner.String()} {
+			if got := strings.Contains(h.find(query), "ann"); got != want {
+				t.Errorf("%q shows the agent: %v", query, got)
+			}
+			events, _ := h.searchStream("/directory/agents/stream?" + query)
+			if got := strings.Contains(strings.Join(events, ""), h.ann); got != want {
+				t.Errorf("the stream of %q shows the agent: %v", query, got)
+			}
+		}
+		if a := h.public().ask("GET", "/directory/agents/"+h.ann, ""); a.status != map[bool]int{true: 200, false: 404}[want] {
+			t.Errorf("the detail is %d", a.status)
+		}
+	}
+	shown(true)
+	if _, err := h.node.Orgs.Suspend(context.Background(), h.first.owner); err != nil {
+		t.Fatal(err)
+	}
+	shown(false)
+	if _, err := h.node.Orgs.Resume(context.Background(), h.first.owner); err != nil {
+		t.Fatal(err)
+	}
+	shown(true)
 }
 
 func TestDirectoryCategories(t *testing.T) {
