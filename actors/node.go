@@ -12,6 +12,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -51,7 +52,8 @@ type Node struct {
 	Groups   *Groups
 	Webhooks *delivery.Webhooks
 	Receipts *delivery.Receipts
-	Keys     *Keys
+	// Keys sign access tokens, CardKeys the A2A cards of agents.
+	Keys, CardKeys *Keys
 
 	*core
 }
@@ -78,8 +80,11 @@ type (
 		*query.Groups
 		*core
 	}
-	// Keys manages the platform's signing keys.
-	Keys struct{ *core }
+	// Keys manages the platform's signing keys of one purpose.
+	Keys struct {
+		stream journal.Stream
+		*core
+	}
 )
 
 // core is what all parts of a node share.
@@ -119,7 +124,7 @@ func New(o Options) *Node {
 	}
 	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
 	c.messages, c.groups = &Messages{c.queries.Messages, c}, &Groups{c.queries.Groups, c}
-	keys := &Keys{c}
+	keys := &Keys{rules.SigningKeyStream, c}
 	c.webhooks, c.receipts = delivery.New(delivery.Options{
 		Engine: c.engine, Journal: o.Journal, Clock: o.Clock, Entropy: o.Entropy, Queries: c.queries, Logger: o.Logger,
 		Courier: o.Courier, Load: o.Load,
@@ -132,7 +137,7 @@ func New(o Options) *Node {
 	host.Register(c.engine, c.groups.kind())
 	return &Node{
 		Agents: c.agents, Orgs: c.orgs, Messages: c.messages, Feeds: c.queries.Feeds, Groups: c.groups,
-		Webhooks: c.webhooks, Receipts: c.receipts, Keys: keys, core: c,
+		Webhooks: c.webhooks, Receipts: c.receipts, Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, core: c,
 	}
 }
 

@@ -14,12 +14,12 @@ type issuerTurn = host.Turn[*issuer.State, issuer.Command, issuer.Event]
 // Mint offers a signing key. The issuer accepts it if the current key is due for
 // replacement. Mint returns the keys in force afterwards.
 func (ks *Keys) Mint(_ context.Context, c issuer.Mint) (*issuer.State, error) {
-	return host.Ask[*issuer.State](ks.engine, rules.SigningKeyStream, 0, c)
+	return host.Ask[*issuer.State](ks.engine, ks.stream, 0, c)
 }
 
-// Current returns the platform's signing keys in force.
+// Current returns the signing keys in force.
 func (ks *Keys) Current(context.Context) (*issuer.State, error) {
-	return host.Query[*issuer.State](ks.engine, rules.SigningKeyStream, host.GetState{})
+	return host.Query[*issuer.State](ks.engine, ks.stream, host.GetState{})
 }
 
 func (ks *Keys) kind() *host.Kind[*issuer.State, issuer.Command, issuer.Event] {

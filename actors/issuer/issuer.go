@@ -1,6 +1,6 @@
-// Package issuer holds the rules of the platform's token-signing keys: when a new one is
-// minted, which one signs, and how long a former one stays published. It does no I/O and
-// reads no clock. There is one issuer.
+// Package issuer holds the rules of the platform's signing keys: when a new one is minted,
+// which one signs, and how long a former one stays published. It does no I/O and reads no
+// clock. There is one issuer for access tokens and one for the A2A cards of agents.
 package issuer
 
 import (
@@ -21,7 +21,7 @@ func (s *State) Current() *Key {
 	return nil
 }
 
-// Published returns the keys under which tokens may still be valid: the current one
+// Published returns the keys under which signatures may still be verified: the current one
 // first, then those retired less than parley.SigningKeyAfterlife ago, latest first.
 func (s *State) Published(now time.Time) []*Key {
 	keys := make([]*Key, 0, len(s.GetKeys()))

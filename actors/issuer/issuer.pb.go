@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Key is one Ed25519 key that signs, or signed, access tokens.
+// Key is one Ed25519 key that signs, or signed, for one purpose: access tokens, or cards.
 type Key struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// RFC 7638 thumbprint of the public key.
@@ -111,7 +111,7 @@ func (x *Key) GetAtOnce() bool {
 	return false
 }
 
-// State is the platform's signing keys, oldest first; at most one of them, the
+// State is the platform's signing keys of one purpose, oldest first; at most one of them, the
 // last, is current.
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

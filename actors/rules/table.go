@@ -98,6 +98,11 @@ func SlugStream(slug string) journal.Stream {
 	return journal.Stream{Kind: journal.SlugStream, ID: id}
 }
 
-// SigningKeyStream is the only stream of the platform's signing keys. Its state is stored
-// with each event.
-var SigningKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
+// The streams of the platform's signing keys, one for each purpose. Their states are
+// stored with each event.
+var (
+	// SigningKeyStream holds the keys that sign access tokens.
+	SigningKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
+	// CardKeyStream holds the keys that sign the A2A cards of agents.
+	CardKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 2}}
+)

@@ -221,8 +221,8 @@ func (x *verifier) replayIssuer(s journal.Stream) streamReplay {
 	}
 	t.judge = func(uint64, issuer.Event) error { return nil }
 	t.end = func() error {
-		if s != rules.SigningKeyStream {
-			x.begin.Fault(record.StreamName(s), "there is one issuer of keys, and this is another")
+		if s != rules.SigningKeyStream && s != rules.CardKeyStream {
+			x.begin.Fault(record.StreamName(s), "signing keys exist for access tokens and for cards, and these are others")
 		}
 		return nil
 	}

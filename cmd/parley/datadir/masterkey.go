@@ -99,7 +99,7 @@ func (m MasterKey) Fits(v States) error {
 	}
 	for _, k := range sealed {
 		if m.Key == nil {
-			return m.helped(fmt.Errorf("%w: neither %s nor %s exists, and the journal contains data encrypted with that key: everything that organizations own, and the keys that sign access tokens", errNoKey, m.File, MasterKeyVariable))
+			return m.helped(fmt.Errorf("%w: neither %s nor %s exists, and the journal contains data encrypted with that key: everything that organizations own, and the keys that sign access tokens and cards", errNoKey, m.File, MasterKeyVariable))
 		}
 		if _, err := m.Key.OpenSeed(k.GetKid(), k.GetSealedSeed()); err != nil {
 			return m.helped(fmt.Errorf("%s: %w: signing key %s: %w", m.Origin(), errForeignKey, k.GetKid(), err))
@@ -140,13 +140,17 @@ func (m MasterKey) helped(err error) error {
 // first start has finished. It reads them from the store, because the actors need the
 // master key before they can answer queries.
 func sealedKeys(v States) ([]*issuer.Key, error) {
-	_, stored, err := v.State(rules.SigningKeyStream)
-	if err != nil {
-		return nil, fmt.Errorf("signing keys: %w", err)
+	var keys []*issuer.Key
+	for _, purpose := range []journal.Stream{rules.SigningKeyStream, rules.CardKeyStream} {
+		_, stored, err := v.State(purpose)
+		if err != nil {
+			return nil, fmt.Errorf("signing keys: %w", err)
+		}
+		var state issuer.State
+		if err := state.UnmarshalVT(stored); err != nil {
+			return nil, fmt.Errorf("%w: the state of the signing keys: %w", persistence.ErrDamaged, err)
+		}
+		keys = append(keys, state.Published(time.Now())...)
 	}
-	var state issuer.State
-	if err := state.UnmarshalVT(stored); err != nil {
-		return nil, fmt.Errorf("%w: the state of the signing keys: %w", persistence.ErrDamaged, err)
-	}
-	return state.Published(time.Now()), nil
+	return keys, nil
 }

@@ -79,14 +79,20 @@ func TestInterruptedFirstStart(t *testing.T) {
 	}
 }
 
-// sealedState is a journal that contains only signing keys.
-type sealedState issuer.State
+// sealedState is a journal that contains only the signing keys of one purpose.
+type sealedState struct {
+	purpose journal.Stream
+	keys    issuer.State
+}
 
 func (s *sealedState) State(of journal.Stream) (uint64, []byte, error) {
-	if of != rules.SigningKeyStream {
+	if of.Kind != journal.IssuerStream {
 		return 0, nil, errors.New("another stream was asked for")
 	}
-	stored, err := (*issuer.State)(s).MarshalVT()
+	if of != s.purpose {
+		return 0, nil, nil
+	}
+	stored, err := s.keys.MarshalVT()
 	return 1, stored, err
 }
 
@@ -115,10 +121,12 @@ func TestMasterKeyOpensPublishedKeys(t *testing.T) {
 		"one published is another's":    {[]*issuer.Key{sealed(theirs, "a", time.Minute), sealed(mine, "b", 0)}, mine, errForeignKey},
 		"a forgotten one is another's":  {[]*issuer.Key{sealed(theirs, "a", long), sealed(mine, "b", 0)}, mine, nil},
 	} {
-		found := MasterKey{Key: c.with, File: "data/master.key"}
-		err := found.Fits(&sealedState{Keys: c.keys})
-		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), found.File) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+		for _, purpose := range []journal.Stream{rules.SigningKeyStream, rules.CardKeyStream} {
+			found := MasterKey{Key: c.with, File: "data/master.key"}
+			err := found.Fits(&sealedState{purpose: purpose, keys: issuer.State{Keys: c.keys}})
+			if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), found.File) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
 		}
 	}
 }
