@@ -121,7 +121,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/submission", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/submission", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -143,6 +143,10 @@ var lattice = map[string]place{
 		may:   slices.Concat(ground, []string{"parley/http/buffer", "parley/http/connlimit", "parley/http/docs", "parley/http/limit", "parley/http/overload", "parley/http/rest"}),
 		tests: []string{"parley/http/api"},
 		why:   "which requests are served, and in which order they are checked, does not depend on what they ask for",
+	},
+	"parley/http/a2a": {
+		may: slices.Concat(ground, agreed, rules, []string{"parley/actors", "parley/actors/query", "parley/http/api", "parley/http/auth", "parley/http/rest"}),
+		why: "the bridge speaks A2A in terms of the service's own objects; http mounts it",
 	},
 	"parley/http/docs":      {may: []string{"parley", "parley/http/rest"}, why: "the documentation page is static files"},
 	"parley/http/web":       {may: []string{"parley", "parley/http/api"}, why: "a page is made of the values that endpoints answer with, without knowing the request"},
@@ -218,11 +222,12 @@ var locks = []lock{
 	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/http/docs", "parley/http/httpserver", "parley/http/rest", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
 	{"github.com/fasthttp/router", []string{"parley/http/httpserver"}, "routes are declared in one table"},
 	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one package decides which tokens are valid"},
-	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/auth"}, "signatures of clients are verified before actors see a request"},
+	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/a2a", "parley/http/auth"}, "signatures of clients are verified before actors see a request; the bridge signs cards"},
+	{"github.com/gowebpki/jcs", []string{"parley/http/a2a"}, "only what is signed needs a canonical form"},
 	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "keys are validated where they enter"},
 	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one package decides which addresses are public"},
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
-	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/http", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
+	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/http", "parley/http/a2a", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
 	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},

@@ -178,6 +178,11 @@ func (s *core) cardOf(ctx context.Context, a *agent.State, stored *record.Card) 
 	if err != nil {
 		return api.Card{}, time.Time{}, err
 	}
+	return s.showCard(a, o, stored), s.cardChanged(a, o, stored.GetUpdatedMs()), nil
+}
+
+// showCard returns a card as it is shown.
+func (s *core) showCard(a *agent.State, o *org.State, stored *record.Card) api.Card {
 	card := api.Card{
 		ID: a.AgentID(), AgentID: a.AgentID(), CreatedAt: api.At(stored.CreatedAt()), UpdatedAt: new(api.At(stored.UpdatedAt())),
 		Name: stored.GetName(), Description: new(stored.GetDescription()), Version: stored.Version,
@@ -196,7 +201,7 @@ func (s *core) cardOf(ctx context.Context, a *agent.State, stored *record.Card) 
 			InputModes: skill.GetInputModes(), OutputModes: skill.GetOutputModes(),
 		})
 	}
-	return card, s.cardChanged(a, o, stored), nil
+	return card
 }
 
 // extensionOf returns the extension of a card: what its owner set, and what the service
@@ -234,8 +239,8 @@ func unlessEmpty(text string) *string {
 // cardChanged returns when a card as it is shown last changed: the card, the agent's keys
 // and oversight, the organization's tier, or the addresses that the service is configured
 // with.
-func (s *core) cardChanged(a *agent.State, o *org.State, stored *record.Card) time.Time {
-	latest := max(stored.GetUpdatedMs(), o.GetEmailConfirmedMs(), o.GetTierGrantedMs(), s.started*1000)
+func (s *core) cardChanged(a *agent.State, o *org.State, updatedMs int64) time.Time {
+	latest := max(updatedMs, o.GetEmailConfirmedMs(), o.GetTierGrantedMs(), s.started*1000)
 	if at := a.CardChangedAt(); !at.IsZero() {
 		latest = max(latest, at.UnixMilli())
 	}

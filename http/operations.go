@@ -54,6 +54,9 @@ var operations = map[string]rest.Operation{
 	"GET /.well-known/agent-cards/{id}.json": {ID: "getWellKnownAgentCard", Headers: documentHeaders},
 	"DELETE /agents/{id}/card":               {ID: "deleteAgentCard", Refuses: "not_owner gone"},
 
+	"GET /a2a/{handle}/agent.json":                  {ID: "getA2ACard", Headers: documentHeaders},
+	"GET /a2a/{handle}/.well-known/agent-card.json": {ID: "getWellKnownA2ACard", Headers: documentHeaders},
+
 	"GET /agents":                    {ID: "listAgents"},
 	"POST /agents":                   {ID: "createAgent", Refuses: "name_taken quota_exceeded"},
 	"GET /agents/keys":               {ID: "getKeysOfAgents", Headers: documentHeaders},

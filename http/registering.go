@@ -200,22 +200,28 @@ func (s signup) authorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered
 	}, time.Unix(s.started, 0), rest.CacheHour)
 }
 
-// jwks publishes the keys that tokens are verified with. // spec: Directory and discovery (all public, no auth)
+// jwks publishes the keys that tokens and A2A cards are verified with. // spec: Directory and discovery (all public, no auth)
 func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
-	keys, newest := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
-	for _, k := range s.Issuer.Keys().Published(c.Now()) {
-		if k.Created.After(newest) {
-			newest = k.Created
+	keys, changed := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
+	for _, of := range []auth.KeySet{s.Issuer.Keys(), s.bridgeCards.Keys()} {
+		newest := time.Time{}
+		for _, k := range of.Published(c.Now()) {
+			if k.Created.After(newest) {
+				newest = k.Created
+			}
+			jwk := api.NewJWK(parley.Ed25519, k.Public())
+			keys.Keys = append(keys.Keys, api.SigningKey{
+				KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: k.Kid, Use: "sig", Algorithm: auth.Algorithm,
+			})
 		}
-		jwk := api.NewJWK(parley.Ed25519, k.Public())
-		keys.Keys = append(keys.Keys, api.SigningKey{
-			KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: k.Kid, Use: "sig", Algorithm: auth.Algorithm,
-		})
+		// The former key was retired when the newest was created, and is published for
+		// SigningKeyAfterlife after that.
+		if left := newest.Add(parley.SigningKeyAfterlife); !c.Now().Before(left) {
+			newest = left
+		}
+		if newest.After(changed) {
+			changed = newest
+		}
 	}
-	// The former key was retired when the newest was created, and is published for
-	// SigningKeyAfterlife after that.
-	if left := newest.Add(parley.SigningKeyAfterlife); !c.Now().Before(left) {
-		newest = left
-	}
-	return c.Document(keys, newest, rest.CacheHour)
+	return c.Document(keys, changed, rest.CacheHour)
 }

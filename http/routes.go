@@ -52,7 +52,7 @@ func (s *Service) registrationRoutes() []rest.Route {
 		rest.Typed(post, "/auth/verify-email", rest.Public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", signup.verifyEmail),
 		rest.Typed(post, "/oauth/token", rest.Basic, 200, "Exchange client credentials for an access token.", signup.token),
 		rest.RenderedAs[api.AuthorizationServer](get, "/.well-known/oauth-authorization-server", rest.Public, 200, "Metadata of the authorization server.", signup.authorizationServer),
-		rest.RenderedAs[api.SigningKeys](get, "/.well-known/jwks.json", rest.Public, 200, "Public keys that access tokens are signed with.", signup.jwks),
+		rest.RenderedAs[api.SigningKeys](get, "/.well-known/jwks.json", rest.Public, 200, "Public keys that access tokens and A2A cards are signed with.", signup.jwks),
 	}
 }
 
@@ -77,12 +77,14 @@ func (s *Service) messagingRoutes() []rest.Route {
 }
 
 func (s *Service) cardRoutes() []rest.Route {
-	cards := cards{s.core}
+	cards, bridge := cards{s.core}, bridge{s.core}
 	return []rest.Route{
 		rest.RenderedAs[api.Card](put, "/agents/{id}/card", rest.Bearer, 200, "Publish an agent's card.", cards.putCard),
 		rest.RenderedAs[api.Card](get, "/agents/{id}/card", rest.Public, 200, "Card of an agent.", cards.getCard),
 		rest.RenderedAs[api.Card](get, "/.well-known/agent-cards/{id}.json", rest.Public, 200, "Public card of an agent.", cards.getWellKnownCard),
 		rest.Typed(remove, "/agents/{id}/card", rest.Bearer, 204, "Delete an agent's card.", cards.deleteCard),
+		rest.RenderedAs[api.A2ACard](get, "/a2a/{handle}/agent.json", rest.Public, 200, "A2A card of an A2A-enabled agent, signed.", bridge.card),
+		rest.RenderedAs[api.A2ACard](get, "/a2a/{handle}/.well-known/agent-card.json", rest.Public, 200, "The same, where A2A clients look for it.", bridge.card),
 	}
 }
 

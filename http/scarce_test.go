@@ -12,6 +12,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/http/a2a"
 	"parley/http/auth"
 	"parley/persistence"
 	"parley/persistence/seal/sealtest"
@@ -89,7 +90,7 @@ func TestSigningKeysOnFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := func() (auth.KeySet, error) { return SigningKeys(t.Context(), n, master, 0, clock, entropy) }
+	keys := func() (auth.KeySet, error) { return SigningKeys(t.Context(), n.Keys, master, 0, clock, entropy) }
 
 	j.full.Store(true)
 	if _, err := keys(); !errors.Is(err, parley.ErrOverloaded) {
@@ -108,7 +109,10 @@ func TestSigningKeysOnFullDisk(t *testing.T) {
 	if held, err := keys(); err != nil || !sameKeys(held, first) {
 		t.Errorf("without room, loading keys that are due for replacement gives %v, %v", held.Current.Kid, err)
 	}
-	s := &Service{core: &core{ServiceOptions: ServiceOptions{Node: n, Clock: clock, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, clock, entropy)}}}
+	s := &Service{core: &core{
+		ServiceOptions: ServiceOptions{Node: n, Clock: clock, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, clock, entropy)},
+		bridgeCards:    a2a.NewCards(a2a.CardOptions{Clock: clock}),
+	}}
 	if err := s.RenewKeys(t.Context(), master); !errors.Is(err, parley.ErrOverloaded) || !sameKeys(s.Issuer.Keys(), first) {
 		t.Errorf("without room, a renewal gives %v and signs with %v", err, s.Issuer.Keys().Current.Kid)
 	}
@@ -145,11 +149,14 @@ func TestStaleRenewalKeepsNewKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := SigningKeys(t.Context(), n, master, 0, time.Now, entropy)
+	first, err := SigningKeys(t.Context(), n.Keys, master, 0, time.Now, entropy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{core: &core{ServiceOptions: ServiceOptions{Node: n, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, time.Now, entropy)}}}
+	s := &Service{core: &core{
+		ServiceOptions: ServiceOptions{Node: n, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, time.Now, entropy)},
+		bridgeCards:    a2a.NewCards(a2a.CardOptions{Clock: time.Now}),
+	}}
 	rotated, asked := make(chan string, 1), atomic.Bool{}
 	s.Clock = func() time.Time { // a renewal reads the time after it has read the keys
 		if !asked.Swap(true) {

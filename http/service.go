@@ -14,6 +14,8 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/org"
+	"parley/http/a2a"
 	"parley/http/auth"
 	"parley/http/egress"
 	"parley/http/limit"
@@ -39,6 +41,9 @@ type ServiceOptions struct {
 	// KeyLifetime is the age at which a signing key is replaced; 0 is
 	// parley.SigningKeyLifetime.
 	KeyLifetime time.Duration
+	// CardKeys sign the A2A cards of agents. An empty set means that none could be stored
+	// yet: cards are rejected as overloaded until RenewKeys has stored one.
+	CardKeys auth.KeySet
 	// Dev is set on a developer's machine, where organizations have no host names.
 	Dev bool
 	// Difficulty of proofs of work.
@@ -88,8 +93,9 @@ type core struct {
 	pollToken   *limit.Window
 	rates       rates
 	tries       *auth.Tries
-	// signing is held from reading the signing keys until the issuer has them, so that an
-	// older set cannot replace a newer one.
+	bridgeCards *a2a.Cards
+	// signing is held from reading the signing keys until they are in use, so that an older
+	// set cannot replace a newer one.
 	signing  sync.Mutex
 	streams  *streams
 	queries  *limit.Slots
@@ -112,6 +118,10 @@ func NewService(o ServiceOptions) *Service {
 	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
+	s.bridgeCards = a2a.NewCards(a2a.CardOptions{
+		BaseURL: o.BaseURL, Brand: o.Brand, Clock: o.Clock, Node: o.Node, Keys: o.CardKeys, Show: s.showCard,
+		Changed: func(a *agent.State, o *org.State) time.Time { return s.cardChanged(a, o, a.GetCard().GetUpdatedMs()) },
+	})
 	s.streams = newStreams(s)
 	s.desk = submission.New(submission.Options{
 		Node: o.Node, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.allowed(who, quotaMessages) },
@@ -173,6 +183,7 @@ type (
 	agents         struct{ *core }
 	agentKeys      struct{ *core }
 	cards          struct{ *core }
+	bridge         struct{ *core } // A2A
 	agentStreams   struct{ *core }
 	identity       struct{ *core } // documents by which others find an agent's keys
 	messages       struct{ *core } // sending

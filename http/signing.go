@@ -17,26 +17,26 @@ import (
 // verifiers may cache the key document. // spec: Limits
 const keyPublication = parley.JWKSCacheSeconds * time.Second
 
-// SigningKeys returns the keys that sign and verify access tokens at this time. If no key
-// is current, or the current one is due for replacement, it first mints a new key and
+// SigningKeys returns the keys of one purpose that sign and are published at this time. If
+// no key is current, or the current one is due for replacement, it first mints a new key and
 // stores it in the journal, sealed under the master key. While the journal takes no
 // writes, the current key stays in use, and RenewKeys tries again.
 //
 // lifetime is the age at which a key is replaced; 0 is parley.SigningKeyLifetime.
-func SigningKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (auth.KeySet, error) {
-	keys, _, err := signingKeys(ctx, n, master, lifetime, clock, entropy)
+func SigningKeys(ctx context.Context, of *actors.Keys, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (auth.KeySet, error) {
+	keys, _, err := signingKeys(ctx, of, master, lifetime, clock, entropy)
 	return keys, err
 }
 
 // signingKeys is SigningKeys, and also returns why the current key has not been replaced
 // yet.
-func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (keys auth.KeySet, overdue, err error) {
-	state, err := n.Keys.Current(ctx)
+func signingKeys(ctx context.Context, of *actors.Keys, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (keys auth.KeySet, overdue, err error) {
+	state, err := of.Current(ctx)
 	if err != nil {
 		return keys, nil, err
 	}
 	if state.Due(clock(), cmp.Or(lifetime, parley.SigningKeyLifetime)) {
-		minted, refused := mintKey(ctx, n, master, issuer.Mint{Lifetime: lifetime}, entropy)
+		minted, refused := mintKey(ctx, of, master, issuer.Mint{Lifetime: lifetime}, entropy)
 		switch {
 		case refused == nil:
 			state = minted
@@ -51,12 +51,12 @@ func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, li
 
 // mintKey creates a new key, offers it to the issuer and returns the keys that are then
 // in force.
-func mintKey(ctx context.Context, n *actors.Node, master *auth.MasterKey, offer issuer.Mint, entropy parley.Entropy) (*issuer.State, error) {
+func mintKey(ctx context.Context, of *actors.Keys, master *auth.MasterKey, offer issuer.Mint, entropy parley.Entropy) (*issuer.State, error) {
 	seed := auth.NewSeed(entropy)
 	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
 	kid := parley.Thumbprint(parley.Ed25519, public)
 	offer.Kid, offer.Public, offer.SealedSeed = kid, public, master.SealSeed(kid, seed)
-	return n.Keys.Mint(ctx, offer)
+	return of.Mint(ctx, offer)
 }
 
 // keySet opens the published keys, newest first. The newest key signs, unless it is so
@@ -101,27 +101,39 @@ func sameKeys(a, b auth.KeySet) bool {
 	return true
 }
 
-// RenewKeys rotates the signing keys if they are due and gives the current set to the
-// issuer. It is called every few minutes. If a rotation cannot be stored, it returns an
-// error, and a later call makes up for it.
+// RenewKeys rotates the signing keys of each purpose if they are due, and puts the current
+// sets into use. It is called every few minutes. If a rotation cannot be stored, it returns
+// an error, and a later call makes up for it.
 func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
 	s.signing.Lock()
 	defer s.signing.Unlock()
-	keys, overdue, err := signingKeys(ctx, s.Node, master, s.KeyLifetime, s.Clock, s.Entropy)
-	if err == nil && !sameKeys(keys, s.Issuer.Keys()) {
-		s.Issuer.SetKeys(keys)
+	renew := func(of *actors.Keys, used auth.KeySet, use func(auth.KeySet)) error {
+		keys, overdue, err := signingKeys(ctx, of, master, s.KeyLifetime, s.Clock, s.Entropy)
+		if err == nil && !sameKeys(keys, used) {
+			use(keys)
+		}
+		return errors.Join(overdue, err)
 	}
-	return errors.Join(overdue, err)
+	return errors.Join(renew(s.Node.Keys, s.Issuer.Keys(), s.Issuer.SetKeys), renew(s.Node.CardKeys, s.bridgeCards.Keys(), s.bridgeCards.SetKeys))
 }
 
-// RotateKeys replaces the signing key at once: new tokens are signed with the key whose
-// id is returned. The former key stays published for a day, so that its tokens stay
-// valid. A verifier that has cached the key document requests it again when it sees the
-// new id.
+// RotateKeys replaces the key that signs access tokens at once: new tokens are signed with
+// the key whose id is returned. The former key stays published for a day, so that its
+// tokens stay valid. A verifier that has cached the key document requests it again when it
+// sees the new id.
 func (s *Service) RotateKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
+	return s.rotateKeys(ctx, s.Node.Keys, master, s.Issuer.SetKeys)
+}
+
+// RotateCardKeys is RotateKeys for the key that signs the A2A cards of agents.
+func (s *Service) RotateCardKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
+	return s.rotateKeys(ctx, s.Node.CardKeys, master, s.bridgeCards.SetKeys)
+}
+
+func (s *Service) rotateKeys(ctx context.Context, of *actors.Keys, master *auth.MasterKey, use func(auth.KeySet)) (kid string, err error) {
 	s.signing.Lock()
 	defer s.signing.Unlock()
-	state, err := mintKey(ctx, s.Node, master, issuer.Mint{Force: true}, s.Entropy)
+	state, err := mintKey(ctx, of, master, issuer.Mint{Force: true}, s.Entropy)
 	if err != nil {
 		return "", err
 	}
@@ -129,6 +141,6 @@ func (s *Service) RotateKeys(ctx context.Context, master *auth.MasterKey) (kid s
 	if err != nil {
 		return "", err
 	}
-	s.Issuer.SetKeys(keys)
+	use(keys)
 	return keys.Current.Kid, nil
 }

@@ -40,7 +40,7 @@ func TestSigningKeyLifetimeIsApplied(t *testing.T) {
 		kids := map[string]bool{}
 		for _, old := range []time.Duration{0, month - time.Hour, month + time.Hour, month + time.Hour + keyPublication} {
 			age.Store(int64(old))
-			keys, err := SigningKeys(t.Context(), n, master, lifetime, clock, entropy)
+			keys, err := SigningKeys(t.Context(), n.Keys, master, lifetime, clock, entropy)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,19 +36,20 @@ type AuthorizationServer struct {
 	Documentation string   `json:"service_documentation"`
 }
 
-// SigningKey is one public key of those with which the service signs tokens.
+// SigningKey is one public key of those with which the service signs access tokens or the
+// A2A cards of agents.
 type SigningKey struct {
 	KeyType string `json:"kty"`
 	Curve   string `json:"crv"`
 	X       string `json:"x"`
-	// Kid is the RFC 7638 thumbprint, the kid in the header of tokens.
+	// Kid is the RFC 7638 thumbprint, the kid in the header of what the key signed.
 	Kid       string `json:"kid"`
 	Use       string `json:"use" enum:"sig"`
 	Algorithm string `json:"alg" enum:"EdDSA"`
 }
 
-// SigningKeys is the answer of GET /.well-known/jwks.json: the current key and those
-// whose tokens may still be valid.
+// SigningKeys is the answer of GET /.well-known/jwks.json: the keys that sign access tokens
+// or will soon, those whose tokens may still be valid, then the same for cards.
 type SigningKeys struct {
 	Keys []SigningKey `json:"keys"`
 }

@@ -7,7 +7,7 @@ import (
 	"parley"
 )
 
-// SigningKey is one key of the service that signs access tokens.
+// SigningKey is one key of the service that signs access tokens or A2A cards, never both.
 type SigningKey struct {
 	// Kid is the RFC 7638 thumbprint of the public half.
 	Kid     string
@@ -37,7 +37,7 @@ func public(private ed25519.PrivateKey) ed25519.PublicKey {
 }
 
 // KeySet is all signing keys at one time: the one that signs, and others that are
-// published because their tokens are still valid or because they will sign soon. The
+// published because what they signed is still valid or because they will sign soon. The
 // caller that builds the sets decides when to rotate.
 type KeySet struct {
 	Current SigningKey
@@ -45,9 +45,12 @@ type KeySet struct {
 }
 
 // Published returns the keys that a verifier should know at a time, the current one
-// first.
+// first. A zero set has none.
 func (s KeySet) Published(now time.Time) []SigningKey {
-	keys := []SigningKey{s.Current}
+	var keys []SigningKey
+	if s.Current.Kid != "" {
+		keys = append(keys, s.Current)
+	}
 	for _, k := range s.Others {
 		if k.live(now) && k.Kid != s.Current.Kid {
 			keys = append(keys, k)

@@ -8,10 +8,17 @@ import (
 	"parley/http/auth"
 )
 
-// SigningKeyEndpoint replaces the key that signs access tokens.
+// SigningKeyEndpoint replaces the keys that sign access tokens or A2A cards.
 type SigningKeyEndpoint struct {
 	Service *parleyhttp.Service
 	Master  *auth.MasterKey
+}
+
+// RotateKey is the body of POST /signing-keys/rotate.
+type RotateKey struct {
+	// Cards names the key that signs A2A cards in place of the one that signs access
+	// tokens.
+	Cards bool `json:"cards,omitzero"`
 }
 
 // RotatedKey is the answer of POST /signing-keys/rotate.
@@ -23,16 +30,21 @@ type RotatedKey struct {
 // Mount adds POST /signing-keys/rotate.
 func (k *SigningKeyEndpoint) Mount(mux *http.ServeMux) {
 	mux.HandleFunc("POST /signing-keys/rotate", func(w http.ResponseWriter, r *http.Request) {
-		err := readRequest(r, &struct{}{})
+		var asked RotateKey
 		var rotated RotatedKey
-		if err == nil {
+		err := readRequest(r, &asked)
+		switch {
+		case err != nil:
+		case asked.Cards:
+			rotated.Kid, err = k.Service.RotateCardKeys(r.Context(), k.Master)
+		default:
 			rotated.Kid, err = k.Service.RotateKeys(r.Context(), k.Master)
 		}
 		if err != nil {
 			writeRefusal(w, err)
 			return
 		}
-		slog.Info("the operator replaced the signing key", "kid", rotated.Kid, "from", r.RemoteAddr)
+		slog.Info("the operator replaced the signing key", "kid", rotated.Kid, "cards", asked.Cards, "from", r.RemoteAddr)
 		writeJSON(w, http.StatusOK, rotated)
 	})
 }

@@ -130,6 +130,9 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
 		return accessAsk{wellKnownCard(g), nil}
 	},
+	"GET /a2a/{handle}/agent.json":                  bridgeAsk("/agent.json"),
+	"GET /a2a/{handle}/.well-known/agent-card.json": bridgeAsk("/.well-known/agent-card.json"),
+
 	"GET /directory/agents":        plainAsk("/directory/agents?limit=1"),
 	"GET /directory/agents/stream": plainAsk("/directory/agents/stream?limit=1"),
 	"GET /directory/agents/{id}": func(c *accessScene) accessAsk {

@@ -16,6 +16,7 @@ func TestPublicDocuments(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		g := o.agent("g")
+		g.put(g.path("/card"), bridgedCard()).want(200)
 		aSecondPasses()
 		for path, cache := range map[string]string{
 			"/.well-known/jwks.json":                  "max-age=3600",
@@ -24,6 +25,7 @@ func TestPublicDocuments(t *testing.T) {
 			"/agents/keys?ids=" + g.id:                "no-cache",
 			"/agents/" + g.id + "/did.json":           "max-age=300",
 			webFinger(g):                              "max-age=300",
+			bridgeCard(g):                             "max-age=300",
 		} {
 			ask := func(headers ...string) *answer {
 				return s.call(t, "", "GET", path, nil, headers...).as("%s %v", path, headers)

@@ -88,6 +88,8 @@ var openRoutes = []route{
 	{"GET", "/.well-known/webfinger"},
 	{"GET", "/.well-known/agent-cards/{id}.json"},
 	{"GET", "/agents/{id}/did.json"},
+	{"GET", "/a2a/{id}/agent.json"},
+	{"GET", "/a2a/{id}/.well-known/agent-card.json"},
 	{"GET", "/.well-known/oauth-authorization-server"},
 	{"GET", "/find/agents"},
 	{"GET", "/find/groups"},
@@ -102,7 +104,6 @@ var openRoutes = []route{
 var laterRoutes = []route{
 	{"POST", "/agents/" + nobody + "/verify-svid"},
 	{"POST", "/a2a/bob@acme.localhost"},
-	{"GET", "/a2a/bob@acme.localhost/agent.json"},
 	{"DELETE", "/orgs/" + nobody},
 	{"GET", "/orgs/" + nobody + "/export"},
 	{"GET", "/compliance/info"},

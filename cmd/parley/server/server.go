@@ -216,9 +216,16 @@ func (h *running) ensureKeyring(data string) (err error) {
 }
 
 func (h *running) startServers(ctx context.Context, cfg Config) error {
-	keys, err := parleyhttp.SigningKeys(ctx, h.node, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
+	keys, err := parleyhttp.SigningKeys(ctx, h.node.Keys, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
 	if err != nil {
 		return fmt.Errorf("signing keys: %w", err)
+	}
+	cardKeys, err := parleyhttp.SigningKeys(ctx, h.node.CardKeys, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
+	if errors.Is(err, parley.ErrOverloaded) || errors.Is(err, parley.ErrOutcomeUnknown) {
+		// An older version has served the directory, and the disk is full now.
+		slog.Warn("A2A cards cannot be signed yet: the key for them could not be stored", "error", err)
+	} else if err != nil {
+		return fmt.Errorf("keys that sign A2A cards: %w", err)
 	}
 	secret, err := h.master.Derive("cursors")
 	if err != nil {
@@ -248,7 +255,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand, Dev: cfg.Dev,
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
-		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
+		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
 		Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Logger: slog.Default(),
 	})

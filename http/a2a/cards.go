@@ -1,0 +1,159 @@
+package a2a
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/org"
+	"parley/actors/record"
+	"parley/http/api"
+	"parley/http/auth"
+)
+
+// cardsBytesMax bounds the signed cards that are kept, in bytes of JSON.
+const cardsBytesMax = 16 << 20
+
+var (
+	// ErrNotEnabled rejects requests to an agent whose card does not have a2a_enabled.
+	ErrNotEnabled = parley.ErrNotFound.Saying("The agent is not A2A-enabled.")
+	errNoCardKey  = parley.ErrOverloaded.Saying("The key that signs A2A cards could not be stored yet. Try again later.")
+)
+
+// CardOptions configure Cards.
+type CardOptions struct {
+	// BaseURL is the public address, without a trailing slash.
+	BaseURL string
+	// Brand is the name of the extension of cards.
+	Brand string
+	Clock parley.Clock
+	Node  *actors.Node
+	// Show returns a card as GET /agents/{id}/card shows it.
+	Show func(*agent.State, *org.State, *record.Card) api.Card
+	// Changed returns when any of it last changed.
+	Changed func(*agent.State, *org.State) time.Time
+	// Keys sign. An empty set means that cards are rejected as overloaded until SetKeys is
+	// called.
+	Keys auth.KeySet
+}
+
+// Cards makes and signs the A2A cards of agents. It keeps signed cards as long as nothing
+// that they show has changed. It is safe for concurrent use.
+type Cards struct {
+	CardOptions
+	keys   atomic.Pointer[auth.KeySet]
+	signed *otter.Cache[parley.AgentID, signedCard]
+}
+
+// Document is a JSON document and when it last changed.
+type Document struct {
+	JSON    []byte
+	Changed time.Time
+}
+
+// signedCard is the JSON of a card and what it was made of.
+type signedCard struct {
+	of   cardVersion
+	json []byte
+}
+
+// cardVersion is everything that a card depends on and that can change while the server
+// runs. Handles do not: neither names nor slugs change.
+type cardVersion struct {
+	kid                 string
+	revision            uint32
+	signing, encryption string
+	oversight           bool
+	tier                int32
+}
+
+// NewCards returns cards that are signed with the keys in its options.
+func NewCards(o CardOptions) *Cards {
+	c := &Cards{CardOptions: o, signed: otter.Must(&otter.Options[parley.AgentID, signedCard]{
+		MaximumWeight: cardsBytesMax,
+		Weigher:       func(_ parley.AgentID, card signedCard) uint32 { return uint32(len(card.json)) },
+	})}
+	c.SetKeys(o.Keys)
+	return c
+}
+
+// SetKeys replaces all keys at once.
+func (c *Cards) SetKeys(keys auth.KeySet) { c.keys.Store(&keys) }
+
+// Keys returns the keys in use.
+func (c *Cards) Keys() auth.KeySet { return *c.keys.Load() }
+
+// Card returns the signed card of an active agent. The error is ErrNotEnabled if the bridge
+// does not serve the agent.
+func (c *Cards) Card(ctx context.Context, a *agent.State) (Document, error) {
+	if !a.GetCard().GetA2AEnabled() {
+		return Document{}, ErrNotEnabled
+	}
+	o, err := c.Node.Orgs.Get(ctx, a.Owner())
+	if err != nil {
+		return Document{}, err
+	}
+	key := c.Keys().Current
+	if key.Kid == "" {
+		return Document{}, errNoCardKey
+	}
+	changed := c.Changed(a, o)
+	if since := c.signsSince(key); since.After(changed) {
+		changed = since
+	}
+	version := cardVersion{
+		kid: key.Kid, revision: a.GetCardRevision(), signing: string(a.GetSigningKey()), encryption: string(a.GetEncryptionKey()),
+		oversight: a.GetHumanOversight(), tier: o.GetTrustTier(),
+	}
+	if kept, ok := c.signed.GetIfPresent(a.AgentID()); ok && kept.of == version {
+		return Document{kept.json, changed}, nil
+	}
+	stored, err := c.Node.Agents.Card(ctx, a.AgentID())
+	if err != nil {
+		return Document{}, err
+	}
+	card, err := NewCard(c.Show(a, o, stored), c.BaseURL, c.Brand)
+	if err != nil {
+		return Document{}, err
+	}
+	signed, err := Sign(card, key, c.BaseURL+"/.well-known/jwks.json")
+	if err != nil {
+		return Document{}, err
+	}
+	if stored.GetRevision() == version.revision { // otherwise a newer one was published meanwhile
+		c.signed.Set(a.AgentID(), signedCard{version, signed})
+	}
+	return Document{signed, changed}, nil
+}
+
+// signsSince returns when a key began to sign, or later: a key that replaced one that was
+// due is published for as long as verifiers may cache the key document, before it signs.
+func (c *Cards) signsSince(key auth.SigningKey) time.Time {
+	if published := key.Created.Add(parley.JWKSCacheSeconds * time.Second); !published.After(c.Clock()) {
+		return published
+	}
+	return key.Created
+}
+
+// Extended returns the card for authenticated callers: the signed card, and below the brand
+// the extension as GET /agents/{id}/card shows it. // spec: A2A bridge
+func (c *Cards) Extended(ctx context.Context, a *agent.State) ([]byte, error) {
+	signed, err := c.Card(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.Node.Orgs.Get(ctx, a.Owner())
+	if err != nil {
+		return nil, err
+	}
+	stored, err := c.Node.Agents.Card(ctx, a.AgentID())
+	if err != nil {
+		return nil, err
+	}
+	return Extend(signed.JSON, c.Brand, c.Show(a, o, stored).Extension)
+}

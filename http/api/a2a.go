@@ -1,0 +1,110 @@
+package api
+
+// GetA2ACard gets the A2A card of an active agent whose card has a2a_enabled: GET
+// /a2a/{handle}/agent.json.
+type GetA2ACard struct {
+	// Handle is the agent's handle. Its id is accepted as well.
+	Handle string `json:"-" path:"handle" required:"true" example:"bob@acme.localhost"`
+}
+
+// A2ACard is the card of an agent for clients that speak A2A 1.0. No member is empty, null
+// or false. // source: A2A 1.0 section 4.4.1
+type A2ACard struct {
+	Name                string         `json:"name"`
+	Description         string         `json:"description"`
+	SupportedInterfaces []A2AInterface `json:"supportedInterfaces"`
+	Provider            *CardProvider  `json:"provider,omitempty"`
+	Version             string         `json:"version"`
+	// Capabilities are those of the A2A bridge, whatever the stored card says.
+	Capabilities         A2ACapabilities              `json:"capabilities"`
+	SecuritySchemes      map[string]A2ASecurityScheme `json:"securitySchemes"`
+	SecurityRequirements []A2ASecurityRequirement     `json:"securityRequirements"`
+	DefaultInputModes    []string                     `json:"defaultInputModes"`
+	DefaultOutputModes   []string                     `json:"defaultOutputModes"`
+	Skills               []A2ASkill                   `json:"skills"`
+	// Signatures cover all other members, in the canonical form of RFC 8785.
+	Signatures []A2ASignature `json:"signatures,omitempty"`
+}
+
+// A2AInterface is an address at which an agent is reached.
+type A2AInterface struct {
+	URL             string `json:"url" example:"https://parley.example/a2a/bob@acme.parley.example"`
+	ProtocolBinding string `json:"protocolBinding" enum:"JSONRPC"`
+	ProtocolVersion string `json:"protocolVersion" enum:"1.0"`
+}
+
+// A2ACapabilities are the optional parts of A2A that the bridge supports.
+type A2ACapabilities struct {
+	Streaming         bool           `json:"streaming"`
+	PushNotifications bool           `json:"pushNotifications"`
+	ExtendedAgentCard bool           `json:"extendedAgentCard"`
+	Extensions        []A2AExtension `json:"extensions"`
+}
+
+// A2AExtension holds the part of a card that A2A does not have.
+type A2AExtension struct {
+	URI         string `json:"uri"`
+	Description string `json:"description"`
+	// Params are the members of the card's own extension. Those that are empty, null, false
+	// or 0 are left out.
+	Params map[string]any `json:"params"`
+}
+
+// A2ASecurityScheme has exactly one member.
+type A2ASecurityScheme struct {
+	HTTPAuth *A2AHTTPAuth `json:"httpAuthSecurityScheme,omitempty"`
+	OAuth2   *A2AOAuth2   `json:"oauth2SecurityScheme,omitempty"`
+}
+
+// A2AHTTPAuth is a scheme of the Authorization header.
+type A2AHTTPAuth struct {
+	Scheme       string `json:"scheme" enum:"Bearer"`
+	BearerFormat string `json:"bearerFormat" enum:"JWT"`
+}
+
+// A2AOAuth2 says how to get an access token.
+type A2AOAuth2 struct {
+	Flows       A2AFlows `json:"flows"`
+	MetadataURL string   `json:"oauth2MetadataUrl"`
+}
+
+// A2AFlows are the OAuth 2.0 flows that the server has.
+type A2AFlows struct {
+	ClientCredentials A2AClientCredentials `json:"clientCredentials"`
+}
+
+// A2AClientCredentials is the client credentials flow.
+type A2AClientCredentials struct {
+	TokenURL string            `json:"tokenUrl"`
+	Scopes   map[string]string `json:"scopes"`
+}
+
+// A2ASecurityRequirement names the schemes that a request needs, all of them.
+type A2ASecurityRequirement struct {
+	Schemes map[string]A2AScopes `json:"schemes"`
+}
+
+// A2AScopes are the scopes that a request needs.
+type A2AScopes struct {
+	List []string `json:"list"`
+}
+
+// A2ASkill is one skill on an A2A card.
+type A2ASkill struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	// Tags are those of the stored card; if it has none, the skill's id.
+	Tags        []string `json:"tags"`
+	Examples    []string `json:"examples,omitempty"`
+	InputModes  []string `json:"inputModes,omitempty"`
+	OutputModes []string `json:"outputModes,omitempty"`
+}
+
+// A2ASignature is a signature over a card, in the parts of a flattened JWS.
+// // source: A2A 1.0 section 8.4
+type A2ASignature struct {
+	// Protected is the header in base64url: alg, jku, kid and typ.
+	Protected string `json:"protected"`
+	Signature string `json:"signature"`
+}

@@ -1,0 +1,28 @@
+package http
+
+import (
+	"errors"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"parley/http/api"
+	"parley/http/rest"
+	"parley/journal"
+)
+
+// card returns the A2A card of an active agent, public or not, listed or not.
+// // spec: A2A bridge
+func (s bridge) card(c *rest.Call, in *api.GetA2ACard) (rest.Rendered, error) {
+	a, err := identity(s).activeAgent(c, in.Handle)
+	if errors.Is(err, journal.ErrErased) {
+		err = errUnknownAgent
+	}
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	card, err := s.bridgeCards.Card(c.Context(), a)
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	return c.Document(jsontext.Value(card.JSON), card.Changed, rest.CacheFiveMinutes)
+}
