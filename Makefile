@@ -107,11 +107,11 @@ race: ## The concurrent packages under the race detector (needs gcc)
 	else why="data races in $(RACED): there is no gcc here"; $(LEFT_OUT); fi
 
 .PHONY: judges
-judges: ## The real binary judged by npm's jose, oauth4webapi, eventsource, @hpke/core, standardwebhooks, web-did-resolver, webfinger.js, @seriousme/openapi-schema-validator and ajv
+judges: ## The real binary judged by npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi, eventsource, @hpke/core, standardwebhooks, web-did-resolver, webfinger.js, @seriousme/openapi-schema-validator and ajv, and by a2a-go
 	@$(SAY) "npm judges"
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 		set -x; CI=$(CI) $(GO) test -v -count=1 -timeout 4m $(JUDGES); \
-	else why="JOSE, OAuth, SSE, HPKE and webhooks against npm packages: there is no node or npm here"; $(LEFT_OUT); fi
+	else why="JOSE, OAuth, SSE, HPKE, webhooks and A2A against npm packages and a2a-go: there is no node or npm here"; $(LEFT_OUT); fi
 
 # The checkers are short-lived: collecting garbage less often saves them a third of
 # their processor time.
@@ -125,6 +125,7 @@ lint: ## Formatting, go vet, staticcheck, more rules (tools/lint), exhaustive sw
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	cd bench && $(GO) vet ./... && $(TOOL) staticcheck ./...
+	cd cmd/parley/judges/a2a/testdata/client && $(GO) vet . && $(TOOL) staticcheck .
 	@$(SAY) "rules that vet and staticcheck lack"
 	$(GO) build -C tools -buildvcs=false -o ../bin/lint ./lint
 	$(GO) vet -vettool=$(CURDIR)/bin/lint ./...

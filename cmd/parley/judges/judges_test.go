@@ -1,8 +1,8 @@
 // Package judges tests the real binary against independent implementations of the
-// standards it supports: npm's jose, oauth4webapi, eventsource, @hpke/core,
-// standardwebhooks, did-resolver with web-did-resolver, webfinger.js,
-// @seriousme/openapi-schema-validator and ajv. Each judge is a Node.js
-// script in this directory that prints what it checked.
+// standards it supports: npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi,
+// eventsource, @hpke/core, standardwebhooks, did-resolver with web-did-resolver, webfinger.js,
+// @seriousme/openapi-schema-validator and ajv, and the Go SDK of the A2A project. Each judge
+// is a script or program that prints what it checked.
 package judges
 
 import (
@@ -59,7 +59,7 @@ func needNode(t *testing.T) {
 			if os.Getenv("CI") == "true" {
 				t.Fatalf("CI checks everything, and there is no %s", program)
 			}
-			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks, DIDs, WebFinger and OpenAPI against npm packages: there is no %s here", program)
+			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks, DIDs, WebFinger, A2A and OpenAPI against npm packages: there is no %s here", program)
 		}
 	}
 	if installed() {
