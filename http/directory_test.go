@@ -372,6 +372,28 @@ func TestDirectoryHidesSuspended(t *testing.T) {
 	shown(true)
 }
 
+// TestDirectoryCardsThatMeanNothing: however many cards have a text without a vector,
+// later ones are found by their meaning.
+func TestDirectoryCardsThatMeanNothing(t *testing.T) {
+	h := newCardHarness(t)
+	for i := range 70 { // more than are asked for at once
+		h.second.publish(h.second.agent(fmt.Sprint("mute", i)), card{"name": "!!!"})
+	}
+	h.ids["late"] = h.second.agent("late")
+	h.second.publish(h.ids["late"], card{"name": "Rain gauge", "description": "Forecasts rain and storms."})
+	got := ""
+	for range 400 {
+		if got = h.find("semantic=rain+forecast&limit=100"); strings.Contains(got, "late") {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if fields := strings.Fields(got); len(fields) != 2 || !strings.Contains(got, "bob") {
+		t.Errorf("found by meaning: %q", got)
+	}
+	h.public().ask("GET", "/directory/agents?semantic=rain+forecast&limit=100", "").want(200).is(map[string]any{"total": 2})
+}
+
 func TestDirectoryCategories(t *testing.T) {
 	h := newCardHarness(t)
 	const want = `[{"name":"office","count":2},{"name":"finance","count":1},{"name":"weather","count":1}]`

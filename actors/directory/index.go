@@ -219,8 +219,13 @@ func (x *index) compact(s *state, keep int) {
 // was made of: the vector of a former text is dropped.
 func (x *index) setVector(id parley.AnyID, hash uint64, data []float32) (bool, error) {
 	v, err := x.vectorOf(data)
-	if err != nil || v == nil {
+	if err != nil || data == nil {
 		return false, err
+	}
+	if v == nil {
+		// A text that means nothing is near to none. It has a vector all the same, so that
+		// withoutVector does not return it forever, and in the end nothing else.
+		v = &vector{data: make([]float32, len(data))}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -145,6 +145,12 @@ func TestSemanticAndBoth(t *testing.T) {
 	if ids := x.WithoutVector(10); !slices.Equal(ids, []parley.AgentID{agentID(4)}) {
 		t.Errorf("without vector: %v", ids)
 	}
+	if done, err = x.SetVector(agentID(4), "epsilon\n", []float32{0, 0}); err != nil || !done || len(x.WithoutVector(10)) != 0 {
+		t.Errorf("a text that means nothing stays without vector: %v, %v", done, err)
+	}
+	if got := finds(t, x, Query{Vector: []float32{1, 0}, Threshold: 0.1}); slices.Contains(got, 4) {
+		t.Errorf("a text that means nothing is found: %v", got)
+	}
 }
 
 // Cosines computed in blocks are those computed one by one.
