@@ -223,3 +223,17 @@ func TestExtendedCard(t *testing.T) {
 		t.Error("the signature does not cover the rest")
 	}
 }
+
+// BenchmarkSign is what a request costs that finds no signed card.
+func BenchmarkSign(b *testing.B) {
+	shown, key := fullCard(), testKey('c')
+	for b.Loop() {
+		card, err := NewCard(shown, testBase, "svc")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := Sign(card, key, testJWKS); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

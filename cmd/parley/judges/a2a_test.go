@@ -26,8 +26,8 @@ func TestA2AJudges(t *testing.T) {
 }
 
 // goClient runs the client in a2a/testdata/client and returns its output. If its modules
-// can be neither
-// found nor downloaded, the test is skipped with a prominent notice; in CI it fails.
+// can be neither found nor downloaded, the test is skipped with a prominent notice; in CI
+// it fails.
 func goClient(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), goWait)
