@@ -27,10 +27,10 @@ const (
 	filtersDrawn = 256
 	// The least shares of a sound directory: of FigureMisspelled, FigureNeeds,
 	// FigureMeant and FigureBoth.
-	misspelledLeast = 0.9
+	misspelledLeast = 0.8
 	needsLeast      = 0.5
 	meantLeast      = 0.8
-	bothLeast       = 0.8
+	bothLeast       = 0.7
 	// stemLetters is how many letters two forms of a word have in common.
 	stemLetters = 4
 	// rareWord is the number of cards from which a word counts as known.
