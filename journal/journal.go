@@ -68,6 +68,10 @@ type View interface {
 	// State returns a stream's stored state and the number of events folded into
 	// it; nil if there is none.
 	State(Stream) (seq uint64, state []byte, err error)
+	// Version returns a number that tells the states of a stream apart: with sealed
+	// contents, no state that was ever stored has the number of another one. It is 0 if
+	// there is no state. To read it is cheaper than State.
+	Version(Stream) (uint64, error)
 	// Events calls fn with the stream's events, from number from (counted from 1)
 	// on in order, or down from it if reverse, until fn returns false. at is in
 	// Unix milliseconds.
@@ -113,6 +117,9 @@ type View interface {
 	// Table calls fn with all rows of a table, in all homes, until fn returns
 	// false.
 	Table(table Table, fn func(key, value []byte) bool) error
+	// Keys calls fn with the keys of all rows of a table, in all homes, those of erased
+	// rows too, until fn returns false. It reads no values.
+	Keys(table Table, fn func(key []byte) bool) error
 	// Queue calls fn with the messages queued for an actor after the number beyond,
 	// oldest first, until fn returns false.
 	Queue(s Stream, beyond uint64, fn func(QueuedMessage) bool) error

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -149,6 +150,23 @@ func (v *storeView) State(s journal.Stream) (seq uint64, state []byte, err error
 	return layout.Number(value), value[8:], nil
 }
 
+// Version returns a hash of what is stored as a stream's state, 0 if there is nothing.
+func (v *storeView) Version(s journal.Stream) (uint64, error) {
+	if v.rows == nil {
+		return 0, journal.ErrClosed
+	}
+	value, closer, err := v.rows.Get(layout.StateKey(s))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(value) // never fails
+	return max(h.Sum64(), 1), closer.Close()
+}
+
 // Events calls fn with the stream's events, from number from (counted from 1) on in
 // order, or down from it if reverse, until fn returns false.
 func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
@@ -263,6 +281,22 @@ func (v *storeView) Rows(slot parley.Slot, table journal.Table, prefix, beyond [
 
 // Table calls fn with all rows of a table, in all journals, until fn returns false.
 func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) error {
+	return v.table(table, func(k []byte, iter *pebble.Iterator) (bool, error) {
+		value, err := iter.ValueAndErr()
+		return err == nil && fn(k, value), err
+	})
+}
+
+// Keys calls fn with the keys of all rows of a table, in all journals, until fn returns
+// false. It reads no values.
+func (v *storeView) Keys(table journal.Table, fn func(k []byte) bool) error {
+	return v.table(table, func(k []byte, _ *pebble.Iterator) (bool, error) { return fn(k), nil })
+}
+
+func (v *storeView) table(table journal.Table, fn func(k []byte, at *pebble.Iterator) (bool, error)) error {
+	if v.rows == nil {
+		return journal.ErrClosed
+	}
 	iter, err := v.rows.NewIter(nil)
 	if err != nil {
 		return err
@@ -271,8 +305,7 @@ func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) er
 		low := layout.RowKey(slot, table, nil)
 		ok := iter.SeekGE(low)
 		for ; ok && bytes.HasPrefix(iter.Key(), low); ok = iter.Next() {
-			value, err := iter.ValueAndErr()
-			if err != nil || !fn(iter.Key()[len(low):], value) {
+			if more, err := fn(iter.Key()[len(low):], iter); err != nil || !more {
 				return errors.Join(err, iter.Close())
 			}
 		}

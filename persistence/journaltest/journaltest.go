@@ -106,6 +106,7 @@ var requirements = []struct {
 	{"Admit refuses beyond its bounds", testAdmit},
 	{"rows are scanned within their prefix", testRows},
 	{"keys of past days are forgotten", testForgetting},
+	{"keys of a table are listed, versions tell states apart", testKeysAndVersions},
 	{"observers get each durable change", testObserver},
 }
 

@@ -223,6 +223,48 @@ func testRows(r *rig) {
 	})
 }
 
+func testKeysAndVersions(r *rig) {
+	s := r.stream(near)
+	version := func(s journal.Stream) (n uint64) {
+		r.view(func(v journal.View) {
+			var err error
+			n, err = v.Version(s)
+			r.must(err)
+		})
+		return n
+	}
+	r.expect("the version of no state", version(s), 0)
+	a, seen := r.appender(s, 0), map[uint64]string{0: "none"}
+	for _, state := range []string{"one", "two", "one", "a longer state"} {
+		a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("e")}, State: []byte(state)})
+		now := version(s)
+		if seen[now] != "" {
+			r.Errorf("the version of %q is that of %q", state, seen[now])
+		}
+		seen[now] = state
+	}
+	last := version(s)
+	a.mustAppend(&journal.Entry{Rows: []journal.Row{
+		row(near, journal.CardTable, "0123456789abcdef", "x"), row(near, journal.RosterTable, "other", "x"), row(near2, journal.CardTable, "0123456789abcdeg", "y"),
+	}})
+	far := r.appender(r.stream(far), 0)
+	far.mustAppend(&journal.Entry{Rows: []journal.Row{row(far.stream.Slot(), journal.CardTable, "0123456789abcdeh", "z")}})
+	r.reopen()
+	r.expect("the version after a restart", version(s), last)
+	r.view(func(v journal.View) {
+		var keys []string
+		r.must(v.Keys(journal.CardTable, func(key []byte) bool {
+			keys = append(keys, string(key))
+			return true
+		}))
+		slices.Sort(keys)
+		r.expect("the keys of a table", keys, "[0123456789abcdef 0123456789abcdeg 0123456789abcdeh]")
+		n := 0
+		r.must(v.Keys(journal.CardTable, func([]byte) bool { n++; return n < 2 }))
+		r.expect("a list that is stopped", n, 2)
+	})
+}
+
 func testForgetting(r *rig) {
 	today := journal.Day(r.Clock())
 	key := func(day uint32) string {

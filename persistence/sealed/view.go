@@ -17,6 +17,10 @@ func (v view) State(s journal.Stream) (seq uint64, state []byte, err error) {
 	return v.cipher.state(v.View, s)
 }
 
+func (v view) Version(s journal.Stream) (uint64, error) {
+	return v.View.Version(v.cipher.hideStream(s))
+}
+
 func (v view) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
 	return v.cipher.events(v.View, s, from, reverse, fn)
 }
