@@ -214,7 +214,7 @@ func heap() uint64 {
 
 // BenchmarkCheckpoint writes and reads the index of the other benchmarks.
 func BenchmarkCheckpoint(b *testing.B) {
-	same := func(_ parley.OrgID, plain []byte) ([]byte, error) { return plain, nil }
+	same := func(_ parley.OrgID, _ int, plain []byte) ([]byte, error) { return plain, nil }
 	var file bytes.Buffer
 	b.Run("write", func(b *testing.B) {
 		x := large()

@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"parley"
 )
@@ -26,11 +28,13 @@ import (
 const (
 	checkpointMagic = "parleydx"
 	// checkpointVersion changes with the format and with how texts are analyzed.
-	checkpointVersion = 1
+	checkpointVersion = 2
 	// blockBytes is the size from which a block is full; blockBytesMax bounds what a
 	// reader allocates.
 	blockBytes    = 1 << 20
 	blockBytesMax = 16 << 20
+	// headerBytesMax bounds the header likewise.
+	headerBytesMax = 64 << 20
 )
 
 // ErrCheckpoint is returned for a checkpoint that is damaged, of another version, or not
@@ -40,44 +44,51 @@ var ErrCheckpoint = errors.New("directory: not a checkpoint that can be read")
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // WriteCheckpoint writes the cards that the index holds when it is called, with mark,
-// which says what they include: for instance the positions of journals, read before the
-// call. The same cards give the same bytes. seal is called for each block and returns
-// what is written. Changes and searches go on meanwhile.
-func (x *Index) WriteCheckpoint(to io.Writer, mark []byte, seal func(parley.OrgID, []byte) ([]byte, error)) error {
+// which says what else the caller knows of them. seal is called for each block, with its
+// number, and returns what is written; if it returns nil and no error, the block is left
+// out. Changes and searches go on meanwhile.
+func (x *Index) WriteCheckpoint(to io.Writer, mark []byte, seal func(org parley.OrgID, block int, plain []byte) ([]byte, error)) error {
 	s := x.state.Load()
-	w := bufio.NewWriterSize(to, 1<<16)
+	w := bufio.NewWriterSize(to, 1<<18)
 	var header []byte
 	header = appendText(header, x.options.Embedder)
 	header = binary.AppendUvarint(header, uint64(x.options.Dim))
 	header = appendText(header, string(mark))
+	if len(header) > headerBytesMax {
+		return fmt.Errorf("a mark of %d bytes", len(mark))
+	}
 	part := binary.BigEndian.AppendUint16([]byte(checkpointMagic), checkpointVersion)
 	part = binary.BigEndian.AppendUint32(part, uint32(len(header)))
 	if err := writePart(w, append(part, header...)); err != nil {
 		return err
 	}
 	var block []byte
-	n := uint32(0)
-	ordinals := s.byOwner()
+	n, blocks, written := uint32(0), 0, uint64(0)
+	ordinals, records := s.byOwner(), newRecorder(s)
 	for i, ordinal := range ordinals {
-		block = s.appendRecord(block, ordinal)
+		block = records.append(block, ordinal)
 		n++
 		owner := s.card(ordinal).owner
 		last := i+1 == len(ordinals) || s.card(ordinals[i+1]).owner != owner
 		if !last && len(block) < blockBytes {
 			continue
 		}
-		content, err := seal(parley.OrgID(owner), block)
+		content, err := seal(parley.OrgID(owner), blocks, block)
 		if err != nil {
 			return err
 		}
-		part = binary.BigEndian.AppendUint32(part[:0], uint32(len(content)))
-		part = binary.BigEndian.AppendUint32(append(part, owner[:]...), n)
-		if err := writePart(w, append(part, content...)); err != nil {
-			return err
+		if content != nil {
+			part = binary.BigEndian.AppendUint32(part[:0], uint32(len(content)))
+			part = binary.BigEndian.AppendUint32(append(part, owner[:]...), n)
+			if err := writePart(w, append(part, content...)); err != nil {
+				return err
+			}
+			blocks++
+			written += uint64(n)
 		}
 		block, n = block[:0], 0
 	}
-	part = binary.BigEndian.AppendUint64(make([]byte, 4), uint64(len(ordinals)))
+	part = binary.BigEndian.AppendUint64(make([]byte, 4), written)
 	if err := writePart(w, part); err != nil {
 		return err
 	}
@@ -111,42 +122,99 @@ func (s *state) byOwner() []uint32 {
 	return all
 }
 
-// appendRecord appends a document. Terms are in order, and each says how many bytes it
-// shares with the one before.
-func (s *state) appendRecord(b []byte, ordinal uint32) []byte {
-	d := s.document(ordinal)
-	b = append(b, d.id[:]...)
-	b = appendText(b, d.key)
-	b = binary.AppendVarint(b, d.created)
-	b = binary.AppendVarint(b, d.updated)
-	b = append(b, d.lengths[:]...)
-	b = binary.BigEndian.AppendUint64(b, d.embedded)
-	slices.Sort(d.values)
-	b = binary.AppendUvarint(b, uint64(len(d.values)))
-	for _, key := range d.values {
+// recorder encodes documents of a state. Its memory is used again for the next.
+type recorder struct {
+	*state
+	all []*term
+	// ranks are the places of terms in the order of their texts, byRank the terms there.
+	ranks    []uint32
+	byRank   []uint32
+	numbered []uint64
+}
+
+func newRecorder(s *state) *recorder {
+	r := &recorder{state: s, all: s.vocab.terms()}
+	r.byRank, r.ranks = make([]uint32, len(r.all)), make([]uint32, len(r.all))
+	for id := range r.all {
+		r.byRank[id] = uint32(id)
+	}
+	slices.SortFunc(r.byRank, func(a, b uint32) int { return strings.Compare(r.all[a].text, r.all[b].text) })
+	for rank, id := range r.byRank {
+		r.ranks[id] = uint32(rank)
+	}
+	return r
+}
+
+// append appends a document. Terms are in order, and each says how many bytes it shares
+// with the one before.
+func (r *recorder) append(b []byte, ordinal uint32) []byte {
+	p, i := r.at(ordinal)
+	c := p.cards[i]
+	b = append(b, c.id[:]...)
+	b = binary.BigEndian.AppendUint64(b, c.version.Load())
+	b = binary.BigEndian.AppendUint64(b, c.embedded)
+	b = binary.AppendVarint(b, p.created[i])
+	b = binary.AppendVarint(b, c.updated)
+	b = append(b, p.lengths[i][:]...)
+	b = appendText(b, c.key)
+	keys := make([]string, len(c.values))
+	for k, id := range c.values {
+		keys[k] = r.vals.all()[id].key
+	}
+	slices.Sort(keys)
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, key := range keys {
 		b = appendText(b, key)
 	}
-	slices.SortFunc(d.terms, compareOccurrences)
-	b = binary.AppendUvarint(b, uint64(len(d.terms)))
+	r.numbered = r.numbered[:0]
+	c.terms.each(func(id uint32, f frequencies) { r.numbered = append(r.numbered, uint64(r.ranks[id])<<8|uint64(f)) })
+	slices.Sort(r.numbered)
+	b = binary.AppendUvarint(b, uint64(len(r.numbered)))
 	before := ""
-	for _, t := range d.terms {
+	for _, x := range r.numbered {
+		text := r.all[r.byRank[x>>8]].text
 		n := 0
-		for n < len(before) && n < len(t.text) && before[n] == t.text[n] {
+		for n < len(before) && n < len(text) && before[n] == text[n] {
 			n++
 		}
-		b = append(b, byte(n))
-		b = appendText(b, t.text[n:])
-		b = append(b, byte(t.f))
-		before = t.text
+		b = append(append(b, byte(n), byte(len(text)-n), byte(x)), text[n:]...)
+		before = text
 	}
-	p, i := s.at(ordinal)
-	v := p.vector(i)
-	if v == nil || v.since > s.generation {
-		return append(b, 0)
+	return r.appendVector(b, p, i)
+}
+
+// The kinds of vectors: none, all numbers, or a bit for each number that is not zero and
+// then these.
+const (
+	vectorNone = iota
+	vectorDense
+	vectorSparse
+)
+
+func (r *recorder) appendVector(b []byte, p *page, i int) []byte {
+	blk := p.blocks[i/blockSize].Load()
+	if blk == nil || blk.since[i%blockSize] == 0 || blk.since[i%blockSize] > r.generation {
+		return append(b, vectorNone)
 	}
-	b = append(b, 1)
-	for _, f := range v.data {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
+	dim := len(blk.data) / blockSize
+	set := make([]byte, (dim+7)/8)
+	n := 0
+	for row := range dim {
+		if blk.data[row*blockSize+i%blockSize] != 0 {
+			set[row/8] |= 1 << (row % 8)
+			n++
+		}
+	}
+	kind := byte(vectorDense)
+	if b = append(b, kind); len(set)+4*n < 4*dim {
+		b[len(b)-1] = vectorSparse
+		b = append(b, set...)
+		kind = vectorSparse
+	}
+	for row := range dim {
+		if kind == vectorDense || set[row/8]&(1<<(row%8)) != 0 {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(blk.data[row*blockSize+i%blockSize]))
+		}
 	}
 	return b
 }

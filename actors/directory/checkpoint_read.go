@@ -7,118 +7,75 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"hash/maphash"
 	"io"
 	"math"
-	"slices"
+	"math/bits"
+	"runtime"
+	"sync"
 
 	"parley"
+	"parley/actors/directory/words"
 )
 
 // ReadCheckpoint returns the index that WriteCheckpoint wrote, and its mark. It leaves
 // out vectors of another embedder or dimension than o names. open gets what seal
-// returned; if it returns nil and no error, the cards of the block are left out: their
-// organization is erased. Damage, also in what open returns, is ErrCheckpoint.
-func ReadCheckpoint(from io.Reader, o Options, open func(parley.OrgID, []byte) ([]byte, error)) (*Index, []byte, error) {
-	l := &loader{from: bufio.NewReaderSize(from, 1<<16), index: New(o), open: open, known: newTermTable()}
+// returned, and is called from several goroutines; if it returns nil and no error, the
+// cards of the block are left out: their organization is erased. Damage, also in what
+// open returns, is ErrCheckpoint.
+func ReadCheckpoint(from io.Reader, o Options, open func(org parley.OrgID, block int, sealed []byte) ([]byte, error)) (*Index, []byte, error) {
+	l := &loader{from: bufio.NewReaderSize(from, 1<<18), index: New(o), open: open}
 	mark, err := l.header()
+	if err == nil {
+		err = l.blocks()
+	}
+	if err == nil {
+		err = l.assemble()
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	for {
-		more, err := l.block()
-		if err != nil {
-			return nil, nil, err
-		}
-		if !more {
-			break
-		}
-	}
-	l.next.settle()
-	l.index.state.Store(l.next)
 	return l.index, mark, nil
 }
 
-// loader reads a checkpoint into an index that no reader has.
+// loader reads a checkpoint into an index that no reader has. Workers open and decode the
+// blocks, each with a vocabulary of its own; assemble joins these.
 type loader struct {
-	from    *bufio.Reader
-	index   *Index
-	open    func(parley.OrgID, []byte) ([]byte, error)
-	next    *state
-	dim     int // of the stored vectors
-	keep    bool
-	cards   uint64
+	from  *bufio.Reader
+	index *Index
+	open  func(org parley.OrgID, block int, sealed []byte) ([]byte, error)
+	dim   int  // of the stored vectors
+	keep  bool // the vectors
+	// generation is that of all cards.
+	generation uint64
+	workers    []*decoder
+
+	mu    sync.Mutex
+	limit uint32
+	pages []*page
+}
+
+// part is a block as it is stored.
+type part struct {
+	number  int
+	owner   parley.AnyID
+	cards   uint32
 	content []byte
-	// The rest is memory that records share.
-	term     []byte
-	numbered []uint64
-	known    termTable
 }
 
-// termTable finds terms faster than the vocabulary does: one array, in which a term is at
-// its hash or after it. The array's length is a power of two, and at least half of it is
-// empty.
-type termTable struct {
-	seed  maphash.Seed
-	slots []termSlot
-	n     int
-}
-
-type termSlot struct {
-	hash uint64
-	term *term
-}
-
-func newTermTable() termTable {
-	return termTable{seed: maphash.MakeSeed(), slots: make([]termSlot, 1<<10)}
-}
-
-// find returns a term, or nil, and where it is or belongs.
-func (t *termTable) find(text []byte) (*term, *termSlot) {
-	hash := maphash.Bytes(t.seed, text)
-	for i := hash; ; i++ {
-		slot := &t.slots[i&uint64(len(t.slots)-1)]
-		if slot.term == nil {
-			slot.hash = hash
-			return nil, slot
-		}
-		if slot.hash == hash && slot.term.text == string(text) {
-			return slot.term, slot
-		}
+// read returns n bytes in b, and checks the checksum that follows them. sum is that of
+// what precedes them in the part.
+func (l *loader) read(b []byte, n int, sum uint32) ([]byte, error) {
+	if cap(b) < n+4 {
+		b = make([]byte, n+4)
 	}
-}
-
-// add puts a term into the slot that find returned for it.
-func (t *termTable) add(slot *termSlot, added *term) {
-	slot.term = added
-	if t.n++; 2*t.n < len(t.slots) {
-		return
-	}
-	former := t.slots
-	t.slots = make([]termSlot, 4*len(former))
-	for _, s := range former {
-		if s.term == nil {
-			continue
-		}
-		i, last := s.hash, uint64(len(t.slots)-1)
-		for t.slots[i&last].term != nil {
-			i++
-		}
-		t.slots[i&last] = s
-	}
-}
-
-// read returns n bytes and checks the checksum that follows them. sum is that of what
-// precedes them in the part.
-func (l *loader) read(n int, sum uint32) ([]byte, error) {
-	l.content = slices.Grow(l.content[:0], n+4)[:n+4]
-	if _, err := io.ReadFull(l.from, l.content); err != nil {
+	b = b[:n+4]
+	if _, err := io.ReadFull(l.from, b); err != nil {
 		return nil, notWhole(err)
 	}
-	if crc32.Update(sum, castagnoli, l.content[:n]) != binary.BigEndian.Uint32(l.content[n:]) {
+	if crc32.Update(sum, castagnoli, b[:n]) != binary.BigEndian.Uint32(b[n:]) {
 		return nil, fmt.Errorf("%w: wrong checksum", ErrCheckpoint)
 	}
-	return l.content[:n], nil
+	return b[:n], nil
 }
 
 func notWhole(err error) error {
@@ -140,10 +97,10 @@ func (l *loader) header() ([]byte, error) {
 		return nil, fmt.Errorf("%w: version %d, want %d", ErrCheckpoint, version, checkpointVersion)
 	}
 	n := binary.BigEndian.Uint32(fixed[len(checkpointMagic)+2:])
-	if n > blockBytesMax {
+	if n > headerBytesMax {
 		return nil, fmt.Errorf("%w: a header of %d bytes", ErrCheckpoint, n)
 	}
-	header, err := l.read(int(n), crc32.Checksum(fixed[:], castagnoli))
+	header, err := l.read(nil, int(n), crc32.Checksum(fixed[:], castagnoli))
 	if err != nil {
 		return nil, err
 	}
@@ -154,121 +111,252 @@ func (l *loader) header() ([]byte, error) {
 	}
 	l.dim = int(dim)
 	l.keep = embedder == l.index.options.Embedder && l.dim == l.index.options.Dim
-	l.next = l.index.state.Load().next()
+	l.generation = l.index.state.Load().generation + 1
 	return mark, nil
 }
 
-func (l *loader) block() (more bool, err error) {
-	var fixed [24]byte
-	if _, err := io.ReadFull(l.from, fixed[:4]); err != nil {
-		return false, notWhole(err)
+// blocks reads all blocks. Each worker decodes some of them.
+func (l *loader) blocks() error {
+	parts, spare := make(chan part), make(chan []byte, 4*runtime.GOMAXPROCS(0))
+	failed := make(chan error, 1)
+	var running sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		d := newDecoder(l)
+		l.workers = append(l.workers, d)
+		running.Go(func() {
+			for p := range parts {
+				if err := d.part(p); err != nil {
+					select {
+					case failed <- err:
+					default: // another one has failed before
+					}
+				}
+				select {
+				case spare <- p.content:
+				default:
+				}
+			}
+		})
 	}
-	n := binary.BigEndian.Uint32(fixed[:4])
-	if n == 0 {
-		end, err := l.read(8, crc32.Checksum(fixed[:4], castagnoli))
-		if err == nil && binary.BigEndian.Uint64(end) != l.cards {
-			err = fmt.Errorf("%w: cards are missing", ErrCheckpoint)
-		}
-		return false, err
+	err := l.send(parts, spare, failed)
+	close(parts)
+	running.Wait()
+	select {
+	case first := <-failed:
+		return first
+	default:
+		return err
 	}
-	if n > blockBytesMax {
-		return false, fmt.Errorf("%w: a block of %d bytes", ErrCheckpoint, n)
-	}
-	if _, err := io.ReadFull(l.from, fixed[4:]); err != nil {
-		return false, notWhole(err)
-	}
-	content, err := l.read(int(n), crc32.Checksum(fixed[:], castagnoli))
-	if err != nil {
-		return false, err
-	}
-	owner, cards := parley.AnyID(fixed[4:20]), binary.BigEndian.Uint32(fixed[20:])
-	l.cards += uint64(cards)
-	plain, err := l.open(parley.OrgID(owner), content)
-	if err != nil || plain == nil {
-		return err == nil, err
-	}
-	r := reader{data: plain}
-	for range cards {
-		if err := l.record(&r, owner); err != nil {
-			return false, err
-		}
-	}
-	if len(r.data) > 0 {
-		return false, fmt.Errorf("%w: bytes after the last card of a block", ErrCheckpoint)
-	}
-	return true, nil
 }
 
-// record adds a card to the index.
-func (l *loader) record(r *reader, owner parley.AnyID) error {
-	d := &document{owner: owner}
-	copy(d.id[:], r.bytes(16))
-	d.key, d.created, d.updated = string(r.text()), r.varint(), r.varint()
-	copy(d.lengths[:], r.bytes(fieldsMax))
-	d.embedded = r.uint64()
-	if _, twice := l.index.ordinals[d.id]; twice || r.failed {
-		return fmt.Errorf("%w: bad card", ErrCheckpoint)
-	}
-	n, ordinal := l.next, l.next.limit
-	count := r.uvarint()
-	vals := make([]uint32, 0, min(count, 64))
-	for ; count > 0 && !r.failed; count-- {
-		key := r.text()
-		val := n.vals.byKey[string(key)]
-		if val == nil {
-			val = n.vals.intern(string(key))
+// send reads the blocks and passes them on, until the end or until one has failed.
+func (l *loader) send(parts chan<- part, spare <-chan []byte, failed chan error) error {
+	cards := uint64(0)
+	for number := 0; ; number++ {
+		var fixed [24]byte
+		if _, err := io.ReadFull(l.from, fixed[:4]); err != nil {
+			return notWhole(err)
 		}
-		val.collect(ordinal)
-		val.live.Add(1)
-		vals = append(vals, val.id)
+		n := binary.BigEndian.Uint32(fixed[:4])
+		if n == 0 {
+			end, err := l.read(nil, 8, crc32.Checksum(fixed[:4], castagnoli))
+			if err == nil && binary.BigEndian.Uint64(end) != cards {
+				err = fmt.Errorf("%w: cards are missing", ErrCheckpoint)
+			}
+			return err
+		}
+		if n > blockBytesMax {
+			return fmt.Errorf("%w: a block of %d bytes", ErrCheckpoint, n)
+		}
+		if _, err := io.ReadFull(l.from, fixed[4:]); err != nil {
+			return notWhole(err)
+		}
+		var b []byte
+		select {
+		case b = <-spare:
+		default:
+		}
+		content, err := l.read(b, int(n), crc32.Checksum(fixed[:], castagnoli))
+		if err != nil {
+			return err
+		}
+		p := part{number, parley.AnyID(fixed[4:20]), binary.BigEndian.Uint32(fixed[20:]), content}
+		cards += uint64(p.cards)
+		select {
+		case parts <- p:
+		case err := <-failed:
+			failed <- err
+			return err
+		}
 	}
-	terms := l.terms(r, n, ordinal)
-	v := l.vector(r, n.generation)
-	if r.failed {
-		return fmt.Errorf("%w: bad card", ErrCheckpoint)
+}
+
+// reserve returns the first of n ordinals, and the pages that hold them.
+func (l *loader) reserve(n uint32) (uint32, []*page) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := l.limit
+	l.limit += n
+	for len(l.pages)*pageSize < int(l.limit) {
+		l.pages = append(l.pages, &page{})
 	}
-	n.live = append(n.live, make([]uint64, int(ordinal)/64+1-len(n.live))...)
-	n.add(d, terms, vals)
-	p, i := n.at(ordinal)
-	p.setVector(i, v, true)
-	l.index.ordinals[d.id] = ordinal
+	return first, l.pages
+}
+
+// recordBytesMin is less than the shortest record takes.
+const recordBytesMin = 32
+
+// decoder decodes blocks. Terms and values have numbers of its own, which assemble
+// replaces.
+type decoder struct {
+	*loader
+	terms   termTable
+	values  map[string]uint32
+	byValue []string
+	blocks  []decoded
+	carve   carver
+	// numbered and counts are of the block that is decoded, term of the record.
+	numbered []uint64
+	term     []byte
+}
+
+// decoded is a block: the terms of its cards one after another, each with its number and
+// frequencies, and how many each card has.
+type decoded struct {
+	first    uint32
+	numbered []uint64
+	counts   []uint32
+}
+
+func newDecoder(l *loader) *decoder {
+	return &decoder{loader: l, terms: newTermTable(), values: map[string]uint32{}, term: make([]byte, 0, words.BytesMax+8)}
+}
+
+// part opens and decodes a block.
+func (d *decoder) part(p part) error {
+	plain, err := d.open(parley.OrgID(p.owner), p.number, p.content)
+	if err != nil || plain == nil {
+		return err
+	}
+	if uint64(p.cards)*recordBytesMin > uint64(len(plain)) {
+		return fmt.Errorf("%w: a block of %d bytes for %d cards", ErrCheckpoint, len(plain), p.cards)
+	}
+	first, pages := d.reserve(p.cards)
+	b := decoded{first: first, counts: make([]uint32, 0, p.cards)}
+	cards := make([]card, p.cards)
+	r := reader{data: plain}
+	d.numbered = d.numbered[:0]
+	for i := range cards {
+		before := len(d.numbered)
+		ordinal := first + uint32(i)
+		cards[i].owner = p.owner
+		d.record(&r, &cards[i], pages[ordinal/pageSize], int(ordinal%pageSize))
+		if r.failed {
+			return fmt.Errorf("%w: bad card", ErrCheckpoint)
+		}
+		b.counts = append(b.counts, uint32(len(d.numbered)-before))
+	}
+	if len(r.data) > 0 {
+		return fmt.Errorf("%w: bytes after the last card of a block", ErrCheckpoint)
+	}
+	b.numbered = append(make([]uint64, 0, len(d.numbered)), d.numbered...)
+	d.blocks = append(d.blocks, b)
 	return nil
 }
 
-func (l *loader) terms(r *reader, n *state, ordinal uint32) forward {
-	l.numbered, l.term = l.numbered[:0], l.term[:0]
-	for count := r.uvarint(); count > 0 && !r.failed; count-- {
-		shared := int(r.byte())
-		if shared > len(l.term) {
+// record decodes a card into its place.
+func (d *decoder) record(r *reader, c *card, p *page, i int) {
+	copy(c.id[:], r.bytes(16))
+	c.version.Store(r.uint64())
+	c.embedded = r.uint64()
+	p.created[i], c.updated = r.varint(), r.varint()
+	copy(p.lengths[i][:], r.bytes(fieldsMax))
+	c.key = string(r.text())
+	p.begin[i], p.born[i], p.cards[i] = beginOf(c.key), d.generation, c
+	count := r.uvarint()
+	var before []byte
+	vals := make([]uint32, 0, min(count, 32))
+	for ; count > 0 && !r.failed; count-- {
+		key := r.text()
+		if bytes.Compare(before, key) >= 0 {
 			r.failed = true
-			return nil
+			return
 		}
-		l.term = append(l.term[:shared], r.text()...)
-		f := frequencies(r.byte())
-		t, slot := l.known.find(l.term)
-		if t == nil {
-			t = n.vocab.intern(string(l.term), n.generation)
-			l.known.add(slot, t)
+		before = key
+		val, known := d.values[string(key)]
+		if !known {
+			val = uint32(len(d.byValue))
+			text := string(key)
+			d.values[text], d.byValue = val, append(d.byValue, text)
 		}
-		t.collect(ordinal, f)
-		t.live.Add(1)
-		l.numbered = append(l.numbered, uint64(t.id)<<8|uint64(f))
+		vals = append(vals, val)
 	}
-	slices.Sort(l.numbered)
-	return newForward(l.numbered)
+	c.values = append(make([]uint32, 0, len(vals)), vals...)
+	d.readTerms(r)
+	d.readVector(r, p, i)
 }
 
-func (l *loader) vector(r *reader, generation uint64) *vector {
-	if r.byte() == 0 {
-		return nil
+// readTerms decodes the terms of a card, which ascend.
+func (d *decoder) readTerms(r *reader) {
+	count := r.uvarint()
+	if count > uint64(len(r.data)) {
+		r.failed = true
+		return
 	}
-	data := r.bytes(4 * l.dim)
-	if !l.keep || r.failed {
-		return nil
+	term, data := d.term[:0], r.data
+	for ; count > 0; count-- {
+		if len(data) < 3 {
+			r.failed = true
+			return
+		}
+		shared, more, f := int(data[0]), int(data[1]), data[2]
+		data = data[3:]
+		if more == 0 || more > len(data) || shared > len(term) || shared+more > words.BytesMax || shared < len(term) && data[0] <= term[shared] {
+			r.failed = true
+			return
+		}
+		term = append(term[:shared], data[:more]...)
+		data = data[more:]
+		d.numbered = append(d.numbered, uint64(d.terms.number(term))<<8|uint64(f))
 	}
-	v := &vector{generation, make([]float32, l.dim)}
-	for i := range v.data {
-		v.data[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	r.data = data
+}
+
+// readVector decodes the vector of a card, if there is one, into its block.
+func (d *decoder) readVector(r *reader, p *page, i int) {
+	kind := r.byte()
+	if kind == vectorNone || r.failed {
+		return
 	}
-	return v
+	var set []byte
+	n := d.dim
+	if kind == vectorSparse {
+		set = r.bytes((d.dim + 7) / 8)
+		n = 0
+		for _, b := range set {
+			n += bits.OnesCount8(b)
+		}
+	}
+	data := r.bytes(4 * n)
+	if kind > vectorSparse || r.failed || n > d.dim {
+		r.failed = true
+		return
+	}
+	if !d.keep {
+		return
+	}
+	b := p.blocks[i/blockSize].Load()
+	if b == nil { // the block may have cards of two workers
+		p.blocks[i/blockSize].CompareAndSwap(nil, &block{data: make([]float32, d.dim*blockSize)})
+		b = p.blocks[i/blockSize].Load()
+	}
+	b.since[i%blockSize] = d.generation
+	next := 0
+	for row := range d.dim {
+		if set != nil && set[row/8]&(1<<(row%8)) == 0 {
+			continue
+		}
+		b.data[row*blockSize+i%blockSize] = math.Float32frombits(binary.LittleEndian.Uint32(data[next:]))
+		next += 4
+	}
 }

@@ -3,6 +3,8 @@ package directory
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"testing"
 
@@ -12,9 +14,13 @@ import (
 	"parley"
 )
 
+// analysisVersion is the version of checkpoints, and a hash of what some texts are divided
+// into.
+const analysisVersion = "2 4d25b3b8ff9b33bb"
+
 // turned seals a block by inverting its bits under the organization, so that a block
 // under another organization does not open.
-func turned(org parley.OrgID, b []byte) ([]byte, error) {
+func turned(org parley.OrgID, _ int, b []byte) ([]byte, error) {
 	out := make([]byte, len(b))
 	for i := range b {
 		out[i] = b[i] ^ 0xFF ^ org[15]
@@ -82,6 +88,22 @@ func TestCheckpoint(t *testing.T) {
 	})
 }
 
+// A change in how texts are analyzed needs another version of checkpoints: an index from a
+// checkpoint must be like one from cards.
+func TestAnalysisHasAVersion(t *testing.T) {
+	h := fnv.New64a()
+	for _, text := range []string{
+		"Invoice checkers, node.js and Müller's café", "ＦＵＬＬ width ﬁ ligature ß straße", "日本語のテキスト 한국어 русский العربية", "a_b c:d e.f 1.5 it's O'Neill", "running runs easily happiness",
+	} {
+		d := Doc{Name: text, Description: text, Skills: []Skill{{Name: text, Tags: []string{text}}}, Languages: []string{"en-GB"}, Categories: []string{" Office "}}
+		x := d.analyzed()
+		fmt.Fprintf(h, "%v %v %v %x\n", x.terms, x.lengths, x.values, x.embedded)
+	}
+	if got, want := fmt.Sprintf("%d %x", checkpointVersion, h.Sum64()), analysisVersion; got != want {
+		t.Errorf("the analysis is %s, want %s: count checkpointVersion up and change this", got, want)
+	}
+}
+
 func checkpointOf(t fataler, x *Index) []byte {
 	var file bytes.Buffer
 	if err := x.WriteCheckpoint(&file, []byte("mark"), turned); err != nil {
@@ -128,11 +150,11 @@ func TestCheckpointDamage(t *testing.T) {
 func TestCheckpointLeavesOut(t *testing.T) {
 	file := smallCheckpoint(t)
 	erased := orgID(1)
-	x, _, err := ReadCheckpoint(bytes.NewReader(file), Options{Embedder: "other", Dim: testDim}, func(org parley.OrgID, b []byte) ([]byte, error) {
+	x, _, err := ReadCheckpoint(bytes.NewReader(file), Options{Embedder: "other", Dim: testDim}, func(org parley.OrgID, n int, b []byte) ([]byte, error) {
 		if org == erased {
 			return nil, nil
 		}
-		return turned(org, b)
+		return turned(org, n, b)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +175,7 @@ func TestCheckpointLeavesOut(t *testing.T) {
 		t.Errorf("%d cards without vectors of another embedder, %d of the same", n, m)
 	}
 	failed := errors.New("no key")
-	if _, _, err := ReadCheckpoint(bytes.NewReader(file), Options{}, func(parley.OrgID, []byte) ([]byte, error) { return nil, failed }); !errors.Is(err, failed) {
+	if _, _, err := ReadCheckpoint(bytes.NewReader(file), Options{}, func(parley.OrgID, int, []byte) ([]byte, error) { return nil, failed }); !errors.Is(err, failed) {
 		t.Errorf("the error of open is lost: %v", err)
 	}
 }
@@ -170,10 +192,18 @@ func FuzzCheckpoint(f *testing.F) {
 			}
 		}
 		// As the content of a block, which is what only a broken seal would let through.
-		l := &loader{index: New(o), dim: testDim, keep: true, known: newTermTable()}
-		l.next = l.index.state.Load().next()
-		r := reader{data: content}
-		for len(r.data) > 0 && l.record(&r, parley.AnyID{}) == nil {
+		l := &loader{index: New(o), open: func(_ parley.OrgID, _ int, b []byte) ([]byte, error) { return b, nil }, dim: testDim, keep: true, generation: 1}
+		d := newDecoder(l)
+		l.workers = []*decoder{d}
+		for cards := range 4 {
+			if d.part(part{cards: uint32(cards), content: content}) != nil {
+				return
+			}
+		}
+		if l.assemble() == nil {
+			if _, err := l.index.Search(Query{Text: "invoice", Limit: 5}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -30,6 +30,8 @@ type Doc struct {
 	Verified     bool
 	// Created and Updated are when the card was first published and last changed.
 	Created, Updated time.Time
+	// Version is the caller's: Versions returns it.
+	Version uint64
 }
 
 // Skill is a skill of a card, as far as it is searched.
@@ -82,6 +84,7 @@ type document struct {
 	lengths          [fieldsMax]uint8
 	values           []string // keys of values, distinct
 	embedded         uint64   // hash of the text that the vector is made of
+	version          uint64   // the caller's
 }
 
 // occurrence is a term of a document.
@@ -101,7 +104,7 @@ func (d *Doc) analyzed() *document {
 	}
 	x := &document{
 		id: parley.AnyID(d.AgentID), owner: parley.AnyID(d.OrgID), key: strings.ToLower(d.Name),
-		created: d.Created.UnixMilli(), updated: d.Updated.UnixMilli(),
+		created: d.Created.UnixMilli(), updated: d.Updated.UnixMilli(), version: d.Version,
 	}
 	x.analyze([fieldsMax]string{d.Name, d.Description, names.String(), tags.String()})
 	x.embedded = hashOf(d.EmbeddingText())
@@ -190,14 +193,18 @@ type forward []byte
 // newForward takes numbers of terms in ascending order, each shifted by eight bits for
 // its frequencies.
 func newForward(numbered []uint64) forward {
-	list := make([]byte, 0, 3*len(numbered))
+	list := appendForward(make([]byte, 0, 3*len(numbered)), numbered)
+	return append(make(forward, 0, len(list)), list...)
+}
+
+func appendForward(list []byte, numbered []uint64) []byte {
 	last := uint64(0)
 	for _, n := range numbered {
 		id := n >> 8
 		list = append(binary.AppendUvarint(list, id-last), byte(n))
 		last = id
 	}
-	return append(make(forward, 0, len(list)), list...)
+	return list
 }
 
 func (l forward) each(do func(id uint32, f frequencies)) {

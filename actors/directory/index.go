@@ -57,7 +57,7 @@ func (x *index) Len() int { return x.state.Load().count }
 func (x *index) Generation() uint64 { return x.state.Load().generation }
 
 // put adds or replaces a document. Without a vector, it keeps the one it had if the
-// embedded text is the same, and does nothing if all of the document is.
+// embedded text is the same, and notes the version only if all of the document is.
 func (x *index) put(d *document, data []float32) error {
 	v, err := x.vectorOf(data)
 	if err != nil {
@@ -66,7 +66,8 @@ func (x *index) put(d *document, data []float32) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old, replaces := x.ordinals[d.id]
-	if replaces && v == nil && x.state.Load().holds(old, d) {
+	if s := x.state.Load(); replaces && v == nil && s.holds(old, d) {
+		s.card(old).version.Store(d.version)
 		return nil
 	}
 	x.changes.Add(1)
@@ -314,6 +315,17 @@ func (x *Index) WithoutVector(limit int) []parley.AgentID {
 		ids = append(ids, parley.AgentID(id))
 	}
 	return ids
+}
+
+// Versions calls do with each card's agent and organization, and the version that was last
+// put, in no order.
+func (x *Index) Versions(do func(parley.AgentID, parley.OrgID, uint64)) {
+	s := x.state.Load()
+	for ordinal := range s.limit {
+		if c := s.card(ordinal); s.isLive(ordinal) {
+			do(parley.AgentID(c.id), parley.OrgID(c.owner), c.version.Load())
+		}
+	}
 }
 
 // Search finds a page of cards. The errors are ErrPosition, ErrVector, and a refusal of

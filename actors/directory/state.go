@@ -35,6 +35,8 @@ type card struct {
 	embedded  uint64
 	terms     forward
 	values    []uint32
+	// version is the caller's. Only the writer and WriteCheckpoint read it.
+	version atomic.Uint64
 }
 
 // state is an immutable version of the index. Readers load it once per search: later
@@ -66,7 +68,7 @@ func (s *state) card(ordinal uint32) *card {
 func (s *state) document(ordinal uint32) *document {
 	p, i := s.at(ordinal)
 	c := p.cards[i]
-	d := &document{id: c.id, owner: c.owner, key: c.key, created: p.created[i], updated: c.updated, lengths: p.lengths[i], embedded: c.embedded}
+	d := &document{id: c.id, owner: c.owner, key: c.key, created: p.created[i], updated: c.updated, lengths: p.lengths[i], embedded: c.embedded, version: c.version.Load()}
 	all := s.vocab.terms()
 	c.terms.each(func(id uint32, f frequencies) { d.terms = append(d.terms, occurrence{all[id].text, f}) })
 	for _, id := range c.values {
@@ -131,7 +133,9 @@ func (s *state) add(d *document, terms forward, values []uint32) uint32 {
 	}
 	p, i := s.at(ordinal)
 	p.lengths[i], p.created[i], p.begin[i], p.born[i] = d.lengths, d.created, beginOf(d.key), s.generation
-	p.cards[i] = &card{d.id, d.owner, d.key, d.updated, d.embedded, terms, values}
+	c := &card{id: d.id, owner: d.owner, key: d.key, updated: d.updated, embedded: d.embedded, terms: terms, values: values}
+	c.version.Store(d.version)
+	p.cards[i] = c
 	s.limit++
 	s.count++
 	s.live[ordinal/64] |= 1 << (ordinal % 64)
