@@ -69,7 +69,7 @@ var lattice = map[string]place{
 	},
 	"parley/actors/projection": {
 		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/directory", "parley/actors/directory/embed"}),
-		tests: []string{"parley/actors", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed"},
+		tests: []string{"parley/actors", "parley/persistence", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed"},
 		why:   "an index in memory follows what journals apply; no actor takes part",
 	},
 	"parley/actors": {
@@ -109,7 +109,7 @@ var lattice = map[string]place{
 	"parley/persistence/seal":          {may: ground, why: "it encrypts bytes for their owners and knows neither rows nor where keys are stored"},
 	"parley/persistence/seal/sealtest": {may: slices.Concat(ground, []string{"parley/persistence/seal"}), why: "keys for tests need no keyring"},
 	"parley/persistence/sealed": {
-		may:   slices.Concat(ground, agreed, []string{"parley/persistence", "parley/persistence/layout", "parley/persistence/seal"}),
+		may:   slices.Concat(ground, agreed, []string{"parley/persistence", "parley/persistence/disk", "parley/persistence/layout", "parley/persistence/seal"}),
 		tests: []string{"parley/persistence/journaltest", "parley/persistence/seal/sealtest"},
 		why:   "actors name owners and the store keeps bytes; one layer between them knows keys",
 	},
@@ -183,7 +183,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/telemetry": {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
 	"parley/cmd/parley/operator":  {may: []string{"parley", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/http", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
 	"parley/cmd/parley/admin":     {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
-	"parley/cmd/parley/datadir":   {may: []string{"parley", "parley/actors/issuer", "parley/actors/rules", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
+	"parley/cmd/parley/datadir":   {may: []string{"parley", "parley/actors/issuer", "parley/actors/rules", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
 	"parley/cmd/parley/demo":      {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
 	"parley/cmd/parley/cli":       {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
 	"parley/cmd/parley/program":   {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},

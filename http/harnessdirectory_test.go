@@ -39,13 +39,9 @@ func (e *harnessEmbedder) Embed(ctx context.Context, texts []string) ([][]float3
 func (h *harness) openDirectory(entropy parley.Entropy, logger *slog.Logger) {
 	h.t.Helper()
 	h.embedder = &harnessEmbedder{Concepts: theConcepts()}
-	var err error
-	h.directory, err = projection.Open(projection.Options{
+	h.directory = projection.Open(projection.Options{
 		Journal: h.journal.Journal, Embedder: h.embedder, Clock: time.Now, Entropy: entropy, Logger: logger, Domain: "home.example",
 	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
 }
 
 // settle waits until the directory has as many cards, each with a vector.

@@ -1,6 +1,6 @@
 // Package projection keeps the index of the directory up to date with what the journals
-// of this process apply. The index is in memory only; it is built from stored rows when
-// the process starts.
+// of this process apply. When the process starts, the index is read from a checkpoint and
+// compared with what is stored; without a checkpoint it is built from stored rows.
 package projection
 
 import (
@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -18,7 +19,7 @@ import (
 	"parley/journal"
 )
 
-// Options of Open. All are required.
+// Options of Open. All but Checkpoint are required.
 type Options struct {
 	Journal journal.Journal
 	// Embedder makes the vectors of cards and queries.
@@ -28,18 +29,29 @@ type Options struct {
 	Logger   *slog.Logger
 	// Domain is the domain of handles.
 	Domain string
+	// Checkpoint keeps the index over a restart; nil: it is built at each start.
+	Checkpoint Storage
 }
 
 // Directory finds published cards and public groups. A change is found once it is durable
 // and was read again, usually after a few milliseconds.
 type Directory struct {
-	o      Options
+	o       Options
+	options directory.Options
+	// agents is set before built is closed, and not changed after that.
 	agents *directory.Index
 	groups *directory.Groups
 	// orgs are organizations that have, or had, cards in the index, and owners the
-	// organizations of the agents in it. Only run uses them.
+	// organizations of the agents in it. hidden are agents whose cards are stored and not
+	// in the index, with the versions that were read. Only run uses them.
 	orgs   map[parley.OrgID]*orgCards
 	owners map[parley.AgentID]parley.OrgID
+	hidden map[parley.AgentID]uint64
+	// saved is the generation that the last checkpoint has, written when it was begun.
+	// Only run uses them, and Close after it.
+	saved   uint64
+	written time.Time
+	writing atomic.Bool
 
 	mu sync.Mutex
 	// changed is what is to be read again. It has each id once.
@@ -57,10 +69,12 @@ type Directory struct {
 	running   sync.WaitGroup
 }
 
-// orgCards are the cards of an organization in the index, and the tier that they have.
+// orgCards are the cards of an organization in the index, the tier that they have, and the
+// version of the organization that has this tier.
 type orgCards struct {
-	tier   int32
-	agents map[parley.AgentID]struct{}
+	tier    int32
+	version uint64
+	agents  map[parley.AgentID]struct{}
 }
 
 // change names what has changed: an agent, an organization or a group.
@@ -83,27 +97,24 @@ const (
 
 var errBuilding = parley.ErrOverloaded.Saying("The directory is still being read.")
 
-// Open builds the index and follows the journals. It returns after two seconds even if
+// Open reads the index and follows the journals. It returns after two seconds even if
 // the index is not complete; searches are refused until it is.
-func Open(o Options) (*Directory, error) {
+func Open(o Options) *Directory {
 	random := o.Entropy()
 	instance := binary.BigEndian.Uint64(random[:])
+	options := directory.Options{Embedder: o.Embedder.ID(), Dim: o.Embedder.Dim(), Instance: instance}
 	d := &Directory{
-		o: o, agents: directory.New(directory.Options{Embedder: o.Embedder.ID(), Dim: o.Embedder.Dim(), Instance: instance}), groups: directory.NewGroups(instance),
-		orgs: map[parley.OrgID]*orgCards{}, owners: map[parley.AgentID]parley.OrgID{}, changed: map[change]struct{}{}, wake: make(chan struct{}, 1), embed: make(chan struct{}, 1), built: make(chan struct{}),
+		o: o, options: options, agents: directory.New(options), groups: directory.NewGroups(instance), written: o.Clock(),
+		orgs: map[parley.OrgID]*orgCards{}, owners: map[parley.AgentID]parley.OrgID{}, hidden: map[parley.AgentID]uint64{}, changed: map[change]struct{}{}, wake: make(chan struct{}, 1), embed: make(chan struct{}, 1), built: make(chan struct{}),
 		queries: otter.Must(&otter.Options[string, []float32]{MaximumSize: queriesMax}),
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
-	// Observe first: what changes during the scan is read again.
+	// Observe first: what changes during the start is read again.
 	d.unobserve = o.Journal.Observe(journal.Observer{
 		Tables:  []journal.Table{journal.CardTable, journal.PublicTable},
 		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream},
 		Changed: d.note,
 	})
-	if err := d.noteStored(); err != nil {
-		d.unobserve()
-		return nil, err
-	}
 	d.running.Go(d.run)
 	d.running.Go(d.makeVectors)
 	patience := time.NewTimer(buildPatience)
@@ -112,14 +123,16 @@ func Open(o Options) (*Directory, error) {
 	case <-d.built:
 	case <-patience.C:
 	}
-	return d, nil
+	return d
 }
 
-// Close stops following the journals.
+// Close stops following the journals, and writes a checkpoint if the index has changed
+// since the last one. The journal must still be open.
 func (d *Directory) Close() {
 	d.unobserve()
 	d.stop()
 	d.running.Wait()
+	d.closeCheckpoint()
 }
 
 // note records what has changed. Agents and organizations without a card are left out when
@@ -151,29 +164,30 @@ func signal(c chan struct{}) {
 	}
 }
 
-// noteStored records everything that has a row.
-func (d *Directory) noteStored() error {
-	v := d.o.Journal.View()
-	defer v.Close()
-	for _, table := range []journal.Table{journal.CardTable, journal.PublicTable} {
-		if err := v.Table(table, func(key, _ []byte) bool {
-			d.note(journal.Change{Table: table, Key: key})
-			return true
-		}); err != nil {
-			return err
+// run reads what is stored, and then what has changed.
+func (d *Directory) run() {
+	d.load()
+	for err := d.noteStored(); err != nil && d.ctx.Err() == nil; err = d.noteStored() {
+		d.o.Logger.Error("the directory could not read what is stored and tries again", "error", err)
+		select {
+		case <-time.After(retryAfter):
+		case <-d.ctx.Done():
 		}
 	}
-	signal(d.wake)
-	return nil
-}
-
-// run reads what has changed.
-func (d *Directory) run() {
-	for building := true; ; {
+	var tick <-chan time.Time
+	if d.o.Checkpoint != nil {
+		ticker := time.NewTicker(checkpointEvery)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for building := true; d.ctx.Err() == nil; {
 		pause := d.drain()
-		if building && pause == 0 {
+		if building && pause == 0 && d.ctx.Err() == nil {
 			close(d.built)
 			building = false
+		}
+		if pause == 0 && d.checkpointDue() {
+			d.beginCheckpoint()
 		}
 		var again <-chan time.Time
 		if pause > 0 {
@@ -181,6 +195,7 @@ func (d *Directory) run() {
 		}
 		select {
 		case <-d.wake:
+		case <-tick:
 		case <-again:
 		case <-d.ctx.Done():
 			return
@@ -188,32 +203,46 @@ func (d *Directory) run() {
 	}
 }
 
-// drain reads until nothing is left. After a failure it records it again and
-// returns how long to wait.
+// drain reads until nothing is left. After a failure it returns how long to wait.
 func (d *Directory) drain() (pause time.Duration) {
 	for d.ctx.Err() == nil {
-		d.mu.Lock()
-		var now []change
-		for x := range d.changed {
-			if now = append(now, x); len(now) == batch {
-				break
-			}
-		}
-		for _, x := range now {
-			delete(d.changed, x)
-		}
-		d.mu.Unlock()
-		if len(now) == 0 {
+		if d.pending() == 0 {
 			signal(d.embed)
 			return 0
 		}
-		if err := d.read(now); err != nil {
-			d.o.Logger.Error("the directory could not read a change and tries again", "error", err)
-			d.noteAll(now...)
+		if d.readSome() != nil {
 			return retryAfter
 		}
 	}
 	return 0
+}
+
+// pending returns how many changes are to be read.
+func (d *Directory) pending() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.changed)
+}
+
+// readSome reads some changes. After a failure it records them again.
+func (d *Directory) readSome() error {
+	d.mu.Lock()
+	var now []change
+	for x := range d.changed {
+		if now = append(now, x); len(now) == batch {
+			break
+		}
+	}
+	for _, x := range now {
+		delete(d.changed, x)
+	}
+	d.mu.Unlock()
+	err := d.read(now)
+	if err != nil {
+		d.o.Logger.Error("the directory could not read a change and tries again", "error", err)
+		d.noteAll(now...)
+	}
+	return err
 }
 
 // read reads changes in one view.

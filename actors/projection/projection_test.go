@@ -19,7 +19,9 @@ import (
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/journal"
 	"parley/persistence"
+	"parley/persistence/seal"
 	"parley/persistence/seal/sealtest"
 	"parley/persistence/sealed"
 )
@@ -28,9 +30,14 @@ import (
 type flaky struct {
 	embed.Embedder
 	fails atomic.Bool
+	id    string
+	texts atomic.Int64 // how many it got
 }
 
+func (f *flaky) ID() string { return f.Embedder.ID() + f.id }
+
 func (f *flaky) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	f.texts.Add(int64(len(texts)))
 	if f.fails.Load() {
 		return nil, errors.New("the provider is away")
 	}
@@ -40,16 +47,31 @@ func (f *flaky) Embed(ctx context.Context, texts []string) ([][]float32, error) 
 // scene is a node with a directory.
 type scene struct {
 	t        *testing.T
-	fs       vfs.FS
+	fs       *vfs.MemFS
 	entropy  parley.Entropy
 	embedder *flaky
+	sealer   *seal.Sealer
 	store    *persistence.Store
 	node     *actors.Node
+	journal  journal.Journal
 	d        *Directory
+	// checkpoint: there is one, and log has what the directory logs; plain: it is not
+	// sealed; sameVersions: all versions are equal. The last two are controls.
+	checkpoint, plain, sameVersions bool
+	log                             *logged
 }
 
+// blindJournal has views in which all versions are equal.
+type blindJournal struct{ journal.Journal }
+
+func (j blindJournal) View() journal.View { return blindView{j.Journal.View()} }
+
+type blindView struct{ journal.View }
+
+func (blindView) Version(journal.Stream) (uint64, error) { return 1, nil }
+
 func newScene(t *testing.T) *scene {
-	s := &scene{t: t, fs: vfs.NewMem(), entropy: parley.CountingEntropy(), embedder: &flaky{Embedder: embed.NewConcepts()}}
+	s := &scene{t: t, fs: vfs.NewCrashableMem(), entropy: parley.CountingEntropy(), embedder: &flaky{Embedder: embed.NewConcepts()}, sealer: sealtest.Sealer()}
 	s.open()
 	t.Cleanup(func() { s.close() })
 	return s
@@ -62,14 +84,24 @@ func (s *scene) open() {
 	if s.store, err = persistence.Open("data", persistence.Options{FS: s.fs, Journals: 2, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20}); err != nil {
 		s.t.Fatal(err)
 	}
-	j := sealed.New(s.store, sealtest.Sealer())
-	s.node = actors.New(actors.Options{Journal: j, Clock: time.Now, Entropy: s.entropy, Logger: logger})
+	s.journal = sealed.New(s.store, s.sealer)
+	if s.sameVersions {
+		s.journal = blindJournal{s.journal}
+	}
+	s.node = actors.New(actors.Options{Journal: s.journal, Clock: time.Now, Entropy: s.entropy, Logger: logger})
 	if err := s.node.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	if s.d, err = Open(Options{Journal: j, Embedder: s.embedder, Clock: time.Now, Entropy: s.entropy, Logger: logger, Domain: "home.example"}); err != nil {
-		s.t.Fatal(err)
+	o := Options{Journal: s.journal, Embedder: s.embedder, Clock: time.Now, Entropy: s.entropy, Logger: logger, Domain: "home.example"}
+	if s.checkpoint {
+		file := sealed.NewFile(s.fs, "directory.checkpoint", s.sealer)
+		o.Checkpoint = file
+		if s.plain {
+			o.Checkpoint = plainFile{file}
+		}
+		o.Logger = slog.New(slog.NewTextHandler(s.log, nil))
 	}
+	s.d = Open(o)
 }
 
 func (s *scene) close() {

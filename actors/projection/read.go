@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"errors"
 	"time"
 
 	"parley"
@@ -14,26 +15,41 @@ import (
 
 // readAgent puts an agent's card into the index, or removes it.
 func (d *Directory) readAgent(v journal.View, id parley.AgentID) error {
-	doc, err := d.docOf(v, id)
+	doc, stored, err := d.docOf(v, id)
 	if err != nil && !parley.IsRefusal(err) {
 		return err
 	}
 	if doc == nil { // no card that the directory may show, or its organization was erased
 		d.remove(id)
-		return nil
+		return d.hide(v, id, stored)
 	}
 	owner := d.orgs[doc.OrgID]
 	if owner == nil {
-		o, err := orgOf(v, doc.OrgID)
+		o, version, err := orgOf(v, doc.OrgID)
 		if err != nil {
 			return err
 		}
-		owner = &orgCards{tier: o.GetTrustTier(), agents: map[parley.AgentID]struct{}{}}
+		owner = &orgCards{tier: o.GetTrustTier(), version: version, agents: map[parley.AgentID]struct{}{}}
 		d.orgs[doc.OrgID] = owner
 	}
+	delete(d.hidden, id)
 	owner.agents[id], d.owners[id] = struct{}{}, doc.OrgID
 	doc.Verified = owner.tier >= 1
 	return d.agents.Put(*doc, nil)
+}
+
+// hide notes that an agent is not in the index, and in which version, if a card of it is
+// stored.
+func (d *Directory) hide(v journal.View, id parley.AgentID, stored bool) error {
+	delete(d.hidden, id)
+	if !stored {
+		return nil
+	}
+	version, err := v.Version(rules.AgentStream(id))
+	if err == nil {
+		d.hidden[id] = version
+	}
+	return err
 }
 
 func (d *Directory) remove(id parley.AgentID) {
@@ -46,38 +62,47 @@ func (d *Directory) remove(id parley.AgentID) {
 }
 
 // docOf returns an agent's card as the index has it; nil if the directory must not show
-// one.
-func (d *Directory) docOf(v journal.View, id parley.AgentID) (*directory.Doc, error) {
+// one. stored says that there is a card, or was one before its organization was erased.
+//
+// Every change of a card comes with an event of its agent, so the version of the agent is
+// that of the card.
+func (d *Directory) docOf(v journal.View, id parley.AgentID) (doc *directory.Doc, stored bool, err error) {
 	value, found, err := v.Row(id.Slot(), journal.CardTable, id[:])
 	if err != nil || !found {
-		return nil, err
+		return nil, errors.Is(err, journal.ErrErased), err
 	}
 	card := &record.Card{}
 	if err := card.UnmarshalVT(value); err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	a := &agent.State{}
 	if _, _, err := rules.Agent.Load(v, rules.AgentStream(id), a); err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	if !card.GetIsPublic() || !a.Exists() || a.Revoked() || a.GetUnlisted() {
-		return nil, nil
+		return nil, true, nil
 	}
-	doc := &directory.Doc{
+	version, err := v.Version(rules.AgentStream(id))
+	if err != nil {
+		return nil, true, err
+	}
+	doc = &directory.Doc{
 		AgentID: id, OrgID: a.Owner(), Name: card.GetName(), Description: card.GetDescription(), Categories: card.GetCategories(), Languages: card.GetLanguages(),
 		Jurisdiction: card.GetJurisdiction(), PricingModel: card.GetPricingModel(), MessageTypes: card.GetMessageTypesAccepted(),
-		Created: card.CreatedAt(), Updated: card.UpdatedAt(),
+		Created: card.CreatedAt(), Updated: card.UpdatedAt(), Version: version,
 	}
 	for _, s := range card.GetSkills() {
 		doc.Skills = append(doc.Skills, directory.Skill{Name: s.GetName(), Description: s.GetDescription(), Tags: s.GetTags()})
 	}
-	return doc, nil
+	return doc, true, nil
 }
 
-func orgOf(v journal.View, id parley.OrgID) (*org.State, error) {
-	o := &org.State{}
-	_, _, err := rules.Org.Load(v, rules.OrgStream(id), o)
-	return o, err
+func orgOf(v journal.View, id parley.OrgID) (o *org.State, version uint64, err error) {
+	o = &org.State{}
+	if _, _, err = rules.Org.Load(v, rules.OrgStream(id), o); err == nil {
+		version, err = v.Version(rules.OrgStream(id))
+	}
+	return o, version, err
 }
 
 // readOrg has the cards of an organization read again if its tier has changed.
@@ -86,9 +111,13 @@ func (d *Directory) readOrg(v journal.View, id parley.OrgID) error {
 	if owner == nil {
 		return nil
 	}
-	o, err := orgOf(v, id)
-	if err != nil || o.GetTrustTier() == owner.tier {
+	o, version, err := orgOf(v, id)
+	if err != nil {
 		return err
+	}
+	owner.version = version
+	if o.GetTrustTier() == owner.tier {
+		return nil
 	}
 	owner.tier = o.GetTrustTier()
 	for a := range owner.agents {
@@ -111,7 +140,7 @@ func (d *Directory) readGroup(v journal.View, id parley.GroupID) error {
 	if err := g.UnmarshalVT(value); err != nil {
 		return err
 	}
-	owner, err := orgOf(v, g.Owner())
+	owner, _, err := orgOf(v, g.Owner())
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,10 @@ func (d *Directory) Groups(text string, limit int, position []byte) (*directory.
 
 // Categories returns the categories of all cards, the most frequent first.
 func (d *Directory) Categories() ([]directory.Count, error) {
-	return d.agents.Categories(), d.ready()
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	return d.agents.Categories(), nil
 }
 
 func (d *Directory) ready() error {
@@ -110,7 +113,7 @@ func (d *Directory) textsOf(all []parley.AgentID) (ids []parley.AgentID, texts [
 	v := d.o.Journal.View()
 	defer v.Close()
 	for _, id := range all {
-		doc, err := d.docOf(v, id)
+		doc, _, err := d.docOf(v, id)
 		if err != nil && !parley.IsRefusal(err) {
 			return nil, nil, err
 		}

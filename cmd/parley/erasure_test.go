@@ -4,20 +4,24 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"parley"
+	"parley/actors/directory"
 	"parley/cmd/parley/datadir"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/keyring"
+	"parley/persistence/seal"
 	"parley/persistence/sealed"
 )
 
@@ -148,6 +152,48 @@ func (x *story) opens(what, data string, all bool) {
 	}
 	if all != (unreadable == 0) {
 		x.t.Errorf("%s: %d rows were erased", what, unreadable)
+	}
+	x.opensCheckpoint(what, data, sealer, all)
+}
+
+// opensCheckpoint opens the checkpoint of the directory with the keys that there are. What
+// it finds there would be found in the file if that were not sealed.
+func (x *story) opensCheckpoint(what, data string, sealer *seal.Sealer, all bool) {
+	x.t.Helper()
+	blocks := datadir.DirectoryCheckpoint(data, sealer)
+	file, err := blocks.Open()
+	if restored := strings.Contains(what, "restored"); restored || err != nil {
+		if !restored || !errors.Is(err, fs.ErrNotExist) {
+			x.t.Errorf("%s: the checkpoint of the directory: %v", what, err)
+		}
+		return
+	}
+	var mu sync.Mutex
+	found, unreadable := map[string]bool{}, 0
+	_, _, err = directory.ReadCheckpoint(file, directory.Options{}, func(org parley.OrgID, block int, content []byte) ([]byte, error) {
+		plain, err := blocks.Unseal(org, block, content)
+		mu.Lock()
+		defer mu.Unlock()
+		x.find(plain, found)
+		if plain == nil {
+			unreadable++
+		}
+		return plain, err
+	})
+	if err := errors.Join(err, file.Close()); err != nil {
+		x.t.Errorf("%s: the checkpoint of the directory: %v", what, err)
+	}
+	if all != (unreadable == 0) {
+		x.t.Errorf("%s: %d blocks of the checkpoint were erased", what, unreadable)
+	}
+	texts := map[fate]int{}
+	for name := range found {
+		if f, canary := x.fates[name]; canary {
+			texts[f]++
+		}
+	}
+	if texts[kept] < 3 || all != (texts[erased] >= 3) || !all && texts[erased] > 0 {
+		x.t.Errorf("%s: in the checkpoint %d texts of those who stay and %d of the one that goes can be read", what, texts[kept], texts[erased])
 	}
 }
 

@@ -1,9 +1,12 @@
 package datadir
 
 import (
+	"path/filepath"
+
 	"parley"
 	"parley/persistence/keyring"
 	"parley/persistence/seal"
+	"parley/persistence/sealed"
 )
 
 // Keys are the keys of an open keyring, or of one that was verified.
@@ -14,6 +17,12 @@ type Keys interface {
 
 // Sealer returns the sealer of stored contents under the keys of a keyring.
 func Sealer(k Keys) *seal.Sealer { return seal.New(sealerKeys{k}, k.ServerKey()) }
+
+// DirectoryCheckpoint returns the file of a data directory in which a server keeps the index
+// of the directory between two starts. Backups do not have it.
+func DirectoryCheckpoint(data string, s *seal.Sealer) *sealed.File {
+	return sealed.NewFile(nil, filepath.Join(data, "directory.checkpoint"), s)
+}
 
 type sealerKeys struct{ Keys }
 

@@ -182,7 +182,8 @@ func (h *running) startActors(cfg Config) (err error) {
 	}
 	h.traces.WatchDeliveries(h.webhooks.courier)
 	h.meter = telemetry.NewRequestMeter()
-	journal := h.traces.WrapJournal(sealed.New(h.store, datadir.Sealer(h.keyring)))
+	sealer := datadir.Sealer(h.keyring)
+	journal := h.traces.WrapJournal(sealed.New(h.store, sealer))
 	h.node = actors.New(actors.Options{
 		Journal: journal, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, Render: content.Render, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
@@ -196,10 +197,11 @@ func (h *running) startActors(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	h.directory, err = projection.Open(projection.Options{
+	h.directory = projection.Open(projection.Options{
 		Journal: journal, Embedder: provider, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(), Domain: cfg.Domain,
+		Checkpoint: datadir.DirectoryCheckpoint(cfg.Data, sealer),
 	})
-	return err
+	return nil
 }
 
 // ensureKeyring makes the keyring of a new data directory, and logs what was repaired in
