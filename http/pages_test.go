@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"parley/http/limit"
+	"parley/http/rest"
 	"parley/http/web"
 )
 
@@ -103,7 +104,7 @@ func TestPages(t *testing.T) {
 		"/find/agents?category=Finance": {"1 agent<", `value="finance" checked`, `href="?"`},
 		"/find/agents?q=zzzzzz":         {"No agent found"},
 		"/a/ann@first.home.example":     {"<h1 dir=\"auto\">Invoice checker</h1>", "parley send ann@first.home.example", "curl https://home.example/messages", "acme.v1.invoice", "parley verify-keys ann@first.home.example", "en-gb", "DE", "did:web:first.home.example:agents:ann", h.ann, "Ed25519", "X25519"},
-		"/a/art@first.home.example":     {"svc.v1.dm"},
+		"/a/art@first.home.example":     {"svc.v1.dm", `href="../a2a/art@first.home.example/agent.json"`},
 		"/find/groups":                  {`href="../g/friends@first.home.example"`, "#friends@first.home.example", "Friends of &lt;b&gt;invoices&lt;/b&gt;", "1 member<"},
 		"/find/groups?q=friends":        {`value="friends"`, "Groups found"},
 		"/g/friends@first.home.example": {"<h1>friends</h1>", "#friends@first.home.example", "Open: any agent may join.", "parley group join " + group},
@@ -118,7 +119,8 @@ func TestPages(t *testing.T) {
 	for _, word := range strings.Fields(card.text("svc.verification_words")) {
 		page.has("<li>" + word + "</li>")
 	}
-	page.has(card.text("svc.signing_key.x"), card.text("svc.encryption_key.x"))
+	page.has(card.text("svc.signing_key.x"), card.text("svc.encryption_key.x")).without("/a2a/")
+	h.public().ask("GET", "/a2a/art@first.home.example/agent.json", "").want(200)
 }
 
 // TestPagesListWhatTheEndpointsFind: the pages show the same agents in the same order.
@@ -357,4 +359,17 @@ func TestPagesNeedAPlace(t *testing.T) {
 	}
 	leave()
 	h.browse("/").want(200)
+}
+
+// TestPagesHaveARate: pages count as public requests of an address.
+func TestPagesHaveARate(t *testing.T) {
+	h, _ := newPageHarness(t)
+	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
+	h.service.rates = newRates(Rates{Public: len(pagePaths)}, h.service.Clock)
+	for _, path := range pagePaths {
+		h.browse(path).want(200)
+	}
+	if a := h.browse("/find/agents").want(429).has("Too many requests", "Look for agents"); a.head.Get("Retry-After") == "" || a.head.Get("RateLimit-Limit") == "" {
+		t.Errorf("no hint when to try again: %v", a.head)
+	}
 }
