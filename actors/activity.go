@@ -39,8 +39,8 @@ func (a *activity) add(id parley.AgentID, hour uint32) {
 		a.hour, a.agents = hour, map[parley.AgentID]struct{}{}
 	}
 	if len(a.agents) >= activeMax {
-		for any := range a.agents {
-			delete(a.agents, any)
+		for one := range a.agents {
+			delete(a.agents, one)
 			break
 		}
 	}

@@ -173,7 +173,7 @@ func (s *searching) timed(query string) (*listing, time.Duration, error) {
 func (s *searching) text(laps *load.Laps) error {
 	i, c := s.target()
 	wrongly, named := s.random.Float64() < misspelled, s.random.IntN(2) == 0
-	query := ""
+	var query string
 	switch {
 	case named:
 		query = cards.Names(s.random, c, wrongly)
