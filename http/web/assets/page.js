@@ -30,6 +30,7 @@ class LiveSearch {
     this.results = document.getElementById('results')
     this.status = document.getElementById('status')
     this.asServed = [...this.results.childNodes]
+    this.chips = document.querySelector('.chips')
     this.servedFor = this.query().toString()
     this.asked = this.servedFor
     form.addEventListener('input', () => this.soon())
@@ -57,6 +58,7 @@ class LiveSearch {
     this.abort?.abort()
     const { signal } = (this.abort = new AbortController())
     if (this.form.dataset.live === 'here') history.replaceState(null, '', query.size ? `?${query}` : location.pathname)
+    if (this.chips) this.chips.hidden = this.asked !== this.servedFor
     if (this.asked === this.servedFor) {
       this.results.replaceChildren(...this.asServed)
       this.status.textContent = ''
@@ -180,10 +182,15 @@ if (navigator.clipboard) {
   for (const block of document.querySelectorAll('pre')) {
     const button = make('button', 'copy', 'Copy')
     button.type = 'button'
+    button.setAttribute('aria-label', 'Copy the command')
     button.addEventListener('click', async () => {
       await navigator.clipboard.writeText(block.textContent)
-      button.textContent = 'Copied'
-      setTimeout(() => { button.textContent = 'Copy' }, 2000)
+      const say = (text, label) => {
+        button.textContent = text
+        button.setAttribute('aria-label', label)
+      }
+      say('Copied', 'Copied the command')
+      setTimeout(say, 2000, 'Copy', 'Copy the command')
     })
     const around = make('div', 'block')
     block.replaceWith(around)
