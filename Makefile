@@ -107,10 +107,10 @@ race: ## The concurrent packages under the race detector (needs gcc)
 	else why="data races in $(RACED): there is no gcc here"; $(LEFT_OUT); fi
 
 .PHONY: judges
-judges: ## The real binary judged by npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi, eventsource, @hpke/core, standardwebhooks, web-did-resolver, webfinger.js, @seriousme/openapi-schema-validator and ajv, and by a2a-go
+judges: ## The real binary judged by npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi, eventsource, @hpke/core, standardwebhooks, web-did-resolver, webfinger.js, @seriousme/openapi-schema-validator and ajv, and by a2a-go; its pages by axe-core in Chromium
 	@$(SAY) "npm judges"
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
-		set -x; CI=$(CI) $(GO) test -v -count=1 -timeout 4m $(JUDGES); \
+		set -x; CI=$(CI) $(GO) test -v -count=1 -timeout 10m $(JUDGES); \
 	else why="JOSE, OAuth, SSE, HPKE, webhooks and A2A against npm packages and a2a-go: there is no node or npm here"; $(LEFT_OUT); fi
 
 # The checkers are short-lived: collecting garbage less often saves them a third of
@@ -270,4 +270,4 @@ bench-micro-baseline: bin/bench-micro.txt ## Make today's cost of single operati
 
 .PHONY: clean
 clean: ## Remove what was built; data directories stay
-	rm -rf bin parley parley-bench cover.out cmd/parley/judges/node_modules
+	rm -rf bin parley parley-bench cover.out cmd/parley/judges/node_modules cmd/parley/judges/artifacts

@@ -1,8 +1,9 @@
 // Package judges tests the real binary against independent implementations of the
 // standards it supports: npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi,
 // eventsource, @hpke/core, standardwebhooks, did-resolver with web-did-resolver, webfinger.js,
-// @seriousme/openapi-schema-validator and ajv, and the Go SDK of the A2A project. Each judge
-// is a script or program that prints what it checked.
+// @seriousme/openapi-schema-validator and ajv, and the Go SDK of the A2A project; and its
+// pages with axe-core in Chromium, which playwright-core drives. Each judge is a script or
+// program that prints what it checked.
 package judges
 
 import (
@@ -59,7 +60,7 @@ func needNode(t *testing.T) {
 			if os.Getenv("CI") == "true" {
 				t.Fatalf("CI checks everything, and there is no %s", program)
 			}
-			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks, DIDs, WebFinger, A2A and OpenAPI against npm packages: there is no %s here", program)
+			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks, DIDs, WebFinger, A2A, OpenAPI and pages against npm packages: there is no %s here", program)
 		}
 	}
 	if installed() {
@@ -92,7 +93,13 @@ func node(t *testing.T, stdin string, args ...string) string {
 // nodeWith is node with further environment variables.
 func nodeWith(t *testing.T, environment []string, stdin string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), judgeWait)
+	return nodeFor(t, judgeWait, environment, stdin, args...)
+}
+
+// nodeFor is nodeWith for a judge that may take so long.
+func nodeFor(t *testing.T, wait time.Duration, environment []string, stdin string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", args...)
 	cmd.Stdin, cmd.Env = strings.NewReader(stdin), append(os.Environ(), environment...)

@@ -43,8 +43,7 @@ function leadingZeroBits(digest) {
   return bits
 }
 
-export async function register() {
-  const slug = `judge-${randomBytes(5).toString('hex')}`
+export async function register(slug = `judge-${randomBytes(5).toString('hex')}`) {
   const asked = await call('POST', '/auth/register', { body: { email: `${slug}@example.org`, org_slug: slug } })
   const { challenge_id, challenge, difficulty, algorithm } = asked.json
   assert.equal(algorithm, 'sha256-hashcash')
