@@ -24,7 +24,6 @@ const specEndpoints = 66
 var notBuiltYet = map[string]string{
 	"POST /agents/{}/verify-svid/challenge": "workload identity",
 	"POST /agents/{}/verify-svid":           "workload identity",
-	"POST /a2a/{}":                          "A2A bridge",
 	"DELETE /orgs/{}":                       "compliance",
 	"GET /orgs/{}/export":                   "compliance",
 	"GET /compliance/info":                  "compliance",

@@ -26,3 +26,6 @@ func (s bridge) card(c *rest.Call, in *api.GetA2ACard) (rest.Rendered, error) {
 	}
 	return c.Document(jsontext.Value(card.JSON), card.Changed, rest.CacheFiveMinutes)
 }
+
+// call answers a request to an agent over A2A. // spec: A2A bridge
+func (s bridge) call(c *rest.Call, in *api.A2ARequest) error { return s.core.bridge.Serve(c, in) }

@@ -43,7 +43,7 @@ func (s agentDirectory) streamAgents(c *rest.Call, in *api.SearchStream) error {
 	if err != nil {
 		return err
 	}
-	opening, err := appendPhase(append(appendStreamHead(nil, c), "\r\n"...), phase)
+	opening, err := appendPhase(append(c.AppendStreamHead(nil), "\r\n"...), phase)
 	if err != nil {
 		return err
 	}

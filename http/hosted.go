@@ -27,13 +27,13 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 	if err != nil {
 		return nil, err
 	}
-	if began, err := s.Node.Agents.Get(c.Context(), initiatorOf(state)); err == nil && began.Owner() == org {
+	if began, err := s.Node.Agents.Get(c.Context(), state.Initiator()); err == nil && began.Owner() == org {
 		mine = append(mine, began)
 	} else if err != nil && !errors.Is(err, parley.ErrNotFound) {
 		return nil, err
 	}
 	for _, id := range ids {
-		if id == initiatorOf(state) {
+		if id == state.Initiator() {
 			continue
 		}
 		a, err := s.Node.Agents.Get(c.Context(), id)
@@ -65,16 +65,6 @@ func firstMembers(g *group.State, org parley.OrgID) (ids []parley.AgentID) {
 		}
 	}
 	return ids
-}
-
-// initiatorOf returns the agent that began a conversation.
-func initiatorOf(state *conversation.State) parley.AgentID {
-	for _, p := range state.GetParticipants() {
-		if p.GetRole() == conversation.Initiator {
-			return p.Agent()
-		}
-	}
-	return parley.AgentID{}
 }
 
 // takesPart reports whether an agent may read a conversation: it is a party, or has or
@@ -135,7 +125,7 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 	for id, since := range company {
 		rows = append(rows, participant{formerKey(id, since), id, since, conversation.Responder})
 	}
-	if at := slices.IndexFunc(rows, func(p participant) bool { return p.agent == initiatorOf(state) }); at >= 0 {
+	if at := slices.IndexFunc(rows, func(p participant) bool { return p.agent == state.Initiator() }); at >= 0 {
 		rows[at].key, rows[at].role = []byte{0}, conversation.Initiator
 	}
 	slices.SortFunc(rows, func(a, b participant) int { return bytes.Compare(a.key, b.key) })

@@ -54,6 +54,7 @@ var operations = map[string]rest.Operation{
 	"GET /.well-known/agent-cards/{id}.json": {ID: "getWellKnownAgentCard", Headers: documentHeaders},
 	"DELETE /agents/{id}/card":               {ID: "deleteAgentCard", Refuses: "not_owner gone"},
 
+	"POST /a2a/{handle}":                            {ID: "callA2A", Refuses: "not_found"},
 	"GET /a2a/{handle}/agent.json":                  {ID: "getA2ACard", Headers: documentHeaders},
 	"GET /a2a/{handle}/.well-known/agent-card.json": {ID: "getWellKnownA2ACard", Headers: documentHeaders},
 

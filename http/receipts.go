@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -37,6 +38,32 @@ func (s inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bo
 		m.Receipts, err = unmarked, nil
 	}
 	return m, err
+}
+
+// bridgeTransferred records that messages reached their recipients over the A2A bridge. If the
+// disk takes no writes, they stay untransferred.
+func (s *core) bridgeTransferred(ctx context.Context, now time.Time, messages []query.Message) error {
+	for _, m := range messages {
+		if m.Receipts.TransferredAt != 0 {
+			continue
+		}
+		to := m.Record.Recipient()
+		m, err := s.Node.Messages.GetFor(ctx, to.Slot(), m.Record.MessageID())
+		if err != nil {
+			return err
+		}
+		if m.Position == 0 {
+			continue // not in the recipient's feed yet: a later transfer records the receipt
+		}
+		receipt, fresh := receiptFor(&m, journal.BridgeChannel, false, now)
+		if !fresh {
+			continue
+		}
+		if err := s.Node.Receipts.Record(ctx, to, []journal.RecordReceipt{receipt}); err != nil && !(inbox{s}).unmarkable(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // unmarkable reports whether a receipt was refused because the disk takes no writes. The

@@ -102,6 +102,7 @@ type core struct {
 	meanings *limit.Slots // of searches that wait for a vector
 	lists    rest.Lists
 	desk     *submission.Desk
+	bridge   *a2a.Bridge
 	// queriesLinger is set by tests only: a search keeps its place while it waits for the
 	// disk.
 	queriesLinger bool
@@ -126,6 +127,10 @@ func NewService(o ServiceOptions) *Service {
 	s.desk = submission.New(submission.Options{
 		Node: o.Node, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.allowed(who, quotaMessages) },
 	})
+	s.bridge = a2a.New(a2a.Options{
+		Node: o.Node, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
+		Transferred: s.bridgeTransferred,
+	})
 	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	s.meanings = limit.NewSlots(meaningsMax)
@@ -136,6 +141,7 @@ func NewService(o ServiceOptions) *Service {
 func (s *Service) Close() {
 	s.closing.Store(true)
 	s.streams.close()
+	s.bridge.Close()
 }
 
 var (

@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"parley"
 	"parley/actors/query"
 	"parley/http/api"
@@ -70,28 +68,10 @@ func (s agentStreams) resume(c *rest.Call, in *api.Stream) (query.Start, error) 
 	return s.Node.Feeds.Resume(c.Context(), in.ID, last, in.LastEventID != "")
 }
 
-// appendStreamHead appends the header of a stream's answer, without the blank line that
-// ends it.
-func appendStreamHead(b []byte, c *rest.Call) []byte {
-	b = append(b, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"+
-		"X-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\nX-Request-ID: "...)
-	b = append(append(b, c.RequestID()...), "\r\n"...)
-	for _, name := range streamHeaders {
-		if value := c.RequestCtx().Response.Header.Peek(name); len(value) > 0 {
-			b = append(append(append(append(b, name...), ": "...), value...), "\r\n"...)
-		}
-	}
-	return b
-}
-
-// streamHeaders are the headers that the server has set before the stream takes its
-// connection over.
-var streamHeaders = append(rest.RateHeaders[:], fasthttp.HeaderAccessControlAllowOrigin, fasthttp.HeaderAccessControlExposeHeaders)
-
 // appendOpening appends the header of the answer and the beginning of its body: the
 // reconnection time, a comment, and an id to resume from before the first event.
 func appendOpening(b []byte, c *rest.Call, start query.Start) []byte {
-	b = appendStreamHead(b, c)
+	b = c.AppendStreamHead(b)
 	b = append(b, "\r\nretry: 3000\n: stream of an agent\nid: "...)
 	b, _ = start.Last.AppendText(b)
 	b = append(b, "\n\n"...)

@@ -11,14 +11,14 @@ type Observer struct {
 	Changed func(Change)
 }
 
-// Change says that a row was written or deleted, or that a state was stored. Readers get
-// the new value from a view.
+// Change says that a row was written or deleted, or that a stream got events or a state.
+// Readers get the new value from a view.
 type Change struct {
-	// Table is the row's table, Slot and Key its place; Table is 0 for a state. Names in
+	// Table is the row's table, Slot and Key its place; Table is 0 for a stream. Names in
 	// Key may be hashed, see Table.NameIn. Key must not be changed.
 	Table Table
 	Slot  parley.Slot
 	Key   []byte
-	// Stream is the stream of a state.
+	// Stream is the stream that has changed.
 	Stream Stream
 }

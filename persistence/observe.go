@@ -52,14 +52,14 @@ func (x *observers) report(it *item) {
 		case journal.PutRow:
 			reportRow(*all, &w.Row)
 		case journal.CreateStream:
-			reportState(*all, w.Stream, w.State)
+			reportStream(*all, w.Stream, len(w.Events) > 0 || w.State != nil)
 		case journal.AddToList, journal.AppendFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt:
 		}
 	}
 	for i := range it.Hosted {
-		reportState(*all, it.Hosted[i].Stream, it.Hosted[i].State)
+		reportStream(*all, it.Hosted[i].Stream, len(it.Hosted[i].Events) > 0 || it.Hosted[i].State != nil)
 	}
-	reportState(*all, it.Stream, it.State)
+	reportStream(*all, it.Stream, len(it.Events) > 0 || it.State != nil)
 }
 
 func reportRow(all []*journal.Observer, r *journal.Row) {
@@ -70,9 +70,9 @@ func reportRow(all []*journal.Observer, r *journal.Row) {
 	}
 }
 
-func reportState(all []*journal.Observer, s journal.Stream, state []byte) {
+func reportStream(all []*journal.Observer, s journal.Stream, changed bool) {
 	for _, o := range all {
-		if state != nil && slices.Contains(o.Streams, s.Kind) {
+		if changed && slices.Contains(o.Streams, s.Kind) {
 			o.Changed(journal.Change{Stream: s})
 		}
 	}

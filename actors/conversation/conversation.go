@@ -27,6 +27,19 @@ func (s *State) ParentID() (id parley.ConversationID) {
 	return id
 }
 
+// Initiator returns the agent that began the conversation.
+func (s *State) Initiator() parley.AgentID {
+	for _, p := range s.GetParticipants() {
+		if p.GetRole() == Initiator {
+			return p.Agent()
+		}
+	}
+	return parley.AgentID{}
+}
+
+// InitiatorOrg returns the organization that began a conversation between two agents.
+func (s *State) InitiatorOrg() parley.OrgID { return parley.IDFromBytes[parley.OrgID](s.GetOwner()) }
+
 // GroupID returns the group that hosts the conversation; zero for a conversation between
 // two agents.
 func (s *State) GroupID() (id parley.GroupID) {
@@ -318,12 +331,18 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 	case s.Terminal():
 		return nil, s.closed()
 	}
-	events := []Event{&Posted{
+	posted := &Posted{
 		MessageId: c.MessageID.Bytes(), From: c.From.Bytes(), To: c.To.Bytes(),
 		InReplyTo: c.InReplyTo.Bytes(), AtMs: now.UnixMilli(),
-	}}
+	}
+	events := []Event{posted}
 	for _, to := range s.movesBy(c) {
-		events = append(events, &StatusChanged{Status: to, By: c.From.Bytes(), AtMs: now.UnixMilli()})
+		moved := &StatusChanged{Status: to, By: c.From.Bytes(), AtMs: now.UnixMilli()}
+		if s.GetTask() && to == Open { // who follows a task sees it open before its message
+			events = []Event{moved, posted}
+			continue
+		}
+		events = append(events, moved)
 	}
 	return events, nil
 }

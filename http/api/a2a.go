@@ -1,5 +1,7 @@
 package api
 
+import "github.com/go-json-experiment/json/jsontext"
+
 // GetA2ACard gets the A2A card of an active agent whose card has a2a_enabled: GET
 // /a2a/{handle}/agent.json.
 type GetA2ACard struct {
@@ -107,4 +109,27 @@ type A2ASignature struct {
 	// Protected is the header in base64url: alg, jku, kid and typ.
 	Protected string `json:"protected"`
 	Signature string `json:"signature"`
+}
+
+// A2ARequest is a JSON-RPC request to the A2A bridge.
+type A2ARequest struct {
+	Handle string `json:"-" path:"handle" required:"true"`
+	// ActingAgent names the sender by id, handle or bare name; the default is the
+	// organization's first active agent that is not the addressed one.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+	// Version is the version of A2A that the client speaks; the default is 1.0.
+	Version      string `json:"-" header:"A2A-Version"`
+	VersionQuery string `json:"-" query:"A2A-Version"`
+	// Timeout is how long SendMessage waits for a reply, in seconds: at most 300, by default
+	// 60.
+	Timeout string `json:"-" header:"X-A2A-Timeout"`
+	// LastEventID resumes SubscribeToTask after an event.
+	LastEventID string `json:"-" header:"Last-Event-ID"`
+
+	JSONRPC string `json:"jsonrpc" required:"true" enum:"2.0"`
+	// ID is a string or a whole number, and comes back in the answer.
+	ID jsontext.Value `json:"id" required:"true"`
+	// Method is a method of A2A 1.0, such as SendMessage.
+	Method string `json:"method" required:"true" example:"SendMessage"`
+	Params Object `json:"params,omitzero"`
 }

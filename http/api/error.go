@@ -88,7 +88,10 @@ type FieldError struct {
 }
 
 // String returns the location, joined by dots, and the sentence.
-func (f FieldError) String() string {
+func (f FieldError) String() string { return f.Path() + ": " + f.Msg }
+
+// Path returns the location, joined by dots.
+func (f FieldError) Path() string {
 	where := ""
 	for i, part := range f.Loc {
 		if i > 0 {
@@ -103,7 +106,7 @@ func (f FieldError) String() string {
 			where += strconv.Itoa(int(p))
 		}
 	}
-	return where + ": " + f.Msg
+	return where
 }
 
 // TokenError is the body of an error of the token endpoint: RFC 6749 section

@@ -179,6 +179,43 @@ func Decode(b []byte) (c Stored, ok bool) {
 	return c, true
 }
 
+// Payload returns the payload as it was sent.
+func (c *Stored) Payload() string {
+	if encoding, ok := payloadEncodings[c.payload]; ok {
+		return encoding.EncodeToString(c.fields[payloadField])
+	}
+	return string(c.fields[payloadField])
+}
+
+// Version returns the encryption version of the payload.
+func (c *Stored) Version() string { return unquoted(c.fields[versionField]) }
+
+// SigningKid returns the key id that the sender claims, nil for none.
+func (c *Stored) SigningKid() *string {
+	if string(c.fields[signingKidField]) == "null" {
+		return nil
+	}
+	return new(unquoted(c.fields[signingKidField]))
+}
+
+// Task reports whether the message came over A2A.
+func (c *Stored) Task() bool { return len(c.task) > 0 }
+
+// Metadata returns the sender's metadata, and a2a if the message came over A2A, as an object.
+// Its a2a has no ids of task and context.
+func (c *Stored) Metadata() []byte {
+	b := append([]byte{'{'}, c.fields[metadataField]...)
+	if c.Task() {
+		b = append(append(append(b, `"a2a":{`...), c.task...), "},"...)
+	}
+	return append(bytes.TrimSuffix(b, []byte{','}), '}')
+}
+
+func unquoted(text []byte) string {
+	plain, _ := jsontext.AppendUnquote(nil, text) // it was quoted when it was stored
+	return string(plain)
+}
+
 // cutField returns the first field of b and what follows it.
 func cutField(b []byte) (value, rest []byte, ok bool) {
 	n, size := binary.Uvarint(b)

@@ -22,6 +22,7 @@ func AppendText(b []byte, text string) []byte {
 	return b
 }
 
+// AppendOptional appends a JSON string, null for nil.
 func AppendOptional(b []byte, text *string) []byte {
 	if text == nil {
 		return append(b, `null`...)
@@ -29,11 +30,13 @@ func AppendOptional(b []byte, text *string) []byte {
 	return AppendText(b, *text)
 }
 
+// AppendID appends an id as a JSON string.
 func AppendID(b []byte, id parley.AnyID) []byte {
 	b, _ = id.AppendText(append(b, '"'))
 	return append(b, '"')
 }
 
+// AppendBool appends true or false.
 func AppendBool(b []byte, v bool) []byte {
 	if v {
 		return append(b, `true`...)
@@ -41,9 +44,10 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, `false`...)
 }
 
+// AppendInt appends a number.
 func AppendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
 
-// appendTime appends an instant in the format of api.Time, without parsing a layout: a
+// AppendTime appends an instant in the format of api.Time, without parsing a layout: a
 // page has sixty of them.
 func AppendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
@@ -70,6 +74,7 @@ func appendDigits(b []byte, n, width int) []byte {
 	return b
 }
 
+// AppendInstant appends an instant in Unix milliseconds as AppendTime does, null for 0.
 func AppendInstant(b []byte, ms int64) []byte {
 	if ms == 0 {
 		return append(b, `null`...)

@@ -1,8 +1,11 @@
 package httpserver
 
 import (
+	"bytes"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -46,8 +49,8 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 	case fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
 		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(p.RetryAfter()))
 	}
-	ctx.SetStatusCode(p.Status)
 	if s.errorPage != nil && r.RefusedAsPage(ctx.Request.Header.Peek(fasthttp.HeaderAccept)) {
+		ctx.SetStatusCode(p.Status)
 		page := s.errorPage(string(ctx.URI().PathOriginal()), &p, id)
 		h.Set("Content-Security-Policy", page.Policy)
 		h.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
@@ -56,8 +59,35 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 		ctx.SetBody(page.Body)
 		return
 	}
+	s.write(ctx, r, p, id)
+}
+
+// write answers with a problem.
+func (s *Server) write(ctx *fasthttp.RequestCtx, r *rest.Route, p rest.Problem, id string) {
+	status, body, own := s.protocolOf(ctx, r).Refusal(p, id)
+	if !own {
+		status, body = p.Status, p.Body(id)
+	}
+	ctx.SetStatusCode(status)
 	ctx.SetContentType(rest.JSONMedia)
-	ctx.SetBody(p.Body(id))
+	ctx.SetBody(body)
+}
+
+// protocolOf returns the route whose protocol gives a refusal its form: r or, for a request
+// that was refused before its route was known, that of its path.
+func (s *Server) protocolOf(ctx *fasthttp.RequestCtx, r *rest.Route) *rest.Route {
+	if r != nil || !ctx.IsPost() {
+		return r
+	}
+	path := ctx.URI().PathOriginal()
+	at := slices.IndexFunc(s.routes, func(r rest.Route) bool {
+		folder, _, _ := strings.Cut(r.Path, "{")
+		return r.OwnRefusals() && bytes.HasPrefix(path, []byte(folder))
+	})
+	if at < 0 {
+		return nil
+	}
+	return &s.routes[at]
 }
 
 // delay waits before a refusal is sent if there are many refusals; otherwise it returns

@@ -10,6 +10,7 @@ import (
 	"net"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -239,7 +240,23 @@ func (s *Server) noRoute(ctx *fasthttp.RequestCtx) {
 		s.call(ctx, s.route(docs.File))
 		return
 	}
+	if serve := s.withoutSlash(ctx); serve != nil {
+		serve(ctx)
+		return
+	}
 	s.refuse(ctx, nil, idOf(ctx), rest.ErrNoRoute)
+}
+
+// withoutSlash returns the handler of a path that ends with a slash too many, nil if there is
+// none. Only clients of protocols within HTTP get along with it: the router cannot have both
+// paths.
+func (s *Server) withoutSlash(ctx *fasthttp.RequestCtx) fasthttp.RequestHandler {
+	path, slash := strings.CutSuffix(string(ctx.URI().PathOriginal()), "/")
+	if !slash || s.protocolOf(ctx, nil) == nil {
+		return nil
+	}
+	serve, _ := s.router.Lookup(fasthttp.MethodPost, path, ctx)
+	return serve
 }
 
 // route returns the route that serves a GET of a path.
@@ -344,9 +361,7 @@ func (s *Server) recover(ctx *fasthttp.RequestCtx, id string) {
 	}
 	p := rest.ProblemOf(parley.ErrInternal)
 	s.note(ctx, &p)
-	ctx.SetStatusCode(p.Status)
-	ctx.SetContentType(rest.JSONMedia)
-	ctx.SetBody(p.Body(id))
+	s.write(ctx, r, p, id)
 }
 
 // call runs a matched route: it checks the caller, its access and its input, then runs

@@ -24,6 +24,8 @@ type plan struct {
 	header []field
 	body   *members // nil: the body is ignored
 	bodied bool     // the body has members to bind
+	// unbound: the body is described, and the handler reads it.
+	unbound bool
 	// brands maps the names in the tags of branded members to their names in a body.
 	brands  map[string]string
 	form    bool // a form is accepted instead of JSON
@@ -163,7 +165,7 @@ func (p *plan) bind(c *Call, in reflect.Value) error {
 	for i := range p.header {
 		p.header[i].bindHeader(c, in, faults)
 	}
-	if p.body != nil {
+	if p.body != nil && !p.unbound {
 		if err := p.bindBody(c, in, faults); err != nil {
 			return err
 		}
@@ -250,20 +252,37 @@ func (p *plan) bindBody(c *Call, in reflect.Value, faults *SchemaError) error {
 	body := c.ctx.Request.Body()
 	if isBlank(body) {
 		body = []byte("{}")
-	} else if coding := c.ctx.Request.Header.ContentEncoding(); len(coding) > 0 && !strings.EqualFold(string(coding), "identity") {
-		return errCoding
-	} else {
-		switch media := mediaType(c.ctx.Request.Header.ContentType()); {
-		case media == "" || media == "application/json":
-		case strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"):
-		case p.form && media == formMedia:
-			p.bindForm(body, in, faults)
-			return nil
-		default:
-			return errMediaType
-		}
+	} else if err := c.checkCoding(); err != nil {
+		return err
+	} else if p.form && mediaType(c.ctx.Request.Header.ContentType()) == formMedia {
+		p.bindForm(body, in, faults)
+		return nil
+	} else if err := c.CheckJSON(); err != nil {
+		return err
 	}
 	decodeBody(body, p.body, in, faults)
+	return nil
+}
+
+func (c *Call) checkCoding() error {
+	if coding := c.ctx.Request.Header.ContentEncoding(); len(coding) > 0 && !strings.EqualFold(string(coding), "identity") {
+		return errCoding
+	}
+	return nil
+}
+
+// CheckJSON refuses a body that is declared to be compressed, or to be something else than
+// JSON.
+func (c *Call) CheckJSON() error {
+	if err := c.checkCoding(); err != nil {
+		return err
+	}
+	switch media := mediaType(c.ctx.Request.Header.ContentType()); {
+	case media == "" || media == JSONMedia:
+	case strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"):
+	default:
+		return errMediaType
+	}
 	return nil
 }
 

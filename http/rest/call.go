@@ -234,6 +234,9 @@ func (c *Call) Evicted() bool { return connlimit.Evicted(c.ctx.Conn()) }
 // Gone reports whether the client no longer waits for the answer.
 func (c *Call) Gone() bool { return connlimit.Closed(c.ctx.Conn()) }
 
+// Answer sends an answer for a handler that writes its own.
+func (c *Call) Answer(out Rendered) error { return c.answer(out) }
+
 // answer sends what a handler returned.
 func (c *Call) answer(out any) error {
 	status := c.route.Status

@@ -198,6 +198,25 @@ func (p Problem) AsBadRequest() Problem {
 	return Problem{Status: fasthttp.StatusBadRequest, class: classInvalid, Code: classInvalid, detail: faults[0].String()}
 }
 
+// Detail returns the sentence of a problem, or that of its first fault.
+func (p *Problem) Detail() string {
+	if faults, ok := p.detail.([]FieldError); ok {
+		if len(faults) == 0 {
+			return ""
+		}
+		return faults[0].String()
+	}
+	text, _ := p.detail.(string)
+	return text
+}
+
+// Faults returns the faults of a request that does not match its schema, nil for other
+// problems.
+func (p *Problem) Faults() []FieldError {
+	faults, _ := p.detail.([]FieldError)
+	return faults
+}
+
 // Body renders the problem. The extra members come last, sorted by name, and cannot
 // shadow the four fixed members.
 func (p Problem) Body(id string) []byte {

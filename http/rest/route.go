@@ -43,6 +43,8 @@ type Route struct {
 	people  bool         // refusals are pages if the client accepts HTML
 	handle  func(*Call, *plan) error
 	plan    *plan
+	// refusal gives refusals the form of the route's protocol, nil for the usual form.
+	refusal func(p Problem, requestID string) (status int, body []byte)
 }
 
 // Typed declares an endpoint with a typed handler from In to Out. Out is anything
@@ -104,6 +106,28 @@ func Raw[In any](method, path string, access Access, media, summary string, h fu
 	return r
 }
 
+// RPC declares an endpoint of a protocol within HTTP. Its handler reads the body and writes
+// the answer. Of In only path, query and headers are bound; its members describe the body.
+// refusal gives all refusals the form of the protocol.
+func RPC[In any](path string, access Access, summary string, h func(*Call, *In) error, refusal func(p Problem, requestID string) (status int, body []byte)) Route {
+	r := Raw("POST", path, access, JSONMedia, summary, h)
+	r.refusal = refusal
+	return r
+}
+
+// OwnRefusals reports whether refusals have the form of the route's protocol.
+func (r *Route) OwnRefusals() bool { return r.refusal != nil }
+
+// Refusal returns the answer to a problem in the form of the route's protocol. It returns
+// false for a route with the usual form.
+func (r *Route) Refusal(p Problem, requestID string) (status int, body []byte, own bool) {
+	if r == nil || r.refusal == nil {
+		return 0, nil, false
+	}
+	status, body = r.refusal(p, requestID)
+	return status, body, true
+}
+
 // OpenToSuspended reports whether a suspended organization may call the route. It
 // may read what it has, but not open a stream.
 func (r *Route) OpenToSuspended() bool {
@@ -137,6 +161,7 @@ func (r *Route) Prepare(brand string) (err error) {
 	if r.plan.body == nil && (r.Method == fasthttp.MethodPost || r.Method == fasthttp.MethodPut || r.Method == fasthttp.MethodPatch) {
 		r.plan.body = &members{most: extraMembers} // an object without known members
 	}
+	r.plan.unbound = r.refusal != nil
 	bound := map[string]bool{}
 	for _, f := range r.plan.path {
 		bound[f.name] = true

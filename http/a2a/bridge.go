@@ -1,0 +1,191 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/query"
+	"parley/http/api"
+	"parley/http/limit"
+	"parley/http/rest"
+	"parley/http/submission"
+)
+
+// Options configure a Bridge. All fields are required.
+type Options struct {
+	Node  *actors.Node
+	Desk  *submission.Desk
+	Cards *Cards
+	// Cursors seals the positions of lists.
+	Cursors *parley.Cursors
+	// Brand is the neutral word in message types and media types.
+	Brand string
+	Clock parley.Clock
+	// Budget bounds the bytes that streams hold.
+	Budget *limit.Budget
+	// Transferred records that messages were transferred to their recipient over the bridge.
+	Transferred func(ctx context.Context, now time.Time, messages []query.Message) error
+	Logger      *slog.Logger
+}
+
+// Bridge serves A2A. It is safe for concurrent use.
+type Bridge struct {
+	Options
+	hub  *hub
+	stop func()
+}
+
+// New returns a Bridge. The caller has to close it.
+func New(o Options) *Bridge {
+	b := &Bridge{Options: o, hub: newHub()}
+	b.stop = o.Node.Feeds.WatchConversations(b.hub.changed)
+	return b
+}
+
+// Close stops following conversations.
+func (b *Bridge) Close() { b.stop() }
+
+// call is one request to the agent to.
+type call struct {
+	*rest.Call
+	request
+	to *agent.State
+	in *api.A2ARequest
+}
+
+// method handles the requests of one method. It returns the result, or streamed if it has
+// taken the connection over.
+type method func(b *Bridge, c *call) (result any, err error)
+
+// streamed is the result of a method that answers by a stream.
+type streamed struct{}
+
+// methods are the methods of A2A 1.0 and, as aliases, the names that some of them had in
+// 0.3.
+var methods = map[string]method{
+	"SendMessage": (*Bridge).sendMessage, "message/send": (*Bridge).sendMessage,
+	"SendStreamingMessage": (*Bridge).sendStreaming, "message/stream": (*Bridge).sendStreaming,
+	"GetTask": (*Bridge).getTask, "tasks/get": (*Bridge).getTask,
+	"CancelTask": (*Bridge).cancelTask, "tasks/cancel": (*Bridge).cancelTask,
+	"SubscribeToTask": (*Bridge).subscribe, "tasks/resubscribe": (*Bridge).subscribe,
+	"ListTasks":            (*Bridge).listTasks,
+	"GetExtendedAgentCard": (*Bridge).extendedCard,
+}
+
+// Serve answers a JSON-RPC request. // spec: A2A bridge
+func (b *Bridge) Serve(c *rest.Call, in *api.A2ARequest) error {
+	to, err := b.addressed(c, in.Handle)
+	if err != nil {
+		return err
+	}
+	if err := c.CheckJSON(); err != nil {
+		return err
+	}
+	request, err := parse(c.Body())
+	if err == nil {
+		err = checkVersion(in)
+	}
+	var result any
+	if err == nil {
+		serve, known := methods[request.method]
+		if !known {
+			return b.answer(c, failure(request.id, fail(codeNoMethod, "METHOD_NOT_FOUND", "There is no method "+quoted(request.method)+".")))
+		}
+		result, err = serve(b, &call{c, request, to, in})
+	}
+	if err != nil {
+		return b.refuse(c, request.id, err)
+	}
+	if _, stream := result.(streamed); stream {
+		return nil
+	}
+	return b.answer(c, response{Version: "2.0", ID: request.id, Result: result})
+}
+
+// refuse answers with an error. A refusal that has an HTTP status of its own is returned.
+func (b *Bridge) refuse(c *rest.Call, id jsontext.Value, err error) error {
+	var own *rpcError
+	if errors.As(err, &own) {
+		return b.answer(c, failure(id, own))
+	}
+	p := rest.ProblemOf(err)
+	if onHTTP[p.Status] {
+		return err
+	}
+	if p.Status == 500 {
+		b.Logger.Error("A2A request failed", "request_id", c.RequestID(), "error", err)
+	}
+	return b.answer(c, failure(id, ofProblem(p)))
+}
+
+// answer sends a response.
+func (b *Bridge) answer(c *rest.Call, r response) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return c.Answer(rest.Rendered{JSON: text})
+}
+
+// addressed returns the agent with a handle, if the bridge serves it.
+func (b *Bridge) addressed(c *rest.Call, handle string) (*agent.State, error) {
+	a, err := b.Desk.AgentByHandle(c, handle)
+	switch {
+	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrBadHandle):
+		return nil, errNoAgent
+	case err != nil:
+		return nil, err
+	case a.Revoked() || !a.GetCard().GetA2AEnabled():
+		return nil, errNoAgent
+	}
+	return a, nil
+}
+
+var errNoAgent = parley.ErrNotFound.Saying("No agent with this handle is reachable over A2A.")
+
+// checkVersion refuses other versions of the protocol than 1.0. Generic clients send none.
+func checkVersion(in *api.A2ARequest) error {
+	asked := in.Version
+	if asked == "" {
+		asked = in.VersionQuery
+	}
+	if asked == "" || asked == Version || len(asked) > len(Version) && asked[:len(Version)+1] == Version+"." {
+		return nil
+	}
+	return fail(codeVersion, "VERSION_NOT_SUPPORTED", "The version "+quoted(asked)+" of A2A is not supported; "+Version+" is.")
+}
+
+// quoted returns a text of a caller in quotes, cut to a length that fits into a sentence.
+func quoted(text string) string {
+	const most = 60
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	b, _ := jsontext.AppendQuote(nil, text)
+	return string(b)
+}
+
+// params reads the parameters of a method. Unknown members are ignored.
+func params[T any](c *call) (*T, error) {
+	in := new(T)
+	if len(c.request.params) == 0 || c.request.params.Kind() == 'n' {
+		return in, nil
+	}
+	if err := json.Unmarshal(c.request.params, in); err != nil {
+		var semantic *json.SemanticError
+		if errors.As(err, &semantic) {
+			return nil, invalid(strings.ReplaceAll(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/", "."), "does not have the type that A2A 1.0 gives it")
+		}
+		return nil, errParamsShape
+	}
+	return in, nil
+}

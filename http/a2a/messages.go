@@ -1,0 +1,425 @@
+package a2a
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/http/api"
+	"parley/http/content"
+	"parley/http/rest"
+	"parley/http/submission"
+)
+
+const (
+	// replyWait is how long SendMessage waits for a reply, unless X-A2A-Timeout says so.
+	replyWait = 60 * time.Second
+	// replyWaitMax is the largest X-A2A-Timeout.
+	replyWaitMax = 300 * time.Second
+	// gonePoll is how often a wait checks that its client is still connected.
+	gonePoll = time.Second
+	// eventBatch is how many events are read at a time.
+	eventBatch = 32
+	// idMax bounds the ids that clients choose, in bytes.
+	idMax = 255
+)
+
+// sendParams are the parameters of SendMessage and SendStreamingMessage.
+type sendParams struct {
+	Message       *Message       `json:"message"`
+	Configuration configuration  `json:"configuration"`
+	Metadata      jsontext.Value `json:"metadata"`
+}
+
+type configuration struct {
+	HistoryLength     *int           `json:"historyLength"`
+	ReturnImmediately bool           `json:"returnImmediately"`
+	Push              jsontext.Value `json:"taskPushNotificationConfig"`
+}
+
+// sent is a message that was stored, and the task that it belongs to.
+type sent struct {
+	posted actors.Posted
+	from   *agent.State
+	view   view
+	// before is the task before the message, or at its beginning.
+	before query.Moment
+	// passed is set once the message was seen among the events: what follows may answer it.
+	passed bool
+}
+
+// sendMessage sends a message and waits for the reply of the agent.
+func (b *Bridge) sendMessage(c *call) (any, error) {
+	in, patience, err := readSend(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.send(c, in)
+	if err != nil {
+		return nil, err
+	}
+	if !in.Configuration.ReturnImmediately {
+		if err := b.awaitReply(c, s, patience); err != nil {
+			return nil, err
+		}
+	}
+	t, err := b.taskNow(c, s.posted.Message.Conversation(), s.view, in.Configuration.HistoryLength)
+	return map[string]*Task{"task": t}, err
+}
+
+// readSend reads and checks the parameters of a send.
+func readSend(c *call) (in *sendParams, patience time.Duration, err error) {
+	if in, err = params[sendParams](c); err != nil {
+		return nil, 0, err
+	}
+	m := in.Message
+	switch {
+	case m == nil:
+		return nil, 0, invalid("message", "is required")
+	case m.MessageID == "":
+		return nil, 0, invalid("message.messageId", "is required")
+	case m.Role != roleUser:
+		return nil, 0, invalid("message.role", "must be "+roleUser+": requests come from the user's side")
+	case len(m.Metadata) > 0 && m.Metadata.Kind() != '{' && m.Metadata.Kind() != 'n':
+		return nil, 0, invalid("message.metadata", "must be an object")
+	}
+	for _, id := range []struct{ field, value string }{{"messageId", m.MessageID}, {"taskId", m.TaskID}, {"contextId", m.ContextID}} {
+		if len(id.value) > idMax {
+			return nil, 0, invalid("message."+id.field, fmt.Sprintf("takes more than %d bytes", idMax))
+		}
+	}
+	if err := checkHistory("configuration.historyLength", in.Configuration.HistoryLength); err != nil {
+		return nil, 0, err
+	}
+	patience = replyWait
+	if c.in.Timeout != "" {
+		seconds, err := strconv.Atoi(strings.TrimSpace(c.in.Timeout))
+		if err != nil || seconds < 1 || seconds > int(replyWaitMax/time.Second) {
+			return nil, 0, invalid("X-A2A-Timeout", "must be a number of seconds from 1 to 300")
+		}
+		patience = time.Duration(seconds) * time.Second
+	}
+	return in, patience, nil
+}
+
+func checkHistory(field string, n *int) error {
+	if n != nil && *n < 0 {
+		return invalid(field, "must not be negative")
+	}
+	return nil
+}
+
+// send stores the message of a request: it begins a task, or continues one.
+func (b *Bridge) send(c *call, in *sendParams) (sent, error) {
+	parts, compact, err := readParts(in.Message.Parts)
+	if err != nil {
+		return sent{}, err
+	}
+	sealed, err := b.sealedIn(parts)
+	if err != nil {
+		return sent{}, err
+	}
+	if sealed == nil {
+		card, err := b.Node.Agents.Card(c.Context(), c.to.AgentID())
+		if err != nil {
+			return sent{}, err
+		}
+		if !card.GetA2AAcceptCleartext() {
+			return sent{}, errCleartext
+		}
+	}
+	m := &outgoing{text: in.Message, parts: compact, sealed: sealed}
+	if in.Message.TaskID != "" {
+		return b.follow(c, in, m)
+	}
+	return b.begin(c, in, m)
+}
+
+// outgoing is a message of a client on its way to the agent.
+type outgoing struct {
+	text   *Message
+	parts  jsontext.Value
+	sealed *sealedPart
+}
+
+// payload returns the payload of a message and its encryption version.
+func (m *outgoing) payload() (payload, version string, kid *string) {
+	if m.sealed != nil {
+		return m.sealed.Payload, m.sealed.Version, m.sealed.SigningKid
+	}
+	return base64.RawURLEncoding.EncodeToString(m.parts), api.HPKEv1, nil
+}
+
+// members returns the members of metadata.a2a, without task_id. in is the context, "" if it
+// is the conversation that the message begins.
+func (m *outgoing) members(in string) []byte {
+	var b []byte
+	if in != "" {
+		b = append(quote(append(b, `"context_id":`...), in), ',')
+	}
+	b = quote(append(b, `"message_id":`...), m.text.MessageID)
+	if m.sealed != nil {
+		return b
+	}
+	if len(m.parts) <= inlineBytesMax {
+		b = append(append(b, `,"parts":`...), m.parts...)
+	}
+	return append(b, `,"cleartext":true`...)
+}
+
+func quote(b []byte, text string) []byte {
+	b, _ = jsontext.AppendQuote(b, text) // it was a JSON string
+	return b
+}
+
+// key is the idempotency key of a client's message to the addressed agent.
+func (m *outgoing) key(to parley.AgentID) string {
+	sum := sha256.Sum256(append(to.Bytes(), m.text.MessageID...))
+	return "a2a:" + hex.EncodeToString(sum[:16])
+}
+
+// metadata returns the metadata that the message has besides a2a.
+func (m *outgoing) metadata() (api.Object, error) {
+	given := m.text.Metadata
+	if len(given) == 0 || given.Kind() == 'n' {
+		return nil, nil
+	}
+	given = given.Clone()
+	if err := given.Compact(); err != nil || len(given) > parley.MetadataBytesMax {
+		return nil, invalid("message.metadata", fmt.Sprintf("takes more than %d bytes of JSON", parley.MetadataBytesMax))
+	}
+	return api.Object(given), nil
+}
+
+// begin starts a task.
+func (b *Bridge) begin(c *call, in *sendParams, m *outgoing) (sent, error) {
+	metadata, err := m.metadata()
+	if err != nil {
+		return sent{}, err
+	}
+	to := c.to.AgentID()
+	send := &api.Send{ToAgentID: &to, Type: b.Brand + ".v1." + submission.TaskRequest, ContentType: rest.JSONMedia, Metadata: metadata, IdempotencyKey: m.key(to)}
+	send.EncryptedPayload, send.EncryptionVersion, send.SenderSigningKid = m.payload()
+	out := sent{passed: true}
+	if in.Message.ContextID != "" {
+		if send.ParentConversationID, out.from, err = b.within(c, in.Message.ContextID); err != nil {
+			return sent{}, err
+		}
+	}
+	if c.in.ActingAgent != "" || out.from == nil {
+		if out.from, err = b.sender(c); err != nil {
+			return sent{}, err
+		}
+	}
+	out.posted, err = b.Desk.Send(c.Call, send, out.from, submission.ViaA2A, &submission.Task{Members: m.members(in.Message.ContextID)})
+	if err != nil {
+		return sent{}, err
+	}
+	id := out.posted.Message.Conversation()
+	if out.before, err = b.Node.Messages.ConversationAt(c.Context(), id, 0, 0, nil); err != nil {
+		return sent{}, err
+	}
+	out.view, err = b.viewOf(c.Context(), out.before.State)
+	return out, err
+}
+
+// within returns the conversation that a context id names, which has to be the root of
+// conversations of the caller, and the caller's agent in it.
+func (b *Bridge) within(c *call, contextID string) (*parley.ConversationID, *agent.State, error) {
+	unknown := invalid("message.contextId", "is no context of yours; leave it out to begin one")
+	id, err := parley.ParseID[parley.ConversationID](contextID)
+	if err != nil {
+		return nil, nil, unknown
+	}
+	root, err := b.Node.Messages.Conversation(c.Context(), id)
+	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrGone) {
+		return nil, nil, unknown
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if !root.ParentID().Zero() {
+		return nil, nil, unknown
+	}
+	for _, p := range root.GetParticipants() {
+		a, err := b.Node.Agents.Get(c.Context(), p.Agent())
+		if err != nil {
+			return nil, nil, err
+		}
+		if a.Owner() == c.Caller.Org {
+			if a.Revoked() || a.AgentID() == c.to.AgentID() {
+				a = nil
+			}
+			return &id, a, nil
+		}
+	}
+	return nil, nil, unknown
+}
+
+// sender returns the agent that the header names, else the caller's first active agent that
+// is not the addressed one.
+func (b *Bridge) sender(c *call) (*agent.State, error) {
+	if c.in.ActingAgent != "" {
+		return b.Desk.Acting(c.Call, c.in.ActingAgent)
+	}
+	first, err := b.Desk.ActingOrFirst(c.Call, "")
+	if err != nil || first.AgentID() != c.to.AgentID() {
+		return first, err
+	}
+	var other *agent.State
+	err = b.Node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
+		if a.AgentID() == c.to.AgentID() {
+			return true
+		}
+		other = a
+		return false
+	})
+	if err == nil && other == nil {
+		err = submission.ErrAgentRequired.With("candidates", []string{})
+	}
+	return other, err
+}
+
+// follow continues a task on behalf of the agent that began it.
+func (b *Bridge) follow(c *call, in *sendParams, m *outgoing) (sent, error) {
+	state, err := b.visible(c, in.Message.TaskID)
+	if err != nil {
+		return sent{}, err
+	}
+	out := sent{}
+	if out.view, err = b.viewOf(c.Context(), state); err != nil {
+		return sent{}, err
+	}
+	if in.Message.ContextID != "" && in.Message.ContextID != out.view.in {
+		return sent{}, invalid("message.contextId", "is not the context of the task")
+	}
+	if out.before, err = b.Node.Messages.ConversationAt(c.Context(), state.ConversationID(), query.Latest, 0, nil); err != nil {
+		return sent{}, err
+	}
+	metadata, err := m.metadata()
+	if err != nil {
+		return sent{}, err
+	}
+	if out.from, err = b.Node.Agents.Get(c.Context(), state.Initiator()); err != nil {
+		return sent{}, err
+	}
+	if out.from.Revoked() {
+		return sent{}, submission.ErrActingAgent
+	}
+	original, err := b.Node.Messages.GetRecord(c.Context(), state.LastMessage().Slot(), state.LastMessage())
+	if original, err = submission.Readable(c.Call, original, err); err != nil {
+		return sent{}, err
+	}
+	reply := &api.Reply{
+		Type: b.Brand + ".v1." + submission.TaskRequest, ContentType: rest.JSONMedia, Metadata: metadata, IdempotencyKey: m.key(c.to.AgentID()),
+	}
+	reply.EncryptedPayload, reply.EncryptionVersion, reply.SenderSigningKid = m.payload()
+	out.posted, err = b.Desk.Continue(c.Call, reply, original, out.from, c.to, submission.ViaA2A, &submission.Task{Members: m.members(out.view.in)})
+	switch {
+	case errors.Is(err, conversation.ErrClosed):
+		return sent{}, errEnded
+	case err == nil && out.posted.Repeated: // it may have been answered long ago
+		out.before, err = b.Node.Messages.ConversationAt(c.Context(), state.ConversationID(), 0, 0, nil)
+	}
+	return out, err
+}
+
+// awaitReply returns when the agent has replied to a message, the task has ended or waits
+// for input, or patience has passed.
+func (b *Bridge) awaitReply(c *call, s sent, patience time.Duration) error {
+	follower, stop := b.hub.follow(s.posted.Message.Conversation())
+	defer stop()
+	timer, look := time.NewTimer(patience), time.NewTicker(gonePoll)
+	defer timer.Stop()
+	defer look.Stop()
+	at := s.before
+	for {
+		events, err := b.Node.Messages.EventsAfter(c.Context(), &at, eventBatch)
+		if err != nil {
+			return err
+		}
+		replied, err := b.replied(c, &s, events)
+		if err != nil || replied || len(events) == 0 && at.State.Terminal() {
+			return err
+		}
+		if len(events) > 0 {
+			continue
+		}
+		if !rests(c, follower, timer.C, look.C) {
+			return nil
+		}
+	}
+}
+
+// replied reports whether events after a message end the wait for its reply.
+func (b *Bridge) replied(c *call, s *sent, events []query.ConversationEvent) (bool, error) {
+	own := s.posted.Message.MessageID()
+	for i := range events {
+		e := &events[i]
+		if !s.passed {
+			s.passed = e.Message != nil && e.Message.Record.MessageID() == own
+			continue
+		}
+		if moved, ok := e.Event.(*conversation.StatusChanged); ok && (moved.GetStatus().Terminal() || interrupted(moved.GetStatus())) {
+			return true, nil
+		}
+		if e.Message == nil || e.Message.Record.Sender() != s.view.responder || s.view.kindOf(e.Message.Record) == isStatus {
+			continue
+		}
+		return true, b.Transferred(c.Context(), c.Now(), []query.Message{*e.Message})
+	}
+	return false, nil
+}
+
+// rests waits until there may be new events, and reports whether to read them.
+func rests(c *call, f *follower, late, look <-chan time.Time) bool {
+	defer c.Park()()
+	for {
+		select {
+		case <-f.wake:
+			return true
+		case <-late:
+			return false
+		case <-look:
+			if c.Evicted() {
+				return false
+			}
+		case <-c.Draining():
+			return false
+		}
+	}
+}
+
+// taskNow renders a task as it is.
+func (b *Bridge) taskNow(c *call, id parley.ConversationID, v view, history *int) (*Task, error) {
+	m, err := b.moment(c.Call, id, query.Latest)
+	if err != nil {
+		return nil, err
+	}
+	return v.task(&m, history), nil
+}
+
+// moment reads a task with its latest messages, within the memory that the caller may hold.
+func (b *Bridge) moment(c *rest.Call, id parley.ConversationID, at uint64) (query.Moment, error) {
+	size := rest.PageFrame
+	return b.Node.Messages.ConversationAt(c.Context(), id, at, historyMax, func(r *record.Message) (bool, error) {
+		n := 2 * content.Size(r) // a reply may be status and history
+		if size += n; size > parley.PageBytesMax && size > n+rest.PageFrame {
+			return false, nil
+		}
+		return true, c.Reserve(size)
+	})
+}

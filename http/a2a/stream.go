@@ -1,0 +1,241 @@
+package a2a
+
+import (
+	"context"
+	"net"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/http/connlimit"
+	"parley/http/limit"
+	"parley/http/rest"
+)
+
+const (
+	// keepAlive is the pause after which a stream sends a comment, and checks that its
+	// caller may still read.
+	keepAlive = 15 * time.Second
+	// writeWait is how long a reader may accept nothing before its stream is closed. It can
+	// resume.
+	writeWait = 5 * time.Second
+	// streamBytes is what an idle stream holds of its caller's memory, about.
+	streamBytes = 16 << 10
+)
+
+// sendStreaming sends a message and streams the task until it ends or waits for input.
+func (b *Bridge) sendStreaming(c *call) (any, error) {
+	in, _, err := readSend(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.send(c, in)
+	if err != nil {
+		return nil, err
+	}
+	at, err := b.moment(c.Call, s.posted.Message.Conversation(), query.Latest)
+	if err != nil {
+		return nil, err
+	}
+	return b.stream(c, at, s.view, in.Configuration.HistoryLength, true)
+}
+
+// subscribe streams a task until it ends.
+func (b *Bridge) subscribe(c *call) (any, error) {
+	in, err := readTask(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.visible(c, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	from, resumes := uint64(query.Latest), false
+	if n, err := strconv.ParseUint(c.in.LastEventID, 10, 63); err == nil {
+		from, resumes = n, true
+	}
+	if s.Terminal() && !resumes {
+		return nil, errEnded
+	}
+	v, err := b.viewOf(c.Context(), s)
+	if err != nil {
+		return nil, err
+	}
+	at, err := b.moment(c.Call, s.ConversationID(), from)
+	if err != nil {
+		return nil, err
+	}
+	return b.stream(c, at, v, in.HistoryLength, false)
+}
+
+// stream answers with a task as it was at a moment, and then its updates. brief streams end
+// when the task waits for input.
+func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bool) (any, error) {
+	st := &taskStream{bridge: b, id: c.id.Clone(), view: v, at: at, brief: brief, caller: c.Caller, draining: c.Draining()}
+	if len(at.Messages) > 0 {
+		st.last = at.Messages[len(at.Messages)-1].Record
+	}
+	opening := append(c.AppendStreamHead(nil), "\r\nretry: 3000\n: stream of a task\n\n"...)
+	opening, err := st.event(opening, at.Event, &StreamResponse{Task: v.task(&at, history)})
+	if err != nil {
+		return nil, err
+	}
+	st.at.Messages = nil
+	st.hold = b.Budget.Hold(c.Account(), nil)
+	if !st.hold.Grow(streamBytes + cap(opening)) {
+		return nil, rest.ErrHeld
+	}
+	ctx := c.Context()
+	c.RequestCtx().HijackSetNoResponse(true)
+	c.RequestCtx().Hijack(func(conn net.Conn) { st.serve(ctx, conn, opening) })
+	return streamed{}, nil
+}
+
+// taskStream is a stream that has taken its connection over.
+type taskStream struct {
+	bridge   *Bridge
+	id       jsontext.Value // of the request
+	view     view
+	at       query.Moment    // the last event that was written
+	last     *record.Message // the last message up to there, nil if it is not known
+	brief    bool
+	caller   rest.Caller
+	draining <-chan struct{}
+	hold     limit.Hold
+}
+
+// event appends an event of a stream: a response to the request.
+func (st *taskStream) event(b []byte, number uint64, what *StreamResponse) ([]byte, error) {
+	data, err := json.Marshal(response{Version: "2.0", ID: st.id, Result: what})
+	if err != nil {
+		return b, err
+	}
+	b = strconv.AppendUint(append(b, "id: "...), number, 10)
+	return append(append(append(b, "\ndata: "...), data...), "\n\n"...), nil
+}
+
+// serve writes the stream and closes the connection. It runs in the engine's hijack
+// goroutine.
+func (st *taskStream) serve(ctx context.Context, conn net.Conn, opening []byte) {
+	conn, line := connlimit.Hijack(conn)
+	follower, stop := st.bridge.hub.follow(st.at.State.ConversationID())
+	defer func() {
+		if cause := recover(); cause != nil {
+			st.bridge.Logger.Error("task stream failed", "panic", cause, "stack", string(debug.Stack()))
+		}
+		stop()
+		_ = conn.Close()
+		if line != nil {
+			line.Leave()
+		}
+		st.hold.Release()
+	}()
+	if !st.write(conn, opening) {
+		return
+	}
+	st.hold.Shrink(streamBytes)
+	closed := make(chan struct{})
+	go func() { // notices that the client has closed the connection
+		defer close(closed)
+		var sink [16]byte
+		for {
+			if _, err := conn.Read(sink[:]); err != nil {
+				return
+			}
+		}
+	}()
+	beat := time.NewTicker(keepAlive)
+	defer beat.Stop()
+	for st.pump(ctx, conn) {
+		select {
+		case <-follower.wake:
+		case <-beat.C:
+			if !st.mayRead(ctx) || !st.write(conn, []byte(": keep-alive\n\n")) {
+				return
+			}
+		case <-closed:
+			return
+		case <-st.draining:
+			return
+		}
+	}
+}
+
+// write writes bytes, unless the reader accepts nothing for too long.
+func (st *taskStream) write(conn net.Conn, b []byte) bool {
+	if conn.SetWriteDeadline(st.bridge.Clock().Add(writeWait)) != nil {
+		return false
+	}
+	_, err := conn.Write(b)
+	return err == nil
+}
+
+// mayRead reports whether the caller's organization and credential are still in force.
+func (st *taskStream) mayRead(ctx context.Context) bool {
+	o, err := st.bridge.Node.Orgs.Get(ctx, st.caller.Org)
+	return err == nil && !o.Suspended() && o.Credential(st.caller.ClientID).Live()
+}
+
+// pump writes what has happened since the last event. It returns false if the stream ends.
+func (st *taskStream) pump(ctx context.Context, conn net.Conn) bool {
+	for {
+		if st.over() {
+			return false
+		}
+		events, err := st.bridge.Node.Messages.EventsAfter(ctx, &st.at, eventBatch)
+		if err != nil {
+			st.bridge.Logger.Warn("a task stream cannot read its task", "error", err)
+			return false
+		}
+		if len(events) == 0 {
+			return true
+		}
+		if !st.deliver(ctx, conn, events) {
+			return false
+		}
+	}
+}
+
+// over reports whether everything was written that this stream has to write.
+func (st *taskStream) over() bool {
+	return st.at.State.Terminal() || st.brief && interrupted(st.at.State.GetStatus())
+}
+
+// deliver writes events and records that their messages were transferred.
+func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query.ConversationEvent) bool {
+	var transferred []query.Message
+	var b []byte
+	for i := range events {
+		e := &events[i]
+		if e.Message != nil {
+			st.last = e.Message.Record
+		}
+		what := st.view.update(e, st.last, st.at.State.GetTask())
+		if what == nil {
+			continue
+		}
+		var err error
+		if b, err = st.event(b, e.Number, what); err != nil {
+			return false
+		}
+		if e.Message != nil {
+			transferred = append(transferred, *e.Message)
+		}
+		if st.brief && interrupted(e.Status) {
+			break
+		}
+	}
+	if !st.hold.Grow(streamBytes+cap(b)) || len(b) > 0 && !st.write(conn, b) {
+		return false
+	}
+	st.hold.Shrink(streamBytes)
+	if err := st.bridge.Transferred(ctx, st.bridge.Clock(), transferred); err != nil {
+		st.bridge.Logger.Warn("messages of a task were transferred and could not be marked", "error", err)
+	}
+	return true
+}

@@ -1,0 +1,198 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"parley"
+	"parley/actors/conversation"
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/http/submission"
+)
+
+const (
+	// historyMax bounds the messages that a task shows, and how far back artifacts are
+	// looked for.
+	historyMax = 100
+	// parentsMax bounds the way from a task to the root of its conversations.
+	parentsMax = 32
+)
+
+// visible returns the conversation of a task as the caller may see it: its organization
+// began it with the agent that the request addresses.
+func (b *Bridge) visible(c *call, taskID string) (*conversation.State, error) {
+	id, err := parley.ParseID[parley.ConversationID](taskID)
+	if err != nil {
+		return nil, errNotFound
+	}
+	s, err := b.Node.Messages.Conversation(c.Context(), id)
+	switch {
+	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrGone):
+		return nil, errNotFound
+	case err != nil:
+		return nil, err
+	case !b.seen(c, s):
+		return nil, errNotFound
+	}
+	return s, nil
+}
+
+// seen reports whether a conversation is a task of the caller with the addressed agent.
+func (b *Bridge) seen(c *call, s *conversation.State) bool {
+	return s.GroupID().Zero() && s.InitiatorOrg() == c.Caller.Org && s.Role(c.to.AgentID()) == conversation.Responder
+}
+
+// contextOf returns the id of the root of a task's conversations.
+func (b *Bridge) contextOf(ctx context.Context, s *conversation.State) (parley.ConversationID, error) {
+	root := s.ConversationID()
+	for range parentsMax {
+		parent := s.ParentID()
+		if parent.Zero() {
+			break
+		}
+		root = parent
+		var err error
+		if s, err = b.Node.Messages.Conversation(ctx, parent); err != nil {
+			if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrGone) {
+				break
+			}
+			return root, err
+		}
+	}
+	return root, nil
+}
+
+// view renders a task for its initiator.
+type view struct {
+	bridge    *Bridge
+	id, in    string // of the task and its context
+	responder parley.AgentID
+}
+
+func (b *Bridge) viewOf(ctx context.Context, s *conversation.State) (view, error) {
+	root, err := b.contextOf(ctx, s)
+	responder, _ := s.Other(s.Initiator())
+	return view{b, s.ConversationID().String(), root.String(), responder}, err
+}
+
+// kind is what a message of the responder means for a task, by its type.
+type kind int
+
+const (
+	isMessage kind = iota
+	isResult       // an artifact
+	isStatus
+	isError
+)
+
+func (v view) kindOf(r *record.Message) kind {
+	word, _ := strings.CutPrefix(r.GetType(), v.bridge.Brand+".v1.")
+	switch {
+	case r.Sender() != v.responder:
+		return isMessage
+	case word == submission.TaskResponse:
+		return isResult
+	case word == submission.StatusUpdate:
+		return isStatus
+	case word == submission.TaskError:
+		return isError
+	}
+	return isMessage
+}
+
+// message renders one message of the task.
+func (v view) message(r *record.Message) *Message {
+	s := v.bridge.decode(r.GetContent())
+	m := &Message{MessageID: r.MessageID().String(), ContextID: v.in, TaskID: v.id, Role: roleAgent, Parts: s.parts, Metadata: s.metadata}
+	if r.Sender() != v.responder {
+		if m.Role = roleUser; s.messageID != "" {
+			m.MessageID = s.messageID
+		}
+	}
+	return m
+}
+
+// artifact renders a reply that is a result.
+func (v view) artifact(r *record.Message) Artifact {
+	s := v.bridge.decode(r.GetContent())
+	return Artifact{ArtifactID: r.MessageID().String(), Parts: s.parts, Metadata: s.metadata}
+}
+
+// metadata says what A2A has no state for.
+func metadata(status conversation.Status, reason string) map[string]any {
+	m := map[string]any{}
+	if status == conversation.Paused {
+		m["status"] = status.String()
+	}
+	if reason != "" {
+		m["reason"] = reason
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// task renders a moment of the task. history bounds the messages in it, nil means all that
+// the moment has.
+func (v view) task(m *query.Moment, history *int) *Task {
+	t := &Task{
+		ID: v.id, ContextID: v.in, Metadata: metadata(m.State.GetStatus(), ""),
+		Status: TaskStatus{State: states[m.State.GetStatus()], Timestamp: stamp(m.State.GetUpdatedMs())},
+	}
+	for i := range m.Messages {
+		r := m.Messages[i].Record
+		switch kind := v.kindOf(r); {
+		case kind == isResult:
+			t.Artifacts = append(t.Artifacts, v.artifact(r))
+		case kind == isMessage:
+			t.History = append(t.History, *v.message(r))
+		}
+	}
+	if len(m.Messages) > 0 {
+		last := m.Messages[len(m.Messages)-1].Record
+		if last.Sender() == v.responder && v.kindOf(last) != isResult {
+			t.Status.Message = v.message(last)
+		}
+	}
+	if history != nil && len(t.History) > *history {
+		t.History = t.History[len(t.History)-*history:]
+	}
+	return t
+}
+
+// update renders an event of the task. It returns nil if the event is none for A2A: a
+// message of the initiator, or an error that the next event reports.
+func (v view) update(e *query.ConversationEvent, last *record.Message, isTask bool) *StreamResponse {
+	status := TaskStatus{State: states[e.Status], Timestamp: stamp(e.UpdatedMs)}
+	switch x := e.Event.(type) {
+	case *conversation.StatusChanged:
+		if last != nil && v.kindOf(last) == isError && x.GetStatus() == conversation.Failed {
+			status.Message = v.message(last)
+		}
+		return &StreamResponse{StatusUpdate: &StatusUpdate{v.id, v.in, status, metadata(e.Status, x.GetReason())}}
+	case *conversation.Posted:
+		if e.Message == nil || e.Message.Record.Sender() != v.responder {
+			return nil
+		}
+		switch r := e.Message.Record; v.kindOf(r) {
+		case isResult:
+			return &StreamResponse{ArtifactUpdate: &ArtifactUpdate{v.id, v.in, v.artifact(r), true}}
+		case isError:
+			if isTask {
+				return nil
+			}
+			fallthrough
+		default:
+			status.Message = v.message(r)
+			return &StreamResponse{StatusUpdate: &StatusUpdate{v.id, v.in, status, metadata(e.Status, "")}}
+		}
+	case *conversation.Started, *conversation.Broadcasted: // not in a conversation between two agents
+	}
+	return nil
+}
+
+// interrupted reports whether a task waits for its initiator.
+func interrupted(s conversation.Status) bool { return s == conversation.InputRequired }
