@@ -92,6 +92,7 @@ func (x *story) do(want int, authorization, route string, ids []string, body obj
 	address := path
 	for _, id := range ids {
 		begin, end := strings.IndexByte(address, '{'), strings.IndexByte(address, '}')
+		x.note(route+" path."+address[begin+1:end], id)
 		address = address[:begin] + id + address[end+1:]
 	}
 	if path == "/messages/sync" {
@@ -171,7 +172,7 @@ func (p *party) card(id string) {
 	c := func(name string) string { return p.canary(p.fate, "card's "+name) }
 	jurisdiction := strings.ToUpper(canaryText())
 	p.watch(p.fate, "card's jurisdiction", jurisdiction)
-	p.do(200, "PUT /agents/{id}/card", []string{id}, object{
+	body := object{
 		"name": c("name"), "description": c("description"), "version": c("version"), "is_public": true,
 		"provider":          object{"organization": c("provider"), "url": "https://" + c("provider's url") + ".example"},
 		"defaultInputModes": []any{"text/" + c("input mode")}, "defaultOutputModes": []any{"text/" + c("output mode")},
@@ -184,7 +185,12 @@ func (p *party) card(id string) {
 			"message_types_accepted": []any{"acme.v1." + c("message type")}, "payload_schemas": object{"acme.v1.x": "https://a.example/" + c("schema")},
 		},
 		"security": []any{p.canary(never, "card's security")}, "securitySchemes": object{"x": p.canary(never, "card's security schemes")},
-	})
+	}
+	p.do(200, "PUT /agents/{id}/card", []string{id}, body)
+	delete(body, "security")
+	delete(body, "securitySchemes") // which an agent that is called over A2A may not name
+	body["svc"].(object)["a2a_enabled"] = true
+	p.do(200, "PUT /agents/{id}/card", []string{id}, body)
 }
 
 // agent makes an agent, changes its keys and binds them.

@@ -61,6 +61,34 @@ func (p *party) talks(q *party) {
 	p.sends(q, 40)
 }
 
+// bridges has an agent of p call one of q over A2A, which answers.
+func (p *party) bridges(q *party) {
+	p.t.Helper()
+	me, you := &p.agents[0], &q.agents[0]
+	call := func(id any, method string, params object, headers ...string) object {
+		request := object{"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+		return p.do(200, "POST /a2a/{handle}", []string{you.handle}, request, append(me.as(), headers...)...)
+	}
+	part := func(what string) []any { return []any{object{"text": p.canary(p.fate, "A2A "+what)}} }
+	message := object{"messageId": p.canary(p.fate, "A2A message id"), "role": "ROLE_USER", "parts": part("part"), "metadata": object{"k": p.canary(p.fate, "A2A metadata")}}
+	begun := call(p.canary(never, "A2A request id"), "SendMessage", object{"message": message, "configuration": object{"returnImmediately": true}},
+		"A2A-Version", "1.0."+p.canary(never, "A2A version"), "Last-Event-ID", p.canary(never, "A2A event id"))
+	task := begun["result"].(object)["task"].(object)
+	asked := task["history"].([]any)[0].(object)
+	if asked["messageId"] != message["messageId"] {
+		p.t.Fatalf("the task has the message %v", asked)
+	}
+	_, page, _ := p.call(p.token, "GET", "/conversations/"+task["id"].(string)+"/messages", nil, me.as()...)
+	first := page["items"].([]any)[0].(object)["id"].(string)
+	p.sent = append(p.sent, first)
+	q.do(201, "POST /messages/{id}/reply", []string{first}, object{
+		"type": "svc.v1.task_response", "encrypted_payload": "aGVsbG8", "metadata": object{"a2a": object{"parts": part("artifact")}},
+	}, you.as()...)
+	call(1, p.canary(never, "A2A method"), object{})
+	message["messageId"] = p.canary(never, "refused A2A message id")
+	call(2, "SendMessage", object{"message": message}, "X-A2A-Timeout", p.canary(never, "A2A timeout"))
+}
+
 // sends sends messages that do not fit one page of memory, which end up in blob files and
 // across the blocks of logs.
 func (p *party) sends(q *party, number int) {

@@ -43,6 +43,7 @@ func testErasure(t *testing.T, journals string) {
 	gone, stays, other := x.register(erased), x.register(kept), x.register(kept)
 	for _, p := range []*party{gone, other} {
 		p.talks(stays)
+		p.bridges(stays)
 		p.groups(stays)
 		p.webhooks(stays)
 		p.fails(stays)
