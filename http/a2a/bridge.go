@@ -136,9 +136,13 @@ func (b *Bridge) answer(c *rest.Call, r response) error {
 	return c.Answer(rest.Rendered{JSON: text})
 }
 
-// addressed returns the agent with a handle, if the bridge serves it.
-func (b *Bridge) addressed(c *rest.Call, handle string) (*agent.State, error) {
-	a, err := b.Desk.AgentByHandle(c, handle)
+// addressed returns the agent with a handle or an id, if the bridge serves it.
+func (b *Bridge) addressed(c *rest.Call, name string) (a *agent.State, err error) {
+	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
+		a, err = b.Node.Agents.Get(c.Context(), id)
+	} else {
+		a, err = b.Desk.AgentByHandle(c, name)
+	}
 	switch {
 	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrBadHandle):
 		return nil, errNoAgent

@@ -113,6 +113,7 @@ type A2ASignature struct {
 
 // A2ARequest is a JSON-RPC request to the A2A bridge.
 type A2ARequest struct {
+	// Handle is the handle of the addressed agent. Its id is accepted as well.
 	Handle string `json:"-" path:"handle" required:"true"`
 	// ActingAgent names the sender by id, handle or bare name; the default is the
 	// organization's first active agent that is not the addressed one.

@@ -130,6 +130,12 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)
 		return accessAsk{wellKnownCard(g), nil}
 	},
+	"POST /a2a/{handle}": func(c *accessScene) accessAsk {
+		g := c.newRecipient()
+		g.put(g.path("/card"), bridgedCard()).want(200)
+		task := text(c.alice.send(g), "conversation_id")
+		return accessAsk{"/a2a/" + g.id, obj{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": obj{"id": task}}}
+	},
 	"GET /a2a/{handle}/agent.json":                  bridgeAsk("/agent.json"),
 	"GET /a2a/{handle}/.well-known/agent-card.json": bridgeAsk("/.well-known/agent-card.json"),
 
@@ -370,6 +376,7 @@ func accessLeaks(matrix map[string]map[string]string, secured map[string]bool) (
 				// A caller that must name an agent first cannot learn whether the
 				// resource exists.
 				unjudged := cells[caller] == "400:agent_required" && cells["unknown-id"] == cells[caller]
+				unjudged = unjudged || cells[caller] == "200:task_not_found" // as JSON-RPC says it
 				if !unjudged && !strings.HasPrefix(cells[caller], "403") && !strings.HasPrefix(cells[caller], "404") {
 					complain(caller, "403 or 404")
 				}

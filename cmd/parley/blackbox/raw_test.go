@@ -186,9 +186,14 @@ func (e *rawReader) listen(patience time.Duration) string {
 // summaryOf returns an answer as golden files show it: the status and the error code.
 func summaryOf(status int, body []byte) string {
 	var problem struct {
-		Code string `json:"code"`
+		Code  string `json:"code"`
+		Error any    `json:"error"`
 	}
 	_ = json.Unmarshal(body, &problem)
+	if rpc, ok := problem.Error.(map[string]any); ok && status == http.StatusOK { // an error of JSON-RPC
+		info, _ := rpc["data"].([]any)[0].(map[string]any)
+		problem.Code = strings.ToLower(fmt.Sprint(info["reason"]))
+	}
 	return strings.TrimSpace(strconv.Itoa(status) + " " + problem.Code)
 }
 
