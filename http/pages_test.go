@@ -167,6 +167,11 @@ func TestPagesInPages(t *testing.T) {
 			t.Errorf("%s shows %d agents, want %d", path, len(seen), want)
 		}
 	}
+	for deadline := time.Now().Add(10 * time.Second); h.public().ask("GET", "/directory/groups?q=team24", "").want(200).len("items") == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the last group is not found after ten seconds")
+		}
+	}
 	groups := h.browse("/find/groups").want(200)
 	next := nextPage.FindStringSubmatch(string(groups.raw))
 	if next == nil {
