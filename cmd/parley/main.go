@@ -44,6 +44,7 @@ type commands struct {
 	Trace        cli.TraceCmd        `cmd:"" help:"Show the delivery attempts of a message, and why it is not delivered yet."`
 	Conversation cli.ConversationCmd `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
 	Webhook      cli.WebhookCmd      `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
+	A2A          cli.A2ACmd          `cmd:"" name:"a2a" help:"Write to agents over the A2A bridge, and answer their tasks."`
 	Group        cli.GroupCmd        `cmd:"" help:"Create groups, invite, join, vote, send an encrypted message to all members."`
 
 	Org operator.OrgCmd `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`

@@ -138,6 +138,10 @@ func readError(resp *http.Response, body []byte) *Error {
 		RequestID   string `json:"request_id"`
 	}
 	var plain api.Error
+	var bridged struct {
+		Detail string `json:"detail"`
+		Code   string `json:"code"`
+	}
 	if json.Unmarshal(body, &shape) != nil {
 		return e
 	}
@@ -149,6 +153,8 @@ func readError(resp *http.Response, body []byte) *Error {
 		e.Class, e.Code, e.Detail, e.Extra = plain.Error, Code(plain.Code), plain.Detail, plain.Extra
 	} else if json.Unmarshal(body, &invalid) == nil {
 		e.Class, e.Code, e.Fields, e.Detail = invalid.Error, Code(invalid.Code), invalid.Detail, sentences(invalid.Detail)
+	} else if json.Unmarshal(body, &bridged) == nil { // of the A2A bridge, where error is an object
+		e.Code, e.Detail = Code(bridged.Code), bridged.Detail
 	}
 	if e.Code == "" && shape.Description != "" { // a token error of another server
 		e.Code, e.Detail = Code(e.Class), shape.Description

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -65,9 +66,12 @@ func ExitCode(err error) int {
 	var known ExitError
 	var refused *client.Error
 	var changed *client.KeyChangedError
+	var bridged *client.A2AError
 	switch {
 	case errors.As(err, &known):
 		return known.Code
+	case errors.As(err, &bridged):
+		return bridgeCode(bridged.Code)
 	case errors.As(err, &changed):
 		return ExitKeys
 	case errors.As(err, &refused):
@@ -84,6 +88,17 @@ func ExitCode(err error) int {
 		return ExitNetwork
 	}
 	return ExitUnexpected
+}
+
+// bridgeCode returns the exit code for an error of the A2A bridge.
+func bridgeCode(code int) int {
+	switch code {
+	case -32001: // TaskNotFoundError
+		return ExitNotFound
+	case -32002, -32004: // the task has ended
+		return ExitConflict
+	}
+	return ExitRefused
 }
 
 // RefusalCode returns the exit code for an HTTP status that is not a success.
@@ -125,6 +140,10 @@ func (s *Streams) Fail(err error) int {
 	var refused *client.Error
 	if errors.As(err, &refused) {
 		f.Status, f.Code, f.RequestID = refused.Status, string(refused.Code), refused.RequestID
+	}
+	var bridged *client.A2AError
+	if errors.As(err, &bridged) {
+		f.Code = strings.ToLower(bridged.Reason)
 	}
 	var changed *client.KeyChangedError
 	if errors.As(err, &changed) {
