@@ -19,8 +19,8 @@ type bridgeHarness struct {
 	calls   int
 }
 
-func newBridgeHarness(t *testing.T) *bridgeHarness {
-	h := &bridgeHarness{cardHarness: newCardHarness(t)}
+func newBridgeHarness(t *testing.T, change ...func(*harnessOptions)) *bridgeHarness {
+	h := &bridgeHarness{cardHarness: newCardHarness(t, change...)}
 	h.address = "/a2a/" + h.first.handle("art")
 	return h
 }
@@ -435,6 +435,19 @@ func TestSendingStreamEndsWhenInputIsRequired(t *testing.T) {
 	following.want(object{"result.statusUpdate.status.state": "TASK_STATE_INPUT_REQUIRED"})
 	h.call(h.second, "SendMessage", h.say("m2", textParts("that"), object{"taskId": task}))
 	following.want(object{"result.statusUpdate.status.state": "TASK_STATE_WORKING"})
+	h.call(h.second, "CancelTask", object{"id": task})
+	following.want(object{"result.statusUpdate.status.state": "TASK_STATE_CANCELED"})
+}
+
+// TestTaskStreamOutlivesReadTimeout: the time to receive a request does not bound a stream.
+func TestTaskStreamOutlivesReadTimeout(t *testing.T) {
+	h := newBridgeHarness(t, func(o *harnessOptions) {
+		o.Server.ReadTimeout, o.Server.IdleTimeout = 100*time.Millisecond, 100*time.Millisecond
+	})
+	task := h.begin("m1")
+	following := h.follow("SubscribeToTask", object{"id": task})
+	following.want(object{"result.task.id": task})
+	time.Sleep(300 * time.Millisecond)
 	h.call(h.second, "CancelTask", object{"id": task})
 	following.want(object{"result.statusUpdate.status.state": "TASK_STATE_CANCELED"})
 }

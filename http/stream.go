@@ -121,7 +121,7 @@ func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64)
 		st.socket, _ = kernel.SyscallConn() // otherwise writes go through conn
 	}
 	if st.socket != nil {
-		_ = noticeVanished(st.socket, streamVanishWait) // otherwise the heartbeats notice it later
+		_ = connlimit.NoticeVanished(st.socket, streamVanishWait) // otherwise the heartbeats notice it later
 	}
 	err := st.await(opening.Bytes)
 	if opening.Free(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"runtime/debug"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -24,6 +25,9 @@ const (
 	// writeWait is how long a reader may accept nothing before its stream is closed. It can
 	// resume.
 	writeWait = 5 * time.Second
+	// vanishWait is how long a client may leave sent data unacknowledged before it counts as
+	// gone.
+	vanishWait = 30 * time.Second
 	// streamBytes is what an idle stream holds of its caller's memory, about.
 	streamBytes = 16 << 10
 )
@@ -123,6 +127,11 @@ func (st *taskStream) event(b []byte, number uint64, what *StreamResponse) ([]by
 // goroutine.
 func (st *taskStream) serve(ctx context.Context, conn net.Conn, opening []byte) {
 	conn, line := connlimit.Hijack(conn)
+	if kernel, ok := conn.(syscall.Conn); ok {
+		if socket, err := kernel.SyscallConn(); err == nil {
+			_ = connlimit.NoticeVanished(socket, vanishWait) // otherwise a failing write notices it later
+		}
+	}
 	follower, stop := st.bridge.hub.follow(st.at.State.ConversationID())
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -1,4 +1,4 @@
-package http
+package connlimit
 
 import (
 	"syscall"
@@ -8,10 +8,10 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall lacks.
 const tcpUserTimeout = 18
 
-// noticeVanished makes the kernel close a connection whose client acknowledges nothing
+// NoticeVanished makes the kernel close a connection whose client acknowledges nothing
 // for the given time. Without it, data could stay in the socket, and a write would fail
 // only after about 15 minutes. // source: RFC 5482
-func noticeVanished(socket syscall.RawConn, after time.Duration) error {
+func NoticeVanished(socket syscall.RawConn, after time.Duration) error {
 	var err error
 	if e := socket.Control(func(fd uintptr) {
 		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(after.Milliseconds()))
