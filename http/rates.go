@@ -23,6 +23,8 @@ type Rates struct {
 	// and Public per address, each per minute. A request for a token counts for the
 	// client if its secret was right, and as a failure of the address if it was wrong.
 	Token, TokenFailures, Writes, Reads, Public int
+	// A2A counts requests over the A2A bridge, per organization and minute.
+	A2A int
 }
 
 // tokenBurst is how many tokens a client may request at once.
@@ -31,7 +33,7 @@ const tokenBurst = 20
 // RatesOf returns the rates of a profile: no limits for "open".
 func RatesOf(profile string) Rates {
 	if profile == "public" {
-		return Rates{Register: 10, Token: 60, TokenFailures: 20, Writes: 600, Reads: 1200, Public: 120}
+		return Rates{Register: 10, Token: 60, TokenFailures: 20, Writes: 600, Reads: 1200, Public: 120, A2A: 120}
 	}
 	return Rates{}
 }
@@ -40,11 +42,11 @@ func RatesOf(profile string) Rates {
 func (r Rates) With(name string, rate int) (Rates, error) {
 	known := map[string]*int{
 		"register": &r.Register, "token": &r.Token, "token_failures": &r.TokenFailures,
-		"writes": &r.Writes, "reads": &r.Reads, "public": &r.Public,
+		"writes": &r.Writes, "reads": &r.Reads, "public": &r.Public, "a2a": &r.A2A,
 	}
 	switch {
 	case known[name] == nil:
-		return r, fmt.Errorf("there is no rate %q; there are register, token, token_failures, writes, reads and public", name)
+		return r, fmt.Errorf("there is no rate %q; there are register, token, token_failures, writes, reads, public and a2a", name)
 	case rate < 0:
 		return r, fmt.Errorf("%d is less than none", rate)
 	}
@@ -55,7 +57,7 @@ func (r Rates) With(name string, rate int) (Rates, error) {
 // rates are the rate limiters of callers. A nil limiter admits all requests. The poll
 // endpoint has limits of its own, in every profile.
 type rates struct {
-	register, token, tokenFailures, writes, reads, public *limit.Limiter
+	register, token, tokenFailures, writes, reads, public, a2a *limit.Limiter
 }
 
 func newRates(r Rates, clock parley.Clock) rates {
@@ -63,7 +65,7 @@ func newRates(r Rates, clock parley.Clock) rates {
 	return rates{
 		register: a(r.Register, time.Hour), token: limit.New(r.Token, time.Minute, min(r.Token, tokenBurst), clock),
 		tokenFailures: a(r.TokenFailures, time.Minute), writes: a(r.Writes, time.Minute),
-		reads: a(r.Reads, time.Minute), public: a(r.Public, time.Minute),
+		reads: a(r.Reads, time.Minute), public: a(r.Public, time.Minute), a2a: a(r.A2A, time.Minute),
 	}
 }
 
@@ -86,6 +88,8 @@ func (s admission) Admit(c *rest.Call) error {
 		return s.openToGuesses(c)
 	case r.Access == rest.Public:
 		return s.takeBySource(c, s.rates.public)
+	case r.OwnRefusals(): // only the A2A bridge
+		return take(c, s.rates.a2a, string(c.Caller.Org[:]))
 	case reading:
 		return take(c, s.rates.reads, string(c.Caller.Org[:]))
 	}

@@ -129,7 +129,7 @@ func NewService(o ServiceOptions) *Service {
 	})
 	s.bridge = a2a.New(a2a.Options{
 		Node: o.Node, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
-		Transferred: s.bridgeTransferred,
+		Transferred: s.bridgeTransferred, StreamLimit: func(who rest.Caller) *int { return s.allowed(who, quotaStreams) },
 	})
 	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))

@@ -202,11 +202,12 @@ func (r *streams) listening(agent parley.AgentID) bool {
 // EndStreams ends all streams of an organization.
 func (s *Service) EndStreams(id parley.OrgID) {
 	s.streams.endIf(func(st *agentStream) bool { return st.source.caller.Org == id })
+	s.bridge.EndStreams(id)
 }
 
 // OpenStreams is the number of open streams.
 func (s *Service) OpenStreams() int {
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
-	return len(s.streams.open)
+	return len(s.streams.open) + s.bridge.OpenStreams()
 }

@@ -32,6 +32,9 @@ type Options struct {
 	Clock parley.Clock
 	// Budget bounds the bytes that streams hold.
 	Budget *limit.Budget
+	// StreamLimit returns how many streams an agent of the caller may have; nil means no
+	// limit.
+	StreamLimit func(rest.Caller) *int
 	// Transferred records that messages were transferred to their recipient over the bridge.
 	Transferred func(ctx context.Context, now time.Time, messages []query.Message) error
 	Logger      *slog.Logger
@@ -40,19 +43,26 @@ type Options struct {
 // Bridge serves A2A. It is safe for concurrent use.
 type Bridge struct {
 	Options
-	hub  *hub
-	stop func()
+	hub     *hub
+	streams openStreams
+	stop    func()
 }
 
 // New returns a Bridge. The caller has to close it.
 func New(o Options) *Bridge {
-	b := &Bridge{Options: o, hub: newHub()}
+	b := &Bridge{Options: o, hub: newHub(), streams: openStreams{all: map[*taskStream]struct{}{}, of: map[parley.AgentID]int{}}}
 	b.stop = o.Node.Feeds.WatchConversations(b.hub.changed)
 	return b
 }
 
 // Close stops following conversations.
 func (b *Bridge) Close() { b.stop() }
+
+// EndStreams ends all streams of an organization.
+func (b *Bridge) EndStreams(id parley.OrgID) { b.streams.end(id) }
+
+// OpenStreams is the number of open streams.
+func (b *Bridge) OpenStreams() int { return b.streams.len() }
 
 // call is one request to the agent to.
 type call struct {
@@ -171,8 +181,8 @@ func checkVersion(in *api.A2ARequest) error {
 // quoted returns a text of a caller in quotes, cut to a length that fits into a sentence.
 func quoted(text string) string {
 	const most = 60
-	if len(text) > most {
-		text = text[:most] + "…"
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "…"
 	}
 	b, _ := jsontext.AppendQuote(nil, text)
 	return string(b)

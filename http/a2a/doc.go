@@ -1,4 +1,4 @@
-// Package a2a is the bridge to agents that speak the A2A protocol, version 1.0. card.go
-// translates the stored card of an agent, sign.go signs the translation, and cards.go keeps
-// signed cards. It knows nothing about routes and headers of requests: package http does.
+// Package a2a lets clients that speak A2A 1.0 call agents of this server: JSON-RPC requests,
+// tasks made of conversations, streams of their events, and signed cards. It stores nothing of
+// its own: what a client sends is a message like any other.
 package a2a

@@ -47,3 +47,49 @@ func (h *hub) changed(id parley.ConversationID) {
 		}
 	}
 }
+
+// openStreams holds the streams that are open.
+type openStreams struct {
+	mu  sync.Mutex
+	all map[*taskStream]struct{}
+	// of counts them by the agent that began the task.
+	of map[parley.AgentID]int
+}
+
+// add adds a stream, unless its agent has as many as the limit allows (nil: any number).
+func (o *openStreams) add(st *taskStream, limit *int) (used int, added bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if used = o.of[st.agent]; limit != nil && used >= *limit {
+		return used, false
+	}
+	o.all[st] = struct{}{}
+	o.of[st.agent]++
+	return used, true
+}
+
+func (o *openStreams) remove(st *taskStream) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.all, st)
+	if o.of[st.agent]--; o.of[st.agent] == 0 {
+		delete(o.of, st.agent)
+	}
+}
+
+func (o *openStreams) len() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.all)
+}
+
+// end ends the streams of an organization.
+func (o *openStreams) end(org parley.OrgID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for st := range o.all {
+		if st.caller.Org == org {
+			st.over.Do(func() { close(st.ended) })
+		}
+	}
+}

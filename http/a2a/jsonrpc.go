@@ -2,6 +2,8 @@ package a2a
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
@@ -99,8 +101,8 @@ var null = jsontext.Value("null")
 func parse(body []byte) (request, error) {
 	r := request{id: null}
 	body = bytes.TrimSpace(body)
-	if !jsontext.Value(body).IsValid() {
-		return r, errParse
+	if err := checkShape(body); err != nil {
+		return r, err
 	}
 	if body[0] == '[' {
 		return r, errBatch
@@ -127,6 +129,31 @@ func parse(body []byte) (request, error) {
 		return r, errParamsShape
 	}
 	return r, nil
+}
+
+const (
+	// depthMax bounds how deep values of a request nest, valuesMax how many there are.
+	depthMax  = 100
+	valuesMax = 10_000
+)
+
+// checkShape refuses what is not JSON, and JSON that would take much more memory than its
+// text.
+func checkShape(text []byte) error {
+	d := jsontext.NewDecoder(bytes.NewReader(text))
+	for n := 0; ; n++ {
+		_, err := d.ReadToken()
+		switch {
+		case err == io.EOF && n > 0:
+			return nil
+		case err != nil:
+			return errParse
+		case n == valuesMax:
+			return invalidRequest(fmt.Sprintf("The request has more than %d values.", valuesMax))
+		case d.StackDepth() > depthMax:
+			return invalidRequest(fmt.Sprintf("The request nests deeper than %d levels.", depthMax))
+		}
+	}
 }
 
 // response is an answer. A success has no member error, not even null.

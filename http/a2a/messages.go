@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -76,12 +77,15 @@ func (b *Bridge) sendMessage(c *call) (any, error) {
 			return nil, err
 		}
 	}
-	t, err := b.taskNow(c, s.posted.Message.Conversation(), s.view, in.Configuration.HistoryLength)
+	t, err := b.taskAfter(c, s.posted.Message.Conversation(), s.view, in.Configuration.HistoryLength)
 	return map[string]*Task{"task": t}, err
 }
 
 // readSend reads and checks the parameters of a send.
 func readSend(c *call) (in *sendParams, patience time.Duration, err error) {
+	if c.Caller.Tier < 1 {
+		return nil, 0, rest.ErrTier
+	}
 	if in, err = params[sendParams](c); err != nil {
 		return nil, 0, err
 	}
@@ -89,6 +93,8 @@ func readSend(c *call) (in *sendParams, patience time.Duration, err error) {
 	switch {
 	case m == nil:
 		return nil, 0, invalid("message", "is required")
+	case len(m.Kind) > 0:
+		return nil, 0, invalid("message.kind", "is of A2A 0.3; send the shapes of 1.0")
 	case m.MessageID == "":
 		return nil, 0, invalid("message.messageId", "is required")
 	case m.Role != roleUser:
@@ -133,6 +139,9 @@ func (b *Bridge) send(c *call, in *sendParams) (sent, error) {
 		return sent{}, err
 	}
 	if sealed == nil {
+		if err := checkClear(compact); err != nil {
+			return sent{}, err
+		}
 		card, err := b.Node.Agents.Card(c.Context(), c.to.AgentID())
 		if err != nil {
 			return sent{}, err
@@ -379,7 +388,7 @@ func (b *Bridge) replied(c *call, s *sent, events []query.ConversationEvent) (bo
 		if e.Message == nil || e.Message.Record.Sender() != s.view.responder || s.view.kindOf(e.Message.Record) == isStatus {
 			continue
 		}
-		return true, b.Transferred(c.Context(), c.Now(), []query.Message{*e.Message})
+		return true, nil
 	}
 	return false, nil
 }
@@ -394,7 +403,7 @@ func rests(c *call, f *follower, late, look <-chan time.Time) bool {
 		case <-late:
 			return false
 		case <-look:
-			if c.Evicted() {
+			if c.Evicted() || c.Gone() {
 				return false
 			}
 		case <-c.Draining():
@@ -403,13 +412,44 @@ func rests(c *call, f *follower, late, look <-chan time.Time) bool {
 	}
 }
 
-// taskNow renders a task as it is.
+// taskNow renders a task as it is, and records that the agent's messages in it reached the
+// initiator.
 func (b *Bridge) taskNow(c *call, id parley.ConversationID, v view, history *int) (*Task, error) {
 	m, err := b.moment(c.Call, id, query.Latest)
 	if err != nil {
 		return nil, err
 	}
+	if !c.Gone() {
+		if err := b.transfer(c.Context(), c.Now(), v, m.Messages); err != nil {
+			return nil, err
+		}
+	}
 	return v.task(&m, history), nil
+}
+
+// taskAfter is taskNow for a request that has changed the task: if the caller holds too much
+// memory for the messages, it answers without them, because the change is made.
+func (b *Bridge) taskAfter(c *call, id parley.ConversationID, v view, history *int) (*Task, error) {
+	t, err := b.taskNow(c, id, v, history)
+	if !errors.Is(err, rest.ErrHeld) {
+		return t, err
+	}
+	m, err := b.Node.Messages.ConversationAt(c.Context(), id, query.Latest, 0, nil)
+	if err != nil {
+		return nil, parley.ErrOutcomeUnknown
+	}
+	return v.task(&m, history), nil
+}
+
+// transfer records that messages of the agent reached the initiator.
+func (b *Bridge) transfer(ctx context.Context, now time.Time, v view, messages []query.Message) error {
+	var theirs []query.Message
+	for _, m := range messages {
+		if m.Record.Sender() == v.responder && m.Receipts.TransferredAt == 0 {
+			theirs = append(theirs, m)
+		}
+	}
+	return b.Transferred(ctx, now, theirs)
 }
 
 // moment reads a task with its latest messages, within the memory that the caller may hold.

@@ -118,6 +118,9 @@ func (p part) text(name string) (text string) {
 // readParts reads the parts of a message, compact. The error is for the field
 // message.parts.
 func readParts(raw jsontext.Value) (parts []part, compact jsontext.Value, err error) {
+	if len(raw) > parley.BodyBytesMax || len(raw) > 0 && checkShape(raw) != nil {
+		return nil, nil, invalid("message.parts", "has too many values, or nests too deep")
+	}
 	compact = raw.Clone()
 	if compact.Kind() != '[' || compact.Compact() != nil || json.Unmarshal(compact, &parts) != nil {
 		return nil, nil, invalid("message.parts", "must be an array of objects")
@@ -127,8 +130,6 @@ func readParts(raw jsontext.Value) (parts []part, compact jsontext.Value, err er
 		return nil, nil, invalid("message.parts", "must have at least one part")
 	case len(parts) > partsMax:
 		return nil, nil, invalid("message.parts", fmt.Sprintf("has more than %d parts", partsMax))
-	case len(compact) > partsBytesMax:
-		return nil, nil, invalid("message.parts", fmt.Sprintf("takes more than %d bytes of JSON", partsBytesMax))
 	}
 	for i, p := range parts {
 		if err := p.check(); err != nil {
@@ -136,6 +137,14 @@ func readParts(raw jsontext.Value) (parts []part, compact jsontext.Value, err er
 		}
 	}
 	return parts, compact, nil
+}
+
+// checkClear refuses cleartext parts that are too long for a payload.
+func checkClear(compact jsontext.Value) error {
+	if len(compact) > partsBytesMax {
+		return invalid("message.parts", fmt.Sprintf("takes more than %d bytes of JSON", partsBytesMax))
+	}
+	return nil
 }
 
 // sealedIn returns the sealed content of parts, nil if they are cleartext.
@@ -191,7 +200,7 @@ func (b *Bridge) decode(stored []byte) decoded {
 		}
 		if _, parts, err := readParts(of.Parts); err == nil {
 			out.parts = parts
-		} else if payload, err := base64.RawURLEncoding.DecodeString(trimPadding(c.Payload())); of.Cleartext && err == nil {
+		} else if payload, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(c.Payload(), "=")); of.Cleartext && err == nil {
 			if _, parts, err := readParts(payload); err == nil {
 				out.parts = parts
 			}
@@ -212,11 +221,4 @@ func (b *Bridge) sealedParts(c *content.Stored) jsontext.Value {
 	data := sealedPart{Payload: c.Payload(), Version: c.Version(), SigningKid: c.SigningKid()}
 	parts, _ := json.Marshal([]any{map[string]any{"data": data, "mediaType": SealedMedia(b.Brand)}}, json.Deterministic(true))
 	return parts
-}
-
-func trimPadding(payload string) string {
-	for len(payload) > 0 && payload[len(payload)-1] == '=' {
-		payload = payload[:len(payload)-1]
-	}
-	return payload
 }

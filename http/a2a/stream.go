@@ -5,12 +5,14 @@ import (
 	"net"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"parley"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/connlimit"
@@ -28,6 +30,9 @@ const (
 	// vanishWait is how long a client may leave sent data unacknowledged before it counts as
 	// gone.
 	vanishWait = 30 * time.Second
+	// streamBatch is how many events are read and written at a time: a reader that is slow
+	// holds so many.
+	streamBatch = 4
 	// streamBytes is what an idle stream holds of its caller's memory, about.
 	streamBytes = 16 << 10
 )
@@ -80,9 +85,14 @@ func (b *Bridge) subscribe(c *call) (any, error) {
 // stream answers with a task as it was at a moment, and then its updates. brief streams end
 // when the task waits for input.
 func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bool) (any, error) {
-	st := &taskStream{bridge: b, id: c.id.Clone(), view: v, at: at, brief: brief, caller: c.Caller, draining: c.Draining()}
+	st := &taskStream{
+		bridge: b, id: c.id.Clone(), view: v, at: at, brief: brief, caller: c.Caller, draining: c.Draining(), agent: at.State.Initiator(), ended: make(chan struct{}),
+	}
 	if len(at.Messages) > 0 {
 		st.last = at.Messages[len(at.Messages)-1].Record
+	}
+	if err := b.transfer(c.Context(), c.Now(), v, at.Messages); err != nil {
+		return nil, err
 	}
 	opening := append(c.AppendStreamHead(nil), "\r\nretry: 3000\n: stream of a task\n\n"...)
 	opening, err := st.event(opening, at.Event, &StreamResponse{Task: v.task(&at, history)})
@@ -90,8 +100,20 @@ func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bo
 		return nil, err
 	}
 	st.at.Messages = nil
+	most := b.StreamLimit(c.Caller)
+	used, added := b.streams.add(st, most)
+	switch {
+	case !added && brief: // the message is stored
+		return nil, parley.ErrOutcomeUnknown
+	case !added:
+		return nil, parley.ErrQuotaExceeded.OverQuota("streams_per_agent", *most, used, nil)
+	}
 	st.hold = b.Budget.Hold(c.Account(), nil)
 	if !st.hold.Grow(streamBytes + cap(opening)) {
+		b.streams.remove(st)
+		if brief { // the message is stored
+			return nil, parley.ErrOutcomeUnknown
+		}
 		return nil, rest.ErrHeld
 	}
 	ctx := c.Context()
@@ -111,6 +133,9 @@ type taskStream struct {
 	caller   rest.Caller
 	draining <-chan struct{}
 	hold     limit.Hold
+	agent    parley.AgentID // that began the task
+	over     sync.Once
+	ended    chan struct{} // closed when the caller may no longer read
 }
 
 // event appends an event of a stream: a response to the request.
@@ -138,6 +163,7 @@ func (st *taskStream) serve(ctx context.Context, conn net.Conn, opening []byte) 
 			st.bridge.Logger.Error("task stream failed", "panic", cause, "stack", string(debug.Stack()))
 		}
 		stop()
+		st.bridge.streams.remove(st)
 		_ = conn.Close()
 		if line != nil {
 			line.Leave()
@@ -169,6 +195,8 @@ func (st *taskStream) serve(ctx context.Context, conn net.Conn, opening []byte) 
 			}
 		case <-closed:
 			return
+		case <-st.ended:
+			return
 		case <-st.draining:
 			return
 		}
@@ -193,10 +221,10 @@ func (st *taskStream) mayRead(ctx context.Context) bool {
 // pump writes what has happened since the last event. It returns false if the stream ends.
 func (st *taskStream) pump(ctx context.Context, conn net.Conn) bool {
 	for {
-		if st.over() {
+		if st.complete() {
 			return false
 		}
-		events, err := st.bridge.Node.Messages.EventsAfter(ctx, &st.at, eventBatch)
+		events, err := st.bridge.Node.Messages.EventsAfter(ctx, &st.at, streamBatch)
 		if err != nil {
 			st.bridge.Logger.Warn("a task stream cannot read its task", "error", err)
 			return false
@@ -204,14 +232,17 @@ func (st *taskStream) pump(ctx context.Context, conn net.Conn) bool {
 		if len(events) == 0 {
 			return true
 		}
+		if !st.mayRead(ctx) {
+			return false
+		}
 		if !st.deliver(ctx, conn, events) {
 			return false
 		}
 	}
 }
 
-// over reports whether everything was written that this stream has to write.
-func (st *taskStream) over() bool {
+// complete reports whether everything was written that this stream has to write.
+func (st *taskStream) complete() bool {
 	return st.at.State.Terminal() || st.brief && interrupted(st.at.State.GetStatus())
 }
 
@@ -224,6 +255,9 @@ func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query
 		if e.Message != nil {
 			st.last = e.Message.Record
 		}
+		if e.Message != nil && e.Message.Record.Sender() == st.view.responder {
+			transferred = append(transferred, *e.Message)
+		}
 		what := st.view.update(e, st.last, st.at.State.GetTask())
 		if what == nil {
 			continue
@@ -231,9 +265,6 @@ func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query
 		var err error
 		if b, err = st.event(b, e.Number, what); err != nil {
 			return false
-		}
-		if e.Message != nil {
-			transferred = append(transferred, *e.Message)
 		}
 		if st.brief && interrupted(e.Status) {
 			break

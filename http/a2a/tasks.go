@@ -5,16 +5,21 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/http/content"
 )
 
 // taskParams are the parameters of methods about one task.
@@ -74,7 +79,7 @@ func (b *Bridge) cancelTask(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.taskNow(c, s.ConversationID(), v, nil)
+	return b.taskAfter(c, s.ConversationID(), v, nil)
 }
 
 // extendedCard returns the card for authenticated callers.
@@ -108,10 +113,10 @@ type listParams struct {
 
 // taskList is the result of ListTasks.
 type taskList struct {
-	Tasks         []*Task `json:"tasks"`
-	NextPageToken string  `json:"nextPageToken"`
-	PageSize      int     `json:"pageSize"`
-	TotalSize     int     `json:"totalSize"`
+	Tasks         []jsontext.Value `json:"tasks"`
+	NextPageToken string           `json:"nextPageToken"`
+	PageSize      int              `json:"pageSize"`
+	TotalSize     int              `json:"totalSize"`
 }
 
 func readList(c *call) (*listParams, error) {
@@ -128,7 +133,7 @@ func readList(c *call) (*listParams, error) {
 	if in.Status == "TASK_STATE_UNSPECIFIED" {
 		in.Status = ""
 	}
-	if in.Status != "" && !strings.HasPrefix(in.Status, "TASK_STATE_") {
+	if in.Status != "" && in.Status != "TASK_STATE_AUTH_REQUIRED" && !slices.Contains(slices.Collect(maps.Values(states)), in.Status) {
 		return nil, invalid("status", "must be a state such as TASK_STATE_WORKING")
 	}
 	if in.UpdatedAfter != "" {
@@ -150,7 +155,10 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	total := len(all)
+	total, size := len(all), 0
+	if err := c.Reserve(parley.PageBytesMax); err != nil {
+		return nil, err
+	}
 	if in.PageToken != "" {
 		position, err := b.Cursors.Open(list, in.PageToken)
 		if err != nil || len(position) != 24 {
@@ -159,37 +167,54 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 		at := binary.BigEndian.Uint64(position)
 		all = slices.DeleteFunc(all, func(s *conversation.State) bool { return compareTasks(place(at, position[8:]), placeOf(s)) >= 0 })
 	}
-	out := taskList{Tasks: []*Task{}, PageSize: *in.PageSize, TotalSize: total}
+	out := taskList{Tasks: []jsontext.Value{}, PageSize: *in.PageSize, TotalSize: total}
 	for i, s := range all {
-		if i == *in.PageSize {
+		text, err := b.listed(c, in, s)
+		if err != nil {
+			return nil, err
+		}
+		if i == *in.PageSize || i > 0 && size+len(text) > parley.PageBytesMax {
 			last := placeOf(all[i-1])
 			out.NextPageToken = b.Cursors.Seal(list, append(binary.BigEndian.AppendUint64(nil, uint64(last.updated)), last.id[:]...))
 			break
 		}
-		t, err := b.listed(c, in, s)
-		if err != nil {
+		size += len(text)
+		if err := c.Reserve(2*size + parley.PageBytesMax); err != nil { // for the tasks, the answer, and the next task
 			return nil, err
 		}
-		out.Tasks = append(out.Tasks, t)
+		out.Tasks = append(out.Tasks, text)
 	}
 	return out, nil
 }
 
-// listed renders a task of a list.
-func (b *Bridge) listed(c *call, in *listParams, s *conversation.State) (*Task, error) {
+// listed renders a task of a list. Without history and artifacts only its last message is
+// read.
+func (b *Bridge) listed(c *call, in *listParams, s *conversation.State) (jsontext.Value, error) {
 	v, err := b.viewOf(c.Context(), s)
 	if err != nil {
 		return nil, err
 	}
-	history := in.HistoryLength
+	history, limit := in.HistoryLength, historyMax
 	if history == nil {
 		history = new(0)
 	}
-	t, err := b.taskNow(c, s.ConversationID(), v, history)
-	if err == nil && !in.IncludeArtifacts {
+	if *history == 0 && !in.IncludeArtifacts {
+		limit = 1
+	}
+	size := 0
+	m, err := b.Node.Messages.ConversationAt(c.Context(), s.ConversationID(), query.Latest, limit, func(r *record.Message) (bool, error) {
+		first := size == 0
+		size += 2 * content.Size(r)
+		return first || size <= parley.PageBytesMax, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := v.task(&m, history)
+	if !in.IncludeArtifacts {
 		t.Artifacts = nil
 	}
-	return t, err
+	return json.Marshal(t)
 }
 
 // taskPlace is the place of a task in a list.

@@ -27,6 +27,8 @@ type Message struct {
 	Metadata         jsontext.Value `json:"metadata,omitzero"`
 	Extensions       []string       `json:"extensions,omitzero"`
 	ReferenceTaskIDs []string       `json:"referenceTaskIds,omitzero"`
+	// Kind is a member that messages had in A2A 0.3. It is never written.
+	Kind jsontext.Value `json:"kind,omitzero"`
 }
 
 // Task is a conversation between an agent and the organization that began it.
@@ -39,7 +41,7 @@ type Task struct {
 	Metadata  map[string]any `json:"metadata,omitzero"`
 }
 
-// TaskStatus is the state of a task. Message is what the agent decoded of it last.
+// TaskStatus is the state of a task. Message is the agent's last word on it.
 type TaskStatus struct {
 	State     string   `json:"state"`
 	Message   *Message `json:"message,omitzero"`
@@ -60,7 +62,7 @@ type StreamResponse struct {
 	ArtifactUpdate *ArtifactUpdate `json:"artifactUpdate,omitzero"`
 }
 
-// StatusUpdate says that the status of a task has changed, or that the agent decoded something.
+// StatusUpdate says that the status of a task has changed, or that the agent wrote something.
 type StatusUpdate struct {
 	TaskID    string         `json:"taskId"`
 	ContextID string         `json:"contextId"`

@@ -16,7 +16,6 @@ import (
 )
 
 var (
-	errTier        = parley.Refuse(parley.Forbidden, "trust_tier_required", "Your organization needs trust tier 1 for this.")
 	errSuspended   = parley.Refuse(parley.Forbidden, "suspended", "The operator has suspended your organization. It can read, and do nothing else.")
 	errMethod      = rest.Protocol(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The resource does not take this method.")
 	errTooLarge    = rest.Protocol(fasthttp.StatusRequestEntityTooLarge, "payload_too_large", "The body is larger than 1 MiB.")

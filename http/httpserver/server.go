@@ -419,7 +419,7 @@ func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 		return errSuspended
 	}
 	if r.Access == rest.Tier1 && c.Caller.Tier < 1 {
-		return errTier
+		return rest.ErrTier
 	}
 	return nil
 }

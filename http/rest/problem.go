@@ -59,6 +59,8 @@ func (e *ProtocolError) Error() string { return e.code + ": " + e.text }
 var (
 	// ErrNoRoute rejects a path that no route has.
 	ErrNoRoute = parley.ErrNotFound
+	// ErrTier rejects a caller whose organization has not enough trust.
+	ErrTier = parley.Refuse(parley.Forbidden, "trust_tier_required", "Your organization needs trust tier 1 for this.")
 	// ErrHeld rejects a caller that holds too much memory.
 	ErrHeld      = parley.ErrOverloaded.ForOne().Saying("What is under way for you holds as much of the server's memory as it may; nothing was done. Try again shortly.")
 	errMediaType = Protocol(fasthttp.StatusUnsupportedMediaType, "unsupported_media_type", "The body must be application/json.")
