@@ -64,6 +64,8 @@ type ReplyTo struct {
 	ToRevoked bool
 	// Apart is a lookup: isolation keeps From and To from talking.
 	Apart bool
+	// Continues: the caller named no original, see conversation.Reply.
+	Continues bool
 	// Copy: the original is a copy of a broadcast.
 	Copy bool
 	// Reads is set if the reply shows that From has read the original.
@@ -302,7 +304,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 		return nil, err
 	}
 	ask := conversation.Reply{
-		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart, Outcome: r.Outcome,
+		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart, Outcome: r.Outcome, Continues: r.Continues,
 		MessageID: in.NextMessageID(t.Now, ms.entropy()),
 	}
 	if known != nil {

@@ -333,6 +333,9 @@ func (h *bridgeHarness) follow(method string, params any, head ...string) *taskE
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	if kind := answer.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+		h.t.Fatalf("%s is answered with %s", method, kind)
+	}
 	return &taskEvents{h.t, lines, answer.Header}
 }
 
@@ -411,6 +414,40 @@ func TestTaskStream(t *testing.T) {
 		}
 	}
 	h.second.ask("GET", "/agents/"+h.bob+"/messages", "").is(object{"items.0.status": "delivered"})
+}
+
+// TestSendingStreamBeginsAtItsMessage: a stream that begins late, here because its message
+// is sent again, misses nothing of what came after the message.
+func TestSendingStreamBeginsAtItsMessage(t *testing.T) {
+	h := newBridgeHarness(t)
+	task := h.begin("m1")
+	h.reply(task, "dm", textParts("what?"))
+	h.first.ask("PATCH", "/conversations/"+task+"/status", `{"status":"input_required"}`).want(200)
+	again := h.say("m2", textParts("that"), object{"taskId": task})
+	h.call(h.second, "SendMessage", again).want(200)
+	h.reply(task, "status_update", textParts("soon"))
+	h.reply(task, "task_response", textParts("done"))
+	rest := []object{
+		{"result.statusUpdate.status.message.parts": textParts("soon")},
+		{"result.artifactUpdate.artifact.parts": textParts("done")},
+		{"result.statusUpdate.status.state": "TASK_STATE_COMPLETED"},
+	}
+	second := h.follow("SendStreamingMessage", again)
+	second.want(object{"result.task.id": task, "result.task.status.state": "TASK_STATE_WORKING", "result.task.history.2.messageId": "m2"})
+	first := h.follow("SendStreamingMessage", h.say("m1", textParts("hello"), nil))
+	first.want(object{"result.task.id": task, "result.task.status.state": "TASK_STATE_SUBMITTED", "result.task.history.0.messageId": "m1"})
+	for range 2 {
+		first.want(object{"result.statusUpdate.status.state": "TASK_STATE_WORKING"})
+	}
+	first.want(object{"result.statusUpdate.status.state": "TASK_STATE_INPUT_REQUIRED"})
+	for _, members := range rest {
+		second.want(members)
+	}
+	for _, s := range []*taskEvents{first, second} {
+		if a, end := s.next(); end != "end" {
+			t.Errorf("after the end comes %s", a.raw)
+		}
+	}
 }
 
 // TestSendingStreamEndsWhenInputIsRequired: the stream of a send ends there, a subscription

@@ -168,7 +168,10 @@ type Reply struct {
 	InReplyTo parley.MessageID
 	// Prior is the earlier reply under the same idempotency key, nil if there was none.
 	Prior *Prior
-	Type  string
+	// Continues is set if the caller named no original: InReplyTo is the message that
+	// happened to be the last one, and a repeat may have another.
+	Continues bool
+	Type      string
 	// ToRevoked is a lookup of the recipient.
 	ToRevoked bool
 	// Apart is a lookup: isolation keeps the two from talking.
@@ -383,7 +386,7 @@ func decideBroadcast(s *State, c Broadcast, now time.Time) ([]Event, error) {
 }
 
 func (p *Prior) judge(c Reply) error {
-	if p.InReplyTo != c.InReplyTo || p.Type != c.Type {
+	if !c.Continues && p.InReplyTo != c.InReplyTo || p.Type != c.Type {
 		return ErrIdempotencyMismatch
 	}
 	return ErrRepeated

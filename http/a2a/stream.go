@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"runtime/debug"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
+	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/connlimit"
@@ -47,11 +49,48 @@ func (b *Bridge) sendStreaming(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := b.moment(c.Call, s.posted.Message.Conversation(), query.Latest)
+	begin, err := b.arrival(c, s)
+	if err != nil {
+		return nil, err
+	}
+	at, err := b.moment(c.Call, s.posted.Message.Conversation(), begin)
 	if err != nil {
 		return nil, err
 	}
 	return b.stream(c, at, s.view, in.Configuration.HistoryLength, true)
+}
+
+// arrival returns the number of the last event that a message caused, 0 if it is the first
+// one of its task. A stream begins there, so that it misses nothing of an agent that has
+// answered already.
+func (b *Bridge) arrival(c *call, s sent) (uint64, error) {
+	if s.passed {
+		return 0, nil
+	}
+	at, own := s.before, s.posted.Message.MessageID()
+	arrived, waited := uint64(0), interrupted(at.State.GetStatus())
+	for {
+		events, err := b.Node.Messages.EventsAfter(c.Context(), &at, eventBatch)
+		if err != nil {
+			return 0, err
+		}
+		for i := range events {
+			e := &events[i]
+			switch _, moved := e.Event.(*conversation.StatusChanged); {
+			case arrived > 0 && waited && moved: // the message has opened the task again
+				return e.Number, nil
+			case arrived > 0:
+				return arrived, nil
+			case e.Message != nil && e.Message.Record.MessageID() == own:
+				arrived = e.Number
+			default:
+				waited = interrupted(e.Status)
+			}
+		}
+		if len(events) == 0 {
+			return cmp.Or(arrived, query.Latest), nil
+		}
+	}
 }
 
 // subscribe streams a task until it ends.
@@ -246,10 +285,12 @@ func (st *taskStream) complete() bool {
 	return st.at.State.Terminal() || st.brief && interrupted(st.at.State.GetStatus())
 }
 
-// deliver writes events and records that their messages were transferred.
+// deliver writes events and records that their messages were transferred. It returns false
+// if the stream ends.
 func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query.ConversationEvent) bool {
 	var transferred []query.Message
 	var b []byte
+	ended := false
 	for i := range events {
 		e := &events[i]
 		if e.Message != nil {
@@ -266,8 +307,8 @@ func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query
 		if b, err = st.event(b, e.Number, what); err != nil {
 			return false
 		}
-		if st.brief && interrupted(e.Status) {
-			break
+		if ended = st.brief && interrupted(e.Status); ended {
+			break // also if the task has gone on meanwhile
 		}
 	}
 	if !st.hold.Grow(streamBytes+cap(b)) || len(b) > 0 && !st.write(conn, b) {
@@ -277,5 +318,5 @@ func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query
 	if err := st.bridge.Transferred(ctx, st.bridge.Clock(), transferred); err != nil {
 		st.bridge.Logger.Warn("messages of a task were transferred and could not be marked", "error", err)
 	}
-	return true
+	return !ended
 }

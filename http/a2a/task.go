@@ -157,7 +157,11 @@ func (v view) task(m *query.Moment, history *int) *Task {
 			t.Status.Message = v.message(last)
 		}
 	}
-	if history != nil && len(t.History) > *history {
+	switch {
+	case history == nil:
+	case *history == 0:
+		t.History = nil // which is left out
+	case len(t.History) > *history:
 		t.History = t.History[len(t.History)-*history:]
 	}
 	return t

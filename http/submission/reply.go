@@ -54,7 +54,7 @@ func (d *Desk) Continue(c *rest.Call, in *api.Reply, original query.Message, fro
 	request := actors.ReplyTo{
 		Conversation: original.Record.Conversation(), Host: original.Record.HostID(), From: from.AgentID(), To: to.AgentID(),
 		Original: original.Record.MessageID(), Copy: original.Record.Copied(), ToRevoked: to.Revoked(),
-		Apart: agent.Apart(from.GetGroups(), to.GetGroups()), Outcome: d.outcome(in.Type),
+		Apart: agent.Apart(from.GetGroups(), to.GetGroups()), Outcome: d.outcome(in.Type), Continues: task != nil,
 	}
 	if request.From == original.Record.Recipient() {
 		mine := original
