@@ -3,6 +3,9 @@
 // server nor its tests depend on the SDK.
 //
 //	go run . BASE-URL HANDLES
+//	go run . -tasks TOKEN ENDPOINT
+//
+// The second form calls every method of an agent that `parley a2a echo` serves.
 package main
 
 import (
@@ -24,6 +27,12 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
+	if os.Args[1] == "-tasks" && len(os.Args) == 4 {
+		if err := judgeTasks(ctx, os.Args[3], os.Args[2]); err != nil {
+			fail(err)
+		}
+		return
+	}
 	base := os.Args[1]
 	for _, handle := range os.Args[2:] {
 		card, err := judgeCard(ctx, base+"/a2a/"+handle)
