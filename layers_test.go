@@ -145,7 +145,7 @@ var lattice = map[string]place{
 		why:   "which requests are served, and in which order they are checked, does not depend on what they ask for",
 	},
 	"parley/http/a2a": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/content", "parley/http/submission"}),
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/query", "parley/http/content", "parley/http/egress", "parley/http/submission"}),
 		why: "the bridge speaks A2A in terms of the service's own objects; http mounts it",
 	},
 	"parley/http/docs":      {may: []string{"parley", "parley/http/rest"}, why: "the documentation page is static files"},

@@ -85,8 +85,27 @@ func (l *releaseScenario) useWebhooks(owner parley.OrgID, watched, other parley.
 	change(hook, webhook.Toggle{By: owner}) // so that a later node on the store attempts nothing
 	change(busy, webhook.Toggle{By: owner})
 	until("nothing is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) == 0 })
+	sink.answerWith(nil)
+	l.pushes(say("a task").Conversation(), other, theirs)
 	l.keepPlaces(watched)
 	l.terms(theirs)
+}
+
+// pushes makes a configuration of push notifications, and another of its id.
+func (l *releaseScenario) pushes(task parley.ConversationID, initiator parley.AgentID, of parley.OrgID) {
+	ctx := context.Background()
+	for _, url := range []string{"https://sink.example/push", "https://sink.example/other"} {
+		must(l.node.Webhooks.SetPushConfig(ctx, delivery.PushConfig{
+			Task: task, Initiator: initiator, Org: of, ConfigID: "config", URL: url, Seal: func(webhook.ID) []byte { return []byte("sealed") },
+		}))(l.t)
+		l.awaitArrival()
+	}
+	must(l.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: task, By: []parley.AgentID{initiator}, Status: "canceled"}))(l.t)
+	eventually(l.t, "its end is told", func() bool {
+		all := must(l.node.Webhooks.PushConfigs(ctx, initiator, task))(l.t)
+		return len(all) == 1 && all[0].GetEndedMs() != 0 && all[0].GetDelivered() > 0
+	})
+	l.awaitArrival()
 }
 
 // keepPlaces stores how far an agent's feed is transferred, and how far it is listed.

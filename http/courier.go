@@ -4,11 +4,13 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"parley"
 	"parley/actors/delivery"
 	"parley/actors/webhook"
+	"parley/http/a2a"
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/egress"
@@ -33,10 +35,14 @@ type CourierOptions struct {
 
 // Courier hands deliveries to the sender: it writes their payloads, unseals the secrets
 // that sign them, and translates the results. It never blocks and keeps no state.
-type Courier struct{ CourierOptions }
+type Courier struct {
+	CourierOptions
+	// bridge writes push notifications. It is set once there is a service.
+	bridge atomic.Pointer[a2a.Bridge]
+}
 
 // NewCourier returns a Courier.
-func NewCourier(o CourierOptions) *Courier { return &Courier{o} }
+func NewCourier(o CourierOptions) *Courier { return &Courier{CourierOptions: o} }
 
 var _ delivery.Courier = (*Courier)(nil)
 
@@ -55,6 +61,9 @@ func (r *Courier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (held
 	if err != nil {
 		return fail(saying(err))
 	}
+	if d.Event == webhook.TaskUpdated {
+		return r.push(d, target, done)
+	}
 	secrets := make([]string, 0, len(d.Sealed))
 	for _, sealed := range d.Sealed {
 		secret, err := openHook(r.Vault, d.Webhook, sealed)
@@ -67,17 +76,47 @@ func (r *Courier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (held
 	if len(secrets) == 0 {
 		return fail(unsealable)
 	}
-	post := egress.Post{
-		Key: d.Webhook.String(), Target: target, ID: d.Job.String(), Body: payloadOf(d), Secrets: secrets,
-		Done: func(result egress.Result) { done(r.outcome(result)) },
+	return r.submit(d, egress.Post{
+		Target: target, Body: payloadOf(d), Secrets: secrets, Done: func(result egress.Result) { done(r.outcome(result)) },
+	})
+}
+
+// bridgeWait is when a push notification is tried again that came before the bridge.
+const bridgeWait = time.Second
+
+// push hands a push notification to the sender. It is rendered when it is sent.
+func (r *Courier) push(d delivery.Delivery, target egress.Target, done func(webhook.Outcome)) (held time.Duration, taken bool) {
+	bridge := r.bridge.Load()
+	if bridge == nil {
+		return bridgeWait, false
 	}
+	n, err := bridge.Notify(d)
+	if err != nil {
+		r.Logger.Error("what goes with a push notification does not open: is this the master key it was sealed under?", "webhook", d.Webhook.String())
+		go done(webhook.Outcome{Error: unsealable, Jitter: r.jitter()})
+		return 0, true
+	}
+	return r.submit(d, egress.Post{
+		Target: target, Header: n.Header, Render: n.Render,
+		Done: func(result egress.Result) {
+			if result.Delivered() {
+				n.Delivered()
+			}
+			done(r.outcome(result))
+		},
+	})
+}
+
+// submit hands a post to the sender.
+func (r *Courier) submit(d delivery.Delivery, post egress.Post) (held time.Duration, taken bool) {
+	post.Key, post.ID = d.Webhook.String(), d.Job.String()
 	if r.Watch != nil {
-		traceparent, ended := r.Watch(d, target)
+		traceparent, ended := r.Watch(d, post.Target)
 		tell := post.Done
 		post.Traceparent = traceparent
 		post.Done = func(result egress.Result) { ended(result); tell(result) }
 	}
-	err = r.Sender.Submit(post)
+	err := r.Sender.Submit(post)
 	var full *egress.HeldError
 	if errors.As(err, &full) {
 		return full.Wait, false

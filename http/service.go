@@ -65,6 +65,8 @@ type ServiceOptions struct {
 	// Mail, if set, sends the token that verifies an address. It must not block on the
 	// network.
 	Mail func(address, token string)
+	// Courier, if set, gets the bridge, which writes push notifications.
+	Courier *Courier
 	// Guard checks the targets of new webhooks, Vault seals their secrets.
 	Guard *egress.Guard
 	Vault *auth.MasterKey
@@ -130,7 +132,11 @@ func NewService(o ServiceOptions) *Service {
 	s.bridge = a2a.New(a2a.Options{
 		Node: o.Node, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
 		Transferred: s.bridgeTransferred, StreamLimit: func(who rest.Caller) *int { return s.allowed(who, quotaStreams) },
+		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault,
 	})
+	if o.Courier != nil {
+		o.Courier.bridge.Store(s.bridge)
+	}
 	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	s.meanings = limit.NewSlots(meaningsMax)

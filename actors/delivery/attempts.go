@@ -39,8 +39,12 @@ type Delivery struct {
 	Sealed [][]byte
 	// Owner is the organization that owns the webhook.
 	Owner parley.OrgID
+	// Number is the number of the task's event, for webhook.TaskUpdated.
+	Number uint64
 
-	lease uint64
+	// source is what the webhook follows.
+	source parley.AnyID
+	lease  uint64
 }
 
 // Courier sends deliveries to their targets. Its methods do not block.
@@ -97,11 +101,19 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 	} else {
 		places, more = 0, s.Unattempted() > 0
 	}
+	if err := t.Decide(webhook.Finish{}); err != nil {
+		return err
+	}
+	if s.Deleted() {
+		hooks.countEnded(t)
+		hooks.deleteRows(t)
+		return nil
+	}
 	if s.GetActive() != was {
 		hooks.putRow(t)
 	}
 	if more {
-		hooks.dispatch.look(s.Watched())
+		hooks.dispatch.look(s.Source())
 	}
 	_, err = hooks.attemptUnless(t, paused, places)
 	return err
@@ -111,6 +123,9 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 // whether there are more.
 func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 	s := t.State
+	if _, is := s.Task(); is {
+		return hooks.collectTask(t)
+	}
 	edge := hooks.journal.DurablePosition(s.Watched())
 	from := max(s.GetCursor(), s.readUpTo)
 	if !s.GetActive() || edge <= from {
@@ -264,7 +279,7 @@ func (hooks *Webhooks) setTimer(t *webhookTurn, retries [][]byte, jobs jobChange
 	switch {
 	case !wakes:
 	case !at.After(t.Now) && !full:
-		hooks.dispatch.look(s.Watched())
+		hooks.dispatch.look(s.Source())
 	case s.due.IsZero() || at.Before(s.due):
 		s.due = latest(at, t.Now)
 		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: s.due, Stream: t.Entry.Stream})
@@ -298,7 +313,7 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 				}
 			}
 			hooks.dispatch.count(e.Results)
-		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt
+		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Redirected, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt
 		}
 	}
 	if len(out) > 0 {
@@ -310,7 +325,7 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) Delivery {
 	d := Delivery{
 		Webhook: s.WebhookID(), Job: s.JobID(j.GetNumber()), URL: s.GetUrl(), Agent: s.Watched(), Event: j.GetEvent(),
-		Happened: time.UnixMilli(j.GetHappenedMs()).UTC(), Sealed: s.Sealed(now), Owner: s.Owner(), lease: lease,
+		Happened: time.UnixMilli(j.GetHappenedMs()).UTC(), Sealed: s.Sealed(now), Owner: s.Owner(), source: s.Source(), lease: lease,
 	}
 	switch d.Event {
 	case webhook.MessageReceived, webhook.MessageDelivered, webhook.MessageRead:
@@ -318,6 +333,8 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 	case webhook.ConversationUpdated:
 		d.Conversation = parley.IDFromBytes[parley.ConversationID](j.GetRef())
 	case webhook.TestEvent:
+	case webhook.TaskUpdated:
+		d.Conversation, d.Number = parley.IDFromBytes[parley.ConversationID](j.GetRef()), j.GetPosition()
 	default:
 		d.Group = parley.IDFromBytes[parley.GroupID](j.GetRef())
 		d.Request = parley.IDFromBytes[parley.JoinRequestID](j.GetNote())

@@ -27,10 +27,11 @@ type dispatcher struct {
 	// of the journal, so mu is never held while the journal is called.
 	knowing sync.Mutex
 
-	mu       sync.Mutex
-	agents   map[parley.AgentID]*watchedAgent
+	mu sync.Mutex
+	// agents are keyed by what their webhooks follow: the agent, or a task.
+	agents   map[parley.AnyID]*watchedAgent
 	wanted   [32]int // active webhooks per event that they subscribe to
-	queued   map[parley.AgentID]struct{}
+	queued   map[parley.AnyID]struct{}
 	queue    []waiter // the agents in queued, longest waiting first
 	throttle throttle
 	// granted holds the webhooks that were woken within the throttle's budget: they may
@@ -42,8 +43,12 @@ type dispatcher struct {
 	// because a crash would repeat their deliveries.
 	reported map[webhook.ID]struct{}
 	// parked holds the agents of suspended organizations whose webhooks are paused.
-	parked map[parley.OrgID]map[parley.AgentID]struct{}
+	parked map[parley.OrgID]map[parley.AnyID]struct{}
 	closed bool
+	// tasks is how many configurations of push notifications there are.
+	tasks atomic.Int64
+	// unwatch stops watching conversations.
+	unwatch func()
 
 	signal   chan struct{}
 	stop     chan struct{}
@@ -53,7 +58,7 @@ type dispatcher struct {
 
 // waiter is an agent whose webhooks have something to do.
 type waiter struct {
-	agent parley.AgentID
+	agent parley.AnyID
 	since time.Time
 }
 
@@ -66,8 +71,8 @@ type watchedAgent struct {
 
 func newDispatcher(hooks *Webhooks, demand Load) *dispatcher {
 	return &dispatcher{
-		hooks: hooks, agents: map[parley.AgentID]*watchedAgent{}, queued: map[parley.AgentID]struct{}{},
-		outcomes: map[webhook.ID][]webhook.Outcome{}, reported: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, throttle: throttle{load: demand}, parked: map[parley.OrgID]map[parley.AgentID]struct{}{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
+		hooks: hooks, agents: map[parley.AnyID]*watchedAgent{}, queued: map[parley.AnyID]struct{}{},
+		outcomes: map[webhook.ID][]webhook.Outcome{}, reported: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, throttle: throttle{load: demand}, parked: map[parley.OrgID]map[parley.AnyID]struct{}{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 }
 
@@ -76,12 +81,18 @@ func (d *dispatcher) start() error {
 	v := d.hooks.journal.View()
 	defer v.Close()
 	err := v.Table(journal.WebhookTable, func(key, value []byte) bool {
-		d.setFilter(parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[webhook.ID](key[16:]), record.DecodeEventFilter(value))
+		w := record.DecodeEventFilter(value)
+		source := parley.AnyID(w.Task)
+		if source.Zero() {
+			source = parley.IDFromBytes[parley.AnyID](key[:16])
+		}
+		d.setFilter(source, parley.IDFromBytes[webhook.ID](key[16:]), w)
 		return true
 	})
 	if err != nil {
 		return err
 	}
+	d.unwatch = d.hooks.queries.Feeds.WatchConversations(d.changed)
 	d.mu.Lock()
 	for agent := range d.agents {
 		d.enqueue(agent)
@@ -113,6 +124,9 @@ func (d *dispatcher) close() {
 	for _, stop := range stops {
 		stop()
 	}
+	if d.unwatch != nil {
+		d.unwatch()
+	}
 	close(d.stop)
 	d.running.Wait()
 }
@@ -123,19 +137,19 @@ func (d *dispatcher) set(s *webhook.State) {
 	if s.Deleted() {
 		w = record.EventFilter{}
 	}
-	d.setFilter(s.Watched(), s.WebhookID(), w)
+	d.setFilter(s.Source(), s.WebhookID(), w)
 	if w.Active {
-		d.look(s.Watched())
+		d.look(s.Source())
 	}
 }
 
-func (d *dispatcher) setFilter(agent parley.AgentID, id webhook.ID, w record.EventFilter) {
+func (d *dispatcher) setFilter(agent parley.AnyID, id webhook.ID, w record.EventFilter) {
 	d.knowing.Lock()
 	defer d.knowing.Unlock()
 	watch, stop := d.replaceFilter(agent, id, w)
 	switch {
 	case watch:
-		stop := d.hooks.journal.Watch(agent, func() { d.look(agent) })
+		stop := d.hooks.journal.Watch(parley.AgentID(agent), func() { d.look(agent) })
 		d.mu.Lock()
 		d.agents[agent].stop = stop
 		d.mu.Unlock()
@@ -146,7 +160,7 @@ func (d *dispatcher) setFilter(agent parley.AgentID, id webhook.ID, w record.Eve
 
 // replaceFilter is setFilter without watching. It reports whether the agent's feed must
 // be watched from now on, or returns the function that stops watching.
-func (d *dispatcher) replaceFilter(agent parley.AgentID, id webhook.ID, w record.EventFilter) (watch bool, stop func()) {
+func (d *dispatcher) replaceFilter(agent parley.AnyID, id webhook.ID, w record.EventFilter) (watch bool, stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := d.agents[agent]
@@ -156,15 +170,22 @@ func (d *dispatcher) replaceFilter(agent parley.AgentID, id webhook.ID, w record
 	}
 	d.countWanted(a.filters[id], -1)
 	d.countWanted(w, 1)
+	if was := a.filters[id]; was.Task.Zero() != w.Task.Zero() {
+		if w.Task.Zero() {
+			d.tasks.Add(-1)
+		} else {
+			d.tasks.Add(1)
+		}
+	}
 	a.filters[id] = w
 	if w == (record.EventFilter{}) {
 		delete(a.filters, id)
 		delete(d.granted, id)
 		delete(d.reported, id)
 	}
-	active := false
+	active := false // has active webhooks, which the feed is watched for
 	for _, w := range a.filters {
-		active = active || w.Active
+		active = active || w.Active && w.Task.Zero()
 	}
 	if !active {
 		stop, a.stop = a.stop, nil
@@ -192,7 +213,7 @@ func (d *dispatcher) anybodyWants(x webhook.What) bool {
 }
 
 // wants reports whether an active webhook of an agent subscribes to an event.
-func (d *dispatcher) wants(agent parley.AgentID, x webhook.What) bool {
+func (d *dispatcher) wants(agent parley.AnyID, x webhook.What) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.wanted[x] == 0 || d.agents[agent] == nil {
@@ -207,7 +228,7 @@ func (d *dispatcher) wants(agent parley.AgentID, x webhook.What) bool {
 }
 
 // hasWebhooks reports whether an agent has webhooks, active or not.
-func (d *dispatcher) hasWebhooks(agent parley.AgentID) bool {
+func (d *dispatcher) hasWebhooks(agent parley.AnyID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.agents[agent] != nil
@@ -215,7 +236,7 @@ func (d *dispatcher) hasWebhooks(agent parley.AgentID) bool {
 
 // watched reports whether an active webhook of an agent subscribes to an event.
 func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) bool {
-	return hooks.dispatch.wants(agent, x)
+	return hooks.dispatch.wants(parley.AnyID(agent), x)
 }
 
 // watching reports whether any active webhook subscribes to receipts.
@@ -224,7 +245,7 @@ func (hooks *Webhooks) watching() bool {
 }
 
 // webhooksOf returns the ids of an agent's webhooks.
-func (d *dispatcher) webhooksOf(agent parley.AgentID) (all []webhook.ID) {
+func (d *dispatcher) webhooksOf(agent parley.AnyID) (all []webhook.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a := d.agents[agent]; a != nil {
@@ -236,10 +257,10 @@ func (d *dispatcher) webhooksOf(agent parley.AgentID) (all []webhook.ID) {
 // park records that an agent's webhooks wait until its organization is resumed. It then
 // calls still again, because a resumption before that would have gone unnoticed, and
 // returns its result.
-func (d *dispatcher) park(owner parley.OrgID, agent parley.AgentID, still func() (bool, error)) (bool, error) {
+func (d *dispatcher) park(owner parley.OrgID, agent parley.AnyID, still func() (bool, error)) (bool, error) {
 	d.mu.Lock()
 	if d.parked[owner] == nil {
-		d.parked[owner] = map[parley.AgentID]struct{}{}
+		d.parked[owner] = map[parley.AnyID]struct{}{}
 	}
 	d.parked[owner][agent] = struct{}{}
 	d.mu.Unlock()
@@ -267,8 +288,21 @@ func (d *dispatcher) unpark(owner parley.OrgID) {
 	delete(d.parked, owner)
 }
 
+// changed has the configurations of push notifications of a conversation check for work.
+func (d *dispatcher) changed(id parley.ConversationID) {
+	if d.tasks.Load() == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.agents[parley.AnyID(id)] != nil {
+		d.enqueue(parley.AnyID(id))
+		d.wake()
+	}
+}
+
 // look has an agent's webhooks check for work.
-func (d *dispatcher) look(agent parley.AgentID) {
+func (d *dispatcher) look(agent parley.AnyID) {
 	d.mu.Lock()
 	d.enqueue(agent)
 	d.mu.Unlock()
@@ -277,7 +311,7 @@ func (d *dispatcher) look(agent parley.AgentID) {
 
 // enqueue queues an agent whose webhooks have work. An agent that is queued keeps its
 // place. The caller holds mu.
-func (d *dispatcher) enqueue(agent parley.AgentID) {
+func (d *dispatcher) enqueue(agent parley.AnyID) {
 	if _, waits := d.queued[agent]; waits {
 		return
 	}
@@ -295,7 +329,7 @@ func (d *dispatcher) send(out []Delivery) {
 }
 
 // report stores the outcome of an attempt for its webhook and wakes it.
-func (d *dispatcher) report(agent parley.AgentID, id webhook.ID, o webhook.Outcome) {
+func (d *dispatcher) report(agent parley.AnyID, id webhook.ID, o webhook.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a := d.agents[agent]; a == nil || a.filters[id] == (record.EventFilter{}) {
@@ -393,7 +427,7 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 // dispatcher and tests call it.
 func (hooks *Webhooks) Dispatch(x *Delivery) {
 	d := hooks.dispatch
-	agent, id, lease := x.Agent, x.Webhook, x.lease
+	agent, id, lease := x.source, x.Webhook, x.lease
 	if suspended, err := hooks.Suspended(x.Owner); suspended || err != nil {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true})
 		return

@@ -16,7 +16,7 @@ func (hooks *Webhooks) paused(s *webhook.State) (bool, error) {
 		return false, err
 	}
 	// A resumption before it was parked did not wake it, so park checks again.
-	return hooks.dispatch.park(s.Owner(), s.Watched(), func() (bool, error) { return hooks.Suspended(s.Owner()) })
+	return hooks.dispatch.park(s.Owner(), s.Source(), func() (bool, error) { return hooks.Suspended(s.Owner()) })
 }
 
 // Suspended reports whether an organization is suspended; false if there is none.
@@ -30,7 +30,7 @@ func (hooks *Webhooks) Suspended(id parley.OrgID) (bool, error) {
 
 // Suspend drops the deliveries of an agent's webhooks that have not begun.
 func (hooks *Webhooks) Suspend(agent parley.AgentID) {
-	for _, id := range hooks.dispatch.webhooksOf(agent) {
+	for _, id := range hooks.dispatch.webhooksOf(parley.AnyID(agent)) {
 		hooks.Courier.Drop(id)
 	}
 }

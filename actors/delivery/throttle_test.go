@@ -115,9 +115,9 @@ func TestDeliveriesCatchUp(t *testing.T) {
 // TestWokenWebhookMayBeginOnce: a webhook that was woken without throttling may begin
 // one delivery, even if throttling has begun by then.
 func TestWokenWebhookMayBeginOnce(t *testing.T) {
-	d, agent, id := newDispatcher(&Webhooks{clock: time.Now}, nil), parley.AgentID{1}, webhook.ID{2}
-	d.replaceFilter(agent, id, record.EventFilter{Active: true, Events: 1})
-	d.enqueue(agent)
+	d, agent, id := newDispatcher(&Webhooks{clock: time.Now}, nil), parley.AnyID{1}, webhook.ID{2}
+	d.replaceFilter(parley.AnyID(agent), id, record.EventFilter{Active: true, Events: 1})
+	d.enqueue(parley.AnyID(agent))
 	if _, streams, left := d.round(); len(streams) != 1 || left {
 		t.Fatalf("%d webhooks are woken, more left: %v", len(streams), left)
 	}
@@ -132,7 +132,7 @@ func TestWokenWebhookMayBeginOnce(t *testing.T) {
 func TestParkedWebhooksAreForgotten(t *testing.T) {
 	d := newDispatcher(&Webhooks{clock: time.Now}, nil)
 	for _, waits := range []bool{true, false} {
-		if got, _ := d.park(parley.OrgID{1}, parley.AgentID{2}, func() (bool, error) { return waits, nil }); got != waits {
+		if got, _ := d.park(parley.OrgID{1}, parley.AnyID{2}, func() (bool, error) { return waits, nil }); got != waits {
 			t.Errorf("parked: %v", got)
 		}
 		if n := len(d.parked); (n == 1) != waits {

@@ -16,7 +16,10 @@ import (
 	"parley/journal"
 )
 
-type webhookTurn = host.Turn[*webhookState, webhook.Command, webhook.Event]
+type (
+	webhookTurn = host.Turn[*webhookState, webhook.Command, webhook.Event]
+	agentTurn   = host.Turn[*agent.State, agent.Command, agent.Event]
+)
 
 // webhookState is the state of a webhook's actor.
 type webhookState struct {
@@ -55,6 +58,8 @@ type CreateWebhook struct {
 	// Limit is how many webhooks an agent of the organization may have; nil means any
 	// number.
 	Limit *int
+	// push is set for a configuration of push notifications.
+	push *PushConfig
 }
 
 // jobRequest is a command that is answered with a job.
@@ -78,15 +83,21 @@ func (hooks *Webhooks) Create(_ context.Context, c CreateWebhook) (*webhook.Stat
 
 // CreateFor creates a webhook in a turn of its agent, the only actor that knows all of
 // the agent's webhooks.
-func (hooks *Webhooks) CreateFor(t *host.Turn[*agent.State, agent.Command, agent.Event], c CreateWebhook) (any, error) {
+func (hooks *Webhooks) CreateFor(t *agentTurn, c CreateWebhook) (any, error) {
 	switch {
 	case !t.State.Exists():
 		return nil, parley.ErrNotFound
 	case t.State.Revoked():
 		return nil, parley.ErrGone
 	}
+	if c.push != nil {
+		return hooks.createPush(t, c)
+	}
 	taken, count := false, 0
 	err := t.Rows(journal.WebhookTable, c.Agent[:], func(_, value []byte) {
+		if !record.DecodeEventFilter(value).Task.Zero() {
+			return
+		}
 		count++
 		taken = taken || string(value[record.EventFilterBytes:]) == c.URL
 	})
@@ -105,6 +116,11 @@ func (hooks *Webhooks) CreateFor(t *host.Turn[*agent.State, agent.Command, agent
 	if c.Limit != nil && count >= *c.Limit {
 		return nil, parley.ErrQuotaExceeded.OverQuota("webhooks_per_agent", *c.Limit, count, nil)
 	}
+	return hooks.store(t, made, events)
+}
+
+// store stores a new webhook in a turn of its agent.
+func (hooks *Webhooks) store(t *agentTurn, made *webhook.State, events []webhook.Event) (any, error) {
 	for _, e := range events {
 		webhook.Evolve(made, e)
 	}
@@ -112,14 +128,14 @@ func (hooks *Webhooks) CreateFor(t *host.Turn[*agent.State, agent.Command, agent
 	if err != nil {
 		return nil, err
 	}
-	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: stored, Owners: t.Owners()})
-	t.PutRow(journal.WebhookTable, record.WebhookKey(made), record.EventFilterOf(made).Encode(c.URL))
+	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(made.WebhookID()), Fresh: true, Events: stored, Owners: t.Owners()})
+	t.PutRow(journal.WebhookTable, record.WebhookKey(made), record.WebhookRow(made))
 	t.OnDurable(func() { hooks.dispatch.set(made) })
 	return made, nil
 }
 
 // Retire notifies an agent's webhooks, in a turn of the agent, that it was revoked.
-func (hooks *Webhooks) Retire(t *host.Turn[*agent.State, agent.Command, agent.Event], self parley.AgentID) error {
+func (hooks *Webhooks) Retire(t *agentTurn, self parley.AgentID) error {
 	return t.Rows(journal.WebhookTable, self[:], func(key, _ []byte) {
 		t.Enqueue(rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 	})
@@ -195,6 +211,10 @@ func (hooks *Webhooks) kind() *host.Kind[*webhookState, webhook.Command, webhook
 			if err := t.Decide(webhook.Retire{}); err != nil {
 				return host.IgnoreRefusal(err)
 			}
+			if t.State.Deleted() && len(t.Events) > 0 { // a configuration of push notifications
+				hooks.deleteRows(t)
+				return nil
+			}
 			hooks.putRow(t)
 			return nil
 		},
@@ -251,7 +271,7 @@ func (hooks *Webhooks) putRow(t *webhookTurn) {
 		return
 	}
 	t.AddEffects(journal.PutRow{Row: journal.Row{
-		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.EventFilterOf(s.State).Encode(s.GetUrl()), Owners: t.Owners(),
+		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.WebhookRow(s.State), Owners: t.Owners(),
 	}})
 	now := rules.Clone(s.State, &webhook.State{})
 	t.OnDurable(func() { hooks.dispatch.set(now) })
@@ -296,7 +316,7 @@ func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 
 // Disabled returns an agent's webhooks that the server has disabled.
 func (hooks *Webhooks) Disabled(ctx context.Context, a *agent.State) ([]*webhook.State, error) {
-	if a.Revoked() || !hooks.dispatch.hasWebhooks(a.AgentID()) {
+	if a.Revoked() || !hooks.dispatch.hasWebhooks(parley.AnyID(a.AgentID())) {
 		return nil, nil
 	}
 	id, anyDisabled := a.AgentID(), false

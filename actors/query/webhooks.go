@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
+	"strings"
 
 	"parley"
 	"parley/actors/record"
@@ -31,7 +33,7 @@ func (q *Webhooks) Get(ctx context.Context, id webhook.ID, by parley.OrgID) (s *
 func webhookOf(v journal.View, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
 	s := &webhook.State{}
 	_, _, err := rules.Webhook.Load(v, rules.WebhookStream(id), s)
-	if err == nil && (!s.Exists() || s.Deleted() || s.Owner() != by) {
+	if _, ofTask := s.Task(); err == nil && (!s.Exists() || s.Deleted() || s.Owner() != by || ofTask) {
 		err = webhook.ErrUnknown
 	}
 	return s, err
@@ -47,7 +49,10 @@ func (q *Webhooks) Of(ctx context.Context, of parley.AgentID) (all []*webhook.St
 func (q *Webhooks) Each(ctx context.Context, of parley.AgentID, fn func(*webhook.State)) error {
 	return q.view(ctx, func(v journal.View) error {
 		var streams []journal.Stream
-		err := v.Rows(of.Slot(), journal.WebhookTable, of[:], nil, false, func(key, _ []byte) bool {
+		err := v.Rows(of.Slot(), journal.WebhookTable, of[:], nil, false, func(key, value []byte) bool {
+			if !record.DecodeEventFilter(value).Task.Zero() {
+				return true
+			}
 			streams = append(streams, rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])))
 			return true
 		})
@@ -62,6 +67,32 @@ func (q *Webhooks) Each(ctx context.Context, of parley.AgentID, fn func(*webhook
 		}
 		return err
 	})
+}
+
+// PushConfigs returns the configurations of push notifications that an agent has for a
+// task, ordered by their ids.
+func (q *Webhooks) PushConfigs(ctx context.Context, of parley.AgentID, task parley.ConversationID) (all []*webhook.State, err error) {
+	err = q.view(ctx, func(v journal.View) error {
+		var streams []journal.Stream
+		err := v.Rows(of.Slot(), journal.WebhookTable, record.TaskKeys(of, task), nil, false, func(key, value []byte) bool {
+			if record.DecodeEventFilter(value).Task == task {
+				streams = append(streams, rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])))
+			}
+			return true
+		})
+		for _, stream := range streams {
+			if err != nil {
+				return err
+			}
+			s := &webhook.State{}
+			if _, _, err = rules.Webhook.Load(v, stream, s); err == nil && s.Exists() && !s.Deleted() {
+				all = append(all, s)
+			}
+		}
+		return err
+	})
+	slices.SortFunc(all, func(a, b *webhook.State) int { return strings.Compare(a.GetConfigId(), b.GetConfigId()) })
+	return all, err
 }
 
 // jobsRead is how many jobs one page of deliveries reads at most.

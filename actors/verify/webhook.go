@@ -2,9 +2,11 @@ package verify
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"parley"
+	"parley/actors/conversation"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
@@ -66,7 +68,7 @@ func (x *verifier) replayWebhook(s journal.Stream) streamReplay {
 			}
 		case *webhook.Tested:
 			owe(e.GetJob(), newsAt(webhook.TestEvent, e.GetPosition(), nil))
-		case *webhook.Activated, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Leased, *webhook.Reported, *webhook.Retried, *webhook.Rotated: // they create no job
+		case *webhook.Activated, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Leased, *webhook.Redirected, *webhook.Reported, *webhook.Retried, *webhook.Rotated: // they create no job
 		}
 		return nil
 	}
@@ -74,7 +76,7 @@ func (x *verifier) replayWebhook(s journal.Stream) streamReplay {
 		if t.state.Deleted() {
 			return nil
 		}
-		x.hooks.Expect(s.Slot(), 1, record.WebhookKey(t.state), record.EventFilterOf(t.state).Encode(t.state.GetUrl()))
+		x.hooks.Expect(s.Slot(), 1, record.WebhookKey(t.state), record.WebhookRow(t.state))
 		for _, status := range []webhook.Status{webhook.Pending, webhook.Processing, webhook.Failed, webhook.Delivered, webhook.Dead} {
 			if n := record.JobCount(t.state, status); n > 0 {
 				x.webhookMultisets.statuses.Expect(s.Slot(), uint64(n), s.ID[:], []byte{byte(status)})
@@ -91,6 +93,9 @@ func (x *verifier) collected(s *webhook.State, e *webhook.Collected) error {
 		return nil
 	}
 	var want []*webhook.News
+	if task, is := s.Task(); is {
+		return x.collectedTask(s, task, e)
+	}
 	err := x.Feed(s.Watched(), s.GetCursor(), e.GetUpto(), func(line journal.FeedEntry) bool {
 		for _, n := range record.WebhookNews(line) {
 			if s.Wants(n.GetEvent()) {
@@ -102,18 +107,51 @@ func (x *verifier) collected(s *webhook.State, e *webhook.Collected) error {
 	if err != nil {
 		return err
 	}
+	x.compareNews(s, e, want)
+	return nil
+}
+
+// collectedTask checks that the collected events of a task became jobs.
+func (x *verifier) collectedTask(s *webhook.State, task parley.ConversationID, e *webhook.Collected) error {
+	now := &conversation.State{}
+	_, _, err := rules.Conversation.Load(x, rules.ConversationStream(task), now)
+	if errors.Is(err, journal.ErrErased) || err == nil && !now.Exists() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var want []*webhook.News
+	var bad error
+	err = x.Events(rules.ConversationStream(task), s.GetCursor()+1, false, func(n uint64, at int64, f journal.StoredEvent) bool {
+		var of conversation.Event
+		if of, bad = rules.Conversation.Decode(f); bad != nil || n > e.GetUpto() {
+			return false
+		}
+		if news, _ := record.TaskNews(task, now.Initiator(), n, at, of); news != nil {
+			want = append(want, news)
+		}
+		return n < e.GetUpto()
+	})
+	if err = errors.Join(err, bad); err == nil {
+		x.compareNews(s, e, want)
+	}
+	return err
+}
+
+// compareNews compares what was collected with what was there.
+func (x *verifier) compareNews(s *webhook.State, e *webhook.Collected, want []*webhook.News) {
 	x.collectedAll.Checked++
 	where := fmt.Sprintf("webhook %s, positions %d to %d", s.WebhookID(), s.GetCursor(), e.GetUpto())
 	if len(want) != len(e.GetNews()) {
 		x.collectedAll.Fault(where, "the feed has %d entries that it subscribes to, %d became jobs", len(want), len(e.GetNews()))
-		return nil
+		return
 	}
 	for i, n := range e.GetNews() {
 		if n.GetPosition() != want[i].GetPosition() || n.GetEvent() != want[i].GetEvent() || string(n.GetRef()) != string(want[i].GetRef()) {
 			x.collectedAll.Fault(where, "job %d is about %s %x, the feed of %s %x", e.GetFirst()+uint64(i), n.GetEvent().Word(), n.GetRef(), want[i].GetEvent().Word(), want[i].GetRef())
 		}
 	}
-	return nil
 }
 
 // deliveryRow checks the row of a job.

@@ -33,6 +33,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideReport(s, c, now), nil
 	case Expire:
 		return decideExpire(s, c, now), nil
+	case Redirect:
+		return decideRedirect(s, c, now)
+	case Finish:
+		return decideFinish(s, now), nil
 	}
 	panic("webhook: unknown command")
 }
@@ -49,18 +53,55 @@ func decideCreate(s *State, c Create, now time.Time) ([]Event, error) {
 		events = []What{MessageReceived}
 	}
 	slices.Sort(events)
-	return []Event{&Created{
-		Id: c.ID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Url: c.URL, SentUrl: sentURL(c), Events: slices.Compact(events),
+	e := &Created{
+		Id: c.ID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Url: c.URL, SentUrl: sentURL(c.URL, c.SentURL), Events: slices.Compact(events),
 		Description: c.Description, SealedSecret: c.SealedSecret, Cursor: c.Edge, AtMs: now.UnixMilli(),
-	}}, nil
+	}
+	if !c.Task.Zero() {
+		e.Conversation, e.ConfigId, e.Events = c.Task.Bytes(), c.ConfigID, []What{TaskUpdated}
+	}
+	return []Event{e}, nil
 }
 
-// sentURL returns the text from which the url was parsed, empty if it equals the url.
-func sentURL(c Create) string {
-	if c.SentURL == c.URL {
+// sentURL returns the text from which a url was parsed, empty if it equals the url.
+func sentURL(url, sent string) string {
+	if sent == url {
 		return ""
 	}
-	return c.SentURL
+	return sent
+}
+
+func decideRedirect(s *State, c Redirect, now time.Time) ([]Event, error) {
+	if err := s.owned(c.By); err != nil {
+		return nil, err
+	}
+	if _, is := s.Task(); !is {
+		return nil, ErrUnknown
+	}
+	e := &Redirected{Url: c.URL, SentUrl: sentURL(c.URL, c.SentURL), SealedSecret: c.SealedSecret, AtMs: now.UnixMilli()}
+	same := e.Url == s.GetUrl() && e.SentUrl == s.GetSentUrl() && bytes.Equal(e.SealedSecret, s.Secrets[0].Sealed)
+	if same && s.GetHeldUntilMs() == 0 && s.GetFailingSinceMs() == 0 {
+		return nil, nil
+	}
+	return []Event{e}, nil
+}
+
+// decideFinish deletes a configuration whose task has ended, some time after that, but not
+// before its last delivery.
+func decideFinish(s *State, now time.Time) []Event {
+	at, ended := s.ends()
+	if !ended || !s.Exists() || s.Deleted() || !s.idle() || now.Before(at) {
+		return nil
+	}
+	return []Event{&Deleted{AtMs: now.UnixMilli()}}
+}
+
+// disabled returns the event by which the server disables the webhook.
+func (s *State) disabled(reason Reason, now time.Time) Event {
+	if _, is := s.Task(); is {
+		return &Deleted{AtMs: now.UnixMilli()}
+	}
+	return &Disabled{Reason: reason, AtMs: now.UnixMilli()}
 }
 
 // release ends a hold, if there is one.
@@ -72,7 +113,7 @@ func (s *State) release(now time.Time) []Event {
 }
 
 func decideToggle(s *State, c Toggle, now time.Time) ([]Event, error) {
-	if err := s.owned(c.By); err != nil {
+	if err := s.ownedHook(c.By); err != nil {
 		return nil, err
 	}
 	switch {
@@ -89,7 +130,7 @@ func decideToggle(s *State, c Toggle, now time.Time) ([]Event, error) {
 }
 
 func decideRotate(s *State, c Rotate, now time.Time) ([]Event, error) {
-	if err := s.owned(c.By); err != nil {
+	if err := s.ownedHook(c.By); err != nil {
 		return nil, err
 	}
 	if bytes.Equal(c.SealedSecret, s.Secrets[0].Sealed) {
@@ -106,7 +147,7 @@ func decideDelete(s *State, c Delete, now time.Time) ([]Event, error) {
 }
 
 func decideTest(s *State, c Test, now time.Time) ([]Event, error) {
-	if err := s.owned(c.By); err != nil {
+	if err := s.ownedHook(c.By); err != nil {
 		return nil, err
 	}
 	if err := s.awake(); err != nil {
@@ -127,7 +168,7 @@ func (s *State) awake() error {
 }
 
 func decideRetry(s *State, c Retry, now time.Time) ([]Event, error) {
-	if err := s.owned(c.By); err != nil {
+	if err := s.ownedHook(c.By); err != nil {
 		return nil, err
 	}
 	status := c.Job.GetStatus()
@@ -151,16 +192,17 @@ func decideRetire(s *State, now time.Time) []Event {
 	if !s.Exists() || s.Deleted() || s.GetDisabledReason() == AgentRevoked {
 		return nil
 	}
-	return []Event{&Disabled{Reason: AgentRevoked, AtMs: now.UnixMilli()}}
+	return []Event{s.disabled(AgentRevoked, now)}
 }
 
 // decideCollect creates a job for each subscribed entry beyond the cursor. One event
 // stores the entries and moves the cursor, so no entry is collected twice.
 func decideCollect(s *State, c Collect, now time.Time) []Event {
-	if !s.GetActive() || c.Upto <= s.GetCursor() {
+	ended := c.Ended && s.GetEndedMs() == 0
+	if !s.GetActive() || c.Upto < s.GetCursor() || c.Upto == s.GetCursor() && !ended {
 		return nil
 	}
-	e := &Collected{Upto: c.Upto, First: s.GetLastJob() + 1, AtMs: now.UnixMilli()}
+	e := &Collected{Upto: c.Upto, Ended: ended, First: s.GetLastJob() + 1, AtMs: now.UnixMilli()}
 	for _, entry := range c.News {
 		if s.GetCursor() < entry.Position && entry.Position <= c.Upto && s.Wants(entry.News.GetEvent()) {
 			e.News = append(e.News, entry.News)
@@ -190,8 +232,12 @@ func decideLease(s *State, c Lease, now time.Time) []Event {
 	return []Event{e}
 }
 
-// firsts returns the next jobs that are due for a first attempt, in order, at most n.
+// firsts returns the next jobs that are due for a first attempt, in order, at most n: none
+// of a task while an earlier one may still be delivered.
 func (s *State) firsts(n int) []uint64 {
+	if _, inOrder := s.Task(); inOrder && s.GetFailed() > 0 {
+		return nil
+	}
 	next := slices.Clone(s.GetUnsent())
 	for number := s.GetLastFirst() + 1; number <= s.GetLastJob() && len(next) < n; number++ {
 		next = append(next, number)
@@ -235,7 +281,9 @@ func decideReport(s *State, c Report, now time.Time) []Event {
 		case accepted:
 			e.FailingSinceMs = 0
 		case gone:
-			reason = TargetGone
+			if _, is := s.Task(); !is { // a dead event of a task makes way for the next
+				reason = TargetGone
+			}
 			fallthrough
 		default:
 			failure = true
@@ -253,7 +301,7 @@ func decideReport(s *State, c Report, now time.Time) []Event {
 	if reason == Reason_no_reason || !s.GetActive() {
 		return []Event{e}
 	}
-	return []Event{e, &Disabled{Reason: reason, AtMs: now.UnixMilli()}}
+	return []Event{e, s.disabled(reason, now)}
 }
 
 // conclude returns the result of an attempt that ended by d.

@@ -7,7 +7,7 @@ func Evolve(s *State, e Event) {
 	switch e := e.(type) {
 	case *Created:
 		s.Id, s.Agent, s.Org, s.Url, s.Events, s.Description = e.Id, e.Agent, e.Org, e.Url, e.Events, e.Description
-		s.SentUrl = e.SentUrl
+		s.SentUrl, s.Conversation, s.ConfigId = e.SentUrl, e.Conversation, e.ConfigId
 		s.CreatedMs, s.Active, s.Cursor = e.AtMs, true, e.Cursor
 		s.Secrets = []*Secret{{Sealed: e.SealedSecret}}
 	case *Activated:
@@ -24,6 +24,9 @@ func Evolve(s *State, e Event) {
 	case *Collected:
 		s.Cursor = e.Upto
 		s.LastJob += uint64(len(e.News))
+		if e.Ended {
+			s.EndedMs = e.AtMs
+		}
 	case *Tested:
 		s.LastJob = e.Job
 	case *Leased:
@@ -37,6 +40,9 @@ func Evolve(s *State, e Event) {
 		s.conclude(e.Results)
 	case *Released:
 		s.HeldUntilMs = 0
+	case *Redirected:
+		s.Url, s.SentUrl, s.Secrets = e.Url, e.SentUrl, []*Secret{{Sealed: e.SealedSecret}}
+		s.HeldUntilMs, s.FailingSinceMs = 0, 0
 	case *Retried:
 		s.Retried++
 		s.HeldUntilMs = 0 // a person expects the target to work again
@@ -112,7 +118,7 @@ func Concerned(e Event) (numbers []uint64) {
 		ended(e.Results)
 	case *Retried:
 		numbers = append(numbers, e.Job)
-	case *Activated, *Collected, *Created, *Deactivated, *Deleted, *Disabled, *Released, *Rotated, *Tested: // they change no existing job
+	case *Activated, *Collected, *Created, *Deactivated, *Deleted, *Disabled, *Redirected, *Released, *Rotated, *Tested: // they change no existing job
 	}
 	return numbers
 }
@@ -150,7 +156,7 @@ func Fold(rows map[uint64]*Job, e Event) {
 		}
 		j.Status, _ = j.Status.next(wanted)
 		j.NextMs = e.AtMs
-	case *Activated, *Created, *Deactivated, *Disabled, *Released, *Rotated: // they concern only the webhook
+	case *Activated, *Created, *Deactivated, *Disabled, *Redirected, *Released, *Rotated: // they concern only the webhook
 	}
 }
 

@@ -27,6 +27,8 @@ const (
 	GroupMemberJoined    = What_group_member_joined
 	GroupMemberLeft      = What_group_member_left
 	TestEvent            = What_webhook_test
+	// TaskUpdated is delivered by configurations of push notifications only.
+	TaskUpdated = What_task_updated
 )
 
 // deed is an event in the life of a job.

@@ -14,7 +14,13 @@ import (
 
 // lease: first attempts begin in the order of creation, retries when they are due, and
 // neither kind blocks the other.
+//
+// Of a task, one attempt is under way at a time, and no event is attempted while an earlier
+// one waits for a retry.
 func (o *oracle) lease(c webhook.Lease, at int64) actorstest.Verdict {
+	if o.task {
+		c.Max = min(c.Max, 1)
+	}
 	switch {
 	case !o.record.active:
 		return actorstest.Accepted("inactive")
@@ -32,6 +38,9 @@ func (o *oracle) lease(c webhook.Lease, at int64) actorstest.Verdict {
 		case j.status == "failed" && j.nextMs <= at && told:
 			retries = append(retries, j)
 		}
+	}
+	if o.task && slices.ContainsFunc(o.record.jobs, func(j seenJob) bool { return j.status == "failed" }) {
+		firsts = nil
 	}
 	slices.SortStableFunc(retries, func(a, b seenJob) int { return cmp.Compare(a.nextMs, b.nextMs) })
 	began := map[bool]int{}
@@ -99,7 +108,7 @@ func (o *oracle) report(c webhook.Report, at int64) actorstest.Verdict {
 		failed, o.record.failingSinceMs = true, cmp.Or(o.record.failingSinceMs, at)
 		switch {
 		case x.Code == 410:
-			j.status, saidGone = "dead", true
+			j.status, saidGone = "dead", !o.task // the next event of a task is delivered
 			verdict = "gone while inactive"
 		case j.attempts == 8:
 			j.status = "dead"
@@ -123,7 +132,12 @@ func (o *oracle) report(c webhook.Report, at int64) actorstest.Verdict {
 	return actorstest.Accepted(verdict)
 }
 
+// disable makes a webhook inactive, and deletes a configuration of push notifications.
 func (o *oracle) disable(reason string, at int64) {
+	if o.task {
+		o.record.deleted = true
+		return
+	}
 	o.record.active, o.record.reason, o.record.disabledMs = false, reason, at
 }
 
@@ -174,15 +188,17 @@ const (
 	deadTarget   = "https://dead.example/hook"
 	deadlyTarget = "https://deadly.example/hook"
 	doomedTarget = "https://doomed.example/hook"
+	// pushTarget is that of a configuration of push notifications.
+	pushTarget = "https://push.example/hook"
 )
 
 var (
 	often  = rapid.Map(rapid.IntRange(0, 3), func(n int) bool { return n > 0 })
 	rarely = rapid.Map(rapid.IntRange(0, 15), func(n int) bool { return n == 15 })
 	wishes = rapid.SampledFrom([]string{
-		"lease", "report", "lease", "feed", "retry", "toggle", "rotate", "expire", "test", "delete", "delete", "revoke", "revoke", "create",
+		"lease", "report", "lease", "feed", "retry", "toggle", "rotate", "expire", "test", "delete", "delete", "revoke", "revoke", "create", "redirect", "finish",
 	})
-	urls    = rapid.SampledFrom([]string{aTarget, deadTarget, deadlyTarget, doomedTarget, deadTarget, deadlyTarget, aTarget})
+	urls    = rapid.SampledFrom([]string{aTarget, deadTarget, deadlyTarget, doomedTarget, deadTarget, deadlyTarget, aTarget, pushTarget})
 	secrets = rapid.SampledFrom([]string{"s0", "s1", "s2", "s3"})
 	answers = rapid.SampledFrom([]int{200, 500, 204, 299, 300, 199, 410, 0, 503})
 	delays  = rapid.SampledFrom([]time.Duration{0, 0, 5 * time.Second, time.Minute, 3 * time.Hour, 24*time.Hour + time.Millisecond, 50 * time.Hour})
@@ -209,7 +225,14 @@ func wish(t *rapid.T, o *oracle, now time.Time) webhook.Command {
 		if !often.Draw(t, "the usual events") {
 			c.Events = []webhook.What{webhook.MessageRead, webhook.GroupMemberLeft, webhook.MessageRead}
 		}
+		if c.URL == pushTarget {
+			c.Task, c.ConfigID = actorstest.Named("task"), "config"
+		}
 		return c
+	case "redirect":
+		return webhook.Redirect{By: by, URL: pushTarget, SealedSecret: []byte(secrets.Draw(t, "secret"))}
+	case "finish":
+		return webhook.Finish{}
 	case "on":
 		return webhook.Toggle{By: acme, Active: true, Edge: o.feed}
 	case "hurry":
@@ -285,6 +308,8 @@ func (o *oracle) plan(t *rapid.T, now time.Time) string {
 		return "expire"
 	case len(o.record.leases) > 0:
 		return "report"
+	case o.endedMs != 0 && o.idle():
+		return "finish"
 	case len(o.record.jobs) == 0 || o.record.url == aTarget && rarely.Draw(t, "more"):
 		return "feed"
 	case next != nil && next.nextMs > now.UnixMilli() && (o.record.url != aTarget || rapid.Bool().Draw(t, "hurry")):
@@ -313,11 +338,16 @@ func (o *oracle) wishToCollect(t *rapid.T, now time.Time) webhook.Collect {
 	c := webhook.Collect{Upto: upto}
 	for range rapid.IntRange(0, 3).Draw(t, "lines") {
 		c.Upto += uint64(rapid.IntRange(0, 2).Draw(t, "hole"))
+		what := news.Draw(t, "news")
+		if o.task {
+			what = webhook.TaskUpdated
+		}
 		c.News = append(c.News, webhook.Entry{Position: c.Upto, News: &webhook.News{
-			Event: news.Draw(t, "news"), Ref: fmt.Append(nil, c.Upto), Note: []byte("n"), HappenedMs: now.UnixMilli() - 1,
+			Event: what, Ref: fmt.Append(nil, c.Upto), Note: []byte("n"), HappenedMs: now.UnixMilli() - 1,
 		}})
 	}
 	o.feed = max(o.feed, c.Upto)
+	c.Ended = o.task && rapid.Bool().Draw(t, "ended")
 	if rarely.Draw(t, "short") {
 		c.Upto -= min(c.Upto, 1)
 	}

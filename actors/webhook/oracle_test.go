@@ -82,6 +82,14 @@ type oracle struct {
 	lastWasFirst bool
 	// feed is the last position drawn.
 	feed uint64
+	// task is set for a configuration of push notifications, endedMs when its task has ended.
+	task    bool
+	endedMs int64
+}
+
+// idle reports whether nothing is left to deliver.
+func (o *oracle) idle() bool {
+	return !slices.ContainsFunc(o.record.jobs, func(j seenJob) bool { return j.status != "delivered" && j.status != "dead" })
 }
 
 type oldSecret struct {
@@ -116,8 +124,12 @@ func (o *oracle) Visible(now time.Time) any {
 			seen.summary.Pending++
 		}
 	}
-	if seen.active && at >= o.heldMs && len(seen.leases) < places {
-		seen.room = places - len(seen.leases)
+	most := places
+	if o.task {
+		most = 1
+	}
+	if seen.active && at >= o.heldMs && len(seen.leases) < most {
+		seen.room = most - len(seen.leases)
 	}
 	for _, l := range seen.leases {
 		if seen.wakeMs == 0 || l.endMs < seen.wakeMs {
@@ -126,6 +138,9 @@ func (o *oracle) Visible(now time.Time) any {
 	}
 	if seen.active && at < o.heldMs && (seen.wakeMs == 0 || o.heldMs < seen.wakeMs) {
 		seen.wakeMs = o.heldMs
+	}
+	if o.endedMs != 0 && o.idle() {
+		seen.wakeMs = o.endedMs + hour
 	}
 	return seen
 }
@@ -140,7 +155,7 @@ func look(l *life) any {
 		active: s.GetActive(), createdMs: s.CreatedAt().UnixMilli(), cursor: s.GetCursor(), failingSinceMs: s.GetFailingSinceMs(),
 		summary: s.Summary(), room: s.Capacity(l.Now, places), jobs: []seenJob{}, leases: []seenLease{},
 	}
-	for what := webhook.MessageReceived; what <= webhook.TestEvent; what++ {
+	for what := webhook.MessageReceived; what <= webhook.TaskUpdated; what++ {
 		if s.Wants(what) {
 			seen.events += what.Word() + " "
 		}
@@ -200,7 +215,9 @@ func nothingForgotten(l *life, _ *oracle) error {
 		}
 	}
 	dead := s.GetDead()
-	do(webhook.Toggle{By: acme, Active: true, Edge: s.GetCursor()})
+	if _, is := s.Task(); !is {
+		do(webhook.Toggle{By: acme, Active: true, Edge: s.GetCursor()})
+	}
 	for range 100 {
 		now = now.Add(11 * time.Hour)
 		do(webhook.Expire{})
@@ -223,23 +240,27 @@ func (o *oracle) Predict(c webhook.Command, now time.Time) actorstest.Verdict {
 	case webhook.Create:
 		return o.create(c, at)
 	case webhook.Toggle:
-		return o.owned(c.By == acme, func() actorstest.Verdict { return o.toggle(c, at) })
+		return o.ownedHook(c.By == acme, func() actorstest.Verdict { return o.toggle(c, at) })
 	case webhook.Rotate:
-		return o.owned(c.By == acme, func() actorstest.Verdict { return o.rotate(string(c.SealedSecret), at) })
+		return o.ownedHook(c.By == acme, func() actorstest.Verdict { return o.rotate(string(c.SealedSecret), at) })
 	case webhook.Delete:
 		return o.owned(c.By == acme, func() actorstest.Verdict {
 			o.record.deleted = true
 			return actorstest.Accepted("deleted")
 		})
 	case webhook.Test:
-		return o.owned(c.By == acme, func() actorstest.Verdict { return o.test(at) })
+		return o.ownedHook(c.By == acme, func() actorstest.Verdict { return o.test(at) })
 	case webhook.Retry:
-		return o.owned(c.By == acme, func() actorstest.Verdict { return o.retry(c, at) })
+		return o.ownedHook(c.By == acme, func() actorstest.Verdict { return o.retry(c, at) })
+	case webhook.Redirect:
+		return o.owned(c.By == acme, func() actorstest.Verdict { return o.redirect(c) })
 	}
 	if !o.record.exists || o.record.deleted {
 		return actorstest.Accepted("no webhook")
 	}
 	switch c := c.(type) {
+	case webhook.Finish:
+		return o.finish(at)
 	case webhook.Retire:
 		return o.retire(at)
 	case webhook.Collect:
@@ -265,6 +286,34 @@ func (o *oracle) owned(byOwner bool, then func() actorstest.Verdict) actorstest.
 	return then()
 }
 
+// ownedHook hides configurations of push notifications, which are no webhooks.
+func (o *oracle) ownedHook(byOwner bool, then func() actorstest.Verdict) actorstest.Verdict {
+	return o.owned(byOwner, func() actorstest.Verdict {
+		if o.task {
+			return actorstest.Refused("a task's", "404 not_found")
+		}
+		return then()
+	})
+}
+
+// redirect: the same id replaces a configuration.
+func (o *oracle) redirect(c webhook.Redirect) actorstest.Verdict {
+	if !o.task {
+		return actorstest.Refused("a webhook's", "404 not_found")
+	}
+	o.record.url, o.secrets, o.heldMs, o.record.failingSinceMs = c.URL, []oldSecret{{sealed: string(c.SealedSecret)}}, 0, 0
+	return actorstest.Accepted("redirected")
+}
+
+// finish: a configuration ends an hour after its task, when nothing is left to deliver.
+func (o *oracle) finish(at int64) actorstest.Verdict {
+	if o.endedMs == 0 || at < o.endedMs+hour || !o.idle() {
+		return actorstest.Accepted("not yet")
+	}
+	o.record.deleted = true
+	return actorstest.Accepted("over")
+}
+
 func (o *oracle) create(c webhook.Create, at int64) actorstest.Verdict {
 	switch {
 	case o.record.exists:
@@ -282,6 +331,9 @@ func (o *oracle) create(c webhook.Create, at int64) actorstest.Verdict {
 		}
 	}
 	o.record.events = cmp.Or(o.record.events, "message.received ")
+	if o.task = !c.Task.Zero(); o.task {
+		o.record.events = "task.updated "
+	}
 	o.secrets = []oldSecret{{sealed: string(c.SealedSecret)}}
 	return actorstest.Accepted("created")
 }
@@ -383,15 +435,16 @@ func (o *oracle) retire(at int64) actorstest.Verdict {
 	if o.record.reason == "agent_revoked" {
 		return actorstest.Accepted("again")
 	}
-	o.record.active, o.record.reason, o.record.disabledMs = false, "agent_revoked", at
+	o.disable("agent_revoked", at)
 	return actorstest.Accepted("for good")
 }
 
 func (o *oracle) collect(c webhook.Collect, at int64) actorstest.Verdict {
+	ends := c.Ended && o.endedMs == 0
 	switch {
 	case !o.record.active:
 		return actorstest.Accepted("inactive")
-	case c.Upto <= o.record.cursor:
+	case c.Upto < o.record.cursor, c.Upto == o.record.cursor && !ends:
 		return actorstest.Accepted("read before")
 	}
 	before := len(o.record.jobs)
@@ -401,6 +454,10 @@ func (o *oracle) collect(c webhook.Collect, at int64) actorstest.Verdict {
 		}
 	}
 	o.record.cursor = c.Upto
+	if ends {
+		o.endedMs = at
+		return actorstest.Accepted("the end")
+	}
 	if len(o.record.jobs) == before {
 		return actorstest.Accepted("nothing wanted")
 	}
@@ -427,6 +484,9 @@ var trial = actorstest.Trial[*webhook.State, webhook.Command, webhook.Event, *or
 		"Lease: first attempts", "Lease: retries", "Lease: in turn",
 		"Report: no webhook", "Report: late or unknown", "Report: unsent", "Report: delivered", "Report: to be retried", "Report: dead",
 		"Report: gone", "Report: gone while inactive", "Report: nothing but failures",
+		"Collect: the end", "Toggle: a task's", "Rotate: a task's", "Test: a task's", "Retry: a task's",
+		"Redirect: no webhook", "Redirect: another's", "Redirect: a webhook's", "Redirect: redirected",
+		"Finish: no webhook", "Finish: not yet", "Finish: over",
 		"Expire: no webhook", "Expire: none is over", "Expire: taken back", "Expire: nobody's", "Expire: dead",
 	},
 	Errors: map[string]error{

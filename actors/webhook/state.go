@@ -23,6 +23,20 @@ func (s *State) Watched() parley.AgentID { return parley.IDFromBytes[parley.Agen
 // Owner returns the organization that owns the webhook.
 func (s *State) Owner() parley.OrgID { return parley.IDFromBytes[parley.OrgID](s.GetOrg()) }
 
+// Task returns the conversation that a configuration of push notifications follows, false
+// for a webhook.
+func (s *State) Task() (id parley.ConversationID, is bool) {
+	return parley.IDFromBytes[parley.ConversationID](s.GetConversation()), len(s.GetConversation()) > 0
+}
+
+// Source returns the id of what the webhook follows: its task or its agent.
+func (s *State) Source() parley.AnyID {
+	if task, is := s.Task(); is {
+		return parley.AnyID(task)
+	}
+	return parley.AnyID(s.Watched())
+}
+
 // CreatedAt returns when the webhook was created, UTC.
 func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.GetCreatedMs()).UTC() }
 
@@ -114,6 +128,9 @@ func (s *State) Capacity(now time.Time, places int) int {
 	if !s.GetActive() || now.UnixMilli() < s.GetHeldUntilMs() {
 		return 0
 	}
+	if _, is := s.Task(); is {
+		places = min(places, 1)
+	}
 	return max(0, places-len(s.GetUnderWay()))
 }
 
@@ -135,9 +152,12 @@ func (s *State) JobUnderWay(number uint64) bool {
 // Ends returns when the attempt's lease runs out, UTC.
 func (a *Attempt) Ends() time.Time { return time.UnixMilli(a.GetBeganMs()).Add(LeaseLife).UTC() }
 
-// Wake returns the next instant at which a lease or a hold ends; false if there is none.
-// It leaves out retries, which the rows schedule.
+// Wake returns the next instant at which a lease or a hold ends, or the webhook; false if
+// there is none. It leaves out retries, which the rows schedule.
 func (s *State) Wake(now time.Time) (at time.Time, ok bool) {
+	if at, ended := s.ends(); ended && s.idle() {
+		return at, true
+	}
 	if s.GetActive() && s.GetHeldUntilMs() > now.UnixMilli() {
 		at, ok = time.UnixMilli(s.GetHeldUntilMs()).UTC(), true
 	}
@@ -147,6 +167,25 @@ func (s *State) Wake(now time.Time) (at time.Time, ok bool) {
 		}
 	}
 	return at, ok
+}
+
+// idle reports whether nothing is left to deliver.
+func (s *State) idle() bool {
+	return s.Unattempted() == 0 && s.GetFailed() == 0 && len(s.GetUnderWay()) == 0
+}
+
+// ends returns when a configuration of push notifications is over if nothing is left to
+// deliver, UTC; false before the end of its task.
+func (s *State) ends() (at time.Time, ok bool) {
+	return time.UnixMilli(s.GetEndedMs()).Add(KeptAfterEnd).UTC(), s.GetEndedMs() != 0
+}
+
+// ownedHook is owned for what configurations of push notifications do not have.
+func (s *State) ownedHook(by parley.OrgID) error {
+	if _, is := s.Task(); is {
+		return ErrUnknown
+	}
+	return s.owned(by)
 }
 
 // owned returns a refusal if the webhook does not exist for the organization.

@@ -13,6 +13,11 @@
 //     The host reads the first few that are due and passes their jobs to Lease.
 //
 // The host deletes the rows when the webhook is deleted.
+//
+// A configuration of push notifications is a webhook that follows a task, which is a
+// conversation, instead of its agent's feed. It delivers strictly in order: no event
+// while an earlier one may still be delivered. It is never inactive: what disables a
+// webhook deletes it. It ends some time after its task.
 package webhook
 
 import (
@@ -53,6 +58,9 @@ const (
 	TriesMax = 2 * AttemptsMax
 	// ErrorCharsMax is how many characters of an error are stored.
 	ErrorCharsMax = 300
+	// KeptAfterEnd is how long a configuration of push notifications can be read after
+	// the end of its task.
+	KeptAfterEnd = time.Hour
 )
 
 // Reasons why the server disabled a webhook.
@@ -86,7 +94,22 @@ type Create struct {
 	Edge uint64
 	// Taken is a lookup: the agent has another webhook with this url.
 	Taken bool
+	// Task, unless zero, is the conversation that a configuration of push notifications
+	// follows, from its event number Edge on. ConfigID is the configuration's id there.
+	Task     parley.ConversationID
+	ConfigID string
 }
+
+// Redirect replaces the target and the secret of a configuration of push notifications.
+// Events that were not delivered yet go to the new target.
+type Redirect struct {
+	By           parley.OrgID
+	URL, SentURL string
+	SealedSecret []byte
+}
+
+// Finish deletes a configuration of push notifications whose time is over.
+type Finish struct{}
 
 // Toggle activates or deactivates the webhook. Activating an active one ends a hold.
 // While the webhook is inactive, pending jobs wait, and events create no jobs, not even
@@ -127,6 +150,8 @@ type Collect struct {
 	Upto uint64
 	// News are the events of the entries, in their order.
 	News []Entry
+	// Ended: the task has ended, so nothing follows.
+	Ended bool
 }
 
 // Entry is one event and its position in the feed. One feed entry may yield several.
@@ -172,17 +197,19 @@ type Outcome struct {
 // current process started: their holder is gone.
 type Expire struct{ Process time.Time }
 
-func (Create) command()  {}
-func (Toggle) command()  {}
-func (Rotate) command()  {}
-func (Delete) command()  {}
-func (Test) command()    {}
-func (Retry) command()   {}
-func (Retire) command()  {}
-func (Collect) command() {}
-func (Lease) command()   {}
-func (Report) command()  {}
-func (Expire) command()  {}
+func (Create) command()   {}
+func (Toggle) command()   {}
+func (Rotate) command()   {}
+func (Delete) command()   {}
+func (Test) command()     {}
+func (Retry) command()    {}
+func (Retire) command()   {}
+func (Collect) command()  {}
+func (Lease) command()    {}
+func (Report) command()   {}
+func (Expire) command()   {}
+func (Redirect) command() {}
+func (Finish) command()   {}
 
 // Event is a fact about a webhook: past tense, append-only on disk.
 //
@@ -206,6 +233,7 @@ func (*Reported) event()    {}
 func (*Expired) event()     {}
 func (*Retried) event()     {}
 func (*Released) event()    {}
+func (*Redirected) event()  {}
 
 // kinds are the events, indexed by the number that identifies each kind on disk. Numbers
 // are added, never changed or reused.
@@ -214,7 +242,7 @@ var kinds = []func() Event{
 	4: func() Event { return &Disabled{} }, 5: func() Event { return &Rotated{} }, 6: func() Event { return &Deleted{} },
 	7: func() Event { return &Collected{} }, 8: func() Event { return &Tested{} }, 9: func() Event { return &Leased{} },
 	10: func() Event { return &Reported{} }, 11: func() Event { return &Expired{} }, 12: func() Event { return &Retried{} },
-	13: func() Event { return &Released{} },
+	13: func() Event { return &Released{} }, 14: func() Event { return &Redirected{} },
 }
 
 // Tag returns the number that identifies an event's kind on disk.
@@ -246,6 +274,8 @@ func Tag(e Event) byte {
 		return 12
 	case *Released:
 		return 13
+	case *Redirected:
+		return 14
 	}
 	panic("webhook: unknown event")
 }

@@ -7,11 +7,12 @@
 package webhook
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -98,6 +99,8 @@ const (
 	What_group_member_joined    What = 8
 	What_group_member_left      What = 9
 	What_webhook_test           What = 10
+	// An event of a task, for a configuration of push notifications only.
+	What_task_updated What = 11
 )
 
 // Enum value maps for What.
@@ -114,6 +117,7 @@ var (
 		8:  "group_member_joined",
 		9:  "group_member_left",
 		10: "webhook_test",
+		11: "task_updated",
 	}
 	What_value = map[string]int32{
 		"no_event":               0,
@@ -127,6 +131,7 @@ var (
 		"group_member_joined":    8,
 		"group_member_left":      9,
 		"webhook_test":           10,
+		"task_updated":           11,
 	}
 )
 
@@ -389,7 +394,14 @@ type State struct {
 	// How often a person asked for another attempt.
 	Retried uint64 `protobuf:"varint,25,opt,name=retried,proto3" json:"retried,omitempty"`
 	// The url as it was sent, where that differs from url, which is dialled.
-	SentUrl       string `protobuf:"bytes,26,opt,name=sent_url,json=sentUrl,proto3" json:"sent_url,omitempty"`
+	SentUrl string `protobuf:"bytes,26,opt,name=sent_url,json=sentUrl,proto3" json:"sent_url,omitempty"`
+	// The task whose events it follows; empty for a webhook, which follows its
+	// agent's feed.
+	Conversation []byte `protobuf:"bytes,27,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	// The id that A2A knows the configuration by.
+	ConfigId string `protobuf:"bytes,28,opt,name=config_id,json=configId,proto3" json:"config_id,omitempty"`
+	// When the end of the task was read; zero before.
+	EndedMs       int64 `protobuf:"varint,29,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,6 +616,27 @@ func (x *State) GetSentUrl() string {
 		return x.SentUrl
 	}
 	return ""
+}
+
+func (x *State) GetConversation() []byte {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
+func (x *State) GetConfigId() string {
+	if x != nil {
+		return x.ConfigId
+	}
+	return ""
+}
+
+func (x *State) GetEndedMs() int64 {
+	if x != nil {
+		return x.EndedMs
+	}
+	return 0
 }
 
 // Job is one delivery, a row of the host under its number.
@@ -1055,7 +1088,10 @@ type Created struct {
 	Cursor       uint64                 `protobuf:"varint,8,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	AtMs         int64                  `protobuf:"varint,9,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// The url as it was sent, where that differs from url, which is dialled.
-	SentUrl       string `protobuf:"bytes,10,opt,name=sent_url,json=sentUrl,proto3" json:"sent_url,omitempty"`
+	SentUrl string `protobuf:"bytes,10,opt,name=sent_url,json=sentUrl,proto3" json:"sent_url,omitempty"`
+	// As in State.
+	Conversation  []byte `protobuf:"bytes,11,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	ConfigId      string `protobuf:"bytes,12,opt,name=config_id,json=configId,proto3" json:"config_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1156,6 +1192,20 @@ func (x *Created) GetAtMs() int64 {
 func (x *Created) GetSentUrl() string {
 	if x != nil {
 		return x.SentUrl
+	}
+	return ""
+}
+
+func (x *Created) GetConversation() []byte {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
+func (x *Created) GetConfigId() string {
+	if x != nil {
+		return x.ConfigId
 	}
 	return ""
 }
@@ -1410,14 +1460,16 @@ func (x *Deleted) GetAtMs() int64 {
 	return 0
 }
 
-// Collected: the feed was read up to upto, and the news became jobs, numbered
-// from first on.
+// Collected: the feed, or the task, was read up to upto, and the news became
+// jobs, numbered from first on.
 type Collected struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Upto          uint64                 `protobuf:"varint,1,opt,name=upto,proto3" json:"upto,omitempty"`
-	First         uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
-	News          []*News                `protobuf:"bytes,3,rep,name=news,proto3" json:"news,omitempty"`
-	AtMs          int64                  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Upto  uint64                 `protobuf:"varint,1,opt,name=upto,proto3" json:"upto,omitempty"`
+	First uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
+	News  []*News                `protobuf:"bytes,3,rep,name=news,proto3" json:"news,omitempty"`
+	AtMs  int64                  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Nothing follows: the task has ended.
+	Ended         bool `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1478,6 +1530,13 @@ func (x *Collected) GetAtMs() int64 {
 		return x.AtMs
 	}
 	return 0
+}
+
+func (x *Collected) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
 }
 
 // Tested: a person asked for a delivery that tells of nothing.
@@ -1816,6 +1875,76 @@ func (x *Retried) GetAtMs() int64 {
 	return 0
 }
 
+// Redirected: a configuration of push notifications was replaced by another of
+// its id.
+type Redirected struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	SentUrl       string                 `protobuf:"bytes,2,opt,name=sent_url,json=sentUrl,proto3" json:"sent_url,omitempty"`
+	SealedSecret  []byte                 `protobuf:"bytes,3,opt,name=sealed_secret,json=sealedSecret,proto3" json:"sealed_secret,omitempty"`
+	AtMs          int64                  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Redirected) Reset() {
+	*x = Redirected{}
+	mi := &file_actors_webhook_webhook_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Redirected) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Redirected) ProtoMessage() {}
+
+func (x *Redirected) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_webhook_webhook_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Redirected.ProtoReflect.Descriptor instead.
+func (*Redirected) Descriptor() ([]byte, []int) {
+	return file_actors_webhook_webhook_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Redirected) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Redirected) GetSentUrl() string {
+	if x != nil {
+		return x.SentUrl
+	}
+	return ""
+}
+
+func (x *Redirected) GetSealedSecret() []byte {
+	if x != nil {
+		return x.SealedSecret
+	}
+	return nil
+}
+
+func (x *Redirected) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_actors_webhook_webhook_proto protoreflect.FileDescriptor
 
 const file_actors_webhook_webhook_proto_rawDesc = "" +
@@ -1829,7 +1958,7 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x10\n" +
 	"\x03nth\x18\x03 \x01(\rR\x03nth\x12\x14\n" +
 	"\x05first\x18\x04 \x01(\bR\x05first\x12\x19\n" +
-	"\bbegan_ms\x18\x05 \x01(\x03R\abeganMs\"\xc2\x06\n" +
+	"\bbegan_ms\x18\x05 \x01(\x03R\abeganMs\"\x9e\a\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +
@@ -1863,7 +1992,10 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\tdelivered\x18\x17 \x01(\x04R\tdelivered\x12\x12\n" +
 	"\x04dead\x18\x18 \x01(\x04R\x04dead\x12\x18\n" +
 	"\aretried\x18\x19 \x01(\x04R\aretried\x12\x19\n" +
-	"\bsent_url\x18\x1a \x01(\tR\asentUrl\"\x86\x04\n" +
+	"\bsent_url\x18\x1a \x01(\tR\asentUrl\x12\"\n" +
+	"\fconversation\x18\x1b \x01(\fR\fconversation\x12\x1b\n" +
+	"\tconfig_id\x18\x1c \x01(\tR\bconfigId\x12\x19\n" +
+	"\bended_ms\x18\x1d \x01(\x03R\aendedMs\"\x86\x04\n" +
 	"\x03Job\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12-\n" +
 	"\x05event\x18\x02 \x01(\x0e2\x17.parley.v1.webhook.WhatR\x05event\x12\x10\n" +
@@ -1908,7 +2040,7 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\vduration_ms\x18\a \x01(\x03R\n" +
 	"durationMs\x12\x17\n" +
 	"\anext_ms\x18\b \x01(\x03R\x06nextMs\x12\x16\n" +
-	"\x06unsent\x18\t \x01(\bR\x06unsent\"\x93\x02\n" +
+	"\x06unsent\x18\t \x01(\bR\x06unsent\"\xd4\x02\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +
@@ -1920,7 +2052,9 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\x06cursor\x18\b \x01(\x04R\x06cursor\x12\x13\n" +
 	"\x05at_ms\x18\t \x01(\x03R\x04atMs\x12\x19\n" +
 	"\bsent_url\x18\n" +
-	" \x01(\tR\asentUrl\"8\n" +
+	" \x01(\tR\asentUrl\x12\"\n" +
+	"\fconversation\x18\v \x01(\fR\fconversation\x12\x1b\n" +
+	"\tconfig_id\x18\f \x01(\tR\bconfigId\"8\n" +
 	"\tActivated\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\x04R\x06cursor\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"\"\n" +
@@ -1933,12 +2067,13 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\rsealed_secret\x18\x01 \x01(\fR\fsealedSecret\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"\x1e\n" +
 	"\aDeleted\x12\x13\n" +
-	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"w\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x8d\x01\n" +
 	"\tCollected\x12\x12\n" +
 	"\x04upto\x18\x01 \x01(\x04R\x04upto\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x04R\x05first\x12+\n" +
 	"\x04news\x18\x03 \x03(\v2\x17.parley.v1.webhook.NewsR\x04news\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"K\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\bR\x05ended\"K\n" +
 	"\x06Tested\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1a\n" +
@@ -1958,7 +2093,13 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\aRetried\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x12\n" +
 	"\x04dead\x18\x02 \x01(\bR\x04dead\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs*Y\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"s\n" +
+	"\n" +
+	"Redirected\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x19\n" +
+	"\bsent_url\x18\x02 \x01(\tR\asentUrl\x12#\n" +
+	"\rsealed_secret\x18\x03 \x01(\fR\fsealedSecret\x12\x13\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs*Y\n" +
 	"\x06Status\x12\r\n" +
 	"\tno_status\x10\x00\x12\v\n" +
 	"\apending\x10\x01\x12\x0e\n" +
@@ -1967,7 +2108,7 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\n" +
 	"\x06failed\x10\x03\x12\r\n" +
 	"\tdelivered\x10\x04\x12\b\n" +
-	"\x04dead\x10\x05*\xf9\x01\n" +
+	"\x04dead\x10\x05*\x8b\x02\n" +
 	"\x04What\x12\f\n" +
 	"\bno_event\x10\x00\x12\x14\n" +
 	"\x10message_received\x10\x01\x12\x15\n" +
@@ -1980,7 +2121,8 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\x13group_member_joined\x10\b\x12\x15\n" +
 	"\x11group_member_left\x10\t\x12\x10\n" +
 	"\fwebhook_test\x10\n" +
-	"*N\n" +
+	"\x12\x10\n" +
+	"\ftask_updated\x10\v*N\n" +
 	"\x06Reason\x12\r\n" +
 	"\tno_reason\x10\x00\x12\x0f\n" +
 	"\vtarget_gone\x10\x01\x12\x11\n" +
@@ -1999,33 +2141,37 @@ func file_actors_webhook_webhook_proto_rawDescGZIP() []byte {
 	return file_actors_webhook_webhook_proto_rawDescData
 }
 
-var file_actors_webhook_webhook_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_actors_webhook_webhook_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
-var file_actors_webhook_webhook_proto_goTypes = []any{
-	(Status)(0),         // 0: parley.v1.webhook.Status
-	(What)(0),           // 1: parley.v1.webhook.What
-	(Reason)(0),         // 2: parley.v1.webhook.Reason
-	(*Secret)(nil),      // 3: parley.v1.webhook.Secret
-	(*Attempt)(nil),     // 4: parley.v1.webhook.Attempt
-	(*State)(nil),       // 5: parley.v1.webhook.State
-	(*Job)(nil),         // 6: parley.v1.webhook.Job
-	(*Try)(nil),         // 7: parley.v1.webhook.Try
-	(*News)(nil),        // 8: parley.v1.webhook.News
-	(*Result)(nil),      // 9: parley.v1.webhook.Result
-	(*Created)(nil),     // 10: parley.v1.webhook.Created
-	(*Activated)(nil),   // 11: parley.v1.webhook.Activated
-	(*Deactivated)(nil), // 12: parley.v1.webhook.Deactivated
-	(*Disabled)(nil),    // 13: parley.v1.webhook.Disabled
-	(*Rotated)(nil),     // 14: parley.v1.webhook.Rotated
-	(*Deleted)(nil),     // 15: parley.v1.webhook.Deleted
-	(*Collected)(nil),   // 16: parley.v1.webhook.Collected
-	(*Tested)(nil),      // 17: parley.v1.webhook.Tested
-	(*Leased)(nil),      // 18: parley.v1.webhook.Leased
-	(*Reported)(nil),    // 19: parley.v1.webhook.Reported
-	(*Expired)(nil),     // 20: parley.v1.webhook.Expired
-	(*Released)(nil),    // 21: parley.v1.webhook.Released
-	(*Retried)(nil),     // 22: parley.v1.webhook.Retried
-}
+var (
+	file_actors_webhook_webhook_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+	file_actors_webhook_webhook_proto_msgTypes  = make([]protoimpl.MessageInfo, 21)
+	file_actors_webhook_webhook_proto_goTypes   = []any{
+		Status(0),           // 0: parley.v1.webhook.Status
+		What(0),             // 1: parley.v1.webhook.What
+		Reason(0),           // 2: parley.v1.webhook.Reason
+		(*Secret)(nil),      // 3: parley.v1.webhook.Secret
+		(*Attempt)(nil),     // 4: parley.v1.webhook.Attempt
+		(*State)(nil),       // 5: parley.v1.webhook.State
+		(*Job)(nil),         // 6: parley.v1.webhook.Job
+		(*Try)(nil),         // 7: parley.v1.webhook.Try
+		(*News)(nil),        // 8: parley.v1.webhook.News
+		(*Result)(nil),      // 9: parley.v1.webhook.Result
+		(*Created)(nil),     // 10: parley.v1.webhook.Created
+		(*Activated)(nil),   // 11: parley.v1.webhook.Activated
+		(*Deactivated)(nil), // 12: parley.v1.webhook.Deactivated
+		(*Disabled)(nil),    // 13: parley.v1.webhook.Disabled
+		(*Rotated)(nil),     // 14: parley.v1.webhook.Rotated
+		(*Deleted)(nil),     // 15: parley.v1.webhook.Deleted
+		(*Collected)(nil),   // 16: parley.v1.webhook.Collected
+		(*Tested)(nil),      // 17: parley.v1.webhook.Tested
+		(*Leased)(nil),      // 18: parley.v1.webhook.Leased
+		(*Reported)(nil),    // 19: parley.v1.webhook.Reported
+		(*Expired)(nil),     // 20: parley.v1.webhook.Expired
+		(*Released)(nil),    // 21: parley.v1.webhook.Released
+		(*Retried)(nil),     // 22: parley.v1.webhook.Retried
+		(*Redirected)(nil),  // 23: parley.v1.webhook.Redirected
+	}
+)
+
 var file_actors_webhook_webhook_proto_depIdxs = []int32{
 	1,  // 0: parley.v1.webhook.State.events:type_name -> parley.v1.webhook.What
 	2,  // 1: parley.v1.webhook.State.disabled_reason:type_name -> parley.v1.webhook.Reason
@@ -2060,7 +2206,7 @@ func file_actors_webhook_webhook_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_webhook_webhook_proto_rawDesc), len(file_actors_webhook_webhook_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -268,13 +268,13 @@ func TestGolden(t *testing.T) {
 			DisabledMs: at + 8, DisabledReason: webhook.OnlyFailures, Cursor: 77, FailingSinceMs: at + 4, HeldUntilMs: at + 6,
 			Secrets: []*webhook.Secret{{Sealed: []byte("new"), UntilMs: at + 7}}, LastJob: 6, LastFirst: 5, Unsent: []uint64{4, 300},
 			LastLease: 9, UnderWay: []*webhook.Attempt{attempt}, RetryTurn: true, Failed: 1, Delivered: 2, Dead: 3, Retried: 4,
-			SentUrl: "https://HOOK.example/a",
+			SentUrl: "https://HOOK.example/a", Conversation: idOf("task"), ConfigId: "config", EndedMs: at + 10,
 		},
 		[]webhook.Event{
 			&webhook.Created{
 				Id: idOf("hook"), Agent: idOf("alice"), Org: idOf("acme"), Url: "https://hook.example/a", Description: "the hook",
 				Events: []webhook.What{webhook.MessageReceived, webhook.GroupInvited}, SealedSecret: []byte("sealed"), Cursor: 77, AtMs: at,
-				SentUrl: "https://HOOK.example/a",
+				SentUrl: "https://HOOK.example/a", Conversation: idOf("task"), ConfigId: "config",
 			},
 			&webhook.Activated{Cursor: 78, AtMs: at},
 			&webhook.Deactivated{AtMs: at},
@@ -283,13 +283,14 @@ func TestGolden(t *testing.T) {
 			&webhook.Deleted{AtMs: at},
 			&webhook.Collected{Upto: 80, First: 7, News: []*webhook.News{{
 				Event: webhook.MessageReceived, Ref: idOf("m1"), Note: []byte("note"), HappenedMs: at - 1, Position: 79,
-			}}, AtMs: at},
+			}}, AtMs: at, Ended: true},
 			&webhook.Tested{Job: 8, AtMs: at, Position: 80},
 			&webhook.Leased{Attempts: []*webhook.Attempt{attempt}},
 			&webhook.Reported{Results: results, FailingSinceMs: at + 4, HeldUntilMs: at + 6, AtMs: at},
 			&webhook.Expired{Results: results, AtMs: at},
 			&webhook.Retried{Job: 5, Dead: true, AtMs: at},
 			&webhook.Released{AtMs: at},
+			&webhook.Redirected{Url: "https://hook.example/b", SentUrl: "https://HOOK.example/b", SealedSecret: []byte("sealed"), AtMs: at},
 		},
 	)
 }

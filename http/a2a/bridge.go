@@ -15,6 +15,8 @@ import (
 	"parley/actors/agent"
 	"parley/actors/query"
 	"parley/http/api"
+	"parley/http/auth"
+	"parley/http/egress"
 	"parley/http/limit"
 	"parley/http/rest"
 	"parley/http/submission"
@@ -30,6 +32,11 @@ type Options struct {
 	// Brand is the neutral word in message types and media types.
 	Brand string
 	Clock parley.Clock
+	// Entropy draws ids of push notification configurations.
+	Entropy parley.Entropy
+	// Guard checks the targets of push notifications, Vault seals what goes with them.
+	Guard *egress.Guard
+	Vault *auth.MasterKey
 	// Budget bounds the bytes that streams hold.
 	Budget *limit.Budget
 	// StreamLimit returns how many streams an agent of the caller may have; nil means no
@@ -87,8 +94,12 @@ var methods = map[string]method{
 	"GetTask": (*Bridge).getTask, "tasks/get": (*Bridge).getTask,
 	"CancelTask": (*Bridge).cancelTask, "tasks/cancel": (*Bridge).cancelTask,
 	"SubscribeToTask": (*Bridge).subscribe, "tasks/resubscribe": (*Bridge).subscribe,
-	"ListTasks":            (*Bridge).listTasks,
-	"GetExtendedAgentCard": (*Bridge).extendedCard,
+	"ListTasks":                        (*Bridge).listTasks,
+	"CreateTaskPushNotificationConfig": (*Bridge).createPush,
+	"GetTaskPushNotificationConfig":    (*Bridge).getPush,
+	"ListTaskPushNotificationConfigs":  (*Bridge).listPush,
+	"DeleteTaskPushNotificationConfig": (*Bridge).deletePush,
+	"GetExtendedAgentCard":             (*Bridge).extendedCard,
 }
 
 // Serve answers a JSON-RPC request. // spec: A2A bridge

@@ -46,9 +46,10 @@ type sendParams struct {
 }
 
 type configuration struct {
-	HistoryLength     *int           `json:"historyLength"`
-	ReturnImmediately bool           `json:"returnImmediately"`
-	Push              jsontext.Value `json:"taskPushNotificationConfig"`
+	HistoryLength     *int        `json:"historyLength"`
+	ReturnImmediately bool        `json:"returnImmediately"`
+	Push              *pushParams `json:"taskPushNotificationConfig"`
+	FormerPush        *pushParams `json:"pushNotificationConfig"` // its name in 0.3
 }
 
 // sent is a message that was stored, and the task that it belongs to.
@@ -128,8 +129,22 @@ func checkHistory(field string, n *int) error {
 	return nil
 }
 
-// send stores the message of a request: it begins a task, or continues one.
+// send stores the message of a request, and the push notification configuration that it
+// brings, which is checked before.
 func (b *Bridge) send(c *call, in *sendParams) (sent, error) {
+	p, err := b.inlinePush(c, in)
+	if err != nil {
+		return sent{}, err
+	}
+	s, err := b.store(c, in)
+	if err == nil && p != nil {
+		_, err = b.setPush(c.Context(), p, s.before.State, s.before.Event)
+	}
+	return s, err
+}
+
+// store stores the message of a request: it begins a task, or continues one.
+func (b *Bridge) store(c *call, in *sendParams) (sent, error) {
 	parts, compact, err := readParts(in.Message.Parts)
 	if err != nil {
 		return sent{}, err

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -92,7 +93,17 @@ func (c *client) attempt(ctx context.Context, p *Post) Result {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	request, err := c.request(ctx, p, began)
+	body := p.Body
+	if p.Render != nil {
+		var err error
+		if body, err = p.Render(ctx); err != nil {
+			return Result{Error: faultRender, Duration: c.clock().Sub(began)}
+		}
+		if body == nil {
+			return Result{Status: http.StatusNoContent, Duration: c.clock().Sub(began)}
+		}
+	}
+	request, err := c.request(ctx, p, body, began)
 	if err != nil {
 		return Result{Error: faultSecret, Duration: c.clock().Sub(began)}
 	}
@@ -124,14 +135,14 @@ func (c *client) say(ctx context.Context, err error) string {
 	return sayFault(ctx.Err())
 }
 
-func (c *client) request(ctx context.Context, p *Post, now time.Time) (*http.Request, error) {
+func (c *client) request(ctx context.Context, p *Post, body []byte, now time.Time) (*http.Request, error) {
 	target := p.Target.url
 	request := (&http.Request{
 		Method: http.MethodPost, URL: &target, Host: target.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: int64(len(p.Body)),
-		Body:          io.NopCloser(bytes.NewReader(p.Body)),
-		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.Body)), nil },
+		ContentLength: int64(len(body)),
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
 		Header: http.Header{
 			"Content-Type": {"application/json"},
 			"User-Agent":   {c.agent},
@@ -143,7 +154,11 @@ func (c *client) request(ctx context.Context, p *Post, now time.Time) (*http.Req
 	if p.Traceparent != "" {
 		request.Header.Set("Traceparent", p.Traceparent)
 	}
-	return request, Sign(request.Header, c.brand, p.ID, now, p.Body, p.Secrets...)
+	if p.Render != nil {
+		maps.Copy(request.Header, p.Header)
+		return request, nil
+	}
+	return request, Sign(request.Header, c.brand, p.ID, now, body, p.Secrets...)
 }
 
 // drop reads the rest of an answer within bounds, so that its connection can be reused;

@@ -37,6 +37,7 @@ const (
 	faultOther       = "the request failed"
 	faultRedirect    = "redirects are not followed"
 	faultScheme      = "the target is not an https URL"
+	faultRender      = "the body could not be read"
 	faultSecret      = "the post could not be signed"
 )
 

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -19,6 +20,12 @@ type Post struct {
 	ID string
 	// Body is the JSON that is signed and sent. It is not copied.
 	Body []byte
+	// Render, if set, returns the body when the post begins, so that waiting posts hold
+	// none. If it returns none, there is nothing to send, and the post counts as delivered.
+	// Such a post is not signed.
+	Render func(context.Context) ([]byte, error)
+	// Header is sent along with a rendered body.
+	Header http.Header
 	// Secrets sign the body, the newest first. There are two during a rotation.
 	Secrets []string
 	// Traceparent is the value of the traceparent header, which is not signed. If empty,

@@ -259,7 +259,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
-		Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Logger: slog.Default(),
+		Courier: h.webhooks.courier, Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Logger: slog.Default(),
 	})
 	h.http, err = httpserver.New(httpserver.Options{
 		Routes: h.service.Routes(), WireSource: parleyhttp.WireSource(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,

@@ -1,0 +1,149 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"parley"
+	"parley/actors/delivery"
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+const (
+	latest = query.Latest
+	// pushMedia is the media type of a notification.
+	pushMedia = "application/a2a+json"
+	// sealOfPushes is the purpose under which tokens and credentials are sealed. Each is
+	// also bound to the id of its configuration.
+	sealOfPushes = "a2a push"
+	// markWait bounds the recording that a message was transferred.
+	markWait = 5 * time.Second
+)
+
+// pushSecret is what goes with each notification of a configuration. It is stored sealed.
+type pushSecret struct {
+	Token       string `json:"token,omitzero"`
+	Scheme      string `json:"scheme,omitzero"`
+	Credentials string `json:"credentials,omitzero"`
+}
+
+func (b *Bridge) sealPush(id webhook.ID, secret pushSecret) []byte {
+	text, _ := json.Marshal(secret) // of ASCII texts
+	return b.Vault.SealSecret(sealOfPushes, id.Bytes(), text)
+}
+
+func (b *Bridge) openPush(id webhook.ID, sealed []byte) (secret pushSecret, err error) {
+	text, err := b.Vault.OpenSecret(sealOfPushes, id.Bytes(), sealed)
+	if err == nil {
+		err = json.Unmarshal(text, &secret)
+	}
+	return secret, err
+}
+
+// pushConfig renders a configuration for the organization that began the task, which alone
+// sees the task.
+func (b *Bridge) pushConfig(s *webhook.State) *PushConfig {
+	task, _ := s.Task()
+	out := &PushConfig{ID: s.GetConfigId(), TaskID: task.String(), URL: s.SentURL()}
+	for _, sealed := range s.Sealed(b.Clock()) {
+		secret, err := b.openPush(s.WebhookID(), sealed)
+		if err != nil {
+			continue // sealed under another master key
+		}
+		if out.Token = secret.Token; secret.Scheme != "" {
+			out.Authentication = &pushAuth{Scheme: secret.Scheme, Credentials: secret.Credentials}
+		}
+	}
+	return out
+}
+
+// Notification is a push notification of one event of a task.
+type Notification struct {
+	Header http.Header
+	// Render returns the event as a stream would send it, nil if streams do not send it.
+	Render func(context.Context) ([]byte, error)
+	// Delivered records that the message of the event was transferred. It is called after
+	// Render.
+	Delivered func()
+}
+
+// Notify returns the notification of a delivery. It fails if the token and the credentials
+// cannot be unsealed. // source: A2A 1.0 section 4.3.3
+func (b *Bridge) Notify(d delivery.Delivery) (n Notification, err error) {
+	var secret pushSecret
+	for _, sealed := range d.Sealed {
+		if secret, err = b.openPush(d.Webhook, sealed); err != nil {
+			return n, err
+		}
+	}
+	n.Header = http.Header{"Content-Type": {pushMedia}}
+	if secret.Scheme != "" && secret.Credentials != "" {
+		n.Header.Set("Authorization", secret.Scheme+" "+secret.Credentials)
+	}
+	if secret.Token != "" { // two clients, two names
+		n.Header.Set("X-A2A-Notification-Token", secret.Token)
+		n.Header.Set("A2A-Notification-Token", secret.Token)
+	}
+	var brought *query.Message
+	n.Render = func(ctx context.Context) (body []byte, err error) {
+		body, brought, err = b.notification(ctx, d.Conversation, d.Number)
+		return body, err
+	}
+	n.Delivered = func() {
+		if brought == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), markWait)
+		defer cancel()
+		if err := b.Transferred(ctx, b.Clock(), []query.Message{*brought}); err != nil {
+			b.Logger.Warn("messages of a task were transferred and could not be marked", "error", err)
+		}
+	}
+	return n, nil
+}
+
+// notification renders an event of a task. An event that cannot be read any more, because
+// an organization was erased, is none.
+func (b *Bridge) notification(ctx context.Context, id parley.ConversationID, number uint64) (body []byte, brought *query.Message, err error) {
+	at, err := b.Node.Messages.ConversationAt(ctx, id, number-1, 1, nil)
+	if err != nil {
+		return nil, nil, unlessErased(err)
+	}
+	v, err := b.viewOf(ctx, at.State)
+	if err != nil {
+		return nil, nil, err
+	}
+	var last *record.Message
+	if len(at.Messages) > 0 {
+		last = at.Messages[len(at.Messages)-1].Record
+	}
+	events, err := b.Node.Messages.EventsAfter(ctx, &at, 1)
+	if err != nil || len(events) == 0 {
+		return nil, nil, unlessErased(err)
+	}
+	e := &events[0]
+	if e.Message != nil {
+		last = e.Message.Record
+	}
+	what := v.update(e, last, at.State.GetTask())
+	if what == nil {
+		return nil, nil, nil
+	}
+	body, err = json.Marshal(what)
+	return body, e.Message, err
+}
+
+// unlessErased returns nil for the errors of what was erased.
+func unlessErased(err error) error {
+	if errors.Is(err, journal.ErrErased) || errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrGone) {
+		return nil
+	}
+	return err
+}
