@@ -81,6 +81,15 @@ func (p *party) bridges(q *party) {
 	_, page, _ := p.call(p.token, "GET", "/conversations/"+task["id"].(string)+"/messages", nil, me.as()...)
 	first := page["items"].([]any)[0].(object)["id"].(string)
 	p.sent = append(p.sent, first)
+	push := object{
+		"taskId": task["id"], "id": p.canary(p.fate, "A2A push id"), "url": "https://" + p.canary(p.fate, "A2A push url") + ".example/", "token": p.canary(never, "A2A push token"),
+		"authentication": object{"scheme": p.canary(never, "A2A push scheme"), "credentials": p.canary(never, "A2A push credentials")},
+	}
+	call(3, "CreateTaskPushNotificationConfig", push)
+	got := call(4, "GetTaskPushNotificationConfig", object{"taskId": task["id"], "id": push["id"]})["result"].(object)
+	if got["token"] != push["token"] {
+		p.t.Fatalf("the configuration is %v", got)
+	}
 	q.do(201, "POST /messages/{id}/reply", []string{first}, object{
 		"type": "svc.v1.task_response", "encrypted_payload": "aGVsbG8", "metadata": object{"a2a": object{"parts": part("artifact")}},
 	}, you.as()...)
