@@ -3,6 +3,7 @@ package actors
 import (
 	"testing"
 
+	"parley/actors/conversation"
 	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -89,4 +90,35 @@ func TestVerifyWebhookControls(t *testing.T) {
 			t.Errorf("no control makes check %q report", c.Name)
 		}
 	}
+}
+
+// pushControls plant faults in the data of configurations of push notifications.
+var pushControls = map[string]tamperCase{
+	"an event of a task was passed over": {func(x *tamperer) {
+		rewriteEvent(x, journal.WebhookStream, rules.Webhook, func(e webhook.Event) bool {
+			c, ok := e.(*webhook.Collected)
+			return ok && len(c.GetNews()) > 0
+		}, func(e webhook.Event) { c := e.(*webhook.Collected); c.News = c.News[1:] })
+	}, []string{"deliveries", "delivery-rows"}, false},
+	"a row names another task": {func(x *tamperer) {
+		x.alter('R', func(k, v []byte) bool { return k[3] == byte(journal.WebhookTable) && v[0]&4 != 0 }, func(v []byte) []byte { v[len(v)-1] ^= 1; return v })
+	}, []string{"webhook-rows"}, true},
+}
+
+func TestVerifyPushControls(t *testing.T) {
+	skipUnderRace(t)
+	at := newManualClock(noon)
+	h := newWebhookFixtureAt(t, at, inTheClear)
+	must(h.node.Webhooks.Change(t.Context(), h.hook.WebhookID(), webhook.Delete{By: h.owner}))(t)
+	c, _ := h.pushTo("a")
+	h.move(c, conversation.Open)
+	h.move(c, conversation.Completed)
+	h.until("deliveries", func() bool { return len(h.pushed()) == 2 })
+	h.until("reports", func() bool {
+		all := must(h.node.Webhooks.PushConfigs(t.Context(), c.Initiator, c.Task))(t)
+		return len(all) == 1 && all[0].GetDelivered() == 2
+	})
+	w := &fullStore{testNode: h.testNode, manual: at, owner: h.owner, agents: h.ids}
+	w.close()
+	plantAll(t, w, pushControls, map[string]bool{})
 }

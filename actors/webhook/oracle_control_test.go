@@ -377,6 +377,15 @@ var defectsOfTheWebhook = map[string]func(*hookRules){
 	}),
 	"expired attempts are lost":     evolving(func(s *webhook.State, e *webhook.Expired) { s.Failed-- }),
 	"two leases of the same number": evolving(func(s *webhook.State, _ *webhook.Expired) { s.LastLease-- }),
+	"events of a task overtake":     seeing(func(s *webhook.State, _ webhook.Lease, _ time.Time) { s.Conversation = nil }),
+	"410 disables a configuration":  seeing(func(s *webhook.State, _ webhook.Report, _ time.Time) { s.Conversation = nil }),
+	"a configuration never ends":    seeing(func(s *webhook.State, _ webhook.Finish, _ time.Time) { s.EndedMs = 0 }),
+	"a configuration ends at once":  seeing(func(s *webhook.State, _ webhook.Finish, _ time.Time) { s.EndedMs -= min(s.EndedMs, hour) }),
+	"an undelivered end": seeing(func(s *webhook.State, _ webhook.Finish, _ time.Time) {
+		s.LastJob, s.LastFirst, s.Unsent, s.Failed, s.UnderWay = 0, 0, nil, 0, nil
+	}),
+	"the former target stays": evolving(func(s *webhook.State, _ *webhook.Redirected) { s.Url = aTarget }),
+	"the end goes unnoticed":  evolving(func(s *webhook.State, _ *webhook.Collected) { s.EndedMs = 0 }),
 }
 
 // unreleased removes the end of a hold from a decision.
