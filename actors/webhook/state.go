@@ -169,7 +169,7 @@ func (s *State) Wake(now time.Time) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// idle reports whether nothing is left to deliver.
+// idle reports whether nothing is left to deliver, now or later.
 func (s *State) idle() bool {
 	return s.Unattempted() == 0 && s.GetFailed() == 0 && len(s.GetUnderWay()) == 0
 }
