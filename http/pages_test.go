@@ -90,7 +90,18 @@ func (a *response) listed() string {
 func newPageHarness(t *testing.T) (h *cardHarness, group string) {
 	h = newCardHarness(t)
 	group = h.group("friends", `,"enrollment_policy":"open","description":"Friends of <b>invoices</b>"`)
+	h.awaitGroup("friends")
 	return h, group
+}
+
+// awaitGroup waits until a group is found.
+func (h *cardHarness) awaitGroup(name string) {
+	h.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); h.public().ask("GET", "/directory/groups?q="+name, "").want(200).len("items") == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.t.Fatalf("the group %s is not found after ten seconds", name)
+		}
+	}
 }
 
 var pagePaths = []string{"/", "/find/agents", "/find/agents?q=invoices&category=office", "/find/groups", "/find/groups?q=friends", "/a/ann@first.home.example", "/g/friends@first.home.example"}
@@ -167,11 +178,7 @@ func TestPagesInPages(t *testing.T) {
 			t.Errorf("%s shows %d agents, want %d", path, len(seen), want)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); h.public().ask("GET", "/directory/groups?q=team24", "").want(200).len("items") == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the last group is not found after ten seconds")
-		}
-	}
+	h.awaitGroup("team24")
 	groups := h.browse("/find/groups").want(200)
 	next := nextPage.FindStringSubmatch(string(groups.raw))
 	if next == nil {

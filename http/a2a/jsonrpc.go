@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -144,7 +145,7 @@ func checkShape(text []byte) error {
 	for n := 0; ; n++ {
 		_, err := d.ReadToken()
 		switch {
-		case err == io.EOF && n > 0:
+		case errors.Is(err, io.EOF) && n > 0:
 			return nil
 		case err != nil:
 			return errParse

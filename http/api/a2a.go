@@ -1,7 +1,5 @@
 package api
 
-import "github.com/go-json-experiment/json/jsontext"
-
 // GetA2ACard gets the A2A card of an active agent whose card has a2a_enabled: GET
 // /a2a/{handle}/agent.json.
 type GetA2ACard struct {
@@ -121,16 +119,16 @@ type A2ARequest struct {
 	// Version is the version of A2A that the client speaks; the default is 1.0.
 	Version      string `json:"-" header:"A2A-Version"`
 	VersionQuery string `json:"-" query:"A2A-Version"`
-	// Timeout is how long SendMessage waits for a reply, in seconds: at most 300, by default
-	// 60.
+	// Timeout is how long a request that sends a message waits for the reply, in seconds: at
+	// most 300, by default 60.
 	Timeout string `json:"-" header:"X-A2A-Timeout"`
-	// LastEventID resumes SubscribeToTask after an event.
+	// LastEventID resumes the stream of a task after an event.
 	LastEventID string `json:"-" header:"Last-Event-ID"`
 
 	JSONRPC string `json:"jsonrpc" required:"true" enum:"2.0"`
 	// ID is a string or a whole number, and comes back in the answer.
-	ID jsontext.Value `json:"id" required:"true"`
-	// Method is a method of A2A 1.0, such as SendMessage.
+	ID string `json:"id" required:"true"`
+	// Method is a method of A2A 1.0.
 	Method string `json:"method" required:"true" example:"SendMessage"`
 	Params Object `json:"params,omitzero"`
 }
