@@ -7,12 +7,11 @@
 package webhook
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -2141,37 +2140,34 @@ func file_actors_webhook_webhook_proto_rawDescGZIP() []byte {
 	return file_actors_webhook_webhook_proto_rawDescData
 }
 
-var (
-	file_actors_webhook_webhook_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-	file_actors_webhook_webhook_proto_msgTypes  = make([]protoimpl.MessageInfo, 21)
-	file_actors_webhook_webhook_proto_goTypes   = []any{
-		Status(0),           // 0: parley.v1.webhook.Status
-		What(0),             // 1: parley.v1.webhook.What
-		Reason(0),           // 2: parley.v1.webhook.Reason
-		(*Secret)(nil),      // 3: parley.v1.webhook.Secret
-		(*Attempt)(nil),     // 4: parley.v1.webhook.Attempt
-		(*State)(nil),       // 5: parley.v1.webhook.State
-		(*Job)(nil),         // 6: parley.v1.webhook.Job
-		(*Try)(nil),         // 7: parley.v1.webhook.Try
-		(*News)(nil),        // 8: parley.v1.webhook.News
-		(*Result)(nil),      // 9: parley.v1.webhook.Result
-		(*Created)(nil),     // 10: parley.v1.webhook.Created
-		(*Activated)(nil),   // 11: parley.v1.webhook.Activated
-		(*Deactivated)(nil), // 12: parley.v1.webhook.Deactivated
-		(*Disabled)(nil),    // 13: parley.v1.webhook.Disabled
-		(*Rotated)(nil),     // 14: parley.v1.webhook.Rotated
-		(*Deleted)(nil),     // 15: parley.v1.webhook.Deleted
-		(*Collected)(nil),   // 16: parley.v1.webhook.Collected
-		(*Tested)(nil),      // 17: parley.v1.webhook.Tested
-		(*Leased)(nil),      // 18: parley.v1.webhook.Leased
-		(*Reported)(nil),    // 19: parley.v1.webhook.Reported
-		(*Expired)(nil),     // 20: parley.v1.webhook.Expired
-		(*Released)(nil),    // 21: parley.v1.webhook.Released
-		(*Retried)(nil),     // 22: parley.v1.webhook.Retried
-		(*Redirected)(nil),  // 23: parley.v1.webhook.Redirected
-	}
-)
-
+var file_actors_webhook_webhook_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_actors_webhook_webhook_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_actors_webhook_webhook_proto_goTypes = []any{
+	(Status)(0),         // 0: parley.v1.webhook.Status
+	(What)(0),           // 1: parley.v1.webhook.What
+	(Reason)(0),         // 2: parley.v1.webhook.Reason
+	(*Secret)(nil),      // 3: parley.v1.webhook.Secret
+	(*Attempt)(nil),     // 4: parley.v1.webhook.Attempt
+	(*State)(nil),       // 5: parley.v1.webhook.State
+	(*Job)(nil),         // 6: parley.v1.webhook.Job
+	(*Try)(nil),         // 7: parley.v1.webhook.Try
+	(*News)(nil),        // 8: parley.v1.webhook.News
+	(*Result)(nil),      // 9: parley.v1.webhook.Result
+	(*Created)(nil),     // 10: parley.v1.webhook.Created
+	(*Activated)(nil),   // 11: parley.v1.webhook.Activated
+	(*Deactivated)(nil), // 12: parley.v1.webhook.Deactivated
+	(*Disabled)(nil),    // 13: parley.v1.webhook.Disabled
+	(*Rotated)(nil),     // 14: parley.v1.webhook.Rotated
+	(*Deleted)(nil),     // 15: parley.v1.webhook.Deleted
+	(*Collected)(nil),   // 16: parley.v1.webhook.Collected
+	(*Tested)(nil),      // 17: parley.v1.webhook.Tested
+	(*Leased)(nil),      // 18: parley.v1.webhook.Leased
+	(*Reported)(nil),    // 19: parley.v1.webhook.Reported
+	(*Expired)(nil),     // 20: parley.v1.webhook.Expired
+	(*Released)(nil),    // 21: parley.v1.webhook.Released
+	(*Retried)(nil),     // 22: parley.v1.webhook.Retried
+	(*Redirected)(nil),  // 23: parley.v1.webhook.Redirected
+}
 var file_actors_webhook_webhook_proto_depIdxs = []int32{
 	1,  // 0: parley.v1.webhook.State.events:type_name -> parley.v1.webhook.What
 	2,  // 1: parley.v1.webhook.State.disabled_reason:type_name -> parley.v1.webhook.Reason

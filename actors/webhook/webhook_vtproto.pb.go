@@ -6,10 +6,9 @@ package webhook
 
 import (
 	fmt "fmt"
-	io "io"
-
 	protohelpers "github.com/planetscale/vtprotobuf/protohelpers"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	io "io"
 )
 
 const (
@@ -2206,7 +2205,6 @@ func (m *Secret) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Attempt) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -2354,7 +2352,6 @@ func (m *Attempt) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *State) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -3208,7 +3205,6 @@ func (m *State) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Job) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -3622,7 +3618,6 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Try) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -3763,7 +3758,6 @@ func (m *Try) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *News) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -3940,7 +3934,6 @@ func (m *News) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Result) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4177,7 +4170,6 @@ func (m *Result) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Created) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4634,7 +4626,6 @@ func (m *Created) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Activated) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4724,7 +4715,6 @@ func (m *Activated) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Deactivated) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4795,7 +4785,6 @@ func (m *Deactivated) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Disabled) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4885,7 +4874,6 @@ func (m *Disabled) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Rotated) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4990,7 +4978,6 @@ func (m *Rotated) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Deleted) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -5061,7 +5048,6 @@ func (m *Deleted) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Collected) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -5224,7 +5210,6 @@ func (m *Collected) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Tested) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -5333,7 +5318,6 @@ func (m *Tested) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Leased) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -5419,7 +5403,6 @@ func (m *Leased) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Reported) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -5562,7 +5545,6 @@ func (m *Reported) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Expired) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -5667,7 +5649,6 @@ func (m *Expired) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Released) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -5738,7 +5719,6 @@ func (m *Released) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Retried) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -5848,7 +5828,6 @@ func (m *Retried) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Redirected) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
