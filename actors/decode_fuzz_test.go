@@ -114,7 +114,7 @@ var laws = []decoderRules{
 	decoderRulesOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
 	decoderRulesOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),
 	decoderRulesOf("group", 14, rules.Group, blankOf[group.State], formOf[group.Snapshot]),
-	decoderRulesOf("webhook", 13, rules.Webhook, blankOf[webhook.State], formOf[webhook.State]),
+	decoderRulesOf("webhook", 14, rules.Webhook, blankOf[webhook.State], formOf[webhook.State]),
 }
 
 func blankOf[T any]() *T { return new(T) }

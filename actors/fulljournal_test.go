@@ -51,8 +51,14 @@ func (j *fullJournal) Append(e *journal.Entry) {
 	if release := e.Release; j.holding && release != nil {
 		e.Release = func(err error) {
 			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.held = append(j.held, func() { release(err) })
+			held := j.holding
+			if held {
+				j.held = append(j.held, func() { release(err) })
+			}
+			j.mu.Unlock()
+			if !held { // the gate was opened before the entry was durable
+				release(err)
+			}
 		}
 	}
 	j.Journal.Append(e)
