@@ -37,6 +37,9 @@ func newAccessScene(t *testing.T, journals string) *accessScene {
 	c := &accessScene{s: s, alice: s.org(t).agent("alice"), bob: s.org(t).agent("bob"), carol: s.org(t).agent("carol")}
 	c.revoked = c.alice.org.agent("revoked")
 	c.alice.delete(c.revoked.path("")).want(204)
+	for _, g := range []*agent{c.alice, c.bob, c.carol} { // no cell may be the first to make a second agent
+		g.org.agent("second")
+	}
 	second := c.alice.post("/org/credentials", nil).want(201)
 	c.revokedCredentials = s.grant(t, second.str("client_id"), second.str("client_secret")).want(200).str("access_token")
 	c.alice.delete("/org/credentials/" + second.str("client_id")).want(204)
