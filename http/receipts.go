@@ -18,23 +18,28 @@ import (
 // carry records that a message was delivered to its recipient through a channel (0 for
 // none that transfers the body) and, if reads is set, that it was read.
 func (s inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bool) (query.Message, error) {
+	return s.carryAt(c.Context(), c.Now(), m, by, reads)
+}
+
+// carryAt is carry for callers that are no request any more.
+func (s inbox) carryAt(ctx context.Context, now time.Time, m query.Message, by journal.Channel, reads bool) (query.Message, error) {
 	if m.Receipts.ReadAt != 0 || (m.Receipts.TransferredAt != 0 && !reads) {
 		return m, nil
 	}
 	to := m.Record.Recipient()
-	m, err := s.Node.Messages.GetFor(c.Context(), to.Slot(), m.Record.MessageID())
+	m, err := s.Node.Messages.GetFor(ctx, to.Slot(), m.Record.MessageID())
 	if err != nil {
 		return m, err
 	}
 	if m.Position == 0 {
 		return m, nil // not in the recipient's feed yet: a later transfer records the receipt
 	}
-	receipt, fresh := receiptFor(&m, by, reads, c.Now())
+	receipt, fresh := receiptFor(&m, by, reads, now)
 	if !fresh {
 		return m, nil
 	}
 	unmarked := m.Receipts
-	if err = s.Node.Receipts.Record(c.Context(), to, []journal.RecordReceipt{receipt}); err != nil && s.unmarkable(err) {
+	if err = s.Node.Receipts.Record(ctx, to, []journal.RecordReceipt{receipt}); err != nil && s.unmarkable(err) {
 		m.Receipts, err = unmarked, nil
 	}
 	return m, err
@@ -44,22 +49,7 @@ func (s inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bo
 // disk takes no writes, they stay untransferred.
 func (s *core) bridgeTransferred(ctx context.Context, now time.Time, messages []query.Message) error {
 	for _, m := range messages {
-		if m.Receipts.TransferredAt != 0 {
-			continue
-		}
-		to := m.Record.Recipient()
-		m, err := s.Node.Messages.GetFor(ctx, to.Slot(), m.Record.MessageID())
-		if err != nil {
-			return err
-		}
-		if m.Position == 0 {
-			continue // not in the recipient's feed yet: a later transfer records the receipt
-		}
-		receipt, fresh := receiptFor(&m, journal.BridgeChannel, false, now)
-		if !fresh {
-			continue
-		}
-		if err := s.Node.Receipts.Record(ctx, to, []journal.RecordReceipt{receipt}); err != nil && !(inbox{s}).unmarkable(err) {
+		if _, err := (inbox{s}).carryAt(ctx, now, m, journal.BridgeChannel, false); err != nil {
 			return err
 		}
 	}

@@ -40,9 +40,8 @@ const (
 
 // sendParams are the parameters of SendMessage and SendStreamingMessage.
 type sendParams struct {
-	Message       *Message       `json:"message"`
-	Configuration configuration  `json:"configuration"`
-	Metadata      jsontext.Value `json:"metadata"`
+	Message       *Message      `json:"message"`
+	Configuration configuration `json:"configuration"`
 }
 
 type configuration struct {
@@ -75,11 +74,11 @@ func (b *Bridge) sendMessage(c *call) (any, error) {
 	}
 	if !in.Configuration.ReturnImmediately {
 		if err := b.awaitReply(c, s, patience); err != nil {
-			return nil, err
+			return nil, afterStored(err)
 		}
 	}
 	t, err := b.taskAfter(c, s.posted.Message.Conversation(), s.view, in.Configuration.HistoryLength)
-	return map[string]*Task{"task": t}, err
+	return map[string]*Task{"task": t}, afterStored(err)
 }
 
 // readSend reads and checks the parameters of a send.
@@ -139,6 +138,7 @@ func (b *Bridge) send(c *call, in *sendParams) (sent, error) {
 	s, err := b.store(c, in)
 	if err == nil && p != nil {
 		_, err = b.setPush(c.Context(), p, s.before.State, s.before.Event)
+		err = afterStored(err)
 	}
 	return s, err
 }

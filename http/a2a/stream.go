@@ -3,6 +3,7 @@ package a2a
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"runtime/debug"
 	"strconv"
@@ -49,6 +50,12 @@ func (b *Bridge) sendStreaming(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	result, err := b.streamFrom(c, s, in.Configuration.HistoryLength)
+	return result, afterStored(err)
+}
+
+// streamFrom streams a task from a message on that was stored.
+func (b *Bridge) streamFrom(c *call, s sent, history *int) (any, error) {
 	begin, err := b.arrival(c, s)
 	if err != nil {
 		return nil, err
@@ -57,7 +64,16 @@ func (b *Bridge) sendStreaming(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.stream(c, at, s.view, in.Configuration.HistoryLength, true)
+	return b.stream(c, at, s.view, history, true)
+}
+
+// afterStored returns the error of a request whose message is stored: that nothing was done
+// would be wrong.
+func afterStored(err error) error {
+	if errors.Is(err, parley.ErrOverloaded) {
+		return parley.ErrOutcomeUnknown
+	}
+	return err
 }
 
 // arrival returns the number of the last event that a message caused, 0 if it is the first
@@ -150,9 +166,6 @@ func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bo
 	st.hold = b.Budget.Hold(c.Account(), nil)
 	if !st.hold.Grow(streamBytes + cap(opening)) {
 		b.streams.remove(st)
-		if brief { // the message is stored
-			return nil, parley.ErrOutcomeUnknown
-		}
 		return nil, rest.ErrHeld
 	}
 	ctx := c.Context()
@@ -294,10 +307,9 @@ func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query
 	for i := range events {
 		e := &events[i]
 		if e.Message != nil {
-			st.last = e.Message.Record
-		}
-		if e.Message != nil && e.Message.Record.Sender() == st.view.responder {
-			transferred = append(transferred, *e.Message)
+			if st.last = e.Message.Record; st.last.Sender() == st.view.responder {
+				transferred = append(transferred, *e.Message)
+			}
 		}
 		what := st.view.update(e, st.last, st.at.State.GetTask())
 		if what == nil {

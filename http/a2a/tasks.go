@@ -91,8 +91,8 @@ func (b *Bridge) extendedCard(c *call) (any, error) {
 const (
 	listPageDefault = 50
 	listPageMax     = 100
-	// listScanMax is how many of the newest conversations of an organization a list of tasks
-	// looks at.
+	// listScanMax is how many conversations a list of tasks looks at: of one agent after the
+	// other, the newest first.
 	listScanMax = 1000
 	// listStep is how many conversations of an agent are read at a time.
 	listStep = 100
@@ -150,7 +150,7 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := "a2a tasks " + c.to.AgentID().String() + " " + c.Caller.Org.String() + " " + in.ContextID + " " + in.Status + " " + in.UpdatedAfter
+	list := "a2a tasks " + c.to.AgentID().String() + " " + c.Caller.Org.String() + " " + in.ContextID + " " + in.Status + " " + in.UpdatedAfter + " " + c.in.ActingAgent
 	all, err := b.tasksOf(c, in)
 	if err != nil {
 		return nil, err
