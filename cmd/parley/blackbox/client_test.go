@@ -44,9 +44,28 @@ type answer struct {
 	err    error
 }
 
-// call makes one request. Headers are pairs of name and value; an empty Content-Type
-// omits the header. It checks nothing, so that goroutines may call it.
+// diskPatience is how long a write is repeated while the disk of this machine stalls.
+const diskPatience = 20 * time.Second
+
+// diskStalled reports whether a write was refused because the disk of this machine
+// stalled, which no test can prevent: nothing was done, and the write is to be repeated.
+func diskStalled(status int, body []byte) bool {
+	return status == http.StatusServiceUnavailable && bytes.Contains(body, []byte("The disk takes no writes at present"))
+}
+
+// call makes one request, and repeats a write while the disk stalls. Headers are pairs of
+// name and value; an empty Content-Type omits the header. It checks nothing, so that
+// goroutines may call it.
 func (s *server) call(t testing.TB, token, method, path string, body any, headers ...string) *answer {
+	a := s.callOnce(t, token, method, path, body, headers...)
+	for until := time.Now().Add(diskPatience); method != "GET" && diskStalled(a.status, a.raw) && time.Now().Before(until); {
+		time.Sleep(250 * time.Millisecond)
+		a = s.callOnce(t, token, method, path, body, headers...)
+	}
+	return a
+}
+
+func (s *server) callOnce(t testing.TB, token, method, path string, body any, headers ...string) *answer {
 	a := &answer{t: t, asked: method + " " + path}
 	req, err := s.request(token, method, path, body, headers...)
 	if err != nil {
