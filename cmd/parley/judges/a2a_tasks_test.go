@@ -28,6 +28,7 @@ func TestA2ATaskJudges(t *testing.T) {
 			}
 			token = strings.TrimSpace(caller)
 			t.Log(told)
+			t.Log(node(t, "", "a2a/push.mjs", base, handle, sdk))
 		})
 	}
 	t.Run("go", func(t *testing.T) { t.Log(goClient(t, "-tasks", token, base+"/a2a/"+handle)) })

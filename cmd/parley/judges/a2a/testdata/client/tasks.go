@@ -31,6 +31,7 @@ func judgeTasks(ctx context.Context, endpoint, token string) error {
 		{"sends, waits, continues and cancels tasks", j.sends},
 		{"reads streams, and resumes them without a loss", j.streams},
 		{"lists tasks and reads the extended card", j.lists},
+		{"has events posted to a server, each as it is streamed", j.pushes},
 		{"is told errors by their codes", j.refusals},
 	} {
 		if err := step.check(); err != nil {
