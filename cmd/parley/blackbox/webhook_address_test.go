@@ -34,7 +34,7 @@ var badTargets = []string{
 }
 
 // TestAddressesOfTargets: a server not in development mode rejects targets that are not
-// public addresses.
+// public addresses, of webhooks and of push notifications.
 func TestAddressesOfTargets(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--dev=false", "--pow-bits", "8", "--quota-profile", "open")
@@ -70,6 +70,7 @@ func TestAddressesOfTargets(t *testing.T) {
 	if rows := g.get("/webhooks?include_inactive=true").want(200).list; len(rows) != len(publicHosts) {
 		t.Errorf("%d webhooks, want only the %d of the control", len(rows), len(publicHosts))
 	}
+	refusesPushTargets(t, s)
 }
 
 // complaintsOf returns the details of a 422 of any code.
