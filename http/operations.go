@@ -115,6 +115,9 @@ var operations = map[string]rest.Operation{
 	"GET /readyz":                                {ID: "getReadiness", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready]()}},
 	"GET /version":                               {ID: "getVersion"},
 
+	"GET /compliance/info": {ID: "getComplianceInfo", Headers: documentHeaders},
+	"GET /llms.txt":        {ID: "getLLMsText", Headers: documentHeaders},
+
 	"GET /":              {ID: "getStart", Headers: pageHeaders},
 	"GET /find/agents":   {ID: "getAgentsPage", Headers: pageHeaders},
 	"GET /find/groups":   {ID: "getGroupsPage", Headers: pageHeaders},

@@ -179,12 +179,16 @@ func (s *Service) pageRoutes() []rest.Route {
 }
 
 func (s *Service) otherRoutes() []rest.Route {
-	conversations, serverInfo := conversations{s.core}, serverInfo{s.core}
+	conversations, serverInfo, compliance := conversations{s.core}, serverInfo{s.core}, compliance{s.core}
 	return []rest.Route{
 		// Conversations
 		rest.Typed(get, "/conversations/{id}", rest.Bearer, 200, "Read a conversation.", conversations.getConversation),
 		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Bearer, 200, "Participants of a conversation.", conversations.participants),
 		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", conversations.patchStatus),
+
+		// Compliance
+		rest.RenderedAs[api.ComplianceInfo](get, "/compliance/info", rest.Public, 200, "Transparency notice: who runs the service, and what it does with data.", compliance.complianceInfo),
+		rest.Raw(get, "/llms.txt", rest.Public, "text/plain", "What language models need to use the service.", compliance.llms),
 
 		// Infrastructure
 		rest.RenderedAs[api.Start](get, "/", rest.Public, 200, "What runs here: a start page to browsers, links to all others.", serverInfo.startPage).ForPeople(),

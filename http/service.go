@@ -70,6 +70,8 @@ type ServiceOptions struct {
 	// Guard checks the targets of new webhooks, Vault seals their secrets.
 	Guard *egress.Guard
 	Vault *auth.MasterKey
+	// Notice is what the transparency notice says of the provider.
+	Notice Notice
 	// Directory finds agents and groups.
 	Directory Directory
 	// Logger logs defects.
@@ -210,6 +212,7 @@ type (
 	signup         struct{ *core } // registration and tokens
 	webhooks       struct{ *core }
 	serverInfo     struct{ *core }
+	compliance     struct{ *core } // what the service does with data
 	// admission decides which requests are served, before the handlers run.
 	admission struct{ *core }
 )

@@ -176,6 +176,13 @@ func (c *Client) Version(ctx context.Context) (*api.Version, error) {
 	return fetch[api.Version](ctx, c, k)
 }
 
+// ComplianceInfo returns the service's transparency notice.
+func (c *Client) ComplianceInfo(ctx context.Context) (*api.ComplianceInfo, error) {
+	k := get("/compliance/info")
+	k.public = true
+	return fetch[api.ComplianceInfo](ctx, c, k)
+}
+
 func setInt(q url.Values, name string, value int) {
 	if value != 0 {
 		q.Set(name, strconv.Itoa(value))

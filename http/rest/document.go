@@ -30,15 +30,26 @@ func (c *Call) Document(of any, modified time.Time, cache string) (Rendered, err
 	if err != nil {
 		return Rendered{}, err
 	}
+	return c.document(body, modified, cache), nil
+}
+
+// TextDocument is Document for a document that is not JSON. It writes the answer, for Raw
+// routes.
+func (c *Call) TextDocument(media string, body []byte, modified time.Time, cache string) error {
+	c.SetHeader(fasthttp.HeaderContentType, media)
+	return c.answer(c.document(body, modified, cache))
+}
+
+func (c *Call) document(body []byte, modified time.Time, cache string) Rendered {
 	tag := entityTag(body)
 	c.SetHeader(fasthttp.HeaderCacheControl, cache)
 	c.SetHeader(fasthttp.HeaderETag, tag)
 	date := c.documentDate(modified)
 	c.SetHeader(fasthttp.HeaderLastModified, date.UTC().Format(httpTime))
 	if c.has(tag, date, cache) {
-		return Rendered{Code: fasthttp.StatusNotModified}, nil
+		return Rendered{Code: fasthttp.StatusNotModified}
 	}
-	return Rendered{JSON: body}, nil
+	return Rendered{JSON: body}
 }
 
 // entityTag returns the entity tag of a body, which is a hash of it.

@@ -177,13 +177,15 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/status", obj{"status": "failed"}}
 	},
 
-	"GET /":             plainAsk("/"),
-	"GET /health":       plainAsk("/health"),
-	"GET /readyz":       plainAsk("/readyz"),
-	"GET /version":      plainAsk("/version"),
-	"GET /openapi.json": plainAsk("/openapi.json"),
-	"GET /docs":         plainAsk("/docs"),
-	"GET /docs/{file}":  plainAsk("/docs/page.css"),
+	"GET /":                plainAsk("/"),
+	"GET /health":          plainAsk("/health"),
+	"GET /readyz":          plainAsk("/readyz"),
+	"GET /compliance/info": plainAsk("/compliance/info"),
+	"GET /llms.txt":        plainAsk("/llms.txt"),
+	"GET /version":         plainAsk("/version"),
+	"GET /openapi.json":    plainAsk("/openapi.json"),
+	"GET /docs":            plainAsk("/docs"),
+	"GET /docs/{file}":     plainAsk("/docs/page.css"),
 
 	"GET /find/agents":   plainAsk("/find/agents"),
 	"GET /find/groups":   plainAsk("/find/groups"),

@@ -96,6 +96,8 @@ var openRoutes = []route{
 	{"GET", "/a/{handle}"},
 	{"GET", "/g/{handle}"},
 	{"GET", "/assets/{file}"},
+	{"GET", "/compliance/info"},
+	{"GET", "/llms.txt"},
 	{"GET", "/health"},
 	{"GET", "/version"},
 }
@@ -105,7 +107,6 @@ var laterRoutes = []route{
 	{"POST", "/agents/" + nobody + "/verify-svid"},
 	{"DELETE", "/orgs/" + nobody},
 	{"GET", "/orgs/" + nobody + "/export"},
-	{"GET", "/compliance/info"},
 }
 
 func TestLaterEndpointsAreAbsent(t *testing.T) {

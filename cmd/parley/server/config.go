@@ -52,6 +52,7 @@ type Config struct {
 	Terms
 	Outbound
 	Embeddings
+	Notice
 	telemetry.Tracing
 
 	// acceptLoss opens a damaged data directory and gives up the missing data.
@@ -111,7 +112,11 @@ func (c *Config) BeforeResolve(ctx *kong.Context) error {
 			return fmt.Sprint(value), nil
 		case []any:
 			if flag.IsSlice() {
-				return strings.Trim(strings.ReplaceAll(fmt.Sprint(value), " ", ","), "[]"), nil
+				words := make([]string, len(value))
+				for i, word := range value {
+					words[i] = fmt.Sprint(word)
+				}
+				return kong.JoinEscaped(words, ','), nil
 			}
 			return nil, fmt.Errorf("config file %s: must be a single value", path)
 		default:
@@ -203,6 +208,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.Embeddings.validate(); err != nil {
+		return err
+	}
+	if err := c.Notice.validate(); err != nil {
 		return err
 	}
 	if err := c.Tracing.Validate(); err != nil {

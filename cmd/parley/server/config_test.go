@@ -85,6 +85,9 @@ journals = 4
 disk-reserve = "1GiB"
 log-format = "json"
 log-level = "debug"
+provider-name = "Acme GmbH"
+subprocessors = ["Hosting AG", "Mail, Ltd."]
+notice-updated = "2026-11-20"
 `)
 	t.Setenv("PARLEY_CONFIG", path)
 	cfg, err := parseServe(t)
@@ -98,6 +101,7 @@ log-level = "debug"
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, DiskReserve: 1 << 30, LogFormat: "json", LogLevel: "debug",
 		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20, MemoryLimit: autoLimit}, Outbound: Outbound{WebhookConcurrency: 128},
 		Embeddings: Embeddings{Embeddings: "embedded"},
+		Notice:     Notice{ProviderName: "Acme GmbH", Subprocessors: []string{"Hosting AG", "Mail, Ltd."}, NoticeUpdated: "2026-11-20"},
 	}
 	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -153,6 +157,11 @@ func TestConfigRefusals(t *testing.T) {
 		{[]string{"--brand", "x\n"}, "--brand"},
 		{[]string{"--brand", "<b>"}, "--brand"},
 		{[]string{"--brand", `x"`}, "--brand"},
+		{[]string{"--provider-url", "acme.example"}, "--provider-url"},
+		{[]string{"--provider-url", "https:///x"}, "--provider-url"},
+		{[]string{"--provider-country", "Germany"}, "--provider-country"},
+		{[]string{"--privacy-policy", "javascript:alert(1)"}, "--privacy-policy"},
+		{[]string{"--notice-updated", "yesterday"}, "--notice-updated"},
 		{[]string{"--pow-bits", "-1"}, "pow-bits"},
 		{[]string{"--pow-bits", "41"}, "--pow-bits"},
 		{[]string{"--journals", "0"}, "--journals"},
