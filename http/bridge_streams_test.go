@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	stdhttp "net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -206,5 +207,35 @@ func TestTaskStreamEndsWithItsPermission(t *testing.T) {
 	h.service.EndStreams(h.second.owner)
 	if a, end := following.next(); end != "end" {
 		t.Errorf("after the end comes %s", a.raw)
+	}
+}
+
+// TestIdleTaskStreamsAreSmall: while nothing happens, a stream holds neither the buffers of
+// its request nor the messages of its task.
+func TestIdleTaskStreamsAreSmall(t *testing.T) {
+	skipUnderRace(t)
+	const streams, most = 100, 16 << 10 // it was 5 KiB, the client's end included
+	h := newBridgeHarness(t)
+	task := h.call(h.second, "SendMessage", h.say("m1", textParts(strings.Repeat("long ", 6<<10)), nil)).want(200).text("result.task.id")
+	live := func() int {
+		runtime.GC()
+		runtime.GC() // empties pools
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := live()
+	for range streams {
+		h.follow("SubscribeToTask", object{"id": task}).want(object{"result.task.id": task})
+	}
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		each := (live() - before) / streams
+		if each <= most {
+			t.Logf("%d bytes", each)
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("an idle stream takes %d bytes", each)
+		}
 	}
 }

@@ -144,7 +144,7 @@ func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bo
 		bridge: b, id: c.id.Clone(), view: v, at: at, brief: brief, caller: c.Caller, draining: c.Draining(), agent: at.State.Initiator(), ended: make(chan struct{}),
 	}
 	if len(at.Messages) > 0 {
-		st.last = at.Messages[len(at.Messages)-1].Record
+		st.passed(at.Messages[len(at.Messages)-1].Record)
 	}
 	if err := b.transfer(c.Context(), c.Now(), v, at.Messages); err != nil {
 		return nil, err
@@ -170,7 +170,11 @@ func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bo
 	}
 	ctx := c.Context()
 	c.RequestCtx().HijackSetNoResponse(true)
-	c.RequestCtx().Hijack(func(conn net.Conn) { st.serve(ctx, conn, opening) })
+	c.RequestCtx().Hijack(func(conn net.Conn) {
+		conn, line := connlimit.Hijack(conn)
+		// The engine's goroutine holds the buffers of the request until it ends.
+		go st.serve(ctx, conn, line, opening)
+	})
 	return streamed{}, nil
 }
 
@@ -180,7 +184,7 @@ type taskStream struct {
 	id       jsontext.Value // of the request
 	view     view
 	at       query.Moment    // the last event that was written
-	last     *record.Message // the last message up to there, nil if it is not known
+	last     *record.Message // the last message up to there if it is an error, else nil
 	brief    bool
 	caller   rest.Caller
 	draining <-chan struct{}
@@ -200,10 +204,17 @@ func (st *taskStream) event(b []byte, number uint64, what *StreamResponse) ([]by
 	return append(append(append(b, "\ndata: "...), data...), "\n\n"...), nil
 }
 
-// serve writes the stream and closes the connection. It runs in the engine's hijack
-// goroutine.
-func (st *taskStream) serve(ctx context.Context, conn net.Conn, opening []byte) {
-	conn, line := connlimit.Hijack(conn)
+// passed notes that a message is the last one so far. Only errors matter for what follows:
+// an idle stream holds no other message.
+func (st *taskStream) passed(r *record.Message) {
+	if st.last = nil; st.view.kindOf(r) == isError {
+		st.last = r
+	}
+}
+
+// serve writes the stream and closes the connection. line is nil if the connection is not
+// from a listener that counts it.
+func (st *taskStream) serve(ctx context.Context, conn net.Conn, line *connlimit.Conn, opening []byte) {
 	if kernel, ok := conn.(syscall.Conn); ok {
 		if socket, err := kernel.SyscallConn(); err == nil {
 			_ = connlimit.NoticeVanished(socket, vanishWait) // otherwise a failing write notices it later
@@ -307,7 +318,7 @@ func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query
 	for i := range events {
 		e := &events[i]
 		if e.Message != nil {
-			if st.last = e.Message.Record; st.last.Sender() == st.view.responder {
+			if st.passed(e.Message.Record); e.Message.Record.Sender() == st.view.responder {
 				transferred = append(transferred, *e.Message)
 			}
 		}
