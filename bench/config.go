@@ -102,7 +102,7 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 			cases = append(cases, Case{Scenario: name, Clients: n})
 		}
 		for _, rate := range rates {
-			if name == scenario.Quota {
+			if name == scenario.Quota || name == scenario.A2A {
 				break // at a rate that both hold, there is nothing to compare
 			}
 			cases = append(cases, Case{Scenario: name, Clients: slices.Max(counts), Rate: rate})

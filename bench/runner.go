@@ -191,6 +191,8 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		measured, err = r.webhook(ctx, s, &run, task)
 	case scenario.Directory:
 		measured, err = r.directory(ctx, s, &run, task)
+	case scenario.A2A:
+		measured, err = r.a2a(ctx, s, &run, task)
 	case scenario.Quota:
 		measured, err = r.quota(ctx, &run, task)
 	default:

@@ -46,6 +46,18 @@ func (m meter) CPU() time.Duration {
 	return machine.Processes(m.pids...).CPU
 }
 
+// Live implements scenario.Meter.
+func (m meter) Live(ctx context.Context) uint64 {
+	if m.door.Admin == "" {
+		return 0
+	}
+	bytes, err := liveBytes(ctx, m.door.Admin, m.door.AdminToken)
+	if err != nil {
+		return 0
+	}
+	return bytes
+}
+
 // Open implements scenario.Meter. It counts the descriptors of the process if it can read
 // them, and otherwise uses the server's own metric.
 func (m meter) Open() int {

@@ -114,6 +114,23 @@ func (m *Measurement) PerSecond() float64 {
 	return float64(m.Operations) / m.Seconds
 }
 
+// Add adds another window of the same kind, except its Laps and Series.
+func (m *Measurement) Add(other *Measurement) {
+	m.Seconds += other.Seconds
+	m.Intended += other.Intended
+	m.Operations += other.Operations
+	m.Failures += other.Failures
+	m.InTime += other.InTime
+	for reason, n := range other.Reasons {
+		if m.Reasons == nil {
+			m.Reasons = map[string]int64{}
+		}
+		m.Reasons[reason] += n
+	}
+	m.Latency.Merge(other.Latency)
+	m.Service.Merge(other.Service)
+}
+
 // Fill copies the measurement into run and leaves its other fields unchanged.
 func (m *Measurement) Fill(run *result.Run) {
 	run.Seconds = m.Seconds

@@ -41,6 +41,7 @@ func TestGoalsOfDelivery(t *testing.T) {
 		"quota, no valid":    {[]result.Run{invalid}, []string{"(0.990) no valid run"}},
 		"polls of too few":   {[]result.Run{withFigures(scenarioPoll, map[string]float64{figurePolled: polledLeast - 1})}, nil},
 		"polls":              {[]result.Run{withFigures(scenarioPoll, map[string]float64{figurePolled: polledLeast})}, []string{"5,000 missed"}},
+		"a2a":                {[]result.Run{withFigures(scenarioA2A, map[string]float64{"a2a_of_sync": 0.49, "subscriptions": 5000})}, []string{"0.490 missed", "5,000 met"}},
 		"webhooks and quota": {[]result.Run{webhooked(5000, 5000), invalid}, []string{"0.900 met", "5,000 met", "200 met", "(0.990) no valid run"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,11 +2,12 @@ package report
 
 import "parley/bench/result"
 
-// Names of the scenarios and figures that goals of delivery use.
+// Names of the scenarios and figures that goals of delivery and of A2A use.
 const (
 	scenarioPoll    = "poll"
 	scenarioWebhook = "webhook"
 	scenarioQuota   = "quota"
+	scenarioA2A     = "a2a"
 	figurePolled    = "messages"
 	figureNews      = "webhook_deliveries_per_second"
 	figureDrained   = "drain_per_second"
@@ -15,8 +16,8 @@ const (
 // polledLeast is how many messages a poll must count for its goal to apply.
 const polledLeast = 1_000_000
 
-// deliveryGoals compares a target's results in Poll, Webhook and Quota with the published
-// goals.
+// deliveryGoals compares a target's results in Poll, Webhook, Quota and A2A with the
+// published goals.
 func deliveryGoals(cases []caseGroups, target string) (out []result.Goal) {
 	if g, _, ok := largest(cases, scenarioPoll, target); ok && g.spread(figure(figurePolled)).Median >= polledLeast {
 		s := g.spread(throughput)
@@ -35,6 +36,8 @@ func deliveryGoals(cases []caseGroups, target string) (out []result.Goal) {
 		{scenarioWebhook, "webhook deliveries a second", delivered, 5000, false},
 		{scenarioWebhook, "p99 from the 201 to the delivery while 1 % of the targets hang, ms", figure("beside_hanging_p99_ms"), 250, true},
 		{scenarioQuota, "sends a second with quota and rate checks, by those without, in turn", figure("limited_of_free"), 0.97, false},
+		{scenarioA2A, "SendMessage through to the reply, by messages/sync, in turn", figure("a2a_of_sync"), 0.5, false},
+		{scenarioA2A, "subscriptions at once that got the end of their task", figure("subscriptions"), 5000, false},
 	} {
 		g, _, ok := largest(cases, one.scenario, target)
 		if !ok {

@@ -248,11 +248,12 @@ func (s *fake) search(w http.ResponseWriter, r *http.Request) {
 // unmeasured is a Meter that sees nothing.
 type unmeasured struct{}
 
-func (unmeasured) Resident() uint64       { return 0 }
-func (unmeasured) CPU() time.Duration     { return 0 }
-func (unmeasured) Open() int              { return -1 }
-func (unmeasured) Log() (uint64, bool)    { return 0, false }
-func (unmeasured) Settle(context.Context) {}
+func (unmeasured) Resident() uint64            { return 0 }
+func (unmeasured) CPU() time.Duration          { return 0 }
+func (unmeasured) Open() int                   { return -1 }
+func (unmeasured) Log() (uint64, bool)         { return 0, false }
+func (unmeasured) Live(context.Context) uint64 { return 0 }
+func (unmeasured) Settle(context.Context)      {}
 
 // fakeCards is how many cards the directory of a fake has: so many that some words are on
 // more than one page.

@@ -59,12 +59,15 @@ const (
 	// Directory searches a directory of many cards. It measures more than operations: see
 	// Host.Directory.
 	Directory = "directory"
+	// A2A calls agents over the A2A bridge, in turn with Sync, and subscribes to many
+	// tasks. It measures more than operations: see Host.A2A and Host.Subscribe.
+	A2A = "a2a"
 )
 
 // Names lists all scenarios in the order in which they are run. Deep needs a depth. Hot
 // and the scenarios after it are run only if they are named.
 func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota, Directory}
+	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota, Directory, A2A}
 }
 
 // Params are the parameters of the scenarios.
@@ -91,6 +94,8 @@ type Params struct {
 	Polled, Hooks int
 	// Cards is how many cards Directory publishes; 0 stands for 100,000.
 	Cards int
+	// Subscriptions is how many streams of tasks A2A opens; 0 stands for 5,000.
+	Subscriptions int
 	// Tier is the trust tier that the operator sets for the organizations of the bench;
 	// 0 leaves it unchanged.
 	Tier int
@@ -128,6 +133,8 @@ func (p Params) Check() error {
 		return fmt.Errorf("%d messages polled or %d webhooks are too few or too many", p.Polled, p.Hooks)
 	case p.Cards < 0 || p.Cards > 0 && p.Cards < cardsLeast || p.Cards > cardsMost:
 		return fmt.Errorf("%d cards are not between %d and %d", p.Cards, cardsLeast, cardsMost)
+	case p.Subscriptions < 0 || p.Subscriptions > subscriptionsMax:
+		return fmt.Errorf("%d subscriptions are not between 0 and %d", p.Subscriptions, subscriptionsMax)
 	case p.Electors != 0 && p.Electors < electorsLeast:
 		return fmt.Errorf("%d electors settle whatever they vote on: at least %d are needed", p.Electors, electorsLeast)
 	}
@@ -156,6 +163,8 @@ type Host struct {
 	polled       *polled       // the polled mailbox
 	hooks        *hooks        // the agents of Webhook
 	index        *cardIndex    // the cards of Directory
+	bridge       bridge        // the agents of A2A
+	subscribing  [][2]*agent   // an agent that begins tasks, and the one that answers them
 	// newsPatience bounds the wait for deliveries that do not arrive.
 	newsPatience time.Duration
 	// foundWithin bounds the wait for a published card, cardPatience that for all cards.
@@ -236,6 +245,8 @@ func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial
 		return h.prepareVotes(ctx, clients, name == HotGroup)
 	case Poll:
 		return h.preparePoll(ctx)
+	case A2A:
+		return h.prepareA2A(ctx, clients)
 	}
 	return nil, fmt.Errorf("%s is not a load; known are: %s", name, strings.Join(Names(), ", "))
 }

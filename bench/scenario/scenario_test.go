@@ -162,10 +162,11 @@ func TestUnknownOutcomesAreNoViolations(t *testing.T) {
 // unseen is a meter that sees only descriptors, and as many as it is set to.
 type unseen struct{ s *fake }
 
-func (unseen) Resident() uint64       { return 0 }
-func (unseen) CPU() time.Duration     { return 0 }
-func (unseen) Log() (uint64, bool)    { return 0, false }
-func (unseen) Settle(context.Context) {}
+func (unseen) Resident() uint64            { return 0 }
+func (unseen) Live(context.Context) uint64 { return 0 }
+func (unseen) CPU() time.Duration          { return 0 }
+func (unseen) Log() (uint64, bool)         { return 0, false }
+func (unseen) Settle(context.Context)      {}
 func (u unseen) Open() int {
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()

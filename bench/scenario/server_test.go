@@ -64,6 +64,10 @@ const (
 	endlessSearch  fault = "a search stream never says that it is over"
 	keepsOldCard   fault = "a card that is published again stays as it was"
 	doublesRows    fault = "a card comes twice on a page"
+	refusesTasks   fault = "tasks are refused"
+	otherTask      fault = "a subscription begins with another task"
+	forgetsEnd     fault = "the stream of a task ends before the task"
+	goesOn         fault = "the stream of a task goes on after its end"
 )
 
 // fake is a server in memory that does what scenarios request, with a fault.
@@ -127,6 +131,7 @@ func newFake(t *testing.T, f fault) (*fake, target.Door) {
 	s.webhooks(t, mux)
 	s.terms(mux)
 	s.directory(mux)
+	mux.HandleFunc("POST /a2a/{handle}", s.a2a)
 	server := httptest.NewServer(s.rated(mux))
 	t.Cleanup(func() {
 		server.CloseClientConnections()

@@ -20,6 +20,9 @@ type Meter interface {
 	Resident() uint64
 	// CPU returns the processor time they have used.
 	CPU() time.Duration
+	// Live collects garbage and returns the bytes of what is alive, stacks included; 0 if
+	// that is not known.
+	Live(ctx context.Context) uint64
 	// Open returns how many connections or descriptors they have open; negative if that
 	// is not known.
 	Open() int

@@ -99,8 +99,18 @@ func (w *world) register(ctx context.Context, slug string) (*org, error) {
 	return &org{credentials: *credentials, client: c.Authenticated(*credentials)}, nil
 }
 
-// agents creates count agents with names from pattern and the numbers from first on.
+// agents creates agents whose inboxes are read back.
 func (w *world) agents(ctx context.Context, o *org, pattern string, first, count int) ([]*agent, error) {
+	made, err := w.create(ctx, o, pattern, first, count)
+	for _, a := range made {
+		a.box = uint32(len(w.boxes))
+		w.boxes = append(w.boxes, a)
+	}
+	return made, err
+}
+
+// create creates count agents with names from pattern and the numbers from first on.
+func (w *world) create(ctx context.Context, o *org, pattern string, first, count int) ([]*agent, error) {
 	made := make([]*agent, count)
 	err := together(ctx, setupCalls, count, func(ctx context.Context, i int) error {
 		signing, encryption := w.key.SigningKey(), w.key.EncryptionKey()
@@ -117,10 +127,6 @@ func (w *world) agents(ctx context.Context, o *org, pattern string, first, count
 	})
 	if err != nil {
 		return nil, err
-	}
-	for _, a := range made {
-		a.box = uint32(len(w.boxes))
-		w.boxes = append(w.boxes, a)
 	}
 	return made, nil
 }

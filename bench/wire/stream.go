@@ -47,12 +47,22 @@ func DialStream(ctx context.Context, address, path, token, lastEventID string) (
 
 // DialStreamFrom is DialStream from an address of this machine, nil for any.
 func DialStreamFrom(ctx context.Context, from net.IP, address, path, token, lastEventID string) (*Stream, error) {
+	headers := [][2]string{{"Accept", "text/event-stream"}, {"Cache-Control", "no-cache"}}
+	if lastEventID != "" {
+		headers = append(headers, [2]string{"Last-Event-ID", lastEventID})
+	}
+	return OpenStream(ctx, from, address, Request("GET", path, token, headers, nil))
+}
+
+// OpenStream is DialStreamFrom with a request made by Request, which the other end should
+// answer with a stream.
+func OpenStream(ctx context.Context, from net.IP, address string, request []byte) (*Stream, error) {
 	conn, err := dial(ctx, from, address)
 	if err != nil {
 		return nil, err
 	}
 	abandon := context.AfterFunc(ctx, func() { conn.Close() })
-	s, err := openStream(conn, path, token, lastEventID)
+	s, err := openStream(conn, request)
 	if !abandon() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -63,15 +73,11 @@ func DialStreamFrom(ctx context.Context, from net.IP, address, path, token, last
 	return s, nil
 }
 
-func openStream(conn net.Conn, path, token, lastEventID string) (*Stream, error) {
-	headers := [][2]string{{"Accept", "text/event-stream"}, {"Cache-Control", "no-cache"}}
-	if lastEventID != "" {
-		headers = append(headers, [2]string{"Last-Event-ID", lastEventID})
-	}
+func openStream(conn net.Conn, request []byte) (*Stream, error) {
 	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write(Request("GET", path, token, headers, nil)); err != nil {
+	if _, err := conn.Write(request); err != nil {
 		return nil, reading("asking for a stream", err)
 	}
 	lines := reader{in: bufio.NewReaderSize(conn, streamBuffer)}

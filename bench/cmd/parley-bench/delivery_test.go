@@ -78,6 +78,28 @@ func TestBenchOfDirectory(t *testing.T) {
 	}
 }
 
+// TestBenchOfA2A calls agents over the bridge for a moment and subscribes to a few tasks,
+// each of which ends.
+func TestBenchOfA2A(t *testing.T) {
+	t.Parallel()
+	report, _ := measured(t, "a2a", "--duration", "400ms", "--warmup", "10ms", "--repeats", "1", "--clients", "4", "--agents", "2", "--subscriptions", "60")
+	if len(report.Runs) != 1 {
+		t.Fatalf("%d runs", len(report.Runs))
+	}
+	run := report.Runs[0]
+	if run.Failures != 0 || run.Operations == 0 || run.Figures["subscriptions"] != 60 {
+		t.Errorf("%d operations, failures %v, figures %v", run.Operations, run.Reasons, run.Figures)
+	}
+	for _, figure := range []string{"sync_per_second", "a2a_per_second", "a2a_of_sync", "last_end_ms"} {
+		if run.Figures[figure] <= 0 {
+			t.Errorf("%s is %v", figure, run.Figures[figure])
+		}
+	}
+	if run.Laps["subscriptions: end of a task after its reply was sent"] == nil {
+		t.Errorf("laps %v", run.Laps)
+	}
+}
+
 // TestBenchOfQuotaWantsServersOfItsOwn: names a server and requests quota. The bench
 // refuses before it sends any request.
 func TestBenchOfQuotaWantsServersOfItsOwn(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 type runCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota, directory; default: send to mixed."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota, directory, a2a; default: send to mixed."`
 	Goals     bool     `help:"Run the cases that the published goals name, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
@@ -38,18 +38,19 @@ type runCmd struct {
 	Ladder   bool          `help:"Look for the highest rate of send that stays within --p99."`
 	P99      time.Duration `name:"p99" default:"10ms" help:"Bound for the 99th percentile of --ladder."`
 
-	Payload     int    `default:"1024" help:"Characters of encrypted_payload."`
-	Agents      int    `default:"1000" help:"Recipients."`
-	Senders     int    `default:"1" help:"Senders to them."`
-	Depth       int    `placeholder:"PAGE" help:"Page that deep compares with page 1; adds deep to the default scenarios."`
-	Streams     int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
-	Connections int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
-	Members     int    `default:"1000" help:"Members of the group that fanout broadcasts to."`
-	Electors    int    `default:"10000" help:"Members of the group in which votes and hotgroup vote."`
-	Polled      int    `default:"1000000" help:"Messages of the agent that poll asks about."`
-	Hooks       int    `default:"1000" help:"Webhooks of webhook."`
-	Cards       int    `default:"100000" help:"Cards of directory."`
-	Seed        uint64 `default:"1" help:"Makes choices and payloads repeatable."`
+	Payload       int    `default:"1024" help:"Characters of encrypted_payload."`
+	Agents        int    `default:"1000" help:"Recipients."`
+	Senders       int    `default:"1" help:"Senders to them."`
+	Depth         int    `placeholder:"PAGE" help:"Page that deep compares with page 1; adds deep to the default scenarios."`
+	Streams       int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
+	Connections   int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
+	Members       int    `default:"1000" help:"Members of the group that fanout broadcasts to."`
+	Electors      int    `default:"10000" help:"Members of the group in which votes and hotgroup vote."`
+	Polled        int    `default:"1000000" help:"Messages of the agent that poll asks about."`
+	Hooks         int    `default:"1000" help:"Webhooks of webhook."`
+	Cards         int    `default:"100000" help:"Cards of directory."`
+	Subscriptions int    `default:"5000" help:"Streams of tasks that a2a opens; the limit of open files bounds them."`
+	Seed          uint64 `default:"1" help:"Makes choices and payloads repeatable."`
 
 	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
 	Out    string `placeholder:"DIR" help:"Where results go; default: bench-results/TIME."`
@@ -141,7 +142,7 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
 		Params: scenario.Params{
 			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
-			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks, Cards: c.Cards,
+			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks, Cards: c.Cards, Subscriptions: c.Subscriptions,
 		},
 		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify, Own: own,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,

@@ -1,0 +1,326 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/wire"
+)
+
+// The states of a task that the bench expects.
+const (
+	taskSubmitted = "TASK_STATE_SUBMITTED"
+	taskWorking   = "TASK_STATE_WORKING"
+	taskCompleted = "TASK_STATE_COMPLETED"
+)
+
+// partsHead and partsTail enclose the text of the only part of a message.
+const (
+	partsHead = `[{"text":"`
+	partsTail = `"}]`
+	// partsInline is how long parts may be to stand in the metadata of a message too.
+	partsInline = 2 << 10
+)
+
+// taskRequest is SendMessage, with the message's id and text overwritten in place.
+type taskRequest struct {
+	bytes    []byte
+	id, text int
+}
+
+// taskRequest builds the request that begins a task: with now it is answered at once, else
+// after the reply.
+func (h *Host) taskRequest(from, to *agent, now bool) *taskRequest {
+	text := make([]byte, h.payloads.length())
+	h.payloads.write(text, Key{})
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"%s","role":"ROLE_USER","parts":%s%s%s},"configuration":{"returnImmediately":%t}}}`,
+		text[:keyLength], partsHead, text, partsTail, now)
+	r := &taskRequest{bytes: wire.Request("POST", "/a2a/"+to.handle, from.org.token, h.a2aHeaders(from), body)}
+	r.id = bytes.Index(r.bytes, text[:keyLength])
+	r.text = bytes.Index(r.bytes, text)
+	return r
+}
+
+// a2aHeaders are the headers of a call on behalf of an agent.
+func (h *Host) a2aHeaders(from *agent) [][2]string {
+	brand := h.world.brand
+	return [][2]string{{"X-" + strings.ToUpper(brand[:1]) + brand[1:] + "-Agent", from.id.String()}, {"A2A-Version", "1.0"}, {"X-A2A-Timeout", "10"}}
+}
+
+// write makes it the request for the message of key. Its id is the front of its text.
+func (r *taskRequest) write(p *payloads, key Key) {
+	p.write(r.bytes[r.text:], key)
+	copy(r.bytes[r.id:], r.bytes[r.text:r.text+keyLength])
+}
+
+// partsReply is POST /messages/{id}/reply with the result of a task, with the id and the
+// text overwritten in place.
+type partsReply struct {
+	bytes []byte
+	// inline is where the text stands in the metadata, 0 if it is too long for that.
+	id, payload, inline int
+	parts               []byte
+}
+
+func (h *Host) partsReply(token string) *partsReply {
+	r := &partsReply{parts: h.payloads.parts(Key{})}
+	placeholder := strings.Repeat("0", 36)
+	payload := base64.RawURLEncoding.EncodeToString(r.parts)
+	metadata := `{"a2a":{"cleartext":true}}`
+	if len(r.parts) <= partsInline {
+		metadata = `{"a2a":{"cleartext":true,"parts":` + string(r.parts) + `}}`
+	}
+	body := fmt.Appendf(nil, `{"type":"%s","encrypted_payload":"%s","encryption_version":"hpke-v1","metadata":%s,"content_type":"application/json"}`,
+		h.world.messageType("task_response"), payload, metadata)
+	r.bytes = wire.Request("POST", "/messages/"+placeholder+"/reply", token, nil, body)
+	r.id, r.payload = bytes.Index(r.bytes, []byte(placeholder)), bytes.Index(r.bytes, []byte(payload))
+	if len(r.parts) <= partsInline {
+		r.inline = bytes.Index(r.bytes, r.parts) + len(partsHead)
+	}
+	return r
+}
+
+// write makes it the reply to a message, with the text of key.
+func (r *partsReply) write(p *payloads, original uuid, key Key) {
+	original.put(r.bytes[r.id:])
+	p.write(r.parts[len(partsHead):], key)
+	base64.RawURLEncoding.Encode(r.bytes[r.payload:], r.parts)
+	if r.inline > 0 {
+		p.write(r.bytes[r.inline:], key)
+	}
+}
+
+// send sends the reply to a message on a connection and checks the answer.
+func (r *partsReply) send(conn *wire.HTTP, p *payloads, original uuid, key Key) error {
+	r.write(p, original, key)
+	answer, err := conn.Do(r.bytes)
+	if err != nil {
+		return err
+	}
+	if answer.Status != 201 {
+		err, _ := refusal(answer)
+		return err
+	}
+	_, err = readMessage(answer.Body)
+	return err
+}
+
+// parts returns the parts whose only text is the payload of key.
+func (p *payloads) parts(key Key) []byte {
+	text := make([]byte, p.length())
+	p.write(text, key)
+	return append(append([]byte(partsHead), text...), partsTail...)
+}
+
+// readParts returns the key of the text in a message's payload. buffer is used to decode it.
+func (p *payloads) readParts(payload []byte, buffer *[]byte) (Key, bool) {
+	var err error
+	if *buffer, err = base64.RawURLEncoding.AppendDecode((*buffer)[:0], payload); err != nil {
+		return Key{}, false
+	}
+	text, begins := bytes.CutPrefix(*buffer, []byte(partsHead))
+	text, ends := bytes.CutSuffix(text, []byte(partsTail))
+	key, sound := p.read(text)
+	return key, begins && ends && sound
+}
+
+// calling is one client of A2A: a caller with a waiting request, and an agent that answers
+// the messages on its stream.
+type calling struct {
+	payloads *payloads
+	conn     *wire.HTTP
+	request  *taskRequest
+	key      Key
+
+	answers *wire.HTTP
+	stream  *wire.Stream
+	reply   *partsReply
+	ended   sync.WaitGroup
+	mu      sync.Mutex
+	trouble error
+}
+
+func (h *Host) prepareA2A(ctx context.Context, clients int) (load.Dial, error) {
+	if err := h.bridged(ctx, clients); err != nil {
+		return nil, err
+	}
+	run := h.nextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) {
+		from, to := h.bridge.callers[worker], h.bridge.responders[worker]
+		c := &calling{payloads: h.payloads, key: Key{Run: run, Worker: uint32(worker)}}
+		var err error
+		if c.conn, err = wire.DialHTTP(ctx, h.door.Address); err == nil {
+			if c.answers, err = wire.DialHTTP(ctx, h.door.Address); err == nil {
+				c.stream, err = h.listen(ctx, to)
+			}
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.request, c.reply = h.taskRequest(from, to, false), h.partsReply(to.org.token)
+		c.ended.Go(c.serve)
+		return c, nil
+	}, nil
+}
+
+// serve answers until the stream ends. On an error it also ends the caller's connection,
+// which would otherwise wait for an answer that never arrives.
+func (c *calling) serve() {
+	var buffer []byte
+	for {
+		m, err := nextTask(c.stream)
+		if err == nil {
+			key, sound := c.payloads.readParts(m.payload, &buffer)
+			switch {
+			case !sound:
+				err = errors.New("wrong answer: the stream brings parts that nobody sent")
+			case key.Run == c.key.Run:
+				key.Part = answered
+				err = c.reply.send(c.answers, c.payloads, m.id, key)
+			}
+		}
+		if err != nil {
+			c.mu.Lock()
+			c.trouble = err
+			c.mu.Unlock()
+			_ = c.conn.Close()
+			return
+		}
+	}
+}
+
+// nextTask waits for the next message event. It skips status changes.
+func nextTask(stream *wire.Stream) (message, error) {
+	for {
+		event, err := stream.Next()
+		if err != nil {
+			return message{}, err
+		}
+		if event.Name != "message" {
+			continue
+		}
+		m, err := readMessage(event.Data)
+		if err != nil {
+			err = errors.New("wrong answer: an event that is not a message")
+		}
+		return m, err
+	}
+}
+
+// Do implements load.Client.
+func (c *calling) Do(_ context.Context, n int, _ *load.Laps) error {
+	c.key.N = uint32(n)
+	c.request.write(c.payloads, c.key)
+	answer, err := c.conn.Do(c.request.bytes)
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.trouble != nil {
+			return c.trouble
+		}
+		return err
+	}
+	task, err := resultOf(answer, "task")
+	if err != nil {
+		return err
+	}
+	return c.judge(task)
+}
+
+// judge checks a task: it has the message that began it and the result that was given.
+func (c *calling) judge(task []byte) error {
+	expected := c.key
+	expected.Part = answered
+	id := c.request.bytes[c.request.id : c.request.id+keyLength]
+	text := plainText(at(first(at(first(at(task, "artifacts")), "parts")), "text"))
+	switch state := plainText(at(task, "status", "state")); {
+	case !bytes.Equal(plainText(at(first(at(task, "history")), "messageId")), id):
+		return wrong("another message than the one sent")
+	case string(state) != taskCompleted:
+		return load.Refused{Reason: "the wait ended in " + string(state)}
+	}
+	if key, sound := c.payloads.read(text); !sound || key != expected {
+		return wrong("another result than the one given")
+	}
+	return nil
+}
+
+// Close implements load.Client. The answering agent sends nothing more, but waits for the
+// outcome of its last reply.
+func (c *calling) Close() error {
+	var errs []error
+	if c.conn != nil {
+		errs = append(errs, c.conn.Close())
+	}
+	if c.stream != nil {
+		errs = append(errs, c.stream.Close())
+	}
+	if c.answers != nil {
+		ended := make(chan struct{})
+		go func() {
+			c.ended.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(parting):
+		}
+		errs = append(errs, c.answers.Close())
+	}
+	c.ended.Wait()
+	return errors.Join(errs...)
+}
+
+// resultOf returns a member of the result of a JSON-RPC response.
+func resultOf(answer wire.Answer, name string) ([]byte, error) {
+	if answer.Status != 200 {
+		err, _ := refusal(answer)
+		return nil, err
+	}
+	if found := at(answer.Body, "result", name); found != nil {
+		return found, nil
+	}
+	if code := at(answer.Body, "error", "code"); code != nil {
+		reason := plainText(at(first(at(answer.Body, "error", "data")), "reason"))
+		return nil, load.Refused{Reason: fmt.Sprintf("A2A error %s %s", code, reason)}
+	}
+	return nil, errA2A
+}
+
+// at returns the value of a member of an object, or of a member of its member; nil if there
+// is none.
+func at(object []byte, path ...string) []byte {
+	for _, wanted := range path {
+		walk := membersOf(object)
+		object = nil
+		for object == nil {
+			name, value, ok := walk.next()
+			if !ok {
+				return nil
+			}
+			if string(name) == wanted {
+				object = value
+			}
+		}
+	}
+	return object
+}
+
+// first returns the first element of an array; nil if there is none.
+func first(array []byte) []byte {
+	if len(array) == 0 || array[0] != '[' {
+		return nil
+	}
+	value, _, ok := cutValue(skipBlank(array[1:]))
+	if !ok {
+		return nil
+	}
+	return value
+}

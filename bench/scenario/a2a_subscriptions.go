@@ -1,0 +1,314 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+	"parley/bench/wire"
+)
+
+const (
+	// tasksPerAgent is how many tasks an agent begins, and has begun with it: as many as
+	// the profile public allows an agent streams in its highest tier.
+	tasksPerAgent = 50
+	// subscribedFrom is the number of client addresses that the streams come from.
+	subscribedFrom = 8
+	// completers is the number of connections on which tasks are completed.
+	completers = 64
+)
+
+// Task is a task that was begun and not answered.
+type Task struct {
+	id, message uuid
+	key         Key
+	from, to    *agent
+}
+
+// BeginTasks begins tasks: an equal number by each of many agents, half of which belong to
+// one organization and half to the other.
+func (h *Host) BeginTasks(ctx context.Context, n int) ([]Task, error) {
+	if h.world == nil {
+		return nil, fmt.Errorf("%s does not take part in %s", h.name, A2A)
+	}
+	pairs := (n + tasksPerAgent - 1) / tasksPerAgent
+	if err := h.subscribers(ctx, pairs); err != nil {
+		return nil, fmt.Errorf("%s: no agents for subscriptions: %w", h.name, err)
+	}
+	if err := h.world.freshTokens(ctx); err != nil {
+		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	}
+	run := h.nextRun()
+	tasks := make([]Task, n)
+	err := together(ctx, setupCalls, pairs, func(ctx context.Context, i int) error {
+		own := tasks[i*n/pairs : (i+1)*n/pairs]
+		for k := range own {
+			own[k] = Task{key: Key{Run: run, Worker: uint32(i), N: uint32(k)}, from: h.subscribing[i][0], to: h.subscribing[i][1]}
+		}
+		return h.beginOf(ctx, own)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: tasks cannot be begun: %w", h.name, err)
+	}
+	return tasks, nil
+}
+
+// subscribers makes sure that there are n pairs of an agent that begins tasks and one that
+// answers them.
+func (h *Host) subscribers(ctx context.Context, n int) error {
+	for have := len(h.subscribing); have < n; have = len(h.subscribing) {
+		from, to, count := h.world.globex, h.world.acme, (n+1)/2
+		if have > 0 { // the other half, in the other direction
+			from, to, count = to, from, n-have
+		}
+		begin, err := h.world.create(ctx, from, "subscriber-%d", have, count)
+		if err != nil {
+			return err
+		}
+		answer, err := h.world.create(ctx, to, "provider-%d", have, count)
+		if err != nil {
+			return err
+		}
+		if err := enable(ctx, answer); err != nil {
+			return err
+		}
+		for i := range begin {
+			h.subscribing = append(h.subscribing, [2]*agent{begin[i], answer[i]})
+		}
+	}
+	return nil
+}
+
+// beginOf begins the tasks of one agent with another, and finds their messages in the
+// other's inbox.
+func (h *Host) beginOf(ctx context.Context, tasks []Task) error {
+	conn, err := wire.DialHTTP(ctx, h.door.Address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	places := make(map[uuid]*Task, len(tasks))
+	request := h.taskRequest(tasks[0].from, tasks[0].to, true)
+	for i := range tasks {
+		t := &tasks[i]
+		request.write(h.payloads, t.key)
+		answer, err := conn.Do(request.bytes)
+		if err != nil {
+			return err
+		}
+		task, err := resultOf(answer, "task")
+		if err != nil {
+			return err
+		}
+		var known bool
+		if t.id, known = parseUUID(plainText(at(task, "id"))); !known || string(plainText(at(task, "status", "state"))) != taskSubmitted {
+			return wrong("not a task that was submitted")
+		}
+		places[t.id] = t
+	}
+	answer, err := conn.Do(wire.Request("GET", "/agents/"+tasks[0].to.id.String()+"/messages?limit=100", tasks[0].to.org.token, nil, nil))
+	if err != nil {
+		return err
+	}
+	if answer.Status != 200 {
+		err, _ := refusal(answer)
+		return err
+	}
+	_, err = readPage(answer.Body, func(m message) error {
+		id, _ := parseUUID(m.conversation)
+		if t := places[id]; t != nil {
+			t.message = m.id
+			delete(places, id)
+		}
+		return nil
+	})
+	if err == nil && len(places) > 0 {
+		err = wrong("a task that is not in its agent's inbox")
+	}
+	return err
+}
+
+// Subscribe subscribes to tasks, measures the memory of the streams, and answers all tasks.
+// Each stream must bring the result and the end of its task, and then end. It adds to the
+// figures and laps of run.
+func (h *Host) Subscribe(ctx context.Context, tasks []Task, meter Meter, run *result.Run) error {
+	if err := h.world.freshTokens(ctx); err != nil {
+		return fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	}
+	s := &subscriptions{host: h, tasks: tasks, streams: make([]*wire.Stream, len(tasks)), ends: make(chan taskEnd, len(tasks))}
+	defer s.close()
+	before := measured(ctx, meter)
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	after := measured(ctx, meter)
+	for name, grown := range map[string]float64{FigureSubscriptionBytes: after.resident - before.resident, FigureSubscriptionLive: after.live - before.live} {
+		if grown != 0 {
+			run.Figures[name] = math.Round(grown / float64(len(tasks)))
+		}
+	}
+	run.Figures[FigureSubscriptions] = float64(len(tasks))
+	return s.complete(ctx, run)
+}
+
+// memory is the memory of a target.
+type memory struct{ resident, live float64 }
+
+func measured(ctx context.Context, meter Meter) memory {
+	meter.Settle(ctx)
+	return memory{live: float64(meter.Live(ctx)), resident: float64(meter.Resident())}
+}
+
+// subscriptions holds the streams of tasks.
+type subscriptions struct {
+	host    *Host
+	tasks   []Task
+	streams []*wire.Stream
+	ends    chan taskEnd
+	readers sync.WaitGroup
+}
+
+// taskEnd is the end of the stream of a task. err says what was wrong with it.
+type taskEnd struct {
+	task int
+	at   time.Time
+	err  error
+}
+
+// open opens all streams and waits for the first event of each.
+func (s *subscriptions) open(ctx context.Context) error {
+	return together(ctx, streamDials, len(s.tasks), func(ctx context.Context, i int) error {
+		t := &s.tasks[i]
+		body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"%s"}}`, t.id)
+		request := wire.Request("POST", "/a2a/"+t.to.handle, t.from.org.token, append(s.host.a2aHeaders(t.from), [2]string{"Accept", "text/event-stream"}), body)
+		stream, err := wire.OpenStream(ctx, s.host.addressOf(i%subscribedFrom), s.host.door.Address, request)
+		if err != nil {
+			return fmt.Errorf("subscription %d of %d cannot be opened: %w", i+1, len(s.tasks), err)
+		}
+		s.streams[i] = stream
+		event, err := stream.Next()
+		if err != nil {
+			return fmt.Errorf("a subscription without its first event: %w", err)
+		}
+		if id, _ := parseUUID(plainText(at(event.Data, "result", "task", "id"))); id != t.id {
+			return wrong("a subscription begins with another task")
+		}
+		s.readers.Go(func() {
+			at, err := s.host.readEnd(stream, t)
+			s.ends <- taskEnd{i, at, err}
+		})
+		return nil
+	})
+}
+
+// readEnd reads a stream to its end: the result of the task, its completion and nothing
+// else except that the task is being worked on. arrived is when the completion arrived.
+func (h *Host) readEnd(stream *wire.Stream, t *Task) (arrived time.Time, err error) {
+	for given := false; ; {
+		event, err := stream.Next()
+		if err != nil {
+			return arrived, fmt.Errorf("a subscription ends before its task: %w", err)
+		}
+		arrived = time.Now()
+		if parts := at(event.Data, "result", "artifactUpdate", "artifact", "parts"); parts != nil {
+			expected := t.key
+			expected.Part = answered
+			if key, sound := h.payloads.read(plainText(at(first(parts), "text"))); !sound || key != expected || given {
+				return arrived, wrong("a subscription brings another result than the one given")
+			}
+			given = true
+			continue
+		}
+		update := at(event.Data, "result", "statusUpdate")
+		id, _ := parseUUID(plainText(at(update, "taskId")))
+		switch state := string(plainText(at(update, "status", "state"))); {
+		case id == t.id && state == taskWorking && !given:
+			continue
+		case id != t.id || state != taskCompleted || !given:
+			return arrived, wrong("a subscription does not bring the end of its task")
+		}
+		if _, err = stream.Next(); !errors.Is(err, io.EOF) {
+			return arrived, wrong("a subscription goes on after the end of its task")
+		}
+		return arrived, nil
+	}
+}
+
+// complete answers all tasks and waits for the end of all streams.
+func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
+	sent, began := make([]time.Time, len(s.tasks)), time.Now()
+	err := together(ctx, completers, min(completers, len(s.tasks)), func(ctx context.Context, worker int) error {
+		conn, err := wire.DialHTTP(ctx, s.host.door.Address)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		replies := map[*org]*partsReply{}
+		for i := worker; i < len(s.tasks) && ctx.Err() == nil; i += completers {
+			t := &s.tasks[i]
+			reply := replies[t.to.org]
+			if reply == nil {
+				reply = s.host.partsReply(t.to.org.token)
+				replies[t.to.org] = reply
+			}
+			key := t.key
+			key.Part = answered
+			sent[i] = time.Now()
+			if err := reply.send(conn, s.host.payloads, t.message, key); err != nil {
+				return fmt.Errorf("a task cannot be answered: %w", err)
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	replied := time.Now()
+	ends, last, err := s.await(ctx, sent)
+	if err != nil {
+		return err
+	}
+	run.Laps[LapEnd] = ends.Latency()
+	run.Figures[FigureLastEnd] = float64(last.Sub(began).Microseconds()) / 1e3
+	run.Figures[FigureLastEndAfter] = float64(max(0, last.Sub(replied)).Microseconds()) / 1e3
+	return nil
+}
+
+// await waits for the end of all streams.
+func (s *subscriptions) await(ctx context.Context, sent []time.Time) (ends *load.Histogram, last time.Time, err error) {
+	ends = load.NewHistogram()
+	patience := time.NewTimer(eventPatience)
+	defer patience.Stop()
+	for n := range s.tasks {
+		select {
+		case <-ctx.Done():
+			return nil, last, context.Cause(ctx)
+		case <-patience.C:
+			return nil, last, fmt.Errorf("only %d of %d subscriptions got the end of their task within %v", n, len(s.tasks), eventPatience)
+		case e := <-s.ends:
+			if e.err != nil {
+				return nil, last, e.err
+			}
+			ends.Record(e.at.Sub(sent[e.task]))
+			if e.at.After(last) {
+				last = e.at
+			}
+		}
+	}
+	return ends, last, nil
+}
+
+func (s *subscriptions) close() {
+	for _, stream := range s.streams {
+		if stream != nil {
+			_ = stream.Close()
+		}
+	}
+	s.readers.Wait()
+}
