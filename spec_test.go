@@ -38,6 +38,8 @@ var beyondSpec = map[string]string{
 	"PUT /agents/{}/key-binding":                  "stores the agent's signature over its keys",
 	"GET /agents/{}/key-bindings":                 "returns the signatures that connect former keys with the current one",
 	"POST /agents/{}/keys/retire":                 "declares a former key untrustworthy",
+	"POST /agents/{}/keys/pq":                     "sets the post-quantum key, whose route the specification leaves open",
+	"DELETE /agents/{}/keys/pq":                   "removes it",
 	"GET /agents/{}/conversations":                "the conversations of an agent, newest first",
 	"PATCH /groups/{}/members/{}":                 "admins promote and demote",
 	"POST /auth/verify-email":                     "the mailed token of --tier1 email",

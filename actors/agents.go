@@ -18,7 +18,7 @@ import (
 type agentTurn = host.Turn[*agent.State, agent.Command, agent.Event]
 
 // Change alters an agent: agent.Change, RotateKeys, BindKeys, RetireKey,
-// IssuePollToken, RevokePollToken, WithdrawCard or Revoke. // spec: Agents
+// SetPQKey, RemovePQKey, IssuePollToken, RevokePollToken, WithdrawCard or Revoke. // spec: Agents
 func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
 	var in []*agent.Membership
 	if _, ends := c.(agent.Revoke); ends {
@@ -175,7 +175,7 @@ func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) 
 		t.DeleteRow(journal.ActivityTable, id.Bytes())
 	case agent.WithdrawCard:
 		t.DeleteRow(journal.CardTable, id.Bytes())
-	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard: // no effect on other actors
+	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey: // no effect on other actors
 	}
 	as.publishAfter(t)
 	return now, nil

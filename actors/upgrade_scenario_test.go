@@ -144,6 +144,10 @@ func (l *releaseScenario) run() {
 	l.bindNewKeys(carol)
 	l.change(carol, agent.IssuePollToken{Hash: key(7, "carol")})
 	l.change(erin, agent.RevokePollToken{})
+	for _, id := range []parley.AgentID{alice, carol} {
+		l.change(id, agent.SetPQKey{Algorithm: parley.XWing, Raw: bytes.Repeat(key(8, "pq"), parley.XWingSize/32)})
+	}
+	l.change(alice, agent.RemovePQKey{})
 
 	first := l.send(directBetween(acme, globex, alice, bob, "once", "key-1"))
 	answer := l.reply(globex, acme, first, "answer")

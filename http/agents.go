@@ -104,6 +104,7 @@ func (s agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) 
 		IncomingPolicy: a.GetIncomingPolicy(), OutgoingPolicy: a.GetOutgoingPolicy(), Unlisted: a.GetUnlisted(),
 		CreatedAt: api.At(a.CreatedAt()), Handle: &handle, VerificationWords: new(auth.VerificationWords(a.GetSigningKey())),
 		SigningPublicKey: &signing, EncryptionPublicKey: &encryption, Warnings: a.Warnings(),
+		PQPublicKey: pqKeyOf(a),
 	}
 	if at, revoked := a.RevokedAt(); revoked {
 		read.RevokedAt = new(api.At(at))

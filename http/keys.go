@@ -197,9 +197,10 @@ func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyR
 	record := api.KeyRecord{
 		AgentKeys: keys, ValidFrom: api.At(key.Since), ValidUntil: api.Maybe(key.Until), RetiredAt: api.Maybe(key.Retired),
 	}
-	if key.Curve == parley.Ed25519 {
+	switch key.Curve {
+	case parley.Ed25519:
 		record.SigningPublicKey = new(api.NewJWK(key.Curve, key.Raw))
-	} else {
+	case parley.X25519:
 		record.EncryptionPublicKey = new(api.NewJWK(key.Curve, key.Raw))
 	}
 	return record, err
@@ -230,6 +231,7 @@ func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 		AgentID: a.AgentID(), Handle: &handle,
 		SigningPublicKey:    new(api.NewJWK(parley.Ed25519, a.GetSigningKey())),
 		EncryptionPublicKey: new(api.NewJWK(parley.X25519, a.GetEncryptionKey())),
+		PQPublicKey:         pqKeyOf(a),
 		UnboundSince:        api.Maybe(a.UnboundSince()),
 	}
 	if place, bound := a.BindingInForce(); bound {

@@ -66,6 +66,8 @@ var operations = map[string]rest.Operation{
 	"DELETE /agents/{id}":            {ID: "revokeAgent", Refuses: "not_owner"},
 	"GET /agents/{id}/keys":          {ID: "getAgentKeys", Headers: documentHeaders},
 	"POST /agents/{id}/keys":         {ID: "uploadAgentKeys", Refuses: "not_owner gone signature_invalid binding_stale invalid_transition quota_exceeded"},
+	"POST /agents/{id}/keys/pq":      {ID: "setAgentPQKey", Refuses: "not_owner gone"},
+	"DELETE /agents/{id}/keys/pq":    {ID: "removeAgentPQKey", Refuses: "not_owner gone"},
 	"POST /agents/{id}/keys/retire":  {ID: "retireAgentKey", Refuses: "not_owner gone invalid_transition"},
 	"PUT /agents/{id}/key-binding":   {ID: "bindAgentKeys", Refuses: "not_owner gone signature_invalid binding_stale quota_exceeded"},
 	"GET /agents/{id}/key-bindings":  {ID: "listKeyBindings", Headers: documentHeaders},

@@ -201,6 +201,10 @@ func Tag(e Event) byte {
 		return 11
 	case *CardWithdrawn:
 		return 12
+	case *PQKeySet:
+		return 13
+	case *PQKeyRemoved:
+		return 14
 	}
 	panic("agent: unknown event")
 }
@@ -232,6 +236,10 @@ func New(tag byte) (Event, bool) {
 		return &CardPublished{}, true
 	case 12:
 		return &CardWithdrawn{}, true
+	case 13:
+		return &PQKeySet{}, true
+	case 14:
+		return &PQKeyRemoved{}, true
 	}
 	return nil, false
 }
@@ -291,6 +299,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decidePublishCard(s, c, now)
 	case WithdrawCard:
 		return decideWithdrawCard(s, now)
+	case SetPQKey:
+		return decideSetPQKey(s, c, now)
+	case RemovePQKey:
+		return decideRemovePQKey(s, now)
 	}
 	panic("agent: unknown command")
 }

@@ -256,6 +256,70 @@ func (x *Membership) GetIsolated() bool {
 	return false
 }
 
+// PQKey is the agent's post-quantum public key.
+type PQKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ML-KEM-768 or X-Wing.
+	Algorithm string `protobuf:"bytes,1,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	// 1184 bytes, or 1216.
+	Raw []byte `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	// When it became current.
+	SinceMs       int64 `protobuf:"varint,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PQKey) Reset() {
+	*x = PQKey{}
+	mi := &file_actors_agent_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PQKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PQKey) ProtoMessage() {}
+
+func (x *PQKey) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PQKey.ProtoReflect.Descriptor instead.
+func (*PQKey) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PQKey) GetAlgorithm() string {
+	if x != nil {
+		return x.Algorithm
+	}
+	return ""
+}
+
+func (x *PQKey) GetRaw() []byte {
+	if x != nil {
+		return x.Raw
+	}
+	return nil
+}
+
+func (x *PQKey) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
 // State is an agent, folded from its events.
 type State struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -294,14 +358,16 @@ type State struct {
 	// Absent while the agent has no card, and once it is revoked.
 	Card *Card `protobuf:"bytes,20,opt,name=card,proto3" json:"card,omitempty"`
 	// How many cards the agent has published so far; the number of the last one.
-	CardRevision  uint32 `protobuf:"varint,21,opt,name=card_revision,json=cardRevision,proto3" json:"card_revision,omitempty"`
+	CardRevision uint32 `protobuf:"varint,21,opt,name=card_revision,json=cardRevision,proto3" json:"card_revision,omitempty"`
+	// Absent until one is uploaded; removed when the encryption key changes.
+	PqKey         *PQKey `protobuf:"bytes,22,opt,name=pq_key,json=pqKey,proto3" json:"pq_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_actors_agent_agent_proto_msgTypes[3]
+	mi := &file_actors_agent_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +379,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[3]
+	mi := &file_actors_agent_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +392,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{3}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *State) GetId() []byte {
@@ -476,6 +542,13 @@ func (x *State) GetCardRevision() uint32 {
 	return 0
 }
 
+func (x *State) GetPqKey() *PQKey {
+	if x != nil {
+		return x.PqKey
+	}
+	return nil
+}
+
 // Created: the agent exists.
 type Created struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -496,7 +569,7 @@ type Created struct {
 
 func (x *Created) Reset() {
 	*x = Created{}
-	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +581,7 @@ func (x *Created) String() string {
 func (*Created) ProtoMessage() {}
 
 func (x *Created) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +594,7 @@ func (x *Created) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Created.ProtoReflect.Descriptor instead.
 func (*Created) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{4}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Created) GetId() []byte {
@@ -615,7 +688,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +700,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +713,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Changed) GetHumanOversight() bool {
@@ -693,7 +766,7 @@ type KeysRotated struct {
 
 func (x *KeysRotated) Reset() {
 	*x = KeysRotated{}
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +778,7 @@ func (x *KeysRotated) String() string {
 func (*KeysRotated) ProtoMessage() {}
 
 func (x *KeysRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +791,7 @@ func (x *KeysRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRotated.ProtoReflect.Descriptor instead.
 func (*KeysRotated) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KeysRotated) GetSigningKey() []byte {
@@ -760,7 +833,7 @@ type PollTokenIssued struct {
 
 func (x *PollTokenIssued) Reset() {
 	*x = PollTokenIssued{}
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +845,7 @@ func (x *PollTokenIssued) String() string {
 func (*PollTokenIssued) ProtoMessage() {}
 
 func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +858,7 @@ func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenIssued.ProtoReflect.Descriptor instead.
 func (*PollTokenIssued) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PollTokenIssued) GetHash() []byte {
@@ -812,7 +885,7 @@ type PollTokenRevoked struct {
 
 func (x *PollTokenRevoked) Reset() {
 	*x = PollTokenRevoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[8]
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +897,7 @@ func (x *PollTokenRevoked) String() string {
 func (*PollTokenRevoked) ProtoMessage() {}
 
 func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[8]
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +910,7 @@ func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenRevoked.ProtoReflect.Descriptor instead.
 func (*PollTokenRevoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PollTokenRevoked) GetAtMs() int64 {
@@ -857,7 +930,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +942,7 @@ func (x *Revoked) String() string {
 func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +955,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Revoked) GetAtMs() int64 {
@@ -906,7 +979,7 @@ type Entered struct {
 
 func (x *Entered) Reset() {
 	*x = Entered{}
-	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	mi := &file_actors_agent_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +991,7 @@ func (x *Entered) String() string {
 func (*Entered) ProtoMessage() {}
 
 func (x *Entered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	mi := &file_actors_agent_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1004,7 @@ func (x *Entered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entered.ProtoReflect.Descriptor instead.
 func (*Entered) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Entered) GetGroup() []byte {
@@ -975,7 +1048,7 @@ type Departed struct {
 
 func (x *Departed) Reset() {
 	*x = Departed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[11]
+	mi := &file_actors_agent_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1060,7 @@ func (x *Departed) String() string {
 func (*Departed) ProtoMessage() {}
 
 func (x *Departed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[11]
+	mi := &file_actors_agent_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1073,7 @@ func (x *Departed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Departed.ProtoReflect.Descriptor instead.
 func (*Departed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{11}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Departed) GetGroup() []byte {
@@ -1038,7 +1111,7 @@ type KeysBound struct {
 
 func (x *KeysBound) Reset() {
 	*x = KeysBound{}
-	mi := &file_actors_agent_agent_proto_msgTypes[12]
+	mi := &file_actors_agent_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1123,7 @@ func (x *KeysBound) String() string {
 func (*KeysBound) ProtoMessage() {}
 
 func (x *KeysBound) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[12]
+	mi := &file_actors_agent_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1136,7 @@ func (x *KeysBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysBound.ProtoReflect.Descriptor instead.
 func (*KeysBound) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{12}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KeysBound) GetBinding() *KeyBinding {
@@ -1100,7 +1173,7 @@ type KeyDistrusted struct {
 
 func (x *KeyDistrusted) Reset() {
 	*x = KeyDistrusted{}
-	mi := &file_actors_agent_agent_proto_msgTypes[13]
+	mi := &file_actors_agent_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1185,7 @@ func (x *KeyDistrusted) String() string {
 func (*KeyDistrusted) ProtoMessage() {}
 
 func (x *KeyDistrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[13]
+	mi := &file_actors_agent_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1198,7 @@ func (x *KeyDistrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDistrusted.ProtoReflect.Descriptor instead.
 func (*KeyDistrusted) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{13}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KeyDistrusted) GetCurve() string {
@@ -1143,6 +1216,112 @@ func (x *KeyDistrusted) GetRaw() []byte {
 }
 
 func (x *KeyDistrusted) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// PQKeySet: this post-quantum key holds from now on, in place of any other.
+type PQKeySet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Algorithm     string                 `protobuf:"bytes,1,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PQKeySet) Reset() {
+	*x = PQKeySet{}
+	mi := &file_actors_agent_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PQKeySet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PQKeySet) ProtoMessage() {}
+
+func (x *PQKeySet) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PQKeySet.ProtoReflect.Descriptor instead.
+func (*PQKeySet) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PQKeySet) GetAlgorithm() string {
+	if x != nil {
+		return x.Algorithm
+	}
+	return ""
+}
+
+func (x *PQKeySet) GetRaw() []byte {
+	if x != nil {
+		return x.Raw
+	}
+	return nil
+}
+
+func (x *PQKeySet) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// PQKeyRemoved: the agent has no post-quantum key.
+type PQKeyRemoved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PQKeyRemoved) Reset() {
+	*x = PQKeyRemoved{}
+	mi := &file_actors_agent_agent_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PQKeyRemoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PQKeyRemoved) ProtoMessage() {}
+
+func (x *PQKeyRemoved) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PQKeyRemoved.ProtoReflect.Descriptor instead.
+func (*PQKeyRemoved) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PQKeyRemoved) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
 	}
@@ -1174,7 +1353,11 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"Membership\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x1a\n" +
-	"\bisolated\x18\x03 \x01(\bR\bisolated\"\x94\x06\n" +
+	"\bisolated\x18\x03 \x01(\bR\bisolated\"R\n" +
+	"\x05PQKey\x12\x1c\n" +
+	"\talgorithm\x18\x01 \x01(\tR\talgorithm\x12\x10\n" +
+	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x19\n" +
+	"\bsince_ms\x18\x03 \x01(\x03R\asinceMs\"\xc3\x06\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1202,7 +1385,8 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\bbindings\x18\x12 \x03(\v2\x1b.parley.v1.agent.KeyBindingR\bbindings\x12\x17\n" +
 	"\akeys_ms\x18\x13 \x01(\x03R\x06keysMs\x12)\n" +
 	"\x04card\x18\x14 \x01(\v2\x15.parley.v1.agent.CardR\x04card\x12#\n" +
-	"\rcard_revision\x18\x15 \x01(\rR\fcardRevision\"\xe0\x02\n" +
+	"\rcard_revision\x18\x15 \x01(\rR\fcardRevision\x12-\n" +
+	"\x06pq_key\x18\x16 \x01(\v2\x16.parley.v1.agent.PQKeyR\x05pqKey\"\xe0\x02\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1256,7 +1440,13 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\rKeyDistrusted\x12\x14\n" +
 	"\x05curve\x18\x01 \x01(\tR\x05curve\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"O\n" +
+	"\bPQKeySet\x12\x1c\n" +
+	"\talgorithm\x18\x01 \x01(\tR\talgorithm\x12\x10\n" +
+	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"#\n" +
+	"\fPQKeyRemoved\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
 
 var (
 	file_actors_agent_agent_proto_rawDescOnce sync.Once
@@ -1270,35 +1460,39 @@ func file_actors_agent_agent_proto_rawDescGZIP() []byte {
 	return file_actors_agent_agent_proto_rawDescData
 }
 
-var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_actors_agent_agent_proto_goTypes = []any{
 	(*FormerKey)(nil),        // 0: parley.v1.agent.FormerKey
 	(*KeyBinding)(nil),       // 1: parley.v1.agent.KeyBinding
 	(*Membership)(nil),       // 2: parley.v1.agent.Membership
-	(*State)(nil),            // 3: parley.v1.agent.State
-	(*Created)(nil),          // 4: parley.v1.agent.Created
-	(*Changed)(nil),          // 5: parley.v1.agent.Changed
-	(*KeysRotated)(nil),      // 6: parley.v1.agent.KeysRotated
-	(*PollTokenIssued)(nil),  // 7: parley.v1.agent.PollTokenIssued
-	(*PollTokenRevoked)(nil), // 8: parley.v1.agent.PollTokenRevoked
-	(*Revoked)(nil),          // 9: parley.v1.agent.Revoked
-	(*Entered)(nil),          // 10: parley.v1.agent.Entered
-	(*Departed)(nil),         // 11: parley.v1.agent.Departed
-	(*KeysBound)(nil),        // 12: parley.v1.agent.KeysBound
-	(*KeyDistrusted)(nil),    // 13: parley.v1.agent.KeyDistrusted
-	(*Card)(nil),             // 14: parley.v1.agent.Card
+	(*PQKey)(nil),            // 3: parley.v1.agent.PQKey
+	(*State)(nil),            // 4: parley.v1.agent.State
+	(*Created)(nil),          // 5: parley.v1.agent.Created
+	(*Changed)(nil),          // 6: parley.v1.agent.Changed
+	(*KeysRotated)(nil),      // 7: parley.v1.agent.KeysRotated
+	(*PollTokenIssued)(nil),  // 8: parley.v1.agent.PollTokenIssued
+	(*PollTokenRevoked)(nil), // 9: parley.v1.agent.PollTokenRevoked
+	(*Revoked)(nil),          // 10: parley.v1.agent.Revoked
+	(*Entered)(nil),          // 11: parley.v1.agent.Entered
+	(*Departed)(nil),         // 12: parley.v1.agent.Departed
+	(*KeysBound)(nil),        // 13: parley.v1.agent.KeysBound
+	(*KeyDistrusted)(nil),    // 14: parley.v1.agent.KeyDistrusted
+	(*PQKeySet)(nil),         // 15: parley.v1.agent.PQKeySet
+	(*PQKeyRemoved)(nil),     // 16: parley.v1.agent.PQKeyRemoved
+	(*Card)(nil),             // 17: parley.v1.agent.Card
 }
 var file_actors_agent_agent_proto_depIdxs = []int32{
 	0,  // 0: parley.v1.agent.State.former_keys:type_name -> parley.v1.agent.FormerKey
 	2,  // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
 	1,  // 2: parley.v1.agent.State.bindings:type_name -> parley.v1.agent.KeyBinding
-	14, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
-	1,  // 4: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
-	5,  // [5:5] is the sub-list for method output_type
-	5,  // [5:5] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	17, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
+	3,  // 4: parley.v1.agent.State.pq_key:type_name -> parley.v1.agent.PQKey
+	1,  // 5: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
+	6,  // [6:6] is the sub-list for method output_type
+	6,  // [6:6] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_actors_agent_agent_proto_init() }
@@ -1307,14 +1501,14 @@ func file_actors_agent_agent_proto_init() {
 		return
 	}
 	file_actors_agent_card_proto_init()
-	file_actors_agent_agent_proto_msgTypes[5].OneofWrappers = []any{}
+	file_actors_agent_agent_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_agent_agent_proto_rawDesc), len(file_actors_agent_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -245,6 +245,7 @@ func TestGolden(t *testing.T) {
 			Groups:     []*agent.Membership{membership("vault", 300, true)},
 			Bindings:   []*agent.KeyBinding{bound}, UnboundMs: at + 5, SigningSinceMs: at + 6, EncryptionSinceMs: at + 7, KeysMs: at + 8,
 			Card: &agent.Card{CreatedMs: at + 9, UpdatedMs: at + 10, IsPublic: true, A2AEnabled: true, ShownMs: at + 11}, CardRevision: 300,
+			PqKey: &agent.PQKey{Algorithm: parley.XWing, Raw: key("pq1"), SinceMs: at + 12},
 		},
 		[]agent.Event{
 			&agent.Created{
@@ -266,6 +267,8 @@ func TestGolden(t *testing.T) {
 			&agent.KeyDistrusted{Curve: parley.Ed25519, Raw: key("s1"), AtMs: at},
 			&agent.CardPublished{IsPublic: true, A2AEnabled: true, AtMs: at},
 			&agent.CardWithdrawn{AtMs: at},
+			&agent.PQKeySet{Algorithm: parley.XWing, Raw: key("pq1"), AtMs: at},
+			&agent.PQKeyRemoved{AtMs: at},
 		},
 	)
 }

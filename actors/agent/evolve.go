@@ -37,6 +37,10 @@ func Evolve(s *State, e Event) {
 		evolveCardPublished(s, e)
 	case *CardWithdrawn:
 		s.Card = nil
+	case *PQKeySet:
+		s.PqKey, s.KeysMs = &PQKey{Algorithm: e.Algorithm, Raw: e.Raw, SinceMs: e.AtMs}, e.AtMs
+	case *PQKeyRemoved:
+		s.PqKey, s.KeysMs = nil, e.AtMs
 	}
 }
 
@@ -71,6 +75,9 @@ func evolveChanged(s *State, e *Changed) {
 func evolveKeysRotated(s *State, e *KeysRotated) {
 	s.SigningKey, s.SigningSinceMs = s.rotate(parley.Ed25519, s.SigningKey, s.SigningSinceMs, e.SigningKey, e)
 	s.EncryptionKey, s.EncryptionSinceMs = s.rotate(parley.X25519, s.EncryptionKey, s.EncryptionSinceMs, e.EncryptionKey, e)
+	if len(e.EncryptionKey) > 0 {
+		s.PqKey = nil
+	}
 	if !e.Dated {
 		return
 	}

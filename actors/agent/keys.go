@@ -11,7 +11,7 @@ import (
 
 // Key is a public key that is or was the agent's.
 type Key struct {
-	// Curve is Ed25519 or X25519.
+	// Curve is Ed25519 or X25519; of a post-quantum key, its algorithm.
 	Curve string
 	Raw   []byte
 	// Since is when the key first became current.
@@ -23,6 +23,7 @@ type Key struct {
 }
 
 // KeyByKid returns the public key, current or former, whose RFC 7638 thumbprint is kid.
+// Former post-quantum keys are not kept: nothing was signed with them.
 // Anyone may ask, and a send asks once for each attestation. An agent may have had many
 // keys, so they are compared without allocating.
 func (s *State) KeyByKid(kid string) (Key, bool) {
@@ -40,7 +41,7 @@ func (s *State) KeyByKid(kid string) (Key, bool) {
 			return Key{Curve: k.Curve, Raw: k.Raw, Since: s.since(k.SinceMs), Until: instant(k.RetiredMs), Retired: instant(k.DistrustedMs)}, true
 		}
 	}
-	return Key{}, false
+	return s.pqKey(wanted)
 }
 
 // since returns when a key became current: by default when the agent was created.

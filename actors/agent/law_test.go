@@ -17,7 +17,7 @@ func TestLaws(t *testing.T) { actorstest.Obey(t, rules, draw, law) }
 func draw(t *rapid.T, s *agent.State) agent.Command {
 	flag := rapid.Ptr(rapid.Bool(), true)
 	keyOf := func(names ...string) []byte { return key(rapid.SampledFrom(names).Draw(t, "key")) }
-	kind := rapid.IntRange(0, 21).Draw(t, "kind")
+	kind := rapid.IntRange(0, 24).Draw(t, "kind")
 	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
 		kind = 1
 	}
@@ -44,6 +44,10 @@ func draw(t *rapid.T, s *agent.State) agent.Command {
 		return agent.RevokePollToken{}
 	case kind == 19:
 		return agent.WithdrawCard{}
+	case kind == 24:
+		return agent.RemovePQKey{}
+	case kind > 21:
+		return agent.SetPQKey{Algorithm: rapid.SampledFrom(pqAlgorithms).Draw(t, "algorithm"), Raw: keyOf("pq1", "pq2")}
 	case kind > 19:
 		return agent.PublishCard{
 			Public: rapid.Bool().Draw(t, "public"), A2AEnabled: rapid.Bool().Draw(t, "a2a"), NamesSecurity: rapid.Bool().Draw(t, "security"),
@@ -211,6 +215,9 @@ func lawOfKeys(t *rapid.T, turn turn) {
 	}
 	if len(after.GetFormerKeys()) < len(before.GetFormerKeys())-1 {
 		t.Fatal("former keys were lost")
+	}
+	if string(before.GetEncryptionKey()) != string(after.GetEncryptionKey()) && after.GetPqKey() != nil {
+		t.Fatal("a post-quantum key outlives the encryption key beside which it was set")
 	}
 }
 

@@ -21,8 +21,12 @@ var (
 	wishes = rapid.SampledFrom([]string{
 		"send", "rotate", "change", "send", "rotate", "issue", "send", "change", "forgo", "create", "revoke",
 		"enter", "depart", "enter", "bind", "bind", "retire",
-		"card", "card", "no card",
+		"card", "card", "no card", "pq", "pq", "no pq",
 	})
+	pqNames      = []string{"pq1", "pq2"}
+	pqAlgorithms = []string{parley.MLKEM768, parley.XWing}
+	pqKeys       = [2]*rapid.Generator[string]{rapid.SampledFrom(pqAlgorithms), rapid.SampledFrom(pqNames)}
+
 	signings = rapid.SampledFrom([]string{"", "ed1", "ed2", "ed3", "both"})
 	seals    = rapid.SampledFrom([]string{"", "e1", "e2", "both"})
 	flags    = rapid.Ptr(rapid.Bool(), true)
@@ -89,6 +93,10 @@ func wish(t *rapid.T, o *oracle, now time.Time) agent.Command {
 		return agent.PublishCard{
 			Public: rapid.Bool().Draw(t, "public"), A2AEnabled: rapid.Bool().Draw(t, "a2a"), NamesSecurity: rapid.Bool().Draw(t, "security"),
 		}
+	case "pq":
+		return agent.SetPQKey{Algorithm: pqKeys[0].Draw(t, "algorithm"), Raw: key(pqKeys[1].Draw(t, "pq key"))}
+	case "no pq":
+		return agent.RemovePQKey{}
 	case "no card":
 		return agent.WithdrawCard{}
 	}
@@ -166,6 +174,8 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"Depart: not in it", "Depart: in it since", "Depart: departed",
 		"PublishCard: no agent", "PublishCard: revoked", "PublishCard: security members", "PublishCard: first card", "PublishCard: another card",
 		"WithdrawCard: no agent", "WithdrawCard: revoked", "WithdrawCard: nothing new", "WithdrawCard: changed",
+		"SetPQKey: no agent", "SetPQKey: revoked", "SetPQKey: nothing new", "SetPQKey: changed",
+		"RemovePQKey: no agent", "RemovePQKey: revoked", "RemovePQKey: nothing new", "RemovePQKey: changed",
 	},
 	Errors: map[string]error{
 		"ErrRepeated": agent.ErrRepeated, "ErrUnknown": agent.ErrUnknown, "ErrRevoked": agent.ErrRevoked,

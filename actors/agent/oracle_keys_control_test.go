@@ -110,3 +110,30 @@ func TestOracleControlOfKeys(t *testing.T) {
 		"retirement changes nothing": evolving(func(s *agent.State, e *agent.KeyDistrusted) { s.KeysMs = s.CreatedMs }),
 	})
 }
+
+func TestOracleControlOfPQKeys(t *testing.T) {
+	trial.Finds(t, map[string]func(*agentRules){
+		"a new encryption key keeps the post-quantum key": func(r *agentRules) {
+			r.Evolve = func(s *agent.State, e agent.Event) {
+				kept := s.GetPqKey()
+				agent.Evolve(s, e)
+				if _, rotated := e.(*agent.KeysRotated); rotated {
+					s.PqKey = kept
+				}
+			}
+		},
+		"any rotation removes the post-quantum key":  evolving(func(s *agent.State, _ *agent.KeysRotated) { s.PqKey = nil }),
+		"a post-quantum key is not dated":            evolving(func(s *agent.State, _ *agent.PQKeySet) { s.PqKey.SinceMs = s.CreatedMs }),
+		"a post-quantum key changes no document":     evolving(func(s *agent.State, _ *agent.PQKeySet) { s.KeysMs = s.CreatedMs }),
+		"without a post-quantum key nothing changes": evolving(func(s *agent.State, _ *agent.PQKeyRemoved) { s.KeysMs = s.CreatedMs }),
+		"the algorithm does not matter": deciding(func(s *agent.State, c agent.SetPQKey, now time.Time) ([]agent.Event, error) {
+			if s.GetPqKey() != nil {
+				c.Algorithm = s.PqKey.Algorithm
+			}
+			return agent.Decide(s, c, now)
+		}),
+		"the same key again is news": deciding(func(s *agent.State, c agent.SetPQKey, now time.Time) ([]agent.Event, error) {
+			return agent.Decide(altered(s, func(s *agent.State) { s.PqKey = nil }), c, now)
+		}),
+	})
+}

@@ -114,6 +114,9 @@ func (o *oracle) rotateKeys(c agent.RotateKeys, now time.Time) actorstest.Verdic
 		because = "a retired encryption key is bound again"
 	}
 	o.rotate(parley.Ed25519, &o.signing, signing, now)
+	if encryption != o.encryption {
+		o.pq = pqKey{}
+	}
 	o.rotate(parley.X25519, &o.encryption, encryption, now)
 	if changes {
 		o.keys.signers = append(o.keys.signers, signing)

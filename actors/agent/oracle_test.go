@@ -33,12 +33,19 @@ type record struct {
 	keysMs              int64
 	card                card
 	cards               uint32 // published so far
+	pq                  pqKey
 }
 
 // card is what is remembered of an agent's card; zero if there is none.
 type card struct {
 	createdMs, updatedMs, shownMs int64
 	public, a2a                   bool
+}
+
+// pqKey is a post-quantum key; zero if there is none.
+type pqKey struct {
+	algorithm, raw string
+	sinceMs        int64
 }
 
 // seat is a membership in a group, with the test's name of the group.
@@ -106,6 +113,10 @@ func look(l *life) any {
 		seen.card = card{c.CreatedMs, c.UpdatedMs, c.ShownMs, c.IsPublic, c.A2AEnabled}
 	}
 	seen.cards = s.GetCardRevision()
+	if k := s.GetPqKey(); k != nil {
+		found, _ := s.KeyByKid(parley.AKPThumbprint(k.Algorithm, k.Raw))
+		seen.pq = pqKey{found.Curve, string(found.Raw), found.Since.UnixMilli()}
+	}
 	for _, w := range s.Warnings() {
 		seen.warnings[0] = seen.warnings[0] || strings.HasPrefix(w, "incoming_policy")
 		seen.warnings[1] = seen.warnings[1] || strings.HasPrefix(w, "outgoing_policy")
@@ -149,8 +160,16 @@ func seeKeys(s *agent.State, seen *record) {
 }
 
 // answerable compares the keys that can be found by kid with those that were ever in
-// use.
+// use, and the post-quantum key with that in use.
 func answerable(l *life, o *oracle) error {
+	for _, name := range pqNames {
+		for _, algorithm := range pqAlgorithms {
+			_, found := l.State.KeyByKid(parley.AKPThumbprint(algorithm, key(name)))
+			if has := o.pq.algorithm == algorithm && o.pq.raw == string(key(name)); found != has {
+				return fmt.Errorf("%s as a key of %s: in use is %v, found is %v", name, algorithm, has, found)
+			}
+		}
+	}
 	for name, raw := range keysByName {
 		if name == "" {
 			continue
@@ -201,6 +220,14 @@ func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 	case agent.WithdrawCard:
 		had := o.card != card{}
 		o.card = card{}
+		return news(had)
+	case agent.SetPQKey:
+		return o.setPQKey(c, now)
+	case agent.RemovePQKey:
+		had := o.pq != pqKey{}
+		if had {
+			o.pq, o.keys.changedMs = pqKey{}, now.UnixMilli()
+		}
 		return news(had)
 	case agent.RotateKeys:
 		return o.rotateKeys(c, now)
@@ -258,6 +285,14 @@ func (o *oracle) publishCard(c agent.PublishCard, now time.Time) actorstest.Verd
 	fresh.createdMs, fresh.updatedMs = o.card.createdMs, max(o.card.updatedMs, fresh.updatedMs)
 	o.card = fresh
 	return actorstest.Accepted("another card")
+}
+
+func (o *oracle) setPQKey(c agent.SetPQKey, now time.Time) actorstest.Verdict {
+	if o.pq.algorithm == c.Algorithm && o.pq.raw == string(c.Raw) {
+		return actorstest.Accepted("nothing new")
+	}
+	o.pq, o.keys.changedMs = pqKey{c.Algorithm, string(c.Raw), now.UnixMilli()}, now.UnixMilli()
+	return actorstest.Accepted("changed")
 }
 
 func (o *oracle) change(c agent.Change, now time.Time) actorstest.Verdict {

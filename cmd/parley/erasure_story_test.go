@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/ed25519"
+	"crypto/mlkem"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -193,6 +194,18 @@ func (p *party) card(id string) {
 	p.do(200, "PUT /agents/{id}/card", []string{id}, body)
 }
 
+// pqKey gives an agent a post-quantum key.
+func (p *party) pqKey(id string) {
+	p.t.Helper()
+	private, err := mlkem.GenerateKey768()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	pub := inBase64(private.EncapsulationKey().Bytes())
+	p.watch(p.fate, "post-quantum key", pub)
+	p.do(200, "POST /agents/{id}/keys/pq", []string{id}, object{"pq_public_key": object{"kty": "AKP", "alg": "ML-KEM-768", "pub": pub}})
+}
+
 // agent makes an agent, changes its keys and binds them.
 func (p *party) agent() member {
 	p.t.Helper()
@@ -236,5 +249,6 @@ func (p *party) agent() member {
 		p.do(200, "PUT /agents/{id}/key-binding", []string{m.id}, proof(former))
 		p.do(200, "POST /agents/{id}/keys/retire", []string{m.id}, object{"kid": parley.Thumbprint("Ed25519", former.Public().(ed25519.PublicKey))})
 	}
+	p.pqKey(m.id)
 	return m
 }

@@ -30,6 +30,8 @@ type Agent struct {
 	VerificationWords   *string `json:"verification_words"`
 	SigningPublicKey    *JWK    `json:"signing_public_key"`
 	EncryptionPublicKey *JWK    `json:"encryption_public_key"`
+	// PQPublicKey is null if the agent has no post-quantum key.
+	PQPublicKey *PQKey `json:"pq_public_key"`
 	// Warnings is an empty array if there are none.
 	Warnings []string `json:"warnings"`
 	// PollURL appears only in the 201 of the agent's creation.

@@ -71,7 +71,7 @@ func samples(t *testing.T) map[string]any {
 		`{"id":"` + uuidA + `","agent_id":"` + uuidA + `","org_id":"` + uuidB + `","name":"ann","human_oversight":true,"incoming_policy":"accept_all",` +
 			`"outgoing_policy":"send_all","unlisted":false,"created_at":"2026-11-20T10:30:00.123456Z","revoked_at":null,"handle":"ann@acme.localhost",` +
 			`"verification_words":null,"signing_public_key":{"kty":"OKP","crv":"Ed25519","x":"` + key.X + `","kid":"` + key.Kid + `"},` +
-			`"encryption_public_key":null,"warnings":[]}`: api.Agent{
+			`"encryption_public_key":null,"pq_public_key":null,"warnings":[]}`: api.Agent{
 			ID: agent, AgentID: agent, OrgID: parse[parley.OrgID](t, uuidB), Name: "ann", HumanOversight: true, IncomingPolicy: api.AcceptAll,
 			OutgoingPolicy: api.SendAll, CreatedAt: api.At(instant), Handle: new("ann@acme.localhost"), SigningPublicKey: &key, Warnings: []string{},
 		},
@@ -81,7 +81,7 @@ func samples(t *testing.T) map[string]any {
 		`{"detail":[{"loc":["body","type"],"msg":"Field required","type":"missing"}],"error":"validation_error","code":"validation_error","request_id":"r"}`: api.Invalid{
 			Detail: []api.FieldError{{Loc: []any{"body", "type"}, Msg: "Field required", Type: "missing"}}, Error: "validation_error", Code: "validation_error", RequestID: "r",
 		},
-		`{"keys":{"` + uuidA + `":{"agent_id":"` + uuidA + `","handle":null,"signing_public_key":null,"encryption_public_key":null,"key_binding":null,"unbound_since":null}}}`: api.BatchKeys{
+		`{"keys":{"` + uuidA + `":{"agent_id":"` + uuidA + `","handle":null,"signing_public_key":null,"encryption_public_key":null,"pq_public_key":null,"key_binding":null,"unbound_since":null}}}`: api.BatchKeys{
 			Keys: map[parley.AgentID]api.AgentKeys{agent: {AgentID: agent}},
 		},
 		`{"name":"n","contact_email":null}`: api.OrgPatch{Name: new("n"), ContactEmail: api.Cleared[string]()},
@@ -185,6 +185,34 @@ func TestJWK(t *testing.T) {
 			}
 			if _, err := key.Raw(parley.X25519); err != want {
 				t.Errorf("%s: %v, want %v", body, err, want)
+			}
+		}
+	})
+}
+
+func TestPQKey(t *testing.T) {
+	good := api.NewPQKey(parley.XWing, make([]byte, parley.XWingSize))
+	wrap := func(pub, more string) string { return `{"kty":"AKP","alg":"X-Wing","pub":"` + pub + `"` + more + `}` }
+	each(t, func(t *testing.T, c codec) {
+		for body, want := range map[string]error{
+			wrap(good.Pub, `,"use":"enc","kid":5`):  nil,
+			wrap(good.Pub, `,"priv":"AA"`):          api.ErrPrivateKey,
+			wrap(good.Pub, `,"priv":null`):          api.ErrPrivateKey,
+			wrap(good.Pub, `,"d":"AA"`):             api.ErrPrivateKey,
+			wrap(good.Pub+"==", ""):                 api.ErrPQKeyBytes,
+			wrap(good.Pub[:1621]+"B", ""):           api.ErrPQKeyBytes, // trailing bits
+			wrap(good.Pub[:1621]+`\n`, ""):          api.ErrPQKeyBytes,
+			wrap(good.Pub[:1579], ""):               api.ErrPQKeyBytes,
+			`{"kty":"OKP","alg":"X-Wing"}`:          api.ErrPQKeyKind,
+			`{"kty":"AKP","alg":"ML-KEM-768"}`:      api.ErrPQKeyKind,
+			`{"kty":"AKP","alg":"X-Wing","pub":""}`: api.ErrPQKeyBytes,
+		} {
+			var key api.PQKey
+			if err := c.unmarshal([]byte(body), &key); err != nil {
+				t.Fatalf("%.60s: %v", body, err)
+			}
+			if _, err := key.Raw(parley.XWing); err != want {
+				t.Errorf("%.60s: %v, want %v", body, err, want)
 			}
 		}
 	})

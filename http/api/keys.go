@@ -8,6 +8,9 @@ type AgentKeys struct {
 	Handle              *string        `json:"handle"`
 	SigningPublicKey    *JWK           `json:"signing_public_key"`
 	EncryptionPublicKey *JWK           `json:"encryption_public_key"`
+	// PQPublicKey is null if the agent has no post-quantum key. The binding does not
+	// cover it.
+	PQPublicKey *PQKey `json:"pq_public_key"`
 	// KeyBinding binds the agent's current keys. It is null if the owner never bound
 	// keys, or has changed a key since without binding it.
 	KeyBinding *KeyBinding `json:"key_binding"`

@@ -122,6 +122,17 @@ func (c *Client) RotateKeys(ctx context.Context, in api.UploadKeys) (*api.Agent,
 	return fetch[api.Agent](ctx, c, call{method: http.MethodPost, path: "/agents/" + in.ID.String() + "/keys", in: in, repeatable: true})
 }
 
+// SetPQKey gives an agent a post-quantum key, in place of any other. It is safe to repeat.
+func (c *Client) SetPQKey(ctx context.Context, in api.SetPQKey) (*api.Agent, error) {
+	return fetch[api.Agent](ctx, c, call{method: http.MethodPost, path: "/agents/" + in.ID.String() + "/keys/pq", in: in, repeatable: true})
+}
+
+// RemovePQKey removes an agent's post-quantum key.
+func (c *Client) RemovePQKey(ctx context.Context, id parley.AgentID) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/agents/" + id.String() + "/keys/pq", repeatable: true}, nil)
+	return err
+}
+
 // PollToken replaces an agent's poll token and returns the poll address. The former token
 // stops working.
 func (c *Client) PollToken(ctx context.Context, id parley.AgentID) (string, error) {

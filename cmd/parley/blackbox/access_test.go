@@ -122,6 +122,8 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		g.post(g.path("/keys"), obj{"signing_public_key": signJWK(newPair().sign)}).want(200)
 		return accessAsk{g.path("/keys/retire"), obj{"kid": g.signKid()}}
 	},
+	"POST /agents/{id}/keys/pq":   agentAsk("/keys/pq", obj{"pq_public_key": kemKey()}),
+	"DELETE /agents/{id}/keys/pq": agentAsk("/keys/pq", nil),
 	"PUT /agents/{id}/key-binding": func(c *accessScene) accessAsk {
 		g := c.victim()
 		return accessAsk{g.path("/key-binding"), g.binding(g.pair(), nil, instant(0))}

@@ -12,7 +12,7 @@ func TestKeys(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g := s.org(t).agent("keyed")
 		a := s.call(t, "", "GET", g.path("/keys"), nil).want(200)
-		exactly(t, "keys", a.body, "agent_id handle signing_public_key encryption_public_key key_binding unbound_since")
+		exactly(t, "keys", a.body, "agent_id handle signing_public_key encryption_public_key pq_public_key key_binding unbound_since")
 		a.shaped(keysShape).is("agent_id", g.id, "handle", g.handle,
 			"signing_public_key", merged(signJWK(g.sign), obj{"kid": g.signKid()}),
 			"encryption_public_key", merged(sealJWK(g.seal), obj{"kid": thumbprint("X25519", g.seal.PublicKey().Bytes())}))
@@ -127,7 +127,7 @@ func TestBatchKeys(t *testing.T) {
 		exactly(t, "keys", both.at("keys").(obj), a.id+" "+b.id)
 		for _, g := range []*agent{a, b} {
 			one := both.at("keys." + g.id).(obj)
-			exactly(t, "keys of one", one, "agent_id handle signing_public_key encryption_public_key key_binding unbound_since")
+			exactly(t, "keys of one", one, "agent_id handle signing_public_key encryption_public_key pq_public_key key_binding unbound_since")
 			shaped(t, "keys of one", one, keysShape)
 			both.is("keys."+g.id, fetch("?ids="+g.id).want(200).at("keys."+g.id))
 			both.is("keys."+g.id, s.call(t, "", "GET", g.path("/keys"), nil).want(200).body)

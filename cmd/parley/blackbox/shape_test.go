@@ -10,8 +10,8 @@ import (
 // Shapes are field:kind lists; a question mark allows null, never absence.
 const (
 	orgShape     = "id:uuid name:str contact_email:str? country_code:str? slug:str? trust_tier:int agent_count:int created_at:time"
-	agentShape   = "id:uuid agent_id:uuid org_id:uuid name:str human_oversight:bool incoming_policy:str outgoing_policy:str unlisted:bool created_at:time revoked_at:time? handle:str verification_words:str signing_public_key:jwk encryption_public_key:jwk warnings:arr"
-	keysShape    = "agent_id:uuid handle:str signing_public_key:jwk encryption_public_key:jwk key_binding:obj? unbound_since:time?"
+	agentShape   = "id:uuid agent_id:uuid org_id:uuid name:str human_oversight:bool incoming_policy:str outgoing_policy:str unlisted:bool created_at:time revoked_at:time? handle:str verification_words:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? warnings:arr"
+	keysShape    = "agent_id:uuid handle:str signing_public_key:jwk encryption_public_key:jwk pq_public_key:pq? key_binding:obj? unbound_since:time?"
 	messageShape = "id:uuid conversation_id:uuid from_agent_id:uuid to_agent_id:uuid type:str encrypted_payload:str encryption_version:str sender_signing_kid:str? metadata:obj created_at:time delivered_at:time? read_at:time? content_type:str payload_schema:str? sender_attestations:arr? sender_handle:str recipient_handle:str group_id:uuid? group_handle:str? direction:str status:str"
 	talkShape    = "id:uuid status:str created_at:time parent_conversation_id:uuid? metadata:obj"
 	partyShape   = "agent_id:uuid role:str joined_at:time"
@@ -51,6 +51,9 @@ func ofKind(v any, kind string) bool {
 	case "jwk":
 		k, ok := v.(obj)
 		return ok && len(k) == 4 && k["kty"] == "OKP" && text(k, "crv") != "" && text(k, "x") != "" && text(k, "kid") != ""
+	case "pq":
+		k, ok := v.(obj)
+		return ok && len(k) == 4 && k["kty"] == "AKP" && text(k, "alg") != "" && text(k, "pub") != "" && text(k, "kid") != ""
 	}
 	panic("no such kind: " + kind)
 }

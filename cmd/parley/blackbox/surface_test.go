@@ -25,6 +25,8 @@ var ownRoutes = []route{
 	{"DELETE", "/agents/{id}/card"},
 	{"POST", "/agents/{id}/keys"},
 	{"POST", "/agents/{id}/keys/retire"},
+	{"POST", "/agents/{id}/keys/pq"},
+	{"DELETE", "/agents/{id}/keys/pq"},
 	{"PUT", "/agents/{id}/key-binding"},
 	{"POST", "/agents/{id}/poll-token"},
 	{"DELETE", "/agents/{id}/poll-token"},

@@ -1,0 +1,42 @@
+package http
+
+import (
+	"errors"
+
+	"parley/actors/agent"
+	"parley/http/api"
+	"parley/http/auth"
+	"parley/http/rest"
+)
+
+// setPQKey gives an agent a post-quantum key. The server does not require that the X25519
+// half of an X-Wing key is the agent's encryption key; clients do, before they seal to it.
+// // docs: encryption.md
+func (s agentKeys) setPQKey(c *rest.Call, in *api.SetPQKey) (api.Agent, error) {
+	k := in.PQPublicKey
+	raw, err := auth.ParsePQKey(k.KeyType, k.Algorithm, k.Pub, k.Private())
+	if bad := (*auth.KeyError)(nil); errors.As(err, &bad) {
+		return api.Agent{}, &rest.SchemaError{Faults: []rest.FieldError{{
+			Loc: []any{"body", "pq_public_key", bad.Member}, Msg: "Value error, " + bad.Text, Type: rest.FaultValue,
+		}}}
+	}
+	if err != nil {
+		return api.Agent{}, err
+	}
+	return agents(s).changeAgent(c, in.ID, agent.SetPQKey{Algorithm: k.Algorithm, Raw: raw})
+}
+
+// removePQKey removes an agent's post-quantum key.
+func (s agentKeys) removePQKey(c *rest.Call, in *api.RemovePQKey) (rest.NoContent, error) {
+	_, err := agents(s).changeAgent(c, in.ID, agent.RemovePQKey{})
+	return rest.NoContent{}, err
+}
+
+// pqKeyOf returns an agent's post-quantum key, nil if it has none.
+func pqKeyOf(a *agent.State) *api.PQKey {
+	k := a.GetPqKey()
+	if k == nil {
+		return nil
+	}
+	return new(api.NewPQKey(k.GetAlgorithm(), k.GetRaw()))
+}
