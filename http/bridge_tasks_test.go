@@ -244,6 +244,24 @@ func TestSealedParts(t *testing.T) {
 	h.call(h.second, "SendMessage", h.say("m3", append(textParts("x"), sealed...), nil)).fails(-32602, "INVALID_PARAMS")
 }
 
+// TestCleartextIsAsTheLatestCardSays: a card applies from the next message on, in both
+// directions.
+func TestCleartextIsAsTheLatestCardSays(t *testing.T) {
+	h := newBridgeHarness(t)
+	for n := range 4 {
+		accepts := n%2 == 0
+		h.first.publish(h.art, card{"name": "Translator", "svc": card{"a2a_enabled": true, "a2a_accept_cleartext": accepts}})
+		for k := range 2 {
+			a := h.call(h.second, "SendMessage", h.say(fmt.Sprintf("m%d-%d", n, k), textParts("hello"), nil))
+			if accepts {
+				a.want(200).is(object{"result.task.status.state": "TASK_STATE_SUBMITTED"})
+			} else {
+				a.fails(-32005, "CONTENT_TYPE_NOT_SUPPORTED")
+			}
+		}
+	}
+}
+
 // TestBridgeRefusals: every answer is JSON-RPC.
 func TestBridgeRefusals(t *testing.T) {
 	h := newBridgeHarness(t)

@@ -16,8 +16,12 @@ import (
 	"parley/http/auth"
 )
 
-// cardsBytesMax bounds the signed cards that are kept, in bytes of JSON.
-const cardsBytesMax = 16 << 20
+const (
+	// cardsBytesMax bounds the signed cards that are kept, in bytes of JSON.
+	cardsBytesMax = 16 << 20
+	// policiesMax bounds the agents of which is kept whether they accept cleartext.
+	policiesMax = 10_000
+)
 
 var (
 	// ErrNotEnabled rejects requests to an agent whose card does not have a2a_enabled.
@@ -48,6 +52,15 @@ type Cards struct {
 	CardOptions
 	keys   atomic.Pointer[auth.KeySet]
 	signed *otter.Cache[parley.AgentID, signedCard]
+	// policies has what the messages of each task need of a card, so that they need not
+	// read it.
+	policies *otter.Cache[parley.AgentID, policy]
+}
+
+// policy says whether an agent accepts cleartext, by the card of that revision.
+type policy struct {
+	revision uint32
+	accepts  bool
 }
 
 // Document is a JSON document and when it last changed.
@@ -77,7 +90,7 @@ func NewCards(o CardOptions) *Cards {
 	c := &Cards{CardOptions: o, signed: otter.Must(&otter.Options[parley.AgentID, signedCard]{
 		MaximumWeight: cardsBytesMax,
 		Weigher:       func(_ parley.AgentID, card signedCard) uint32 { return uint32(len(card.json)) },
-	})}
+	}), policies: otter.Must(&otter.Options[parley.AgentID, policy]{MaximumSize: policiesMax})}
 	c.SetKeys(o.Keys)
 	return c
 }
@@ -129,6 +142,20 @@ func (c *Cards) Card(ctx context.Context, a *agent.State) (Document, error) {
 		c.signed.Set(a.AgentID(), signedCard{version, signed})
 	}
 	return Document{signed, changed}, nil
+}
+
+// AcceptsCleartext reports whether an agent that the bridge serves accepts parts in the
+// clear.
+func (c *Cards) AcceptsCleartext(ctx context.Context, a *agent.State) (bool, error) {
+	if kept, ok := c.policies.GetIfPresent(a.AgentID()); ok && kept.revision == a.GetCardRevision() {
+		return kept.accepts, nil
+	}
+	card, err := c.Node.Agents.Card(ctx, a.AgentID())
+	if err != nil {
+		return false, err
+	}
+	c.policies.Set(a.AgentID(), policy{card.GetRevision(), card.GetA2AAcceptCleartext()})
+	return card.GetA2AAcceptCleartext(), nil
 }
 
 // signsSince returns when a key began to sign, or later: a key that replaced one that was

@@ -157,11 +157,11 @@ func (b *Bridge) store(c *call, in *sendParams) (sent, error) {
 		if err := checkClear(compact); err != nil {
 			return sent{}, err
 		}
-		card, err := b.Node.Agents.Card(c.Context(), c.to.AgentID())
+		accepts, err := b.Cards.AcceptsCleartext(c.Context(), c.to)
 		if err != nil {
 			return sent{}, err
 		}
-		if !card.GetA2AAcceptCleartext() {
+		if !accepts {
 			return sent{}, errCleartext
 		}
 	}
