@@ -159,8 +159,7 @@ func (a *Agent) BindKeys(ctx context.Context) error {
 		return err
 	}
 	_, err = a.Client.BindKeys(ctx, api.BindKeys{ID: a.ID(), KeyProof: *a.bound().prove(&pair, nil, signedAt)})
-	var refused *Error
-	if errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed) {
+	if unsupported(err) {
 		return nil
 	}
 	return err

@@ -114,7 +114,7 @@ func TestForeignKeysAreNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	bobs, _ := bob.Keys.pairs()
-	n.serve(bob, &keyPair{bobs.signing, pair(t).encryption}, nil)
+	n.serve(bob, &keyPair{signing: bobs.signing, encryption: pair(t).encryption}, nil)
 	if _, err := bob.Client.Session(t.Context(), bob.Keys); !errors.Is(err, ErrKeysNotPublished) {
 		t.Fatalf("%v", err)
 	}
@@ -141,7 +141,7 @@ func TestBroadcastSkipsRefusedMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	bobs, _ := bob.Keys.pairs()
-	thief := &KeyRing{agent: bob.ID(), current: keyPair{bobs.signing, pair(t).encryption}}
+	thief := &KeyRing{agent: bob.ID(), current: keyPair{signing: bobs.signing, encryption: pair(t).encryption}}
 	w.serve(bob, &thief.current, nil)
 	sent, err := ann.Broadcast(t.Context(), townGroup, []byte("hello"), "svc.v1.dm")
 	if err != nil {

@@ -299,7 +299,7 @@ func (a *Agent) unpinned(ctx context.Context, m api.Message, c *contact, kid str
 	}
 	return key, false, &KeyChangedError{
 		Handle: c.pin.Handle, AgentID: c.pin.AgentID, Problem: FormerKeyUnknown,
-		Pinned: KeyIDs{c.pin.SigningKid, c.pin.EncryptionKid}, Served: KeyIDs{kid, c.pin.EncryptionKid}, Accept: []string{kid},
+		Pinned: c.pin.kids(), Served: KeyIDs{kid, c.pin.EncryptionKid, c.pin.PQKid}, Accept: []string{kid},
 	}
 }
 

@@ -92,8 +92,8 @@ type SentBroadcast struct {
 // If a member that had it is gone, the key is replaced. The functions may change the
 // request before it is sealed, for instance its content type or its idempotency key.
 func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, messageType string, change ...func(*api.Send)) (*SentBroadcast, error) {
-	if len(payload) > PayloadBytesMax {
-		return nil, tooLong(payload)
+	if limit := a.Keys.payloadMax(); len(payload) > limit {
+		return nil, tooLong(payload, limit)
 	}
 	members, err := a.roster(ctx, to.ID, 0)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *Agent) sealBroadcast(in *api.Send, scope chainScope, link chainLink, pa
 	if in.EncryptedPayload, err = m.seal(key, nonce, signing, payload); err != nil {
 		return err
 	}
-	copied, err := Seal(a.Keys, a.ID(), a.Keys.EncryptionKey(), payload)
+	copied, err := a.Keys.sealToSelf(payload)
 	in.SelfEncryptedPayload, in.SenderSigningKid = &copied, &signing.kid
 	return err
 }

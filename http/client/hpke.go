@@ -15,20 +15,30 @@ import (
 
 // The format hpke-v1. Every byte is explained in docs/encryption.md.
 const (
-	// sealVersion is the version byte this client writes. The signature of version 1
-	// covers the recipient's key, that of version 2 the recipient's agent id too.
+	// This client writes version 2, or 3 if the recipient has a post-quantum key. The
+	// signature of version 1 covers the recipient's key, those of the others the
+	// recipient's agent id too.
 	sealVersion  = 0x02
 	sealVersion1 = 0x01
+	sealVersion3 = 0x03
 	sealInfo     = "parley/hpke-v1"
 	sealLabel    = "parley/hpke-v1/signature/2\n"
 	sealLabel1   = "parley/hpke-v1/signature\n"
+	sealLabel3   = "parley/hpke-v1/signature/3\n"
 	encSize      = 32
-	tagSize      = 16
+	// encSizeHybrid is an ML-KEM-768 ciphertext and an X25519 key.
+	encSizeHybrid = 1088 + 32
+	tagSize       = 16
 )
 
 // PayloadBytesMax is the maximum size of one sealed payload: what 131,072 characters of
 // base64url hold, less 157 bytes of envelope.
 const PayloadBytesMax = parley.PayloadCharsMax/4*3 - (1 + encSize + tagSize + 1 + 43 + ed25519.SignatureSize)
+
+// PayloadBytesMaxHybrid is PayloadBytesMax for a payload that is sealed to a post-quantum
+// key. A sender that has such a key seals its own copy to it, so this maximum holds for
+// its payloads too.
+const PayloadBytesMaxHybrid = PayloadBytesMax - (encSizeHybrid - encSize)
 
 var (
 	// ErrSealedForm means that a text is not an hpke-v1 payload.
@@ -58,29 +68,50 @@ type Unsealed struct {
 	// false for version 1, whose signature covers only the recipient's key: another agent
 	// that published the same key could forward the text.
 	RecipientSigned bool
+	// PostQuantum reports that the payload was sealed to a post-quantum key (version 3).
+	PostQuantum bool
 }
 
 // tooLong returns an error with the length of a payload and the maximum.
-func tooLong(payload []byte) error {
-	return fmt.Errorf("%w: it has %d bytes, and one message carries at most %d", ErrPayloadTooLong, len(payload), PayloadBytesMax)
+func tooLong(payload []byte, limit int) error {
+	return fmt.Errorf("%w: it has %d bytes, and one message carries at most %d", ErrPayloadTooLong, len(payload), limit)
 }
 
-// Seal encrypts payload to a recipient's X25519 key, with the sender's signature inside.
+// Seal encrypts payload to a recipient's X25519 key, with the sender's signature inside
+// (version 2).
 // It computes the key's kid instead of trusting it.
 func Seal(sender *KeyRing, recipient parley.AgentID, key api.JWK, payload []byte) (string, error) {
 	raw, err := key.Raw(parley.X25519)
 	if err != nil {
 		return "", err
 	}
-	if len(payload) > PayloadBytesMax {
-		return "", tooLong(payload)
+	public, err := ecdh.X25519().NewPublicKey(raw)
+	if err != nil {
+		return "", err
 	}
-	id, signing := sender.signer()
+	to, err := hpke.NewDHKEMPublicKey(public)
+	if err != nil {
+		return "", err
+	}
+	return sender.seal(sealVersion, recipient, parley.Thumbprint(parley.X25519, raw), to, payload)
+}
+
+// seal signs payload for a recipient and one of its keys, whose id is kid, and encrypts it
+// to that key.
+func (k *KeyRing) seal(version byte, recipient parley.AgentID, kid string, to hpke.PublicKey, payload []byte) (string, error) {
+	limit := PayloadBytesMax
+	if version == sealVersion3 {
+		limit = PayloadBytesMaxHybrid
+	}
+	if len(payload) > limit {
+		return "", tooLong(payload, limit)
+	}
+	id, signing := k.signer()
 	if id.Zero() || recipient.Zero() {
 		return "", ErrUnbound
 	}
-	text := signedText{sealVersion, id, recipient, parley.Thumbprint(parley.X25519, raw), payload}
-	return sealTo(raw, signing.signed(text.bytes(), payload))
+	text := signedText{version, id, recipient, kid, payload}
+	return encrypt(version, to, signing.signed(text.bytes(), payload))
 }
 
 // signed returns kid_len ‖ kid ‖ signature ‖ payload.
@@ -90,21 +121,13 @@ func (s signingKey) signed(text, payload []byte) []byte {
 	return append(append(plain, ed25519.Sign(s.key, text)...), payload...)
 }
 
-// sealTo encrypts a plaintext to a raw X25519 key.
-func sealTo(recipient, plain []byte) (string, error) {
-	public, err := ecdh.X25519().NewPublicKey(recipient)
-	if err != nil {
-		return "", err
-	}
-	to, err := hpke.NewDHKEMPublicKey(public)
-	if err != nil {
-		return "", err
-	}
+// encrypt encrypts a plaintext to a key and encodes the result.
+func encrypt(version byte, to hpke.PublicKey, plain []byte) (string, error) {
 	sealed, err := hpke.Seal(to, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte(sealInfo), plain)
 	if err != nil {
 		return "", err
 	}
-	return base64.RawURLEncoding.EncodeToString(append([]byte{sealVersion}, sealed...)), nil
+	return base64.RawURLEncoding.EncodeToString(append([]byte{version}, sealed...)), nil
 }
 
 // signedText is what the sender signs: the sender, the recipient, its key and the
@@ -120,12 +143,17 @@ type signedText struct {
 
 func (t signedText) bytes() []byte {
 	b := make([]byte, 0, len(sealLabel)+37+37+len(t.recipientKid)+1+len(t.payload))
-	if t.version == sealVersion1 {
+	switch t.version {
+	case sealVersion1:
 		b = append(append(append(b, sealLabel1...), t.sender.String()...), '\n')
-	} else {
-		b = append(append(append(b, sealLabel...), t.sender.String()...), '\n')
-		b = append(append(b, t.recipient.String()...), '\n')
+		return append(append(append(b, t.recipientKid...), '\n'), t.payload...)
+	case sealVersion3:
+		b = append(b, sealLabel3...)
+	default:
+		b = append(b, sealLabel...)
 	}
+	b = append(append(b, t.sender.String()...), '\n')
+	b = append(append(b, t.recipient.String()...), '\n')
 	return append(append(append(b, t.recipientKid...), '\n'), t.payload...)
 }
 
@@ -137,7 +165,11 @@ func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLook
 	if err != nil {
 		return nil, err
 	}
-	plain, recipientKid, err := openWith(recipient.openers(), sealed)
+	keys := recipient.openers()
+	if version == sealVersion3 {
+		keys = recipient.hybridOpeners()
+	}
+	plain, recipientKid, err := openWith(keys, sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +181,7 @@ func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLook
 	if err := verifySigned(kid, signature, signed.bytes(), lookup); err != nil {
 		return nil, err
 	}
-	return &Unsealed{Payload: payload, SenderKid: kid, RecipientSigned: version != sealVersion1}, nil
+	return &Unsealed{Payload: payload, SenderKid: kid, RecipientSigned: version != sealVersion1, PostQuantum: version == sealVersion3}, nil
 }
 
 // decodeSealed returns the version and enc ‖ ciphertext. It tolerates padding, because
@@ -161,22 +193,35 @@ func decodeSealed(text string) (version byte, sealed []byte, err error) {
 		return 0, nil, ErrSealedForm
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) < 1+encSize+tagSize || b[0] != sealVersion && b[0] != sealVersion1 {
+	if err != nil || len(b) == 0 {
+		return 0, nil, ErrSealedForm
+	}
+	enc := encSize
+	switch b[0] {
+	case sealVersion, sealVersion1:
+	case sealVersion3:
+		enc = encSizeHybrid
+	default:
+		return 0, nil, ErrSealedForm
+	}
+	if len(b) < 1+enc+tagSize {
 		return 0, nil, ErrSealedForm
 	}
 	return b[0], b[1:], nil
 }
 
+// opener is a private key that may open a message, with its id.
+type opener struct {
+	private hpke.PrivateKey
+	kid     string
+}
+
 // openWith tries one key after the other: the text does not state to which it was sealed,
 // and a wrong one fails authentication.
-func openWith(keys []*ecdh.PrivateKey, sealed []byte) (plain []byte, kid string, err error) {
+func openWith(keys []opener, sealed []byte) (plain []byte, kid string, err error) {
 	for _, key := range keys {
-		private, err := hpke.NewDHKEMPrivateKey(key)
-		if err != nil {
-			return nil, "", err
-		}
-		if plain, err := hpke.Open(private, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte(sealInfo), sealed); err == nil {
-			return plain, parley.Thumbprint(parley.X25519, key.PublicKey().Bytes()), nil
+		if plain, err := hpke.Open(key.private, hpke.HKDFSHA256(), hpke.AES256GCM(), []byte(sealInfo), sealed); err == nil {
+			return plain, key.kid, nil
 		}
 	}
 	return nil, "", ErrCannotOpen

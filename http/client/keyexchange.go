@@ -226,7 +226,7 @@ func (a *Agent) exchange(ctx context.Context, to *api.AgentKeys, kind string, k 
 	if to.EncryptionPublicKey == nil {
 		return ErrNoEncryptionKey
 	}
-	text, err := Seal(a.Keys, to.AgentID, *to.EncryptionPublicKey, payload)
+	text, err := SealTo(a.Keys, to, payload)
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,42 @@ type keyFile struct {
 	NextEncryption   *privateJWK  `json:"next_encryption_key,omitempty"`
 	FormerEncryption []privateJWK `json:"former_encryption_keys"`
 	FormerSigning    []api.JWK    `json:"former_signing_keys,omitempty"`
+	PQ               *privatePQ   `json:"pq_key,omitempty"`
+	NextPQ           *privatePQ   `json:"next_pq_key,omitempty"`
+	FormerPQ         []privatePQ  `json:"former_pq_keys,omitempty"`
+}
+
+// privatePQ is a private X-Wing key as a JWK of kind AKP.
+type privatePQ struct {
+	KeyType   string `json:"kty"`
+	Algorithm string `json:"alg"`
+	Pub       string `json:"pub"`
+	// Priv is the 32-byte private key in base64url, from which both halves are derived.
+	Priv string `json:"priv"`
+	Kid  string `json:"kid"`
+}
+
+func newPrivatePQ(h *hybridKey) *privatePQ {
+	if h == nil {
+		return nil
+	}
+	return &privatePQ{h.public.KeyType, h.public.Algorithm, h.public.Pub, base64.RawURLEncoding.EncodeToString(h.seed), h.public.Kid}
+}
+
+// hybrid parses a stored key and checks its public half.
+func (p privatePQ) hybrid() (*hybridKey, error) {
+	seed, err := base64.RawURLEncoding.DecodeString(p.Priv)
+	if err != nil {
+		return nil, err
+	}
+	h, _, err := newHybridKey(seed)
+	if err != nil {
+		return nil, err
+	}
+	if p.Algorithm != parley.XWing || p.Pub != h.public.Pub {
+		return nil, errors.New("a private key does not belong to its public key")
+	}
+	return h, nil
 }
 
 type privateJWK struct {
@@ -75,14 +111,25 @@ func privatePair(p *keyPair) (signing, encryption privateJWK) {
 	return newPrivateJWK(p.publicSigning(), p.signing.key.Seed()), newPrivateJWK(p.publicEncryption(), p.encryption.Bytes())
 }
 
-// pairOf parses two keys and checks their public halves against the file.
-func pairOf(signing, encryption privateJWK) (*keyPair, error) {
+// pairOf parses two keys, and a post-quantum key if there is one, and checks their public
+// halves against the file.
+func pairOf(signing, encryption privateJWK, pq *privatePQ) (*keyPair, error) {
 	pair, err := newPair(signing.private(), encryption.private())
 	if err != nil {
 		return nil, err
 	}
 	if pair.publicSigning().X != signing.X || pair.publicEncryption().X != encryption.X {
 		return nil, errors.New("a private key does not belong to its public key")
+	}
+	if pq == nil {
+		return pair, nil
+	}
+	if pair.hybrid, err = pq.hybrid(); err != nil {
+		return nil, err
+	}
+	published := &api.AgentKeys{EncryptionPublicKey: new(pair.publicEncryption()), PQPublicKey: pair.publicPQ()}
+	if HybridKey(published) == nil {
+		return nil, errors.New("the post-quantum key does not contain the encryption key")
 	}
 	return pair, nil
 }
@@ -205,9 +252,13 @@ func (k *KeyRing) file() keyFile {
 		f.AgentID = k.agent.String()
 	}
 	f.Signing, f.Encryption = privatePair(&k.current)
+	f.PQ = newPrivatePQ(k.current.hybrid)
 	if k.upcoming != nil {
 		signing, encryption := privatePair(k.upcoming)
-		f.NextSigning, f.NextEncryption = &signing, &encryption
+		f.NextSigning, f.NextEncryption, f.NextPQ = &signing, &encryption, newPrivatePQ(k.upcoming.hybrid)
+	}
+	for _, h := range k.formerHybrid {
+		f.FormerPQ = append(f.FormerPQ, *newPrivatePQ(h))
 	}
 	for _, key := range k.former {
 		f.FormerEncryption = append(f.FormerEncryption, newPrivateJWK(api.NewJWK(parley.X25519, key.PublicKey().Bytes()), key.Bytes()))
@@ -219,7 +270,7 @@ func (f keyFile) ring() (*KeyRing, error) {
 	if f.Version != 1 {
 		return nil, errors.New("unknown version of key file")
 	}
-	current, err := pairOf(f.Signing, f.Encryption)
+	current, err := pairOf(f.Signing, f.Encryption, f.PQ)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +281,7 @@ func (f keyFile) ring() (*KeyRing, error) {
 		}
 	}
 	if f.NextSigning != nil && f.NextEncryption != nil {
-		if k.upcoming, err = pairOf(*f.NextSigning, *f.NextEncryption); err != nil {
+		if k.upcoming, err = pairOf(*f.NextSigning, *f.NextEncryption, f.NextPQ); err != nil {
 			return nil, err
 		}
 	}
@@ -240,6 +291,13 @@ func (f keyFile) ring() (*KeyRing, error) {
 			return nil, err
 		}
 		k.former = append(k.former, key)
+	}
+	for _, former := range f.FormerPQ {
+		h, err := former.hybrid()
+		if err != nil {
+			return nil, err
+		}
+		k.formerHybrid = append(k.formerHybrid, h)
 	}
 	return k, nil
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"crypto/ecdh"
 	"crypto/ed25519"
+	"crypto/hpke"
 	"crypto/rand"
 	"errors"
 	"slices"
@@ -13,7 +14,8 @@ import (
 )
 
 // KeyRing holds the private keys of one agent: an Ed25519 key that signs, an X25519 key
-// that others seal to, and the former X25519 keys, which open old messages. A ring that
+// that others seal to, perhaps an X-Wing key made of the same X25519 key, and the former
+// keys that open old messages. A ring that
 // was created or opened at a path is stored there. It is safe for concurrent use within
 // one process; two processes must not rotate the same ring.
 type KeyRing struct {
@@ -26,6 +28,9 @@ type KeyRing struct {
 	// upcoming are new stored keys that may or may not have reached the service.
 	upcoming *keyPair
 	former   []*ecdh.PrivateKey
+	// formerHybrid are the former X-Wing keys, oldest first. The X25519 half of each is
+	// also in former.
+	formerHybrid []*hybridKey
 	// formerSigning are the public halves of the former signing keys, oldest first. Rings
 	// that were rotated before these were recorded have fewer of them than former.
 	formerSigning []api.JWK
@@ -34,6 +39,8 @@ type KeyRing struct {
 type keyPair struct {
 	signing    signingKey
 	encryption *ecdh.PrivateKey
+	// hybrid is nil if the pair has no post-quantum key.
+	hybrid *hybridKey
 }
 
 type signingKey struct {
@@ -170,26 +177,35 @@ func (k *KeyRing) signer() (parley.AgentID, signingKey) {
 
 // openers returns all private keys that messages may have been sealed to, likely ones
 // first.
-func (k *KeyRing) openers() []*ecdh.PrivateKey {
+func (k *KeyRing) openers() (keys []opener) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	keys := []*ecdh.PrivateKey{k.current.encryption}
+	add := func(key *ecdh.PrivateKey) {
+		if private, err := hpke.NewDHKEMPrivateKey(key); err == nil { // fails for other curves only
+			keys = append(keys, opener{private, parley.Thumbprint(parley.X25519, key.PublicKey().Bytes())})
+		}
+	}
+	add(k.current.encryption)
 	if k.upcoming != nil {
-		keys = append(keys, k.upcoming.encryption)
+		add(k.upcoming.encryption)
 	}
 	for i := len(k.former) - 1; i >= 0; i-- {
-		keys = append(keys, k.former[i])
+		add(k.former[i])
 	}
 	return keys
 }
 
 // prepare creates upcoming keys, unless a rotation was begun before, and stores them
 // before they are published.
-func (k *KeyRing) prepare() (signing, encryption api.JWK, err error) {
+func (k *KeyRing) prepare(hybrid bool) (signing, encryption api.JWK, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.upcoming == nil {
-		if k.upcoming, err = generatePair(); err != nil {
+		generate := generatePair
+		if hybrid {
+			generate = generateHybridPair
+		}
+		if k.upcoming, err = generate(); err != nil {
 			return api.JWK{}, api.JWK{}, err
 		}
 	}
@@ -203,6 +219,9 @@ func (k *KeyRing) settle(published *api.AgentKeys) error {
 	defer k.mu.Unlock()
 	if k.upcoming != nil && matches(published, k.upcoming.publicSigning(), k.upcoming.publicEncryption()) == nil {
 		k.former = append(k.former, k.current.encryption)
+		if k.current.hybrid != nil {
+			k.formerHybrid = append(k.formerHybrid, k.current.hybrid)
+		}
 		k.formerSigning = append(k.formerSigning, k.current.publicSigning())
 		k.current, k.upcoming = *k.upcoming, nil
 		return k.keep()

@@ -73,7 +73,7 @@ func TestInterruptedRotation(t *testing.T) {
 	before := k.SigningKey()
 	old := seal(t, ann, k, "old")
 	oldEncryption := k.EncryptionKey()
-	signing, encryption, err := k.prepare()
+	signing, encryption, err := k.prepare(false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,11 @@ const (
 	// OtherAgent: the handle names another agent id than before, or the id another
 	// handle.
 	OtherAgent KeyProblem = "other_agent"
+	// PQKeyMissing: the agent had a post-quantum key beside the same encryption key, and
+	// the service gives none that can be used.
+	PQKeyMissing KeyProblem = "post_quantum_key_missing"
+	// PQKeyChanged: the post-quantum key is another one beside the same encryption key.
+	PQKeyChanged KeyProblem = "post_quantum_key_changed"
 	// FormerKeyUnknown: a message is signed with a key that the service calls a former
 	// one, but that was never pinned.
 	FormerKeyUnknown KeyProblem = "former_key_unknown"
@@ -43,13 +49,17 @@ var problemTexts = map[KeyProblem]string{
 	BindingBroken:    "the binding of its keys is broken",
 	KeysUnbound:      "one of its keys was changed without a binding by its signing key",
 	OtherAgent:       "the handle and the agent id do not belong together as they did before",
+	PQKeyMissing:     "it had a post-quantum key beside this encryption key, and the server gives none",
+	PQKeyChanged:     "its post-quantum key changed, and its encryption key did not",
 	FormerKeyUnknown: "the message is signed with a former key that was never pinned",
 }
 
-// KeyIDs are the ids of an agent's two keys.
+// KeyIDs are the ids of an agent's keys.
 type KeyIDs struct {
 	Signing    string `json:"signing"`
 	Encryption string `json:"encryption"`
+	// PostQuantum is empty if there is no key that clients use.
+	PostQuantum string `json:"post_quantum,omitzero"`
 }
 
 // KeyChangedError means that an agent's served keys are not the pinned ones and nothing
@@ -70,6 +80,9 @@ func (e *KeyChangedError) Error() string {
 	if e.Pinned != (KeyIDs{}) {
 		keys = changedKey("signing", e.Pinned.Signing, e.Served.Signing) + ", " + changedKey("encryption", e.Pinned.Encryption, e.Served.Encryption)
 	}
+	if e.Pinned.PostQuantum != e.Served.PostQuantum && e.Pinned != (KeyIDs{}) {
+		keys += ", " + changedKey("post-quantum", cmp.Or(e.Pinned.PostQuantum, "none"), cmp.Or(e.Served.PostQuantum, "none"))
+	}
 	return fmt.Sprintf("%s: %s (%s). %s", e.Handle, problemTexts[e.Problem], keys, e.Advice())
 }
 
@@ -77,6 +90,12 @@ func (e *KeyChangedError) Error() string {
 // words cover only the signing key: if the encryption key is in doubt, equal words prove
 // nothing.
 func (e *KeyChangedError) Advice() string {
+	switch e.Problem {
+	case PQKeyMissing:
+		return fmt.Sprintf("Ask the agent's owner over another channel whether it gave up its post-quantum key, then accept: --accept-key %s", strings.Join(e.Accept, " --accept-key "))
+	case PQKeyChanged:
+		return fmt.Sprintf("Compare the post-quantum key id with the agent's owner over another channel, then accept: --accept-key %s", strings.Join(e.Accept, " --accept-key "))
+	}
 	compare := "the signing key id or the verification words"
 	switch encryption := slices.Contains(e.Accept, e.Served.Encryption); {
 	case encryption && len(e.Accept) > 1:
@@ -132,7 +151,10 @@ func (j *judge) read(keys *api.AgentKeys) (*servedKeys, error) {
 	}
 	s := &servedKeys{
 		AgentKeys: keys, handle: strings.ToLower(*keys.Handle), signingKey: keys.SigningPublicKey.X,
-		kids: KeyIDs{kidOf(keys.SigningPublicKey), kidOf(keys.EncryptionPublicKey)},
+		kids: KeyIDs{Signing: kidOf(keys.SigningPublicKey), Encryption: kidOf(keys.EncryptionPublicKey)},
+	}
+	if hybrid := HybridKey(keys); hybrid != nil {
+		s.kids.PostQuantum = PQKid(hybrid)
 	}
 	if b := keys.KeyBinding; b != nil {
 		at, err := parley.ParseSignedAt(b.SignedAt)
@@ -158,19 +180,51 @@ func (j *judge) judge(ctx context.Context, pin *Pin, keys *api.AgentKeys) (*Pin,
 	} else {
 		next, problem, err = j.later(ctx, pin, s)
 	}
-	if err != nil || problem == "" {
-		return next, err
+	if err != nil {
+		return nil, err
 	}
-	refused := &KeyChangedError{Handle: s.handle, AgentID: s.AgentID, Problem: problem, Served: s.kids, Accept: s.toAccept(pin)}
+	if problem != "" {
+		if err := j.ask(pin, s, problem, s.toAccept(pin)...); err != nil {
+			return nil, err
+		}
+		next = j.repin(pin, s)
+	}
+	return j.judgePQ(pin, next, s)
+}
+
+// ask returns a *KeyChangedError unless a person has accepted all these keys.
+func (j *judge) ask(pin *Pin, s *servedKeys, problem KeyProblem, accept ...string) error {
+	refused := &KeyChangedError{Handle: s.handle, AgentID: s.AgentID, Problem: problem, Served: s.kids, Accept: accept}
 	if pin != nil {
-		refused.Pinned = KeyIDs{pin.SigningKid, pin.EncryptionKid}
+		refused.Pinned = pin.kids()
 	}
-	for _, kid := range refused.Accept {
+	for _, kid := range accept {
 		if !j.accepted[kid] {
-			return nil, refused
+			return refused
 		}
 	}
-	return j.repin(pin, s), nil
+	return nil
+}
+
+func (p *Pin) kids() KeyIDs { return KeyIDs{p.SigningKid, p.EncryptionKid, p.PQKid} }
+
+// judgePQ completes the pin that the other served keys lead to. A post-quantum key may
+// appear beside an encryption key, because what is sealed to both is protected by either.
+// Afterwards it must stay: nothing that the agent signed could say that it changed, so a
+// server that withholds or replaces it would undo the protection. A new encryption key
+// comes with a post-quantum key of its own, or with none.
+func (j *judge) judgePQ(pin, next *Pin, s *servedKeys) (*Pin, error) {
+	if pin != nil && pin.PQKid != "" && pin.PQKid != s.kids.PostQuantum && pin.EncryptionKid == next.EncryptionKid {
+		problem, accept := PQKeyChanged, s.kids.PostQuantum
+		if accept == "" {
+			problem, accept = PQKeyMissing, s.kids.Encryption
+		}
+		if err := j.ask(pin, s, problem, accept); err != nil {
+			return nil, err
+		}
+	}
+	next.PQKid = s.kids.PostQuantum
+	return next, nil
 }
 
 // first judges keys at first contact. A false answer of the service at first contact goes

@@ -54,13 +54,13 @@ func TestChangedKeysAreRefused(t *testing.T) {
 		accept  int // how many kids the error lists
 	}{
 		"another encryption key, unbound": {func(n *network, bob *Agent, bobs, eves *keyPair) {
-			n.serve(bob, &keyPair{bobs.signing, eves.encryption}, nil).UnboundSince = &api.Time{Time: n.now()}
+			n.serve(bob, &keyPair{signing: bobs.signing, encryption: eves.encryption}, nil).UnboundSince = &api.Time{Time: n.now()}
 		}, BindingMissing, 1},
 		"another encryption key under the old binding": {func(n *network, bob *Agent, bobs, eves *keyPair) {
-			n.serve(bob, &keyPair{bobs.signing, eves.encryption}, n.keys[bob.ID().String()].KeyBinding)
+			n.serve(bob, &keyPair{signing: bobs.signing, encryption: eves.encryption}, n.keys[bob.ID().String()].KeyBinding)
 		}, BindingBroken, 1},
 		"another encryption key, its kid left as it was": {func(n *network, bob *Agent, bobs, eves *keyPair) {
-			k := n.serve(bob, &keyPair{bobs.signing, eves.encryption}, n.keys[bob.ID().String()].KeyBinding)
+			k := n.serve(bob, &keyPair{signing: bobs.signing, encryption: eves.encryption}, n.keys[bob.ID().String()].KeyBinding)
 			k.EncryptionPublicKey.Kid = bobs.publicEncryption().Kid
 		}, BindingBroken, 1},
 		"other keys that bind each other": {func(n *network, bob *Agent, bobs, eves *keyPair) {
@@ -82,7 +82,7 @@ func TestChangedKeysAreRefused(t *testing.T) {
 			n.serve(bob, bobs, &b)
 		}, KeysOlder, 1},
 		"an older encryption key, bound before": {func(n *network, bob *Agent, bobs, eves *keyPair) {
-			older := &keyPair{bobs.signing, eves.encryption}
+			older := &keyPair{signing: bobs.signing, encryption: eves.encryption}
 			proof := bob.bound().prove(older, nil, "2020-01-01T00:00:00Z")
 			n.serve(bob, older, &api.KeyBinding{
 				Signature: proof.Signature, SignedAt: proof.SignedAt, SigningKid: older.publicSigning().Kid, EncryptionKid: older.publicEncryption().Kid, Continuity: api.ContinuitySigned,
@@ -144,12 +144,12 @@ func TestChangedKeyIsAcceptedWithoutPins(t *testing.T) {
 	}
 	bobs, _ := bob.Keys.pairs()
 	eves := pair(t)
-	n.serve(bob, &keyPair{bobs.signing, eves.encryption}, nil)
+	n.serve(bob, &keyPair{signing: bobs.signing, encryption: eves.encryption}, nil)
 	ann.pins = &Pins{} // the pins are lost
 	if err := write(t, ann, bob); err != nil {
 		t.Fatal(err)
 	}
-	thief := &KeyRing{agent: bob.ID(), current: keyPair{bobs.signing, eves.encryption}}
+	thief := &KeyRing{agent: bob.ID(), current: keyPair{signing: bobs.signing, encryption: eves.encryption}}
 	got, err := Open(thief, ann.ID(), n.last.EncryptedPayload, published(ann.Keys))
 	if err != nil || string(got.Payload) != "for Bob alone" {
 		t.Fatalf("%v", err)
@@ -164,7 +164,7 @@ func TestSignedChangesAreFollowed(t *testing.T) {
 		"one rotation":      func(t *testing.T, n *network, bob *Agent) { rotate(t, bob, 1) },
 		"several rotations": func(t *testing.T, n *network, bob *Agent) { rotate(t, bob, 3) },
 		"another encryption key alone": func(t *testing.T, n *network, bob *Agent) {
-			pair := &keyPair{bob.Keys.current.signing, pair(t).encryption}
+			pair := &keyPair{signing: bob.Keys.current.signing, encryption: pair(t).encryption}
 			n.serve(bob, pair, n.binding(bob, pair, nil, 1, api.ContinuitySigned))
 		},
 		"a thief's keys, and then Bob's again": func(t *testing.T, n *network, bob *Agent) {
@@ -172,7 +172,7 @@ func TestSignedChangesAreFollowed(t *testing.T) {
 			b := n.binding(bob, thiefs, nil, 1, api.ContinuityBroken)
 			n.serve(bob, thiefs, b)
 			n.bindings[bob.ID().String()] = append(n.bindings[bob.ID().String()], *b)
-			if _, was, err := bob.Client.RestoreKeys(t.Context(), bob.Keys); err != nil || was != (Restored{true, true}) {
+			if _, was, err := bob.Client.RestoreKeys(t.Context(), bob.Keys); err != nil || was != (Restored{Signing: true, Encryption: true}) {
 				t.Fatalf("replaced %+v, %v", was, err)
 			}
 			rotate(t, again(t, bob), 2)

@@ -38,6 +38,9 @@ type Pin struct {
 	SigningKey    string `json:"signing_key"`
 	SigningKid    string `json:"signing_kid"`
 	EncryptionKid string `json:"encryption_kid"`
+	// PQKid is the id of the X-Wing key that contains the encryption key; empty if the
+	// agent publishes none that clients use. See HybridKey.
+	PQKid string `json:"pq_kid,omitempty"`
 	// SignedAt is the time of the key binding; empty if the keys were never bound.
 	SignedAt string `json:"signed_at,omitempty"`
 	// Former are signing keys that were replaced, newest last.
@@ -97,7 +100,7 @@ func (p *Pin) same(q *Pin) bool {
 	if p == nil || q == nil {
 		return p == q
 	}
-	return p.AgentID == q.AgentID && p.SigningKid == q.SigningKid && p.EncryptionKid == q.EncryptionKid && p.SignedAt == q.SignedAt && len(p.Former) == len(q.Former)
+	return p.AgentID == q.AgentID && p.SigningKid == q.SigningKid && p.EncryptionKid == q.EncryptionKid && p.PQKid == q.PQKid && p.SignedAt == q.SignedAt && len(p.Former) == len(q.Former)
 }
 
 // Pins remembers the keys of other agents, in memory or in one file of a directory, for

@@ -2,6 +2,8 @@ package client
 
 import (
 	"bytes"
+	"crypto/ecdh"
+	"crypto/hpke"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -38,7 +40,7 @@ func fixedRing(t testing.TB, n byte, agent string) *KeyRing {
 func twinOf(t testing.TB, k *KeyRing) *KeyRing {
 	t.Helper()
 	twin := fixedRing(t, 4, "01932f00-0000-7004-8000-00000000000d")
-	twin.current.encryption = k.current.encryption
+	twin.current.encryption, twin.current.hybrid = k.current.encryption, k.current.hybrid
 	return twin
 }
 
@@ -205,6 +207,32 @@ func reseal(t testing.TB, holder *KeyRing, text string, to api.JWK) string {
 	return sealPlain(t, to, string(plain))
 }
 
+// resealHybrid is reseal of a text of version 3.
+func resealHybrid(t testing.TB, holder *KeyRing, text string, to *api.PQKey) string {
+	t.Helper()
+	_, sealed, err := decodeSealed(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, _, err := openWith(holder.hybridOpeners(), sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := to.Raw(parley.XWing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := hpke.MLKEM768X25519().NewPublicKey(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := encrypt(sealVersion3, key, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
 // relabel replaces the version byte of a text.
 func relabel(t testing.TB, text string, version byte) string {
 	t.Helper()
@@ -222,7 +250,15 @@ func sealPlain(t testing.TB, to api.JWK, plain string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := sealTo(raw, []byte(plain))
+	public, err := ecdh.X25519().NewPublicKey(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := hpke.NewDHKEMPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := encrypt(sealVersion, key, []byte(plain))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,6 +297,9 @@ type vectorKey struct {
 	EncryptionPrivate string `json:"encryption_private_hex"`
 	EncryptionPublic  string `json:"encryption_public_hex"`
 	EncryptionKid     string `json:"encryption_kid"`
+	PQPrivate         string `json:"pq_private_hex,omitempty"`
+	PQPublic          string `json:"pq_public_hex,omitempty"`
+	PQKid             string `json:"pq_kid,omitempty"`
 }
 
 // sealedCase is a text with the agents that it is said to be from and to.
@@ -283,8 +322,9 @@ type vector struct {
 }
 
 const (
-	// vectorFile has texts of the version that this client writes.
-	vectorFile = "testdata/hpke-v1-byte2.json"
+	// vectorFile has texts of version 2, vectorFile3 of version 3.
+	vectorFile  = "testdata/hpke-v1-byte2.json"
+	vectorFile3 = "testdata/hpke-v1-byte3.json"
 	// vectorFile1 has texts of version 1, which nothing writes any more.
 	vectorFile1 = "testdata/hpke-v1.json"
 )
@@ -292,15 +332,20 @@ const (
 func TestVectors(t *testing.T) {
 	ann, bob, eve := cast(t)
 	rings := map[string]*KeyRing{"ann": ann, "bob": bob, "eve": eve, "twin": twinOf(t, bob)}
+	ann, bob, eve = hybridCast(t)
+	hybrids := map[string]*KeyRing{"ann": ann, "bob": bob, "eve": eve, "twin": twinOf(t, bob)}
 	if *update {
-		makeVectors(t, rings)
+		makeVectors(t, vectorFile, rings)
+		makeVectors(t, vectorFile3, hybrids)
 	}
-	for file, recipientSigned := range map[string]bool{vectorFile: true, vectorFile1: false} {
-		t.Run(file, func(t *testing.T) { judgeVectors(t, file, rings, recipientSigned) })
-	}
+	t.Run(vectorFile, func(t *testing.T) { judgeVectors(t, vectorFile, rings, Unsealed{RecipientSigned: true}) })
+	t.Run(vectorFile1, func(t *testing.T) { judgeVectors(t, vectorFile1, rings, Unsealed{}) })
+	t.Run(vectorFile3, func(t *testing.T) {
+		judgeVectors(t, vectorFile3, hybrids, Unsealed{RecipientSigned: true, PostQuantum: true})
+	})
 }
 
-func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, recipientSigned bool) {
+func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, opened Unsealed) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -319,7 +364,7 @@ func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, recipien
 	}
 	for _, c := range v.Open {
 		got, err := Open(rings[c.To], rings[c.From].AgentID(), c.Text, published(rings[c.From]))
-		if err != nil || hex.EncodeToString(got.Payload) != c.Payload || got.SenderKid != rings[c.From].SigningKey().Kid || got.RecipientSigned != recipientSigned {
+		if err != nil || hex.EncodeToString(got.Payload) != c.Payload || got.SenderKid != rings[c.From].SigningKey().Kid || got.RecipientSigned != opened.RecipientSigned || got.PostQuantum != opened.PostQuantum {
 			t.Errorf("%s: %v %+v", c.Why, err, got)
 		}
 		if want := explain(t, c.sealedCase, rings); c != want {
@@ -333,8 +378,12 @@ func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, recipien
 	}
 }
 
-func makeVectors(t *testing.T, rings map[string]*KeyRing) {
+func makeVectors(t *testing.T, file string, rings map[string]*KeyRing) {
 	ann, bob, eve := rings["ann"], rings["bob"], rings["eve"]
+	seal, forward := seal, func(text string) string { return reseal(t, bob, text, eve.EncryptionKey()) }
+	if bob.PQKey() != nil {
+		seal, forward = sealHybrid, func(text string) string { return resealHybrid(t, bob, text, eve.PQKey()) }
+	}
 	v := vectors{Info: sealInfo}
 	for _, name := range []string{"ann", "bob", "eve", "twin"} {
 		v.Keys = append(v.Keys, vectorKeyOf(name, rings[name]))
@@ -344,12 +393,17 @@ func makeVectors(t *testing.T, rings map[string]*KeyRing) {
 	}
 	v.Open = append(v.Open, explain(t, sealedCase{"copy to self", "ann", "ann", seal(t, ann, ann, "mine")}, rings))
 	good := v.Open[0].Text
+	version, _, err := decodeSealed(good)
+	if err != nil {
+		t.Fatal(err)
+	}
 	v.Refuse = []sealedCase{
 		{Why: "sealed to another key", From: "ann", To: "eve", Text: good},
 		{Why: "for another agent that publishes the same encryption key", From: "ann", To: "twin", Text: good},
 		{Why: "version byte changed to 1", From: "ann", To: "bob", Text: relabel(t, good, sealVersion1)},
+		{Why: "version byte changed", From: "ann", To: "bob", Text: relabel(t, good, sealVersion+sealVersion3-version)},
 		{Why: "unknown version byte", From: "ann", To: "bob", Text: relabel(t, good, 9)},
-		{Why: "sent on by its recipient, sealed anew", From: "ann", To: "eve", Text: reseal(t, bob, good, eve.EncryptionKey())},
+		{Why: "sent on by its recipient, sealed anew", From: "ann", To: "eve", Text: forward(good)},
 		{Why: "in another sender's name", From: "eve", To: "bob", Text: good},
 		{Why: "signed by another than the sender named", From: "ann", To: "bob", Text: seal(t, impostor(eve, ann.AgentID()), bob, "x")},
 		{Why: "cut short", From: "ann", To: "bob", Text: good[:len(good)-4]},
@@ -358,7 +412,7 @@ func makeVectors(t *testing.T, rings map[string]*KeyRing) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(vectorFile, append(b, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(file, append(b, '\n'), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -372,7 +426,7 @@ func allBytes() string {
 }
 
 func vectorKeyOf(name string, k *KeyRing) vectorKey {
-	return vectorKey{
+	v := vectorKey{
 		Name: name, AgentID: k.AgentID().String(),
 		SigningSeed:       hex.EncodeToString(k.current.signing.key.Seed()),
 		SigningPublic:     hex.EncodeToString(k.current.signing.key[32:]),
@@ -381,6 +435,10 @@ func vectorKeyOf(name string, k *KeyRing) vectorKey {
 		EncryptionPublic:  hex.EncodeToString(k.current.encryption.PublicKey().Bytes()),
 		EncryptionKid:     k.EncryptionKey().Kid,
 	}
+	if h := k.current.hybrid; h != nil {
+		v.PQPrivate, v.PQPublic, v.PQKid = hex.EncodeToString(h.seed), hex.EncodeToString(h.private.PublicKey().Bytes()), h.public.Kid
+	}
+	return v
 }
 
 // explain returns a text with its parts.
@@ -391,13 +449,17 @@ func explain(t *testing.T, of sealedCase, rings map[string]*KeyRing) vector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, kid, err := openWith(rings[c.To].openers(), sealed)
+	keys, enc := rings[c.To].openers(), encSize
+	if version == sealVersion3 {
+		keys, enc = rings[c.To].hybridOpeners(), encSizeHybrid
+	}
+	plain, kid, err := openWith(keys, sealed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := 1 + int(plain[0])
 	payload := plain[at+64:]
-	c.Enc, c.Ciphertext = hex.EncodeToString(sealed[:32]), hex.EncodeToString(sealed[32:])
+	c.Enc, c.Ciphertext = hex.EncodeToString(sealed[:enc]), hex.EncodeToString(sealed[enc:])
 	c.Plaintext, c.Signature, c.Payload = hex.EncodeToString(plain), hex.EncodeToString(plain[at:at+64]), hex.EncodeToString(payload)
 	c.SignedText = hex.EncodeToString(signedText{version, rings[c.From].AgentID(), rings[c.To].AgentID(), kid, payload}.bytes())
 	return c

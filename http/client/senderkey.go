@@ -103,7 +103,7 @@ func (m broadcast) signed(payload []byte) []byte {
 // seal encrypts a payload under the message's key, with the sender's signature inside.
 func (m broadcast) seal(key, nonce []byte, sender signingKey, payload []byte) (string, error) {
 	if len(payload) > PayloadBytesMax {
-		return "", tooLong(payload)
+		return "", tooLong(payload, PayloadBytesMax)
 	}
 	aead, err := newAEAD(key)
 	if err != nil {

@@ -24,8 +24,8 @@ type Agent struct {
 	// PollURL is set only after NewAgent.
 	Record api.Agent
 
-	// BindError is why a missing binding of the agent's keys could not be published; nil
-	// otherwise. The next session tries again.
+	// BindError is why a missing binding of the agent's keys, or its post-quantum key,
+	// could not be published; nil otherwise. The next session tries again.
 	BindError error
 
 	mu       sync.Mutex
@@ -76,7 +76,11 @@ func (c *Client) NewAgent(ctx context.Context, in api.CreateAgent, ring *KeyRing
 	if err := ring.Bind(record.ID, a.Handle()); err != nil {
 		return nil, err
 	}
-	a.BindError = a.BindKeys(ctx)
+	published := a.publishPQ(ctx, record.PQPublicKey)
+	if published == nil {
+		a.Record.PQPublicKey = ring.PQKey()
+	}
+	a.BindError = errors.Join(a.BindKeys(ctx), published)
 	return a, nil
 }
 
@@ -95,8 +99,8 @@ func (c *Client) agentWith(ctx context.Context, name string, signing api.JWK, re
 }
 
 // Session begins a session of the agent the ring is bound to. It checks that the service
-// publishes both keys of the ring, completes an interrupted rotation, and binds the keys
-// if a binding is missing.
+// publishes the keys of the ring, completes an interrupted rotation, binds the keys if a
+// binding is missing, and publishes the ring's post-quantum key if there is none.
 func (c *Client) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
 	if ring.AgentID().Zero() {
 		return nil, ErrUnbound
@@ -110,16 +114,20 @@ func (c *Client) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
 	if err := ring.settle(&published); err != nil {
 		return nil, err
 	}
+	if err := ring.checkPQ(record.PQPublicKey); err != nil {
+		return nil, err
+	}
 	if record.RevokedAt == nil {
-		a.BindError = a.BindKeys(ctx)
+		a.BindError = errors.Join(a.BindKeys(ctx), a.publishPQ(ctx, record.PQPublicKey))
 	}
 	return a, nil
 }
 
 // Restored reports which of an agent's published keys were not its ring's.
 type Restored struct {
-	Signing    bool
-	Encryption bool
+	Signing     bool
+	Encryption  bool
+	PostQuantum bool
 }
 
 // RestoreKeys publishes the ring's current keys again, with a binding, after other keys
@@ -138,7 +146,8 @@ func (c *Client) RestoreKeys(ctx context.Context, ring *KeyRing) (a *Agent, was 
 	published := api.AgentKeys{SigningPublicKey: record.SigningPublicKey, EncryptionPublicKey: record.EncryptionPublicKey}
 	err = ring.settle(&published)
 	if err == nil {
-		return a, was, a.BindKeys(ctx)
+		was.PostQuantum, err = a.restorePQ(ctx, record.PQPublicKey)
+		return a, was, errors.Join(err, a.BindKeys(ctx))
 	}
 	if !errors.Is(err, ErrKeysNotPublished) {
 		return nil, was, err
@@ -146,7 +155,14 @@ func (c *Client) RestoreKeys(ctx context.Context, ring *KeyRing) (a *Agent, was 
 	pair, _ := ring.pairs()
 	was.Signing = record.SigningPublicKey == nil || record.SigningPublicKey.X != pair.publicSigning().X
 	was.Encryption = record.EncryptionPublicKey == nil || record.EncryptionPublicKey.X != pair.publicEncryption().X
-	return a, was, a.publish(ctx, &pair, nil)
+	if err := a.publish(ctx, &pair, nil); err != nil {
+		return a, was, err
+	}
+	if was.Encryption { // the server removed the post-quantum key with the encryption key
+		return a, was, a.publishPQ(ctx, nil)
+	}
+	was.PostQuantum, err = a.restorePQ(ctx, record.PQPublicKey)
+	return a, was, err
 }
 
 // ID returns the agent's id.
@@ -163,9 +179,14 @@ func (a *Agent) Handle() string {
 // RotateKeys creates new keys, stores them, publishes them and only then uses them. A
 // send in progress at that moment may be refused with SignatureInvalid. If it is
 // interrupted, the next call or Session completes it. The former encryption key is kept,
-// so that messages sealed to it can still be opened.
+// so that messages sealed to it can still be opened. The new keys include a post-quantum
+// key if the current ones do.
 func (a *Agent) RotateKeys(ctx context.Context) error {
-	if _, _, err := a.Keys.prepare(); err != nil {
+	return a.rotateKeys(ctx, a.Keys.PQKey() != nil)
+}
+
+func (a *Agent) rotateKeys(ctx context.Context, postQuantum bool) error {
+	if _, _, err := a.Keys.prepare(postQuantum); err != nil {
 		return err
 	}
 	current, upcoming := a.Keys.pairs()
@@ -177,7 +198,10 @@ func (a *Agent) RotateKeys(ctx context.Context) error {
 		}
 	}
 	signing, encryption := upcoming.publicSigning(), upcoming.publicEncryption()
-	return a.Keys.settle(&api.AgentKeys{SigningPublicKey: &signing, EncryptionPublicKey: &encryption})
+	if err := a.Keys.settle(&api.AgentKeys{SigningPublicKey: &signing, EncryptionPublicKey: &encryption}); err != nil {
+		return err
+	}
+	return a.publishPQ(ctx, nil)
 }
 
 // publish uploads a pair of keys with a binding, in which the former signing key vouches
@@ -262,13 +286,10 @@ type sealedPair struct{ payload, copy, kid string }
 
 // sealTo seals to the recipient and to the agent itself.
 func (a *Agent) sealTo(recipient *api.AgentKeys, payload []byte) (s sealedPair, err error) {
-	if recipient.EncryptionPublicKey == nil {
-		return s, ErrNoEncryptionKey
-	}
-	if s.payload, err = Seal(a.Keys, recipient.AgentID, *recipient.EncryptionPublicKey, payload); err != nil {
+	if s.payload, err = SealTo(a.Keys, recipient, payload); err != nil {
 		return s, err
 	}
-	s.copy, err = Seal(a.Keys, a.ID(), a.Keys.EncryptionKey(), payload)
+	s.copy, err = a.Keys.sealToSelf(payload)
 	s.kid = a.Keys.SigningKey().Kid
 	return s, err
 }
@@ -292,6 +313,9 @@ type Opened struct {
 	RecipientSigned bool
 	// FormerKey reports that the sender has since replaced the key that signed.
 	FormerKey bool
+	// PostQuantum reports that the payload was sealed to a post-quantum key. It is false
+	// for a group message, whose keys were sealed in other messages.
+	PostQuantum bool
 }
 
 // OpenMessage opens a message that the agent received, or its own copy of one that it
@@ -320,7 +344,7 @@ func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Opened{Message: m, Payload: opened.Payload, SenderKid: opened.SenderKid, RecipientSigned: opened.RecipientSigned, FormerKey: former}, nil
+	return &Opened{Message: m, Payload: opened.Payload, SenderKid: opened.SenderKid, RecipientSigned: opened.RecipientSigned, FormerKey: former, PostQuantum: opened.PostQuantum}, nil
 }
 
 // lookup returns signatureKey for a message. It records whether the key is a former one.

@@ -32,6 +32,8 @@ type network struct {
 	lookup atomic.Int64
 	ticks  atomic.Int64
 	refuse string
+	// refusePQ, if set, is the status of the answer to a post-quantum key.
+	refusePQ int
 	// after, if set, answers a rotation that was carried out.
 	after func(http.ResponseWriter)
 }
@@ -59,6 +61,8 @@ func (n *network) keyRoutes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"POST /agents/{id}/keys":        n.rotate,
 		"GET /agents/{id}/keys":         n.serveKeys,
+		"POST /agents/{id}/keys/pq":     n.setPQ,
+		"DELETE /agents/{id}/keys/pq":   n.removePQ,
 		"PUT /agents/{id}/key-binding":  n.bind,
 		"GET /agents/{id}/key-bindings": n.serveBindings,
 	}
@@ -66,7 +70,23 @@ func (n *network) keyRoutes() map[string]http.HandlerFunc {
 
 func (n *network) agent(id string) api.Agent {
 	k := n.keys[id]
-	return api.Agent{ID: k.AgentID, AgentID: k.AgentID, Name: "ann", Handle: k.Handle, SigningPublicKey: k.SigningPublicKey, EncryptionPublicKey: k.EncryptionPublicKey}
+	return api.Agent{ID: k.AgentID, AgentID: k.AgentID, Name: "ann", Handle: k.Handle, SigningPublicKey: k.SigningPublicKey, EncryptionPublicKey: k.EncryptionPublicKey, PQPublicKey: k.PQPublicKey}
+}
+
+func (n *network) setPQ(w http.ResponseWriter, r *http.Request) {
+	if n.refusePQ != 0 {
+		refuse(w, n.refusePQ, "not_found", nil)
+		return
+	}
+	var in api.SetPQKey
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	n.keys[r.PathValue("id")].PQPublicKey = in.PQPublicKey
+	answer(w, 200, n.agent(r.PathValue("id")))
+}
+
+func (n *network) removePQ(w http.ResponseWriter, r *http.Request) {
+	n.keys[r.PathValue("id")].PQPublicKey = nil
+	w.WriteHeader(http.StatusNoContent)
 }
 
 func (n *network) create(w http.ResponseWriter, r *http.Request) {
@@ -100,6 +120,9 @@ func (n *network) rotate(w http.ResponseWriter, r *http.Request) {
 		k.SigningPublicKey = in.SigningPublicKey
 	}
 	if in.EncryptionPublicKey != nil {
+		if in.EncryptionPublicKey.X != k.EncryptionPublicKey.X {
+			k.PQPublicKey = nil
+		}
 		k.EncryptionPublicKey = in.EncryptionPublicKey
 	}
 	if in.KeyBinding != nil {
@@ -207,7 +230,12 @@ func (n *network) signed(r *http.Request) (from *api.AgentKeys, in api.Send) {
 // enroll makes an agent with a key ring on disk.
 func (n *network) enroll(t *testing.T, name string) *Agent {
 	t.Helper()
-	ring, err := CreateKeyRing(filepath.Join(t.TempDir(), name+".json"))
+	return n.enrollWith(t, name, CreateKeyRing)
+}
+
+func (n *network) enrollWith(t *testing.T, name string, create func(path string) (*KeyRing, error)) *Agent {
+	t.Helper()
+	ring, err := create(filepath.Join(t.TempDir(), name+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}
