@@ -27,6 +27,7 @@ type agentCreateCmd struct {
 	Name           string `arg:"" help:"Name: 1-200 lowercase letters, digits and interior hyphens."`
 	Unlisted       bool   `help:"Keep the agent out of the public directory."`
 	HumanOversight bool   `default:"true" negatable:"" help:"Whether a person supervises the agent."`
+	PostQuantum    bool   `help:"Create a post-quantum key too: messages to the agent are then encrypted so that a future quantum computer cannot decrypt them."`
 }
 
 func (c *agentCreateCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -38,12 +39,12 @@ func (c *agentCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	in := api.CreateAgent{Name: c.Name, Unlisted: &c.Unlisted, HumanOversight: &c.HumanOversight}
-	agent, err := profile.CreateAgent(ctx, to, profile.RingPath(directory, c.Name), in)
+	agent, err := profile.CreateAgent(ctx, to, profile.RingPath(directory, c.Name), in, c.PostQuantum)
 	if err != nil {
 		return err
 	}
 	if agent.BindError != nil {
-		std.Note("the keys are not bound yet; the agent's next command tries again: %v", agent.BindError)
+		std.Note("the keys are not bound or not all published yet; the agent's next command tries again: %v", agent.BindError)
 	}
 	if std.JSON {
 		return std.Value(agent.Record)
@@ -149,7 +150,11 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	if std.JSON {
 		return std.Value(keys)
 	}
-	return std.Say("%s\n  id          %s\n  signing     %s\n  encryption  %s", program.Text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
+	text := fmt.Sprintf("%s\n  id          %s\n  signing     %s\n  encryption  %s", program.Text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
+	if keys.PQPublicKey != nil {
+		text += "\n" + pqLine(keys)
+	}
+	return std.Say("%s", text)
 }
 
 // keysOf returns the public keys of an agent that is named by its handle, its id or, if
@@ -195,7 +200,8 @@ func anyClient(flags *profile.Flags) (from *client.Client, anonymous bool, err e
 
 type agentRotateCmd struct {
 	profile.Flags
-	Name string `arg:"" help:"Name of an agent whose keys the profile has."`
+	Name        string `arg:"" help:"Name of an agent whose keys the profile has."`
+	PostQuantum *bool  `negatable:"" help:"Whether the new keys include a post-quantum key; default: as the current ones."`
 }
 
 func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -204,7 +210,11 @@ func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := agent.RotateKeys(ctx); err != nil {
+	postQuantum := agent.Keys.PQKey() != nil
+	if c.PostQuantum != nil {
+		postQuantum = *c.PostQuantum
+	}
+	if err := agent.RotateKeysTo(ctx, postQuantum); err != nil {
 		return err
 	}
 	record, err := agent.Client.Agent(ctx, agent.ID())
@@ -255,6 +265,9 @@ func agentDetails(a *api.Agent) string {
 		"  signing     " + key(a.SigningPublicKey),
 		"  encryption  " + key(a.EncryptionPublicKey),
 	}
+	if a.PQPublicKey != nil {
+		lines = append(lines, pqLine(&api.AgentKeys{EncryptionPublicKey: a.EncryptionPublicKey, PQPublicKey: a.PQPublicKey}))
+	}
 	if a.PollURL != nil {
 		lines = append(lines, "  poll        "+*a.PollURL+"  (shown once)")
 	}
@@ -272,4 +285,13 @@ func key(k *api.JWK) string {
 		return "none"
 	}
 	return k.Curve + " " + k.X
+}
+
+// pqLine returns the detail line of an agent's post-quantum key, which is too long to show.
+func pqLine(keys *api.AgentKeys) string {
+	line := "  pq          " + program.Printable(keys.PQPublicKey.Algorithm) + " key id " + client.PQKid(keys.PQPublicKey)
+	if client.HybridKey(keys) == nil {
+		line += " (not used: it is not an X-Wing key that contains the encryption key)"
+	}
+	return line
 }

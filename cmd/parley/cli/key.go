@@ -113,7 +113,7 @@ func (c *KeyShowCmd) compare(ctx context.Context, from *client.Client, directory
 	}
 	for _, ring := range rings {
 		if ring.AgentID() == out.AgentID {
-			same := ring.SigningKey().X == out.SigningPublicKey.X && ring.EncryptionKey().X == out.EncryptionPublicKey.X
+			same := ring.Published(out.AgentKeys)
 			out.Own, own = &same, ring
 		}
 	}
@@ -142,6 +142,9 @@ func (s *shownKeys) String() string {
 		"  signing     " + s.SigningKid,
 		"  encryption  " + s.EncryptionKid,
 		"  binding     " + s.binding(),
+	}
+	if s.PQPublicKey != nil {
+		lines = append(lines, pqLine(s.AgentKeys))
 	}
 	switch {
 	case s.Own == nil:
@@ -273,6 +276,9 @@ func replaced(was client.Restored) []string {
 	}
 	if was.Encryption {
 		keys = append(keys, "encryption")
+	}
+	if was.PostQuantum {
+		keys = append(keys, "post-quantum")
 	}
 	return keys
 }

@@ -30,6 +30,9 @@ type openedMessage struct {
 	RecipientSigned bool `json:"recipient_signed"`
 	// FormerKey reports whether the sender has since replaced the key that signed.
 	FormerKey bool `json:"former_key"`
+	// PostQuantum reports whether the message is encrypted to a post-quantum key of its
+	// recipient.
+	PostQuantum bool `json:"post_quantum"`
 	// RecipientUnbound is set in the output of a send if the recipient's keys have no
 	// binding.
 	RecipientUnbound bool `json:"recipient_unbound,omitzero"`
@@ -62,7 +65,7 @@ func show(ctx context.Context, agent *client.Agent, m api.Message) (*openedMessa
 }
 
 func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, err error) *openedMessage {
-	s := &openedMessage{Message: m}
+	s := &openedMessage{Message: m, PostQuantum: client.SealedHybrid(m)}
 	if err != nil {
 		reason := err.Error()
 		s.OpenError, s.notice = &reason, invitationNotice(m)
@@ -126,6 +129,9 @@ func (s *openedMessage) verdict() string {
 	}
 	if s.FormerKey {
 		verdict += ", former key"
+	}
+	if s.PostQuantum {
+		verdict += ", post-quantum"
 	}
 	return verdict
 }

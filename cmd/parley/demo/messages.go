@@ -65,7 +65,7 @@ func (s *story) agentsAppear() {
 func (s *story) create(organization, name string) *client.Agent {
 	c, directory, err := s.profile(organization).Open()
 	must(0, err)
-	agent := must(profile.CreateAgent(s.ctx, c, profile.RingPath(directory, name), api.CreateAgent{Name: name}))
+	agent := must(profile.CreateAgent(s.ctx, c, profile.RingPath(directory, name), api.CreateAgent{Name: name}, false))
 	published := must(c.Keys(s.ctx, agent.Handle(), ""))
 	s.check(published.AgentID == agent.ID() && published.EncryptionPublicKey.X == agent.Keys.EncryptionKey().X,
 		"anyone can look up %s and its public keys; verification words: %s", agent.Handle(), program.Text(agent.Record.VerificationWords))

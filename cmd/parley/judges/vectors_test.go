@@ -16,6 +16,8 @@ type vectors struct {
 		SigningPublic     hexBytes `json:"signing_public_hex"`
 		EncryptionPublic  hexBytes `json:"encryption_public_hex"`
 		EncryptionPrivate hexBytes `json:"encryption_private_hex"`
+		PQPublic          hexBytes `json:"pq_public_hex"`
+		PQPrivate         hexBytes `json:"pq_private_hex"`
 	} `json:"agents"`
 	Open   []vector `json:"open"`
 	Refuse []vector `json:"refuse"`
@@ -44,15 +46,18 @@ func (v vectors) job(of vector) job {
 		}
 		if agent.Name == of.To {
 			j.Recipient, j.RecipientPublic, j.RecipientPrivate = agent.ID, b64(agent.EncryptionPublic), b64(agent.EncryptionPrivate)
+			if len(agent.PQPublic) > 0 {
+				j.RecipientPublic, j.RecipientPrivate = b64(agent.PQPublic), b64(agent.PQPrivate)
+			}
 		}
 	}
 	return j
 }
 
-// TestHPKEVectors makes @hpke/core decrypt the published test vectors of both versions.
+// TestHPKEVectors makes @hpke/core decrypt the published test vectors of all versions.
 func TestHPKEVectors(t *testing.T) {
 	needNode(t)
-	for version, file := range map[int]string{1: "hpke-v1.json", 2: "hpke-v1-byte2.json"} {
+	for version, file := range map[int]string{1: "hpke-v1.json", 2: "hpke-v1-byte2.json", 3: "hpke-v1-byte3.json"} {
 		t.Run(file, func(t *testing.T) { judgeVectors(t, file, version) })
 	}
 }

@@ -41,8 +41,13 @@ func Register(ctx context.Context, p *Flags, in api.Register, progress func(clie
 // CreateAgent creates an agent with its key ring at path. It writes the keys before
 // it sends them to the server. Keys left by an interrupted attempt are used again,
 // because their agent may exist; new keys are deleted if the server rejects the agent.
-func CreateAgent(ctx context.Context, to *client.Client, path string, in api.CreateAgent) (*client.Agent, error) {
-	ring, err := client.CreateKeyRing(path)
+// With postQuantum the keys include a post-quantum key.
+func CreateAgent(ctx context.Context, to *client.Client, path string, in api.CreateAgent, postQuantum bool) (*client.Agent, error) {
+	create := client.CreateKeyRing
+	if postQuantum {
+		create = client.CreateHybridKeyRing
+	}
+	ring, err := create(path)
 	fresh := err == nil
 	if errors.Is(err, fs.ErrExist) {
 		ring, err = client.OpenKeyRing(path)
@@ -57,6 +62,9 @@ func CreateAgent(ctx context.Context, to *client.Client, path string, in api.Cre
 	var refused *client.Error
 	if fresh && errors.As(err, &refused) && refused.Status < 500 {
 		return nil, errors.Join(err, os.Remove(path))
+	}
+	if err == nil && postQuantum && ring.PQKey() == nil { // the keys are those of an interrupted attempt
+		err = agent.RotateKeysTo(ctx, true)
 	}
 	return agent, err
 }
