@@ -68,6 +68,10 @@ func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 			switch r := request.(type) {
 			case DirectSend:
 				return as.messages.send(t, &r)
+			case TaskClaim:
+				return as.messages.claimTask(t, &r)
+			case releaseTask:
+				return as.messages.releaseTask(t, &r)
 			case delivery.CreateWebhook:
 				return as.webhooks.CreateFor(t, r)
 			case host.GetState:

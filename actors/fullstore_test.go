@@ -99,6 +99,7 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 		}
 	}
 	w.first = w.messages[0]
+	must(w.node.Messages.ClaimTask(ctx, TaskClaim{Org: w.owner, Oldest: w.agents[0], By: w.agents[3], Key: "task"}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[4], agent.RotateKeys{Signing: key(9, "new"), Encryption: key(8, "new")}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[4], agent.IssuePollToken{Hash: key(7, "new")}))(t)
 	for n, id := range []parley.AgentID{w.agents[0], w.agents[1], w.agents[0], w.agents[5]} {

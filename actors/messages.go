@@ -24,8 +24,8 @@ type Content struct {
 	SelfPayload string
 	// Key is the Idempotency-Key, "" for none.
 	Key string
-	// Forged is the refusal of the request's signatures, nil if they verify. It is the
-	// answer unless the key was used before.
+	// Forged is the refusal of the request's signatures, nil if they verify, or another
+	// one of its content. It is the answer unless the key was used before.
 	Forged error
 	// FromOrg owns the sender, ToOrg the recipient.
 	FromOrg, ToOrg parley.OrgID
@@ -50,6 +50,9 @@ type DirectSend struct {
 	Metadata []byte
 	// Task: the conversation is an A2A task.
 	Task bool
+	// Oldest: From is the oldest agent of its organization, which keeps the claims of
+	// others, see TaskClaim. It is set for A2A tasks only.
+	Oldest bool
 }
 
 // ReplyTo is a message into the conversation of another message.
@@ -93,6 +96,8 @@ type Posted struct {
 	Receipts journal.Receipts
 	// Repeated: an earlier request with the same key stored it.
 	Repeated bool
+	// Held: nothing is stored, because another agent has claimed the key.
+	Held bool
 }
 
 // idempotencyRecord is stored for an idempotency key: the message that the key created,
@@ -192,6 +197,9 @@ func repeatAnswer(r *idempotencyRecord) Posted {
 
 // send applies the sender's rules to a direct send and starts the conversation.
 func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
+	if held, err := heldByOther(t, s); err != nil || held {
+		return Posted{Held: held}, err
+	}
 	known, err := findRepeat(t, s.From[:], &s.Content)
 	if err != nil {
 		return nil, err

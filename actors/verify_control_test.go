@@ -316,6 +316,20 @@ var meaningControls = map[string]tamperCase{
 		binary.BigEndian.PutUint32(k[4:], binary.BigEndian.Uint32(k[4:])-1)
 		x.set(k, v)
 	}, []string{"once-rows"}, false},
+	"a foreign agent claims a key": {func(x *tamperer) {
+		x.alter('R', func(k, v []byte) bool {
+			_, _, claims := record.ReadClaim(v)
+			return ofTable(journal.OnceTable)(k, v) && claims
+		}, func([]byte) []byte { return record.Claim(parley.AgentID(nobody), 1) })
+	}, []string{"once-rows"}, false},
+	"a claim lies elsewhere": {func(x *tamperer) {
+		k, v := x.find('R', func(k, v []byte) bool {
+			_, _, claims := record.ReadClaim(v)
+			return ofTable(journal.OnceTable)(k, v) && claims
+		})
+		k[1] ^= 1
+		x.set(k, v)
+	}, []string{"once-rows"}, false},
 	"a table that nobody reads": {func(x *tamperer) { x.set(layout.RowKey(3, 77, []byte{1}), nil) }, []string{"tables"}, false},
 	"a used challenge made nobody": {func(x *tamperer) {
 		x.alter('R', ofTable(journal.SpentTable), flipLast)
@@ -331,7 +345,7 @@ var meaningControls = map[string]tamperCase{
 	"an agent that its organization does not know": {func(x *tamperer) {
 		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.AgentAdded); return ok },
 			func(e org.Event) { e.(*org.AgentAdded).AgentId = nobody[:] })
-	}, []string{"agents", "roster-rows"}, false},
+	}, []string{"agents", "roster-rows"}, true},
 	"an agent is counted out that is active": {func(x *tamperer) {
 		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.AgentRetired); return ok },
 			func(e org.Event) { e.(*org.AgentRetired).AgentId = x.agents[0].Bytes() })

@@ -54,6 +54,26 @@ func (q *Agents) EachFrom(ctx context.Context, owner parley.OrgID, from uint64, 
 	return err
 }
 
+// Oldest returns the first agent that an organization created, active or revoked.
+func (q *Agents) Oldest(ctx context.Context, owner parley.OrgID) (id parley.AgentID, err error) {
+	if id, ok := q.lookups.oldest.GetIfPresent(owner); ok {
+		return id, nil
+	}
+	err = q.view(ctx, func(v journal.View) error {
+		return v.Rows(owner.Slot(), journal.RosterTable, owner[:], nil, false, func(_, value []byte) bool {
+			id = parley.IDFromBytes[parley.AgentID](value)
+			return false
+		})
+	})
+	if err == nil && id.Zero() {
+		err = parley.ErrNotFound
+	}
+	if err == nil {
+		q.lookups.oldest.Set(owner, id)
+	}
+	return id, err
+}
+
 // FirstActive returns the organization's oldest active agent, which acts when a request
 // names none. // spec: Messaging
 func (q *Agents) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.State, error) {

@@ -26,7 +26,9 @@ type lookups struct {
 	orgs    *stateCache[parley.OrgID, *org.State]
 	// firsts holds the oldest active agent of each organization. It is valid as long as
 	// that agent is active, because later agents are younger.
-	firsts  *otter.Cache[parley.OrgID, parley.AgentID]
+	firsts *otter.Cache[parley.OrgID, parley.AgentID]
+	// oldest holds the first agent that each organization created, which never changes.
+	oldest  *otter.Cache[parley.OrgID, parley.AgentID]
 	rosters *otter.Cache[parley.OrgID, *activeRoster]
 	// names holds rows that never change once they exist: slugs, names of agents and
 	// groups, poll tokens. Missing rows are not cached.
@@ -56,6 +58,7 @@ func newLookups(j journal.Journal) *lookups {
 		agents:  newStateCache[parley.AgentID, *agent.State](lookupsMax),
 		orgs:    newStateCache[parley.OrgID, *org.State](lookupsMax),
 		firsts:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: lookupsMax}),
+		oldest:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: lookupsMax}),
 		rosters: newRosters(),
 		names:   otter.Must(&otter.Options[nameOf, parley.AnyID]{MaximumSize: lookupsMax}),
 		groups:  otter.Must(&otter.Options[parley.GroupID, parley.OrgID]{MaximumSize: lookupsMax}),

@@ -115,6 +115,7 @@ func (q *Queries) Forget() {
 	l.agents.cache.InvalidateAll()
 	l.orgs.cache.InvalidateAll()
 	l.firsts.InvalidateAll()
+	l.oldest.InvalidateAll()
 	l.names.InvalidateAll()
 	l.groups.InvalidateAll()
 	q.reader.records.forget()

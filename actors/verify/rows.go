@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 
 	"parley"
+	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -240,6 +241,18 @@ func (x *verifier) onceRow(slot parley.Slot, key, value []byte) error {
 	x.once.Checked++
 	where := fmt.Sprintf("slot %d, day %d, key %x", slot, binary.BigEndian.Uint32(key), key[5:])
 	scope := key[5:][:key[4]]
+	before := bytes.Clone(key)
+	binary.BigEndian.PutUint32(before, binary.BigEndian.Uint32(key)-1)
+	earlier, twice, err := x.HiddenRow(slot, journal.OnceTable, before)
+	if err != nil {
+		return err
+	}
+	if twice {
+		x.once.Fault(where, "the day before it stood for message %x: one key has made two messages", earlier[:min(16, len(earlier))])
+	}
+	if holder, _, ok := record.ReadClaim(value); ok {
+		return x.claimRow(slot, where, scope, holder)
+	}
 	if len(value) < 32 {
 		x.once.Fault(where, "it cannot be read: a repeat sends again")
 		return nil
@@ -261,13 +274,33 @@ func (x *verifier) onceRow(slot parley.Slot, key, value []byte) error {
 	case r.GetType() != string(value[32:]):
 		x.once.Fault(where, "it stands for message %s of type %s, and says %s: a repeat is refused", id, r.GetType(), value[32:])
 	}
-	before := bytes.Clone(key)
-	binary.BigEndian.PutUint32(before, binary.BigEndian.Uint32(key)-1)
-	earlier, twice, err := x.HiddenRow(slot, journal.OnceTable, before)
-	if err == nil && twice {
-		x.once.Fault(where, "the day before it stood for message %x: one key has made two messages", earlier[:min(16, len(earlier))])
+	return nil
+}
+
+// claimRow checks the row by which an organization's oldest agent says which agent sends a
+// message.
+func (x *verifier) claimRow(slot parley.Slot, where string, scope []byte, holder parley.AgentID) error {
+	owner, oldest := parley.IDFromBytes[parley.OrgID](scope), parley.AgentID{}
+	if err := x.Events(rules.OrgStream(owner), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
+		e, err := rules.Org.Decode(f)
+		added, ok := e.(*org.AgentAdded)
+		if err == nil && ok {
+			oldest = parley.IDFromBytes[parley.AgentID](added.GetAgentId())
+		}
+		return oldest.Zero()
+	}); err != nil {
+		return err
 	}
-	return err
+	s, err := x.agentNow(holder)
+	switch {
+	case err != nil:
+		return err
+	case oldest.Zero() || oldest.Slot() != slot:
+		x.once.Fault(where, "it claims a key for agent %s, and lies where nobody looks for claims", holder)
+	case s == nil || s.Owner() != owner:
+		x.once.Fault(where, "it claims a key for agent %s, which the organization does not have", holder)
+	}
+	return nil
 }
 
 // founding reports whether a key created a group, and its row is correct.

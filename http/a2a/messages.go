@@ -153,6 +153,7 @@ func (b *Bridge) store(c *call, in *sendParams) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
+	m := &outgoing{text: in.Message, parts: compact, sealed: sealed}
 	if sealed == nil {
 		if err := checkClear(compact); err != nil {
 			return sent{}, err
@@ -162,10 +163,9 @@ func (b *Bridge) store(c *call, in *sendParams) (sent, error) {
 			return sent{}, err
 		}
 		if !accepts {
-			return sent{}, errCleartext
+			m.refusal = errSealedOnly
 		}
 	}
-	m := &outgoing{text: in.Message, parts: compact, sealed: sealed}
 	if in.Message.TaskID != "" {
 		return b.follow(c, in, m)
 	}
@@ -177,7 +177,12 @@ type outgoing struct {
 	text   *Message
 	parts  jsontext.Value
 	sealed *sealedPart
+	// refusal is that of the content, unless the message is a repeat.
+	refusal error
 }
+
+// errSealedOnly is errCleartext for those who know no errors of A2A.
+var errSealedOnly = parley.Refuse(parley.Forbidden, "sealed_only", errCleartext.message)
 
 // payload returns the payload of a message and its encryption version.
 func (m *outgoing) payload() (payload, version string, kid *string) {
@@ -248,7 +253,10 @@ func (b *Bridge) begin(c *call, in *sendParams, m *outgoing) (sent, error) {
 			return sent{}, err
 		}
 	}
-	out.posted, err = b.Desk.Send(c.Call, send, out.from, submission.ViaA2A, &submission.Task{Members: m.members(in.Message.ContextID)})
+	out.posted, err = b.Desk.SendTask(c.Call, send, out.from, &submission.Task{Members: m.members(in.Message.ContextID), Refusal: m.refusal})
+	if errors.Is(err, errSealedOnly) {
+		err = errCleartext
+	}
 	if err != nil {
 		return sent{}, err
 	}
@@ -351,8 +359,10 @@ func (b *Bridge) follow(c *call, in *sendParams, m *outgoing) (sent, error) {
 		Type: b.Brand + ".v1." + submission.TaskRequest, ContentType: rest.JSONMedia, Metadata: metadata, IdempotencyKey: m.key(c.to.AgentID()),
 	}
 	reply.EncryptedPayload, reply.EncryptionVersion, reply.SenderSigningKid = m.payload()
-	out.posted, err = b.Desk.Continue(c.Call, reply, original, out.from, c.to, submission.ViaA2A, &submission.Task{Members: m.members(out.view.in)})
+	out.posted, err = b.Desk.Continue(c.Call, reply, original, out.from, c.to, submission.ViaA2A, &submission.Task{Members: m.members(out.view.in), Refusal: m.refusal})
 	switch {
+	case errors.Is(err, errSealedOnly):
+		return sent{}, errCleartext
 	case errors.Is(err, conversation.ErrClosed):
 		return sent{}, errEnded
 	case err == nil && out.posted.Repeated: // it may have been answered long ago

@@ -91,6 +91,11 @@ func (d *Desk) recipient(c *rest.Call, in *api.Send) (*agent.State, error) {
 type Task struct {
 	// Members of metadata.a2a, see content.Envelope.
 	Members []byte
+	// Refusal is the refusal of the content, nil if it may be sent. A repeat is answered
+	// even if it is set.
+	Refusal error
+	// oldest: the sender is the oldest agent of its organization.
+	oldest bool
 }
 
 // Send resolves the recipient, asks the sender's actor, and returns the stored message.
@@ -106,7 +111,8 @@ func (d *Desk) Send(c *rest.Call, in *api.Send, from *agent.State, via string, t
 	}
 	request := actors.DirectSend{From: from.AgentID(), ToKnown: to != nil, Metadata: in.ConversationMetadata}
 	if task != nil {
-		request.Task, e.Task = true, task.Members
+		request.Task, request.Oldest, e.Task = true, task.oldest, task.Members
+		e.signatureErr = cmp.Or(e.signatureErr, task.Refusal)
 	}
 	if to != nil {
 		request.To, request.ToRevoked = to.AgentID(), to.Revoked()

@@ -46,7 +46,7 @@ func (d *Desk) Continue(c *rest.Call, in *api.Reply, original query.Message, fro
 		selfPayload: in.SelfEncryptedPayload, idempotencyKey: in.IdempotencyKey, messageSignature: in.MessageSignature,
 	}
 	if task != nil {
-		e.Task = task.Members
+		e.Task, e.signatureErr = task.Members, task.Refusal
 	}
 	if err := d.checkSignatures(c, e, from); err != nil {
 		return p, err
