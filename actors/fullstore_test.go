@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/conversation"
 	"parley/actors/issuer"
 	"parley/actors/query"
 	"parley/actors/record"
@@ -108,8 +109,11 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 	must(w.node.Agents.Change(ctx, w.agents[1], agent.WithdrawCard{}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[5], agent.Revoke{}))(t)
 	eventually(t, "the agent is counted out", func() bool { return must(w.node.Orgs.Current(ctx, w.owner))(t).GetActiveAgents() == 5 })
-	w.node.queries.Limits().ListedStep = 1
+	w.node.queries.Limits().ListedStep, w.node.queries.Limits().TaskedStep = 1, 1
 	for _, id := range w.agents { // a listing stores rows
+		if err := w.node.Messages.EachTask(ctx, id, id, func(*conversation.State) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
 		_, _, err := w.node.Messages.Conversations(ctx, id, 0, 5)
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/conversation"
 	"parley/actors/delivery"
 	"parley/actors/org"
 	"parley/actors/record"
@@ -108,12 +109,17 @@ func (l *releaseScenario) pushes(task parley.ConversationID, initiator parley.Ag
 	l.awaitArrival()
 }
 
-// keepPlaces stores how far an agent's feed is transferred, and how far it is listed.
+// keepPlaces stores how far an agent's feed is transferred, how far it is listed, and which
+// conversations it has begun.
 func (l *releaseScenario) keepPlaces(agent parley.AgentID) {
 	limits := l.node.queries.Limits()
-	limits.TransferredStep, limits.ListedStep = 1, 1
+	limits.TransferredStep, limits.ListedStep, limits.TaskedStep = 1, 1, 1
 	must(l.node.Feeds.Resume(context.Background(), agent, parley.MessageID{}, false))(l.t)
 	must2(l.node.Messages.Conversations(context.Background(), agent, 0, 10))(l.t)
+	l.awaitArrival()
+	if err := l.node.Messages.EachTask(context.Background(), agent, agent, func(*conversation.State) error { return nil }); err != nil {
+		l.t.Fatal(err)
+	}
 	l.awaitArrival()
 }
 

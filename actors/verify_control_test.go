@@ -257,7 +257,7 @@ var meaningControls = map[string]tamperCase{
 	},
 	"the record of a first message is gone": {
 		func(x *tamperer) { x.dropRecord((*record.Message).Starts) },
-		[]string{"conversation-lists", "feed-entries", "history", "once-rows", "quota", "record-places", "status-entries", "stream-begin"},
+		[]string{"conversation-lists", "feed-entries", "history", "once-rows", "quota", "record-places", "status-entries", "stream-begin", "task-rows"},
 		false,
 	},
 	"a record of no message": {func(x *tamperer) {
@@ -314,20 +314,6 @@ var meaningControls = map[string]tamperCase{
 	"a key made two messages": {func(x *tamperer) {
 		k, v := x.find('R', ofTable(journal.OnceTable))
 		binary.BigEndian.PutUint32(k[4:], binary.BigEndian.Uint32(k[4:])-1)
-		x.set(k, v)
-	}, []string{"once-rows"}, false},
-	"a foreign agent claims a key": {func(x *tamperer) {
-		x.alter('R', func(k, v []byte) bool {
-			_, _, claims := record.ReadClaim(v)
-			return ofTable(journal.OnceTable)(k, v) && claims
-		}, func([]byte) []byte { return record.Claim(parley.AgentID(nobody), 1) })
-	}, []string{"once-rows"}, false},
-	"a claim lies elsewhere": {func(x *tamperer) {
-		k, v := x.find('R', func(k, v []byte) bool {
-			_, _, claims := record.ReadClaim(v)
-			return ofTable(journal.OnceTable)(k, v) && claims
-		})
-		k[1] ^= 1
 		x.set(k, v)
 	}, []string{"once-rows"}, false},
 	"a table that nobody reads": {func(x *tamperer) { x.set(layout.RowKey(3, 77, []byte{1}), nil) }, []string{"tables"}, false},
@@ -408,7 +394,7 @@ func TestVerifyControls(t *testing.T) {
 	for _, of := range []struct {
 		town     *fullStore
 		controls map[string]tamperCase
-	}{{w, rowControls}, {w, meaningControls}, {frozen, pendingControls}} {
+	}{{w, rowControls}, {w, meaningControls}, {w, taskControls}, {frozen, pendingControls}} {
 		ran += plantAll(t, of.town, of.controls, heard)
 	}
 	t.Run("rot", func(t *testing.T) {
@@ -419,7 +405,7 @@ func TestVerifyControls(t *testing.T) {
 		}
 		heard["engine"] = true
 	})
-	if ran < len(rowControls)+len(meaningControls)+len(pendingControls)+1 {
+	if ran < len(rowControls)+len(meaningControls)+len(taskControls)+len(pendingControls)+1 {
 		return // only some subtests were selected
 	}
 	for _, c := range w.tampered(t, func(*tamperer) {}).Checks() {

@@ -151,6 +151,14 @@ const (
 	// ActivityTable: agent id → the hour in which the agent last sent a message (4
 	// bytes), counted from 1970-01-01 UTC.
 	ActivityTable Table = 25
+	// TaskTable: agent id, id of another agent, id of a conversation that the one has
+	// begun with the other → nothing. Only conversations up to the position in TaskedTable
+	// have a row, see there.
+	TaskTable Table = 26
+	// TaskedTable: agent id → position in the list of its conversations (8 bytes) up to
+	// which those that it has begun with another agent have rows in TaskTable. Rows are
+	// written by the first query that needs them.
+	TaskedTable Table = 27
 )
 
 // HasContent reports whether the values of a table belong to an organization.

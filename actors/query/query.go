@@ -80,6 +80,10 @@ type Limits struct {
 	ListedStep, ListedMax int
 	// ListRows is how many entries of a feed one page of conversations reads.
 	ListRows int
+	// TaskedStep is how many places of an agent's list of conversations a list of its tasks
+	// must have read before it writes rows for them, and TaskedMax after how many it gives
+	// up until the next attempt.
+	TaskedStep, TaskedMax int
 	// WaitRows is how many feed entries one search for messages reads, and how many
 	// more it reads to count unread messages.
 	WaitRows int
@@ -96,7 +100,7 @@ type Limits struct {
 func New(o Options) *Queries {
 	r := &reader{
 		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes, o.Render),
-		limits: Limits{TransferredStep: 256, ListedStep: 256, ListedMax: 4096, ListRows: scanMax, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
+		limits: Limits{TransferredStep: 256, ListedStep: 256, ListedMax: 4096, ListRows: scanMax, TaskedStep: 256, TaskedMax: 1 << 17, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
 	return &Queries{

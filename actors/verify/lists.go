@@ -61,11 +61,42 @@ func (x *verifier) listRow(slot parley.Slot, key, value []byte) error {
 		return err
 	case entry == nil:
 		x.lists.Find(slot, 1, key[:16], value)
-		return nil
+		return x.tasked(agent, position, parley.IDFromBytes[parley.ConversationID](value))
 	}
 	x.folded.Checked++
 	if !entry.Begins || parley.IDFromBytes[parley.ConversationID](value) != x.startedBy(*entry) {
 		x.folded.Fault(fmt.Sprintf("list of agent %s, position %d", agent, position), "the entry of its feed there does not begin conversation %x", value)
 	}
 	return nil
+}
+
+// tasked checks that a conversation has a row among those that its agent has begun, if its
+// place in the agent's list counts as read for them.
+func (x *verifier) tasked(agent parley.AgentID, position uint64, id parley.ConversationID) error {
+	value, _, err := x.Row(agent.Slot(), journal.TaskedTable, agent[:])
+	if err != nil || len(value) != 8 || binary.BigEndian.Uint64(value) < position {
+		return err
+	}
+	r, _, err := x.recordAt(id.Slot(), conversation.FirstMessageID(id))
+	if err != nil || r == nil || r.Sender() != agent { // of a group, or begun by the other
+		return err
+	}
+	x.begun.Checked++
+	to := r.Recipient()
+	_, found, err := x.Row(agent.Slot(), journal.TaskTable, append(append(agent.Bytes(), to[:]...), id[:]...))
+	if err == nil && !found {
+		x.begun.Fault(fmt.Sprintf("list of agent %s, position %d", agent, position), "it has begun conversation %s with agent %s, which counts as listed there, but has no such row", id, to)
+	}
+	return err
+}
+
+// taskRow checks the row of a conversation that an agent has begun with another one.
+func (x *verifier) taskRow(slot parley.Slot, key []byte) error {
+	x.begun.Checked++
+	from, to, id := parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[parley.AgentID](key[16:32]), parley.IDFromBytes[parley.ConversationID](key[32:])
+	r, _, err := x.recordAt(id.Slot(), conversation.FirstMessageID(id))
+	if err == nil && (r == nil || r.Sender() != from || r.Recipient() != to || from.Slot() != slot) {
+		x.begun.Fault(fmt.Sprintf("row of agent %s with agent %s", from, to), "the one has not begun conversation %s with the other", id)
+	}
+	return err
 }

@@ -149,6 +149,9 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 	case table == journal.TransferredTable && len(key) == 16 && len(value) == 8: // the checks of feeds cover what it may not pass over
 	case table == journal.ListedTable && len(key) == 16 && len(value) == 8: // the checks of feeds cover what it passes over
 	case table == journal.ReadTable && len(key) == 16 && len(value) == 8: // the receipts cover what it passes over
+	case table == journal.TaskedTable && len(key) == 16 && len(value) == 8: // the checks of lists cover what it passes over
+	case table == journal.TaskTable && len(key) == 48 && len(value) == 0:
+		return x.taskRow(slot, key)
 	case table == journal.WebhookTable && len(key) == 32:
 		x.hooks.Find(slot, 1, key, value)
 	case table == journal.DeliveryTable && len(key) == 24:

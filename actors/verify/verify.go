@@ -121,7 +121,7 @@ type checks struct {
 	arrival, keys, poll, once, tables, queues     *report.Check
 	orgSlot, registered, farReceipts, statusWords *report.Check
 	collectedAll, quarantine, folded, cardContent *report.Check
-	active                                        *report.Check
+	active, begun                                 *report.Check
 }
 
 // multisets are the checks that compare two multisets.
@@ -170,6 +170,7 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 		quarantine:   result.Check("quarantine", "every queued message could be decoded by the actor that it was for"),
 		orgSlot:      result.Check("organization-home", "an organization lives where its slug is looked for"),
 		collectedAll: result.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
+		begun:        result.Check("task-rows", "each row of a conversation that an agent has begun with another says what its first message says, and is there where the agent's list counts as read"),
 		folded:       result.Check("list-rows", "each row that a feed entry gave to an agent's list says what the entry says, and is there where the entries count as listed"),
 		cardContent:  result.Check("card-content", "each card lies in the slot of its agent, can be read, and is stored as this release writes it"),
 		active:       result.Check("activity-rows", "each hour of activity is of an agent, and lies in its slot"),

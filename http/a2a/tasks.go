@@ -91,11 +91,9 @@ func (b *Bridge) extendedCard(c *call) (any, error) {
 const (
 	listPageDefault = 50
 	listPageMax     = 100
-	// listScanMax is how many conversations a list of tasks looks at: of one agent after the
-	// other, the newest first.
-	listScanMax = 1000
-	// listStep is how many conversations of an agent are read at a time.
-	listStep = 100
+	// placeBytes is what the place of a task takes in memory while a list is sorted, and
+	// placeStep for how many of them memory is reserved at a time.
+	placeBytes, placeStep = 64, 4096
 )
 
 // listParams are the parameters of ListTasks.
@@ -155,8 +153,8 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	total, size := len(all), 0
-	if err := c.Reserve(parley.PageBytesMax); err != nil {
+	total, held := len(all), len(all)*placeBytes
+	if err := c.Reserve(held + parley.PageBytesMax); err != nil {
 		return nil, err
 	}
 	if in.PageToken != "" {
@@ -164,22 +162,25 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 		if err != nil || len(position) != 24 {
 			return nil, invalid("pageToken", "is not a token of this list")
 		}
-		at := binary.BigEndian.Uint64(position)
-		all = slices.DeleteFunc(all, func(s *conversation.State) bool { return compareTasks(place(at, position[8:]), placeOf(s)) >= 0 })
+		after := place(binary.BigEndian.Uint64(position), position[8:])
+		all = slices.DeleteFunc(all, func(p taskPlace) bool { return compareTasks(after, p) >= 0 })
 	}
-	out := taskList{Tasks: []jsontext.Value{}, PageSize: *in.PageSize, TotalSize: total}
-	for i, s := range all {
-		text, err := b.listed(c, in, s)
+	out, size := taskList{Tasks: []jsontext.Value{}, PageSize: *in.PageSize, TotalSize: total}, 0
+	for i, at := range all {
+		text, err := b.listed(c, in, at.id)
+		if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrGone) { // erased since
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		if i == *in.PageSize || i > 0 && size+len(text) > parley.PageBytesMax {
-			last := placeOf(all[i-1])
+		if len(out.Tasks) == *in.PageSize || len(out.Tasks) > 0 && size+len(text) > parley.PageBytesMax {
+			last := all[i-1]
 			out.NextPageToken = b.Cursors.Seal(list, append(binary.BigEndian.AppendUint64(nil, uint64(last.updated)), last.id[:]...))
 			break
 		}
 		size += len(text)
-		if err := c.Reserve(2*size + parley.PageBytesMax); err != nil { // for the tasks, the answer, and the next task
+		if err := c.Reserve(held + 2*size + parley.PageBytesMax); err != nil { // for the tasks, the answer, and the next task
 			return nil, err
 		}
 		out.Tasks = append(out.Tasks, text)
@@ -189,11 +190,7 @@ func (b *Bridge) listTasks(c *call) (any, error) {
 
 // listed renders a task of a list. Without history and artifacts only its last message is
 // read.
-func (b *Bridge) listed(c *call, in *listParams, s *conversation.State) (jsontext.Value, error) {
-	v, err := b.viewOf(c.Context(), s)
-	if err != nil {
-		return nil, err
-	}
+func (b *Bridge) listed(c *call, in *listParams, id parley.ConversationID) (jsontext.Value, error) {
 	history, limit := in.HistoryLength, historyMax
 	if history == nil {
 		history = new(0)
@@ -202,11 +199,15 @@ func (b *Bridge) listed(c *call, in *listParams, s *conversation.State) (jsontex
 		limit = 1
 	}
 	size := 0
-	m, err := b.Node.Messages.ConversationAt(c.Context(), s.ConversationID(), query.Latest, limit, func(r *record.Message) (bool, error) {
+	m, err := b.Node.Messages.ConversationAt(c.Context(), id, query.Latest, limit, func(r *record.Message) (bool, error) {
 		first := size == 0
 		size += 2 * content.Size(r)
 		return first || size <= parley.PageBytesMax, nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	v, err := b.viewOf(c.Context(), m.State)
 	if err != nil {
 		return nil, err
 	}
@@ -236,61 +237,42 @@ func compareTasks(a, b taskPlace) int {
 	return cmp.Or(cmp.Compare(b.updated, a.updated), strings.Compare(string(b.id[:]), string(a.id[:])))
 }
 
-// tasksOf returns the tasks of the caller with the addressed agent that a list asks for, in
-// its order.
-func (b *Bridge) tasksOf(c *call, in *listParams) (all []*conversation.State, err error) {
-	scanned := 0
-	err = b.eachInitiator(c, func(agent parley.AgentID) (more bool, err error) {
-		for before := uint64(0); scanned < listScanMax; {
-			page, next, err := b.Node.Messages.Conversations(c.Context(), agent, before, listStep)
-			if err != nil {
-				return false, err
+// tasksOf returns the places of the caller's tasks with the addressed agent that a list asks
+// for, in its order.
+func (b *Bridge) tasksOf(c *call, in *listParams) (all []taskPlace, err error) {
+	err = b.eachInitiator(c, func(agent parley.AgentID) error {
+		return b.Node.Messages.EachTask(c.Context(), agent, c.to.AgentID(), func(s *conversation.State) error {
+			asked, err := b.asked(c.Context(), c, in, s)
+			if err != nil || !asked {
+				return err
 			}
-			scanned += max(1, len(page))
-			for _, s := range page {
-				asked, err := b.asked(c.Context(), c, in, s)
-				if err != nil {
-					return false, err
-				}
-				if asked && s.Initiator() == agent {
-					all = append(all, s)
-				}
+			if len(all)%placeStep == 0 {
+				err = c.Reserve((len(all) + placeStep) * placeBytes)
 			}
-			if before = next; next == 0 {
-				break
-			}
-		}
-		return scanned < listScanMax, nil
+			all = append(all, placeOf(s))
+			return err
+		})
 	})
-	slices.SortFunc(all, func(a, b *conversation.State) int { return compareTasks(placeOf(a), placeOf(b)) })
+	slices.SortFunc(all, compareTasks)
 	return all, err
 }
 
 // eachInitiator calls fn with the agent that the header names, or with all agents of the
-// caller.
-func (b *Bridge) eachInitiator(c *call, fn func(parley.AgentID) (more bool, err error)) error {
+// caller, until it fails.
+func (b *Bridge) eachInitiator(c *call, fn func(parley.AgentID) error) error {
 	if c.in.ActingAgent != "" {
 		a, err := b.Desk.Acting(c.Call, c.in.ActingAgent)
-		if err == nil {
-			_, err = fn(a.AgentID())
-		}
-		return err
-	}
-	var ids []parley.AgentID
-	err := b.Node.Agents.Each(c.Context(), c.Caller.Org, func(a *agent.State) bool {
-		ids = append(ids, a.AgentID())
-		return len(ids) < listScanMax
-	})
-	for _, id := range ids {
 		if err != nil {
 			return err
 		}
-		var more bool
-		if more, err = fn(id); !more {
-			break
-		}
+		return fn(a.AgentID())
 	}
-	return err
+	var bad error
+	err := b.Node.Agents.Each(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+		bad = fn(a.AgentID())
+		return bad == nil
+	})
+	return cmp.Or(bad, err)
 }
 
 // asked reports whether a conversation is a task that a list asks for.

@@ -402,7 +402,7 @@ func (in *inspection) member(slot parley.Slot, k, value []byte) {
 	switch table {
 	case journal.ConversationTable:
 		keys, values, position = 28, 16, k[20:]
-	case journal.TransferredTable, journal.ReadTable, journal.ListedTable:
+	case journal.TransferredTable, journal.ReadTable, journal.ListedTable, journal.TaskedTable:
 	default:
 		return
 	}
