@@ -90,8 +90,10 @@ type ConversationEvent struct {
 }
 
 // EventsAfter returns up to limit events of a conversation after a moment, oldest first, and
-// moves the moment on to the last of them. It does not add to the messages of the moment.
-func (q *Messages) EventsAfter(ctx context.Context, m *Moment, limit int) (events []ConversationEvent, err error) {
+// moves the moment on to the last of them. It does not add to the messages of the moment. It
+// ends before an event whose message does not fit, unless that is the first; nil lets
+// everything fit.
+func (q *Messages) EventsAfter(ctx context.Context, m *Moment, limit int, fits Fits) (events []ConversationEvent, err error) {
 	id, last := m.State.ConversationID(), m.Event
 	state := rules.Clone(m.State, &conversation.State{})
 	err = q.view(ctx, func(v journal.View) error {
@@ -104,20 +106,14 @@ func (q *Messages) EventsAfter(ctx context.Context, m *Moment, limit int) (event
 			if e, bad = rules.Conversation.Decode(f); bad != nil {
 				return false
 			}
+			var brought *Message
+			var fit bool
+			if brought, fit, bad = eventMessage(v, id, e, fits); bad != nil || !fit && len(events) > 0 {
+				return false
+			}
 			rules.Conversation.Evolve(state, e)
 			last = n
-			x := ConversationEvent{Number: n, Event: e, Status: state.GetStatus(), UpdatedMs: state.GetUpdatedMs()}
-			if message := messageOf(e); !message.Zero() {
-				read, err := readMessage(v, id.Slot(), message)
-				switch {
-				case err == nil:
-					x.Message = &read
-				case !errors.Is(err, journal.ErrErased):
-					bad = err
-					return false
-				}
-			}
-			events = append(events, x)
+			events = append(events, ConversationEvent{Number: n, Event: e, Status: state.GetStatus(), UpdatedMs: state.GetUpdatedMs(), Message: brought})
 			return true
 		})
 		return errors.Join(scan, bad)
@@ -126,4 +122,22 @@ func (q *Messages) EventsAfter(ctx context.Context, m *Moment, limit int) (event
 		m.State, m.Event = state, last
 	}
 	return events, err
+}
+
+// eventMessage returns the message that an event brought, nil if it brought none or an
+// erased one, and whether it fits.
+func eventMessage(v journal.View, in parley.ConversationID, e conversation.Event, fits Fits) (m *Message, fit bool, err error) {
+	id := messageOf(e)
+	if id.Zero() {
+		return nil, true, nil
+	}
+	read, err := readMessage(v, in.Slot(), id)
+	switch {
+	case errors.Is(err, journal.ErrErased):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, err
+	}
+	fit, err = fits.ask(read.Record)
+	return &read, fit, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/maypok86/otter/v2"
 
 	"parley"
 	"parley/actors"
@@ -50,14 +51,20 @@ type Options struct {
 // Bridge serves A2A. It is safe for concurrent use.
 type Bridge struct {
 	Options
-	hub     *hub
-	streams openStreams
-	stop    func()
+	hub *hub
+	// contexts remembers the roots of conversations, folds what notifications have read.
+	contexts *otter.Cache[contextKey, parley.ConversationID]
+	folds    *otter.Cache[foldKey, folded]
+	streams  openStreams
+	stop     func()
 }
 
 // New returns a Bridge. The caller has to close it.
 func New(o Options) *Bridge {
-	b := &Bridge{Options: o, hub: newHub(), streams: openStreams{all: map[*taskStream]struct{}{}, of: map[parley.AgentID]int{}}}
+	b := &Bridge{
+		Options: o, hub: newHub(), contexts: otter.Must(&otter.Options[contextKey, parley.ConversationID]{MaximumSize: contextsMax}),
+		folds: otter.Must(&otter.Options[foldKey, folded]{MaximumSize: foldsMax}), streams: openStreams{all: map[*taskStream]struct{}{}, of: map[parley.AgentID]int{}},
+	}
 	b.stop = o.Node.Feeds.WatchConversations(b.hub.changed)
 	return b
 }

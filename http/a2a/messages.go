@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -283,8 +284,8 @@ func (b *Bridge) within(c *call, contextID string) (*parley.ConversationID, *age
 	if err != nil {
 		return nil, nil, err
 	}
-	if !root.ParentID().Zero() {
-		return nil, nil, unknown
+	if top, err := b.contextOf(c.Context(), c.Caller.Org, root); err != nil || top != id {
+		return nil, nil, cmp.Or(err, error(unknown))
 	}
 	for _, p := range root.GetParticipants() {
 		a, err := b.Node.Agents.Get(c.Context(), p.Agent())
@@ -381,7 +382,10 @@ func (b *Bridge) awaitReply(c *call, s sent, patience time.Duration) error {
 	defer look.Stop()
 	at := s.before
 	for {
-		events, err := b.Node.Messages.EventsAfter(c.Context(), &at, eventBatch)
+		events, err := b.Node.Messages.EventsAfter(c.Context(), &at, eventBatch, fitsFor(c.Call))
+		if errors.Is(err, rest.ErrHeld) {
+			return nil // the message is stored: the task as it is says so
+		}
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley"
+	"parley/actors/conversation"
 	"parley/actors/delivery"
 	"parley/actors/query"
 	"parley/actors/record"
@@ -109,10 +110,27 @@ func (b *Bridge) Notify(d delivery.Delivery) (n Notification, err error) {
 	return n, nil
 }
 
+// foldKey names a task as it was after an event.
+type foldKey struct {
+	task  parley.ConversationID
+	event uint64
+}
+
+// folded is a task as it was after an event, without texts.
+type folded struct {
+	state *conversation.State
+	// failed is the last message if it reports an error, which the next event may show.
+	failed parley.MessageID
+}
+
+// foldsMax is how many of them are remembered, so that the notification of an event need not
+// fold all earlier ones again. Each takes less than 1 KiB.
+const foldsMax = 4096
+
 // notification renders an event of a task. An event that cannot be read any more, because
 // an organization was erased, is none.
 func (b *Bridge) notification(ctx context.Context, id parley.ConversationID, number uint64) (body []byte, brought *query.Message, err error) {
-	at, err := b.Node.Messages.ConversationAt(ctx, id, number-1, 1, nil)
+	at, last, err := b.before(ctx, id, number)
 	if err != nil {
 		return nil, nil, unlessErased(err)
 	}
@@ -120,11 +138,7 @@ func (b *Bridge) notification(ctx context.Context, id parley.ConversationID, num
 	if err != nil {
 		return nil, nil, err
 	}
-	var last *record.Message
-	if len(at.Messages) > 0 {
-		last = at.Messages[len(at.Messages)-1].Record
-	}
-	events, err := b.Node.Messages.EventsAfter(ctx, &at, 1)
+	events, err := b.Node.Messages.EventsAfter(ctx, &at, 1, nil)
 	if err != nil || len(events) == 0 {
 		return nil, nil, unlessErased(err)
 	}
@@ -132,12 +146,44 @@ func (b *Bridge) notification(ctx context.Context, id parley.ConversationID, num
 	if e.Message != nil {
 		last = e.Message.Record
 	}
+	b.remember(v, &at, last)
 	what := v.update(e, last, at.State.GetTask())
 	if what == nil {
 		return nil, nil, nil
 	}
 	body, err = json.Marshal(what)
 	return body, e.Message, err
+}
+
+// before returns a task as it was before an event, and its last message up to then if the
+// event may show it.
+func (b *Bridge) before(ctx context.Context, id parley.ConversationID, number uint64) (at query.Moment, last *record.Message, err error) {
+	f, known := b.folds.GetIfPresent(foldKey{id, number - 1})
+	if !known {
+		if at, err = b.Node.Messages.ConversationAt(ctx, id, number-1, 1, nil); err == nil && len(at.Messages) > 0 {
+			last = at.Messages[len(at.Messages)-1].Record
+		}
+		return at, last, err
+	}
+	if !f.failed.Zero() {
+		m, err := b.Node.Messages.GetRecord(ctx, f.failed.Slot(), f.failed)
+		if err != nil {
+			return at, nil, err
+		}
+		last = m.Record
+	}
+	return query.Moment{State: f.state, Event: number - 1}, last, nil
+}
+
+// remember keeps what the notification of the next event needs. The state must not be
+// changed afterwards.
+func (b *Bridge) remember(v view, at *query.Moment, last *record.Message) {
+	f := folded{state: at.State} // a copy of its own
+	f.state.Metadata = nil
+	if last != nil && v.kindOf(last) == isError {
+		f.failed = last.MessageID()
+	}
+	b.folds.Set(foldKey{f.state.ConversationID(), at.Event}, f)
 }
 
 // unlessErased returns nil for the errors of what was erased.

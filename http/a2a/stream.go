@@ -19,6 +19,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/connlimit"
+	"parley/http/content"
 	"parley/http/limit"
 	"parley/http/rest"
 )
@@ -86,7 +87,7 @@ func (b *Bridge) arrival(c *call, s sent) (uint64, error) {
 	at, own := s.before, s.posted.Message.MessageID()
 	arrived, waited := uint64(0), interrupted(at.State.GetStatus())
 	for {
-		events, err := b.Node.Messages.EventsAfter(c.Context(), &at, eventBatch)
+		events, err := b.Node.Messages.EventsAfter(c.Context(), &at, eventBatch, fitsFor(c.Call))
 		if err != nil {
 			return 0, err
 		}
@@ -287,7 +288,7 @@ func (st *taskStream) pump(ctx context.Context, conn net.Conn) bool {
 		if st.complete() {
 			return false
 		}
-		events, err := st.bridge.Node.Messages.EventsAfter(ctx, &st.at, streamBatch)
+		events, err := st.bridge.Node.Messages.EventsAfter(ctx, &st.at, streamBatch, st.fits())
 		if err != nil {
 			st.bridge.Logger.Warn("a task stream cannot read its task", "error", err)
 			return false
@@ -301,6 +302,34 @@ func (st *taskStream) pump(ctx context.Context, conn net.Conn) bool {
 		if !st.deliver(ctx, conn, events) {
 			return false
 		}
+	}
+}
+
+// fitsFor reserves memory for the messages of events before more of them are read, at most
+// that of a page.
+func fitsFor(c *rest.Call) query.Fits {
+	size := rest.PageFrame
+	return func(r *record.Message) (bool, error) {
+		n := content.Size(r)
+		if size += n; size > parley.PageBytesMax && size > n+rest.PageFrame {
+			return false, nil
+		}
+		return true, c.Reserve(size)
+	}
+}
+
+// fits is fitsFor for a stream, which holds each message and what it writes of it.
+func (st *taskStream) fits() query.Fits {
+	size := streamBytes
+	return func(r *record.Message) (bool, error) {
+		n := 2 * content.Size(r)
+		if size += n; size > parley.PageBytesMax && size > n+streamBytes {
+			return false, nil
+		}
+		if !st.hold.Grow(size) {
+			return false, rest.ErrHeld
+		}
+		return true, nil
 	}
 }
 

@@ -16,8 +16,11 @@ const (
 	// historyMax bounds the messages that a task shows, and how far back artifacts are
 	// looked for.
 	historyMax = 100
-	// parentsMax bounds the way from a task to the root of its conversations.
-	parentsMax = 32
+	// parentsMax bounds the way from a task to the root of its conversations, as far as it
+	// is not known yet.
+	parentsMax = 10_000
+	// contextsMax is how many roots of conversations are remembered.
+	contextsMax = 1 << 15
 )
 
 // visible returns the conversation of a task as the caller may see it: its organization
@@ -44,24 +47,53 @@ func (b *Bridge) seen(c *call, s *conversation.State) bool {
 	return s.GroupID().Zero() && s.InitiatorOrg() == c.Caller.Org && s.Role(c.to.AgentID()) == conversation.Responder
 }
 
-// contextOf returns the id of the root of a task's conversations.
-func (b *Bridge) contextOf(ctx context.Context, s *conversation.State) (parley.ConversationID, error) {
-	root := s.ConversationID()
+// contextKey is a conversation as an organization sees it.
+type contextKey struct {
+	org parley.OrgID
+	id  parley.ConversationID
+}
+
+// contextOf returns the id of the root of a conversation in which an organization takes
+// part: the last of its parents before one in which only others do, or the conversation
+// itself.
+func (b *Bridge) contextOf(ctx context.Context, org parley.OrgID, s *conversation.State) (parley.ConversationID, error) {
+	start := contextKey{org, s.ConversationID()}
+	if root, known := b.contexts.GetIfPresent(start); known {
+		return root, nil
+	}
+	root := start.id
 	for range parentsMax {
-		parent := s.ParentID()
-		if parent.Zero() {
+		id := s.ParentID()
+		if id.Zero() {
 			break
 		}
-		root = parent
-		var err error
-		if s, err = b.Node.Messages.Conversation(ctx, parent); err != nil {
-			if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrGone) {
-				break
-			}
+		// Who begins a conversation takes part in the parent that it names.
+		part := s.GroupID().Zero() && s.InitiatorOrg() == org
+		parent, err := b.Node.Messages.Conversation(ctx, id)
+		gone := errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrGone)
+		if err != nil && !gone {
 			return root, err
 		}
+		if !part && (gone || !takesPart(parent, org)) {
+			break
+		}
+		if root = id; gone {
+			break
+		}
+		if known, found := b.contexts.GetIfPresent(contextKey{org, id}); found {
+			root = known
+			break
+		}
+		s = parent
 	}
+	b.contexts.Set(start, root)
 	return root, nil
+}
+
+// takesPart reports whether a conversation is one between two agents of which one is the
+// organization's.
+func takesPart(s *conversation.State, org parley.OrgID) bool {
+	return s.GroupID().Zero() && (s.InitiatorOrg() == org || parley.IDFromBytes[parley.OrgID](s.GetOtherOwner()) == org)
 }
 
 // view renders a task for its initiator.
@@ -72,7 +104,7 @@ type view struct {
 }
 
 func (b *Bridge) viewOf(ctx context.Context, s *conversation.State) (view, error) {
-	root, err := b.contextOf(ctx, s)
+	root, err := b.contextOf(ctx, s.InitiatorOrg(), s)
 	responder, _ := s.Other(s.Initiator())
 	return view{b, s.ConversationID().String(), root.String(), responder}, err
 }

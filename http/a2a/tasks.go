@@ -283,6 +283,6 @@ func (b *Bridge) asked(ctx context.Context, c *call, in *listParams, s *conversa
 	case in.ContextID == "":
 		return true, nil
 	}
-	root, err := b.contextOf(ctx, s)
+	root, err := b.contextOf(ctx, c.Caller.Org, s)
 	return root.String() == in.ContextID, err
 }
