@@ -23,6 +23,9 @@ type openedMessage struct {
 	// Payload is the opened payload if it is text, PayloadBase64 if it is not.
 	Payload       *string `json:"payload"`
 	PayloadBase64 *string `json:"payload_base64,omitzero"`
+	// CleartextOverA2A is set for a message of an A2A client that is not sealed. Payload is
+	// then its text.
+	CleartextOverA2A bool `json:"cleartext_over_a2a,omitzero"`
 	// OpenError says why there is no payload.
 	OpenError *string `json:"open_error"`
 	// RecipientSigned reports whether the signature covers the recipient. It does not in
@@ -67,6 +70,10 @@ func show(ctx context.Context, agent *client.Agent, m api.Message) (*openedMessa
 func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, err error) *openedMessage {
 	s := &openedMessage{Message: m, PostQuantum: client.SealedHybrid(m)}
 	if err != nil {
+		if text, ok := cleartextOf(m); ok {
+			s.CleartextOverA2A, s.Payload = true, &text
+			return s
+		}
 		reason := err.Error()
 		s.OpenError, s.notice = &reason, invitationNotice(m)
 		return s
@@ -120,6 +127,8 @@ func (s *openedMessage) verdict() string {
 	switch {
 	case s.notice != "":
 		return "by the service"
+	case s.CleartextOverA2A:
+		return "cleartext over A2A"
 	case !s.Verified:
 		return "NOT verified"
 	}
@@ -134,6 +143,41 @@ func (s *openedMessage) verdict() string {
 		verdict += ", post-quantum"
 	}
 	return verdict
+}
+
+// cleartextOf returns the text of a message that came over A2A without being sealed, as the
+// server says. Parts that are no text are shown as JSON.
+func cleartextOf(m api.Message) (text string, ok bool) {
+	var metadata struct {
+		Provenance api.Provenance `json:"provenance"`
+		A2A        struct {
+			Parts     json.RawMessage `json:"parts"`
+			Cleartext bool            `json:"cleartext"`
+		} `json:"a2a"`
+	}
+	if json.Unmarshal(m.Metadata, &metadata) != nil || !metadata.A2A.Cleartext || metadata.Provenance.Via != "a2a" {
+		return "", false
+	}
+	raw := metadata.A2A.Parts
+	if len(raw) == 0 { // long ones stand in the payload alone
+		raw, _ = base64.RawURLEncoding.DecodeString(strings.TrimRight(m.EncryptedPayload, "="))
+	}
+	var parts []json.RawMessage
+	if json.Unmarshal(raw, &parts) != nil {
+		return "", false
+	}
+	var lines []string
+	for _, part := range parts {
+		var said struct {
+			Text *string `json:"text"`
+		}
+		if json.Unmarshal(part, &said) == nil && said.Text != nil {
+			lines = append(lines, *said.Text)
+			continue
+		}
+		lines = append(lines, string(part))
+	}
+	return strings.Join(lines, "\n"), true
 }
 
 // invitationNotice returns the text of an invitation to a group. The service writes

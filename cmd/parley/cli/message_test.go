@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -28,5 +29,26 @@ func TestShownVerdict(t *testing.T) {
 	refused := showOpened(api.Message{}, nil, nil, client.ErrKeyReplaced)
 	if refused.Verified || refused.verdict() != "NOT verified" || refused.Payload != nil || *refused.OpenError != client.ErrKeyReplaced.Error() {
 		t.Errorf("%s", refused)
+	}
+}
+
+// TestShownCleartext: a message that an A2A client did not seal is shown with its text, but
+// only if the server says that it came over A2A.
+func TestShownCleartext(t *testing.T) {
+	long := base64.RawURLEncoding.EncodeToString([]byte(`[{"text":"long"}]`))
+	for _, c := range []struct{ metadata, payload, want string }{
+		{`{"provenance":{"via":"a2a"},"a2a":{"cleartext":true,"parts":[{"text":"Hi."},{"data":7}]}}`, long, "Hi.\n{\"data\":7}"},
+		{`{"provenance":{"via":"a2a"},"a2a":{"cleartext":true}}`, long, "long"},
+		{`{"provenance":{"via":"a2a"},"a2a":{"cleartext":true}}`, "AA", ""},
+		{`{"provenance":{"via":"a2a"},"a2a":{"parts":[{"text":"Hi."}]}}`, long, ""},
+		{`{"provenance":{"via":"api"},"a2a":{"cleartext":true,"parts":[{"text":"Hi."}]}}`, long, ""},
+	} {
+		s := showOpened(api.Message{Metadata: []byte(c.metadata), EncryptedPayload: c.payload}, nil, nil, client.ErrKeyReplaced)
+		switch {
+		case s.Verified, (s.Payload != nil) != (c.want != ""), s.CleartextOverA2A != (c.want != ""), (s.OpenError == nil) != (c.want != ""):
+			t.Errorf("%s is shown as %+v", c.metadata, s)
+		case c.want != "" && (*s.Payload != c.want || s.verdict() != "cleartext over A2A"):
+			t.Errorf("%s is shown as %s", c.metadata, s)
+		}
 	}
 }
