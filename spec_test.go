@@ -51,6 +51,7 @@ var beyondSpec = map[string]string{
 	"GET /messages/{}/trace":                      "shows why a message is not delivered yet",
 	"GET /agents/{}/wait":                         "long poll, for clients that cannot keep a stream open",
 	"GET /a2a/{}/.well-known/agent-card.json":     "the A2A card where A2A clients look for it",
+	"GET /ext/{}/v1":                              "describes the extension that A2A cards name",
 	"GET /readyz":                                 "readiness, for load balancers",
 	"GET /llms.txt":                               "description for language models",
 	"GET /version":                                "version and build of the server",

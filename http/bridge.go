@@ -2,9 +2,12 @@ package http
 
 import (
 	"errors"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"parley"
+	"parley/http/a2a"
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/journal"
@@ -25,6 +28,14 @@ func (s bridge) card(c *rest.Call, in *api.GetA2ACard) (rest.Rendered, error) {
 		return rest.Rendered{}, err
 	}
 	return c.Document(jsontext.Value(card.JSON), card.Changed, rest.CacheFiveMinutes)
+}
+
+// extension describes the extension of A2A cards, at its URI.
+func (s bridge) extension(c *rest.Call, in *api.GetA2AExtension) (rest.Rendered, error) {
+	if in.Brand != s.Brand {
+		return rest.Rendered{}, parley.ErrNotFound
+	}
+	return c.Document(a2a.Extension(s.BaseURL, s.Brand), time.Unix(s.started, 0), rest.CacheHour)
 }
 
 // call answers a request to an agent over A2A. // spec: A2A bridge

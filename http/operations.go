@@ -57,6 +57,7 @@ var operations = map[string]rest.Operation{
 	"POST /a2a/{handle}":                            {ID: "callA2A", Refuses: "not_found"},
 	"GET /a2a/{handle}/agent.json":                  {ID: "getA2ACard", Headers: documentHeaders},
 	"GET /a2a/{handle}/.well-known/agent-card.json": {ID: "getWellKnownA2ACard", Headers: documentHeaders},
+	"GET /ext/{brand}/v1":                           {ID: "getA2AExtension", Headers: documentHeaders},
 
 	"GET /agents":                    {ID: "listAgents"},
 	"POST /agents":                   {ID: "createAgent", Refuses: "name_taken quota_exceeded"},

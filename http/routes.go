@@ -86,6 +86,7 @@ func (s *Service) cardRoutes() []rest.Route {
 		rest.Typed(remove, "/agents/{id}/card", rest.Bearer, 204, "Delete an agent's card.", cards.deleteCard),
 		rest.RenderedAs[api.A2ACard](get, "/a2a/{handle}/agent.json", rest.Public, 200, "A2A card of an A2A-enabled agent, signed.", bridge.card),
 		rest.RenderedAs[api.A2ACard](get, "/a2a/{handle}/.well-known/agent-card.json", rest.Public, 200, "The same, where A2A clients look for it.", bridge.card),
+		rest.RenderedAs[api.A2AExtensionDocument](get, "/ext/{brand}/v1", rest.Public, 200, "What the members of the extension of A2A cards mean.", bridge.extension),
 		rest.RPC("/a2a/{handle}", rest.Bearer, "Call an agent over A2A, by JSON-RPC.", bridge.call, a2a.Refuse),
 	}
 }

@@ -46,7 +46,7 @@ func NewCard(shown api.Card, baseURL, brand string) (api.A2ACard, error) {
 		Capabilities: api.A2ACapabilities{
 			Streaming: true, PushNotifications: true, ExtendedAgentCard: true,
 			Extensions: []api.A2AExtension{{
-				URI: baseURL + "/ext/" + brand + "/v1", Description: "Members of the agent's card that A2A does not have.", Params: params,
+				URI: extensionURI(baseURL, brand), Description: extensionText, Params: params,
 			}},
 		},
 		SecuritySchemes: map[string]api.A2ASecurityScheme{

@@ -7,6 +7,27 @@ type GetA2ACard struct {
 	Handle string `json:"-" path:"handle" required:"true" example:"bob@acme.localhost"`
 }
 
+// GetA2AExtension gets the description of the extension of A2A cards: GET /ext/{brand}/v1.
+type GetA2AExtension struct {
+	Brand string `json:"-" path:"brand" required:"true" example:"svc"`
+}
+
+// A2AExtensionDocument describes the extension of A2A cards. It is found at the URI by
+// which cards name the extension.
+type A2AExtensionDocument struct {
+	URI         string `json:"uri"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	// Required is false: clients that do not know the extension lose nothing else.
+	Required bool `json:"required"`
+	// Params says what each member of the extension's params means.
+	Params map[string]string `json:"params"`
+	// MediaTypes says what the data of parts of these media types is.
+	MediaTypes map[string]string `json:"media_types"`
+	// Documentation is the address of the description of the whole API.
+	Documentation string `json:"documentation"`
+}
+
 // A2ACard is the card of an agent for clients that speak A2A 1.0. No member is empty, null
 // or false. // source: A2A 1.0 section 4.4.1
 type A2ACard struct {

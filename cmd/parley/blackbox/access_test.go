@@ -143,6 +143,7 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	},
 	"GET /a2a/{handle}/agent.json":                  bridgeAsk("/agent.json"),
 	"GET /a2a/{handle}/.well-known/agent-card.json": bridgeAsk("/.well-known/agent-card.json"),
+	"GET /ext/{brand}/v1":                           plainAsk("/ext/svc/v1"),
 
 	"GET /directory/agents":        plainAsk("/directory/agents?limit=1"),
 	"GET /directory/agents/stream": plainAsk("/directory/agents/stream?limit=1"),

@@ -92,6 +92,7 @@ var openRoutes = []route{
 	{"GET", "/agents/{id}/did.json"},
 	{"GET", "/a2a/{id}/agent.json"},
 	{"GET", "/a2a/{id}/.well-known/agent-card.json"},
+	{"GET", "/ext/{brand}/v1"},
 	{"GET", "/.well-known/oauth-authorization-server"},
 	{"GET", "/find/agents"},
 	{"GET", "/find/groups"},
