@@ -13,6 +13,12 @@ func KeyBindingText(brand string, agent AgentID, handle, signingKid, encryptionK
 	return []byte(brand + "-keys-v1\n" + agent.String() + "\n" + handle + "\n" + signingKid + "\n" + encryptionKid + "\n" + signedAt)
 }
 
+// SVIDText returns the text that the key of an X.509-SVID signs to prove a workload
+// identity for an agent. The nonce is that of the challenge.
+func SVIDText(brand string, agent AgentID, nonce string) []byte {
+	return []byte(brand + "-svid-v1\x00" + agent.String() + "\x00" + nonce)
+}
+
 // ErrSignedAt is returned for a text that is not a valid instant of a key binding.
 var ErrSignedAt = errors.New("should be an RFC 3339 instant that ends in Z, with at most six decimals")
 

@@ -121,8 +121,8 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/submission", "parley/http/web"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client"},
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/submission", "parley/http/svid", "parley/http/web"}),
+		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/http/api"}), why: "the stored form of a message is the same for every sender and every reader"},
@@ -130,10 +130,12 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/content"}),
 		why: "a message is judged alike through every interface",
 	},
-	"parley/http/api":    {may: ground, why: "wire structs are shared with clients, which must not link the server"},
-	"parley/http/auth":   {may: ground, why: "tokens and proofs are verified without knowing the request they belong to"},
-	"parley/http/limit":  {may: ground, why: "a limit counts keys and depends on nothing else"},
-	"parley/http/egress": {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
+	"parley/http/api":           {may: ground, why: "wire structs are shared with clients, which must not link the server"},
+	"parley/http/auth":          {may: ground, why: "tokens and proofs are verified without knowing the request they belong to"},
+	"parley/http/limit":         {may: ground, why: "a limit counts keys and depends on nothing else"},
+	"parley/http/svid":          {may: ground, tests: []string{"parley/http/svid/svidtest"}, why: "a workload identity is verified without knowing what it is proven for"},
+	"parley/http/svid/svidtest": {why: "documents for tests are made without the code that verifies them"},
+	"parley/http/egress":        {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
 	"parley/http/rest": {
 		may:   slices.Concat(ground, []string{"parley/http/api", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit"}),
 		tests: []string{"parley/http", "parley/http/docs"},
@@ -188,10 +190,10 @@ var lattice = map[string]place{
 	"parley/cmd/parley/cli":       {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
 	"parley/cmd/parley/program":   {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
 	"parley/cmd/parley/profile":   {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
-	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history"}, why: "black-box tests use the binary only and nothing that is inside"},
+	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/projection", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/persistence", "parley/persistence/keyring", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/projection", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
@@ -223,6 +225,7 @@ var locks = []lock{
 	{"github.com/fasthttp/router", []string{"parley/http/httpserver"}, "routes are declared in one table"},
 	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one package decides which tokens are valid"},
 	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/a2a", "parley/http/auth"}, "signatures of clients are verified before actors see a request; the bridge signs cards"},
+	{"github.com/spiffe/go-spiffe/v2", []string{"parley/http/svid"}, "one package decides which workload identities are proven"},
 	{"github.com/gowebpki/jcs", []string{"parley/http/a2a"}, "only what is signed needs a canonical form"},
 	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "keys are validated where they enter"},
 	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one package decides which addresses are public"},

@@ -41,7 +41,15 @@ const (
 	ArrayBytesMax     = 8 << 20
 	ChallengeLifetime = 10 * time.Minute
 	ChallengeTriesMax = 20
-	NonceMax          = 64
+	// SVIDChallengeLifetime is how long a challenge to prove a workload identity is valid,
+	// and SVIDChallengesMax how many of them an agent may have at a time.
+	SVIDChallengeLifetime = 5 * time.Minute
+	SVIDChallengesMax     = 100
+	// SVIDBytesMax bounds a JWT-SVID, and each certificate of an X.509-SVID in base64;
+	// SVIDCertificatesMax bounds the certificates.
+	SVIDBytesMax        = 16 << 10
+	SVIDCertificatesMax = 8
+	NonceMax            = 64
 	// CredentialsMax is how many live credentials an organization may have.
 	CredentialsMax = 10
 	// RevokedCredentialsKept is how long a revoked credential stays in the state of its

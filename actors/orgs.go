@@ -91,6 +91,8 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 				}
 				t.PutRow(journal.ClientTable, r.ClientID.Bytes(), t.State.GetId())
 				return rules.Clone(t.State, &org.State{}), nil
+			case org.ProveWorkload:
+				return orgs.proveWorkload(t, r)
 			case org.Command:
 				err := t.Decide(r)
 				return rules.Clone(t.State, &org.State{}), err

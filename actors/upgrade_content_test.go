@@ -317,7 +317,7 @@ func uncovered(t testing.TB, pairs []journaltest.Pair) []string {
 	t.Helper()
 	wanted := []string{
 		"family E", "family S", "family B", "family F", "family R", "family C", "marks of 24 bytes", "marks of 16 bytes",
-		"directory m", "directory h", "family a", "family i", "family t", "family q", fmt.Sprintf("stream of kind %d", journal.SlugStream),
+		"directory m", "directory h", "family a", "family i", "family t", "family q", fmt.Sprintf("stream of kind %d", journal.SlugStream), fmt.Sprintf("stream of kind %d", journal.WorkloadStream),
 	}
 	for _, about := range aggregates {
 		for tag := range 256 {

@@ -235,14 +235,14 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 }
 
 // rowAnswers renders rows that no other answer depends on: holders of seats by
-// organization, used challenges, and the quarantine.
+// organization, used challenges, SPIFFE ids, and the quarantine.
 func rowAnswers(t testing.TB, store *persistence.Store, node *Node, say func(string, ...any)) {
 	t.Helper()
 	ctx := context.Background()
 	type row struct{ key, value []byte }
 	rows := map[journal.Table][]row{}
 	v := store.View()
-	for _, table := range []journal.Table{journal.HolderTable, journal.SpentTable} {
+	for _, table := range []journal.Table{journal.HolderTable, journal.SpentTable, journal.WorkloadTable} {
 		err := v.Table(table, func(key, value []byte) bool {
 			rows[table] = append(rows[table], row{bytes.Clone(key), bytes.Clone(value)})
 			return true
@@ -263,6 +263,9 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node, say func(str
 			Text: string(r.key[4:]), Slug: o.GetSlug(), ExpiresMs: (int64(binary.BigEndian.Uint32(r.key))+1)*86_400_000 - 1,
 		}})
 		say("challenge %q of %s: %v", r.key[4:], o.GetSlug(), err)
+	}
+	for _, r := range rows[journal.WorkloadTable] {
+		say("a SPIFFE id of organization %s", parley.IDFromBytes[parley.OrgID](r.value))
 	}
 	for _, q := range aside {
 		say("in quarantine: %s since %s: %x, %s", q.Name(), q.At.Format(time.RFC3339), q.Word, q.Why)

@@ -170,6 +170,11 @@ func (l *releaseScenario) terms(of parley.OrgID) {
 		must(l.node.Orgs.SetTerms(context.Background(), of, c))(l.t)
 		l.awaitArrival()
 	}
+	challenge := &org.WorkloadChallenge{
+		OrgId: of.Bytes(), AgentId: parley.AgentID(of).Bytes(), Nonce: "proven", ExpiresMs: l.node.clock().Add(time.Minute).UnixMilli(),
+	}
+	must(l.node.Orgs.ProveWorkload(context.Background(), of, challenge, "spiffe://example.org/released"))(l.t)
+	l.awaitArrival()
 }
 
 // answersFrom renders what owners of webhooks see.

@@ -240,7 +240,7 @@ func unlessEmpty(text string) *string {
 // and oversight, the organization's tier, or the addresses that the service is configured
 // with.
 func (s *core) cardChanged(a *agent.State, o *org.State, updatedMs int64) time.Time {
-	latest := max(updatedMs, o.GetEmailConfirmedMs(), o.GetTierGrantedMs(), s.started*1000)
+	latest := max(updatedMs, o.GetEmailConfirmedMs(), o.GetTierGrantedMs(), o.GetWorkloadRaisedMs(), s.started*1000)
 	if at := a.CardChangedAt(); !at.IsZero() {
 		latest = max(latest, at.UnixMilli())
 	}

@@ -76,6 +76,9 @@ var operations = map[string]rest.Operation{
 	"GET /agents/{name}/did.json":    {ID: "getDIDDocument", Headers: documentHeaders},
 	"GET /agents/{id}/conversations": {ID: "listConversations", Refuses: "not_owner"},
 
+	"POST /agents/{id}/verify-svid/challenge": {ID: "createSVIDChallenge", Refuses: "not_owner gone svid_not_configured"},
+	"POST /agents/{id}/verify-svid":           {ID: "verifySVID", Refuses: "not_owner gone svid_not_configured svid_invalid challenge_used challenge_expired"},
+
 	"GET /org":                            {ID: "getOrganization"},
 	"PATCH /org":                          {ID: "updateOrganization", Refuses: "slug_immutable"},
 	"GET /org/quotas":                     {ID: "getQuotas"},

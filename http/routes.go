@@ -92,7 +92,7 @@ func (s *Service) cardRoutes() []rest.Route {
 }
 
 func (s *Service) agentRoutes() []rest.Route {
-	agents, agentKeys, identity, conversations := agents{s.core}, agentKeys{s.core}, identity{s.core}, conversations{s.core}
+	agents, agentKeys, identity, conversations, workload := agents{s.core}, agentKeys{s.core}, identity{s.core}, conversations{s.core}, workload{s.core}
 	return []rest.Route{
 		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", agents.listAgents),
 		rest.Typed(post, "/agents", rest.Tier1, 201, "Create an agent.", agents.createAgent),
@@ -107,6 +107,8 @@ func (s *Service) agentRoutes() []rest.Route {
 		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", agentKeys.retireKey),
 		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", agentKeys.bindKeys),
 		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", agentKeys.listBindings),
+		rest.Typed(post, "/agents/{id}/verify-svid/challenge", rest.Bearer, 201, "Ask for a challenge to prove a workload identity.", workload.createSVIDChallenge),
+		rest.Typed(post, "/agents/{id}/verify-svid", rest.Bearer, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.verifySVID),
 		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.webFinger).As(api.MediaJRD),
 		rest.RenderedAs[api.DIDDocument](get, "/agents/{name}/did.json", rest.Public, 200, "DID document of an agent (did:web).", identity.did).As(api.MediaDID),
 		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", conversations.agentConversations),

@@ -21,6 +21,7 @@ import (
 	"parley/http/limit"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/svid"
 )
 
 // ServiceOptions configure the endpoints.
@@ -74,6 +75,8 @@ type ServiceOptions struct {
 	Notice Notice
 	// Directory finds agents and groups.
 	Directory Directory
+	// Bundles verify workload identities. None can be proven if it is nil.
+	Bundles *svid.Bundles
 	// Logger logs defects.
 	Logger *slog.Logger
 }
@@ -97,7 +100,9 @@ type core struct {
 	pollToken   *limit.Window
 	rates       rates
 	tries       *auth.Tries
-	bridgeCards *a2a.Cards
+	// svidChallenges bounds the challenges to prove workload identities, per agent.
+	svidChallenges *limit.Window
+	bridgeCards    *a2a.Cards
 	// signing is held from reading the signing keys until they are in use, so that an older
 	// set cannot replace a newer one.
 	signing  sync.Mutex
@@ -123,6 +128,7 @@ func NewService(o ServiceOptions) *Service {
 	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
+	s.svidChallenges = limit.NewWindow(parley.SVIDChallengesMax, parley.SVIDChallengeLifetime, o.Clock)
 	s.bridgeCards = a2a.NewCards(a2a.CardOptions{
 		BaseURL: o.BaseURL, Brand: o.Brand, Clock: o.Clock, Node: o.Node, Keys: o.CardKeys, Show: s.showCard,
 		Changed: func(a *agent.State, o *org.State) time.Time { return s.cardChanged(a, o, a.GetCard().GetUpdatedMs()) },
@@ -211,6 +217,7 @@ type (
 	orgs           struct{ *core }
 	signup         struct{ *core } // registration and tokens
 	webhooks       struct{ *core }
+	workload       struct{ *core } // proofs of workload identities
 	serverInfo     struct{ *core }
 	compliance     struct{ *core } // what the service does with data
 	// admission decides which requests are served, before the handlers run.

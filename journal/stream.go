@@ -22,6 +22,7 @@ const (
 	SlugStream         StreamKind = 6
 	GroupStream        StreamKind = 7
 	WebhookStream      StreamKind = 8
+	WorkloadStream     StreamKind = 9
 )
 
 // HasContent reports whether the states of such streams, and their events unless they are
@@ -140,7 +141,8 @@ const (
 	// HolderTable: group id, organization id → the first agent of the organization
 	// that had a seat in the group.
 	HolderTable Table = 21
-	// SpentTable: day of expiry, challenge → the organization that it made.
+	// SpentTable: day of expiry, challenge → the organization that it made, or whose agent
+	// proved a workload identity with it.
 	// Rows of past days are forgotten as those of OnceTable.
 	SpentTable Table = 22
 	// ListedTable: agent id → position of its feed (8 bytes) up to which the entries
@@ -159,6 +161,8 @@ const (
 	// which those that it has begun with another agent have rows in TaskTable. Rows are
 	// written by the first query that needs them.
 	TaskedTable Table = 27
+	// WorkloadTable: SPIFFE id → the organization that has proven it.
+	WorkloadTable Table = 28
 )
 
 // HasContent reports whether the values of a table belong to an organization.
@@ -175,7 +179,7 @@ func (t Table) HasContent() bool {
 func (t Table) NameIn(key []byte) int {
 	at := len(key)
 	switch t {
-	case SlugTable:
+	case SlugTable, WorkloadTable:
 		at = 0
 	case NameTable, GroupNameTable:
 		at = 16

@@ -23,7 +23,7 @@ func draw(t *rapid.T, s *org.State) org.Command {
 	clearable := rapid.Custom(func(t *rapid.T) org.Clearable {
 		return org.Clearable{Set: rapid.Bool().Draw(t, "set"), Null: rapid.Bool().Draw(t, "null"), Value: text.Draw(t, "value")}
 	})
-	kind := rapid.IntRange(0, 13).Draw(t, "kind")
+	kind := rapid.IntRange(0, 14).Draw(t, "kind")
 	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
 		kind = 0
 	}
@@ -63,6 +63,11 @@ func draw(t *rapid.T, s *org.State) org.Command {
 		return org.Suspend{}
 	case 13:
 		return org.Resume{}
+	case 14:
+		return org.ProveWorkload{
+			Challenge: challengeOf("acme", name, new(rapid.SampledFrom([]int{0, 1e6}).Draw(t, "minutes"))), SPIFFEID: "spiffe://" + name + "/w",
+			Used: rapid.Bool().Draw(t, "used"), Taken: rapid.Bool().Draw(t, "taken"),
+		}
 	}
 	return org.RetireAgent{AgentID: agent, Retired: rapid.Bool().Draw(t, "again")}
 }
@@ -100,14 +105,17 @@ func law(t *rapid.T, turn turn) {
 	}
 }
 
-// lawOfTerms: only the operator and the mailed token change a tier, and the token only
-// raises it, once. Allowances are sorted, with at most one per quota.
+// lawOfTerms: only the operator, the mailed token and a workload identity change a tier. The
+// token only raises it, once; a workload identity raises it to 2, and not if the operator
+// lowered it. Allowances are sorted, with at most one per quota.
 func lawOfTerms(t *rapid.T, turn turn) {
 	before, after := turn.Before, turn.After
 	if after.TrustTier != before.TrustTier {
 		_, granted := turn.Command.(org.GrantTier)
 		_, confirmed := turn.Command.(org.ConfirmEmail)
-		if !granted && (!confirmed || after.TrustTier != 1 || before.TierGrantedMs != 0 || before.EmailConfirmedMs != 0) {
+		_, proven := turn.Command.(org.ProveWorkload)
+		proven = proven && after.TrustTier == 2 && before.TrustTier < 2 && before.TierLoweredMs == 0
+		if !granted && !proven && (!confirmed || after.TrustTier != 1 || before.TierGrantedMs != 0 || before.EmailConfirmedMs != 0) {
 			t.Fatalf("%v changed the tier: %v, %v", turn.Command, before, after)
 		}
 	}

@@ -35,6 +35,11 @@ type record struct {
 	confirmed, granted int64
 	// suspended is the time of the suspension, 0 for none.
 	suspended int64
+	// lowered is the time of the operator's last decision if it lowered the tier, 0 if not.
+	lowered int64
+	// proofs counts the proofs of workload identities; raised is the time of the last one
+	// that raised the tier, 0 for never.
+	proofs, raised int64
 }
 
 type credential struct {
@@ -73,6 +78,7 @@ func look(l *life) any {
 		tier: int(s.GetTrustTier()), agents: int(s.GetActiveAgents()), groups: int(s.GetActiveGroups()), createdMs: s.GetCreatedMs(), ended: int(s.GetEpoch()),
 	}
 	seen.confirmed, seen.granted, seen.suspended = s.GetEmailConfirmedMs(), s.GetTierGrantedMs(), s.GetSuspendedMs()
+	seen.proofs, seen.lowered, seen.raised = s.GetWorkloadProofs(), s.GetTierLoweredMs(), s.GetWorkloadRaisedMs()
 	own := map[string]int{}
 	for _, quota := range quotas {
 		if limit, set := s.Allowed(quota); limit != nil {
@@ -132,6 +138,8 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 		return actorstest.Accepted("lifted")
 	case org.ConfirmEmail:
 		return o.confirm(now)
+	case org.ProveWorkload:
+		return o.prove(c, now)
 	case org.Suspend:
 		if o.suspended != 0 {
 			return actorstest.Accepted("again")
@@ -176,7 +184,11 @@ func (o *oracle) grantTier(tier int, now time.Time) actorstest.Verdict {
 	if o.granted != 0 && o.tier == tier {
 		return actorstest.Accepted("as before")
 	}
-	o.tier, o.granted = tier, now.UnixMilli()
+	lowered := int64(0)
+	if tier < o.tier {
+		lowered = now.UnixMilli()
+	}
+	o.tier, o.granted, o.lowered = tier, now.UnixMilli(), lowered
 	return actorstest.Accepted("granted")
 }
 
@@ -207,6 +219,28 @@ func (o *oracle) confirm(now time.Time) actorstest.Verdict {
 		o.tier = 1
 	}
 	return actorstest.Accepted("confirmed")
+}
+
+// prove raises an organization to tier 2, unless the operator has lowered its tier.
+func (o *oracle) prove(c org.ProveWorkload, now time.Time) actorstest.Verdict {
+	switch {
+	case string(c.Challenge.GetOrgId()) != string(o.id[:]):
+		return actorstest.Refused("a challenge of another", "404 not_found")
+	case c.Used:
+		return actorstest.Refused("a used challenge", "409 challenge_used")
+	case !now.Before(c.Challenge.ExpiresAt()):
+		return actorstest.Refused("too late", "410 challenge_expired")
+	case c.Taken:
+		return actorstest.Refused("an id of another", "403 svid_invalid")
+	}
+	o.proofs++
+	if o.lowered != 0 {
+		return actorstest.Accepted("the operator has lowered the tier")
+	}
+	if o.tier < 2 {
+		o.tier, o.raised = 2, now.UnixMilli()
+	}
+	return actorstest.Accepted("proven")
 }
 
 // change is PATCH /org: null clears a field, an absent field stays, and the slug cannot
@@ -299,7 +333,7 @@ func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
 var (
 	wishes = rapid.SampledFrom([]string{
 		"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register", "add-group", "retire-group",
-		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume",
+		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume", "prove-workload",
 	})
 	quotas  = []string{"agents", "groups", "messages_per_day"}
 	quota   = rapid.SampledFrom(quotas)
@@ -349,6 +383,12 @@ func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
 		return org.LiftAllowance{Quota: quota.Draw(t, "quota")}
 	case "confirm-email":
 		return org.ConfirmEmail{}
+	case "prove-workload":
+		owner := rapid.SampledFrom([]string{"acme", "acme", "acme", "acme", "acme", "apex"}).Draw(t, "of")
+		return org.ProveWorkload{
+			Challenge: challengeOf(owner, "alice", new(rapid.SampledFrom([]int{0, 50, 1e6}).Draw(t, "minutes"))), SPIFFEID: "spiffe://acme.example/web",
+			Used: rapid.IntRange(0, 5).Draw(t, "used") == 5, Taken: rapid.IntRange(0, 5).Draw(t, "taken") == 5,
+		}
 	case "suspend":
 		return org.Suspend{}
 	case "resume":
@@ -375,6 +415,8 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"SetAllowance: no organization", "SetAllowance: less than none", "SetAllowance: as before", "SetAllowance: set",
 		"LiftAllowance: no organization", "LiftAllowance: nothing to lift", "LiftAllowance: lifted",
 		"ConfirmEmail: no organization", "ConfirmEmail: again", "ConfirmEmail: the operator has decided", "ConfirmEmail: confirmed",
+		"ProveWorkload: no organization", "ProveWorkload: a challenge of another", "ProveWorkload: a used challenge", "ProveWorkload: too late",
+		"ProveWorkload: an id of another", "ProveWorkload: the operator has lowered the tier", "ProveWorkload: proven",
 		"Suspend: no organization", "Suspend: again", "Suspend: suspended",
 		"Resume: no organization", "Resume: not suspended", "Resume: resumed",
 		"RetireGroup: no organization", "RetireGroup: none left", "RetireGroup: counted out",
@@ -383,6 +425,7 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"ErrUnknown": org.ErrUnknown, "ErrUnknownCredential": org.ErrUnknownCredential, "ErrSlugImmutable": org.ErrSlugImmutable,
 		"ErrLastCredential": org.ErrLastCredential, "ErrNameTaken": org.ErrNameTaken, "ErrQuotaExceeded": org.ErrQuotaExceeded,
 		"ErrGroupNameTaken": org.ErrGroupNameTaken, "ErrNoSuchTier": org.ErrNoSuchTier, "ErrBadLimit": org.ErrBadLimit,
+		"ErrUnknownChallenge": org.ErrUnknownChallenge, "ErrChallengeUsed": org.ErrChallengeUsed, "ErrChallengeExpired": org.ErrChallengeExpired, "ErrWorkloadTaken": org.ErrWorkloadTaken,
 	},
 }
 

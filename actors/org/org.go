@@ -137,7 +137,8 @@ type RetireGroup struct {
 }
 
 // GrantTier sets the organization's trust tier, higher or lower. It is the operator's
-// decision, and email verification does not change it.
+// decision: email verification does not change it, and if it lowers the tier, neither does
+// a workload identity.
 type GrantTier struct {
 	// Tier is 0 to TierMax.
 	Tier int
@@ -167,6 +168,7 @@ type Resume struct{}
 type ConfirmEmail struct{}
 
 func (Suspend) command()          {}
+func (ProveWorkload) command()    {}
 func (Resume) command()           {}
 func (GrantTier) command()        {}
 func (SetAllowance) command()     {}
@@ -204,6 +206,7 @@ func (*AllowanceLifted) event()   {}
 func (*EmailConfirmed) event()    {}
 func (*Suspended) event()         {}
 func (*Resumed) event()           {}
+func (*WorkloadProven) event()    {}
 
 // Tag returns the number that identifies an event's kind on disk. Numbers are added,
 // never changed or reused.
@@ -237,6 +240,8 @@ func Tag(e Event) byte {
 		return 13
 	case *Resumed:
 		return 14
+	case *WorkloadProven:
+		return 15
 	}
 	panic("org: unknown event")
 }
@@ -272,6 +277,8 @@ func New(tag byte) (Event, bool) {
 		return &Suspended{}, true
 	case 14:
 		return &Resumed{}, true
+	case 15:
+		return &WorkloadProven{}, true
 	}
 	return nil, false
 }
@@ -324,6 +331,8 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideLiftAllowance(s, c, now)
 	case ConfirmEmail:
 		return decideConfirmEmail(s, now)
+	case ProveWorkload:
+		return decideProveWorkload(s, c, now)
 	case Suspend:
 		return decideSuspend(s, now), nil
 	case Resume:
@@ -445,13 +454,21 @@ func Evolve(s *State, e Event) {
 	case *GroupRetired:
 		s.ActiveGroups--
 	case *TierGranted:
-		s.TrustTier, s.TierGrantedMs = e.Tier, e.AtMs
+		s.TrustTier, s.TierGrantedMs, s.TierLoweredMs = e.Tier, e.AtMs, 0
+		if e.Lowered {
+			s.TierLoweredMs = e.AtMs
+		}
 	case *AllowanceSet:
 		s.setAllowance(e.GetAllowance())
 	case *AllowanceLifted:
 		s.liftAllowance(e.Quota)
 	case *EmailConfirmed:
 		s.TrustTier, s.EmailConfirmedMs = e.Tier, e.AtMs
+	case *WorkloadProven:
+		if e.Tier != s.TrustTier {
+			s.TrustTier, s.WorkloadRaisedMs = e.Tier, e.AtMs
+		}
+		s.WorkloadProofs++
 	case *Suspended:
 		s.SuspendedMs = e.AtMs
 	case *Resumed:

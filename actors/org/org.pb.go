@@ -172,9 +172,15 @@ type State struct {
 	// Zero while the operator has not decided about the tier.
 	TierGrantedMs int64 `protobuf:"varint,14,opt,name=tier_granted_ms,json=tierGrantedMs,proto3" json:"tier_granted_ms,omitempty"`
 	// Zero while the organization is not suspended.
-	SuspendedMs   int64 `protobuf:"varint,15,opt,name=suspended_ms,json=suspendedMs,proto3" json:"suspended_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SuspendedMs int64 `protobuf:"varint,15,opt,name=suspended_ms,json=suspendedMs,proto3" json:"suspended_ms,omitempty"`
+	// How often its agents have proven workload identities.
+	WorkloadProofs int64 `protobuf:"varint,16,opt,name=workload_proofs,json=workloadProofs,proto3" json:"workload_proofs,omitempty"`
+	// When the operator's last decision about the tier lowered it; zero if it did not.
+	TierLoweredMs int64 `protobuf:"varint,17,opt,name=tier_lowered_ms,json=tierLoweredMs,proto3" json:"tier_lowered_ms,omitempty"`
+	// When a workload identity last raised the tier; zero for never.
+	WorkloadRaisedMs int64 `protobuf:"varint,18,opt,name=workload_raised_ms,json=workloadRaisedMs,proto3" json:"workload_raised_ms,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
@@ -312,6 +318,98 @@ func (x *State) GetSuspendedMs() int64 {
 	return 0
 }
 
+func (x *State) GetWorkloadProofs() int64 {
+	if x != nil {
+		return x.WorkloadProofs
+	}
+	return 0
+}
+
+func (x *State) GetTierLoweredMs() int64 {
+	if x != nil {
+		return x.TierLoweredMs
+	}
+	return 0
+}
+
+func (x *State) GetWorkloadRaisedMs() int64 {
+	if x != nil {
+		return x.WorkloadRaisedMs
+	}
+	return 0
+}
+
+// WorkloadChallenge is a challenge to prove a workload identity, as it is sealed in its
+// id. It is stored nowhere.
+type WorkloadChallenge struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	OrgId   []byte                 `protobuf:"bytes,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	AgentId []byte                 `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// 32 hexadecimal digits.
+	Nonce         string `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	ExpiresMs     int64  `protobuf:"varint,4,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkloadChallenge) Reset() {
+	*x = WorkloadChallenge{}
+	mi := &file_actors_org_org_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkloadChallenge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkloadChallenge) ProtoMessage() {}
+
+func (x *WorkloadChallenge) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkloadChallenge.ProtoReflect.Descriptor instead.
+func (*WorkloadChallenge) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WorkloadChallenge) GetOrgId() []byte {
+	if x != nil {
+		return x.OrgId
+	}
+	return nil
+}
+
+func (x *WorkloadChallenge) GetAgentId() []byte {
+	if x != nil {
+		return x.AgentId
+	}
+	return nil
+}
+
+func (x *WorkloadChallenge) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
+func (x *WorkloadChallenge) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
 // Registered: the organization exists, with its first credential.
 type Registered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -329,7 +427,7 @@ type Registered struct {
 
 func (x *Registered) Reset() {
 	*x = Registered{}
-	mi := &file_actors_org_org_proto_msgTypes[3]
+	mi := &file_actors_org_org_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -341,7 +439,7 @@ func (x *Registered) String() string {
 func (*Registered) ProtoMessage() {}
 
 func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[3]
+	mi := &file_actors_org_org_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -354,7 +452,7 @@ func (x *Registered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registered.ProtoReflect.Descriptor instead.
 func (*Registered) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{3}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Registered) GetId() []byte {
@@ -427,7 +525,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_org_org_proto_msgTypes[4]
+	mi := &file_actors_org_org_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +537,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[4]
+	mi := &file_actors_org_org_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +550,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{4}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Changed) GetName() string {
@@ -499,7 +597,7 @@ type CredentialAdded struct {
 
 func (x *CredentialAdded) Reset() {
 	*x = CredentialAdded{}
-	mi := &file_actors_org_org_proto_msgTypes[5]
+	mi := &file_actors_org_org_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +609,7 @@ func (x *CredentialAdded) String() string {
 func (*CredentialAdded) ProtoMessage() {}
 
 func (x *CredentialAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[5]
+	mi := &file_actors_org_org_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +622,7 @@ func (x *CredentialAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialAdded.ProtoReflect.Descriptor instead.
 func (*CredentialAdded) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{5}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CredentialAdded) GetClientId() []byte {
@@ -573,7 +671,7 @@ type CredentialRevoked struct {
 
 func (x *CredentialRevoked) Reset() {
 	*x = CredentialRevoked{}
-	mi := &file_actors_org_org_proto_msgTypes[6]
+	mi := &file_actors_org_org_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +683,7 @@ func (x *CredentialRevoked) String() string {
 func (*CredentialRevoked) ProtoMessage() {}
 
 func (x *CredentialRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[6]
+	mi := &file_actors_org_org_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +696,7 @@ func (x *CredentialRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialRevoked.ProtoReflect.Descriptor instead.
 func (*CredentialRevoked) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{6}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CredentialRevoked) GetClientId() []byte {
@@ -626,7 +724,7 @@ type AgentAdded struct {
 
 func (x *AgentAdded) Reset() {
 	*x = AgentAdded{}
-	mi := &file_actors_org_org_proto_msgTypes[7]
+	mi := &file_actors_org_org_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +736,7 @@ func (x *AgentAdded) String() string {
 func (*AgentAdded) ProtoMessage() {}
 
 func (x *AgentAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[7]
+	mi := &file_actors_org_org_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +749,7 @@ func (x *AgentAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAdded.ProtoReflect.Descriptor instead.
 func (*AgentAdded) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{7}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AgentAdded) GetAgentId() []byte {
@@ -679,7 +777,7 @@ type AgentRetired struct {
 
 func (x *AgentRetired) Reset() {
 	*x = AgentRetired{}
-	mi := &file_actors_org_org_proto_msgTypes[8]
+	mi := &file_actors_org_org_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +789,7 @@ func (x *AgentRetired) String() string {
 func (*AgentRetired) ProtoMessage() {}
 
 func (x *AgentRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[8]
+	mi := &file_actors_org_org_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +802,7 @@ func (x *AgentRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentRetired.ProtoReflect.Descriptor instead.
 func (*AgentRetired) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{8}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AgentRetired) GetAgentId() []byte {
@@ -732,7 +830,7 @@ type GroupAdded struct {
 
 func (x *GroupAdded) Reset() {
 	*x = GroupAdded{}
-	mi := &file_actors_org_org_proto_msgTypes[9]
+	mi := &file_actors_org_org_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +842,7 @@ func (x *GroupAdded) String() string {
 func (*GroupAdded) ProtoMessage() {}
 
 func (x *GroupAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[9]
+	mi := &file_actors_org_org_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +855,7 @@ func (x *GroupAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupAdded.ProtoReflect.Descriptor instead.
 func (*GroupAdded) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{9}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GroupAdded) GetGroupId() []byte {
@@ -785,7 +883,7 @@ type GroupRetired struct {
 
 func (x *GroupRetired) Reset() {
 	*x = GroupRetired{}
-	mi := &file_actors_org_org_proto_msgTypes[10]
+	mi := &file_actors_org_org_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +895,7 @@ func (x *GroupRetired) String() string {
 func (*GroupRetired) ProtoMessage() {}
 
 func (x *GroupRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[10]
+	mi := &file_actors_org_org_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +908,7 @@ func (x *GroupRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRetired.ProtoReflect.Descriptor instead.
 func (*GroupRetired) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{10}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GroupRetired) GetGroupId() []byte {
@@ -829,16 +927,18 @@ func (x *GroupRetired) GetAtMs() int64 {
 
 // TierGranted: the operator gave the organization a trust tier, higher or lower.
 type TierGranted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tier          int32                  `protobuf:"varint,1,opt,name=tier,proto3" json:"tier,omitempty"`
-	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tier  int32                  `protobuf:"varint,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	AtMs  int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The tier was higher before.
+	Lowered       bool `protobuf:"varint,3,opt,name=lowered,proto3" json:"lowered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TierGranted) Reset() {
 	*x = TierGranted{}
-	mi := &file_actors_org_org_proto_msgTypes[11]
+	mi := &file_actors_org_org_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +950,7 @@ func (x *TierGranted) String() string {
 func (*TierGranted) ProtoMessage() {}
 
 func (x *TierGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[11]
+	mi := &file_actors_org_org_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +963,7 @@ func (x *TierGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TierGranted.ProtoReflect.Descriptor instead.
 func (*TierGranted) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{11}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TierGranted) GetTier() int32 {
@@ -880,6 +980,13 @@ func (x *TierGranted) GetAtMs() int64 {
 	return 0
 }
 
+func (x *TierGranted) GetLowered() bool {
+	if x != nil {
+		return x.Lowered
+	}
+	return false
+}
+
 // AllowanceSet: a quota of the organization is no longer that of its tier.
 type AllowanceSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -891,7 +998,7 @@ type AllowanceSet struct {
 
 func (x *AllowanceSet) Reset() {
 	*x = AllowanceSet{}
-	mi := &file_actors_org_org_proto_msgTypes[12]
+	mi := &file_actors_org_org_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1010,7 @@ func (x *AllowanceSet) String() string {
 func (*AllowanceSet) ProtoMessage() {}
 
 func (x *AllowanceSet) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[12]
+	mi := &file_actors_org_org_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1023,7 @@ func (x *AllowanceSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceSet.ProtoReflect.Descriptor instead.
 func (*AllowanceSet) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{12}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AllowanceSet) GetAllowance() *Allowance {
@@ -944,7 +1051,7 @@ type AllowanceLifted struct {
 
 func (x *AllowanceLifted) Reset() {
 	*x = AllowanceLifted{}
-	mi := &file_actors_org_org_proto_msgTypes[13]
+	mi := &file_actors_org_org_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1063,7 @@ func (x *AllowanceLifted) String() string {
 func (*AllowanceLifted) ProtoMessage() {}
 
 func (x *AllowanceLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[13]
+	mi := &file_actors_org_org_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1076,7 @@ func (x *AllowanceLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllowanceLifted.ProtoReflect.Descriptor instead.
 func (*AllowanceLifted) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{13}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AllowanceLifted) GetQuota() string {
@@ -998,7 +1105,7 @@ type EmailConfirmed struct {
 
 func (x *EmailConfirmed) Reset() {
 	*x = EmailConfirmed{}
-	mi := &file_actors_org_org_proto_msgTypes[14]
+	mi := &file_actors_org_org_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1117,7 @@ func (x *EmailConfirmed) String() string {
 func (*EmailConfirmed) ProtoMessage() {}
 
 func (x *EmailConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[14]
+	mi := &file_actors_org_org_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1130,7 @@ func (x *EmailConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmailConfirmed.ProtoReflect.Descriptor instead.
 func (*EmailConfirmed) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{14}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EmailConfirmed) GetTier() int32 {
@@ -1034,6 +1141,76 @@ func (x *EmailConfirmed) GetTier() int32 {
 }
 
 func (x *EmailConfirmed) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// WorkloadProven: one of the organization's agents proved a workload identity. The tier
+// is what the organization has since.
+type WorkloadProven struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AgentId       []byte                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	SpiffeId      string                 `protobuf:"bytes,2,opt,name=spiffe_id,json=spiffeId,proto3" json:"spiffe_id,omitempty"`
+	Tier          int32                  `protobuf:"varint,3,opt,name=tier,proto3" json:"tier,omitempty"`
+	AtMs          int64                  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkloadProven) Reset() {
+	*x = WorkloadProven{}
+	mi := &file_actors_org_org_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkloadProven) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkloadProven) ProtoMessage() {}
+
+func (x *WorkloadProven) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkloadProven.ProtoReflect.Descriptor instead.
+func (*WorkloadProven) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WorkloadProven) GetAgentId() []byte {
+	if x != nil {
+		return x.AgentId
+	}
+	return nil
+}
+
+func (x *WorkloadProven) GetSpiffeId() string {
+	if x != nil {
+		return x.SpiffeId
+	}
+	return ""
+}
+
+func (x *WorkloadProven) GetTier() int32 {
+	if x != nil {
+		return x.Tier
+	}
+	return 0
+}
+
+func (x *WorkloadProven) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
 	}
@@ -1051,7 +1228,7 @@ type Suspended struct {
 
 func (x *Suspended) Reset() {
 	*x = Suspended{}
-	mi := &file_actors_org_org_proto_msgTypes[15]
+	mi := &file_actors_org_org_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1240,7 @@ func (x *Suspended) String() string {
 func (*Suspended) ProtoMessage() {}
 
 func (x *Suspended) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[15]
+	mi := &file_actors_org_org_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1253,7 @@ func (x *Suspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suspended.ProtoReflect.Descriptor instead.
 func (*Suspended) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{15}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Suspended) GetAtMs() int64 {
@@ -1096,7 +1273,7 @@ type Resumed struct {
 
 func (x *Resumed) Reset() {
 	*x = Resumed{}
-	mi := &file_actors_org_org_proto_msgTypes[16]
+	mi := &file_actors_org_org_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1285,7 @@ func (x *Resumed) String() string {
 func (*Resumed) ProtoMessage() {}
 
 func (x *Resumed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[16]
+	mi := &file_actors_org_org_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1298,7 @@ func (x *Resumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resumed.ProtoReflect.Descriptor instead.
 func (*Resumed) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{16}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Resumed) GetAtMs() int64 {
@@ -1148,7 +1325,7 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\tAllowance\x12\x14\n" +
 	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\x03H\x00R\x05limit\x88\x01\x01B\b\n" +
-	"\x06_limit\"\x95\x04\n" +
+	"\x06_limit\"\x94\x05\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1169,7 +1346,16 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"allowances\x12,\n" +
 	"\x12email_confirmed_ms\x18\r \x01(\x03R\x10emailConfirmedMs\x12&\n" +
 	"\x0ftier_granted_ms\x18\x0e \x01(\x03R\rtierGrantedMs\x12!\n" +
-	"\fsuspended_ms\x18\x0f \x01(\x03R\vsuspendedMs\"\xdb\x01\n" +
+	"\fsuspended_ms\x18\x0f \x01(\x03R\vsuspendedMs\x12'\n" +
+	"\x0fworkload_proofs\x18\x10 \x01(\x03R\x0eworkloadProofs\x12&\n" +
+	"\x0ftier_lowered_ms\x18\x11 \x01(\x03R\rtierLoweredMs\x12,\n" +
+	"\x12workload_raised_ms\x18\x12 \x01(\x03R\x10workloadRaisedMs\"z\n" +
+	"\x11WorkloadChallenge\x12\x15\n" +
+	"\x06org_id\x18\x01 \x01(\fR\x05orgId\x12\x19\n" +
+	"\bagent_id\x18\x02 \x01(\fR\aagentId\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\tR\x05nonce\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\x04 \x01(\x03R\texpiresMs\"\xdb\x01\n" +
 	"\n" +
 	"Registered\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
@@ -1213,10 +1399,11 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\">\n" +
 	"\fGroupRetired\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"6\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"P\n" +
 	"\vTierGranted\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\x05R\x04tier\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"[\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x18\n" +
+	"\alowered\x18\x03 \x01(\bR\alowered\"[\n" +
 	"\fAllowanceSet\x126\n" +
 	"\tallowance\x18\x01 \x01(\v2\x18.parley.v1.org.AllowanceR\tallowance\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"<\n" +
@@ -1225,7 +1412,12 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"9\n" +
 	"\x0eEmailConfirmed\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\x05R\x04tier\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\" \n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"q\n" +
+	"\x0eWorkloadProven\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\fR\aagentId\x12\x1b\n" +
+	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x12\n" +
+	"\x04tier\x18\x03 \x01(\x05R\x04tier\x12\x13\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\" \n" +
 	"\tSuspended\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x1e\n" +
 	"\aResumed\x12\x13\n" +
@@ -1243,25 +1435,27 @@ func file_actors_org_org_proto_rawDescGZIP() []byte {
 	return file_actors_org_org_proto_rawDescData
 }
 
-var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_actors_org_org_proto_goTypes = []any{
 	(*Credential)(nil),        // 0: parley.v1.org.Credential
 	(*Allowance)(nil),         // 1: parley.v1.org.Allowance
 	(*State)(nil),             // 2: parley.v1.org.State
-	(*Registered)(nil),        // 3: parley.v1.org.Registered
-	(*Changed)(nil),           // 4: parley.v1.org.Changed
-	(*CredentialAdded)(nil),   // 5: parley.v1.org.CredentialAdded
-	(*CredentialRevoked)(nil), // 6: parley.v1.org.CredentialRevoked
-	(*AgentAdded)(nil),        // 7: parley.v1.org.AgentAdded
-	(*AgentRetired)(nil),      // 8: parley.v1.org.AgentRetired
-	(*GroupAdded)(nil),        // 9: parley.v1.org.GroupAdded
-	(*GroupRetired)(nil),      // 10: parley.v1.org.GroupRetired
-	(*TierGranted)(nil),       // 11: parley.v1.org.TierGranted
-	(*AllowanceSet)(nil),      // 12: parley.v1.org.AllowanceSet
-	(*AllowanceLifted)(nil),   // 13: parley.v1.org.AllowanceLifted
-	(*EmailConfirmed)(nil),    // 14: parley.v1.org.EmailConfirmed
-	(*Suspended)(nil),         // 15: parley.v1.org.Suspended
-	(*Resumed)(nil),           // 16: parley.v1.org.Resumed
+	(*WorkloadChallenge)(nil), // 3: parley.v1.org.WorkloadChallenge
+	(*Registered)(nil),        // 4: parley.v1.org.Registered
+	(*Changed)(nil),           // 5: parley.v1.org.Changed
+	(*CredentialAdded)(nil),   // 6: parley.v1.org.CredentialAdded
+	(*CredentialRevoked)(nil), // 7: parley.v1.org.CredentialRevoked
+	(*AgentAdded)(nil),        // 8: parley.v1.org.AgentAdded
+	(*AgentRetired)(nil),      // 9: parley.v1.org.AgentRetired
+	(*GroupAdded)(nil),        // 10: parley.v1.org.GroupAdded
+	(*GroupRetired)(nil),      // 11: parley.v1.org.GroupRetired
+	(*TierGranted)(nil),       // 12: parley.v1.org.TierGranted
+	(*AllowanceSet)(nil),      // 13: parley.v1.org.AllowanceSet
+	(*AllowanceLifted)(nil),   // 14: parley.v1.org.AllowanceLifted
+	(*EmailConfirmed)(nil),    // 15: parley.v1.org.EmailConfirmed
+	(*WorkloadProven)(nil),    // 16: parley.v1.org.WorkloadProven
+	(*Suspended)(nil),         // 17: parley.v1.org.Suspended
+	(*Resumed)(nil),           // 18: parley.v1.org.Resumed
 }
 var file_actors_org_org_proto_depIdxs = []int32{
 	0, // 0: parley.v1.org.State.credentials:type_name -> parley.v1.org.Credential
@@ -1280,14 +1474,14 @@ func file_actors_org_org_proto_init() {
 		return
 	}
 	file_actors_org_org_proto_msgTypes[1].OneofWrappers = []any{}
-	file_actors_org_org_proto_msgTypes[4].OneofWrappers = []any{}
+	file_actors_org_org_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_org_org_proto_rawDesc), len(file_actors_org_org_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -67,6 +67,8 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 		return org.LiftAllowance{Quota: l.Text("quota")}
 	case "confirm-email":
 		return org.ConfirmEmail{}
+	case "prove-workload":
+		return org.ProveWorkload{Challenge: challengeOf(l.Text("org"), l.Text("agent"), l.Number("expires")), SPIFFEID: l.Text("id"), Used: l.Has("used"), Taken: l.Has("taken")}
 	case "suspend":
 		return org.Suspend{}
 	case "resume":
@@ -75,6 +77,50 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 		return org.RetireGroup{GroupID: parley.GroupID(l.ID("name"))}
 	}
 	panic("no such verb: " + l.Verb)
+}
+
+// challengeOf returns a challenge for an agent of acme, unless the organization is named,
+// that expires five minutes after the story began, unless the minutes are given.
+func challengeOf(owner, agent string, minutes *int) *org.WorkloadChallenge {
+	if owner == "" {
+		owner = "acme"
+	}
+	if minutes == nil {
+		minutes = new(5)
+	}
+	return &org.WorkloadChallenge{
+		OrgId: parley.OrgID(actorstest.Named(owner)).Bytes(), AgentId: parley.AgentID(actorstest.Named(agent)).Bytes(), Nonce: "n",
+		ExpiresMs: actorstest.Epoch.Add(time.Duration(*minutes) * time.Minute).UnixMilli(),
+	}
+}
+
+func TestWorkloadStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/workload", rules, parse, show)
+}
+
+// TestChallengeIsOfOneAgent: a challenge can be answered by the agent and the organization
+// that it was made for, once, until it expires.
+func TestChallengeIsOfOneAgent(t *testing.T) {
+	c, acme, alice := challengeOf("acme", "alice", nil), parley.OrgID(actorstest.Named("acme")), parley.AgentID(actorstest.Named("alice"))
+	last := c.ExpiresAt().Add(-time.Millisecond)
+	for _, x := range []struct {
+		what string
+		got  error
+		want error
+	}{
+		{"in time", c.Judge(acme, alice, false, last), nil},
+		{"too late", c.Judge(acme, alice, false, c.ExpiresAt()), org.ErrChallengeExpired},
+		{"again", c.Judge(acme, alice, true, last), org.ErrChallengeUsed},
+		{"again and too late", c.Judge(acme, alice, true, c.ExpiresAt()), org.ErrChallengeUsed},
+		{"another agent", c.Judge(acme, actorstest.Named("bob"), false, last), org.ErrUnknownChallenge},
+		{"another organization", c.Judge(actorstest.Named("apex"), alice, false, last), org.ErrUnknownChallenge},
+		{"another agent, used", c.Judge(acme, actorstest.Named("bob"), true, c.ExpiresAt()), org.ErrUnknownChallenge},
+		{"no agent", (&org.WorkloadChallenge{}).Judge(acme, alice, false, last), org.ErrUnknownChallenge},
+	} {
+		if !errors.Is(x.got, x.want) || (x.want == nil) != (x.got == nil) {
+			t.Errorf("%s: %v, want %v", x.what, x.got, x.want)
+		}
+	}
 }
 
 func TestTermsStories(t *testing.T) {
@@ -125,7 +171,7 @@ func TestGolden(t *testing.T) {
 			Credentials:  []*org.Credential{{ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1}},
 			ActiveAgents: 2, Epoch: 1, ActiveGroups: 3,
 			Allowances:       []*org.Allowance{{Quota: "agents", Limit: proto.Int64(5)}},
-			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3, SuspendedMs: at + 4,
+			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3, SuspendedMs: at + 4, WorkloadProofs: 5, WorkloadRaisedMs: at + 6, TierLoweredMs: at + 3,
 		},
 		[]org.Event{
 			&org.Registered{
@@ -141,12 +187,13 @@ func TestGolden(t *testing.T) {
 			&org.AgentRetired{AgentId: agent, AtMs: at},
 			&org.GroupAdded{GroupId: group, AtMs: at},
 			&org.GroupRetired{GroupId: group, AtMs: at},
-			&org.TierGranted{Tier: 3, AtMs: at},
+			&org.TierGranted{Tier: 3, AtMs: at, Lowered: true},
 			&org.AllowanceSet{Allowance: &org.Allowance{Quota: "agents", Limit: proto.Int64(5)}, AtMs: at},
 			&org.AllowanceLifted{Quota: "agents", AtMs: at},
 			&org.EmailConfirmed{Tier: 1, AtMs: at},
 			&org.Suspended{AtMs: at},
 			&org.Resumed{AtMs: at},
+			&org.WorkloadProven{AgentId: agent, SpiffeId: "spiffe://acme.example/web", Tier: 2, AtMs: at},
 		},
 	)
 }

@@ -61,7 +61,7 @@ func decideGrantTier(s *State, c GrantTier, now time.Time) ([]Event, error) {
 	case s.GetTierGrantedMs() != 0 && c.Tier == int(s.GetTrustTier()):
 		return nil, nil
 	}
-	return []Event{&TierGranted{Tier: int32(c.Tier), AtMs: now.UnixMilli()}}, nil
+	return []Event{&TierGranted{Tier: int32(c.Tier), AtMs: now.UnixMilli(), Lowered: int32(c.Tier) < s.GetTrustTier()}}, nil
 }
 
 func decideSetAllowance(s *State, c SetAllowance, now time.Time) ([]Event, error) {

@@ -81,7 +81,7 @@ func StreamName(s journal.Stream) string {
 	kinds := map[journal.StreamKind]string{
 		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
 		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
-		journal.GroupStream: "group", journal.WebhookStream: "webhook",
+		journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
 	}
 	if kind, ok := kinds[s.Kind]; ok {
 		return kind + " " + s.ID.String()

@@ -91,11 +91,18 @@ func WebhookStream(id webhook.ID) journal.Stream {
 
 // SlugStream returns the stream whose existence claims a slug. Its id is derived from the
 // slug and is in the slug's slot.
-func SlugStream(slug string) journal.Stream {
-	sum := sha256.Sum256([]byte(slug))
+func SlugStream(slug string) journal.Stream { return claimOf(journal.SlugStream, slug) }
+
+// WorkloadStream returns the stream whose existence claims a SPIFFE id, in the slot of the
+// SPIFFE id.
+func WorkloadStream(spiffeID string) journal.Stream { return claimOf(journal.WorkloadStream, spiffeID) }
+
+// claimOf returns the stream whose existence claims a name.
+func claimOf(kind journal.StreamKind, name string) journal.Stream {
+	sum := sha256.Sum256([]byte(name))
 	id := parley.AnyID(sum[:16])
-	binary.BigEndian.PutUint16(id[6:], 0x7000|uint16(parley.SlotOf(slug)))
-	return journal.Stream{Kind: journal.SlugStream, ID: id}
+	binary.BigEndian.PutUint16(id[6:], 0x7000|uint16(parley.SlotOf(name)))
+	return journal.Stream{Kind: kind, ID: id}
 }
 
 // The streams of the platform's signing keys, one for each purpose. Their states are

@@ -121,6 +121,8 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 	switch {
 	case table == journal.SlugTable:
 		x.slugs.Find(slot, 1, value, key)
+	case table == journal.WorkloadTable:
+		x.workloads.Find(slot, 1, workloadKey(slot, value))
 	case table == journal.NameTable && len(key) > 16:
 		x.names.Find(slot, 1, key[:16], value, key[16:])
 	case table == journal.RosterTable && len(key) == 24:
@@ -179,13 +181,14 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 	return nil
 }
 
-// spentRow checks the row of a used challenge, and the organization that it registered.
+// spentRow checks the row of a used challenge, and the organization that it registered or
+// that used it.
 func (x *verifier) spentRow(slot parley.Slot, key, value []byte) error {
 	x.registered.Checked++
 	made := parley.IDFromBytes[parley.OrgID](value)
 	_, stored, err := x.State(rules.OrgStream(made))
 	if err == nil && (stored == nil || made.Slot() != slot) {
-		x.registered.Fault(fmt.Sprintf("challenge %q", key[4:]), "it was solved for organization %s, which is not there", made)
+		x.registered.Fault(fmt.Sprintf("challenge %q", key[4:]), "it was used for organization %s, which is not there", made)
 	}
 	return err
 }

@@ -37,6 +37,8 @@ func (x *verifier) replayOf(s journal.Stream) streamReplay {
 		return x.replayWebhook(s)
 	case journal.SlugStream:
 		return claim{x, s}
+	case journal.WorkloadStream:
+		return workloadClaim{claim{x, s}}
 	}
 	return unknown{}
 }

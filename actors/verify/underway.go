@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -243,6 +245,21 @@ func (c claim) play(seq uint64, f journal.StoredEvent) error {
 	return nil
 }
 
+// workloadClaim replays the single event of a SPIFFE id's stream.
+type workloadClaim struct{ claim }
+
+func (c workloadClaim) play(seq uint64, f journal.StoredEvent) error {
+	if seq != 1 || f.Tag != 1 || len(f.Data) != 16 {
+		return fmt.Errorf("event %d of kind %d is no claim", seq, f.Tag)
+	}
+	c.x.workloads.Expect(c.stream.Slot(), 1, workloadKey(c.stream.Slot(), f.Data))
+	return nil
+}
+
+func workloadKey(slot parley.Slot, org []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(make([]byte, 0, 18), uint16(slot)), org...)
+}
+
 func (claim) encode() ([]byte, error)       { return nil, nil }
 func (claim) recode([]byte) ([]byte, error) { return nil, fmt.Errorf("a claim has no state") }
 func (claim) current() bool                 { return false }
@@ -281,6 +298,8 @@ func (x *verifier) replayOrg(s journal.Stream) streamReplay {
 			x.endings.Find(s.Slot(), 1, self[:], e.GetGroupId())
 		case *org.AgentRetired:
 			x.retired.Find(s.Slot(), 1, self[:], e.GetAgentId())
+		case *org.WorkloadProven:
+			return x.workloadProven(self, e)
 		case *org.AllowanceLifted, *org.AllowanceSet, *org.Changed, *org.CredentialRevoked, *org.EmailConfirmed,
 			*org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
 		}
@@ -300,4 +319,15 @@ func (x *verifier) registeredOrg(self parley.OrgID, e *org.Registered) {
 	claimed := x.HiddenStream(rules.SlugStream(slug))
 	x.claims.Expect(claimed.Slot(), 1, claimed.ID[:], self[:])
 	x.clients.Expect(self.Slot(), 1, e.GetClientId(), self[:])
+}
+
+// workloadProven checks that a SPIFFE id finds the organization that has proven it.
+func (x *verifier) workloadProven(self parley.OrgID, e *org.WorkloadProven) error {
+	x.proven.Checked++
+	id := e.GetSpiffeId()
+	holder, _, err := x.Row(parley.SlotOf(id), journal.WorkloadTable, []byte(id))
+	if err == nil && !bytes.Equal(holder, self[:]) {
+		x.proven.Fault("organization "+self.String(), "it has proven %q, which belongs to %x: another organization may prove it too", id, holder)
+	}
+	return err
 }

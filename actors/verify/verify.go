@@ -121,7 +121,7 @@ type checks struct {
 	arrival, keys, poll, once, tables, queues     *report.Check
 	orgSlot, registered, farReceipts, statusWords *report.Check
 	collectedAll, quarantine, folded, cardContent *report.Check
-	active, begun                                 *report.Check
+	active, begun, proven                         *report.Check
 }
 
 // multisets are the checks that compare two multisets.
@@ -129,7 +129,7 @@ type multisets struct {
 	records, copies, feeds, statuses, lists, quota *report.Multiset
 	slugs, claims, clients                         *report.Multiset
 	names, roster, agents, retired, timersDue      *report.Multiset
-	cards                                          *report.Multiset
+	cards, workloads                               *report.Multiset
 	groupMultisets
 	webhookMultisets
 }
@@ -175,6 +175,7 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 		cardContent:  result.Check("card-content", "each card lies in the slot of its agent, can be read, and is stored as this release writes it"),
 		active:       result.Check("activity-rows", "each hour of activity is of an agent, and lies in its slot"),
 		registered:   result.Check("registrations", "a solved challenge has made its organization"),
+		proven:       result.Check("workload-identities", "each SPIFFE id finds the organization that has proven it"),
 	}
 	x.groupChecks = groupChecksOf(result)
 	x.open()
@@ -228,6 +229,10 @@ func (x *verifier) open() {
 			"nothing will ever remove the challenge, or end the request", "a timer that nobody set", timerMember),
 		cards: open("card-rows", "each agent's card is stored as its events say: when, under which number, and who may see it",
 			"the agent published a card that is not stored so", "a card that its agent did not publish so", cardMember),
+		workloads: open("workload-claims", "each claim of a SPIFFE id has its row, with the same organization",
+			"a claim without a row: nobody else can prove the SPIFFE id, and its organization neither", "a row without a claim: two organizations can prove the SPIFFE id", func(m []byte) string {
+				return fmt.Sprintf("slot %d, organization %s", binary.BigEndian.Uint16(m), idText(m[2:]))
+			}),
 		groupMultisets:   openGroups(open),
 		webhookMultisets: openWebhooks(open),
 	}

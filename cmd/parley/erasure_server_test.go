@@ -13,6 +13,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +24,7 @@ import (
 
 	"parley"
 	"parley/cmd/parley/program"
+	"parley/http/svid/svidtest"
 )
 
 type object = map[string]any
@@ -59,6 +62,11 @@ func (l *lockedLog) String() string {
 	return l.text.String()
 }
 
+// workloadDomain is the trust domain whose workload identities can be proven.
+const workloadDomain = "workloads.example"
+
+var workloadAuthority = sync.OnceValue(func() *svidtest.Authority { return svidtest.New(workloadDomain, time.Now()) })
+
 // serveData runs a server on a data directory until stop is called.
 func serveData(t *testing.T, data, journals string) *liveServer {
 	t.Helper()
@@ -68,10 +76,15 @@ func serveData(t *testing.T, data, journals string) *liveServer {
 	}
 	admin := free.Addr().String()
 	_ = free.Close()
+	bundle := filepath.Join(t.TempDir(), "bundle.json")
+	if err := os.WriteFile(bundle, workloadAuthority().Bundle(), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	out, log, exited := make(announced, 8), &lockedLog{}, make(chan int, 1)
 	go func() {
 		args := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", admin, "--data", data, "--journals", journals, "--base-url", "http://parley.example"} // tokens are valid for one address
+		args = append(args, "--trust-bundle", workloadDomain+"="+bundle)
 		exited <- run(ctx, func() {}, args, &program.Streams{In: strings.NewReader(""), Out: out, Err: log})
 	}()
 	s := &liveServer{t: t, admin: "http://" + admin}

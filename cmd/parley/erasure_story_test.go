@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/http/svid/svidtest"
 )
 
 // A fate is what must become of a canary.
@@ -206,6 +207,35 @@ func (p *party) pqKey(id string) {
 	p.do(200, "POST /agents/{id}/keys/pq", []string{id}, object{"pq_public_key": object{"kty": "AKP", "alg": "ML-KEM-768", "pub": pub}})
 }
 
+// proves proves two workload identities for an agent, one by each document.
+func (p *party) proves(agent string) {
+	p.t.Helper()
+	challenge := func() (id, nonce, audience string) {
+		made := p.do(201, "POST /agents/{id}/verify-svid/challenge", []string{agent}, nil)
+		p.watch(never, "challenge of a workload", made["challenge_id"].(string))
+		return made["challenge_id"].(string), made["nonce"].(string), made["audience"].(string)
+	}
+	authority, workload := workloadAuthority(), func() string { return "/" + p.canary(p.fate, "path of a SPIFFE id") }
+	signed, _, audience := challenge()
+	token := authority.JWT(workload(), audience)
+	p.watch(never, "JWT-SVID", token[strings.LastIndexByte(token, '.')+1:])
+	p.do(200, "POST /agents/{id}/verify-svid", []string{agent}, object{"challenge_id": signed, "jwt_svid": token})
+
+	signed, nonce, _ := challenge()
+	key, parsed := svidtest.NewKey(), parley.AgentID{}
+	if err := parsed.UnmarshalText([]byte(agent)); err != nil {
+		p.t.Fatal(err)
+	}
+	var chain []any
+	for _, der := range authority.X509(workload(), key.Public()) {
+		chain = append(chain, base64.StdEncoding.EncodeToString(der))
+		p.watch(never, "certificate", base64.StdEncoding.EncodeToString(der[(len(der)-60)/3*3:]))
+	}
+	signature := base64.StdEncoding.EncodeToString(svidtest.Sign(key, parley.SVIDText("svc", parsed, nonce)))
+	p.watch(never, "signature of a workload", signature)
+	p.do(200, "POST /agents/{id}/verify-svid", []string{agent}, object{"challenge_id": signed, "x509_svid": chain, "signature": signature})
+}
+
 // agent makes an agent, changes its keys and binds them.
 func (p *party) agent() member {
 	p.t.Helper()
@@ -224,6 +254,7 @@ func (p *party) agent() member {
 	p.watch(never, "poll token", poll[strings.LastIndexByte(poll, '/')+1:])
 	p.do(200, "PATCH /agents/{id}", []string{m.id}, object{"name": m.name, "unlisted": false})
 	p.card(m.id)
+	p.proves(m.id)
 	proof := func(former ed25519.PrivateKey) object {
 		text, signedAt := m.keys.bind(p.t, m.id, m.handle)
 		bound := object{"signed_at": signedAt, "signature": inBase64(ed25519.Sign(m.keys.sign, text))}

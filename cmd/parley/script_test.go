@@ -36,6 +36,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"exits":   exits,
 	"capture": capture,
 	"server":  serverCommand,
+	"svid":    svidCommand,
 	"until":   until,
 }
 

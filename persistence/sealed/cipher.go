@@ -29,8 +29,9 @@ const sealedTag = 0x80
 // hashes of the Sealer are made for these purposes. The words are stored: they never
 // change.
 const (
-	rowPurpose  = "row"
-	slugPurpose = "slug"
+	rowPurpose      = "row"
+	slugPurpose     = "slug"
+	workloadPurpose = "workload"
 )
 
 // cipher seals, opens and hashes for one sealer.
@@ -169,13 +170,20 @@ func (c cipher) hide(table journal.Table, key []byte) []byte {
 	return append(key[:at:at], hash[:]...)
 }
 
-// hideStream returns a stream as it is stored. The id of the stream that claims a slug
-// follows from the slug; its hash keeps the slot.
+// hideStream returns a stream as it is stored. The id of a stream that claims a name
+// follows from the name; its hash keeps the slot.
 func (c cipher) hideStream(s journal.Stream) journal.Stream {
-	if s.Kind == journal.SlugStream {
-		hash := parley.AnyID(c.sealer.MAC(slugPurpose, s.ID[:]))
-		copy(hash[6:8], s.ID[6:8])
-		s.ID = hash
+	purpose := ""
+	switch s.Kind {
+	case journal.SlugStream:
+		purpose = slugPurpose
+	case journal.WorkloadStream:
+		purpose = workloadPurpose
+	default:
+		return s
 	}
+	hash := parley.AnyID(c.sealer.MAC(purpose, s.ID[:]))
+	copy(hash[6:8], s.ID[6:8])
+	s.ID = hash
 	return s
 }

@@ -128,8 +128,10 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		g := c.victim()
 		return accessAsk{g.path("/key-binding"), g.binding(g.pair(), nil, instant(0))}
 	},
-	"GET /agents/{id}/key-bindings": agentAsk("/key-bindings", nil),
-	"GET /agents/{name}/did.json":   agentAsk("/did.json", nil),
+	"POST /agents/{id}/verify-svid/challenge": agentAsk("/verify-svid/challenge", nil),
+	"POST /agents/{id}/verify-svid":           agentAsk("/verify-svid", obj{"challenge_id": nobody, "jwt_svid": "x"}),
+	"GET /agents/{id}/key-bindings":           agentAsk("/key-bindings", nil),
+	"GET /agents/{name}/did.json":             agentAsk("/did.json", nil),
 	"GET /.well-known/agent-cards/{id}.json": func(c *accessScene) accessAsk {
 		g := c.victim()
 		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)

@@ -14,12 +14,14 @@ import (
 )
 
 type AgentCmd struct {
-	Create     agentCreateCmd `cmd:"" help:"Create an agent and its keys; the private keys never leave the profile."`
-	List       agentListCmd   `cmd:"" help:"List the organization's agents, oldest first."`
-	Show       agentShowCmd   `cmd:"" help:"Show one of the organization's agents."`
-	Keys       agentKeysCmd   `cmd:"" help:"Show the public keys of any agent, of any organization."`
-	RotateKeys agentRotateCmd `cmd:"" help:"Replace an agent's keys; messages encrypted to the old keys can still be decrypted."`
-	Revoke     agentRevokeCmd `cmd:"" help:"Revoke an agent for good. Its handle cannot be used again."`
+	Create        agentCreateCmd        `cmd:"" help:"Create an agent and its keys; the private keys never leave the profile."`
+	List          agentListCmd          `cmd:"" help:"List the organization's agents, oldest first."`
+	Show          agentShowCmd          `cmd:"" help:"Show one of the organization's agents."`
+	Keys          agentKeysCmd          `cmd:"" help:"Show the public keys of any agent, of any organization."`
+	RotateKeys    agentRotateCmd        `cmd:"" help:"Replace an agent's keys; messages encrypted to the old keys can still be decrypted."`
+	SVIDChallenge agentSVIDChallengeCmd `cmd:"" name:"svid-challenge" help:"Get a challenge to prove a workload identity by a JWT-SVID."`
+	VerifySVID    agentVerifySVIDCmd    `cmd:"" name:"verify-svid" help:"Prove a workload identity by an SVID, for trust tier 2."`
+	Revoke        agentRevokeCmd        `cmd:"" help:"Revoke an agent for good. Its handle cannot be used again."`
 }
 
 type agentCreateCmd struct {

@@ -53,6 +53,7 @@ type Config struct {
 	Outbound
 	Embeddings
 	Notice
+	Workloads
 	telemetry.Tracing
 
 	// acceptLoss opens a damaged data directory and gives up the missing data.

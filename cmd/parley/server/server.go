@@ -30,6 +30,7 @@ import (
 	"parley/http/httpserver"
 	"parley/http/limit"
 	"parley/http/overload"
+	"parley/http/svid"
 	"parley/persistence"
 	"parley/persistence/keyring"
 	"parley/persistence/sealed"
@@ -83,6 +84,7 @@ func (h *running) logStarted(cfg *Config) {
 
 // running is an open server: its parts in the order in which they were opened.
 type running struct {
+	bundles         *svid.Bundles
 	store           *persistence.Store
 	keyring         *keyring.Keyring
 	master          *auth.MasterKey
@@ -108,6 +110,9 @@ func start(ctx context.Context, cfg Config) (h *running, err error) {
 			err = datadir.Advise(errors.Join(err, h.close()), cfg.Data)
 		}
 	}()
+	if h.bundles, err = cfg.openBundles(); err != nil {
+		return h, err
+	}
 	if err = h.startActors(cfg); err != nil {
 		return h, err
 	}
@@ -259,7 +264,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
-		Courier: h.webhooks.courier, Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Logger: slog.Default(),
+		Courier: h.webhooks.courier, Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Bundles: h.bundles, Logger: slog.Default(),
 		Notice: cfg.notice(),
 	})
 	h.http, err = httpserver.New(httpserver.Options{
