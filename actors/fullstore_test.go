@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/issuer"
+	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
 	actorsverify "parley/actors/verify"
@@ -85,6 +86,7 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 	}
 	must(w.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(1, "p"), SealedSeed: []byte("seed"), Force: true}))(t)
 	must(w.node.Orgs.AddCredential(ctx, w.owner, []byte("second")))(t)
+	w.prove("spiffe://example.org/a0")
 	for n := range 24 {
 		w.manual.advance(time.Minute)
 		from, to := w.agents[n%4], w.agents[(n+1+n/8)%4]
@@ -122,6 +124,15 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 	w.manual.advance(24 * time.Hour)
 	must(w.send(direct(w.owner, w.agents[0], w.agents[1], "next day", "key0")))(t)
 	return w
+}
+
+// prove makes agent 0 prove a SPIFFE id.
+func (w *fullStore) prove(spiffeID string) {
+	w.t.Helper()
+	c := &org.WorkloadChallenge{
+		OrgId: w.owner.Bytes(), AgentId: w.agents[0].Bytes(), Nonce: "workload", ExpiresMs: w.clock().Add(time.Minute).UnixMilli(),
+	}
+	must(w.node.Orgs.ProveWorkload(context.Background(), w.owner, c, spiffeID))(w.t)
 }
 
 // answer makes the recipient read and reply, and the sender read a page.
