@@ -26,6 +26,7 @@ func (RecordReceipt) effect() {}
 func (EnqueueFor) effect()    {}
 func (PutRow) effect()        {}
 func (AddToList) effect()     {}
+func (DropFeed) effect()      {}
 func (CreateStream) effect()  {}
 
 // AppendFeed appends to an agent's feed. The record of a MessageEntry is the one of
@@ -54,6 +55,20 @@ type RecordReceipt struct {
 	Copy bool
 	// Sender of the message, for the code that builds the entry. It is not stored.
 	Sender parley.AgentID
+}
+
+// DropFeed drops messages from an agent's feed, for good: readers find neither the entries
+// nor receipts. Subscribers that have such an entry in memory lose it.
+type DropFeed struct {
+	Of       parley.AgentID
+	Messages []DroppedMessage
+}
+
+// DroppedMessage is an entry of a feed that is dropped: its position, its kind and its Ref.
+type DroppedMessage struct {
+	Position uint64
+	Kind     FeedKind
+	Ref      parley.AnyID
 }
 
 // EnqueueFor appends Data to the durable queue of an actor, which handles it in a
@@ -121,6 +136,9 @@ func (w RecordReceipt) Home() parley.Slot {
 	}
 	return w.Recipient.Slot()
 }
+
+// Home is the agent's slot.
+func (w DropFeed) Home() parley.Slot { return w.Of.Slot() }
 
 // Home is the actor's slot.
 func (w EnqueueFor) Home() parley.Slot { return w.To.Slot() }

@@ -43,6 +43,9 @@ type Journal interface {
 	// AssignedPosition is a position beyond which no view opened so far has an entry
 	// of an agent's feed.
 	AssignedPosition(agent parley.AgentID) uint64
+	// Settle returns once everything that was appended before the call is on stable
+	// storage and has been applied in every journal.
+	Settle(context.Context) error
 	// Trouble is the reason why the journal takes no writes, nil if it does.
 	Trouble() *parley.Refusal
 	// Overloaded is the error that Admit would return now, nil if it would admit.

@@ -163,6 +163,8 @@ const (
 	TaskedTable Table = 27
 	// WorkloadTable: SPIFFE id → the organization that has proven it.
 	WorkloadTable Table = 28
+	// ErasureTable: organization id → how far its erasure has come.
+	ErasureTable Table = 29
 )
 
 // HasContent reports whether the values of a table belong to an organization.

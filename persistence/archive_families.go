@@ -36,7 +36,7 @@ func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, positi
 // Feeds lists every feed, entry by entry in order.
 func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error {
 	return a.family(layout.FeedFamily, func(_ parley.Slot, k, value []byte) error {
-		if len(k) != 27 || len(value) < 25 {
+		if len(k) != 27 || len(value) < 25 || layout.Dropped(value) {
 			return nil
 		}
 		e, err := layout.DecodeFeed(layout.Number(k[19:]), value)

@@ -223,6 +223,32 @@ func (sub *subscription) take(entries []journal.FeedEntry) {
 	}
 }
 
+// reread has the subscribers of a feed read from rows what they would have got from
+// memory: entries of it were dropped.
+func (h *hub) reread(agent parley.AgentID) {
+	shard := h.shard(agent)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	t := shard.topics[agent]
+	if t == nil {
+		return
+	}
+	for i := range t.pending {
+		t.pending[i].Record = nil
+	}
+	for _, sub := range t.subs {
+		sub.reread()
+	}
+}
+
+func (sub *subscription) reread() {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	if n := len(sub.live); n > 0 {
+		sub.live, sub.backlog = nil, sub.live[n-1].Position
+	}
+}
+
 // bytes is the size of the records held, including those of more.
 func (sub *subscription) bytes(more []journal.FeedEntry) (n int) {
 	for _, e := range sub.live {

@@ -119,6 +119,7 @@ func (j *journalState) commit(items []*item) (*flight, error) {
 		}
 		for _, m := range it.Outgoing {
 			j.outboxes[m.Target].depth.Add(1)
+			j.outboxes[m.Target].sent.Store(m.Number)
 		}
 	}
 	if err := ev.Finish(j.arrived); err != nil {
@@ -188,6 +189,11 @@ func (j *journalState) release(it *item) {
 	}
 	for i := range it.Fanouts {
 		j.store.hub.publishMany(&it.Fanouts[i])
+	}
+	for _, w := range it.Effects {
+		if dropped, ok := w.(journal.DropFeed); ok {
+			j.store.hub.reread(dropped.Of)
+		}
 	}
 	j.store.observers.report(it)
 	for _, s := range it.Queued {

@@ -53,7 +53,7 @@ func (x *observers) report(it *item) {
 			reportRow(*all, &w.Row)
 		case journal.CreateStream:
 			reportStream(*all, w.Stream, len(w.Events) > 0 || w.State != nil)
-		case journal.AddToList, journal.AppendFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt:
+		case journal.AddToList, journal.AppendFeed, journal.DropFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt:
 		}
 	}
 	for i := range it.Hosted {

@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -26,6 +27,8 @@ const (
 
 // outboxProgress is how far the messages of an outbox have come.
 type outboxProgress struct {
+	// sent is the number of the last message, applied or not yet committed.
+	sent atomic.Uint64
 	// arrived is the number of the last message that is durable at the target.
 	arrived atomic.Uint64
 	// depth is how many messages are under way.
@@ -139,6 +142,7 @@ func (j *journalState) resumeOutbox(target int) error {
 			return errors.Join(fmt.Errorf("outbox %d to %d, message %d: %w", j.number, target, n, err), iter.Close())
 		}
 		j.outboxes[target].depth.Add(1)
+		j.outboxes[target].sent.Store(n)
 		j.send(&apply.Message{Source: j.number, Target: target, Number: n, OutboxMessage: *content}, nobodyWaits)
 	}
 	return iter.Close()
@@ -151,6 +155,58 @@ func (s *Store) outboxesFull(j *journalState) bool {
 		}
 	}
 	return j.outboxes[j.number].depth.Load() > selfDepthMax
+}
+
+// settlePause is the pause between two looks at the outboxes.
+const settlePause = time.Millisecond
+
+// Settle returns once everything that was appended before the call is on stable storage
+// and has been applied in every journal: an empty entry in each journal is released
+// after everything before it, and then the messages that are in outboxes have to arrive.
+func (s *Store) Settle(ctx context.Context) error {
+	released := make(chan error, len(s.journals))
+	for _, j := range s.journals {
+		j.append(&item{Item: apply.Item{Entry: &journal.Entry{Release: func(err error) { released <- err }}}})
+	}
+	for range s.journals {
+		select {
+		case err := <-released:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	sent := make([][]uint64, len(s.journals))
+	for i, j := range s.journals {
+		for target := range j.outboxes {
+			sent[i] = append(sent[i], j.outboxes[target].sent.Load())
+		}
+	}
+	for !s.haveArrived(sent) {
+		select {
+		case <-time.After(settlePause):
+		case <-s.closing:
+			return journal.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// haveArrived reports whether the messages up to these numbers, by source and target,
+// are durable at their targets.
+func (s *Store) haveArrived(sent [][]uint64) bool {
+	for i, j := range s.journals {
+		for target, last := range sent[i] {
+			if j.arrived(target) < last {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // drainOutboxes waits up to a second until all messages have arrived. The rest is

@@ -160,6 +160,8 @@ func entryCost(e *journal.Entry) int {
 		switch w := w.(type) {
 		case journal.EnqueueFor:
 			n += len(w.Data)
+		case journal.DropFeed:
+			n += 64 * len(w.Messages)
 		case journal.PutRow:
 			n += len(w.Key) + len(w.Value)
 		case journal.Fanout:

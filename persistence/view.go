@@ -255,6 +255,9 @@ func (v *storeView) FeedBefore(agent parley.AgentID, before uint64, fn func(jour
 func (v *storeView) feed(agent parley.AgentID, low, high uint64, reverse bool, fn func(journal.FeedEntry) bool) error {
 	lowKey, highKey := layout.FeedKey(layout.FeedFamily, agent, low), layout.After(layout.FeedKey(layout.FeedFamily, agent, high))
 	return v.scan(lowKey, highKey, reverse, func(k, value []byte) (bool, error) {
+		if len(value) > 0 && layout.Dropped(value) {
+			return true, nil
+		}
 		e, err := layout.DecodeFeed(layout.Number(k[len(k)-8:]), value)
 		return err == nil && fn(e), err
 	})

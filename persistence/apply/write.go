@@ -179,6 +179,8 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 		return ev.writeRow(&w.Row)
 	case journal.AddToList:
 		return ev.addToList(w.Agent, w.Conversation)
+	case journal.DropFeed:
+		return ev.dropFeed(w, at)
 	case journal.CreateStream:
 		return ev.createStream(it, w, at)
 	}
@@ -189,6 +191,22 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 func (ev *Evaluator) addToList(agent parley.AgentID, conversation parley.ConversationID) error {
 	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), agent[:]...), ev.next())
 	return ev.batch.Set(layout.RowKey(agent.Slot(), journal.ConversationTable, k), conversation[:], nil)
+}
+
+// dropFeed hides entries of a feed and deletes the receipts beside them. The rows of the
+// entries stay, so that a dropped entry can be told from a lost one.
+func (ev *Evaluator) dropFeed(w journal.DropFeed, at int64) error {
+	for _, m := range w.Messages {
+		value := make([]byte, layout.FeedBytes)
+		layout.PutDropped(value, m, at)
+		if err := ev.batch.Set(layout.FeedKey(layout.FeedFamily, w.Of, m.Position), value, nil); err != nil {
+			return err
+		}
+		if err := ev.batch.Delete(layout.FeedKey(layout.ReceiptFamily, w.Of, m.Position), nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (ev *Evaluator) appendFeed(it *Item, w journal.AppendFeed, at int64) error {

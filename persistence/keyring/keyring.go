@@ -176,6 +176,17 @@ func (k *Keyring) ErasedAt(org parley.OrgID) (time.Time, bool) {
 	return instant(value), true
 }
 
+// Erased returns the organizations whose keys were destroyed, in no order.
+func (k *Keyring) Erased() (all []parley.OrgID) {
+	for i := range k.shards {
+		s := &k.shards[i]
+		s.mu.RLock()
+		all = s.durable.erased(all)
+		s.mu.RUnlock()
+	}
+	return all
+}
+
 // Create makes a key for an organization, which is durable when Create returns. If the
 // organization has a key, Create returns that one. The error is ErrErased if its key was
 // destroyed, ErrFull, or that of the file system: then the key may exist or not, and

@@ -95,6 +95,16 @@ func (t table) count(state State) (n int) {
 	return n
 }
 
+// erased appends the organizations whose keys were destroyed.
+func (t table) erased(all []parley.OrgID) []parley.OrgID {
+	for i := range t.records() {
+		if r := t.record(i); State(r[idBytes]) == Erased {
+			all = append(all, parley.OrgID(r[:idBytes]))
+		}
+	}
+	return all
+}
+
 // set returns the table with a record set. It changes t, and may move it.
 func (t table) set(org parley.OrgID, state State, value Key) table {
 	at, found := t.find(org)

@@ -24,6 +24,7 @@ const (
 	// Receipts that a webhook announced.
 	announcedReceiptLetter     = 'n'
 	announcedCopyReceiptLetter = 'o'
+	dropFeedLetter             = 'd'
 )
 
 var errOutboxMessage = errors.New("damaged outbox message")
@@ -92,6 +93,12 @@ func appendEffect(b []byte, w journal.Effect) []byte {
 		return appendBytes(appendBytes(b, w.Key), w.Value)
 	case journal.AddToList:
 		return append(append(append(b, addToListLetter), w.Agent[:]...), w.Conversation[:]...)
+	case journal.DropFeed:
+		b = binary.AppendUvarint(append(append(b, dropFeedLetter), w.Of[:]...), uint64(len(w.Messages)))
+		for _, m := range w.Messages {
+			b = append(append(binary.BigEndian.AppendUint64(b, m.Position), byte(m.Kind)), m.Ref[:]...)
+		}
+		return b
 	case journal.Fanout:
 		b = append(append(b, fanoutLetter, feedByte(w.Kind, w.Begins)), w.Ref[:]...)
 		b = binary.AppendUvarint(appendBytes(b, w.Note), uint64(len(w.To)))
@@ -212,6 +219,15 @@ func (r *reader) effect() journal.Effect {
 		return journal.PutRow{Row: row}
 	case addToListLetter:
 		return journal.AddToList{Agent: r.id(), Conversation: r.id()}
+	case dropFeedLetter:
+		w := journal.DropFeed{Of: r.id()}
+		for range r.count() {
+			m := journal.DroppedMessage{Position: r.number(), Kind: journal.FeedKind(r.byte()), Ref: r.id()}
+			if w.Messages = append(w.Messages, m); r.bad {
+				break
+			}
+		}
+		return w
 	case fanoutLetter:
 		w := journal.Fanout{}
 		w.Kind, w.Begins = r.feedKind()

@@ -12,8 +12,9 @@ import (
 // FeedBytes is the length of a feed entry without its note.
 const FeedBytes = 25
 
-// begins is set in the byte of the kind if the entry begins a conversation.
-const begins = 0x80
+// begins is set in the byte of the kind if the entry begins a conversation, dropped if it
+// was dropped.
+const begins, dropped = 0x80, 0x40
 
 // PutFeed encodes a feed entry into b, which has FeedBytes and the length of the
 // note: kind, Unix milliseconds, reference, note.
@@ -24,6 +25,17 @@ func PutFeed(b []byte, e *journal.FeedEntry) {
 	copy(b[FeedBytes:], e.Note)
 }
 
+// PutDropped encodes an entry that was dropped at an instant, in Unix milliseconds, into
+// b, which has FeedBytes.
+func PutDropped(b []byte, m journal.DroppedMessage, at int64) {
+	PutFeed(b, &journal.FeedEntry{Kind: m.Kind, At: at, Ref: m.Ref})
+	b[0] |= dropped
+}
+
+// Dropped reports whether an encoded feed entry, which is not empty, was dropped. Only a
+// verification reads such entries.
+func Dropped(b []byte) bool { return b[0]&dropped != 0 }
+
 func feedByte(kind journal.FeedKind, beginning bool) byte {
 	if beginning {
 		return byte(kind) | begins
@@ -32,7 +44,7 @@ func feedByte(kind journal.FeedKind, beginning bool) byte {
 }
 
 // FeedKindOf is the kind of an encoded feed entry, which is not empty.
-func FeedKindOf(b []byte) journal.FeedKind { return journal.FeedKind(b[0] &^ begins) }
+func FeedKindOf(b []byte) journal.FeedKind { return journal.FeedKind(b[0] &^ (begins | dropped)) }
 
 // DecodeFeed decodes the entry at a position.
 func DecodeFeed(position uint64, b []byte) (journal.FeedEntry, error) {

@@ -115,7 +115,7 @@ func (c cipher) openEffect(w journal.Effect) (_ journal.Effect, err error) {
 			w.Value, err = c.open(nil, w.Value, rowFamily, ofRow(w.Table, w.Key))
 		}
 		return w, err
-	case journal.AddToList, journal.AppendFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt: // no content
+	case journal.AddToList, journal.AppendFeed, journal.DropFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt: // no content
 	}
 	return w, nil
 }

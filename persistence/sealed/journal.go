@@ -58,7 +58,7 @@ func (c cipher) sealEntry(e *journal.Entry) (err error) {
 		case journal.PutRow:
 			err = c.sealRow(&w.Row)
 			e.Effects[i] = w
-		case journal.AddToList, journal.AppendFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt: // no content
+		case journal.AddToList, journal.AppendFeed, journal.DropFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt: // no content
 		}
 		if err != nil {
 			return err

@@ -92,13 +92,14 @@ func (in *inspection) feedPlace(place []byte, has [2]bool, rows [2]*pebble.Itera
 	agent, position := parley.AgentID(place[:16]), layout.Number(place[16:])
 	entry, hasReceipt := has[0], has[1]
 	message := entry && len(rows[0].Value()) >= layout.FeedBytes && layout.FeedKindOf(rows[0].Value()).BringsMessage()
+	dropped := message && layout.Dropped(rows[0].Value())
 	transferred := hasReceipt && layout.Transferred(rows[1].Value())
 	switch where := feedName(agent, position); {
 	case !entry:
 		in.untransferred.Fault(where, "receipts of a message that is not in the feed")
 	case !message && hasReceipt:
 		in.untransferred.Fault(where, "receipts at an entry that is not a message")
-	case message && !transferred && position <= in.passed(agent):
+	case message && !dropped && !transferred && position <= in.passed(agent):
 		in.untransferred.Fault(where, "the message has no receipts and counts as transferred: a stream that resumes skips it")
 	}
 }

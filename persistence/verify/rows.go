@@ -345,6 +345,8 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	}
 	at, latest := int64(layout.NumberAt(value, 1)), in.applied[in.homes.Of(slot)].Arrival
 	switch {
+	case layout.Dropped(value): // at is when it was dropped
+		at = in.arrival
 	case at < in.arrival:
 		in.feeds.Fault(feedName(agent, position), "it arrived %d ms before the entry before it: counts since an instant are wrong", in.arrival-at)
 	case at > latest:
