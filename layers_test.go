@@ -67,13 +67,17 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/host", "parley/actors/query"}),
 		why: "deliveries follow feeds, and do not know what puts entries into them",
 	},
+	"parley/actors/erasure": {
+		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query"}),
+		why: "an erasure works with rows in the clear, and knows actors through an interface",
+	},
 	"parley/actors/projection": {
 		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/directory", "parley/actors/directory/embed"}),
 		tests: []string{"parley/actors", "parley/persistence", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed"},
 		why:   "an index in memory follows what journals apply; no actor takes part",
 	},
 	"parley/actors": {
-		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/host", "parley/actors/query"}),
+		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/erasure", "parley/actors/host", "parley/actors/query"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
 		why:   "actors run the rules and see journals through the contract only",
 	},
@@ -193,7 +197,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/projection", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/projection", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"

@@ -19,7 +19,7 @@ import (
 )
 
 // found creates a public group.
-func (x *erasure) found(founder parley.AgentID, name string, policy group.Policy, members ...parley.AgentID) *testGroup {
+func (x *erasureScene) found(founder parley.AgentID, name string, policy group.Policy, members ...parley.AgentID) *testGroup {
 	x.t.Helper()
 	made := must(x.node.Groups.Create(x.ctx, NewGroup{Found: group.Found{
 		Org: x.orgOf(founder), Founder: founder, Name: name, Policy: policy, VoteHours: 72, Public: true,
@@ -30,13 +30,13 @@ func (x *erasure) found(founder parley.AgentID, name string, policy group.Policy
 	return &testGroup{x.testNode, x.orgOf(founder), made.ID, group.Caller{Org: x.orgOf(founder), Agent: founder}}
 }
 
-func (x *erasure) broadcast(c *testGroup, from parley.AgentID, text string) (*record.Message, error) {
+func (x *erasureScene) broadcast(c *testGroup, from parley.AgentID, text string) (*record.Message, error) {
 	p, err := x.node.Messages.Broadcast(x.ctx, GroupSend{Content: x.content(from, from, text, ""), Group: c.id, From: from})
 	return p.Message, err
 }
 
 // pages reads a transcript page by page.
-func (x *erasure) pages(read func(from uint64) ([]query.Message, uint64, error)) (all []string) {
+func (x *erasureScene) pages(read func(from uint64) ([]query.Message, uint64, error)) (all []string) {
 	x.t.Helper()
 	for from := uint64(0); ; {
 		page, next, err := read(from)
@@ -178,7 +178,7 @@ func TestErasedGroup(t *testing.T) {
 }
 
 // checkTimer expects that the timer of an erased actor is due once.
-func (x *erasure) checkTimer(due journal.Stream, clock *manualClock) {
+func (x *erasureScene) checkTimer(due journal.Stream, clock *manualClock) {
 	t := x.t
 	t.Helper()
 	timers := func() (n int) {

@@ -50,24 +50,24 @@ func (r *testNode) verifyErased() (erased uint64) {
 	return erased
 }
 
-// erasure is a node with three organizations: gone is to be erased, the others stay.
-type erasure struct {
+// erasureScene is a node with three organizations: gone is to be erased, the others stay.
+type erasureScene struct {
 	*testNode
 	ctx               context.Context
 	gone, kept, third parley.OrgID
 	g, k, l           parley.AgentID
 }
 
-func newErasure(t testing.TB, journals int, options ...option) *erasure {
+func newErasure(t testing.TB, journals int, options ...option) *erasureScene {
 	r := newTestNode(t, append([]option{withJournals(journals), erasable}, options...)...)
-	x := &erasure{testNode: r, ctx: context.Background()}
+	x := &erasureScene{testNode: r, ctx: context.Background()}
 	x.gone, x.kept, x.third = r.org("gone").Org.OrgID(), r.org("kept").Org.OrgID(), r.org("third").Org.OrgID()
 	x.g, x.k, x.l = r.agent(x.gone, "g"), r.agent(x.kept, "k"), r.agent(x.third, "l")
 	return x
 }
 
 // awaitIdle waits until no outbox has a message.
-func (x *erasure) awaitIdle() {
+func (x *erasureScene) awaitIdle() {
 	x.t.Helper()
 	eventually(x.t, "outboxes are empty", func() bool {
 		n, archive := 0, x.store.Archive()
@@ -77,24 +77,24 @@ func (x *erasure) awaitIdle() {
 }
 
 // orgOf returns the organization of an agent.
-func (x *erasure) orgOf(a parley.AgentID) parley.OrgID {
+func (x *erasureScene) orgOf(a parley.AgentID) parley.OrgID {
 	return map[parley.AgentID]parley.OrgID{x.g: x.gone, x.k: x.kept, x.l: x.third}[a]
 }
 
-func (x *erasure) content(from, to parley.AgentID, text, key string) Content {
+func (x *erasureScene) content(from, to parley.AgentID, text, key string) Content {
 	return Content{Type: "svc.v1.dm", Body: []byte(text), Key: key, FromOrg: x.orgOf(from), ToOrg: x.orgOf(to)}
 }
 
-func (x *erasure) directSend(from, to parley.AgentID, text, key string) DirectSend {
+func (x *erasureScene) directSend(from, to parley.AgentID, text, key string) DirectSend {
 	return DirectSend{Content: x.content(from, to, text, key), From: from, To: to, ToKnown: true}
 }
 
-func (x *erasure) say(from, to parley.AgentID, text string) *record.Message {
+func (x *erasureScene) say(from, to parley.AgentID, text string) *record.Message {
 	x.t.Helper()
 	return must(x.send(x.directSend(from, to, text, "")))(x.t).Message
 }
 
-func (x *erasure) answer(m *record.Message, text, key string) (Posted, error) {
+func (x *erasureScene) answer(m *record.Message, text, key string) (Posted, error) {
 	return x.reply(ReplyTo{
 		Content: x.content(m.Recipient(), m.Sender(), text, key), Conversation: m.Conversation(), Host: m.HostID(),
 		From: m.Recipient(), To: m.Sender(), Original: m.MessageID(), Copy: m.Copied(),
@@ -124,7 +124,7 @@ func expectTexts(t testing.TB, what string, got []string, want ...string) {
 }
 
 // entriesOf returns the messages of feed entries as Feeds.Entries and Feeds.Backlog give them.
-func (x *erasure) entriesOf(of parley.AgentID) (entries, backlog []string) {
+func (x *erasureScene) entriesOf(of parley.AgentID) (entries, backlog []string) {
 	x.t.Helper()
 	v := x.contents.View()
 	defer v.Close()
@@ -217,7 +217,7 @@ func TestErasedMessagesAreLeftOut(t *testing.T) {
 }
 
 // checkIDs asks for erased messages by their ids.
-func (x *erasure) checkIDs(erased []*record.Message, outgoing *record.Message) {
+func (x *erasureScene) checkIDs(erased []*record.Message, outgoing *record.Message) {
 	t := x.t
 	t.Helper()
 	for i, m := range append(slices.Clone(erased), outgoing) {
@@ -252,7 +252,7 @@ func (x *erasure) checkIDs(erased []*record.Message, outgoing *record.Message) {
 }
 
 // checkListing lists the conversations of an agent in pages.
-func (x *erasure) checkListing() {
+func (x *erasureScene) checkListing() {
 	x.t.Helper()
 	for _, limit := range []int{1, 3, 100} {
 		listed, before := 0, uint64(0)
@@ -319,7 +319,7 @@ func TestErasedTakesNoPart(t *testing.T) {
 
 // pairs returns how many contents are stored: events, states, records, rows and feed
 // entries.
-func (x *erasure) pairs() (n int) {
+func (x *erasureScene) pairs() (n int) {
 	x.t.Helper()
 	archive := x.store.Archive()
 	err := archive.Pairs(func(key, _ []byte) error {

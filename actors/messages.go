@@ -119,12 +119,29 @@ func (ms *Messages) Send(ctx context.Context, s DirectSend) (Posted, error) {
 // Reply continues a conversation.
 func (ms *Messages) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
 	p, err := host.Ask[Posted](ms.engine, decidingStream(r.Conversation, r.Host), len(r.Body)+len(r.SelfPayload), r)
+	if now, closed := ms.closedWithOwner(ctx, r.Conversation, r.Host, err); closed {
+		err = now.Closed()
+	}
 	return ms.completeRepeat(ctx, p, err)
 }
 
+// closedWithOwner reports whether a request failed because the owner of the group that
+// hosts the conversation was erased, and returns the conversation.
+func (ms *Messages) closedWithOwner(ctx context.Context, id parley.ConversationID, host parley.GroupID, failure error) (*conversation.State, bool) {
+	if host.Zero() || !errors.Is(failure, journal.ErrErased) {
+		return nil, false
+	}
+	now, err := ms.Conversation(ctx, id)
+	return now, err == nil && now.Terminal()
+}
+
 // ChangeStatus changes the status of a conversation.
-func (ms *Messages) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.State, error) {
-	return host.Ask[*conversation.State](ms.engine, decidingStream(c.Conversation, c.Host), 0, c)
+func (ms *Messages) ChangeStatus(ctx context.Context, c ChangeStatus) (*conversation.State, error) {
+	changed, err := host.Ask[*conversation.State](ms.engine, decidingStream(c.Conversation, c.Host), 0, c)
+	if now, closed := ms.closedWithOwner(ctx, c.Conversation, c.Host, err); closed {
+		err = now.NoTransition()
+	}
+	return changed, err
 }
 
 // decidingStream returns the stream of the actor that decides in a conversation: the

@@ -3,10 +3,12 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"parley"
 	"parley/actors/delivery"
+	"parley/actors/erasure"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/org"
@@ -35,6 +37,9 @@ type Options struct {
 	// NewKey, if set, makes the encryption key of an organization, durably. It is called
 	// before the organization is created; if it fails, the organization is not.
 	NewKey func(parley.OrgID) error
+	// DestroyKey, if set, destroys the encryption key of an organization, durably. Without
+	// it no organization can be erased.
+	DestroyKey func(parley.OrgID, time.Time) error
 	// Load, if set, throttles webhook deliveries while requests need the processor.
 	Load delivery.Load
 	// system runs the actors; nil makes one. Tests share one.
@@ -52,6 +57,7 @@ type Node struct {
 	Groups   *Groups
 	Webhooks *delivery.Webhooks
 	Receipts *delivery.Receipts
+	Erasures *erasure.Erasures
 	// Keys sign access tokens, CardKeys the A2A cards of agents.
 	Keys, CardKeys *Keys
 
@@ -105,8 +111,11 @@ type core struct {
 	quota    dayQuota
 	activity activity
 	newKey   func(parley.OrgID) error
-	logger   *slog.Logger
-	seats    func(owner *org.State) *int
+	// destroyKey is Options.DestroyKey, erased what OnErased set.
+	destroyKey func(parley.OrgID, time.Time) error
+	erased     atomic.Pointer[func(parley.OrgID)]
+	logger     *slog.Logger
+	seats      func(owner *org.State) *int
 	// queue bounds the pending join requests of groups.
 	queue group.Queue
 	// kidsMove is set by a test as a control: a thumbprint then finds the latest agent
@@ -119,7 +128,7 @@ func New(o Options) *Node {
 	c := &core{
 		engine: host.New(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal, clock: o.Clock, entropy: o.Entropy,
 		queries: query.New(query.Options{Journal: o.Journal, Clock: o.Clock, RecordBytes: o.PageBytes, Render: o.Render}),
-		newKey:  o.NewKey, logger: o.Logger,
+		newKey:  o.NewKey, destroyKey: o.DestroyKey, logger: o.Logger,
 		seats: o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
 	}
 	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
@@ -137,7 +146,7 @@ func New(o Options) *Node {
 	host.Register(c.engine, c.groups.kind())
 	return &Node{
 		Agents: c.agents, Orgs: c.orgs, Messages: c.messages, Feeds: c.queries.Feeds, Groups: c.groups,
-		Webhooks: c.webhooks, Receipts: c.receipts, Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, core: c,
+		Webhooks: c.webhooks, Receipts: c.receipts, Erasures: newErasures(c), Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, core: c,
 	}
 }
 
@@ -149,9 +158,14 @@ func (n *Node) Start() error {
 	return n.webhooks.Start()
 }
 
+// OnErased has fn called when an organization's key was destroyed, and once more when its
+// erasure is complete: what is in memory of it must go, and its streams must end.
+func (n *Node) OnErased(fn func(parley.OrgID)) { n.erased.Store(&fn) }
+
 // Close stops serving requests and drops all actors. The journal still completes the
 // entries that they appended.
 func (n *Node) Close() {
+	n.Erasures.Close()
 	n.receipts.Close()
 	n.webhooks.Close()
 	n.engine.Close()

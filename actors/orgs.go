@@ -78,6 +78,8 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 				return rules.Clone(t.State, &org.State{}), nil
 			case NewAgent:
 				return orgs.createAgent(t, r)
+			case beginErasure:
+				return orgs.beginErasure(t, r)
 			case foundGroup:
 				return orgs.groups.found(t, r)
 			case org.AddCredential:

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"testing"
 
-	"parley"
-
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"parley"
 	"parley/actors/record"
 	"parley/actors/rules"
 	actorsverify "parley/actors/verify"

@@ -169,9 +169,22 @@ func (l *releaseScenario) run() {
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
 	l.useGroups(acme, globex, alice, carol, bob, erin)
 	l.useWebhooks(acme, alice, bob, globex)
+	l.beginErasure("leaving")
 	enqueueMessages(l.t, l.store, rules.OrgStream(acme), garble)
 	l.node.engine.Drain(rules.OrgStream(acme))
 	eventually(l.t, "it is in quarantine", func() bool { return l.node.Stats().Quarantined == 1 })
+	l.awaitArrival()
+}
+
+// beginErasure registers an organization and begins its erasure.
+func (l *releaseScenario) beginErasure(slug string) {
+	l.t.Helper()
+	row := must((&record.Erasure{BegunMs: l.clock.now().UnixMilli(), Token: key(8, slug)}).MarshalVT())(l.t)
+	owner := l.org(slug)
+	l.agent(owner, "erin")
+	if err := (erasureHost{l.node.core}).Begin(owner, row); err != nil {
+		l.t.Fatal(err)
+	}
 	l.awaitArrival()
 }
 
@@ -242,7 +255,7 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node, say func(str
 	type row struct{ key, value []byte }
 	rows := map[journal.Table][]row{}
 	v := store.View()
-	for _, table := range []journal.Table{journal.HolderTable, journal.SpentTable, journal.WorkloadTable} {
+	for _, table := range []journal.Table{journal.ErasureTable, journal.HolderTable, journal.SpentTable, journal.WorkloadTable} {
 		err := v.Table(table, func(key, value []byte) bool {
 			rows[table] = append(rows[table], row{bytes.Clone(key), bytes.Clone(value)})
 			return true
@@ -263,6 +276,11 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node, say func(str
 			Text: string(r.key[4:]), Slug: o.GetSlug(), ExpiresMs: (int64(binary.BigEndian.Uint32(r.key))+1)*86_400_000 - 1,
 		}})
 		say("challenge %q of %s: %v", r.key[4:], o.GetSlug(), err)
+	}
+	for _, r := range rows[journal.ErasureTable] {
+		e := &record.Erasure{}
+		err := e.UnmarshalVT(r.value)
+		say("being erased: %s since %d, at the request of %x (%v)", parley.IDFromBytes[parley.OrgID](r.key), e.GetBegunMs(), e.GetToken(), err)
 	}
 	for _, r := range rows[journal.WorkloadTable] {
 		say("a SPIFFE id of organization %s", parley.IDFromBytes[parley.OrgID](r.value))

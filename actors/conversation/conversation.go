@@ -332,7 +332,7 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 	case c.Apart:
 		return nil, parley.ErrIsolatedAgent
 	case s.Terminal():
-		return nil, s.closed()
+		return nil, s.Closed()
 	}
 	posted := &Posted{
 		MessageId: c.MessageID.Bytes(), From: c.From.Bytes(), To: c.To.Bytes(),
@@ -373,14 +373,15 @@ func (s *State) movesBy(c Reply) (all []Status) {
 }
 
 // closed returns the refusal of messages to a conversation that has ended.
-func (s *State) closed() error { return ErrClosed.With("current_status", s.GetStatus().String()) }
+// Closed returns the refusal of a message to a conversation that has ended.
+func (s *State) Closed() error { return ErrClosed.With("current_status", s.GetStatus().String()) }
 
 func decideBroadcast(s *State, c Broadcast, now time.Time) ([]Event, error) {
 	switch {
 	case !s.ofGroup(): // a group does not host it
 		return nil, ErrUnknown
 	case s.Terminal():
-		return nil, s.closed()
+		return nil, s.Closed()
 	}
 	return []Event{&Broadcasted{MessageId: c.MessageID.Bytes(), From: c.From.Bytes(), AtMs: now.UnixMilli()}}, nil
 }
@@ -402,10 +403,14 @@ func decideChangeStatus(s *State, c ChangeStatus, now time.Time) ([]Event, error
 		return nil, err
 	}
 	if !s.allows(to) {
-		return nil, ErrInvalidTransition.
-			With("current_status", s.GetStatus().String()).With("allowed", s.Allowed())
+		return nil, s.NoTransition()
 	}
 	return []Event{&StatusChanged{Status: to, By: by.Bytes(), Reason: c.Reason, AtMs: now.UnixMilli()}}, nil
+}
+
+// NoTransition returns the refusal of a change that the status does not allow.
+func (s *State) NoTransition() error {
+	return ErrInvalidTransition.With("current_status", s.GetStatus().String()).With("allowed", s.Allowed())
 }
 
 // Evolve folds one event into s. It cannot fail: an event is a fact.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"parley"
+	"parley/actors/record"
 	"parley/actors/webhook"
 )
 
@@ -37,3 +38,23 @@ func (hooks *Webhooks) Suspend(agent parley.AgentID) {
 
 // Resume wakes the webhooks of an organization that its suspension has paused.
 func (hooks *Webhooks) Resume(id parley.OrgID) { hooks.dispatch.unpark(id) }
+
+// Forget drops webhooks whose organization was erased. Attempts that have not begun are not
+// made.
+func (hooks *Webhooks) Forget(gone map[webhook.ID]parley.AgentID) {
+	d := hooks.dispatch
+	sources := map[webhook.ID]parley.AnyID{}
+	d.mu.Lock()
+	for source, a := range d.agents {
+		for id := range a.filters {
+			if _, erased := gone[id]; erased {
+				sources[id] = source
+			}
+		}
+	}
+	d.mu.Unlock()
+	for id, source := range sources {
+		d.setFilter(source, id, record.EventFilter{})
+		hooks.Courier.Drop(id)
+	}
+}

@@ -242,6 +242,18 @@ func (e *Engine) ask(s journal.Stream, request any, release func()) (any, error)
 	}
 }
 
+// Drop removes a stream's actor from memory, if it is there. Requests in its mailbox go to
+// its next activation, which reads what is stored.
+func (e *Engine) Drop(s journal.Stream) {
+	shard := &e.shards[e.shardOf(s)]
+	shard.mu.Lock()
+	h := shard.handles[s]
+	shard.mu.Unlock()
+	if h != nil {
+		e.drop(h, errStopped)
+	}
+}
+
 // Wake has a stream's actor run its kind's Work.
 func (e *Engine) Wake(s journal.Stream) { e.nudge(s, toWork) }
 

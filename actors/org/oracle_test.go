@@ -35,6 +35,8 @@ type record struct {
 	confirmed, granted int64
 	// suspended is the time of the suspension, 0 for none.
 	suspended int64
+	// erasing is the time at which the erasure began, 0 for never.
+	erasing int64
 	// lowered is the time of the operator's last decision if it lowered the tier, 0 if not.
 	lowered int64
 	// proofs counts the proofs of workload identities; raised is the time of the last one
@@ -78,6 +80,7 @@ func look(l *life) any {
 		tier: int(s.GetTrustTier()), agents: int(s.GetActiveAgents()), groups: int(s.GetActiveGroups()), createdMs: s.GetCreatedMs(), ended: int(s.GetEpoch()),
 	}
 	seen.confirmed, seen.granted, seen.suspended = s.GetEmailConfirmedMs(), s.GetTierGrantedMs(), s.GetSuspendedMs()
+	seen.erasing = s.GetErasingMs()
 	seen.proofs, seen.lowered, seen.raised = s.GetWorkloadProofs(), s.GetTierLoweredMs(), s.GetWorkloadRaisedMs()
 	own := map[string]int{}
 	for _, quota := range quotas {
@@ -103,6 +106,9 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 	}
 	if !o.exists {
 		return actorstest.Refused("no organization", "404 not_found")
+	}
+	if o.erasing != 0 {
+		return o.afterErasure(c)
 	}
 	switch c := c.(type) {
 	case org.Change:
@@ -140,6 +146,8 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 		return o.confirm(now)
 	case org.ProveWorkload:
 		return o.prove(c, now)
+	case org.Erase:
+		return o.erase(now)
 	case org.Suspend:
 		if o.suspended != 0 {
 			return actorstest.Accepted("again")
@@ -160,6 +168,28 @@ func (o *oracle) Predict(c org.Command, now time.Time) actorstest.Verdict {
 		return actorstest.Accepted("counted out")
 	}
 	panic("no such command")
+}
+
+// erase begins the erasure, which ends all credentials.
+func (o *oracle) erase(now time.Time) actorstest.Verdict {
+	o.erasing = now.UnixMilli()
+	o.ended++
+	for i := range o.credentials {
+		o.credentials[i].live = false
+	}
+	return actorstest.Accepted("begun")
+}
+
+// afterErasure predicts a command to an organization that is being erased: reports of others
+// are accepted, and nothing changes.
+func (o *oracle) afterErasure(c org.Command) actorstest.Verdict {
+	switch c.(type) {
+	case org.Erase:
+		return actorstest.Accepted("again")
+	case org.RetireAgent, org.RetireGroup:
+		return actorstest.Accepted("being erased")
+	}
+	return actorstest.Refused("being erased", "410 gone")
 }
 
 func (o *oracle) register(c org.Register, now time.Time) actorstest.Verdict {
@@ -333,7 +363,7 @@ func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
 var (
 	wishes = rapid.SampledFrom([]string{
 		"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register", "add-group", "retire-group",
-		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume", "prove-workload",
+		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume", "prove-workload", "erase",
 	})
 	quotas  = []string{"agents", "groups", "messages_per_day"}
 	quota   = rapid.SampledFrom(quotas)
@@ -353,6 +383,9 @@ func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
 	kind := wishes.Draw(t, "wish")
 	if !o.exists && rapid.Bool().Draw(t, "at last") {
 		kind = "register"
+	}
+	if kind == "erase" && rapid.IntRange(0, 5).Draw(t, "not yet") > 0 { // nothing happens after it
+		kind = "change"
 	}
 	client := func() parley.ClientID { return actorstest.Named(clients.Draw(t, "client")) }
 	switch kind {
@@ -393,6 +426,8 @@ func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
 		return org.Suspend{}
 	case "resume":
 		return org.Resume{}
+	case "erase":
+		return org.Erase{}
 	case "add-agent":
 		return org.AddAgent{NameTaken: rapid.IntRange(0, 5).Draw(t, "taken") == 5, AgentLimit: limits.Draw(t, "limit")}
 	}
@@ -419,6 +454,10 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"ProveWorkload: an id of another", "ProveWorkload: the operator has lowered the tier", "ProveWorkload: proven",
 		"Suspend: no organization", "Suspend: again", "Suspend: suspended",
 		"Resume: no organization", "Resume: not suspended", "Resume: resumed",
+		"Erase: no organization", "Erase: begun", "Erase: again", "Change: being erased", "RetireAgent: being erased",
+		"AddAgent: being erased", "AddCredential: being erased", "AddGroup: being erased", "ConfirmEmail: being erased", "GrantTier: being erased",
+		"LiftAllowance: being erased", "ProveWorkload: being erased", "Resume: being erased", "RetireGroup: being erased", "RevokeCredential: being erased",
+		"SetAllowance: being erased", "Suspend: being erased",
 		"RetireGroup: no organization", "RetireGroup: none left", "RetireGroup: counted out",
 	},
 	Errors: map[string]error{
@@ -426,6 +465,7 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"ErrLastCredential": org.ErrLastCredential, "ErrNameTaken": org.ErrNameTaken, "ErrQuotaExceeded": org.ErrQuotaExceeded,
 		"ErrGroupNameTaken": org.ErrGroupNameTaken, "ErrNoSuchTier": org.ErrNoSuchTier, "ErrBadLimit": org.ErrBadLimit,
 		"ErrUnknownChallenge": org.ErrUnknownChallenge, "ErrChallengeUsed": org.ErrChallengeUsed, "ErrChallengeExpired": org.ErrChallengeExpired, "ErrWorkloadTaken": org.ErrWorkloadTaken,
+		"ErrErasing": org.ErrErasing,
 	},
 }
 

@@ -5,7 +5,6 @@ package org
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"time"
 
 	"parley"
@@ -70,24 +69,6 @@ type Register struct {
 	Tier       int
 	ClientID   parley.ClientID
 	SecretHash []byte
-}
-
-// Clearable is a field of a change that may be absent (not Set), cleared
-// (Null) or given a Value.
-type Clearable struct {
-	Set   bool
-	Null  bool
-	Value string
-}
-
-// Change alters the record. A field that is nil or not Set keeps its value.
-type Change struct {
-	Name         *string
-	ContactEmail Clearable
-	// CountryCode has two letters, in either case.
-	CountryCode Clearable
-	// Slug may only be the organization's present slug.
-	Slug *string
 }
 
 // AddCredential adds a credential.
@@ -170,6 +151,7 @@ type ConfirmEmail struct{}
 func (Suspend) command()          {}
 func (ProveWorkload) command()    {}
 func (Resume) command()           {}
+func (Erase) command()            {}
 func (GrantTier) command()        {}
 func (SetAllowance) command()     {}
 func (LiftAllowance) command()    {}
@@ -207,6 +189,7 @@ func (*EmailConfirmed) event()    {}
 func (*Suspended) event()         {}
 func (*Resumed) event()           {}
 func (*WorkloadProven) event()    {}
+func (*ErasureBegun) event()      {}
 
 // Tag returns the number that identifies an event's kind on disk. Numbers are added,
 // never changed or reused.
@@ -242,6 +225,8 @@ func Tag(e Event) byte {
 		return 14
 	case *WorkloadProven:
 		return 15
+	case *ErasureBegun:
+		return 16
 	}
 	panic("org: unknown event")
 }
@@ -279,6 +264,8 @@ func New(tag byte) (Event, bool) {
 		return &Resumed{}, true
 	case 15:
 		return &WorkloadProven{}, true
+	case 16:
+		return &ErasureBegun{}, true
 	}
 	return nil, false
 }
@@ -305,6 +292,9 @@ var (
 func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 	if _, first := c.(Register); !first && !s.Exists() {
 		return nil, ErrUnknown
+	}
+	if s.Erasing() {
+		return decideErasing(c)
 	}
 	switch c := c.(type) {
 	case Register:
@@ -337,6 +327,8 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideSuspend(s, now), nil
 	case Resume:
 		return decideResume(s, now), nil
+	case Erase:
+		return []Event{&ErasureBegun{AtMs: now.UnixMilli()}}, nil
 	}
 	panic("org: unknown command")
 }
@@ -349,37 +341,6 @@ func decideRegister(s *State, c Register, now time.Time) ([]Event, error) {
 		Id: c.ID.Bytes(), Name: c.Name, Slug: c.Slug, ContactEmail: c.Email, TrustTier: int32(c.Tier),
 		ClientId: c.ClientID.Bytes(), SecretHash: c.SecretHash, AtMs: now.UnixMilli(),
 	}}, nil
-}
-
-func decideChange(s *State, c Change, now time.Time) ([]Event, error) {
-	if c.Slug != nil && *c.Slug != s.GetSlug() {
-		return nil, ErrSlugImmutable
-	}
-	c.CountryCode.Value = strings.ToUpper(c.CountryCode.Value)
-	e := &Changed{
-		ContactEmail: c.ContactEmail.differing(s.GetContactEmail()),
-		CountryCode:  c.CountryCode.differing(s.GetCountryCode()),
-		AtMs:         now.UnixMilli(),
-	}
-	if c.Name != nil && *c.Name != s.GetName() {
-		e.Name = c.Name
-	}
-	if e.Name == nil && e.ContactEmail == nil && e.CountryCode == nil {
-		return nil, nil
-	}
-	return []Event{e}, nil
-}
-
-// differing returns the new value of the field, empty for none, or nil if the field has
-// that value already.
-func (c Clearable) differing(has string) *string {
-	if c.Null {
-		c.Value = ""
-	}
-	if !c.Set || c.Value == has {
-		return nil
-	}
-	return &c.Value
 }
 
 func decideAddAgent(s *State, c AddAgent, now time.Time) ([]Event, error) {
@@ -473,18 +434,8 @@ func Evolve(s *State, e Event) {
 		s.SuspendedMs = e.AtMs
 	case *Resumed:
 		s.SuspendedMs = 0
-	}
-}
-
-func evolveChanged(s *State, e *Changed) {
-	if e.Name != nil {
-		s.Name = *e.Name
-	}
-	if e.ContactEmail != nil {
-		s.ContactEmail = *e.ContactEmail
-	}
-	if e.CountryCode != nil {
-		s.CountryCode = *e.CountryCode
+	case *ErasureBegun:
+		s.evolveErasureBegun(e)
 	}
 }
 

@@ -7,11 +7,12 @@
 package org
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -179,8 +180,10 @@ type State struct {
 	TierLoweredMs int64 `protobuf:"varint,17,opt,name=tier_lowered_ms,json=tierLoweredMs,proto3" json:"tier_lowered_ms,omitempty"`
 	// When a workload identity last raised the tier; zero for never.
 	WorkloadRaisedMs int64 `protobuf:"varint,18,opt,name=workload_raised_ms,json=workloadRaisedMs,proto3" json:"workload_raised_ms,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Zero unless the organization is being erased.
+	ErasingMs     int64 `protobuf:"varint,19,opt,name=erasing_ms,json=erasingMs,proto3" json:"erasing_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
@@ -335,6 +338,13 @@ func (x *State) GetTierLoweredMs() int64 {
 func (x *State) GetWorkloadRaisedMs() int64 {
 	if x != nil {
 		return x.WorkloadRaisedMs
+	}
+	return 0
+}
+
+func (x *State) GetErasingMs() int64 {
+	if x != nil {
+		return x.ErasingMs
 	}
 	return 0
 }
@@ -1308,6 +1318,51 @@ func (x *Resumed) GetAtMs() int64 {
 	return 0
 }
 
+// ErasureBegun: the organization asked for its erasure. Nothing follows.
+type ErasureBegun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ErasureBegun) Reset() {
+	*x = ErasureBegun{}
+	mi := &file_actors_org_org_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ErasureBegun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ErasureBegun) ProtoMessage() {}
+
+func (x *ErasureBegun) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ErasureBegun.ProtoReflect.Descriptor instead.
+func (*ErasureBegun) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ErasureBegun) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_actors_org_org_proto protoreflect.FileDescriptor
 
 const file_actors_org_org_proto_rawDesc = "" +
@@ -1325,7 +1380,7 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\tAllowance\x12\x14\n" +
 	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\x03H\x00R\x05limit\x88\x01\x01B\b\n" +
-	"\x06_limit\"\x94\x05\n" +
+	"\x06_limit\"\xb3\x05\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1349,7 +1404,9 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\fsuspended_ms\x18\x0f \x01(\x03R\vsuspendedMs\x12'\n" +
 	"\x0fworkload_proofs\x18\x10 \x01(\x03R\x0eworkloadProofs\x12&\n" +
 	"\x0ftier_lowered_ms\x18\x11 \x01(\x03R\rtierLoweredMs\x12,\n" +
-	"\x12workload_raised_ms\x18\x12 \x01(\x03R\x10workloadRaisedMs\"z\n" +
+	"\x12workload_raised_ms\x18\x12 \x01(\x03R\x10workloadRaisedMs\x12\x1d\n" +
+	"\n" +
+	"erasing_ms\x18\x13 \x01(\x03R\terasingMs\"z\n" +
 	"\x11WorkloadChallenge\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\fR\x05orgId\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\fR\aagentId\x12\x14\n" +
@@ -1421,6 +1478,8 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\tSuspended\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x1e\n" +
 	"\aResumed\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"#\n" +
+	"\fErasureBegun\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMsB\x13Z\x11parley/actors/orgb\x06proto3"
 
 var (
@@ -1435,7 +1494,7 @@ func file_actors_org_org_proto_rawDescGZIP() []byte {
 	return file_actors_org_org_proto_rawDescData
 }
 
-var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_actors_org_org_proto_goTypes = []any{
 	(*Credential)(nil),        // 0: parley.v1.org.Credential
 	(*Allowance)(nil),         // 1: parley.v1.org.Allowance
@@ -1456,6 +1515,7 @@ var file_actors_org_org_proto_goTypes = []any{
 	(*WorkloadProven)(nil),    // 16: parley.v1.org.WorkloadProven
 	(*Suspended)(nil),         // 17: parley.v1.org.Suspended
 	(*Resumed)(nil),           // 18: parley.v1.org.Resumed
+	(*ErasureBegun)(nil),      // 19: parley.v1.org.ErasureBegun
 }
 var file_actors_org_org_proto_depIdxs = []int32{
 	0, // 0: parley.v1.org.State.credentials:type_name -> parley.v1.org.Credential
@@ -1481,7 +1541,7 @@ func file_actors_org_org_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_org_org_proto_rawDesc), len(file_actors_org_org_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

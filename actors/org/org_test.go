@@ -171,7 +171,7 @@ func TestGolden(t *testing.T) {
 			Credentials:  []*org.Credential{{ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1}},
 			ActiveAgents: 2, Epoch: 1, ActiveGroups: 3,
 			Allowances:       []*org.Allowance{{Quota: "agents", Limit: proto.Int64(5)}},
-			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3, SuspendedMs: at + 4, WorkloadProofs: 5, WorkloadRaisedMs: at + 6, TierLoweredMs: at + 3,
+			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3, SuspendedMs: at + 4, WorkloadProofs: 5, WorkloadRaisedMs: at + 6, TierLoweredMs: at + 3, ErasingMs: at + 7,
 		},
 		[]org.Event{
 			&org.Registered{
@@ -194,6 +194,7 @@ func TestGolden(t *testing.T) {
 			&org.Suspended{AtMs: at},
 			&org.Resumed{AtMs: at},
 			&org.WorkloadProven{AgentId: agent, SpiffeId: "spiffe://acme.example/web", Tier: 2, AtMs: at},
+			&org.ErasureBegun{AtMs: at},
 		},
 	)
 }

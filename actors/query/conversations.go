@@ -58,6 +58,9 @@ func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, befo
 		}
 		return nil
 	})
+	for i := 0; i < len(page) && err == nil; i++ {
+		err = q.closeErased(ctx, page[i])
+	}
 	if err == nil && missing != nil {
 		q.appendUnawaited(missing)
 	}
@@ -139,7 +142,7 @@ func (l *listing) entries(before, upTo uint64) (entries []listed, reached uint64
 		return true
 	})
 	for _, e := range begins {
-		id, startErr := startedBy(l.view, l.agent, e)
+		id, startErr := StartedBy(l.view, l.agent, e)
 		if err == nil {
 			err = startErr
 		}
@@ -148,8 +151,8 @@ func (l *listing) entries(before, upTo uint64) (entries []listed, reached uint64
 	return entries, reached, err
 }
 
-// startedBy returns the conversation that begins with an entry of an agent's feed.
-func startedBy(v journal.View, agent parley.AgentID, e journal.FeedEntry) (parley.ConversationID, error) {
+// StartedBy returns the conversation that begins with an entry of an agent's feed.
+func StartedBy(v journal.View, agent parley.AgentID, e journal.FeedEntry) (parley.ConversationID, error) {
 	if e.Kind == journal.MessageEntry {
 		return conversation.StartedBy(parley.MessageID(e.Ref)), nil
 	}
@@ -184,7 +187,7 @@ func (q *Messages) missingRows(v journal.View, agent parley.AgentID, beyond, upT
 		entry.Rows = append(entry.Rows, journal.Row{Slot: agent.Slot(), Table: table, Key: key, Value: value})
 	}
 	for _, e := range begins {
-		id, err := startedBy(v, agent, e)
+		id, err := StartedBy(v, agent, e)
 		if err != nil {
 			return nil, err
 		}

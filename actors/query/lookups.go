@@ -85,6 +85,12 @@ func (h *stateCache[K, S]) publish(key K, f versioned[S]) {
 	h.put(key, f, func() bool { return true })
 }
 
+// forget drops a state that was erased. One that is being read is not cached.
+func (h *stateCache[K, S]) forget(key K) {
+	h.changes[key[15]].Add(1)
+	h.cache.Invalidate(key)
+}
+
 // put caches a state unless a newer one is cached or still returns false.
 func (h *stateCache[K, S]) put(key K, f versioned[S], still func() bool) {
 	h.cache.Compute(key, func(have versioned[S], found bool) (versioned[S], otter.ComputeOp) {

@@ -174,7 +174,23 @@ func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint6
 func (q *Messages) Conversation(ctx context.Context, id parley.ConversationID) (*conversation.State, error) {
 	s := &conversation.State{}
 	err := q.view(ctx, func(v journal.View) error { return readConversation(v, id, s) })
+	if err == nil {
+		err = q.closeErased(ctx, s)
+	}
 	return s, err
+}
+
+// closeErased cancels a conversation in memory if the owner of the group that hosts it was
+// erased. Nobody can change it any more, so no event says so.
+func (q *reader) closeErased(ctx context.Context, s *conversation.State) error {
+	if s.GroupID().Zero() || s.Terminal() {
+		return nil
+	}
+	_, err := q.lookups.org(ctx, parley.IDFromBytes[parley.OrgID](s.GetOwner()))
+	if errors.Is(err, journal.ErrErased) {
+		s.Status, err = conversation.Canceled, nil
+	}
+	return err
 }
 
 func readConversation(v journal.View, id parley.ConversationID, into *conversation.State) error {

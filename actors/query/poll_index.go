@@ -110,7 +110,7 @@ func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, dur
 	had := x.size.Load()
 	t, upTo, err := x.count(ctx, v, durable, since)
 	if x.size.Load() != had {
-		c.feeds.Set(x.agent, x) // updates its weight
+		c.weigh(x)
 	}
 	if err != nil {
 		return 0, err
@@ -131,6 +131,19 @@ func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, dur
 	})
 	return t.certain, err
 }
+
+// weigh updates the weight of an index.
+func (c *pollIndex) weigh(x *feedIndex) {
+	c.feeds.Compute(x.agent, func(have *feedIndex, found bool) (*feedIndex, otter.ComputeOp) {
+		if found && have == x {
+			return x, otter.WriteOp
+		}
+		return have, otter.CancelOp
+	})
+}
+
+// forget drops the index of a feed.
+func (c *pollIndex) forget(agent parley.AgentID) { c.feeds.Invalidate(agent) }
 
 // createdAt is the creation time of an entry's message, in Unix milliseconds.
 func createdAt(e journal.FeedEntry) int64 { return e.Ref.Time().UnixMilli() }

@@ -125,6 +125,23 @@ func (q *Queries) Forget() {
 	q.reader.records.forget()
 }
 
+// ForgetErased drops what is cached of an organization whose key was destroyed, and of its
+// agents. What is read meanwhile is not cached.
+func (q *Queries) ForgetErased(org parley.OrgID, agents []parley.AgentID) {
+	l := q.reader.lookups
+	l.orgs.forget(org)
+	l.firsts.Invalidate(org)
+	l.rosters.Invalidate(org)
+	for _, id := range agents {
+		l.agents.forget(id)
+		q.reader.counts.forget(id)
+	}
+	q.reader.records.forget()
+}
+
+// ForgetFeed drops what is cached of an agent's feed, of which entries were dropped.
+func (q *Queries) ForgetFeed(agent parley.AgentID) { q.reader.counts.forget(agent) }
+
 // ForgetAgent drops what is cached of an agent. Only tests need it.
 func (q *Queries) ForgetAgent(id parley.AgentID) {
 	q.reader.lookups.agents.cache.Invalidate(id)

@@ -1,6 +1,8 @@
 package query
 
 import (
+	"sync/atomic"
+
 	"github.com/maypok86/otter/v2"
 
 	"parley"
@@ -17,6 +19,8 @@ import (
 type recordCache struct {
 	records *otter.Cache[parley.MessageID, *record.Message]
 	render  func(*record.Message) []byte
+	// forgotten counts the calls of forget.
+	forgotten atomic.Uint64
 }
 
 // recordOverhead is about how many bytes a record takes besides its content: in memory,
@@ -46,9 +50,10 @@ func (s *recordCache) record(v journal.View, slot parley.Slot, id parley.Message
 			return r, nil
 		}
 	}
+	forgotten := s.forgotten.Load()
 	m, err := ReadRecord(v, slot, id)
 	if err == nil {
-		s.put(id, m.Record)
+		s.put(id, m.Record, forgotten)
 	}
 	return m.Record, err
 }
@@ -60,24 +65,36 @@ func (s *recordCache) broadcast(v journal.View, slot parley.Slot, id parley.Mess
 			return r, nil
 		}
 	}
+	forgotten := s.forgotten.Load()
 	r, err := readBroadcast(v, slot, id)
 	if err == nil {
-		s.put(id, r)
+		s.put(id, r, forgotten)
 	}
 	return r, err
 }
 
-// forget drops all records.
+// forget drops all records, those too that are being read: one of them may be erased.
 func (s *recordCache) forget() {
+	s.forgotten.Add(1)
 	if s.records != nil {
 		s.records.InvalidateAll()
 	}
 }
 
-// put renders the content of a record, which nobody else has yet, and caches it.
-func (s *recordCache) put(id parley.MessageID, r *record.Message) {
-	if s.records != nil {
-		r.Content = s.render(r)
-		s.records.Set(id, r)
+// put renders the content of a record, which nobody else has yet, and caches it, unless
+// forget was called since it was read.
+func (s *recordCache) put(id parley.MessageID, r *record.Message, forgotten uint64) {
+	if s.records == nil {
+		return
+	}
+	r.Content = s.render(r)
+	s.records.Compute(id, func(have *record.Message, _ bool) (*record.Message, otter.ComputeOp) {
+		if s.forgotten.Load() != forgotten {
+			return have, otter.CancelOp
+		}
+		return r, otter.WriteOp
+	})
+	if s.forgotten.Load() != forgotten { // forget may have come between
+		s.records.Invalidate(id)
 	}
 }

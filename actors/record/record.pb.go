@@ -379,6 +379,121 @@ func (x *SagaMessage) GetReason() string {
 	return ""
 }
 
+// Erasure is how far the erasure of an organization has come. It has ids, counts and
+// instants only.
+type Erasure struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	BegunMs int64                  `protobuf:"varint,1,opt,name=begun_ms,json=begunMs,proto3" json:"begun_ms,omitempty"`
+	// SHA-256 of the access token that asked for it; empty if nobody did: a backup was
+	// restored that still had the organization.
+	Token []byte `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// What was there when it began. Groups are those that were not deleted.
+	Groups        int32 `protobuf:"varint,3,opt,name=groups,proto3" json:"groups,omitempty"`
+	GroupsCounted bool  `protobuf:"varint,4,opt,name=groups_counted,json=groupsCounted,proto3" json:"groups_counted,omitempty"`
+	Agents        int32 `protobuf:"varint,5,opt,name=agents,proto3" json:"agents,omitempty"`
+	Conversations int64 `protobuf:"varint,6,opt,name=conversations,proto3" json:"conversations,omitempty"`
+	Messages      int64 `protobuf:"varint,7,opt,name=messages,proto3" json:"messages,omitempty"`
+	// The other counts are complete, too.
+	Counted bool `protobuf:"varint,8,opt,name=counted,proto3" json:"counted,omitempty"`
+	// Zero while something is left to do.
+	FinishedMs    int64 `protobuf:"varint,9,opt,name=finished_ms,json=finishedMs,proto3" json:"finished_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Erasure) Reset() {
+	*x = Erasure{}
+	mi := &file_actors_record_record_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Erasure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Erasure) ProtoMessage() {}
+
+func (x *Erasure) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_record_record_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Erasure.ProtoReflect.Descriptor instead.
+func (*Erasure) Descriptor() ([]byte, []int) {
+	return file_actors_record_record_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Erasure) GetBegunMs() int64 {
+	if x != nil {
+		return x.BegunMs
+	}
+	return 0
+}
+
+func (x *Erasure) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *Erasure) GetGroups() int32 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
+}
+
+func (x *Erasure) GetGroupsCounted() bool {
+	if x != nil {
+		return x.GroupsCounted
+	}
+	return false
+}
+
+func (x *Erasure) GetAgents() int32 {
+	if x != nil {
+		return x.Agents
+	}
+	return 0
+}
+
+func (x *Erasure) GetConversations() int64 {
+	if x != nil {
+		return x.Conversations
+	}
+	return 0
+}
+
+func (x *Erasure) GetMessages() int64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *Erasure) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
+func (x *Erasure) GetFinishedMs() int64 {
+	if x != nil {
+		return x.FinishedMs
+	}
+	return 0
+}
+
 // PublicGroup is what the directory shows of a public group.
 type PublicGroup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -396,7 +511,7 @@ type PublicGroup struct {
 
 func (x *PublicGroup) Reset() {
 	*x = PublicGroup{}
-	mi := &file_actors_record_record_proto_msgTypes[2]
+	mi := &file_actors_record_record_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +523,7 @@ func (x *PublicGroup) String() string {
 func (*PublicGroup) ProtoMessage() {}
 
 func (x *PublicGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_record_record_proto_msgTypes[2]
+	mi := &file_actors_record_record_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +536,7 @@ func (x *PublicGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicGroup.ProtoReflect.Descriptor instead.
 func (*PublicGroup) Descriptor() ([]byte, []int) {
-	return file_actors_record_record_proto_rawDescGZIP(), []int{2}
+	return file_actors_record_record_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PublicGroup) GetId() []byte {
@@ -526,7 +641,18 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\n" +
 	"\x06forget\x10\x06\x12\t\n" +
 	"\x05ended\x10\a\x12\v\n" +
-	"\aretired\x10\b\"\xd5\x01\n" +
+	"\aretired\x10\b\"\x8e\x02\n" +
+	"\aErasure\x12\x19\n" +
+	"\bbegun_ms\x18\x01 \x01(\x03R\abegunMs\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\fR\x05token\x12\x16\n" +
+	"\x06groups\x18\x03 \x01(\x05R\x06groups\x12%\n" +
+	"\x0egroups_counted\x18\x04 \x01(\bR\rgroupsCounted\x12\x16\n" +
+	"\x06agents\x18\x05 \x01(\x05R\x06agents\x12$\n" +
+	"\rconversations\x18\x06 \x01(\x03R\rconversations\x12\x1a\n" +
+	"\bmessages\x18\a \x01(\x03R\bmessages\x12\x18\n" +
+	"\acounted\x18\b \x01(\bR\acounted\x12\x1f\n" +
+	"\vfinished_ms\x18\t \x01(\x03R\n" +
+	"finishedMs\"\xd5\x01\n" +
 	"\vPublicGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -552,12 +678,13 @@ func file_actors_record_record_proto_rawDescGZIP() []byte {
 }
 
 var file_actors_record_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_actors_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_actors_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_actors_record_record_proto_goTypes = []any{
 	(SagaMessage_Kind)(0), // 0: parley.v1.message.SagaMessage.Kind
 	(*Message)(nil),       // 1: parley.v1.message.Message
 	(*SagaMessage)(nil),   // 2: parley.v1.message.SagaMessage
-	(*PublicGroup)(nil),   // 3: parley.v1.message.PublicGroup
+	(*Erasure)(nil),       // 3: parley.v1.message.Erasure
+	(*PublicGroup)(nil),   // 4: parley.v1.message.PublicGroup
 }
 var file_actors_record_record_proto_depIdxs = []int32{
 	0, // 0: parley.v1.message.SagaMessage.kind:type_name -> parley.v1.message.SagaMessage.Kind
@@ -579,7 +706,7 @@ func file_actors_record_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_record_record_proto_rawDesc), len(file_actors_record_record_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -154,6 +154,7 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 	case table == journal.TaskedTable && len(key) == 16 && len(value) == 8: // the checks of lists cover what it passes over
 	case table == journal.TaskTable && len(key) == 48 && len(value) == 0:
 		return x.taskRow(slot, key)
+	case table == journal.ErasureTable && (slot == parley.Slots || record.IsErasure(slot, key, value)): // it says nothing about other rows
 	case table == journal.WebhookTable && len(key) == 32:
 		x.hooks.Find(slot, 1, key, value)
 	case table == journal.DeliveryTable && len(key) == 24:

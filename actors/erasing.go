@@ -1,0 +1,80 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"parley"
+	"parley/actors/erasure"
+	"parley/actors/group"
+	"parley/actors/host"
+	"parley/actors/org"
+	"parley/actors/rules"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+// beginErasure begins the erasure of an organization. row says so where it can be read
+// without the organization's key.
+type beginErasure struct{ row []byte }
+
+func (orgs *Orgs) beginErasure(t *orgTurn, r beginErasure) (any, error) {
+	if err := t.Decide(org.Erase{}); err != nil {
+		return nil, err
+	}
+	if len(t.Events) > 0 {
+		t.PutOwnedRow(journal.ErasureTable, t.State.GetId(), r.row, journal.Owners{})
+	}
+	return nil, nil
+}
+
+// erasureHost is a node for the package erasure.
+type erasureHost struct{ *core }
+
+func newErasures(c *core) *erasure.Erasures {
+	return erasure.New(erasure.Options{Journal: c.journal, Clock: c.clock, Logger: c.logger, Host: erasureHost{c}})
+}
+
+// Begin implements erasure.Host.
+func (h erasureHost) Begin(id parley.OrgID, row []byte) error {
+	_, err := host.Ask[any](h.engine, rules.OrgStream(id), len(row), beginErasure{row})
+	return err
+}
+
+// GroupExists implements erasure.Host.
+func (h erasureHost) GroupExists(id parley.GroupID) (bool, error) {
+	return host.Query[bool](h.engine, rules.GroupStream(id), unseatedGroupQuery(func(s *group.State) any { return s.LastSeat > 0 && !s.Deleted() }))
+}
+
+// AwaitLoss implements erasure.Host.
+func (h erasureHost) AwaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
+	h.agents.awaitLoss(ctx, id, of)
+}
+
+// DestroyKey implements erasure.Host.
+func (h erasureHost) DestroyKey(id parley.OrgID, at time.Time) error {
+	if h.destroyKey == nil {
+		return errNoKeys
+	}
+	return h.destroyKey(id, at)
+}
+
+var errNoKeys = errors.New("actors: the node cannot destroy keys")
+
+// Forget implements erasure.Host.
+func (h erasureHost) Forget(id parley.OrgID, agents []parley.AgentID) {
+	h.queries.ForgetErased(id, agents)
+	if told := h.erased.Load(); told != nil {
+		(*told)(id)
+	}
+}
+
+// Drop implements erasure.Host.
+func (h erasureHost) Drop(s journal.Stream) { h.engine.Drop(s) }
+
+// ForgetWebhooks implements erasure.Host.
+func (h erasureHost) ForgetWebhooks(gone map[webhook.ID]parley.AgentID) { h.webhooks.Forget(gone) }
+
+// ForgetFeed implements erasure.Host.
+func (h erasureHost) ForgetFeed(agent parley.AgentID) { h.queries.ForgetFeed(agent) }

@@ -1,0 +1,265 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"parley"
+	"parley/actors/record"
+	"parley/actors/rules"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+// run takes the steps of an erasure from the first one on that is not complete.
+func (e *Erasures) run(org parley.OrgID) (Result, error) {
+	row, found, err := e.row(e.ctx, org)
+	if err != nil {
+		return Result{}, err
+	}
+	if found && row.GetFinishedMs() != 0 {
+		return resultOf(org, row), nil
+	}
+	if !found {
+		row.BegunMs = e.Clock().UnixMilli()
+	}
+	r := &run{Erasures: e, org: org, row: row}
+	for _, step := range []struct {
+		name string
+		take func(context.Context) error
+	}{
+		{"read", r.read},
+		{"count groups", r.countGroups},
+		{"destroy the key", r.destroyKey},
+		{"count", r.count},
+		{"leave groups", r.leaveGroups},
+		{"close groups", r.closeGroups},
+		{"delete rows", r.deleteRows},
+		{"drop messages", r.dropMessages},
+		{"finish", r.finish},
+	} {
+		err := step.take(e.ctx)
+		if err == nil && e.step != nil {
+			err = e.step(step.name)
+		}
+		if err != nil {
+			return Result{}, err
+		}
+	}
+	return resultOf(org, row), nil
+}
+
+func resultOf(org parley.OrgID, row *record.Erasure) Result {
+	return Result{
+		Org: org, ErasedAt: time.UnixMilli(row.GetBegunMs()).UTC(), Messages: row.GetMessages(),
+		Agents: int64(row.GetAgents()), Conversations: row.GetConversations(), Groups: int64(row.GetGroups()),
+	}
+}
+
+// run is one attempt at an erasure.
+type run struct {
+	*Erasures
+	org parley.OrgID
+	row *record.Erasure
+	has holdings
+}
+
+func (r *run) read(ctx context.Context) error {
+	return r.view(ctx, func(v journal.View) (err error) {
+		r.has, err = readHoldings(v, r.org)
+		return err
+	})
+}
+
+func (r *run) view(ctx context.Context, read func(journal.View) error) error {
+	return journal.Durably(ctx, r.Journal.View(), read)
+}
+
+// countGroups counts the groups that exist, which only their actors know while the
+// organization has its key.
+func (r *run) countGroups(ctx context.Context) error {
+	if r.row.GetGroupsCounted() {
+		return nil
+	}
+	r.row.Groups, r.row.Agents = 0, int32(len(r.has.agents))
+	for _, id := range r.has.groups {
+		exists, err := r.Host.GroupExists(id)
+		if err != nil && !errors.Is(err, journal.ErrErased) {
+			return err
+		}
+		if exists {
+			r.row.Groups++
+		}
+	}
+	r.row.GroupsCounted = true
+	return r.save(ctx)
+}
+
+// destroyKey is the fence. What was accepted before it is applied everywhere when it
+// returns; nothing more is accepted.
+func (r *run) destroyKey(ctx context.Context) error {
+	if err := r.Host.DestroyKey(r.org, time.UnixMilli(r.row.GetBegunMs())); err != nil {
+		return err
+	}
+	r.Host.Forget(r.org, r.has.agents)
+	r.Host.Drop(rules.OrgStream(r.org))
+	for _, id := range r.has.agents {
+		r.Host.Drop(rules.AgentStream(id))
+	}
+	for _, id := range r.has.groups {
+		r.Host.Drop(rules.GroupStream(id))
+	}
+	return r.Journal.Settle(ctx)
+}
+
+// count counts messages and conversations, before any of them is dropped.
+func (r *run) count(ctx context.Context) error {
+	if r.row.GetCounted() {
+		return nil
+	}
+	r.row.Conversations, r.row.Messages = 0, 0
+	err := r.walk(ctx, visitor{
+		conversation: func(_ parley.ConversationID, host parley.GroupID) {
+			if host.Zero() || r.has.isGroup[host] {
+				r.row.Conversations++
+			}
+		},
+		received: func(n int) { r.row.Messages += int64(n) },
+		sent: func(parley.AgentID, journal.DroppedMessage) error {
+			r.row.Messages++
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	r.row.Counted = true
+	return r.save(ctx)
+}
+
+// leaveGroups tells the groups of others that the agents act no more, and waits until the
+// agents have no seats there.
+func (r *run) leaveGroups(ctx context.Context) error {
+	var seats []seat
+	if err := r.view(ctx, func(v journal.View) (err error) {
+		seats, err = r.has.seatsElsewhere(v)
+		return err
+	}); err != nil {
+		return err
+	}
+	b := r.batch()
+	for _, s := range seats {
+		forget := &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: s.agent.Bytes()}
+		if err := b.enqueue(ctx, rules.GroupStream(s.group), forget); err != nil {
+			return err
+		}
+	}
+	if err := b.flush(ctx); err != nil {
+		return err
+	}
+	for _, s := range seats {
+		r.Host.AwaitLoss(ctx, s.group, s.agent)
+	}
+	return ctx.Err()
+}
+
+// closeGroups tells the members of the organization's groups that they are members no
+// more, and removes the groups from the directory.
+func (r *run) closeGroups(ctx context.Context) error {
+	b := r.batch()
+	for _, id := range r.has.groups {
+		var members []seat
+		err := r.view(ctx, func(v journal.View) (err error) {
+			members, err = r.has.othersIn(v, id)
+			return err
+		})
+		for _, m := range members {
+			if err == nil {
+				depart := &record.SagaMessage{Kind: record.SagaMessage_depart, Group: id.Bytes(), Number: m.number}
+				err = b.enqueue(ctx, rules.AgentStream(m.agent), depart)
+			}
+		}
+		if err == nil {
+			err = b.add(ctx, journal.PutRow{Row: journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: id.Bytes(), Delete: true}})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return b.flush(ctx)
+}
+
+// deleteRows deletes the rows of webhooks and cards. Nobody could read them; but who
+// observes rows learns that they are gone.
+func (r *run) deleteRows(ctx context.Context) error {
+	var hooks map[webhook.ID]parley.AgentID
+	if err := r.view(ctx, func(v journal.View) (err error) {
+		hooks, err = r.has.webhooks(v)
+		return err
+	}); err != nil {
+		return err
+	}
+	r.Host.ForgetWebhooks(hooks)
+	for id, of := range hooks {
+		r.Host.Drop(rules.WebhookStream(id))
+		if err := r.deleteBeneath(ctx, of.Slot(), id.Bytes(), journal.DeliveryTable, journal.RetryTable); err != nil {
+			return err
+		}
+	}
+	for _, id := range r.has.agents {
+		if err := r.deleteBeneath(ctx, id.Slot(), id.Bytes(), journal.CardTable, journal.ActivityTable, journal.WebhookTable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteBeneath deletes the rows of some tables whose keys begin with key.
+func (r *run) deleteBeneath(ctx context.Context, slot parley.Slot, key []byte, tables ...journal.Table) error {
+	e := &journal.Entry{Slot: slot}
+	for _, table := range tables {
+		e.Rows = append(e.Rows, journal.Row{Slot: slot, Table: table, Key: key, Delete: true, Beneath: true})
+	}
+	return r.append(ctx, e)
+}
+
+// dropMessages drops what the agents sent from the feeds of others.
+func (r *run) dropMessages(ctx context.Context) error {
+	b, touched := r.batch(), map[parley.AgentID]struct{}{}
+	err := r.walk(ctx, visitor{
+		conversation: func(id parley.ConversationID, _ parley.GroupID) { r.Host.Drop(rules.ConversationStream(id)) },
+		received:     func(int) {},
+		sent: func(to parley.AgentID, m journal.DroppedMessage) error {
+			touched[to] = struct{}{}
+			return b.drop(ctx, to, m)
+		},
+	})
+	if err == nil {
+		err = b.flush(ctx)
+	}
+	if err == nil {
+		err = r.Journal.Settle(ctx)
+	}
+	for agent := range touched {
+		r.Host.ForgetFeed(agent)
+	}
+	return err
+}
+
+func (r *run) finish(ctx context.Context) error {
+	r.Host.Forget(r.org, r.has.agents)
+	r.row.FinishedMs = r.Clock().UnixMilli()
+	return r.save(ctx)
+}
+
+// save stores how far the erasure has come.
+func (r *run) save(ctx context.Context) error {
+	stored, err := r.row.MarshalVT()
+	if err != nil {
+		return err
+	}
+	return r.append(ctx, &journal.Entry{
+		Slot: r.org.Slot(), Rows: []journal.Row{{Slot: r.org.Slot(), Table: journal.ErasureTable, Key: r.org.Bytes(), Value: stored}},
+	})
+}

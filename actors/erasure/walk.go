@@ -1,0 +1,316 @@
+package erasure
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"parley"
+	"parley/actors/conversation"
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/actors/rules"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+// holdings is what rows in the clear say about an organization: the agents and groups
+// that it ever had.
+type holdings struct {
+	org     parley.OrgID
+	agents  []parley.AgentID
+	groups  []parley.GroupID
+	isAgent map[parley.AgentID]bool
+	isGroup map[parley.GroupID]bool
+}
+
+// hasRoster reports whether an organization ever had an agent or a group.
+func hasRoster(v journal.View, org parley.OrgID) (bool, error) {
+	has, err := readHoldings(v, org)
+	return len(has.agents)+len(has.groups) > 0, err
+}
+
+func readHoldings(v journal.View, org parley.OrgID) (holdings, error) {
+	h := holdings{org: org, isAgent: map[parley.AgentID]bool{}, isGroup: map[parley.GroupID]bool{}}
+	err := v.Rows(org.Slot(), journal.RosterTable, org[:], nil, false, func(_, value []byte) bool {
+		id := parley.IDFromBytes[parley.AgentID](value)
+		h.agents, h.isAgent[id] = append(h.agents, id), true
+		return true
+	})
+	if err != nil {
+		return h, err
+	}
+	return h, v.Rows(org.Slot(), journal.GroupRosterTable, org[:], nil, false, func(_, value []byte) bool {
+		id := parley.IDFromBytes[parley.GroupID](value)
+		h.groups, h.isGroup[id] = append(h.groups, id), true
+		return true
+	})
+}
+
+// seat is a seat that an agent has or had in a group, or a request for one.
+type seat struct {
+	group  parley.GroupID
+	agent  parley.AgentID
+	number uint32 // of its last seat, 0 for a request
+}
+
+// seatsElsewhere returns the seats and requests of the organization's agents in groups of
+// others, each agent once for a group.
+func (h *holdings) seatsElsewhere(v journal.View) (all []seat, err error) {
+	var groups []parley.GroupID
+	err = v.Keys(journal.HolderTable, func(key []byte) bool {
+		group := parley.IDFromBytes[parley.GroupID](key[:16])
+		if bytes.Equal(key[16:], h.org[:]) && !h.isGroup[group] {
+			groups = append(groups, group)
+		}
+		return true
+	})
+	for _, group := range groups {
+		if err != nil {
+			return nil, err
+		}
+		err = eachSeat(v, group, func(s seat) {
+			if h.isAgent[s.agent] {
+				all = append(all, s)
+			}
+		})
+	}
+	for _, agent := range h.agents {
+		if err != nil {
+			return nil, err
+		}
+		err = v.Rows(agent.Slot(), journal.ConcernTable, agent[:], nil, false, func(_, value []byte) bool {
+			if group := parley.IDFromBytes[parley.GroupID](value); !h.isGroup[group] {
+				all = append(all, seat{group: group, agent: agent})
+			}
+			return true
+		})
+	}
+	return all, err
+}
+
+// othersIn returns the seats of others in a group of the organization.
+func (h *holdings) othersIn(v journal.View, group parley.GroupID) (all []seat, err error) {
+	err = eachSeat(v, group, func(s seat) {
+		if !h.isAgent[s.agent] {
+			all = append(all, s)
+		}
+	})
+	return all, err
+}
+
+// eachSeat calls fn with the last seat of each agent that ever had one in a group.
+func eachSeat(v journal.View, group parley.GroupID, fn func(seat)) error {
+	return v.Rows(group.Slot(), journal.PlaceTable, group[:], nil, false, func(key, value []byte) bool {
+		if numbers := record.SeatsOf(value); len(numbers) > 0 {
+			fn(seat{group, parley.IDFromBytes[parley.AgentID](key[len(group):]), slices.Max(numbers)})
+		}
+		return true
+	})
+}
+
+// webhooks returns the agents that own webhooks, by webhook.
+func (h *holdings) webhooks(v journal.View) (map[webhook.ID]parley.AgentID, error) {
+	all := map[webhook.ID]parley.AgentID{}
+	err := v.Keys(journal.WebhookTable, func(key []byte) bool {
+		if agent := parley.IDFromBytes[parley.AgentID](key[:16]); h.isAgent[agent] {
+			all[parley.IDFromBytes[webhook.ID](key[16:])] = agent
+		}
+		return true
+	})
+	return all, err
+}
+
+// visitor is called with what an organization's agents sent and received.
+type visitor struct {
+	// conversation is called with each conversation of an agent once; host is the group
+	// that hosts it, zero for one of two agents.
+	conversation func(_ parley.ConversationID, host parley.GroupID)
+	// received is called with numbers of messages in feeds of the agents.
+	received func(int)
+	// sent is called with each message that an agent sent to one of another organization:
+	// the recipient, and the message's entry in its feed.
+	sent func(to parley.AgentID, m journal.DroppedMessage) error
+}
+
+// walk visits the conversations of all agents.
+func (r *run) walk(ctx context.Context, to visitor) error {
+	hosted := map[parley.ConversationID]bool{}
+	for _, agent := range r.has.agents {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err := r.view(ctx, func(v journal.View) error {
+			w := walk{view: v, has: &r.has, agent: agent, to: to, hosted: hosted}
+			return w.all()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walk visits the conversations of one agent.
+type walk struct {
+	view   journal.View
+	has    *holdings
+	agent  parley.AgentID
+	to     visitor
+	hosted map[parley.ConversationID]bool // conversations of groups that were visited
+}
+
+func (w *walk) all() error {
+	list, err := w.list()
+	for _, id := range list {
+		if err != nil {
+			return err
+		}
+		err = w.conversation(id)
+	}
+	return err
+}
+
+// list returns the agent's conversations, and reports the messages in its feed.
+func (w *walk) list() (list []parley.ConversationID, err error) {
+	err = w.view.Rows(w.agent.Slot(), journal.ConversationTable, w.agent[:], nil, false, func(_, value []byte) bool {
+		list = append(list, parley.IDFromBytes[parley.ConversationID](value))
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	messages := 0
+	var begins []journal.FeedEntry
+	err = w.view.Feed(w.agent, 0, math.MaxUint64, func(e journal.FeedEntry) bool {
+		if e.Kind.BringsMessage() {
+			messages++
+		}
+		if e.Begins {
+			begins = append(begins, journal.FeedEntry{Kind: e.Kind, Ref: e.Ref})
+		}
+		return true
+	})
+	w.to.received(messages)
+	for _, e := range begins {
+		if err != nil {
+			return nil, err
+		}
+		var id parley.ConversationID
+		id, err = query.StartedBy(w.view, w.agent, e)
+		list = append(list, id)
+	}
+	slices.SortFunc(list, func(a, b parley.ConversationID) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(list), err
+}
+
+// conversation visits one conversation, unless it is visited with another agent.
+func (w *walk) conversation(id parley.ConversationID) error {
+	s := rules.ConversationStream(id)
+	start, found, err := rules.Conversation.Start(w.view, s)
+	if err != nil && !errors.Is(err, journal.ErrErased) {
+		return err
+	}
+	if found && !w.begin(id, start) {
+		return nil
+	}
+	if found {
+		if err := w.event(start); err != nil {
+			return err
+		}
+	}
+	var bad error
+	err = w.view.Events(s, 1, false, func(n uint64, _ int64, f journal.StoredEvent) bool {
+		var e conversation.Event
+		if e, bad = rules.Conversation.Decode(f); bad != nil || n == 1 && !found && !w.begin(id, e) {
+			return false
+		}
+		bad = w.event(e)
+		return bad == nil
+	})
+	return errors.Join(err, bad)
+}
+
+// begin reports a conversation that an event starts. It returns false if it is to be
+// visited with another agent, or was.
+func (w *walk) begin(id parley.ConversationID, e conversation.Event) bool {
+	start, ok := e.(*conversation.Started)
+	if !ok {
+		return true
+	}
+	host := parley.IDFromBytes[parley.GroupID](start.GetGroup())
+	if host.Zero() {
+		initiator := parley.IDFromBytes[parley.AgentID](start.GetInitiator())
+		if initiator != w.agent && w.has.isAgent[initiator] {
+			return false
+		}
+	} else if w.hosted[id] {
+		return false
+	} else {
+		w.hosted[id] = true
+	}
+	w.to.conversation(id, host)
+	return true
+}
+
+// event reports the message of an event, if an agent of the organization sent it to one
+// of another.
+func (w *walk) event(e conversation.Event) error {
+	switch e := e.(type) {
+	case *conversation.Started:
+		if len(e.GetGroup()) > 0 {
+			return w.broadcast(e.GetMessageId(), e.GetInitiator())
+		}
+		return w.message(e.GetMessageId(), e.GetInitiator(), e.GetResponder())
+	case *conversation.Posted:
+		return w.message(e.GetMessageId(), e.GetFrom(), e.GetTo())
+	case *conversation.Broadcasted:
+		return w.broadcast(e.GetMessageId(), e.GetFrom())
+	case *conversation.StatusChanged: // it brings no message
+	}
+	return nil
+}
+
+func (w *walk) message(id, from, to []byte) error {
+	recipient := parley.IDFromBytes[parley.AgentID](to)
+	if !w.has.isAgent[parley.IDFromBytes[parley.AgentID](from)] || w.has.isAgent[recipient] {
+		return nil
+	}
+	ref := parley.IDFromBytes[parley.AnyID](id)
+	position, err := w.view.Message(recipient.Slot(), parley.MessageID(ref), func([]byte) error { return nil })
+	if err != nil && !errors.Is(err, journal.ErrErased) {
+		return err
+	}
+	if position == 0 {
+		return nil
+	}
+	return w.to.sent(recipient, journal.DroppedMessage{Position: position, Kind: journal.MessageEntry, Ref: ref})
+}
+
+func (w *walk) broadcast(message, from []byte) error {
+	if !w.has.isAgent[parley.IDFromBytes[parley.AgentID](from)] {
+		return nil
+	}
+	id := parley.IDFromBytes[parley.MessageID](message)
+	var seats []parley.Seat
+	err := w.view.Copies(id.Slot(), id, func(to []parley.Seat) bool {
+		seats = append(seats, to...)
+		return true
+	})
+	for _, s := range seats {
+		if err != nil {
+			return err
+		}
+		if w.has.isAgent[s.Agent] {
+			continue
+		}
+		var position uint64
+		copied := parley.Copy(id, s.Number)
+		if _, position, _, err = w.view.Copy(s.Agent.Slot(), copied); err == nil && position != 0 {
+			err = w.to.sent(s.Agent, journal.DroppedMessage{Position: position, Kind: journal.CopyEntry, Ref: parley.AnyID(copied)})
+		}
+	}
+	return err
+}
