@@ -1,6 +1,8 @@
 package http
 
 import (
+	"errors"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -8,6 +10,8 @@ import (
 	"parley/actors/query"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/submission"
+	"parley/journal"
 )
 
 var errForeignConversation = parley.ErrNotOwner.Saying("No agent of your organization takes part in this conversation.")
@@ -16,6 +20,9 @@ var errForeignConversation = parley.ErrNotOwner.Saying("No agent of your organiz
 // those agents, the initiator first.
 func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
 	state, err := s.Node.Messages.Conversation(c.Context(), id)
+	if errors.Is(err, journal.ErrErased) {
+		return nil, nil, s.erasedConversation(c, id)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -29,6 +36,9 @@ func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*co
 	var mine []*agent.State
 	for _, p := range state.GetParticipants() {
 		a, err := s.Node.Agents.Get(c.Context(), p.Agent())
+		if errors.Is(err, journal.ErrErased) {
+			return nil, nil, s.erasedConversation(c, id)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -40,6 +50,16 @@ func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*co
 		return nil, nil, errForeignConversation
 	}
 	return state, mine, nil
+}
+
+// erasedConversation returns the refusal of a conversation between two agents one of which
+// was erased: it is gone for the organization of the other, and unknown to all others.
+func (s conversations) erasedConversation(c *rest.Call, id parley.ConversationID) error {
+	first, err := s.Node.Messages.GetRecord(c.Context(), id.Slot(), conversation.FirstMessageID(id))
+	if _, err = submission.Readable(c, first, err); errors.Is(err, parley.ErrNotFound) {
+		return conversation.ErrUnknown
+	}
+	return err
 }
 
 // getConversation returns the conversation's record. // spec: Conversations

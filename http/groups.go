@@ -12,6 +12,7 @@ import (
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/journal"
 )
 
 var errForeignGroup = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")
@@ -71,7 +72,23 @@ func readGroupAs[R any](s *core, c *rest.Call, id parley.GroupID, needed access,
 	if err == nil {
 		err = v.err
 	}
+	if errors.Is(err, journal.ErrErased) {
+		err = s.erasedGroup(c, id)
+	}
 	return v.value, err
+}
+
+// erasedGroup returns the refusal of what concerns a group whose owner was erased: it is
+// gone for an organization that ever had a seat in it, and unknown to others.
+func (s *core) erasedGroup(c *rest.Call, id parley.GroupID) error {
+	holder, err := s.Node.Groups.SeatHolder(c.Context(), id, c.Caller.Org)
+	switch {
+	case err != nil:
+		return err
+	case holder.Zero():
+		return group.ErrUnknown
+	}
+	return journal.ErrErased
 }
 
 // groupCaller returns the caller as a group's rules see it: its organization and the

@@ -14,6 +14,7 @@ import (
 	"parley/actors/group"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/journal"
 )
 
 // seatHolders returns the caller's agents that have or had a seat in the group of a
@@ -24,12 +25,12 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 	ids, err := actors.ReadGroup(c.Context(), s.Node.Groups, host, func(g *group.State, _ time.Time) []parley.AgentID {
 		return firstMembers(g, org)
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
 		return nil, err
 	}
 	if began, err := s.Node.Agents.Get(c.Context(), state.Initiator()); err == nil && began.Owner() == org {
 		mine = append(mine, began)
-	} else if err != nil && !errors.Is(err, parley.ErrNotFound) {
+	} else if err != nil && !errors.Is(err, parley.ErrNotFound) && !errors.Is(err, journal.ErrErased) {
 		return nil, err
 	}
 	for _, id := range ids {
@@ -106,7 +107,7 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 	now, err := actors.ReadGroup(c.Context(), s.Node.Groups, state.GroupID(), func(g *group.State, _ time.Time) seen {
 		return seen{slices.Clone(g.Members()), g.Seats(c.Caller.Org)}
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
 		return err
 	}
 	var company map[parley.AgentID]time.Time // nil: all members are shown

@@ -1,8 +1,10 @@
 package http
 
 import (
+	"crypto/sha256"
 	"time"
 
+	"parley"
 	"parley/actors/org"
 	"parley/http/api"
 	"parley/http/auth"
@@ -81,4 +83,24 @@ func (s orgs) deleteCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.N
 		s.streams.endIf(func(st *agentStream) bool { return st.source.caller.ClientID == in.ClientID })
 	}
 	return rest.NoContent{}, err
+}
+
+var errForeignOrg = parley.ErrNotOwner.Saying("An organization can only erase itself.")
+
+// eraseOrg erases the caller's organization. It returns when that is complete.
+// // spec: Compliance and infrastructure
+func (s orgs) eraseOrg(c *rest.Call, in *api.EraseOrg) (api.Erasure, error) {
+	if in.ID != c.Caller.Org {
+		return api.Erasure{}, errForeignOrg
+	}
+	token, ok := auth.ParseBearer([]byte(c.Header("Authorization")))
+	if !ok {
+		return api.Erasure{}, auth.ErrNotAuthenticated
+	}
+	defer c.Park()()
+	done, err := s.Node.Erasures.Erase(c.Context(), in.ID, sha256.Sum256(token))
+	return api.Erasure{
+		OrgID: done.Org, ErasedAt: api.At(done.ErasedAt), MessagesDeleted: done.Messages, AgentsDeleted: done.Agents,
+		ConversationsDeleted: done.Conversations, GroupsDeleted: done.Groups,
+	}, err
 }

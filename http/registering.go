@@ -13,6 +13,7 @@ import (
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/rest"
+	"parley/journal"
 )
 
 var (
@@ -178,7 +179,7 @@ func (s signup) client(c *rest.Call, id, secret string) (client parley.ClientID,
 	var hash []byte
 	if malformed == nil && err == nil {
 		o, unknown := s.Node.Orgs.Get(c.Context(), owner)
-		if unknown != nil && !errors.Is(unknown, parley.ErrNotFound) {
+		if unknown != nil && !errors.Is(unknown, parley.ErrNotFound) && !errors.Is(unknown, journal.ErrErased) {
 			return client, "", owner, unknown
 		}
 		if credential := o.Credential(client); unknown == nil && credential.Live() {

@@ -122,6 +122,7 @@ func (s *Service) orgRoutes() []rest.Route {
 		rest.Typed(patch, "/org", rest.Bearer, 200, "Change the organization.", orgs.patchOrg),
 		rest.Typed(get, "/org/quotas", rest.Bearer, 200, "Usage against the limits of the trust tier.", orgs.quotas),
 		rest.Typed(post, "/org/credentials", rest.Bearer, 201, "Add client credentials.", orgs.createCredentials),
+		rest.Typed(remove, "/orgs/{id}", rest.Bearer, 200, "Erase your organization and everything that belongs to it. It cannot be undone.", orgs.eraseOrg).ToErase(),
 		rest.Typed(remove, "/org/credentials/{client_id}", rest.Bearer, 204, "Revoke client credentials.", orgs.deleteCredentials),
 	}
 }

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -22,6 +23,7 @@ import (
 	"parley/http/rest"
 	"parley/http/submission"
 	"parley/http/svid"
+	"parley/journal"
 )
 
 // ServiceOptions configure the endpoints.
@@ -145,6 +147,7 @@ func NewService(o ServiceOptions) *Service {
 	if o.Courier != nil {
 		o.Courier.bridge.Store(s.bridge)
 	}
+	o.Node.OnErased(s.forget)
 	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	s.meanings = limit.NewSlots(meaningsMax)
@@ -156,6 +159,15 @@ func (s *Service) Close() {
 	s.closing.Store(true)
 	s.streams.close()
 	s.bridge.Close()
+}
+
+// forget ends the streams of an organization that was erased, and drops what was rendered:
+// it may be of that organization.
+func (s *core) forget(org parley.OrgID) {
+	s.streams.endIf(func(st *agentStream) bool { return st.source.caller.Org == org })
+	s.streams.rendered.clear()
+	s.streams.pages.turn()
+	s.streams.pages.turn() // what was young before
 }
 
 var (
@@ -175,6 +187,9 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 		return rest.Caller{}, err
 	}
 	o, err := s.Node.Orgs.Get(context.Background(), claims.OrgID)
+	if errors.Is(err, journal.ErrErased) || err == nil && o.Erasing() {
+		return s.erasing(claims.OrgID, token)
+	}
 	if errors.Is(err, parley.ErrNotFound) || (err == nil && !o.Credential(claims.ClientID).Live()) {
 		return rest.Caller{}, auth.ErrNotAuthenticated.Saying("The credential that the token was made for has been revoked.")
 	}
@@ -182,6 +197,16 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 		return rest.Caller{}, err
 	}
 	return rest.Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), Suspended: o.Suspended(), Record: o}, nil
+}
+
+// erasing identifies the caller with the token that asked for the erasure of its
+// organization. Other tokens of the organization prove nothing any more.
+func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
+	asked, err := s.Node.Erasures.BegunBy(context.Background(), org, sha256.Sum256(token))
+	if err == nil && !asked {
+		err = auth.ErrNotAuthenticated.Saying("The organization was erased.")
+	}
+	return rest.Caller{Org: org, Erasing: true}, err
 }
 
 // ownAgent returns an agent of the caller's organization, active or revoked.

@@ -42,3 +42,24 @@ type Quota struct {
 	// ResetsAt is present for allowances that renew.
 	ResetsAt *Time `json:"resets_at,omitzero"`
 }
+
+// EraseOrg erases the caller's organization: DELETE /orgs/{id}.
+type EraseOrg struct {
+	ID parley.OrgID `json:"-" path:"id" required:"true"`
+}
+
+// Erasure says what was erased. // spec: Erasure result
+type Erasure struct {
+	OrgID    parley.OrgID `json:"org_id"`
+	ErasedAt Time         `json:"erased_at"`
+	// MessagesDeleted counts every message that an agent of the organization sent or
+	// received.
+	MessagesDeleted int64 `json:"messages_deleted"`
+	// AgentsDeleted counts revoked agents, too.
+	AgentsDeleted int64 `json:"agents_deleted"`
+	// ConversationsDeleted counts conversations with such an agent, without those that
+	// groups of other organizations host.
+	ConversationsDeleted int64 `json:"conversations_deleted"`
+	// GroupsDeleted counts the groups that the organization owned and had not deleted.
+	GroupsDeleted int64 `json:"groups_deleted"`
+}

@@ -82,6 +82,13 @@ func (c *Client) UpdateAgent(ctx context.Context, in api.AgentPatch) (*api.Agent
 	return fetch[api.Agent](ctx, c, call{method: http.MethodPatch, path: "/agents/" + in.ID.String(), in: in})
 }
 
+// EraseOrg erases the organization of the client and everything that belongs to it, for
+// good. It returns when that is complete. Repeating it with the same access token gives the
+// same result.
+func (c *Client) EraseOrg(ctx context.Context, id parley.OrgID) (*api.Erasure, error) {
+	return fetch[api.Erasure](ctx, c, call{method: http.MethodDelete, path: "/orgs/" + id.String(), repeatable: true})
+}
+
 // RevokeAgent permanently revokes an agent. Repeating it has no effect.
 func (c *Client) RevokeAgent(ctx context.Context, id parley.AgentID) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/agents/" + id.String(), repeatable: true}, nil)

@@ -16,6 +16,7 @@ import (
 )
 
 var (
+	errErased      = parley.Refuse(parley.Unauthenticated, "not_authenticated", "The organization was erased.")
 	errSuspended   = parley.Refuse(parley.Forbidden, "suspended", "The operator has suspended your organization. It can read, and do nothing else.")
 	errMethod      = rest.Protocol(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The resource does not take this method.")
 	errTooLarge    = rest.Protocol(fasthttp.StatusRequestEntityTooLarge, "payload_too_large", "The body is larger than 1 MiB.")

@@ -409,6 +409,12 @@ func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
 		if c.Caller, err = s.auth.Bearer(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err != nil {
 			return err
 		}
+		if c.Caller.Erasing {
+			if !r.OpenToErased() {
+				return errErased
+			}
+			return nil
+		}
 	}
 	if s.judge != nil {
 		if err = s.judge(c); err != nil {

@@ -28,6 +28,9 @@ type Caller struct {
 	Tier int
 	// Suspended: the organization may only read.
 	Suspended bool
+	// Erasing: the organization is being erased, or was, because a request with this token
+	// asked for it. The caller may repeat that request and do nothing else.
+	Erasing bool
 	// Record is what the authenticator knows about the organization, for handlers. It is
 	// shared between calls.
 	Record any

@@ -40,6 +40,7 @@ type Route struct {
 	media   string       // of the answer; empty: application/json
 	Streams bool         // the handler takes the connection over
 	Exempt  bool         // also open to suspended organizations
+	erases  bool         // also open to the token that asked for the erasure
 	people  bool         // refusals are pages if the client accepts HTML
 	handle  func(*Call, *plan) error
 	plan    *plan
@@ -133,6 +134,17 @@ func (r *Route) Refusal(p Problem, requestID string) (status int, body []byte, o
 func (r *Route) OpenToSuspended() bool {
 	return r.Exempt || r.Method == fasthttp.MethodGet && !r.Streams
 }
+
+// ToErase returns the route as the one that erases the caller's organization: it may be
+// called again with the same token.
+func (r Route) ToErase() Route {
+	r.erases = true
+	return r
+}
+
+// OpenToErased reports whether the route may be called with the token that asked for the
+// erasure of its organization.
+func (r *Route) OpenToErased() bool { return r.erases }
 
 var pathParameter = regexp.MustCompile(`\{([^{}]*)\}`)
 
