@@ -33,6 +33,7 @@ type commands struct {
 	Register     cli.RegisterCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
 	Key          keyCmd              `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`
 	VerifyKeys   cli.VerifyKeysCmd   `cmd:"" help:"Compare an agent's keys with its WebFinger and DID documents, and show its five verification words."`
+	Erase        cli.EraseCmd        `cmd:"" help:"Erase the profile's organization and everything that belongs to it, for good."`
 	Agent        cli.AgentCmd        `cmd:"" help:"Create, list and show agents and their keys."`
 	Card         cli.CardCmd         `cmd:"" help:"Publish, show and delete the cards by which agents are found."`
 	Directory    cli.DirectoryCmd    `cmd:"" help:"Find agents of all organizations by their cards."`

@@ -101,6 +101,7 @@ var openRoutes = []route{
 	{"GET", "/a/{handle}"},
 	{"GET", "/g/{handle}"},
 	{"GET", "/assets/{file}"},
+	{"DELETE", "/orgs/{id}"},
 	{"GET", "/compliance/info"},
 	{"GET", "/llms.txt"},
 	{"GET", "/health"},
@@ -109,7 +110,6 @@ var openRoutes = []route{
 
 // laterRoutes are in the specification but not built yet.
 var laterRoutes = []route{
-	{"DELETE", "/orgs/" + nobody},
 	{"GET", "/orgs/" + nobody + "/export"},
 }
 

@@ -33,6 +33,7 @@ type Config struct {
 	BackupDir             []string  `name:"backup-dir" env:"PARLEY_BACKUP_DIR" placeholder:"DIR" help:"Directory below which the running server may write backups; repeated, or separated by commas. Default: any that only the server's user and root can write to."`
 	MetricsListen         string    `name:"metrics-listen" env:"PARLEY_METRICS_LISTEN" placeholder:"ADDRESS" help:"Address for metrics and readiness only, without a token; default: none."`
 	Data                  string    `env:"PARLEY_DATA" default:"./parley-data" help:"Data directory; one process at a time."`
+	ErasureList           string    `name:"erasure-list" env:"PARLEY_ERASURE_LIST" placeholder:"FILE" help:"File that lists the erased organizations. Kept apart from DATA, it survives the loss of DATA: a server started on an older backup erases them again. Default: DATA/erasures.jsonl."`
 	BaseURL               string    `name:"base-url" env:"PARLEY_BASE_URL" placeholder:"URL" help:"Public address of the service; default: the bound address."`
 	Domain                string    `env:"PARLEY_DOMAIN" default:"localhost" help:"Public domain that handles are built on."`
 	Brand                 string    `env:"PARLEY_BRAND" default:"svc" help:"Brand in header names (X-Svc-Agent) and in reserved message types (svc.v1.dm)."`

@@ -189,13 +189,17 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.meter = telemetry.NewRequestMeter()
 	sealer := datadir.Sealer(h.keyring)
 	journal := h.traces.WrapJournal(sealed.New(h.store, sealer))
+	keys := &orgKeys{keyring: h.keyring, sealer: sealer, list: datadir.NewErasureList(cfg.ErasureList, cfg.Data)}
 	h.node = actors.New(actors.Options{
 		Journal: journal, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, Render: content.Render, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
-		NewKey: func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
-		Load:   h.load(),
+		NewKey:     func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
+		DestroyKey: keys.destroy, Load: h.load(),
 	})
 	if err = h.node.Start(); err != nil {
+		return err
+	}
+	if err = h.resumeErasures(keys); err != nil {
 		return err
 	}
 	provider, err := cfg.Embeddings.open()

@@ -1,0 +1,126 @@
+package datadir
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"parley"
+)
+
+// erasureListName is the name of the list of erasures in a data directory.
+const erasureListName = "erasures.jsonl"
+
+// ErasureList is the file that lists the organizations that were erased, a JSON object per
+// line. It has ids and instants only. It can be kept apart from the data directory: a
+// server that is started on a restored backup erases what is in it before it
+// listens.
+type ErasureList struct {
+	path string
+	mu   sync.Mutex
+}
+
+// Erased is a line of a ErasureList.
+type Erased struct {
+	OrgID    parley.OrgID `json:"org_id"`
+	ErasedAt time.Time    `json:"erased_at"`
+}
+
+// NewErasureList returns the list at a path, which need not exist; an empty path is that in
+// the data directory.
+func NewErasureList(path, data string) *ErasureList {
+	if path == "" {
+		path = filepath.Join(data, erasureListName)
+	}
+	return &ErasureList{path: path}
+}
+
+// Read returns the lines of the list; none if there is no file. What a crash has left of
+// the last line is skipped: that erasure has not begun to destroy anything.
+func (l *ErasureList) Read() (all []Erased, err error) {
+	file, err := os.Open(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines, torn := bufio.NewScanner(file), 0
+	for n := 1; lines.Scan(); n++ {
+		if torn != 0 {
+			err = fmt.Errorf("the list of erasures %s: line %d is not a JSON object with org_id and erased_at", l.path, torn)
+			break
+		}
+		var e Erased
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.OrgID.Zero() {
+			torn = n
+			continue
+		}
+		all = append(all, e)
+	}
+	return all, errors.Join(err, lines.Err(), file.Close())
+}
+
+// Add adds an organization, durably.
+func (l *ErasureList) Add(org parley.OrgID, at time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line, err := json.Marshal(Erased{org, at.UTC()})
+	if err != nil {
+		return err
+	}
+	_, before := os.Stat(l.path)
+	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	err = appendLine(file, line)
+	if err = errors.Join(err, file.Close()); err != nil || before == nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(l.path))
+}
+
+// appendLine adds a line after the last complete one.
+func appendLine(file *os.File, line []byte) error {
+	end, err := lastLineEnd(file)
+	if err == nil {
+		err = file.Truncate(end)
+	}
+	if err == nil {
+		_, err = file.WriteAt(append(line, '\n'), end)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return err
+}
+
+// lastLineEnd returns the offset after the last line break of a file.
+func lastLineEnd(file *os.File) (int64, error) {
+	size, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	var b [1]byte
+	for end := size.Size(); end > 0; end-- {
+		if _, err := file.ReadAt(b[:], end-1); err != nil || b[0] == '\n' {
+			return end, err
+		}
+	}
+	return 0, nil
+}
+
+func syncDirectory(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
