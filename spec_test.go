@@ -19,12 +19,6 @@ const specSHA256 = "572c9fbc9427f738726e6d7bad834a5cbd54c3829df1e8e8e0898856a7e8
 // It detects a parser that misses one.
 const specEndpoints = 66
 
-// notBuiltYet lists the endpoints of the specification that are not implemented, with
-// the feature that each belongs to. The server answers 404.
-var notBuiltYet = map[string]string{
-	"GET /orgs/{}/export": "compliance",
-}
-
 // beyondSpec lists the endpoints that the specification does not have, with what
 // they are for.
 var beyondSpec = map[string]string{
@@ -87,11 +81,6 @@ func TestSpecEndpointsAreFound(t *testing.T) {
 			t.Errorf("%s is in the specification and was not found", want)
 		}
 	}
-	for endpoint := range notBuiltYet {
-		if !slices.Contains(endpoints, endpoint) {
-			t.Errorf("%s is listed as not built yet, but is not in the specification", endpoint)
-		}
-	}
 }
 
 // TestSpecAnchors checks that every heading of the specification that a comment cites
@@ -132,16 +121,12 @@ func TestSpecAnchorsControl(t *testing.T) {
 }
 
 // compareRoutes returns the differences between the routes and the specification's
-// endpoints that neither notBuiltYet nor beyondSpec lists.
+// endpoints, apart from those that beyondSpec lists.
 func compareRoutes(endpoints, routes []string) []string {
 	var complaints []string
 	for _, endpoint := range endpoints {
-		feature, later := notBuiltYet[endpoint]
-		switch built := slices.Contains(routes, endpoint); {
-		case !built && !later:
-			complaints = append(complaints, endpoint+" is in the specification, but has no route and is not listed as not built yet")
-		case built && later:
-			complaints = append(complaints, endpoint+" has a route, but is listed as not built yet: "+feature)
+		if !slices.Contains(routes, endpoint) {
+			complaints = append(complaints, endpoint+" is in the specification, but has no route")
 		}
 	}
 	for _, route := range routes {
@@ -159,18 +144,12 @@ func compareRoutes(endpoints, routes []string) []string {
 
 func TestSpecRoutesControl(t *testing.T) {
 	endpoints := endpointsOf(readSpec(t))
-	sound := slices.Collect(maps.Keys(beyondSpec))
-	for _, endpoint := range endpoints {
-		if notBuiltYet[endpoint] == "" {
-			sound = append(sound, endpoint)
-		}
-	}
+	sound := append(slices.Collect(maps.Keys(beyondSpec)), endpoints...)
 	if complaints := compareRoutes(endpoints, sound); len(complaints) != 0 {
 		t.Fatalf("a correct table is rejected: %q", complaints)
 	}
 	for what, routes := range map[string][]string{
 		"a route is missing":                       slices.DeleteFunc(slices.Clone(sound), func(r string) bool { return r == "POST /messages" }),
-		"a route that is listed as not built yet":  append(slices.Clone(sound), "GET /orgs/{}/export"),
 		"a route that is not in the specification": append(slices.Clone(sound), "GET /metrics"),
 		"an extension without a route":             slices.DeleteFunc(slices.Clone(sound), func(r string) bool { return r == "GET /version" }),
 	} {

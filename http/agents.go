@@ -3,14 +3,12 @@ package http
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/http/api"
-	"parley/http/auth"
 	"parley/http/rest"
 )
 
@@ -96,22 +94,14 @@ func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Comma
 
 // agentOf returns an agent as its owner sees it. // spec: Agent (AgentRead)
 func (s agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) {
-	handle, err := s.desk.Handle(ctx, a)
-	signing := api.NewJWK(parley.Ed25519, a.GetSigningKey())
-	encryption := api.NewJWK(parley.X25519, a.GetEncryptionKey())
-	read := api.Agent{
-		ID: a.AgentID(), AgentID: a.AgentID(), OrgID: a.Owner(), Name: a.GetName(), HumanOversight: a.GetHumanOversight(),
-		IncomingPolicy: a.GetIncomingPolicy(), OutgoingPolicy: a.GetOutgoingPolicy(), Unlisted: a.GetUnlisted(),
-		CreatedAt: api.At(a.CreatedAt()), Handle: &handle, VerificationWords: new(auth.VerificationWords(a.GetSigningKey())),
-		SigningPublicKey: &signing, EncryptionPublicKey: &encryption, Warnings: a.Warnings(),
-		PQPublicKey: pqKeyOf(a),
+	o, err := s.Node.Orgs.Get(ctx, a.Owner())
+	if err != nil {
+		return api.Agent{}, err
 	}
-	if at, revoked := a.RevokedAt(); revoked {
-		read.RevokedAt = new(api.At(at))
-	}
+	read := s.agentIn(a, o)
 	disabled, unread := s.Node.Webhooks.Disabled(ctx, a)
 	for _, w := range disabled {
 		read.Warnings = append(read.Warnings, hookWarning(w))
 	}
-	return read, errors.Join(err, unread)
+	return read, unread
 }

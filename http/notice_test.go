@@ -12,7 +12,7 @@ import (
 )
 
 // later are endpoints that the notice names and that are not built yet.
-var later = []string{"GET /orgs/{id}/export", "DELETE /orgs/{id}"}
+var later = []string{"DELETE /orgs/{id}"}
 
 func routeNames() (all []string) {
 	for _, e := range Endpoints() {

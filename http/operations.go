@@ -122,8 +122,9 @@ var operations = map[string]rest.Operation{
 	"GET /readyz":                                {ID: "getReadiness", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready]()}},
 	"GET /version":                               {ID: "getVersion"},
 
-	"GET /compliance/info": {ID: "getComplianceInfo", Headers: documentHeaders},
-	"GET /llms.txt":        {ID: "getLLMsText", Headers: documentHeaders},
+	"GET /orgs/{id}/export": {ID: "exportOrganization", Refuses: "not_owner rate_limited quota_exceeded invalid_request"},
+	"GET /compliance/info":  {ID: "getComplianceInfo", Headers: documentHeaders},
+	"GET /llms.txt":         {ID: "getLLMsText", Headers: documentHeaders},
 
 	"GET /":              {ID: "getStart", Headers: pageHeaders},
 	"GET /find/agents":   {ID: "getAgentsPage", Headers: pageHeaders},

@@ -85,13 +85,13 @@ func (s orgs) deleteCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.N
 	return rest.NoContent{}, err
 }
 
-var errForeignOrg = parley.ErrNotOwner.Saying("An organization can only erase itself.")
+var errEraseForeign = parley.ErrNotOwner.Saying("An organization can only erase itself.")
 
 // eraseOrg erases the caller's organization. It returns when that is complete.
 // // spec: Compliance and infrastructure
 func (s orgs) eraseOrg(c *rest.Call, in *api.EraseOrg) (api.Erasure, error) {
 	if in.ID != c.Caller.Org {
-		return api.Erasure{}, errForeignOrg
+		return api.Erasure{}, errEraseForeign
 	}
 	token, ok := auth.ParseBearer([]byte(c.Header("Authorization")))
 	if !ok {

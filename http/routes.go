@@ -193,6 +193,7 @@ func (s *Service) otherRoutes() []rest.Route {
 		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", conversations.patchStatus),
 
 		// Compliance
+		rest.Download("/orgs/{id}/export", api.MediaNDJSON, "Export everything that belongs to the organization, as lines of JSON.", compliance.export),
 		rest.RenderedAs[api.ComplianceInfo](get, "/compliance/info", rest.Public, 200, "Transparency notice: who runs the service, and what it does with data.", compliance.complianceInfo),
 		rest.Raw(get, "/llms.txt", rest.Public, "text/plain", "What language models need to use the service.", compliance.llms),
 

@@ -109,6 +109,7 @@ type core struct {
 	// set cannot replace a newer one.
 	signing  sync.Mutex
 	streams  *streams
+	exports  *exports
 	queries  *limit.Slots
 	meanings *limit.Slots // of searches that wait for a vector
 	lists    rest.Lists
@@ -135,7 +136,7 @@ func NewService(o ServiceOptions) *Service {
 		BaseURL: o.BaseURL, Brand: o.Brand, Clock: o.Clock, Node: o.Node, Keys: o.CardKeys, Show: s.showCard,
 		Changed: func(a *agent.State, o *org.State) time.Time { return s.cardChanged(a, o, a.GetCard().GetUpdatedMs()) },
 	})
-	s.streams = newStreams(s)
+	s.streams, s.exports = newStreams(s), newExports(o.Clock)
 	s.desk = submission.New(submission.Options{
 		Node: o.Node, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.allowed(who, quotaMessages) },
 	})
@@ -158,12 +159,14 @@ func NewService(o ServiceOptions) *Service {
 func (s *Service) Close() {
 	s.closing.Store(true)
 	s.streams.close()
+	s.exports.breakOff(parley.OrgID{})
 	s.bridge.Close()
 }
 
-// forget ends the streams of an organization that was erased, and drops what was rendered:
+// forget ends the streams and the export of an organization that was erased, and drops what was rendered:
 // it may be of that organization.
 func (s *core) forget(org parley.OrgID) {
+	s.exports.breakOff(org)
 	s.streams.endIf(func(st *agentStream) bool { return st.source.caller.Org == org })
 	s.streams.rendered.clear()
 	s.streams.pages.turn()

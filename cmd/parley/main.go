@@ -46,6 +46,7 @@ type commands struct {
 	Conversation cli.ConversationCmd `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
 	Webhook      cli.WebhookCmd      `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
 	A2A          cli.A2ACmd          `cmd:"" name:"a2a" help:"Write to agents over the A2A bridge, and answer their tasks."`
+	Export       cli.ExportCmd       `cmd:"" help:"Write everything that belongs to the organization to a file, and check that it is complete."`
 	Group        cli.GroupCmd        `cmd:"" help:"Create groups, invite, join, vote, send an encrypted message to all members."`
 
 	Org operator.OrgCmd `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`

@@ -218,7 +218,7 @@ func (b *schemas) replayed(r *Route, success object) object {
 // content describes the body of a successful answer, nil if it has none.
 func (b *schemas) content(r *Route) object {
 	switch {
-	case r.Streams:
+	case r.Streams && r.media == "text/event-stream":
 		return object{{r.media, object{{"schema", b.eventStream(r)}}}}
 	case r.media != "" && r.out == nil:
 		return object{{mediaType([]byte(r.media)), object{}}}

@@ -100,6 +100,14 @@ func Stream[In any](method, path string, access Access, summary string, h func(*
 	}
 }
 
+// Download declares an endpoint whose handler takes over the connection and writes a long
+// answer of the media type. Suspended organizations may call it.
+func Download[In any](path, media, summary string, h func(*Call, *In) error) Route {
+	r := Stream(fasthttp.MethodGet, path, Bearer, summary, h)
+	r.media, r.Exempt = media, true
+	return r
+}
+
 // Raw declares an endpoint whose handler writes its own body of the media type.
 func Raw[In any](method, path string, access Access, media, summary string, h func(*Call, *In) error) Route {
 	r := Stream(method, path, access, summary, h)

@@ -185,15 +185,17 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/status", obj{"status": "failed"}}
 	},
 
-	"GET /":                plainAsk("/"),
-	"GET /health":          plainAsk("/health"),
-	"GET /readyz":          plainAsk("/readyz"),
-	"GET /compliance/info": plainAsk("/compliance/info"),
-	"GET /llms.txt":        plainAsk("/llms.txt"),
-	"GET /version":         plainAsk("/version"),
-	"GET /openapi.json":    plainAsk("/openapi.json"),
-	"GET /docs":            plainAsk("/docs"),
-	"GET /docs/{file}":     plainAsk("/docs/page.css"),
+	"GET /":       plainAsk("/"),
+	"GET /health": plainAsk("/health"),
+	"GET /readyz": plainAsk("/readyz"),
+	// Of the counterpart: two exports of one organization would be one too many.
+	"GET /orgs/{id}/export": func(c *accessScene) accessAsk { return accessAsk{"/orgs/" + c.bob.org.id + "/export", nil} },
+	"GET /compliance/info":  plainAsk("/compliance/info"),
+	"GET /llms.txt":         plainAsk("/llms.txt"),
+	"GET /version":          plainAsk("/version"),
+	"GET /openapi.json":     plainAsk("/openapi.json"),
+	"GET /docs":             plainAsk("/docs"),
+	"GET /docs/{file}":      plainAsk("/docs/page.css"),
 
 	"GET /find/agents":   plainAsk("/find/agents"),
 	"GET /find/groups":   plainAsk("/find/groups"),
@@ -243,7 +245,7 @@ func (c *accessScene) ask(t *testing.T, route, caller string) string {
 		token = ""
 	}
 	var a *answer
-	if strings.HasSuffix(route, "/stream") {
+	if strings.HasSuffix(route, "/stream") || strings.HasSuffix(route, "/export") {
 		a = c.s.opens(t, token, ask.path, headers...)
 	} else {
 		a = c.s.call(t, token, method, ask.path, ask.body, headers...)
@@ -340,7 +342,7 @@ func TestAccessMatrix(t *testing.T) {
 			t.Error(complaint)
 		}
 		for _, route := range routes {
-			if method, path, _ := strings.Cut(route, " "); method == "GET" && secured[route] && !strings.HasSuffix(path, "/stream") {
+			if method, path, _ := strings.Cut(route, " "); method == "GET" && secured[route] && !strings.HasSuffix(path, "/stream") && !strings.HasSuffix(path, "/export") {
 				c.s.call(t, "", "HEAD", accessAsks[route](c).path, nil).as("HEAD for %s", route).want(401)
 			}
 		}

@@ -1,0 +1,445 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/group"
+	"parley/actors/org"
+	"parley/actors/record"
+	"parley/actors/rules"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+// Export reads everything that belongs to one organization as it is at one instant in all
+// homes: nothing that it shows is without its cause, because what happens in one home
+// because of another is applied after it. What was erased, and what belongs to an
+// organization that was, is left out.
+//
+// Its methods call visit in the order of ids. They keep no more than ids in memory, at
+// most as many as ExportBytes allows, and read again for the next ones.
+// // spec: Export record types
+type Export struct {
+	*reader
+	view     journal.View
+	org      parley.OrgID
+	ctx      context.Context //nolint:containedctx // an export is one long read
+	at       time.Time
+	capacity int // ids at a time
+	state    *org.State
+	// own remembers which agents are the organization's.
+	own map[parley.AgentID]bool
+}
+
+// exportIDBytes is how many bytes one remembered id takes at most, and exportInnerIDs how
+// many ids a list within a list remembers.
+const (
+	exportIDBytes  = 32
+	exportInnerIDs = 1 << 15
+	exportOwnMax   = 1 << 15
+)
+
+// ExportBytes is how many bytes an export should be allowed for ids. With less it reads
+// more often.
+const ExportBytes = 16 << 20
+
+// Export begins to read an organization. capacity is how many bytes it may take. The caller
+// closes the export. Everything that the export shows is durable.
+func (q *Orgs) Export(ctx context.Context, id parley.OrgID, capacity int) (*Export, error) {
+	x := &Export{
+		reader: q.reader, view: q.journal.View(), org: id, ctx: ctx, at: q.clock(), capacity: max(capacity/exportIDBytes, 64),
+		state: &org.State{}, own: map[parley.AgentID]bool{},
+	}
+	err := x.Readable()
+	if err == nil {
+		err = x.view.Durable(ctx)
+	}
+	if err != nil {
+		x.Close()
+		return nil, err
+	}
+	return x, nil
+}
+
+// Close ends the export.
+func (x *Export) Close() { x.view.Close() }
+
+// At is the instant that the export shows.
+func (x *Export) At() time.Time { return x.at }
+
+// Readable returns an error if the organization was erased since the export began: then
+// what was read may lack records.
+func (x *Export) Readable() error {
+	x.state = &org.State{}
+	_, _, err := rules.Org.Load(x.view, rules.OrgStream(x.org), x.state)
+	if err == nil && !x.state.Exists() {
+		err = parley.ErrNotFound
+	}
+	return err
+}
+
+// Org returns the organization.
+func (x *Export) Org() *org.State { return x.state }
+
+// Registration returns the event that the organization began with.
+func (x *Export) Registration() (first *org.Registered, err error) {
+	first = &org.Registered{}
+	var bad error
+	err = x.view.Events(rules.OrgStream(x.org), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
+		var e org.Event
+		if e, bad = rules.Org.Decode(f); bad == nil {
+			if registered, ok := e.(*org.Registered); ok {
+				first = registered
+			}
+		}
+		return false
+	})
+	return first, errors.Join(err, bad)
+}
+
+// ExportedAgent is an agent with its card, nil if it has none.
+type ExportedAgent struct {
+	*agent.State
+	Card *record.Card
+}
+
+// Agents visits the organization's agents, revoked ones too.
+func (x *Export) Agents(visit func(ExportedAgent) error) error {
+	return x.ascendIDs(x.agentIDs, func(id parley.AnyID) error {
+		a, err := x.agent(parley.AgentID(id))
+		if a == nil || err != nil {
+			return err
+		}
+		value, found, err := x.view.Row(id.Slot(), journal.CardTable, id[:])
+		if err != nil || !found {
+			return errors.Join(err, visit(ExportedAgent{State: a}))
+		}
+		card := &record.Card{}
+		if err := card.UnmarshalVT(value); err != nil {
+			return err
+		}
+		return visit(ExportedAgent{a, card})
+	})
+}
+
+// agent reads an agent, nil if its home does not have it yet.
+func (x *Export) agent(id parley.AgentID) (*agent.State, error) {
+	a := &agent.State{}
+	_, _, err := rules.Agent.Load(x.view, rules.AgentStream(id), a)
+	if err != nil || !a.Exists() {
+		return nil, err
+	}
+	return a, nil
+}
+
+// SigningKeys visits the Ed25519 keys of all agents, former ones too, in the order of
+// their RFC 7638 thumbprints.
+func (x *Export) SigningKeys(visit func(a *agent.State, kid string, key agent.Key) error) error {
+	type place struct {
+		kid   string
+		agent parley.AgentID
+	}
+	compare := func(a, b place) int {
+		if a.kid != b.kid {
+			return bytes.Compare([]byte(a.kid), []byte(b.kid))
+		}
+		return bytes.Compare(a.agent[:], b.agent[:])
+	}
+	list := func(add func(place)) error {
+		return x.eachAgent(func(id parley.AgentID) error {
+			a, err := x.agent(id)
+			if a == nil || err != nil {
+				return err
+			}
+			add(place{parley.Thumbprint(parley.Ed25519, a.GetSigningKey()), id})
+			for _, k := range a.GetFormerKeys() {
+				if k.Curve == parley.Ed25519 {
+					add(place{parley.Thumbprint(parley.Ed25519, k.Raw), id})
+				}
+			}
+			return nil
+		})
+	}
+	return ascend(max(x.capacity/4, 16), compare, list, func(p place) error {
+		a, err := x.agent(p.agent)
+		if a == nil || err != nil {
+			return err
+		}
+		key, _ := a.KeyByKid(p.kid)
+		return visit(a, p.kid, key)
+	})
+}
+
+// Webhooks visits the webhooks of the organization's agents.
+func (x *Export) Webhooks(visit func(*webhook.State) error) error {
+	list := func(add func(parley.AnyID)) error {
+		return x.eachAgent(func(id parley.AgentID) error {
+			return x.view.Rows(id.Slot(), journal.WebhookTable, id[:], nil, false, func(key, value []byte) bool {
+				if record.DecodeEventFilter(value).Task.Zero() {
+					add(parley.IDFromBytes[parley.AnyID](key[16:]))
+				}
+				return true
+			})
+		})
+	}
+	return x.ascendIDs(list, func(id parley.AnyID) error {
+		s := &webhook.State{}
+		_, _, err := rules.Webhook.Load(x.view, rules.WebhookStream(webhook.ID(id)), s)
+		if err != nil || !s.Exists() || s.Deleted() {
+			return unlessErased(err)
+		}
+		return visit(s)
+	})
+}
+
+// Conversations visits the conversations that the organization's agents take part in.
+func (x *Export) Conversations(visit func(*conversation.State) error) error {
+	list := func(add func(parley.AnyID)) error {
+		return x.eachAgent(func(id parley.AgentID) error {
+			return x.conversationsOf(id, func(c parley.ConversationID) error {
+				add(parley.AnyID(c))
+				return nil
+			})
+		})
+	}
+	return x.ascendIDs(list, func(id parley.AnyID) error {
+		s := &conversation.State{}
+		if err := readConversation(x.view, parley.ConversationID(id), s); err != nil {
+			return unlessErased(err)
+		}
+		return visit(s)
+	})
+}
+
+// conversationsOf lists an agent's conversations: those that have a row, and those that
+// began with an entry of its feed and have none yet.
+func (x *Export) conversationsOf(id parley.AgentID, visit func(parley.ConversationID) error) error {
+	upTo, err := placeUpTo(x.view, journal.ListedTable, id)
+	if err != nil {
+		return err
+	}
+	var bad error
+	err = x.view.Rows(id.Slot(), journal.ConversationTable, id[:], nil, false, func(_, value []byte) bool {
+		bad = visit(parley.IDFromBytes[parley.ConversationID](value))
+		return bad == nil
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return err
+	}
+	err = x.view.Feed(id, upTo, math.MaxInt64, func(e journal.FeedEntry) bool {
+		if !e.Begins {
+			return true
+		}
+		var c parley.ConversationID
+		if c, bad = StartedBy(x.view, id, e); bad == nil {
+			bad = visit(c)
+		}
+		return bad == nil
+	})
+	return errors.Join(err, bad)
+}
+
+// ascendIDs is ascend for ids.
+func (x *Export) ascendIDs(list func(add func(parley.AnyID)) error, visit func(parley.AnyID) error) error {
+	return ascend(2*x.capacity, compareIDs, list, func(id parley.AnyID) error {
+		if err := x.ctx.Err(); err != nil {
+			return err
+		}
+		return visit(id)
+	})
+}
+
+func compareIDs(a, b parley.AnyID) int { return bytes.Compare(a[:], b[:]) }
+
+// agentIDs lists the organization's agents.
+func (x *Export) agentIDs(add func(parley.AnyID)) error {
+	return x.eachAgent(func(id parley.AgentID) error {
+		add(parley.AnyID(id))
+		return nil
+	})
+}
+
+// eachAgent calls fn with the organization's agents in the order of creation.
+func (x *Export) eachAgent(fn func(parley.AgentID) error) error {
+	var bad error
+	err := x.view.Rows(x.org.Slot(), journal.RosterTable, x.org[:], nil, false, func(_, value []byte) bool {
+		if bad = x.ctx.Err(); bad == nil {
+			bad = fn(parley.IDFromBytes[parley.AgentID](value))
+		}
+		return bad == nil
+	})
+	return errors.Join(err, bad)
+}
+
+// owns reports whether an agent is the organization's. The owner of an agent never
+// changes.
+func (x *Export) owns(id parley.AgentID) (bool, error) {
+	if own, known := x.own[id]; known {
+		return own, nil
+	}
+	a, err := x.agent(id)
+	if err != nil {
+		return false, unlessErased(err)
+	}
+	if len(x.own) == exportOwnMax {
+		clear(x.own)
+	}
+	x.own[id] = a != nil && a.Owner() == x.org
+	return x.own[id], nil
+}
+
+// unlessErased returns nil for what was erased or does not exist in this view.
+func unlessErased(err error) error {
+	if errors.Is(err, journal.ErrErased) || errors.Is(err, parley.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// group reads a group, nil if there is none or its owner was erased.
+func (x *Export) group(id parley.GroupID) (*group.State, error) {
+	g := &group.State{}
+	_, _, err := rules.Group.Load(x.view, rules.GroupStream(id), g)
+	if err != nil || !g.Exists() {
+		return nil, unlessErased(err)
+	}
+	return g, nil
+}
+
+// Groups visits the groups that the organization owns and that are not deleted.
+func (x *Export) Groups(visit func(*group.State) error) error {
+	return x.ascendIDs(x.ownedGroups, func(id parley.AnyID) error {
+		g, err := x.group(parley.GroupID(id))
+		if g == nil || err != nil || g.Deleted() {
+			return err
+		}
+		return visit(g)
+	})
+}
+
+func (x *Export) ownedGroups(add func(parley.AnyID)) error {
+	return x.view.Rows(x.org.Slot(), journal.GroupRosterTable, x.org[:], nil, false, func(_, value []byte) bool {
+		add(parley.IDFromBytes[parley.AnyID](value))
+		return true
+	})
+}
+
+// groupsOfInterest visits the groups that may have memberships or requests of the
+// organization's agents, and those that it owns.
+func (x *Export) groupsOfInterest(capacity int, visit func(g *group.State, owned bool) error) error {
+	list := func(add func(parley.AnyID)) error {
+		return errors.Join(x.ownedGroups(add), x.eachAgent(func(id parley.AgentID) error {
+			a, err := x.agent(id)
+			if a == nil || err != nil {
+				return err
+			}
+			for _, m := range a.GetGroups() {
+				add(parley.AnyID(m.GroupID()))
+			}
+			concerns := x.view.Rows(id.Slot(), journal.ConcernTable, id[:], nil, false, func(_, value []byte) bool {
+				add(parley.IDFromBytes[parley.AnyID](value))
+				return true
+			})
+			// What was settled is known from the events that the agent got of it.
+			return errors.Join(concerns, x.view.Feed(id, 0, math.MaxInt64, func(e journal.FeedEntry) bool {
+				if e.Kind == journal.GroupEntry {
+					add(e.Ref)
+				}
+				return true
+			}))
+		}))
+	}
+	return ascend(capacity, compareIDs, list, func(id parley.AnyID) error {
+		g, err := x.group(parley.GroupID(id))
+		if g == nil || err != nil {
+			return err
+		}
+		return visit(g, g.Org == x.org)
+	})
+}
+
+// Memberships visits the members of the organization's groups, and the organization's
+// agents in the groups of others.
+func (x *Export) Memberships(visit func(*group.State, group.Member) error) error {
+	return x.groupsOfInterest(x.capacity, func(g *group.State, owned bool) error {
+		if g.Deleted() {
+			return nil
+		}
+		members := slices.Clone(g.Members())
+		slices.SortFunc(members, func(a, b group.Member) int { return compareIDs(a.ID(g.ID), b.ID(g.ID)) })
+		for _, m := range members {
+			if owned || m.Org == x.org {
+				if err := visit(g, m); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Requests visits the join requests, live and settled, of the organization's groups and
+// of its agents.
+func (x *Export) Requests(visit func(*group.State, *group.Request) error) error {
+	type place [32]byte // request, group
+	shown := func(r *group.Request, owned bool) bool {
+		return owned || parley.IDFromBytes[parley.OrgID](r.GetOrg()) == x.org
+	}
+	list := func(add func(place)) error {
+		return x.groupsOfInterest(exportInnerIDs, func(g *group.State, owned bool) error {
+			put := func(r *group.Request) {
+				if shown(r, owned) {
+					add(place(slices.Concat(r.GetId(), g.ID[:])))
+				}
+			}
+			for _, r := range g.Requests() {
+				put(r)
+			}
+			return x.settled(g.ID, put)
+		})
+	}
+	var last *group.State
+	return ascend(x.capacity, func(a, b place) int { return bytes.Compare(a[:], b[:]) }, list, func(p place) error {
+		id, of := parley.JoinRequestID(p[:16]), parley.GroupID(p[16:])
+		if last == nil || last.ID != of {
+			g, err := x.group(of)
+			if g == nil || err != nil {
+				return err
+			}
+			last = g
+		}
+		if r := last.Request(id); r != nil {
+			return visit(last, r)
+		}
+		value, found, err := x.view.Row(of.Slot(), journal.RequestTable, append(of.Bytes(), id[:]...))
+		if err != nil || !found {
+			return err
+		}
+		r := &group.Request{}
+		if err := r.UnmarshalVT(value); err != nil {
+			return err
+		}
+		return visit(last, r)
+	})
+}
+
+// settled calls fn with a group's settled join requests.
+func (x *Export) settled(id parley.GroupID, fn func(*group.Request)) error {
+	var bad error
+	err := x.view.Rows(id.Slot(), journal.RequestTable, id[:], nil, false, func(_, value []byte) bool {
+		r := &group.Request{}
+		if bad = r.UnmarshalVT(value); bad == nil {
+			fn(r)
+		}
+		return bad == nil
+	})
+	return errors.Join(err, bad)
+}

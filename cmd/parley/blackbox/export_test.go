@@ -1,0 +1,157 @@
+package blackbox
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// exportOf makes an export of an agent's organization and returns its lines by type. It
+// checks the trailers.
+func exportOf(t *testing.T, g *agent) map[string][]obj {
+	t.Helper()
+	req, err := g.s.request(g.token, "GET", "/orgs/"+g.org.id+"/export", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := streaming.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("export: %d %v %.300s", resp.StatusCode, err, raw)
+	}
+	sum, records := sha256.Sum256(raw), map[string][]obj{}
+	for line := range bytes.Lines(raw) {
+		l := struct {
+			Type string
+			Data obj
+		}{}
+		if err := json.Unmarshal(line, &l); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		records[l.Type] = append(records[l.Type], l.Data)
+	}
+	if got, want := resp.Trailer.Get("X-Svc-Export-Records"), strconv.Itoa(bytes.Count(raw, []byte("\n"))); got != want {
+		t.Errorf("X-Svc-Export-Records is %q, want %q", got, want)
+	}
+	if got, want := resp.Trailer.Get("Repr-Digest"), "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":"; got != want {
+		t.Errorf("Repr-Digest is %q, want %q", got, want)
+	}
+	return records
+}
+
+// exportChain sends messages one after the other, each when the one before it was
+// acknowledged: by turns one of the organization begins a conversation, the other party
+// replies, and the organization answers the reply.
+type exportChain struct {
+	ids  []string
+	mu   sync.Mutex
+	done atomic.Int64 // how many were acknowledged
+}
+
+func (x *exportChain) extend(t *testing.T, ours, theirs *agent) {
+	reply := func(by *agent, to string) string {
+		return by.post("/messages/"+to+"/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QUJD"}).want(201).str("id")
+	}
+	first := text(ours.send(theirs), "id")
+	for _, id := range []func() string{func() string { return first }, func() string { first = reply(theirs, first); return first }, func() string { return reply(ours, first) }} {
+		next := id()
+		x.mu.Lock()
+		x.ids = append(x.ids, next)
+		x.mu.Unlock()
+		x.done.Add(1)
+	}
+}
+
+// TestExportWhileOthersWrite: an export has everything that was acknowledged before it
+// began, and nothing without what came before it, whichever journals it is in.
+func TestExportWhileOthersWrite(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals, "--quota", "tier1.exports_per_hour=none")
+		us, them := s.org(t), s.org(t)
+		const chains, exports = 6, 5
+		all := make([]*exportChain, chains)
+		stop := make(chan struct{})
+		var writers sync.WaitGroup
+		first := us.agent("a")
+		for i := range all {
+			ours, theirs := us.agent(fmt.Sprint("a", i)), them.agent(fmt.Sprint("b", i))
+			all[i] = &exportChain{}
+			all[i].extend(t, ours, theirs)
+			writers.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						all[i].extend(t, ours, theirs)
+					}
+				}
+			})
+		}
+		for range exports {
+			before := make([]int64, chains)
+			for i, x := range all {
+				before[i] = x.done.Load()
+			}
+			checkExport(t, exportOf(t, first), all, before)
+		}
+		close(stop)
+		writers.Wait()
+		for i, x := range all {
+			if len(x.ids) < 6 {
+				t.Errorf("chain %d has only %d messages: nothing was written during the exports", i, len(x.ids))
+			}
+		}
+	})
+}
+
+// checkExport checks that an export has a beginning of each chain, and at least so many
+// messages of it; and that it has what its records refer to.
+func checkExport(t *testing.T, records map[string][]obj, chains []*exportChain, before []int64) {
+	t.Helper()
+	has := map[string]bool{}
+	for _, kind := range []string{"message", "conversation", "agent"} {
+		for _, r := range records[kind] {
+			has[text(r, "id")] = true
+		}
+	}
+	for i, x := range chains {
+		x.mu.Lock()
+		ids := x.ids
+		x.mu.Unlock()
+		end := 0
+		for end < len(ids) && has[ids[end]] {
+			end++
+		}
+		if int64(end) < before[i] {
+			t.Errorf("chain %d: the export ends after %d messages, %d had been acknowledged when it began", i, end, before[i])
+		}
+		for n := end; n < len(ids); n++ {
+			if has[ids[n]] {
+				t.Errorf("chain %d: the export has message %d without message %d", i, n, end)
+			}
+		}
+	}
+	for _, m := range records["message"] {
+		if !has[text(m, "conversation_id")] {
+			t.Errorf("the export has message %s without its conversation", text(m, "id"))
+		}
+		if !has[text(m, "from_agent_id")] && !has[text(m, "to_agent_id")] {
+			t.Errorf("message %s is of none of the organization's agents", text(m, "id"))
+		}
+	}
+	if len(records["org"]) != 1 || len(records["user"]) != 1 || len(records["pow_challenge"]) != 1 {
+		t.Errorf("the export has %d organizations, %d users, %d challenges", len(records["org"]), len(records["user"]), len(records["pow_challenge"]))
+	}
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"parley/cmd/parley/profile"
+	"parley/cmd/parley/program"
+	"parley/http/client"
+)
+
+type ExportCmd struct {
+	profile.Flags
+	File string `arg:"" help:"File to write, which must not exist yet; - for standard output."`
+}
+
+// partialExport is the suffix of an export that is not complete.
+const partialExport = ".partial"
+
+// Run writes the export beside the file and gives it its name only when number and digest
+// of its records are those of the server.
+func (c *ExportCmd) Run(ctx context.Context, std *program.Streams) error {
+	from, _, err := c.Open()
+	if err != nil {
+		return err
+	}
+	if c.File == "-" {
+		_, err := export(ctx, from, std.Out)
+		return err
+	}
+	if _, err := os.Lstat(c.File); err == nil {
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New(c.File + " exists already")}
+	}
+	file, err := os.OpenFile(c.File+partialExport, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	made, err := export(ctx, from, file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), c.File)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	if std.JSON {
+		return std.Value(made)
+	}
+	return std.Say("exported %d records, %d bytes, to %s\nsha256 %s", made.Records, made.Bytes, c.File, made.SHA256)
+}
+
+// export writes the export of the client's organization.
+func export(ctx context.Context, from *client.Client, to io.Writer) (*client.Exported, error) {
+	org, err := from.Org(ctx)
+	if err != nil {
+		return nil, err
+	}
+	buffered := bufio.NewWriterSize(to, 1<<20)
+	made, err := from.Export(ctx, org.ID, buffered)
+	return made, errors.Join(err, buffered.Flush())
+}

@@ -1,0 +1,143 @@
+package http
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"parley"
+	"parley/http/limit"
+	"parley/http/rest"
+)
+
+const (
+	// exportsMax is how many exports run at a time. Each holds a snapshot of the store, and
+	// memory.
+	exportsMax = 2
+	// exportWindow is the time in which an organization may export as often as its quota
+	// allows.
+	exportWindow = time.Hour
+	// exportLife bounds an export: a reader that takes longer is cut off.
+	exportLife = time.Hour
+)
+
+var (
+	errExportRunning = rest.ErrRateLimited.Saying("An export of the organization is under way.")
+	errExportsFull   = parley.ErrOverloaded.Saying("Too many exports are under way.")
+	errForeignOrg    = parley.ErrNotOwner.Saying("This is not your organization.")
+	errExportHTTP10  = parley.Refuse(parley.Invalid, "invalid_request", "An export needs HTTP/1.1: its record count and digest come as trailers.")
+)
+
+// exports counts the exports of organizations. It is in memory only: after a restart an
+// organization may export once more within the hour, which does no harm.
+type exports struct {
+	clock parley.Clock
+	mu    sync.Mutex
+	// open are the exports under way, begun the instants at which those of the last hour
+	// began that count.
+	open   map[parley.OrgID]*exportStream
+	begun  map[parley.OrgID][]time.Time
+	closed bool
+}
+
+func newExports(clock parley.Clock) *exports {
+	return &exports{clock: clock, open: map[parley.OrgID]*exportStream{}, begun: map[parley.OrgID][]time.Time{}}
+}
+
+// take reserves an export, which begins the hour. quota nil means no limit.
+func (x *exports) take(c *rest.Call, st *exportStream, quota *int) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := x.clock()
+	x.forget(now)
+	begun := x.begun[st.org]
+	if quota != nil {
+		if *quota == 0 {
+			return parley.ErrQuotaExceeded.OverQuota(quotaExports, 0, len(begun), nil)
+		}
+		standing := limit.Standing{OK: true, Limit: *quota, Remaining: max(*quota-len(begun)-1, 0), Reset: exportWindow}
+		if len(begun) >= *quota {
+			standing.OK, standing.RetryAfter = false, begun[len(begun)-*quota].Add(exportWindow).Sub(now)
+			standing.Reset = standing.RetryAfter
+		}
+		if err := c.SetRate(standing); err != nil {
+			return err
+		}
+	}
+	switch {
+	case x.open[st.org] != nil:
+		return errExportRunning.With("retry_after", limit.Seconds(time.Minute))
+	case x.closed || len(x.open) >= exportsMax:
+		return errExportsFull
+	}
+	st.began = now
+	x.open[st.org], x.begun[st.org] = st, append(begun, now)
+	return nil
+}
+
+// forget drops the beginnings that no longer count. The caller holds mu.
+func (x *exports) forget(now time.Time) {
+	for id, begun := range x.begun {
+		for len(begun) > 0 && now.Sub(begun[0]) >= exportWindow {
+			begun = begun[1:]
+		}
+		if x.begun[id] = begun; len(begun) == 0 {
+			delete(x.begun, id)
+		}
+	}
+}
+
+// done ends an export. One that does not count gives the organization its hour back.
+func (x *exports) done(st *exportStream, counts bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.open, st.org)
+	if counts {
+		return
+	}
+	begun := x.begun[st.org]
+	for i, at := range begun {
+		if at.Equal(st.began) {
+			x.begun[st.org] = append(begun[:i:i], begun[i+1:]...)
+			break
+		}
+	}
+}
+
+// attach gives an export its connection, unless it was broken off.
+func (x *exports) attach(st *exportStream, conn net.Conn) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	st.conn = conn
+	return !st.broken
+}
+
+// breakOff ends exports at once: that of an organization, or all if id is zero.
+func (x *exports) breakOff(id parley.OrgID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = x.closed || id.Zero()
+	for org, st := range x.open {
+		if !id.Zero() && org != id {
+			continue
+		}
+		if st.broken = true; st.conn != nil {
+			_ = st.conn.Close()
+		}
+	}
+}
+
+// isBroken reports whether the server broke an export off.
+func (x *exports) isBroken(st *exportStream) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return st.broken
+}
+
+// EndExport breaks off the export of an organization: one that is erased must not be
+// exported any longer.
+func (s *Service) EndExport(id parley.OrgID) {
+	if !id.Zero() {
+		s.exports.breakOff(id)
+	}
+}
