@@ -173,7 +173,7 @@ func (c cipher) hide(table journal.Table, key []byte) []byte {
 // hideStream returns a stream as it is stored. The id of a stream that claims a name
 // follows from the name; its hash keeps the slot.
 func (c cipher) hideStream(s journal.Stream) journal.Stream {
-	purpose := ""
+	var purpose string
 	switch s.Kind {
 	case journal.SlugStream:
 		purpose = slugPurpose

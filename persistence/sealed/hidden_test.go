@@ -40,9 +40,11 @@ func TestHiddenNames(t *testing.T) {
 		return string(hidden[len(hidden)-seal.MACBytes:])
 	}
 	slug := func(name string) string { return string(c.hide(journal.SlugTable, []byte(name))) }
+	workload := func(name string) string { return string(c.hide(journal.WorkloadTable, []byte(name))) }
 	hashes := []string{
 		key(journal.NameTable, a, "n"), key(journal.NameTable, b, "n"), key(journal.GroupNameTable, a, "n"), key(journal.NameTable, a, "m"),
 		once(7, a[:], "n"), once(7, b[:], "n"), once(7, append(a.Bytes(), 1), "n"), once(7, a[:], "m"), once(7, nil, "n"), slug("n"), slug("m"), slug("N"),
+		workload("n"), workload("m"),
 	}
 	for i, hash := range hashes {
 		if slices.Contains(hashes[:i], hash) {
@@ -58,9 +60,16 @@ func TestHiddenNames(t *testing.T) {
 	if string(other.hide(journal.SlugTable, []byte("n"))) == hashes[9] {
 		t.Error("another server key gives the same hash")
 	}
-	one, two := r.stream(journal.SlugStream, near), r.stream(journal.SlugStream, far)
-	if x, y := c.hideStream(one), c.hideStream(two); x == one || y == two || x.ID == y.ID || x.Slot() != near || y.Slot() != far || x != c.hideStream(one) {
-		t.Errorf("streams of slugs are hidden as %v and %v", x, y)
+	for _, kind := range []journal.StreamKind{journal.SlugStream, journal.WorkloadStream} {
+		one, two := r.stream(kind, near), r.stream(kind, far)
+		if x, y := c.hideStream(one), c.hideStream(two); x == one || y == two || x.ID == y.ID || x.Slot() != near || y.Slot() != far || x != c.hideStream(one) {
+			t.Errorf("streams of kind %d are hidden as %v and %v", kind, x, y)
+		}
+	}
+	claimed := r.stream(journal.SlugStream, near)
+	proven := journal.Stream{Kind: journal.WorkloadStream, ID: claimed.ID}
+	if c.hideStream(claimed).ID == c.hideStream(proven).ID {
+		t.Error("a slug and a SPIFFE id have one hash")
 	}
 	if s := r.stream(journal.OrgStream, near); c.hideStream(s) != s {
 		t.Error("the stream of an organization is hidden")
@@ -77,6 +86,7 @@ func TestHiddenPrefixes(t *testing.T) {
 		journal.GroupNameTable: {a[:]},
 		journal.OnceTable:      {nil, {0, 0}, {0, 0, 0, 7}, {0, 0, 0, 7, 16}, onceKey(7, a[:], "")[:9], onceKey(7, a[:], "")},
 		journal.SlugTable:      {nil, {}},
+		journal.WorkloadTable:  {nil, {}},
 		journal.RosterTable:    {onceKey(7, a[:], "place")},
 		journal.RequestTable:   {onceKey(7, a[:], "place")},
 	} {
@@ -86,7 +96,7 @@ func TestHiddenPrefixes(t *testing.T) {
 			}
 		}
 	}
-	for table, key := range map[journal.Table][]byte{journal.NameTable: append(a.Bytes(), "name"...), journal.OnceTable: onceKey(7, a[:], "name"), journal.SlugTable: []byte("name")} {
+	for table, key := range map[journal.Table][]byte{journal.NameTable: append(a.Bytes(), "name"...), journal.OnceTable: onceKey(7, a[:], "name"), journal.SlugTable: []byte("name"), journal.WorkloadTable: []byte("name")} {
 		spare := append(make([]byte, 0, 200), key...)
 		if hidden := c.hide(table, spare); bytes.Equal(hidden, key) || !bytes.Equal(spare, key) || bytes.HasPrefix(spare[:cap(spare)][len(key):], []byte{1}) {
 			t.Errorf("table %d hides %x as %x, the key is now %x", table, key, hidden, spare)

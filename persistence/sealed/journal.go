@@ -1,6 +1,11 @@
 package sealed
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
 	"parley"
 	"parley/journal"
 	"parley/persistence/seal"
@@ -10,15 +15,21 @@ import (
 type Journal struct {
 	journal.Journal
 	cipher cipher
+	// appending counts the calls of Append under way, by the generation in which they
+	// began. Settle begins a generation and waits for the one before.
+	appending  [2]atomic.Int64
+	generation atomic.Uint32
+	settling   sync.Mutex
 }
 
 // New returns a layer in front of j. All of j's contents must have been written through
 // such a layer with the same keys.
-func New(j journal.Journal, s *seal.Sealer) *Journal { return &Journal{j, cipher{s}} }
+func New(j journal.Journal, s *seal.Sealer) *Journal { return &Journal{Journal: j, cipher: cipher{s}} }
 
 // Append seals the contents of an entry and appends it. An entry that cannot be sealed is
 // released at once and not appended: with journal.ErrErased if an owner was erased.
 func (j *Journal) Append(e *journal.Entry) {
+	defer j.appending[j.enter()].Add(-1)
 	if err := j.cipher.sealEntry(e); err != nil {
 		if e.Release != nil {
 			e.Release(err)
@@ -29,6 +40,37 @@ func (j *Journal) Append(e *journal.Entry) {
 }
 
 // sealEntry replaces everything of an entry by what is stored of it.
+// enter counts a call of Append in, and returns its generation.
+func (j *Journal) enter() uint32 {
+	for {
+		now := j.generation.Load()
+		j.appending[now%2].Add(1)
+		if j.generation.Load() == now {
+			return now % 2
+		}
+		j.appending[now%2].Add(-1) // Settle may not have seen it
+	}
+}
+
+// settlePause is the pause between two looks at the calls under way.
+const settlePause = time.Millisecond
+
+// Settle implements journal.Journal. Entries that were sealed before the call, and not yet
+// given to the store, settle too.
+func (j *Journal) Settle(ctx context.Context) error {
+	j.settling.Lock()
+	defer j.settling.Unlock()
+	before := (j.generation.Add(1) - 1) % 2
+	for j.appending[before].Load() != 0 {
+		select {
+		case <-time.After(settlePause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return j.Journal.Settle(ctx)
+}
+
 func (c cipher) sealEntry(e *journal.Entry) (err error) {
 	for i := range e.Records {
 		if err := c.sealRecord(&e.Records[i]); err != nil {

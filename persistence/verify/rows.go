@@ -223,7 +223,7 @@ func (in *inspection) prepare() error {
 					in.expectListed(parley.Copy(parley.MessageID(w.Ref), seat.Number), seat.Agent)
 				}
 			}
-		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt, journal.PutRow, journal.EnqueueFor: // their rows are checked where they exist
+		case journal.AppendFeed, journal.AddToList, journal.DropFeed, journal.RecordReceipt, journal.PutRow, journal.EnqueueFor: // their rows are checked where they exist
 		}
 		return nil
 	})
