@@ -162,3 +162,34 @@ func TestErasureReachesSubscribers(t *testing.T) {
 		t.Errorf("the subscriber gets %d entries, want 1", len(entries))
 	}
 }
+
+// A group's conversation stays in the lists of its members when the organization that began
+// it is erased, so that a later erasure finds what was sent there.
+func TestErasuresOneAfterAnother(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		x := newErasure(t, journals, destroysKeys)
+		ours := x.found(x.l, "ours", group.Open, x.g, x.k)
+		x.broadcastIn(ours, x.g, "begins it")
+		for range 2 {
+			x.broadcastIn(ours, x.k, "goes on")
+		}
+		x.awaitIdle()
+		for _, of := range []struct {
+			org      parley.OrgID
+			messages int64
+			left     int
+		}{{x.gone, 2 + 2, 2}, {x.kept, 2 * 2, 0}} {
+			got := must(x.node.Erasures.Erase(x.ctx, of.org, [32]byte{1}))(t)
+			if got.Messages != of.messages {
+				t.Errorf("%d messages were erased, want %d", got.Messages, of.messages)
+			}
+			if n := must(x.node.Messages.CountSince(x.ctx, x.l, 0))(t); n != of.left {
+				t.Errorf("the feed of the one that stays has %d messages, want %d", n, of.left)
+			}
+			page, _, err := x.node.Messages.Conversations(x.ctx, x.l, 0, 10)
+			if err != nil || len(page) != 1 {
+				t.Errorf("%d conversations are listed (%v), want 1", len(page), err)
+			}
+		}
+	}
+}

@@ -249,7 +249,7 @@ func (gs *Groups) Join(ctx context.Context, id parley.GroupID, c group.Join) (Jo
 // join without one.
 func (gs *Groups) Invite(ctx context.Context, id parley.GroupID, c Invitation) (*group.Request, error) {
 	a, err := gs.agents.Get(ctx, c.Agent)
-	if err != nil && !errors.Is(err, parley.ErrNotFound) {
+	if err != nil && !errors.Is(err, parley.ErrNotFound) && !errors.Is(err, journal.ErrErased) {
 		return nil, err
 	}
 	if c.Known = err == nil; c.Known {

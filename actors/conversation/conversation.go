@@ -372,7 +372,6 @@ func (s *State) movesBy(c Reply) (all []Status) {
 	return all
 }
 
-// closed returns the refusal of messages to a conversation that has ended.
 // Closed returns the refusal of a message to a conversation that has ended.
 func (s *State) Closed() error { return ErrClosed.With("current_status", s.GetStatus().String()) }
 

@@ -432,6 +432,10 @@ func (hooks *Webhooks) Dispatch(x *Delivery) {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true})
 		return
 	}
+	if erased, err := hooks.aboutErased(x); erased || err != nil {
+		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: !erased, Erased: erased, Error: erasedError})
+		return
+	}
 	retry, accepted := hooks.Courier.Deliver(*x, func(o webhook.Outcome) {
 		o.Lease = lease
 		d.report(agent, id, o)

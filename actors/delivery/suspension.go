@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 // paused reports whether a webhook must not begin attempts because its organization is
@@ -57,4 +58,28 @@ func (hooks *Webhooks) Forget(gone map[webhook.ID]parley.AgentID) {
 		d.setFilter(source, id, record.EventFilter{})
 		hooks.Courier.Drop(id)
 	}
+}
+
+// erasedError is the error of an attempt at a delivery about something that was erased.
+const erasedError = "What the event is about was erased."
+
+// aboutErased reports whether the message, the conversation or the group of a delivery was
+// erased with its organization.
+func (hooks *Webhooks) aboutErased(x *Delivery) (bool, error) {
+	var err error
+	switch {
+	case !x.Message.Zero():
+		_, err = hooks.queries.Messages.GetRecord(context.Background(), x.Agent.Slot(), x.Message)
+	case !x.Group.Zero():
+		err = hooks.queries.Groups.Exists(context.Background(), x.Group)
+	case !x.Conversation.Zero():
+		_, err = hooks.queries.Messages.Conversation(context.Background(), x.Conversation)
+	}
+	if errors.Is(err, journal.ErrErased) {
+		return true, nil
+	}
+	if parley.IsRefusal(err) && !errors.Is(err, parley.ErrOverloaded) { // the courier knows what to do
+		err = nil
+	}
+	return false, err
 }

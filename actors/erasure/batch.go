@@ -2,7 +2,9 @@ package erasure
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"parley"
@@ -15,6 +17,9 @@ const (
 	batchEffects, batchMessages = 256, 1024
 	// retryPauseMin and retryPauseMax are the pauses while the journal takes no entries.
 	retryPauseMin, retryPauseMax = 5 * time.Millisecond, time.Second
+	// admitPatience is how long an attempt waits while the journal takes no entries. The next
+	// one begins where it ended.
+	admitPatience = 10 * time.Second
 	// entryBytes is about how many bytes an entry takes besides its effects.
 	entryBytes = 512
 )
@@ -34,7 +39,7 @@ func (r *run) batch() *batch {
 
 func (b *batch) add(ctx context.Context, w journal.Effect) error {
 	b.effects = append(b.effects, w)
-	if len(b.effects) < batchEffects {
+	if !b.full() {
 		return nil
 	}
 	return b.flush(ctx)
@@ -48,33 +53,59 @@ func (b *batch) enqueue(ctx context.Context, to journal.Stream, m *record.SagaMe
 	return b.add(ctx, journal.EnqueueFor{To: to, Data: data})
 }
 
-// drop drops a message from an agent's feed.
-func (b *batch) drop(ctx context.Context, of parley.AgentID, m journal.DroppedMessage) error {
-	b.drops[of] = append(b.drops[of], m)
-	if b.dropped++; b.dropped < batchMessages {
-		return nil
+// drop drops a message from an agent's feed. If it begins a conversation of a group for the
+// agent, the conversation gets its row in the agent's list: the entry said so before.
+func (b *batch) drop(m sentMessage) {
+	b.drops[m.to] = append(b.drops[m.to], m.DroppedMessage)
+	b.dropped++
+	if !m.begins.Zero() {
+		key := binary.BigEndian.AppendUint64(m.to.Bytes(), m.Position)
+		b.effects = append(b.effects, journal.PutRow{Row: journal.Row{
+			Slot: m.to.Slot(), Table: journal.ConversationTable, Key: key, Value: m.begins.Bytes(),
+		}})
 	}
-	return b.flush(ctx)
 }
 
-// flush stores what is gathered.
+// full reports whether as much is gathered as one entry may do.
+func (b *batch) full() bool { return len(b.effects) >= batchEffects || b.dropped >= batchMessages }
+
+// flush stores what is gathered, in as many entries as it takes.
 func (b *batch) flush(ctx context.Context) error {
+	effects := b.effects
 	for of, messages := range b.drops {
-		b.effects = append(b.effects, journal.DropFeed{Of: of, Messages: messages})
+		for part := range slices.Chunk(messages, batchMessages) {
+			effects = append(effects, journal.DropFeed{Of: of, Messages: part})
+		}
 	}
-	e := &journal.Entry{Slot: b.run.org.Slot(), Effects: b.effects}
 	b.effects, b.dropped = nil, 0
 	clear(b.drops)
-	if len(e.Effects) == 0 {
-		return nil
+	for len(effects) > 0 {
+		n, messages := 0, 0
+		for n < min(len(effects), batchEffects) && messages < batchMessages {
+			if dropped, ok := effects[n].(journal.DropFeed); ok {
+				messages += len(dropped.Messages)
+			}
+			n++
+		}
+		if err := b.run.append(ctx, &journal.Entry{Slot: b.run.org.Slot(), Effects: effects[:n]}); err != nil {
+			return err
+		}
+		effects = effects[n:]
 	}
-	return b.run.append(ctx, e)
+	return nil
 }
 
 // append stores an entry and waits until it is durable. While the journal refuses it,
-// append tries again.
+// append tries again, for a while.
 func (r *run) append(ctx context.Context, e *journal.Entry) error {
-	size := entryBytes + 64*len(e.Effects) + 64*len(e.Rows)
+	size := entryBytes + 64*(len(e.Effects)+len(e.Rows))
+	for _, w := range e.Effects {
+		if dropped, ok := w.(journal.DropFeed); ok {
+			size += 64 * len(dropped.Messages)
+		}
+	}
+	ctx, stop := context.WithTimeout(ctx, admitPatience)
+	defer stop()
 	for pause := retryPauseMin; ; pause = min(2*pause, retryPauseMax) {
 		release, err := r.Journal.Admit(e.Slot, size)
 		if err == nil {
@@ -89,7 +120,7 @@ func (r *run) append(ctx context.Context, e *journal.Entry) error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return ctx.Err()
+			return err
 		}
 	}
 }

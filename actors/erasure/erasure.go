@@ -63,6 +63,9 @@ type Erasures struct {
 	jobs sync.WaitGroup
 	step func(string) error // see OnStep
 
+	// slots bounds the erasures that work at once.
+	slots chan struct{}
+
 	mu      sync.Mutex
 	running map[parley.OrgID]*job
 }
@@ -74,9 +77,12 @@ type job struct {
 	result          Result
 }
 
+// atOnce is how many erasures work at once.
+const atOnce = 4
+
 // New returns Erasures. They are idle until the first Resume or Erase.
 func New(o Options) *Erasures {
-	e := &Erasures{Options: o, running: map[parley.OrgID]*job{}}
+	e := &Erasures{Options: o, running: map[parley.OrgID]*job{}, slots: make(chan struct{}, atOnce)}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }
@@ -96,12 +102,12 @@ func (e *Erasures) Close() {
 // same result. The error is parley.ErrOutcomeUnknown if ctx ends first; the erasure goes
 // on. // spec: Compliance and infrastructure
 func (e *Erasures) Erase(ctx context.Context, org parley.OrgID, token [32]byte) (Result, error) {
-	row, found, err := e.row(ctx, org)
+	_, found, err := e.row(ctx, org)
 	if err != nil {
 		return Result{}, err
 	}
 	if !found {
-		row = &record.Erasure{BegunMs: e.Clock().UnixMilli(), Token: token[:]}
+		row := &record.Erasure{BegunMs: e.Clock().UnixMilli(), Token: token[:]}
 		stored, err := row.MarshalVT()
 		if err != nil {
 			return Result{}, err
@@ -193,7 +199,9 @@ func (e *Erasures) work(org parley.OrgID, j *job) {
 		e.mu.Unlock()
 	}()
 	for first := true; ; first = false {
+		e.slots <- struct{}{}
 		result, err := e.run(org)
+		<-e.slots
 		if err == nil {
 			j.result = result
 			close(j.done)

@@ -3,6 +3,7 @@ package erasure
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"parley"
@@ -110,7 +111,9 @@ func (r *run) destroyKey(ctx context.Context) error {
 	for _, id := range r.has.groups {
 		r.Host.Drop(rules.GroupStream(id))
 	}
-	return r.Journal.Settle(ctx)
+	err := r.Journal.Settle(ctx)
+	r.Host.Forget(r.org, r.has.agents) // what was published when the last entries became durable
+	return err
 }
 
 // count counts messages and conversations, before any of them is dropped.
@@ -126,10 +129,8 @@ func (r *run) count(ctx context.Context) error {
 			}
 		},
 		received: func(n int) { r.row.Messages += int64(n) },
-		sent: func(parley.AgentID, journal.DroppedMessage) error {
-			r.row.Messages++
-			return nil
-		},
+		sent:     func(sentMessage) { r.row.Messages++ },
+		between:  func() error { return nil },
 	})
 	if err != nil {
 		return err
@@ -137,6 +138,9 @@ func (r *run) count(ctx context.Context) error {
 	r.row.Counted = true
 	return r.save(ctx)
 }
+
+// awaitedAtOnce is how many seats are waited for at once.
+const awaitedAtOnce = 32
 
 // leaveGroups tells the groups of others that the agents act no more, and waits until the
 // agents have no seats there.
@@ -158,9 +162,16 @@ func (r *run) leaveGroups(ctx context.Context) error {
 	if err := b.flush(ctx); err != nil {
 		return err
 	}
+	var waiting sync.WaitGroup
+	slots := make(chan struct{}, awaitedAtOnce)
 	for _, s := range seats {
-		r.Host.AwaitLoss(ctx, s.group, s.agent)
+		slots <- struct{}{}
+		waiting.Go(func() {
+			r.Host.AwaitLoss(ctx, s.group, s.agent)
+			<-slots
+		})
 	}
+	waiting.Wait()
 	return ctx.Err()
 }
 
@@ -190,8 +201,8 @@ func (r *run) closeGroups(ctx context.Context) error {
 	return b.flush(ctx)
 }
 
-// deleteRows deletes the rows of webhooks and cards. Nobody could read them; but who
-// observes rows learns that they are gone.
+// deleteRows deletes the rows of webhooks and cards. Nobody could read them; but observers
+// of these tables learn that they are gone.
 func (r *run) deleteRows(ctx context.Context) error {
 	var hooks map[webhook.ID]parley.AgentID
 	if err := r.view(ctx, func(v journal.View) (err error) {
@@ -230,9 +241,15 @@ func (r *run) dropMessages(ctx context.Context) error {
 	err := r.walk(ctx, visitor{
 		conversation: func(id parley.ConversationID, _ parley.GroupID) { r.Host.Drop(rules.ConversationStream(id)) },
 		received:     func(int) {},
-		sent: func(to parley.AgentID, m journal.DroppedMessage) error {
-			touched[to] = struct{}{}
-			return b.drop(ctx, to, m)
+		sent: func(m sentMessage) {
+			touched[m.to] = struct{}{}
+			b.drop(m)
+		},
+		between: func() error {
+			if !b.full() {
+				return nil
+			}
+			return b.flush(ctx)
 		},
 	})
 	if err == nil {

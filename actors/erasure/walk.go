@@ -26,10 +26,13 @@ type holdings struct {
 	isGroup map[parley.GroupID]bool
 }
 
-// hasRoster reports whether an organization ever had an agent or a group.
-func hasRoster(v journal.View, org parley.OrgID) (bool, error) {
-	has, err := readHoldings(v, org)
-	return len(has.agents)+len(has.groups) > 0, err
+// hasRoster reports whether an organization ever had an agent. Without one it has nothing.
+func hasRoster(v journal.View, org parley.OrgID) (has bool, err error) {
+	err = v.Rows(org.Slot(), journal.RosterTable, org[:], nil, false, func(_, _ []byte) bool {
+		has = true
+		return false
+	})
+	return has, err
 }
 
 func readHoldings(v journal.View, org parley.OrgID) (holdings, error) {
@@ -130,24 +133,52 @@ type visitor struct {
 	conversation func(_ parley.ConversationID, host parley.GroupID)
 	// received is called with numbers of messages in feeds of the agents.
 	received func(int)
-	// sent is called with each message that an agent sent to one of another organization:
-	// the recipient, and the message's entry in its feed.
-	sent func(to parley.AgentID, m journal.DroppedMessage) error
+	// sent is called with each message that an agent sent to one of another organization.
+	sent func(sentMessage)
+	// between is called now and then while no view is open.
+	between func() error
 }
+
+// sentMessage is a message to an agent of another organization: its entry in the feed of
+// that agent. begins is the conversation of a group that it begins for the agent, if it
+// does.
+type sentMessage struct {
+	journal.DroppedMessage
+	to     parley.AgentID
+	begins parley.ConversationID
+}
+
+// walkStep is how many conversations are visited in one view.
+const walkStep = 256
 
 // walk visits the conversations of all agents.
 func (r *run) walk(ctx context.Context, to visitor) error {
 	hosted := map[parley.ConversationID]bool{}
 	for _, agent := range r.has.agents {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		err := r.view(ctx, func(v journal.View) error {
-			w := walk{view: v, has: &r.has, agent: agent, to: to, hosted: hosted}
-			return w.all()
+		w := walk{has: &r.has, agent: agent, to: to, hosted: hosted}
+		var list []parley.ConversationID
+		err := r.view(ctx, func(v journal.View) (err error) {
+			w.view = v
+			list, err = w.list()
+			return err
 		})
 		if err != nil {
 			return err
+		}
+		for part := range slices.Chunk(list, walkStep) {
+			err := r.view(ctx, func(v journal.View) error {
+				w.view = v
+				return w.conversations(part)
+			})
+			if err == nil {
+				err = to.between()
+			}
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -162,15 +193,13 @@ type walk struct {
 	hosted map[parley.ConversationID]bool // conversations of groups that were visited
 }
 
-func (w *walk) all() error {
-	list, err := w.list()
-	for _, id := range list {
-		if err != nil {
+func (w *walk) conversations(ids []parley.ConversationID) error {
+	for _, id := range ids {
+		if err := w.conversation(id); err != nil {
 			return err
 		}
-		err = w.conversation(id)
 	}
-	return err
+	return nil
 }
 
 // list returns the agent's conversations, and reports the messages in its feed.
@@ -183,23 +212,26 @@ func (w *walk) list() (list []parley.ConversationID, err error) {
 		return nil, err
 	}
 	messages := 0
-	var begins []journal.FeedEntry
+	var copies []parley.AnyID // that begin conversations
 	err = w.view.Feed(w.agent, 0, math.MaxUint64, func(e journal.FeedEntry) bool {
 		if e.Kind.BringsMessage() {
 			messages++
 		}
-		if e.Begins {
-			begins = append(begins, journal.FeedEntry{Kind: e.Kind, Ref: e.Ref})
+		switch {
+		case e.Begins && e.Kind == journal.MessageEntry:
+			list = append(list, conversation.StartedBy(parley.MessageID(e.Ref)))
+		case e.Begins:
+			copies = append(copies, e.Ref)
 		}
 		return true
 	})
 	w.to.received(messages)
-	for _, e := range begins {
+	for _, ref := range copies {
 		if err != nil {
 			return nil, err
 		}
 		var id parley.ConversationID
-		id, err = query.StartedBy(w.view, w.agent, e)
+		id, err = query.StartedBy(w.view, w.agent, journal.FeedEntry{Kind: journal.CopyEntry, Ref: ref})
 		list = append(list, id)
 	}
 	slices.SortFunc(list, func(a, b parley.ConversationID) int { return bytes.Compare(a[:], b[:]) })
@@ -261,13 +293,13 @@ func (w *walk) event(e conversation.Event) error {
 	switch e := e.(type) {
 	case *conversation.Started:
 		if len(e.GetGroup()) > 0 {
-			return w.broadcast(e.GetMessageId(), e.GetInitiator())
+			return w.broadcast(e.GetMessageId(), e.GetInitiator(), parley.IDFromBytes[parley.ConversationID](e.GetId()))
 		}
 		return w.message(e.GetMessageId(), e.GetInitiator(), e.GetResponder())
 	case *conversation.Posted:
 		return w.message(e.GetMessageId(), e.GetFrom(), e.GetTo())
 	case *conversation.Broadcasted:
-		return w.broadcast(e.GetMessageId(), e.GetFrom())
+		return w.broadcast(e.GetMessageId(), e.GetFrom(), parley.ConversationID{})
 	case *conversation.StatusChanged: // it brings no message
 	}
 	return nil
@@ -283,13 +315,15 @@ func (w *walk) message(id, from, to []byte) error {
 	if err != nil && !errors.Is(err, journal.ErrErased) {
 		return err
 	}
-	if position == 0 {
-		return nil
+	if position != 0 {
+		w.to.sent(sentMessage{DroppedMessage: journal.DroppedMessage{Position: position, Kind: journal.MessageEntry, Ref: ref}, to: recipient})
 	}
-	return w.to.sent(recipient, journal.DroppedMessage{Position: position, Kind: journal.MessageEntry, Ref: ref})
+	return nil
 }
 
-func (w *walk) broadcast(message, from []byte) error {
+// broadcast reports the copies of a broadcast. begins is the conversation that it begins, zero
+// if it does not.
+func (w *walk) broadcast(message, from []byte, begins parley.ConversationID) error {
 	if !w.has.isAgent[parley.IDFromBytes[parley.AgentID](from)] {
 		return nil
 	}
@@ -309,7 +343,8 @@ func (w *walk) broadcast(message, from []byte) error {
 		var position uint64
 		copied := parley.Copy(id, s.Number)
 		if _, position, _, err = w.view.Copy(s.Agent.Slot(), copied); err == nil && position != 0 {
-			err = w.to.sent(s.Agent, journal.DroppedMessage{Position: position, Kind: journal.CopyEntry, Ref: parley.AnyID(copied)})
+			m := journal.DroppedMessage{Position: position, Kind: journal.CopyEntry, Ref: parley.AnyID(copied)}
+			w.to.sent(sentMessage{DroppedMessage: m, to: s.Agent, begins: begins})
 		}
 	}
 	return err

@@ -124,11 +124,14 @@ func (q *Messages) InInbox(ctx context.Context, agent parley.AgentID, ids []parl
 			}
 			known[id] = true
 			m, err := readMessage(v, agent.Slot(), id)
-			if err != nil {
+			if err != nil && !errors.Is(err, journal.ErrErased) {
 				return err
 			}
 			if m.Record.Recipient() != agent || m.Position == 0 || m.Record.MessageID() != id {
 				return parley.ErrNotFound
+			}
+			if err != nil {
+				return err
 			}
 			all = append(all, m)
 		}

@@ -302,7 +302,7 @@ func (x *verifier) replayOrg(s journal.Stream) streamReplay {
 		case *org.WorkloadProven:
 			return x.workloadProven(self, e)
 		case *org.AllowanceLifted, *org.AllowanceSet, *org.Changed, *org.CredentialRevoked, *org.EmailConfirmed,
-			*org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
+			*org.ErasureBegun, *org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
 		}
 		return nil
 	}

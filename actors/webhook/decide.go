@@ -278,6 +278,7 @@ func decideReport(s *State, c Report, now time.Time) []Event {
 			if o.RetryAfter > 0 {
 				e.HeldUntilMs = max(e.HeldUntilMs, now.Add(min(o.RetryAfter, HoldMax)).UnixMilli())
 			}
+		case erased: // it says nothing about the target
 		case accepted:
 			e.FailingSinceMs = 0
 		case gone:

@@ -45,6 +45,7 @@ const (
 	unsentFirst              // nothing was sent at the first attempt
 	unsentAgain              // nothing was sent at a later attempt
 	wanted                   // a person requested an attempt now
+	erased                   // what it is about was erased, so nothing was sent
 )
 
 // machine is the state machine of a job. A deed that is not listed is impossible, and a
@@ -54,7 +55,7 @@ var machine = map[Status]map[deed]Status{
 	Processing: {
 		accepted: Delivered,
 		declined: Failed, declinedLast: Dead,
-		gone: Dead,
+		gone: Dead, erased: Dead,
 		lost: Failed, lostLast: Dead,
 		unsentFirst: Pending, unsentAgain: Failed,
 	},
@@ -88,6 +89,8 @@ func wait(nth uint32, o Outcome) time.Duration {
 // deed returns what an attempt's outcome means for its job.
 func (o Outcome) deed(a *Attempt) deed {
 	switch last := int(a.Nth) >= AttemptsMax; {
+	case o.Erased:
+		return erased
 	case o.Unsent && a.First:
 		return unsentFirst
 	case o.Unsent:

@@ -181,6 +181,8 @@ type Outcome struct {
 	// Unsent: nothing was sent, so no attempt was made. The webhook is held for
 	// RetryAfter, at most HoldMax.
 	Unsent bool
+	// Erased: nothing was sent, because what the event is about was erased. The job is dead.
+	Erased bool
 	// Code is the HTTP status of the answer, zero if there was none.
 	Code int
 	// RetryAfter is the delay that the answer asks for, zero for none.
