@@ -14,6 +14,7 @@ import (
 	"parley/http/content"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/journal"
 )
 
 // inviteRun is one request to invite agents to a group.
@@ -224,7 +225,7 @@ func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err err
 	} else {
 		a, err = s.desk.AgentByHandle(c, name)
 	}
-	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrBadHandle) {
+	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrBadHandle) || errors.Is(err, journal.ErrErased) {
 		return nil, nil
 	}
 	return a, err

@@ -122,7 +122,7 @@ var operations = map[string]rest.Operation{
 	"GET /readyz":                                {ID: "getReadiness", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready]()}},
 	"GET /version":                               {ID: "getVersion"},
 
-	"GET /orgs/{id}/export": {ID: "exportOrganization", Refuses: "not_owner rate_limited quota_exceeded invalid_request"},
+	"GET /orgs/{id}/export": {ID: "exportOrganization", Refuses: "not_owner quota_exceeded invalid_request"},
 	"GET /compliance/info":  {ID: "getComplianceInfo", Headers: documentHeaders},
 	"GET /llms.txt":         {ID: "getLLMsText", Headers: documentHeaders},
 

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"crypto/sha256"
 	"time"
 
@@ -87,10 +88,16 @@ func (s orgs) deleteCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.N
 
 var errEraseForeign = parley.ErrNotOwner.Saying("An organization can only erase itself.")
 
+// erasurePatience is how long a request waits for an erasure, which goes on in any case.
+const erasurePatience = 10 * time.Minute
+
 // eraseOrg erases the caller's organization. It returns when that is complete.
 // // spec: Compliance and infrastructure
 func (s orgs) eraseOrg(c *rest.Call, in *api.EraseOrg) (api.Erasure, error) {
 	if in.ID != c.Caller.Org {
+		if c.Caller.Erasing {
+			return api.Erasure{}, errOrgErased
+		}
 		return api.Erasure{}, errEraseForeign
 	}
 	token, ok := auth.ParseBearer([]byte(c.Header("Authorization")))
@@ -98,7 +105,9 @@ func (s orgs) eraseOrg(c *rest.Call, in *api.EraseOrg) (api.Erasure, error) {
 		return api.Erasure{}, auth.ErrNotAuthenticated
 	}
 	defer c.Park()()
-	done, err := s.Node.Erasures.Erase(c.Context(), in.ID, sha256.Sum256(token))
+	ctx, stop := context.WithTimeout(c.Context(), erasurePatience)
+	defer stop()
+	done, err := s.Node.Erasures.Erase(ctx, in.ID, sha256.Sum256(token))
 	return api.Erasure{
 		OrgID: done.Org, ErasedAt: api.At(done.ErasedAt), MessagesDeleted: done.Messages, AgentsDeleted: done.Agents,
 		ConversationsDeleted: done.Conversations, GroupsDeleted: done.Groups,

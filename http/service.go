@@ -163,10 +163,11 @@ func (s *Service) Close() {
 	s.bridge.Close()
 }
 
-// forget ends the streams and the export of an organization that was erased, and drops what was rendered:
-// it may be of that organization.
+// forget ends the streams and the export of an organization that was erased, and drops
+// what was rendered: it may be of that organization.
 func (s *core) forget(org parley.OrgID) {
 	s.exports.breakOff(org)
+	s.bridge.Forget(org)
 	s.streams.endIf(func(st *agentStream) bool { return st.source.caller.Org == org })
 	s.streams.rendered.clear()
 	s.streams.pages.turn()
@@ -202,12 +203,15 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	return rest.Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), Suspended: o.Suspended(), Record: o}, nil
 }
 
+// errOrgErased refuses the tokens of an organization that was erased.
+var errOrgErased = auth.ErrNotAuthenticated.Saying("The organization was erased.")
+
 // erasing identifies the caller with the token that asked for the erasure of its
 // organization. Other tokens of the organization prove nothing any more.
 func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 	asked, err := s.Node.Erasures.BegunBy(context.Background(), org, sha256.Sum256(token))
 	if err == nil && !asked {
-		err = auth.ErrNotAuthenticated.Saying("The organization was erased.")
+		err = errOrgErased
 	}
 	return rest.Caller{Org: org, Erasing: true}, err
 }

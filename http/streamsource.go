@@ -90,11 +90,11 @@ func (s *feedSource) permitted(suspended func(*org.State) bool) bool {
 	ctx := context.Background()
 	a, err := s.service.Node.Agents.Get(ctx, s.agent)
 	if err != nil || a.Revoked() {
-		return err != nil && !errors.Is(err, parley.ErrNotFound)
+		return err != nil && !gone(err)
 	}
 	o, err := s.service.Node.Orgs.Get(ctx, s.caller.Org)
 	if err != nil {
-		return !errors.Is(err, parley.ErrNotFound)
+		return !gone(err)
 	}
 	return o.Credential(s.caller.ClientID).Live() && !suspended(o)
 }
@@ -128,4 +128,10 @@ func appendMessageEvent(b []byte, m query.Message, v viewer) []byte {
 	b = append(b, "\nevent: message\ndata: "...)
 	b = appendMessage(b, m, v)
 	return append(b, "\n\n"...)
+}
+
+// gone reports whether a read says that there is nothing, or nothing any more. Other errors
+// pass.
+func gone(err error) bool {
+	return errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrGone)
 }

@@ -21,6 +21,7 @@ import (
 	"parley/http/limit"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/journal"
 )
 
 // Options configure a Bridge. All fields are required.
@@ -72,6 +73,13 @@ func New(o Options) *Bridge {
 // Close stops following conversations.
 func (b *Bridge) Close() { b.stop() }
 
+// Forget ends the streams of an organization that was erased, and has all who follow a task
+// look whether it is still there.
+func (b *Bridge) Forget(id parley.OrgID) {
+	b.streams.end(id)
+	b.hub.wakeAll()
+}
+
 // EndStreams ends all streams of an organization.
 func (b *Bridge) EndStreams(id parley.OrgID) { b.streams.end(id) }
 
@@ -112,6 +120,9 @@ var methods = map[string]method{
 // Serve answers a JSON-RPC request. // spec: A2A bridge
 func (b *Bridge) Serve(c *rest.Call, in *api.A2ARequest) error {
 	to, err := b.addressed(c, in.Handle)
+	if errors.Is(err, journal.ErrErased) {
+		return b.serveErased(c)
+	}
 	if err != nil {
 		return err
 	}
@@ -138,6 +149,25 @@ func (b *Bridge) Serve(c *rest.Call, in *api.A2ARequest) error {
 	}
 	return b.answer(c, response{Version: "2.0", ID: request.id, Result: result})
 }
+
+// serveErased answers a request to an agent that was erased: there are no tasks with it any
+// more, and it takes no messages.
+func (b *Bridge) serveErased(c *rest.Call) error {
+	if err := c.CheckJSON(); err != nil {
+		return err
+	}
+	request, err := parse(c.Body())
+	if err == nil {
+		if _, known := methods[request.method]; !known || sends[request.method] {
+			return errNoAgent
+		}
+		err = errNotFound
+	}
+	return b.refuse(c, request.id, err)
+}
+
+// sends are the methods that send a message, and that of the card.
+var sends = map[string]bool{"SendMessage": true, "message/send": true, "SendStreamingMessage": true, "message/stream": true, "GetExtendedAgentCard": true}
 
 // refuse answers with an error. A refusal that has an HTTP status of its own is returned.
 func (b *Bridge) refuse(c *rest.Call, id jsontext.Value, err error) error {

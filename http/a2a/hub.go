@@ -48,6 +48,20 @@ func (h *hub) changed(id parley.ConversationID) {
 	}
 }
 
+// wakeAll wakes all who follow a conversation: that of some was erased.
+func (h *hub) wakeAll() {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, followers := range h.follows {
+		for f := range followers {
+			select {
+			case f.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
 // openStreams holds the streams that are open.
 type openStreams struct {
 	mu  sync.Mutex

@@ -22,6 +22,7 @@ import (
 	"parley/http/content"
 	"parley/http/limit"
 	"parley/http/rest"
+	"parley/journal"
 )
 
 const (
@@ -294,7 +295,8 @@ func (st *taskStream) pump(ctx context.Context, conn net.Conn) bool {
 			return false
 		}
 		if len(events) == 0 {
-			return true
+			_, err := st.bridge.Node.Messages.Conversation(ctx, st.at.State.ConversationID())
+			return !errors.Is(err, journal.ErrErased)
 		}
 		if !st.mayRead(ctx) {
 			return false

@@ -79,7 +79,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 var goOnly = regexp.MustCompile(`\b(?:[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|[A-Z]+[a-z]+ID|[A-Z]\w*IDs?)\b`)
 
 // plainWords look like Go identifiers but are names elsewhere.
-var plainWords = []string{"AgentRead", "GroupRead", "WebhookRead", "MessageRead", "WebFinger", "OpenAPI", "ConflictError", "EdDSA", "UUID", "DID", "KiB", "MiB"}
+var plainWords = []string{"AgentRead", "GroupRead", "WebhookRead", "MessageRead", "WebFinger", "OpenAPI", "ConflictError", "EdDSA", "UUID", "DID", "SVID", "KiB", "MiB"}
 
 // TestDescriptionsAreForReaders: every description in the document has the brand,
 // contains nothing that a page renders as HTML, and is not a Go comment.

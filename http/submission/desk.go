@@ -7,9 +7,11 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/conversation"
 	"parley/http/api"
 	"parley/http/content"
 	"parley/http/rest"
+	"parley/journal"
 )
 
 // Options configure a Desk. All fields are required.
@@ -158,6 +160,14 @@ func (d *Desk) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id parle
 	}
 	id, fact.Named = *in.ParentConversationID, true
 	parent, err := d.node.Messages.Conversation(c.Context(), id)
+	if errors.Is(err, journal.ErrErased) {
+		first, err := d.node.Messages.GetRecord(c.Context(), id.Slot(), conversation.FirstMessageID(id))
+		_, err = Readable(c, first, err)
+		if errors.Is(err, parley.ErrNotFound) { // it is unknown to strangers
+			err = nil
+		}
+		return id, fact, err
+	}
 	if errors.Is(err, parley.ErrNotFound) {
 		return id, fact, nil
 	}
