@@ -1,7 +1,7 @@
 package datadir
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +26,7 @@ type ErasureList struct {
 	mu   sync.Mutex
 }
 
-// Erased is a line of a ErasureList.
+// Erased is a line of the list.
 type Erased struct {
 	OrgID    parley.OrgID `json:"org_id"`
 	ErasedAt time.Time    `json:"erased_at"`
@@ -44,27 +44,22 @@ func NewErasureList(path, data string) *ErasureList {
 // Read returns the lines of the list; none if there is no file. What a crash has left of
 // the last line is skipped: that erasure has not begun to destroy anything.
 func (l *ErasureList) Read() (all []Erased, err error) {
-	file, err := os.Open(l.path)
+	content, err := os.ReadFile(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	lines, torn := bufio.NewScanner(file), 0
-	for n := 1; lines.Scan(); n++ {
-		if torn != 0 {
-			err = fmt.Errorf("the list of erasures %s: line %d is not a JSON object with org_id and erased_at", l.path, torn)
-			break
-		}
+	lines := bytes.Split(content, []byte("\n"))
+	for n, line := range lines[:len(lines)-1] {
 		var e Erased
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.OrgID.Zero() {
-			torn = n
-			continue
+		if json.Unmarshal(line, &e) != nil || e.OrgID.Zero() {
+			return nil, fmt.Errorf("the list of erasures %s: line %d is not a JSON object with org_id and erased_at", l.path, n+1)
 		}
 		all = append(all, e)
 	}
-	return all, errors.Join(err, lines.Err(), file.Close())
+	return all, nil
 }
 
 // Add adds an organization, durably.

@@ -32,23 +32,22 @@ func (k *orgKeys) destroy(org parley.OrgID, at time.Time) error {
 	return nil
 }
 
-// resumeErasures goes on with erasures that a stop has interrupted, and erases again what
-// a restored backup brought back: organizations in the list, and those whose keys
-// were destroyed after the backup.
-func (h *running) resumeErasures(keys *orgKeys) error {
-	listed, err := keys.list.Read()
+// destroyListed destroys the keys of organizations that are in the list and have keys: a
+// restored backup brought them back.
+func (k *orgKeys) destroyListed() error {
+	listed, err := k.list.Read()
 	if err != nil {
 		return err
 	}
 	for _, e := range listed {
-		if _, state := h.keyring.Key(e.OrgID); state != keyring.Live {
+		if _, state := k.keyring.Key(e.OrgID); state != keyring.Live {
 			continue
 		}
 		slog.Warn("an organization is erased again: the backup that was restored still had it", "org", e.OrgID.String(), "erased_at", e.ErasedAt)
-		if err := h.keyring.Destroy(e.OrgID, e.ErasedAt); err != nil {
+		if err := k.keyring.Destroy(e.OrgID, e.ErasedAt); err != nil {
 			return err
 		}
-		keys.sealer.Forget(e.OrgID)
+		k.sealer.Forget(e.OrgID)
 	}
-	return h.node.Erasures.Resume(h.keyring.Erased())
+	return nil
 }

@@ -196,10 +196,13 @@ func (h *running) startActors(cfg Config) (err error) {
 		NewKey:     func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
 		DestroyKey: keys.destroy, Load: h.load(),
 	})
+	if err = keys.destroyListed(); err != nil { // before anything is delivered
+		return err
+	}
 	if err = h.node.Start(); err != nil {
 		return err
 	}
-	if err = h.resumeErasures(keys); err != nil {
+	if err = h.node.Erasures.Resume(h.keyring.Erased()); err != nil {
 		return err
 	}
 	provider, err := cfg.Embeddings.open()
