@@ -132,6 +132,18 @@ func TestBurst(t *testing.T) {
 	}
 }
 
+// anyServed reports whether one of the connections is served. The server may close the
+// longest idle ones at any time, so the newest are asked first.
+func anyServed(conns []net.Conn) bool {
+	slices.Reverse(conns)
+	return slices.ContainsFunc(conns, func(conn net.Conn) bool {
+		if _, err := io.WriteString(conn, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			return false
+		}
+		return ready{conn: conn}.answered(time.Now(), 10*time.Second).status == 200
+	})
+}
+
 // TestMoreConnectionsThanDescriptors opens more connections than the server may have
 // files. The server closes or rejects the excess, keeps descriptors for its journal,
 // serves the open connections, and accepts new ones as soon as there is room.
@@ -181,11 +193,8 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	if len(held) == 0 || refusals+cut < files+100-most {
 		t.Fatalf("%d are open, %d rejected, %d closed", len(held), refusals, cut)
 	}
-	if _, err := io.WriteString(held[0], "GET /version HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
-		t.Error(err)
-	}
-	if v := (ready{conn: held[0]}).answered(time.Now(), 10*time.Second); v.status != 200 {
-		t.Errorf("an open connection was answered %d, %v", v.status, v.err)
+	if !anyServed(held) {
+		t.Error("none of the open connections is served")
 	}
 	for _, conn := range open {
 		_ = conn.Close()
