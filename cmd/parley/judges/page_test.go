@@ -54,15 +54,22 @@ func TestPages(t *testing.T) {
 func TestPageShowsWordsFirst(t *testing.T) {
 	needNode(t)
 	browser := needBrowser(t)
-	provider := httptest.NewServer(http.HandlerFunc(slowVectors))
+	provider := httptest.NewServer(heldVectors(make(chan struct{}, 8)))
 	t.Cleanup(provider.Close)
 	base, _ := serveBinary(t, "--embeddings", provider.URL, "--embeddings-model", "slow", "--embeddings-dim", "4")
-	t.Log(nodeFor(t, pageWait, nil, "", "pageslow.mjs", base, browser))
+	t.Log(nodeFor(t, pageWait, nil, "", "pageslow.mjs", base, browser, provider.URL))
 }
 
-// slowVectors answers as POST /v1/embeddings does. A vector counts words about money, goods
-// and law. A text with the word "slowly" takes 1.5 s.
-func slowVectors(w http.ResponseWriter, r *http.Request) {
+// heldVectors answers as POST /v1/embeddings does. A vector counts words about money, goods
+// and law. An answer about a text with the word "slowly" is held until a POST /release, before
+// or after, allows it: the test waits for what the page shows and not for a clock.
+type heldVectors chan struct{}
+
+func (v heldVectors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/release" {
+		v <- struct{}{}
+		return
+	}
 	var in struct{ Input []string }
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -78,15 +85,18 @@ func slowVectors(w http.ResponseWriter, r *http.Request) {
 	for i, text := range in.Input {
 		text = strings.ToLower(text)
 		if strings.Contains(text, "slowly") {
-			time.Sleep(1500 * time.Millisecond)
-		}
-		v := vector{Index: i, Embedding: []float32{0, 0, 0, 0.01}}
-		for dimension, words := range []string{"invoice salar money tax", "lorr ship goods warehouse", "contract clause legal"} {
-			for word := range strings.FieldsSeq(words) {
-				v.Embedding[dimension] += float32(strings.Count(text, word))
+			select {
+			case <-v:
+			case <-r.Context().Done():
 			}
 		}
-		out.Data = append(out.Data, v)
+		one := vector{Index: i, Embedding: []float32{0, 0, 0, 0.01}}
+		for dimension, words := range []string{"invoice salar money tax", "lorr ship goods warehouse", "contract clause legal"} {
+			for word := range strings.FieldsSeq(words) {
+				one.Embedding[dimension] += float32(strings.Count(text, word))
+			}
+		}
+		out.Data = append(out.Data, one)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(out)

@@ -5,6 +5,9 @@ import { chromium } from 'playwright-core'
 import { base, call, checked } from './parley.mjs'
 import { publishSample } from './pagesample.mjs'
 
+// The provider (argument 4) holds each answer about "slowly" until it is told to release one.
+const release = () => fetch(`${process.argv[4]}/release`, { method: 'POST' })
+
 await publishSample()
 for (let modes = []; !modes.includes('semantic');) {
   const { items, search_mode: now } = (await call('GET', '/directory/agents?semantic=money')).json
@@ -17,14 +20,11 @@ await page.goto(base)
 const box = page.getByRole('searchbox')
 const status = page.getByRole('status')
 await box.fill('invoice slowly')
-const began = Date.now()
 await page.getByText('found by words. Looking by meaning…').waitFor()
-const words = Date.now() - began
 assert.deepEqual(await page.locator('#results h3').allTextContents(), ['Invoice checker'])
 assert.equal(await page.getByRole('heading', { name: 'Found by meaning' }).count(), 0)
+await release()
 await page.getByRole('heading', { name: 'Found by meaning' }).waitFor()
-const meaning = Date.now() - began
-assert.ok(meaning - words > 700, `words after ${words} ms, meaning after ${meaning} ms`)
 assert.deepEqual(await page.locator('.live').nth(1).locator('h3').allTextContents(), ['Payroll clerk'])
 assert.equal(await status.textContent(), '1 agent found by words, 1 more by meaning.')
 checked('words are shown before the provider of vectors has answered, and the rest is added')
@@ -33,7 +33,8 @@ await box.fill('lorries slowly')
 await page.getByText('found by words. Looking by meaning…').waitFor()
 await box.fill('travel')
 await page.getByRole('link', { name: 'Travel desk' }).waitFor()
-await page.waitForTimeout(2000)
+await release()
+await page.waitForTimeout(1000)
 assert.equal(await page.getByRole('link', { name: 'Freight planner' }).count(), 0)
 checked('a search that was replaced adds nothing')
 await browser.close()
