@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// batchEffects and batchPositions bound what one entry does: others wait for it.
+	// batchEffects and batchMessages bound what one entry does: others wait for it.
 	batchEffects, batchMessages = 256, 1024
 	// retryPauseMin and retryPauseMax are the pauses while the journal takes no entries.
 	retryPauseMin, retryPauseMax = 5 * time.Millisecond, time.Second

@@ -39,7 +39,6 @@ func (j *Journal) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// sealEntry replaces everything of an entry by what is stored of it.
 // enter counts a call of Append in, and returns its generation.
 func (j *Journal) enter() uint32 {
 	for {
@@ -71,6 +70,7 @@ func (j *Journal) Settle(ctx context.Context) error {
 	return j.Journal.Settle(ctx)
 }
 
+// sealEntry replaces everything of an entry by what is stored of it.
 func (c cipher) sealEntry(e *journal.Entry) (err error) {
 	for i := range e.Records {
 		if err := c.sealRecord(&e.Records[i]); err != nil {
