@@ -99,7 +99,7 @@ func TestOneProcessPerDataDirectory(t *testing.T) {
 		s := start(t, "--journals", journals)
 		began := time.Now()
 		said := fails(t, s.dir, "--journals", journals)
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("the second process took %v to fail", took)
 		}
 		if strings.Contains(said, announcement) {
@@ -141,7 +141,7 @@ func TestStartOfAnEmptyServer(t *testing.T) {
 				best = min(best, time.Since(began))
 				s.kill()
 			}
-			if best > time.Second {
+			if best > 3*time.Second {
 				t.Errorf("an empty server took %v to start", best)
 			}
 		})

