@@ -351,10 +351,10 @@ func (r *testNode) inbox(id parley.AgentID) []query.Message {
 	}
 }
 
-// eventually waits up to 10 s for a condition.
+// eventually waits up to 30 s for a condition.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not after ten seconds: %s", what)
 		}

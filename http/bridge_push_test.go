@@ -132,7 +132,7 @@ func TestPushConfigs(t *testing.T) {
 	h.second.ask("DELETE", "/agents/"+h.bob, "").want(204)
 	agent, _ := parley.ParseID[parley.AgentID](h.bob)
 	conversation, _ := parley.ParseID[parley.ConversationID](task)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
 		if all, err := h.node.Webhooks.PushConfigs(t.Context(), agent, conversation); err == nil && len(all) == 0 {
 			break
 		} else if time.Now().After(deadline) {

@@ -228,7 +228,7 @@ func TestIdleTaskStreamsAreSmall(t *testing.T) {
 	for range streams {
 		h.follow("SubscribeToTask", object{"id": task}).want(object{"result.task.id": task})
 	}
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		each := (live() - before) / streams
 		if each <= most {
 			t.Logf("%d bytes", each)

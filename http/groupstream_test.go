@@ -32,7 +32,7 @@ func TestGroupEventsOnTheStream(t *testing.T) {
 	if want := "invited,member.joined,request.resolved,copy,member.left"; !sameOrder(first, want) {
 		t.Errorf("the stream has %s, which is not in the order of %s", first, want)
 	}
-	for until := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		page := g.second.ask("GET", "/agents/"+g.bob+"/messages?type=a.b.c", "").want(200)
 		if page.text("items.0.status") == "delivered" {
 			break

@@ -97,7 +97,7 @@ func newPageHarness(t *testing.T) (h *cardHarness, group string) {
 // awaitGroup waits until a group is found.
 func (h *cardHarness) awaitGroup(name string) {
 	h.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); h.public().ask("GET", "/directory/groups?q="+name, "").want(200).len("items") == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); h.public().ask("GET", "/directory/groups?q="+name, "").want(200).len("items") == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.t.Fatalf("the group %s is not found after ten seconds", name)
 		}

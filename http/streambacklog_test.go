@@ -131,7 +131,7 @@ func viewsBehind(t *testing.T, alone bool) int64 {
 	}
 	before := h.journal.views.Load()
 	open()
-	for until := time.Now().Add(10 * time.Second); e.events.Load() < streams*events; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(30 * time.Second); e.events.Load() < streams*events; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("after ten seconds %d of %d events have arrived", e.events.Load(), streams*events)
 		}
@@ -183,7 +183,7 @@ func TestEntryWithoutMessageLosesNothing(t *testing.T) {
 		}
 		open()
 		want := int64(streams * events)
-		for until := time.Now().Add(5 * time.Second); e.events.Load() < want && time.Now().Before(until); {
+		for until := time.Now().Add(30 * time.Second); e.events.Load() < want && time.Now().Before(until); {
 			time.Sleep(time.Millisecond)
 		}
 		if h.close(); e.events.Load() != want {

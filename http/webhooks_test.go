@@ -69,7 +69,7 @@ func (p *tenant) hook(agent, url, more string) *response {
 func (p *tenant) until(path, member string, want any) *response {
 	p.t.Helper()
 	wanted, _ := json.Marshal(want)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
 		a := p.ask("GET", path, "").want(200)
 		if got, _ := json.Marshal(a.at(member)); string(got) == string(wanted) {
 			return a

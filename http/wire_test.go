@@ -188,7 +188,7 @@ func (h *wired) stream(w *wire, conn net.Conn) {
 	open := h.service.OpenStreams()
 	h.conns <- conn
 	w.asked <- h.request("GET", "/agents/"+h.to.String()+"/stream", nil)
-	for until := time.Now().Add(10 * time.Second); h.service.OpenStreams() == open; time.Sleep(50 * time.Microsecond) {
+	for until := time.Now().Add(30 * time.Second); h.service.OpenStreams() == open; time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(until) {
 			h.t.Fatal("after ten seconds the stream is not open")
 		}

@@ -40,7 +40,7 @@ func held(t *testing.T, subscribers int) bool {
 	}
 	close(gate)
 	<-published
-	for until := time.Now().Add(10 * time.Second); told.Load() < int64(subscribers); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(30 * time.Second); told.Load() < int64(subscribers); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("after ten seconds %d of %d were notified", told.Load(), subscribers)
 		}

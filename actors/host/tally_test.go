@@ -286,7 +286,7 @@ func noneAnswered(places ...<-chan answer) bool {
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not after ten seconds: %s", what)
 		}

@@ -145,7 +145,7 @@ func (s *liveServer) call(authorization, method, path string, body any, headers 
 // streamUntil reads the stream of an agent from its beginning until a text has arrived.
 func (s *liveServer) streamUntil(token, agent, text string) string {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, "GET", s.base+"/agents/"+agent+"/stream", nil)
 	if err != nil {

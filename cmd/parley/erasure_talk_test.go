@@ -155,7 +155,7 @@ func (p *party) groups(q *party) {
 // firstFrom waits for the first message of an agent from another, and returns its id.
 func (x *story) firstFrom(of *party, to, from *member) string {
 	x.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		_, page, _ := x.call(of.token, "GET", "/agents/"+to.id+"/messages?limit=1", nil)
 		if items := page["items"].([]any); len(items) > 0 && items[0].(object)["from_agent_id"] == from.id && items[0].(object)["group_id"] != nil {
 			return items[0].(object)["id"].(string)
@@ -184,7 +184,7 @@ func (p *party) webhooks(q *party) {
 		secret(p.do(200, "POST /webhooks/{id}/rotate-secret", id, nil))
 		p.do(200, "POST /webhooks/{id}/test", id, nil)
 		defer func() {
-			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 				if _, counts, _ := p.call(p.token, "GET", "/webhooks/"+id[0]+"/deliveries/summary", nil); counts["failed"].(float64) > 0 {
 					return
 				}

@@ -178,7 +178,7 @@ func TestShutdownDrains(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	ended := 0
 	s.OnDrain(func() { ended++ })
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(ctx) }()

@@ -166,7 +166,7 @@ func (c *largeGroup) arrived() map[*agent][]string {
 func (c *largeGroup) checkInboxes(what string, broadcasts []sentBroadcast) {
 	c.t.Helper()
 	var faults []string
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	for deadline := time.Now().Add(30 * time.Second); ; {
 		if faults = inboxFaults(broadcasts, c.arrived()); len(faults) == 0 {
 			return
 		}

@@ -97,7 +97,7 @@ func TestInvitedEvent(t *testing.T) {
 		st.opening()
 		id := r.invited(a, y, "invited")
 		heard := map[string]int{}
-		for deadline := time.Now().Add(5 * time.Second); heard["message"] == 0 || heard["invited "+id] == 0; {
+		for deadline := time.Now().Add(30 * time.Second); heard["message"] == 0 || heard["invited "+id] == 0; {
 			e := st.next()
 			if e.name == "message" {
 				heard[e.name]++

@@ -270,10 +270,10 @@ func (o *org) talk(m obj) *answer {
 // eventually waits for an effect that may follow later.
 func eventually(t testing.TB, what string, happened func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for !happened() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 15 s: %s", what)
+			t.Fatalf("not within 30 s: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -156,7 +156,7 @@ func (st *stream) opening() []string {
 // next waits for an event other than a heartbeat.
 func (st *stream) next() event {
 	st.t.Helper()
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		select {
 		case e, ok := <-st.events:
@@ -167,7 +167,7 @@ func (st *stream) next() event {
 				return e
 			}
 		case <-deadline:
-			st.t.Fatal("no event within 5 s")
+			st.t.Fatal("no event within 30 s")
 		}
 	}
 }

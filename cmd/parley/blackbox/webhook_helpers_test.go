@@ -158,10 +158,10 @@ func (h *hook) checkJob(j obj) obj {
 func (h *hook) waitForStatus(m obj, status string) obj {
 	h.agent.t.Helper()
 	var j obj
-	deadline := time.Now().Add(12 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for j = h.job(m); j == nil || j["status"] != status; j = h.job(m) {
 		if time.Now().After(deadline) {
-			h.agent.t.Fatalf("the job is not %s after 12 s: %v", status, j)
+			h.agent.t.Fatalf("the job is not %s after 30 s: %v", status, j)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -173,7 +173,7 @@ func (h *hook) waitForCounts(delivered, failed, dead, pending int) {
 	h.agent.t.Helper()
 	want := obj{"total": delivered + failed + dead + pending, "delivered": delivered, "failed": failed, "dead": dead, "pending": pending}
 	var got *answer
-	deadline := time.Now().Add(12 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		if got = h.agent.get(h.path("/deliveries/summary")).want(200); same(got.body, want) {
 			return

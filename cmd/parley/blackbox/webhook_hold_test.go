@@ -51,13 +51,13 @@ func TestHoldIsShownAndEnded(t *testing.T) {
 // holds waits until the job of a message is held and returns it.
 func (h *hook) holds(m obj) obj {
 	h.agent.t.Helper()
-	deadline := time.Now().Add(12 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		if j := h.job(m); j != nil && j["status"] == "pending" && j["next_attempt_at"] != nil {
 			return j
 		}
 		if time.Now().After(deadline) {
-			h.agent.t.Fatalf("the job is not held after 12 s: %v", h.job(m))
+			h.agent.t.Fatalf("the job is not held after 30 s: %v", h.job(m))
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

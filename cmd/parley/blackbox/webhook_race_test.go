@@ -106,7 +106,7 @@ func (h *hook) settles(well bool) int {
 	t := h.agent.t
 	t.Helper()
 	var summary *answer
-	deadline := time.Now().Add(12 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		summary = h.agent.get(h.path("/deliveries/summary")).want(200)
 		if same(summary.at("delivered"), summary.at("total")) || !well {

@@ -139,7 +139,7 @@ func (x *target) deliveries() []*delivery {
 // waitForDelivery waits for the nth delivery, counted from 1.
 func (x *target) waitForDelivery(t testing.TB, n int) *delivery {
 	t.Helper()
-	deadline := time.Now().Add(12 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for len(x.deliveries()) < n {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d deliveries arrived at %s, want %d", len(x.deliveries()), x.url, n)
