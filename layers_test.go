@@ -139,6 +139,7 @@ var lattice = map[string]place{
 	"parley/http/limit":         {may: ground, why: "a limit counts keys and depends on nothing else"},
 	"parley/http/svid":          {may: ground, tests: []string{"parley/http/svid/svidtest"}, why: "a workload identity is verified without knowing what it is proven for"},
 	"parley/http/svid/svidtest": {why: "documents for tests are made without the code that verifies them"},
+	"parley/http/mls":           {pure: true, why: "headers of MLS messages are read without knowing who sent them; actors get what was read as parts of commands"},
 	"parley/http/egress":        {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
 	"parley/http/rest": {
 		may:   slices.Concat(ground, []string{"parley/http/api", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit"}),

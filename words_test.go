@@ -78,7 +78,6 @@ var privateNames = []privateWord{
 	{[]string{"pen"}, "hashing writer"},
 	{[]string{"mark", "marks"}, "receipt, or file hash"},
 	{[]string{"unseen"}, "untransferred"},
-	{[]string{"epoch", "epochs"}, "activation number"},
 	{[]string{"bear", "bears"}, "create a stream"},
 	{[]string{"audit", "audits"}, "verify"},
 }
