@@ -180,6 +180,7 @@ func TestInlinePush(t *testing.T) {
 // TestPushOrder: no event overtakes one that may still be delivered, and a dead one lets the
 // next go.
 func TestPushOrder(t *testing.T) {
+	t.Parallel() // it waits for timers
 	h := newBridgeHarness(t)
 	to := newTarget(t, stdhttp.StatusGone, stdhttp.StatusServiceUnavailable, 200)
 	task := h.begin("m1")

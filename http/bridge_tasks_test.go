@@ -122,6 +122,7 @@ func TestTaskIsAConversation(t *testing.T) {
 // TestSendMessageWaits: a blocking request returns at the first reply, at the end of the
 // task, when input is required, or after its patience.
 func TestSendMessageWaits(t *testing.T) {
+	t.Parallel() // it waits for timers
 	h := newBridgeHarness(t)
 	for word, state := range map[string]string{
 		"task_response": "TASK_STATE_COMPLETED", "error": "TASK_STATE_FAILED", "dm": "TASK_STATE_WORKING", "input_required": "TASK_STATE_INPUT_REQUIRED", "": "TASK_STATE_WORKING",

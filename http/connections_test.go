@@ -58,6 +58,7 @@ func (otherAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192
 // TestEvictedRequestEnds: a request that waits for a message ends soon after its
 // connection is evicted.
 func TestEvictedRequestEnds(t *testing.T) {
+	t.Parallel() // it waits for timers
 	const waiting = 8
 	for _, what := range []string{"wait", "sync"} {
 		h := wireHarness(t, 1, func(o *harnessOptions) {

@@ -180,6 +180,7 @@ func TestDirectoryDetail(t *testing.T) {
 // TestDirectoryLastActive: the detail of an agent shows the hour in which it last sent,
 // whatever it sent, and nothing else shows it.
 func TestDirectoryLastActive(t *testing.T) {
+	t.Parallel() // it waits for timers
 	var late atomic.Int64
 	noon := time.Now().Truncate(time.Hour)
 	h := newCardHarness(t, func(o *harnessOptions) {
@@ -207,7 +208,7 @@ func TestDirectoryLastActive(t *testing.T) {
 	h.first.ask("POST", "/messages", groupMessage, as(h.art)).want(201)
 	shows(h.art, noon.Add(time.Hour))
 	late.Store(int64(26 * time.Hour))
-	h.first.ask("POST", "/messages/sync", `{"to_agent_id":"`+h.bob+`","type":"svc.v1.dm","encrypted_payload":"AA","timeout_seconds":1}`, as(h.ann)).want(200)
+	h.first.ask("POST", "/messages/sync?timeout_ms=1000", `{"to_agent_id":"`+h.bob+`","type":"svc.v1.dm","encrypted_payload":"AA"}`, as(h.ann)).want(200)
 	shows(h.ann, noon.Add(26*time.Hour))
 	for _, path := range []string{"/directory/agents", "/agents/" + h.ann + "/card", "/.well-known/agent-cards/" + h.ann + ".json", "/directory/agents?q=invoices"} {
 		if a := h.public().ask("GET", path, "").want(200); strings.Contains(string(a.raw), "last_active") {

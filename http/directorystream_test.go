@@ -104,6 +104,7 @@ func TestDirectoryStream(t *testing.T) {
 // TestDirectoryStreamDoesNotWait: the first phase is sent while the provider is slow, and
 // a provider that does not answer ends the stream within ten seconds.
 func TestDirectoryStreamDoesNotWait(t *testing.T) {
+	t.Parallel() // it waits for timers
 	h := newCardHarness(t)
 	goOn := make(chan struct{})
 	slow := func(ctx context.Context) {
