@@ -11,14 +11,11 @@ import (
 	"parley/http/api"
 )
 
-// later are endpoints that the notice names and that are not built yet.
-var later = []string{"DELETE /orgs/{id}"}
-
 func routeNames() (all []string) {
 	for _, e := range Endpoints() {
 		all = append(all, e.Method+" "+e.Path)
 	}
-	return append(all, later...)
+	return all
 }
 
 // TestNoticeNamesRoutes: what the notice and llms.txt send people to exists.
