@@ -1,7 +1,6 @@
 package http
 
 import (
-	"errors"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,16 +9,12 @@ import (
 	"parley/http/a2a"
 	"parley/http/api"
 	"parley/http/rest"
-	"parley/journal"
 )
 
 // card returns the A2A card of an active agent, public or not, listed or not.
 // // spec: A2A bridge
 func (s bridge) card(c *rest.Call, in *api.GetA2ACard) (rest.Rendered, error) {
 	a, err := identity(s).activeAgent(c, in.Handle)
-	if errors.Is(err, journal.ErrErased) {
-		err = errUnknownAgent
-	}
 	if err != nil {
 		return rest.Rendered{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/actors/record"
@@ -42,6 +43,15 @@ func TestA2ACardIsSignedOnce(t *testing.T) {
 		}
 		if made != n+1 || len(seen) != n+1 {
 			t.Fatalf("after change %d, %d cards were made, %d were different", n, made, len(seen))
+		}
+	}
+	for _, c := range []struct {
+		erased parley.OrgID
+		made   int
+	}{{h.second.owner, 4}, {h.first.owner, 5}} {
+		h.service.forget(c.erased)
+		if h.public().ask("GET", path, "").want(200); made != c.made {
+			t.Errorf("%d cards were made, want %d: only those of an erased organization are dropped", made, c.made)
 		}
 	}
 	h.service.bridgeCards.SetKeys(auth.KeySet{})

@@ -335,7 +335,7 @@ func factsOf(card *api.Card) api.AgentFacts {
 }
 
 // getListedAgent returns an agent of the directory with its card. An agent that is not in
-// the directory cannot be told from one that does not exist.
+// the directory cannot be told from one that does not exist. One that was erased is gone.
 // // spec: Directory and discovery (all public, no auth)
 func (s agentDirectory) getListedAgent(c *rest.Call, in *api.GetListedAgent) (rest.Rendered, error) {
 	shown, err := s.listedAgent(c.Context(), in.ID)
@@ -360,9 +360,12 @@ func (s *core) listedAgent(ctx context.Context, id parley.AgentID) (api.ListedAg
 	return detail, err
 }
 
-// unlistedIf returns one error for every agent that is not in the directory, and other
-// errors unchanged.
+// unlistedIf returns one error for every agent that is not in the directory, except one
+// that was erased, and other errors unchanged.
 func unlistedIf(err error) error {
+	if errors.Is(err, journal.ErrErased) {
+		return err
+	}
 	if isGone(err) || errors.Is(err, parley.ErrBadHandle) {
 		return errUnlisted
 	}

@@ -51,12 +51,12 @@ var operations = map[string]rest.Operation{
 
 	"PUT /agents/{id}/card":                  {ID: "putAgentCard", Refuses: "not_owner gone card_security_fields"},
 	"GET /agents/{id}/card":                  {ID: "getAgentCard", Headers: documentHeaders, Refuses: "gone"},
-	"GET /.well-known/agent-cards/{id}.json": {ID: "getWellKnownAgentCard", Headers: documentHeaders},
+	"GET /.well-known/agent-cards/{id}.json": {ID: "getWellKnownAgentCard", Headers: documentHeaders, Refuses: "gone"},
 	"DELETE /agents/{id}/card":               {ID: "deleteAgentCard", Refuses: "not_owner gone"},
 
 	"POST /a2a/{handle}":                            {ID: "callA2A", Refuses: "not_found"},
-	"GET /a2a/{handle}/agent.json":                  {ID: "getA2ACard", Headers: documentHeaders},
-	"GET /a2a/{handle}/.well-known/agent-card.json": {ID: "getWellKnownA2ACard", Headers: documentHeaders},
+	"GET /a2a/{handle}/agent.json":                  {ID: "getA2ACard", Headers: documentHeaders, Refuses: "gone"},
+	"GET /a2a/{handle}/.well-known/agent-card.json": {ID: "getWellKnownA2ACard", Headers: documentHeaders, Refuses: "gone"},
 	"GET /ext/{brand}/v1":                           {ID: "getA2AExtension", Headers: documentHeaders},
 
 	"GET /agents":                    {ID: "listAgents"},
@@ -73,7 +73,7 @@ var operations = map[string]rest.Operation{
 	"PUT /agents/{id}/key-binding":   {ID: "bindAgentKeys", Refuses: "not_owner gone signature_invalid binding_stale quota_exceeded"},
 	"GET /agents/{id}/key-bindings":  {ID: "listKeyBindings", Headers: documentHeaders, Refuses: "gone"},
 	"GET /.well-known/webfinger":     {ID: "getWebFinger", Headers: documentHeaders, Refuses: "not_found", BadRequest: true},
-	"GET /agents/{name}/did.json":    {ID: "getDIDDocument", Headers: documentHeaders},
+	"GET /agents/{name}/did.json":    {ID: "getDIDDocument", Headers: documentHeaders, Refuses: "gone"},
 	"GET /agents/{id}/conversations": {ID: "listConversations", Refuses: "not_owner"},
 
 	"POST /agents/{id}/verify-svid/challenge": {ID: "createSVIDChallenge", Refuses: "not_owner gone svid_not_configured"},
@@ -111,7 +111,7 @@ var operations = map[string]rest.Operation{
 	"POST /webhooks/{id}/deliveries/{job}/retry": {ID: "retryDelivery", Refuses: "invalid_transition gone"},
 	"GET /directory/agents":                      {ID: "searchAgents"},
 	"GET /directory/agents/stream":               {ID: "streamAgentSearch"},
-	"GET /directory/agents/{id}":                 {ID: "getListedAgent"},
+	"GET /directory/agents/{id}":                 {ID: "getListedAgent", Refuses: "gone"},
 	"GET /directory/categories":                  {ID: "listCategories"},
 	"GET /directory/groups":                      {ID: "searchGroups"},
 	"GET /directory/groups/{id}":                 {ID: "getGroupProfile"},
@@ -129,7 +129,7 @@ var operations = map[string]rest.Operation{
 	"GET /":              {ID: "getStart", Headers: pageHeaders},
 	"GET /find/agents":   {ID: "getAgentsPage", Headers: pageHeaders},
 	"GET /find/groups":   {ID: "getGroupsPage", Headers: pageHeaders},
-	"GET /a/{handle}":    {ID: "getAgentPage", Headers: pageHeaders},
+	"GET /a/{handle}":    {ID: "getAgentPage", Headers: pageHeaders, Refuses: "gone"},
 	"GET /g/{handle}":    {ID: "getGroupPage", Headers: pageHeaders},
 	"GET /assets/{file}": {ID: "getAsset"},
 }

@@ -115,6 +115,7 @@ type core struct {
 	lists    rest.Lists
 	desk     *submission.Desk
 	bridge   *a2a.Bridge
+	erasures erasureNews
 	// queriesLinger is set by tests only: a search keeps its place while it waits for the
 	// disk.
 	queriesLinger bool
@@ -172,6 +173,7 @@ func (s *core) forget(org parley.OrgID) {
 	s.streams.rendered.clear()
 	s.streams.pages.turn()
 	s.streams.pages.turn() // what was young before
+	s.erasures.announce()
 }
 
 var (

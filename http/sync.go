@@ -1,7 +1,9 @@
 package http
 
 import (
+	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"parley"
@@ -42,12 +44,14 @@ func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 		}
 	})
 	defer feed.Close()
+	erased, stop := s.erasures.follow()
+	defer stop()
 	posted, err := s.desk.Send(c, &in.Send, from, submission.ViaSync, nil)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	notePosted(c, posted)
-	w := replyWait{service: s.core, call: c, from: from, message: posted.Message, feed: feed, wake: wake}
+	w := replyWait{service: s.core, call: c, from: from, message: posted.Message, feed: feed, wake: wake, erased: erased}
 	if err := w.wait(time.Duration(in.TimeoutMS)*time.Millisecond, posted.Repeated); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -62,13 +66,15 @@ type replyWait struct {
 	message *record.Message
 	feed    journal.Subscription
 	wake    <-chan struct{}
+	erased  <-chan struct{} // an organization was erased
 
 	reply  *query.Message
 	closed string // the status in which the conversation ended without a reply
 }
 
 // wait returns when there is a reply, the conversation has ended, or patience has passed.
-// The message of a repeated request may have been answered long ago.
+// The message of a repeated request may have been answered long ago. The error is
+// journal.ErrErased if the message was erased.
 func (w *replyWait) wait(patience time.Duration, repeated bool) error {
 	if repeated {
 		if err := w.lookBack(); err != nil {
@@ -89,28 +95,69 @@ func (w *replyWait) wait(patience time.Duration, repeated bool) error {
 		if len(entries) > 0 {
 			continue
 		}
-		if !w.rest(timer.C, look.C) {
-			return nil
+		more, err := w.rest(timer.C, look.C)
+		if !more || err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // rest waits until the feed may have new entries, and reports whether to read it.
-func (w *replyWait) rest(late, look <-chan time.Time) bool {
+func (w *replyWait) rest(late, look <-chan time.Time) (more bool, err error) {
 	defer w.call.Park()()
 	for {
 		select {
 		case <-w.wake:
-			return true
+			return true, nil
 		case <-late:
-			return false
+			return false, nil
+		case <-w.erased:
+			_, err := w.service.Node.Messages.Conversation(w.call.Context(), w.message.Conversation())
+			if errors.Is(err, journal.ErrErased) {
+				return false, err
+			}
 		case <-look:
 			if w.call.Evicted() {
-				return false
+				return false, nil
 			}
 		case <-w.call.Draining():
-			return false
+			return false, nil
+		}
+	}
+}
+
+// erasureNews wakes requests that wait for an agent when an organization was erased: it may
+// be the agent's.
+type erasureNews struct {
+	mu      sync.Mutex
+	waiting map[chan struct{}]struct{}
+}
+
+// follow returns a channel that gets a signal for each erasure until stop is called.
+func (n *erasureNews) follow() (wake <-chan struct{}, stop func()) {
+	signal := make(chan struct{}, 1)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.waiting == nil {
+		n.waiting = map[chan struct{}]struct{}{}
+	}
+	n.waiting[signal] = struct{}{}
+	return signal, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.waiting, signal)
+	}
+}
+
+// announce signals that an organization was erased.
+func (n *erasureNews) announce() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for signal := range n.waiting {
+		select {
+		case signal <- struct{}{}:
+		default:
 		}
 	}
 }

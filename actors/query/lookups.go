@@ -151,6 +151,24 @@ func (q *reader) name(ctx context.Context, slot parley.Slot, name nameOf) (parle
 	return id, err
 }
 
+// forgetNames drops the names of an organization, its agents and its groups.
+func (f *lookups) forgetNames(org parley.OrgID, agents []parley.AgentID) {
+	named := map[parley.AnyID]bool{parley.AnyID(org): true}
+	for _, id := range agents {
+		named[parley.AnyID(id)] = true
+	}
+	for name, id := range f.names.All() {
+		if named[id] || name.owner == parley.AnyID(org) {
+			f.names.Invalidate(name)
+		}
+	}
+	for id, owner := range f.groups.All() {
+		if owner == org {
+			f.groups.Invalidate(id)
+		}
+	}
+}
+
 func (q *reader) lookup(ctx context.Context, slot parley.Slot, table journal.Table, key []byte) (id parley.AnyID, err error) {
 	err = q.row(ctx, func(v journal.View) error {
 		value, found, err := v.Row(slot, table, key)

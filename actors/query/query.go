@@ -125,13 +125,15 @@ func (q *Queries) Forget() {
 	q.reader.records.forget()
 }
 
-// ForgetErased drops what is cached of an organization whose key was destroyed, and of its
-// agents. What is read meanwhile is not cached.
+// ForgetErased drops what is cached of an organization whose key was destroyed, of its
+// agents and of their names. States that are read meanwhile are not cached.
 func (q *Queries) ForgetErased(org parley.OrgID, agents []parley.AgentID) {
 	l := q.reader.lookups
 	l.orgs.forget(org)
 	l.firsts.Invalidate(org)
+	l.oldest.Invalidate(org)
 	l.rosters.Invalidate(org)
+	l.forgetNames(org, agents)
 	for _, id := range agents {
 		l.agents.forget(id)
 		q.reader.counts.forget(id)

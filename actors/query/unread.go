@@ -113,8 +113,8 @@ func (q *Messages) PositionIn(ctx context.Context, agent parley.AgentID, id parl
 	return position, err
 }
 
-// InInbox returns messages of an agent's inbox by their ids, each once;
-// parley.ErrNotFound if any is not in it.
+// InInbox returns messages of an agent's inbox by their ids, each once, without those that
+// were erased; parley.ErrNotFound if any is not in it.
 func (q *Messages) InInbox(ctx context.Context, agent parley.AgentID, ids []parley.MessageID) (all []Message, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		known := map[parley.MessageID]bool{}
@@ -130,10 +130,9 @@ func (q *Messages) InInbox(ctx context.Context, agent parley.AgentID, ids []parl
 			if m.Record.Recipient() != agent || m.Position == 0 || m.Record.MessageID() != id {
 				return parley.ErrNotFound
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				all = append(all, m)
 			}
-			all = append(all, m)
 		}
 		return nil
 	})

@@ -73,10 +73,17 @@ func New(o Options) *Bridge {
 // Close stops following conversations.
 func (b *Bridge) Close() { b.stop() }
 
-// Forget ends the streams of an organization that was erased, and has all who follow a task
-// look whether it is still there.
+// Forget ends the streams of an organization that was erased, drops what is cached of it,
+// and has all who follow a task look whether it is still there.
 func (b *Bridge) Forget(id parley.OrgID) {
 	b.streams.end(id)
+	b.Cards.forget(id)
+	b.folds.InvalidateAll()
+	for key := range b.contexts.Keys() {
+		if key.org == id {
+			b.contexts.Invalidate(key)
+		}
+	}
 	b.hub.wakeAll()
 }
 
@@ -158,7 +165,7 @@ func (b *Bridge) serveErased(c *rest.Call) error {
 	}
 	request, err := parse(c.Body())
 	if err == nil {
-		if _, known := methods[request.method]; !known || sends[request.method] {
+		if _, known := methods[request.method]; !known || sends[request.method] && !continues(request) {
 			return errNoAgent
 		}
 		err = errNotFound
@@ -168,6 +175,12 @@ func (b *Bridge) serveErased(c *rest.Call) error {
 
 // sends are the methods that send a message, and that of the card.
 var sends = map[string]bool{"SendMessage": true, "message/send": true, "SendStreamingMessage": true, "message/stream": true, "GetExtendedAgentCard": true}
+
+// continues reports whether a request names the task to which its message belongs.
+func continues(r request) bool {
+	in, err := params[sendParams](&call{request: r})
+	return err == nil && in.Message != nil && in.Message.TaskID != ""
+}
 
 // refuse answers with an error. A refusal that has an HTTP status of its own is returned.
 func (b *Bridge) refuse(c *rest.Call, id jsontext.Value, err error) error {

@@ -55,10 +55,15 @@ type Cards struct {
 	// policies has what the messages of each task need of a card, so that they need not
 	// read it.
 	policies *otter.Cache[parley.AgentID, policy]
+	// forgotten counts organizations that were erased. What was made of one while it was
+	// erased is not kept.
+	forgotten atomic.Uint64
 }
 
-// policy says whether an agent accepts cleartext, by the card of that revision.
+// policy says whether an agent of an organization accepts cleartext, by the card of that
+// revision.
 type policy struct {
+	of       parley.OrgID
 	revision uint32
 	accepts  bool
 }
@@ -71,8 +76,9 @@ type Document struct {
 
 // signedCard is the JSON of a card and what it was made of.
 type signedCard struct {
-	of   cardVersion
-	json []byte
+	of    cardVersion
+	owner parley.OrgID
+	json  []byte
 }
 
 // cardVersion is everything that a card depends on and that can change while the server
@@ -126,6 +132,7 @@ func (c *Cards) Card(ctx context.Context, a *agent.State) (Document, error) {
 	if kept, ok := c.signed.GetIfPresent(a.AgentID()); ok && kept.of == version {
 		return Document{kept.json, changed}, nil
 	}
+	forgotten := c.forgotten.Load()
 	stored, err := c.Node.Agents.Card(ctx, a.AgentID())
 	if err != nil {
 		return Document{}, err
@@ -139,7 +146,7 @@ func (c *Cards) Card(ctx context.Context, a *agent.State) (Document, error) {
 		return Document{}, err
 	}
 	if stored.GetRevision() == version.revision { // otherwise a newer one was published meanwhile
-		c.signed.Set(a.AgentID(), signedCard{version, signed})
+		keep(c, c.signed, a.AgentID(), signedCard{version, a.Owner(), signed}, forgotten)
 	}
 	return Document{signed, changed}, nil
 }
@@ -150,12 +157,37 @@ func (c *Cards) AcceptsCleartext(ctx context.Context, a *agent.State) (bool, err
 	if kept, ok := c.policies.GetIfPresent(a.AgentID()); ok && kept.revision == a.GetCardRevision() {
 		return kept.accepts, nil
 	}
+	forgotten := c.forgotten.Load()
 	card, err := c.Node.Agents.Card(ctx, a.AgentID())
 	if err != nil {
 		return false, err
 	}
-	c.policies.Set(a.AgentID(), policy{card.GetRevision(), card.GetA2AAcceptCleartext()})
+	keep(c, c.policies, a.AgentID(), policy{a.Owner(), card.GetRevision(), card.GetA2AAcceptCleartext()}, forgotten)
 	return card.GetA2AAcceptCleartext(), nil
+}
+
+// keep caches what was made of an agent's card, unless an organization was erased since
+// forgotten was read: it may be this one.
+func keep[V any](c *Cards, in *otter.Cache[parley.AgentID, V], id parley.AgentID, value V, forgotten uint64) {
+	in.Set(id, value)
+	if c.forgotten.Load() != forgotten {
+		in.Invalidate(id)
+	}
+}
+
+// forget drops what is kept of an organization that was erased.
+func (c *Cards) forget(org parley.OrgID) {
+	c.forgotten.Add(1)
+	for id, card := range c.signed.All() {
+		if card.owner == org {
+			c.signed.Invalidate(id)
+		}
+	}
+	for id, kept := range c.policies.All() {
+		if kept.of == org {
+			c.policies.Invalidate(id)
+		}
+	}
 }
 
 // signsSince returns when a key began to sign, or later: a key that replaced one that was

@@ -373,7 +373,7 @@ func (b *Bridge) follow(c *call, in *sendParams, m *outgoing) (sent, error) {
 }
 
 // awaitReply returns when the agent has replied to a message, the task has ended or waits
-// for input, or patience has passed.
+// for input, or patience has passed. The error is errNotFound if the task was erased.
 func (b *Bridge) awaitReply(c *call, s sent, patience time.Duration) error {
 	follower, stop := b.hub.follow(s.posted.Message.Conversation())
 	defer stop()
@@ -398,6 +398,9 @@ func (b *Bridge) awaitReply(c *call, s sent, patience time.Duration) error {
 		}
 		if !rests(c, follower, timer.C, look.C) {
 			return nil
+		}
+		if b.erased(c.Context(), at.State.ConversationID()) {
+			return errNotFound
 		}
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"parley/http/content"
 	"parley/http/limit"
 	"parley/http/rest"
-	"parley/journal"
 )
 
 const (
@@ -295,8 +294,7 @@ func (st *taskStream) pump(ctx context.Context, conn net.Conn) bool {
 			return false
 		}
 		if len(events) == 0 {
-			_, err := st.bridge.Node.Messages.Conversation(ctx, st.at.State.ConversationID())
-			return !errors.Is(err, journal.ErrErased)
+			return !st.bridge.erased(ctx, st.at.State.ConversationID())
 		}
 		if !st.mayRead(ctx) {
 			return false

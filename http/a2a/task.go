@@ -10,6 +10,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/submission"
+	"parley/journal"
 )
 
 const (
@@ -40,6 +41,13 @@ func (b *Bridge) visible(c *call, taskID string) (*conversation.State, error) {
 		return nil, errNotFound
 	}
 	return s, nil
+}
+
+// erased reports whether a conversation can no longer be read, because an organization was
+// erased.
+func (b *Bridge) erased(ctx context.Context, id parley.ConversationID) bool {
+	_, err := b.Node.Messages.Conversation(ctx, id)
+	return errors.Is(err, journal.ErrErased)
 }
 
 // seen reports whether a conversation is a task of the caller with the addressed agent.

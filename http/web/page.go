@@ -138,6 +138,8 @@ func (r Refusal) Heading() string {
 	switch {
 	case r.Status == http.StatusNotFound:
 		return "Not found"
+	case r.Status == http.StatusGone:
+		return "Deleted"
 	case r.Status == http.StatusTooManyRequests:
 		return "Too many requests"
 	case r.Status >= http.StatusInternalServerError:
