@@ -17,10 +17,12 @@ import (
 
 // Solution is an attempt at a challenge, and the credential to create if it is right.
 type Solution struct {
-	Challenge  *registration.Challenge
-	Nonce      string
-	Tier       int
-	SecretHash []byte
+	Challenge *registration.Challenge
+	// ChallengeID is the challenge as its client has it.
+	ChallengeID string
+	Nonce       string
+	Tier        int
+	SecretHash  []byte
 }
 
 // Registered is a new organization with its first credential.
@@ -101,6 +103,7 @@ func (orgs *Orgs) registration(s Solution, now time.Time) (Registered, *journal.
 	create, made, err := createOrg(org.Register{
 		ID: id, Name: s.Challenge.GetOrgName(), Slug: slug, Email: s.Challenge.GetEmail(),
 		Tier: s.Tier, ClientID: client, SecretHash: s.SecretHash,
+		ChallengeID: s.ChallengeID, Difficulty: int(s.Challenge.GetDifficulty()),
 	}, now)
 	row := func(table journal.Table, key []byte) journal.Row {
 		return journal.Row{Slot: slot, Table: table, Key: key, Value: id.Bytes()}

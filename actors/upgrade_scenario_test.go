@@ -48,7 +48,7 @@ func (l *releaseScenario) challenge(slug string, difficulty int) *registration.C
 
 func (l *releaseScenario) org(slug string) parley.OrgID {
 	l.t.Helper()
-	made := must(l.node.Orgs.Register(context.Background(), Solution{Challenge: l.challenge(slug, 0), Nonce: "n", Tier: 1, SecretHash: key(9, slug)}))(l.t)
+	made := must(l.node.Orgs.Register(context.Background(), Solution{Challenge: l.challenge(slug, 0), ChallengeID: "challenge of " + slug, Nonce: "n", Tier: 1, SecretHash: key(9, slug)}))(l.t)
 	l.awaitArrival()
 	return made.Org.OrgID()
 }

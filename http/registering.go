@@ -82,7 +82,9 @@ func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 	}
 	secret := auth.NewSecret(s.Entropy)
 	hash := auth.HashSecret(secret)
-	made, err := s.Node.Orgs.Register(c.Context(), actors.Solution{Challenge: challenge, Nonce: in.Nonce, Tier: s.TierAtSolve, SecretHash: hash[:]})
+	made, err := s.Node.Orgs.Register(c.Context(), actors.Solution{
+		Challenge: challenge, ChallengeID: in.ChallengeID, Nonce: in.Nonce, Tier: s.TierAtSolve, SecretHash: hash[:],
+	})
 	if !errors.Is(err, registration.ErrPowWrong) {
 		s.tries.GiveBack(challenge.GetText())
 	}

@@ -33,7 +33,7 @@ func (h *harness) tenant(slug string) *tenant {
 	challenge := &registration.Challenge{
 		Text: slug, Email: slug + "@example.org", Slug: slug, OrgName: slug, ExpiresMs: time.Now().Add(time.Hour).UnixMilli(),
 	}
-	made, err := h.node.Orgs.Register(ctx, actors.Solution{Challenge: challenge, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
+	made, err := h.node.Orgs.Register(ctx, actors.Solution{Challenge: challenge, ChallengeID: "challenge of " + slug, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -69,6 +69,9 @@ type Register struct {
 	Tier       int
 	ClientID   parley.ClientID
 	SecretHash []byte
+	// ChallengeID and Difficulty, in bits, are those of the solved proof of work.
+	ChallengeID string
+	Difficulty  int
 }
 
 // AddCredential adds a credential.
@@ -340,6 +343,7 @@ func decideRegister(s *State, c Register, now time.Time) ([]Event, error) {
 	return []Event{&Registered{
 		Id: c.ID.Bytes(), Name: c.Name, Slug: c.Slug, ContactEmail: c.Email, TrustTier: int32(c.Tier),
 		ClientId: c.ClientID.Bytes(), SecretHash: c.SecretHash, AtMs: now.UnixMilli(),
+		ChallengeId: c.ChallengeID, Difficulty: uint32(c.Difficulty),
 	}}, nil
 }
 

@@ -421,15 +421,19 @@ func (x *WorkloadChallenge) GetExpiresMs() int64 {
 
 // Registered: the organization exists, with its first credential.
 type Registered struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Slug          string                 `protobuf:"bytes,3,opt,name=slug,proto3" json:"slug,omitempty"`
-	ContactEmail  string                 `protobuf:"bytes,4,opt,name=contact_email,json=contactEmail,proto3" json:"contact_email,omitempty"`
-	TrustTier     int32                  `protobuf:"varint,5,opt,name=trust_tier,json=trustTier,proto3" json:"trust_tier,omitempty"`
-	ClientId      []byte                 `protobuf:"bytes,6,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	SecretHash    []byte                 `protobuf:"bytes,7,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
-	AtMs          int64                  `protobuf:"varint,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name         string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Slug         string                 `protobuf:"bytes,3,opt,name=slug,proto3" json:"slug,omitempty"`
+	ContactEmail string                 `protobuf:"bytes,4,opt,name=contact_email,json=contactEmail,proto3" json:"contact_email,omitempty"`
+	TrustTier    int32                  `protobuf:"varint,5,opt,name=trust_tier,json=trustTier,proto3" json:"trust_tier,omitempty"`
+	ClientId     []byte                 `protobuf:"bytes,6,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	SecretHash   []byte                 `protobuf:"bytes,7,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
+	AtMs         int64                  `protobuf:"varint,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The solved proof of work: its id as its client sent it, and its leading zero bits.
+	// Empty and zero for organizations of earlier releases.
+	ChallengeId   string `protobuf:"bytes,9,opt,name=challenge_id,json=challengeId,proto3" json:"challenge_id,omitempty"`
+	Difficulty    uint32 `protobuf:"varint,10,opt,name=difficulty,proto3" json:"difficulty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -516,6 +520,20 @@ func (x *Registered) GetSecretHash() []byte {
 func (x *Registered) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Registered) GetChallengeId() string {
+	if x != nil {
+		return x.ChallengeId
+	}
+	return ""
+}
+
+func (x *Registered) GetDifficulty() uint32 {
+	if x != nil {
+		return x.Difficulty
 	}
 	return 0
 }
@@ -1411,7 +1429,7 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\bagent_id\x18\x02 \x01(\fR\aagentId\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\tR\x05nonce\x12\x1d\n" +
 	"\n" +
-	"expires_ms\x18\x04 \x01(\x03R\texpiresMs\"\xdb\x01\n" +
+	"expires_ms\x18\x04 \x01(\x03R\texpiresMs\"\x9e\x02\n" +
 	"\n" +
 	"Registered\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
@@ -1423,7 +1441,12 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\tclient_id\x18\x06 \x01(\fR\bclientId\x12\x1f\n" +
 	"\vsecret_hash\x18\a \x01(\fR\n" +
 	"secretHash\x12\x13\n" +
-	"\x05at_ms\x18\b \x01(\x03R\x04atMs\"\xb5\x01\n" +
+	"\x05at_ms\x18\b \x01(\x03R\x04atMs\x12!\n" +
+	"\fchallenge_id\x18\t \x01(\tR\vchallengeId\x12\x1e\n" +
+	"\n" +
+	"difficulty\x18\n" +
+	" \x01(\rR\n" +
+	"difficulty\"\xb5\x01\n" +
 	"\aChanged\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12(\n" +
 	"\rcontact_email\x18\x02 \x01(\tH\x01R\fcontactEmail\x88\x01\x01\x12&\n" +

@@ -176,7 +176,7 @@ func TestGolden(t *testing.T) {
 		[]org.Event{
 			&org.Registered{
 				Id: id, Name: "Acme", Slug: "acme", ContactEmail: "a@acme.example", TrustTier: 1,
-				ClientId: client, SecretHash: hash, AtMs: at,
+				ClientId: client, SecretHash: hash, AtMs: at, ChallengeId: "sealed", Difficulty: 20,
 			},
 			&org.Changed{
 				Name: proto.String("Acme"), ContactEmail: proto.String("b@acme.example"), CountryCode: proto.String(""), AtMs: at,

@@ -369,6 +369,18 @@ func (m *Registered) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Difficulty != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Difficulty))
+		i--
+		dAtA[i] = 0x50
+	}
+	if len(m.ChallengeId) > 0 {
+		i -= len(m.ChallengeId)
+		copy(dAtA[i:], m.ChallengeId)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.ChallengeId)))
+		i--
+		dAtA[i] = 0x4a
+	}
 	if m.AtMs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AtMs))
 		i--
@@ -1318,6 +1330,13 @@ func (m *Registered) SizeVT() (n int) {
 	}
 	if m.AtMs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.AtMs))
+	}
+	l = len(m.ChallengeId)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Difficulty != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Difficulty))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2795,6 +2814,57 @@ func (m *Registered) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.AtMs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 9:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ChallengeId", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ChallengeId = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Difficulty", wireType)
+			}
+			m.Difficulty = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Difficulty |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -154,4 +154,7 @@ func checkExport(t *testing.T, records map[string][]obj, chains []*exportChain, 
 	if len(records["org"]) != 1 || len(records["user"]) != 1 || len(records["pow_challenge"]) != 1 {
 		t.Errorf("the export has %d organizations, %d users, %d challenges", len(records["org"]), len(records["user"]), len(records["pow_challenge"]))
 	}
+	if solved := records["pow_challenge"]; len(solved) == 1 && (text(solved[0], "challenge_id") == "" || solved[0]["difficulty"] == nil) {
+		t.Errorf("the proof of work of the registration: %v", solved[0])
+	}
 }
