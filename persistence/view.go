@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -28,7 +29,20 @@ type storeView struct {
 	// applied is the number of a commit that is at or after everything that a
 	// snapshot shows.
 	applied uint64
+	// idle is an iterator of a snapshot between two scans, nil if there is none. To open
+	// one for each scan costs several times as much as a short scan.
+	idle atomic.Pointer[scanner]
 }
+
+// scanner is an iterator that several scans use, one after the other.
+type scanner struct {
+	*pebble.Iterator
+	scans int
+}
+
+// scansMax bounds the scans of one iterator, which keeps files and tables in memory that
+// the engine has replaced since.
+const scansMax = 1024
 
 // durablePatience is how long a reader waits for a disk that hangs.
 const durablePatience = 5 * time.Second
@@ -61,6 +75,9 @@ func (s *Store) latest() *storeView {
 func (v *storeView) Close() {
 	if v.rows == nil {
 		return
+	}
+	if iter := v.idle.Swap(nil); iter != nil {
+		_ = iter.Close()
 	}
 	if snap, ok := v.rows.(*pebble.Snapshot); ok {
 		_ = snap.Close()
@@ -116,7 +133,7 @@ func (v *storeView) scan(low, high []byte, reverse bool, fn func(k, value []byte
 	if v.rows == nil {
 		return journal.ErrClosed
 	}
-	iter, err := v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
+	iter, err := v.scanner(low, high)
 	if err != nil {
 		return err
 	}
@@ -131,10 +148,30 @@ func (v *storeView) scan(low, high []byte, reverse bool, fn func(k, value []byte
 			more, err = fn(iter.Key(), value)
 		}
 	}
-	if closeErr := iter.Close(); err == nil {
+	if closeErr := v.release(iter); err == nil {
 		err = closeErr
 	}
 	return err
+}
+
+// scanner returns an iterator for one scan of [low, high).
+func (v *storeView) scanner(low, high []byte) (*scanner, error) {
+	if iter := v.idle.Swap(nil); iter != nil {
+		iter.SetBounds(low, high)
+		return iter, nil
+	}
+	iter, err := v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
+	return &scanner{Iterator: iter}, err
+}
+
+// release takes an iterator back after a scan, and returns the error that ended the scan.
+func (v *storeView) release(iter *scanner) error {
+	iter.scans++
+	_, instant := v.rows.(*pebble.Snapshot)
+	if instant && iter.scans < scansMax && iter.Error() == nil && v.idle.CompareAndSwap(nil, iter) {
+		return nil
+	}
+	return iter.Close()
 }
 
 // State returns a stream's stored state and the number of events folded into it;
