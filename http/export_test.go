@@ -222,6 +222,7 @@ func (x *exportScene) compareRecords(p *tenant, e exported) {
 	for _, c := range e.byType[api.ExportConversation] {
 		same("conversation", "/conversations/"+c["id"].(string), c, "group_id", "participants", "updated_at")
 	}
+	x.compareSchema(e)
 	if got := e.field(api.ExportAgent, "id"); len(got) != 2 {
 		x.t.Errorf("agents %q", got)
 	}
@@ -245,8 +246,28 @@ func (x *exportScene) compareRecords(p *tenant, e exported) {
 	if keys := e.field(api.ExportSigningKey, "agent_id"); !slices.Equal(keys, slices.Sorted(slices.Values([]string{x.ann, x.art}))) {
 		x.t.Errorf("signing keys of %q", keys)
 	}
+	if solved := e.byType[api.ExportPowChallenge]; len(solved) != 1 || solved[0]["challenge_id"] != "challenge of first" || solved[0]["difficulty"] != 0.0 {
+		x.t.Errorf("proof of work: %v", solved)
+	}
 	if user := e.byType[api.ExportUser]; len(user) != 1 || user[0]["email"] != "first@example.org" || user[0]["verified_at"] != nil {
 		x.t.Errorf("user: %v", user)
+	}
+}
+
+// compareSchema compares the conversations, which are not rendered from their schema, with it.
+func (x *exportScene) compareSchema(e exported) {
+	x.t.Helper()
+	for _, l := range e.lines {
+		if l.Type != api.ExportConversation {
+			continue
+		}
+		c, again := api.ExportedConversation{}, []byte(nil)
+		if err := json.Unmarshal(l.Data, &c); err == nil {
+			again, _ = json.Marshal(c)
+		}
+		if string(again) != string(l.Data) {
+			x.t.Errorf("conversation:\n%s, as its schema has it\n%s", l.Data, again)
+		}
 	}
 }
 

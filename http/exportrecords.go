@@ -15,6 +15,7 @@ import (
 	"parley/actors/webhook"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/http/content"
 	"parley/journal"
 )
 
@@ -56,7 +57,11 @@ func (st *exportStream) writeOrg(context.Context) error {
 }
 
 func challengeOf(first *org.Registered) api.ExportedChallenge {
-	return api.ExportedChallenge{SolvedAt: atMillis(first.GetAtMs())}
+	record := api.ExportedChallenge{SolvedAt: atMillis(first.GetAtMs())}
+	if id := first.GetChallengeId(); id != "" {
+		record.ChallengeID, record.Difficulty = &id, new(int(first.GetDifficulty()))
+	}
+	return record
 }
 
 func maybeMillis(ms int64) *api.Time {
@@ -160,24 +165,57 @@ func (st *exportStream) writeRequests(ctx context.Context) error {
 
 func (st *exportStream) writeConversations(context.Context) error {
 	return st.read.Conversations(func(c *conversation.State) error {
-		record := api.ExportedConversation{Conversation: conversationOf(c), Participants: []api.Participant{}}
-		record.UpdatedAt = new(api.At(c.UpdatedAt()))
-		if host := c.GroupID(); !host.Zero() {
-			record.GroupID = &host
-		} else {
-			for _, p := range c.GetParticipants() {
-				record.Participants = append(record.Participants, api.Participant{AgentID: p.Agent(), Role: p.GetRole().String(), JoinedAt: api.At(p.JoinedAt())})
-			}
-		}
-		return st.addValue(api.ExportConversation, record)
+		st.begin(api.ExportConversation)
+		st.chunk = appendConversation(st.chunk, c)
+		return st.end()
 	})
+}
+
+// appendConversation appends an api.ExportedConversation. Most records of an export are
+// conversations and messages.
+func appendConversation(b []byte, c *conversation.State) []byte {
+	b = content.AppendID(append(b, `{"id":`...), parley.AnyID(c.ConversationID()))
+	b = content.AppendText(append(b, `,"status":`...), c.GetStatus().String())
+	b = content.AppendTime(append(b, `,"created_at":`...), c.CreatedAt())
+	b = appendOptionalID(append(b, `,"parent_conversation_id":`...), parley.AnyID(c.ParentID()))
+	b = append(b, `,"metadata":`...)
+	if metadata := c.GetMetadata(); len(metadata) > 0 {
+		b = append(b, metadata...)
+	} else {
+		b = append(b, `{}`...)
+	}
+	b = content.AppendTime(append(b, `,"updated_at":`...), c.UpdatedAt())
+	host := c.GroupID()
+	b = appendOptionalID(append(b, `,"group_id":`...), parley.AnyID(host))
+	b = append(b, `,"participants":[`...)
+	for i, p := range c.GetParticipants() {
+		if !host.Zero() {
+			break
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = content.AppendID(append(b, `{"agent_id":`...), parley.AnyID(p.Agent()))
+		b = content.AppendText(append(b, `,"role":`...), p.GetRole().String())
+		b = content.AppendTime(append(b, `,"joined_at":`...), p.JoinedAt())
+		b = append(b, '}')
+	}
+	return append(b, `]}`...)
+}
+
+func appendOptionalID(b []byte, id parley.AnyID) []byte {
+	if id.Zero() {
+		return append(b, `null`...)
+	}
+	return content.AppendID(b, id)
 }
 
 func (st *exportStream) writeMessages(context.Context) error {
 	from := viewer{org: st.org, service: st.core}
 	return st.read.Messages(func(m query.Message) error {
-		st.line = appendMessage(st.line[:0], m, from)
-		return st.add(api.ExportMessage, st.line)
+		st.begin(api.ExportMessage)
+		st.chunk = appendMessage(st.chunk, m, from)
+		return st.end()
 	})
 }
 

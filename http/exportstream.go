@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -21,8 +22,14 @@ import (
 )
 
 const (
-	// exportChunk is about how many bytes are written at once.
-	exportChunk = 64 << 10
+	// exportChunk is about how many bytes are written at once, exportChunks how many chunks
+	// there are: one is filled, one waits, one is written.
+	exportChunk  = 64 << 10
+	exportChunks = 3
+	// chunkHead is the head of a chunk, with a size of eight digits, and chunkEnd its end.
+	// source: RFC 9112 section 7.1
+	chunkHead = "00000000\r\n"
+	chunkEnd  = "\r\n"
 	// exportStall is how long a reader may accept nothing.
 	exportStall = 30 * time.Second
 	// exportBytesLeast is the least memory that an export may be given for ids.
@@ -42,12 +49,24 @@ type exportStream struct {
 	broken   bool     // guarded by exports.mu
 	draining <-chan struct{}
 
+	// chunk is being filled: room for its head, then lines.
 	chunk   []byte
-	line    []byte
 	records int
-	sum     hash.Hash
-	// theirs is set when the reader has failed: such an export counts.
+	// full are chunks to write, written those that were. One goroutine fills chunks, another
+	// one hashes and writes them.
+	full    chan []byte
+	written chan writtenChunk
+
+	sum hash.Hash // of the goroutine that writes
+	// theirs is set when the reader has failed: such an export counts. It is of the
+	// goroutine that writes until that ends.
 	theirs bool
+}
+
+// writtenChunk is a chunk that may be filled again, unless an error occurred.
+type writtenChunk struct {
+	chunk []byte
+	err   error
 }
 
 // export takes over a connection and writes everything that belongs to the caller's
@@ -121,22 +140,51 @@ func (st *exportStream) serve(ctx context.Context, conn net.Conn, head []byte) {
 	defer cancel()
 	err := st.write(head)
 	if err == nil {
-		err = st.writeAll(ctx)
-	}
-	if err == nil {
-		err = st.read.Readable() // else it was erased meanwhile, and records may lack
-	}
-	if err == nil {
-		err = st.finish()
+		err = st.writeBody(ctx)
 	}
 	if completed = err == nil; !completed && !st.theirs {
 		st.Logger.Warn("an export was broken off", "org", st.org.String(), "records", st.records, "error", err)
 	}
 }
 
-// add writes one line.
-func (st *exportStream) add(kind string, data []byte) error {
-	st.chunk = append(append(append(append(append(st.chunk, `{"type":"`...), kind...), `","data":`...), data...), "}\n"...)
+// writeBody writes all lines, and the trailers if nothing lacks.
+func (st *exportStream) writeBody(ctx context.Context) error {
+	st.full, st.written = make(chan []byte, exportChunks), make(chan writtenChunk, exportChunks)
+	for range exportChunks - 1 {
+		st.written <- writtenChunk{}
+	}
+	st.chunk = append(st.chunk, chunkHead...)
+	go st.writeChunks()
+	err := st.fillChunks(ctx)
+	for w := range st.written {
+		err = cmp.Or(err, w.err)
+	}
+	if err != nil {
+		return err
+	}
+	return st.write([]byte("0\r\n" + st.recordsHeader() + ": " + strconv.Itoa(st.records) + "\r\n" +
+		digestHeader + ": " + encodedDigest(st.sum.Sum(nil)) + "\r\n\r\n"))
+}
+
+// fillChunks fills chunks with all lines. There are no more when it returns.
+func (st *exportStream) fillChunks(ctx context.Context) error {
+	defer close(st.full)
+	if err := st.writeAll(ctx); err != nil {
+		return err
+	}
+	if err := st.read.Readable(); err != nil { // it was erased meanwhile, and records may lack
+		return err
+	}
+	return st.flush()
+}
+
+// begin begins a line, end ends it. What comes between is appended to chunk.
+func (st *exportStream) begin(kind string) {
+	st.chunk = append(append(append(st.chunk, `{"type":"`...), kind...), `","data":`...)
+}
+
+func (st *exportStream) end() error {
+	st.chunk = append(st.chunk, "}\n"...)
 	st.records++
 	if len(st.chunk) < exportChunk {
 		return nil
@@ -150,32 +198,40 @@ func (st *exportStream) addValue(kind string, value any) error {
 	if err != nil {
 		return err
 	}
-	return st.add(kind, data)
+	st.begin(kind)
+	st.chunk = append(st.chunk, data...)
+	return st.end()
 }
 
-// flush writes the lines at hand as one chunk.
+// flush hands the lines at hand over as one chunk, and begins the next one.
 func (st *exportStream) flush() error {
-	if len(st.chunk) == 0 {
+	if len(st.chunk) == len(chunkHead) {
 		return nil
 	}
-	_, _ = st.sum.Write(st.chunk) // never fails
-	err := st.write(fmt.Appendf(nil, "%x\r\n", len(st.chunk)), append(st.chunk, "\r\n"...))
-	st.chunk = st.chunk[:0]
-	return err
+	st.full <- st.chunk
+	next := <-st.written
+	st.chunk = append(next.chunk[:0], chunkHead...)
+	return next.err
 }
 
-// finish writes the last chunk and the trailers.
-func (st *exportStream) finish() error {
-	if err := st.flush(); err != nil {
-		return err
+// writeChunks hashes and writes chunks until there are no more. After an error it only
+// takes them.
+func (st *exportStream) writeChunks() {
+	defer close(st.written)
+	var err error
+	for chunk := range st.full {
+		if err == nil {
+			lines := chunk[len(chunkHead):]
+			_, _ = st.sum.Write(lines) // never fails
+			copy(chunk, fmt.Sprintf("%08x", len(lines)))
+			err = st.write(append(chunk, chunkEnd...))
+		}
+		st.written <- writtenChunk{chunk, err}
 	}
-	trailers := "0\r\n" + st.recordsHeader() + ": " + strconv.Itoa(st.records) + "\r\n" +
-		digestHeader + ": " + encodedDigest(st.sum.Sum(nil)) + "\r\n\r\n"
-	return st.write([]byte(trailers))
 }
 
 // write writes to the reader, and waits for it.
-func (st *exportStream) write(parts ...[]byte) error {
+func (st *exportStream) write(b []byte) error {
 	select {
 	case <-st.draining:
 		return errDraining
@@ -185,8 +241,7 @@ func (st *exportStream) write(parts ...[]byte) error {
 		st.theirs = true
 		return err
 	}
-	buffers := net.Buffers(parts)
-	_, err := buffers.WriteTo(st.conn)
+	_, err := st.conn.Write(b)
 	st.theirs = err != nil
 	return err
 }

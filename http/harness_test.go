@@ -106,6 +106,8 @@ var theEngineClock = sync.OnceFunc(func() { _ = new(fasthttp.ResponseHeader).Hea
 
 // harnessOptions are what a test changes of a harness.
 type harnessOptions struct {
+	// Dir is the directory of the store, on Store.FS.
+	Dir    string
 	Store  persistence.Options
 	Server httpserver.Options
 	// Clock is the actors' clock.
@@ -119,11 +121,11 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
 	}
 	var ids atomic.Int64
-	o := &harnessOptions{Store: options, Clock: time.Now, Server: httpserver.Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
+	o := &harnessOptions{Dir: "data", Store: options, Clock: time.Now, Server: httpserver.Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
 	for _, c := range change {
 		c(o)
 	}
-	store, err := persistence.Open("data", o.Store)
+	store, err := persistence.Open(o.Dir, o.Store)
 	if err != nil {
 		t.Fatal(err)
 	}

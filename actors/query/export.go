@@ -36,7 +36,8 @@ type Export struct {
 	capacity int // ids at a time
 	state    *org.State
 	// own remembers which agents are the organization's.
-	own map[parley.AgentID]bool
+	own    map[parley.AgentID]bool
+	record record.Message // the last message that was read
 }
 
 // exportIDBytes is how many bytes one remembered id takes at most, and exportInnerIDs how

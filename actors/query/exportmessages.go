@@ -13,7 +13,9 @@ import (
 
 // Messages visits the messages that the organization's agents sent or received. Of a
 // broadcast that they sent there is the first copy, of one that they received each of
-// their copies. Messages are not shared with the cache; visit must not keep them.
+// their copies. Messages are
+// not shared with the cache; visit must not keep them, because the next one is decoded into
+// the same memory.
 func (x *Export) Messages(visit func(Message) error) error {
 	return x.ascendIDs(x.messageIDs, func(id parley.AnyID) error {
 		m, err := x.message(parley.MessageID(id))
@@ -30,7 +32,7 @@ func (x *Export) Messages(visit func(Message) error) error {
 // message reads a message with the receipts that its recipient's home has, if the
 // recipient is the organization's.
 func (x *Export) message(id parley.MessageID) (Message, error) {
-	m, err := readMessage(x.view, id.Slot(), id)
+	m, err := readMessageInto(&x.record, x.view, id.Slot(), id)
 	if err != nil {
 		return m, err
 	}
@@ -38,7 +40,7 @@ func (x *Export) message(id parley.MessageID) (Message, error) {
 		return m, x.addressed(x.ctx, m.Record)
 	}
 	if m.Position == 0 && m.Record.RecipientOrg() == x.org {
-		received, err := readMessage(x.view, m.Record.Recipient().Slot(), id)
+		received, err := readMessageInto(&x.record, x.view, m.Record.Recipient().Slot(), id)
 		if err == nil || !errors.Is(err, parley.ErrNotFound) { // else it is on its way
 			return received, err
 		}

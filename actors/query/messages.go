@@ -60,7 +60,13 @@ func (q *Messages) message(ctx context.Context, reader parley.Slot, id parley.Me
 
 // readMessage reads a message with its receipts.
 func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Message, error) {
-	m, err := ReadRecord(v, reader, id)
+	return readMessageInto(&record.Message{}, v, reader, id)
+}
+
+// readMessageInto is readMessage for a record that is used again. It changes the record only
+// if it finds the message; a copy of a broadcast gets another record.
+func readMessageInto(r *record.Message, v journal.View, reader parley.Slot, id parley.MessageID) (Message, error) {
+	m, err := readRecordInto(r, v, reader, id)
 	if err != nil {
 		return m, err
 	}
@@ -78,9 +84,13 @@ func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Messa
 // ReadRecord reads a message without its receipts, as the home of slot reader stores
 // it. Of a message that was erased it returns the header, and journal.ErrErased.
 func ReadRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
+	return readRecordInto(&record.Message{}, v, reader, id)
+}
+
+func readRecordInto(r *record.Message, v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	m.Position, err = v.Message(reader, id, func(stored []byte) error {
-		m.Record = &record.Message{}
-		return m.Record.UnmarshalVT(stored)
+		m.Record = r
+		return r.UnmarshalAgain(stored)
 	})
 	switch {
 	case err != nil:

@@ -104,6 +104,17 @@ func (r *Message) UnmarshalHeader(stored []byte) error {
 	return r.UnmarshalVT(header)
 }
 
+// UnmarshalAgain decodes a stored message into the memory that r has already. What refers
+// to that memory changes.
+func (r *Message) UnmarshalAgain(stored []byte) error {
+	r.Id, r.ConversationId, r.From, r.To, r.FromOrg, r.ToOrg = r.Id[:0], r.ConversationId[:0], r.From[:0], r.To[:0], r.FromOrg[:0], r.ToOrg[:0]
+	r.InReplyTo, r.Group, r.Host, r.Parent = r.InReplyTo[:0], r.Group[:0], r.Host[:0], r.Parent[:0]
+	r.Content, r.Metadata = r.Content[:0], r.Metadata[:0]
+	r.Type, r.SelfPayload = "", ""
+	r.Recipients, r.FirstSeat, r.Task, r.unknownFields = 0, 0, false, r.unknownFields[:0]
+	return r.UnmarshalVT(stored)
+}
+
 // Starts reports whether the message is the first of a conversation between two agents.
 func (r *Message) Starts() bool {
 	return len(r.GetInReplyTo()) == 0 && r.HostID().Zero() && r.MessageID() == conversation.FirstMessageID(r.Conversation())

@@ -50,6 +50,25 @@ func TestStartedIsWhatTheRulesDecide(t *testing.T) {
 	}
 }
 
+// TestUnmarshalAgain: a record that is used again is as one that is new, whatever it had.
+func TestUnmarshalAgain(t *testing.T) {
+	full := firstMessage()
+	full.InReplyTo, full.Group, full.Host, full.Recipients, full.FirstSeat, full.Task = full.Id, full.To, full.From, 3, 4, true
+	again := &record.Message{}
+	for _, m := range []*record.Message{full, firstMessage(), {Id: full.Id, Type: "x"}, full} {
+		stored, err := m.MarshalVT()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.UnmarshalAgain(append(stored, 0xF8, 0x3F, 1)); err != nil { // an unknown field
+			t.Fatal(err)
+		}
+		if got, _ := again.MarshalVT(); !bytes.Equal(got, append(stored, 0xF8, 0x3F, 1)) {
+			t.Errorf("got  %x\nwant %x", got, stored)
+		}
+	}
+}
+
 // TestHeaderIsTheMessageWithoutItsContent: decoding a header gives all fields but the
 // content and the sender's own copy, and no other error than decoding the message.
 func TestHeaderIsTheMessageWithoutItsContent(t *testing.T) {
