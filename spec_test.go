@@ -39,6 +39,7 @@ var beyondSpec = map[string]string{
 	"POST /webhooks/{}/deliveries/{}/retry":       "retries a dead delivery",
 	"POST /messages/{}/read":                      "records that the recipient has read the message",
 	"POST /agents/{}/messages/ack":                "records the same for many messages",
+	"GET /messages/{}/receipt":                    "a signed proof that the service accepted a message",
 	"GET /messages/{}/trace":                      "shows why a message is not delivered yet",
 	"GET /agents/{}/wait":                         "long poll, for clients that cannot keep a stream open",
 	"GET /a2a/{}/.well-known/agent-card.json":     "the A2A card where A2A clients look for it",

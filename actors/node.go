@@ -58,8 +58,9 @@ type Node struct {
 	Webhooks *delivery.Webhooks
 	Receipts *delivery.Receipts
 	Erasures *erasure.Erasures
-	// Keys sign access tokens, CardKeys the A2A cards of agents.
-	Keys, CardKeys *Keys
+	// Keys sign access tokens, CardKeys the A2A cards of agents, ReceiptKeys the receipts of
+	// messages.
+	Keys, CardKeys, ReceiptKeys *Keys
 
 	*core
 }
@@ -146,7 +147,7 @@ func New(o Options) *Node {
 	host.Register(c.engine, c.groups.kind())
 	return &Node{
 		Agents: c.agents, Orgs: c.orgs, Messages: c.messages, Feeds: c.queries.Feeds, Groups: c.groups,
-		Webhooks: c.webhooks, Receipts: c.receipts, Erasures: newErasures(c), Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, core: c,
+		Webhooks: c.webhooks, Receipts: c.receipts, Erasures: newErasures(c), Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, ReceiptKeys: &Keys{rules.ReceiptKeyStream, c}, core: c,
 	}
 }
 

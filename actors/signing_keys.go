@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 
 	"parley/actors/host"
 	"parley/actors/issuer"
@@ -20,6 +21,27 @@ func (ks *Keys) Mint(_ context.Context, c issuer.Mint) (*issuer.State, error) {
 // Current returns the signing keys in force.
 func (ks *Keys) Current(context.Context) (*issuer.State, error) {
 	return host.Query[*issuer.State](ks.engine, ks.stream, host.GetState{})
+}
+
+// Minted returns every key that was ever accepted, oldest first, former ones that are no
+// longer in force included.
+func (ks *Keys) Minted(ctx context.Context) (all []*issuer.Minted, err error) {
+	err = journal.Durably(ctx, ks.journal.View(), func(v journal.View) error {
+		var bad error
+		scan := v.Events(ks.stream, 1, false, func(_ uint64, _ int64, stored journal.StoredEvent) bool {
+			var e issuer.Event
+			if e, bad = rules.Issuer.Decode(stored); bad != nil {
+				return false
+			}
+			switch e := e.(type) {
+			case *issuer.Minted:
+				all = append(all, e)
+			}
+			return true
+		})
+		return errors.Join(scan, bad)
+	})
+	return all, err
 }
 
 func (ks *Keys) kind() *host.Kind[*issuer.State, issuer.Command, issuer.Event] {

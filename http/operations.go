@@ -39,6 +39,7 @@ var operations = map[string]rest.Operation{
 	"GET /messages/{id}":               {ID: "getMessage", Refuses: "not_owner gone"},
 	"POST /messages/{id}/reply":        {ID: "replyToMessage", Refuses: "not_owner gone isolated_agent quota_exceeded signature_invalid conversation_closed"},
 	"POST /messages/{id}/read":         {ID: "markMessageRead", Refuses: "not_owner gone"},
+	"GET /messages/{id}/receipt":       {ID: "getMessageReceipt", Refuses: "not_owner gone"},
 	"GET /messages/{id}/trace":         {ID: "traceMessage", Refuses: "not_owner gone"},
 	"GET /agents/{id}/messages":        {ID: "listMessages", Refuses: "not_owner"},
 	"POST /agents/{id}/messages/ack":   {ID: "acknowledgeMessages", Refuses: "not_owner gone"},

@@ -203,7 +203,7 @@ func (s signup) authorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered
 	}, time.Unix(s.started, 0), rest.CacheHour)
 }
 
-// jwks publishes the keys that tokens and A2A cards are verified with. // spec: Directory and discovery (all public, no auth)
+// jwks publishes the keys that tokens, A2A cards and receipts are verified with. // spec: Directory and discovery (all public, no auth)
 func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	keys, changed := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
 	for _, of := range []auth.KeySet{s.Issuer.Keys(), s.bridgeCards.Keys()} {
@@ -212,10 +212,7 @@ func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 			if k.Created.After(newest) {
 				newest = k.Created
 			}
-			jwk := api.NewJWK(parley.Ed25519, k.Public())
-			keys.Keys = append(keys.Keys, api.SigningKey{
-				KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: k.Kid, Use: "sig", Algorithm: auth.Algorithm,
-			})
+			keys.Keys = append(keys.Keys, publishedKey(k.Public(), k.Kid))
 		}
 		// The former key was retired when the newest was created, and is published for
 		// SigningKeyAfterlife after that.
@@ -225,6 +222,14 @@ func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 		if newest.After(changed) {
 			changed = newest
 		}
+	}
+	receipts, err := s.receiptKeys.document(c.Context())
+	if err != nil {
+		return rest.Rendered{}, err
+	}
+	keys.Keys = append(keys.Keys, receipts.all...)
+	if newest := time.UnixMilli(receipts.newest); newest.After(changed) {
+		changed = newest
 	}
 	return c.Document(keys, changed, rest.CacheHour)
 }

@@ -65,6 +65,7 @@ func (s *Service) messagingRoutes() []rest.Route {
 		rest.RenderedAs[api.Message](get, "/messages/{id}", rest.Bearer, 200, "Read a message.", inbox.getMessage),
 		rest.RenderedAs[api.Message](post, "/messages/{id}/reply", rest.Tier1, 201, "Reply in the message's conversation.", messages.replyMessage),
 		rest.RenderedAs[api.Message](post, "/messages/{id}/read", rest.Bearer, 200, "Mark a received message as read.", inbox.readMessage),
+		rest.Typed(get, "/messages/{id}/receipt", rest.Bearer, 200, "A signed statement that the service accepted a message.", inbox.getReceipt),
 		rest.Typed(get, "/messages/{id}/trace", rest.Bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", inbox.traceMessage),
 		rest.RenderedAs[api.Page[api.Message]](get, "/agents/{id}/messages", rest.Bearer, 200, "Inbox of an agent, newest first.", inbox.inbox),
 		rest.Typed(post, "/agents/{id}/messages/ack", rest.Bearer, 200, "Mark received messages as read: some, or all up to one.", inbox.ackMessages),

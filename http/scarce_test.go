@@ -111,7 +111,7 @@ func TestSigningKeysOnFullDisk(t *testing.T) {
 	}
 	s := &Service{core: &core{
 		ServiceOptions: ServiceOptions{Node: n, Clock: clock, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, clock, entropy)},
-		bridgeCards:    a2a.NewCards(a2a.CardOptions{Clock: clock}),
+		bridgeCards:    a2a.NewCards(a2a.CardOptions{Clock: clock}), receiptKeys: newReceiptKeys(n.ReceiptKeys, auth.KeySet{}),
 	}}
 	if err := s.RenewKeys(t.Context(), master); !errors.Is(err, parley.ErrOverloaded) || !sameKeys(s.Issuer.Keys(), first) {
 		t.Errorf("without room, a renewal gives %v and signs with %v", err, s.Issuer.Keys().Current.Kid)
@@ -155,7 +155,7 @@ func TestStaleRenewalKeepsNewKeys(t *testing.T) {
 	}
 	s := &Service{core: &core{
 		ServiceOptions: ServiceOptions{Node: n, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, time.Now, entropy)},
-		bridgeCards:    a2a.NewCards(a2a.CardOptions{Clock: time.Now}),
+		bridgeCards:    a2a.NewCards(a2a.CardOptions{Clock: time.Now}), receiptKeys: newReceiptKeys(n.ReceiptKeys, auth.KeySet{}),
 	}}
 	rotated, asked := make(chan string, 1), atomic.Bool{}
 	s.Clock = func() time.Time { // a renewal reads the time after it has read the keys

@@ -47,6 +47,8 @@ type ServiceOptions struct {
 	// CardKeys sign the A2A cards of agents. An empty set means that none could be stored
 	// yet: cards are rejected as overloaded until RenewKeys has stored one.
 	CardKeys auth.KeySet
+	// ReceiptKeys sign the receipts of messages. An empty set is treated as one of CardKeys.
+	ReceiptKeys auth.KeySet
 	// Dev is set on a developer's machine, where organizations have no host names.
 	Dev bool
 	// Difficulty of proofs of work.
@@ -105,6 +107,7 @@ type core struct {
 	// svidChallenges bounds the challenges to prove workload identities, per agent.
 	svidChallenges *limit.Window
 	bridgeCards    *a2a.Cards
+	receiptKeys    *receiptKeys
 	// signing is held from reading the signing keys until they are in use, so that an older
 	// set cannot replace a newer one.
 	signing  sync.Mutex
@@ -133,6 +136,7 @@ func NewService(o ServiceOptions) *Service {
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
 	s.svidChallenges = limit.NewWindow(parley.SVIDChallengesMax, parley.SVIDChallengeLifetime, o.Clock)
+	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
 	s.bridgeCards = a2a.NewCards(a2a.CardOptions{
 		BaseURL: o.BaseURL, Brand: o.Brand, Clock: o.Clock, Node: o.Node, Keys: o.CardKeys, Show: s.showCard,
 		Changed: func(a *agent.State, o *org.State) time.Time { return s.cardChanged(a, o, a.GetCard().GetUpdatedMs()) },

@@ -114,7 +114,9 @@ func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
 		}
 		return errors.Join(overdue, err)
 	}
-	return errors.Join(renew(s.Node.Keys, s.Issuer.Keys(), s.Issuer.SetKeys), renew(s.Node.CardKeys, s.bridgeCards.Keys(), s.bridgeCards.SetKeys))
+	return errors.Join(
+		renew(s.Node.Keys, s.Issuer.Keys(), s.Issuer.SetKeys), renew(s.Node.CardKeys, s.bridgeCards.Keys(), s.bridgeCards.SetKeys),
+		renew(s.Node.ReceiptKeys, s.receiptKeys.Keys(), s.receiptKeys.use))
 }
 
 // RotateKeys replaces the key that signs access tokens at once: new tokens are signed with
@@ -128,6 +130,12 @@ func (s *Service) RotateKeys(ctx context.Context, master *auth.MasterKey) (kid s
 // RotateCardKeys is RotateKeys for the key that signs the A2A cards of agents.
 func (s *Service) RotateCardKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
 	return s.rotateKeys(ctx, s.Node.CardKeys, master, s.bridgeCards.SetKeys)
+}
+
+// RotateReceiptKeys is RotateKeys for the key that signs receipts of messages. The former
+// key stays published for good.
+func (s *Service) RotateReceiptKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
+	return s.rotateKeys(ctx, s.Node.ReceiptKeys, master, s.receiptKeys.use)
 }
 
 func (s *Service) rotateKeys(ctx context.Context, of *actors.Keys, master *auth.MasterKey, use func(auth.KeySet)) (kid string, err error) {

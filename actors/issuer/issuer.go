@@ -1,6 +1,7 @@
 // Package issuer holds the rules of the platform's signing keys: when a new one is minted,
 // which one signs, and how long a former one stays published. It does no I/O and reads no
-// clock. There is one issuer for access tokens and one for the A2A cards of agents.
+// clock. There is one issuer for access tokens, one for the A2A cards of agents, and one for
+// the receipts of messages.
 package issuer
 
 import (

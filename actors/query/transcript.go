@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -173,4 +174,71 @@ func messageOf(e conversation.Event) parley.MessageID {
 	case *conversation.StatusChanged: // it brings no message
 	}
 	return parley.MessageID{}
+}
+
+// PlaceOf returns the place of a message among the events of its conversation, from 1: that
+// of its event, and of the start of a conversation between two agents 1, although it is no
+// stored event. It never changes. A copy of a broadcast has the place of the broadcast.
+func (q *Messages) PlaceOf(ctx context.Context, r *record.Message) (place uint64, err error) {
+	stream, id := rules.ConversationStream(r.Conversation()), r.MessageID()
+	if r.Copied() {
+		id = id.Broadcast()
+	}
+	err = q.view(ctx, func(v journal.View) error {
+		start, found, err := rules.Conversation.Start(v, stream)
+		if err != nil {
+			return err
+		}
+		before := uint64(0)
+		if found {
+			if before = 1; messageOf(start) == id {
+				place = 1
+				return nil
+			}
+		}
+		last, _, err := rules.Conversation.Load(v, stream, &conversation.State{})
+		if err != nil {
+			return err
+		}
+		number, err := eventOf(v, stream, id, last)
+		place = number + before
+		return err
+	})
+	return place, err
+}
+
+// eventOf returns the number of the event that brought a message, among the first last
+// events of a conversation; parley.ErrNotFound if there is none. The ids of messages ascend
+// with the numbers of their events.
+func eventOf(v journal.View, s journal.Stream, id parley.MessageID, last uint64) (uint64, error) {
+	for low, high := uint64(1), last; low <= high; {
+		middle := low + (high-low)/2
+		number, found, err := messageFrom(v, s, middle)
+		switch {
+		case err != nil:
+			return 0, err
+		case found == id:
+			return number, nil
+		case found.Zero() || number > high || bytes.Compare(found[:], id[:]) > 0:
+			high = middle - 1
+		default:
+			low = number + 1
+		}
+	}
+	return 0, parley.ErrNotFound
+}
+
+// messageFrom returns the first message that an event from a number on brought, and the
+// number of its event; zeros if there is none.
+func messageFrom(v journal.View, s journal.Stream, from uint64) (number uint64, id parley.MessageID, err error) {
+	var bad error
+	err = v.Events(s, from, false, func(n uint64, _ int64, f journal.StoredEvent) bool {
+		var e conversation.Event
+		if e, bad = rules.Conversation.Decode(f); bad != nil {
+			return false
+		}
+		number, id = n, messageOf(e)
+		return id.Zero()
+	})
+	return number, id, errors.Join(err, bad)
 }

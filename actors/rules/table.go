@@ -112,4 +112,6 @@ var (
 	SigningKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
 	// CardKeyStream holds the keys that sign the A2A cards of agents.
 	CardKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 2}}
+	// ReceiptKeyStream holds the keys that sign receipts of messages.
+	ReceiptKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 3}}
 )

@@ -223,8 +223,8 @@ func (x *verifier) replayIssuer(s journal.Stream) streamReplay {
 	}
 	t.judge = func(uint64, issuer.Event) error { return nil }
 	t.end = func() error {
-		if s != rules.SigningKeyStream && s != rules.CardKeyStream {
-			x.begin.Fault(record.StreamName(s), "signing keys exist for access tokens and for cards, and these are others")
+		if s != rules.SigningKeyStream && s != rules.CardKeyStream && s != rules.ReceiptKeyStream {
+			x.begin.Fault(record.StreamName(s), "signing keys exist for access tokens, cards and receipts, and these are others")
 		}
 		return nil
 	}

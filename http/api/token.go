@@ -49,7 +49,8 @@ type SigningKey struct {
 }
 
 // SigningKeys is the answer of GET /.well-known/jwks.json: the keys that sign access tokens
-// or will soon, those whose tokens may still be valid, then the same for cards.
+// or will soon, those whose tokens may still be valid, then the same for cards, then every
+// key that has signed receipts.
 type SigningKeys struct {
 	Keys []SigningKey `json:"keys"`
 }

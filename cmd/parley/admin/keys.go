@@ -8,7 +8,7 @@ import (
 	"parley/http/auth"
 )
 
-// SigningKeyEndpoint replaces the keys that sign access tokens or A2A cards.
+// SigningKeyEndpoint replaces the keys that sign access tokens, A2A cards or receipts.
 type SigningKeyEndpoint struct {
 	Service *parleyhttp.Service
 	Master  *auth.MasterKey
@@ -19,6 +19,8 @@ type RotateKey struct {
 	// Cards names the key that signs A2A cards in place of the one that signs access
 	// tokens.
 	Cards bool `json:"cards,omitzero"`
+	// Receipts names the key that signs receipts of messages.
+	Receipts bool `json:"receipts,omitzero"`
 }
 
 // RotatedKey is the answer of POST /signing-keys/rotate.
@@ -35,6 +37,10 @@ func (k *SigningKeyEndpoint) Mount(mux *http.ServeMux) {
 		err := readRequest(r, &asked)
 		switch {
 		case err != nil:
+		case asked.Cards && asked.Receipts:
+			err = errBadRequest
+		case asked.Receipts:
+			rotated.Kid, err = k.Service.RotateReceiptKeys(r.Context(), k.Master)
 		case asked.Cards:
 			rotated.Kid, err = k.Service.RotateCardKeys(r.Context(), k.Master)
 		default:
@@ -44,7 +50,7 @@ func (k *SigningKeyEndpoint) Mount(mux *http.ServeMux) {
 			writeRefusal(w, err)
 			return
 		}
-		slog.Info("the operator replaced the signing key", "kid", rotated.Kid, "cards", asked.Cards, "from", r.RemoteAddr)
+		slog.Info("the operator replaced the signing key", "kid", rotated.Kid, "cards", asked.Cards, "receipts", asked.Receipts, "from", r.RemoteAddr)
 		writeJSON(w, http.StatusOK, rotated)
 	})
 }

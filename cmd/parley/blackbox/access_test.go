@@ -84,6 +84,9 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /messages/{id}/read": func(c *accessScene) accessAsk {
 		return accessAsk{"/messages/" + text(c.message(), "id") + "/read", nil}
 	},
+	"GET /messages/{id}/receipt": func(c *accessScene) accessAsk {
+		return accessAsk{"/messages/" + text(c.message(), "id") + "/receipt", nil}
+	},
 	"GET /messages/{id}/trace": func(c *accessScene) accessAsk {
 		return accessAsk{"/messages/" + text(c.message(), "id") + "/trace", nil}
 	},

@@ -25,7 +25,7 @@ func TestCardKeyRotate(t *testing.T) {
 		}
 		published, _ := s.call(t, "", "GET", "/.well-known/jwks.json", nil).want(200).at("keys").([]any)
 		header, _, _, _ := claimsOf(t, s.grant(t, o.client, o.secret).want(200).str("access_token"))
-		if former, _, _, _ := claimsOf(t, o.token); len(published) != 3 || header["kid"] != former["kid"] {
+		if former, _, _, _ := claimsOf(t, o.token); len(published) != 4 || header["kid"] != former["kid"] {
 			t.Errorf("%d keys are published, tokens are signed with %v, before with %v", len(published), header["kid"], former["kid"])
 		}
 	})
@@ -51,7 +51,7 @@ func TestKeyRotate(t *testing.T) {
 		succeeds(t, "key", "rotate", "--admin", "http://"+admin, "--data", s.dir)
 		for _, when := range []string{"at once", "after a restart"} {
 			fresh := s.grant(t, o.client, o.secret).want(200).str("access_token")
-			if all := kids(); signed(fresh) == former || len(all) != 3 || !all[former] || !all[signed(fresh)] {
+			if all := kids(); signed(fresh) == former || len(all) != 4 || !all[former] || !all[signed(fresh)] {
 				t.Errorf("%s: signed with %v, it was %v, published are %v", when, signed(fresh), former, all)
 			}
 			s.call(t, fresh, "GET", "/org", nil).as("%s", when).want(200)

@@ -40,6 +40,7 @@ var ownRoutes = []route{
 	{"GET", "/messages/{id}"},
 	{"POST", "/messages/{id}/reply"},
 	{"POST", "/messages/{id}/read"},
+	{"GET", "/messages/{id}/receipt"},
 	{"GET", "/messages/{id}/trace"},
 	{"POST", "/agents/{id}/messages/ack"},
 	{"GET", "/agents/{id}/wait"},

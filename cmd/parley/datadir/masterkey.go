@@ -141,7 +141,7 @@ func (m MasterKey) helped(err error) error {
 // master key before they can answer queries.
 func sealedKeys(v States) ([]*issuer.Key, error) {
 	var keys []*issuer.Key
-	for _, purpose := range []journal.Stream{rules.SigningKeyStream, rules.CardKeyStream} {
+	for _, purpose := range []journal.Stream{rules.SigningKeyStream, rules.CardKeyStream, rules.ReceiptKeyStream} {
 		_, stored, err := v.State(purpose)
 		if err != nil {
 			return nil, fmt.Errorf("signing keys: %w", err)

@@ -229,17 +229,32 @@ func (h *running) ensureKeyring(data string) (err error) {
 	return nil
 }
 
+// laterKeys returns the keys that sign something that older versions did not sign. If such
+// a version has served the directory, and the disk is full now, the set is empty: the key is
+// stored later.
+func (h *running) laterKeys(ctx context.Context, of *actors.Keys, cfg Config, what string) (auth.KeySet, error) {
+	keys, err := parleyhttp.SigningKeys(ctx, of, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
+	switch {
+	case errors.Is(err, parley.ErrOverloaded), errors.Is(err, parley.ErrOutcomeUnknown):
+		slog.Warn(what+" cannot be signed yet: the key for them could not be stored", "error", err)
+	case err != nil:
+		return keys, fmt.Errorf("keys that sign %s: %w", what, err)
+	}
+	return keys, nil
+}
+
 func (h *running) startServers(ctx context.Context, cfg Config) error {
 	keys, err := parleyhttp.SigningKeys(ctx, h.node.Keys, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
 	if err != nil {
 		return fmt.Errorf("signing keys: %w", err)
 	}
-	cardKeys, err := parleyhttp.SigningKeys(ctx, h.node.CardKeys, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
-	if errors.Is(err, parley.ErrOverloaded) || errors.Is(err, parley.ErrOutcomeUnknown) {
-		// An older version has served the directory, and the disk is full now.
-		slog.Warn("A2A cards cannot be signed yet: the key for them could not be stored", "error", err)
-	} else if err != nil {
-		return fmt.Errorf("keys that sign A2A cards: %w", err)
+	cardKeys, err := h.laterKeys(ctx, h.node.CardKeys, cfg, "A2A cards")
+	if err != nil {
+		return err
+	}
+	receiptKeys, err := h.laterKeys(ctx, h.node.ReceiptKeys, cfg, "receipts of messages")
+	if err != nil {
+		return err
 	}
 	secret, err := h.master.Derive("cursors")
 	if err != nil {
@@ -269,7 +284,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand, Dev: cfg.Dev,
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
-		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
+		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, ReceiptKeys: receiptKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
 		Courier: h.webhooks.courier, Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Bundles: h.bundles, Logger: slog.Default(),
 		Notice: cfg.notice(),
