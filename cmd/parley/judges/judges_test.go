@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 func TestJudges(t *testing.T) {
 	needNode(t)
 	base := serve(t)
-	for _, judge := range []string{"jose", "oauth", "stream", "webhook", "openapi"} {
+	for _, judge := range []string{"jose", "oauth", "stream", "webhook", "openapi", "receipt"} {
 		t.Run(judge, func(t *testing.T) { t.Log(node(t, "", judge+".mjs", base)) })
 	}
 }

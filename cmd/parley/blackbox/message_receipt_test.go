@@ -1,0 +1,201 @@
+package blackbox
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// receipt gets the signed receipt of a message.
+func (g *agent) receipt(m obj) string {
+	g.t.Helper()
+	a := g.get("/messages/" + text(m, "id") + "/receipt").want(200)
+	exactly(g.t, "the answer", a.body, "receipt")
+	return a.str("receipt")
+}
+
+// proven checks the signature of a receipt with the server's key document, and returns what
+// it says and the id of its key.
+func (s *server) proven(t testing.TB, receipt string) (claims obj, kid any) {
+	t.Helper()
+	header, claims, signed, signature := claimsOf(t, receipt)
+	exactly(t, "the header", header, "alg kid typ")
+	if header["alg"] != "EdDSA" || header["typ"] != "svc-receipt+jwt" {
+		t.Errorf("the header is %v", header)
+	}
+	keys, _ := s.call(t, "", "GET", "/.well-known/jwks.json", nil).want(200).at("keys").([]any)
+	for _, k := range objects(keys) {
+		if raw, err := base64.RawURLEncoding.DecodeString(text(k, "x")); err == nil && k["kid"] == header["kid"] && ed25519.Verify(raw, []byte(signed), signature) {
+			return claims, header["kid"]
+		}
+	}
+	t.Fatalf("no published key verifies the receipt %s", receipt)
+	return nil, nil
+}
+
+// TestMessageReceipt: both parties of a message get the same signed statement of what the
+// server accepted, and nobody else gets one.
+func TestMessageReceipt(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		stranger := s.org(t).agent("stranger")
+		m := a.send(b, obj{"encrypted_payload": "c2VhbGVk__8=", "type": "acme.v1.order"})
+		receipt := a.receipt(m)
+		if again, theirs := a.receipt(m), b.receipt(m); again != receipt || theirs != receipt {
+			t.Errorf("the receipt is %s, then %s, the recipient's %s", receipt, again, theirs)
+		}
+		claims, kid := s.proven(t, receipt)
+		exactly(t, "the claims", claims, "iss iat message_id conversation_id position payload_sha256 encryption_version type from_agent_id from_handle to_agent_id to_handle group_id accepted_at")
+		sum := sha256.Sum256([]byte("c2VhbGVk__8="))
+		wanted := obj{
+			"iss": s.base, "message_id": m["id"], "conversation_id": m["conversation_id"], "position": 1, "payload_sha256": hex.EncodeToString(sum[:]),
+			"encryption_version": "hpke-v1", "type": "acme.v1.order", "from_agent_id": a.id, "from_handle": a.handle, "to_agent_id": b.id, "to_handle": b.handle,
+			"group_id": nil, "accepted_at": m["created_at"],
+		}
+		for name, want := range wanted {
+			if !same(claims[name], want) {
+				t.Errorf("%s is %v, want %v", name, claims[name], want)
+			}
+		}
+		if at := moment(t, claims, "accepted_at").Unix(); !same(claims["iat"], at) {
+			t.Errorf("iat is %v, want %d", claims["iat"], at)
+		}
+		marked(t, a, m, "new")
+		token, _, _, _ := claimsOf(t, a.token)
+		if token["kid"] == kid {
+			t.Error("receipts and tokens are signed with the same key")
+		}
+		s.call(t, receipt, "GET", "/org", nil).as("the receipt as a token").want(401)
+
+		places := []float64{1}
+		for i := range 9 {
+			if i == 4 {
+				a.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "paused"}).want(200)
+			}
+			reply := []*agent{a, b}[i%2].reply(m)
+			claims, _ := s.proven(t, b.receipt(reply))
+			if place := claims["position"].(float64); place <= places[i] || claims["message_id"] != reply["id"] {
+				t.Errorf("reply %d has the place %v after %v: %v", i, place, places[i], claims)
+			} else {
+				places = append(places, place)
+			}
+		}
+		if again := a.receipt(m); again != receipt {
+			t.Errorf("later the receipt is %s", again)
+		}
+
+		r := a.groupWithPolicy("open", b, stranger)
+		for want := range 2 {
+			r.broadcast(a)
+			copies := copiesOf(b)
+			own := copies[len(copies)-1]
+			claims, _ := s.proven(t, b.receipt(own))
+			if claims["group_id"] != r.id || claims["to_agent_id"] != b.id || claims["to_handle"] != b.handle || claims["message_id"] != own["id"] || claims["position"].(float64) <= float64(want) {
+				t.Errorf("the receipt of a copy: %v", claims)
+			}
+			if a.receipt(own) != b.receipt(own) {
+				t.Error("the sender's receipt of a copy is another")
+			}
+		}
+		path := "/messages/" + text(m, "id") + "/receipt"
+		stranger.get(path).refused(403, "not_owner")
+		a.get("/messages/"+nobody+"/receipt").refused(404, "not_found")
+		a.get("/messages/x/receipt").invalid("path", "uuid_parsing")
+		s.call(t, "", "GET", path, nil).refused(401, "not_authenticated")
+		b.delete("/orgs/" + b.org.id).want(200)
+		a.get(path).as("of an erased message").refused(410, "gone")
+		stranger.get(path).as("of an erased message").refused(404, "not_found")
+	})
+}
+
+// TestReceiptKeyRotate: receipts of a former key verify for good; a new one says the same.
+func TestReceiptKeyRotate(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		admin := freeAddress(t)
+		s := start(t, "--journals", journals, "--admin-listen", admin)
+		a, b := pair(t, s)
+		m := a.send(b)
+		former := a.receipt(m)
+		said, kid := s.proven(t, former)
+		kids := map[any]bool{kid: true}
+		for range 2 {
+			succeeds(t, "key", "rotate", "--receipts", "--admin", "http://"+admin, "--data", s.dir)
+			for range 2 {
+				again, now := s.proven(t, a.receipt(m))
+				kids[now] = true
+				if !same(again, said) {
+					t.Errorf("the new receipt says %v, the former %v", again, said)
+				}
+				s.proven(t, former)
+				s.kill()
+				s.restart(t)
+			}
+		}
+		if len(kids) != 3 {
+			t.Errorf("%d keys signed, want 3", len(kids))
+		}
+	})
+}
+
+// TestReceiptCommands: the command gets receipts and checks them, with the documents of
+// servers and files, and names what is wrong.
+func TestReceiptCommands(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
+		alice.run("send", bob.handle(), "hello")
+		m, dir := bob.newest(), t.TempDir()
+		write := func(name, content string) string {
+			t.Helper()
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+		file := filepath.Join(dir, "receipt.jws")
+		receipt := text(alice.run("receipt", text(m, "id"), "--out", file), "receipt")
+		if kept := string(contentOf(t, file)); kept != receipt+"\n" || text(bob.run("receipt", text(m, "id")), "receipt") != receipt {
+			t.Errorf("the file has %q, the receipt is %q", kept, receipt)
+		}
+		jwks := write("jwks.json", string(s.call(t, "", "GET", "/.well-known/jwks.json", nil).raw))
+		payload := write("payload", text(m, "encrypted_payload")+"\n")
+		parts := strings.Split(receipt, ".")
+		for name, c := range map[string]struct {
+			args []string
+			code int
+			says string
+		}{
+			"by the profile":         {[]string{file, "--profile", alice.dir}, 0, "genuine: " + s.base},
+			"by a URL":               {[]string{file, "--url", s.base, "--profile", "none"}, 0, "from          " + alice.handle()},
+			"by a document":          {[]string{file, "--jwks", s.base + "/.well-known/jwks.json"}, 0, "to            " + bob.handle()},
+			"by a file":              {[]string{file, "--jwks", jwks, "--payload", payload}, 0, ", matches"},
+			"without a payload":      {[]string{file, "--jwks", jwks}, 0, "not compared"},
+			"another payload":        {[]string{file, "--jwks", jwks, "--payload", write("other", text(m, "encrypted_payload")+"A")}, 1, "another payload"},
+			"a changed receipt":      {[]string{write("changed", parts[0]+"."+parts[1][:len(parts[1])-4]+"AAAA."+parts[2]), "--jwks", jwks}, 1, "changed or is forged"},
+			"no receipt":             {[]string{write("none", "hello"), "--jwks", jwks}, 1, "three parts"},
+			"an access token":        {[]string{write("token", alice.org().token), "--jwks", jwks}, 1, "not a receipt"},
+			"keys of another server": {[]string{file, "--jwks", write("none.json", `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"}]}`)}, 1, "does not have the key"},
+			"no document":            {[]string{file, "--jwks", payload}, 1, "is not a key document"},
+		} {
+			out, said, code := command(t, append([]string{"receipt", "verify"}, c.args...)...)
+			if code != c.code || !strings.Contains(out+said, c.says) || code != 0 && out != "" {
+				t.Errorf("%s: exit code %d, want %d with %q\n%s%s", name, code, c.code, c.says, out, said)
+			}
+		}
+		if _, _, code := command(t, "receipt", text(m, "id"), "--out", file, "--profile", alice.dir); code != 2 {
+			t.Errorf("a file that exists: exit code %d", code)
+		}
+		if _, _, code := command(t, "receipt", nobody, "--profile", alice.dir); code != 5 {
+			t.Errorf("an unknown message: exit code %d", code)
+		}
+		shown := succeeds(t, "receipt", "verify", file, "--jwks", jwks, "--payload", payload)
+		if shown["message_id"] != m["id"] || shown["payload_matches"] != true || text(shown, "kid") == "" {
+			t.Errorf("as JSON: %v", shown)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"parley"
+	"parley/cmd/parley/profile"
+	"parley/cmd/parley/program"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type ReceiptCmd struct {
+	Get    receiptGetCmd    `cmd:"" default:"withargs" help:"Print the server's signed receipt of a message; default subcommand."`
+	Verify receiptVerifyCmd `cmd:"" help:"Check a receipt: its signature and, with --payload, that it is for that payload."`
+}
+
+type receiptGetCmd struct {
+	profile.Flags
+	Message parley.MessageID `arg:"" help:"Id of a message that one of the organization's agents sent or received."`
+	Out     string           `help:"Write the receipt to this file, which must not exist yet."`
+}
+
+func (c *receiptGetCmd) Run(ctx context.Context, std *program.Streams) error {
+	from, _, err := c.Open()
+	if err != nil {
+		return err
+	}
+	receipt, err := from.Receipt(ctx, c.Message)
+	if err != nil {
+		return err
+	}
+	if c.Out != "" {
+		if err := writeNew(c.Out, receipt+"\n"); err != nil {
+			return err
+		}
+	}
+	switch {
+	case std.JSON:
+		return std.Value(api.MessageReceipt{Receipt: receipt})
+	case c.Out != "":
+		return std.Say("receipt of message %s in %s", c.Message, c.Out)
+	}
+	return std.Say("%s", receipt)
+}
+
+// writeNew writes a file that must not exist yet.
+func writeNew(name, content string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New(name + " exists already")}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(content)
+	return errors.Join(err, file.Close())
+}
+
+type receiptVerifyCmd struct {
+	profile.Flags
+	File    string `arg:"" help:"File with the receipt."`
+	JWKS    string `name:"jwks" help:"Key document to check it with: a file, or the URL of a server; by default the profile's server, or --url."`
+	Payload string `help:"File with the encrypted_payload of the message, or with the message as JSON."`
+}
+
+// checkedReceipt is the output of receipt verify --json.
+type checkedReceipt struct {
+	*client.VerifiedReceipt
+	// PayloadMatches is null if no payload was given.
+	PayloadMatches *bool `json:"payload_matches"`
+}
+
+// Run exits with 1 if the receipt proves nothing.
+func (c *receiptVerifyCmd) Run(ctx context.Context, std *program.Streams) error {
+	text, err := readSmall(c.File)
+	if err != nil {
+		return err
+	}
+	keys, err := c.keys(ctx)
+	if err != nil {
+		return err
+	}
+	verified, err := client.VerifyReceipt(receiptIn(text), keys)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	out := checkedReceipt{VerifiedReceipt: verified}
+	if c.Payload != "" {
+		payload, err := readSmall(c.Payload)
+		if err != nil {
+			return err
+		}
+		if !verified.Covers(payloadIn(payload)) {
+			return fmt.Errorf("%s: the receipt is genuine, but for another payload than that of %s", c.File, c.Payload)
+		}
+		out.PayloadMatches = new(true)
+	}
+	if std.JSON {
+		return std.Value(out)
+	}
+	return std.Say("%s", &out)
+}
+
+// jwksPath is where every server has its key document.
+const jwksPath = "/.well-known/jwks.json"
+
+// keys returns the key document of --jwks.
+func (c *receiptVerifyCmd) keys(ctx context.Context) (*api.SigningKeys, error) {
+	switch {
+	case c.JWKS == "":
+		from, _, err := anyClient(&c.Flags)
+		if err != nil {
+			return nil, err
+		}
+		return from.SigningKeys(ctx)
+	case strings.HasPrefix(c.JWKS, "http://") || strings.HasPrefix(c.JWKS, "https://"):
+		address := strings.TrimSuffix(strings.TrimSuffix(c.JWKS, jwksPath), "/")
+		if err := profile.CheckTransport(address, c.AllowHTTP); err != nil {
+			return nil, err
+		}
+		from, err := client.New(address)
+		if err != nil {
+			return nil, err
+		}
+		return from.SigningKeys(ctx)
+	}
+	text, err := readSmall(c.JWKS)
+	if err != nil {
+		return nil, err
+	}
+	keys := &api.SigningKeys{}
+	if err := json.Unmarshal([]byte(text), keys); err != nil || len(keys.Keys) == 0 {
+		return nil, fmt.Errorf("%s is not a key document", c.JWKS)
+	}
+	return keys, nil
+}
+
+// fileMax bounds the files that are read, in bytes. A message takes less.
+const fileMax = 1 << 20
+
+func readSmall(name string) (string, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > fileMax {
+		return "", fmt.Errorf("%s has more than %d bytes", name, fileMax)
+	}
+	text, err := os.ReadFile(name)
+	return strings.TrimSpace(string(text)), err
+}
+
+// receiptIn returns the receipt in a text: the text itself, or its member receipt.
+func receiptIn(text string) string {
+	var answer api.MessageReceipt
+	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &answer) == nil && answer.Receipt != "" {
+		return answer.Receipt
+	}
+	return text
+}
+
+// payloadIn returns the payload in a text: the text itself, or its member
+// encrypted_payload.
+func payloadIn(text string) string {
+	var message struct {
+		EncryptedPayload string `json:"encrypted_payload"`
+	}
+	if strings.HasPrefix(text, "{") && json.Unmarshal([]byte(text), &message) == nil && message.EncryptedPayload != "" {
+		return message.EncryptedPayload
+	}
+	return text
+}
+
+// String formats the result as text.
+func (r *checkedReceipt) String() string {
+	handle := func(handle *string, id parley.AgentID) string {
+		if handle == nil {
+			return id.String()
+		}
+		return program.Printable(*handle)
+	}
+	lines := []string{
+		"genuine: " + program.Printable(r.Issuer) + " accepted this message",
+		"  message       " + r.MessageID.String(),
+		"  accepted      " + r.AcceptedAt.String(),
+		fmt.Sprintf("  conversation  %s, place %d", r.ConversationID, r.Position),
+		"  from          " + handle(r.FromHandle, r.FromAgentID),
+		"  to            " + handle(r.ToHandle, r.ToAgentID),
+	}
+	if r.GroupID != nil {
+		lines = append(lines, "  group         "+r.GroupID.String())
+	}
+	payload := "sha256 " + program.Printable(r.PayloadSHA256) + ", not compared"
+	if r.PayloadMatches != nil {
+		payload = "sha256 " + program.Printable(r.PayloadSHA256) + ", matches"
+	}
+	return strings.Join(append(lines, "  payload       "+payload, "  key           "+program.Printable(r.Kid)), "\n")
+}
