@@ -45,6 +45,12 @@ func (b *batch) add(ctx context.Context, w journal.Effect) error {
 	return b.flush(ctx)
 }
 
+// delete deletes a row. Many rows are deleted with few entries, and without tombstones of
+// ranges, of which each one slows every read down until the engine has flushed it.
+func (b *batch) delete(ctx context.Context, slot parley.Slot, table journal.Table, key []byte) error {
+	return b.add(ctx, journal.PutRow{Row: journal.Row{Slot: slot, Table: table, Key: key, Delete: true}})
+}
+
 func (b *batch) enqueue(ctx context.Context, to journal.Stream, m *record.SagaMessage) error {
 	data, err := m.MarshalVT()
 	if err != nil {

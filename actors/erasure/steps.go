@@ -192,7 +192,7 @@ func (r *run) closeGroups(ctx context.Context) error {
 			}
 		}
 		if err == nil {
-			err = b.add(ctx, journal.PutRow{Row: journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: id.Bytes(), Delete: true}})
+			err = b.delete(ctx, journal.DirectorySlot, journal.PublicTable, id.Bytes())
 		}
 		if err != nil {
 			return err
@@ -212,18 +212,24 @@ func (r *run) deleteRows(ctx context.Context) error {
 		return err
 	}
 	r.Host.ForgetWebhooks(hooks)
+	b := r.batch()
 	for id, of := range hooks {
 		r.Host.Drop(rules.WebhookStream(id))
 		if err := r.deleteBeneath(ctx, of.Slot(), id.Bytes(), journal.DeliveryTable, journal.RetryTable); err != nil {
 			return err
 		}
-	}
-	for _, id := range r.has.agents {
-		if err := r.deleteBeneath(ctx, id.Slot(), id.Bytes(), journal.CardTable, journal.ActivityTable, journal.WebhookTable); err != nil {
+		if err := b.delete(ctx, of.Slot(), journal.WebhookTable, append(of.Bytes(), id[:]...)); err != nil {
 			return err
 		}
 	}
-	return nil
+	for _, id := range r.has.agents {
+		for _, table := range []journal.Table{journal.CardTable, journal.ActivityTable} {
+			if err := b.delete(ctx, id.Slot(), table, id.Bytes()); err != nil {
+				return err
+			}
+		}
+	}
+	return b.flush(ctx)
 }
 
 // deleteBeneath deletes the rows of some tables whose keys begin with key.

@@ -2,10 +2,12 @@ package erasure
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"slices"
+	"time"
 
 	"parley"
 	"parley/actors/conversation"
@@ -148,8 +150,31 @@ type sentMessage struct {
 	begins parley.ConversationID
 }
 
-// walkStep is how many conversations are visited in one view.
-const walkStep = 256
+const (
+	// walkStep is how many conversations are visited in one view, which takes a millisecond
+	// or two.
+	walkStep = 64
+	// walkRest is the pause after each view, as a part of the time that it took: others
+	// find a processor that is free.
+	walkRest = 2
+)
+
+// look reads from a view, and rests. It does not wait until what it has read is durable: all
+// that the organization has was applied and durable before, and does not change.
+func (r *run) look(ctx context.Context, read func(journal.View) error) error {
+	began := r.Clock()
+	err := func() error {
+		v := r.Journal.View()
+		defer v.Close()
+		return read(v)
+	}()
+	select {
+	case <-time.After(r.Clock().Sub(began) / walkRest):
+	case <-ctx.Done():
+		err = cmp.Or(err, ctx.Err())
+	}
+	return err
+}
 
 // walk visits the conversations of all agents.
 func (r *run) walk(ctx context.Context, to visitor) error {
@@ -157,7 +182,7 @@ func (r *run) walk(ctx context.Context, to visitor) error {
 	for _, agent := range r.has.agents {
 		w := walk{has: &r.has, agent: agent, to: to, hosted: hosted}
 		var list []parley.ConversationID
-		err := r.view(ctx, func(v journal.View) (err error) {
+		err := r.look(ctx, func(v journal.View) (err error) {
 			w.view = v
 			list, err = w.list()
 			return err
@@ -166,15 +191,12 @@ func (r *run) walk(ctx context.Context, to visitor) error {
 			return err
 		}
 		for part := range slices.Chunk(list, walkStep) {
-			err := r.view(ctx, func(v journal.View) error {
+			err := r.look(ctx, func(v journal.View) error {
 				w.view = v
 				return w.conversations(part)
 			})
 			if err == nil {
 				err = to.between()
-			}
-			if err == nil {
-				err = ctx.Err()
 			}
 			if err != nil {
 				return err
