@@ -75,6 +75,24 @@ func TestGoalsOfDirectory(t *testing.T) {
 	}
 }
 
+func TestGoalsOfErasure(t *testing.T) {
+	erased := func(agents, messages float64) result.Run {
+		return withFigures(scenarioErase, map[string]float64{figureErasedAgents: agents, figureErasedMessages: messages, "erase_seconds": 61, "p99_of_before": 1.5})
+	}
+	for name, c := range map[string]struct {
+		run  result.Run
+		want []string
+	}{
+		"large":            {erased(erasedAgentsLeast, erasedMessagesLeast), []string{"61.0 missed", "1.50 met"}},
+		"too few agents":   {erased(erasedAgentsLeast-1, erasedMessagesLeast), nil},
+		"too few messages": {erased(erasedAgentsLeast, erasedMessagesLeast-1), nil},
+	} {
+		if got := verdicts(Goals(&result.Report{Runs: []result.Run{c.run}})); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got  %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
 func TestVerificationOfDeliveries(t *testing.T) {
 	good := result.Verification{Acknowledged: 3000, Found: 3000, Deliveries: 1200, DeliveredAgain: 7, Killed: true}
 	lost := good

@@ -37,6 +37,7 @@ func Goals(r *result.Report) []result.Goal {
 		}
 		out = append(out, deliveryGoals(cases, target)...)
 		out = append(out, directoryGoals(cases, target)...)
+		out = append(out, eraseGoals(cases, target)...)
 		for _, c := range cases {
 			if c.Scenario != scenarioHotGroup || c.Rate > 0 {
 				continue

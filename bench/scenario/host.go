@@ -165,6 +165,7 @@ type Host struct {
 	index        *cardIndex    // the cards of Directory
 	bridge       bridge        // the agents of A2A
 	subscribing  [][2]*agent   // an agent that begins tasks, and the one that answers them
+	erased       *erased       // the organization of Erase
 	// newsPatience bounds the wait for deliveries that do not arrive.
 	newsPatience time.Duration
 	// foundWithin bounds the wait for a published card, cardPatience that for all cards.

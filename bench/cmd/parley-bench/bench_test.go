@@ -118,6 +118,24 @@ func TestBenchOfARunningServer(t *testing.T) {
 	}
 }
 
+// TestBenchErase erases a small organization. It does not measure, but what the erasure
+// counts, removes and leaves to others is checked, also after a kill.
+func TestBenchErase(t *testing.T) {
+	t.Parallel()
+	report, _ := measured(t, "erase", "--agents", "12", "--messages", "600", "--clients", "4", "--rate", "100", "--recipients", "5",
+		"--duration", "300ms", "--warmup", "100ms", "--verify", "--serve-args=--journals 2")
+	if len(report.Runs) != 1 {
+		t.Fatalf("%d runs", len(report.Runs))
+	}
+	figures := report.Runs[0].Figures
+	if figures["agents"] != 12 || figures["messages"] != 600 || figures["erase_seconds"] <= 0 {
+		t.Errorf("figures: %v", figures)
+	}
+	if v := report.Verified; v["killed"] != true || v["acknowledged"] != v["found"] || v["acknowledged"].(float64) < 30 || v["stray"] != 0.0 {
+		t.Errorf("verification: %v", v)
+	}
+}
+
 // TestBenchGrowth: grows a server a little. It does not measure, but every figure must
 // be present and possible.
 func TestBenchGrowth(t *testing.T) {

@@ -27,6 +27,7 @@ type commands struct {
 
 	Run     runCmd     `cmd:"" default:"withargs" help:"Measure; default subcommand."`
 	Growth  growthCmd  `cmd:"" help:"Measure how agents and stored messages, as they grow in number, change speed, memory, disk and restart."`
+	Erase   eraseCmd   `cmd:"" help:"Measure how long the erasure of a large organization takes, and how others fare meanwhile."`
 	Compare compareCmd `cmd:"" help:"Show what changed from one results.json to another."`
 }
 
