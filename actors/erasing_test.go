@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,6 +147,42 @@ func TestErasureGoesOn(t *testing.T) {
 	}
 	if stopped < 9 {
 		t.Errorf("%d steps were interrupted", stopped-1)
+	}
+}
+
+// Each of two organizations that are erased at once counts what it had when its key was
+// destroyed, as if it were erased alone.
+func TestErasuresAtOnce(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		alone := func(of func(*erasureScene) parley.OrgID) erasure.Result {
+			x, _, _ := newErasing(t, journals)
+			return must(x.node.Erasures.Erase(x.ctx, of(x), [32]byte{1}))(t)
+		}
+		x, _, _ := newErasing(t, journals)
+		var fenced atomic.Int32
+		all := make(chan struct{})
+		x.node.Erasures.OnStep(func(step string) error {
+			if step == "destroy the key" {
+				if fenced.Add(1) == 2 {
+					close(all)
+				}
+				<-all
+			}
+			return nil
+		})
+		var got [2]erasure.Result
+		var both sync.WaitGroup
+		for i, id := range []parley.OrgID{x.gone, x.kept} {
+			both.Go(func() { got[i], _ = x.node.Erasures.Erase(x.ctx, id, [32]byte{1}) })
+		}
+		both.Wait()
+		for i, want := range []erasure.Result{
+			alone(func(x *erasureScene) parley.OrgID { return x.gone }), alone(func(x *erasureScene) parley.OrgID { return x.kept }),
+		} {
+			if got[i].Org, got[i].ErasedAt = want.Org, want.ErasedAt; got[i] != want {
+				t.Errorf("%d journals: erased %+v, alone %+v", journals, got[i], want)
+			}
+		}
 	}
 }
 

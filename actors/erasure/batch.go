@@ -79,6 +79,9 @@ func (b *batch) full() bool { return len(b.effects) >= batchEffects || b.dropped
 func (b *batch) flush(ctx context.Context) error {
 	effects := b.effects
 	for of, messages := range b.drops {
+		if b.run.isFenced(of) {
+			continue
+		}
 		for part := range slices.Chunk(messages, batchMessages) {
 			effects = append(effects, journal.DropFeed{Of: of, Messages: part})
 		}

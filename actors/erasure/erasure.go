@@ -68,6 +68,10 @@ type Erasures struct {
 
 	mu      sync.Mutex
 	running map[parley.OrgID]*job
+	// fenced are the agents of organizations whose erasure is past its fence and not
+	// complete. Other erasures drop nothing from their feeds: nobody reads those, and what
+	// is in them counts.
+	fenced map[parley.AgentID]bool
 }
 
 // job is an erasure under way. attempted is closed after the first attempt, done at the
@@ -82,7 +86,7 @@ const atOnce = 4
 
 // New returns Erasures. They are idle until the first Resume or Erase.
 func New(o Options) *Erasures {
-	e := &Erasures{Options: o, running: map[parley.OrgID]*job{}, slots: make(chan struct{}, atOnce)}
+	e := &Erasures{Options: o, running: map[parley.OrgID]*job{}, fenced: map[parley.AgentID]bool{}, slots: make(chan struct{}, atOnce)}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }
@@ -219,6 +223,25 @@ func (e *Erasures) work(org parley.OrgID, j *job) {
 			return
 		}
 	}
+}
+
+// fence adds agents to those that are fenced, or removes them.
+func (e *Erasures) fence(agents []parley.AgentID, fenced bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range agents {
+		if fenced {
+			e.fenced[id] = true
+		} else {
+			delete(e.fenced, id)
+		}
+	}
+}
+
+func (e *Erasures) isFenced(id parley.AgentID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.fenced[id]
 }
 
 // row reads how far the erasure of an organization has come.

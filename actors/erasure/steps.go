@@ -33,7 +33,6 @@ func (e *Erasures) run(org parley.OrgID) (Result, error) {
 		{"read", r.read},
 		{"count groups", r.countGroups},
 		{"destroy the key", r.destroyKey},
-		{"count", r.count},
 		{"leave groups", r.leaveGroups},
 		{"close groups", r.closeGroups},
 		{"delete rows", r.deleteRows},
@@ -103,6 +102,7 @@ func (r *run) destroyKey(ctx context.Context) error {
 	if err := r.Host.DestroyKey(r.org, time.UnixMilli(r.row.GetBegunMs())); err != nil {
 		return err
 	}
+	r.fence(r.has.agents, true)
 	r.Host.Forget(r.org, r.has.agents)
 	r.Host.Drop(rules.OrgStream(r.org))
 	for _, id := range r.has.agents {
@@ -114,29 +114,6 @@ func (r *run) destroyKey(ctx context.Context) error {
 	err := r.Journal.Settle(ctx)
 	r.Host.Forget(r.org, r.has.agents) // what was published when the last entries became durable
 	return err
-}
-
-// count counts messages and conversations, before any of them is dropped.
-func (r *run) count(ctx context.Context) error {
-	if r.row.GetCounted() {
-		return nil
-	}
-	r.row.Conversations, r.row.Messages = 0, 0
-	err := r.walk(ctx, visitor{
-		conversation: func(_ parley.ConversationID, host parley.GroupID) {
-			if host.Zero() || r.has.isGroup[host] {
-				r.row.Conversations++
-			}
-		},
-		received: func(n int) { r.row.Messages += int64(n) },
-		sent:     func(sentMessage) { r.row.Messages++ },
-		between:  func() error { return nil },
-	})
-	if err != nil {
-		return err
-	}
-	r.row.Counted = true
-	return r.save(ctx)
 }
 
 // awaitedAtOnce is how many seats are waited for at once.
@@ -241,13 +218,21 @@ func (r *run) deleteBeneath(ctx context.Context, slot parley.Slot, key []byte, t
 	return r.append(ctx, e)
 }
 
-// dropMessages drops what the agents sent from the feeds of others.
+// dropMessages counts messages and conversations, and drops what the agents sent from the
+// feeds of others. It drops nothing that it counts: after a crash it counts the same again.
 func (r *run) dropMessages(ctx context.Context) error {
 	b, touched := r.batch(), map[parley.AgentID]struct{}{}
+	r.row.Conversations, r.row.Messages = 0, 0
 	err := r.walk(ctx, visitor{
-		conversation: func(id parley.ConversationID, _ parley.GroupID) { r.Host.Drop(rules.ConversationStream(id)) },
-		received:     func(int) {},
+		conversation: func(id parley.ConversationID, host parley.GroupID) {
+			r.Host.Drop(rules.ConversationStream(id))
+			if host.Zero() || r.has.isGroup[host] {
+				r.row.Conversations++
+			}
+		},
+		received: func(n int) { r.row.Messages += int64(n) },
 		sent: func(m sentMessage) {
+			r.row.Messages++
 			touched[m.to] = struct{}{}
 			b.drop(m)
 		},
@@ -272,8 +257,12 @@ func (r *run) dropMessages(ctx context.Context) error {
 
 func (r *run) finish(ctx context.Context) error {
 	r.Host.Forget(r.org, r.has.agents)
-	r.row.FinishedMs = r.Clock().UnixMilli()
-	return r.save(ctx)
+	r.row.Counted, r.row.FinishedMs = true, r.Clock().UnixMilli()
+	err := r.save(ctx)
+	if err == nil {
+		r.fence(r.has.agents, false)
+	}
+	return err
 }
 
 // save stores how far the erasure has come.
