@@ -46,6 +46,10 @@ type Journal interface {
 	// Settle returns once everything that was appended before the call is on stable
 	// storage and has been applied in every journal.
 	Settle(context.Context) error
+	// Arrived returns once all that the journal of one slot had for the journal of
+	// another when the call began, as far as views showed it, is applied there and on
+	// stable storage. It writes nothing.
+	Arrived(ctx context.Context, from, to parley.Slot) error
 	// Trouble is the reason why the journal takes no writes, nil if it does.
 	Trouble() *parley.Refusal
 	// Overloaded is the error that Admit would return now, nil if it would admit.

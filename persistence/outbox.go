@@ -196,6 +196,23 @@ func (s *Store) Settle(ctx context.Context) error {
 	return nil
 }
 
+// Arrived returns once the messages that are under way from the journal of one slot to
+// that of another have arrived. An outbox keeps its order, so what views show of the
+// source by now has then been applied at the target.
+func (s *Store) Arrived(ctx context.Context, from, to parley.Slot) error {
+	progress := &s.home(from).outboxes[s.home(to).number]
+	for sent := progress.sent.Load(); progress.arrived.Load() < sent; {
+		select {
+		case <-time.After(settlePause):
+		case <-s.closing:
+			return journal.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // haveArrived reports whether the messages up to these numbers, by source and target,
 // are durable at their targets.
 func (s *Store) haveArrived(sent [][]uint64) bool {

@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -223,6 +224,25 @@ func testFanoutSettled(r *rig) {
 	}
 	if inTime == 0 {
 		r.Skipf("this disk is too slow to tell: no answer came within %v", parley.SettleWait)
+	}
+}
+
+// testArrived checks that all parts of fan-outs have been applied, at the home of each
+// recipient, when the journal says that they have arrived there.
+func testArrived(r *rig) {
+	to := r.seats(1000)
+	a := r.appender(r.group(near), 0)
+	for n := range less(10, 3) {
+		for range 2 {
+			a.mustAppend(broadcastEntry(r.broadcast(), "body", to))
+		}
+		for i, seat := range slices.Backward(to) {
+			if i%97 != 0 && i < len(to)-9 {
+				continue
+			}
+			r.must(r.Journal.Arrived(context.Background(), near, seat.Agent.Slot()))
+			r.expect(line("entries of seat", seat.Number), len(r.feed(seat.Agent)), 2*(n+1))
+		}
 	}
 }
 

@@ -96,6 +96,7 @@ var requirements = []struct {
 	{"a fan-out reaches each agent once", testFanout},
 	{"a stream's fan-outs and feed entries keep their order", testFanoutOrder},
 	{"a release waits for the first chunk", testFanoutSettled},
+	{"what is said to have arrived has been applied", testArrived},
 	{"a fan-out continues after a crash", testFanoutCrash},
 	{"a subscriber gets copies as they arrive", testFanoutFollowing},
 	{"copies have receipts of their own", testCopyReceipts},
