@@ -24,6 +24,8 @@ type GroupSend struct {
 	Parent     parley.ConversationID
 	ParentFact agent.ParentFact
 	Metadata   []byte
+	// MLS is group.Send.MLS.
+	MLS *group.MLSHeader
 }
 
 // Broadcast sends a message to a group. It returns the sender's record: the first copy,
@@ -52,7 +54,7 @@ func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 		}
 	}
 	ask := group.Send{
-		From: s.From, Type: s.Type, Over: current == nil,
+		From: s.From, Type: s.Type, Over: current == nil, MLS: s.MLS,
 		Conversation: parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, ms.entropy()),
 	}
 	if known != nil {
@@ -118,12 +120,15 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 		create.Fresh, create.State = true, nil // folding one event is as quick
 		t.State.cache(id, k)
 		t.AddEffects(create, journal.AddToList{Agent: s.From, Conversation: id})
+		for _, seat := range record.WithoutBroadcasts(t.State.State) {
+			t.AddEffects(journal.AddToList{Agent: seat.Agent, Conversation: id})
+		}
 		fan.Begins = true
 	}
-	record := newRecord(message, id, s.From, to[0].Agent, &s.Content)
-	record.Group, record.Host = s.Group.Bytes(), s.Group.Bytes()
-	record.Recipients, record.FirstSeat = uint32(len(to)), to[0].Number
-	encoded, err := record.Encode()
+	stored := newRecord(message, id, s.From, to[0].Agent, &s.Content)
+	stored.Group, stored.Host = s.Group.Bytes(), s.Group.Bytes()
+	stored.Recipients, stored.FirstSeat = uint32(len(to)), to[0].Number
+	encoded, err := stored.Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +137,7 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 	t.AddEffects(fan)
 	countMessage(t.Entry, s.FromOrg)
 	recordActivity(t, &ms.activity, s.From, s.FromOrg)
-	return record, nil
+	return stored, nil
 }
 
 // replyInGroup decides a reply in a conversation that the group hosts. The reply goes to

@@ -113,7 +113,7 @@ var laws = []decoderRules{
 	decoderRulesOf("agent", 14, rules.Agent, blankOf[agent.State], formOf[agent.State]),
 	decoderRulesOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
 	decoderRulesOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),
-	decoderRulesOf("group", 14, rules.Group, blankOf[group.State], formOf[group.Snapshot]),
+	decoderRulesOf("group", 15, rules.Group, blankOf[group.State], formOf[group.Snapshot]),
 	decoderRulesOf("webhook", 14, rules.Webhook, blankOf[webhook.State], formOf[webhook.State]),
 }
 

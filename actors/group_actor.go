@@ -25,6 +25,8 @@ type groupState struct {
 	seatLimit *int
 	// adminSeats caches the seats of the admins; nil if not computed.
 	adminSeats []parley.Seat
+	// committed are the commits accepted of late, by epoch, which may not be readable yet.
+	committed map[uint64]acceptedCommit
 }
 
 // hostedConversation is a conversation in a group.
@@ -90,6 +92,10 @@ func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 				return gs.changeRole(t, r)
 			case group.Delete:
 				return gs.delete(t, r)
+			case MLSCommit:
+				return gs.commitMLS(t, r)
+			case mlsAcknowledgment:
+				return acknowledgeMLS(t, r)
 			case GroupSend:
 				return gs.messages.broadcast(t, &r)
 			case ReplyTo:

@@ -44,7 +44,7 @@ func (h *groupState) admins() []parley.Seat {
 }
 
 // noteAdmins clears the cached admins if an event has changed them.
-func (h *groupState) noteAdmins(e group.Event, leaver group.Member) {
+func (h *groupState) noteAdmins(e group.Event, leavers []group.Member) {
 	switch e := e.(type) {
 	case *group.RoleChanged:
 		h.adminSeats = nil
@@ -53,10 +53,10 @@ func (h *groupState) noteAdmins(e group.Event, leaver group.Member) {
 			h.adminSeats = nil
 		}
 	case *group.Left:
-		if leaver.Role == group.Admin {
+		if leaverOf(leavers, e.GetSeat()).Role == group.Admin {
 			h.adminSeats = nil
 		}
-	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Offered, *group.Resolved, *group.Voted, *group.Withdrawn: // no change of admins
+	case *group.Carried, *group.Changed, *group.Committed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Offered, *group.Resolved, *group.Voted, *group.Withdrawn: // no change of admins
 	}
 }
 

@@ -110,14 +110,15 @@ func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
 // remove removes a member and returns the seats that are offered to others as a result.
 func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
-	err := gs.decide(t, c)
-	var given []parley.Seat
-	for _, e := range t.Events {
-		if o, ok := e.(*group.Offered); ok {
-			given = append(given, parley.Seat{Agent: parley.IDFromBytes[parley.AgentID](o.GetOffer().GetAgent()), Number: o.GetOffer().GetNumber()})
+	if _, member := t.State.Member(c.Agent); !member && t.State.Epoch > 0 {
+		m, err := editMLSRows(t).member(c.Agent)
+		if err != nil {
+			return nil, err
 		}
+		c.CommittedMs = m.GetRemovedMs()
 	}
-	return given, err
+	err := gs.decide(t, c)
+	return offeredIn(t.Events), err
 }
 
 // delete deletes the group and returns its members.
@@ -142,14 +143,22 @@ func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
 
 // decide decides a command and adds its effects on other actors to the same entry. Events
 // are kept even if the answer is a refusal.
-func (gs *Groups) decide(t *groupTurn, c group.Command) error {
-	leaver := memberLeaving(t.State.State, c)
+func (gs *Groups) decide(t *groupTurn, c group.Command) error { return gs.decideWith(t, c, nil) }
+
+// decideWith is decide for a command that may be that of a commit.
+func (gs *Groups) decideWith(t *groupTurn, c group.Command, commit *MLSCommit) error {
+	leavers, abandoned := membersLeaving(t.State.State, c), t.State.Abandoned()
 	was := directoryEntryOf(t.State.State)
 	before := len(t.Events)
 	refusal := t.Decide(c)
 	for _, e := range t.Events[before:] {
-		t.State.noteAdmins(e, leaver)
-		if err := gs.applyEffects(t, e, leaver); err != nil {
+		t.State.noteAdmins(e, leavers)
+		if err := gs.applyEffects(t, e, leavers); err != nil {
+			return err
+		}
+	}
+	if t.State.Epoch > 0 && len(t.Events) > before {
+		if err := writeMLSRows(t, t.Events[before:], leavers, abandoned, commit); err != nil {
 			return err
 		}
 	}
@@ -157,21 +166,38 @@ func (gs *Groups) decide(t *groupTurn, c group.Command) error {
 	return refusal
 }
 
-// memberLeaving returns the member that a command may remove, as it was before the
+// membersLeaving returns the members that a command may remove, as they were before the
 // command.
-func memberLeaving(s *group.State, c group.Command) (m group.Member) {
+func membersLeaving(s *group.State, c group.Command) (all []group.Member) {
+	add := func(agent parley.AgentID) {
+		if m, member := s.Member(agent); member {
+			all = append(all, m)
+		}
+	}
 	switch c := c.(type) {
 	case group.Remove:
-		m, _ = s.Member(c.Agent)
+		add(c.Agent)
 	case group.Forget:
-		m, _ = s.Member(c.Agent)
+		add(c.Agent)
+	case group.Commit:
+		for _, agent := range c.Removed {
+			add(agent)
+		}
 	case group.Answer, group.CastVote, group.Change, group.ChangeRole, group.Delete, group.Expire, group.Found, group.Invite, group.Join, group.Send: // no member leaves
+	}
+	return all
+}
+
+// leaverOf returns the member that left a seat.
+func leaverOf(leavers []group.Member, seat uint32) (m group.Member) {
+	if at := slices.IndexFunc(leavers, func(m group.Member) bool { return m.Seat == seat }); at >= 0 {
+		m = leavers[at]
 	}
 	return m
 }
 
 // applyEffects adds an event's effects on other actors and rows.
-func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leaver group.Member) error {
+func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leavers []group.Member) error {
 	s := t.State
 	switch e := e.(type) {
 	case *group.Offered:
@@ -203,9 +229,15 @@ func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leaver group.Member)
 		t.Enqueue(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
 		announce(t, record.RequestResolved, r.RequestID(), r.AgentID(), s.admins()...)
 	case *group.Left:
+		leaver := leaverOf(leavers, e.GetSeat())
 		t.Enqueue(rules.AgentStream(leaver.Agent), departMessage(s.ID, leaver.Offer))
 		announce(t, record.MemberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
+		if leaver.Leaf && s.LeftLeaf(leaver.Agent) {
+			announceMLS(t, record.MLSRemoval, record.WithLeaf(s.State))
+		}
 		return gs.memberLeft(t, leaver.Agent)
+	case *group.Committed:
+		announceCommit(t, e, leavers)
 	case *group.Deleted:
 		for _, m := range s.Members() {
 			t.Enqueue(rules.AgentStream(m.Agent), departMessage(s.ID, m.Offer))
@@ -244,6 +276,9 @@ func (gs *Groups) memberSeated(t *groupTurn, e *group.Seated) error {
 		t.PutRow(journal.HolderTable, record.HolderKey(s.ID, m.Org), m.Agent.Bytes())
 	}
 	announce(t, record.MemberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
+	if s.Epoch > 0 {
+		announceMLS(t, record.MLSAdmission, record.WithLeaf(s.State))
+	}
 	return nil
 }
 

@@ -38,6 +38,7 @@ func newGroupStore(t *testing.T, journals int, options ...option) *groupStore {
 	v.enroll()
 	v.converse()
 	v.leave()
+	v.seal()
 	v.awaitIdle()
 	return v
 }
@@ -137,3 +138,24 @@ func (v *groupStore) leave() {
 
 // awaitIdle waits until outboxes and queues are empty.
 func (v *groupStore) awaitIdle() { awaitIdleStore(v.t, v.store) }
+
+// seal begins an MLS group, adds and removes members, and leaves one outside.
+func (v *groupStore) seal() {
+	t, a := v.t, v.agents
+	c := v.found("sealed", a[8], group.Open, false, false)
+	for _, who := range []parley.AgentID{a[0], a[1], a[3]} {
+		must(c.join(who))(t)
+	}
+	c.mustCommit(a[8], []parley.AgentID{a[0], a[1]}, nil)
+	v.manual.advance(time.Second)
+	if err := c.tell(a[0], "sealed", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.remove(a[1], a[1]); err != nil {
+		t.Fatal(err)
+	}
+	c.mustCommit(a[0], nil, []parley.AgentID{a[1]})
+	if err := c.tell(a[8], "sealed again", 2); err != nil {
+		t.Fatal(err)
+	}
+}

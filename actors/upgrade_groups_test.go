@@ -86,6 +86,27 @@ func (l *releaseScenario) useGroups(acme, globex parley.OrgID, alice, carol, bob
 		l.t.Fatal(err)
 	}
 	l.awaitArrival()
+	l.useMLS(found("sealed", alice, group.Open, false), acme, alice, bob, erin, join)
+}
+
+// useMLS begins an MLS group. One member leaves, its leaf is removed, and it comes back; the
+// other has not acknowledged its Welcome.
+func (l *releaseScenario) useMLS(id parley.GroupID, owner parley.OrgID, alice, bob, erin parley.AgentID, join func(parley.GroupID, parley.AgentID) Joined) {
+	for _, who := range []parley.AgentID{bob, erin} {
+		join(id, who)
+	}
+	c := &testGroup{&testNode{t: l.t, node: l.node}, owner, id, group.Caller{Org: owner, Agent: alice}}
+	c.mustCommit(alice, []parley.AgentID{bob}, nil)
+	if err := c.tell(alice, "sealed for one", 1); err != nil {
+		l.t.Fatal(err)
+	}
+	c.mustCommit(bob, []parley.AgentID{erin}, nil)
+	if err := c.remove(bob, bob); err != nil {
+		l.t.Fatal(err)
+	}
+	l.awaitArrival()
+	c.mustCommit(erin, nil, []parley.AgentID{bob})
+	join(id, bob)
 }
 
 func (l *releaseScenario) invite(id parley.GroupID, by group.Caller, who parley.AgentID) parley.JoinRequestID {
@@ -111,6 +132,9 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 			return []string{"cannot be read"}
 		}
 		lines := []string{oneLine(whole)}
+		for _, l := range s.Abandoned() {
+			lines = append(lines, fmt.Sprintf("  a leaf of seat %d is left", l.GetSeat()))
+		}
 		for _, m := range s.Members() {
 			lines = append(lines, fmt.Sprintf("  member %s is %s, %s, since %s", m.ID(s.ID), m.Agent, m.Role, m.JoinedAt()))
 		}
@@ -123,6 +147,14 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	settled := must2(node.Groups.SettledRequests(ctx, id, parley.JoinRequestID{}, 100))(t)
 	for _, r := range settled {
 		say("  settled %s", oneLine(r))
+	}
+	commits, _, err := node.Groups.MLSCommits(ctx, id, 0, 100, 100, 1<<20)
+	for _, m := range commits {
+		say("  commit of epoch %d: %q, %v", m.Epoch, m.GetCommit(), err)
+	}
+	info := must(node.Groups.MLSGroupInfo(ctx, id))(t)
+	if info != nil {
+		say("  information of epoch %d: %q", info.GetEpoch(), info.GetGroupInfo())
 	}
 	for _, g := range must(node.Groups.Listed(ctx, []parley.GroupID{id}))(t) {
 		say("  shown as %s", oneLine(g))

@@ -165,12 +165,28 @@ const (
 	WorkloadTable Table = 28
 	// ErasureTable: organization id → how far its erasure has come.
 	ErasureTable Table = 29
+	// MLSCommitTable: group id, epoch (8 bytes) → the commit that was made in that epoch
+	// of the MLS group.
+	MLSCommitTable Table = 33
+	// MLSGroupInfoTable: group id → the GroupInfo of the MLS group's epoch.
+	MLSGroupInfoTable Table = 34
+	// MLSWelcomeTable: group id, epoch (8 bytes) → the Welcome to those whom the commit of
+	// that epoch added. It is there until all of them have acknowledged it.
+	MLSWelcomeTable Table = 35
+	// MLSMemberTable: group id, agent id → the Welcomes that the agent has not
+	// acknowledged, and the commit that last removed it. Group id, epoch (8 bytes) → how
+	// many agents (4 bytes) have not acknowledged the Welcome of that epoch.
+	MLSMemberTable Table = 36
 )
+
+// MLSTables are the tables of the MLS groups of groups. Their keys begin with the id of
+// the group.
+var MLSTables = []Table{MLSCommitTable, MLSGroupInfoTable, MLSWelcomeTable, MLSMemberTable}
 
 // HasContent reports whether the values of a table belong to an organization.
 func (t Table) HasContent() bool {
 	switch t {
-	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable, ActivityTable:
+	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable, ActivityTable, MLSCommitTable, MLSGroupInfoTable, MLSWelcomeTable:
 		return true
 	}
 	return false

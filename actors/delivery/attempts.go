@@ -35,6 +35,9 @@ type Delivery struct {
 	Conversation parley.ConversationID
 	Group        parley.GroupID
 	Request      parley.JoinRequestID
+	// Kind and Epoch are those of an event of an MLS group, for webhook.GroupMLS.
+	Kind  string
+	Epoch uint64
 	// Sealed holds the sealed secrets to sign with, newest first.
 	Sealed [][]byte
 	// Owner is the organization that owns the webhook.
@@ -335,6 +338,10 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 	case webhook.TestEvent:
 	case webhook.TaskUpdated:
 		d.Conversation, d.Number = parley.IDFromBytes[parley.ConversationID](j.GetRef()), j.GetPosition()
+	case webhook.GroupMLS:
+		d.Group = parley.IDFromBytes[parley.GroupID](j.GetRef())
+		d.Kind, _ = record.GroupNews(j.GetNote())
+		d.Epoch, _ = record.MLSNews(j.GetNote())
 	default:
 		d.Group = parley.IDFromBytes[parley.GroupID](j.GetRef())
 		d.Request = parley.IDFromBytes[parley.JoinRequestID](j.GetNote())

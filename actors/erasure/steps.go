@@ -178,8 +178,9 @@ func (r *run) closeGroups(ctx context.Context) error {
 	return b.flush(ctx)
 }
 
-// deleteRows deletes the rows of webhooks and cards. Nobody could read them; but observers
-// of these tables learn that they are gone.
+// deleteRows deletes the rows of webhooks, of cards and of the MLS groups of groups. Nobody
+// could read them; but observers of tables learn that they are gone, and the rows of MLS
+// groups are long.
 func (r *run) deleteRows(ctx context.Context) error {
 	var hooks map[webhook.ID]parley.AgentID
 	if err := r.view(ctx, func(v journal.View) (err error) {
@@ -199,6 +200,15 @@ func (r *run) deleteRows(ctx context.Context) error {
 			return err
 		}
 	}
+	sealed, err := r.withMLS(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range sealed {
+		if err := r.deleteBeneath(ctx, id.Slot(), id.Bytes(), journal.MLSTables...); err != nil {
+			return err
+		}
+	}
 	for _, id := range r.has.agents {
 		for _, table := range []journal.Table{journal.CardTable, journal.ActivityTable} {
 			if err := b.delete(ctx, id.Slot(), table, id.Bytes()); err != nil {
@@ -207,6 +217,23 @@ func (r *run) deleteRows(ctx context.Context) error {
 		}
 	}
 	return b.flush(ctx)
+}
+
+// withMLS returns the organization's groups that have an MLS group.
+func (r *run) withMLS(ctx context.Context) (sealed []parley.GroupID, err error) {
+	err = r.view(ctx, func(v journal.View) error {
+		for _, id := range r.has.groups {
+			_, found, err := v.Row(id.Slot(), journal.MLSGroupInfoTable, id[:])
+			switch {
+			case err != nil && !errors.Is(err, journal.ErrErased):
+				return err
+			case err != nil || found:
+				sealed = append(sealed, id)
+			}
+		}
+		return nil
+	})
+	return sealed, err
 }
 
 // deleteBeneath deletes the rows of some tables whose keys begin with key.

@@ -19,6 +19,9 @@ type Send struct {
 	// Conversation is the id of the conversation to begin if there is none or it has
 	// ended.
 	Conversation parley.ConversationID
+	// MLS is the header of the broadcast if that is an application message of the MLS
+	// group, else nil. It matters only if the group has an MLS group.
+	MLS *MLSHeader
 }
 
 // Prior describes an earlier broadcast of the sender in this group under the same
@@ -47,10 +50,14 @@ func (p *Prior) judge(c Send) error {
 
 // send decides a broadcast that is not a repeat. // spec: Messaging
 func (d *decision) send(c Send) error {
-	if _, member := d.s.Member(c.From); !member {
+	from, member := d.s.Member(c.From)
+	if !member {
 		return ErrNotMember
 	}
-	if len(d.s.members) == 1 {
+	if err := d.sealed(c, from); err != nil {
+		return err
+	}
+	if d.s.readers() == 1 {
 		return ErrNoRecipients
 	}
 	if d.s.Conversation.Zero() || c.Over {
@@ -60,11 +67,12 @@ func (d *decision) send(c Send) error {
 }
 
 // Recipients returns the agents that get a broadcast of a member, with their seat
-// numbers, in the order of the seats. The caller owns the slice.
+// numbers, in the order of the seats: all members or, if the group has an MLS group, those
+// with a leaf. The caller owns the slice.
 func (s *State) Recipients(from parley.AgentID) []parley.Seat {
 	to := make([]parley.Seat, 0, len(s.members))
 	for i := range s.members {
-		if m := &s.members[i]; m.Agent != from {
+		if m := &s.members[i]; m.Agent != from && (m.Leaf || s.Epoch == 0) {
 			to = append(to, parley.Seat{Agent: m.Agent, Number: m.Seat})
 		}
 	}

@@ -35,6 +35,10 @@ func (d *decision) decide(c Command) error {
 		if c.Prior != nil {
 			return c.Prior.judge(c)
 		}
+	case Commit:
+		if c.Repeated {
+			return ErrCommitRepeated
+		}
 	case Answer, CastVote, Change, ChangeRole, Delete, Expire, Forget, Invite, Join, Remove: // decided below
 	}
 	if !d.s.Exists() {
@@ -47,7 +51,7 @@ func (d *decision) decide(c Command) error {
 		return d.forget(c)
 	case Expire:
 		return d.expire()
-	case CastVote, Change, ChangeRole, Delete, Found, Invite, Join, Remove, Send: // decided by asked
+	case CastVote, Change, ChangeRole, Commit, Delete, Found, Invite, Join, Remove, Send: // decided by asked
 	}
 	if d.s.Deleted() {
 		return ErrDeleted
@@ -77,6 +81,8 @@ func (d *decision) asked(c Command) error {
 		return d.delete(c)
 	case Send:
 		return d.send(c)
+	case Commit:
+		return d.commit(c)
 	case Answer, Expire, Forget, Found: // decided by decide
 	}
 	panic("group: unknown command")
@@ -238,8 +244,8 @@ func (d *decision) remove(c Remove) error {
 	case itself && !member:
 		return ErrUnknownMember
 	case !itself:
-		_, by, err := d.managed(c.Agent, c.By)
-		if err != nil {
+		by, err := d.kicker(c)
+		if err != nil || !member {
 			return err
 		}
 		e.How, e.By = Departure_kicked, by.Agent.Bytes()
@@ -249,8 +255,31 @@ func (d *decision) remove(c Remove) error {
 	}
 	e.Seat = m.Seat
 	d.say(e)
-	d.recount(m.Seat, c.SeatLimit)
+	d.recount(c.SeatLimit, m)
 	return nil
+}
+
+// kicker returns the admin that removes a member. In a group with an MLS group a commit
+// removes members: the call is accepted only after it.
+func (d *decision) kicker(c Remove) (Member, error) {
+	_, by, err := d.managed(c.Agent, c.By)
+	if d.s.Epoch == 0 {
+		return by, err
+	}
+	_, member := d.s.Member(c.Agent)
+	committed := !member && c.CommittedMs != 0 && d.at()-c.CommittedMs < RemovalAnswered.Milliseconds()
+	if committed {
+		by, err = d.admin(c.By)
+	}
+	switch {
+	case err != nil:
+		return by, err
+	case c.By.Agent.Zero():
+		return by, ErrKickerRequired.With("candidates", d.s.candidates(c.By.Org, isAdmin))
+	case committed:
+		return by, nil
+	}
+	return by, ErrCommitRequired
 }
 
 // forget removes a revoked agent. If it was the last admin, another member succeeds it; a
@@ -280,7 +309,7 @@ func (d *decision) forget(c Forget) error {
 	case found && m.Role == Admin && d.s.admins == 1:
 		d.say(&RoleChanged{Seat: heir.Seat, Role: Admin, AtMs: d.at()})
 	}
-	d.recount(m.Seat, c.SeatLimit)
+	d.recount(c.SeatLimit, m)
 	return nil
 }
 

@@ -38,6 +38,8 @@ func Tag(e Event) byte {
 		return 13
 	case *Convened:
 		return 14
+	case *Committed:
+		return 15
 	}
 	panic("group: unknown event")
 }
@@ -85,6 +87,8 @@ func Evolve(s *State, e Event) {
 		s.DeletedMs = e.GetAtMs()
 	case *Convened:
 		s.Conversation = parley.IDFromBytes[parley.ConversationID](e.GetConversation())
+	case *Committed:
+		s.commit(e)
 	}
 }
 
@@ -186,6 +190,9 @@ func (s *State) add(m Member) {
 	if m.Role == Admin {
 		s.admins++
 	}
+	if m.Leaf {
+		s.leaves++
+	}
 }
 
 func (s *State) withdraw(offer uint32) {
@@ -207,6 +214,10 @@ func (s *State) leave(seat uint32) {
 	m := s.members[at]
 	if m.Role == Admin {
 		s.admins--
+	}
+	if m.Leaf {
+		s.leaves--
+		s.abandoned = append(s.abandoned, &Leaf{Seat: m.Seat, Agent: m.Agent.Bytes()})
 	}
 	delete(s.places, m.Agent)
 	s.members = slices.Delete(s.members, at, at+1)
@@ -241,14 +252,14 @@ func (s *State) MarshalVT() ([]byte, error) {
 		Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy, Public: s.Public,
 		Isolated: s.Isolated, VoteHours: int32(s.VoteHours), CreatedMs: s.CreatedMs, DeletedMs: s.DeletedMs,
 		LastSeat: s.LastSeat, LastOffer: s.LastOffer, Offers: s.offers, Requests: s.Requests(), LastRequestId: s.lastRequestID.Bytes(),
-		Declined: s.declined,
+		Declined: s.declined, Epoch: s.Epoch, CipherSuite: uint32(s.Suite), Leaves: s.abandoned,
 	}
 	if !s.Conversation.Zero() {
 		p.Conversation = s.Conversation.Bytes()
 	}
 	for i := range s.members {
 		m := &s.members[i]
-		p.Seats = append(p.Seats, &Seat{Number: m.Seat, Agent: m.Agent[:], Org: m.Org[:], Role: m.Role, JoinedMs: m.JoinedMs, Offer: m.Offer})
+		p.Seats = append(p.Seats, &Seat{Number: m.Seat, Agent: m.Agent[:], Org: m.Org[:], Role: m.Role, JoinedMs: m.JoinedMs, Offer: m.Offer, Leaf: m.Leaf})
 	}
 	for _, r := range p.GetRequests() {
 		if b := s.requests[r.RequestID()]; len(b.votes) > 0 {
@@ -273,10 +284,11 @@ func (s *State) UnmarshalVT(b []byte) error {
 	s.Isolated, s.VoteHours, s.CreatedMs, s.DeletedMs = p.GetIsolated(), int(p.GetVoteHours()), p.GetCreatedMs(), p.GetDeletedMs()
 	s.LastSeat, s.LastOffer, s.offers, s.declined = p.GetLastSeat(), p.GetLastOffer(), p.GetOffers(), p.GetDeclined()
 	s.Conversation = parley.IDFromBytes[parley.ConversationID](p.GetConversation())
+	s.Epoch, s.Suite, s.abandoned = p.GetEpoch(), uint16(p.GetCipherSuite()), p.GetLeaves()
 	for _, m := range p.GetSeats() {
 		s.add(Member{
 			Agent: parley.IDFromBytes[parley.AgentID](m.GetAgent()), Org: parley.IDFromBytes[parley.OrgID](m.GetOrg()),
-			Role: m.GetRole(), JoinedMs: m.GetJoinedMs(), Seat: m.GetNumber(), Offer: m.GetOffer(),
+			Role: m.GetRole(), JoinedMs: m.GetJoinedMs(), Seat: m.GetNumber(), Offer: m.GetOffer(), Leaf: m.GetLeaf(),
 		})
 	}
 	for _, r := range p.GetRequests() {

@@ -2,6 +2,7 @@ package group_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -34,8 +35,8 @@ func goldenSnapshot() *group.Snapshot {
 		Id: idOf("club"), Org: idOf("acme"), Name: "club", Description: "a club", Policy: group.Majority,
 		Public: true, Isolated: true, VoteHours: 72, CreatedMs: at, DeletedMs: at + 3, LastSeat: 8,
 		Seats: []*group.Seat{
-			{Number: 1, Agent: idOf("ada"), Org: idOf("acme"), Role: group.Admin, JoinedMs: at, Offer: 1},
-			{Number: 7, Agent: idOf("abe"), Org: idOf("acme"), Role: group.RoleMember, JoinedMs: at + 1, Offer: 8},
+			{Number: 1, Agent: idOf("ada"), Org: idOf("acme"), Role: group.Admin, JoinedMs: at, Offer: 1, Leaf: true},
+			{Number: 7, Agent: idOf("abe"), Org: idOf("acme"), Role: group.RoleMember, JoinedMs: at + 1, Offer: 8, Leaf: true},
 		},
 		Offers: []*group.Offer{goldenOffer()}, Requests: []*group.Request{goldenRequest()},
 		Ballots: []*group.Ballot{{
@@ -43,10 +44,16 @@ func goldenSnapshot() *group.Snapshot {
 		}},
 		LastRequestId: idOf("request"), LastOffer: 9, Conversation: idOf("conversation"),
 		Declined: []*group.Declined{{Offer: 7, Reason: group.ReasonIsolation}},
+		Epoch:    300, CipherSuite: 1, Leaves: []*group.Leaf{{Seat: 6, Agent: idOf("gus")}},
 	}
 }
 
 func idOf(name string) []byte { return parley.AnyID(actorstest.Named(name)).Bytes() }
+
+func digest(of string) []byte {
+	d := sha256.Sum256([]byte(of))
+	return d[:]
+}
 
 func TestGolden(t *testing.T) {
 	at, request := actorstest.Epoch.UnixMilli(), idOf("request")
@@ -77,6 +84,10 @@ func TestGolden(t *testing.T) {
 			&group.RoleChanged{Seat: 7, Role: group.Admin, AtMs: at},
 			&group.Deleted{By: idOf("ada"), AtMs: at},
 			&group.Convened{Conversation: idOf("conversation"), By: idOf("ada"), AtMs: at},
+			&group.Committed{
+				Epoch: 299, By: 1, Added: []uint32{7, 300}, Removed: []uint32{2}, CipherSuite: 1, Commit: digest("commit"),
+				GroupInfo: digest("group info"), Welcome: digest("welcome"), AtMs: at,
+			},
 		},
 	)
 }
@@ -84,7 +95,7 @@ func TestGolden(t *testing.T) {
 // TestSnapshotIsWhole: a state restored from a snapshot gives the same snapshot, byte
 // for byte. A field that the state drops is found.
 func TestSnapshotIsWhole(t *testing.T) {
-	for _, empty := range []string{"", "ballots", "offers", "last_request_id", "last_offer", "last_seat", "conversation", "declined"} {
+	for _, empty := range []string{"", "ballots", "offers", "last_request_id", "last_offer", "last_seat", "conversation", "declined", "epoch", "cipher_suite", "leaves"} {
 		want, err := goldenSnapshot().MarshalVT()
 		if err != nil {
 			t.Fatal(err)

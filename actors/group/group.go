@@ -161,6 +161,9 @@ type Remove struct {
 	Agent     parley.AgentID
 	By        Caller
 	SeatLimit *int
+	// CommittedMs is a lookup: the instant, in Unix milliseconds, of the commit by which
+	// the agent was last removed, zero if there is none.
+	CommittedMs int64
 }
 
 // Forget removes a revoked agent: its seat, its request and its offer.
@@ -196,6 +199,7 @@ func (ChangeRole) command() {}
 func (Expire) command()     {}
 func (Delete) command()     {}
 func (Send) command()       {}
+func (Commit) command()     {}
 
 // Event is a fact about a group: past tense, append-only on disk.
 //
@@ -220,6 +224,7 @@ func (*Left) event()        {}
 func (*RoleChanged) event() {}
 func (*Deleted) event()     {}
 func (*Convened) event()    {}
+func (*Committed) event()   {}
 
 // kinds are the events, indexed by the number that identifies each kind on disk. Numbers
 // are added, never changed or reused.
@@ -228,7 +233,7 @@ var kinds = []func() Event{
 	4: func() Event { return &Consented{} }, 5: func() Event { return &Voted{} }, 6: func() Event { return &Carried{} },
 	7: func() Event { return &Offered{} }, 8: func() Event { return &Seated{} }, 9: func() Event { return &Withdrawn{} },
 	10: func() Event { return &Resolved{} }, 11: func() Event { return &Left{} }, 12: func() Event { return &RoleChanged{} },
-	13: func() Event { return &Deleted{} }, 14: func() Event { return &Convened{} },
+	13: func() Event { return &Deleted{} }, 14: func() Event { return &Convened{} }, 15: func() Event { return &Committed{} },
 }
 
 // Refusals of a group.

@@ -434,7 +434,9 @@ type Seat struct {
 	Role     Role                   `protobuf:"varint,4,opt,name=role,proto3,enum=parley.v1.group.Role" json:"role,omitempty"`
 	JoinedMs int64                  `protobuf:"varint,5,opt,name=joined_ms,json=joinedMs,proto3" json:"joined_ms,omitempty"`
 	// The offer that it was taken by.
-	Offer         uint32 `protobuf:"varint,6,opt,name=offer,proto3" json:"offer,omitempty"`
+	Offer uint32 `protobuf:"varint,6,opt,name=offer,proto3" json:"offer,omitempty"`
+	// The member has a leaf in the MLS group.
+	Leaf          bool `protobuf:"varint,7,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -511,6 +513,68 @@ func (x *Seat) GetOffer() uint32 {
 	return 0
 }
 
+func (x *Seat) GetLeaf() bool {
+	if x != nil {
+		return x.Leaf
+	}
+	return false
+}
+
+// Leaf is a leaf in the MLS group that waits to be removed, because the member to
+// whom it belonged has left.
+type Leaf struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The member's last seat.
+	Seat          uint32 `protobuf:"varint,1,opt,name=seat,proto3" json:"seat,omitempty"`
+	Agent         []byte `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leaf) Reset() {
+	*x = Leaf{}
+	mi := &file_actors_group_group_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leaf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leaf) ProtoMessage() {}
+
+func (x *Leaf) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_group_group_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leaf.ProtoReflect.Descriptor instead.
+func (*Leaf) Descriptor() ([]byte, []int) {
+	return file_actors_group_group_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Leaf) GetSeat() uint32 {
+	if x != nil {
+		return x.Seat
+	}
+	return 0
+}
+
+func (x *Leaf) GetAgent() []byte {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
 // Offer is a seat that is kept for an agent until that says whether it may take it.
 type Offer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -530,7 +594,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_actors_group_group_proto_msgTypes[2]
+	mi := &file_actors_group_group_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +606,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[2]
+	mi := &file_actors_group_group_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +619,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{2}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Offer) GetNumber() uint32 {
@@ -611,7 +675,7 @@ type Declined struct {
 
 func (x *Declined) Reset() {
 	*x = Declined{}
-	mi := &file_actors_group_group_proto_msgTypes[3]
+	mi := &file_actors_group_group_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +687,7 @@ func (x *Declined) String() string {
 func (*Declined) ProtoMessage() {}
 
 func (x *Declined) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[3]
+	mi := &file_actors_group_group_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +700,7 @@ func (x *Declined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Declined.ProtoReflect.Descriptor instead.
 func (*Declined) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{3}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Declined) GetOffer() uint32 {
@@ -664,7 +728,7 @@ type Vote struct {
 
 func (x *Vote) Reset() {
 	*x = Vote{}
-	mi := &file_actors_group_group_proto_msgTypes[4]
+	mi := &file_actors_group_group_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +740,7 @@ func (x *Vote) String() string {
 func (*Vote) ProtoMessage() {}
 
 func (x *Vote) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[4]
+	mi := &file_actors_group_group_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +753,7 @@ func (x *Vote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vote.ProtoReflect.Descriptor instead.
 func (*Vote) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{4}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Vote) GetSeat() uint32 {
@@ -717,7 +781,7 @@ type Ballot struct {
 
 func (x *Ballot) Reset() {
 	*x = Ballot{}
-	mi := &file_actors_group_group_proto_msgTypes[5]
+	mi := &file_actors_group_group_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +793,7 @@ func (x *Ballot) String() string {
 func (*Ballot) ProtoMessage() {}
 
 func (x *Ballot) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[5]
+	mi := &file_actors_group_group_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +806,7 @@ func (x *Ballot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ballot.ProtoReflect.Descriptor instead.
 func (*Ballot) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{5}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Ballot) GetRequest() []byte {
@@ -785,14 +849,20 @@ type Snapshot struct {
 	// The one that broadcasts are in, empty before the first.
 	Conversation []byte `protobuf:"bytes,18,opt,name=conversation,proto3" json:"conversation,omitempty"`
 	// The latest, in the order in which they came to nothing.
-	Declined      []*Declined `protobuf:"bytes,19,rep,name=declined,proto3" json:"declined,omitempty"`
+	Declined []*Declined `protobuf:"bytes,19,rep,name=declined,proto3" json:"declined,omitempty"`
+	// The epoch of the MLS group, zero if the group has none.
+	Epoch uint64 `protobuf:"varint,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The cipher suite of the MLS group.
+	CipherSuite uint32 `protobuf:"varint,21,opt,name=cipher_suite,json=cipherSuite,proto3" json:"cipher_suite,omitempty"`
+	// In the order in which the members left.
+	Leaves        []*Leaf `protobuf:"bytes,22,rep,name=leaves,proto3" json:"leaves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_actors_group_group_proto_msgTypes[6]
+	mi := &file_actors_group_group_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +874,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[6]
+	mi := &file_actors_group_group_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +887,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{6}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Snapshot) GetId() []byte {
@@ -953,6 +1023,27 @@ func (x *Snapshot) GetDeclined() []*Declined {
 	return nil
 }
 
+func (x *Snapshot) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Snapshot) GetCipherSuite() uint32 {
+	if x != nil {
+		return x.CipherSuite
+	}
+	return 0
+}
+
+func (x *Snapshot) GetLeaves() []*Leaf {
+	if x != nil {
+		return x.Leaves
+	}
+	return nil
+}
+
 // Founded: the group exists. Its founder has no seat yet.
 type Founded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -971,7 +1062,7 @@ type Founded struct {
 
 func (x *Founded) Reset() {
 	*x = Founded{}
-	mi := &file_actors_group_group_proto_msgTypes[7]
+	mi := &file_actors_group_group_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1074,7 @@ func (x *Founded) String() string {
 func (*Founded) ProtoMessage() {}
 
 func (x *Founded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[7]
+	mi := &file_actors_group_group_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1087,7 @@ func (x *Founded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founded.ProtoReflect.Descriptor instead.
 func (*Founded) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{7}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Founded) GetId() []byte {
@@ -1076,7 +1167,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_group_group_proto_msgTypes[8]
+	mi := &file_actors_group_group_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1179,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[8]
+	mi := &file_actors_group_group_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1192,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{8}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Changed) GetDescription() string {
@@ -1149,7 +1240,7 @@ type Filed struct {
 
 func (x *Filed) Reset() {
 	*x = Filed{}
-	mi := &file_actors_group_group_proto_msgTypes[9]
+	mi := &file_actors_group_group_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1252,7 @@ func (x *Filed) String() string {
 func (*Filed) ProtoMessage() {}
 
 func (x *Filed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[9]
+	mi := &file_actors_group_group_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1265,7 @@ func (x *Filed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filed.ProtoReflect.Descriptor instead.
 func (*Filed) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{9}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Filed) GetRequest() *Request {
@@ -1195,7 +1286,7 @@ type Consented struct {
 
 func (x *Consented) Reset() {
 	*x = Consented{}
-	mi := &file_actors_group_group_proto_msgTypes[10]
+	mi := &file_actors_group_group_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1298,7 @@ func (x *Consented) String() string {
 func (*Consented) ProtoMessage() {}
 
 func (x *Consented) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[10]
+	mi := &file_actors_group_group_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1311,7 @@ func (x *Consented) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consented.ProtoReflect.Descriptor instead.
 func (*Consented) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{10}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Consented) GetRequest() []byte {
@@ -1250,7 +1341,7 @@ type Voted struct {
 
 func (x *Voted) Reset() {
 	*x = Voted{}
-	mi := &file_actors_group_group_proto_msgTypes[11]
+	mi := &file_actors_group_group_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1353,7 @@ func (x *Voted) String() string {
 func (*Voted) ProtoMessage() {}
 
 func (x *Voted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[11]
+	mi := &file_actors_group_group_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1366,7 @@ func (x *Voted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Voted.ProtoReflect.Descriptor instead.
 func (*Voted) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{11}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Voted) GetRequest() []byte {
@@ -1319,7 +1410,7 @@ type Carried struct {
 
 func (x *Carried) Reset() {
 	*x = Carried{}
-	mi := &file_actors_group_group_proto_msgTypes[12]
+	mi := &file_actors_group_group_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1422,7 @@ func (x *Carried) String() string {
 func (*Carried) ProtoMessage() {}
 
 func (x *Carried) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[12]
+	mi := &file_actors_group_group_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1435,7 @@ func (x *Carried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Carried.ProtoReflect.Descriptor instead.
 func (*Carried) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{12}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Carried) GetRequest() []byte {
@@ -1379,7 +1470,7 @@ type Offered struct {
 
 func (x *Offered) Reset() {
 	*x = Offered{}
-	mi := &file_actors_group_group_proto_msgTypes[13]
+	mi := &file_actors_group_group_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1482,7 @@ func (x *Offered) String() string {
 func (*Offered) ProtoMessage() {}
 
 func (x *Offered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[13]
+	mi := &file_actors_group_group_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1495,7 @@ func (x *Offered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offered.ProtoReflect.Descriptor instead.
 func (*Offered) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{13}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Offered) GetOffer() *Offer {
@@ -1433,7 +1524,7 @@ type Seated struct {
 
 func (x *Seated) Reset() {
 	*x = Seated{}
-	mi := &file_actors_group_group_proto_msgTypes[14]
+	mi := &file_actors_group_group_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1536,7 @@ func (x *Seated) String() string {
 func (*Seated) ProtoMessage() {}
 
 func (x *Seated) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[14]
+	mi := &file_actors_group_group_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1549,7 @@ func (x *Seated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seated.ProtoReflect.Descriptor instead.
 func (*Seated) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{14}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Seated) GetOffer() uint32 {
@@ -1494,7 +1585,7 @@ type Withdrawn struct {
 
 func (x *Withdrawn) Reset() {
 	*x = Withdrawn{}
-	mi := &file_actors_group_group_proto_msgTypes[15]
+	mi := &file_actors_group_group_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1597,7 @@ func (x *Withdrawn) String() string {
 func (*Withdrawn) ProtoMessage() {}
 
 func (x *Withdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[15]
+	mi := &file_actors_group_group_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1610,7 @@ func (x *Withdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdrawn.ProtoReflect.Descriptor instead.
 func (*Withdrawn) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{15}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Withdrawn) GetOffer() uint32 {
@@ -1554,7 +1645,7 @@ type Resolved struct {
 
 func (x *Resolved) Reset() {
 	*x = Resolved{}
-	mi := &file_actors_group_group_proto_msgTypes[16]
+	mi := &file_actors_group_group_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1657,7 @@ func (x *Resolved) String() string {
 func (*Resolved) ProtoMessage() {}
 
 func (x *Resolved) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[16]
+	mi := &file_actors_group_group_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1670,7 @@ func (x *Resolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolved.ProtoReflect.Descriptor instead.
 func (*Resolved) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{16}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Resolved) GetRequest() *Request {
@@ -1603,7 +1694,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_actors_group_group_proto_msgTypes[17]
+	mi := &file_actors_group_group_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1706,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[17]
+	mi := &file_actors_group_group_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1719,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{17}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Left) GetSeat() uint32 {
@@ -1671,7 +1762,7 @@ type RoleChanged struct {
 
 func (x *RoleChanged) Reset() {
 	*x = RoleChanged{}
-	mi := &file_actors_group_group_proto_msgTypes[18]
+	mi := &file_actors_group_group_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1774,7 @@ func (x *RoleChanged) String() string {
 func (*RoleChanged) ProtoMessage() {}
 
 func (x *RoleChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[18]
+	mi := &file_actors_group_group_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1787,7 @@ func (x *RoleChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleChanged.ProtoReflect.Descriptor instead.
 func (*RoleChanged) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{18}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RoleChanged) GetSeat() uint32 {
@@ -1732,7 +1823,7 @@ type Deleted struct {
 
 func (x *Deleted) Reset() {
 	*x = Deleted{}
-	mi := &file_actors_group_group_proto_msgTypes[19]
+	mi := &file_actors_group_group_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1835,7 @@ func (x *Deleted) String() string {
 func (*Deleted) ProtoMessage() {}
 
 func (x *Deleted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[19]
+	mi := &file_actors_group_group_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1848,7 @@ func (x *Deleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deleted.ProtoReflect.Descriptor instead.
 func (*Deleted) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{19}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Deleted) GetBy() []byte {
@@ -1787,7 +1878,7 @@ type Convened struct {
 
 func (x *Convened) Reset() {
 	*x = Convened{}
-	mi := &file_actors_group_group_proto_msgTypes[20]
+	mi := &file_actors_group_group_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1890,7 @@ func (x *Convened) String() string {
 func (*Convened) ProtoMessage() {}
 
 func (x *Convened) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[20]
+	mi := &file_actors_group_group_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1903,7 @@ func (x *Convened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Convened.ProtoReflect.Descriptor instead.
 func (*Convened) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{20}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Convened) GetConversation() []byte {
@@ -1830,6 +1921,122 @@ func (x *Convened) GetBy() []byte {
 }
 
 func (x *Convened) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// Committed: a commit began the next epoch of the MLS group. The first one began
+// the MLS group.
+type Committed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The epoch that the commit was made in.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The seat of the member that committed. It has a leaf from now on.
+	By uint32 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	// The seats of members that got a leaf.
+	Added []uint32 `protobuf:"varint,3,rep,packed,name=added,proto3" json:"added,omitempty"`
+	// The seats whose leaves are gone. Members among them leave by this commit.
+	Removed     []uint32 `protobuf:"varint,4,rep,packed,name=removed,proto3" json:"removed,omitempty"`
+	CipherSuite uint32   `protobuf:"varint,5,opt,name=cipher_suite,json=cipherSuite,proto3" json:"cipher_suite,omitempty"`
+	// SHA-256 of the commit, of the GroupInfo of the next epoch, and of the Welcome,
+	// empty if there is none.
+	Commit        []byte `protobuf:"bytes,6,opt,name=commit,proto3" json:"commit,omitempty"`
+	GroupInfo     []byte `protobuf:"bytes,7,opt,name=group_info,json=groupInfo,proto3" json:"group_info,omitempty"`
+	Welcome       []byte `protobuf:"bytes,8,opt,name=welcome,proto3" json:"welcome,omitempty"`
+	AtMs          int64  `protobuf:"varint,9,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Committed) Reset() {
+	*x = Committed{}
+	mi := &file_actors_group_group_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Committed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Committed) ProtoMessage() {}
+
+func (x *Committed) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_group_group_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Committed.ProtoReflect.Descriptor instead.
+func (*Committed) Descriptor() ([]byte, []int) {
+	return file_actors_group_group_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Committed) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Committed) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *Committed) GetAdded() []uint32 {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
+func (x *Committed) GetRemoved() []uint32 {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *Committed) GetCipherSuite() uint32 {
+	if x != nil {
+		return x.CipherSuite
+	}
+	return 0
+}
+
+func (x *Committed) GetCommit() []byte {
+	if x != nil {
+		return x.Commit
+	}
+	return nil
+}
+
+func (x *Committed) GetGroupInfo() []byte {
+	if x != nil {
+		return x.GroupInfo
+	}
+	return nil
+}
+
+func (x *Committed) GetWelcome() []byte {
+	if x != nil {
+		return x.Welcome
+	}
+	return nil
+}
+
+func (x *Committed) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
 	}
@@ -1865,14 +2072,18 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"electorate\x12\x1c\n" +
 	"\tapprovals\x18\x0f \x01(\x05R\tapprovals\x12\x18\n" +
 	"\adenials\x18\x10 \x01(\x05R\adenials\x12\x16\n" +
-	"\x06reason\x18\x11 \x01(\tR\x06reason\"\xa4\x01\n" +
+	"\x06reason\x18\x11 \x01(\tR\x06reason\"\xb8\x01\n" +
 	"\x04Seat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +
 	"\x03org\x18\x03 \x01(\fR\x03org\x12)\n" +
 	"\x04role\x18\x04 \x01(\x0e2\x15.parley.v1.group.RoleR\x04role\x12\x1b\n" +
 	"\tjoined_ms\x18\x05 \x01(\x03R\bjoinedMs\x12\x14\n" +
-	"\x05offer\x18\x06 \x01(\rR\x05offer\"\xa2\x01\n" +
+	"\x05offer\x18\x06 \x01(\rR\x05offer\x12\x12\n" +
+	"\x04leaf\x18\a \x01(\bR\x04leaf\"0\n" +
+	"\x04Leaf\x12\x12\n" +
+	"\x04seat\x18\x01 \x01(\rR\x04seat\x12\x14\n" +
+	"\x05agent\x18\x02 \x01(\fR\x05agent\"\xa2\x01\n" +
 	"\x05Offer\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +
@@ -1888,7 +2099,7 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\aapprove\x18\x02 \x01(\bR\aapprove\"O\n" +
 	"\x06Ballot\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\fR\arequest\x12+\n" +
-	"\x05votes\x18\x02 \x03(\v2\x15.parley.v1.group.VoteR\x05votes\"\xa9\x05\n" +
+	"\x05votes\x18\x02 \x03(\v2\x15.parley.v1.group.VoteR\x05votes\"\x91\x06\n" +
 	"\bSnapshot\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -1913,7 +2124,10 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\n" +
 	"last_offer\x18\x11 \x01(\rR\tlastOffer\x12\"\n" +
 	"\fconversation\x18\x12 \x01(\fR\fconversation\x125\n" +
-	"\bdeclined\x18\x13 \x03(\v2\x19.parley.v1.group.DeclinedR\bdeclined\"\xfa\x01\n" +
+	"\bdeclined\x18\x13 \x03(\v2\x19.parley.v1.group.DeclinedR\bdeclined\x12\x14\n" +
+	"\x05epoch\x18\x14 \x01(\x04R\x05epoch\x12!\n" +
+	"\fcipher_suite\x18\x15 \x01(\rR\vcipherSuite\x12-\n" +
+	"\x06leaves\x18\x16 \x03(\v2\x15.parley.v1.group.LeafR\x06leaves\"\xfa\x01\n" +
 	"\aFounded\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -1979,7 +2193,18 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\bConvened\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\fR\fconversation\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\fR\x02by\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs*J\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"\xea\x01\n" +
+	"\tCommitted\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
+	"\x05added\x18\x03 \x03(\rR\x05added\x12\x18\n" +
+	"\aremoved\x18\x04 \x03(\rR\aremoved\x12!\n" +
+	"\fcipher_suite\x18\x05 \x01(\rR\vcipherSuite\x12\x16\n" +
+	"\x06commit\x18\x06 \x01(\fR\x06commit\x12\x1d\n" +
+	"\n" +
+	"group_info\x18\a \x01(\fR\tgroupInfo\x12\x18\n" +
+	"\awelcome\x18\b \x01(\fR\awelcome\x12\x13\n" +
+	"\x05at_ms\x18\t \x01(\x03R\x04atMs*J\n" +
 	"\x06Policy\x12\r\n" +
 	"\tno_policy\x10\x00\x12\b\n" +
 	"\x04open\x10\x01\x12\n" +
@@ -2022,7 +2247,7 @@ func file_actors_group_group_proto_rawDescGZIP() []byte {
 }
 
 var file_actors_group_group_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_actors_group_group_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_actors_group_group_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_actors_group_group_proto_goTypes = []any{
 	(Policy)(0),         // 0: parley.v1.group.Policy
 	(Role)(0),           // 1: parley.v1.group.Role
@@ -2030,50 +2255,53 @@ var file_actors_group_group_proto_goTypes = []any{
 	(Departure)(0),      // 3: parley.v1.group.Departure
 	(*Request)(nil),     // 4: parley.v1.group.Request
 	(*Seat)(nil),        // 5: parley.v1.group.Seat
-	(*Offer)(nil),       // 6: parley.v1.group.Offer
-	(*Declined)(nil),    // 7: parley.v1.group.Declined
-	(*Vote)(nil),        // 8: parley.v1.group.Vote
-	(*Ballot)(nil),      // 9: parley.v1.group.Ballot
-	(*Snapshot)(nil),    // 10: parley.v1.group.Snapshot
-	(*Founded)(nil),     // 11: parley.v1.group.Founded
-	(*Changed)(nil),     // 12: parley.v1.group.Changed
-	(*Filed)(nil),       // 13: parley.v1.group.Filed
-	(*Consented)(nil),   // 14: parley.v1.group.Consented
-	(*Voted)(nil),       // 15: parley.v1.group.Voted
-	(*Carried)(nil),     // 16: parley.v1.group.Carried
-	(*Offered)(nil),     // 17: parley.v1.group.Offered
-	(*Seated)(nil),      // 18: parley.v1.group.Seated
-	(*Withdrawn)(nil),   // 19: parley.v1.group.Withdrawn
-	(*Resolved)(nil),    // 20: parley.v1.group.Resolved
-	(*Left)(nil),        // 21: parley.v1.group.Left
-	(*RoleChanged)(nil), // 22: parley.v1.group.RoleChanged
-	(*Deleted)(nil),     // 23: parley.v1.group.Deleted
-	(*Convened)(nil),    // 24: parley.v1.group.Convened
+	(*Leaf)(nil),        // 6: parley.v1.group.Leaf
+	(*Offer)(nil),       // 7: parley.v1.group.Offer
+	(*Declined)(nil),    // 8: parley.v1.group.Declined
+	(*Vote)(nil),        // 9: parley.v1.group.Vote
+	(*Ballot)(nil),      // 10: parley.v1.group.Ballot
+	(*Snapshot)(nil),    // 11: parley.v1.group.Snapshot
+	(*Founded)(nil),     // 12: parley.v1.group.Founded
+	(*Changed)(nil),     // 13: parley.v1.group.Changed
+	(*Filed)(nil),       // 14: parley.v1.group.Filed
+	(*Consented)(nil),   // 15: parley.v1.group.Consented
+	(*Voted)(nil),       // 16: parley.v1.group.Voted
+	(*Carried)(nil),     // 17: parley.v1.group.Carried
+	(*Offered)(nil),     // 18: parley.v1.group.Offered
+	(*Seated)(nil),      // 19: parley.v1.group.Seated
+	(*Withdrawn)(nil),   // 20: parley.v1.group.Withdrawn
+	(*Resolved)(nil),    // 21: parley.v1.group.Resolved
+	(*Left)(nil),        // 22: parley.v1.group.Left
+	(*RoleChanged)(nil), // 23: parley.v1.group.RoleChanged
+	(*Deleted)(nil),     // 24: parley.v1.group.Deleted
+	(*Convened)(nil),    // 25: parley.v1.group.Convened
+	(*Committed)(nil),   // 26: parley.v1.group.Committed
 }
 var file_actors_group_group_proto_depIdxs = []int32{
 	2,  // 0: parley.v1.group.Request.status:type_name -> parley.v1.group.Status
 	0,  // 1: parley.v1.group.Request.policy:type_name -> parley.v1.group.Policy
 	1,  // 2: parley.v1.group.Seat.role:type_name -> parley.v1.group.Role
 	1,  // 3: parley.v1.group.Offer.role:type_name -> parley.v1.group.Role
-	8,  // 4: parley.v1.group.Ballot.votes:type_name -> parley.v1.group.Vote
+	9,  // 4: parley.v1.group.Ballot.votes:type_name -> parley.v1.group.Vote
 	0,  // 5: parley.v1.group.Snapshot.policy:type_name -> parley.v1.group.Policy
 	5,  // 6: parley.v1.group.Snapshot.seats:type_name -> parley.v1.group.Seat
-	6,  // 7: parley.v1.group.Snapshot.offers:type_name -> parley.v1.group.Offer
+	7,  // 7: parley.v1.group.Snapshot.offers:type_name -> parley.v1.group.Offer
 	4,  // 8: parley.v1.group.Snapshot.requests:type_name -> parley.v1.group.Request
-	9,  // 9: parley.v1.group.Snapshot.ballots:type_name -> parley.v1.group.Ballot
-	7,  // 10: parley.v1.group.Snapshot.declined:type_name -> parley.v1.group.Declined
-	0,  // 11: parley.v1.group.Founded.policy:type_name -> parley.v1.group.Policy
-	0,  // 12: parley.v1.group.Changed.policy:type_name -> parley.v1.group.Policy
-	4,  // 13: parley.v1.group.Filed.request:type_name -> parley.v1.group.Request
-	6,  // 14: parley.v1.group.Offered.offer:type_name -> parley.v1.group.Offer
-	4,  // 15: parley.v1.group.Resolved.request:type_name -> parley.v1.group.Request
-	3,  // 16: parley.v1.group.Left.how:type_name -> parley.v1.group.Departure
-	1,  // 17: parley.v1.group.RoleChanged.role:type_name -> parley.v1.group.Role
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	10, // 9: parley.v1.group.Snapshot.ballots:type_name -> parley.v1.group.Ballot
+	8,  // 10: parley.v1.group.Snapshot.declined:type_name -> parley.v1.group.Declined
+	6,  // 11: parley.v1.group.Snapshot.leaves:type_name -> parley.v1.group.Leaf
+	0,  // 12: parley.v1.group.Founded.policy:type_name -> parley.v1.group.Policy
+	0,  // 13: parley.v1.group.Changed.policy:type_name -> parley.v1.group.Policy
+	4,  // 14: parley.v1.group.Filed.request:type_name -> parley.v1.group.Request
+	7,  // 15: parley.v1.group.Offered.offer:type_name -> parley.v1.group.Offer
+	4,  // 16: parley.v1.group.Resolved.request:type_name -> parley.v1.group.Request
+	3,  // 17: parley.v1.group.Left.how:type_name -> parley.v1.group.Departure
+	1,  // 18: parley.v1.group.RoleChanged.role:type_name -> parley.v1.group.Role
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_actors_group_group_proto_init() }
@@ -2081,14 +2309,14 @@ func file_actors_group_group_proto_init() {
 	if File_actors_group_group_proto != nil {
 		return
 	}
-	file_actors_group_group_proto_msgTypes[8].OneofWrappers = []any{}
+	file_actors_group_group_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_group_group_proto_rawDesc), len(file_actors_group_group_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"parley"
 	"parley/actors/actorstest"
@@ -44,7 +45,7 @@ func caller(text string) group.Caller {
 }
 
 func TestStories(t *testing.T) {
-	for _, file := range []string{"enrollment", "votes", "seats", "departures", "settings", "broadcasts"} {
+	for _, file := range []string{"enrollment", "votes", "seats", "departures", "settings", "broadcasts", "mls"} {
 		t.Run(file, func(t *testing.T) { actorstest.Tell(t, "testdata/"+file, rules, parse, show) })
 	}
 }
@@ -77,7 +78,11 @@ func parse(l *actorstest.Line, life *life) group.Command {
 	case "shy":
 		return answer(life, l.Text("agent"), l.Text("because"))
 	case "remove":
-		return group.Remove{Agent: agent(l.Text("agent")), By: caller(l.Text("by")), SeatLimit: l.Number("limit")}
+		c := group.Remove{Agent: agent(l.Text("agent")), By: caller(l.Text("by")), SeatLimit: l.Number("limit")}
+		if ago := l.Number("committed-hours-ago"); ago != nil {
+			c.CommittedMs = life.Now.Add(-time.Duration(*ago) * time.Hour).UnixMilli()
+		}
+		return c
 	case "forget":
 		return group.Forget{Agent: agent(l.Text("agent"))}
 	case "role":
@@ -90,7 +95,12 @@ func parse(l *actorstest.Line, life *life) group.Command {
 		if l.Has("sent-before") {
 			c.Prior = &group.Prior{Type: l.Text("sent-before")}
 		}
+		if epoch := l.Number("epoch"); epoch != nil {
+			c.MLS = &group.MLSHeader{Epoch: uint64(*epoch)}
+		}
 		return c
+	case "commit":
+		return parseCommit(l, life)
 	case "delete":
 		return group.Delete{By: caller(l.Text("by"))}
 	case "change":
@@ -105,6 +115,24 @@ func parse(l *actorstest.Line, life *life) group.Command {
 		return c
 	}
 	panic("no such verb: " + l.Verb)
+}
+
+// parseCommit returns a commit, of the present epoch unless the line says another.
+func parseCommit(l *actorstest.Line, life *life) group.Commit {
+	c := group.Commit{By: agent(l.Text("by")), Epoch: life.State.Epoch, External: l.Has("external"), Suite: 1, SeatLimit: l.Number("limit")}
+	if epoch := l.Number("epoch"); epoch != nil {
+		c.Epoch = uint64(*epoch)
+	}
+	for _, name := range strings.FieldsFunc(l.Text("added"), func(r rune) bool { return r == ',' }) {
+		c.Added = append(c.Added, agent(name))
+	}
+	for _, name := range strings.FieldsFunc(l.Text("removed"), func(r rune) bool { return r == ',' }) {
+		c.Removed = append(c.Removed, agent(name))
+	}
+	if len(c.Added) > 0 && !c.External {
+		c.Welcome = []byte("welcome")
+	}
+	return c
 }
 
 // request returns the id of the latest request about an agent.
@@ -127,7 +155,7 @@ func show(life *life) string {
 	}
 	var members, offered, requests []string
 	for _, m := range s.Members() {
-		members = append(members, nameOf(m.Agent)+map[group.Role]string{group.Admin: "*"}[m.Role])
+		members = append(members, nameOf(m.Agent)+map[group.Role]string{group.Admin: "*"}[m.Role]+map[bool]string{true: "+"}[m.Leaf])
 	}
 	for _, name := range names {
 		if s.OfferTo(agent(name)) != nil {
@@ -149,6 +177,12 @@ func show(life *life) string {
 	}
 	if !s.Conversation.Zero() {
 		out += "; " + writing(s)
+	}
+	if s.Epoch > 0 {
+		out += fmt.Sprintf("; epoch %d", s.Epoch)
+	}
+	for _, l := range s.Abandoned() {
+		out += ", leaf left by " + nameOf(parley.AgentID(l.GetAgent()))
 	}
 	if s.Deleted() {
 		out += "; deleted"

@@ -33,7 +33,7 @@ func TestLaws(t *testing.T) {
 }
 
 var lawfulWishes = rapid.SampledFrom(strings.Fields(
-	"join join join invite invite invite vote vote vote vote vote answer answer answer remove remove role change expire forget delete found send send",
+	"join join join invite invite invite vote vote vote vote vote answer answer answer remove remove role change expire forget delete found send send commit commit",
 ))
 
 func draw(t *rapid.T, s *group.State) group.Command {
@@ -71,7 +71,13 @@ func draw(t *rapid.T, s *group.State) group.Command {
 	case "expire":
 		return group.Expire{}
 	case "send":
-		return wishToSend(t, agent(who), s.Conversation)
+		c := wishToSend(t, agent(who), s.Conversation)
+		if rapid.Bool().Draw(t, "sealed") {
+			c.MLS = &group.MLSHeader{Epoch: s.Epoch}
+		}
+		return c
+	case "commit":
+		return drawCommit(t, s, by.Agent)
 	case "forget":
 		return group.Forget{Agent: agent(who), SeatLimit: &limit}
 	case "delete":
@@ -89,6 +95,28 @@ var policies = []group.Policy{group.Majority, group.Unanimity, group.Closed, gro
 
 func nextRequest(s *group.State) parley.JoinRequestID {
 	return s.NextRequestID(actorstest.Epoch, [10]byte{})
+}
+
+// drawCommit returns a commit that adds and removes some agents, or an external one.
+func drawCommit(t *rapid.T, s *group.State, by parley.AgentID) group.Command {
+	c := group.Commit{By: by, Epoch: s.Epoch, Suite: 1, External: rapid.IntRange(0, 3).Draw(t, "external") == 3}
+	if c.External {
+		c.Added = []parley.AgentID{by}
+	}
+	for _, m := range s.Members() {
+		if !c.External && !m.Leaf && m.Agent != by && rapid.Bool().Draw(t, "add") {
+			c.Added, c.Welcome = append(c.Added, m.Agent), []byte("welcome")
+		}
+		if rapid.IntRange(0, 5).Draw(t, "kick") == 5 {
+			c.Removed = append(c.Removed, m.Agent)
+		}
+	}
+	for _, l := range s.Abandoned() {
+		if rapid.Bool().Draw(t, "remove") {
+			c.Removed = append(c.Removed, parley.AgentID(l.GetAgent()))
+		}
+	}
+	return c
 }
 
 // drawCaller returns mostly a member, named or not.
@@ -118,7 +146,7 @@ func (so *chronicle) judge(step turn) string {
 		so.filed, so.settled, so.given = map[parley.JoinRequestID]bool{}, map[parley.JoinRequestID]bool{}, map[uint32]bool{}
 		so.convened = map[parley.ConversationID]bool{}
 	}
-	for _, law := range []func(turn) string{so.numbers, so.settlements, so.broadcasts, lawOfRefusals, lawOfTheEnd} {
+	for _, law := range []func(turn) string{so.numbers, so.settlements, so.broadcasts, lawOfCommits, lawOfRefusals, lawOfTheEnd} {
 		if broken := law(step); broken != "" {
 			return broken
 		}
@@ -232,8 +260,34 @@ func (so *chronicle) broadcasts(step turn) string {
 		}
 		last = seat.Number
 	}
-	if len(to) == 0 || len(to) != len(step.After.Members())-1 || step.After.Conversation.Zero() {
-		return fmt.Sprintf("a broadcast among %d members to %d, in %v", len(step.After.Members()), len(to), step.After.Conversation)
+	readers := len(step.After.Members()) - step.After.AwaitingLeaf()
+	if len(to) == 0 || len(to) != readers-1 || step.After.Conversation.Zero() {
+		return fmt.Sprintf("a broadcast among %d members to %d, in %v", readers, len(to), step.After.Conversation)
+	}
+	if sealed := step.After.Epoch > 0; sealed && (len(step.After.Abandoned()) > 0 || c.MLS == nil || c.MLS.Epoch != step.After.Epoch) {
+		return "a broadcast that a former member can read, or that members cannot"
+	}
+	return ""
+}
+
+// lawOfCommits: only commits begin epochs, one each. Leaves come by commits and go by
+// commits: what a departure takes from the members is left behind.
+func lawOfCommits(step turn) string {
+	leaves := func(s *group.State) int { return s.Leaves() + len(s.Abandoned()) }
+	commits := 0
+	for _, e := range step.Events {
+		if _, ok := e.(*group.Committed); ok {
+			commits++
+		}
+	}
+	_, commit := step.Command.(group.Commit)
+	switch gained := step.After.Epoch - step.Before.Epoch; {
+	case gained != uint64(commits) || commits > 1 || commits == 1 && !commit:
+		return fmt.Sprintf("%d epochs by %d commits", gained, commits)
+	case commits == 0 && leaves(step.After) != leaves(step.Before):
+		return fmt.Sprintf("%d leaves without a commit, before %d", leaves(step.After), leaves(step.Before))
+	case commits == 1 && step.After.Leaves() == 0:
+		return "a commit by nobody"
 	}
 	return ""
 }
@@ -281,7 +335,7 @@ func stored(s *group.State) *group.Snapshot {
 
 // lawOfState checks one existing group.
 func lawOfState(p *group.Snapshot, s *group.State) string {
-	places, admins := map[string]string{}, 0
+	places, admins, leaves := map[string]string{}, 0, 0
 	occupy := func(agent []byte, as string) string {
 		if was := places[string(agent)]; was != "" && !(was == "a request" && as == "an offer") {
 			return fmt.Sprintf("an agent has %s and %s", was, as)
@@ -297,6 +351,17 @@ func lawOfState(p *group.Snapshot, s *group.State) string {
 		}
 		if m.GetRole() == group.Admin {
 			admins++
+		}
+		if m.GetLeaf() {
+			leaves++
+		}
+	}
+	if leaves != s.Leaves() || p.GetEpoch() == 0 && leaves+len(p.GetLeaves()) > 0 {
+		broken = append(broken, fmt.Sprintf("%d leaves are counted as %d in epoch %d", leaves, s.Leaves(), p.GetEpoch()))
+	}
+	for _, l := range p.GetLeaves() {
+		if m, member := s.Member(parley.AgentID(l.GetAgent())); member && m.Leaf {
+			broken = append(broken, "an agent has two leaves")
 		}
 	}
 	for _, r := range p.GetRequests() {

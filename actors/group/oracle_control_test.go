@@ -104,6 +104,7 @@ func TestOracleControl(t *testing.T) {
 	trial.Finds(t, departuresGoneWrong)
 	trial.Finds(t, endsGoneWrong)
 	trial.Finds(t, broadcastsGoneWrong)
+	trial.Finds(t, handshakesGoneWrong)
 }
 
 // TestCensusControl: the census reports what a run did not meet.

@@ -16,11 +16,11 @@ import (
 
 var (
 	wishes = rapid.SampledFrom(strings.Fields(`vote vote vote vote vote vote vote vote join join join join join invite invite invite
-		answer answer answer remove remove remove change change forget role role expire delete found send send`))
-	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete send"))
+		answer answer answer remove remove remove change change forget role role expire delete found send send commit`))
+	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete send commit"))
 	anybody   = rapid.SampledFrom(agentNames)
 	policyOf  = rapid.SampledFrom([]group.Policy{group.Majority, group.Unanimity, group.Majority, group.Closed, group.Open})
-	groupName = rapid.SampledFrom([]string{largeGroup, largeGroup, largeGroup, "club"})
+	groupName = rapid.SampledFrom([]string{largeGroup, largeGroup, largeGroup, "club", sealedGroup, sealedGroup})
 	words     = rapid.SampledFrom([]string{"", "hello"})
 	often     = rapid.Map(rapid.IntRange(0, 3), func(n int) bool { return n < 3 })
 	rarely    = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
@@ -62,7 +62,9 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 	case "vote":
 		return wishToVote(t, o)
 	case "send":
-		return wishToSend(t, o.insider(t), o.convened.id)
+		return o.wishToBroadcast(t)
+	case "commit":
+		return o.wishToCommit(t)
 	case "invite":
 		who := o.outsider(t)
 		return group.Invite{
@@ -123,6 +125,8 @@ func wishOfAdmins(t *rapid.T, o *oracle, kind string, now time.Time) group.Comma
 		c := group.Remove{Agent: who, By: by, SeatLimit: o.limit(t)}
 		if rapid.Bool().Draw(t, "by itself") {
 			c.By = caller(nameIn(who))
+		} else if rapid.Bool().Draw(t, "committed") {
+			c.CommittedMs = now.Add(-committedBefore.Draw(t, "before")).UnixMilli()
 		}
 		if taken := len(o.sitting()) + len(o.waiting()); rapid.Bool().Draw(t, "full") {
 			c.SeatLimit = &taken
@@ -313,6 +317,11 @@ var trial = actorstest.Trial[*group.State, group.Command, group.Event, *oracle]{
 		"ErrAlreadyMember": group.ErrAlreadyMember, "ErrAlreadyInvited": group.ErrAlreadyInvited, "ErrRequestClosed": group.ErrRequestClosed,
 		"ErrIsolationConflict": group.ErrIsolationConflict, "ErrNameImmutable": group.ErrNameImmutable,
 		"ErrIsolatedImmutable": group.ErrIsolatedImmutable, "ErrLastAdmin": group.ErrLastAdmin, "ErrAgentRequired": group.ErrAgentRequired,
+		"ErrCommitRepeated": group.ErrCommitRepeated, "ErrEpochConflict": group.ErrEpochConflict, "ErrMLSPending": group.ErrMLSPending,
+		"ErrRemovalPending": group.ErrRemovalPending, "ErrCommitRequired": group.ErrCommitRequired, "ErrKickerRequired": group.ErrKickerRequired,
+		"ErrMLSMessage": group.ErrMLSMessage, "ErrNotBegun": group.ErrNotBegun, "ErrCipherSuite": group.ErrCipherSuite, "ErrHasLeaf": group.ErrHasLeaf,
+		"ErrExternal": group.ErrExternal, "ErrNoLeaf": group.ErrNoLeaf, "ErrCommitterStays": group.ErrCommitterStays,
+		"ErrNotAwaiting": group.ErrNotAwaiting, "ErrFormerLeaf": group.ErrFormerLeaf, "ErrWelcome": group.ErrWelcome,
 		"ErrRepeated": group.ErrRepeated, "ErrIdempotencyMismatch": group.ErrIdempotencyMismatch, "ErrNoRecipients": group.ErrNoRecipients,
 	},
 	Cases: cases(),
@@ -371,6 +380,28 @@ const caseList = `
 	ChangeRole: over
 	ChangeRole: changed
 	ChangeRole: the last admin
+	Commit: a former leaf
+	Commit: a member with a leaf enters
+	Commit: another epoch
+	Commit: another suite
+	Commit: begun
+	Commit: entered
+	Commit: entered again
+	Commit: made before
+	Commit: more than itself
+	Commit: next
+	Commit: next without a member
+	Commit: no admin
+	Commit: no group
+	Commit: no leaf to remove
+	Commit: no member
+	Commit: nobody awaits
+	Commit: nothing to enter
+	Commit: over
+	Commit: pending
+	Commit: the committer
+	Commit: the last admin
+	Commit: welcome
 	Delete: ended
 	Delete: no admin
 	Delete: no group
@@ -415,20 +446,27 @@ const caseList = `
 	Join: open after all
 	Join: over
 	Join: too many
+	Remove: committed before
 	Remove: kicked
 	Remove: left
 	Remove: no admin
+	Remove: no commit
 	Remove: no group
 	Remove: no member
 	Remove: no member to leave
 	Remove: over
 	Remove: the last admin
+	Remove: unnamed
+	Send: a leaf is left
+	Send: another epoch
 	Send: another under the key
 	Send: made before
 	Send: no group
 	Send: no member
 	Send: nobody else
 	Send: over
+	Send: pending
+	Send: unsealed
 	Send: sent
 	Send: the first
 	Send: the next conversation

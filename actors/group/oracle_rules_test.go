@@ -2,6 +2,8 @@ package group_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"parley"
@@ -283,7 +285,7 @@ func (o *oracle) answer(c group.Answer, now time.Time) actorstest.Verdict {
 	if p != nil {
 		o.settle(p, map[string]string{"pending": "approved", "invited": "accepted"}[p.status], "", now)
 	}
-	if k.number == 1 && o.settings.name == largeGroup {
+	if k.number == 1 && (o.settings.name == largeGroup || o.settings.name == sealedGroup) {
 		o.seatMore(now)
 	}
 	if o.admins() == 0 {
@@ -296,11 +298,18 @@ func (o *oracle) remove(c group.Remove, now time.Time) actorstest.Verdict {
 	going, how, by := o.chairOf(c.Agent), "left", parley.AgentID{}
 	if c.By.Agent != c.Agent {
 		admin := o.admin(c.By)
+		committed := going == nil && o.sealed.epoch > 0 && c.CommittedMs > 0 && now.UnixMilli()-c.CommittedMs < 24*3_600_000
 		switch {
-		case going == nil && o.maySeeMembers(c.By):
+		case going == nil && !committed && o.maySeeMembers(c.By):
 			return refused("no member", "404 not_found")
 		case admin == nil:
 			return refused("no admin", "403 not_admin")
+		case o.sealed.epoch > 0 && c.By.Agent.Zero():
+			return refused("unnamed", strings.Replace(tellAll(o.adminsOf(c.By.Org)), "400", "409", 1))
+		case committed:
+			return taken("committed before")
+		case o.sealed.epoch > 0:
+			return refused("no commit", "409 mls_commit_required")
 		}
 		how, by = "kicked", admin.who
 	}
@@ -316,16 +325,19 @@ func (o *oracle) remove(c group.Remove, now time.Time) actorstest.Verdict {
 
 // depart vacates a chair. Votes in which it was an elector are counted again.
 func (o *oracle) depart(going *chair, how string, by parley.AgentID, limit *int, now time.Time) {
-	going.left = true
+	o.vacate(going)
 	o.left = leaving{going.number, how, nameOrNobody(by), now.UnixMilli()}
+	o.countAgain([]*chair{going}, limit, now)
+}
+
+// countAgain counts the votes in which one of the chairs was an elector.
+func (o *oracle) countAgain(gone []*chair, limit *int, now time.Time) {
 	for _, p := range o.open() {
 		if p.status != "pending" || p.late(now) || o.beingSeated(p) {
 			continue
 		}
-		for _, elector := range p.electors {
-			if elector == going {
-				o.judge(p, o.full(limit) == "", now)
-			}
+		if slices.ContainsFunc(p.electors, func(c *chair) bool { return slices.Contains(gone, c) }) {
+			o.judge(p, o.full(limit) == "", now)
 		}
 	}
 }
@@ -357,7 +369,7 @@ func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 	}
 	if len(others) == 0 && len(o.waiting()) == 0 {
 		if going != nil {
-			going.left = true
+			o.vacate(going)
 		}
 		o.end(parley.AgentID{}, now) // requests end with the count as it is without it
 		if going != nil {
@@ -415,7 +427,9 @@ func (o *oracle) send(c group.Send, now time.Time) actorstest.Verdict {
 	switch {
 	case o.chairOf(c.From) == nil:
 		return refused("no member", "403 not_member")
-	case len(o.sitting()) == 1:
+	case o.unsealed(c) != actorstest.Verdict{}:
+		return o.unsealed(c)
+	case len(o.readers()) == 1:
 		return refused("nobody else", "422 no_recipients")
 	case !o.convened.id.Zero() && !c.Over:
 		return taken("sent")

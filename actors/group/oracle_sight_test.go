@@ -24,6 +24,9 @@ type sight struct {
 	closed              string
 	convened            convening
 	fates               []string
+	sealed              sealing
+	behind              string
+	awaiting            int
 }
 
 // convening describes the conversation of the broadcasts, and how it began.
@@ -46,6 +49,7 @@ type member struct {
 	org       parley.OrgID
 	sinceMs   int64
 	seat, by  uint32
+	leaf      bool
 }
 
 type keeping struct {
@@ -107,7 +111,7 @@ func (o *oracle) Visible(now time.Time) any {
 	}
 	for _, c := range o.sitting() {
 		name := nameIn(c.who)
-		seen.members = append(seen.members, member{name, roleWord(c.admin), ownerIn(name), c.sinceMs, c.number, c.by})
+		seen.members = append(seen.members, member{name, roleWord(c.admin), ownerIn(name), c.sinceMs, c.number, c.by, c.leaf})
 	}
 	for _, name := range agentNames {
 		if k := o.keptFor(idIn(name)); k != nil {
@@ -126,6 +130,7 @@ func (o *oracle) Visible(now time.Time) any {
 			forNeeded: fewest(carries, p.policy, n.electors), againstNeeded: fewest(fails, p.policy, n.electors),
 		})
 	}
+	seen.sealed, seen.behind, seen.awaiting = o.sealed, o.tellBehind(), o.awaiting()
 	for n := max(0, len(o.kept)-endsSeen); n <= len(o.kept); n++ {
 		seen.fates = append(seen.fates, o.fate(n+1))
 	}
@@ -212,7 +217,7 @@ func look(l *life) any {
 		createdMs: s.CreatedAt().UnixMilli(), closedMs: s.DeletedMs, chairs: s.LastSeat, offers: s.LastOffer,
 	}
 	for _, m := range s.Members() {
-		seen.members = append(seen.members, member{nameIn(m.Agent), m.Role.String(), m.Org, m.JoinedAt().UnixMilli(), m.Seat, m.Offer})
+		seen.members = append(seen.members, member{nameIn(m.Agent), m.Role.String(), m.Org, m.JoinedAt().UnixMilli(), m.Seat, m.Offer, m.Leaf})
 	}
 	for _, name := range agentNames {
 		if o := s.OfferTo(idIn(name)); o != nil {
@@ -228,6 +233,7 @@ func look(l *life) any {
 	}
 	lookBack(&seen, l.History)
 	seen.convened.id = s.Conversation
+	lookAtSeals(&seen, s, l.History)
 	return seen
 }
 
@@ -327,7 +333,7 @@ func (o *oracle) wellTold(s *group.State) error {
 	}
 	for _, from := range agentNames {
 		var to []parley.Seat
-		for _, c := range o.sitting() {
+		for _, c := range o.readers() {
 			if c.who != idIn(from) {
 				to = append(to, parley.Seat{Agent: c.who, Number: c.number})
 			}

@@ -21,6 +21,10 @@ type chair struct {
 	admin      bool
 	sinceMs    int64
 	left       bool
+	// leaf: the agent has one in the MLS group, or left one behind.
+	leaf bool
+	// leftAs counts departures: the first is 1.
+	leftAs int
 }
 
 // petition is a join request with the list of its electors and their votes.
@@ -64,6 +68,8 @@ type oracle struct {
 	createdMs, closedMs int64
 	convened            convening
 	declined            []*kept
+	sealed              sealing
+	departures          int
 }
 
 func (o *oracle) sitting() (all []*chair) {
@@ -310,7 +316,7 @@ var moreMembers = []string{"abe", "bea", "ben", "cat", "amy"}
 func crowding(s *group.State, e group.Event) {
 	group.Evolve(s, e)
 	seated, ok := e.(*group.Seated)
-	if !ok || seated.GetOffer() != 1 || s.Name != largeGroup {
+	if !ok || seated.GetOffer() != 1 || s.Name != largeGroup && s.Name != sealedGroup {
 		return
 	}
 	for _, name := range moreMembers {
@@ -371,6 +377,10 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 	switch c := c.(type) {
 	case group.Found:
 		return o.found(c, now)
+	case group.Commit:
+		if c.Repeated {
+			return actorstest.Refused("made before", group.ErrCommitRepeated.Error())
+		}
 	case group.Send:
 		if c.Prior != nil && c.Prior.Type == c.Type {
 			return actorstest.Refused("made before", group.ErrRepeated.Error())
@@ -410,6 +420,8 @@ func (o *oracle) Predict(c group.Command, now time.Time) actorstest.Verdict {
 		return o.changeRole(c)
 	case group.Send:
 		return o.send(c, now)
+	case group.Commit:
+		return o.commit(c, now)
 	case group.Delete:
 		by := o.admin(c.By)
 		if by == nil {

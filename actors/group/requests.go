@@ -1,6 +1,7 @@
 package group
 
 import (
+	"slices"
 	"time"
 
 	"parley"
@@ -281,18 +282,20 @@ const (
 	ReasonRevoked   = "revoked"
 )
 
-// recount removes a member from the electorates of live requests. Both bars fall, which
+// recount removes members from the electorates of live requests. Both bars fall, which
 // may settle requests. // spec: Join request and membership
-func (d *decision) recount(seat uint32, limit *int) {
+func (d *decision) recount(limit *int, gone ...Member) {
 	for _, r := range d.s.Requests() {
-		b := d.s.requests[r.RequestID()]
-		if r.GetStatus() != Pending || seat > r.GetMark() || !d.s.votable(r, d.now) {
+		electors := slices.DeleteFunc(slices.Clone(gone), func(m Member) bool { return m.Seat > r.GetMark() })
+		if r.GetStatus() != Pending || len(electors) == 0 || !d.s.votable(r, d.now) {
 			continue
 		}
 		after := r.clone()
-		after.Electorate--
-		approve, voted := b.votes[seat]
-		after.count(approve, voted, -1)
+		for _, m := range electors {
+			after.Electorate--
+			approve, voted := d.s.requests[r.RequestID()].votes[m.Seat]
+			after.count(approve, voted, -1)
+		}
 		d.judge(after, limit)
 	}
 }

@@ -27,6 +27,10 @@ type State struct {
 	LastSeat, LastOffer uint32
 	// Conversation is the conversation of the group's broadcasts, zero before the first.
 	Conversation parley.ConversationID
+	// Epoch is the epoch of the MLS group, zero if the group has none, and Suite its
+	// cipher suite.
+	Epoch uint64
+	Suite uint16
 
 	// members are in the order of their seats, which is the order of joining.
 	members []Member
@@ -44,6 +48,10 @@ type State struct {
 	pending      int
 	applications map[parley.OrgID]int
 	admins       int
+	// leaves is the number of members that have a leaf in the MLS group.
+	leaves int
+	// abandoned are the leaves of former members, in the order in which they left.
+	abandoned []*Leaf
 }
 
 // Member is an agent in the group.
@@ -56,6 +64,8 @@ type Member struct {
 	// state identifies the seat by it.
 	Offer uint32
 	Role  Role
+	// Leaf: the member has a leaf in the MLS group.
+	Leaf bool
 }
 
 // ballot is a live request with the electors' votes, by seat.

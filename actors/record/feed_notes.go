@@ -1,6 +1,8 @@
 package record
 
 import (
+	"encoding/binary"
+
 	"parley"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -19,19 +21,25 @@ func StatusNews(note []byte) (status string, own bool) {
 }
 
 // Kinds of group events in feeds, the first byte of the note of a GroupEntry. The id
-// of the join request follows, if the event has one.
+// of the join request follows, if the event has one, or the epoch of the MLS group, if the
+// event is about that.
 const (
 	Invited byte = iota + 1
 	RequestCreated
 	RequestResolved
 	MemberJoined
 	MemberLeft
+	MLSCommitted
+	MLSWelcomed
+	MLSAdmission
+	MLSRemoval
 )
 
 // groupNews are their names in the API. // docs: webhooks.md
 var groupNews = [...]string{
 	Invited: "invited", RequestCreated: "request.created", RequestResolved: "request.resolved",
 	MemberJoined: "member.joined", MemberLeft: "member.left",
+	MLSCommitted: "mls_commit", MLSWelcomed: "mls_welcome", MLSAdmission: "mls_admission", MLSRemoval: "mls_removal",
 }
 
 // GroupNews decodes the note of a GroupEntry: the event, "" if its kind is unknown, and
@@ -41,6 +49,20 @@ func GroupNews(note []byte) (kind string, request parley.JoinRequestID) {
 		return "", request
 	}
 	return groupNews[note[0]], parley.IDFromBytes[parley.JoinRequestID](note[1:])
+}
+
+// MLSNote encodes the note of an event of a group's MLS group.
+func MLSNote(kind byte, epoch uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{kind}, epoch)
+}
+
+// MLSNews decodes the epoch of a note that MLSNote made. It reports false for any other
+// note.
+func MLSNews(note []byte) (epoch uint64, ok bool) {
+	if len(note) != 9 || note[0] < MLSCommitted || note[0] > MLSRemoval {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(note[1:]), true
 }
 
 // Receipts of a message in its sender's feed, as bits of one byte.
@@ -75,7 +97,9 @@ func WebhookNews(e journal.FeedEntry) (all []*webhook.News) {
 		}
 	case journal.GroupEntry:
 		kind, request := GroupNews(e.Note)
-		if x, known := webhook.ParseEvent("group." + kind); known {
+		if _, mls := MLSNews(e.Note); mls {
+			add(webhook.GroupMLS, e.Ref.Bytes(), e.Note)
+		} else if x, known := webhook.ParseEvent("group." + kind); known {
 			var note []byte
 			if !request.Zero() {
 				note = request.Bytes()

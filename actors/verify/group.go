@@ -23,6 +23,7 @@ type groupMultisets struct {
 	groupNames, groupRoster, groups, endings     *report.Multiset
 	members, concerns, requests, places, notices *report.Multiset
 	directory, talks                             *report.Multiset
+	mlsMultisets
 }
 
 func groupChecksOf(audit *report.Verification) groupChecks {
@@ -39,22 +40,26 @@ type opener func(name, says, missing, unfounded string, key func([]byte) string)
 
 func openGroups(open opener) groupMultisets {
 	return groupMultisets{
-		groupNames:  open("group-name-rows", "each group is found by its name", "the name does not find the group: it can be given twice", "a name that its group does not have", hashAt(32, "name")),
-		groupRoster: open("group-roster-rows", "each group is listed under its organization, in order of creation", "the group is missing from the list", "a place on the list that the organization did not give", rosterMember),
-		groups:      open("groups", "an organization's groups are those that exist", "the organization counts a group that does not exist", "a group that its organization does not know", idsAt("organization", "group")),
-		endings:     open("group-endings", "each deleted group is counted once", "a deleted group is counted as one that exists", "a group is counted out that was not deleted, or twice", idsAt("organization", "group")),
-		members:     open("memberships", "members and their groups agree on who is in", "the group has a member that does not know of it", "the agent believes to be a member, and its group does not", idsAt("agent", "group")),
-		concerns:    open("concern-rows", "each live request is noted with the agent that it is about", "the agent does not know of the request: it cannot answer it, nor end it when it is revoked", "a request is noted that is not live", idsAt("agent", "request")),
-		requests:    open("request-rows", "each settled request can be read, as it was settled", "the request was settled and cannot be read", "a row of a request that was not settled so", idsAt("group", "request")),
-		places:      open("place-rows", "the row of an agent in a group lists its former and current seats", "the agent's seats are not noted: it does not find what it got there", "a place that nobody had, or that lists other seats", idsAt("group", "agent")),
-		notices:     open("group-news", "what became of a group's members and requests is in the feeds of those whom it concerns, once", "the agent's feed does not have it", "a feed has what did not happen, or has it twice", newsMember),
-		directory:   open("directory-rows", "the directory shows each public group as it is, and no other", "the directory does not show the group as it is", "the directory shows a group that is not so", idAt("group")),
-		talks:       open("group-conversations", "a group's conversations are those that it began", "the group has begun a conversation that is not there or is not its own", "a conversation in a group that did not begin it", idsAt("group", "conversation")),
+		groupNames:   open("group-name-rows", "each group is found by its name", "the name does not find the group: it can be given twice", "a name that its group does not have", hashAt(32, "name")),
+		groupRoster:  open("group-roster-rows", "each group is listed under its organization, in order of creation", "the group is missing from the list", "a place on the list that the organization did not give", rosterMember),
+		groups:       open("groups", "an organization's groups are those that exist", "the organization counts a group that does not exist", "a group that its organization does not know", idsAt("organization", "group")),
+		endings:      open("group-endings", "each deleted group is counted once", "a deleted group is counted as one that exists", "a group is counted out that was not deleted, or twice", idsAt("organization", "group")),
+		members:      open("memberships", "members and their groups agree on who is in", "the group has a member that does not know of it", "the agent believes to be a member, and its group does not", idsAt("agent", "group")),
+		concerns:     open("concern-rows", "each live request is noted with the agent that it is about", "the agent does not know of the request: it cannot answer it, nor end it when it is revoked", "a request is noted that is not live", idsAt("agent", "request")),
+		requests:     open("request-rows", "each settled request can be read, as it was settled", "the request was settled and cannot be read", "a row of a request that was not settled so", idsAt("group", "request")),
+		places:       open("place-rows", "the row of an agent in a group lists its former and current seats", "the agent's seats are not noted: it does not find what it got there", "a place that nobody had, or that lists other seats", idsAt("group", "agent")),
+		notices:      open("group-news", "what became of a group's members and requests is in the feeds of those whom it concerns, once", "the agent's feed does not have it", "a feed has what did not happen, or has it twice", newsMember),
+		directory:    open("directory-rows", "the directory shows each public group as it is, and no other", "the directory does not show the group as it is", "the directory shows a group that is not so", idAt("group")),
+		talks:        open("group-conversations", "a group's conversations are those that it began", "the group has begun a conversation that is not there or is not its own", "a conversation in a group that did not begin it", idsAt("group", "conversation")),
+		mlsMultisets: openMLS(open),
 	}
 }
 
 func newsMember(m []byte) string {
 	kind, request := record.GroupNews(m[32:])
+	if epoch, mls := record.MLSNews(m[32:]); mls {
+		return fmt.Sprintf("feed of agent %s, group %s, %s in epoch %d", idText(m), idText(m[16:]), kind, epoch)
+	}
 	return fmt.Sprintf("feed of agent %s, group %s, %s %s", idText(m), idText(m[16:]), kind, request)
 }
 
@@ -75,6 +80,9 @@ type groupReplay struct {
 	// pendingNews are events whose recipients are known only after the whole decision is
 	// replayed, because it may change the admins.
 	pendingNews []headline
+	mls         mlsReplay
+	// abandoned are the leaves that awaited their removal before the event.
+	abandoned []*group.Leaf
 }
 
 // headline is a group event and the agent that it is about.
@@ -135,7 +143,10 @@ func (g *groupReplay) judge(seq uint64, e group.Event) error {
 		if m := g.sitting(e.GetSeat()); m != nil {
 			g.listed[m.Agent] = g.state.Conversation
 			g.news(m.Agent, record.MemberLeft, nil)
+			g.abandons(m)
 		}
+	case *group.Committed:
+		g.abandoned = g.state.Abandoned()
 	case *group.Deleted:
 		x.endings.Expect(g.state.Org.Slot(), 1, g.state.Org[:], g.id[:])
 	case *group.Changed, *group.Consented, *group.Convened, *group.Offered, *group.RoleChanged, *group.Seated, *group.Voted, *group.Withdrawn: // follows checks their effects
@@ -173,6 +184,11 @@ func (g *groupReplay) follows(e group.Event) {
 		if m := g.sitting(e.GetSeat()); m != nil {
 			g.seated(*m)
 		}
+		if g.state.Epoch > 0 {
+			g.mlsNews(record.MLSAdmission, record.WithLeaf(g.state))
+		}
+	case *group.Committed:
+		g.committed(e, g.abandoned)
 	case *group.Convened:
 		now := g.state.Conversation
 		g.x.talks.Expect(g.stream.Slot(), 1, g.id[:], now[:])
@@ -254,7 +270,7 @@ func (g *groupReplay) end() error {
 	}
 	g.timers()
 	g.awaited()
-	return nil
+	return g.endMLS()
 }
 
 // membership encodes an agent's seat, with the offer by which the agent took it.

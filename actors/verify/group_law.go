@@ -42,6 +42,8 @@ func (g *groupReplay) unlawful(e group.Event) string {
 			return "nobody is there to speak or to listen"
 		}
 		return ""
+	case *group.Committed:
+		return g.unlawfulCommit(e)
 	case *group.Left, *group.Offered, *group.RoleChanged, *group.Seated, *group.Withdrawn: // judged below
 	}
 	return g.unlawfulSeat(e)
@@ -74,7 +76,7 @@ func (g *groupReplay) unlawfulSeat(e group.Event) string {
 		if m := g.sitting(e.GetSeat()); m == nil || m.Role == e.GetRole() {
 			return fmt.Sprintf("nobody has seat %d, or it has that role", e.GetSeat())
 		}
-	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Resolved, *group.Voted: // judged by unlawful
+	case *group.Carried, *group.Changed, *group.Committed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Resolved, *group.Voted: // judged by unlawful
 	}
 	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 
 	"parley"
 	"parley/actors/org"
@@ -155,6 +156,8 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 	case table == journal.TaskTable && len(key) == 48 && len(value) == 0:
 		return x.taskRow(slot, key)
 	case table == journal.ErasureTable && (slot == parley.Slots || record.IsErasure(slot, key, value)): // it says nothing about other rows
+	case slices.Contains(journal.MLSTables, table):
+		return x.mlsRow(slot, table, key, value)
 	case table == journal.WebhookTable && len(key) == 32:
 		x.hooks.Find(slot, 1, key, value)
 	case table == journal.DeliveryTable && len(key) == 24:

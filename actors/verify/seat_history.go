@@ -2,6 +2,7 @@ package verify
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"parley"
@@ -14,11 +15,14 @@ import (
 func timeOf(ms int64) time.Time { return time.UnixMilli(ms) }
 
 // seatHistory records who was in a group when. Time is counted in turns: the number of
-// times that an agent joined or left before.
+// times that an agent joined, left, or got or lost broadcasts before.
 type seatHistory struct {
 	seats []seatLife // by number, from 1
-	// turns are the seats that were taken and, as negative numbers, those that were left.
+	// turns are the seats that got broadcasts from then on and, as negative numbers, those
+	// that no longer did. It is 0 if an agent without broadcasts joined or left.
 	turns []int32
+	// sealed: the group has an MLS group, in which only members with a leaf get broadcasts.
+	sealed bool
 	// begins are the turns at which conversations began, ends those after which they were
 	// no longer current.
 	begins, ends map[parley.ConversationID]int
@@ -38,6 +42,14 @@ type seatLife struct {
 	from, to int
 	// before is the seat that the agent had before, 0 for none.
 	before uint32
+	// The member got no broadcasts from deaf on until heard. The two are equal if it always
+	// got them.
+	deaf, heard int
+}
+
+// reads reports whether the member gets broadcasts at a turn.
+func (l *seatLife) reads(turn int) bool {
+	return l.from <= turn && turn < l.to && (turn < l.deaf || turn >= l.heard)
 }
 
 const stillThere = math.MaxInt
@@ -88,8 +100,8 @@ func (c *seatHistory) add(e group.Event, offers map[uint32]*group.Offer) {
 		o := offers[e.GetOffer()]
 		delete(offers, e.GetOffer())
 		who := parley.IDFromBytes[parley.AgentID](o.GetAgent())
-		c.turns = append(c.turns, int32(e.GetSeat()))
-		c.seats = append(c.seats, seatLife{who, len(c.turns), stillThere, c.latest[who]})
+		c.seats = append(c.seats, seatLife{agent: who, to: stillThere, before: c.latest[who]})
+		c.arrive(e.GetSeat(), &c.seats[len(c.seats)-1])
 		c.latest[who] = uint32(len(c.seats))
 		if o.GetRole() == group.Admin {
 			c.stewards[who] = true
@@ -99,15 +111,53 @@ func (c *seatHistory) add(e group.Event, offers map[uint32]*group.Offer) {
 			c.stewards[l.agent] = true
 		}
 	case *group.Left:
-		c.turns = append(c.turns, -int32(e.GetSeat()))
 		if l := c.seat(e.GetSeat()); l != nil {
+			if l.reads(len(c.turns)) {
+				c.turns = append(c.turns, -int32(e.GetSeat()))
+			} else {
+				c.turns = append(c.turns, 0)
+			}
 			l.to = len(c.turns)
 		}
+	case *group.Committed:
+		c.commit(e)
 	case *group.Convened:
 		c.ends[c.current] = len(c.turns)
 		c.current = parley.IDFromBytes[parley.ConversationID](e.GetConversation())
 		c.begins[c.current] = len(c.turns)
 	case *group.Carried, *group.Changed, *group.Consented, *group.Deleted, *group.Filed, *group.Resolved, *group.Voted: // no seat changes
+	}
+}
+
+// arrive begins the life of a seat.
+func (c *seatHistory) arrive(number uint32, l *seatLife) {
+	if !c.sealed {
+		c.turns = append(c.turns, int32(number))
+		l.from = len(c.turns)
+		return
+	}
+	c.turns = append(c.turns, 0)
+	l.from = len(c.turns)
+	l.deaf, l.heard = l.from, stillThere
+}
+
+// commit ends the broadcasts of members without a leaf, if it is the first one, and begins
+// those of members that get one.
+func (c *seatHistory) commit(e *group.Committed) {
+	if !c.sealed {
+		c.sealed = true
+		for i := range c.seats {
+			if l, number := &c.seats[i], uint32(i+1); l.to == stillThere && number != e.GetBy() && !slices.Contains(e.GetAdded(), number) {
+				c.turns = append(c.turns, -int32(number))
+				l.deaf, l.heard = len(c.turns), stillThere
+			}
+		}
+	}
+	for _, number := range append([]uint32{e.GetBy()}, e.GetAdded()...) {
+		if l := c.seat(number); l != nil && l.heard == stillThere && l.deaf < l.heard {
+			c.turns = append(c.turns, int32(number))
+			l.heard = len(c.turns)
+		}
 	}
 }
 
@@ -117,16 +167,6 @@ func (c *seatHistory) seat(number uint32) *seatLife {
 		return nil
 	}
 	return &c.seats[number-1]
-}
-
-// at reports whether an agent had a seat at a turn.
-func (c *seatHistory) at(agent parley.AgentID, turn int) bool {
-	for l := c.seat(c.latest[agent]); l != nil; l = c.seat(l.before) {
-		if l.from <= turn && turn < l.to {
-			return true
-		}
-	}
-	return false
 }
 
 // stayed reports whether an agent has been a member since a turn.
@@ -139,7 +179,8 @@ func (c *seatHistory) stayed(agent parley.AgentID, since int) bool {
 type roll struct {
 	*seatHistory
 	turn, last int
-	present    int
+	// present is how many members get broadcasts at the turn.
+	present int
 }
 
 // rollOf returns a roll that starts where the conversation began; nil if the group did
@@ -159,9 +200,10 @@ func (c *seatHistory) rollOf(id parley.ConversationID) *roll {
 
 func (r *roll) advance(to int) {
 	for ; r.turn < to; r.turn++ {
-		if r.turns[r.turn] > 0 {
+		switch change := r.turns[r.turn]; {
+		case change > 0:
 			r.present++
-		} else {
+		case change < 0:
 			r.present--
 		}
 	}
@@ -182,7 +224,7 @@ func (r *roll) call(from parley.AgentID, to []parley.Seat, first bool) bool {
 		before = min(before, r.turn+1)
 	}
 	for r.advance(min(earliest, r.last)); r.turn < before; r.advance(r.turn + 1) {
-		if r.turn >= earliest && r.present == len(to)+1 && r.at(from, r.turn) {
+		if r.turn >= earliest && r.present == len(to)+1 && r.hears(from) && r.allHear(to) {
 			return true
 		}
 		if r.turn == r.last {
@@ -190,6 +232,20 @@ func (r *roll) call(from parley.AgentID, to []parley.Seat, first bool) bool {
 		}
 	}
 	return false
+}
+
+// hears reports whether an agent gets the broadcasts of others at the turn.
+func (r *roll) hears(agent parley.AgentID) bool {
+	for l := r.seat(r.latest[agent]); l != nil; l = r.seat(l.before) {
+		if l.reads(r.turn) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *roll) allHear(to []parley.Seat) bool {
+	return !r.sealed || !slices.ContainsFunc(to, func(s parley.Seat) bool { return !r.seat(s.Number).reads(r.turn) })
 }
 
 // changedConversation is a group's conversation whose status has changed.

@@ -26,6 +26,7 @@ const (
 	GroupRequestResolved = What_group_request_resolved
 	GroupMemberJoined    = What_group_member_joined
 	GroupMemberLeft      = What_group_member_left
+	GroupMLS             = What_group_mls
 	TestEvent            = What_webhook_test
 	// TaskUpdated is delivered by configurations of push notifications only.
 	TaskUpdated = What_task_updated

@@ -100,6 +100,7 @@ const (
 	What_webhook_test           What = 10
 	// An event of a task, for a configuration of push notifications only.
 	What_task_updated What = 11
+	What_group_mls    What = 12
 )
 
 // Enum value maps for What.
@@ -117,6 +118,7 @@ var (
 		9:  "group_member_left",
 		10: "webhook_test",
 		11: "task_updated",
+		12: "group_mls",
 	}
 	What_value = map[string]int32{
 		"no_event":               0,
@@ -131,6 +133,7 @@ var (
 		"group_member_left":      9,
 		"webhook_test":           10,
 		"task_updated":           11,
+		"group_mls":              12,
 	}
 )
 
@@ -2107,7 +2110,7 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\n" +
 	"\x06failed\x10\x03\x12\r\n" +
 	"\tdelivered\x10\x04\x12\b\n" +
-	"\x04dead\x10\x05*\x8b\x02\n" +
+	"\x04dead\x10\x05*\x9a\x02\n" +
 	"\x04What\x12\f\n" +
 	"\bno_event\x10\x00\x12\x14\n" +
 	"\x10message_received\x10\x01\x12\x15\n" +
@@ -2121,7 +2124,8 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\x11group_member_left\x10\t\x12\x10\n" +
 	"\fwebhook_test\x10\n" +
 	"\x12\x10\n" +
-	"\ftask_updated\x10\v*N\n" +
+	"\ftask_updated\x10\v\x12\r\n" +
+	"\tgroup_mls\x10\f*N\n" +
 	"\x06Reason\x12\r\n" +
 	"\tno_reason\x10\x00\x12\x0f\n" +
 	"\vtarget_gone\x10\x01\x12\x11\n" +

@@ -1,0 +1,127 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"parley"
+	"parley/actors/group"
+	"parley/actors/query"
+	"parley/actors/record"
+)
+
+// errUnknownWelcome means that an agent does not await a Welcome.
+var errUnknownWelcome = parley.ErrNotFound.Saying("There is no such Welcome.")
+
+// arrivalWait bounds how long a reader of commits waits for messages that are under way.
+const arrivalWait = 5 * time.Second
+
+// mlsStanding is what an agent is to a group's MLS group.
+type mlsStanding struct {
+	epoch        uint64
+	suite        uint16
+	member, left bool
+}
+
+// mlsStandingOf returns the standing of an agent, which may be no member.
+func (gs *Groups) mlsStandingOf(ctx context.Context, id parley.GroupID, agent parley.AgentID) (mlsStanding, error) {
+	type standing struct {
+		mlsStanding
+		deleted bool
+	}
+	s, err := ReadGroup(ctx, gs, id, func(s *group.State, _ time.Time) standing {
+		_, member := s.Member(agent)
+		return standing{mlsStanding{s.Epoch, s.Suite, member, s.LeftLeaf(agent)}, s.Deleted()}
+	})
+	if err == nil && s.deleted {
+		err = group.ErrDeleted
+	}
+	return s.mlsStanding, err
+}
+
+// MLSCommitsFor returns the commits that an agent may see, as query.Groups.MLSCommits does:
+// a member sees all, an agent that a commit removed those up to that one. A commit is
+// shown only when the agent's copies of all earlier broadcasts are in its inbox, so the
+// call waits for those that are under way. The error is group.ErrNotMember for an agent
+// that may see none.
+func (gs *Groups) MLSCommitsFor(ctx context.Context, id parley.GroupID, agent parley.AgentID, since uint64, limit, size int) (page []query.MLSCommit, more bool, err error) {
+	s, err := gs.mlsStandingOf(ctx, id, agent)
+	if err != nil {
+		return nil, false, err
+	}
+	until := s.epoch
+	if !s.member && !s.left {
+		last, removed, err := gs.MLSRemoval(ctx, id, agent)
+		if err != nil {
+			return nil, false, err
+		}
+		if !removed {
+			return nil, false, group.ErrNotMember
+		}
+		until = last + 1
+	}
+	page, more, err = gs.MLSCommits(ctx, id, since, until, limit, size)
+	if err != nil || len(page) == 0 {
+		return nil, false, err
+	}
+	return page, more, gs.awaitArrival(ctx, id.Slot(), agent.Slot())
+}
+
+// awaitArrival waits until all that was under way from one home to another has arrived.
+func (gs *Groups) awaitArrival(ctx context.Context, from, to parley.Slot) error {
+	limited, cancel := context.WithTimeout(ctx, arrivalWait)
+	defer cancel()
+	err := gs.journal.Arrived(limited, from, to)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = parley.ErrOverloaded
+	}
+	return err
+}
+
+// MLSInfo is what a newcomer needs to join an MLS group from outside.
+type MLSInfo struct {
+	Epoch     uint64
+	Suite     uint16
+	GroupInfo []byte
+}
+
+// MLSInfoFor returns the GroupInfo of a group's MLS group for a member; group.ErrNotMember
+// for another agent, and parley.ErrNotFound if the group has no MLS group.
+func (gs *Groups) MLSInfoFor(ctx context.Context, id parley.GroupID, agent parley.AgentID) (MLSInfo, error) {
+	s, err := gs.mlsStandingOf(ctx, id, agent)
+	if err == nil && !s.member {
+		err = group.ErrNotMember
+	}
+	if err != nil {
+		return MLSInfo{}, err
+	}
+	info, err := gs.MLSGroupInfo(ctx, id)
+	if err == nil && info == nil {
+		err = parley.ErrNotFound.Saying("The group has no MLS group.")
+	}
+	if err != nil {
+		return MLSInfo{}, err
+	}
+	return MLSInfo{info.GetEpoch(), s.suite, info.GetGroupInfo()}, nil
+}
+
+// MLSWelcomesFor returns the Welcomes of a member, as query.Groups.MLSWelcomes does;
+// group.ErrNotMember for another agent.
+func (gs *Groups) MLSWelcomesFor(ctx context.Context, id parley.GroupID, agent parley.AgentID, since uint64, limit, size int) ([]query.MLSWelcome, bool, error) {
+	s, err := gs.mlsStandingOf(ctx, id, agent)
+	if err == nil && !s.member {
+		err = group.ErrNotMember
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return gs.MLSWelcomes(ctx, id, agent, since, limit, size)
+}
+
+// AcknowledgeWelcome drops a Welcome for an agent. The error is parley.ErrNotFound if the
+// agent does not await it.
+func (gs *Groups) AcknowledgeWelcome(ctx context.Context, id parley.GroupID, agent parley.AgentID, welcome parley.AnyID) error {
+	_, err := askGroup[any](ctx, gs, id, 0, mlsAcknowledgment{agent, record.WelcomeEpoch(id, welcome)})
+	return err
+}

@@ -1,0 +1,313 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/journal"
+)
+
+// commit returns a commit of an epoch. Its bytes say which: the actors do not read them.
+func mlsCommit(by parley.AgentID, epoch uint64, added, removed []parley.AgentID) MLSCommit {
+	c := MLSCommit{
+		Commit:  group.Commit{By: by, Epoch: epoch, Added: added, Removed: removed, Suite: 1},
+		Message: fmt.Appendf(nil, "commit %d by %v", epoch, by), GroupInfo: fmt.Appendf(nil, "info %d", epoch+1),
+	}
+	if len(added) > 0 {
+		c.Welcome = fmt.Appendf(nil, "welcome %d", epoch)
+	}
+	return c
+}
+
+func (c *testGroup) commit(m MLSCommit) (MLSCommitted, error) {
+	return c.node.Groups.CommitMLS(context.Background(), c.id, m)
+}
+
+// mustCommit commits in the group's present epoch.
+func (c *testGroup) mustCommit(by parley.AgentID, added, removed []parley.AgentID) {
+	c.t.Helper()
+	epoch := c.epoch()
+	if done, err := c.commit(mlsCommit(by, epoch, added, removed)); err != nil || done != (MLSCommitted{Epoch: epoch + 1}) {
+		c.t.Fatalf("a commit in epoch %d: %+v, %v", epoch, done, err)
+	}
+}
+
+func (c *testGroup) epoch() uint64 {
+	c.t.Helper()
+	return must(ReadGroup(context.Background(), c.node.Groups, c.id, func(s *group.State, _ time.Time) uint64 { return s.Epoch }))(c.t)
+}
+
+// tell broadcasts an application message of an epoch.
+func (c *testGroup) tell(from parley.AgentID, text string, epoch uint64) error {
+	_, err := c.node.Messages.Broadcast(context.Background(), GroupSend{
+		Content: Content{Type: "svc.v1.dm", Body: []byte(text), FromOrg: c.owner}, Group: c.id, From: from, MLS: &group.MLSHeader{Epoch: epoch},
+	})
+	return err
+}
+
+// commitsFor renders the commits that an agent sees.
+func (c *testGroup) commitsFor(a parley.AgentID, since uint64, limit, size int) string {
+	c.t.Helper()
+	page, more, err := c.node.Groups.MLSCommitsFor(context.Background(), c.id, a, since, limit, size)
+	if err != nil {
+		return err.Error()
+	}
+	return tellCommits(page, more)
+}
+
+func tellCommits(page []query.MLSCommit, more bool) string {
+	words := []string{}
+	for _, m := range page {
+		words = append(words, fmt.Sprint(m.Epoch))
+	}
+	if more {
+		words = append(words, "more")
+	}
+	return strings.Join(words, " ")
+}
+
+// mlsNews renders the events of MLS groups in an agent's feed.
+func (r *testNode) mlsNews(of parley.AgentID) (all []string) {
+	r.t.Helper()
+	v := r.contents.View()
+	defer v.Close()
+	if err := v.Feed(of, 0, ^uint64(0), func(e journal.FeedEntry) bool {
+		if epoch, ok := record.MLSNews(e.Note); ok && e.Kind == journal.GroupEntry {
+			kind, _ := record.GroupNews(e.Note)
+			all = append(all, fmt.Sprintf("%s %d", strings.TrimPrefix(kind, "mls_"), epoch))
+		}
+		return true
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+// texts lists what an agent's inbox has, oldest first.
+func (r *testNode) texts(of parley.AgentID) (all []string) {
+	r.t.Helper()
+	for _, m := range r.inbox(of) {
+		all = append(all, string(m.Record.GetContent()))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func expect(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		t.Errorf("%s: %s, want %s", what, g, w)
+	}
+}
+
+func (c *testGroup) expectAwaits(claimer, target parley.AgentID, want bool) {
+	c.t.Helper()
+	got, err := c.node.Groups.AwaitsMLS(context.Background(), claimer, target)
+	if err != nil || got != want {
+		c.t.Errorf("may claim a key package: %v, %v, want %v", got, err, want)
+	}
+}
+
+func (c *testGroup) expectRefusal(what string, err error, want *parley.Refusal) {
+	c.t.Helper()
+	if !errors.Is(err, want) {
+		c.t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+func TestMLSGroup(t *testing.T) {
+	eachJournal(t, func(t *testing.T, r *testNode) {
+		owner, a := r.agents("acme", 5)
+		c := must(r.createGroup(owner, a[0], "board", group.Open, false))(t)
+		for _, member := range a[1:4] {
+			must(c.join(member))(t)
+		}
+		c.expectAwaits(a[0], a[1], false)
+		must(c.say(a[3], "unsealed", ""))(t)
+		c.mustCommit(a[0], a[1:2], nil)
+
+		c.expectAwaits(a[0], a[2], true)
+		c.expectAwaits(a[1], a[3], true)
+		c.expectAwaits(a[2], a[3], false)
+		c.expectAwaits(a[0], a[1], false)
+		c.expectAwaits(a[0], a[4], false)
+		must(c.join(a[4]))(t)
+		c.expectAwaits(a[0], a[4], true)
+
+		_, err := c.say(a[0], "in the clear", "")
+		c.expectRefusal("in the clear", err, group.ErrMLSMessage)
+		c.expectRefusal("by a pending member", c.tell(a[2], "too early", 1), group.ErrMLSPending)
+		c.expectRefusal("in another epoch", c.tell(a[0], "too late", 0), group.ErrEpochConflict)
+		if err := c.tell(a[0], "first", 1); err != nil {
+			t.Fatal(err)
+		}
+		again, err := c.commit(mlsCommit(a[0], 0, nil, nil))
+		expect(t, "the same commit again", fmt.Sprint(again, err), "{1 true} <nil>")
+		_, err = c.commit(mlsCommit(a[1], 0, nil, nil))
+		c.expectRefusal("another commit", err, group.ErrEpochConflict)
+
+		enter := mlsCommit(a[2], 1, a[2:3], nil)
+		enter.External, enter.Welcome = true, nil
+		must(c.commit(enter))(t)
+		if err := c.remove(a[1], a[1]); err != nil {
+			t.Fatal(err)
+		}
+		c.expectRefusal("with a leaf left", c.tell(a[2], "not for all ears", 2), group.ErrRemovalPending)
+		c.mustCommit(a[2], nil, a[1:2])
+		if err := c.tell(a[2], "second", 3); err != nil {
+			t.Fatal(err)
+		}
+		r.restart()
+		again, err = c.commit(enter)
+		expect(t, "an earlier commit again", fmt.Sprint(again, err), "{2 true} <nil>")
+		c.expectRefusal("a kick", c.remove(a[2], a[0]), group.ErrCommitRequired)
+		c.mustCommit(a[0], a[3:4], a[2:3])
+		if err := c.remove(a[2], a[0]); err != nil {
+			t.Errorf("a kick after the commit: %v", err)
+		}
+		if s := must(r.node.Agents.Get(context.Background(), a[2]))(t); s.In(c.id) {
+			t.Error("the removed agent still has a membership")
+		}
+		c.expectSight(a)
+	})
+}
+
+// expectSight checks what each agent sees at the end of TestMLSGroup.
+func (c *testGroup) expectSight(a []parley.AgentID) {
+	t, r := c.t, c.testNode
+	for i, want := range []string{"0 1 2 3", "0 1 2", "0 1 2 3", "0 1 2 3", "0 1 2 3"} {
+		expect(t, fmt.Sprintf("the commits for agent %d", i), c.commitsFor(a[i], 0, 100, 1<<20), want)
+	}
+	expect(t, "a page of commits", c.commitsFor(a[0], 1, 2, 1<<20), "1 2 more")
+	expect(t, "a page of few bytes", c.commitsFor(a[0], 1, 100, 1), "1 more")
+	expect(t, "the commits to come", c.commitsFor(a[0], 4, 100, 1<<20), "")
+	for i, want := range [][]string{
+		{"first", "second", "unsealed"}, {"first", "unsealed"}, {"unsealed"}, nil, nil,
+	} {
+		if i == 0 { // its own broadcast is not in its inbox
+			want = want[1:]
+		}
+		eventually(t, "the broadcasts are there", func() bool { return fmt.Sprint(r.texts(a[i])) == fmt.Sprint(want) })
+	}
+	for i, want := range []string{
+		"[commit 1 admission 1 admission 1 commit 2 removal 2 commit 3 commit 4]",
+		"[commit 1 welcome 1 admission 1 admission 1 commit 2]",
+		"[commit 1 commit 2 removal 2 commit 3 commit 4]",
+		"[commit 1 commit 2 commit 3 commit 4 welcome 4]",
+		"[commit 2 commit 3 commit 4]",
+	} {
+		eventually(t, "the events are there: "+want, func() bool { return fmt.Sprint(r.mlsNews(a[i])) == want })
+	}
+	ctx := context.Background()
+	info, err := c.node.Groups.MLSInfoFor(ctx, c.id, a[4])
+	expect(t, "the GroupInfo", fmt.Sprintf("%d %d %s %v", info.Epoch, info.Suite, info.GroupInfo, err), "4 1 info 4 <nil>")
+	_, err = c.node.Groups.MLSInfoFor(ctx, c.id, a[1])
+	c.expectRefusal("the GroupInfo for a former member", err, group.ErrNotMember)
+
+	welcomes, _, err := c.node.Groups.MLSWelcomesFor(ctx, c.id, a[3], 0, 10, 1<<20)
+	if err != nil || len(welcomes) != 1 || welcomes[0].Epoch != 3 || string(welcomes[0].GetWelcome()) != "welcome 3" {
+		t.Fatalf("the Welcome: %v, %v", welcomes, err)
+	}
+	id := record.WelcomeID(c.id, 3)
+	c.expectRefusal("another's Welcome", c.node.Groups.AcknowledgeWelcome(ctx, c.id, a[0], id), errUnknownWelcome)
+	if err := c.node.Groups.AcknowledgeWelcome(ctx, c.id, a[3], id); err != nil {
+		t.Error(err)
+	}
+	c.expectRefusal("the Welcome again", c.node.Groups.AcknowledgeWelcome(ctx, c.id, a[3], id), errUnknownWelcome)
+	welcomes, _, err = c.node.Groups.MLSWelcomesFor(ctx, c.id, a[3], 0, 10, 1<<20)
+	expect(t, "the Welcomes at the end", fmt.Sprint(welcomes, err), "[] <nil>")
+}
+
+// TestMLSWelcomeIsKeptForAll: a Welcome is stored once, until everybody whom it is for has
+// acknowledged it, left or was revoked. A deleted group leaves no row of its MLS group.
+func TestMLSWelcomeIsKeptForAll(t *testing.T) {
+	r := newTestNode(t)
+	owner, a := r.agents("acme", 4)
+	c := must(r.createGroup(owner, a[0], "board", group.Open, false))(t)
+	for _, member := range a[1:] {
+		must(c.join(member))(t)
+	}
+	c.mustCommit(a[0], a[1:], nil)
+	rows := func() string {
+		v := r.contents.View()
+		defer v.Close()
+		words := []string{}
+		for i, table := range journal.MLSTables {
+			n := 0
+			if err := v.Rows(c.id.Slot(), table, c.id[:], nil, false, func(_, _ []byte) bool { n++; return true }); err != nil {
+				t.Fatal(err)
+			}
+			words = append(words, fmt.Sprintf("%s %d", []string{"commits", "infos", "welcomes", "members"}[i], n))
+		}
+		return strings.Join(words, ", ")
+	}
+	expect(t, "all await it", rows(), "commits 1, infos 1, welcomes 1, members 4")
+	if err := c.node.Groups.AcknowledgeWelcome(context.Background(), c.id, a[1], record.WelcomeID(c.id, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.remove(a[2], a[2]); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "one awaits it", rows(), "commits 1, infos 1, welcomes 1, members 2")
+	must(r.node.Agents.Change(context.Background(), a[3], agent.Revoke{}))(t)
+	eventually(t, "nobody awaits it", func() bool { return rows() == "commits 1, infos 1, welcomes 0, members 0" })
+	left := must(ReadGroup(context.Background(), r.node.Groups, c.id, func(s *group.State, _ time.Time) int { return len(s.Abandoned()) }))(t)
+	expect(t, "leaves that await their removal", left, 2)
+	c.mustCommit(a[0], nil, a[2:4])
+	if err := r.node.Groups.Delete(context.Background(), c.id, group.Delete{By: c.by}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "after the deletion", rows(), "commits 0, infos 0, welcomes 0, members 0")
+	_, _, err := r.node.Groups.MLSCommitsFor(context.Background(), c.id, a[0], 0, 10, 1<<20)
+	c.expectRefusal("the commits of a deleted group", err, group.ErrDeleted)
+}
+
+// arrivals is a journal whose Arrived waits until the test allows it.
+type arrivals struct {
+	journal.Journal
+	asked chan [2]parley.Slot
+	go_   chan struct{}
+}
+
+func (j *arrivals) Arrived(ctx context.Context, from, to parley.Slot) error {
+	j.asked <- [2]parley.Slot{from, to}
+	<-j.go_
+	return j.Journal.Arrived(ctx, from, to)
+}
+
+// TestCommitsWaitForBroadcasts: commits are shown only when what was under way to the
+// member's home has arrived there.
+func TestCommitsWaitForBroadcasts(t *testing.T) {
+	j := &arrivals{asked: make(chan [2]parley.Slot, 1), go_: make(chan struct{})}
+	r := newTestNode(t, withJournals(4), withWrap(func(of journal.Journal) journal.Journal {
+		j.Journal = of
+		return j
+	}))
+	owner, a := r.agents("acme", 2)
+	c := must(r.createGroup(owner, a[0], "board", group.Open, false))(t)
+	must(c.join(a[1]))(t)
+	c.mustCommit(a[0], a[1:], nil)
+	shown := make(chan string, 1)
+	go func() {
+		page, more, err := c.node.Groups.MLSCommitsFor(context.Background(), c.id, a[1], 0, 10, 1<<20)
+		shown <- fmt.Sprint(tellCommits(page, more), " ", err)
+	}()
+	expect(t, "waits for what is under way", <-j.asked, [2]parley.Slot{c.id.Slot(), a[1].Slot()})
+	select {
+	case early := <-shown:
+		t.Errorf("shown before: %s", early)
+	default:
+	}
+	close(j.go_)
+	expect(t, "shown then", <-shown, "0 <nil>")
+}
