@@ -41,6 +41,7 @@ var lattice = map[string]place{
 	"parley/actors/conversation": {may: ground, tests: stories, pure: true, why: ruleWhy},
 	"parley/actors/registration": {may: ground, tests: stories, pure: true, why: ruleWhy},
 	"parley/actors/issuer":       {may: ground, tests: stories, pure: true, why: ruleWhy},
+	"parley/actors/keylog":       {may: ground, tests: stories, pure: true, why: ruleWhy},
 	"parley/actors/group":        {may: ground, tests: stories, pure: true, why: ruleWhy},
 	"parley/actors/webhook":      {may: ground, tests: stories, pure: true, why: ruleWhy},
 
@@ -207,7 +208,7 @@ var (
 	framework  = []string{"parley/http/api", "parley/http/auth", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit", "parley/http/overload", "parley/http/rest"}
 	ground     = []string{"parley"}
 	agreed     = []string{"parley/journal", "parley/journal/report"}
-	aggregates = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
+	aggregates = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/keylog", "parley/actors/group", "parley/actors/webhook"}
 	rules      = slices.Concat(aggregates, []string{"parley/actors/record", "parley/actors/rules"})
 	stories    = []string{"parley/actors/actorstest"}
 	everything = []string{"parley", "parley/..."}
@@ -234,6 +235,7 @@ var locks = []lock{
 	{"github.com/gowebpki/jcs", []string{"parley/http/a2a"}, "only what is signed needs a canonical form"},
 	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "keys are validated where they enter"},
 	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one package decides which addresses are public"},
+	{"golang.org/x/mod", []string{"parley/actors/keylog", "parley/http"}, "one package builds the tree of the key log, another signs its checkpoints"},
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
 	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/http", "parley/http/a2a", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},

@@ -28,17 +28,9 @@ func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command
 		}
 		in = a.GetGroups()
 	}
-	request := any(c)
-	if r, rotates := c.(agent.RotateKeys); rotates {
-		a, err := as.Get(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		kids, err := as.freeKids(ctx, id, a.Owner(), r.Signing, r.Encryption)
-		if err != nil {
-			return nil, err
-		}
-		request = rotateKeys{r, kids}
+	request, err := as.logged(ctx, id, c)
+	if err != nil {
+		return nil, err
 	}
 	changed, err := host.Ask[*agent.State](as.engine, rules.AgentStream(id), 0, request)
 	if err == nil {
@@ -76,8 +68,8 @@ func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 				return as.webhooks.CreateFor(t, r)
 			case host.GetState:
 				return rules.Clone(t.State, &agent.State{}), nil
-			case rotateKeys:
-				return as.change(t, r.RotateKeys, r.kids...)
+			case loggedChange:
+				return as.changeLogged(t, r)
 			case publishCard:
 				return as.publishCard(t, r)
 			case agent.Command:
@@ -150,7 +142,7 @@ func (as *Agents) leaveGroups(t *agentTurn, self parley.AgentID, in []*agent.Mem
 	return err
 }
 
-func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) (any, error) {
+func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 	before, groups, card := len(t.Entry.Events), t.State.GetGroups(), t.State.GetCard()
 	if err := t.Decide(c); err != nil {
 		return nil, err
@@ -160,9 +152,10 @@ func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) 
 		return now, nil
 	}
 	id := now.AgentID()
+	if logged, ok := c.(agent.Logged); ok {
+		c = logged.Command
+	}
 	switch c := c.(type) {
-	case agent.RotateKeys:
-		t.AddEffects(kids...)
 	case agent.IssuePollToken:
 		t.AddEffects(pollTokenRow(id, c.Hash))
 	case agent.Revoke:
@@ -179,7 +172,7 @@ func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) 
 		t.DeleteRow(journal.ActivityTable, id.Bytes())
 	case agent.WithdrawCard:
 		t.DeleteRow(journal.CardTable, id.Bytes())
-	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey: // no effect on other actors
+	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey, agent.RotateKeys, agent.Logged: // no effect on other actors
 	}
 	as.publishAfter(t)
 	return now, nil

@@ -9,6 +9,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/issuer"
+	"parley/actors/keylog"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
@@ -113,6 +114,7 @@ var laws = []decoderRules{
 	decoderRulesOf("agent", 14, rules.Agent, blankOf[agent.State], formOf[agent.State]),
 	decoderRulesOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
 	decoderRulesOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),
+	decoderRulesOf("keylog", 1, rules.KeyLog, blankOf[keylog.State], formOf[keylog.State]),
 	decoderRulesOf("group", 15, rules.Group, blankOf[group.State], formOf[group.Snapshot]),
 	decoderRulesOf("webhook", 14, rules.Webhook, blankOf[webhook.State], formOf[webhook.State]),
 }

@@ -123,6 +123,7 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 	}
 	w.manual.advance(24 * time.Hour)
 	must(w.send(direct(w.owner, w.agents[0], w.agents[1], "next day", "key0")))(t)
+	awaitKeyLog(t, w.node, w.agents...)
 	return w
 }
 

@@ -5,16 +5,8 @@ import (
 	"errors"
 
 	"parley"
-	"parley/actors/agent"
 	"parley/journal"
 )
-
-// rotateKeys is agent.RotateKeys with the rows that map the thumbprints of the new keys
-// to the agent.
-type rotateKeys struct {
-	agent.RotateKeys
-	kids []journal.Effect
-}
 
 // freeKids returns the rows that map the thumbprints of an agent's new keys to the agent.
 // A key that another agent had first stays mapped to that agent. Anyone can upload

@@ -59,8 +59,9 @@ type Node struct {
 	Receipts *delivery.Receipts
 	Erasures *erasure.Erasures
 	// Keys sign access tokens, CardKeys the A2A cards of agents, ReceiptKeys the receipts of
-	// messages.
-	Keys, CardKeys, ReceiptKeys *Keys
+	// messages, LogKeys checkpoints of the key log.
+	Keys, CardKeys, ReceiptKeys, LogKeys *Keys
+	KeyLog                               *KeyLog
 
 	*core
 }
@@ -87,6 +88,8 @@ type (
 		*query.Groups
 		*core
 	}
+	// KeyLog appends to the key log and proves what is in it.
+	KeyLog struct{ *core }
 	// Keys manages the platform's signing keys of one purpose.
 	Keys struct {
 		stream journal.Stream
@@ -122,6 +125,8 @@ type core struct {
 	// kidsMove is set by a test as a control: a thumbprint then finds the latest agent
 	// with the key, not the first.
 	kidsMove bool
+	// unlogged is set by a benchmark: changes of keys do not go into the key log.
+	unlogged bool
 }
 
 // New returns a node. It serves requests after Start.
@@ -145,9 +150,12 @@ func New(o Options) *Node {
 	host.Register(c.engine, c.messages.kind())
 	host.Register(c.engine, keys.kind())
 	host.Register(c.engine, c.groups.kind())
+	log := &KeyLog{c}
+	host.Register(c.engine, log.kind())
 	return &Node{
 		Agents: c.agents, Orgs: c.orgs, Messages: c.messages, Feeds: c.queries.Feeds, Groups: c.groups,
-		Webhooks: c.webhooks, Receipts: c.receipts, Erasures: newErasures(c), Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, ReceiptKeys: &Keys{rules.ReceiptKeyStream, c}, core: c,
+		Webhooks: c.webhooks, Receipts: c.receipts, Erasures: newErasures(c), Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, ReceiptKeys: &Keys{rules.ReceiptKeyStream, c},
+		LogKeys: &Keys{rules.LogKeyStream, c}, KeyLog: log, core: c,
 	}
 }
 

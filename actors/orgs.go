@@ -52,6 +52,8 @@ type NewAgent struct {
 	Limit *int
 	// kids are the rows that map the thumbprints of its keys to the agent.
 	kids []journal.Effect
+	// salts are those of the leaf by which it is in the key log.
+	salts [2][parley.KeyLogSaltBytes]byte
 }
 
 // Create creates an agent. It sets the id.
@@ -60,6 +62,7 @@ func (as *Agents) Create(ctx context.Context, c NewAgent) (*agent.State, error) 
 	random := as.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Create.ID = parley.NewID[parley.AgentID](slot, as.clock(), as.entropy())
+	c.salts = as.salts()
 	var err error
 	if c.kids, err = as.freeKids(ctx, c.Create.ID, c.Create.OrgID, c.Create.SigningKey, c.Create.EncryptionKey); err != nil {
 		return nil, err
@@ -138,7 +141,11 @@ func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 		return nil, err
 	}
 	made := &agent.State{}
-	create, err := rules.Agent.Begin(rules.AgentStream(c.ID), made, agent.Command(c), t.Now)
+	create, err := rules.Agent.Begin(rules.AgentStream(c.ID), made, agent.Logged{Command: c, Salts: r.salts}, t.Now)
+	if err != nil {
+		return nil, err
+	}
+	leaves, err := createdLeaves(t.State.GetSlug(), made, create.Events)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +155,7 @@ func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	t.PutRow(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
 	t.AddEffects(create)
 	t.AddEffects(r.kids...)
+	t.AddEffects(leaves...)
 	t.AddEffects(pollTokenRow(c.ID, c.PollTokenHash))
 	t.OnDurable(func() { orgs.agents.PublishStored(uint64(len(create.Events)), create.State) })
 	return made, nil

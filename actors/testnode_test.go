@@ -98,7 +98,9 @@ type testNode struct {
 	// erased: an organization was erased, so that a verification cannot read everything.
 	erased bool
 
-	fs    vfs.FS
+	fs vfs.FS
+	// dir is the data directory, "data" if it is empty.
+	dir   string
 	store *persistence.Store
 	// contents is the store as the node reads it, before wrap.
 	contents journal.Journal
@@ -152,7 +154,7 @@ func (r *testNode) homes() layout.Homes { return layout.Homes(r.journals) }
 
 func (r *testNode) open() {
 	r.t.Helper()
-	if err := r.start("data"); err != nil {
+	if err := r.start(cmp.Or(r.dir, "data")); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/issuer"
+	"parley/actors/keylog"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
@@ -63,6 +64,7 @@ var aggregates = map[journal.StreamKind]aggregate{
 	journal.GroupStream:        aggregateOf("group", func() *foldedGroup { return &foldedGroup{} }, group.New, func(s *foldedGroup, e group.Event) { s.fold(e) }),
 	journal.WebhookStream:      aggregateOf("webhook", func() *webhook.State { return &webhook.State{} }, webhook.New, webhook.Evolve),
 	journal.IssuerStream:       aggregateOf("issuer", func() *issuer.State { return &issuer.State{} }, issuer.New, issuer.Evolve),
+	journal.KeyLogStream:       aggregateOf("keylog", func() *keylog.State { return &keylog.State{} }, keylog.New, keylog.Evolve),
 }
 
 // foldedGroup is a group in the form in which it is stored.

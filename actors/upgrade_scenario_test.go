@@ -244,6 +244,11 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 		answersIn(t, node, parley.GroupID(s.ID), say)
 	}
 	rowAnswers(t, store, node, say)
+	agents := []parley.AgentID{}
+	for _, s := range streams[journal.AgentStream] {
+		agents = append(agents, parley.AgentID(s.ID))
+	}
+	answersOfLog(t, node, agents, say)
 	return out.String()
 }
 
@@ -368,6 +373,7 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 		say("  last sent in the hour of %s", active.Format("2006-01-02 15:04"))
 	}
 	answersFrom(t, node, id, a.Owner(), say)
+	answersInLog(t, node, a, say)
 	following := node.Feeds.Follow(id, 0, func() {})
 	defer following.Close()
 	for {

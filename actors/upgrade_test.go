@@ -116,13 +116,13 @@ func TestUpgradeCoverage(t *testing.T) {
 	for _, dir := range storedReleases(t) {
 		told += string(fileOf(t, dir, "answers.txt"))
 	}
-	for _, line := range []string{"\nof organization ", "\nchallenge ", "\na SPIFFE id of ", "\nbeing erased: ", "\nin quarantine: "} {
+	for _, line := range []string{"\nof organization ", "\nchallenge ", "\na SPIFFE id of ", "\nbeing erased: ", "\nkey log: ", "\nin quarantine: "} {
 		if !strings.Contains(told, line) {
 			t.Errorf("no release's answers.txt contains %q", line)
 		}
 	}
 	// The control: if one kind is removed, it must be reported.
-	for _, without := range []string{"conversation event 3", "table 8", "table 20", "table 21", "table 22", "table 28", "table 29", "stream of kind 9", "family a", "family t", "directory h"} {
+	for _, without := range []string{"conversation event 3", "table 8", "table 20", "table 21", "table 22", "table 28", "table 29", "table 30", "table 31", "keylog event 1", "stream of kind 9", "family a", "family t", "directory h"} {
 		fewer := slices.DeleteFunc(slices.Clone(pairs), func(p journaltest.Pair) bool { return slices.Contains(covers(p), without) })
 		if lacks := uncovered(t, fewer); len(fewer) == len(pairs) || !slices.Contains(lacks, without) {
 			t.Errorf("%s was removed, but %q were reported", without, lacks)

@@ -23,6 +23,7 @@ const (
 	GroupStream        StreamKind = 7
 	WebhookStream      StreamKind = 8
 	WorkloadStream     StreamKind = 9
+	KeyLogStream       StreamKind = 10
 )
 
 // HasContent reports whether the states of such streams, and their events unless they are
@@ -165,6 +166,12 @@ const (
 	WorkloadTable Table = 28
 	// ErasureTable: organization id → how far its erasure has come.
 	ErasureTable Table = 29
+	// KeyLogTable: number of a leaf of the key log (8 bytes) → the hashes of the subtrees that
+	// the leaf completes, from the smallest on. It lives in the slot of the log's stream.
+	KeyLogTable Table = 30
+	// KeyLogPlaceTable: a leaf of the key log (32 bytes) → its number (8 bytes). It lives in
+	// the slot of the log's stream.
+	KeyLogPlaceTable Table = 31
 	// MLSCommitTable: group id, epoch (8 bytes) → the commit that was made in that epoch
 	// of the MLS group.
 	MLSCommitTable Table = 33

@@ -303,6 +303,8 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideSetPQKey(s, c, now)
 	case RemovePQKey:
 		return decideRemovePQKey(s, now)
+	case Logged:
+		return decideLogged(s, c, now)
 	}
 	panic("agent: unknown command")
 }

@@ -320,6 +320,87 @@ func (x *PQKey) GetSinceMs() int64 {
 	return 0
 }
 
+// KeyLeaf is the opening of the leaf by which an event is in the key log, as far as the
+// event itself does not say it.
+type KeyLeaf struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the leaves of the agent, from 0.
+	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// 32 random bytes.
+	Salt []byte `protobuf:"bytes,2,opt,name=salt,proto3" json:"salt,omitempty"`
+	// Thumbprints of the keys in force after the event, 32 bytes each; empty for none.
+	Signing       []byte `protobuf:"bytes,3,opt,name=signing,proto3" json:"signing,omitempty"`
+	Encryption    []byte `protobuf:"bytes,4,opt,name=encryption,proto3" json:"encryption,omitempty"`
+	Pq            []byte `protobuf:"bytes,5,opt,name=pq,proto3" json:"pq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyLeaf) Reset() {
+	*x = KeyLeaf{}
+	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyLeaf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyLeaf) ProtoMessage() {}
+
+func (x *KeyLeaf) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyLeaf.ProtoReflect.Descriptor instead.
+func (*KeyLeaf) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *KeyLeaf) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *KeyLeaf) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
+func (x *KeyLeaf) GetSigning() []byte {
+	if x != nil {
+		return x.Signing
+	}
+	return nil
+}
+
+func (x *KeyLeaf) GetEncryption() []byte {
+	if x != nil {
+		return x.Encryption
+	}
+	return nil
+}
+
+func (x *KeyLeaf) GetPq() []byte {
+	if x != nil {
+		return x.Pq
+	}
+	return nil
+}
+
 // State is an agent, folded from its events.
 type State struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -360,14 +441,16 @@ type State struct {
 	// How many cards the agent has published so far; the number of the last one.
 	CardRevision uint32 `protobuf:"varint,21,opt,name=card_revision,json=cardRevision,proto3" json:"card_revision,omitempty"`
 	// Absent until one is uploaded; removed when the encryption key changes.
-	PqKey         *PQKey `protobuf:"bytes,22,opt,name=pq_key,json=pqKey,proto3" json:"pq_key,omitempty"`
+	PqKey *PQKey `protobuf:"bytes,22,opt,name=pq_key,json=pqKey,proto3" json:"pq_key,omitempty"`
+	// How many leaves of the key log are about the agent.
+	KeyLeaves     uint32 `protobuf:"varint,30,opt,name=key_leaves,json=keyLeaves,proto3" json:"key_leaves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +462,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +475,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{4}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *State) GetId() []byte {
@@ -549,6 +632,13 @@ func (x *State) GetPqKey() *PQKey {
 	return nil
 }
 
+func (x *State) GetKeyLeaves() uint32 {
+	if x != nil {
+		return x.KeyLeaves
+	}
+	return 0
+}
+
 // Created: the agent exists.
 type Created struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -563,13 +653,15 @@ type Created struct {
 	EncryptionKey  []byte                 `protobuf:"bytes,9,opt,name=encryption_key,json=encryptionKey,proto3" json:"encryption_key,omitempty"`
 	PollTokenHash  []byte                 `protobuf:"bytes,10,opt,name=poll_token_hash,json=pollTokenHash,proto3" json:"poll_token_hash,omitempty"`
 	AtMs           int64                  `protobuf:"varint,11,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Absent in events from before the key log.
+	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Created) Reset() {
 	*x = Created{}
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +673,7 @@ func (x *Created) String() string {
 func (*Created) ProtoMessage() {}
 
 func (x *Created) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +686,7 @@ func (x *Created) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Created.ProtoReflect.Descriptor instead.
 func (*Created) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Created) GetId() []byte {
@@ -674,6 +766,13 @@ func (x *Created) GetAtMs() int64 {
 	return 0
 }
 
+func (x *Created) GetLeaf() *KeyLeaf {
+	if x != nil {
+		return x.Leaf
+	}
+	return nil
+}
+
 // Changed: settings changed; absent fields kept their values.
 type Changed struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -688,7 +787,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +799,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +812,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Changed) GetHumanOversight() bool {
@@ -759,14 +858,16 @@ type KeysRotated struct {
 	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// False in events from before key bindings: they fold without since_ms,
 	// unbound_ms and keys_ms, as they did when they were written.
-	Dated         bool `protobuf:"varint,4,opt,name=dated,proto3" json:"dated,omitempty"`
+	Dated bool `protobuf:"varint,4,opt,name=dated,proto3" json:"dated,omitempty"`
+	// Absent in events from before the key log.
+	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeysRotated) Reset() {
 	*x = KeysRotated{}
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +879,7 @@ func (x *KeysRotated) String() string {
 func (*KeysRotated) ProtoMessage() {}
 
 func (x *KeysRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +892,7 @@ func (x *KeysRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRotated.ProtoReflect.Descriptor instead.
 func (*KeysRotated) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *KeysRotated) GetSigningKey() []byte {
@@ -822,6 +923,13 @@ func (x *KeysRotated) GetDated() bool {
 	return false
 }
 
+func (x *KeysRotated) GetLeaf() *KeyLeaf {
+	if x != nil {
+		return x.Leaf
+	}
+	return nil
+}
+
 // PollTokenIssued: this token counts from now on, and no other.
 type PollTokenIssued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -833,7 +941,7 @@ type PollTokenIssued struct {
 
 func (x *PollTokenIssued) Reset() {
 	*x = PollTokenIssued{}
-	mi := &file_actors_agent_agent_proto_msgTypes[8]
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +953,7 @@ func (x *PollTokenIssued) String() string {
 func (*PollTokenIssued) ProtoMessage() {}
 
 func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[8]
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +966,7 @@ func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenIssued.ProtoReflect.Descriptor instead.
 func (*PollTokenIssued) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PollTokenIssued) GetHash() []byte {
@@ -885,7 +993,7 @@ type PollTokenRevoked struct {
 
 func (x *PollTokenRevoked) Reset() {
 	*x = PollTokenRevoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1005,7 @@ func (x *PollTokenRevoked) String() string {
 func (*PollTokenRevoked) ProtoMessage() {}
 
 func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1018,7 @@ func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenRevoked.ProtoReflect.Descriptor instead.
 func (*PollTokenRevoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PollTokenRevoked) GetAtMs() int64 {
@@ -922,15 +1030,17 @@ func (x *PollTokenRevoked) GetAtMs() int64 {
 
 // Revoked: the agent acts no more; its poll token and its memberships went with it.
 type Revoked struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	AtMs  int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Absent in events from before the key log.
+	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	mi := &file_actors_agent_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1052,7 @@ func (x *Revoked) String() string {
 func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	mi := &file_actors_agent_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1065,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Revoked) GetAtMs() int64 {
@@ -963,6 +1073,13 @@ func (x *Revoked) GetAtMs() int64 {
 		return x.AtMs
 	}
 	return 0
+}
+
+func (x *Revoked) GetLeaf() *KeyLeaf {
+	if x != nil {
+		return x.Leaf
+	}
+	return nil
 }
 
 // Entered: the agent took the seat that a group kept for it, in place of any it
@@ -979,7 +1096,7 @@ type Entered struct {
 
 func (x *Entered) Reset() {
 	*x = Entered{}
-	mi := &file_actors_agent_agent_proto_msgTypes[11]
+	mi := &file_actors_agent_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1108,7 @@ func (x *Entered) String() string {
 func (*Entered) ProtoMessage() {}
 
 func (x *Entered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[11]
+	mi := &file_actors_agent_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1121,7 @@ func (x *Entered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entered.ProtoReflect.Descriptor instead.
 func (*Entered) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{11}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Entered) GetGroup() []byte {
@@ -1048,7 +1165,7 @@ type Departed struct {
 
 func (x *Departed) Reset() {
 	*x = Departed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[12]
+	mi := &file_actors_agent_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1177,7 @@ func (x *Departed) String() string {
 func (*Departed) ProtoMessage() {}
 
 func (x *Departed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[12]
+	mi := &file_actors_agent_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1190,7 @@ func (x *Departed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Departed.ProtoReflect.Descriptor instead.
 func (*Departed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{12}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Departed) GetGroup() []byte {
@@ -1104,14 +1221,16 @@ type KeysBound struct {
 	AtMs    int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// The place among the bindings of the one that was dropped to make room; zero
 	// for none, for the first binding always stays.
-	Drop          uint32 `protobuf:"varint,3,opt,name=drop,proto3" json:"drop,omitempty"`
+	Drop uint32 `protobuf:"varint,3,opt,name=drop,proto3" json:"drop,omitempty"`
+	// Absent in events from before the key log.
+	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeysBound) Reset() {
 	*x = KeysBound{}
-	mi := &file_actors_agent_agent_proto_msgTypes[13]
+	mi := &file_actors_agent_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1242,7 @@ func (x *KeysBound) String() string {
 func (*KeysBound) ProtoMessage() {}
 
 func (x *KeysBound) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[13]
+	mi := &file_actors_agent_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1255,7 @@ func (x *KeysBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysBound.ProtoReflect.Descriptor instead.
 func (*KeysBound) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{13}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KeysBound) GetBinding() *KeyBinding {
@@ -1160,20 +1279,29 @@ func (x *KeysBound) GetDrop() uint32 {
 	return 0
 }
 
+func (x *KeysBound) GetLeaf() *KeyLeaf {
+	if x != nil {
+		return x.Leaf
+	}
+	return nil
+}
+
 // KeyDistrusted: the owner retired a former key; what is signed with it from now
 // on does not verify.
 type KeyDistrusted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Curve         string                 `protobuf:"bytes,1,opt,name=curve,proto3" json:"curve,omitempty"`
-	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
-	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Curve string                 `protobuf:"bytes,1,opt,name=curve,proto3" json:"curve,omitempty"`
+	Raw   []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	AtMs  int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Absent in events from before the key log.
+	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyDistrusted) Reset() {
 	*x = KeyDistrusted{}
-	mi := &file_actors_agent_agent_proto_msgTypes[14]
+	mi := &file_actors_agent_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1313,7 @@ func (x *KeyDistrusted) String() string {
 func (*KeyDistrusted) ProtoMessage() {}
 
 func (x *KeyDistrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[14]
+	mi := &file_actors_agent_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1326,7 @@ func (x *KeyDistrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDistrusted.ProtoReflect.Descriptor instead.
 func (*KeyDistrusted) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{14}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KeyDistrusted) GetCurve() string {
@@ -1222,19 +1350,28 @@ func (x *KeyDistrusted) GetAtMs() int64 {
 	return 0
 }
 
+func (x *KeyDistrusted) GetLeaf() *KeyLeaf {
+	if x != nil {
+		return x.Leaf
+	}
+	return nil
+}
+
 // PQKeySet: this post-quantum key holds from now on, in place of any other.
 type PQKeySet struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Algorithm     string                 `protobuf:"bytes,1,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
-	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
-	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Algorithm string                 `protobuf:"bytes,1,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	Raw       []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	AtMs      int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Absent in events from before the key log.
+	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PQKeySet) Reset() {
 	*x = PQKeySet{}
-	mi := &file_actors_agent_agent_proto_msgTypes[15]
+	mi := &file_actors_agent_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1383,7 @@ func (x *PQKeySet) String() string {
 func (*PQKeySet) ProtoMessage() {}
 
 func (x *PQKeySet) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[15]
+	mi := &file_actors_agent_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1396,7 @@ func (x *PQKeySet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PQKeySet.ProtoReflect.Descriptor instead.
 func (*PQKeySet) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{15}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PQKeySet) GetAlgorithm() string {
@@ -1283,17 +1420,26 @@ func (x *PQKeySet) GetAtMs() int64 {
 	return 0
 }
 
+func (x *PQKeySet) GetLeaf() *KeyLeaf {
+	if x != nil {
+		return x.Leaf
+	}
+	return nil
+}
+
 // PQKeyRemoved: the agent has no post-quantum key.
 type PQKeyRemoved struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	AtMs  int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Absent in events from before the key log.
+	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PQKeyRemoved) Reset() {
 	*x = PQKeyRemoved{}
-	mi := &file_actors_agent_agent_proto_msgTypes[16]
+	mi := &file_actors_agent_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1451,7 @@ func (x *PQKeyRemoved) String() string {
 func (*PQKeyRemoved) ProtoMessage() {}
 
 func (x *PQKeyRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[16]
+	mi := &file_actors_agent_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1464,7 @@ func (x *PQKeyRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PQKeyRemoved.ProtoReflect.Descriptor instead.
 func (*PQKeyRemoved) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{16}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PQKeyRemoved) GetAtMs() int64 {
@@ -1326,6 +1472,13 @@ func (x *PQKeyRemoved) GetAtMs() int64 {
 		return x.AtMs
 	}
 	return 0
+}
+
+func (x *PQKeyRemoved) GetLeaf() *KeyLeaf {
+	if x != nil {
+		return x.Leaf
+	}
+	return nil
 }
 
 var File_actors_agent_agent_proto protoreflect.FileDescriptor
@@ -1357,7 +1510,15 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x05PQKey\x12\x1c\n" +
 	"\talgorithm\x18\x01 \x01(\tR\talgorithm\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x19\n" +
-	"\bsince_ms\x18\x03 \x01(\x03R\asinceMs\"\xc3\x06\n" +
+	"\bsince_ms\x18\x03 \x01(\x03R\asinceMs\"\x7f\n" +
+	"\aKeyLeaf\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
+	"\x04salt\x18\x02 \x01(\fR\x04salt\x12\x18\n" +
+	"\asigning\x18\x03 \x01(\fR\asigning\x12\x1e\n" +
+	"\n" +
+	"encryption\x18\x04 \x01(\fR\n" +
+	"encryption\x12\x0e\n" +
+	"\x02pq\x18\x05 \x01(\fR\x02pq\"\xe2\x06\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1386,7 +1547,9 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\akeys_ms\x18\x13 \x01(\x03R\x06keysMs\x12)\n" +
 	"\x04card\x18\x14 \x01(\v2\x15.parley.v1.agent.CardR\x04card\x12#\n" +
 	"\rcard_revision\x18\x15 \x01(\rR\fcardRevision\x12-\n" +
-	"\x06pq_key\x18\x16 \x01(\v2\x16.parley.v1.agent.PQKeyR\x05pqKey\"\xe0\x02\n" +
+	"\x06pq_key\x18\x16 \x01(\v2\x16.parley.v1.agent.PQKeyR\x05pqKey\x12\x1d\n" +
+	"\n" +
+	"key_leaves\x18\x1e \x01(\rR\tkeyLeaves\"\x8e\x03\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1400,7 +1563,8 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x0eencryption_key\x18\t \x01(\fR\rencryptionKey\x12&\n" +
 	"\x0fpoll_token_hash\x18\n" +
 	" \x01(\fR\rpollTokenHash\x12\x13\n" +
-	"\x05at_ms\x18\v \x01(\x03R\x04atMs\"\x92\x02\n" +
+	"\x05at_ms\x18\v \x01(\x03R\x04atMs\x12,\n" +
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\"\x92\x02\n" +
 	"\aChanged\x12,\n" +
 	"\x0fhuman_oversight\x18\x01 \x01(\bH\x00R\x0ehumanOversight\x88\x01\x01\x12,\n" +
 	"\x0fincoming_policy\x18\x02 \x01(\tH\x01R\x0eincomingPolicy\x88\x01\x01\x12,\n" +
@@ -1410,20 +1574,22 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x10_human_oversightB\x12\n" +
 	"\x10_incoming_policyB\x12\n" +
 	"\x10_outgoing_policyB\v\n" +
-	"\t_unlisted\"\x80\x01\n" +
+	"\t_unlisted\"\xae\x01\n" +
 	"\vKeysRotated\x12\x1f\n" +
 	"\vsigning_key\x18\x01 \x01(\fR\n" +
 	"signingKey\x12%\n" +
 	"\x0eencryption_key\x18\x02 \x01(\fR\rencryptionKey\x12\x13\n" +
 	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x14\n" +
-	"\x05dated\x18\x04 \x01(\bR\x05dated\":\n" +
+	"\x05dated\x18\x04 \x01(\bR\x05dated\x12,\n" +
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\":\n" +
 	"\x0fPollTokenIssued\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"'\n" +
 	"\x10PollTokenRevoked\x12\x13\n" +
-	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x1e\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"L\n" +
 	"\aRevoked\x12\x13\n" +
-	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"f\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12,\n" +
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\"f\n" +
 	"\aEntered\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x1a\n" +
@@ -1432,21 +1598,25 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\bDeparted\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"k\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"\x99\x01\n" +
 	"\tKeysBound\x125\n" +
 	"\abinding\x18\x01 \x01(\v2\x1b.parley.v1.agent.KeyBindingR\abinding\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x12\n" +
-	"\x04drop\x18\x03 \x01(\rR\x04drop\"L\n" +
+	"\x04drop\x18\x03 \x01(\rR\x04drop\x12,\n" +
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\"z\n" +
 	"\rKeyDistrusted\x12\x14\n" +
 	"\x05curve\x18\x01 \x01(\tR\x05curve\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"O\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12,\n" +
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\"}\n" +
 	"\bPQKeySet\x12\x1c\n" +
 	"\talgorithm\x18\x01 \x01(\tR\talgorithm\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"#\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12,\n" +
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\"Q\n" +
 	"\fPQKeyRemoved\x12\x13\n" +
-	"\x05at_ms\x18\x01 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12,\n" +
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leafB\x15Z\x13parley/actors/agentb\x06proto3"
 
 var (
 	file_actors_agent_agent_proto_rawDescOnce sync.Once
@@ -1460,39 +1630,47 @@ func file_actors_agent_agent_proto_rawDescGZIP() []byte {
 	return file_actors_agent_agent_proto_rawDescData
 }
 
-var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_actors_agent_agent_proto_goTypes = []any{
 	(*FormerKey)(nil),        // 0: parley.v1.agent.FormerKey
 	(*KeyBinding)(nil),       // 1: parley.v1.agent.KeyBinding
 	(*Membership)(nil),       // 2: parley.v1.agent.Membership
 	(*PQKey)(nil),            // 3: parley.v1.agent.PQKey
-	(*State)(nil),            // 4: parley.v1.agent.State
-	(*Created)(nil),          // 5: parley.v1.agent.Created
-	(*Changed)(nil),          // 6: parley.v1.agent.Changed
-	(*KeysRotated)(nil),      // 7: parley.v1.agent.KeysRotated
-	(*PollTokenIssued)(nil),  // 8: parley.v1.agent.PollTokenIssued
-	(*PollTokenRevoked)(nil), // 9: parley.v1.agent.PollTokenRevoked
-	(*Revoked)(nil),          // 10: parley.v1.agent.Revoked
-	(*Entered)(nil),          // 11: parley.v1.agent.Entered
-	(*Departed)(nil),         // 12: parley.v1.agent.Departed
-	(*KeysBound)(nil),        // 13: parley.v1.agent.KeysBound
-	(*KeyDistrusted)(nil),    // 14: parley.v1.agent.KeyDistrusted
-	(*PQKeySet)(nil),         // 15: parley.v1.agent.PQKeySet
-	(*PQKeyRemoved)(nil),     // 16: parley.v1.agent.PQKeyRemoved
-	(*Card)(nil),             // 17: parley.v1.agent.Card
+	(*KeyLeaf)(nil),          // 4: parley.v1.agent.KeyLeaf
+	(*State)(nil),            // 5: parley.v1.agent.State
+	(*Created)(nil),          // 6: parley.v1.agent.Created
+	(*Changed)(nil),          // 7: parley.v1.agent.Changed
+	(*KeysRotated)(nil),      // 8: parley.v1.agent.KeysRotated
+	(*PollTokenIssued)(nil),  // 9: parley.v1.agent.PollTokenIssued
+	(*PollTokenRevoked)(nil), // 10: parley.v1.agent.PollTokenRevoked
+	(*Revoked)(nil),          // 11: parley.v1.agent.Revoked
+	(*Entered)(nil),          // 12: parley.v1.agent.Entered
+	(*Departed)(nil),         // 13: parley.v1.agent.Departed
+	(*KeysBound)(nil),        // 14: parley.v1.agent.KeysBound
+	(*KeyDistrusted)(nil),    // 15: parley.v1.agent.KeyDistrusted
+	(*PQKeySet)(nil),         // 16: parley.v1.agent.PQKeySet
+	(*PQKeyRemoved)(nil),     // 17: parley.v1.agent.PQKeyRemoved
+	(*Card)(nil),             // 18: parley.v1.agent.Card
 }
 var file_actors_agent_agent_proto_depIdxs = []int32{
 	0,  // 0: parley.v1.agent.State.former_keys:type_name -> parley.v1.agent.FormerKey
 	2,  // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
 	1,  // 2: parley.v1.agent.State.bindings:type_name -> parley.v1.agent.KeyBinding
-	17, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
+	18, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
 	3,  // 4: parley.v1.agent.State.pq_key:type_name -> parley.v1.agent.PQKey
-	1,  // 5: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
-	6,  // [6:6] is the sub-list for method output_type
-	6,  // [6:6] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	4,  // 5: parley.v1.agent.Created.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 6: parley.v1.agent.KeysRotated.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 7: parley.v1.agent.Revoked.leaf:type_name -> parley.v1.agent.KeyLeaf
+	1,  // 8: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
+	4,  // 9: parley.v1.agent.KeysBound.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 10: parley.v1.agent.KeyDistrusted.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 11: parley.v1.agent.PQKeySet.leaf:type_name -> parley.v1.agent.KeyLeaf
+	4,  // 12: parley.v1.agent.PQKeyRemoved.leaf:type_name -> parley.v1.agent.KeyLeaf
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_actors_agent_agent_proto_init() }
@@ -1501,14 +1679,14 @@ func file_actors_agent_agent_proto_init() {
 		return
 	}
 	file_actors_agent_card_proto_init()
-	file_actors_agent_agent_proto_msgTypes[6].OneofWrappers = []any{}
+	file_actors_agent_agent_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_agent_agent_proto_rawDesc), len(file_actors_agent_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

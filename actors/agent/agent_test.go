@@ -235,6 +235,7 @@ func TestGolden(t *testing.T) {
 		Signature: key("signature"), SignedAt: "2026-11-22T09:00:00.5Z", SigningKey: key("s2"), EncryptionKey: key("e1"), PreviousSignature: key("previous"),
 		PreviousKey: key("s1"),
 	}
+	leaf := &agent.KeyLeaf{Number: 300, Salt: key("salt"), Signing: key("kid"), Encryption: key("kid2"), Pq: key("kid3")}
 	actorstest.Golden(
 		t, "testdata/events.golden", rules,
 		&agent.State{
@@ -245,30 +246,30 @@ func TestGolden(t *testing.T) {
 			Groups:     []*agent.Membership{membership("vault", 300, true)},
 			Bindings:   []*agent.KeyBinding{bound}, UnboundMs: at + 5, SigningSinceMs: at + 6, EncryptionSinceMs: at + 7, KeysMs: at + 8,
 			Card: &agent.Card{CreatedMs: at + 9, UpdatedMs: at + 10, IsPublic: true, A2AEnabled: true, ShownMs: at + 11}, CardRevision: 300,
-			PqKey: &agent.PQKey{Algorithm: parley.XWing, Raw: key("pq1"), SinceMs: at + 12},
+			PqKey: &agent.PQKey{Algorithm: parley.XWing, Raw: key("pq1"), SinceMs: at + 12}, KeyLeaves: 300,
 		},
 		[]agent.Event{
 			&agent.Created{
 				Id: id, OrgId: org, Name: "alice", HumanOversight: true, IncomingPolicy: agent.AcceptAll,
 				OutgoingPolicy: agent.SendAll, Unlisted: true, SigningKey: key("s1"), EncryptionKey: key("e1"),
-				PollTokenHash: key("poll"), AtMs: at,
+				PollTokenHash: key("poll"), AtMs: at, Leaf: leaf,
 			},
 			&agent.Changed{
 				HumanOversight: proto.Bool(false), IncomingPolicy: proto.String(agent.GroupsOnly),
 				OutgoingPolicy: proto.String(agent.GroupsOnly), Unlisted: proto.Bool(false), AtMs: at,
 			},
-			&agent.KeysRotated{SigningKey: key("s2"), EncryptionKey: key("e2"), AtMs: at, Dated: true},
+			&agent.KeysRotated{SigningKey: key("s2"), EncryptionKey: key("e2"), AtMs: at, Dated: true, Leaf: leaf},
 			&agent.PollTokenIssued{Hash: key("poll"), AtMs: at},
 			&agent.PollTokenRevoked{AtMs: at},
-			&agent.Revoked{AtMs: at},
+			&agent.Revoked{AtMs: at, Leaf: leaf},
 			&agent.Entered{Group: group, Offer: 300, Isolated: true, AtMs: at},
 			&agent.Departed{Group: group, Offer: 300, AtMs: at},
-			&agent.KeysBound{Binding: bound, AtMs: at, Drop: 300},
-			&agent.KeyDistrusted{Curve: parley.Ed25519, Raw: key("s1"), AtMs: at},
+			&agent.KeysBound{Binding: bound, AtMs: at, Drop: 300, Leaf: leaf},
+			&agent.KeyDistrusted{Curve: parley.Ed25519, Raw: key("s1"), AtMs: at, Leaf: leaf},
 			&agent.CardPublished{IsPublic: true, A2AEnabled: true, AtMs: at},
 			&agent.CardWithdrawn{AtMs: at},
-			&agent.PQKeySet{Algorithm: parley.XWing, Raw: key("pq1"), AtMs: at},
-			&agent.PQKeyRemoved{AtMs: at},
+			&agent.PQKeySet{Algorithm: parley.XWing, Raw: key("pq1"), AtMs: at, Leaf: leaf},
+			&agent.PQKeyRemoved{AtMs: at, Leaf: leaf},
 		},
 	)
 }

@@ -8,6 +8,9 @@ import (
 
 // Evolve folds one event into s. It cannot fail: an event is a fact.
 func Evolve(s *State, e Event) {
+	if leaf := leafOf(e); leaf != nil && *leaf != nil {
+		s.KeyLeaves = (*leaf).Number + 1
+	}
 	switch e := e.(type) {
 	case *Created:
 		evolveCreated(s, e)

@@ -47,6 +47,11 @@ func TestOracleControl(t *testing.T) {
 			alive.RevokedMs = 0
 			return agent.Decide(alive, c, now)
 		}),
+		"a leaf is numbered like another": evolving(func(s *agent.State, e *agent.KeysBound) {
+			if e.GetLeaf() != nil {
+				s.KeyLeaves--
+			}
+		}),
 		"policy before existence": deciding(func(s *agent.State, c agent.Send, now time.Time) ([]agent.Event, error) {
 			_, err := agent.Decide(s, c, now)
 			if errors.Is(err, agent.ErrUnknownRecipient) && c.RecipientGroupsOnly {

@@ -45,6 +45,10 @@ var (
 )
 
 func wish(t *rapid.T, o *oracle, now time.Time) agent.Command {
+	return maybeLogged(t, o.wish(t, now))
+}
+
+func (o *oracle) wish(t *rapid.T, now time.Time) agent.Command {
 	kind := wishes.Draw(t, "wish")
 	if !o.exists && rapid.Bool().Draw(t, "at last") {
 		kind = "create"
@@ -175,6 +179,7 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"PublishCard: no agent", "PublishCard: revoked", "PublishCard: security members", "PublishCard: first card", "PublishCard: another card",
 		"WithdrawCard: no agent", "WithdrawCard: revoked", "WithdrawCard: nothing new", "WithdrawCard: changed",
 		"SetPQKey: no agent", "SetPQKey: revoked", "SetPQKey: nothing new", "SetPQKey: changed",
+		"Logged: refused", "Logged: no leaf", "Logged: a leaf", "Logged: two leaves",
 		"RemovePQKey: no agent", "RemovePQKey: revoked", "RemovePQKey: nothing new", "RemovePQKey: changed",
 	},
 	Errors: map[string]error{

@@ -34,6 +34,7 @@ type record struct {
 	card                card
 	cards               uint32 // published so far
 	pq                  pqKey
+	leaves              uint32 // of the key log
 }
 
 // card is what is remembered of an agent's card; zero if there is none.
@@ -112,7 +113,7 @@ func look(l *life) any {
 	if c := s.GetCard(); c != nil {
 		seen.card = card{c.CreatedMs, c.UpdatedMs, c.ShownMs, c.IsPublic, c.A2AEnabled}
 	}
-	seen.cards = s.GetCardRevision()
+	seen.cards, seen.leaves = s.GetCardRevision(), s.GetKeyLeaves()
 	if k := s.GetPqKey(); k != nil {
 		found, _ := s.KeyByKid(parley.AKPThumbprint(k.Algorithm, k.Raw))
 		seen.pq = pqKey{found.Curve, string(found.Raw), found.Since.UnixMilli()}
@@ -190,6 +191,8 @@ func answerable(l *life, o *oracle) error {
 
 func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 	switch c := c.(type) {
+	case agent.Logged:
+		return o.logged(c, now)
 	case agent.Create:
 		return o.create(c, now)
 	case agent.Send:

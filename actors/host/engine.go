@@ -51,6 +51,8 @@ type Engine struct {
 	// shared: the system is not the engine's own, and outlives it.
 	shared  bool
 	produce map[journal.StreamKind]func(*Engine, *activeActor) actor.Actor
+	// gather is how long actors of a kind wait before they handle their queues.
+	gather map[journal.StreamKind]time.Duration
 	// Timeout is how long a request waits for its answer.
 	Timeout time.Duration
 	// IdleFor is how long an actor stays in memory without a message.
@@ -70,6 +72,10 @@ type Engine struct {
 		mu      sync.Mutex
 		handles map[journal.Stream]*activeActor
 	}
+	// gathers are the streams whose actors gather messages now.
+	gathers   map[journal.Stream]bool
+	gathering sync.Mutex
+
 	live        atomic.Int64
 	queries     atomic.Int64  // under way
 	answered    func()        // ends a query
@@ -86,6 +92,7 @@ func New(j journal.Journal, clock parley.Clock, logger *slog.Logger, system *Sys
 		journal: j, clock: clock, Logger: logger, Timeout: AnswerTimeout, IdleFor: idleAfter,
 		system: system, shared: system != nil,
 		produce: map[journal.StreamKind]func(*Engine, *activeActor) actor.Actor{},
+		gather:  map[journal.StreamKind]time.Duration{}, gathers: map[journal.Stream]bool{},
 		stop:    make(chan struct{}),
 		retries: retries{first: retryPauseMin, after: time.AfterFunc}, QueueMessages: QueueMessages,
 		QueriesMax: queriesMax,
@@ -141,6 +148,7 @@ func quieted(level slog.Level) slog.Level {
 // Register adds a kind of actor. Call it before Start. A kind of the same stream kind
 // is replaced.
 func Register[S rules.State, C any, E rules.Event](e *Engine, k *Kind[S, C, E]) {
+	e.gather[k.Stream] = k.Gather
 	e.produce[k.Stream] = func(e *Engine, h *activeActor) actor.Actor {
 		return &entity[S, C, E]{kind: k, engine: e, handle: h}
 	}
@@ -281,8 +289,27 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// Drain has a stream's actor handle the messages in its durable queue.
-func (e *Engine) Drain(s journal.Stream) { e.nudge(s, toDrain) }
+// Drain has a stream's actor handle the messages in its durable queue, at once or when it
+// has gathered what comes in the meantime.
+func (e *Engine) Drain(s journal.Stream) {
+	pause := e.gather[s.Kind]
+	if pause == 0 {
+		e.nudge(s, toDrain)
+		return
+	}
+	e.gathering.Lock()
+	defer e.gathering.Unlock()
+	if e.gathers[s] {
+		return
+	}
+	e.gathers[s] = true
+	time.AfterFunc(pause, func() {
+		e.gathering.Lock()
+		delete(e.gathers, s)
+		e.gathering.Unlock()
+		e.nudge(s, toDrain)
+	})
+}
 
 // nudge gives a stream's actor a hint. If the actor is being dropped, its next
 // activation gets it.

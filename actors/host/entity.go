@@ -28,6 +28,11 @@ type Kind[S rules.State, C any, E rules.Event] struct {
 	// HandleQueued handles one message of the actor's durable queue; nil if the kind
 	// gets none. After an error, also a refusal, the message stays in the queue.
 	HandleQueued func(*Turn[S, C, E], *record.SagaMessage) error
+	// HandlePage, if set, handles a page of the queue in one turn, instead of HandleQueued.
+	HandlePage func(*Turn[S, C, E], []*record.SagaMessage) error
+	// Gather is how long the actor waits after a message was queued before it handles its
+	// queue, so that one turn handles all that came meanwhile.
+	Gather time.Duration
 	// Work, if set, is called after the queue is drained, whenever the actor is hinted.
 	Work func(*Turn[S, C, E]) error
 	// StateEvery is after how many events the folded state is stored. With 1 the
@@ -230,7 +235,7 @@ func (e *entity[S, C, E]) catchUp() error {
 	if !e.loaded {
 		return e.load() // which catches up
 	}
-	if e.owed&toDrain != 0 && e.kind.HandleQueued != nil {
+	if e.owed&toDrain != 0 && (e.kind.HandleQueued != nil || e.kind.HandlePage != nil) {
 		if err := e.drainQueue(); err != nil {
 			return err
 		}

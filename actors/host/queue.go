@@ -32,18 +32,61 @@ func (e *entity[S, C, E]) drainQueue() error {
 	if err != nil {
 		return err
 	}
-	for i := range page {
-		then := func(error) {}
-		if more && i == len(page)-1 {
-			then = func(error) { e.engine.Drain(e.handle.stream) }
-		}
-		if err := e.handleQueued(&page[i], then); err != nil {
-			return err
-		}
+	then := func(error) {}
+	if more {
+		then = func(error) { e.engine.nudge(e.handle.stream, toDrain) }
+	}
+	if e.kind.HandlePage != nil {
+		err = e.handlePage(page, then)
+	} else {
+		err = e.handleEach(page, then)
+	}
+	if err != nil {
+		return err
 	}
 	if e.page = nil; more {
 		e.page = e.last
 	}
+	return nil
+}
+
+// handleEach handles each message of a page in a turn of its own. then is called when the
+// last one is durable.
+func (e *entity[S, C, E]) handleEach(page []journal.QueuedMessage, then func(error)) error {
+	for i := range page {
+		after := func(error) {}
+		if i == len(page)-1 {
+			after = then
+		}
+		if err := e.handleQueued(&page[i], after); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handlePage handles all messages of a page in one turn.
+func (e *entity[S, C, E]) handlePage(page []journal.QueuedMessage, then func(error)) error {
+	if len(page) == 0 {
+		return nil
+	}
+	t := e.begin()
+	defer t.abandon()
+	messages := make([]*record.SagaMessage, 0, len(page))
+	for i := range page {
+		m, err := record.DecodeSagaMessage(e.handle.stream.Kind, page[i].Data)
+		if err != nil {
+			e.quarantine(t, &page[i], err)
+		} else {
+			messages = append(messages, m)
+		}
+		t.Entry.Handled = append(t.Entry.Handled, page[i].Number)
+	}
+	if err := e.kind.HandlePage(t, messages); err != nil {
+		return err
+	}
+	e.handled = page[len(page)-1].Number
+	t.commit(then)
 	return nil
 }
 

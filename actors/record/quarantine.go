@@ -82,6 +82,7 @@ func StreamName(s journal.Stream) string {
 		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
 		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
 		journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
+		journal.KeyLogStream: "key log",
 	}
 	if kind, ok := kinds[s.Kind]; ok {
 		return kind + " " + s.ID.String()

@@ -41,20 +41,23 @@ const (
 	// To an organization: an agent of it acts no more. It lies in the queue as the
 	// letter r and the agent's id.
 	SagaMessage_retired SagaMessage_Kind = 8
+	// To the key log: a leaf.
+	SagaMessage_leaf SagaMessage_Kind = 20
 )
 
 // Enum value maps for SagaMessage_Kind.
 var (
 	SagaMessage_Kind_name = map[int32]string{
-		0: "nothing",
-		1: "offer",
-		2: "answer",
-		3: "depart",
-		4: "concern",
-		5: "settled",
-		6: "forget",
-		7: "ended",
-		8: "retired",
+		0:  "nothing",
+		1:  "offer",
+		2:  "answer",
+		3:  "depart",
+		4:  "concern",
+		5:  "settled",
+		6:  "forget",
+		7:  "ended",
+		8:  "retired",
+		20: "leaf",
 	}
 	SagaMessage_Kind_value = map[string]int32{
 		"nothing": 0,
@@ -66,6 +69,7 @@ var (
 		"forget":  6,
 		"ended":   7,
 		"retired": 8,
+		"leaf":    20,
 	}
 )
 
@@ -292,10 +296,12 @@ type SagaMessage struct {
 	Group []byte                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	Agent []byte                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	// Number of the offer.
-	Number        uint32 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
-	Isolated      bool   `protobuf:"varint,5,opt,name=isolated,proto3" json:"isolated,omitempty"`
-	Request       []byte `protobuf:"bytes,6,opt,name=request,proto3" json:"request,omitempty"`
-	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Number   uint32 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Isolated bool   `protobuf:"varint,5,opt,name=isolated,proto3" json:"isolated,omitempty"`
+	Request  []byte `protobuf:"bytes,6,opt,name=request,proto3" json:"request,omitempty"`
+	Reason   string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// 32 bytes.
+	Commitment    []byte `protobuf:"bytes,20,opt,name=commitment,proto3" json:"commitment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,6 +383,13 @@ func (x *SagaMessage) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *SagaMessage) GetCommitment() []byte {
+	if x != nil {
+		return x.Commitment
+	}
+	return nil
 }
 
 // Erasure is how far the erasure of an organization has come. It has ids, counts and
@@ -620,7 +633,7 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\x04type\x18d \x01(\tR\x04type\x12\x18\n" +
 	"\acontent\x18e \x01(\fR\acontent\x12!\n" +
 	"\fself_payload\x18f \x01(\tR\vselfPayload\x12\x1a\n" +
-	"\bmetadata\x18g \x01(\fR\bmetadata\"\xce\x02\n" +
+	"\bmetadata\x18g \x01(\fR\bmetadata\"\xf8\x02\n" +
 	"\vSagaMessage\x127\n" +
 	"\x04kind\x18\x01 \x01(\x0e2#.parley.v1.message.SagaMessage.KindR\x04kind\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\fR\x05group\x12\x14\n" +
@@ -628,7 +641,10 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\x06number\x18\x04 \x01(\rR\x06number\x12\x1a\n" +
 	"\bisolated\x18\x05 \x01(\bR\bisolated\x12\x18\n" +
 	"\arequest\x18\x06 \x01(\fR\arequest\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"t\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x1e\n" +
+	"\n" +
+	"commitment\x18\x14 \x01(\fR\n" +
+	"commitment\"~\n" +
 	"\x04Kind\x12\v\n" +
 	"\anothing\x10\x00\x12\t\n" +
 	"\x05offer\x10\x01\x12\n" +
@@ -641,7 +657,8 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\n" +
 	"\x06forget\x10\x06\x12\t\n" +
 	"\x05ended\x10\a\x12\v\n" +
-	"\aretired\x10\b\"\x8e\x02\n" +
+	"\aretired\x10\b\x12\b\n" +
+	"\x04leaf\x10\x14\"\x8e\x02\n" +
 	"\aErasure\x12\x19\n" +
 	"\bbegun_ms\x18\x01 \x01(\x03R\abegunMs\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\fR\x05token\x12\x16\n" +

@@ -1,8 +1,9 @@
 package record
 
 import (
-	fmt "fmt"
+	"fmt"
 
+	"parley"
 	"parley/journal"
 )
 
@@ -22,6 +23,12 @@ func DecodeSagaMessage(to journal.StreamKind, data []byte) (*SagaMessage, error)
 		return nil, err
 	}
 	var ids [][]byte
+	if m.GetKind() == SagaMessage_leaf {
+		if to != journal.KeyLogStream || len(m.GetCommitment()) != parley.KeyLogHashBytes {
+			return nil, fmt.Errorf("a leaf of %d bytes to a stream of kind %d", len(m.GetCommitment()), to)
+		}
+		return m, nil
+	}
 	switch k := m.GetKind(); {
 	case to == journal.AgentStream && (k == SagaMessage_offer || k == SagaMessage_depart):
 		ids = [][]byte{m.GetGroup()}

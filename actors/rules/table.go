@@ -9,6 +9,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/issuer"
+	"parley/actors/keylog"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
@@ -39,6 +40,9 @@ var (
 	}
 	Issuer = Aggregate[*issuer.State, issuer.Command, issuer.Event]{
 		Decide: issuer.Decide, Evolve: issuer.Evolve, Tag: issuer.Tag, New: issuer.New,
+	}
+	KeyLog = Aggregate[*keylog.State, keylog.Command, keylog.Event]{
+		Decide: keylog.Decide, Evolve: keylog.Evolve, Tag: keylog.Tag, New: keylog.New,
 	}
 	Group = Aggregate[*group.State, group.Command, group.Event]{
 		Decide: group.Decide, Evolve: group.Evolve, Tag: group.Tag, New: group.New,
@@ -114,4 +118,9 @@ var (
 	CardKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 2}}
 	// ReceiptKeyStream holds the keys that sign receipts of messages.
 	ReceiptKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 3}}
+	// LogKeyStream holds the key that signs checkpoints of the key log.
+	LogKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 4}}
 )
+
+// KeyLogStream is the stream of the key log. There is one for all journals.
+var KeyLogStream = journal.Stream{Kind: journal.KeyLogStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}

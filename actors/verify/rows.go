@@ -177,6 +177,12 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		return x.kidRow(key, value)
 	case table == journal.PollTable:
 		return x.pollRow(key, value)
+	case table == journal.KeyLogTable && len(key) == 8:
+		x.keyLog.trees.Find(rules.KeyLogStream.Slot(), 1, key, value)
+		x.inKeyLogSlot(slot, key)
+	case table == journal.KeyLogPlaceTable && len(key) == parley.KeyLogHashBytes:
+		x.keyLog.places.Find(leafSlot(key), 1, key, value)
+		x.inKeyLogSlot(slot, key)
 	case table == journal.OnceTable && len(key) > 21 && len(key) > 5+int(key[4]):
 		return x.onceRow(slot, key, value)
 	default:

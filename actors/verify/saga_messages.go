@@ -60,6 +60,8 @@ func (x *verifier) sagaMessage(to journal.Stream, w *record.SagaMessage) {
 		}
 	case to.Kind == journal.GroupStream && k == record.SagaMessage_forget:
 		u.forgets[pair(parley.IDFromBytes[parley.AnyID](w.GetAgent()), to.ID)] = true
+	case to.Kind == journal.KeyLogStream && k == record.SagaMessage_leaf:
+		x.keyLog.leaves.Find(leafSlot(w.GetCommitment()), 1, w.GetCommitment())
 	case to.Kind == journal.OrgStream && k == record.SagaMessage_ended:
 		x.endings.Find(to.Slot(), 1, to.ID[:], id[:])
 	case to.Kind == journal.OrgStream && k == record.SagaMessage_retired:

@@ -35,6 +35,8 @@ func (x *verifier) replayOf(s journal.Stream) streamReplay {
 		return x.replayGroup(s)
 	case journal.WebhookStream:
 		return x.replayWebhook(s)
+	case journal.KeyLogStream:
+		return x.replayKeyLog(s)
 	case journal.SlugStream:
 		return claim{x, s}
 	case journal.WorkloadStream:
@@ -223,8 +225,8 @@ func (x *verifier) replayIssuer(s journal.Stream) streamReplay {
 	}
 	t.judge = func(uint64, issuer.Event) error { return nil }
 	t.end = func() error {
-		if s != rules.SigningKeyStream && s != rules.CardKeyStream && s != rules.ReceiptKeyStream {
-			x.begin.Fault(record.StreamName(s), "signing keys exist for access tokens, cards and receipts, and these are others")
+		if s != rules.SigningKeyStream && s != rules.CardKeyStream && s != rules.ReceiptKeyStream && s != rules.LogKeyStream {
+			x.begin.Fault(record.StreamName(s), "signing keys exist for access tokens, cards, receipts and the key log, and these are others")
 		}
 		return nil
 	}
@@ -236,7 +238,11 @@ func (x *verifier) replayAgent(s journal.Stream) streamReplay {
 		rules: rules.Agent, state: &agent.State{}, blank: func() *agent.State { return &agent.State{} },
 	}
 	self := parley.AgentID(s.ID)
+	t.after = func(e agent.Event) { x.keysLogged(self, t.state, e) }
 	t.judge = func(seq uint64, e agent.Event) error {
+		if err := x.keyEvent(self, t.state, e); err != nil {
+			return err
+		}
 		switch e := e.(type) {
 		case *agent.Created:
 			x.begins(s, seq, e.GetId())

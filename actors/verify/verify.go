@@ -111,7 +111,9 @@ type verifier struct {
 	moved map[parley.ConversationID]*changedConversation
 	// owners caches the owners of agents.
 	owners map[parley.AgentID]parley.OrgID
-	rows   uint64
+	// slugTexts caches the slugs of organizations.
+	slugTexts map[parley.OrgID]string
+	rows      uint64
 }
 
 // checks are the checks of single rows.
@@ -121,7 +123,7 @@ type checks struct {
 	arrival, keys, poll, once, tables, queues     *report.Check
 	orgSlot, registered, farReceipts, statusWords *report.Check
 	collectedAll, quarantine, folded, cardContent *report.Check
-	active, begun, proven                         *report.Check
+	active, begun, proven, keyLeaves              *report.Check
 }
 
 // multisets are the checks that compare two multisets.
@@ -132,6 +134,7 @@ type multisets struct {
 	cards, workloads                               *report.Multiset
 	groupMultisets
 	webhookMultisets
+	keyLog keyLogMultisets
 }
 
 // comparison is a multiset with the texts for members that are on one side only.
@@ -147,6 +150,7 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 	x := &verifier{
 		Archive: a, report: result, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
 		seatHistories: map[parley.GroupID]*seatHistory{}, moved: map[parley.ConversationID]*changedConversation{},
+		slugTexts: map[parley.OrgID]string{},
 	}
 	x.checks = checks{
 		decode:       result.Check("event-decode", "every event is of a known kind and can be read"),
@@ -175,6 +179,7 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 		cardContent:  result.Check("card-content", "each card lies in the slot of its agent, can be read, and is stored as this release writes it"),
 		active:       result.Check("activity-rows", "each hour of activity is of an agent, and lies in its slot"),
 		registered:   result.Check("registrations", "a solved challenge has made its organization"),
+		keyLeaves:    result.Check("key-log-entries", "entries of the key log are numbered without gaps, name the keys that the agent had, and lie where they are looked for"),
 		proven:       result.Check("workload-identities", "each SPIFFE id finds the organization that has proven it"),
 	}
 	x.groupChecks = groupChecksOf(result)
@@ -235,6 +240,7 @@ func (x *verifier) open() {
 			}),
 		groupMultisets:   openGroups(open),
 		webhookMultisets: openWebhooks(open),
+		keyLog:           openKeyLog(open),
 	}
 }
 

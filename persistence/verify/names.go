@@ -12,6 +12,7 @@ func streamName(s journal.Stream) string {
 		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
 		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
 		journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
+		journal.KeyLogStream: "key log",
 	}[s.Kind]
 	if kind == "" {
 		kind = fmt.Sprintf("stream of kind %d", s.Kind)
