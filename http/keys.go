@@ -207,7 +207,16 @@ func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyR
 }
 
 // publicAgent returns an active agent by exact id or handle, which any caller may name.
-func (s agentKeys) publicAgent(c *rest.Call, name string) (a *agent.State, err error) {
+func (s agentKeys) publicAgent(c *rest.Call, name string) (*agent.State, error) {
+	a, err := s.namedAgent(c, name)
+	if err == nil && a.Revoked() {
+		return nil, errUnknownAgent
+	}
+	return a, err
+}
+
+// namedAgent is publicAgent, revoked agents included.
+func (s agentKeys) namedAgent(c *rest.Call, name string) (a *agent.State, err error) {
 	if strings.Contains(name, "@") {
 		if a, err = s.desk.AgentByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
 			return nil, parley.ErrBadHandle.With("loc", []any{"path", "id"})
@@ -219,7 +228,7 @@ func (s agentKeys) publicAgent(c *rest.Call, name string) (a *agent.State, err e
 		}
 		a, err = s.Node.Agents.Get(c.Context(), id)
 	}
-	if errors.Is(err, parley.ErrNotFound) || (err == nil && a.Revoked()) {
+	if errors.Is(err, parley.ErrNotFound) {
 		return nil, errUnknownAgent
 	}
 	return a, err

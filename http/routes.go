@@ -94,6 +94,7 @@ func (s *Service) cardRoutes() []rest.Route {
 
 func (s *Service) agentRoutes() []rest.Route {
 	agents, agentKeys, identity, conversations, workload := agents{s.core}, agentKeys{s.core}, identity{s.core}, conversations{s.core}, workload{s.core}
+	keyLog := keyLog{s.core}
 	return []rest.Route{
 		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", agents.listAgents),
 		rest.Typed(post, "/agents", rest.Tier1, 201, "Create an agent.", agents.createAgent),
@@ -108,6 +109,11 @@ func (s *Service) agentRoutes() []rest.Route {
 		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", agentKeys.retireKey),
 		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", agentKeys.bindKeys),
 		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", agentKeys.listBindings),
+		rest.RenderedAs[api.Page[api.KeyLogEntry]](get, "/agents/{id}/key-log", rest.Public, 200, "Entries of an agent in the key log, oldest first.", keyLog.entries),
+		rest.RenderedAs[api.KeyLog](get, "/key-log", rest.Public, 200, "The key that signs checkpoints of the key log.", keyLog.describe),
+		rest.Raw(get, "/key-log/checkpoint", rest.Public, "text/plain", "Newest checkpoint of the key log: a signed note with its size and its root hash (C2SP tlog-checkpoint).", keyLog.checkpoint),
+		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/inclusion", rest.Public, 200, "Prove that a leaf is in the key log.", keyLog.inclusion),
+		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/consistency", rest.Public, 200, "Prove that the key log begins with an earlier one.", keyLog.consistency),
 		rest.Typed(post, "/agents/{id}/verify-svid/challenge", rest.Bearer, 201, "Ask for a challenge to prove a workload identity.", workload.createSVIDChallenge),
 		rest.Typed(post, "/agents/{id}/verify-svid", rest.Bearer, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.verifySVID),
 		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.webFinger).As(api.MediaJRD),

@@ -110,15 +110,16 @@ type core struct {
 	receiptKeys    *receiptKeys
 	// signing is held from reading the signing keys until they are in use, so that an older
 	// set cannot replace a newer one.
-	signing  sync.Mutex
-	streams  *streams
-	exports  *exports
-	queries  *limit.Slots
-	meanings *limit.Slots // of searches that wait for a vector
-	lists    rest.Lists
-	desk     *submission.Desk
-	bridge   *a2a.Bridge
-	erasures erasureNews
+	signing   sync.Mutex
+	logSigner logSigner
+	streams   *streams
+	exports   *exports
+	queries   *limit.Slots
+	meanings  *limit.Slots // of searches that wait for a vector
+	lists     rest.Lists
+	desk      *submission.Desk
+	bridge    *a2a.Bridge
+	erasures  erasureNews
 	// queriesLinger is set by tests only: a search keeps its place while it waits for the
 	// disk.
 	queriesLinger bool
@@ -243,6 +244,7 @@ type (
 	cards          struct{ *core }
 	bridge         struct{ *core } // A2A
 	agentStreams   struct{ *core }
+	keyLog         struct{ *core }
 	identity       struct{ *core } // documents by which others find an agent's keys
 	messages       struct{ *core } // sending
 	inbox          struct{ *core } // reading and acknowledging

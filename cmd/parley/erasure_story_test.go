@@ -251,6 +251,9 @@ func (p *party) agent() member {
 	made := p.do(201, "POST /agents", nil, object{"name": m.name, "signing_public_key": signing, "encryption_public_key": encryption})
 	m.id, m.handle = made["id"].(string), made["handle"].(string)
 	p.watchID(m.id)
+	for _, entry := range p.do(200, "GET /agents/{id}/key-log", []string{m.id}, nil)["items"].([]any) {
+		p.watch(p.fate, "salt of a leaf of the key log", entry.(map[string]any)["salt"].(string))
+	}
 	poll := made["poll_url"].(string)
 	p.watch(never, "poll token", poll[strings.LastIndexByte(poll, '/')+1:])
 	p.do(200, "PATCH /agents/{id}", []string{m.id}, object{"name": m.name, "unlisted": false})

@@ -151,6 +151,10 @@ func (c *Client) once(ctx context.Context, k call, out any) (_ http.Header, toke
 	case out == nil || resp.StatusCode == http.StatusNoContent:
 		return resp.Header, token, nil
 	}
+	if text, plain := out.(*plainText); plain {
+		*text = plainText(body)
+		return resp.Header, token, nil
+	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return nil, token, &localError{fmt.Errorf("%s %s: read answer: %w", k.method, k.path, err)}
 	}

@@ -30,6 +30,8 @@ type Client struct {
 	// tokenFile stores the token between runs. If empty, the token is kept only in
 	// memory.
 	tokenFile string
+	// logWait is how long CheckKeyLog waits for an entry that is not in the log yet.
+	logWait time.Duration
 }
 
 // Option sets one property of a new Client.
@@ -80,7 +82,7 @@ func New(baseURL string, opts ...Option) (*Client, error) {
 	}
 	c := &Client{
 		base: strings.TrimRight(baseURL, "/"), brand: "svc",
-		clock: time.Now, timeout: 30 * time.Second, attempts: 4, backoff: 200 * time.Millisecond,
+		clock: time.Now, timeout: 30 * time.Second, attempts: 4, backoff: 200 * time.Millisecond, logWait: keyLogWait,
 	}
 	for _, opt := range opts {
 		opt(c)

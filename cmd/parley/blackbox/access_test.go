@@ -135,6 +135,11 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /agents/{id}/verify-svid":           agentAsk("/verify-svid", obj{"challenge_id": nobody, "jwt_svid": "x"}),
 	"GET /agents/{id}/key-bindings":           agentAsk("/key-bindings", nil),
 	"GET /agents/{name}/did.json":             agentAsk("/did.json", nil),
+	"GET /agents/{id}/key-log":                agentAsk("/key-log", nil),
+	"GET /key-log":                            plainAsk("/key-log"),
+	"GET /key-log/checkpoint":                 plainAsk("/key-log/checkpoint"),
+	"GET /key-log/proofs/inclusion":           plainAsk("/key-log/proofs/inclusion?index=0&size=1"),
+	"GET /key-log/proofs/consistency":         plainAsk("/key-log/proofs/consistency?from=1&to=1"),
 	"GET /.well-known/agent-cards/{id}.json": func(c *accessScene) accessAsk {
 		g := c.victim()
 		g.put(g.path("/card"), merged(plainCard(), obj{"is_public": true})).want(200)

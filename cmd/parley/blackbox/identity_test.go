@@ -1,8 +1,11 @@
 package blackbox
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -276,6 +279,29 @@ func TestVerifyKeys(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, said)
 		}
 
+		// The profile remembers the log: it must go on from there.
+		log, _ := shown["key_log"].(obj)
+		again, _ := bob.run("verify-keys", bob.handle())["key_log"].(obj)
+		if log["remembered"] != true || log["size_before"] != 0. || again["size_before"] != log["size"] || again["index"] != log["index"] || log["entries"] != 2. {
+			t.Errorf("%v, then %v", log, again)
+		}
+		remembered := filepath.Join(bob.dir, "keys", "pins", "key-logs.json")
+		text, err := os.ReadFile(remembered)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := bytes.Replace(text, []byte(again["root"].(string)), []byte(strings.Repeat("A", 43)+"="), 1)
+		if err := os.WriteFile(remembered, other, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, said, code = command(t, "verify-keys", bob.handle(), "--profile", bob.dir)
+		if code != exitKeys {
+			t.Errorf("a log that is not the one seen before: exit code %d\n%s", code, out)
+		}
+		checkMessage(t, "another log", out+said, "not the one seen before", "do not trust")
+		bob.run("verify-keys", bob.handle(), "--accept-key-log")
+		bob.run("verify-keys", bob.handle())
+
 		liar := newLyingServer(t, s)
 		sign, seal := newKeys()
 		liar.impersonate(bob.id, bob.handle(), sign, seal)
@@ -283,7 +309,7 @@ func TestVerifyKeys(t *testing.T) {
 		if code != exitKeys || strings.Contains(out, fmt.Sprint(words)) || strings.Contains(out, "agree with") {
 			t.Errorf("exit code %d\n%s%s", code, out, said)
 		}
-		checkMessage(t, "other keys", out+said, "another key for authentication", "another key for assertionMethod", "another key for keyAgreement", "do not trust")
+		checkMessage(t, "other keys", out+said, "another key for authentication", "another key for assertionMethod", "another key for keyAgreement", "names other keys than the server returns", "do not trust")
 
 		for code, args := range map[int][]string{
 			2: {"verify-keys", "bob", "--url", s.base}, 5: {"verify-keys", "nobody@" + bob.slug + ".localhost", "--url", s.base}, 4: {"verify-keys", bob.handle()},

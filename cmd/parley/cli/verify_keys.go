@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
+	"parley/http/api"
 	"parley/http/client"
 )
 
 type VerifyKeysCmd struct {
 	profile.Flags
-	ByDomain bool   `name:"by-domain" help:"Fetch WebFinger and the DID document from the organization's own host over https, as strangers do, and only the keys from the server."`
-	Handle   string `arg:"" help:"Handle of any agent, of any organization."`
+	ByDomain  bool   `name:"by-domain" help:"Fetch WebFinger and the DID document from the organization's own host over https, as strangers do, and only the keys from the server."`
+	AcceptLog bool   `name:"accept-key-log" help:"Forget what the profile remembers of the server's key log, and remember the one that it shows now. For a server that was restored from a backup."`
+	Handle    string `arg:"" help:"Handle of any agent, of any organization."`
 }
 
 // verifiedKeys is the output of `verify-keys --json`.
@@ -30,12 +34,30 @@ type verifiedKeys struct {
 	// KeysFrom and DocumentsFrom are the servers that were asked.
 	KeysFrom      string `json:"keys_from"`
 	DocumentsFrom string `json:"documents_from"`
-	// Differences is empty if all documents agree.
+	// KeyLog is what the server's key log says; nil if it could not be verified.
+	KeyLog *verifiedLog `json:"key_log"`
+	// Differences is empty if all documents and the key log agree.
 	Differences []string `json:"differences"`
 }
 
-// Run compares documents and changes nothing: it pins no keys. It needs no credentials. If
-// the documents differ, it prints what it found and exits with program.ExitKeys.
+// verifiedLog is the key log as it was verified. Two people who compare size and root hash
+// see whether the server shows them the same log.
+type verifiedLog struct {
+	client.KeyLogTree
+	// Entries is how many entries the agent has, Index the place of the newest one.
+	Entries int `json:"entries"`
+	Index   int `json:"index"`
+	// Since is when the newest entry was made; it names the current keys.
+	Since string `json:"since"`
+	// Before is the size that the profile remembered, 0 if it remembered none.
+	Before uint64 `json:"size_before"`
+	// Remembered reports whether the profile remembers the log from now on.
+	Remembered bool `json:"remembered"`
+}
+
+// Run compares documents and verifies that the keys are in the server's key log. It pins no
+// keys, but a profile remembers the log. It needs no credentials. If the documents differ or
+// the log does not have the keys, it prints what it found and exits with program.ExitKeys.
 func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	h, err := parley.ParseHandle(c.Handle)
 	if err != nil || h.Group {
@@ -60,15 +82,59 @@ func (c *VerifyKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	out.Differences = append(out.Differences, found.Differences(h)...)
+	if out.KeyLog, err = c.verifyLog(ctx, from, h, found.Keys); errors.Is(err, client.ErrKeyLogFork) || errors.Is(err, client.ErrNotLogged) {
+		out.Differences = append(out.Differences, err.Error())
+	} else if err != nil {
+		return err
+	}
 	if std.JSON {
 		err = std.Value(out)
 	} else {
 		err = std.Say("%s", &out)
 	}
 	if err == nil && len(out.Differences) > 0 {
-		err = program.ExitError{Code: program.ExitKeys, Err: errors.New("the documents of the agent do not agree: do not trust its keys")}
+		err = program.ExitError{Code: program.ExitKeys, Err: errors.New("the documents of the agent and the key log do not agree: do not trust its keys")}
 	}
 	return err
+}
+
+// verifyLog verifies the keys with the key log of their server. It compares the log with the
+// one that the profile remembers, and remembers the new one, if there is a profile.
+func (c *VerifyKeysCmd) verifyLog(ctx context.Context, from *client.Client, h parley.Handle, keys *api.AgentKeys) (*verifiedLog, error) {
+	directory, err := c.Directory()
+	if err != nil {
+		return nil, err
+	}
+	var seen *client.KeyLogTree
+	logs, remember := client.OpenSeenKeyLogs(filepath.Join(directory, profile.KeysDirectory)), false
+	if _, missing := os.Stat(directory); missing == nil {
+		remember = true
+		if seen, err = logs.Find(from.BaseURL()); err != nil {
+			return nil, err
+		}
+	}
+	out := &verifiedLog{Remembered: remember}
+	if seen != nil {
+		out.Before = seen.Size
+	}
+	if c.AcceptLog {
+		seen = nil
+	}
+	logged, failed := from.CheckKeyLog(ctx, h, keys, seen)
+	if logged == nil {
+		return nil, failed
+	}
+	if remember {
+		if err := logs.Remember(from.BaseURL(), logged.Tree, c.AcceptLog); err != nil {
+			return nil, err
+		}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	newest := logged.Entries[len(logged.Entries)-1]
+	out.KeyLogTree, out.Entries, out.Index, out.Since = logged.Tree, len(logged.Entries), *newest.Index, newest.At
+	return out, nil
 }
 
 // servers returns the server that is asked for keys and, with --by-domain, the
@@ -114,6 +180,9 @@ func (v *verifiedKeys) String() string {
 	}
 	if len(v.Differences) == 0 {
 		lines = append(lines, "  documents   WebFinger and DID agree with the keys (from "+v.DocumentsFrom+")")
+	}
+	if l := v.KeyLog; l != nil {
+		lines = append(lines, fmt.Sprintf("  key log     entry %d, since %s; %s has %d entries, root %s", l.Index, l.Since, l.Origin, l.Size, l.Root))
 	}
 	for _, difference := range v.Differences {
 		lines = append(lines, "  different   "+program.Printable(difference))
