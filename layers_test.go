@@ -126,8 +126,8 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/submission", "parley/http/svid", "parley/http/web"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/svid/svidtest"},
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/web"}),
+		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/http/api"}), why: "the stored form of a message is the same for every sender and every reader"},
@@ -140,7 +140,8 @@ var lattice = map[string]place{
 	"parley/http/limit":         {may: ground, why: "a limit counts keys and depends on nothing else"},
 	"parley/http/svid":          {may: ground, tests: []string{"parley/http/svid/svidtest"}, why: "a workload identity is verified without knowing what it is proven for"},
 	"parley/http/svid/svidtest": {why: "documents for tests are made without the code that verifies them"},
-	"parley/http/mls":           {pure: true, why: "headers of MLS messages are read without knowing who sent them; actors get what was read as parts of commands"},
+	"parley/http/mls/mlstest":   {why: "structures for tests are made without the code that reads them"},
+	"parley/http/mls":           {pure: true, tests: []string{"parley/http/mls/mlstest"}, why: "headers of MLS messages are read without knowing who sent them; actors get what was read as parts of commands"},
 	"parley/http/egress":        {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
 	"parley/http/rest": {
 		may:   slices.Concat(ground, []string{"parley/http/api", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit"}),
@@ -196,7 +197,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/cli":       {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
 	"parley/cmd/parley/program":   {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
 	"parley/cmd/parley/profile":   {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
-	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
+	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
 	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/projection", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},

@@ -68,6 +68,12 @@ const (
 	KeyBindingsMax     = 1000
 	ForeignKeysMax     = 250
 	ForeignBindingsMax = 250
+	// KeyPackagesMax is how many MLS KeyPackages an agent may keep for others to claim,
+	// KeyPackagesPerUpload how many one request may upload, and KeyPackageBytesMax how
+	// many bytes one may have.
+	KeyPackagesMax       = 1000
+	KeyPackagesPerUpload = 100
+	KeyPackageBytesMax   = 16 << 10
 	// KeyBindingAhead is how far ahead of the server's clock a binding may be dated.
 	KeyBindingAhead = 5 * time.Minute
 	// JoinRequestsMax is how many join requests of a group may be pending, and

@@ -36,6 +36,8 @@ var beyondSpec = map[string]string{
 	"POST /agents/{}/keys/retire":                 "declares a former key untrustworthy",
 	"POST /agents/{}/keys/pq":                     "sets the post-quantum key, whose route the specification leaves open",
 	"DELETE /agents/{}/keys/pq":                   "removes it",
+	"POST /agents/{}/mls/key-packages":            "stores MLS key packages, with which others add an agent to MLS groups",
+	"GET /agents/{}/mls/key-packages/count":       "counts those that are left",
 	"GET /agents/{}/conversations":                "the conversations of an agent, newest first",
 	"PATCH /groups/{}/members/{}":                 "admins promote and demote",
 	"POST /auth/verify-email":                     "the mailed token of --tier1 email",

@@ -72,6 +72,10 @@ func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 				return as.changeLogged(t, r)
 			case publishCard:
 				return as.publishCard(t, r)
+			case storeKeyPackages:
+				return as.storeKeyPackages(t, r)
+			case claimKeyPackage:
+				return as.claimKeyPackage(t, r)
 			case agent.Command:
 				return as.change(t, r)
 			}
@@ -144,6 +148,7 @@ func (as *Agents) leaveGroups(t *agentTurn, self parley.AgentID, in []*agent.Mem
 
 func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 	before, groups, card := len(t.Entry.Events), t.State.GetGroups(), t.State.GetCard()
+	packages := t.State.HasKeyPackages()
 	if err := t.Decide(c); err != nil {
 		return nil, err
 	}
@@ -152,6 +157,11 @@ func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 		return now, nil
 	}
 	id := now.AgentID()
+	if packages && !now.HasKeyPackages() { // the key that signed them is not the agent's any more
+		if err := dropKeyPackages(t, id); err != nil {
+			return nil, err
+		}
+	}
 	if logged, ok := c.(agent.Logged); ok {
 		c = logged.Command
 	}
@@ -172,7 +182,7 @@ func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 		t.DeleteRow(journal.ActivityTable, id.Bytes())
 	case agent.WithdrawCard:
 		t.DeleteRow(journal.CardTable, id.Bytes())
-	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey, agent.RotateKeys, agent.Logged: // no effect on other actors
+	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey, agent.RotateKeys, agent.Logged, agent.StoreKeyPackages, agent.ClaimKeyPackage: // no effect on other actors
 	}
 	as.publishAfter(t)
 	return now, nil

@@ -109,6 +109,8 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 		w.publish(id, fmt.Sprintf("card %d", n))
 	}
 	must(w.node.Agents.Change(ctx, w.agents[1], agent.WithdrawCard{}))(t)
+	w.upload(w.agents[2], uploadOf(t, w.node, w.agents[2], "first", "second").lastResort("last"), StoredKeyPackages{Stored: 2, Available: 2})
+	w.claimed(w.agents[2], 0)
 	must(w.node.Agents.Change(ctx, w.agents[5], agent.Revoke{}))(t)
 	eventually(t, "the agent is counted out", func() bool { return must(w.node.Orgs.Current(ctx, w.owner))(t).GetActiveAgents() == 5 })
 	w.node.queries.Limits().ListedStep, w.node.queries.Limits().TaskedStep = 1, 1

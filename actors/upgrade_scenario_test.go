@@ -164,6 +164,7 @@ func (l *releaseScenario) run() {
 		l.setReceipts(id)
 	}
 	l.publishCards(carol, alice, dave)
+	l.storeKeyPackages(alice)
 	l.change(dave, agent.Revoke{})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.GroupsOnly), OutgoingPolicy: proto.String(agent.GroupsOnly)})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
@@ -196,6 +197,17 @@ func (l *releaseScenario) publishCards(of ...parley.AgentID) {
 		l.awaitArrival()
 	}
 	l.change(of[1], agent.WithdrawCard{})
+}
+
+// storeKeyPackages gives an agent MLS KeyPackages. One of them is claimed.
+func (l *releaseScenario) storeKeyPackages(of parley.AgentID) {
+	l.t.Helper()
+	up := uploadOf(l.t, l.node, of, "first", "second", "third").lastResort("last")
+	up.Once = append(up.Once, keyPackageOf("expired", 1, -1))
+	must(l.node.Agents.StoreKeyPackages(context.Background(), of, up))(l.t)
+	l.awaitArrival()
+	must(l.node.Agents.ClaimKeyPackage(context.Background(), of, 1))(l.t)
+	l.awaitArrival()
 }
 
 // setReceipts marks all but the newest message of an agent as transferred, and the
@@ -357,6 +369,9 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 		say("  card: %s", oneLine(card))
 	} else if !errors.Is(err, query.ErrNoCard) {
 		t.Error(err)
+	}
+	if available, lastResort, err := node.Agents.KeyPackages(ctx, id); err != nil || available > 0 || lastResort {
+		say("  %d KeyPackages, of last resort %v, %v", available, lastResort, err)
 	}
 	for _, m := range must2(node.Messages.Inbox(ctx, id, 0, 100, "", nil))(t) {
 		say("  inbox at %d: %s", m.Position, messageLine(m))

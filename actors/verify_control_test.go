@@ -394,7 +394,7 @@ func TestVerifyControls(t *testing.T) {
 	for _, of := range []struct {
 		town     *fullStore
 		controls map[string]tamperCase
-	}{{w, rowControls}, {w, meaningControls}, {w, taskControls}, {w, workloadControls}, {w, keyLogControls}, {frozen, pendingControls}} {
+	}{{w, rowControls}, {w, meaningControls}, {w, taskControls}, {w, workloadControls}, {w, keyLogControls}, {w, keyPackageControls}, {frozen, pendingControls}} {
 		ran += plantAll(t, of.town, of.controls, heard)
 	}
 	t.Run("rot", func(t *testing.T) {
@@ -405,7 +405,7 @@ func TestVerifyControls(t *testing.T) {
 		}
 		heard["engine"] = true
 	})
-	if ran < len(rowControls)+len(meaningControls)+len(taskControls)+len(workloadControls)+len(keyLogControls)+len(pendingControls)+1 {
+	if ran < len(rowControls)+len(meaningControls)+len(taskControls)+len(workloadControls)+len(keyLogControls)+len(keyPackageControls)+len(pendingControls)+1 {
 		return // only some subtests were selected
 	}
 	for _, c := range w.tampered(t, func(*tamperer) {}).Checks() {

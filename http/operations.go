@@ -82,6 +82,9 @@ var operations = map[string]rest.Operation{
 	"GET /agents/{name}/did.json":     {ID: "getDIDDocument", Headers: documentHeaders, Refuses: "gone"},
 	"GET /agents/{id}/conversations":  {ID: "listConversations", Refuses: "not_owner"},
 
+	"POST /agents/{id}/mls/key-packages":      {ID: "publishKeyPackages", Refuses: "not_owner gone key_package_invalid quota_exceeded"},
+	"GET /agents/{id}/mls/key-packages/count": {ID: "countKeyPackages", Refuses: "not_owner"},
+
 	"POST /agents/{id}/verify-svid/challenge": {ID: "createSVIDChallenge", Refuses: "not_owner gone svid_not_configured"},
 	"POST /agents/{id}/verify-svid":           {ID: "verifySVID", Refuses: "not_owner gone svid_not_configured svid_invalid challenge_used challenge_expired"},
 

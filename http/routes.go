@@ -106,6 +106,8 @@ func (s *Service) agentRoutes() []rest.Route {
 		rest.Typed(post, "/agents/{id}/keys", rest.Bearer, 200, "Upload or rotate an agent's keys.", agentKeys.uploadKeys),
 		rest.Typed(post, "/agents/{id}/keys/pq", rest.Bearer, 200, "Give an agent a post-quantum key.", agentKeys.setPQKey),
 		rest.Typed(remove, "/agents/{id}/keys/pq", rest.Bearer, 204, "Remove an agent's post-quantum key.", agentKeys.removePQKey),
+		rest.Typed(post, "/agents/{id}/mls/key-packages", rest.Bearer, 200, "Store MLS key packages, with which others add an agent to MLS groups.", agentKeys.publishKeyPackages),
+		rest.Typed(get, "/agents/{id}/mls/key-packages/count", rest.Bearer, 200, "Count the MLS key packages of an agent that others can claim.", agentKeys.countKeyPackages),
 		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", agentKeys.retireKey),
 		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", agentKeys.bindKeys),
 		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", agentKeys.listBindings),

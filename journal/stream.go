@@ -172,6 +172,10 @@ const (
 	// KeyLogPlaceTable: a leaf of the key log (32 bytes) → its number (8 bytes). It lives in
 	// the slot of the log's stream.
 	KeyLogPlaceTable Table = 31
+	// KeyPackageTable: agent id, 1 for that of last resort and else 0 (1 byte), end of the
+	// lifetime in Unix seconds (8 bytes), cipher suite (2 bytes), first 16 bytes of the
+	// SHA-256 → the MLS KeyPackage, as it was uploaded. Those that others may claim.
+	KeyPackageTable Table = 32
 	// MLSCommitTable: group id, epoch (8 bytes) → the commit that was made in that epoch
 	// of the MLS group.
 	MLSCommitTable Table = 33
@@ -184,6 +188,9 @@ const (
 	// acknowledged, and the commit that last removed it. Group id, epoch (8 bytes) → how
 	// many agents (4 bytes) have not acknowledged the Welcome of that epoch.
 	MLSMemberTable Table = 36
+	// HandedOutTable: agent id, end of the lifetime in Unix seconds (8 bytes), first 16
+	// bytes of the SHA-256 → nothing. MLS KeyPackages that were claimed.
+	HandedOutTable Table = 37
 )
 
 // MLSTables are the tables of the MLS groups of groups. Their keys begin with the id of
@@ -193,7 +200,7 @@ var MLSTables = []Table{MLSCommitTable, MLSGroupInfoTable, MLSWelcomeTable, MLSM
 // HasContent reports whether the values of a table belong to an organization.
 func (t Table) HasContent() bool {
 	switch t {
-	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable, ActivityTable, MLSCommitTable, MLSGroupInfoTable, MLSWelcomeTable:
+	case OnceTable, RequestTable, PublicTable, WebhookTable, DeliveryTable, CardTable, ActivityTable, MLSCommitTable, MLSGroupInfoTable, MLSWelcomeTable, KeyPackageTable:
 		return true
 	}
 	return false

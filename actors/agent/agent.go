@@ -205,6 +205,12 @@ func Tag(e Event) byte {
 		return 13
 	case *PQKeyRemoved:
 		return 14
+	case *KeyPackagesStored:
+		return 15
+	case *KeyPackageClaimed:
+		return 16
+	case *KeyPackagesExpired:
+		return 17
 	}
 	panic("agent: unknown event")
 }
@@ -240,6 +246,12 @@ func New(tag byte) (Event, bool) {
 		return &PQKeySet{}, true
 	case 14:
 		return &PQKeyRemoved{}, true
+	case 15:
+		return &KeyPackagesStored{}, true
+	case 16:
+		return &KeyPackageClaimed{}, true
+	case 17:
+		return &KeyPackagesExpired{}, true
 	}
 	return nil, false
 }
@@ -305,6 +317,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideRemovePQKey(s, now)
 	case Logged:
 		return decideLogged(s, c, now)
+	case StoreKeyPackages:
+		return decideStoreKeyPackages(s, c, now)
+	case ClaimKeyPackage:
+		return decideClaimKeyPackage(s, c, now)
 	}
 	panic("agent: unknown command")
 }

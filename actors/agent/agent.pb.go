@@ -443,9 +443,18 @@ type State struct {
 	// Absent until one is uploaded; removed when the encryption key changes.
 	PqKey *PQKey `protobuf:"bytes,22,opt,name=pq_key,json=pqKey,proto3" json:"pq_key,omitempty"`
 	// How many leaves of the key log are about the agent.
-	KeyLeaves     uint32 `protobuf:"varint,30,opt,name=key_leaves,json=keyLeaves,proto3" json:"key_leaves,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	KeyLeaves uint32 `protobuf:"varint,30,opt,name=key_leaves,json=keyLeaves,proto3" json:"key_leaves,omitempty"`
+	// How many MLS KeyPackages are kept for others to claim, apart from that of last
+	// resort. This and the following two end with the signing key that signed them.
+	KeyPackages uint32 `protobuf:"varint,40,opt,name=key_packages,json=keyPackages,proto3" json:"key_packages,omitempty"`
+	// Whether one of last resort is kept.
+	LastResort bool `protobuf:"varint,41,opt,name=last_resort,json=lastResort,proto3" json:"last_resort,omitempty"`
+	// How many were handed out that had not expired when KeyPackages were last stored.
+	HandedOut uint32 `protobuf:"varint,42,opt,name=handed_out,json=handedOut,proto3" json:"handed_out,omitempty"`
+	// How often KeyPackages were stored, claimed or found expired.
+	KeyPackageRevision uint32 `protobuf:"varint,43,opt,name=key_package_revision,json=keyPackageRevision,proto3" json:"key_package_revision,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
@@ -635,6 +644,34 @@ func (x *State) GetPqKey() *PQKey {
 func (x *State) GetKeyLeaves() uint32 {
 	if x != nil {
 		return x.KeyLeaves
+	}
+	return 0
+}
+
+func (x *State) GetKeyPackages() uint32 {
+	if x != nil {
+		return x.KeyPackages
+	}
+	return 0
+}
+
+func (x *State) GetLastResort() bool {
+	if x != nil {
+		return x.LastResort
+	}
+	return false
+}
+
+func (x *State) GetHandedOut() uint32 {
+	if x != nil {
+		return x.HandedOut
+	}
+	return 0
+}
+
+func (x *State) GetKeyPackageRevision() uint32 {
+	if x != nil {
+		return x.KeyPackageRevision
 	}
 	return 0
 }
@@ -1481,6 +1518,184 @@ func (x *PQKeyRemoved) GetLeaf() *KeyLeaf {
 	return nil
 }
 
+// KeyPackagesStored: the agent keeps so many MLS KeyPackages more for others to claim.
+type KeyPackagesStored struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// One of last resort took the place of any other.
+	LastResort    bool  `protobuf:"varint,2,opt,name=last_resort,json=lastResort,proto3" json:"last_resort,omitempty"`
+	AtMs          int64 `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyPackagesStored) Reset() {
+	*x = KeyPackagesStored{}
+	mi := &file_actors_agent_agent_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyPackagesStored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyPackagesStored) ProtoMessage() {}
+
+func (x *KeyPackagesStored) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyPackagesStored.ProtoReflect.Descriptor instead.
+func (*KeyPackagesStored) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *KeyPackagesStored) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *KeyPackagesStored) GetLastResort() bool {
+	if x != nil {
+		return x.LastResort
+	}
+	return false
+}
+
+func (x *KeyPackagesStored) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// KeyPackageClaimed: one KeyPackage was handed out, and never will be again.
+type KeyPackageClaimed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyPackageClaimed) Reset() {
+	*x = KeyPackageClaimed{}
+	mi := &file_actors_agent_agent_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyPackageClaimed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyPackageClaimed) ProtoMessage() {}
+
+func (x *KeyPackageClaimed) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyPackageClaimed.ProtoReflect.Descriptor instead.
+func (*KeyPackageClaimed) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *KeyPackageClaimed) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// KeyPackagesExpired: the lifetime of so many KeyPackages is over.
+type KeyPackagesExpired struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that nobody has claimed.
+	Kept       uint32 `protobuf:"varint,1,opt,name=kept,proto3" json:"kept,omitempty"`
+	LastResort bool   `protobuf:"varint,2,opt,name=last_resort,json=lastResort,proto3" json:"last_resort,omitempty"`
+	// Those that were handed out.
+	HandedOut     uint32 `protobuf:"varint,3,opt,name=handed_out,json=handedOut,proto3" json:"handed_out,omitempty"`
+	AtMs          int64  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyPackagesExpired) Reset() {
+	*x = KeyPackagesExpired{}
+	mi := &file_actors_agent_agent_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyPackagesExpired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyPackagesExpired) ProtoMessage() {}
+
+func (x *KeyPackagesExpired) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyPackagesExpired.ProtoReflect.Descriptor instead.
+func (*KeyPackagesExpired) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *KeyPackagesExpired) GetKept() uint32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *KeyPackagesExpired) GetLastResort() bool {
+	if x != nil {
+		return x.LastResort
+	}
+	return false
+}
+
+func (x *KeyPackagesExpired) GetHandedOut() uint32 {
+	if x != nil {
+		return x.HandedOut
+	}
+	return 0
+}
+
+func (x *KeyPackagesExpired) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_actors_agent_agent_proto protoreflect.FileDescriptor
 
 const file_actors_agent_agent_proto_rawDesc = "" +
@@ -1518,7 +1733,7 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\n" +
 	"encryption\x18\x04 \x01(\fR\n" +
 	"encryption\x12\x0e\n" +
-	"\x02pq\x18\x05 \x01(\fR\x02pq\"\xe2\x06\n" +
+	"\x02pq\x18\x05 \x01(\fR\x02pq\"\xf7\a\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1549,7 +1764,13 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\rcard_revision\x18\x15 \x01(\rR\fcardRevision\x12-\n" +
 	"\x06pq_key\x18\x16 \x01(\v2\x16.parley.v1.agent.PQKeyR\x05pqKey\x12\x1d\n" +
 	"\n" +
-	"key_leaves\x18\x1e \x01(\rR\tkeyLeaves\"\x8e\x03\n" +
+	"key_leaves\x18\x1e \x01(\rR\tkeyLeaves\x12!\n" +
+	"\fkey_packages\x18( \x01(\rR\vkeyPackages\x12\x1f\n" +
+	"\vlast_resort\x18) \x01(\bR\n" +
+	"lastResort\x12\x1d\n" +
+	"\n" +
+	"handed_out\x18* \x01(\rR\thandedOut\x120\n" +
+	"\x14key_package_revision\x18+ \x01(\rR\x12keyPackageRevision\"\x8e\x03\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -1616,7 +1837,21 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\"Q\n" +
 	"\fPQKeyRemoved\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\x12,\n" +
-	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leafB\x15Z\x13parley/actors/agentb\x06proto3"
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\"_\n" +
+	"\x11KeyPackagesStored\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x1f\n" +
+	"\vlast_resort\x18\x02 \x01(\bR\n" +
+	"lastResort\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"(\n" +
+	"\x11KeyPackageClaimed\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"}\n" +
+	"\x12KeyPackagesExpired\x12\x12\n" +
+	"\x04kept\x18\x01 \x01(\rR\x04kept\x12\x1f\n" +
+	"\vlast_resort\x18\x02 \x01(\bR\n" +
+	"lastResort\x12\x1d\n" +
+	"\n" +
+	"handed_out\x18\x03 \x01(\rR\thandedOut\x12\x13\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
 
 var (
 	file_actors_agent_agent_proto_rawDescOnce sync.Once
@@ -1630,33 +1865,36 @@ func file_actors_agent_agent_proto_rawDescGZIP() []byte {
 	return file_actors_agent_agent_proto_rawDescData
 }
 
-var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_actors_agent_agent_proto_goTypes = []any{
-	(*FormerKey)(nil),        // 0: parley.v1.agent.FormerKey
-	(*KeyBinding)(nil),       // 1: parley.v1.agent.KeyBinding
-	(*Membership)(nil),       // 2: parley.v1.agent.Membership
-	(*PQKey)(nil),            // 3: parley.v1.agent.PQKey
-	(*KeyLeaf)(nil),          // 4: parley.v1.agent.KeyLeaf
-	(*State)(nil),            // 5: parley.v1.agent.State
-	(*Created)(nil),          // 6: parley.v1.agent.Created
-	(*Changed)(nil),          // 7: parley.v1.agent.Changed
-	(*KeysRotated)(nil),      // 8: parley.v1.agent.KeysRotated
-	(*PollTokenIssued)(nil),  // 9: parley.v1.agent.PollTokenIssued
-	(*PollTokenRevoked)(nil), // 10: parley.v1.agent.PollTokenRevoked
-	(*Revoked)(nil),          // 11: parley.v1.agent.Revoked
-	(*Entered)(nil),          // 12: parley.v1.agent.Entered
-	(*Departed)(nil),         // 13: parley.v1.agent.Departed
-	(*KeysBound)(nil),        // 14: parley.v1.agent.KeysBound
-	(*KeyDistrusted)(nil),    // 15: parley.v1.agent.KeyDistrusted
-	(*PQKeySet)(nil),         // 16: parley.v1.agent.PQKeySet
-	(*PQKeyRemoved)(nil),     // 17: parley.v1.agent.PQKeyRemoved
-	(*Card)(nil),             // 18: parley.v1.agent.Card
+	(*FormerKey)(nil),          // 0: parley.v1.agent.FormerKey
+	(*KeyBinding)(nil),         // 1: parley.v1.agent.KeyBinding
+	(*Membership)(nil),         // 2: parley.v1.agent.Membership
+	(*PQKey)(nil),              // 3: parley.v1.agent.PQKey
+	(*KeyLeaf)(nil),            // 4: parley.v1.agent.KeyLeaf
+	(*State)(nil),              // 5: parley.v1.agent.State
+	(*Created)(nil),            // 6: parley.v1.agent.Created
+	(*Changed)(nil),            // 7: parley.v1.agent.Changed
+	(*KeysRotated)(nil),        // 8: parley.v1.agent.KeysRotated
+	(*PollTokenIssued)(nil),    // 9: parley.v1.agent.PollTokenIssued
+	(*PollTokenRevoked)(nil),   // 10: parley.v1.agent.PollTokenRevoked
+	(*Revoked)(nil),            // 11: parley.v1.agent.Revoked
+	(*Entered)(nil),            // 12: parley.v1.agent.Entered
+	(*Departed)(nil),           // 13: parley.v1.agent.Departed
+	(*KeysBound)(nil),          // 14: parley.v1.agent.KeysBound
+	(*KeyDistrusted)(nil),      // 15: parley.v1.agent.KeyDistrusted
+	(*PQKeySet)(nil),           // 16: parley.v1.agent.PQKeySet
+	(*PQKeyRemoved)(nil),       // 17: parley.v1.agent.PQKeyRemoved
+	(*KeyPackagesStored)(nil),  // 18: parley.v1.agent.KeyPackagesStored
+	(*KeyPackageClaimed)(nil),  // 19: parley.v1.agent.KeyPackageClaimed
+	(*KeyPackagesExpired)(nil), // 20: parley.v1.agent.KeyPackagesExpired
+	(*Card)(nil),               // 21: parley.v1.agent.Card
 }
 var file_actors_agent_agent_proto_depIdxs = []int32{
 	0,  // 0: parley.v1.agent.State.former_keys:type_name -> parley.v1.agent.FormerKey
 	2,  // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
 	1,  // 2: parley.v1.agent.State.bindings:type_name -> parley.v1.agent.KeyBinding
-	18, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
+	21, // 3: parley.v1.agent.State.card:type_name -> parley.v1.agent.Card
 	3,  // 4: parley.v1.agent.State.pq_key:type_name -> parley.v1.agent.PQKey
 	4,  // 5: parley.v1.agent.Created.leaf:type_name -> parley.v1.agent.KeyLeaf
 	4,  // 6: parley.v1.agent.KeysRotated.leaf:type_name -> parley.v1.agent.KeyLeaf
@@ -1686,7 +1924,7 @@ func file_actors_agent_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_agent_agent_proto_rawDesc), len(file_actors_agent_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

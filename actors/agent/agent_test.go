@@ -246,7 +246,8 @@ func TestGolden(t *testing.T) {
 			Groups:     []*agent.Membership{membership("vault", 300, true)},
 			Bindings:   []*agent.KeyBinding{bound}, UnboundMs: at + 5, SigningSinceMs: at + 6, EncryptionSinceMs: at + 7, KeysMs: at + 8,
 			Card: &agent.Card{CreatedMs: at + 9, UpdatedMs: at + 10, IsPublic: true, A2AEnabled: true, ShownMs: at + 11}, CardRevision: 300,
-			PqKey: &agent.PQKey{Algorithm: parley.XWing, Raw: key("pq1"), SinceMs: at + 12}, KeyLeaves: 300,
+			PqKey:     &agent.PQKey{Algorithm: parley.XWing, Raw: key("pq1"), SinceMs: at + 12},
+			KeyLeaves: 300, KeyPackages: 300, LastResort: true, HandedOut: 400, KeyPackageRevision: 500,
 		},
 		[]agent.Event{
 			&agent.Created{
@@ -270,6 +271,9 @@ func TestGolden(t *testing.T) {
 			&agent.CardWithdrawn{AtMs: at},
 			&agent.PQKeySet{Algorithm: parley.XWing, Raw: key("pq1"), AtMs: at, Leaf: leaf},
 			&agent.PQKeyRemoved{AtMs: at, Leaf: leaf},
+			&agent.KeyPackagesStored{Count: 300, LastResort: true, AtMs: at},
+			&agent.KeyPackageClaimed{AtMs: at},
+			&agent.KeyPackagesExpired{Kept: 300, LastResort: true, HandedOut: 400, AtMs: at},
 		},
 	)
 }

@@ -32,6 +32,7 @@ func Evolve(s *State, e Event) {
 	case *Revoked:
 		s.RevokedMs = e.AtMs
 		s.PollTokenHash, s.Groups, s.Card = nil, nil, nil
+		s.forgetKeyPackages()
 	case *Entered:
 		s.Groups = append(s.without(e.Group), &Membership{Group: e.Group, Offer: e.Offer, Isolated: e.Isolated})
 	case *Departed:
@@ -44,6 +45,16 @@ func Evolve(s *State, e Event) {
 		s.PqKey, s.KeysMs = &PQKey{Algorithm: e.Algorithm, Raw: e.Raw, SinceMs: e.AtMs}, e.AtMs
 	case *PQKeyRemoved:
 		s.PqKey, s.KeysMs = nil, e.AtMs
+	case *KeyPackagesStored:
+		s.KeyPackages, s.LastResort = s.KeyPackages+e.Count, s.LastResort || e.LastResort
+		s.KeyPackageRevision++
+	case *KeyPackageClaimed:
+		s.KeyPackages, s.HandedOut = s.KeyPackages-1, s.HandedOut+1
+		s.KeyPackageRevision++
+	case *KeyPackagesExpired:
+		s.KeyPackages, s.HandedOut = s.KeyPackages-e.Kept, s.HandedOut-e.HandedOut
+		s.LastResort = s.LastResort && !e.LastResort
+		s.KeyPackageRevision++
 	}
 }
 
@@ -80,6 +91,9 @@ func evolveKeysRotated(s *State, e *KeysRotated) {
 	s.EncryptionKey, s.EncryptionSinceMs = s.rotate(parley.X25519, s.EncryptionKey, s.EncryptionSinceMs, e.EncryptionKey, e)
 	if len(e.EncryptionKey) > 0 {
 		s.PqKey = nil
+	}
+	if len(e.SigningKey) > 0 {
+		s.forgetKeyPackages()
 	}
 	if !e.Dated {
 		return

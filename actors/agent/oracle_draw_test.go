@@ -21,7 +21,7 @@ var (
 	wishes = rapid.SampledFrom([]string{
 		"send", "rotate", "change", "send", "rotate", "issue", "send", "change", "forgo", "create", "revoke",
 		"enter", "depart", "enter", "bind", "bind", "retire",
-		"card", "card", "no card", "pq", "pq", "no pq",
+		"card", "card", "no card", "pq", "pq", "no pq", "store", "store", "claim",
 	})
 	pqNames      = []string{"pq1", "pq2"}
 	pqAlgorithms = []string{parley.MLKEM768, parley.XWing}
@@ -101,6 +101,10 @@ func (o *oracle) wish(t *rapid.T, now time.Time) agent.Command {
 		return agent.SetPQKey{Algorithm: pqKeys[0].Draw(t, "algorithm"), Raw: key(pqKeys[1].Draw(t, "pq key"))}
 	case "no pq":
 		return agent.RemovePQKey{}
+	case "store":
+		return o.wishToStore(t)
+	case "claim":
+		return o.wishToClaim(t)
 	case "no card":
 		return agent.WithdrawCard{}
 	}
@@ -181,6 +185,9 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"SetPQKey: no agent", "SetPQKey: revoked", "SetPQKey: nothing new", "SetPQKey: changed",
 		"Logged: refused", "Logged: no leaf", "Logged: a leaf", "Logged: two leaves",
 		"RemovePQKey: no agent", "RemovePQKey: revoked", "RemovePQKey: nothing new", "RemovePQKey: changed",
+		"StoreKeyPackages: no agent", "StoreKeyPackages: revoked", "StoreKeyPackages: another key", "StoreKeyPackages: reused", "StoreKeyPackages: too many",
+		"StoreKeyPackages: stored", "StoreKeyPackages: expired", "StoreKeyPackages: nothing new",
+		"ClaimKeyPackage: no agent", "ClaimKeyPackage: claimed", "ClaimKeyPackage: last resort", "ClaimKeyPackage: none",
 	},
 	Errors: map[string]error{
 		"ErrRepeated": agent.ErrRepeated, "ErrUnknown": agent.ErrUnknown, "ErrRevoked": agent.ErrRevoked,
@@ -193,6 +200,7 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"ErrBindingStale": agent.ErrBindingStale, "ErrBindingAhead": agent.ErrBindingAhead,
 		"ErrUnknownKey": agent.ErrUnknownKey, "ErrKeyInUse": agent.ErrKeyInUse, "ErrKeyRetired": agent.ErrKeyRetired,
 		"ErrKeyUnlinked": agent.ErrKeyUnlinked, "ErrCardSecurity": agent.ErrCardSecurity,
+		"ErrKeyPackageKey": agent.ErrKeyPackageKey, "ErrKeyPackageReused": agent.ErrKeyPackageReused, "ErrNoKeyPackage": agent.ErrNoKeyPackage,
 	},
 }
 

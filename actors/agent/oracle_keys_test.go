@@ -113,6 +113,9 @@ func (o *oracle) rotateKeys(c agent.RotateKeys, now time.Time) actorstest.Verdic
 		delete(o.keys.distrustedMs, back)
 		because = "a retired encryption key is bound again"
 	}
+	if signing != o.signing {
+		o.packages = keyPackages{}
+	}
 	o.rotate(parley.Ed25519, &o.signing, signing, now)
 	if encryption != o.encryption {
 		o.pq = pqKey{}

@@ -35,6 +35,7 @@ type record struct {
 	cards               uint32 // published so far
 	pq                  pqKey
 	leaves              uint32 // of the key log
+	packages            keyPackages
 }
 
 // card is what is remembered of an agent's card; zero if there is none.
@@ -114,6 +115,7 @@ func look(l *life) any {
 		seen.card = card{c.CreatedMs, c.UpdatedMs, c.ShownMs, c.IsPublic, c.A2AEnabled}
 	}
 	seen.cards, seen.leaves = s.GetCardRevision(), s.GetKeyLeaves()
+	seen.packages = keyPackages{s.GetKeyPackages(), s.GetHandedOut(), s.GetLastResort()}
 	if k := s.GetPqKey(); k != nil {
 		found, _ := s.KeyByKid(parley.AKPThumbprint(k.Algorithm, k.Raw))
 		seen.pq = pqKey{found.Curve, string(found.Raw), found.Since.UnixMilli()}
@@ -199,6 +201,8 @@ func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 		return o.send(c)
 	case agent.Depart:
 		return o.depart(c)
+	case agent.ClaimKeyPackage:
+		return o.claimKeyPackage(c)
 	case agent.Revoke:
 		switch {
 		case !o.exists:
@@ -206,7 +210,7 @@ func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 		case o.revoked():
 			return actorstest.Accepted("again")
 		}
-		o.revokedMs, o.poll, o.seats, o.card = now.UnixMilli(), "", nil, card{}
+		o.revokedMs, o.poll, o.seats, o.card, o.packages = now.UnixMilli(), "", nil, card{}, keyPackages{}
 		return actorstest.Accepted("revoked")
 	}
 	switch {
@@ -248,6 +252,8 @@ func (o *oracle) Predict(c agent.Command, now time.Time) actorstest.Verdict {
 		return news(had)
 	case agent.Enter:
 		return o.enter(c)
+	case agent.StoreKeyPackages:
+		return o.storeKeyPackages(c)
 	}
 	panic("no such command")
 }

@@ -178,13 +178,16 @@ func (r *run) closeGroups(ctx context.Context) error {
 	return b.flush(ctx)
 }
 
-// deleteRows deletes the rows of webhooks, of cards and of the MLS groups of groups. Nobody
-// could read them; but observers of tables learn that they are gone, and the rows of MLS
-// groups are long.
+// deleteRows deletes the rows of webhooks, cards, MLS KeyPackages and the MLS groups of
+// groups. Nobody could read them; but observers of tables learn that they are gone, and the
+// rows of MLS groups are long.
 func (r *run) deleteRows(ctx context.Context) error {
 	var hooks map[webhook.ID]parley.AgentID
+	var packages map[parley.AgentID]struct{}
 	if err := r.view(ctx, func(v journal.View) (err error) {
-		hooks, err = r.has.webhooks(v)
+		if hooks, err = r.has.webhooks(v); err == nil {
+			packages, err = r.has.keyPackages(v)
+		}
 		return err
 	}); err != nil {
 		return err
@@ -214,6 +217,11 @@ func (r *run) deleteRows(ctx context.Context) error {
 			if err := b.delete(ctx, id.Slot(), table, id.Bytes()); err != nil {
 				return err
 			}
+		}
+	}
+	for id := range packages {
+		if err := r.deleteBeneath(ctx, id.Slot(), id.Bytes(), journal.KeyPackageTable, journal.HandedOutTable); err != nil {
+			return err
 		}
 	}
 	return b.flush(ctx)

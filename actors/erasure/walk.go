@@ -128,6 +128,22 @@ func (h *holdings) webhooks(v journal.View) (map[webhook.ID]parley.AgentID, erro
 	return all, err
 }
 
+// keyPackages returns the agents that have MLS KeyPackages, claimed ones too.
+func (h *holdings) keyPackages(v journal.View) (map[parley.AgentID]struct{}, error) {
+	all := map[parley.AgentID]struct{}{}
+	add := func(key []byte) bool {
+		if agent := parley.IDFromBytes[parley.AgentID](key[:16]); h.isAgent[agent] {
+			all[agent] = struct{}{}
+		}
+		return true
+	}
+	err := v.Keys(journal.KeyPackageTable, add)
+	if err == nil {
+		err = v.Keys(journal.HandedOutTable, add)
+	}
+	return all, err
+}
+
 // visitor is called with what an organization's agents sent and received.
 type visitor struct {
 	// conversation is called with each conversation of an agent once; host is the group

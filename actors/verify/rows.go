@@ -166,6 +166,10 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
 	case table == journal.CardTable && len(key) == 16:
 		x.cardRow(slot, key, value)
+	case table == journal.KeyPackageTable && record.IsKeyPackageKey(key):
+		x.keyPackageRow(slot, key, value)
+	case table == journal.HandedOutTable && record.IsHandedOutKey(key) && len(value) == 0:
+		x.handedOutRow(slot, key)
 	case table == journal.ActivityTable && len(key) == 16:
 		return x.activityRow(slot, key, value)
 	case table == journal.QuarantineTable && record.IsQuarantine(key, value):

@@ -254,13 +254,14 @@ func (x *verifier) replayAgent(s journal.Stream) streamReplay {
 			x.retired.Expect(owner.Slot(), 1, owner[:], self[:])
 		case *agent.Entered:
 			x.entered(self, t.state, e)
-		case *agent.KeyDistrusted, *agent.KeysBound, *agent.Changed, *agent.Departed, *agent.KeysRotated, *agent.PollTokenIssued, *agent.PollTokenRevoked, *agent.CardPublished, *agent.CardWithdrawn, *agent.PQKeySet, *agent.PQKeyRemoved: // the changes are checked at the end
+		case *agent.KeyDistrusted, *agent.KeysBound, *agent.Changed, *agent.Departed, *agent.KeysRotated, *agent.PollTokenIssued, *agent.PollTokenRevoked, *agent.CardPublished, *agent.CardWithdrawn, *agent.PQKeySet, *agent.PQKeyRemoved, *agent.KeyPackagesStored, *agent.KeyPackageClaimed, *agent.KeyPackagesExpired: // the changes are checked at the end
 		}
 		return nil
 	}
 	t.end = func() error {
 		x.belongs(self, t.state)
 		x.carded(self, t.state)
+		x.keepsKeyPackages(self, t.state)
 		return x.findable(self, t.state)
 	}
 	return t

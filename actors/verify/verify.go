@@ -124,6 +124,7 @@ type checks struct {
 	orgSlot, registered, farReceipts, statusWords *report.Check
 	collectedAll, quarantine, folded, cardContent *report.Check
 	active, begun, proven, keyLeaves              *report.Check
+	keyPackageContent                             *report.Check
 }
 
 // multisets are the checks that compare two multisets.
@@ -131,7 +132,7 @@ type multisets struct {
 	records, copies, feeds, statuses, lists, quota *report.Multiset
 	slugs, claims, clients                         *report.Multiset
 	names, roster, agents, retired, timersDue      *report.Multiset
-	cards, workloads                               *report.Multiset
+	cards, workloads, keyPackages                  *report.Multiset
 	groupMultisets
 	webhookMultisets
 	keyLog keyLogMultisets
@@ -177,6 +178,7 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 		begun:        result.Check("task-rows", "each row of a conversation that an agent has begun with another says what its first message says, and is there where the agent's list counts as read"),
 		folded:       result.Check("list-rows", "each row that a feed entry gave to an agent's list says what the entry says, and is there where the entries count as listed"),
 		cardContent:  result.Check("card-content", "each card lies in the slot of its agent, can be read, and is stored as this release writes it"),
+		keyPackageContent: result.Check("key-package-content", "each MLS KeyPackage lies in the slot of its agent and is the one that its key names"),
 		active:       result.Check("activity-rows", "each hour of activity is of an agent, and lies in its slot"),
 		registered:   result.Check("registrations", "a solved challenge has made its organization"),
 		keyLeaves:    result.Check("key-log-entries", "entries of the key log are numbered without gaps, name the keys that the agent had, and lie where they are looked for"),
@@ -234,6 +236,8 @@ func (x *verifier) open() {
 			"nothing will ever remove the challenge, or end the request", "a timer that nobody set", timerMember),
 		cards: open("card-rows", "each agent's card is stored as its events say: when, under which number, and who may see it",
 			"the agent published a card that is not stored so", "a card that its agent did not publish so", cardMember),
+		keyPackages: open("key-packages", "each agent has as many MLS KeyPackages, claimed and unclaimed, as its events say",
+			"a KeyPackage is not there: it cannot be claimed, or could be uploaded again", "a KeyPackage that its agent does not keep, or did not hand out", keyPackageMember),
 		workloads: open("workload-claims", "each claim of a SPIFFE id has its row, with the same organization",
 			"a claim without a row: nobody else can prove the SPIFFE id, and its organization neither", "a row without a claim: two organizations can prove the SPIFFE id", func(m []byte) string {
 				return fmt.Sprintf("slot %d, organization %s", binary.BigEndian.Uint16(m), idText(m[2:]))

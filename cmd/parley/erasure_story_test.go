@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"parley"
+	"parley/http/mls/mlstest"
 	"parley/http/svid/svidtest"
 )
 
@@ -285,5 +287,17 @@ func (p *party) agent() member {
 		p.do(200, "POST /agents/{id}/keys/retire", []string{m.id}, object{"kid": parley.Thumbprint("Ed25519", former.Public().(ed25519.PublicKey))})
 	}
 	p.pqKey(m.id)
+	p.keyPackages(m)
 	return m
+}
+
+// keyPackages stores an MLS KeyPackage of either use.
+func (p *party) keyPackages(m member) {
+	p.t.Helper()
+	made := func(what string) string {
+		k := mlstest.KeyPackage{Key: m.keys.sign, Identity: strings.ToLower(m.handle), LastResort: what != "key package"}.Bytes(time.Now())
+		p.watch(p.fate, what, inBase64(k[:len(k)/3*3]))
+		return inBase64(k)
+	}
+	p.do(200, "POST /agents/{id}/mls/key-packages", []string{m.id}, object{"key_packages": []any{made("key package")}, "last_resort": made("key package of last resort")})
 }

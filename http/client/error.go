@@ -69,6 +69,7 @@ const (
 	CardSecurityFields   Code = "card_security_fields"
 	DuplicateWebhook     Code = "duplicate_webhook"
 	HeadersTooLarge      Code = "headers_too_large"
+	KeyPackageInvalid    Code = "key_package_invalid"
 	InvalidRequest       Code = "invalid_request"
 	LastCredential       Code = "last_credential"
 	RequestTimeout       Code = "request_timeout"

@@ -48,7 +48,7 @@ var statusCodes = []struct {
 	{fasthttp.StatusGone, []string{"challenge_expired", "gone"}},
 	{fasthttp.StatusRequestEntityTooLarge, []string{"payload_too_large"}},
 	{fasthttp.StatusUnsupportedMediaType, []string{"unsupported_media_type"}},
-	{fasthttp.StatusUnprocessableEntity, []string{"binding_stale", "card_security_fields", "last_admin", "no_recipients", "self_message", "ssrf_blocked", "validation_error"}},
+	{fasthttp.StatusUnprocessableEntity, []string{"binding_stale", "card_security_fields", "key_package_invalid", "last_admin", "no_recipients", "self_message", "ssrf_blocked", "validation_error"}},
 	{fasthttp.StatusTooManyRequests, []string{"rate_limited"}},
 	{fasthttp.StatusServiceUnavailable, []string{"outcome_unknown", "overloaded"}},
 }

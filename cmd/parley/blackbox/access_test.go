@@ -127,6 +127,11 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	},
 	"POST /agents/{id}/keys/pq":   agentAsk("/keys/pq", obj{"pq_public_key": kemKey()}),
 	"DELETE /agents/{id}/keys/pq": agentAsk("/keys/pq", nil),
+	"POST /agents/{id}/mls/key-packages": func(c *accessScene) accessAsk {
+		g := c.victim()
+		return accessAsk{g.path("/mls/key-packages"), obj{"key_packages": []any{g.keyPackage()}}}
+	},
+	"GET /agents/{id}/mls/key-packages/count": agentAsk("/mls/key-packages/count", nil),
 	"PUT /agents/{id}/key-binding": func(c *accessScene) accessAsk {
 		g := c.victim()
 		return accessAsk{g.path("/key-binding"), g.binding(g.pair(), nil, instant(0))}

@@ -28,6 +28,8 @@ var ownRoutes = []route{
 	{"POST", "/agents/{id}/keys/pq"},
 	{"DELETE", "/agents/{id}/keys/pq"},
 	{"PUT", "/agents/{id}/key-binding"},
+	{"POST", "/agents/{id}/mls/key-packages"},
+	{"GET", "/agents/{id}/mls/key-packages/count"},
 	{"POST", "/agents/{id}/verify-svid/challenge"},
 	{"POST", "/agents/{id}/verify-svid"},
 	{"POST", "/agents/{id}/poll-token"},
