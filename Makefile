@@ -107,7 +107,7 @@ race: ## The concurrent packages under the race detector (needs gcc)
 	else why="data races in $(RACED): there is no gcc here"; $(LEFT_OUT); fi
 
 .PHONY: judges
-judges: ## The real binary judged by npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi, eventsource, @hpke/core, @hpke/hybridkem-x-wing, standardwebhooks, web-did-resolver, webfinger.js, @seriousme/openapi-schema-validator and ajv, and by a2a-go; its pages by axe-core in Chromium
+judges: ## The real binary judged by npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi, eventsource, @hpke/core, @hpke/hybridkem-x-wing, standardwebhooks, ts-mls, web-did-resolver, webfinger.js, @seriousme/openapi-schema-validator and ajv, and by a2a-go; its pages by axe-core in Chromium
 	@$(SAY) "npm judges"
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 		set -x; CI=$(CI) $(GO) test -v -count=1 -timeout 10m $(JUDGES); \

@@ -1,6 +1,6 @@
 // Package judges tests the real binary against independent implementations of the
 // standards it supports: npm's jose, canonicalize, @a2a-js/sdk, oauth4webapi,
-// eventsource, @hpke/core, @hpke/hybridkem-x-wing, standardwebhooks, did-resolver with web-did-resolver, webfinger.js,
+// eventsource, @hpke/core, @hpke/hybridkem-x-wing, standardwebhooks, ts-mls, did-resolver with web-did-resolver, webfinger.js,
 // @seriousme/openapi-schema-validator and ajv, and the Go SDK of the A2A project; and its
 // pages with axe-core in Chromium, which playwright-core drives. Each judge is a script or
 // program that prints what it checked.
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 func TestJudges(t *testing.T) {
 	needNode(t)
 	base := serve(t)
-	for _, judge := range []string{"jose", "oauth", "stream", "webhook", "openapi", "receipt"} {
+	for _, judge := range []string{"jose", "oauth", "stream", "webhook", "openapi", "receipt", "mlspackages"} {
 		t.Run(judge, func(t *testing.T) { t.Log(node(t, "", judge+".mjs", base)) })
 	}
 }
