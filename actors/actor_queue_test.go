@@ -115,10 +115,11 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// queueMeter counts the queued messages that are read, and how many handled messages
-// are not durable yet.
+// queueMeter counts the queued messages of one stream that are read, and how many of its
+// handled messages are not durable yet.
 type queueMeter struct {
 	journal.Journal
+	stream                                journal.Stream
 	page, underway, underwayMost, handled atomic.Int64
 }
 
@@ -132,12 +133,14 @@ type queueMeterView struct {
 func (v queueMeterView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
 	n := int64(0)
 	err := v.View.Queue(s, beyond, func(r journal.QueuedMessage) bool { n++; return fn(r) })
-	v.of.page.Store(max(v.of.page.Load(), n))
+	if s == v.of.stream {
+		v.of.page.Store(max(v.of.page.Load(), n))
+	}
 	return err
 }
 
 func (j *queueMeter) Append(e *journal.Entry) {
-	if n := int64(len(e.Handled)); n > 0 {
+	if n := int64(len(e.Handled)); n > 0 && e.Stream == j.stream {
 		release := e.Release
 		j.underwayMost.Store(max(j.underwayMost.Load(), j.underway.Add(n)))
 		e.Release = func(err error) {
@@ -171,7 +174,7 @@ func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, b
 	if err := r.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	j := &queueMeter{}
+	j := &queueMeter{stream: s}
 	r.wrap, r.tune = func(under journal.Journal) journal.Journal { j.Journal = under; return j }, tune
 	r.open()
 	if _, err := host.Ask[*agent.State](r.node.engine, s, 0, host.GetState{}); err != nil {
