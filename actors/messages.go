@@ -369,14 +369,21 @@ func (ms *Messages) changeStatus(t *conversationTurn, c ChangeStatus) (any, erro
 	return rules.Clone(t.State, &conversation.State{}), nil
 }
 
-// announceStatus adds the conversation's status to every participant's feed, marked as
-// its own for the agent that asked for it. // spec: Agent stream
+// announceStatus adds each change of status of the turn to every participant's feed, marked
+// as its own for the agent that asked for it. A reply may open an A2A task and end it.
+// // spec: Agent stream
 func announceStatus(t *conversationTurn) {
-	by := statusChangedBy(t.Events)
-	for _, p := range t.State.GetParticipants() {
-		t.AddEffects(journal.AppendFeed{
-			To: p.Agent(), Kind: journal.StatusEntry, Ref: t.Entry.Stream.ID, Note: statusNote(t.State.GetStatus(), p.Agent() == by),
-		})
+	for _, e := range t.Events {
+		moved, ok := e.(*conversation.StatusChanged)
+		if !ok {
+			continue
+		}
+		by := parley.IDFromBytes[parley.AgentID](moved.GetBy())
+		for _, p := range t.State.GetParticipants() {
+			t.AddEffects(journal.AppendFeed{
+				To: p.Agent(), Kind: journal.StatusEntry, Ref: t.Entry.Stream.ID, Note: statusNote(moved.GetStatus(), p.Agent() == by),
+			})
+		}
 	}
 }
 
