@@ -5,10 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strconv"
+	"time"
 
 	"parley"
 	"parley/actors/agent"
-	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/query"
@@ -42,7 +43,12 @@ func (st *exportStream) writeOrg(context.Context) error {
 	}
 	record := api.ExportedOrg{
 		Org: orgOf(o), Suspended: o.Suspended(), Credentials: []api.ExportedCredential{},
+		TierGrantedAt: maybeMillis(o.GetTierGrantedMs()), TierLowered: o.GetTierLoweredMs() != 0, Allowances: []api.ExportedAllowance{},
 		Export: api.ExportInfo{Format: api.ExportFormat, SnapshotAt: api.At(st.read.At())},
+	}
+	for _, a := range o.GetAllowances() {
+		limit, _ := o.Allowed(a.GetQuota())
+		record.Allowances = append(record.Allowances, api.ExportedAllowance{Quota: a.GetQuota(), Limit: limit})
 	}
 	for _, c := range o.GetCredentials() {
 		record.Credentials = append(record.Credentials, api.ExportedCredential{
@@ -74,7 +80,19 @@ func maybeMillis(ms int64) *api.Time {
 func (st *exportStream) writeAgents(context.Context) error {
 	o := st.read.Org()
 	return st.read.Agents(func(a query.ExportedAgent) error {
-		record := api.ExportedAgent{Agent: st.agentIn(a.State, o), FormerKeys: []api.ExportedKey{}, KeyBindings: []api.KeyBinding{}}
+		record := api.ExportedAgent{
+			Agent: st.agentIn(a.State, o), RosterPlace: a.Place, FormerKeys: []api.ExportedKey{}, KeyBindings: []api.ExportedBinding{},
+			UnboundSince: api.Maybe(a.UnboundSince()), LastActiveAt: api.Maybe(a.LastActive),
+		}
+		if k := a.GetPqKey(); k != nil {
+			record.PQSince = maybeMillis(k.GetSinceMs())
+		}
+		if key, found := a.KeyByKid(parley.Thumbprint(parley.Ed25519, a.GetSigningKey())); found {
+			record.SigningSince = api.At(key.Since)
+		}
+		if key, found := a.KeyByKid(parley.Thumbprint(parley.X25519, a.GetEncryptionKey())); found {
+			record.EncryptionSince = api.At(key.Since)
+		}
 		if a.Card != nil {
 			body, err := st.branded(st.showCard(a.State, o, a.Card))
 			if err != nil {
@@ -87,8 +105,12 @@ func (st *exportStream) writeAgents(context.Context) error {
 				record.FormerKeys = append(record.FormerKeys, exportedKey(key))
 			}
 		}
-		for place := range a.GetBindings() {
-			record.KeyBindings = append(record.KeyBindings, bindingOf(a.State, place))
+		for place, b := range a.GetBindings() {
+			bound := api.ExportedBinding{KeyBinding: bindingOf(a.State, place)}
+			if previous := b.GetPreviousKey(); previous != nil {
+				bound.PreviousSigningKid = new(parley.Thumbprint(parley.Ed25519, previous))
+			}
+			record.KeyBindings = append(record.KeyBindings, bound)
 		}
 		return st.addValue(api.ExportAgent, record)
 	})
@@ -164,7 +186,7 @@ func (st *exportStream) writeRequests(ctx context.Context) error {
 }
 
 func (st *exportStream) writeConversations(context.Context) error {
-	return st.read.Conversations(func(c *conversation.State) error {
+	return st.read.Conversations(func(c query.ExportedConversation) error {
 		st.begin(api.ExportConversation)
 		st.chunk = appendConversation(st.chunk, c)
 		return st.end()
@@ -173,7 +195,7 @@ func (st *exportStream) writeConversations(context.Context) error {
 
 // appendConversation appends an api.ExportedConversation. Most records of an export are
 // conversations and messages.
-func appendConversation(b []byte, c *conversation.State) []byte {
+func appendConversation(b []byte, c query.ExportedConversation) []byte {
 	b = content.AppendID(append(b, `{"id":`...), parley.AnyID(c.ConversationID()))
 	b = content.AppendText(append(b, `,"status":`...), c.GetStatus().String())
 	b = content.AppendTime(append(b, `,"created_at":`...), c.CreatedAt())
@@ -200,6 +222,27 @@ func appendConversation(b []byte, c *conversation.State) []byte {
 		b = content.AppendTime(append(b, `,"joined_at":`...), p.JoinedAt())
 		b = append(b, '}')
 	}
+	b = content.AppendBool(append(b, `],"task":`...), c.GetTask())
+	b = content.AppendInt(append(b, `,"messages":`...), int(c.GetMessages()))
+	b = append(b, `,"status_changes":[`...)
+	for i, change := range c.Changes {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = content.AppendText(append(b, `{"status":`...), change.GetStatus().String())
+		b = content.AppendID(append(b, `,"by":`...), parley.IDFromBytes[parley.AnyID](change.GetBy()))
+		b = content.AppendTime(append(b, `,"at":`...), time.UnixMilli(change.GetAtMs()))
+		b = content.AppendOptional(append(b, `,"reason":`...), unlessEmpty(change.GetReason()))
+		b = append(content.AppendID(append(b, `,"after":`...), parley.AnyID(change.After)), '}')
+	}
+	b = append(b, `],"listed":[`...)
+	for i, place := range c.Listed {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = content.AppendID(append(b, `{"agent_id":`...), parley.AnyID(place.Agent))
+		b = append(strconv.AppendUint(append(b, `,"position":`...), place.Position, 10), '}')
+	}
 	return append(b, `]}`...)
 }
 
@@ -215,12 +258,44 @@ func (st *exportStream) writeMessages(context.Context) error {
 	return st.read.Messages(func(m query.Message) error {
 		st.begin(api.ExportMessage)
 		st.chunk = appendMessage(st.chunk, m, from)
+		st.chunk = append(st.appendStanding(append(st.chunk[:len(st.chunk)-1], `,"export":`...), m), '}')
 		return st.end()
 	})
 }
 
+// appendStanding appends what the record of a message has besides the message: a
+// api.MessageExport.
+func (st *exportStream) appendStanding(b []byte, m query.Message) []byte {
+	r := m.Record
+	b = content.AppendID(append(b, `{"sender_org_id":`...), parley.AnyID(r.SenderOrg()))
+	b = content.AppendID(append(b, `,"recipient_org_id":`...), parley.AnyID(r.RecipientOrg()))
+	b = append(b, `,"in_reply_to":`...)
+	if original := r.GetInReplyTo(); len(original) > 0 {
+		b = content.AppendID(b, parley.IDFromBytes[parley.AnyID](original))
+	} else {
+		b = append(b, `null`...)
+	}
+	b = append(b, `,"position":`...)
+	if m.Position != 0 && r.RecipientOrg() == st.org {
+		b = strconv.AppendUint(b, m.Position, 10)
+	} else {
+		b = append(b, `null`...)
+	}
+	b = content.AppendInstant(append(b, `,"transferred_at":`...), m.Receipts.TransferredAt)
+	b = append(b, `,"transferred_by":`...)
+	if names, known := channels[m.Receipts.TransferredBy]; known {
+		b = content.AppendText(b, names[0])
+	} else {
+		b = append(b, `null`...)
+	}
+	b = content.AppendInstant(append(b, `,"announced_at":`...), m.Receipts.AnnouncedAt)
+	return append(b, '}')
+}
+
 func (st *exportStream) writeWebhooks(context.Context) error {
-	return st.read.Webhooks(func(w *webhook.State) error { return st.addValue(api.ExportWebhook, webhookOf(w)) })
+	return st.read.Webhooks(func(w *webhook.State) error {
+		return st.addValue(api.ExportWebhook, api.ExportedWebhook{Webhook: webhookOf(w), Target: w.GetUrl()})
+	})
 }
 
 func (st *exportStream) writeSigningKeys(context.Context) error {

@@ -3,6 +3,7 @@ package query
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
@@ -10,7 +11,6 @@ import (
 
 	"parley"
 	"parley/actors/agent"
-	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/record"
@@ -106,28 +106,47 @@ func (x *Export) Registration() (first *org.Registered, err error) {
 	return first, errors.Join(err, bad)
 }
 
-// ExportedAgent is an agent with its card, nil if it has none.
+// ExportedAgent is an agent with its card, nil if it has none, its number in the
+// roster, from 1, and the hour in which it last sent, zero if it has not.
 type ExportedAgent struct {
 	*agent.State
-	Card *record.Card
+	Card       *record.Card
+	Place      int
+	LastActive time.Time
 }
 
 // Agents visits the organization's agents, revoked ones too.
 func (x *Export) Agents(visit func(ExportedAgent) error) error {
-	return x.ascendIDs(x.agentIDs, func(id parley.AnyID) error {
+	type place [24]byte // agent, number in the roster
+	list := func(add func(place)) error {
+		number := uint64(0)
+		return x.eachAgent(func(id parley.AgentID) error {
+			number++
+			add(place(binary.BigEndian.AppendUint64(id.Bytes(), number)))
+			return nil
+		})
+	}
+	return ascend(x.capacity, func(a, b place) int { return bytes.Compare(a[:], b[:]) }, list, func(p place) error {
+		id := parley.AnyID(p[:16])
 		a, err := x.agent(parley.AgentID(id))
 		if a == nil || err != nil {
 			return err
 		}
-		value, found, err := x.view.Row(id.Slot(), journal.CardTable, id[:])
-		if err != nil || !found {
-			return errors.Join(err, visit(ExportedAgent{State: a}))
+		shown := ExportedAgent{State: a, Place: int(binary.BigEndian.Uint64(p[16:]))}
+		card, found, err := x.view.Row(id.Slot(), journal.CardTable, id[:])
+		if err == nil && found {
+			shown.Card = &record.Card{}
+			err = shown.Card.UnmarshalVT(card)
 		}
-		card := &record.Card{}
-		if err := card.UnmarshalVT(value); err != nil {
+		if err != nil {
 			return err
 		}
-		return visit(ExportedAgent{a, card})
+		hour, _, err := x.view.Row(id.Slot(), journal.ActivityTable, id[:])
+		if err != nil {
+			return err
+		}
+		shown.LastActive, _ = record.HourOf(hour)
+		return visit(shown)
 	})
 }
 
@@ -201,53 +220,6 @@ func (x *Export) Webhooks(visit func(*webhook.State) error) error {
 	})
 }
 
-// Conversations visits the conversations that the organization's agents take part in.
-func (x *Export) Conversations(visit func(*conversation.State) error) error {
-	list := func(add func(parley.AnyID)) error {
-		return x.eachAgent(func(id parley.AgentID) error {
-			return x.conversationsOf(id, func(c parley.ConversationID) error {
-				add(parley.AnyID(c))
-				return nil
-			})
-		})
-	}
-	return x.ascendIDs(list, func(id parley.AnyID) error {
-		s := &conversation.State{}
-		if err := readConversation(x.view, parley.ConversationID(id), s); err != nil {
-			return unlessErased(err)
-		}
-		return visit(s)
-	})
-}
-
-// conversationsOf lists an agent's conversations: those that have a row, and those that
-// began with an entry of its feed and have none yet.
-func (x *Export) conversationsOf(id parley.AgentID, visit func(parley.ConversationID) error) error {
-	upTo, err := placeUpTo(x.view, journal.ListedTable, id)
-	if err != nil {
-		return err
-	}
-	var bad error
-	err = x.view.Rows(id.Slot(), journal.ConversationTable, id[:], nil, false, func(_, value []byte) bool {
-		bad = visit(parley.IDFromBytes[parley.ConversationID](value))
-		return bad == nil
-	})
-	if err = errors.Join(err, bad); err != nil {
-		return err
-	}
-	err = x.view.Feed(id, upTo, math.MaxInt64, func(e journal.FeedEntry) bool {
-		if !e.Begins {
-			return true
-		}
-		var c parley.ConversationID
-		if c, bad = StartedBy(x.view, id, e); bad == nil {
-			bad = visit(c)
-		}
-		return bad == nil
-	})
-	return errors.Join(err, bad)
-}
-
 // ascendIDs is ascend for ids.
 func (x *Export) ascendIDs(list func(add func(parley.AnyID)) error, visit func(parley.AnyID) error) error {
 	return ascend(2*x.capacity, compareIDs, list, func(id parley.AnyID) error {
@@ -259,14 +231,6 @@ func (x *Export) ascendIDs(list func(add func(parley.AnyID)) error, visit func(p
 }
 
 func compareIDs(a, b parley.AnyID) int { return bytes.Compare(a[:], b[:]) }
-
-// agentIDs lists the organization's agents.
-func (x *Export) agentIDs(add func(parley.AnyID)) error {
-	return x.eachAgent(func(id parley.AgentID) error {
-		add(parley.AnyID(id))
-		return nil
-	})
-}
 
 // eachAgent calls fn with the organization's agents in the order of creation.
 func (x *Export) eachAgent(fn func(parley.AgentID) error) error {

@@ -62,7 +62,7 @@ func (x *Export) messageIDs(add func(parley.AnyID)) error {
 		if err != nil {
 			return err
 		}
-		return x.conversationsOf(id, func(c parley.ConversationID) error {
+		return x.conversationsOf(id, func(c parley.ConversationID, _ uint64) error {
 			if _, seen := hosted[c]; seen {
 				return nil
 			}
@@ -83,42 +83,54 @@ func (x *Export) messageIDs(add func(parley.AnyID)) error {
 // conversation those that agents of the organization sent. hosted is whether it is that of
 // a group.
 func (x *Export) postedIn(c parley.ConversationID, add func(parley.AnyID)) (hosted bool, err error) {
-	var bad error
-	sent := func(by []byte, id []byte) {
+	sent := func(by []byte, id []byte) error {
 		own := !hosted
 		if hosted {
-			own, bad = x.owns(parley.IDFromBytes[parley.AgentID](by))
+			if own, err = x.owns(parley.IDFromBytes[parley.AgentID](by)); err != nil {
+				return err
+			}
 		}
-		if own && bad == nil {
+		if own {
 			add(parley.IDFromBytes[parley.AnyID](id))
 		}
+		return nil
 	}
-	next := uint64(1)
-	read := func(seq uint64, _ int64, f journal.StoredEvent) bool {
-		next = seq + 1
-		var e conversation.Event
-		if e, bad = rules.Conversation.Decode(f); bad != nil {
-			return false
-		}
+	err = x.conversationEvents(c, func(e conversation.Event) error {
 		switch e := e.(type) {
 		case *conversation.Started: // stored only for the conversations of groups
 			hosted = true
 			if m := parley.IDFromBytes[parley.MessageID](e.GetMessageId()); !m.Zero() {
-				bad = x.broadcast(e.GetInitiator(), m, sent)
+				return x.broadcast(e.GetInitiator(), m, sent)
 			}
 		case *conversation.Posted:
-			sent(e.GetFrom(), e.GetMessageId())
+			return sent(e.GetFrom(), e.GetMessageId())
 		case *conversation.Broadcasted:
 			hosted = true
-			bad = x.broadcast(e.GetFrom(), parley.IDFromBytes[parley.MessageID](e.GetMessageId()), sent)
+			return x.broadcast(e.GetFrom(), parley.IDFromBytes[parley.MessageID](e.GetMessageId()), sent)
 		case *conversation.StatusChanged: // it brings no message
+		}
+		return nil
+	})
+	return hosted, err
+}
+
+// conversationEvents calls fn with the stored events of a conversation, oldest first. It
+// leaves out those whose texts were erased.
+func (x *Export) conversationEvents(c parley.ConversationID, fn func(conversation.Event) error) error {
+	var bad error
+	next := uint64(1)
+	read := func(seq uint64, _ int64, f journal.StoredEvent) bool {
+		next = seq + 1
+		var e conversation.Event
+		if e, bad = rules.Conversation.Decode(f); bad == nil {
+			bad = fn(e)
 		}
 		return bad == nil
 	}
 	for {
-		err = x.view.Events(rules.ConversationStream(c), next, false, read)
+		err := x.view.Events(rules.ConversationStream(c), next, false, read)
 		if !errors.Is(err, journal.ErrErased) {
-			return hosted, errors.Join(err, bad)
+			return errors.Join(err, bad)
 		}
 		next++ // the reason of a change of status was erased
 	}
@@ -126,13 +138,12 @@ func (x *Export) postedIn(c parley.ConversationID, add func(parley.AnyID)) (host
 
 // broadcast passes the first copy of a broadcast to sent: the sender sees the broadcast
 // as this copy.
-func (x *Export) broadcast(by []byte, id parley.MessageID, sent func(by, id []byte)) error {
+func (x *Export) broadcast(by []byte, id parley.MessageID, sent func(by, id []byte) error) error {
 	r := &record.Message{}
 	found, err := x.view.Broadcast(id.Slot(), id, r.UnmarshalHeader)
 	if err != nil || !found {
 		return unlessErased(err)
 	}
 	first := parley.Copy(id, r.GetFirstSeat())
-	sent(by, first[:])
-	return nil
+	return sent(by, first[:])
 }

@@ -15,7 +15,7 @@ type GetExport struct {
 const MediaNDJSON = "application/x-ndjson"
 
 // ExportFormat is the version of the form of exports.
-const ExportFormat = "parley-export-1"
+const ExportFormat = "parley-export-2"
 
 // Types of the lines of an export, in their order. // spec: Export record types
 const (
@@ -50,9 +50,21 @@ type ExportLine struct {
 type ExportedOrg struct {
 	Org
 	// Suspended is whether the operator has suspended the organization.
-	Suspended   bool                 `json:"suspended"`
+	Suspended bool `json:"suspended"`
+	// TierGrantedAt is when the operator last decided about the trust tier, and TierLowered
+	// whether that lowered it.
+	TierGrantedAt *Time `json:"tier_granted_at"`
+	TierLowered   bool  `json:"tier_lowered"`
+	// Allowances are the limits that the operator has set for the organization.
+	Allowances  []ExportedAllowance  `json:"allowances"`
 	Credentials []ExportedCredential `json:"credentials"`
 	Export      ExportInfo           `json:"export"`
+}
+
+// ExportedAllowance is a limit in place of that of the tier; null means no limit.
+type ExportedAllowance struct {
+	Quota string `json:"quota"`
+	Limit *int   `json:"limit"`
 }
 
 // ExportedCredential is a pair of client credentials, without the secret.
@@ -87,9 +99,29 @@ type ExportedChallenge struct {
 // ExportedAgent is an agent with its card, its former keys and the bindings of its keys.
 type ExportedAgent struct {
 	Agent
-	Card        json.RawMessage `json:"card"`
-	FormerKeys  []ExportedKey   `json:"former_keys"`
-	KeyBindings []KeyBinding    `json:"key_bindings"`
+	// RosterPlace numbers the agents of the organization in the order of creation, from 1.
+	RosterPlace int               `json:"roster_place"`
+	Card        json.RawMessage   `json:"card"`
+	FormerKeys  []ExportedKey     `json:"former_keys"`
+	KeyBindings []ExportedBinding `json:"key_bindings"`
+	// SigningSince and EncryptionSince are when the current keys first became current.
+	SigningSince    Time `json:"signing_key_since"`
+	EncryptionSince Time `json:"encryption_key_since"`
+	// PQSince is when the post-quantum key became current; null if there is none.
+	PQSince *Time `json:"pq_public_key_since"`
+	// UnboundSince is when a key first changed without a binding; null if none has since
+	// the last binding.
+	UnboundSince *Time `json:"unbound_since"`
+	// LastActiveAt is the hour in which the agent last sent; null if it has not, or was
+	// revoked.
+	LastActiveAt *Time `json:"last_active_at"`
+}
+
+// ExportedBinding is a key binding with the id of the key that made its previous
+// signature.
+type ExportedBinding struct {
+	KeyBinding
+	PreviousSigningKid *string `json:"previous_signing_kid"`
 }
 
 // ExportedKey is a public key with the time in which it was current.
@@ -106,6 +138,60 @@ type ExportedConversation struct {
 	Conversation
 	GroupID      *parley.GroupID `json:"group_id"`
 	Participants []Participant   `json:"participants"`
+	// Task is whether the conversation is an A2A task.
+	Task bool `json:"task"`
+	// Messages is how many messages it has, those of others in a group too.
+	Messages int64 `json:"messages"`
+	// StatusChanges are oldest first.
+	StatusChanges []ExportedStatusChange `json:"status_changes"`
+	// Listed are its places in the lists of the organization's agents.
+	Listed []ExportedPlace `json:"listed"`
+}
+
+// ExportedStatusChange is a change of a conversation's status.
+type ExportedStatusChange struct {
+	Status string         `json:"status"`
+	By     parley.AgentID `json:"by"`
+	At     Time           `json:"at"`
+	Reason *string        `json:"reason"`
+	// After is the last message of the conversation before the change.
+	After parley.MessageID `json:"after"`
+}
+
+// ExportedPlace is a place in the list of an agent's conversations. The places of an agent
+// and the positions of its inbox are one order.
+type ExportedPlace struct {
+	AgentID  parley.AgentID `json:"agent_id"`
+	Position uint64         `json:"position"`
+}
+
+// ExportedMessage is a message with what the reads of it do not show.
+type ExportedMessage struct {
+	Message
+	Export MessageExport `json:"export"`
+}
+
+// MessageExport has the organizations of the two agents and where the message stands.
+type MessageExport struct {
+	SenderOrgID    parley.OrgID `json:"sender_org_id"`
+	RecipientOrgID parley.OrgID `json:"recipient_org_id"`
+	// InReplyTo is null for the first message of a conversation and for a broadcast.
+	InReplyTo *parley.MessageID `json:"in_reply_to"`
+	// Position orders the inbox of the organization's agents; null if the recipient is not
+	// one, or the message is on its way.
+	Position *uint64 `json:"position"`
+	// TransferredAt is when its body went out to the recipient, by a channel.
+	TransferredAt *Time   `json:"transferred_at"`
+	TransferredBy *string `json:"transferred_by" enum:"inbox,stream,sync,wait,a2a"`
+	// AnnouncedAt is when a webhook's target accepted its announcement.
+	AnnouncedAt *Time `json:"announced_at"`
+}
+
+// ExportedWebhook is a webhook with the address that is dialled.
+type ExportedWebhook struct {
+	Webhook
+	// Target is URL as a browser reads it.
+	Target string `json:"target"`
 }
 
 // ExportedSigningKey is an Ed25519 key of an agent. Its id is its thumbprint.
