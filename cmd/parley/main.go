@@ -54,6 +54,7 @@ type commands struct {
 
 	Backup  operator.BackupCmd  `cmd:"" help:"Write, list, check and prune snapshots of a server's data, running or not."`
 	Restore operator.RestoreCmd `cmd:"" help:"Restore a snapshot into a new data directory."`
+	Import  operator.ImportCmd  `cmd:"" help:"Make a new data directory of an organization's export."`
 	Verify  operator.VerifyCmd  `cmd:"" help:"Check the data directory of a stopped server for damage and inconsistencies."`
 
 	Quarantine operator.QuarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, in the data directory of a stopped server."`
