@@ -24,7 +24,7 @@ type heldJournal struct {
 func (g *heldJournal) Append(e *journal.Entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.holding && !e.Activate {
+	if g.holding && !e.Activate && e.Stream.Kind != journal.KeyLogStream { // the key log follows in its own time
 		g.held = append(g.held, e)
 		return
 	}

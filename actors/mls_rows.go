@@ -134,11 +134,11 @@ func writeMLSRows(t *groupTurn, events []group.Event, leavers []group.Member, ab
 		}
 	}
 	for _, e := range events {
-		switch e := e.(type) {
-		case *group.Deleted:
+		if _, deleted := e.(*group.Deleted); deleted {
 			deleteMLSRows(t)
 			return nil
-		case *group.Committed:
+		}
+		if e, committed := e.(*group.Committed); committed {
 			if err := w.commit(e, leavers, abandoned, c); err != nil {
 				return err
 			}

@@ -274,7 +274,7 @@ type heldReleases struct {
 }
 
 func (g *heldReleases) Append(e *journal.Entry) {
-	if release := e.Release; release != nil && !e.Activate {
+	if release := e.Release; release != nil && !e.Activate && e.Stream.Kind != journal.KeyLogStream {
 		e.Release = func(err error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()

@@ -50,7 +50,7 @@ func leafOf(e Event) **KeyLeaf {
 		return &e.Leaf
 	case *Revoked:
 		return &e.Leaf
-	case *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn: // not about keys
+	case *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired: // not about keys
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (in *keySums) follow(e Event) {
 		in.pq = pqSum(e.GetAlgorithm(), e.GetRaw())
 	case *PQKeyRemoved:
 		in.pq = nil
-	case *KeysBound, *KeyDistrusted, *Revoked, *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn: // the keys stay
+	case *KeysBound, *KeyDistrusted, *Revoked, *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired: // the keys stay
 	}
 }
 
@@ -130,7 +130,7 @@ func KeyLogEntry(id parley.AgentID, address string, e Event) (out parley.KeyLogE
 		out.Kind, ms = parley.KeyLogPQRemoved, e.GetAtMs()
 	case *Revoked:
 		out.Kind, ms = parley.KeyLogRevoked, e.GetAtMs()
-	case *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn: // have no leaf
+	case *Changed, *PollTokenIssued, *PollTokenRevoked, *Entered, *Departed, *CardPublished, *CardWithdrawn, *KeyPackagesStored, *KeyPackageClaimed, *KeyPackagesExpired: // have no leaf
 	}
 	out.At = parley.KeyLogInstant(ms)
 	return out, true

@@ -20,6 +20,8 @@ const (
 	sweepEvery = 10 * time.Second
 	// idleAfter is how long an actor stays in memory without a message.
 	idleAfter = 2 * time.Minute
+	// gatherMax is more than any kind of actor gathers messages.
+	gatherMax = time.Second
 	// activeActorsHigh is how many actors may be in memory before those that have
 	// been idle for only sweepEvery are passivated too.
 	activeActorsHigh = 200_000
@@ -55,6 +57,8 @@ type Engine struct {
 	gather map[journal.StreamKind]time.Duration
 	// Timeout is how long a request waits for its answer.
 	Timeout time.Duration
+	// GatherMax bounds how long an actor gathers messages before it handles its queue.
+	GatherMax time.Duration
 	// IdleFor is how long an actor stays in memory without a message.
 	IdleFor time.Duration
 	// QueueMessages is how many messages of an actor's durable queue are in memory
@@ -89,7 +93,7 @@ type Engine struct {
 // of its own if that is nil.
 func New(j journal.Journal, clock parley.Clock, logger *slog.Logger, system *System) *Engine {
 	e := &Engine{
-		journal: j, clock: clock, Logger: logger, Timeout: AnswerTimeout, IdleFor: idleAfter,
+		journal: j, clock: clock, Logger: logger, Timeout: AnswerTimeout, IdleFor: idleAfter, GatherMax: gatherMax,
 		system: system, shared: system != nil,
 		produce: map[journal.StreamKind]func(*Engine, *activeActor) actor.Actor{},
 		gather:  map[journal.StreamKind]time.Duration{}, gathers: map[journal.Stream]bool{},
@@ -292,7 +296,7 @@ func (e *Engine) Stats() Stats {
 // Drain has a stream's actor handle the messages in its durable queue, at once or when it
 // has gathered what comes in the meantime.
 func (e *Engine) Drain(s journal.Stream) {
-	pause := e.gather[s.Kind]
+	pause := min(e.gather[s.Kind], e.GatherMax)
 	if pause == 0 {
 		e.nudge(s, toDrain)
 		return

@@ -166,10 +166,6 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
 	case table == journal.CardTable && len(key) == 16:
 		x.cardRow(slot, key, value)
-	case table == journal.KeyPackageTable && record.IsKeyPackageKey(key):
-		x.keyPackageRow(slot, key, value)
-	case table == journal.HandedOutTable && record.IsHandedOutKey(key) && len(value) == 0:
-		x.handedOutRow(slot, key)
 	case table == journal.ActivityTable && len(key) == 16:
 		return x.activityRow(slot, key, value)
 	case table == journal.QuarantineTable && record.IsQuarantine(key, value):
@@ -177,6 +173,17 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		x.quarantined(slot, key, value)
 	case table == journal.SpentTable && len(key) > 4 && len(value) == 16:
 		return x.spentRow(slot, key, value)
+	case table == journal.OnceTable && len(key) > 21 && len(key) > 5+int(key[4]):
+		return x.onceRow(slot, key, value)
+	default:
+		return x.keyRow(slot, table, key, value)
+	}
+	return nil
+}
+
+// keyRow checks a row about keys of agents, and rejects one of an unknown table.
+func (x *verifier) keyRow(slot parley.Slot, table journal.Table, key, value []byte) error {
+	switch {
 	case table == journal.KidTable:
 		return x.kidRow(key, value)
 	case table == journal.PollTable:
@@ -187,8 +194,10 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 	case table == journal.KeyLogPlaceTable && len(key) == parley.KeyLogHashBytes:
 		x.keyLog.places.Find(leafSlot(key), 1, key, value)
 		x.inKeyLogSlot(slot, key)
-	case table == journal.OnceTable && len(key) > 21 && len(key) > 5+int(key[4]):
-		return x.onceRow(slot, key, value)
+	case table == journal.KeyPackageTable && record.IsKeyPackageKey(key):
+		x.keyPackageRow(slot, key, value)
+	case table == journal.HandedOutTable && record.IsHandedOutKey(key) && len(value) == 0:
+		x.handedOutRow(slot, key)
 	default:
 		x.tables.Fault(fmt.Sprintf("table %d, key %x", table, key), "nobody reads such rows")
 	}
