@@ -7,29 +7,42 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 )
 
+// export makes an export of an organization. Who reads the last byte of one may ask for the
+// next before the server has ended the first: then it asks again.
+func export(t *testing.T, o *org) (resp *http.Response, raw []byte) {
+	t.Helper()
+	eventually(t, "no export is under way", func() bool {
+		req, err := o.s.request(o.token, "GET", "/orgs/"+o.id+"/export", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err = streaming.Do(req); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if raw, err = io.ReadAll(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode != 429 || !bytes.Contains(raw, []byte("under way"))
+	})
+	if resp.StatusCode != 200 {
+		t.Fatalf("export: %d %.300s", resp.StatusCode, raw)
+	}
+	return resp, raw
+}
+
 // exportOf makes an export of an agent's organization and returns its lines by type. It
 // checks the trailers.
 func exportOf(t *testing.T, g *agent) map[string][]obj {
 	t.Helper()
-	req, err := g.s.request(g.token, "GET", "/orgs/"+g.org.id+"/export", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := streaming.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("export: %d %v %.300s", resp.StatusCode, err, raw)
-	}
+	resp, raw := export(t, g.org)
 	sum, records := sha256.Sum256(raw), map[string][]obj{}
 	for line := range bytes.Lines(raw) {
 		l := struct {
