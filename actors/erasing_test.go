@@ -21,7 +21,7 @@ func destroysKeys(r *testNode) {
 		n.destroyKey = func(id parley.OrgID, _ time.Time) error {
 			r.keys.Erase(id)
 			r.sealer.Forget(id)
-			r.erased = true
+			r.erased.Store(true)
 			return nil
 		}
 	}

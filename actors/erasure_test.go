@@ -31,7 +31,7 @@ func (r *testNode) erase(id parley.OrgID) {
 	r.keys.Erase(id)
 	r.sealer.Forget(id)
 	r.node.queries.Forget()
-	r.erased = true
+	r.erased.Store(true)
 }
 
 // verifyErased verifies a store in which something was erased: its rows, and that nothing

@@ -46,7 +46,7 @@ func (r *testNode) verify() {
 	if r.node == nil {
 		return
 	}
-	if r.erased {
+	if r.erased.Load() {
 		r.verifyErased()
 		return
 	}

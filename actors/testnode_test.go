@@ -96,7 +96,7 @@ type testNode struct {
 	sealer *seal.Sealer
 	keys   *sealtest.Keys
 	// erased: an organization was erased, so that a verification cannot read everything.
-	erased bool
+	erased atomic.Bool
 
 	fs vfs.FS
 	// dir is the data directory, "data" if it is empty.
