@@ -44,6 +44,7 @@ func TestContactLookupIsBounded(t *testing.T) {
 			for i := range said {
 				must(c.say(ids[0], fmt.Sprint(i), ""))(t)
 			}
+			awaitKeyLog(t, r.node, append(ids, strangers...)...)
 			var with map[parley.AgentID]time.Time
 			read := o.reads(func() { with = must(r.node.Groups.Correspondents(context.Background(), talk, c.id, other))(t) })
 			if read > row.most || name == "control" && read < said {
@@ -73,6 +74,7 @@ func TestSeatHolder(t *testing.T) {
 	if err := c.remove(last, ids[0]); err != nil {
 		t.Fatal(err)
 	}
+	awaitKeyLog(t, r.node, append(ids, strangers...)...)
 	holds := func(want parley.AgentID, most int) {
 		t.Helper()
 		read := o.reads(func() {
@@ -163,6 +165,7 @@ func TestRosterIsReadInPages(t *testing.T) {
 	o := &countingJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	owner, ids := r.agents("acme", 3*query.RosterPage)
+	awaitKeyLog(t, r.node, ids...)
 	var first parley.AgentID
 	read := o.reads(func() { first = must(r.node.Agents.FirstActive(context.Background(), owner))(t).AgentID() })
 	if read > query.RosterPage+10 {

@@ -108,6 +108,7 @@ func (m *walMeter) costOf(t *testing.T, write func() (Posted, error)) messageCos
 func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (sent, replied messageCost) {
 	r, disk := newMeteredNode(t, journals, wrap)
 	owner, ids := r.agents("acme", 16)
+	awaitKeyLog(t, r.node, ids...)
 	from, to := ids[0], ids[1]
 	for _, id := range ids[1:] { // another home costs more
 		if !r.store.SameHome(from.Slot(), id.Slot()) {
@@ -191,6 +192,7 @@ func TestRowsOfAMessage(t *testing.T) {
 	at := newManualClock(noon)
 	r := newTestNode(t, withClock(at.now))
 	owner, ids := r.agents("acme", 2)
+	awaitKeyLog(t, r.node, ids...) // it adds rows of its own
 	if rows := rowsOf(t, r, func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "begins the hour", "")) }); rows != 4 {
 		t.Errorf("the first message of an hour adds %d rows, want 4", rows)
 	}

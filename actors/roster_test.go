@@ -67,6 +67,7 @@ func TestRevokedAgentsAreReadOnce(t *testing.T) {
 			for _, id := range ids[:many-1] {
 				must(r.node.Agents.Change(context.Background(), id, agent.Revoke{}))(t)
 			}
+			awaitKeyLog(t, r.node, ids...)
 			look := func() { r.activeAgents(r.node.Agents.EachActive, owner, 0, many) }
 			look()
 			read := o.reads(look)

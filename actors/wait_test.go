@@ -23,7 +23,8 @@ type countingJournal struct {
 
 func (j *countingJournal) View() journal.View { return &countingView{j.Journal.View(), &j.rows} }
 
-// reads returns how many rows fn reads.
+// reads returns how many rows fn reads. The test has waited for the key log, which reads
+// rows when it appends.
 func (j *countingJournal) reads(fn func()) int {
 	before := j.rows.Load()
 	fn()
@@ -99,6 +100,7 @@ func memberWithLongFeed(t *testing.T, n int, tune func(*Node)) (*testNode, *coun
 	for _, m := range r.inbox(ids[1]) {
 		r.setReceiptsOf(m, journal.Receipts{TransferredAt: 1, TransferredBy: journal.InboxChannel})
 	}
+	awaitKeyLog(t, r.node, ids...)
 	return r, o, c, ids
 }
 

@@ -61,8 +61,9 @@ func TestGroupDirectory(t *testing.T) {
 func (g *groupHarness) walk(query string, between func()) (names []string, looked []int) {
 	g.t.Helper()
 	rows := 0
-	g.journal.wrapView = func(v journal.View) journal.View { return &countedView{v, &rows} }
-	defer func() { g.journal.wrapView = nil }()
+	counted := func(v journal.View) journal.View { return &countedView{v, &rows} }
+	g.journal.wrapView.Store(&counted)
+	defer g.journal.wrapView.Store(nil)
 	for cursor := ""; len(looked) < 100; between() {
 		rows = 0
 		page := g.public().ask("GET", "/directory/groups?"+query+cursor, "").want(200)

@@ -66,16 +66,16 @@ type harnessJournal struct {
 	views atomic.Int64 // how many were opened
 	// full: the disk has no room.
 	full atomic.Bool
-	// wrapView, if set, replaces views.
-	wrapView func(journal.View) journal.View
+	// wrapView, if set, replaces views. The key log opens some at any time.
+	wrapView atomic.Pointer[func(journal.View) journal.View]
 	// wrapSubscription, if set, replaces subscriptions.
 	wrapSubscription func(journal.Subscription) journal.Subscription
 }
 
 func (j *harnessJournal) View() journal.View {
 	j.views.Add(1)
-	if j.wrapView != nil {
-		return j.wrapView(j.Journal.View())
+	if wrap := j.wrapView.Load(); wrap != nil {
+		return (*wrap)(j.Journal.View())
 	}
 	return j.Journal.View()
 }

@@ -76,7 +76,8 @@ func TestSearchReleasesPlaceBeforeDiskWait(t *testing.T) {
 			g := newSearchHarness(t, 1)
 			g.service.queriesLinger = linger
 			waits, goesOn := make(chan struct{}), make(chan struct{})
-			g.journal.wrapView = func(v journal.View) journal.View { return &stalledView{v, waits, goesOn} }
+			stalled := func(v journal.View) journal.View { return &stalledView{v, waits, goesOn} }
+			g.journal.wrapView.Store(&stalled)
 			var working sync.WaitGroup
 			working.Go(func() { g.searchFrom("a").want(200) })
 			<-waits
