@@ -54,6 +54,35 @@ func TestAnswersWaitForTheirEntry(t *testing.T) {
 	})
 }
 
+// TestReadOfARowWaitsForNoLaterEntry reads a row that is not durable yet. The answer
+// waits for the row's entry, and not for one that was appended after the read.
+func TestReadOfARowWaitsForNoLaterEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := newEngine(t, 1)
+		s := streamOf(1)
+		<-askInBackground(e, s, add(1))
+		l.hold(true)
+		stored := askInBackground(e, s, put{})
+		synctest.Wait()
+		read := askInBackground(e, s, get{})
+		synctest.Wait()
+		later := askInBackground(e, s, add(2))
+		synctest.Wait()
+		if !noneAnswered(stored, read, later) {
+			t.Fatal("an answer left before its entry was durable")
+		}
+		l.release(1)
+		synctest.Wait()
+		if noneAnswered(read) {
+			t.Error("the read waits for the entry after it")
+		}
+		l.release(1)
+		<-stored
+		<-read
+		<-later
+	})
+}
+
 // TestFailedEntryFailsDependentAnswers has the journal reject an entry. Requests that
 // depend on it get an unknown outcome; later ones are answered from rows.
 func TestFailedEntryFailsDependentAnswers(t *testing.T) {

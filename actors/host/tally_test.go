@@ -34,6 +34,8 @@ type (
 	add   uint64   // returns the sum
 	look  struct{} // returns the sum and changes nothing
 	spoil struct{} // changes the state and panics
+	put   struct{} // stores a row
+	get   struct{} // reads that row
 	hold  struct{ entered, leave chan struct{} }
 )
 
@@ -60,6 +62,11 @@ func tallyKind(stateEvery uint64) *Kind[*tally, add, *tally] {
 			switch r := request.(type) {
 			case add:
 				err := t.Decide(r)
+				return t.State.sum, err
+			case put:
+				t.PutRow(1, []byte("row"), nil)
+			case get:
+				_, _, err := t.Row(1, []byte("row"))
 				return t.State.sum, err
 			case hold:
 				close(r.entered)

@@ -195,13 +195,14 @@ func (t *Turn[S, C, E]) empty() bool {
 func (t *Turn[S, C, E]) commit(release func(error)) {
 	e := t.entity
 	if t.empty() {
+		last := e.last // read here: what waits below is called by the journal, beside later turns
 		t.afterAll(t.dependsOn, func() {
 			t.after(t.overlaid, func(err error) {
 				if err != nil {
 					release(err)
 					return
 				}
-				t.after(e.last, release)
+				t.after(last, release)
 			})
 		})
 		return
