@@ -53,13 +53,16 @@ func (k *Cursors) Seal(aad string, position []byte) string {
 }
 
 // nonce returns a nonce derived from the plaintext and aad, so that it repeats only for
-// the same input and needs no randomness.
+// the same input and needs no randomness. Its first bit is 0, so that no text of Seal
+// begins with a dash: a command line would take it for a flag.
 func (k *Cursors) nonce(aad string, position []byte) []byte {
 	h := hmac.New(sha256.New, k.mac)
 	_ = binary.Write(h, binary.BigEndian, uint64(len(aad)))
 	h.Write([]byte(aad))
 	h.Write(position)
-	return h.Sum(nil)[:k.aead.NonceSize():k.aead.NonceSize()]
+	nonce := h.Sum(nil)[:k.aead.NonceSize():k.aead.NonceSize()]
+	nonce[0] &= 0x7f
+	return nonce
 }
 
 // Open returns the position that Seal encrypted, or ErrInvalidCursor.

@@ -49,3 +49,15 @@ func TestCursors(t *testing.T) {
 		t.Errorf("an empty position: %q %v", empty, err)
 	}
 }
+
+func TestCursorsBeginWithoutADash(t *testing.T) {
+	k, err := NewCursors([]byte("a secret of sixteen"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if cursor := k.Seal("list", []byte{byte(i), byte(i >> 8)}); strings.HasPrefix(cursor, "-") {
+			t.Fatalf("cursor %d is %s", i, cursor)
+		}
+	}
+}
