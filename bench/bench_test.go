@@ -103,6 +103,33 @@ func names(runs []result.Run) (all []string) {
 	return all
 }
 
+// A case of its own length goes to our server and the one peer that it names, and does not
+// count as capacity.
+func TestLongWindows(t *testing.T) {
+	config, _ := quick(t, &plain{name: "a"}, &plain{name: "b"}, &plain{name: "c"})
+	config.Repeats = 1
+	config.Cases = []Case{
+		{Scenario: scenario.Send, Clients: 2},
+		{Scenario: scenario.Send, Clients: 2, Window: 300 * time.Millisecond, Peer: "c"},
+	}
+	out, err := Run(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var long []string
+	for _, run := range out.Runs {
+		if run.Window == 0 != (run.Seconds < 0.2) {
+			t.Errorf("a run of %s with a window of %v s took %v s", run.Target, run.Window, run.Seconds)
+		}
+		if run.Window > 0 {
+			long = append(long, run.Target)
+		}
+	}
+	if len(out.Runs) != 5 || !slices.Equal(long, []string{"a", "c"}) {
+		t.Errorf("of %d runs %v are long", len(out.Runs), long)
+	}
+}
+
 func TestTargetsTakeTurns(t *testing.T) {
 	a, b := &plain{name: "a"}, &plain{name: "b"}
 	config, _ := quick(t, a, b)

@@ -24,6 +24,12 @@ type Case struct {
 	// itself reached in the earlier closed loops of the same scenario. Only our server
 	// runs such a case: for other targets it would be a different case.
 	Share float64
+	// Window, if not 0, is the length of the run instead of Config.Duration. Such a run
+	// is long enough to pay for the compaction of what it writes; what is left of that
+	// when the window ends is charged to its CPU.
+	Window time.Duration
+	// Peer is the only peer that takes part; empty for all that can.
+	Peer string
 }
 
 // Config says what to measure.
@@ -114,6 +120,13 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 // isLoad reports whether a scenario consists of operations of many clients.
 func isLoad(name string) bool { return name != scenario.Stream && name != scenario.Idle }
 
+// longWindow is the length of runs that include their own compaction. Only the floor runs
+// beside them: the ratio to it is what they show.
+const (
+	longWindow = time.Minute
+	floor      = "floor"
+)
+
 // Goals returns the cases that the published goals name.
 func Goals() []Case {
 	cases := []Case{
@@ -122,6 +135,8 @@ func Goals() []Case {
 		{Scenario: scenario.Send, Clients: 64},
 		{Scenario: scenario.Send, Clients: 256},
 		{Scenario: scenario.Send, Clients: 256, Share: 0.5},
+		{Scenario: scenario.Send, Clients: 64, Window: longWindow, Peer: floor},
+		{Scenario: scenario.Send, Clients: 256, Window: longWindow, Peer: floor},
 		{Scenario: scenario.Reply, Clients: 64, Rate: 2000},
 		{Scenario: scenario.Inbox, Clients: 64},
 		{Scenario: scenario.Stream, Clients: 1},

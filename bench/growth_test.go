@@ -84,7 +84,8 @@ func TestExactly(t *testing.T) {
 	if err != nil || done.Load() < 210 || done.Load() > 320 {
 		t.Errorf("%v after %d operations", err, done.Load())
 	}
-	if m != nil && (m.Operations != 210 || m.Failures != done.Load()-210) {
+	// What the other clients have under way when the last one succeeds is not counted.
+	if m != nil && (m.Operations != 210 || m.Failures > done.Load()-210 || m.Failures < done.Load()-210-4) {
 		t.Errorf("%d operations and %d failures of %d", m.Operations, m.Failures, done.Load())
 	}
 	if _, err := g.exactly(t.Context(), 50, true, dial, nil); err == nil || !strings.Contains(err.Error(), "tired") {

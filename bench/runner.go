@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,7 +125,8 @@ func (r *runner) stop() error {
 
 // takesPart reports whether a target runs a case.
 func (r *runner) takesPart(s *side, c Case) bool {
-	return s.lost == nil && s.host.Can(c.Scenario) && (c.Share == 0 || s == r.here[0])
+	ours := s == r.here[0]
+	return s.lost == nil && s.host.Can(c.Scenario) && (ours || c.Share == 0 && (c.Peer == "" || c.Peer == s.host.Name()))
 }
 
 func (r *runner) count() (n int) {
@@ -170,11 +172,11 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		}
 		rate = math.Max(1, math.Floor(rate/100)*100)
 	}
-	run := result.Run{Target: s.host.Name(), Scenario: c.Scenario, Clients: c.Clients, Rate: rate, Repeat: repeat}
+	run := result.Run{Target: s.host.Name(), Scenario: c.Scenario, Clients: c.Clients, Rate: rate, Share: c.Share, Window: c.Window.Seconds(), Repeat: repeat}
 	r.number++
 	task := report.Task{
 		Target: run.Target, Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate,
-		Repeat: repeat, Repeats: r.Repeats, Number: r.number, Of: r.of, WarmUp: r.WarmUp, Duration: r.Duration,
+		Repeat: repeat, Repeats: r.Repeats, Number: r.number, Of: r.of, WarmUp: r.WarmUp, Duration: cmp.Or(c.Window, r.Duration),
 	}
 	var err error
 	var measured bool
@@ -214,7 +216,7 @@ func (r *runner) capacity(s *side, name string) float64 {
 	most := 0
 	var reached []float64
 	for _, run := range r.out.Runs {
-		if run.Target != s.host.Name() || run.Scenario != name || run.Rate != 0 || run.Clients < most {
+		if run.Target != s.host.Name() || run.Scenario != name || run.Rate != 0 || run.Window != 0 || run.Clients < most {
 			continue
 		}
 		if run.Clients > most {
@@ -234,7 +236,12 @@ func (r *runner) load(ctx context.Context, s *side, run *result.Run, task report
 	r.settle(ctx)
 	r.Live.Begin(task)
 	w := newWatch(r.Live, s.target.Processes())
-	measurement, err := load.Run(ctx, r.plan(run.Clients, run.Rate), dial, w)
+	plan := r.plan(run.Clients, run.Rate)
+	plan.Duration, plan.Overtime = task.Duration, task.Duration
+	measurement, err := load.Run(ctx, plan, dial, w)
+	if err == nil && run.Window > 0 {
+		w.charge(func() { r.settle(ctx) })
+	}
 	if measurement != nil {
 		measurement.Fill(run)
 	}
@@ -259,7 +266,7 @@ func (r *runner) plan(clients int, rate float64) load.Plan {
 }
 
 const (
-	idleWait   = 5 * time.Second
+	idleWait   = 15 * time.Second
 	idleWindow = 50 * time.Millisecond
 	// idleCPU is less than one tick of the system's clock for CPU time.
 	idleCPU = 10 * time.Millisecond

@@ -16,7 +16,9 @@ type watch struct {
 	started time.Time
 	cpu     result.CPU
 	window  time.Duration
-	opened  time.Time
+	// debt is the processor time, in core seconds, that the target used after the window.
+	debt   float64
+	opened time.Time
 }
 
 func newWatch(live *report.Live, pids []int) *watch {
@@ -43,10 +45,22 @@ func (w *watch) End() {
 	w.window = time.Since(w.opened)
 }
 
+// charge adds the target's processor time until settle returns to that of its operations.
+func (w *watch) charge(settle func()) {
+	began := time.Now()
+	w.second.Begin()
+	settle()
+	w.debt = w.second.End().Target * time.Since(began).Seconds()
+}
+
 // fill writes the processor time into a run, and the reason if it makes the run invalid.
 func (w *watch) fill(run *result.Run, pids []int) {
 	run.CPU = w.cpu
-	run.CPU.PerOperation = machine.PerOperation(w.cpu, w.window.Seconds(), run.Operations)
+	charged := w.cpu
+	if seconds := w.window.Seconds(); seconds > 0 {
+		charged.Target += w.debt / seconds
+	}
+	run.CPU.PerOperation = machine.PerOperation(charged, w.window.Seconds(), run.Operations)
 	run.Resident = machine.Processes(pids...).Resident
 	if run.Invalid == "" {
 		run.Invalid = machine.Invalid(w.cpu)

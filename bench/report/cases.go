@@ -14,9 +14,10 @@ type Case struct {
 	Clients int `json:"clients"`
 	// Rate is the arrivals per second of an open loop; 0 is a closed loop.
 	Rate float64 `json:"rate"`
-	// Growing and Size are as in result.Run.
-	Growing string `json:"growing,omitempty"`
-	Size    int64  `json:"size,omitempty"`
+	// Window, Growing and Size are as in result.Run.
+	Window  float64 `json:"window_seconds,omitempty"`
+	Growing string  `json:"growing,omitempty"`
+	Size    int64   `json:"size,omitempty"`
 }
 
 // String returns the name of the case, as headings show it.
@@ -26,6 +27,9 @@ func (c Case) String() string {
 		loop = "open loop at " + plain(c.Rate) + "/s"
 	}
 	text := c.Scenario + ", " + clientsText(c.Clients) + ", " + loop
+	if c.Window > 0 {
+		text += ", " + plain(c.Window) + " s"
+	}
 	if c.Growing != "" {
 		text += ", at " + whole(float64(c.Size)) + " " + c.Growing
 	}
@@ -99,7 +103,7 @@ func byCase(r *result.Report) []caseGroups {
 	var scenarios []string
 	runs := map[Case][]result.Run{}
 	for _, run := range r.Runs {
-		c := Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate, Growing: run.Growing, Size: run.Size}
+		c := Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate, Window: run.Window, Growing: run.Growing, Size: run.Size}
 		if !slices.Contains(scenarios, c.Scenario) {
 			scenarios = append(scenarios, c.Scenario)
 		}
@@ -122,6 +126,7 @@ func byCase(r *result.Report) []caseGroups {
 			cmp.Compare(a.Growing, b.Growing),
 			cmp.Compare(a.Size, b.Size),
 			openLast(a.Rate, b.Rate),
+			cmp.Compare(a.Window, b.Window),
 			cmp.Compare(a.Clients, b.Clients),
 			cmp.Compare(a.Rate, b.Rate),
 		)

@@ -30,8 +30,11 @@ const (
 // goal without a run.
 func Goals(r *result.Report) []result.Goal {
 	var out []result.Goal
-	cases := byCase(r)
-	for _, target := range targets(r) {
+	cases, names := byCase(r), targets(r)
+	if len(names) > 0 {
+		out = sendGoals(cases, names[0])
+	}
+	for _, target := range names {
 		if g, _, ok := largest(cases, scenarioFanout, target); ok {
 			out = append(out, fanoutGoals(g)...)
 		}

@@ -57,6 +57,11 @@ type Run struct {
 	Clients int `json:"clients"`
 	// Rate is the arrivals per second of an open loop; 0 is a closed loop.
 	Rate float64 `json:"rate"`
+	// Share is Rate as a share of the target's own capacity, if the rate was chosen so.
+	Share float64 `json:"share,omitempty"`
+	// Window is the length that this run was asked to have, in seconds, if it is not that
+	// of the others; else 0.
+	Window float64 `json:"window_seconds,omitempty"`
 	// Growing names what increases from run to run, "agents" or "messages". Size is their
 	// number when this run began (for agents: when it ended). They are empty and 0 for
 	// runs that are not part of a scaling curve.

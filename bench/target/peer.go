@@ -43,6 +43,11 @@ func (p *Peer) Start(ctx context.Context) (Door, error) {
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return Door{}, err
 	}
+	for _, dir := range []string{p.Dir, data} { // parley, which may have started the bench, sets a strict umask
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return Door{}, err
+		}
+	}
 	said := make(chan greeting, 1)
 	ready := func(line string) bool {
 		var g greeting

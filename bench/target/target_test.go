@@ -88,6 +88,22 @@ func TestPeer(t *testing.T) {
 	}
 }
 
+// A database that runs as another user gets to its files also if the bench was started
+// with a strict umask, as parley bench starts it.
+func TestPeerDirectoryIsOpenToOtherUsers(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	p := newPeer(t, "polite")
+	p.Dir = filepath.Join(p.Dir, "beside-p")
+	if _, err := p.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{p.Dir, filepath.Join(p.Dir, "data")} {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
+		}
+	}
+}
+
 func TestPeerThatCannotStartSaysWhy(t *testing.T) {
 	for part, why := range map[string]string{"lacking": "install the database first", "strange": "telepathy"} {
 		if _, err := newPeer(t, part).Start(t.Context()); err == nil || !strings.Contains(err.Error(), why) {

@@ -1,16 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
 )
 
 // gate admits requests with a valid EdDSA token. It verifies a token once and then caches
@@ -35,24 +35,24 @@ func newGate() (*gate, string, error) {
 	return &gate{key: public, parser: parser}, token, err
 }
 
-func (g *gate) guard(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+func (g *gate) guard(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(c *fasthttp.RequestCtx) {
+		token, ok := bytes.CutPrefix(c.Request.Header.Peek("Authorization"), []byte("Bearer "))
 		if !ok || !g.passes(token) {
-			w.WriteHeader(http.StatusUnauthorized)
+			c.SetStatusCode(fasthttp.StatusUnauthorized)
 			return
 		}
-		next(w, r)
+		next(c)
 	}
 }
 
-func (g *gate) passes(token string) bool {
-	digest := sha256.Sum256([]byte(token))
+func (g *gate) passes(token []byte) bool {
+	digest := sha256.Sum256(token)
 	if expires, ok := g.known.Load(digest); ok {
 		return time.Now().Before(expires.(time.Time))
 	}
 	var claims jwt.RegisteredClaims
-	_, err := g.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return g.key, nil })
+	_, err := g.parser.ParseWithClaims(string(token), &claims, func(*jwt.Token) (any, error) { return g.key, nil })
 	if err != nil {
 		return false
 	}

@@ -1,5 +1,5 @@
-// Command postgres is what most teams would write: net/http, a connection pool and
-// PostgreSQL, with both rows of a message in one transaction. It runs Debian's PostgreSQL
+// Command postgres is what a careful team would write: the floor's HTTP server, a connection
+// pool and PostgreSQL, with both rows of a message in one transaction. It runs Debian's PostgreSQL
 // as a child, so that the processor time of the database counts as this peer's.
 package main
 
@@ -10,11 +10,12 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
 )
 
 // missing is an exit code: the bench then leaves this peer out and says so.
@@ -61,10 +62,10 @@ func run(ctx context.Context, listen, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /messages", gate.guard(store.send))
-	mux.HandleFunc("GET /agents/{agent}/messages", gate.guard(store.inbox))
-	server := &http.Server{Handler: mux}
+	routes := router.New()
+	routes.POST("/messages", gate.guard(store.send))
+	routes.GET("/agents/{agent}/messages", gate.guard(store.inbox))
+	server := &fasthttp.Server{Handler: routes.Handler, NoDefaultServerHeader: true, Concurrency: 1 << 20, CloseOnShutdown: true}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	json.NewEncoder(os.Stdout).Encode(map[string]string{
@@ -77,16 +78,6 @@ func run(ctx context.Context, listen, dir string) (err error) {
 		database.exited <- err
 		return fmt.Errorf("the database is gone: %v", err)
 	case <-ctx.Done():
-		return shut(server)
+		return server.Shutdown()
 	}
-}
-
-// shut waits for requests in progress to end.
-func shut(server *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return server.Close()
-	}
-	return nil
 }

@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	gojson "github.com/goccy/go-json"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/valyala/fasthttp"
 )
 
 const (
@@ -95,30 +96,28 @@ type message struct {
 }
 
 // send stores a message durably and answers 201 with it.
-func (s *store) send(w http.ResponseWriter, r *http.Request) {
+func (s *store) send(c *fasthttp.RequestCtx) {
 	var d draft
-	if err := json.NewDecoder(r.Body).Decode(&d); err != nil || d.Type == "" {
-		w.WriteHeader(http.StatusUnprocessableEntity)
+	if err := gojson.Unmarshal(c.PostBody(), &d); err != nil || d.Type == "" {
+		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
 		return
 	}
 	recipient, ok := recipientOf(d.ToHandle)
 	if !ok {
-		w.WriteHeader(http.StatusUnprocessableEntity)
+		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
 		return
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		fail(w, err)
+		fail(c, err)
 		return
 	}
 	now := time.Now().UTC()
-	if _, err := s.pool.Exec(r.Context(), insert, id, id, id, recipient, d.Type, d.EncryptedPayload, d.EncryptionVersion, d.Metadata, d.ContentType, now); err != nil {
-		fail(w, err)
+	if _, err := s.pool.Exec(context.Background(), insert, id, id, id, recipient, d.Type, d.EncryptedPayload, d.EncryptionVersion, d.Metadata, d.ContentType, now); err != nil {
+		fail(c, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusCreated)
-	json.NewEncoder(w).Encode(&message{
+	answer(c, fasthttp.StatusCreated, &message{
 		ID: id.String(), ConversationID: id.String(), FromAgentID: id.String(), ToAgentID: id.String(),
 		Type: d.Type, EncryptedPayload: d.EncryptedPayload, EncryptionVersion: d.EncryptionVersion, Metadata: d.Metadata,
 		CreatedAt: now, ContentType: d.ContentType, Status: "new",
@@ -126,23 +125,33 @@ func (s *store) send(w http.ResponseWriter, r *http.Request) {
 }
 
 // inbox answers with the newest messages of one agent.
-func (s *store) inbox(w http.ResponseWriter, r *http.Request) {
-	recipient, err := strconv.ParseInt(r.PathValue("agent"), 10, 64)
+func (s *store) inbox(c *fasthttp.RequestCtx) {
+	recipient, err := strconv.ParseInt(c.UserValue("agent").(string), 10, 64)
 	limit := pageDefault
-	if asked := r.URL.Query().Get("limit"); err == nil && asked != "" {
-		limit, err = strconv.Atoi(asked)
+	if c.QueryArgs().Has("limit") {
+		limit, _ = c.QueryArgs().GetUint("limit")
 	}
 	if err != nil || limit < 1 || limit > pageMax {
-		w.WriteHeader(http.StatusUnprocessableEntity)
+		c.SetStatusCode(fasthttp.StatusUnprocessableEntity)
 		return
 	}
-	found, err := s.page(r.Context(), recipient, limit)
+	found, err := s.page(context.Background(), recipient, limit)
 	if err != nil {
-		fail(w, err)
+		fail(c, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(map[string]any{"messages": found, "next_cursor": nil})
+	answer(c, fasthttp.StatusOK, map[string]any{"messages": found, "next_cursor": nil})
+}
+
+func answer(c *fasthttp.RequestCtx, status int, value any) {
+	body, err := gojson.MarshalNoEscape(value)
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.SetStatusCode(status)
+	c.SetContentType("application/json")
+	c.Response.SetBodyRaw(body)
 }
 
 func (s *store) page(ctx context.Context, recipient int64, limit int) ([]message, error) {
@@ -163,6 +172,7 @@ func recipientOf(handle string) (int64, bool) {
 	return number, err == nil
 }
 
-func fail(w http.ResponseWriter, err error) {
-	http.Error(w, err.Error(), http.StatusInternalServerError)
+func fail(c *fasthttp.RequestCtx, err error) {
+	c.SetStatusCode(fasthttp.StatusInternalServerError)
+	c.SetBodyString(err.Error())
 }
