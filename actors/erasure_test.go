@@ -281,6 +281,7 @@ func TestErasedTakesNoPart(t *testing.T) {
 	second := must(x.send(repeat))(t).Message
 	answered := must(x.answer(first, "answer", "answered"))(t).Message
 	x.awaitIdle()
+	awaitKeyLog(t, x.node, x.g, x.k, x.l) // it adds rows of its own
 	x.erase(x.gone)
 	for name, f := range map[string]func() (Posted, error){
 		"a repeat":              func() (Posted, error) { return x.send(repeat) },

@@ -14,7 +14,7 @@ import (
 
 const (
 	// batchEffects and batchMessages bound what one entry does: others wait for it.
-	batchEffects, batchMessages = 256, 1024
+	batchEffects, batchMessages = 256, 256
 	// retryPauseMin and retryPauseMax are the pauses while the journal takes no entries.
 	retryPauseMin, retryPauseMax = 5 * time.Millisecond, time.Second
 	// admitPatience is how long an attempt waits while the journal takes no entries. The next

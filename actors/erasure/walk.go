@@ -170,13 +170,13 @@ const (
 	// walkStep is how many conversations are visited in one view, which takes a millisecond
 	// or two.
 	walkStep = 64
-	// walkRest is the pause after each view, as a part of the time that it took: others
-	// find a processor that is free.
-	walkRest = 2
+	// walkBatch is how many conversations are sorted and visited together; their ids take 4 MiB.
+	walkBatch = 256 << 10
 )
 
-// look reads from a view, and rests. It does not wait until what it has read is durable: all
-// that the organization has was applied and durable before, and does not change.
+// look reads from a view, and rests for as long as that took: others find a processor that
+// is free. It does not wait until what it has read is durable: all that the organization has
+// was applied and durable before, and does not change.
 func (r *run) look(ctx context.Context, read func(journal.View) error) error {
 	began := r.Clock()
 	err := func() error {
@@ -185,48 +185,65 @@ func (r *run) look(ctx context.Context, read func(journal.View) error) error {
 		return read(v)
 	}()
 	select {
-	case <-time.After(r.Clock().Sub(began) / walkRest):
+	case <-time.After(r.Clock().Sub(began)):
 	case <-ctx.Done():
 		err = cmp.Or(err, ctx.Err())
 	}
 	return err
 }
 
-// walk visits the conversations of all agents.
+// walk visits the conversations of all agents, many at a time in the order in which they
+// are stored: a block of the disk is read once then, not once for each of its rows.
 func (r *run) walk(ctx context.Context, to visitor) error {
-	hosted := map[parley.ConversationID]bool{}
-	for _, agent := range r.has.agents {
-		w := walk{has: &r.has, agent: agent, to: to, hosted: hosted}
-		var list []parley.ConversationID
+	w := walk{has: &r.has, to: to, agents: map[parley.AgentID]bool{}, hosted: map[parley.ConversationID]bool{}}
+	var list []parley.ConversationID
+	for i, agent := range r.has.agents {
+		w.agents[agent] = true
 		err := r.look(ctx, func(v journal.View) (err error) {
 			w.view = v
-			list, err = w.list()
+			list, err = w.gather(list, agent)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		for part := range slices.Chunk(list, walkStep) {
-			err := r.look(ctx, func(v journal.View) error {
-				w.view = v
-				return w.conversations(part)
-			})
-			if err == nil {
-				err = to.between()
-			}
-			if err != nil {
-				return err
-			}
+		if len(list) < walkBatch && i < len(r.has.agents)-1 {
+			continue
+		}
+		if err := r.visit(ctx, &w, list); err != nil {
+			return err
+		}
+		list = list[:0]
+		clear(w.agents)
+	}
+	return nil
+}
+
+// visit visits conversations, each once.
+func (r *run) visit(ctx context.Context, w *walk, list []parley.ConversationID) error {
+	slices.SortFunc(list, func(a, b parley.ConversationID) int {
+		return cmp.Or(cmp.Compare(a.Slot(), b.Slot()), bytes.Compare(a[:], b[:]))
+	})
+	for part := range slices.Chunk(slices.Compact(list), walkStep) {
+		err := r.look(ctx, func(v journal.View) error {
+			w.view = v
+			return w.conversations(part)
+		})
+		if err == nil {
+			err = w.to.between()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// walk visits the conversations of one agent.
+// walk visits the conversations of some agents.
 type walk struct {
 	view   journal.View
 	has    *holdings
-	agent  parley.AgentID
+	agents map[parley.AgentID]bool // whose conversations are visited now
 	to     visitor
 	hosted map[parley.ConversationID]bool // conversations of groups that were visited
 }
@@ -240,9 +257,9 @@ func (w *walk) conversations(ids []parley.ConversationID) error {
 	return nil
 }
 
-// list returns the agent's conversations, and reports the messages in its feed.
-func (w *walk) list() (list []parley.ConversationID, err error) {
-	err = w.view.Rows(w.agent.Slot(), journal.ConversationTable, w.agent[:], nil, false, func(_, value []byte) bool {
+// gather appends an agent's conversations to a list, and reports the messages in its feed.
+func (w *walk) gather(list []parley.ConversationID, agent parley.AgentID) (_ []parley.ConversationID, err error) {
+	err = w.view.Rows(agent.Slot(), journal.ConversationTable, agent[:], nil, false, func(_, value []byte) bool {
 		list = append(list, parley.IDFromBytes[parley.ConversationID](value))
 		return true
 	})
@@ -251,7 +268,7 @@ func (w *walk) list() (list []parley.ConversationID, err error) {
 	}
 	messages := 0
 	var copies []parley.AnyID // that begin conversations
-	err = w.view.Feed(w.agent, 0, math.MaxUint64, func(e journal.FeedEntry) bool {
+	err = w.view.Feed(agent, 0, math.MaxUint64, func(e journal.FeedEntry) bool {
 		if e.Kind.BringsMessage() {
 			messages++
 		}
@@ -269,14 +286,13 @@ func (w *walk) list() (list []parley.ConversationID, err error) {
 			return nil, err
 		}
 		var id parley.ConversationID
-		id, err = query.StartedBy(w.view, w.agent, journal.FeedEntry{Kind: journal.CopyEntry, Ref: ref})
+		id, err = query.StartedBy(w.view, agent, journal.FeedEntry{Kind: journal.CopyEntry, Ref: ref})
 		list = append(list, id)
 	}
-	slices.SortFunc(list, func(a, b parley.ConversationID) int { return bytes.Compare(a[:], b[:]) })
-	return slices.Compact(list), err
+	return list, err
 }
 
-// conversation visits one conversation, unless it is visited with another agent.
+// conversation visits one conversation, unless it is visited with other agents.
 func (w *walk) conversation(id parley.ConversationID) error {
 	s := rules.ConversationStream(id)
 	start, found, err := rules.Conversation.Start(w.view, s)
@@ -304,7 +320,7 @@ func (w *walk) conversation(id parley.ConversationID) error {
 }
 
 // begin reports a conversation that an event starts. It returns false if it is to be
-// visited with another agent, or was.
+// visited with other agents, or was.
 func (w *walk) begin(id parley.ConversationID, e conversation.Event) bool {
 	start, ok := e.(*conversation.Started)
 	if !ok {
@@ -313,7 +329,7 @@ func (w *walk) begin(id parley.ConversationID, e conversation.Event) bool {
 	host := parley.IDFromBytes[parley.GroupID](start.GetGroup())
 	if host.Zero() {
 		initiator := parley.IDFromBytes[parley.AgentID](start.GetInitiator())
-		if initiator != w.agent && w.has.isAgent[initiator] {
+		if w.has.isAgent[initiator] && !w.agents[initiator] {
 			return false
 		}
 	} else if w.hosted[id] {

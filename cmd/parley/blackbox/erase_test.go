@@ -146,7 +146,7 @@ func (x *erased) groupsOfOthers() {
 	if ids := transcript(x.said); len(ids) != 1 || ids[0] != text(x.said, "id") {
 		x.t.Errorf("the transcript of the group of others has %v, want %s", ids, text(x.said, "id"))
 	}
-	x.stays.request("GET", x.own.path(""), nil).refused(410, "gone")
+	x.stays.request("GET", x.own.path(""), nil).refused(410, "gone").is("detail", "It was erased with the organization that it belonged to.")
 	x.own.tryBroadcast(x.stays, nil).refused(410, "gone")
 	for _, g := range x.stays.list("/groups", "?limit=5") {
 		if text(g, "id") == x.own.id {
