@@ -38,6 +38,8 @@ type Refusal struct {
 	// OfOne is set if a limit of one caller, agent or list was reached, which says
 	// nothing about the load of the server.
 	OfOne bool
+	// distinct is set on what Distinct returned, and on its copies.
+	distinct *Refusal
 }
 
 // Refuse returns a new refusal.
@@ -48,10 +50,21 @@ func Refuse(reason Reason, code, text string) *Refusal {
 func (r *Refusal) Error() string { return r.Code + ": " + r.Text }
 
 // Is reports whether target is a refusal with the same reason and code, so that
-// errors.Is also matches a refusal with extra members or another text.
+// errors.Is also matches a refusal with extra members or another text. If target is one
+// that Distinct returned, only that one and its copies match.
 func (r *Refusal) Is(target error) bool {
 	other := (*Refusal)(nil)
-	return errors.As(target, &other) && other.Reason == r.Reason && other.Code == r.Code
+	return errors.As(target, &other) && other.Reason == r.Reason && other.Code == r.Code &&
+		(other.distinct == nil || other.distinct == r.distinct)
+}
+
+// Distinct returns a copy of the refusal that callers can tell apart from all others with
+// the same reason and code: errors.Is finds the original in the copy, but the copy in no
+// other refusal.
+func (r *Refusal) Distinct() *Refusal {
+	c := *r
+	c.distinct = &c
+	return &c
 }
 
 // With returns a copy of the refusal with one more member in Extra.

@@ -121,6 +121,9 @@ type View interface {
 	// beyond (nil: from the first, or from the last if reverse), until fn returns
 	// false.
 	Rows(slot parley.Slot, table Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
+	// RowSize returns how many bytes a row takes as it is stored, which is at least the length
+	// of its value; 0 if there is no row. The value is not copied, and an erased one counts too.
+	RowSize(slot parley.Slot, table Table, key []byte) (int, error)
 	// Table calls fn with all rows of a table, in all homes, until fn returns
 	// false.
 	Table(table Table, fn func(key, value []byte) bool) error

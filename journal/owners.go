@@ -16,5 +16,6 @@ func OwnedBy(org parley.OrgID) Owners { return Owners{A: org} }
 func (o Owners) Zero() bool { return o == Owners{} }
 
 // ErrErased is the error of a read: an owner of the content was erased, so that nobody
-// can read it any more.
-var ErrErased = parley.ErrGone.Saying("It was erased with the organization that it belonged to.")
+// can read it any more. Other refusals that say that something is gone, such as those of
+// deleted groups and revoked agents, are no ErrErased.
+var ErrErased = parley.ErrGone.Distinct().Saying("It was erased with the organization that it belonged to.")

@@ -131,6 +131,23 @@ func (h *hub) publish(agent parley.AgentID, e journal.FeedEntry) {
 	}
 }
 
+// publishItem gives the durable entries of an item to the subscribers of their feeds, in
+// the order of their positions: an entry may append to a feed before a fan-out, and after it.
+func (h *hub) publishItem(it *item) {
+	appended := it.Appended
+	for i := range it.Fanouts {
+		f := &it.Fanouts[i]
+		for len(appended) > 0 && appended[0].Entry.Position < f.First() {
+			h.publish(appended[0].Agent, appended[0].Entry)
+			appended = appended[1:]
+		}
+		h.publishMany(f)
+	}
+	for i := range appended {
+		h.publish(appended[i].Agent, appended[i].Entry)
+	}
+}
+
 // publishMany gives the durable entries of a fan-out to those who follow one of its
 // agents. Most agents nobody follows.
 func (h *hub) publishMany(f *apply.FanoutPart) {

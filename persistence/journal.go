@@ -184,12 +184,7 @@ func (j *journalState) sync(f *flight) error {
 
 // release publishes the feed entries of a durable item and releases its entry.
 func (j *journalState) release(it *item) {
-	for i := range it.Appended {
-		j.store.hub.publish(it.Appended[i].Agent, it.Appended[i].Entry)
-	}
-	for i := range it.Fanouts {
-		j.store.hub.publishMany(&it.Fanouts[i])
-	}
+	j.store.hub.publishItem(it)
 	for _, w := range it.Effects {
 		if dropped, ok := w.(journal.DropFeed); ok {
 			j.store.hub.reread(dropped.Of)

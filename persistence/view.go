@@ -305,6 +305,21 @@ func (v *storeView) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte
 	return v.get(layout.RowKey(slot, table, k))
 }
 
+// RowSize returns the length of the stored value of one row, 0 if there is none.
+func (v *storeView) RowSize(slot parley.Slot, table journal.Table, k []byte) (int, error) {
+	if v.rows == nil {
+		return 0, journal.ErrClosed
+	}
+	value, closer, err := v.rows.Get(layout.RowKey(slot, table, k))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(value), closer.Close()
+}
+
 // Rows calls fn with the rows whose keys begin with prefix, after the key beyond
 // (nil: from the first, or from the last if reverse), until fn returns false.
 func (v *storeView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(k, value []byte) bool) error {

@@ -18,6 +18,9 @@ type FanoutPart struct {
 	record []byte // of the broadcast, nil if it is not at hand
 }
 
+// First is the position of the first agent's entry. The others follow without a gap.
+func (f *FanoutPart) First() uint64 { return f.first }
+
 // Entry is the entry in the feed of the agent To[i].
 func (f *FanoutPart) Entry(i int) journal.FeedEntry {
 	return journal.FeedEntry{

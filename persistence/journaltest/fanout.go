@@ -286,6 +286,59 @@ func testFanoutCrash(r *rig) {
 	}
 }
 
+// testFollowingOrder follows feeds to which one entry appends before, between and after its
+// fan-outs: subscribers get what the feed has, in its order.
+func testFollowingOrder(r *rig) {
+	to := r.seats(8)
+	subs := make([]journal.Subscription, len(to))
+	for i, seat := range to {
+		subs[i] = r.Journal.Follow(seat.Agent, 0, func() {})
+		defer subs[i].Close()
+	}
+	a := r.appender(r.group(near), 0)
+	for n := range less(10, 3) {
+		e := &journal.Entry{}
+		for i := range 3 {
+			for _, seat := range to[:4] {
+				e.Effects = append(e.Effects, journal.AppendFeed{To: seat.Agent, Kind: journal.GroupEntry, Note: []byte(line("own", n, i))})
+			}
+			e.Effects = append(e.Effects, journal.Fanout{Kind: journal.GroupEntry, Note: []byte(line("all", n, i)), To: to[i:]})
+		}
+		e.Effects = append(e.Effects, journal.AppendFeed{To: to[5].Agent, Kind: journal.GroupEntry, Note: []byte(line("last", n))})
+		a.mustAppend(e)
+		for i, seat := range to {
+			want := 3*(n+1) - max(0, 2-i)*(n+1)
+			switch {
+			case i < 4:
+				want += 3 * (n + 1)
+			case i == 5:
+				want += n + 1
+			}
+			r.until("the entries are there", func() bool { return len(r.feed(seat.Agent)) == want })
+		}
+	}
+	for i, seat := range to {
+		var got, all []string
+		before := uint64(0)
+		for _, e := range r.feed(seat.Agent) {
+			all = append(all, line(e.Position, string(e.Note)))
+		}
+		r.until("the subscriber has everything", func() bool {
+			entries, err := subs[i].Next(3)
+			r.must(err)
+			for _, e := range entries {
+				got = append(got, line(e.Position, string(e.Note)))
+			}
+			if subs[i].Position() < before {
+				r.Errorf("seat %d: the position went back from %d to %d", seat.Number, before, subs[i].Position())
+			}
+			before = subs[i].Position()
+			return len(got) >= len(all)
+		})
+		r.expect(line("what the subscriber of seat", seat.Number, "got"), got, all)
+	}
+}
+
 // testFanoutFollowing follows feeds while broadcasts arrive.
 func testFanoutFollowing(r *rig) {
 	rounds := less(20, 10)

@@ -99,6 +99,7 @@ var requirements = []struct {
 	{"what is said to have arrived has been applied", testArrived},
 	{"a fan-out continues after a crash", testFanoutCrash},
 	{"a subscriber gets copies as they arrive", testFanoutFollowing},
+	{"a subscriber gets the entries of an append in order", testFollowingOrder},
 	{"copies have receipts of their own", testCopyReceipts},
 	{"hosted streams go on with their host", testHosted},
 	{"a hosted append that does not fit is refused with all of its entry", testHostedRefused},

@@ -37,6 +37,10 @@ func (v view) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bo
 	return v.cipher.row(v.View, slot, table, key)
 }
 
+func (v view) RowSize(slot parley.Slot, table journal.Table, key []byte) (int, error) {
+	return v.View.RowSize(slot, table, v.cipher.hide(table, key))
+}
+
 func (v view) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
 	if beyond != nil {
 		beyond = v.cipher.hide(table, beyond)
