@@ -17,8 +17,8 @@ const depthMax = 32
 // errTooDeep ends the reading of a body that nests deeper than depthMax.
 var errTooDeep = errors.New("too deep")
 
-// decodeBody reads a JSON body in one pass. Faults of members are collected. A syntax
-// error ends the reading and is then the only fault reported for the body.
+// decodeBody reads a JSON body. Faults of members are collected. A syntax error ends the
+// reading and is then the only fault reported for the body.
 func decodeBody(body []byte, plan *members, in reflect.Value, faults *SchemaError) {
 	root := place{name: "body"}
 	switch many, deep := tooManyMembers(body, plan.most); {
@@ -29,14 +29,19 @@ func decodeBody(body []byte, plan *members, in reflect.Value, faults *SchemaErro
 		faults.add(&root, FaultValue, msgMembers(plan.most))
 		return
 	}
-	before := len(faults.Faults)
 	d := &decoder{plan: plan, into: in, root: &root, faults: faults}
-	err := json.Unmarshal(body, d)
-	if err == nil {
-		return
+	if !d.plain(body) {
+		d.full(body)
 	}
-	faults.Faults = faults.Faults[:before]
-	faults.add(&root, faultJSON, jsonFault(err))
+}
+
+// full reads any body, in one pass.
+func (d *decoder) full(body []byte) {
+	before := len(d.faults.Faults)
+	if err := json.Unmarshal(body, d); err != nil {
+		d.faults.Faults = d.faults.Faults[:before]
+		d.faults.add(d.root, faultJSON, jsonFault(err))
+	}
 }
 
 // jsonFault describes a syntax error without quoting the body.
@@ -141,8 +146,7 @@ func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, 
 // Without the recursion, its place stays on the stack.
 func (d *decoder) scalar(dec *jsontext.Decoder, s *shape, v reflect.Value, up *place, name string) error {
 	if s.clearable && dec.PeekKind() == 'n' {
-		v.Field(0).SetBool(true)
-		v.Field(1).SetBool(true)
+		clearField(v)
 		_, err := readValue(dec)
 		return err
 	}
@@ -152,6 +156,12 @@ func (d *decoder) scalar(dec *jsontext.Decoder, s *shape, v reflect.Value, up *p
 		s.fromJSON(raw, v, &here, d.faults)
 	}
 	return err
+}
+
+// clearField records that a field was null, which clears it.
+func clearField(v reflect.Value) {
+	v.Field(0).SetBool(true)
+	v.Field(1).SetBool(true)
 }
 
 // find looks up a member by its quoted name without allocating.
@@ -182,8 +192,7 @@ func (d *decoder) value(dec *jsontext.Decoder, s *shape, v reflect.Value, at *pl
 	token := dec.PeekKind()
 	switch {
 	case s.clearable && token == 'n':
-		v.Field(0).SetBool(true)
-		v.Field(1).SetBool(true)
+		clearField(v)
 	case s.kind == kindStruct && token == '{' && s.itself:
 		return d.itself(dec, s, s.settle(v), at)
 	case s.kind == kindStruct && token == '{':

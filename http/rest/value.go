@@ -274,9 +274,11 @@ func (s *shape) setRaw(raw jsontext.Value, v reflect.Value, at *place, faults *S
 		return
 	}
 	own := raw.Clone()
-	if err := own.Format(); err != nil {
-		faults.add(at, FaultValue, msgTextUnparseable)
-		return
+	if bytes.ContainsAny(own, " \t\r\n\\") { // else it is as compact as it can be
+		if err := own.Format(); err != nil {
+			faults.add(at, FaultValue, msgTextUnparseable)
+			return
+		}
 	}
 	if s.maxBytes > 0 && len(own) > s.maxBytes {
 		faults.add(at, FaultValue, "Value error, should have at most "+strconv.Itoa(s.maxBytes)+" bytes of compact JSON")
