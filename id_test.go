@@ -3,6 +3,8 @@ package parley_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -110,5 +112,22 @@ func TestRefusalsKeepTheirIdentity(t *testing.T) {
 		t.Fatalf("%+v, declared as %+v", with, declared)
 	case with.Is(parley.ErrNotFound), with.Is(parley.Refuse(parley.Gone, "name_taken", "")):
 		t.Fatal("it matches another refusal")
+	}
+}
+
+// TestDistinctRefusal: a distinct refusal is also its original, but no other refusal is the
+// distinct one.
+func TestDistinctRefusal(t *testing.T) {
+	original := parley.Refuse(parley.Gone, "gone", "Gone.")
+	distinct, other := original.Distinct().Saying("Erased."), original.Distinct()
+	for _, same := range []error{distinct, distinct.With("name", "a"), distinct.ForOne(), fmt.Errorf("read: %w", distinct)} {
+		if !errors.Is(same, distinct) || !errors.Is(same, original) {
+			t.Errorf("%v is not what it was made of", same)
+		}
+	}
+	for _, not := range []error{original, original.Saying("Deleted."), other} {
+		if errors.Is(not, distinct) {
+			t.Errorf("%v is the distinct one", not)
+		}
 	}
 }

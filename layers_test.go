@@ -136,7 +136,7 @@ var lattice = map[string]place{
 	},
 	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/http/api"}), why: "the stored form of a message is the same for every sender and every reader"},
 	"parley/http/submission": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/content"}),
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/content", "parley/http/mls"}),
 		why: "a message is judged alike through every interface",
 	},
 	"parley/http/api":           {may: ground, why: "wire structs are shared with clients, which must not link the server"},

@@ -74,6 +74,8 @@ const (
 	KeyPackagesMax       = 1000
 	KeyPackagesPerUpload = 100
 	KeyPackageBytesMax   = 16 << 10
+	// MLSBodyBytesMax bounds the body of a request with an MLS commit.
+	MLSBodyBytesMax = 8 << 20
 	// KeyBindingAhead is how far ahead of the server's clock a binding may be dated.
 	KeyBindingAhead = 5 * time.Minute
 	// JoinRequestsMax is how many join requests of a group may be pending, and

@@ -102,6 +102,15 @@ func (c *client) useGroups() {
 }
 
 func (c *client) createGroup(name string, founder *crashAgent, policy group.Policy, isolated bool) *crashGroup {
+	g := c.foundGroup(name, founder, policy, isolated)
+	if g != nil {
+		note(c.workload, &c.groups, g)
+	}
+	return g
+}
+
+// foundGroup creates a group that other clients do not use.
+func (c *client) foundGroup(name string, founder *crashAgent, policy group.Policy, isolated bool) *crashGroup {
 	made, err := c.node().Groups.Create(context.Background(), NewGroup{Found: group.Found{
 		Org: founder.owner, Founder: founder.id, Name: name, Policy: policy, VoteHours: 72, Isolated: isolated, Public: isolated,
 	}})
@@ -109,7 +118,6 @@ func (c *client) createGroup(name string, founder *crashAgent, policy group.Poli
 		return nil
 	}
 	g := &crashGroup{made.ID, founder.owner, name, founder}
-	note(c.workload, &c.groups, g)
 	c.claim(func(k *knownFacts) { k.groups[g.id] = g })
 	return g
 }

@@ -80,6 +80,7 @@ func (w *workload) inspect(i crashtest.Image) []string {
 	x.checkSagas()
 	x.checkConsistency()
 	x.checkGroups()
+	x.checkMLS()
 	if i.Number%3 == 0 {
 		x.verify("at rest")
 	}

@@ -35,6 +35,7 @@ type knownFacts struct {
 	keys    map[attemptKey]parley.MessageID
 	faults  []string
 	knownGroups
+	knownMLS
 }
 
 type fullName struct {
@@ -73,7 +74,7 @@ func newKnownFacts() *knownFacts {
 		revoked:  map[parley.AgentID]bool{},
 		messages: map[parley.MessageID]*knownMessage{}, conversations: map[parley.ConversationID]*knownConversation{},
 		feeds: map[parley.AgentID][]journal.FeedEntry{}, counted: map[parley.AgentID]int{}, keys: map[attemptKey]parley.MessageID{},
-		knownGroups: newKnownGroups(),
+		knownGroups: newKnownGroups(), knownMLS: newKnownMLS(),
 	}
 }
 

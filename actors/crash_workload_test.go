@@ -53,6 +53,7 @@ type workload struct {
 	pool   []*record.Message
 	serial int
 	workloadGroups
+	crashMLS
 }
 
 // crashAgent is an agent whose creation was acknowledged. versions are the
@@ -232,7 +233,7 @@ func (w *workload) work(rounds int, seed uint64) {
 	started := slices.Clone(w.active)
 	for i, do := range []func(*client){
 		(*client).administer, (*client).administer, (*client).converse, (*client).converse, (*client).converse,
-		(*client).useGroups, (*client).useGroups, nil, nil, nil,
+		(*client).useGroups, (*client).useGroups, (*client).useMLS, (*client).useMLS, nil, nil, nil,
 	} {
 		c := &client{workload: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), number: i}
 		if do == nil {

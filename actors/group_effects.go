@@ -66,6 +66,7 @@ type directoryEntry struct {
 	policy      group.Policy
 	hours       int
 	members     int
+	mls         bool
 	listed      bool
 }
 
@@ -73,7 +74,7 @@ func directoryEntryOf(s *group.State) directoryEntry {
 	if !s.Public || s.Deleted() || s.LastSeat == 0 {
 		return directoryEntry{}
 	}
-	return directoryEntry{s.Description, s.Policy, s.VoteHours, len(s.Members()), true}
+	return directoryEntry{s.Description, s.Policy, s.VoteHours, len(s.Members()), s.Epoch > 0, true}
 }
 
 // updateDirectory updates the directory's row of a public group if the group has
@@ -86,11 +87,7 @@ func updateDirectory(t *groupTurn, was directoryEntry) {
 	}
 	row := journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: s.ID.Bytes(), Delete: !now.listed, Owners: t.Owners()}
 	if now.listed {
-		profile := record.PublicGroup{
-			Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),
-			VoteHours: int32(s.VoteHours), Members: int32(now.members), CreatedMs: s.CreatedMs,
-		}
-		row.Value, _ = profile.MarshalVT() // no field of it can fail
+		row.Value, _ = record.PublicGroupOf(s.State).MarshalVT() // no field of it can fail
 	}
 	t.AddEffects(journal.PutRow{Row: row})
 }

@@ -73,6 +73,7 @@ func TestSlowReaderDoesNotCacheAnOldRecord(t *testing.T) {
 	slow := &slowDurability{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
 	_, ids := r.agents("acme", 1)
+	awaitKeyLog(t, r.node, ids...) // it opens views too
 	r.node.queries.ForgetAgent(ids[0])
 	entered, leave := make(chan struct{}), make(chan struct{})
 	slow.next.Store(&slowDurabilityView{entered: entered, leave: leave})

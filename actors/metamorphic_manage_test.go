@@ -173,6 +173,7 @@ func (p *scriptRunner) readAll() {
 		}
 	}
 	for _, id := range p.ids {
+		p.readMLS(ctx, id)
 		for _, m := range p.inbox(id) {
 			p.note("inbox of %s: %s\n", id, textAndReceipts(m))
 		}

@@ -52,6 +52,7 @@ type scriptRunner struct {
 	minted     int
 	lists      []*pagedList
 	scriptGroups
+	scriptMLS
 	listeners []*streamClient
 }
 
@@ -68,6 +69,7 @@ func newScriptRunner(t testing.TB, seed uint64, w variant, alter option) *script
 		random: rand.New(rand.NewPCG(seed, 1)), interruptions: rand.New(rand.NewPCG(seed, 2)), losses: rand.New(rand.NewPCG(seed, 3)),
 		owners: map[parley.AgentID]parley.OrgID{}, clients: map[parley.OrgID][]parley.ClientID{},
 		scriptGroups: scriptGroups{founders: map[parley.GroupID]group.Caller{}, filed: map[parley.JoinRequestID]parley.GroupID{}},
+		scriptMLS:    scriptMLS{draws: rand.New(rand.NewPCG(seed, 4))},
 	}
 	// The journal's own clock stays on the first day: it must not expire keys that are
 	// still valid on the script's days.
@@ -91,11 +93,16 @@ func (p *scriptRunner) run(commands int) {
 		p.manual.advance(time.Millisecond)
 	}
 	p.beginGroup(context.Background())
+	p.beginMLS(context.Background())
 	for n := range commands {
 		p.manual.advance(time.Duration(1+p.random.IntN(int(20*time.Minute/time.Millisecond))) * time.Millisecond)
 		p.note("%d: ", n)
 		p.command(n)
 		p.afterCommand()
+		if n%4 == 3 {
+			p.useMLS(context.Background(), n)
+			p.afterCommand()
+		}
 	}
 	for _, l := range p.listeners {
 		l.sub.Close()

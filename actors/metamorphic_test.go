@@ -111,6 +111,7 @@ var wordsOfTheScripts = []string{
 	"a stream of", "leafs", "goes on", "ends here", "rotated", "found by", "gap true", "only unseen true",
 	"is founded", "is a member", "is asked for", "voted", "left the group", "is over", "to all", "isolation_conflict", "already_member", "not_admin",
 	"last_admin", "no_recipients", "invited",
+	"committed by", "Repeated:true", "epoch_conflict", "mls_pending", "mls_removal_pending", "sealed for", "acknowledged the Welcome", "Welcome of", "not_member",
 }
 
 // defect is a fault that must show in one of the variants.

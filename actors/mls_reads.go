@@ -40,12 +40,28 @@ func (gs *Groups) mlsStandingOf(ctx context.Context, id parley.GroupID, agent pa
 	return s.mlsStanding, err
 }
 
+// mlsMemberStanding is mlsStandingOf for a member; group.ErrNotMember for another agent.
+func (gs *Groups) mlsMemberStanding(ctx context.Context, id parley.GroupID, agent parley.AgentID) (mlsStanding, error) {
+	s, err := gs.mlsStandingOf(ctx, id, agent)
+	if err == nil && !s.member {
+		err = group.ErrNotMember
+	}
+	return s, err
+}
+
+// CheckMember returns group.ErrNotMember for an agent that is no member of the group. It
+// reads no row.
+func (gs *Groups) CheckMember(ctx context.Context, id parley.GroupID, agent parley.AgentID) error {
+	_, err := gs.mlsMemberStanding(ctx, id, agent)
+	return err
+}
+
 // MLSCommitsFor returns the commits that an agent may see, as query.Groups.MLSCommits does:
 // a member sees all, an agent that a commit removed those up to that one. A commit is
 // shown only when the agent's copies of all earlier broadcasts are in its inbox, so the
 // call waits for those that are under way. The error is group.ErrNotMember for an agent
 // that may see none.
-func (gs *Groups) MLSCommitsFor(ctx context.Context, id parley.GroupID, agent parley.AgentID, since uint64, limit, size int) (page []query.MLSCommit, more bool, err error) {
+func (gs *Groups) MLSCommitsFor(ctx context.Context, id parley.GroupID, agent parley.AgentID, since uint64, limit, size int, reserve query.Reserve) (page []query.MLSCommit, more bool, err error) {
 	s, err := gs.mlsStandingOf(ctx, id, agent)
 	if err != nil {
 		return nil, false, err
@@ -61,7 +77,7 @@ func (gs *Groups) MLSCommitsFor(ctx context.Context, id parley.GroupID, agent pa
 		}
 		until = last + 1
 	}
-	page, more, err = gs.MLSCommits(ctx, id, since, until, limit, size)
+	page, more, err = gs.MLSCommits(ctx, id, since, until, limit, size, reserve)
 	if err != nil || len(page) == 0 {
 		return nil, false, err
 	}
@@ -88,15 +104,12 @@ type MLSInfo struct {
 
 // MLSInfoFor returns the GroupInfo of a group's MLS group for a member; group.ErrNotMember
 // for another agent, and parley.ErrNotFound if the group has no MLS group.
-func (gs *Groups) MLSInfoFor(ctx context.Context, id parley.GroupID, agent parley.AgentID) (MLSInfo, error) {
-	s, err := gs.mlsStandingOf(ctx, id, agent)
-	if err == nil && !s.member {
-		err = group.ErrNotMember
-	}
+func (gs *Groups) MLSInfoFor(ctx context.Context, id parley.GroupID, agent parley.AgentID, reserve query.Reserve) (MLSInfo, error) {
+	s, err := gs.mlsMemberStanding(ctx, id, agent)
 	if err != nil {
 		return MLSInfo{}, err
 	}
-	info, err := gs.MLSGroupInfo(ctx, id)
+	info, err := gs.MLSGroupInfo(ctx, id, reserve)
 	if err == nil && info == nil {
 		err = parley.ErrNotFound.Saying("The group has no MLS group.")
 	}
@@ -108,20 +121,26 @@ func (gs *Groups) MLSInfoFor(ctx context.Context, id parley.GroupID, agent parle
 
 // MLSWelcomesFor returns the Welcomes of a member, as query.Groups.MLSWelcomes does;
 // group.ErrNotMember for another agent.
-func (gs *Groups) MLSWelcomesFor(ctx context.Context, id parley.GroupID, agent parley.AgentID, since uint64, limit, size int) ([]query.MLSWelcome, bool, error) {
-	s, err := gs.mlsStandingOf(ctx, id, agent)
-	if err == nil && !s.member {
-		err = group.ErrNotMember
-	}
-	if err != nil {
+func (gs *Groups) MLSWelcomesFor(ctx context.Context, id parley.GroupID, agent parley.AgentID, since uint64, limit, size int, reserve query.Reserve) ([]query.MLSWelcome, bool, error) {
+	if err := gs.CheckMember(ctx, id, agent); err != nil {
 		return nil, false, err
 	}
-	return gs.MLSWelcomes(ctx, id, agent, since, limit, size)
+	return gs.MLSWelcomes(ctx, id, agent, since, limit, size, reserve)
 }
 
-// AcknowledgeWelcome drops a Welcome for an agent. The error is parley.ErrNotFound if the
-// agent does not await it.
+// AcknowledgeWelcome drops a Welcome for a member. The error is group.ErrNotMember for another
+// agent, and parley.ErrNotFound if the member does not await it.
 func (gs *Groups) AcknowledgeWelcome(ctx context.Context, id parley.GroupID, agent parley.AgentID, welcome parley.AnyID) error {
-	_, err := askGroup[any](ctx, gs, id, 0, mlsAcknowledgment{agent, record.WelcomeEpoch(id, welcome)})
+	s, err := gs.mlsStandingOf(ctx, id, agent)
+	epoch := record.WelcomeEpoch(id, welcome)
+	switch {
+	case err != nil:
+		return err
+	case !s.member:
+		return group.ErrNotMember
+	case record.WelcomeID(id, epoch) != welcome:
+		return errUnknownWelcome
+	}
+	_, err = askGroup[any](ctx, gs, id, 0, mlsAcknowledgment{agent, epoch})
 	return err
 }

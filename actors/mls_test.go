@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func (c *testGroup) tell(from parley.AgentID, text string, epoch uint64) error {
 // commitsFor renders the commits that an agent sees.
 func (c *testGroup) commitsFor(a parley.AgentID, since uint64, limit, size int) string {
 	c.t.Helper()
-	page, more, err := c.node.Groups.MLSCommitsFor(context.Background(), c.id, a, since, limit, size)
+	page, more, err := c.node.Groups.MLSCommitsFor(context.Background(), c.id, a, since, limit, size, nil)
 	if err != nil {
 		return err.Error()
 	}
@@ -209,12 +210,12 @@ func (c *testGroup) expectSight(a []parley.AgentID) {
 		eventually(t, "the events are there: "+want, func() bool { return fmt.Sprint(r.mlsNews(a[i])) == want })
 	}
 	ctx := context.Background()
-	info, err := c.node.Groups.MLSInfoFor(ctx, c.id, a[4])
+	info, err := c.node.Groups.MLSInfoFor(ctx, c.id, a[4], nil)
 	expect(t, "the GroupInfo", fmt.Sprintf("%d %d %s %v", info.Epoch, info.Suite, info.GroupInfo, err), "4 1 info 4 <nil>")
-	_, err = c.node.Groups.MLSInfoFor(ctx, c.id, a[1])
+	_, err = c.node.Groups.MLSInfoFor(ctx, c.id, a[1], nil)
 	c.expectRefusal("the GroupInfo for a former member", err, group.ErrNotMember)
 
-	welcomes, _, err := c.node.Groups.MLSWelcomesFor(ctx, c.id, a[3], 0, 10, 1<<20)
+	welcomes, _, err := c.node.Groups.MLSWelcomesFor(ctx, c.id, a[3], 0, 10, 1<<20, nil)
 	if err != nil || len(welcomes) != 1 || welcomes[0].Epoch != 3 || string(welcomes[0].GetWelcome()) != "welcome 3" {
 		t.Fatalf("the Welcome: %v, %v", welcomes, err)
 	}
@@ -224,7 +225,7 @@ func (c *testGroup) expectSight(a []parley.AgentID) {
 		t.Error(err)
 	}
 	c.expectRefusal("the Welcome again", c.node.Groups.AcknowledgeWelcome(ctx, c.id, a[3], id), errUnknownWelcome)
-	welcomes, _, err = c.node.Groups.MLSWelcomesFor(ctx, c.id, a[3], 0, 10, 1<<20)
+	welcomes, _, err = c.node.Groups.MLSWelcomesFor(ctx, c.id, a[3], 0, 10, 1<<20, nil)
 	expect(t, "the Welcomes at the end", fmt.Sprint(welcomes, err), "[] <nil>")
 }
 
@@ -268,46 +269,118 @@ func TestMLSWelcomeIsKeptForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, "after the deletion", rows(), "commits 0, infos 0, welcomes 0, members 0")
-	_, _, err := r.node.Groups.MLSCommitsFor(context.Background(), c.id, a[0], 0, 10, 1<<20)
+	_, _, err := r.node.Groups.MLSCommitsFor(context.Background(), c.id, a[0], 0, 10, 1<<20, nil)
 	c.expectRefusal("the commits of a deleted group", err, group.ErrDeleted)
 }
 
-// arrivals is a journal whose Arrived waits until the test allows it.
+// arrivals is a journal that reports the calls of Arrived. With skip they do not wait.
 type arrivals struct {
 	journal.Journal
 	asked chan [2]parley.Slot
-	go_   chan struct{}
+	skip  bool
 }
 
 func (j *arrivals) Arrived(ctx context.Context, from, to parley.Slot) error {
 	j.asked <- [2]parley.Slot{from, to}
-	<-j.go_
+	if j.skip {
+		return nil
+	}
 	return j.Journal.Arrived(ctx, from, to)
 }
 
-// TestCommitsWaitForBroadcasts: commits are shown only when what was under way to the
-// member's home has arrived there.
-func TestCommitsWaitForBroadcasts(t *testing.T) {
-	j := &arrivals{asked: make(chan [2]parley.Slot, 1), go_: make(chan struct{})}
-	r := newTestNode(t, withJournals(4), withWrap(func(of journal.Journal) journal.Journal {
-		j.Journal = of
-		return j
-	}))
-	owner, a := r.agents("acme", 2)
-	c := must(r.createGroup(owner, a[0], "board", group.Open, false))(t)
-	must(c.join(a[1]))(t)
-	c.mustCommit(a[0], a[1:], nil)
-	shown := make(chan string, 1)
-	go func() {
-		page, more, err := c.node.Groups.MLSCommitsFor(context.Background(), c.id, a[1], 0, 10, 1<<20)
-		shown <- fmt.Sprint(tellCommits(page, more), " ", err)
-	}()
-	expect(t, "waits for what is under way", <-j.asked, [2]parley.Slot{c.id.Slot(), a[1].Slot()})
-	select {
-	case early := <-shown:
-		t.Errorf("shown before: %s", early)
-	default:
+// holdHome keeps the journal of a slot from applying more than a few batches, until release
+// is called.
+func (r *testNode) holdHome(slot parley.Slot) (release func()) {
+	held, hold := make(chan struct{}), make(chan struct{})
+	r.contents.Append(&journal.Entry{Slot: slot, Release: func(error) {
+		close(held)
+		<-hold
+	}})
+	<-held
+	return sync.OnceFunc(func() { close(hold) })
+}
+
+// copiesApplied counts the messages in an agent's feed, durable or not.
+func (r *testNode) copiesApplied(of parley.AgentID) (n int) {
+	r.t.Helper()
+	v := r.contents.View()
+	defer v.Close()
+	if err := v.Feed(of, 0, ^uint64(0), func(e journal.FeedEntry) bool {
+		if e.Kind.BringsMessage() {
+			n++
+		}
+		return true
+	}); err != nil {
+		r.t.Fatal(err)
 	}
-	close(j.go_)
-	expect(t, "shown then", <-shown, "0 <nil>")
+	return n
+}
+
+// groupElsewhere creates a group with another home than an agent.
+func (r *testNode) groupElsewhere(owner parley.OrgID, by, than parley.AgentID) *testGroup {
+	r.t.Helper()
+	for i := range 100 {
+		c := must(r.createGroup(owner, by, fmt.Sprint("board", i), group.Open, false))(r.t)
+		if !r.homes().Same(c.id.Slot(), than.Slot()) {
+			return c
+		}
+	}
+	r.t.Fatal("all groups have the home of the agent")
+	return nil
+}
+
+// TestCommitsWaitForBroadcasts: a commit is shown only when the copies of the broadcasts
+// before it, which are under way to another home, have arrived there. The control does not
+// wait for them, and shows the commit first.
+func TestCommitsWaitForBroadcasts(t *testing.T) {
+	for name, skip := range map[string]bool{"waits": false, "control": true} {
+		t.Run(name, func(t *testing.T) {
+			j := &arrivals{asked: make(chan [2]parley.Slot, 1), skip: skip}
+			r := newTestNode(t, withJournals(4), withWrap(func(of journal.Journal) journal.Journal {
+				j.Journal = of
+				return j
+			}))
+			owner, a := r.agents("acme", 2)
+			member := a[1]
+			c := r.groupElsewhere(owner, a[0], member)
+			must(c.join(member))(t)
+			c.mustCommit(a[0], a[1:], nil)
+
+			release := r.holdHome(member.Slot())
+			defer release()
+			const broadcasts = 8 // more than the batches that a journal applies ahead
+			for i := range broadcasts {
+				if err := c.tell(a[0], fmt.Sprint(i), 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.mustCommit(a[0], nil, nil)
+			if n := r.copiesApplied(member); n == broadcasts {
+				t.Fatal("no broadcast is under way")
+			}
+			type sight struct {
+				commits string
+				copies  int
+			}
+			shown := make(chan sight, 1)
+			go func() {
+				page, more, err := c.node.Groups.MLSCommitsFor(context.Background(), c.id, member, 1, 10, 1<<20, nil)
+				shown <- sight{fmt.Sprint(tellCommits(page, more), " ", err), r.copiesApplied(member)}
+			}()
+			if skip {
+				if early := <-shown; early.commits != "1 <nil>" || early.copies == broadcasts {
+					t.Errorf("the control shows %+v, want the commit before the last of %d copies", early, broadcasts)
+				}
+				return
+			}
+			select {
+			case early := <-shown:
+				t.Fatalf("shown before: %+v", early)
+			case <-time.After(100 * time.Millisecond):
+			}
+			expect(t, "waits for what is under way", <-j.asked, [2]parley.Slot{c.id.Slot(), member.Slot()})
+			release()
+			expect(t, "shown then", <-shown, sight{"1 <nil>", broadcasts})
+		})
+	}
 }

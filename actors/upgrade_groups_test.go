@@ -148,11 +148,11 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	for _, r := range settled {
 		say("  settled %s", oneLine(r))
 	}
-	commits, _, err := node.Groups.MLSCommits(ctx, id, 0, 100, 100, 1<<20)
+	commits, _, err := node.Groups.MLSCommits(ctx, id, 0, 100, 100, 1<<20, nil)
 	for _, m := range commits {
 		say("  commit of epoch %d: %q, %v", m.Epoch, m.GetCommit(), err)
 	}
-	info := must(node.Groups.MLSGroupInfo(ctx, id))(t)
+	info := must(node.Groups.MLSGroupInfo(ctx, id, nil))(t)
 	if info != nil {
 		say("  information of epoch %d: %q", info.GetEpoch(), info.GetGroupInfo())
 	}

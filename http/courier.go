@@ -175,6 +175,10 @@ func payloadOf(d delivery.Delivery) []byte {
 		b = appendConcerned(b, "group_id", parley.AnyID(d.Group))
 		b = appendConcerned(b, "request_id", parley.AnyID(d.Request))
 	}
+	if d.Event == webhook.GroupMLS {
+		b = append(append(append(b, `,"kind":"`...), d.Kind...), `","epoch":`...)
+		b = strconv.AppendUint(b, d.Epoch, 10)
+	}
 	return append(b, '}')
 }
 

@@ -45,7 +45,7 @@ func (s groups) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.G
 	handle, err := s.handleOf(c.Context(), m.Agent)
 	return api.GroupMember{
 		AgentID: m.Agent, AgentHandle: handle, GroupID: of, ID: new(m.ID(of)), IsOwnOrg: m.Org == c.Caller.Org,
-		JoinedAt: api.At(m.JoinedAt()), Role: m.Role.String(),
+		JoinedAt: api.At(m.JoinedAt()), Role: m.Role.String(), MLSSeated: m.Leaf,
 	}, err
 }
 

@@ -178,6 +178,10 @@ func seeGroup(g *group.State, _ time.Time) seenGroup {
 	if id := g.Conversation; !id.Zero() {
 		out.ConversationID = &id
 	}
+	if out.MLSEnabled = g.Epoch > 0; out.MLSEnabled {
+		out.MLSPending = g.AwaitingLeaf() > 0 || len(g.Abandoned()) > 0
+		out.MLSGroupID, out.MLSCipherSuite = new(g.ID.String()), new(int(g.Suite))
+	}
 	return out
 }
 

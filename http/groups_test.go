@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/group"
 )
 
 // groupHarness has two organizations, the first with the agents ann and art, the second
@@ -154,6 +155,20 @@ func TestGroupVisibility(t *testing.T) {
 	send(g.second, "open").want(410)
 	if g.first.ask("GET", "/groups?scope=all", "").want(200).len("items") != 0 {
 		t.Error("deleted groups are listed")
+	}
+}
+
+// TestDeletedGroupSaysSo: who had a seat in a group that was deleted is told that, not that
+// its owner was erased.
+func TestDeletedGroupSaysSo(t *testing.T) {
+	g := newGroupHarness(t)
+	id := g.group("deleted", "")
+	g.seat(id, g.second, g.bob)
+	g.first.ask("DELETE", "/groups/"+id, "").want(204)
+	for _, p := range []*tenant{g.first, g.second} {
+		for _, path := range []string{"", "/members"} {
+			p.ask("GET", "/groups/"+id+path, "").want(410, "gone").is(map[string]any{"detail": group.ErrDeleted.Text})
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ func (s groupDirectory) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupP
 	handle, err := s.groupHandle(c.Context(), g.owner, g.Name)
 	return api.GroupProfile{
 		ID: g.ID, Name: g.Name, Handle: handle, OrgID: g.owner, Description: g.Description, EnrollmentPolicy: g.EnrollmentPolicy,
-		VoteDurationHours: g.VoteDurationHours, MemberCount: g.MemberCount, CreatedAt: g.CreatedAt,
+		VoteDurationHours: g.VoteDurationHours, MemberCount: g.MemberCount, CreatedAt: g.CreatedAt, MLSEnabled: g.MLSEnabled,
 	}, err
 }
 
@@ -57,6 +57,6 @@ func profileOf(g *record.PublicGroup, handle string) api.GroupProfile {
 	return api.GroupProfile{
 		ID: g.GroupID(), Name: g.GetName(), Handle: handle, OrgID: g.Owner(), Description: orNull(g.GetDescription()),
 		EnrollmentPolicy: g.GetPolicy(), VoteDurationHours: int(g.GetVoteHours()), MemberCount: int(g.GetMembers()),
-		CreatedAt: atMillis(g.GetCreatedMs()),
+		CreatedAt: atMillis(g.GetCreatedMs()), MLSEnabled: g.GetMls(),
 	}
 }

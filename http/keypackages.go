@@ -1,7 +1,9 @@
 package http
 
 import (
+	"bytes"
 	"encoding/base64"
+	"errors"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/record"
 	"parley/http/api"
+	"parley/http/limit"
 	"parley/http/mls"
 	"parley/http/rest"
 )
@@ -20,6 +23,14 @@ var errKeyPackage = parley.Refuse(parley.Unprocessable, "key_package_invalid", "
 // notBeforeAhead is how far ahead of the server's clock the lifetime of a KeyPackage may
 // begin.
 const notBeforeAhead = parley.KeyBindingAhead
+
+// An organization claims at most keyClaimsMax key packages of one agent in any
+// keyClaimWindow. Without a bound, one member could use up what others need to add the
+// agent, who would then all share the one of last resort. // docs: limits.md
+const (
+	keyClaimsMax   = 20
+	keyClaimWindow = time.Hour
+)
 
 // publishKeyPackages stores KeyPackages of an agent. One fault refuses all of them.
 // // docs: mls.md
@@ -62,6 +73,41 @@ func (s agentKeys) countKeyPackages(c *rest.Call, in *api.CountKeyPackages) (api
 	}
 	available, lastResort, err := s.Node.Agents.KeyPackages(c.Context(), in.ID)
 	return api.KeyPackageCount{Available: available, LastResort: lastResort}, err
+}
+
+// claimKeyPackage hands out a key package of an agent to a member that will add it to an MLS
+// group. One who may not claim learns no more than that there is none.
+func (s agentKeys) claimKeyPackage(c *rest.Call, in *api.ClaimKeyPackage) (api.ClaimedKeyPackage, error) {
+	claimer, err := s.soleAgent(c, in.ActingAgent)
+	if err != nil {
+		return api.ClaimedKeyPackage{}, err
+	}
+	awaits, err := s.Node.Groups.AwaitsMLS(c.Context(), claimer.AgentID(), in.ID)
+	switch {
+	case err != nil && !errors.Is(err, agent.ErrUnknown):
+		return api.ClaimedKeyPackage{}, err
+	case !awaits:
+		return api.ClaimedKeyPackage{}, agent.ErrNoKeyPackage
+	}
+	available, lastResort, err := s.Node.Agents.KeyPackages(c.Context(), in.ID)
+	switch {
+	case err != nil:
+		return api.ClaimedKeyPackage{}, err
+	case available == 0 && !lastResort: // such a claim does not count
+		return api.ClaimedKeyPackage{}, agent.ErrNoKeyPackage
+	}
+	pair := append(bytes.Clone(c.Caller.Org[:]), in.ID[:]...)
+	if standing := limit.TakeAll(limit.Draw{Window: s.keyClaims, Key: string(pair)}); !standing.OK {
+		return api.ClaimedKeyPackage{}, c.SetRate(standing)
+	}
+	suite := 0
+	if in.CipherSuite != nil {
+		suite = *in.CipherSuite
+	}
+	k, err := s.Node.Agents.ClaimKeyPackage(c.Context(), in.ID, uint16(suite))
+	return api.ClaimedKeyPackage{
+		KeyPackage: base64.RawURLEncoding.EncodeToString(k.Data), CipherSuite: int(k.Suite), LastResort: k.LastResort,
+	}, err
 }
 
 // keyPackageOwner is what a KeyPackage has to say of its owner.

@@ -34,7 +34,7 @@ var operations = map[string]rest.Operation{
 	"GET /.well-known/oauth-authorization-server": {ID: "getAuthorizationServer", Headers: documentHeaders},
 	"GET /.well-known/jwks.json":                  {ID: "getSigningKeys", Headers: documentHeaders},
 
-	"POST /messages":                   {ID: "sendMessage", Refuses: "agent_required not_found gone not_member incoming_policy outgoing_policy isolated_agent quota_exceeded signature_invalid self_message no_recipients"},
+	"POST /messages":                   {ID: "sendMessage", Refuses: "agent_required epoch_conflict mls_pending mls_removal_pending not_found gone not_member incoming_policy outgoing_policy isolated_agent quota_exceeded signature_invalid self_message no_recipients"},
 	"POST /messages/sync":              {ID: "sendMessageAndWait", Refuses: "agent_required not_found gone incoming_policy outgoing_policy isolated_agent quota_exceeded signature_invalid self_message"},
 	"GET /messages/{id}":               {ID: "getMessage", Refuses: "not_owner gone"},
 	"POST /messages/{id}/reply":        {ID: "replyToMessage", Refuses: "not_owner gone isolated_agent quota_exceeded signature_invalid conversation_closed"},
@@ -82,8 +82,9 @@ var operations = map[string]rest.Operation{
 	"GET /agents/{name}/did.json":     {ID: "getDIDDocument", Headers: documentHeaders, Refuses: "gone"},
 	"GET /agents/{id}/conversations":  {ID: "listConversations", Refuses: "not_owner"},
 
-	"POST /agents/{id}/mls/key-packages":      {ID: "publishKeyPackages", Refuses: "not_owner gone key_package_invalid quota_exceeded"},
-	"GET /agents/{id}/mls/key-packages/count": {ID: "countKeyPackages", Refuses: "not_owner"},
+	"POST /agents/{id}/mls/key-packages":       {ID: "publishKeyPackages", Refuses: "not_owner gone key_package_invalid quota_exceeded"},
+	"GET /agents/{id}/mls/key-packages/count":  {ID: "countKeyPackages", Refuses: "not_owner"},
+	"POST /agents/{id}/mls/key-packages/claim": {ID: "claimKeyPackage", Refuses: "agent_required not_owner not_found"},
 
 	"POST /agents/{id}/verify-svid/challenge": {ID: "createSVIDChallenge", Refuses: "not_owner gone svid_not_configured"},
 	"POST /agents/{id}/verify-svid":           {ID: "verifySVID", Refuses: "not_owner gone svid_not_configured svid_invalid challenge_used challenge_expired"},
@@ -103,11 +104,17 @@ var operations = map[string]rest.Operation{
 	"DELETE /groups/{id}":                          {ID: "deleteGroup", Refuses: "not_owner not_admin gone"},
 	"GET /groups/{id}/members":                     {ID: "listGroupMembers", Refuses: "not_owner gone"},
 	"PATCH /groups/{id}/members/{agent_id}":        {ID: "updateGroupMember", Refuses: "not_owner not_admin gone last_admin"},
-	"DELETE /groups/{id}/members/{agent_id}":       {ID: "removeGroupMember", Refuses: "agent_required not_owner not_admin gone last_admin"},
+	"DELETE /groups/{id}/members/{agent_id}":       {ID: "removeGroupMember", Refuses: "agent_required agent_required/409 mls_commit_required not_owner not_admin gone last_admin"},
 	"POST /groups/{id}/join":                       {ID: "joinGroup", Refuses: "agent_required gone invitation_required isolation_conflict quota_exceeded already_member"},
 	"POST /groups/{id}/invite":                     {ID: "inviteToGroup", Refuses: "not_owner not_admin not_member gone already_member already_invited isolation_conflict quota_exceeded"},
 	"GET /groups/{id}/requests":                    {ID: "listJoinRequests", Refuses: "not_owner gone"},
 	"POST /groups/{id}/requests/{request_id}/vote": {ID: "voteOnJoinRequest", Refuses: "agent_required gone not_in_electorate electorate_empty request_closed"},
+
+	"POST /groups/{id}/mls/commits":                 {ID: "commitMLS", Again: "The agent has made this very commit before.", Refuses: "agent_required not_member not_admin gone epoch_conflict mls_pending last_admin"},
+	"GET /groups/{id}/mls/commits":                  {ID: "listMLSCommits", Refuses: "agent_required not_member gone"},
+	"GET /groups/{id}/mls/group-info":               {ID: "getMLSGroupInfo", Refuses: "agent_required not_member gone"},
+	"GET /groups/{id}/mls/welcomes":                 {ID: "listMLSWelcomes", Refuses: "agent_required not_member gone"},
+	"DELETE /groups/{id}/mls/welcomes/{welcome_id}": {ID: "acknowledgeMLSWelcome", Refuses: "agent_required not_member gone"},
 
 	"POST /webhooks":                             {ID: "createWebhook", Refuses: "not_owner not_found gone duplicate_webhook quota_exceeded ssrf_blocked"},
 	"GET /webhooks":                              {ID: "listWebhooks", Refuses: "not_owner not_found"},

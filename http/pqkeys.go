@@ -1,12 +1,22 @@
 package http
 
 import (
+	"bytes"
 	"errors"
+	"time"
 
 	"parley/actors/agent"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/http/limit"
 	"parley/http/rest"
+)
+
+// An organization sets at most pqKeysMax post-quantum keys of one agent in any pqKeysWindow:
+// each is an entry of the key log, which is kept for good. // docs: limits.md
+const (
+	pqKeysMax    = 20
+	pqKeysWindow = time.Hour
 )
 
 // setPQKey gives an agent a post-quantum key. The server does not require that the X25519
@@ -22,6 +32,10 @@ func (s agentKeys) setPQKey(c *rest.Call, in *api.SetPQKey) (api.Agent, error) {
 	}
 	if err != nil {
 		return api.Agent{}, err
+	}
+	pair := append(bytes.Clone(c.Caller.Org[:]), in.ID[:]...)
+	if standing := limit.TakeAll(limit.Draw{Window: s.pqKeys, Key: string(pair)}); !standing.OK {
+		return api.Agent{}, c.SetRate(standing)
 	}
 	return agents(s).changeAgent(c, in.ID, agent.SetPQKey{Algorithm: k.Algorithm, Raw: raw})
 }

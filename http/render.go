@@ -107,6 +107,12 @@ func appendPage(b []byte, items []query.Message, v viewer, next string) []byte {
 		}
 		b = appendMessage(b, m, v)
 	}
+	return appendPageEnd(b, next)
+}
+
+// appendPageEnd renders what follows the items of a page. next is the cursor of the next page,
+// "" if there is none.
+func appendPageEnd(b []byte, next string) []byte {
 	b = append(b, `],"next_cursor":`...)
 	if next == "" {
 		return append(b, `null,"has_more":false}`...)

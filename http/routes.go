@@ -5,6 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"parley"
 	"parley/http/a2a"
 	"parley/http/api"
 	"parley/http/docs"
@@ -108,6 +109,7 @@ func (s *Service) agentRoutes() []rest.Route {
 		rest.Typed(remove, "/agents/{id}/keys/pq", rest.Bearer, 204, "Remove an agent's post-quantum key.", agentKeys.removePQKey),
 		rest.Typed(post, "/agents/{id}/mls/key-packages", rest.Bearer, 200, "Store MLS key packages, with which others add an agent to MLS groups.", agentKeys.publishKeyPackages),
 		rest.Typed(get, "/agents/{id}/mls/key-packages/count", rest.Bearer, 200, "Count the MLS key packages of an agent that others can claim.", agentKeys.countKeyPackages),
+		rest.Typed(post, "/agents/{id}/mls/key-packages/claim", rest.Tier1, 200, "Claim an MLS key package of an agent that awaits its leaf.", agentKeys.claimKeyPackage),
 		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", agentKeys.retireKey),
 		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", agentKeys.bindKeys),
 		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", agentKeys.listBindings),
@@ -137,7 +139,7 @@ func (s *Service) orgRoutes() []rest.Route {
 }
 
 func (s *Service) groupRoutes() []rest.Route {
-	groups, joinRequests := groups{s.core}, joinRequests{s.core}
+	groups, joinRequests, mlsGroups := groups{s.core}, joinRequests{s.core}, mlsGroups{s.core}
 	return []rest.Route{
 		rest.Typed(post, "/groups", rest.Bearer, 201, "Create a group.", groups.createGroup),
 		rest.Typed(get, "/groups", rest.Bearer, 200, "Groups of the organization, oldest first.", groups.listGroups),
@@ -152,6 +154,11 @@ func (s *Service) groupRoutes() []rest.Route {
 		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", joinRequests.invite),
 		rest.Typed(get, "/groups/{id}/requests", rest.Bearer, 200, "Join requests of a group, oldest first.", joinRequests.listRequests),
 		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Bearer, 200, "Vote on a join request.", joinRequests.vote),
+		rest.Typed(post, "/groups/{id}/mls/commits", rest.Bearer, 201, "Commit: begin the next epoch of a group's MLS group.", mlsGroups.commit).WithBody(parley.MLSBodyBytesMax),
+		rest.RenderedAs[api.Page[api.MLSCommit]](get, "/groups/{id}/mls/commits", rest.Bearer, 200, "Commits of a group's MLS group, by epoch.", mlsGroups.listCommits),
+		rest.RenderedAs[api.MLSGroupInfo](get, "/groups/{id}/mls/group-info", rest.Bearer, 200, "What an external commit to a group's MLS group begins with.", mlsGroups.groupInfo),
+		rest.RenderedAs[api.Page[api.MLSWelcome]](get, "/groups/{id}/mls/welcomes", rest.Bearer, 200, "MLS Welcomes of the acting agent, oldest first.", mlsGroups.listWelcomes),
+		rest.Typed(remove, "/groups/{id}/mls/welcomes/{welcome_id}", rest.Bearer, 204, "Acknowledge an MLS Welcome.", mlsGroups.acknowledgeWelcome),
 	}
 }
 

@@ -102,6 +102,8 @@ type core struct {
 	started     int64
 	pollAddress *limit.Window
 	pollToken   *limit.Window
+	keyClaims   *limit.Window
+	pqKeys      *limit.Window
 	rates       rates
 	tries       *auth.Tries
 	// svidChallenges bounds the challenges to prove workload identities, per agent.
@@ -134,6 +136,8 @@ func NewService(o ServiceOptions) *Service {
 	}
 	s.pollAddress = limit.NewWindow(o.Poll.PerAddress, pollWindow, o.Clock)
 	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
+	s.keyClaims = limit.NewWindow(keyClaimsMax, keyClaimWindow, o.Clock)
+	s.pqKeys = limit.NewWindow(pqKeysMax, pqKeysWindow, o.Clock)
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
 	s.svidChallenges = limit.NewWindow(parley.SVIDChallengesMax, parley.SVIDChallengeLifetime, o.Clock)

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"parley"
 	"parley/actors/org"
@@ -113,6 +114,11 @@ func appendGroupEvent(b []byte, e journal.FeedEntry) []byte {
 		return b
 	}
 	b = content.AppendID(append(b, "event: group\ndata: {\"group_id\":"...), e.Ref)
+	if epoch, mls := record.MLSNews(e.Note); mls {
+		b = content.AppendText(append(b, `,"kind":`...), kind)
+		b = strconv.AppendUint(append(b, `,"epoch":`...), epoch, 10)
+		return append(b, "}\n\n"...)
+	}
 	b = append(b, `,"request_id":`...)
 	if request.Zero() {
 		b = append(b, `null`...)

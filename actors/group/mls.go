@@ -68,7 +68,7 @@ var (
 
 // unprocessable returns the refusal of a member of the body.
 func unprocessable(member, text string) *parley.Refusal {
-	return parley.Refuse(parley.Unprocessable, "validation_error", "Value error: "+text).With("loc", member)
+	return parley.Refuse(parley.Unprocessable, "validation_error", "Value error, "+text).With("loc", member)
 }
 
 func isAdmin(m Member) bool { return m.Role == Admin }

@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"errors"
 
 	"parley"
 	"parley/actors/record"
@@ -16,42 +15,71 @@ type MLSCommit struct {
 	*record.MLSCommit
 }
 
+// Reserve is asked before a query reads rows, with the number of bytes that all rows of the
+// answer take as they are stored. The query ends with its error. nil admits everything.
+type Reserve func(bytes int) error
+
+// rowReader counts the rows of an answer for a Reserve.
+type rowReader struct {
+	ask   Reserve
+	taken int
+}
+
+// row reads a row after its bytes were reserved. The row is nil if there is none, or if it does
+// not fit: then the answer would have more than size bytes.
+func (r *rowReader) row(v journal.View, table journal.Table, slot parley.Slot, key []byte, size int) (row []byte, fits bool, err error) {
+	n, err := v.RowSize(slot, table, key)
+	if err != nil || n == 0 {
+		return nil, true, err
+	}
+	if r.taken > 0 && n > size-r.taken {
+		return nil, false, nil
+	}
+	r.taken += n
+	if r.ask != nil {
+		if err := r.ask(r.taken); err != nil {
+			return nil, true, err
+		}
+	}
+	row, _, err = v.Row(slot, table, key)
+	return row, true, err
+}
+
 // MLSCommits returns the commits made in the epochs from since on and before until, in
 // order. The page ends at limit or before the commit with which it would have more than
 // size bytes of commits, but it has one if there is any. more reports whether others
 // follow.
-func (q *Groups) MLSCommits(ctx context.Context, id parley.GroupID, since, until uint64, limit, size int) (page []MLSCommit, more bool, err error) {
-	var beyond []byte
-	if since > 0 {
-		beyond = record.MLSEpochKey(id, since-1)
-	}
+func (q *Groups) MLSCommits(ctx context.Context, id parley.GroupID, since, until uint64, limit, size int, reserve Reserve) (page []MLSCommit, more bool, err error) {
 	err = q.view(ctx, func(v journal.View) error {
-		var bad error
-		scan := v.Rows(id.Slot(), journal.MLSCommitTable, id[:], beyond, false, func(key, value []byte) bool {
-			epoch, ok := record.MLSEpochIn(key)
-			if !ok || epoch >= until {
-				return false
+		r := rowReader{ask: reserve}
+		for epoch := since; epoch < until; epoch++ { // there is a commit of each
+			if more = len(page) == limit; more {
+				return nil
 			}
-			size -= len(value)
-			if more = len(page) == limit || size < 0 && len(page) > 0; more {
-				return false
+			row, fits, err := r.row(v, journal.MLSCommitTable, id.Slot(), record.MLSEpochKey(id, epoch), size)
+			if more = !fits; err != nil || more {
+				return err
+			}
+			if row == nil {
+				continue
 			}
 			c := &record.MLSCommit{}
-			bad = c.UnmarshalVT(value)
+			if err := c.UnmarshalVT(row); err != nil {
+				return err
+			}
 			page = append(page, MLSCommit{epoch, c})
-			return bad == nil
-		})
-		return errors.Join(scan, bad)
+		}
+		return nil
 	})
 	return page, more, err
 }
 
 // MLSGroupInfo returns the GroupInfo of the present epoch of a group's MLS group, nil if the
 // group has none.
-func (q *Groups) MLSGroupInfo(ctx context.Context, id parley.GroupID) (info *record.MLSGroupInfo, err error) {
-	err = q.row(ctx, func(v journal.View) error {
-		row, found, err := v.Row(id.Slot(), journal.MLSGroupInfoTable, id[:])
-		if err != nil || !found {
+func (q *Groups) MLSGroupInfo(ctx context.Context, id parley.GroupID, reserve Reserve) (info *record.MLSGroupInfo, err error) {
+	err = q.view(ctx, func(v journal.View) error { // the size is that of the row that is read
+		row, _, err := (&rowReader{ask: reserve}).row(v, journal.MLSGroupInfoTable, id.Slot(), id[:], 0)
+		if err != nil || row == nil {
 			return err
 		}
 		info = &record.MLSGroupInfo{}
@@ -80,8 +108,9 @@ type MLSWelcome struct {
 
 // MLSWelcomes returns the Welcomes that an agent has not acknowledged, made in epochs from
 // since on, in order. The page ends as that of MLSCommits.
-func (q *Groups) MLSWelcomes(ctx context.Context, id parley.GroupID, agent parley.AgentID, since uint64, limit, size int) (page []MLSWelcome, more bool, err error) {
+func (q *Groups) MLSWelcomes(ctx context.Context, id parley.GroupID, agent parley.AgentID, since uint64, limit, size int, reserve Reserve) (page []MLSWelcome, more bool, err error) {
 	err = q.view(ctx, func(v journal.View) error {
+		r := rowReader{ask: reserve}
 		m, err := mlsMember(v, id, agent)
 		for _, epoch := range m.GetWelcomes() {
 			if err != nil || epoch < since {
@@ -90,13 +119,9 @@ func (q *Groups) MLSWelcomes(ctx context.Context, id parley.GroupID, agent parle
 			if more = len(page) == limit; more {
 				return nil
 			}
-			row, found, bad := v.Row(id.Slot(), journal.MLSWelcomeTable, record.MLSEpochKey(id, epoch))
-			if bad != nil || !found {
+			row, fits, bad := r.row(v, journal.MLSWelcomeTable, id.Slot(), record.MLSEpochKey(id, epoch), size)
+			if more = !fits; bad != nil || row == nil {
 				return bad
-			}
-			size -= len(row)
-			if more = size < 0 && len(page) > 0; more {
-				return nil
 			}
 			w := &record.MLSWelcome{}
 			err = w.UnmarshalVT(row)

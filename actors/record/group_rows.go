@@ -26,6 +26,18 @@ func seats(s *group.State, suits func(group.Member) bool) (all []parley.Seat) {
 	return all
 }
 
+// PublicGroupOf returns what the directory shows of a group, nil if the directory does not
+// show it.
+func PublicGroupOf(s *group.State) *PublicGroup {
+	if !s.Public || s.Deleted() || s.LastSeat == 0 {
+		return nil
+	}
+	return &PublicGroup{
+		Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),
+		VoteHours: int32(s.VoteHours), Members: int32(len(s.Members())), CreatedMs: s.CreatedMs, Mls: s.Epoch > 0,
+	}
+}
+
 // AppendSeat appends a seat number to the row at PlaceKey.
 func AppendSeat(b []byte, seat uint32) []byte { return binary.BigEndian.AppendUint32(b, seat) }
 

@@ -509,15 +509,17 @@ func (x *Erasure) GetFinishedMs() int64 {
 
 // PublicGroup is what the directory shows of a public group.
 type PublicGroup struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Org           []byte                 `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Description   string                 `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	Policy        string                 `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
-	VoteHours     int32                  `protobuf:"varint,6,opt,name=vote_hours,json=voteHours,proto3" json:"vote_hours,omitempty"`
-	Members       int32                  `protobuf:"varint,7,opt,name=members,proto3" json:"members,omitempty"`
-	CreatedMs     int64                  `protobuf:"varint,8,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Org         []byte                 `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
+	Name        string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Description string                 `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
+	Policy      string                 `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
+	VoteHours   int32                  `protobuf:"varint,6,opt,name=vote_hours,json=voteHours,proto3" json:"vote_hours,omitempty"`
+	Members     int32                  `protobuf:"varint,7,opt,name=members,proto3" json:"members,omitempty"`
+	CreatedMs   int64                  `protobuf:"varint,8,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
+	// The group has an MLS group.
+	Mls           bool `protobuf:"varint,9,opt,name=mls,proto3" json:"mls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,6 +610,13 @@ func (x *PublicGroup) GetCreatedMs() int64 {
 	return 0
 }
 
+func (x *PublicGroup) GetMls() bool {
+	if x != nil {
+		return x.Mls
+	}
+	return false
+}
+
 var File_actors_record_record_proto protoreflect.FileDescriptor
 
 const file_actors_record_record_proto_rawDesc = "" +
@@ -669,7 +678,7 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"\bmessages\x18\a \x01(\x03R\bmessages\x12\x18\n" +
 	"\acounted\x18\b \x01(\bR\acounted\x12\x1f\n" +
 	"\vfinished_ms\x18\t \x01(\x03R\n" +
-	"finishedMs\"\xd5\x01\n" +
+	"finishedMs\"\xe7\x01\n" +
 	"\vPublicGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -680,7 +689,8 @@ const file_actors_record_record_proto_rawDesc = "" +
 	"vote_hours\x18\x06 \x01(\x05R\tvoteHours\x12\x18\n" +
 	"\amembers\x18\a \x01(\x05R\amembers\x12\x1d\n" +
 	"\n" +
-	"created_ms\x18\b \x01(\x03R\tcreatedMsB\x16Z\x14parley/actors/recordb\x06proto3"
+	"created_ms\x18\b \x01(\x03R\tcreatedMs\x12\x10\n" +
+	"\x03mls\x18\t \x01(\bR\x03mlsB\x16Z\x14parley/actors/recordb\x06proto3"
 
 var (
 	file_actors_record_record_proto_rawDescOnce sync.Once

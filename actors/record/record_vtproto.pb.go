@@ -389,6 +389,16 @@ func (m *PublicGroup) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Mls {
+		i--
+		if m.Mls {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x48
+	}
 	if m.CreatedMs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CreatedMs))
 		i--
@@ -628,6 +638,9 @@ func (m *PublicGroup) SizeVT() (n int) {
 	}
 	if m.CreatedMs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.CreatedMs))
+	}
+	if m.Mls {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1980,6 +1993,26 @@ func (m *PublicGroup) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 9:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Mls", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Mls = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -324,7 +324,7 @@ func shownRow(s *group.State) []byte {
 	}
 	row, _ := (&record.PublicGroup{
 		Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),
-		VoteHours: int32(s.VoteHours), Members: int32(len(s.Members())), CreatedMs: s.CreatedMs,
+		VoteHours: int32(s.VoteHours), Members: int32(len(s.Members())), CreatedMs: s.CreatedMs, Mls: s.Epoch > 0,
 	}).MarshalVT()
 	return row
 }

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"time"
+
+	"parley/http/mls/mlstest"
 )
 
 // content returns the free fields of a message.
@@ -150,6 +152,19 @@ func (p *party) groups(q *party) {
 	p.do(204, "DELETE /groups/{id}", deleted, nil, me.as()...)
 	foreign, _ := found(q, you, object{"enrollment_policy": "majority"})
 	p.do(200, "POST /groups/{id}/join", foreign, object{"message": p.canary(q.fate, "message of a request to another organization's group")}, me.as()...)
+
+	sealed, _ := found(p, me, object{"enrollment_policy": "open"})
+	q.do(200, "POST /groups/{id}/join", sealed, object{}, you.as()...)
+	part := func(what string, data []byte) string {
+		p.watch(p.fate, what, inBase64(data[:len(data)/3*3]))
+		return inBase64(data)
+	}
+	p.do(201, "POST /groups/{id}/mls/commits", sealed, object{
+		"epoch": 0, "added": []any{you.id}, "commit": part("commit", mlstest.Commit{Group: sealed[0]}.Message()),
+		"group_info": part("GroupInfo", mlstest.GroupInfo{Group: sealed[0], Epoch: 1}.Message()), "welcome": part("Welcome", mlstest.Welcome(1, 0)),
+	}, me.as()...)
+	p.do(refused, "POST /agents/{id}/mls/key-packages/claim", []string{you.id}, object{}, me.as()...)            // it has its leaf
+	q.do(refused, "DELETE /groups/{id}/mls/welcomes/{welcome_id}", []string{sealed[0], me.id}, nil, you.as()...) // the Welcome stays
 }
 
 // firstFrom waits for the first message of an agent from another, and returns its id.

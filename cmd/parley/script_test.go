@@ -35,6 +35,7 @@ func TestScripts(t *testing.T) {
 var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"exits":   exits,
 	"capture": capture,
+	"mls":     mlsCommand,
 	"server":  serverCommand,
 	"svid":    svidCommand,
 	"until":   until,

@@ -41,10 +41,14 @@ type Group struct {
 	// ConversationID is null before the first broadcast.
 	ConversationID *parley.ConversationID `json:"conversation_id"`
 	CreatedAt      Time                   `json:"created_at"`
-	MLSEnabled     bool                   `json:"mls_enabled"`
-	MLSPending     bool                   `json:"mls_pending"`
-	MLSGroupID     *string                `json:"mls_group_id"`
-	MLSCipherSuite *int                   `json:"mls_cipher_suite"`
+	// MLSEnabled: the group has an MLS group, whose members alone get broadcasts.
+	MLSEnabled bool `json:"mls_enabled"`
+	// MLSPending: a member awaits its Add to the MLS group, or the leaf of a former one its
+	// Remove.
+	MLSPending bool `json:"mls_pending"`
+	// MLSGroupID is the text whose bytes are the group_id of the MLS group.
+	MLSGroupID     *string `json:"mls_group_id"`
+	MLSCipherSuite *int    `json:"mls_cipher_suite"`
 }
 
 // GroupCreated is the answer of POST /groups.
@@ -138,6 +142,8 @@ type GroupMember struct {
 	IsOwnOrg bool   `json:"is_own_org"`
 	JoinedAt Time   `json:"joined_at"`
 	Role     string `json:"role" enum:"admin,member"`
+	// MLSSeated: the agent has a leaf in the group's MLS group.
+	MLSSeated bool `json:"mls_seated"`
 }
 
 // ListMembers lists a group's members in the order of joining: GET
@@ -273,7 +279,8 @@ type VoteResult struct {
 	// Status is the status of the request after the vote.
 	Status   string `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
 	YourVote string `json:"your_vote" enum:"approve,deny"`
-	// MLSSeated reports whether the vote gave the agent its key state.
+	// MLSSeated: the vote gave the agent a leaf in the group's MLS group. It never does: a
+	// commit that follows gives it.
 	MLSSeated bool `json:"mls_seated"`
 }
 

@@ -36,3 +36,23 @@ type KeyPackageCount struct {
 	// LastResort: there is one of last resort.
 	LastResort bool `json:"last_resort" required:"true"`
 }
+
+// ClaimKeyPackage takes one of an agent's key packages, to add it to an MLS group: POST
+// /agents/{id}/mls/key-packages/claim.
+type ClaimKeyPackage struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+	// ActingAgent is the agent that claims; by default the organization's only active agent.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+	// CipherSuite is the number of the cipher suite that the key package should have; by
+	// default any.
+	CipherSuite *int `json:"cipher_suite,omitzero" minimum:"1" maximum:"65535" example:"1"`
+}
+
+// ClaimedKeyPackage is a key package that was handed out.
+type ClaimedKeyPackage struct {
+	// KeyPackage is in base64url, as the agent uploaded it.
+	KeyPackage  string `json:"key_package" required:"true"`
+	CipherSuite int    `json:"cipher_suite" required:"true"`
+	// LastResort: others may get the same key package.
+	LastResort bool `json:"last_resort" required:"true"`
+}

@@ -35,9 +35,12 @@ type HeartbeatEvent struct {
 // GroupEvent is the data of a group event.
 type GroupEvent struct {
 	GroupID parley.GroupID `json:"group_id"`
-	// RequestID is the join request that the event is about; null if none.
-	RequestID *parley.JoinRequestID `json:"request_id"`
-	Kind      string                `json:"kind" enum:"invited,request.created,request.resolved,member.joined,member.left"`
+	// RequestID is the join request that the event is about; null if none. Events of an MLS
+	// group do not have it.
+	RequestID *parley.JoinRequestID `json:"request_id,omitzero"`
+	Kind      string                `json:"kind" enum:"invited,request.created,request.resolved,member.joined,member.left,mls_commit,mls_welcome,mls_admission,mls_removal"`
+	// Epoch is the epoch of the MLS group after the event, which no other event has.
+	Epoch *uint64 `json:"epoch,omitzero"`
 }
 
 // GapEvent is the data of a gap.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"parley"
@@ -90,8 +91,12 @@ type SentBroadcast struct {
 // Broadcast seals payload with the agent's sender key to all members of a group, and a
 // copy to the agent itself, and sends both. Members that lack the key receive it first.
 // If a member that had it is gone, the key is replaced. The functions may change the
-// request before it is sealed, for instance its content type or its idempotency key.
+// request before it is sealed, for instance its content type or its idempotency key. The
+// error is ErrMLSGroup for a group with an MLS group: nothing is sent.
 func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, messageType string, change ...func(*api.Send)) (*SentBroadcast, error) {
+	if to.MLSEnabled {
+		return nil, ErrMLSGroup
+	}
 	if limit := a.Keys.payloadMax(); len(payload) > limit {
 		return nil, tooLong(payload, limit)
 	}
@@ -119,10 +124,23 @@ func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, me
 	}
 	answer, err := a.Client.send(ctx, in, a.signBody)
 	if err != nil {
-		return nil, err
+		return nil, a.orMLSGroup(ctx, to.ID, err)
 	}
 	sent.SentMessage, sent.Generation = *answer, scope.generation
 	return sent, nil
+}
+
+// orMLSGroup returns ErrMLSGroup, with the server's refusal of a broadcast, if the group has
+// an MLS group that the caller did not know of; else the refusal.
+func (a *Agent) orMLSGroup(ctx context.Context, id parley.GroupID, err error) error {
+	refused := (*Error)(nil)
+	if !errors.As(err, &refused) || refused.Status != http.StatusConflict && refused.Status != http.StatusUnprocessableEntity {
+		return err
+	}
+	if g, unread := a.Client.Group(ctx, id); unread == nil && g.MLSEnabled {
+		return fmt.Errorf("%w: %w", ErrMLSGroup, err)
+	}
+	return err
 }
 
 // sealBroadcast seals a payload with a link of the agent's chain, and a copy to the agent

@@ -17,11 +17,13 @@ import (
 // The format sender-key-v1. Every byte is explained in docs/encryption.md.
 const (
 	senderKeyVersion = 0x01
-	messageKeyLabel  = "parley/sender-key-v1/message\n"
-	nextKeyLabel     = "parley/sender-key-v1/chain\n"
-	broadcastLabel   = "parley/sender-key-v1/signature\n"
-	chainKeySize     = 32
-	nonceSize        = 12
+	// mlsMessageVersion begins an MLSMessage instead.
+	mlsMessageVersion = 0x00
+	messageKeyLabel   = "parley/sender-key-v1/message\n"
+	nextKeyLabel      = "parley/sender-key-v1/chain\n"
+	broadcastLabel    = "parley/sender-key-v1/signature\n"
+	chainKeySize      = 32
+	nonceSize         = 12
 	// senderHeaderSize is the size of version, generation, counter and nonce.
 	senderHeaderSize = 1 + 8 + 4 + nonceSize
 )
@@ -139,7 +141,10 @@ func decodeGroupText(text string) (t groupText, err error) {
 		return t, ErrSenderKeyForm
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) < senderHeaderSize+tagSize || b[0] != senderKeyVersion {
+	switch {
+	case err == nil && len(b) > 0 && b[0] == mlsMessageVersion:
+		return t, ErrMLSMessage
+	case err != nil || len(b) < senderHeaderSize+tagSize || b[0] != senderKeyVersion:
 		return t, ErrSenderKeyForm
 	}
 	t = groupText{

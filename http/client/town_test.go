@@ -26,6 +26,8 @@ type town struct {
 	once    map[string]api.Message           // by idempotency key
 	// lose reports whether a message is accepted but never delivered.
 	lose func(api.Message) bool
+	// takesMLS: the group has an MLS group and refuses other broadcasts.
+	takesMLS bool
 	// sent lists all messages that were accepted, one for each recipient.
 	sent []api.Message
 }
@@ -123,6 +125,10 @@ func (w *town) post(rw http.ResponseWriter, r *http.Request) {
 	} else {
 		id := circle
 		group = &id
+		if w.takesMLS {
+			refuse(rw, 422, "validation_error", nil)
+			return
+		}
 		if !slices.ContainsFunc(w.members, func(m api.GroupMember) bool { return m.AgentID == from.AgentID }) {
 			refuse(rw, 403, "not_member", nil)
 			return

@@ -100,8 +100,9 @@ const (
 	// connection is evicted, unless its address has by far the most connections.
 	stalledLeast = time.Second
 	// refusalReads bounds the bytes that are read from a refused connection: if it was
-	// closed before its request is read, its client would not see the answer.
-	refusalReads = 2 << 20
+	// closed before its request is read, its client would not see the answer. Clients
+	// send MLS commits of up to 8 MiB, some of them more than they may.
+	refusalReads = 12 << 20
 )
 
 // Limit makes a Listener over ln. refusal returns the whole answer to a connection that

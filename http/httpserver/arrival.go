@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -49,7 +50,27 @@ func (s *Server) expected(ctx *fasthttp.RequestCtx) int {
 // length of a chunked body is checked as it arrives.
 func (s *Server) mayArrive(h *fasthttp.RequestHeader) bool {
 	n := h.ContentLength()
-	return n <= strangersBodyMax || n == chunkedLength || n <= parley.BodyBytesMax && s.known(h)
+	return n <= strangersBodyMax || n == chunkedLength || n <= s.bodyMax(h) && s.known(h)
+}
+
+// largeRoutes returns the routes with a bound of their own for bodies.
+func largeRoutes(all []rest.Route) (large []*rest.Route) {
+	for i := range all {
+		if all[i].BodyMax > 0 {
+			large = append(large, &all[i])
+		}
+	}
+	return large
+}
+
+// bodyMax returns how many bytes the body of a request may have, by its route.
+func (s *Server) bodyMax(h *fasthttp.RequestHeader) int {
+	for _, r := range s.large {
+		if r.Matches(h.Method(), h.RequestURI()) {
+			return r.BodyMax
+		}
+	}
+	return parley.BodyBytesMax
 }
 
 func (s *Server) known(h *fasthttp.RequestHeader) bool {
@@ -72,17 +93,17 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *buffer.Buf
 	most := ctx.Request.Header.ContentLength()
 	if chunked {
 		most = 0 // until the first chunk is announced
-		bound := strangersBodyMax
+		bound, bodyMax := strangersBodyMax, s.bodyMax(&ctx.Request.Header)
 		from = &chunks{from: from, single: s.single, may: func(total int) error {
-			if total > bound && bound < parley.BodyBytesMax && s.known(&ctx.Request.Header) {
-				bound = parley.BodyBytesMax
+			if total > bound && bound < bodyMax && s.known(&ctx.Request.Header) {
+				bound = bodyMax
 			}
 			if most = total; total > bound {
 				return fasthttp.ErrBodyTooLarge
 			}
 			return nil
 		}}
-	} else if most > parley.BodyBytesMax {
+	} else if most > s.bodyMax(&ctx.Request.Header) {
 		return nil, fasthttp.ErrBodyTooLarge
 	}
 	on = buffer.New(0)
@@ -150,11 +171,12 @@ func (s *Server) answerUnread(ctx *fasthttp.RequestCtx, err error) {
 // token, the answer is that of a missing or invalid token, as for any other request.
 func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, id string, err error) {
 	h := &ctx.Request.Header
+	bodyMax := s.bodyMax(h)
 	switch {
 	case !errors.Is(err, fasthttp.ErrBodyTooLarge):
 		s.refuse(ctx, nil, id, unread(err))
-	case h.ContentLength() > parley.BodyBytesMax && h.ContentLength() != chunkedLength || s.known(h):
-		s.refuse(ctx, nil, id, errTooLarge)
+	case h.ContentLength() > bodyMax && h.ContentLength() != chunkedLength || s.known(h):
+		s.refuse(ctx, nil, id, rest.Protocol(fasthttp.StatusRequestEntityTooLarge, "payload_too_large", fmt.Sprintf("The body is larger than %d MiB.", bodyMax>>20)))
 	default:
 		if _, err := s.guard(ctx); err != nil {
 			s.refuse(ctx, nil, id, err)

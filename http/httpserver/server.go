@@ -133,7 +133,8 @@ type Server struct {
 	errorPage    func(string, *rest.Problem, string) rest.HTML
 	document     []byte
 	bounds       connlimit.Bounds
-	single       []string // headers that must not be repeated
+	single       []string      // headers that must not be repeated
+	large        []*rest.Route // those with a bound of their own for bodies
 	overload     *overload.Limiter
 	inFlight     atomic.Int64
 	listener     atomic.Pointer[connlimit.Listener]
@@ -186,7 +187,7 @@ func New(o Options) (*Server, error) {
 		ReadTimeout:                  o.ReadTimeout,
 		WriteTimeout:                 o.WriteTimeout,
 		IdleTimeout:                  o.IdleTimeout,
-		MaxRequestBodySize:           parley.BodyBytesMax,
+		MaxRequestBodySize:           parley.BodyBytesMax, // others are bounded by receive
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
@@ -228,7 +229,7 @@ func (s *Server) mount(brand string) error {
 			}
 		}
 	}
-	s.single = singleHeaders(s.routes)
+	s.single, s.large = singleHeaders(s.routes), largeRoutes(s.routes)
 	return nil
 }
 

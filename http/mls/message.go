@@ -166,9 +166,8 @@ func (r *reader) encrypted() {
 // Welcome is what is readable of a Welcome.
 type Welcome struct {
 	Suite Suite
-	// References are the references of the KeyPackages whose owners it is for, in its
-	// order.
-	References [][]byte
+	// Recipients is how many owners of KeyPackages it is for.
+	Recipients int
 }
 
 // ParseWelcome reads a Welcome, in an MLSMessage or bare. source: RFC 9420 12.4.3.1
@@ -181,10 +180,11 @@ func ParseWelcome(data []byte) (Welcome, error) {
 	w := Welcome{Suite: Suite(r.u16())}
 	at := r.at
 	r.within(func() {
-		w.References = append(w.References, r.vector())
+		r.vector() // the reference of a KeyPackage
 		r.encrypted()
+		w.Recipients++
 	})
-	if len(w.References) == 0 {
+	if w.Recipients == 0 {
 		r.fail(at, "the Welcome is for nobody")
 	}
 	r.vector() // encrypted_group_info

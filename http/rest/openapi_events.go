@@ -76,6 +76,7 @@ var hookEvents = []struct{ name, text string }{
 	{api.HookGroupRequestResolved, "A join request was settled: sent to the applicant and to the group's admins."},
 	{api.HookGroupMemberJoined, "An agent joined a group: sent to it and to the group's admins."},
 	{api.HookGroupMemberLeft, "An agent left a group: sent to it and to the group's admins."},
+	{api.HookGroupMLS, "A commit began an epoch of a group's MLS group, a Welcome arrived for the agent, or a member awaits its Add, or a leaf its Remove, by a commit."},
 	{api.HookTest, "Asked for by POST /webhooks/{id}/test."},
 }
 

@@ -119,7 +119,7 @@ var refusalTexts = map[int]string{
 	fasthttp.StatusNotFound:              "There is no such resource, or the caller may not know that there is.",
 	fasthttp.StatusConflict:              "The state of the resource forbids this.",
 	fasthttp.StatusGone:                  "The resource has been permanently removed.",
-	fasthttp.StatusRequestEntityTooLarge: "The body is larger than 1 MiB, or than 16 KiB without a valid bearer token.",
+	fasthttp.StatusRequestEntityTooLarge: "The body is larger than 1 MiB (of an MLS commit: 8 MiB), or than 16 KiB without a valid bearer token.",
 	fasthttp.StatusUnsupportedMediaType:  "The body is of another media type, or compressed.",
 	fasthttp.StatusUnprocessableEntity:   "The request does not match its schema, or a rule forbids these values.",
 	fasthttp.StatusTooManyRequests:       "Too many requests. Retry-After says when to try again.",
@@ -173,6 +173,9 @@ func (b *schemas) responses(r *Route) object {
 	byStatus := map[int]object{r.Status: success}
 	if repeatable(r) {
 		byStatus[fasthttp.StatusOK] = b.replayed(r, success)
+	}
+	if op.Again != "" {
+		byStatus[fasthttp.StatusOK] = append(object{{"description", op.Again}}, success[1:]...)
 	}
 	if slices.Contains(own, fasthttp.HeaderETag) {
 		byStatus[fasthttp.StatusNotModified] = object{{"description", "The document is that of If-None-Match or If-Modified-Since."}, {"headers", headers(own...)}}

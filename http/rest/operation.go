@@ -3,6 +3,7 @@ package rest
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -14,10 +15,14 @@ type Operation struct {
 	// ID is the operationId; by default it follows from method and path.
 	ID string
 	// Refuses lists codes, separated by blanks. refusalsOf adds those that follow from
-	// the route (its access, parameters and body).
+	// the route (its access, parameters and body). A code that has two statuses stands for
+	// the first in statusCodes; with the other it is written code/status.
 	Refuses string
 	// Headers lists headers of the answer, separated by blanks.
 	Headers string
+	// Again describes the answer to a repeat, whose status is 200 instead of the route's;
+	// empty if it is the same.
+	Again string
 	// Bodies maps statuses to their body type, if it is not Error.
 	Bodies map[int]reflect.Type
 	// BadRequest: input that does not match the schema is answered with 400 instead of 422,
@@ -42,8 +47,9 @@ var statusCodes = []struct {
 	}},
 	{fasthttp.StatusNotFound, []string{"not_found"}},
 	{fasthttp.StatusConflict, []string{
-		"already_invited", "already_member", "challenge_used", "conversation_closed", "duplicate_webhook", "idempotency_mismatch", "invalid_transition",
-		"isolated_immutable", "isolation_conflict", "last_credential", "name_immutable", "name_taken", "request_closed", "slug_immutable", "slug_taken",
+		"agent_required", "already_invited", "already_member", "challenge_used", "conversation_closed", "duplicate_webhook", "epoch_conflict",
+		"idempotency_mismatch", "invalid_transition", "isolated_immutable", "isolation_conflict", "last_credential", "mls_commit_required",
+		"mls_pending", "mls_removal_pending", "name_immutable", "name_taken", "request_closed", "slug_immutable", "slug_taken",
 	}},
 	{fasthttp.StatusGone, []string{"challenge_expired", "gone"}},
 	{fasthttp.StatusRequestEntityTooLarge, []string{"payload_too_large"}},
@@ -90,7 +96,8 @@ func refusalsOf(r *Route) []refusal {
 	for _, s := range statusCodes {
 		found := refusal{status: s.status}
 		for _, code := range s.codes {
-			if slices.Contains(codes, code) && !(code == classInvalid && r.Operation.BadRequest) {
+			declared := StatusOfCode(code) == s.status && slices.Contains(codes, code) || slices.Contains(codes, code+"/"+strconv.Itoa(s.status))
+			if declared && !(code == classInvalid && r.Operation.BadRequest) {
 				found.codes = append(found.codes, code)
 			}
 		}

@@ -35,6 +35,8 @@ type Route struct {
 	Access Access
 	// Operation is what the OpenAPI document states beyond what follows from the route.
 	Operation Operation
+	// BodyMax bounds the body, in bytes; 0 means parley.BodyBytesMax.
+	BodyMax int
 
 	in, out reflect.Type // nil: nothing is bound, or the handler writes its own body
 	media   string       // of the answer; empty: application/json
@@ -141,6 +143,31 @@ func (r *Route) Refusal(p Problem, requestID string) (status int, body []byte, o
 // may read what it has, but not open a stream.
 func (r *Route) OpenToSuspended() bool {
 	return r.Exempt || r.Method == fasthttp.MethodGet && !r.Streams
+}
+
+// WithBody returns the route with another bound for its bodies, in bytes.
+func (r Route) WithBody(most int) Route {
+	r.BodyMax = most
+	return r
+}
+
+// Matches reports whether a request is for the route, by its method and the target in its
+// first line. It reports false for a path that is not written plainly.
+func (r *Route) Matches(method, target []byte) bool {
+	if string(method) != r.Method {
+		return false
+	}
+	path, _, _ := strings.Cut(string(target), "?")
+	parts, own := strings.Split(path, "/"), strings.Split(r.Path, "/")
+	if len(parts) != len(own) {
+		return false
+	}
+	for i, part := range own {
+		if part != parts[i] && !(strings.HasPrefix(part, "{") && parts[i] != "") {
+			return false
+		}
+	}
+	return true
 }
 
 // ToErase returns the route as the one that erases the caller's organization: it may be

@@ -141,7 +141,7 @@ func (d *Desk) Broadcast(c *rest.Call, in *api.Send, from *agent.State, to parle
 	if err != nil { // no send is remembered for this error
 		return actors.Posted{}, cmp.Or(e.signatureErr, err)
 	}
-	request := actors.GroupSend{Group: id, From: from.AgentID(), Metadata: in.ConversationMetadata}
+	request := actors.GroupSend{Group: id, From: from.AgentID(), Metadata: in.ConversationMetadata, MLS: mlsHeader(in, id)}
 	if request.Parent, request.ParentFact, err = d.parentOf(c, in, from); err != nil {
 		return actors.Posted{}, err
 	}

@@ -8,6 +8,9 @@ func init() {
 	of := func(rest string, body any) func(*accessScene) accessAsk {
 		return func(c *accessScene) accessAsk { return accessAsk{c.group().path(rest), body} }
 	}
+	ofMLS := func(rest string) func(*accessScene) accessAsk {
+		return func(c *accessScene) accessAsk { return accessAsk{c.alice.mlsGroup(c.bob).path(rest), nil} }
+	}
 	maps.Copy(accessAsks, map[string]func(*accessScene) accessAsk{
 		"GET /groups":         plainAsk("/groups"),
 		"GET /groups/invites": plainAsk("/groups/invites"),
@@ -33,6 +36,24 @@ func init() {
 			r.patch(obj{"enrollment_policy": "majority"}).want(200)
 			request := text(r.applied(c.newRecipient()), "id")
 			return accessAsk{r.path("/requests/" + request + "/vote"), obj{"vote": "approve"}}
+		},
+
+		"GET /groups/{id}/mls/commits":    ofMLS("/mls/commits"),
+		"GET /groups/{id}/mls/group-info": ofMLS("/mls/group-info"),
+		"GET /groups/{id}/mls/welcomes":   ofMLS("/mls/welcomes"),
+		"POST /groups/{id}/mls/commits": func(c *accessScene) accessAsk {
+			r := c.group()
+			return accessAsk{r.path("/mls/commits"), r.mlsAdd(0, c.bob)}
+		},
+		"POST /agents/{id}/mls/key-packages/claim": func(c *accessScene) accessAsk {
+			r := c.group()
+			r.committed(c.alice, r.mlsCommit(0))
+			c.bob.publishKeyPackages(obj{"key_packages": []any{c.bob.keyPackage()}}).want(200)
+			return accessAsk{c.bob.path("/mls/key-packages/claim"), nil}
+		},
+		"DELETE /groups/{id}/mls/welcomes/{welcome_id}": func(c *accessScene) accessAsk {
+			r := c.alice.mlsGroup(c.bob)
+			return accessAsk{r.path("/mls/welcomes/" + text(r.welcomes(c.bob)[0], "id")), nil}
 		},
 
 		"GET /directory/groups": plainAsk("/directory/groups?q=" + groupName()),

@@ -3,6 +3,7 @@ package blackbox
 import (
 	"crypto/ed25519"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,11 @@ func (g *agent) keyPackageOf(alter ...func(*mlstest.KeyPackage)) mlstest.KeyPack
 
 func (g *agent) publishKeyPackages(body obj) *answer {
 	return g.post(g.path("/mls/key-packages"), body)
+}
+
+// tryClaim claims a key package of an agent.
+func (g *agent) tryClaim(of *agent, body obj) *answer {
+	return g.request("POST", of.path("/mls/key-packages/claim"), body)
 }
 
 func (g *agent) countKeyPackages() *answer { return g.get(g.path("/mls/key-packages/count")) }
@@ -130,4 +136,80 @@ func TestKeyPackageQuota(t *testing.T) {
 	g.publishKeyPackages(obj{"key_packages": hundred(1), "last_resort": g.keyPackage()}).refused(403, "quota_exceeded").
 		is("quota", "key_packages", "limit", 1000.0, "used", 1000.0, "resets_at", nil)
 	g.publishKeyPackages(obj{"key_packages": []any{}, "last_resort": g.keyPackage()}).want(200).is("available", 1000.0)
+}
+
+// TestClaimsAreBounded: an organization claims few key packages of one agent in an hour,
+// whichever of its agents asks. It may claim those of others, and others may claim of that
+// agent.
+func TestClaimsAreBounded(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		ann, bob, carol, second := trio(t, s)
+		dave := s.org(t).agent("dave")
+		r := ann.mlsGroup(carol, second)
+		r.joined(bob)
+		r.joined(dave)
+		for _, g := range []*agent{bob, dave} {
+			packages := []any{}
+			for range 30 {
+				packages = append(packages, g.keyPackage())
+			}
+			g.publishKeyPackages(obj{"key_packages": packages}).want(200)
+		}
+		for range 3 { // refused claims do not count
+			dave.tryClaim(bob, obj{}).as("by a member without a leaf").refused(404, "not_found")
+		}
+		for i := range 20 {
+			[]*agent{ann, second}[i%2].tryClaim(bob, obj{}).as("claim %d", i).want(200)
+		}
+		for _, g := range []*agent{ann, second} {
+			a := g.tryClaim(bob, obj{}).as("one too many").refused(429, "rate_limited")
+			if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 3600 {
+				t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+			}
+		}
+		bob.countKeyPackages().want(200).is("available", 10.0)
+		carol.tryClaim(bob, obj{}).as("by another organization").want(200)
+		ann.tryClaim(dave, obj{}).as("of another agent").want(200)
+	})
+}
+
+// A member with a leaf claims key packages of a member without one, each once and those that
+// expire first first; nobody else does.
+func TestClaimKeyPackages(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		ann, bob, carol, second := trio(t, s)
+		r := ann.groupWithPolicy("open", bob, carol)
+		none := func(by, of *agent, what string) {
+			t.Helper()
+			by.tryClaim(of, obj{}).as("%s", what).refused(404, "not_found")
+		}
+		lasting := func(d time.Duration) string {
+			return bob.keyPackage(func(k *mlstest.KeyPackage) { k.NotAfter = time.Now().Add(d) })
+		}
+		later, sooner, last := lasting(48*time.Hour), lasting(24*time.Hour), bob.keyPackage(func(k *mlstest.KeyPackage) { k.LastResort = true })
+		bob.publishKeyPackages(obj{"key_packages": []any{later, sooner}, "last_resort": last}).want(200)
+		none(ann, bob, "before the MLS group began")
+		r.committed(ann, r.mlsCommit(0))
+		none(carol, bob, "by a member without a leaf")
+		none(second, bob, "by an agent of the same organization that is no member")
+		none(bob, bob, "by the agent itself")
+		none(ann, carol, "of an agent that has uploaded none")
+		none(ann, ann, "of an agent with a leaf")
+		ann.request("POST", "/agents/"+nobody+"/mls/key-packages/claim", obj{}).refused(404, "not_found")
+		ann.post(bob.path("/mls/key-packages/claim"), obj{}).as("by nobody named").refused(400, "agent_required")
+		ann.tryClaim(bob, obj{"cipher_suite": 0}).invalid("body.cipher_suite", "greater_than_equal")
+		ann.tryClaim(bob, obj{"cipher_suite": 3}).as("of another suite").refused(404, "not_found")
+		bob.countKeyPackages().as("after refusals").want(200).is("available", 2.0, "last_resort", true)
+
+		for _, want := range []string{sooner, later, last, last} {
+			a := ann.tryClaim(bob, obj{"cipher_suite": 1}).want(200).is("key_package", want, "cipher_suite", 1.0, "last_resort", want == last)
+			exactly(t, "claim", a.body, "key_package cipher_suite last_resort")
+		}
+		bob.countKeyPackages().want(200).is("available", 0.0, "last_resort", true)
+		bob.publishKeyPackages(obj{"key_packages": []any{later}}).as("claimed before").want(200).is("stored", 0.0)
+		r.committed(ann, r.mlsAdd(1, bob))
+		none(ann, bob, "once it has its leaf")
+		carol.publishKeyPackages(obj{"key_packages": []any{carol.keyPackage()}}).want(200)
+		bob.tryClaim(carol, obj{}).as("by the new member").want(200)
+	})
 }

@@ -9,7 +9,7 @@ import (
 // everyEvent are all events that a webhook can subscribe to.
 var everyEvent = []string{
 	"message.received", "message.delivered", "message.read", "conversation.updated", "group.invited", "group.request.created",
-	"group.request.resolved", "group.member.joined", "group.member.left",
+	"group.request.resolved", "group.member.joined", "group.member.left", "group.mls",
 }
 
 // waitForEvent waits for deliveries of an event, counted from 1, checks the payload of

@@ -248,6 +248,7 @@ func (c *groupListCmd) search(ctx context.Context, std *program.Streams, from *c
 type groupShowCmd struct {
 	profile.Flags
 	groupArg
+	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Agent that asks for the state of an MLS group; default: the organization's first member."`
 }
 
 // Run shows what the caller may see: the full record of a group that involves the
@@ -265,10 +266,14 @@ func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	if std.JSON {
-		return std.Value(g)
+	mls, err := showMLS(ctx, from, g, c.Agent)
+	if err != nil {
+		return err
 	}
-	return std.Say("%s", groupDetails(g))
+	if std.JSON {
+		return std.Value(shownGroup{g, mls})
+	}
+	return std.Say("%s%s", groupDetails(g), mls.details())
 }
 
 func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *client.Client, id parley.GroupID) error {

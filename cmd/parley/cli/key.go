@@ -139,8 +139,8 @@ func (s *shownKeys) String() string {
 		program.Text(s.Handle),
 		"  id          " + s.AgentID.String(),
 		"  words       " + s.Words,
-		"  signing     " + s.SigningKid,
-		"  encryption  " + s.EncryptionKid,
+		"  signing kid " + s.SigningKid,
+		"  encr. kid   " + s.EncryptionKid,
 		"  binding     " + s.binding(),
 	}
 	if s.PQPublicKey != nil {

@@ -175,8 +175,8 @@ func (v *verifiedKeys) String() string {
 		"  id          " + v.AgentID.String(),
 		"  did         " + v.DID,
 		"  words       " + v.Words,
-		"  signing     " + v.SigningKid,
-		"  encryption  " + v.EncryptionKid,
+		"  signing kid " + v.SigningKid,
+		"  encr. kid   " + v.EncryptionKid,
 	}
 	if len(v.Differences) == 0 {
 		lines = append(lines, "  documents   WebFinger and DID agree with the keys (from "+v.DocumentsFrom+")")

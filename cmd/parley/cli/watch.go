@@ -118,6 +118,8 @@ func (c *WatchCmd) tell(std *program.Streams, in client.Incoming) error {
 		return std.Say("conversation %s is %s\n", line.Status.ConversationID, program.Printable(line.Status.Status))
 	case line.Heartbeat != nil:
 		return std.Say("heartbeat %s\n", program.Clock(line.Heartbeat.Timestamp))
+	case line.Group != nil && mlsNews(line.Group) != "":
+		return std.Say("%s\n", mlsNews(line.Group))
 	case line.Group != nil && line.Group.RequestID != nil:
 		return std.Say("group %s: %s, request %s\n", line.Group.GroupID, program.Printable(line.Group.Kind), *line.Group.RequestID)
 	case line.Group != nil:

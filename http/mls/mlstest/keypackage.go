@@ -71,18 +71,24 @@ func (k KeyPackage) signed(label string, content []byte) []byte {
 	return ed25519.Sign(k.Key, vector(vector(nil, []byte("MLS 1.0 "+label)), content))
 }
 
-func random() []byte {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails
-	return key
+func random() []byte { return noise(32) }
+
+// noise returns random bytes.
+func noise(length int) []byte {
+	data := make([]byte, length)
+	_, _ = rand.Read(data) // it never fails
+	return data
 }
 
-// vector appends a vector of less than 16,384 bytes.
+// vector appends a vector.
 func vector(to, contents []byte) []byte {
-	if n := len(contents); n >= 64 {
-		to = append(to, byte(n>>8)|0x40, byte(n))
-	} else {
+	switch n := len(contents); {
+	case n < 1<<6:
 		to = append(to, byte(n))
+	case n < 1<<14:
+		to = append(to, byte(n>>8)|0x40, byte(n))
+	default:
+		to = append(to, byte(n>>24)|0x80, byte(n>>16), byte(n>>8), byte(n))
 	}
 	return append(to, contents...)
 }

@@ -1,0 +1,108 @@
+package blackbox
+
+import (
+	"testing"
+
+	"parley/http/mls/mlstest"
+)
+
+// mlsCommit returns the body of a commit by a member, in an epoch of the group.
+func (r *group) mlsCommit(epoch uint64, more ...obj) obj {
+	return merged(obj{
+		"epoch": epoch, "commit": b64(mlstest.Commit{Group: r.id, Epoch: epoch}.Message()),
+		"group_info": b64(mlstest.GroupInfo{Group: r.id, Epoch: epoch + 1}.Message()),
+	}, more...)
+}
+
+// mlsAdd returns the body of a commit that adds agents.
+func (r *group) mlsAdd(epoch uint64, agents ...*agent) obj {
+	return r.mlsCommit(epoch, obj{"added": idsOf(agents), "welcome": b64(mlstest.Welcome(1, 0))})
+}
+
+// mlsEnter returns the body of an external commit of an agent.
+func (r *group) mlsEnter(epoch uint64, g *agent) obj {
+	return r.mlsCommit(epoch, obj{"commit": b64(mlstest.Commit{Group: r.id, Epoch: epoch, External: true}.Message()), "added": idsOf([]*agent{g})})
+}
+
+func idsOf(agents []*agent) []any {
+	all := make([]any, len(agents))
+	for i, g := range agents {
+		all[i] = g.id
+	}
+	return all
+}
+
+func (r *group) tryCommit(by *agent, body obj) *answer {
+	return by.request("POST", r.path("/mls/commits"), body)
+}
+
+// committed commits, which begins the next epoch.
+func (r *group) committed(by *agent, body obj) {
+	r.t.Helper()
+	a := r.tryCommit(by, body).want(201).is("epoch", float64(body["epoch"].(uint64)+1))
+	exactly(r.t, "a commit", a.body, "epoch")
+}
+
+// mlsGroup founds a group whose MLS group has its founder and the others.
+func (g *agent) mlsGroup(others ...*agent) *group {
+	g.t.Helper()
+	r := g.groupWithPolicy("open", others...)
+	if len(others) == 0 {
+		r.committed(g, r.mlsCommit(0))
+	} else {
+		r.committed(g, r.mlsAdd(0, others...))
+	}
+	return r
+}
+
+// tryMLS broadcasts an application message of an epoch and checks nothing.
+func (r *group) tryMLS(by *agent, epoch uint64) *answer {
+	return r.tryBroadcast(by, obj{"encrypted_payload": b64(mlstest.Application(r.id, epoch))})
+}
+
+// commits returns all commits from an epoch on, as an agent sees them, checked.
+func (r *group) commits(g *agent, query string) []obj {
+	r.t.Helper()
+	rows := g.list(r.path("/mls/commits"), query)
+	for _, row := range rows {
+		exactly(r.t, "commit", row, "epoch commit committed_by created_at")
+	}
+	return rows
+}
+
+func (r *group) welcomes(g *agent) []obj {
+	r.t.Helper()
+	rows := g.list(r.path("/mls/welcomes"), "?limit=100")
+	for _, row := range rows {
+		exactly(r.t, "Welcome", row, "id epoch welcome created_at")
+	}
+	return rows
+}
+
+// checkMLS checks what GroupRead and the members say of the MLS group.
+func (r *group) checkMLS(what string, pending bool, leaves ...*agent) {
+	r.t.Helper()
+	r.read(leaves[0]).as("%s", what).is("mls_enabled", true, "mls_pending", pending, "mls_group_id", r.id, "mls_cipher_suite", 1.0)
+	seated := map[any]bool{}
+	for _, g := range leaves {
+		seated[g.id] = true
+	}
+	for _, m := range r.members(leaves[0]) {
+		if m["mls_seated"] != seated[m["agent_id"]] {
+			r.t.Errorf("%s: mls_seated of %v is %v", what, m["agent_handle"], m["mls_seated"])
+		}
+	}
+}
+
+// epochOf checks the GroupInfo that an agent gets.
+func (r *group) epochOf(g *agent, epoch uint64) {
+	r.t.Helper()
+	a := g.request("GET", r.path("/mls/group-info"), nil).want(200).is("epoch", float64(epoch), "cipher_suite", 1.0)
+	exactly(r.t, "group-info", a.body, "epoch group_info cipher_suite")
+}
+
+// trio returns three agents of three organizations, and a fourth of the first.
+func trio(t *testing.T, s *server) (a, b, c, second *agent) {
+	o := s.org(t)
+	return o.agent("alice"), s.org(t).agent("bob"), s.org(t).agent("carol"), o.agent("second")
+}
