@@ -89,12 +89,16 @@ func (s inbox) getReceipt(c *rest.Call, in *api.GetReceipt) (api.MessageReceipt,
 	if err != nil {
 		return api.MessageReceipt{}, err
 	}
+	signed, err := signReceipt(key, s.Brand, claims)
+	return api.MessageReceipt{Receipt: signed}, err
+}
+
+func signReceipt(key auth.SigningKey, brand string, claims *api.ReceiptClaims) (string, error) {
 	payload, err := json.Marshal(claims, json.Deterministic(true))
 	if err != nil {
-		return api.MessageReceipt{}, err
+		return "", err
 	}
-	signed, err := auth.SignCompact(key, s.Brand+"-receipt+jwt", payload)
-	return api.MessageReceipt{Receipt: signed}, err
+	return auth.SignCompact(key, brand+"-receipt+jwt", payload)
 }
 
 // receiptOf returns what a receipt of a message says. It is made of the message as readers
