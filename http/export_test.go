@@ -221,10 +221,10 @@ func (x *exportScene) compareRecords(p *tenant, e exported) {
 		}
 	}
 	for _, g := range e.byType[api.ExportGroup] {
-		same("group", "/groups/"+g["id"].(string), g)
+		same("group", "/groups/"+g["id"].(string), g, "roster_place", "deleted_at", "announced", "history")
 	}
 	for _, c := range e.byType[api.ExportConversation] {
-		same("conversation", "/conversations/"+c["id"].(string), c, "group_id", "participants", "updated_at", "task", "messages", "status_changes", "listed")
+		same("conversation", "/conversations/"+c["id"].(string), c, "group_id", "participants", "updated_at", "task", "messages", "status_changes", "listed", "announced")
 	}
 	x.compareSchema(e)
 	if got := e.field(api.ExportAgent, "id"); len(got) != 2 {

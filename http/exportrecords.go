@@ -140,17 +140,6 @@ func exportedKey(key agent.Key) api.ExportedKey {
 	}
 }
 
-func (st *exportStream) writeGroups(ctx context.Context) error {
-	return st.read.Groups(func(g *group.State) error {
-		seen := seeGroup(g, st.read.At())
-		var err error
-		if seen.Handle, err = st.groupHandle(ctx, g.Org, g.Name); err != nil {
-			return err
-		}
-		return st.addValue(api.ExportGroup, seen.Group)
-	})
-}
-
 func (st *exportStream) writeMemberships(ctx context.Context) error {
 	return st.read.Memberships(func(g *group.State, m group.Member) error {
 		handle, err := st.handleIfKnown(ctx, m.Agent)
@@ -181,7 +170,7 @@ func (st *exportStream) writeRequests(ctx context.Context) error {
 			return err
 		}
 		record.GroupHandle = &handle
-		return st.addValue(api.ExportGroupJoinRequest, record)
+		return st.addValue(api.ExportGroupJoinRequest, api.ExportedJoinRequest{JoinRequest: record, Consented: r.GetConsented()})
 	})
 }
 
@@ -242,6 +231,16 @@ func appendConversation(b []byte, c query.ExportedConversation) []byte {
 		}
 		b = content.AppendID(append(b, `{"agent_id":`...), parley.AnyID(place.Agent))
 		b = append(strconv.AppendUint(append(b, `,"position":`...), place.Position, 10), '}')
+	}
+	b = append(b, `],"announced":[`...)
+	for i, a := range c.Announced {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = content.AppendID(append(b, `{"agent_id":`...), parley.AnyID(a.Agent))
+		b = strconv.AppendUint(append(b, `,"position":`...), a.Position, 10)
+		b = content.AppendText(append(b, `,"status":`...), a.Status.String())
+		b = append(content.AppendBool(append(b, `,"own":`...), a.Own), '}')
 	}
 	return append(b, `]}`...)
 }

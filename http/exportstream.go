@@ -186,6 +186,11 @@ func (st *exportStream) begin(kind string) {
 func (st *exportStream) end() error {
 	st.chunk = append(st.chunk, "}\n"...)
 	st.records++
+	return st.flushFull()
+}
+
+// flushFull hands the chunk over if it is full, which it may be within a line.
+func (st *exportStream) flushFull() error {
 	if len(st.chunk) < exportChunk {
 		return nil
 	}

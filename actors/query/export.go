@@ -279,17 +279,7 @@ func (x *Export) group(id parley.GroupID) (*group.State, error) {
 	return g, nil
 }
 
-// Groups visits the groups that the organization owns and that are not deleted.
-func (x *Export) Groups(visit func(*group.State) error) error {
-	return x.ascendIDs(x.ownedGroups, func(id parley.AnyID) error {
-		g, err := x.group(parley.GroupID(id))
-		if g == nil || err != nil || g.Deleted() {
-			return err
-		}
-		return visit(g)
-	})
-}
-
+// ownedGroups adds the groups that the organization owns, in the order of creation.
 func (x *Export) ownedGroups(add func(parley.AnyID)) error {
 	return x.view.Rows(x.org.Slot(), journal.GroupRosterTable, x.org[:], nil, false, func(_, value []byte) bool {
 		add(parley.IDFromBytes[parley.AnyID](value))

@@ -2,22 +2,33 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"math"
-	"slices"
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/journal"
 )
 
 // ExportedConversation is a conversation with the changes of its status, oldest first, and
-// its places in the lists of the organization's agents.
+// its places in the lists of the organization's agents. Announced are the changes in the
+// feeds of these agents, by agent and position, if a group hosts the conversation.
 type ExportedConversation struct {
 	*conversation.State
-	Changes []ExportedChange
-	Listed  []ExportedPlace
+	Changes   []ExportedChange
+	Listed    []ExportedPlace
+	Announced []ExportedStatus
+}
+
+// ExportedStatus is a change of a conversation's status in an agent's feed.
+type ExportedStatus struct {
+	ExportedPlace
+	Status conversation.Status
+	// Own: the agent itself asked for the change.
+	Own bool
 }
 
 // ExportedChange is a change of a conversation's status, and the last message before it.
@@ -32,19 +43,29 @@ type ExportedPlace struct {
 	Position uint64
 }
 
+// conversationPlace is a conversation in an agent's list or, with a status, a change of it in
+// the agent's feed.
+type conversationPlace struct {
+	conversation parley.ConversationID
+	agent        parley.AgentID
+	position     uint64
+	status       uint8
+	own          bool
+}
+
+// conversationPlaceBytes is about how many bytes a conversationPlace takes.
+const conversationPlaceBytes = 48
+
+func compareConversationPlaces(a, b conversationPlace) int {
+	return cmp.Or(
+		bytes.Compare(a.conversation[:], b.conversation[:]), bytes.Compare(a.agent[:], b.agent[:]), cmp.Compare(a.position, b.position),
+	)
+}
+
 // Conversations visits the conversations that the organization's agents take part in.
 func (x *Export) Conversations(visit func(ExportedConversation) error) error {
-	type place [40]byte // conversation, agent, position
-	list := func(add func(place)) error {
-		return x.eachAgent(func(id parley.AgentID) error {
-			return x.conversationsOf(id, func(c parley.ConversationID, position uint64) error {
-				add(place(binary.BigEndian.AppendUint64(slices.Concat(c[:], id[:]), position)))
-				return nil
-			})
-		})
-	}
 	var of parley.ConversationID
-	var listed []ExportedPlace
+	var places []conversationPlace
 	show := func() error {
 		if of.Zero() {
 			return nil
@@ -53,26 +74,53 @@ func (x *Export) Conversations(visit func(ExportedConversation) error) error {
 		if err != nil {
 			return unlessErased(err)
 		}
-		c.Listed = listed
+		for _, p := range places {
+			at := ExportedPlace{p.agent, p.position}
+			switch {
+			case p.status == 0:
+				c.Listed = append(c.Listed, at)
+			case !c.GroupID().Zero():
+				c.Announced = append(c.Announced, ExportedStatus{at, conversation.Status(p.status), p.own})
+			}
+		}
 		return visit(c)
 	}
-	err := ascend(x.capacity*4/5, func(a, b place) int { return bytes.Compare(a[:], b[:]) }, list, func(p place) error {
+	err := ascend(x.capacity*exportIDBytes/conversationPlaceBytes, compareConversationPlaces, x.conversationPlaces, func(p conversationPlace) error {
 		if err := x.ctx.Err(); err != nil {
 			return err
 		}
-		if id := parley.ConversationID(p[:16]); id != of {
+		if p.conversation != of {
 			if err := show(); err != nil {
 				return err
 			}
-			of, listed = id, nil
+			of, places = p.conversation, places[:0]
 		}
-		listed = append(listed, ExportedPlace{parley.AgentID(p[16:32]), binary.BigEndian.Uint64(p[32:])})
+		places = append(places, p)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	return show()
+}
+
+// conversationPlaces lists the conversations of the organization's agents, and the changes of
+// their statuses that the agents have in their feeds.
+func (x *Export) conversationPlaces(add func(conversationPlace)) error {
+	return x.eachAgent(func(id parley.AgentID) error {
+		err := x.conversationsOf(id, func(c parley.ConversationID, position uint64) error {
+			add(conversationPlace{conversation: c, agent: id, position: position})
+			return nil
+		})
+		return errors.Join(err, x.view.Feed(id, 0, math.MaxInt64, func(e journal.FeedEntry) bool {
+			if e.Kind == journal.StatusEntry {
+				name, own := record.StatusNews(e.Note)
+				status, _ := conversation.ParseStatus(name)
+				add(conversationPlace{parley.ConversationID(e.Ref), id, e.Position, uint8(status), own})
+			}
+			return true
+		}))
+	})
 }
 
 // conversation reads a conversation with the changes of its status.

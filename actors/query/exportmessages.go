@@ -100,13 +100,13 @@ func (x *Export) postedIn(c parley.ConversationID, add func(parley.AnyID)) (host
 		case *conversation.Started: // stored only for the conversations of groups
 			hosted = true
 			if m := parley.IDFromBytes[parley.MessageID](e.GetMessageId()); !m.Zero() {
-				return x.broadcast(e.GetInitiator(), m, sent)
+				return x.broadcast(e.GetInitiator(), m, add)
 			}
 		case *conversation.Posted:
 			return sent(e.GetFrom(), e.GetMessageId())
 		case *conversation.Broadcasted:
 			hosted = true
-			return x.broadcast(e.GetFrom(), parley.IDFromBytes[parley.MessageID](e.GetMessageId()), sent)
+			return x.broadcast(e.GetFrom(), parley.IDFromBytes[parley.MessageID](e.GetMessageId()), add)
 		case *conversation.StatusChanged: // it brings no message
 		}
 		return nil
@@ -136,14 +136,32 @@ func (x *Export) conversationEvents(c parley.ConversationID, fn func(conversatio
 	}
 }
 
-// broadcast passes the first copy of a broadcast to sent: the sender sees the broadcast
-// as this copy.
-func (x *Export) broadcast(by []byte, id parley.MessageID, sent func(by, id []byte) error) error {
+// broadcast lists a broadcast that an agent of the organization sent: the first copy, as
+// which the sender sees it, and the copies for agents of the organization, some of which may
+// be on their way to feeds.
+func (x *Export) broadcast(by []byte, id parley.MessageID, add func(parley.AnyID)) error {
 	r := &record.Message{}
 	found, err := x.view.Broadcast(id.Slot(), id, r.UnmarshalHeader)
 	if err != nil || !found {
 		return unlessErased(err)
 	}
+	if own, err := x.owns(parley.IDFromBytes[parley.AgentID](by)); err != nil || !own {
+		return err
+	}
 	first := parley.Copy(id, r.GetFirstSeat())
-	return sent(by, first[:])
+	add(parley.AnyID(first))
+	var bad error
+	err = x.view.Copies(id.Slot(), id, func(to []parley.Seat) bool {
+		for _, seat := range to {
+			var own bool
+			if own, bad = x.owns(seat.Agent); own {
+				add(parley.AnyID(parley.Copy(id, seat.Number)))
+			}
+			if bad != nil {
+				return false
+			}
+		}
+		return true
+	})
+	return errors.Join(err, bad)
 }

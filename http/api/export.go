@@ -15,7 +15,7 @@ type GetExport struct {
 const MediaNDJSON = "application/x-ndjson"
 
 // ExportFormat is the version of the form of exports.
-const ExportFormat = "parley-export-2"
+const ExportFormat = "parley-export-3"
 
 // Types of the lines of an export, in their order. // spec: Export record types
 const (
@@ -146,6 +146,17 @@ type ExportedConversation struct {
 	StatusChanges []ExportedStatusChange `json:"status_changes"`
 	// Listed are its places in the lists of the organization's agents.
 	Listed []ExportedPlace `json:"listed"`
+	// Announced are the changes of status in the feeds of the organization's agents. It is
+	// empty unless a group hosts the conversation.
+	Announced []ExportedStatus `json:"announced"`
+}
+
+// ExportedStatus is a change of a conversation's status at a position of an agent's feed.
+type ExportedStatus struct {
+	ExportedPlace
+	Status string `json:"status"`
+	// Own: the agent itself asked for the change.
+	Own bool `json:"own"`
 }
 
 // ExportedStatusChange is a change of a conversation's status.

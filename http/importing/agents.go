@@ -51,6 +51,9 @@ func (w *writer) writeAgent(a *api.ExportedAgent) error {
 	}
 	if a.RevokedAt != nil {
 		events = append(events, &agent.Revoked{AtMs: a.RevokedAt.UnixMilli()})
+	} else {
+		events = append(events, w.memberships(a.ID)...)
+		w.concerns(entry, a.ID)
 	}
 	if a.LastActiveAt != nil {
 		w.row(entry, journal.ActivityTable, a.ID, record.HourRow(record.Hour(a.LastActiveAt.Time)))

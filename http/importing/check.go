@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"parley"
 	"parley/actors/conversation"
 	"parley/http/api"
 )
@@ -54,6 +55,9 @@ func (x *Export) check() error {
 		}
 		places[place] = true
 	}
+	if err := x.checkGroups(); err != nil {
+		return err
+	}
 	return x.checkTalks()
 }
 
@@ -78,6 +82,12 @@ func (x *Export) checkTalks() error {
 }
 
 func (x *Export) checkTalk(t *talk) error {
+	if t.group != nil {
+		if err := x.checkHosted(t); err != nil {
+			return err
+		}
+		return x.checkStatus(t)
+	}
 	if t.firstMsg < 0 || x.messages[t.firstMsg].id != conversation.FirstMessageID(t.id) {
 		return fmt.Errorf("conversation %s has no first message", t.id)
 	}
@@ -85,15 +95,21 @@ func (x *Export) checkTalk(t *talk) error {
 		return fmt.Errorf("conversation %s has %d messages, and the export %d of them: records are missing", t.id, t.count, have)
 	}
 	t.from, t.to = x.messages[t.firstMsg].from, x.messages[t.firstMsg].to
-	status := conversation.Submitted.String()
 	for _, m := range x.messages[t.firstMsg:t.lastMsg] {
 		if !(m.from == t.from && m.to == t.to || m.from == t.to && m.to == t.from) {
 			return &lineError{int(m.line), fmt.Errorf("message %s is not between the participants of its conversation", m.id)}
 		}
 	}
+	return x.checkStatus(t)
+}
+
+// checkStatus checks that the changes of a conversation's status lead to the status that it
+// has.
+func (x *Export) checkStatus(t *talk) error {
+	status := conversation.Submitted.String()
 	for _, change := range t.changes {
 		status = change.Status
-		_, known := slices.BinarySearchFunc(x.messages[t.firstMsg:t.lastMsg], change.After[:], func(m message, id []byte) int { return bytes.Compare(m.id[:], id) })
+		_, known := slices.BinarySearchFunc(x.messages[t.firstMsg:t.lastMsg], change.After, func(m message, id parley.MessageID) int { return compareIDs(m.posted(), id) })
 		if !known {
 			return fmt.Errorf("a change of status follows message %s, which is not in the export", change.After)
 		}

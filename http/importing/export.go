@@ -35,13 +35,16 @@ type Export struct {
 	webhooks []api.ExportedWebhook
 	// signingKeys are counted by agent.
 	signingKeys map[parley.AgentID]int
-	// skipped counts the records that belong to groups and are left out.
+	// skipped counts the records that are left out because their groups cannot be restored.
 	skipped   map[string]int
 	leaveOut  bool // those records
 	lastType  int
 	lastID    string
 	talkIndex map[parley.ConversationID]int32
-	hosted    map[parley.ConversationID]bool
+	groups    map[parley.GroupID]*groupHistory
+	news      []news
+	// leftOutTalks are the conversations of groups that are left out.
+	leftOutTalks map[parley.ConversationID]parley.GroupID
 }
 
 // party is an agent.
@@ -52,8 +55,9 @@ type party struct {
 	slug string
 }
 
-// talk is a conversation between two agents.
+// talk is a conversation between two agents or, if group is set, in a group.
 type talk struct {
+	group             *groupHistory
 	id                parley.ConversationID
 	line              int
 	from, to          int32 // parties
@@ -65,6 +69,8 @@ type talk struct {
 	count             int64
 	changes           []api.ExportedStatusChange
 	listed            []api.ExportedPlace
+	announced         []api.ExportedStatus // of a group
+	createdMs         int64
 	firstMsg, lastMsg int32 // in Export.messages, the latter exclusive
 }
 
@@ -81,15 +87,20 @@ type message struct {
 	receipts  journal.Receipts
 	// arrivedMs is when it came into its recipient's feed.
 	arrivedMs int64
+	// copied: it is one of the copies of a broadcast, of which there are recipients. All of
+	// them are in the export.
+	copied     bool
+	recipients int32
 }
 
 // Read reads a whole export and checks that its records fit together. Errors name the
-// line. With withoutGroups, it leaves out what belongs to groups, which it otherwise
-// refuses.
-func Read(source io.ReaderAt, size int64, withoutGroups bool) (*Export, error) {
+// line. With skipGroups, it leaves out the groups that cannot be restored, which it
+// otherwise refuses.
+func Read(source io.ReaderAt, size int64, skipGroups bool) (*Export, error) {
 	x := &Export{
 		source: source, indexOf: map[parley.AgentID]int32{}, signingKeys: map[parley.AgentID]int{}, skipped: map[string]int{},
-		leaveOut: withoutGroups, talkIndex: map[parley.ConversationID]int32{}, hosted: map[parley.ConversationID]bool{},
+		leaveOut: skipGroups, talkIndex: map[parley.ConversationID]int32{}, groups: map[parley.GroupID]*groupHistory{},
+		leftOutTalks: map[parley.ConversationID]parley.GroupID{},
 	}
 	var err error
 	if x.scanned, err = scan(io.NewSectionReader(source, 0, size), x.take); err != nil {
@@ -123,6 +134,12 @@ func (x *Export) take(l line) error {
 		return err
 	case api.ExportAgent:
 		return x.takeAgent(l)
+	case api.ExportGroup:
+		return x.takeGroup(l)
+	case api.ExportGroupMembership:
+		return x.takeMembership(l)
+	case api.ExportGroupJoinRequest:
+		return x.takeRequest(l)
 	case api.ExportConversation:
 		return x.takeConversation(l)
 	case api.ExportMessage:
@@ -142,7 +159,7 @@ func (x *Export) take(l line) error {
 		x.signingKeys[k.AgentID]++
 		return err
 	}
-	return x.skip(l.kind)
+	return fmt.Errorf("%q is no type of an export", l.kind)
 }
 
 // inOrder refuses a line that does not follow the one before it: types are in the order of
@@ -167,15 +184,6 @@ func (x *Export) inOrder(l line) error {
 	return nil
 }
 
-// skip counts a record that belongs to a group.
-func (x *Export) skip(kind string) error {
-	if !x.leaveOut {
-		return fmt.Errorf("a record of type %s that belongs to a group cannot be imported; --without-groups leaves out groups, memberships, join requests, and conversations of groups with their messages", kind)
-	}
-	x.skipped[kind]++
-	return nil
-}
-
 // owns reports whether an agent is the organization's.
 func (x *Export) owns(id parley.AgentID) bool {
 	i, known := x.indexOf[id]
@@ -191,7 +199,7 @@ func (x *Export) takeOrg(l line) (err error) {
 	case err != nil:
 		return err
 	case x.org.Export.Format != api.ExportFormat:
-		return fmt.Errorf("its format is %q; this release imports %q", x.org.Export.Format, api.ExportFormat)
+		return fmt.Errorf("its format is %q, and this release imports %q: export the organization again with this release", x.org.Export.Format, api.ExportFormat)
 	case x.org.Slug == nil || !parley.ValidSlug(*x.org.Slug):
 		return errors.New("the organization has no valid slug")
 	case parley.SlotOf(*x.org.Slug) != x.org.ID.Slot():
@@ -220,13 +228,18 @@ func (x *Export) takeConversation(l line) error {
 	if err != nil {
 		return err
 	}
-	if c.GroupID != nil {
-		x.hosted[c.ID] = true
-		return x.skip(l.kind)
-	}
 	t := talk{
 		id: c.ID, line: l.number, status: c.Status, task: c.Task, count: c.Messages, changes: c.StatusChanges, listed: c.Listed,
-		from: -1, to: -1, firstMsg: -1,
+		announced: c.Announced, createdMs: c.CreatedAt.UnixMilli(), from: -1, to: -1, firstMsg: -1,
+	}
+	if c.GroupID != nil {
+		if t.group, err = x.groupOf(l.kind, *c.GroupID); t.group == nil {
+			x.leftOutTalks[c.ID] = *c.GroupID
+			return err
+		}
+		if !t.group.conversations[c.ID] {
+			return fmt.Errorf("the history of group %s did not begin it", *c.GroupID)
+		}
 	}
 	if c.UpdatedAt == nil {
 		return errors.New("it has no updated_at")
@@ -254,8 +267,9 @@ func (x *Export) takeMessage(l line) error {
 		return err
 	}
 	of, known := x.talkIndex[m.ConversationID]
-	if x.hosted[m.ConversationID] || m.GroupID != nil {
-		return x.skip(l.kind)
+	if of, skipped := x.leftOutTalks[m.ConversationID]; skipped {
+		_, err := x.groupOf(l.kind, of)
+		return err
 	}
 	if !known {
 		return fmt.Errorf("its conversation %s is not in the export", m.ConversationID)
@@ -278,6 +292,12 @@ func (x *Export) takeMessage(l line) error {
 	}
 	if kept.receipts, err = receiptsOf(&m); err != nil {
 		return err
+	}
+	if kept.copied = m.GroupID != nil; kept.copied {
+		if g := x.talks[of].group; g == nil || g.state.ID != *m.GroupID || m.RecipientCount == nil {
+			return errors.New("it is no copy of a broadcast in its conversation")
+		}
+		kept.recipients = int32(*m.RecipientCount)
 	}
 	x.messages = append(x.messages, kept)
 	return nil

@@ -29,6 +29,7 @@ func (w *writer) writeOrg() error {
 	events = append(events, roster(entry, w.org.ID, order, len(events), func(p *party) time.Time {
 		return w.agents[w.indexOf[p.id]].CreatedAt.Time
 	})...)
+	events = append(events, w.ownGroups(entry, len(events))...)
 	for i := range w.agents {
 		if a := &w.agents[i]; a.RevokedAt != nil {
 			events = append(events, &org.AgentRetired{AgentId: a.ID.Bytes(), AtMs: a.RevokedAt.UnixMilli()})

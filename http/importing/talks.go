@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -31,9 +32,10 @@ func (w *writer) writeTalk(t *talk) error {
 	if len(events) == 0 {
 		return nil
 	}
-	first := w.firstRecord(t)
 	state := &conversation.State{}
-	conversation.Evolve(state, first.Started())
+	if t.group == nil {
+		conversation.Evolve(state, w.firstRecord(t).Started())
+	}
 	create, err := stream(rules.Conversation, rules.ConversationStream(t.id), state, events)
 	if err != nil {
 		return err
@@ -41,20 +43,32 @@ func (w *writer) writeTalk(t *talk) error {
 	return w.add(&journal.Entry{Slot: t.id.Slot(), At: w.began(), Effects: []journal.Effect{create}})
 }
 
-// history returns the events of a conversation: its replies and the changes of its status.
+// history returns the stored events of a conversation: its replies and the changes of its
+// status, in a group also the start and the broadcasts.
 func (w *writer) history(t *talk) (events []conversation.Event) {
 	changes := t.changes
 	change := func(after *message) {
-		for len(changes) > 0 && changes[0].After == after.id {
+		for len(changes) > 0 && changes[0].After == after.posted() {
 			moved := &conversation.StatusChanged{By: changes[0].By.Bytes(), AtMs: changes[0].At.UnixMilli(), Reason: orEmpty(changes[0].Reason)}
 			moved.Status, _ = conversation.ParseStatus(changes[0].Status)
 			events, changes = append(events, moved), changes[1:]
 		}
 	}
 	all := w.messages[t.firstMsg:t.lastMsg]
+	start := 1
+	if t.group != nil {
+		start = copiesAt(all, 0)
+		events = append(events, w.hostedStart(t))
+	}
 	change(&all[0])
-	for i := 1; i < len(all); i++ {
+	for i := start; i < len(all); i++ {
 		m := &all[i]
+		if m.copied {
+			events = append(events, &conversation.Broadcasted{MessageId: m.posted().Bytes(), From: w.parties[m.from].id.Bytes(), AtMs: w.postedMs(t, m)})
+			i += copiesAt(all, i) - 1
+			change(m)
+			continue
+		}
 		events = append(events, &conversation.Posted{
 			MessageId: m.id.Bytes(), From: w.parties[m.from].id.Bytes(), To: w.parties[m.to].id.Bytes(), InReplyTo: m.inReplyTo.Bytes(), AtMs: w.postedMs(t, m),
 		})
@@ -66,11 +80,32 @@ func (w *writer) history(t *talk) (events []conversation.Event) {
 // postedMs returns when a message was posted. That of the last event of a conversation is
 // when it was updated, which is otherwise than its id says if the clock went back.
 func (w *writer) postedMs(t *talk, m *message) int64 {
-	last := m.id == w.messages[t.lastMsg-1].id
-	if last && (len(t.changes) == 0 || t.changes[len(t.changes)-1].After != m.id) && m.id != w.messages[t.firstMsg].id {
+	last := m.posted() == w.messages[t.lastMsg-1].posted()
+	if last && (len(t.changes) == 0 || t.changes[len(t.changes)-1].After != m.posted()) && m.posted() != w.messages[t.firstMsg].posted() {
 		return t.updatedMs
 	}
 	return m.id.Time().UnixMilli()
+}
+
+// posted returns the id that the event of a message has: of a copy, that of the broadcast.
+func (m *message) posted() parley.MessageID {
+	if m.copied {
+		return m.id.Broadcast()
+	}
+	return m.id
+}
+
+// hostedStart returns the event that begins a conversation in a group.
+func (w *writer) hostedStart(t *talk) *conversation.Started {
+	first := &w.messages[t.firstMsg]
+	e := &conversation.Started{
+		Id: t.id.Bytes(), Initiator: w.parties[first.from].id.Bytes(), MessageId: first.posted().Bytes(), AtMs: t.createdMs,
+		Group: t.group.state.ID.Bytes(), Owner: w.org.ID.Bytes(), Metadata: t.metadata,
+	}
+	if !t.parent.Zero() {
+		e.Parent = t.parent.Bytes()
+	}
+	return e
 }
 
 // firstRecord returns the header of the first message of a conversation, with what it says
@@ -84,26 +119,36 @@ func (w *writer) firstRecord(t *talk) *record.Message {
 	return r
 }
 
+// header returns the header of a message. That of a copy is the header of the broadcast, of
+// which m is the first copy.
 func (w *writer) header(t *talk, m *message) *record.Message {
 	from, to := &w.parties[m.from], &w.parties[m.to]
-	return &record.Message{
-		Id: m.id.Bytes(), ConversationId: t.id.Bytes(), From: from.id.Bytes(), To: to.id.Bytes(), FromOrg: from.org.Bytes(), ToOrg: to.org.Bytes(),
+	r := &record.Message{
+		Id: m.posted().Bytes(), ConversationId: t.id.Bytes(), From: from.id.Bytes(), To: to.id.Bytes(), FromOrg: from.org.Bytes(), ToOrg: to.org.Bytes(),
 	}
+	if t.group != nil {
+		r.Host = t.group.state.ID.Bytes()
+	}
+	if m.copied {
+		r.Group, r.Recipients, r.FirstSeat = r.Host, uint32(m.recipients), m.id.Seat()
+	}
+	return r
 }
 
-// record reads a message again and returns it as it is stored.
-func (w *writer) record(m *message) (*record.Message, error) {
+// record reads a message again and returns it as it is stored. counted is whether it counts
+// against the quota of its sender's organization: the notices of groups do not.
+func (w *writer) record(m *message) (r *record.Message, counted bool, err error) {
 	data := make([]byte, m.length)
 	if _, err := w.source.ReadAt(data, m.offset); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	in, err := decode[api.ExportedMessage](data)
 	if err != nil || in.ID != m.id {
-		return nil, fmt.Errorf("it changed while it was read: %w", err)
+		return nil, false, fmt.Errorf("it changed while it was read: %w", err)
 	}
 	t := &w.talks[m.talk]
-	r := w.header(t, m)
-	if m.id == w.messages[t.firstMsg].id {
+	r = w.header(t, m)
+	if t.group == nil && m.id == w.messages[t.firstMsg].id {
 		r = w.firstRecord(t)
 	}
 	if !m.inReplyTo.Zero() {
@@ -111,10 +156,21 @@ func (w *writer) record(m *message) (*record.Message, error) {
 	}
 	r.Type, r.SelfPayload = in.Type, orEmpty(in.SelfEncryptedPayload)
 	carried, err := envelope(&in)
-	if err == nil {
-		r.Content = content.Encode(nil, carried)
+	if err != nil {
+		return nil, false, err
 	}
-	return r, err
+	r.Content = content.Encode(nil, carried)
+	return r, carried.Via != "system" || !w.ofRestored(in.Metadata), nil
+}
+
+// ofRestored reports whether a notice is about a join request of a group that is restored.
+func (w *writer) ofRestored(metadata []byte) bool {
+	var notice struct {
+		Invite struct {
+			Group parley.GroupID `json:"group_id"`
+		} `json:"group_invite"`
+	}
+	return json.Unmarshal(metadata, &notice) == nil && w.groups[notice.Invite.Group] != nil
 }
 
 // envelope returns what a message carries.
@@ -134,6 +190,9 @@ func envelope(in *api.ExportedMessage) (*content.Envelope, error) {
 		Origin: content.Origin{
 			Server: from.Server, At: from.ReceivedAt.Time, Slug: from.OrgSlug, Tier: from.TrustTier, Oversight: from.HumanOversight, Via: from.Via,
 		},
+	}
+	if in.GroupHandle != nil {
+		e.RecipientHandle = *in.GroupHandle
 	}
 	if from.Via == "a2a" {
 		e.Task = taskMembers(members["a2a"], in)

@@ -33,7 +33,7 @@ type Imported struct {
 	ClientID     parley.ClientID
 	ClientSecret string
 	// Agents, Conversations, Messages and Webhooks are the organization's.
-	Agents, Conversations, Messages, Webhooks int
+	Agents, Groups, Conversations, Messages, Webhooks int
 	// Strangers are agents of other organizations, StrangerOrgs these organizations.
 	Strangers, StrangerOrgs int
 	// Skipped are the records that were left out, by type.
@@ -61,7 +61,7 @@ func (x *Export) Write(ctx context.Context, to Target) (*Imported, error) {
 	}
 	strangers := w.strangerOrgs()
 	for _, write := range []func() error{
-		w.writeOrg, w.writeAgents, func() error { return w.writeStrangers(strangers) }, w.writeTalks, w.writeWebhooks, w.settle,
+		w.writeOrg, w.writeAgents, func() error { return w.writeStrangers(strangers) }, w.writeGroups, w.writeTalks, w.writeWebhooks, w.settle,
 		w.writeFeeds, w.settle, w.writeReceipts, w.settle,
 	} {
 		if err := write(); err != nil {
@@ -69,7 +69,7 @@ func (x *Export) Write(ctx context.Context, to Target) (*Imported, error) {
 		}
 	}
 	return &Imported{
-		OrgID: x.org.ID, ClientID: w.client, ClientSecret: w.secret, Agents: len(x.agents), Conversations: len(x.talks),
+		OrgID: x.org.ID, ClientID: w.client, ClientSecret: w.secret, Agents: len(x.agents), Groups: len(x.groups), Conversations: len(x.talks),
 		Messages: len(x.messages), Webhooks: len(x.webhooks), Strangers: len(x.parties) - len(x.agents), StrangerOrgs: len(strangers),
 		Skipped: x.skipped,
 	}, nil

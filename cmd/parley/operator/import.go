@@ -21,12 +21,12 @@ import (
 )
 
 type ImportCmd struct {
-	File          string `arg:"" help:"File that \"export\" wrote."`
-	Data          string `required:"" placeholder:"DIR" help:"Data directory to create; an existing one must be empty."`
-	Records       int    `placeholder:"N" help:"Number of records, as \"export\" printed it."`
-	SHA256        string `name:"sha256" placeholder:"HEX" help:"SHA-256 of the file, as \"export\" printed it. Without it, the command cannot notice every change."`
-	Journals      int    `default:"1" placeholder:"N" help:"Number of journals of the new directory (1 to 64); default: 1."`
-	WithoutGroups bool   `help:"Leave out groups, memberships, join requests, and conversations of groups with their messages, which cannot be imported yet."`
+	File       string `arg:"" help:"File that \"export\" wrote."`
+	Data       string `required:"" placeholder:"DIR" help:"Data directory to create; an existing one must be empty."`
+	Records    int    `placeholder:"N" help:"Number of records, as \"export\" printed it."`
+	SHA256     string `name:"sha256" placeholder:"HEX" help:"SHA-256 of the file, as \"export\" printed it. Without it, the command cannot notice every change."`
+	Journals   int    `default:"1" placeholder:"N" help:"Number of journals of the new directory (1 to 64); default: 1."`
+	SkipGroups bool   `help:"Leave out groups that cannot be restored, with their messages: groups of other organizations, groups with their agents, and groups with an MLS group."`
 }
 
 // importJSON is the output of `import --json`.
@@ -39,6 +39,7 @@ type importJSON struct {
 	Records       int             `json:"records"`
 	SHA256        string          `json:"sha256"`
 	Agents        int             `json:"agents"`
+	Groups        int             `json:"groups"`
 	Conversations int             `json:"conversations"`
 	Messages      int             `json:"messages"`
 	Webhooks      int             `json:"webhooks"`
@@ -74,7 +75,7 @@ func (c *ImportCmd) Run(ctx context.Context, std *program.Streams) error {
 	}
 	out := &importJSON{
 		Data: c.Data, OrgID: made.OrgID, OrgSlug: export.Slug(), ClientID: made.ClientID, ClientSecret: made.ClientSecret,
-		Records: export.Records(), SHA256: export.SHA256(), Agents: made.Agents, Conversations: made.Conversations, Messages: made.Messages,
+		Records: export.Records(), SHA256: export.SHA256(), Agents: made.Agents, Groups: made.Groups, Conversations: made.Conversations, Messages: made.Messages,
 		Webhooks: made.Webhooks, OtherAgents: made.Strangers, OtherOrgs: made.StrangerOrgs, Skipped: made.Skipped,
 	}
 	if std.JSON {
@@ -92,7 +93,7 @@ func (c *ImportCmd) read(file *os.File) (*importing.Export, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a file: the import reads it twice")
 	}
-	export, err := importing.Read(file, info.Size(), c.WithoutGroups)
+	export, err := importing.Read(file, info.Size(), c.SkipGroups)
 	switch {
 	case err != nil:
 		return nil, err
@@ -131,7 +132,7 @@ func (c *ImportCmd) write(ctx context.Context, export *importing.Export, std *pr
 func (m *importJSON) print(std *program.Streams) error {
 	lines := []string{
 		fmt.Sprintf("imported %s into %s: %d records, sha256 %s", m.OrgSlug, m.Data, m.Records, m.SHA256),
-		fmt.Sprintf("  %d agents, %d conversations, %d messages, %d webhooks", m.Agents, m.Conversations, m.Messages, m.Webhooks),
+		fmt.Sprintf("  %d agents, %d groups, %d conversations, %d messages, %d webhooks", m.Agents, m.Groups, m.Conversations, m.Messages, m.Webhooks),
 		"  client_id      " + m.ClientID.String(),
 		"  client_secret  " + m.ClientSecret,
 		"The secret is shown only here. The former credentials are revoked, and agents have no poll tokens.",
