@@ -63,23 +63,32 @@ func needNode(t *testing.T) {
 			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks, DIDs, WebFinger, A2A, OpenAPI and pages against npm packages: there is no %s here", program)
 		}
 	}
-	if installed() {
+	install(t, ".")
+}
+
+// install installs the locked packages of a directory.
+func install(t *testing.T, dir string) {
+	t.Helper()
+	if installed(dir) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), installWait)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts").CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("npm ci: %v\n%s", err, out)
 	}
 }
 
-// installed reports whether the packages were installed after the lock file last changed.
-func installed() bool {
-	locked, err := os.Stat("package-lock.json")
+// installed reports whether a directory's packages were installed after its lock file
+// last changed.
+func installed(dir string) bool {
+	locked, err := os.Stat(filepath.Join(dir, "package-lock.json"))
 	if err != nil {
 		return false
 	}
-	here, err := os.Stat("node_modules/.package-lock.json")
+	here, err := os.Stat(filepath.Join(dir, "node_modules/.package-lock.json"))
 	return err == nil && !here.ModTime().Before(locked.ModTime())
 }
 
