@@ -26,9 +26,8 @@ const (
 	queueLeast = 2 << 20
 )
 
-// openEngine opens Pebble. It closes a new database and opens it once more: only
-// then is the write-ahead log written in the format that distinguishes corruption
-// from a torn tail.
+// openEngine opens Pebble, in a new directory too in the engine format that we pin:
+// its write-ahead logs distinguish corruption from a torn tail.
 func (s *Store) openEngine() (err error) {
 	defer func() {
 		if reason := recover(); reason != nil { // the engine panics on some directories that it cannot open
@@ -52,9 +51,7 @@ func (s *Store) openEngine() (err error) {
 		return errors.Join(s.unreadable(err), lock.Close())
 	}
 	if fresh {
-		if s.db, err = pebble.Open(s.dir, s.engineOptions()); err == nil {
-			err = s.db.Close()
-		}
+		err = disk.StoreEngineFormat(s.opts.FS, s.dir)
 	}
 	if err == nil {
 		s.db, err = pebble.Open(s.dir, s.engineOptions())

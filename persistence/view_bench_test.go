@@ -1,6 +1,8 @@
 package persistence
 
 import (
+	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -44,4 +46,15 @@ func BenchmarkRead(b *testing.B) {
 	}
 	b.Run("view", func(b *testing.B) { read(b, s.view) })
 	b.Run("latest", func(b *testing.B) { read(b, s.latest) })
+}
+
+// BenchmarkOpenNewDirectory opens a directory for the first time, on the real file system.
+func BenchmarkOpenNewDirectory(b *testing.B) {
+	dir := b.TempDir()
+	for i := range b.N {
+		s := mustOpen(b, filepath.Join(dir, strconv.Itoa(i)), testOptions(vfs.Default, 1))
+		b.StopTimer()
+		mustClose(b, s)
+		b.StartTimer()
+	}
 }

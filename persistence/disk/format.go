@@ -1,6 +1,12 @@
 package disk
 
-import "github.com/cockroachdb/pebble/v2"
+import (
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+)
 
 // EngineFormat is the format of the storage engine's files. Every opening of a
 // directory uses it; the engine raises a directory of an earlier format to it, and
@@ -8,3 +14,14 @@ import "github.com/cockroachdb/pebble/v2"
 // what is written, which an earlier release could not read any more. It is the first
 // format with blob files.
 const EngineFormat pebble.FormatMajorVersion = 24
+
+// StoreEngineFormat stores EngineFormat in a new directory before Pebble opens it. Pebble
+// begins a directory without a format in the oldest that it supports, and raises that only
+// when the first write-ahead log is open.
+func StoreEngineFormat(fs vfs.FS, dir string) error {
+	marker, _, err := atomicfs.LocateMarker(fs, dir, "format-version")
+	if err != nil {
+		return err
+	}
+	return errors.Join(marker.Move(EngineFormat.String()), marker.Close())
+}

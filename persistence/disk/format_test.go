@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,6 +23,32 @@ func TestEngineFormat(t *testing.T) {
 		}
 		if got := db.FormatMajorVersion(); got != format {
 			t.Errorf("the directory has format %d, want %d", got, format)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStoreEngineFormat: Pebble begins a new directory in the pinned format. Otherwise its
+// first write-ahead log is in an earlier one, which the last case shows.
+func TestStoreEngineFormat(t *testing.T) {
+	for _, stored := range []bool{true, false} {
+		fs, raised := vfs.NewMem(), false
+		if stored {
+			for range 2 { // once more after a crash before Pebble opened it
+				if err := errors.Join(fs.MkdirAll("d", 0o700), StoreEngineFormat(fs, "d")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		listener := &pebble.EventListener{FormatUpgrade: func(pebble.FormatMajorVersion) { raised = true }}
+		db, err := pebble.Open("d", &pebble.Options{FS: fs, FormatMajorVersion: EngineFormat, Logger: silent{t}, EventListener: listener})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if db.FormatMajorVersion() != EngineFormat || raised == stored {
+			t.Errorf("stored before: %v. The format is %d, and Pebble raised it: %v", stored, db.FormatMajorVersion(), raised)
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
