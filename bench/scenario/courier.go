@@ -60,6 +60,7 @@ func (h *Host) postCourier(c *caller, worker int) *postCourier {
 // caller is one connection to an HTTP target, with the answers it received.
 type caller struct {
 	conn     *wire.HTTP
+	answers  answers
 	book     *book
 	payloads *payloads
 }
@@ -96,7 +97,7 @@ func (c *caller) told(answer wire.Answer, key Key, box uint32) (message, error) 
 		}
 		return message{}, err
 	}
-	m, err := readMessage(answer.Body)
+	m, err := c.answers.readMessage(answer.Body)
 	if err != nil {
 		c.book.lost(key)
 		return message{}, err

@@ -83,6 +83,7 @@ func (h *Host) prepareInbox(ctx context.Context) (load.Dial, error) {
 // reader reads inbox pages and checks them.
 type reader struct {
 	conn     *wire.HTTP
+	answers  answers
 	payloads *payloads
 	token    string
 	agents   int
@@ -142,7 +143,7 @@ func (r *reader) read(path string, owner *agent) (page, error) {
 	if owner != nil {
 		uuid(owner.id).put(to[:])
 	}
-	p, err := readPage(answer.Body, func(m message) error {
+	p, err := r.answers.readPage(answer.Body, func(m message) error {
 		key, sound := r.payloads.read(m.payload)
 		switch {
 		case !sound:

@@ -1,0 +1,56 @@
+package scenario
+
+import (
+	"reflect"
+	"testing"
+)
+
+// TestFindMessage: an answer found by search has what the full reading finds in it.
+func TestFindMessage(t *testing.T) {
+	const id = "01900000-0000-7000-8000-00000000dead"
+	for _, text := range []string{
+		`{"id":"` + id + `"}`,
+		`{"id":"` + id + `","conversation_id":"c","to_agent_id":"a","recipient_handle":"b@c.d","n":null,"encrypted_payload":"abc","z":[]}`,
+		`{"id":"` + id + `","encrypted_payload":""}`,
+	} {
+		full, err := readMessage([]byte(text))
+		found, err2 := findMessage([]byte(text))
+		if err != nil || err2 != nil || !reflect.DeepEqual(full, found) {
+			t.Errorf("%s: %+v %v, in full %+v %v", text, found, err2, full, err)
+		}
+	}
+	for _, text := range []string{``, `{}`, `{"id":7}`, `{"id":"x"}`, `{"id":"` + id} {
+		if m, err := findMessage([]byte(text)); err == nil {
+			t.Errorf("%s passes as %+v", text, m)
+		}
+	}
+}
+
+// TestAnswersReadPage: the pages after the first have what the first has. One with a
+// message less, or another payload, is noticed.
+func TestAnswersReadPage(t *testing.T) {
+	row := `{"id":"01900000-0000-7000-8000-00000000dead","to_agent_id":"a","encrypted_payload":"abc"}`
+	whole := `{"items":[` + row + `,` + row + `],"next_cursor":"c=1","has_more":true}`
+	var pages []page
+	var a answers
+	for range 3 {
+		p, err := a.readPage([]byte(whole), func(m message) error {
+			if string(m.payload) != "abc" || string(m.toAgent) != "a" {
+				t.Errorf("a message %+v", m)
+			}
+			return nil
+		})
+		if pages = append(pages, p); err != nil || !reflect.DeepEqual(p, pages[0]) || p.count != 2 {
+			t.Errorf("%v: %+v, the first was %+v", err, p, pages[0])
+		}
+	}
+	if p, err := a.readPage([]byte(`{"items":[`+row+`],"next_cursor":null,"has_more":false}`), func(message) error { return nil }); err != nil || p.count != 1 || p.hasMore || p.cursor != nil {
+		t.Errorf("%v: %+v", err, p)
+	}
+	if _, err := a.readPage([]byte(whole), func(message) error { return wrong("payload") }); err == nil {
+		t.Error("the judgement of a message is not heard")
+	}
+	if _, err := a.readPage([]byte(`{"items":[]}`), func(message) error { return nil }); err == nil {
+		t.Error("an empty page passes")
+	}
+}
