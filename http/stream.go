@@ -81,8 +81,7 @@ func appendOpening(b []byte, c *rest.Call, start query.Start) []byte {
 	return b
 }
 
-// agentStream is one connection. An idle one costs this struct, a subscription and the
-// small stack of its reader.
+// agentStream is one connection. An idle one costs this struct and a subscription.
 type agentStream struct {
 	streams *streams
 	readers *readers
@@ -102,7 +101,6 @@ type agentStream struct {
 	// Only the goroutine that pumps the stream uses the fields below.
 	beats   int      // consecutive
 	pending *pending // to be written before anything else
-	sink    [16]byte
 }
 
 const (
@@ -140,19 +138,8 @@ func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64)
 		st.end()
 		return
 	}
-	go st.read()
+	connlimit.Watch(st.conn, st.line, st.end)
 	st.streams.pumps.add(st)
-}
-
-// read notices at once that the client has closed the connection. Data from the client is
-// ignored.
-func (st *agentStream) read() {
-	for {
-		if _, err := st.conn.Read(st.sink[:]); err != nil {
-			st.end()
-			return
-		}
-	}
 }
 
 // wake schedules the stream for pumping, once more if it is being pumped already.

@@ -239,15 +239,7 @@ func (st *taskStream) serve(ctx context.Context, conn net.Conn, line *connlimit.
 	}
 	st.hold.Shrink(streamBytes)
 	closed := make(chan struct{})
-	go func() { // notices that the client has closed the connection
-		defer close(closed)
-		var sink [16]byte
-		for {
-			if _, err := conn.Read(sink[:]); err != nil {
-				return
-			}
-		}
-	}()
+	connlimit.Watch(conn, line, func() { close(closed) })
 	beat := time.NewTicker(keepAlive)
 	defer beat.Stop()
 	for st.pump(ctx, conn) {

@@ -27,6 +27,10 @@ type Conn struct {
 	writing atomic.Bool
 	// state is stateServing, stateEvicted, or a kind of waiting with its start.
 	state atomic.Int64
+	// number and gone belong to the listener's watcher, under its mu. gone is nil unless
+	// the connection is watched.
+	number uint64
+	gone   func()
 }
 
 // The states of a connection. One that waits has a kind and the time at which it began
@@ -189,6 +193,9 @@ func (l *Conn) end() {
 		l.discard()
 	}
 	_ = l.Conn.Close()
+	if gone := l.listener.watcher.remove(l); gone != nil {
+		gone()
+	}
 }
 
 // discard makes the kernel drop unsent data when the connection is closed: it would
@@ -215,6 +222,7 @@ func (l *Conn) Close() error {
 
 // Leave frees the place of a hijacked connection after it was closed.
 func (l *Conn) Leave() {
+	l.listener.watcher.remove(l)
 	l.listener.mu.Lock()
 	defer l.listener.mu.Unlock()
 	l.listener.forget(l)

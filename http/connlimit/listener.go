@@ -2,7 +2,8 @@
 // address, and decides which connection to close when there is no room for a new one.
 //
 // The server tells it what each connection does: Serve when a request was received, Park
-// while a request waits for an event, Hijack when a stream takes the connection.
+// while a request waits for an event, Hijack when a stream takes the connection. Watch tells a
+// stream that its client has gone.
 package connlimit
 
 import (
@@ -60,6 +61,7 @@ type Listener struct {
 	turns    []*connSet
 	starting int
 	failed   error // of the listener
+	watcher  watcher
 }
 
 // Bounds are the numbers of connections that may be open.
