@@ -178,7 +178,7 @@ func (s *Service) Close() {
 func (s *core) forget(org parley.OrgID) {
 	s.exports.breakOff(org)
 	s.bridge.Forget(org)
-	s.streams.endIf(func(st *agentStream) bool { return st.source.caller.Org == org })
+	s.streams.endIf(func(st *agentStream) bool { return st.source.org == org })
 	s.streams.rendered.clear()
 	s.streams.pages.turn()
 	s.streams.pages.turn() // what was young before

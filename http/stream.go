@@ -44,7 +44,7 @@ func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 		return parley.ErrQuotaExceeded.OverQuota(quotaStreams, *limit, used, nil)
 	}
 	st := &agentStream{
-		streams: s.streams, source: feedSource{service: s.core, agent: in.ID, caller: c.Caller}, readers: audience, since: s.streams.pages.now(),
+		streams: s.streams, source: feedSource{service: s.core, agent: in.ID, org: c.Caller.Org, client: c.Caller.ClientID}, readers: audience, since: s.streams.pages.now(),
 	}
 	if start.OnlyUntransferred {
 		st.source.untransferredUpTo = s.Node.Feeds.DurablePosition(in.ID)

@@ -280,7 +280,7 @@ func (st *agentStream) put(g *batch, b []byte) error {
 	if n < len(b) {
 		st.pending = &pending{
 			rest: batch{bytes: b[n:], transfers: g.transfers, events: g.events, beat: g.beat},
-			hold: st.streams.service.Budget.Hold(st.source.caller.Account(), nil),
+			hold: st.streams.service.Budget.Hold(rest.AccountOf(st.source.org), nil),
 		}
 		g.bytes, g.transfers = nil, nil
 		if !st.pending.hold.Grow(cap(b)) {

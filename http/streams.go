@@ -201,7 +201,7 @@ func (r *streams) listening(agent parley.AgentID) bool {
 
 // EndStreams ends all streams of an organization.
 func (s *Service) EndStreams(id parley.OrgID) {
-	s.streams.endIf(func(st *agentStream) bool { return st.source.caller.Org == id })
+	s.streams.endIf(func(st *agentStream) bool { return st.source.org == id })
 	s.bridge.EndStreams(id)
 }
 

@@ -10,7 +10,6 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/content"
-	"parley/http/rest"
 	"parley/journal"
 )
 
@@ -19,7 +18,8 @@ import (
 type feedSource struct {
 	service *core
 	agent   parley.AgentID
-	caller  rest.Caller
+	org     parley.OrgID // the caller's
+	client  parley.ClientID
 	// untransferredUpTo is a position. Up to there, the stream shows only messages
 	// that are not transferred yet.
 	untransferredUpTo uint64
@@ -54,7 +54,7 @@ func (s *feedSource) appendEvent(b []byte, e journal.FeedEntry, m query.Message)
 	case journal.GroupEntry:
 		return appendGroupEvent(b, e)
 	case journal.MessageEntry, journal.CopyEntry:
-		return appendMessageEvent(b, m, viewer{s.caller.Org, s.agent, s.service})
+		return appendMessageEvent(b, m, viewer{s.org, s.agent, s.service})
 	}
 	return b
 }
@@ -93,11 +93,11 @@ func (s *feedSource) permitted(suspended func(*org.State) bool) bool {
 	if err != nil || a.Revoked() {
 		return err != nil && !gone(err)
 	}
-	o, err := s.service.Node.Orgs.Get(ctx, s.caller.Org)
+	o, err := s.service.Node.Orgs.Get(ctx, s.org)
 	if err != nil {
 		return !gone(err)
 	}
-	return o.Credential(s.caller.ClientID).Live() && !suspended(o)
+	return o.Credential(s.client).Live() && !suspended(o)
 }
 
 func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {

@@ -37,9 +37,7 @@ func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, f
 
 // feedIterator iterates over a family of an agent's feed, from a position on.
 func (v *storeView) feedIterator(family byte, agent parley.AgentID, from uint64) (*pebble.Iterator, error) {
-	return v.rows.NewIter(&pebble.IterOptions{
-		LowerBound: layout.FeedKey(family, agent, from), UpperBound: layout.After(layout.FeedKey(family, agent, ^uint64(0))),
-	})
+	return v.iterator(layout.FeedKey(family, agent, from), layout.After(layout.FeedKey(family, agent, ^uint64(0))))
 }
 
 // untransferred iterates over the messages of a feed that have no receipt of a

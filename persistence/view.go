@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -160,8 +161,22 @@ func (v *storeView) scanner(low, high []byte) (*scanner, error) {
 		iter.SetBounds(low, high)
 		return iter, nil
 	}
-	iter, err := v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
+	iter, err := v.iterator(low, high)
 	return &scanner{Iterator: iter}, err
+}
+
+// iterOptions keeps options between iterators, which copy them: 192 bytes for each would be
+// garbage.
+var iterOptions = sync.Pool{New: func() any { return new(pebble.IterOptions) }}
+
+// iterator returns an iterator over the rows of [low, high).
+func (v *storeView) iterator(low, high []byte) (*pebble.Iterator, error) {
+	o := iterOptions.Get().(*pebble.IterOptions)
+	o.LowerBound, o.UpperBound = low, high
+	iter, err := v.rows.NewIter(o)
+	o.LowerBound, o.UpperBound = nil, nil
+	iterOptions.Put(o)
+	return iter, err
 }
 
 // release takes an iterator back after a scan, and returns the error that ended the scan.

@@ -37,7 +37,10 @@ type Caller struct {
 }
 
 // Account returns the account that the caller's memory counts against.
-func (c *Caller) Account() limit.Account { return limit.Account{Name: string(c.Org[:])} }
+func (c *Caller) Account() limit.Account { return AccountOf(c.Org) }
+
+// AccountOf returns the account that an organization's memory counts against.
+func AccountOf(org parley.OrgID) limit.Account { return limit.Account{Name: string(org[:])} }
 
 // Host is the state that all calls of a server share.
 type Host struct {
