@@ -111,6 +111,12 @@ type View interface {
 	// FeedBefore calls fn with the entries below a position, newest first, until fn
 	// returns false. before 0 is the end of the feed.
 	FeedBefore(agent parley.AgentID, before uint64, fn func(FeedEntry) bool) error
+	// Commit returns the number of a commit that the view shows, with all before it; it may
+	// show later ones too. It is 0 if that is not known.
+	Commit() uint64
+	// FeedUnchanged reports that the view shows an agent's feed and its receipts as they were
+	// after a commit, whose number Commit returned. It may be false although they are so.
+	FeedUnchanged(agent parley.AgentID, commit uint64) bool
 	// Untransferred calls fn with the untransferred messages of an agent's feed,
 	// from position from on, oldest first, until fn returns false or rows entries
 	// were read. upTo is the position up to which fn got all of them, and read the

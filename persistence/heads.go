@@ -27,6 +27,7 @@ func (s *Store) checkHeads() error {
 	}
 	s.head = last
 	s.applied.Store(last.Number)
+	s.visible.Store(last.Number)
 	s.durable.raise(last.Number)
 	return err
 }

@@ -132,7 +132,7 @@ func (j *journalState) commit(items []*item) (*flight, error) {
 	}
 	j.committing.Store(j.store.disk.Age())
 	defer j.committing.Store(0)
-	h, bytes, err := j.store.commitBatch(batch)
+	h, bytes, err := j.store.commitBatch(batch, ev.Feeds())
 	f.head = h
 	j.wrote.batch(len(items), bytes)
 	return f, err

@@ -143,6 +143,9 @@ type Store struct {
 	commit  sync.Mutex
 	head    disk.Head // of the last commit; under commit
 	applied atomic.Uint64
+	// visible is the number of the last batch that every new view shows.
+	visible atomic.Uint64
+	feeds   feedChanges
 	durable watermark
 	witness *disk.Witness
 	keyring Keyring // as OpenKeyring returned it
@@ -330,9 +333,10 @@ func (s *Store) closeWitness() error {
 	return s.witness.Finish()
 }
 
-// commitBatch numbers a batch, applies it, and returns its size. The number is
-// published first: a view that sees the batch waits for at least that number.
-func (s *Store) commitBatch(b *pebble.Batch) (h disk.Head, bytes int, err error) {
+// commitBatch numbers a batch, which changes the feeds of agents, applies it, and returns
+// its size. The number is published first: a view that sees the batch waits for at least
+// that number.
+func (s *Store) commitBatch(b *pebble.Batch, agents []parley.AgentID) (h disk.Head, bytes int, err error) {
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	defer s.endOfEngine()
@@ -342,10 +346,16 @@ func (s *Store) commitBatch(b *pebble.Batch) (h disk.Head, bytes int, err error)
 	}
 	s.head, bytes = h, b.Len() // the engine owns a large batch once it is applied
 	s.applied.Store(h.Number)
+	s.feeds.note(agents, h.Number)
 	if s.opts.Unsynced {
-		return h, bytes, s.db.Apply(b, pebble.NoSync)
+		err = s.db.Apply(b, pebble.NoSync)
+	} else {
+		err = s.db.ApplyNoSyncWait(b, pebble.Sync)
 	}
-	return h, bytes, s.db.ApplyNoSyncWait(b, pebble.Sync)
+	if err == nil {
+		s.visible.Store(h.Number)
+	}
+	return h, bytes, err
 }
 
 // endOfEngine ends the process with the reason if the engine panics, which it does

@@ -30,6 +30,8 @@ type storeView struct {
 	// applied is the number of a commit that is at or after everything that a
 	// snapshot shows.
 	applied uint64
+	// atLeast is the number of a commit that a snapshot shows; 0 in a view by Latest.
+	atLeast uint64
 	// idle is an iterator of a snapshot between two scans, nil if there is none. To open
 	// one for each scan costs several times as much as a short scan.
 	idle atomic.Pointer[scanner]
@@ -56,8 +58,9 @@ func (s *Store) view() *storeView {
 	if !s.enter() {
 		return &storeView{store: s}
 	}
+	atLeast := s.visible.Load()
 	snap := s.db.NewSnapshot()
-	return &storeView{store: s, rows: snap, applied: s.applied.Load()}
+	return &storeView{store: s, rows: snap, applied: s.applied.Load(), atLeast: atLeast}
 }
 
 // Latest opens a view in which each read sees what is applied by then: two reads

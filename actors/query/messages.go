@@ -135,51 +135,6 @@ func (f Fits) ask(r *record.Message) (bool, error) {
 // scanMax is how many rows a filtered page may read.
 const scanMax = 2000
 
-// Inbox returns up to limit messages to an agent, newest first, before a position (0:
-// from the newest). If only is not empty, it returns messages of that type only; then a
-// page may be short although there are more. next is the position to continue from, 0
-// at the end. // spec: Messaging
-func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string, fits Fits) (page []Message, next uint64, err error) {
-	note := journal.TypeHash(only)
-	err = q.view(ctx, func(v journal.View) error {
-		seen, last, bad := 0, uint64(0), error(nil)
-		scan := v.FeedBefore(agent, before, func(e journal.FeedEntry) bool {
-			if len(page) == limit || seen == scanMax {
-				next = last
-				return false
-			}
-			before := last
-			seen, last = seen+1, e.Position
-			if !e.Kind.BringsMessage() || only != "" && !bytes.Equal(e.Note, note) {
-				return true
-			}
-			record, err := q.transferred(ctx, v, agent, e)
-			if errors.Is(err, journal.ErrErased) {
-				return true
-			}
-			if err != nil || only != "" && record.GetType() != only {
-				bad = err
-				return err == nil
-			}
-			fit, err := fits.ask(record)
-			if bad = err; !fit || err != nil {
-				next = before
-				return false
-			}
-			page = append(page, Message{Record: record, Position: e.Position})
-			return true
-		})
-		if scan == nil {
-			scan = bad
-		}
-		if scan == nil {
-			scan = fillReceipts(v, agent, page)
-		}
-		return scan
-	})
-	return page, next, err
-}
-
 // Conversation returns the durable state of a conversation.
 func (q *Messages) Conversation(ctx context.Context, id parley.ConversationID) (*conversation.State, error) {
 	s := &conversation.State{}

@@ -63,6 +63,7 @@ type reader struct {
 	lookups *lookups
 	records *recordCache
 	counts  *pollIndex
+	newest  newestCache
 	limits  Limits
 
 	agents *Agents
@@ -99,7 +100,7 @@ type Limits struct {
 // New makes queries.
 func New(o Options) *Queries {
 	r := &reader{
-		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes, o.Render),
+		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes, o.Render), newest: newNewestCache(),
 		limits: Limits{TransferredStep: 256, ListedStep: 256, ListedMax: 4096, ListRows: scanMax, TaskedStep: 256, TaskedMax: 1 << 17, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
@@ -123,6 +124,7 @@ func (q *Queries) Forget() {
 	l.names.InvalidateAll()
 	l.groups.InvalidateAll()
 	q.reader.records.forget()
+	q.reader.newest.feeds.InvalidateAll()
 }
 
 // ForgetErased drops what is cached of an organization whose key was destroyed, of its
@@ -148,6 +150,7 @@ func (q *Queries) ForgetFeed(agent parley.AgentID) { q.reader.counts.forget(agen
 func (q *Queries) ForgetAgent(id parley.AgentID) {
 	q.reader.lookups.agents.cache.Invalidate(id)
 	q.reader.counts.feeds.Invalidate(id)
+	q.reader.newest.feeds.Invalidate(id)
 }
 
 // ForgetOrg drops what is cached of an organization. Only tests need it.

@@ -24,6 +24,8 @@ type Evaluator struct {
 	lengths  map[journal.Stream]uint64
 	counts   map[string]uint64
 	received []bool // per source: this batch applied messages of it
+	// feeds are the agents whose feeds or receipts the batch changes, some more than once.
+	feeds []parley.AgentID
 	// parts of one chunk of a fan-out, by home, and the order in which its feeds are
 	// written; reused.
 	parts [][]parley.Seat
@@ -69,6 +71,10 @@ func (ev *Evaluator) Finish(arrived func(target int) uint64) error {
 	}
 	return ev.finishOutboxes(arrived)
 }
+
+// Feeds returns the agents whose feeds, or receipts beside them, the batch changes. It may
+// list an agent more than once.
+func (ev *Evaluator) Feeds() []parley.AgentID { return ev.feeds }
 
 // check refuses an entry of an activation that is not the newest of its stream or
 // does not know its stream's length, and one that creates a stream that exists.

@@ -171,6 +171,7 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 	case journal.Fanout:
 		return ev.appendPart(it, w, at)
 	case journal.RecordReceipt:
+		ev.feeds = append(ev.feeds, w.Recipient)
 		return ev.batch.Merge(layout.ReceiptKey(w), layout.EncodeReceipts(w.Receipts), nil)
 	case journal.EnqueueFor:
 		it.Queued = append(it.Queued, w.To)
@@ -196,6 +197,7 @@ func (ev *Evaluator) addToList(agent parley.AgentID, conversation parley.Convers
 // dropFeed hides entries of a feed and deletes the receipts beside them. The rows of the
 // entries stay, so that a dropped entry can be told from a lost one.
 func (ev *Evaluator) dropFeed(w journal.DropFeed, at int64) error {
+	ev.feeds = append(ev.feeds, w.Of)
 	for _, m := range w.Messages {
 		value := make([]byte, layout.FeedBytes)
 		layout.PutDropped(value, m, at)
@@ -220,6 +222,7 @@ func (ev *Evaluator) appendFeed(it *Item, w journal.AppendFeed, at int64) error 
 }
 
 func (ev *Evaluator) writeFeed(agent parley.AgentID, e *journal.FeedEntry) error {
+	ev.feeds = append(ev.feeds, agent)
 	op := ev.batch.SetDeferred(layout.FeedKeyBytes, layout.FeedBytes+len(e.Note))
 	layout.PutFeedKey(op.Key, layout.FeedFamily, agent, e.Position)
 	layout.PutFeed(op.Value, e)

@@ -78,6 +78,7 @@ var requirements = []struct {
 	{"a purged stream is gone", testPurge},
 	{"a feed keeps order and positions", testFeed},
 	{"a feed is read from any place in either direction", testFeedPages},
+	{"a view notices what changed in a feed", testFeedChanges},
 	{"a record is wherever its readers live", testRecords},
 	{"a message is untransferred until its receipt says transferred", testUntransferred},
 	{"copies among messages are untransferred until their receipts say transferred", testUntransferredCopies},
