@@ -17,6 +17,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -356,4 +357,45 @@ func TestWebhooksCatchUp(t *testing.T) {
 	h.courier.answerWith(nil)
 	h.manual.advance(6 * time.Second)
 	h.until("all of them", func() bool { return len(h.jobs(webhook.Delivered)) == 100 })
+}
+
+// feedScans counts the scans of feeds by a node.
+type feedScans struct {
+	journal.Journal
+	n atomic.Int64
+}
+
+type countedScans struct {
+	journal.View
+	n *atomic.Int64
+}
+
+func (c *feedScans) View() journal.View   { return countedScans{c.Journal.View(), &c.n} }
+func (c *feedScans) Latest() journal.View { return countedScans{c.Journal.Latest(), &c.n} }
+
+func (v countedScans) Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
+	v.n.Add(1)
+	return v.View.Feed(agent, from, upTo, fn)
+}
+
+// TestOutcomesScanNoFeed: a webhook reads its agent's feed when that has a new entry. It
+// does not read it to store the outcome of an attempt, although other feeds of the journal
+// have grown.
+func TestOutcomesScanNoFeed(t *testing.T) {
+	c := &feedScans{}
+	h := openWebhookFixture(t, &webhookFixture{}, nil, withWrap(func(j journal.Journal) journal.Journal { c.Journal = j; return c }))
+	const messages = 10
+	one := func(n int) {
+		h.say(1)
+		must(h.send(direct(h.owner, h.ids[1], h.ids[2], "elsewhere", "")))(h.t)
+		h.until("the delivery", func() bool { return len(h.jobs(webhook.Delivered)) == n })
+	}
+	one(1)
+	before := c.n.Load()
+	for i := range messages {
+		one(i + 2)
+	}
+	if scans := c.n.Load() - before; scans > messages {
+		t.Errorf("%d scans for %d messages", scans, messages)
+	}
 }

@@ -95,14 +95,17 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 		return err
 	}
 	places, more := AttemptsAtOnce, false
-	if begins := hooks.dispatch.mayBegin(s.WebhookID()); paused {
-		places = 0 // new entries stay in the feed
-	} else if begins {
+	_, ofTask := s.Task() // which may be erased without a sign
+	switch granted, begins := hooks.dispatch.mayBegin(s.WebhookID()); {
+	case paused:
+		places, s.collected = 0, false // new entries stay in the feed
+	case !begins:
+		places, more = 0, s.Unattempted() > 0
+	case granted || ofTask || !s.collected:
 		if more, err = hooks.collect(t); err != nil {
 			return err
 		}
-	} else {
-		places, more = 0, s.Unattempted() > 0
+		s.collected = true
 	}
 	if err := t.Decide(webhook.Finish{}); err != nil {
 		return err
@@ -135,7 +138,7 @@ func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 		return false, nil
 	}
 	c, read, wanted := webhook.Collect{Upto: edge}, 0, false
-	v := hooks.journal.View()
+	v := hooks.journal.Latest()
 	defer v.Close()
 	err = v.Feed(s.Watched(), from, edge, func(e journal.FeedEntry) bool {
 		for _, news := range record.WebhookNews(e) {

@@ -340,13 +340,14 @@ func (d *dispatcher) report(agent parley.AnyID, id webhook.ID, o webhook.Outcome
 	d.wake()
 }
 
-// mayBegin reports whether a webhook may begin attempts now or is throttled.
-func (d *dispatcher) mayBegin(id webhook.ID) bool {
+// mayBegin reports whether a webhook was woken because there may be something new for
+// it, and whether it may begin attempts now or is throttled.
+func (d *dispatcher) mayBegin(id webhook.ID) (granted, begins bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, granted := d.granted[id]
+	_, granted = d.granted[id]
 	delete(d.granted, id)
-	return granted || !d.throttle.limited
+	return granted, granted || !d.throttle.limited
 }
 
 // take removes and returns the outcomes that were reported to a webhook.

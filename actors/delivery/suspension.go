@@ -69,6 +69,9 @@ func (hooks *Webhooks) aboutErased(x *Delivery) (bool, error) {
 	var err error
 	switch {
 	case !x.Message.Zero():
+		if hooks.opens(x.Agent, x.Message) {
+			return false, nil
+		}
 		_, err = hooks.queries.Messages.GetRecord(context.Background(), x.Agent.Slot(), x.Message)
 	case !x.Group.Zero():
 		err = hooks.queries.Groups.Exists(context.Background(), x.Group)
@@ -82,4 +85,17 @@ func (hooks *Webhooks) aboutErased(x *Delivery) (bool, error) {
 		err = nil
 	}
 	return false, err
+}
+
+// opens reports whether the record of a message is stored at the home of its recipient and
+// can be opened. It waits for nothing: the job about the message is durable, and so is the
+// message.
+func (hooks *Webhooks) opens(to parley.AgentID, id parley.MessageID) (found bool) {
+	v := hooks.journal.Latest()
+	defer v.Close()
+	_, err := v.Message(to.Slot(), id, func([]byte) error {
+		found = true
+		return nil
+	})
+	return found && err == nil
 }

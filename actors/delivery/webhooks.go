@@ -30,6 +30,9 @@ type webhookState struct {
 	// readUpTo is a position after the cursor up to which the feed has nothing for the
 	// webhook.
 	readUpTo uint64
+	// collected is set once this activation has read what its webhook follows, and was not
+	// paused since. Then it reads only when the dispatcher says that there is something new.
+	collected bool
 }
 
 // webhookStateEvery is after how many events a webhook's state is stored.
