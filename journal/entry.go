@@ -240,6 +240,10 @@ type Entry struct {
 	// Handled are the numbers of queued messages that this turn dealt with.
 	Handled []uint64
 	At      time.Time
+	// Gather says that nobody waits for the entry: the journal may keep it for about 2 ms,
+	// to store it together with others. Order does not change, and an entry that does not
+	// wait takes along all that came before it.
+	Gather bool
 	// Applied, if set, is called when the entry was accepted and is visible to views,
 	// before it is durable. It must not block.
 	Applied func()

@@ -251,7 +251,7 @@ func (a *workloadActor) newOperation(d *operation) (*operation, *journal.Entry) 
 	a.operations = append(a.operations, nil)
 	a.mu.Unlock()
 	return d, &journal.Entry{
-		Expect: a.seq,
+		Expect: a.seq, Gather: d.number%2 == 0,
 		Events: []journal.StoredEvent{{Tag: 7, Data: layout.EncodeNumber(d.number)}},
 		Rows:   []journal.Row{operationRow(a.stream.Slot(), journal.RosterTable, d.number)},
 		Counts: []journal.Count{{Org: a.org, Day: 1, N: 1}},

@@ -5,7 +5,7 @@
 // A Store holds one or more journals; each is the home of a share of the slots. An
 // actor appends a journal entry ("entry" in this package) and continues. The
 // journal's writer drains its queue into one batch (package apply) and commits it
-// without waiting. Its acknowledger waits for the sync, publishes feed entries,
+// without waiting; entries that no one waits for gather for 2 ms. Its acknowledger waits for the sync, publishes feed entries,
 // wakes actors with queued messages, sends outbox messages and releases the
 // entries, in order.
 //

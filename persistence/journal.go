@@ -87,8 +87,9 @@ func (j *journalState) append(it *item) {
 	}
 }
 
-// write drains the queue into batches until the journal closes. There is no linger
-// time: a batch takes what arrived while the one before was being committed.
+// write drains the queue into batches until the journal closes. A batch takes what
+// arrived while the one before was being committed; only entries that gather wait for
+// others.
 func (j *journalState) write() {
 	defer j.store.loops.Done()
 	defer close(j.inFlight)

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"sync"
+	"time"
 
 	"parley/journal"
 	"parley/persistence/apply"
@@ -27,12 +28,24 @@ const copyCost = 512
 // delays nothing else.
 const lateBytesMax = 1024 * copyCost
 
+const (
+	// gatherFor is how long items that gather wait for others, so that one commit and one
+	// sync store them all.
+	gatherFor = 2 * time.Millisecond
+	// gatherItems and gatherBytes of them wait no longer.
+	gatherItems = batchEntriesMax / 4
+	gatherBytes = batchBytesMax / 4
+)
+
 // queue holds the items that wait for the writer. It refuses nothing: Admit
 // reserved the space before.
 //
 // Outbox messages that no answer waits for are late: other items pass them, except
 // messages of the same outbox. A late item never passes an item that was there
 // before it.
+//
+// Items whose entries gather wait until there is another one, until there are many, or
+// for gatherFor. They pass nothing, and nothing passes them.
 type queue struct {
 	mu    sync.Mutex
 	items []*item
@@ -41,9 +54,14 @@ type queue struct {
 	lateFrom map[int]int
 	// pushed and taken count the items that are not late.
 	pushed, taken uint64
-	wake          chan struct{}
-	closed        bool
+	// prompt counts the items in items that do not gather, and cost is the cost of all.
+	prompt, cost int
+	wake         chan struct{}
+	closed       bool
 }
+
+// gathers reports whether an item may wait for others.
+func (it *item) gathers() bool { return it.Entry != nil && it.Gather }
 
 // lateItem waits until the items that were pushed before it are taken.
 type lateItem struct {
@@ -65,10 +83,24 @@ func (q *queue) push(it *item) bool {
 	} else {
 		q.pushed++
 		q.items = append(q.items, it)
+		q.cost += it.cost
+		if !it.gathers() {
+			q.prompt++
+		}
 	}
+	// The first item that gathers begins the wait. The next ones need not wake the writer.
+	wake := q.due() || len(q.items) == 1
 	q.mu.Unlock()
-	q.signal()
+	if wake {
+		q.signal()
+	}
 	return true
+}
+
+// due reports whether there is an item that need not wait for others. The caller holds mu.
+func (q *queue) due() bool {
+	return q.closed || q.prompt > 0 || len(q.items) >= gatherItems || q.cost >= gatherBytes ||
+		len(q.late) > 0 && q.late[0].after <= q.taken
 }
 
 func (q *queue) signal() {
@@ -89,29 +121,47 @@ func (q *queue) close() {
 // dst, and as many late items as fit beside them. It returns false when the queue
 // is closed and empty.
 func (q *queue) take(dst []*item, countMax, bytesMax int) ([]*item, bool) {
-	for {
+	var gathered <-chan time.Time
+	for expired := false; ; {
 		q.mu.Lock()
-		n, bytes := 0, 0
-		for n < len(q.items) && n < countMax {
-			if bytes += q.items[n].cost; n > 0 && bytes > bytesMax {
-				break
-			}
-			n++
+		if expired || q.due() {
+			dst = q.takeLate(q.takeItems(dst, countMax, bytesMax))
 		}
-		dst = append(dst, q.items[:n]...)
-		q.items = shift(q.items, n)
-		q.taken += uint64(n)
-		if dst = q.takeLate(dst); len(dst) > 0 {
-			q.mu.Unlock()
-			return dst, true
-		}
-		closed := q.closed
+		waiting, closed := len(q.items) > 0, q.closed
 		q.mu.Unlock()
-		if closed {
-			return dst, false
+		if len(dst) > 0 || closed {
+			return dst, len(dst) > 0
 		}
-		<-q.wake
+		if waiting && gathered == nil {
+			gathered = time.After(gatherFor)
+		}
+		select {
+		case <-q.wake:
+		case <-gathered:
+			expired = true
+		}
 	}
+}
+
+// takeItems adds items that are not late to dst.
+func (q *queue) takeItems(dst []*item, countMax, bytesMax int) []*item {
+	n, bytes := 0, 0
+	for n < len(q.items) && n < countMax {
+		if bytes += q.items[n].cost; n > 0 && bytes > bytesMax {
+			break
+		}
+		n++
+	}
+	for _, it := range q.items[:n] {
+		q.cost -= it.cost
+		if !it.gathers() {
+			q.prompt--
+		}
+	}
+	dst = append(dst, q.items[:n]...)
+	q.items = shift(q.items, n)
+	q.taken += uint64(n)
+	return dst
 }
 
 // takeLate adds late items to dst.

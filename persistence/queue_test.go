@@ -5,7 +5,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"parley/journal"
 	"parley/persistence/apply"
 )
 
@@ -75,6 +78,66 @@ func TestQueueLosesNothing(t *testing.T) {
 	}
 	if total != pushers*each {
 		t.Errorf("%d items came out of %d", total, pushers*each)
+	}
+}
+
+// TestQueueGathers: items that gather wait for gatherFor, unless an item comes that does
+// not, or there are many, or they are large, or the queue closes. Their order stays.
+func TestQueueGathers(t *testing.T) {
+	gathering := func(n, cost int) (all []*item) {
+		for range n {
+			all = append(all, &item{Item: apply.Item{Entry: &journal.Entry{Gather: true}}, cost: cost})
+		}
+		return all
+	}
+	prompt := &item{Item: apply.Item{Entry: &journal.Entry{}}}
+	for what, x := range map[string]struct {
+		first, later []*item
+		closes       bool
+		wait         time.Duration
+	}{
+		"few":               {first: gathering(3, 1), wait: gatherFor},
+		"few, and one more": {first: gathering(3, 1), later: gathering(1, 1), wait: gatherFor},
+		"a prompt one":      {first: []*item{prompt}},
+		"a prompt one amid": {first: append(gathering(2, 1), prompt, gathering(1, 1)[0])},
+		"a prompt one late": {first: gathering(2, 1), later: []*item{prompt}, wait: gatherFor / 2},
+		"many":              {first: gathering(gatherItems, 1)},
+		"many, late":        {first: gathering(1, 1), later: gathering(gatherItems-1, 1), wait: gatherFor / 2},
+		"large":             {first: gathering(2, gatherBytes/2)},
+		"closed":            {first: gathering(2, 1), closes: true, wait: gatherFor / 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue()
+			for _, it := range x.first {
+				q.push(it)
+			}
+			var pushing sync.WaitGroup
+			defer pushing.Wait()
+			pushing.Go(func() {
+				time.Sleep(gatherFor / 2)
+				for _, it := range x.later {
+					q.push(it)
+				}
+				if x.closes {
+					q.close()
+				}
+			})
+			began := time.Now()
+			taken, more := q.take(nil, batchEntriesMax, batchBytesMax)
+			if waited := time.Since(began); waited != x.wait || !more {
+				t.Errorf("%s: taken after %v, want %v; more %v", what, waited, x.wait, more)
+			}
+			want := x.first
+			if x.wait > 0 {
+				want = append(slices.Clone(x.first), x.later...)
+			}
+			if !slices.Equal(taken, want) {
+				t.Errorf("%s: %d items, want %d in their order", what, len(taken), len(want))
+			}
+			if q.cost != 0 || q.prompt != 0 {
+				t.Errorf("%s: an empty queue counts %d bytes and %d prompt items", what, q.cost, q.prompt)
+			}
+		})
 	}
 }
 

@@ -77,6 +77,7 @@ func (noCourier) Drop(webhook.ID)  {}
 // attempts.
 func (hooks *Webhooks) work(t *webhookTurn) error {
 	s := t.State
+	t.Entry.Gather = true // deliveries can wait, and a busy server commits often
 	outcomes := hooks.dispatch.take(webhook.ID(t.Entry.Stream.ID))
 	if !s.Exists() || s.Deleted() {
 		return nil
