@@ -32,9 +32,10 @@ func (a *answers) readMessage(body []byte) (message, error) {
 	return findMessage(body)
 }
 
-// readPage passes each message of a page to each. It reads the first page in full.
+// readPage passes each message of a page to each. It reads the first page in full, and every
+// page without a message that begins with its id.
 func (a *answers) readPage(body []byte, each func(message) error) (page, error) {
-	if !a.page {
+	if !a.page || !bytes.Contains(body, findFirstID) {
 		p, err := readPage(body, each)
 		a.page = err == nil
 		return p, err
@@ -56,11 +57,7 @@ func findMessage(text []byte) (m message, err error) {
 
 // findPage finds the messages of a page and what follows them.
 func findPage(body []byte, each func(message) error) (p page, err error) {
-	at := bytes.Index(body, findFirstID)
-	if at < 0 {
-		return page{}, wrong("not a page")
-	}
-	for rest := body[at:]; len(rest) > 0; p.count++ {
+	for rest := body[max(bytes.Index(body, findFirstID), 0):]; len(rest) > 0; p.count++ {
 		end := bytes.Index(rest[1:], findFirstID) + 1
 		if end == 0 {
 			end = len(rest)

@@ -50,7 +50,12 @@ func TestAnswersReadPage(t *testing.T) {
 	if _, err := a.readPage([]byte(whole), func(message) error { return wrong("payload") }); err == nil {
 		t.Error("the judgement of a message is not heard")
 	}
-	if _, err := a.readPage([]byte(`{"items":[]}`), func(message) error { return nil }); err == nil {
-		t.Error("an empty page passes")
+	for text, count := range map[string]int{`{"items":[]}`: 0, `{"items":[{"a":1,` + row[1:] + `]}`: 1} {
+		if p, err := a.readPage([]byte(text), func(message) error { return nil }); err != nil || p.count != count {
+			t.Errorf("%s: %v, %d messages", text, err, p.count)
+		}
+	}
+	if _, err := a.readPage([]byte(`{}`), func(message) error { return nil }); err == nil {
+		t.Error("what is no page passes")
 	}
 }
