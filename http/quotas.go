@@ -80,10 +80,12 @@ func (p QuotaProfile) With(tier int, name string, limit *int) (QuotaProfile, err
 }
 
 func (p QuotaProfile) limit(tier int, name string) *int {
-	if n, limited := p[min(max(tier, 0), len(p)-1)][name]; limited {
-		return &n
+	n, limited := p[min(max(tier, 0), len(p)-1)][name]
+	if !limited {
+		return nil
 	}
-	return nil
+	limit := n // a copy on the heap only where there is a limit
+	return &limit
 }
 
 // Of returns an organization's current limit: the one that the operator has set, else the

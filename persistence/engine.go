@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"parley/persistence/disk"
 	"parley/persistence/layout"
@@ -79,6 +80,7 @@ var ErrDamaged = disk.ErrDamaged
 var ErrInUse = errors.New("is in use by another process")
 
 func (s *Store) engineOptions() *pebble.Options {
+	compactions := max(1, runtime.GOMAXPROCS(0)/2)
 	o := &pebble.Options{
 		FS:                          disk.DirSyncFS{FS: s.disk.BlobFS(s.opts.FS)},
 		Lock:                        s.lock,
@@ -88,7 +90,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		MemTableSize:                s.opts.MemTableBytes,
 		MemTableStopWritesThreshold: 4,
 		// A compaction takes a whole core for seconds: leave half of the cores to requests.
-		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		CompactionConcurrencyRange: func() (int, int) { return 1, compactions },
 		Logger:                     engineLogger{s},
 		EventListener:              s.disk.Listener(),
 	}
@@ -101,6 +103,7 @@ func (s *Store) engineOptions() *pebble.Options {
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].Compression = func() *sstable.CompressionProfile { return &compression }
 	}
 	o.Experimental.ValueSeparationPolicy = separateValues
 	return o
@@ -123,6 +126,13 @@ const (
 	// are not overwritten, so there is little to gain.
 	blobGarbageMax = 1
 )
+
+// compression spares the values in blob files, which are sealed and so do not get smaller.
+var compression = func() sstable.CompressionProfile {
+	c := *sstable.SnappyCompression
+	c.ValueBlocks = sstable.NoCompression.ValueBlocks
+	return c
+}()
 
 func separateValues() pebble.ValueSeparationPolicy {
 	return pebble.ValueSeparationPolicy{

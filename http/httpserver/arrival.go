@@ -103,7 +103,7 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *buffer.Buf
 			}
 			return nil
 		}}
-	} else if most > s.bodyMax(&ctx.Request.Header) {
+	} else if most > strangersBodyMax && most > s.bodyMax(&ctx.Request.Header) {
 		return nil, fasthttp.ErrBodyTooLarge
 	}
 	on = buffer.New(0)

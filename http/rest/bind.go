@@ -297,6 +297,9 @@ func isBlank(body []byte) bool {
 
 // mediaType returns the media type without its parameters, in lower case.
 func mediaType(header []byte) string {
+	if string(header) == JSONMedia {
+		return JSONMedia
+	}
 	text, _, _ := strings.Cut(string(header), ";")
 	return strings.ToLower(strings.TrimSpace(text))
 }

@@ -38,6 +38,7 @@ func (c *ServeCmd) Run(ctx context.Context, std *program.Streams) error {
 
 func (c *ServeCmd) serve(ctx context.Context, std *program.Streams) error {
 	ready := func(address string) {
+		addThreads()
 		_, _ = fmt.Fprintf(std.Out, "parley: listening on http://%s\n", address)
 		if c.readableLog(std.Err) && (c.Hints || program.IsTerminal(std.Out)) {
 			c.hint(std.Err, address)
