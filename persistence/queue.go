@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -137,6 +138,7 @@ func (q *queue) take(dst []*item, countMax, bytesMax int) ([]*item, bool) {
 		}
 		select {
 		case <-q.wake:
+			runtime.Gosched() // what is runnable may append: it shares the commit
 		case <-gathered:
 			expired = true
 		}

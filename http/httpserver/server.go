@@ -57,7 +57,7 @@ type Options struct {
 	// s.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	// Connections bounds the open connections. The defaults are 262,144 in total, as many
-	// served, and half of the total per address.
+	// served, and two thirds of the total per address.
 	Connections connlimit.Bounds
 	// Budget bounds the bytes of large bodies and answers in transit, per organization;
 	// for public answers, per address (see Source). nil means no bound.
@@ -109,7 +109,7 @@ func (o *Options) ensureDefaults() error {
 	b := &o.Connections
 	b.Total = cmp.Or(b.Total, connectionsDefault)
 	b.Served = cmp.Or(b.Served, b.Total)
-	b.PerAddress = cmp.Or(b.PerAddress, max(b.Total/2, 1))
+	b.PerAddress = cmp.Or(b.PerAddress, max(b.Total/3*2, 1))
 	return nil
 }
 

@@ -44,7 +44,7 @@ type Config struct {
 	Tier1                 string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"How an organization reaches trust tier 1: ${enum}."`
 	PollLimit             PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls per minute and address / per minute and token; 0 removes a limit."`
 	Journals              int       `env:"PARLEY_JOURNALS" default:"1" help:"Number of journals (1 to 64); fixed when the data directory is created."`
-	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Maximum of open connections for one client address (IPv6: /64 network), streams included; 0 is half of all connections. Trusted proxies are exempt."`
+	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Maximum of open connections for one client address (IPv6: /64 network), streams included; 0 is two thirds of all connections. Trusted proxies are exempt."`
 	DiskReserve           ByteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Reject writes when the data directory's disk has less free space than this; at most an eighth of the disk; 0 disables the reserve."`
 	LogFormat             string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
 	LogLevel              string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Lowest level to log: ${enum}."`
