@@ -20,8 +20,8 @@ const (
 
 // Bounds of the published goals of groups.
 const (
-	deliveriesLeast   = 200_000
-	castOfDirectMost  = 3
+	deliveriesLeast   = 400_000
+	castOfDirectMost  = 2
 	copyLogMost       = 250
 	hotGroupOfColdMin = 0.7
 )

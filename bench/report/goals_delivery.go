@@ -35,6 +35,7 @@ func deliveryGoals(cases []caseGroups, target string) (out []result.Goal) {
 		{scenarioWebhook, "sends a second to agents with a webhook by those without, in turn", figure("hooked_of_bare"), 0.85, false},
 		{scenarioWebhook, "webhook deliveries a second", delivered, 5000, false},
 		{scenarioWebhook, "p99 from the 201 to the delivery while 1 % of the targets hang, ms", figure("beside_hanging_p99_ms"), 250, true},
+		{scenarioWebhook, "processor time for a delivery after the sends, µs", figure("us_per_delivery"), 100, true},
 		{scenarioQuota, "sends a second with quota and rate checks, by those without, in turn", figure("limited_of_free"), 0.97, false},
 		{scenarioA2A, "SendMessage through to the reply, by messages/sync, in turn", figure("a2a_of_sync"), 0.5, false},
 		{scenarioA2A, "subscriptions at once that got the end of their task", figure("subscriptions"), 5000, false},

@@ -15,6 +15,9 @@ func TestGoalsOfSending(t *testing.T) {
 	quarter.Share = 0.25
 	invalid := run("floor", scenarioSend, 64, 0, 1, 1000, 2)
 	invalid.Invalid = "neighbours"
+	reply := run("parley", scenarioReply, 64, replyRate, 1, replyRate, 2)
+	stream := run("parley", scenarioStream, 1, 0, 1, 0, 2)
+	stream.Figures = map[string]float64{"bytes_per_stream": 3584, "last_ms": 71}
 	for name, c := range map[string]struct {
 		runs []result.Run
 		want []string
@@ -47,6 +50,8 @@ func TestGoalsOfSending(t *testing.T) {
 		"alone":               {[]result.Run{run("parley", scenarioSend, 64, 0, 1, 900, 2)}, nil},
 		"half of capacity":    {[]result.Run{half}, []string{number(half.Latency.P99) + " met"}},
 		"quarter of capacity": {[]result.Run{quarter}, nil},
+		"replies":             {[]result.Run{reply}, []string{number(reply.Latency.P99) + " met"}},
+		"streams":             {[]result.Run{stream}, []string{"3,584 met", "71.0 missed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := verdicts(Goals(&result.Report{Runs: c.runs})); !slices.Equal(got, c.want) {

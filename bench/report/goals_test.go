@@ -31,12 +31,12 @@ func TestGoalsOfGroups(t *testing.T) {
 		want []string
 	}{
 		"met": {
-			[]result.Run{fanned(8, 200_000, 3, 250), run("parley", "hotgroup", 512, 0, 1, 700, 9), run("parley", "cold", 512, 0, 1, 1000, 9)},
-			[]string{"200,000 met", "3.00 met", "250 met", "0.700 met"},
+			[]result.Run{fanned(8, 400_000, 2, 250), run("parley", "hotgroup", 512, 0, 1, 700, 9), run("parley", "cold", 512, 0, 1, 1000, 9)},
+			[]string{"400,000 met", "2.00 met", "250 met", "0.700 met"},
 		},
 		"missed, by the case with the most clients": {
-			[]result.Run{fanned(4, 300_000, 1, 1), fanned(8, 199_000, 3.1, 251), run("parley", "hotgroup", 512, 0, 1, 690, 9), run("parley", "cold", 512, 0, 1, 1000, 9)},
-			[]string{"199,000 missed", "3.10 missed", "251 missed", "0.690 missed"},
+			[]result.Run{fanned(4, 500_000, 1, 1), fanned(8, 399_000, 2.1, 251), run("parley", "hotgroup", 512, 0, 1, 690, 9), run("parley", "cold", 512, 0, 1, 1000, 9)},
+			[]string{"399,000 missed", "2.10 missed", "251 missed", "0.690 missed"},
 		},
 		"no valid run": {[]result.Run{run("parley", "hotgroup", 512, 0, 1, 900, 9), invalid}, []string{"(0.900) no valid run"}},
 		"other clients, other targets": {
@@ -55,14 +55,14 @@ func TestGoalsOfGroups(t *testing.T) {
 }
 
 func TestGoalsAreShown(t *testing.T) {
-	r := &result.Report{Runs: []result.Run{fanned(8, 250_000, 2, 100)}}
+	r := &result.Report{Runs: []result.Run{fanned(8, 450_000, 2, 100)}}
 	r.Goals = Goals(r)
 	for name, write := range map[string]func(io.Writer, *result.Report) error{"Markdown": Markdown, "HTML": HTML} {
 		var b bytes.Buffer
 		if err := write(&b, r); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"fan-out to 1,000 members: durable deliveries a second", "≥ 200,000", "250,000", "met"} {
+		for _, want := range []string{"fan-out to 1,000 members: durable deliveries a second", "≥ 400,000", "450,000", "met"} {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("%s does not contain %q", name, want)
 			}

@@ -45,6 +45,9 @@ const (
 	// this is its rate of deliveries afterwards. If fewer than drainLeast were left, it
 	// equals FigureNews.
 	FigureDrained = "drain_per_second"
+	// FigureDeliveryCPU is the target's processor time for each of these, in microseconds;
+	// there is none if fewer than drainLeast were left.
+	FigureDeliveryCPU = "us_per_delivery"
 	// FigureNewsDrain is the time from the last 201 of a turn to the last delivery, in
 	// the turn in which it was longest.
 	FigureNewsDrain = "webhook_drain_ms"
@@ -100,11 +103,12 @@ func (h *Host) Webhook(ctx context.Context, plan load.Plan, meter Meter, window 
 		}
 		hooked += m.PerSecond() / turns
 		m.Fill(run)
+		cpu := meter.CPU()
 		if err := errors.Join(err, h.awaitNews(ctx)); err != nil {
 			return err
 		}
 		c := h.hooks.sink.catch()
-		t.add(c)
+		t.add(c, meter.CPU()-cpu)
 		for _, wait := range c.waits {
 			laps[LapNews].Record(wait)
 		}
@@ -131,9 +135,12 @@ type tide struct {
 	// under is the time in which all deliveries arrived, ebb the time in which those
 	// after the last 201 did, and longest the longest such time of a turn.
 	under, ebb, longest time.Duration
+	// cpu is the target's processor time after the last 201.
+	cpu time.Duration
 }
 
-func (t *tide) add(c catch) {
+// add adds a turn after whose last 201 the target used cpu.
+func (t *tide) add(c catch, cpu time.Duration) {
 	t.again += c.again
 	if c.came == 0 {
 		return
@@ -142,7 +149,7 @@ func (t *tide) add(c catch) {
 	t.longest = max(t.longest, ebb)
 	t.came, t.under = t.came+c.came, t.under+c.last-c.firstAnswer
 	if c.after >= drainLeast {
-		t.after, t.ebb = t.after+c.after, t.ebb+ebb
+		t.after, t.ebb, t.cpu = t.after+c.after, t.ebb+ebb, t.cpu+cpu
 	}
 }
 
@@ -154,6 +161,7 @@ func (t *tide) figures() map[string]float64 {
 	}
 	if t.ebb > 0 {
 		figures[FigureDrained] = float64(t.after) / t.ebb.Seconds()
+		figures[FigureDeliveryCPU] = t.cpu.Seconds() * 1e6 / float64(t.after)
 	}
 	return figures
 }

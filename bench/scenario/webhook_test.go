@@ -317,16 +317,16 @@ func TestTide(t *testing.T) {
 		turns []catch
 		want  map[string]float64
 	}{
-		"much":            {[]catch{much}, map[string]float64{FigureNews: 20_000. / 7, FigureDrained: 6000, FigureNewsDrain: 2000, FigureAgain: 3}},
+		"much":            {[]catch{much}, map[string]float64{FigureNews: 20_000. / 7, FigureDrained: 6000, FigureDeliveryCPU: 100, FigureNewsDrain: 2000, FigureAgain: 3}},
 		"little":          {[]catch{little}, map[string]float64{FigureNews: 400, FigureDrained: 400, FigureNewsDrain: 250, FigureAgain: 0}},
-		"both":            {[]catch{much, little}, map[string]float64{FigureNews: 20_500 / 8.25, FigureDrained: 6000, FigureNewsDrain: 2000, FigureAgain: 3}},
+		"both":            {[]catch{much, little}, map[string]float64{FigureNews: 20_500 / 8.25, FigureDeliveryCPU: 100, FigureDrained: 6000, FigureNewsDrain: 2000, FigureAgain: 3}},
 		"before the 201":  {[]catch{early}, map[string]float64{FigureNews: 100, FigureDrained: 100, FigureNewsDrain: 0, FigureAgain: 0}},
 		"nothing at all":  {[]catch{{}}, map[string]float64{FigureNewsDrain: 0, FigureAgain: 0}},
 		"exactly as much": {[]catch{{came: 2000, firstAnswer: 1, lastAnswer: time.Second, last: 2 * time.Second, after: drainLeast}}, map[string]float64{FigureDrained: drainLeast}},
 	} {
 		var tide tide
 		for _, turn := range c.turns {
-			tide.add(turn)
+			tide.add(turn, 1200*time.Millisecond)
 		}
 		got := tide.figures()
 		for figure, want := range c.want {
