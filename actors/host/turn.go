@@ -24,17 +24,21 @@ type Turn[S rules.State, C any, E rules.Event] struct {
 	// afterJournal: the answer depends on rows that other actors write, so on every
 	// entry that the journal was given before.
 	afterJournal bool
-	// overlaid is the pending entry of a row that the answer depends on, if any.
-	overlaid *Pending
-	// dependsOn are entries of other actors that the answer waits for, whether they
-	// succeed or not.
-	dependsOn []*Pending
+	// dependsOn are entries that an answer which appends nothing itself waits for.
+	dependsOn []dependency
 	// own is the turn's own entry, once anything depends on it.
 	own *Pending
 	// durable runs when the entry is durable, before the answer.
 	durable []func()
 	// Events are what the turn has decided so far.
 	Events []E
+}
+
+// dependency is an entry that an answer waits for. If it is the actor's own, the answer fails
+// with it.
+type dependency struct {
+	entry *Pending
+	own   bool
 }
 
 func (e *entity[S, C, E]) begin() *Turn[S, C, E] {
@@ -87,8 +91,12 @@ func (t *Turn[S, C, E]) Idle() bool { return t.entity.last == nil || t.entity.la
 // OnDurable runs fn when the turn's entry is durable, before the answer.
 func (t *Turn[S, C, E]) OnDurable(fn func()) { t.durable = append(t.durable, fn) }
 
-// DependOn makes the answer wait for entries of other actors.
-func (t *Turn[S, C, E]) DependOn(entries []*Pending) { t.dependsOn = entries }
+// DependOn makes the answer wait for entries of other actors, whether they succeed or not.
+func (t *Turn[S, C, E]) DependOn(entries []*Pending) {
+	for _, entry := range entries {
+		t.dependsOn = append(t.dependsOn, dependency{entry: entry})
+	}
+}
 
 // DependOnJournal makes the answer wait for every entry that the journal was given
 // before: it depends on rows that other actors write.
@@ -133,7 +141,7 @@ func (t *Turn[S, C, E]) Enqueue(to journal.Stream, m *record.SagaMessage) {
 // Row reads one of the actor's own rows, pending writes included.
 func (t *Turn[S, C, E]) Row(table journal.Table, key []byte) ([]byte, bool, error) {
 	if o, ok := t.entity.overlay[overlayKey(table, key)]; ok {
-		t.overlaid = o.pending
+		t.dependsOn = append(t.dependsOn, dependency{o.pending, true})
 		return o.value, !o.deleted, nil
 	}
 	return t.entity.engine.journal.Row(t.Entry.Slot, table, key)
@@ -195,16 +203,10 @@ func (t *Turn[S, C, E]) empty() bool {
 func (t *Turn[S, C, E]) commit(release func(error)) {
 	e := t.entity
 	if t.empty() {
-		last := e.last // read here: what waits below is called by the journal, beside later turns
-		t.afterAll(t.dependsOn, func() {
-			t.after(t.overlaid, func(err error) {
-				if err != nil {
-					release(err)
-					return
-				}
-				t.after(last, release)
-			})
-		})
+		if e.last != nil {
+			t.dependsOn = append(t.dependsOn, dependency{e.last, true})
+		}
+		releaseAfter(t.dependsOn, release)
 		return
 	}
 	e.seq += uint64(len(t.Entry.Events))
@@ -250,22 +252,20 @@ func (t *Turn[S, C, E]) abandon() {
 	}
 }
 
-// afterAll calls then when all entries have been released.
-func (t *Turn[S, C, E]) afterAll(entries []*Pending, then func()) {
-	if len(entries) == 0 {
-		then()
-		return
-	}
-	entries[0].then(func(error) { t.afterAll(entries[1:], then) })
-}
-
-// after calls release when an entry has been released, at once if there is none.
-func (t *Turn[S, C, E]) after(tk *Pending, release func(error)) {
-	if tk == nil {
+// releaseAfter calls release when all dependencies have been released, or when one of the
+// actor's own has failed. The journal calls it, beside later turns.
+func releaseAfter(all []dependency, release func(error)) {
+	if len(all) == 0 {
 		release(nil)
 		return
 	}
-	tk.then(release)
+	all[0].entry.then(func(err error) {
+		if err != nil && all[0].own {
+			release(err)
+			return
+		}
+		releaseAfter(all[1:], release)
+	})
 }
 
 // overlayRows keeps rows at hand until their entry is released, and forgets those whose
