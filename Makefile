@@ -12,8 +12,9 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || true)
 # Tools live in a module of their own: the product's go.mod names none of them.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
 # Without the checkout's path in what is compiled, another checkout finds it in the
-# build cache, and what go vet said about it.
-export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath
+# build cache, and what go vet said about it. Only the server itself is optimized by its
+# profile: otherwise every package would be compiled twice.
+export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath -pgo=off
 # The data race detector needs cgo, the product does not.
 export CGO_ENABLED := 0
 
@@ -53,8 +54,8 @@ build: server ## Build ./parley and ./parley-bench, static binaries
 
 .PHONY: server
 server: ## Build ./parley alone
-	@[ -x parley ] || echo "building ./parley: the first time takes a minute or two"
-	$(GO) build -trimpath -ldflags "-s -w -X parley/cmd/parley/program.version=$(VERSION)" -o parley ./cmd/parley
+	@[ -x parley ] || echo "building ./parley: the first time takes two to four minutes"
+	$(GO) build -pgo=auto -trimpath -ldflags "-s -w -X parley/cmd/parley/program.version=$(VERSION)" -o parley ./cmd/parley
 
 .PHONY: run
 run: server ## Start a server for development on ./parley-data
@@ -282,6 +283,11 @@ bench-micro: bin/bench-micro.txt ## Compare the cost of single operations with t
 .PHONY: bench-micro-baseline
 bench-micro-baseline: bin/bench-micro.txt ## Make today's cost of single operations the baseline
 	grep -E '^(goos|goarch|pkg|cpu|Benchmark)' $< >$(BASELINE)
+
+.PHONY: profile
+profile: build ## Renew cmd/parley/default.pgo, the profile by which the compiler optimizes ./parley
+	@$(SAY) "profile"
+	tools/profile.sh
 
 .PHONY: clean
 clean: ## Remove what was built; data directories stay

@@ -31,9 +31,10 @@ var cores = runtime.GOMAXPROCS(0)
 const threadsPerCore = 2
 
 // addThreads gives the runtime threadsPerCore. What is sized by the cores must have been made
-// before. GOMAXPROCS in the environment overrides it.
+// before. GOMAXPROCS in the environment overrides it. Where a container limits the processor
+// time, more threads would only use it up sooner in each period, and then all would stand.
 func addThreads() {
-	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
+	if _, set := os.LookupEnv("GOMAXPROCS"); !set && cores == runtime.NumCPU() {
 		runtime.GOMAXPROCS(threadsPerCore * cores)
 	}
 }
