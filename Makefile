@@ -134,7 +134,7 @@ judged:
 .PHONY: lint
 lint: export GOGC := 400
 lint: export GOMEMLIMIT := 3GiB
-lint: ## Formatting, go vet, staticcheck, more rules (tools/lint), exhaustive switches over sum types, known vulnerabilities
+lint: ## Formatting, go vet, staticcheck, more rules (tools/lint), exhaustive switches over sum types, the profile of the server, known vulnerabilities
 	@$(SAY) "formatting"
 	@unformatted=$$($(TOOL) gofumpt -l .); if [ -n "$$unformatted" ]; then printf 'gofumpt would change:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@$(SAY) "go vet and staticcheck"
@@ -148,6 +148,8 @@ lint: ## Formatting, go vet, staticcheck, more rules (tools/lint), exhaustive sw
 	cd bench && $(GO) vet -vettool=$(CURDIR)/bin/lint ./...
 	@$(SAY) "switches over sum types name every case; each rule reports a planted fault"
 	$(GO) test -C tools -count=1 ./...
+	@$(SAY) "the profile of the server can be read"
+	$(GO) tool pprof -top -nodecount 1 cmd/parley/default.pgo | grep 'Total samples'
 	@$(SAY) "known vulnerabilities"
 	@said=$$(mktemp); trap 'rm -f "$$said"' EXIT; code=0; \
 	timeout 300 $(TOOL) govulncheck ./... >"$$said" 2>&1 || code=$$?; \
@@ -287,7 +289,7 @@ bench-micro-baseline: bin/bench-micro.txt ## Make today's cost of single operati
 .PHONY: profile
 profile: build ## Renew cmd/parley/default.pgo, the profile by which the compiler optimizes ./parley
 	@$(SAY) "profile"
-	tools/profile.sh
+	GO=$(GO) tools/profile.sh
 
 .PHONY: clean
 clean: ## Remove what was built; data directories stay

@@ -45,8 +45,9 @@ const (
 // messages of the same outbox. A late item never passes an item that was there
 // before it.
 //
-// Items whose entries gather wait until there is another one, until there are many, or
-// for gatherFor. They pass nothing, and nothing passes them.
+// Items whose entries gather wait until one comes that does not, until there are
+// gatherItems or gatherBytes of them, or for gatherFor. They pass nothing, and nothing
+// passes them.
 type queue struct {
 	mu    sync.Mutex
 	items []*item

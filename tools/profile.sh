@@ -7,8 +7,8 @@ work=$(mktemp -d)
 address=127.0.0.1:18080 admin=127.0.0.1:18081 seconds=10
 ./parley serve --dev --data "$work/data" --listen "$address" --admin-listen "$admin" >"$work/log" 2>&1 &
 server=$!
-trap 'kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
-until grep -q 'listening on' "$work/log"; do kill -0 "$server"; sleep 0.1; done
+trap 'kill "$server" 2>/dev/null && wait "$server"; rm -rf "$work"' EXIT
+until grep -q 'listening on' "$work/log"; do kill -0 "$server" || { cat "$work/log" >&2; exit 1; }; sleep 0.1; done
 for load in 'send --clients 64' 'send --clients 256' 'reply --clients 64' 'inbox --clients 64'; do
   echo "profiling: $load"
   # shellcheck disable=SC2086
@@ -19,4 +19,5 @@ for load in 'send --clients 64' 'send --clients 256' 'reply --clients 64' 'inbox
   curl -sSf -H "Authorization: Bearer $(cat "$work/data/admin.token")" "http://$admin/debug/pprof/profile?seconds=$seconds" >"$work/${load// /}.pb"
   wait "$bench"
 done
-go tool pprof -proto "$work"/*.pb >cmd/parley/default.pgo
+"${GO:-go}" tool pprof -proto "$work"/*.pb >"$work/profile"
+mv "$work/profile" cmd/parley/default.pgo

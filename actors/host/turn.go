@@ -24,7 +24,7 @@ type Turn[S rules.State, C any, E rules.Event] struct {
 	// afterJournal: the answer depends on rows that other actors write, so on every
 	// entry that the journal was given before.
 	afterJournal bool
-	// dependsOn are entries that an answer which appends nothing itself waits for.
+	// dependsOn are entries that the answer waits for if the turn appends nothing.
 	dependsOn []dependency
 	// own is the turn's own entry, once anything depends on it.
 	own *Pending
@@ -98,6 +98,14 @@ func (t *Turn[S, C, E]) DependOn(entries []*Pending) {
 	}
 }
 
+// dependOnOwn makes the answer wait for an entry of the actor's own. Rows that were written
+// together are often read together.
+func (t *Turn[S, C, E]) dependOnOwn(entry *Pending) {
+	if last := len(t.dependsOn) - 1; last < 0 || t.dependsOn[last].entry != entry {
+		t.dependsOn = append(t.dependsOn, dependency{entry, true})
+	}
+}
+
 // DependOnJournal makes the answer wait for every entry that the journal was given
 // before: it depends on rows that other actors write.
 func (t *Turn[S, C, E]) DependOnJournal() { t.afterJournal = true }
@@ -141,7 +149,7 @@ func (t *Turn[S, C, E]) Enqueue(to journal.Stream, m *record.SagaMessage) {
 // Row reads one of the actor's own rows, pending writes included.
 func (t *Turn[S, C, E]) Row(table journal.Table, key []byte) ([]byte, bool, error) {
 	if o, ok := t.entity.overlay[overlayKey(table, key)]; ok {
-		t.dependsOn = append(t.dependsOn, dependency{o.pending, true})
+		t.dependOnOwn(o.pending)
 		return o.value, !o.deleted, nil
 	}
 	return t.entity.engine.journal.Row(t.Entry.Slot, table, key)
@@ -204,7 +212,7 @@ func (t *Turn[S, C, E]) commit(release func(error)) {
 	e := t.entity
 	if t.empty() {
 		if e.last != nil {
-			t.dependsOn = append(t.dependsOn, dependency{e.last, true})
+			t.dependOnOwn(e.last)
 		}
 		releaseAfter(t.dependsOn, release)
 		return

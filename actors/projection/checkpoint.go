@@ -132,8 +132,9 @@ type versioned struct {
 func (d *Directory) compare(v journal.View, all []versioned) (changed int, err error) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
-	for part := range runtime.GOMAXPROCS(0) {
-		from, upTo := part*len(all)/runtime.GOMAXPROCS(0), (part+1)*len(all)/runtime.GOMAXPROCS(0)
+	parts := runtime.GOMAXPROCS(0) // it may change meanwhile
+	for part := range parts {
+		from, upTo := part*len(all)/parts, (part+1)*len(all)/parts
 		running.Go(func() {
 			var differ []change
 			var failed error

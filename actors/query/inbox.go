@@ -18,17 +18,18 @@ func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint6
 	p := inboxPage{limit: limit, only: only, fits: fits}
 	err = q.view(ctx, func(v journal.View) error {
 		p.read = func(e journal.FeedEntry) (*record.Message, error) { return q.transferred(ctx, v, agent, e) }
+		seen := 0
 		if before == 0 && only == "" {
-			newest, err := q.newest.of(v, agent)
+			newest, read, err := q.newest.of(v, agent)
 			if err != nil {
 				return err
 			}
 			if more, err := p.addAll(newest.entries); !more || err != nil || newest.whole {
 				return err
 			}
-			p.last, before = newest.end, newest.end
+			p.last, before, seen = newest.end, newest.end, read
 		}
-		return p.scan(v, agent, before)
+		return p.scan(v, agent, before, seen)
 	})
 	return p.messages, p.next, err
 }
@@ -85,11 +86,11 @@ func (p *inboxPage) add(e journal.FeedEntry) (more bool, err error) {
 	return true, nil
 }
 
-// scan adds messages from the rows of a feed before a position.
-func (p *inboxPage) scan(v journal.View, agent parley.AgentID, before uint64) error {
-	note, seen, had, failed := journal.TypeHash(p.only), 0, len(p.messages), error(nil)
+// scan adds messages from the rows of a feed before a position, after seen entries were read.
+func (p *inboxPage) scan(v journal.View, agent parley.AgentID, before uint64, seen int) error {
+	note, had, failed := journal.TypeHash(p.only), len(p.messages), error(nil)
 	err := v.FeedBefore(agent, before, func(e journal.FeedEntry) (more bool) {
-		if len(p.messages) == p.limit || seen == scanMax {
+		if len(p.messages) == p.limit || seen >= scanMax {
 			p.next = p.last
 			return false
 		}

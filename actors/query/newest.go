@@ -42,15 +42,14 @@ func newNewestCache() newestCache {
 	})}
 }
 
-// of returns the newest messages of a feed as a view shows it. They are shared and must not
-// be changed.
-func (c newestCache) of(v journal.View, agent parley.AgentID) (*newestMessages, error) {
+// of returns the newest messages of a feed as a view shows it, and how many entries it read
+// for that. They are shared and must not be changed.
+func (c newestCache) of(v journal.View, agent parley.AgentID) (n *newestMessages, seen int, err error) {
 	if n, found := c.feeds.GetIfPresent(agent); found && v.FeedUnchanged(agent, n.commit) {
-		return n, nil
+		return n, 0, nil
 	}
-	n := &newestMessages{commit: v.Commit(), entries: make([]FeedEntry, 0, newestEntries), whole: true}
-	seen := 0
-	err := v.FeedBefore(agent, 0, func(e journal.FeedEntry) bool {
+	n = &newestMessages{commit: v.Commit(), entries: make([]FeedEntry, 0, newestEntries), whole: true}
+	err = v.FeedBefore(agent, 0, func(e journal.FeedEntry) bool {
 		if len(n.entries) == newestEntries || seen == scanMax {
 			n.whole = false
 			return false
@@ -63,7 +62,7 @@ func (c newestCache) of(v journal.View, agent parley.AgentID) (*newestMessages, 
 		return true
 	})
 	if err != nil {
-		return nil, err
+		return nil, seen, err
 	}
 	slices.Reverse(n.entries)
 	err = fillEntryReceipts(v, agent, n.entries)
@@ -71,5 +70,5 @@ func (c newestCache) of(v journal.View, agent parley.AgentID) (*newestMessages, 
 	if err == nil && n.commit > 0 {
 		c.feeds.Set(agent, n)
 	}
-	return n, err
+	return n, seen, err
 }

@@ -220,7 +220,7 @@ func (l *Conn) Close() error {
 	return err
 }
 
-// Leave frees the place of a hijacked connection after it was closed.
+// Leave frees the place of a hijacked connection after it was closed, and ends its Watch.
 func (l *Conn) Leave() {
 	l.listener.watcher.remove(l)
 	l.listener.mu.Lock()

@@ -5,11 +5,13 @@ import (
 )
 
 const (
-	// aheadChunk is how much of a log is written with zeros at a time. A sync that follows
-	// has that much more to write, so it bounds the delay of one answer.
+	// aheadChunk is how much of a log is written with zeros at a time, at most one part in
+	// aheadShare of the disk. A sync that follows has that much more to write, so it bounds
+	// the delay of one answer.
 	aheadChunk = 256 << 10
-	// aheadLeast is how much of that is left when the next part is written.
-	aheadLeast = 16 << 10
+	aheadShare = 256
+	// aheadLeast is the part of a chunk that is left when the next one is written.
+	aheadLeast = 16
 )
 
 var zeros [aheadChunk]byte
@@ -20,8 +22,22 @@ var zeros [aheadChunk]byte
 // recycled, so after the first ones.
 //
 // Readers take the zeros for the end of the log, as they do the rest of a recycled one.
-// Failing to write them is no failure: the log grows as it would without them.
-type AheadFS struct{ vfs.FS }
+// Without space for them the log grows as it is written.
+type AheadFS struct {
+	vfs.FS
+	dir    string      // of the logs, as it is spelled in their paths
+	chunk  int64       // written at a time
+	scarce func() bool // the rest of the disk is for what is acknowledged
+}
+
+// aheadFS returns the Monitor's file system with logs that are written ahead.
+func (m *Monitor) aheadFS() AheadFS {
+	chunk := int64(aheadChunk)
+	if usage, err := m.o.FS.GetDiskUsage(m.o.Dir); err == nil && usage.TotalBytes > 0 {
+		chunk = min(chunk, int64(usage.TotalBytes/aheadShare))
+	}
+	return AheadFS{m.o.FS, m.o.FS.PathJoin(m.o.Dir), chunk, m.scarce}
+}
 
 // Unwrap is the file system below. The engine asks for it.
 func (a AheadFS) Unwrap() vfs.FS { return a.FS }
@@ -39,19 +55,20 @@ func (a AheadFS) ReuseForWrite(old, path string, category vfs.DiskWriteCategory)
 }
 
 func (a AheadFS) ahead(f vfs.File, path string) vfs.File {
-	if _, kind, ok := fileOf(a.PathBase(path)); f == nil || !ok || kind != logFile {
+	if _, kind, ok := fileOf(a.PathBase(path)); f == nil || !ok || kind != logFile || a.PathDir(path) != a.dir {
 		return f
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return f
 	}
-	return &aheadFile{File: f, written: info.Size()}
+	return &aheadFile{File: f, fs: a, written: info.Size()}
 }
 
 // aheadFile is a log. One goroutine writes it.
 type aheadFile struct {
 	vfs.File
+	fs AheadFS
 	at int64 // where the next write goes
 	// written is up to where the file has been written, by the log or ahead of it.
 	written int64
@@ -61,8 +78,9 @@ type aheadFile struct {
 func (f *aheadFile) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
 	f.at += int64(n)
-	if f.written = max(f.written, f.at); err == nil && f.written-f.at < aheadLeast {
-		more, _ := f.File.WriteAt(zeros[:], f.written)
+	f.written = max(f.written, f.at)
+	if err == nil && f.written-f.at < f.fs.chunk/aheadLeast && !f.fs.scarce() {
+		more, _ := f.File.WriteAt(zeros[:f.fs.chunk], f.written)
 		f.written += int64(more)
 	}
 	return n, err

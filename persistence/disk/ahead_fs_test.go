@@ -27,7 +27,8 @@ func contentOf(t *testing.T, fs vfs.FS, name string) []byte {
 // TestLogsAreWrittenAhead: behind what was written to a log lie zeros, as many as a sync can
 // afford; a log that overwrites a longer file keeps that; other files end where they end.
 func TestLogsAreWrittenAhead(t *testing.T) {
-	fs := AheadFS{vfs.NewMem()}
+	scarce := false
+	fs := AheadFS{vfs.NewMem(), ".", aheadChunk, func() bool { return scarce }}
 	log, err := fs.Create("000007.log", "pebble-wal")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestLogsAreWrittenAhead(t *testing.T) {
 		}
 		want = append(want, part...)
 		got := contentOf(t, fs, "000007.log")
-		if ahead := len(got) - len(want); ahead < aheadLeast || ahead > aheadChunk+aheadLeast {
+		if ahead := len(got) - len(want); ahead < aheadChunk/aheadLeast || ahead > aheadChunk+aheadChunk/aheadLeast {
 			t.Fatalf("%d bytes lie ahead of %d", ahead, len(want))
 		}
 		if !bytes.Equal(got[:len(want)], want) || !bytes.Equal(got[len(want):], make([]byte, len(got)-len(want))) {
@@ -57,6 +58,16 @@ func TestLogsAreWrittenAhead(t *testing.T) {
 	}
 	if got := contentOf(t, fs, "000008.log"); len(got) != size || !bytes.HasPrefix(got, []byte("anew\x01")) {
 		t.Errorf("a log that overwrites another holds %d bytes, not %d", len(got), size)
+	}
+	scarce = true
+	for at := len("anew"); at < size; {
+		n, err := again.Write(want[:min(len(want), size-at)])
+		if at += n; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := contentOf(t, fs, "000008.log"); len(got) != size {
+		t.Errorf("on a disk that is nearly full, %d bytes were written ahead", len(got)-size)
 	}
 	table, err := fs.Create("000009.sst", "")
 	if err != nil {
@@ -78,7 +89,7 @@ func TestLogsGoOnWithoutSpaceAhead(t *testing.T) {
 		}
 		return nil
 	})
-	fs := AheadFS{errorfs.Wrap(vfs.NewMem(), full)}
+	fs := AheadFS{errorfs.Wrap(vfs.NewMem(), full), ".", aheadChunk, func() bool { return false }}
 	log, err := fs.Create("000007.log", "pebble-wal")
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@
 //
 //   - RetryingFS waits for space and tries again where the engine would end the
 //     process because its log or manifest could not be written;
+//   - AheadFS writes the space beyond the end of a log before the log needs it;
 //   - DirSyncFS and SyncDirectory keep directory entries from being lost;
 //   - BlobFS checks what is read from the engine's blob files, which the engine
 //     trusts, and fails the table of one that cannot be written;

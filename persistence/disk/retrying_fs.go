@@ -39,7 +39,7 @@ type RetryingFS struct {
 
 // RetryingFS is the Monitor's file system with retries.
 func (m *Monitor) RetryingFS() RetryingFS {
-	return RetryingFS{FS: AheadFS{m.o.FS}, m: m, dir: m.o.FS.PathJoin(m.o.Dir)}
+	return RetryingFS{FS: m.aheadFS(), m: m, dir: m.o.FS.PathJoin(m.o.Dir)}
 }
 
 // Unwrap is the file system below. The engine asks for it.

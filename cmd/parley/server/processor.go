@@ -2,7 +2,6 @@ package server
 
 import (
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -20,24 +19,6 @@ const (
 	processorSpare = 0.2
 	processorOurs  = 0.5
 )
-
-// cores is how many processors the process may use.
-var cores = runtime.GOMAXPROCS(0)
-
-// threadsPerCore is how many threads run goroutines for each core. With one, a goroutine
-// that returns from a sync waits until one of the few threads has nothing else to do, under
-// load for milliseconds, and so do the answers that wait for the sync. With two, the kernel
-// shares out the cores, and a thread that has slept comes first.
-const threadsPerCore = 2
-
-// addThreads gives the runtime threadsPerCore. What is sized by the cores must have been made
-// before. GOMAXPROCS in the environment overrides it. Where a container limits the processor
-// time, more threads would only use it up sooner in each period, and then all would stand.
-func addThreads() {
-	if _, set := os.LookupEnv("GOMAXPROCS"); !set && cores == runtime.NumCPU() {
-		runtime.GOMAXPROCS(threadsPerCore * cores)
-	}
-}
 
 // processor reports when there is no processor time left for more work.
 type processor struct {
@@ -63,7 +44,7 @@ func (p *processor) busy() bool {
 	if !known || last.at.IsZero() {
 		return false
 	}
-	ours := float64(used-last.was) / float64(now.Sub(last.at)*time.Duration(cores))
+	ours := float64(used-last.was) / float64(now.Sub(last.at)*time.Duration(cores()))
 	othersFillIt := seen && all > last.all && float64(idle-last.idle) <= processorSpare*float64(all-last.all)
 	return ours >= processorFull || othersFillIt && ours >= processorOurs
 }

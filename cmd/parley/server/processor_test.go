@@ -30,7 +30,7 @@ func TestProcessorOverload(t *testing.T) {
 			t.Errorf("%s: overloaded before the first measurement", c.name)
 		}
 		now, idle, all = now.Add(time.Second), idle+uint64(c.idle), all+100
-		used += time.Duration(runtime.GOMAXPROCS(0)) * time.Second * time.Duration(c.ours) / 100
+		used += time.Duration(cores()) * time.Second * time.Duration(c.ours) / 100
 		if p.busy() != c.short {
 			t.Errorf("%s: overloaded is %v", c.name, !c.short)
 		}
