@@ -220,7 +220,7 @@ check-generated: $(PLUGINS) ## Check that the .proto files pass buf lint and tha
 	done; \
 	echo "generated code is current"
 
-# What users compare. The whole takes about 25 minutes and wants a quiet machine.
+# What users compare. The whole takes half an hour and wants a quiet machine.
 .PHONY: bench
 bench: build bench-peers ## Measure the published goals with the peers beside us, and verify what was acknowledged
 	@$(SAY) "bench"
