@@ -226,7 +226,7 @@ bench: build bench-peers ## Measure the published goals with the peers beside us
 	@$(SAY) "bench"
 	./parley bench --goals --verify --beside "$$(ls -d bin/peers/* | paste -sd,)"
 
-# The published goals speak of 1,000,000 agents and 10,000,000 messages. That takes
+# The published growth tables go to 1,000,000 agents and 10,000,000 messages. That takes
 # hours and 30 GiB of disk; --dir names the disk:
 #   ./parley bench growth --agents 1000000 --messages 10000000 --rest 150s --verify --dir DIR
 .PHONY: bench-growth
