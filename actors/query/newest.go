@@ -43,7 +43,7 @@ func newNewestCache() newestCache {
 }
 
 // of returns the newest messages of a feed as a view shows it, and how many entries it read
-// for that. They are shared and must not be changed.
+// for that. The messages are shared and must not be changed.
 func (c newestCache) of(v journal.View, agent parley.AgentID) (n *newestMessages, seen int, err error) {
 	if n, found := c.feeds.GetIfPresent(agent); found && v.FeedUnchanged(agent, n.commit) {
 		return n, 0, nil

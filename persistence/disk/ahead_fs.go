@@ -10,7 +10,7 @@ const (
 	// the delay of one answer.
 	aheadChunk = 256 << 10
 	aheadShare = 256
-	// aheadLeast is the part of a chunk that is left when the next one is written.
+	// One part in aheadLeast of a chunk is left when the next one is written.
 	aheadLeast = 16
 )
 
