@@ -67,6 +67,15 @@ func (r *Refusal) Distinct() *Refusal {
 	return &c
 }
 
+// DistinctAs returns a copy of the refusal in which errors.Is finds original, which
+// Distinct returned. The two have the same reason and code. A decoder uses it, because
+// what makes a refusal distinct is lost when it is encoded.
+func (r *Refusal) DistinctAs(original *Refusal) *Refusal {
+	c := *r
+	c.distinct = original.distinct
+	return &c
+}
+
 // With returns a copy of the refusal with one more member in Extra.
 func (r *Refusal) With(key string, value any) *Refusal {
 	c := *r
