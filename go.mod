@@ -32,6 +32,7 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spiffe/go-spiffe/v2 v2.9.0
 	github.com/valyala/fasthttp v1.77.0
+	go.etcd.io/raft/v3 v3.7.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0

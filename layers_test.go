@@ -124,6 +124,13 @@ var lattice = map[string]place{
 	},
 	"parley/persistence/crashtest": {why: "a file system that simulates crashes depends neither on journals nor on actors"},
 
+	// Several nodes.
+	"parley/cluster/raftlog": {
+		may:   slices.Concat(ground, []string{"parley/persistence/disk"}),
+		tests: []string{"parley/persistence/crashtest"},
+		why:   "the log of a raft group stores entries and does not know what they mean or who else has them",
+	},
+
 	// Interfaces.
 	"parley/http": {
 		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/web"}),
@@ -230,7 +237,8 @@ type lock struct {
 // rejects all others.
 var locks = []lock{
 	{"github.com/asynkron/protoactor-go", []string{"parley/actors/host"}, "only actors have mailboxes; rules and interfaces must not depend on the engine"},
-	{"github.com/cockroachdb/pebble/v2", []string{"parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
+	{"go.etcd.io/raft/v3", []string{"parley/cluster/raftlog"}, "only the cluster knows that a journal is replicated, and how"},
+	{"github.com/cockroachdb/pebble/v2", []string{"parley/cluster/raftlog", "parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
 	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums protect bytes on disk; secrets need a keyed hash"},
 	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/http/docs", "parley/http/httpserver", "parley/http/rest", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
 	{"github.com/fasthttp/router", []string{"parley/http/httpserver"}, "routes are declared in one table"},
