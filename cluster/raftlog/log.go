@@ -106,13 +106,13 @@ type Log struct {
 	appended, written, started, durable, claimed, needed uint64
 	// writtenLast is up to where the entries are in files; writingLast, where the present
 	// write gets. Entries above that may be replaced meanwhile.
-	writtenLast, writingLast uint64
-	inUse                    [syncsMax]bool // handles of the tail
-	syncing                  int
-	synced                   disk.Head // of the newest durable record
-	syncedCut                uint64
-	removing, keeping        bool
-	stats                    Stats
+	writtenLast, writingLast  uint64
+	inUse                     [syncsMax]bool // handles of the tail
+	syncing                   int
+	synced                    disk.Head // of the newest durable record
+	syncedCut                 uint64
+	removing, keeping, closed bool
+	stats                     Stats
 }
 
 // Stats counts since the opening.
@@ -233,11 +233,14 @@ func (l *Log) Close() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
-	if errors.Is(l.err, ErrClosed) {
+	if l.closed {
 		l.mu.Unlock()
 		return l.err
 	}
-	l.err = ErrClosed
+	l.closed = true
+	if l.err == nil {
+		l.err = ErrClosed
+	}
 	l.changed.Broadcast()
 	for l.syncing > 0 {
 		l.changed.Wait()

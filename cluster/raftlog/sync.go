@@ -19,7 +19,7 @@ const (
 	syncsMax = 4
 	// aheadMax is how much of a segment is written with zeros at a time, at most one part
 	// in aheadShare of it. One part in aheadLeast of that is left when the next is written.
-	aheadMax   = 1 << 20
+	aheadMax   = 256 << 10
 	aheadShare = 16
 	aheadLeast = 4
 	// pointBytes is the distance of two points, so what is read in vain to find an entry.
