@@ -52,6 +52,7 @@ var lattice = map[string]place{
 	// Server packages. Packages of one layer never import each other: actors declares
 	// the interfaces that it needs, and the others implement them.
 	"parley/actors/verify": {may: slices.Concat(ground, agreed, rules), why: "a verifier must not share code with the writer of the data, except for rules and encodings"},
+	"parley/actors/wire":   {may: ground, why: "how a value crosses between nodes follows from its type; what it means is not known here"},
 	"parley/actors/host":   {may: slices.Concat(ground, agreed, rules), why: "one loop runs the actors of every kind and does not know what they decide"},
 	"parley/actors/query":  {may: slices.Concat(ground, agreed, rules), why: "a query reads what is stored; no actor takes part"},
 	"parley/actors/directory": {
