@@ -42,11 +42,8 @@ func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command
 // awaitLoss waits until a group has removed an agent, or the wait times out.
 func (as *Agents) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		member, err := host.Query[bool](as.engine, rules.GroupStream(id), unseatedGroupQuery(func(s *group.State) any {
-			_, member := s.Member(of)
-			return member && !s.Deleted()
-		}))
-		if err != nil || !member || as.pause(ctx, pause) != nil {
+		v, err := host.Query[group.View](as.engine, rules.GroupStream(id), group.GetView{Agents: []parley.AgentID{of}})
+		if err != nil || !v.Agents[0].Seated() || v.Deleted() || as.pause(ctx, pause) != nil {
 			return
 		}
 	}

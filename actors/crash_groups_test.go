@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"parley"
 	"parley/actors/agent"
@@ -298,7 +297,7 @@ func (x *imageCheck) checkGroups() {
 
 func (x *imageCheck) checkGroup(id parley.GroupID) {
 	over := false
-	members, err := ReadGroup(context.Background(), x.node.node.Groups, id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
+	members, err := readGroup(context.Background(), x.node.node.Groups, id, func(s *group.State) (ids []parley.AgentID) {
 		if over = s.Deleted(); !over {
 			for _, m := range s.Members() {
 				ids = append(ids, m.Agent)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"parley"
 	"parley/actors/group"
@@ -95,7 +94,7 @@ func (c *client) useMLS() {
 // commitMLS commits in the present epoch, and sometimes repeats the commit. Its bytes are
 // those of no other commit.
 func (c *client) commitMLS(g *crashGroup, m MLSCommit) {
-	epoch, err := ReadGroup(context.Background(), c.node().Groups, g.id, func(s *group.State, _ time.Time) uint64 { return s.Epoch })
+	epoch, err := readGroup(context.Background(), c.node().Groups, g.id, func(s *group.State) uint64 { return s.Epoch })
 	if !c.answered(err) {
 		return
 	}
@@ -151,7 +150,7 @@ type mlsSight struct {
 func (x *imageCheck) checkMLS() {
 	ctx, groups := context.Background(), x.node.node.Groups
 	for id, known := range x.known.commits {
-		s, err := ReadGroup(ctx, groups, id, func(s *group.State, _ time.Time) (of mlsSight) {
+		s, err := readGroup(ctx, groups, id, func(s *group.State) (of mlsSight) {
 			of.deleted, of.epoch = s.Deleted(), s.Epoch
 			for _, m := range s.Members() {
 				if m.Leaf {

@@ -15,16 +15,16 @@ import (
 	"parley/journal"
 )
 
-// beginErasure begins the erasure of an organization. row says so where it can be read
+// beginErasure begins the erasure of an organization. Row says so where it can be read
 // without the organization's key.
-type beginErasure struct{ row []byte }
+type beginErasure struct{ Row []byte }
 
 func (orgs *Orgs) beginErasure(t *orgTurn, r beginErasure) (any, error) {
 	if err := t.Decide(org.Erase{}); err != nil {
 		return nil, err
 	}
 	if len(t.Events) > 0 {
-		t.PutOwnedRow(journal.ErasureTable, t.State.GetId(), r.row, journal.Owners{})
+		t.PutOwnedRow(journal.ErasureTable, t.State.GetId(), r.Row, journal.Owners{})
 	}
 	return nil, nil
 }
@@ -44,7 +44,11 @@ func (h erasureHost) Begin(id parley.OrgID, row []byte) error {
 
 // GroupExists implements erasure.Host.
 func (h erasureHost) GroupExists(id parley.GroupID) (bool, error) {
-	return host.Query[bool](h.engine, rules.GroupStream(id), unseatedGroupQuery(func(s *group.State) any { return s.LastSeat > 0 && !s.Deleted() }))
+	v, err := host.Query[group.View](h.engine, rules.GroupStream(id), group.GetView{})
+	if errors.Is(err, group.ErrUnknown) {
+		return false, nil
+	}
+	return err == nil && !v.Deleted(), err
 }
 
 // AwaitLoss implements erasure.Host.

@@ -70,7 +70,7 @@ func (x *erasureScene) checkErased(got erasure.Result, ours *testGroup) {
 	if n, err := x.node.Messages.CountSince(x.ctx, x.l, 0); n != 1 || err != nil {
 		x.t.Errorf("the other feed has %d messages (%v), want 1", n, err)
 	}
-	members := must(ReadGroup(x.ctx, x.node.Groups, ours.id, func(s *group.State, _ time.Time) int { return len(s.Members()) }))(x.t)
+	members := must(readGroup(x.ctx, x.node.Groups, ours.id, func(s *group.State) int { return len(s.Members()) }))(x.t)
 	if members != 2 {
 		x.t.Errorf("the group of others has %d members, want 2", members)
 	}

@@ -117,7 +117,7 @@ func (v *fullJournalFixture) reads() []namedRequest {
 		{"an organization", func() error { _, err := v.node.Orgs.Current(ctx, v.owner); return err }},
 		{"signing keys", func() error { _, err := v.node.Keys.Current(ctx); return err }},
 		{"a group", func() error {
-			_, err := ReadGroup(ctx, v.node.Groups, v.group.id, func(*group.State, time.Time) bool { return true })
+			_, err := v.node.Groups.View(ctx, v.group.id, group.GetView{})
 			return err
 		}},
 		{"requests about an agent", func() error {

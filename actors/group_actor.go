@@ -56,16 +56,6 @@ var groupRules = rules.Aggregate[*groupState, group.Command, group.Event]{
 	Owners: func(h *groupState) journal.Owners { return rules.Group.OwnersOf(h.State) },
 }
 
-func (groupQuery) ReadOnly()         {}
-func (unseatedGroupQuery) ReadOnly() {}
-
-// groupQuery is a query of a group; it fails until the founder has a seat.
-// unseatedGroupQuery does not.
-type (
-	groupQuery         func(*group.State, time.Time) any
-	unseatedGroupQuery func(*group.State) any
-)
-
 func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 	return &host.Kind[*groupState, group.Command, group.Event]{
 		Stream: journal.GroupStream, Rules: groupRules, StateEvery: groupStateEvery,
@@ -73,13 +63,11 @@ func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 		Blank:  func() *groupState { return &groupState{State: &group.State{}} },
 		Handle: func(t *groupTurn, request any) (any, error) {
 			switch r := request.(type) {
-			case groupQuery:
-				if t.State.LastSeat == 0 {
-					return nil, group.ErrUnknown
+			case group.Query:
+				if _, waits := r.(group.GetFate); t.State.LastSeat == 0 && !waits {
+					return nil, group.ErrUnknown // until the founder has a seat
 				}
-				return r(t.State.State, t.Now), nil
-			case unseatedGroupQuery:
-				return r(t.State.State), nil
+				return r.Answer(t.State.State, t.Now)
 			case joining:
 				return gs.join(t, r)
 			case Invitation:

@@ -13,28 +13,28 @@ import (
 // joinOutcome is the result of a request for a seat: the number of an offer that the
 // agent must still answer, or a request that others decide.
 type joinOutcome struct {
-	offer   uint32
-	request *group.Request
+	Offer   uint32
+	Request *group.Request
 }
 
 // voteOutcome is the result of a vote, with the number of the resulting offer, 0 for
 // none.
 type voteOutcome struct {
 	Voted
-	offer uint32
+	Offer uint32
 }
 
 func (gs *Groups) join(t *groupTurn, c joining) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
 	c.RequestID = t.State.NextRequestID(t.Now, gs.entropy())
-	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, gs.queue
+	c.Confined, c.Queue = c.InIsolated || c.In && t.State.Isolated, gs.queue
 	if err := gs.decide(t, c.Join); err != nil {
 		return nil, err
 	}
 	if o := t.State.OfferTo(c.Agent); o != nil {
-		return joinOutcome{offer: o.GetNumber()}, nil
+		return joinOutcome{Offer: o.GetNumber()}, nil
 	}
-	return joinOutcome{request: t.State.RequestOf(c.Agent)}, nil
+	return joinOutcome{Request: t.State.RequestOf(c.Agent)}, nil
 }
 
 // invite decides an invitation. If a request results, it adds the message that notifies
@@ -42,7 +42,7 @@ func (gs *Groups) join(t *groupTurn, c joining) (any, error) {
 func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
 	c.RequestID = t.State.NextRequestID(t.Now, gs.entropy())
-	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, gs.queue
+	c.Confined, c.Queue = c.InIsolated || c.In && t.State.Isolated, gs.queue
 	if err := gs.decide(t, c.Invite); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (gs *Groups) vote(t *groupTurn, c group.CastVote) (any, error) {
 	if v.Request == nil {
 		v.Request = settledNow(t, c.Request)
 	} else if o := t.State.OfferTo(v.Request.AgentID()); o != nil {
-		v.offer = o.GetNumber()
+		v.Offer = o.GetNumber()
 	}
 	return v, nil
 }
@@ -121,13 +121,14 @@ func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 	return offeredIn(t.Events), err
 }
 
-// delete deletes the group and returns its members.
+// delete deletes the group and returns the members that the caller waits for.
 func (gs *Groups) delete(t *groupTurn, c group.Delete) (any, error) {
 	if err := gs.decide(t, c); err != nil {
 		return nil, err
 	}
 	var ids []parley.AgentID
-	for _, m := range t.State.Members() {
+	members := t.State.Members()
+	for _, m := range members[:min(len(members), awaitedMax)] {
 		ids = append(ids, m.Agent)
 	}
 	return ids, nil

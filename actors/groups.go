@@ -56,13 +56,15 @@ type Invitation struct {
 	// turn: it must depend only on the request and on what never changes.
 	Notice func(*group.Request) Content
 
-	in, confined bool // another group, an isolated one
+	// In and InIsolated are lookups: the agent is in another group, and in an isolated one.
+	In, InIsolated bool
 }
 
-// joining is a Join by an agent that is in another group, or in an isolated one.
+// joining is a Join by an agent that may be in other groups.
 type joining struct {
 	group.Join
-	in, confined bool
+	// In and InIsolated are those of Invitation.
+	In, InIsolated bool
 }
 
 // Concern is a live request about an agent.
@@ -71,13 +73,27 @@ type Concern struct {
 	Group   parley.GroupID
 }
 
-// ReadGroup queries a group after everything sent to it before, including its founder's
-// seat. What read returns must not share memory with the state.
-func ReadGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, read func(*group.State, time.Time) R) (r R, err error) {
+// View returns a group after everything sent to it before, including its founder's seat.
+func (gs *Groups) View(ctx context.Context, id parley.GroupID, q group.GetView) (group.View, error) {
+	return queryGroup[group.View](ctx, gs, id, q)
+}
+
+// ListMembers returns members as View does.
+func (gs *Groups) ListMembers(ctx context.Context, id parley.GroupID, q group.ListMembers) ([]group.Member, error) {
+	return queryGroup[[]group.Member](ctx, gs, id, q)
+}
+
+// ListRequests returns live requests as View does.
+func (gs *Groups) ListRequests(ctx context.Context, id parley.GroupID, q group.ListRequests) (group.RequestList, error) {
+	return queryGroup[group.RequestList](ctx, gs, id, q)
+}
+
+// queryGroup sends a query to a group's actor if the group exists.
+func queryGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, q group.Query) (r R, err error) {
 	if err := gs.Exists(ctx, id); err != nil {
 		return r, err
 	}
-	return host.Query[R](gs.engine, rules.GroupStream(id), groupQuery(func(s *group.State, now time.Time) any { return read(s, now) }))
+	return host.Query[R](gs.engine, rules.GroupStream(id), q)
 }
 
 // askGroup sends a request to a group's actor if the group exists.
@@ -133,10 +149,11 @@ func (gs *Groups) otherGroups(ctx context.Context, of parley.AgentID, than parle
 	}
 }
 
-// foundGroup is NewGroup with a lookup of the founder.
+// foundGroup is NewGroup with a lookup of the founder: a group confines it, or this one
+// would take it from another.
 type foundGroup struct {
 	NewGroup
-	confined bool
+	Confined bool
 }
 
 // found checks the name and the quota, begins the group's stream in the group's slot, and
@@ -152,7 +169,7 @@ func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 		return nil, errGroupKeyMismatch
 	case known != nil:
 		return GroupMade{parley.GroupID(known.message), true}, nil
-	case r.confined:
+	case r.Confined:
 		return nil, group.ErrIsolationConflict
 	}
 	name := append(c.Org.Bytes(), c.Name...)
@@ -180,38 +197,28 @@ func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 // and the group seats it, both through durable messages; queries only show when that has
 // happened.
 func (gs *Groups) awaitSeat(ctx context.Context, id parley.GroupID, of parley.AgentID, offer uint32) (group.Member, error) {
-	type fate struct {
-		member             group.Member
-		seated, kept, over bool
-		reason             string
-	}
 	for pause := time.Millisecond; ; pause *= 2 {
 		_, err := host.Query[*agent.State](gs.engine, rules.AgentStream(of), host.GetState{})
 		if err != nil {
 			return group.Member{}, outcomeUnknown(err)
 		}
-		f, err := host.Query[fate](gs.engine, rules.GroupStream(id), unseatedGroupQuery(func(s *group.State) any {
-			f := fate{}
-			f.member, f.seated, f.reason, f.kept = s.Fate(offer)
-			f.over = s.Deleted()
-			return f
-		}))
+		f, err := host.Query[group.Fate](gs.engine, rules.GroupStream(id), group.GetFate{Offer: offer})
 		switch {
 		case err != nil:
-			return f.member, outcomeUnknown(err)
-		case f.seated:
-			return f.member, nil
-		case f.reason == group.ReasonIsolation:
-			return f.member, group.ErrIsolationConflict
-		case f.reason == group.ReasonRevoked:
-			return f.member, group.ErrAgentRevoked
-		case !f.kept && f.over:
-			return f.member, group.ErrDeleted
-		case !f.kept: // the agent took the seat and has left since
-			return f.member, parley.ErrOutcomeUnknown
+			return f.Member, outcomeUnknown(err)
+		case f.Seated:
+			return f.Member, nil
+		case f.Reason == group.ReasonIsolation:
+			return f.Member, group.ErrIsolationConflict
+		case f.Reason == group.ReasonRevoked:
+			return f.Member, group.ErrAgentRevoked
+		case !f.Kept && f.Deleted:
+			return f.Member, group.ErrDeleted
+		case !f.Kept: // the agent took the seat and has left since
+			return f.Member, parley.ErrOutcomeUnknown
 		}
 		if err := gs.pause(ctx, pause); err != nil {
-			return f.member, err
+			return f.Member, err
 		}
 	}
 }
@@ -238,10 +245,10 @@ func (gs *Groups) Join(ctx context.Context, id parley.GroupID, c group.Join) (Jo
 		return Joined{}, err
 	}
 	kept, err := askGroup[joinOutcome](ctx, gs, id, len(c.Message), joining{c, in, confined})
-	if err != nil || kept.offer == 0 {
-		return Joined{Request: kept.request}, err
+	if err != nil || kept.Offer == 0 {
+		return Joined{Request: kept.Request}, err
 	}
-	m, err := gs.awaitSeat(ctx, id, c.Agent, kept.offer)
+	m, err := gs.awaitSeat(ctx, id, c.Agent, kept.Offer)
 	return Joined{Member: &m}, err
 }
 
@@ -254,7 +261,7 @@ func (gs *Groups) Invite(ctx context.Context, id parley.GroupID, c Invitation) (
 	}
 	if c.Known = err == nil; c.Known {
 		c.Org, c.Revoked = a.Owner(), a.Revoked()
-		if c.in, c.confined, err = gs.otherGroups(ctx, c.Agent, id); err != nil {
+		if c.In, c.InIsolated, err = gs.otherGroups(ctx, c.Agent, id); err != nil {
 			return nil, err
 		}
 	}
@@ -265,10 +272,10 @@ func (gs *Groups) Invite(ctx context.Context, id parley.GroupID, c Invitation) (
 // request. // spec: Groups
 func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote) (Voted, error) {
 	v, err := gs.castVote(ctx, id, c)
-	if err != nil || v.offer == 0 {
+	if err != nil || v.Offer == 0 {
 		return v.Voted, err
 	}
-	if _, err := gs.awaitSeat(ctx, id, v.Request.AgentID(), v.offer); err != nil && !parley.IsRefusal(err) {
+	if _, err := gs.awaitSeat(ctx, id, v.Request.AgentID(), v.Offer); err != nil && !parley.IsRefusal(err) {
 		return v.Voted, err
 	}
 	settled, err := gs.SettledRequest(ctx, id, c.Request)

@@ -101,7 +101,7 @@ func (x *isolationFixture) confused() (n int) {
 	for i, c := range x.pairs {
 		a := must(host.Query[*agent.State](x.node.engine, rules.AgentStream(x.agents[i]), host.GetState{}))(x.t)
 		for _, one := range c {
-			member := must(ReadGroup(context.Background(), x.node.Groups, one.id, func(s *group.State, _ time.Time) bool {
+			member := must(readGroup(context.Background(), x.node.Groups, one.id, func(s *group.State) bool {
 				_, ok := s.Member(x.agents[i])
 				return ok
 			}))(x.t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"parley"
 	"parley/actors/group"
@@ -36,7 +35,7 @@ func TestJoinRequestsAreBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			live := must(ReadGroup(context.Background(), r.node.Groups, c.id, func(s *group.State, _ time.Time) int { return s.Live() }))(t)
+			live := must(readGroup(context.Background(), r.node.Groups, c.id, func(s *group.State) int { return s.Live() }))(t)
 			if filed != row.most || live != row.most {
 				t.Errorf("%d of %d were filed, %d are live, want %d", filed, applicants, live, row.most)
 			}

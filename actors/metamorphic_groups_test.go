@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"parley"
 	"parley/actors/group"
@@ -146,7 +145,7 @@ func (p *scriptRunner) vote(ctx context.Context, id parley.GroupID) {
 
 func (p *scriptRunner) broadcast(ctx context.Context, id parley.GroupID, n int) {
 	by := p.caller()
-	members := must(ReadGroup(ctx, p.node.Groups, id, func(s *group.State, _ time.Time) (all []parley.AgentID) {
+	members := must(readGroup(ctx, p.node.Groups, id, func(s *group.State) (all []parley.AgentID) {
 		for _, m := range s.Members() {
 			all = append(all, m.Agent)
 		}
@@ -225,7 +224,7 @@ func (p *scriptRunner) alterGroup(ctx context.Context, id parley.GroupID, n int)
 
 // readGroup notes everything that can be read of a group.
 func (p *scriptRunner) readGroup(ctx context.Context, id parley.GroupID) {
-	state := must(ReadGroup(ctx, p.node.Groups, id, func(s *group.State, _ time.Time) string {
+	state := must(readGroup(ctx, p.node.Groups, id, func(s *group.State) string {
 		b, err := s.MarshalVT()
 		whole := &group.Snapshot{}
 		if err != nil || whole.UnmarshalVT(b) != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"time"
 
 	"parley"
 	"parley/actors/group"
@@ -47,7 +46,7 @@ func (p *scriptRunner) tryCommit(ctx context.Context, m MLSCommit) {
 func (p *scriptRunner) useMLS(ctx context.Context, n int) {
 	draw := func(of int) int { return p.draws.IntN(of) }
 	who, other := p.ids[draw(len(p.ids))], p.ids[draw(len(p.ids))]
-	epoch := must(ReadGroup(ctx, p.node.Groups, p.sealed, func(s *group.State, _ time.Time) uint64 { return s.Epoch }))(p.t)
+	epoch := must(readGroup(ctx, p.node.Groups, p.sealed, func(s *group.State) uint64 { return s.Epoch }))(p.t)
 	if draw(8) == 0 {
 		epoch--
 	}

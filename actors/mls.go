@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"slices"
-	"time"
 
 	"parley"
 	"parley/actors/group"
@@ -35,8 +34,8 @@ type MLSCommitted struct {
 // others get as a result.
 type mlsOutcome struct {
 	MLSCommitted
-	gone    []parley.AgentID
-	offered []parley.Seat
+	Gone    []parley.AgentID
+	Offered []parley.Seat
 }
 
 // committedKept bounds the commits that a group's actor keeps in memory.
@@ -61,8 +60,8 @@ func (gs *Groups) CommitMLS(ctx context.Context, id parley.GroupID, c MLSCommit)
 	if err != nil {
 		return done.MLSCommitted, err
 	}
-	awaitAll(done.offered, func(o parley.Seat) { _, _ = gs.awaitSeat(ctx, id, o.Agent, o.Number) })
-	awaitAll(done.gone, func(of parley.AgentID) { gs.awaitDeparture(ctx, id, of) })
+	awaitAll(done.Offered, func(o parley.Seat) { _, _ = gs.awaitSeat(ctx, id, o.Agent, o.Number) })
+	awaitAll(done.Gone, func(of parley.AgentID) { gs.awaitDeparture(ctx, id, of) })
 	return done.MLSCommitted, nil
 }
 
@@ -92,10 +91,10 @@ func (gs *Groups) commitMLS(t *groupTurn, c MLSCommit) (any, error) {
 	}
 	t.State.committed[c.Epoch] = acceptedCommit{c.By, [sha256.Size]byte(c.Commit.Commit)}
 	delete(t.State.committed, c.Epoch-committedKept)
-	done := mlsOutcome{MLSCommitted: MLSCommitted{Epoch: t.State.Epoch}, offered: offeredIn(t.Events)}
+	done := mlsOutcome{MLSCommitted: MLSCommitted{Epoch: t.State.Epoch}, Offered: offeredIn(t.Events)}
 	for _, agent := range c.Removed {
 		if _, member := t.State.Member(agent); !member {
-			done.gone = append(done.gone, agent)
+			done.Gone = append(done.Gone, agent)
 		}
 	}
 	return done, nil
@@ -178,15 +177,11 @@ func (gs *Groups) AwaitsMLS(ctx context.Context, claimer, target parley.AgentID)
 		if !by.In(m.GroupID()) {
 			continue
 		}
-		awaits, err := ReadGroup(ctx, gs, m.GroupID(), func(s *group.State, _ time.Time) bool {
-			waiting, member := s.Member(target)
-			claims, _ := s.Member(claimer)
-			return member && !waiting.Leaf && claims.Leaf && !s.Deleted()
-		})
+		v, err := gs.View(ctx, m.GroupID(), group.GetView{Agents: []parley.AgentID{target, claimer}})
 		if err != nil && !parley.IsRefusal(err) || errors.Is(err, parley.ErrOverloaded) {
 			return false, err
 		}
-		if awaits {
+		if err == nil && v.Agents[0].Seated() && !v.Agents[0].Leaf && v.Agents[1].Leaf && !v.Deleted() {
 			return true, nil
 		}
 	}

@@ -17,33 +17,28 @@ var errUnknownWelcome = parley.ErrNotFound.Saying("There is no such Welcome.")
 // arrivalWait bounds how long a reader of commits waits for messages that are under way.
 const arrivalWait = 5 * time.Second
 
-// mlsStanding is what an agent is to a group's MLS group.
+// mlsStanding is what an agent is in a group, and the group itself.
 type mlsStanding struct {
-	epoch        uint64
-	suite        uint16
-	member, left bool
+	group.Info
+	group.Standing
 }
 
 // mlsStandingOf returns the standing of an agent, which may be no member.
 func (gs *Groups) mlsStandingOf(ctx context.Context, id parley.GroupID, agent parley.AgentID) (mlsStanding, error) {
-	type standing struct {
-		mlsStanding
-		deleted bool
+	v, err := gs.View(ctx, id, group.GetView{Agents: []parley.AgentID{agent}})
+	switch {
+	case err != nil:
+		return mlsStanding{}, err
+	case v.Deleted():
+		return mlsStanding{}, group.ErrDeleted
 	}
-	s, err := ReadGroup(ctx, gs, id, func(s *group.State, _ time.Time) standing {
-		_, member := s.Member(agent)
-		return standing{mlsStanding{s.Epoch, s.Suite, member, s.LeftLeaf(agent)}, s.Deleted()}
-	})
-	if err == nil && s.deleted {
-		err = group.ErrDeleted
-	}
-	return s.mlsStanding, err
+	return mlsStanding{v.Info, v.Agents[0]}, nil
 }
 
 // mlsMemberStanding is mlsStandingOf for a member; group.ErrNotMember for another agent.
 func (gs *Groups) mlsMemberStanding(ctx context.Context, id parley.GroupID, agent parley.AgentID) (mlsStanding, error) {
 	s, err := gs.mlsStandingOf(ctx, id, agent)
-	if err == nil && !s.member {
+	if err == nil && !s.Seated() {
 		err = group.ErrNotMember
 	}
 	return s, err
@@ -66,8 +61,8 @@ func (gs *Groups) MLSCommitsFor(ctx context.Context, id parley.GroupID, agent pa
 	if err != nil {
 		return nil, false, err
 	}
-	until := s.epoch
-	if !s.member && !s.left {
+	until := s.Epoch
+	if !s.Seated() && !s.LeftLeaf {
 		last, removed, err := gs.MLSRemoval(ctx, id, agent)
 		if err != nil {
 			return nil, false, err
@@ -116,7 +111,7 @@ func (gs *Groups) MLSInfoFor(ctx context.Context, id parley.GroupID, agent parle
 	if err != nil {
 		return MLSInfo{}, err
 	}
-	return MLSInfo{info.GetEpoch(), s.suite, info.GetGroupInfo()}, nil
+	return MLSInfo{info.GetEpoch(), s.Suite, info.GetGroupInfo()}, nil
 }
 
 // MLSWelcomesFor returns the Welcomes of a member, as query.Groups.MLSWelcomes does;
@@ -136,7 +131,7 @@ func (gs *Groups) AcknowledgeWelcome(ctx context.Context, id parley.GroupID, age
 	switch {
 	case err != nil:
 		return err
-	case !s.member:
+	case !s.Seated():
 		return group.ErrNotMember
 	case record.WelcomeID(id, epoch) != welcome:
 		return errUnknownWelcome

@@ -194,14 +194,14 @@ func putLong(t *groupTurn, table journal.Table, key []byte, value interface{ Mar
 
 // mlsAcknowledgment says that an agent has got the Welcome of an epoch.
 type mlsAcknowledgment struct {
-	agent parley.AgentID
-	epoch uint64
+	Agent parley.AgentID
+	Epoch uint64
 }
 
 // acknowledgeMLS drops a Welcome for one agent.
 func acknowledgeMLS(t *groupTurn, r mlsAcknowledgment) (any, error) {
 	w := editMLSRows(t)
-	awaited, err := w.acknowledge(r.agent, r.epoch)
+	awaited, err := w.acknowledge(r.Agent, r.Epoch)
 	switch {
 	case err != nil:
 		return nil, err

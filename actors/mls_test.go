@@ -45,7 +45,7 @@ func (c *testGroup) mustCommit(by parley.AgentID, added, removed []parley.AgentI
 
 func (c *testGroup) epoch() uint64 {
 	c.t.Helper()
-	return must(ReadGroup(context.Background(), c.node.Groups, c.id, func(s *group.State, _ time.Time) uint64 { return s.Epoch }))(c.t)
+	return must(readGroup(context.Background(), c.node.Groups, c.id, func(s *group.State) uint64 { return s.Epoch }))(c.t)
 }
 
 // tell broadcasts an application message of an epoch.
@@ -262,7 +262,7 @@ func TestMLSWelcomeIsKeptForAll(t *testing.T) {
 	expect(t, "one awaits it", rows(), "commits 1, infos 1, welcomes 1, members 2")
 	must(r.node.Agents.Change(context.Background(), a[3], agent.Revoke{}))(t)
 	eventually(t, "nobody awaits it", func() bool { return rows() == "commits 1, infos 1, welcomes 0, members 0" })
-	left := must(ReadGroup(context.Background(), r.node.Groups, c.id, func(s *group.State, _ time.Time) int { return len(s.Abandoned()) }))(t)
+	left := must(readGroup(context.Background(), r.node.Groups, c.id, func(s *group.State) int { return len(s.Abandoned()) }))(t)
 	expect(t, "leaves that await their removal", left, 2)
 	c.mustCommit(a[0], nil, a[2:4])
 	if err := r.node.Groups.Delete(context.Background(), c.id, group.Delete{By: c.by}); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -125,7 +124,7 @@ func (l *releaseScenario) invite(id parley.GroupID, by group.Caller, who parley.
 func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...any)) {
 	t.Helper()
 	ctx := context.Background()
-	told := must(ReadGroup(ctx, node.Groups, id, func(s *group.State, _ time.Time) []string {
+	told := must(readGroup(ctx, node.Groups, id, func(s *group.State) []string {
 		b, err := s.MarshalVT()
 		whole := &group.Snapshot{}
 		if err != nil || whole.UnmarshalVT(b) != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"parley"
 	"parley/actors/group"
@@ -31,17 +30,16 @@ func (gs *Groups) castVote(ctx context.Context, id parley.GroupID, c group.CastV
 // filed. It looks only at requests whose electors have all left: votes cannot bring one
 // back.
 func (gs *Groups) wasElector(ctx context.Context, id parley.GroupID, request parley.JoinRequestID, org parley.OrgID) (was bool, err error) {
-	mark, err := ReadGroup(ctx, gs, id, func(g *group.State, _ time.Time) uint32 {
-		if r := g.Request(request); r.GetStatus() == group.Pending && r.GetElectorate() == 0 {
-			return r.GetMark()
-		}
-		return 0
-	})
-	if err != nil || mark == 0 {
+	v, err := gs.View(ctx, id, group.GetView{Request: request})
+	if err != nil || v.Request == nil {
 		return false, err
 	}
+	r := v.Request.Request
+	if r.GetStatus() != group.Pending || r.GetElectorate() != 0 {
+		return false, nil
+	}
 	err = gs.SeatHolders(ctx, id, org, func(_ parley.AgentID, seats []uint32) bool {
-		was = slices.ContainsFunc(seats, func(seat uint32) bool { return seat <= mark })
+		was = slices.ContainsFunc(seats, func(seat uint32) bool { return seat <= r.GetMark() })
 		return !was
 	})
 	return was, err

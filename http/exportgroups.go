@@ -55,13 +55,16 @@ const groupHistory = `],"history":[`
 
 // beginGroup writes a group up to the items of what was announced.
 func (st *exportStream) beginGroup(ctx context.Context, g query.ExportedGroup) error {
-	seen := seeGroup(g.State, st.read.At())
-	var err error
+	v, err := g.View(group.GetView{MemberIDs: true}, st.read.At())
+	if err != nil {
+		return err
+	}
+	seen := groupOf(v)
 	if seen.Handle, err = st.groupHandle(ctx, g.Org, g.Name); err != nil {
 		return err
 	}
 	data, err := json.Marshal(api.ExportedGroup{
-		Group: seen.Group, RosterPlace: g.Place, DeletedAt: maybeMillis(g.DeletedMs),
+		Group: seen, RosterPlace: g.Place, DeletedAt: maybeMillis(g.DeletedMs),
 		Announced: []api.ExportedNews{}, History: []api.ExportedGroupEvent{},
 	}, json.Deterministic(true))
 	if err != nil {

@@ -164,7 +164,7 @@ func (s *core) handleIfKnown(ctx context.Context, id parley.AgentID) (*string, e
 
 func (st *exportStream) writeRequests(ctx context.Context) error {
 	return st.read.Requests(func(g *group.State, r *group.Request) error {
-		record := requestOf(g, r, group.Caller{Org: st.org}, st.read.At())
+		record := requestOf(g.Info, g.ViewRequest(r, group.Caller{Org: st.org}, st.read.At()))
 		handle, err := st.groupHandle(ctx, g.Org, g.Name)
 		if err != nil {
 			return err

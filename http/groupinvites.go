@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
-	"time"
 
 	"parley"
 	"parley/actors"
@@ -21,7 +20,7 @@ import (
 type inviteRun struct {
 	service joinRequests
 	call    *rest.Call
-	group   seenGroup
+	group   api.Group // only its id, names and isolation may be known
 	// by is the inviter, nil if none of the caller's agents may invite. The group's rules
 	// then refuse.
 	by       *agent.State
@@ -65,43 +64,26 @@ func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) 
 		return nil, err
 	}
 	v := &inviteRun{service: s, call: c}
-	type seen struct {
-		group seenGroup
-		by    parley.AgentID
-	}
-	g, err := readGroupAs(s.core, c, in.ID, accessExists, func(g *group.State, _ time.Time) seen {
-		return seen{seenGroup{owner: g.Org, Group: api.Group{ID: g.ID, Name: g.Name}}, inviterOf(g, by)}
+	g, err := s.viewGroupWith(c, in.ID, group.GetView{
+		Viewer: groupViewer(c, group.Onlooker), FirstMembers: by.Agent.Zero(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	v.group = g.group
-	if v.group.Handle, err = s.groupHandle(c.Context(), g.group.owner, g.group.Name); err != nil {
+	if n := len(g.FirstMembers); n > 0 {
+		by.Agent = g.FirstMembers[n-1]
+	}
+	v.group = groupOf(g)
+	if v.group.Handle, err = s.groupHandle(c.Context(), g.Org, g.Name); err != nil {
 		return nil, err
 	}
-	if v.limit, err = s.seatLimit(c.Context(), g.group.owner); err != nil || g.by.Zero() {
+	if v.limit, err = s.seatLimit(c.Context(), g.Org); err != nil || by.Agent.Zero() {
 		return v, err
 	}
-	if v.by, err = s.Node.Agents.Get(c.Context(), g.by); err == nil {
+	if v.by, err = s.Node.Agents.Get(c.Context(), by.Agent); err == nil {
 		v.byHandle, err = s.desk.Handle(c.Context(), v.by)
 	}
 	return v, err
-}
-
-func inviterOf(g *group.State, by group.Caller) (first parley.AgentID) {
-	if !by.Agent.Zero() {
-		return by.Agent
-	}
-	for _, m := range g.Members() {
-		switch {
-		case m.Org != by.Org:
-		case m.Role == group.Admin:
-			return m.Agent
-		case first.Zero():
-			first = m.Agent
-		}
-	}
-	return first
 }
 
 // batch invites several agents in the order given. An agent that cannot be invited is
@@ -249,7 +231,7 @@ func (v *inviteRun) notice(to *agent.State, handle string) func(*group.Request) 
 }
 
 // appendInviteNotice appends the content of the invitation message.
-func appendInviteNotice(b []byte, g seenGroup, r *group.Request) []byte {
+func appendInviteNotice(b []byte, g api.Group, r *group.Request) []byte {
 	b = content.AppendID(append(b, `{"group_id":`...), parley.AnyID(g.ID))
 	b = content.AppendText(append(b, `,"group_handle":`...), g.Handle)
 	b = content.AppendText(append(b, `,"group_name":`...), g.Name)
@@ -263,7 +245,7 @@ func appendInviteNotice(b []byte, g seenGroup, r *group.Request) []byte {
 
 // inviteRoster invites the agents of a founding roster. A repeated request reports the
 // invitations already made and makes the missing ones.
-func (s joinRequests) inviteRoster(c *rest.Call, g seenGroup, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
+func (s joinRequests) inviteRoster(c *rest.Call, g api.Group, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
 	rows := []api.Invitation{}
 	if len(roster) == 0 {
 		return rows, nil
@@ -323,11 +305,11 @@ type priorRequest struct {
 // invitedBefore returns the first request about each agent that was invited to a group.
 func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*priorRequest, error) {
 	done := map[parley.AgentID]*priorRequest{}
-	live, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, _ time.Time) []*group.Request { return g.Requests() })
+	live, err := s.Node.Groups.ListRequests(c.Context(), id, group.ListRequests{Overdue: true})
 	if err != nil {
 		return nil, err
 	}
-	all := live
+	all := live.Requests
 	for after, more := (parley.JoinRequestID{}), true; more; {
 		var settled []*group.Request
 		if settled, more, err = s.Node.Groups.SettledRequests(c.Context(), id, after, settledPage); err != nil {
@@ -338,8 +320,8 @@ func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley
 			after = settled[len(settled)-1].RequestID()
 		}
 	}
-	for _, r := range all {
-		if done[r.AgentID()] == nil {
+	for _, v := range all {
+		if r := v.Request; done[r.AgentID()] == nil {
 			done[r.AgentID()] = &priorRequest{request: r.RequestID()}
 		}
 	}

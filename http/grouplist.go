@@ -134,12 +134,12 @@ func (s groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
 
 // add adds a group unless it is deleted or to be left out.
 func (l *groupList) add(id parley.GroupID, foreign bool) error {
-	g, err := l.service.readGroup(l.call, id)
+	g, owner, err := l.service.readGroup(l.call, id)
 	switch {
-	case errors.Is(err, group.ErrUnknown), errors.Is(err, group.ErrDeleted), errors.Is(err, errForeignGroup):
+	case errors.Is(err, group.ErrUnknown), errors.Is(err, group.ErrDeleted), errors.Is(err, parley.ErrNotOwner):
 		return nil
-	case err == nil && !(foreign && g.owner == l.call.Caller.Org):
-		l.page.Items = append(l.page.Items, g.Group)
+	case err == nil && !(foreign && owner == l.call.Caller.Org):
+		l.page.Items = append(l.page.Items, g)
 		if l.size += groupFrame; g.Description != nil {
 			l.size += len(content.AppendText(nil, *g.Description))
 		}

@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"time"
 
 	"parley"
 	"parley/actors/group"
@@ -19,12 +18,11 @@ func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.Gro
 	if err != nil {
 		return page, err
 	}
-	members, err := readGroupAs(s.core, c, in.ID, accessFull, func(g *group.State, _ time.Time) []group.Member {
-		following := g.MembersFrom(uint32(seat))
-		return append([]group.Member(nil), following[:min(len(following), in.Limit+1)]...)
+	members, err := s.Node.Groups.ListMembers(c.Context(), in.ID, group.ListMembers{
+		Viewer: groupViewer(c, group.Insider), After: uint32(seat), Limit: in.Limit + 1,
 	})
 	if err != nil {
-		return page, err
+		return page, s.groupErr(c, in.ID, err)
 	}
 	for i, m := range members {
 		if i == in.Limit {
@@ -83,18 +81,16 @@ func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	owner, err := readGroupAs(s.core, c, in.ID, accessExists, ownerOf)
+	v, err := s.viewGroup(c, in.ID, group.Onlooker)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	limit, err := s.seatLimit(c.Context(), owner)
+	limit, err := s.seatLimit(c.Context(), v.Org)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
 	return rest.NoContent{}, s.Node.Groups.RemoveMember(c.Context(), in.ID, group.Remove{Agent: in.AgentID, By: by, SeatLimit: limit})
 }
-
-func ownerOf(g *group.State, _ time.Time) parley.OrgID { return g.Org }
 
 // joinGroup requests a seat: by the group's policy, by an invitation, or as the consent
 // of a nominee. // spec: Join request and membership
@@ -103,12 +99,12 @@ func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 	if err != nil {
 		return api.JoinResult{}, err
 	}
-	owner, err := readGroupAs(s.core, c, in.ID, accessNone, ownerOf)
+	v, err := s.viewGroup(c, in.ID, group.Stranger)
 	if err != nil {
 		return api.JoinResult{}, err
 	}
 	join := group.Join{Agent: a.AgentID(), Org: c.Caller.Org}
-	if join.SeatLimit, err = s.seatLimit(c.Context(), owner); err != nil {
+	if join.SeatLimit, err = s.seatLimit(c.Context(), v.Org); err != nil {
 		return api.JoinResult{}, err
 	}
 	if in.Message != nil {

@@ -16,12 +16,14 @@ import (
 	"parley/journal"
 )
 
-// requestOf returns a request as a caller sees it, without the group's handle. It is
-// called in the group's turn, for live and settled requests. // spec: Join request
-func requestOf(g *group.State, r *group.Request, by group.Caller, now time.Time) api.JoinRequest {
+// requestOf returns a request of a group as its viewer sees it, without the group's handle.
+// // spec: Join request
+func requestOf(g group.Info, v group.RequestView) api.JoinRequest {
+	r := v.Request
 	out := api.JoinRequest{
 		ID: r.RequestID(), GroupID: g.ID, GroupName: new(g.Name), AgentID: r.AgentID(), Status: r.GetStatus().String(),
 		Message: orNull(r.GetMessage()), CreatedAt: atMillis(r.GetCreatedMs()), Reason: orNull(r.GetReason()),
+		YouMayVote: v.MayVote, YouMayVoteReason: v.MayVoteReason, YourVote: orNull(v.Vote),
 	}
 	if r.Nomination() {
 		out.InvitedBy = new(r.Inviter())
@@ -32,7 +34,7 @@ func requestOf(g *group.State, r *group.Request, by group.Caller, now time.Time)
 	if r.GetResolvedMs() != 0 {
 		out.ResolvedAt = new(atMillis(r.GetResolvedMs()))
 	}
-	if expired(g, r, now) {
+	if v.Expired {
 		// It ended then, even if that was noticed later.
 		out.Status, out.ResolvedAt = group.Expired.String(), out.ExpiresAt
 	}
@@ -41,71 +43,42 @@ func requestOf(g *group.State, r *group.Request, by group.Caller, now time.Time)
 		out.Approvals, out.Denials = new(int(r.GetApprovals())), new(int(r.GetDenials()))
 		out.ApprovalsNeeded, out.DenialsNeeded = new(r.ApprovalsNeeded()), new(r.DenialsNeeded())
 	}
-	by = onlyMember(g, by)
-	out.YouMayVote, out.YouMayVoteReason = g.YouMayVote(r, by, now)
-	if vote := g.VoteOf(r.RequestID(), by.Agent); vote != "" {
-		out.YourVote = &vote
-	}
 	return out
 }
 
 func atMillis(ms int64) api.Time { return api.At(time.UnixMilli(ms)) }
 
-// expired reports whether a request has ended because its time has passed. A request
-// whose seat is being given has not.
-func expired(g *group.State, r *group.Request, now time.Time) bool {
-	if r.GetStatus() == group.Expired {
-		return true
+// requestsOf returns requests of a group with the group's handle.
+func (s joinRequests) requestsOf(c *rest.Call, g group.Info, seen ...group.RequestView) ([]api.JoinRequest, error) {
+	handle, err := s.groupHandle(c.Context(), g.Org, g.Name)
+	rows := make([]api.JoinRequest, len(seen))
+	for i, v := range seen {
+		rows[i] = requestOf(g, v)
+		rows[i].GroupHandle = &handle
 	}
-	live := r.GetStatus() == group.Pending || r.GetStatus() == group.Invited
-	return live && r.Overdue(now) && g.OfferTo(r.AgentID()) == nil
+	return rows, err
 }
 
-// onlyMember fills in the caller's only member of a group if the caller has named none:
-// that member votes.
-func onlyMember(g *group.State, by group.Caller) group.Caller {
-	if !by.Agent.Zero() {
-		return by
-	}
-	named := by
-	for _, m := range g.Members() {
-		if m.Org != by.Org {
-			continue
-		}
-		if !named.Agent.Zero() {
-			return by
-		}
-		named.Agent = m.Agent
-	}
-	return named
-}
-
-// seenRequests are requests as of one instant.
-type seenRequests struct {
-	owner parley.OrgID
-	name  string
-	rows  []api.JoinRequest
-}
-
-// completed returns requests with their group's handle.
-func (s joinRequests) completed(c *rest.Call, seen seenRequests) ([]api.JoinRequest, error) {
-	handle, err := s.groupHandle(c.Context(), seen.owner, seen.name)
-	for i := range seen.rows {
-		seen.rows[i].GroupHandle = &handle
-	}
-	return seen.rows, err
-}
-
-// requestFor returns one request as a caller sees it who may know of it.
+// requestFor returns a request that was just made as a caller sees it who may know of it.
 func (s joinRequests) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
-	seen, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, now time.Time) seenRequests {
-		return seenRequests{g.Org, g.Name, []api.JoinRequest{requestOf(g, r, by, now)}}
-	})
+	g, err := s.Node.Groups.View(c.Context(), id, group.GetView{Viewer: group.Viewer{Caller: by}, Request: r.RequestID()})
 	if err != nil {
 		return api.JoinRequest{}, err
 	}
-	rows, err := s.completed(c, seen)
+	seen := group.ViewSettled(r)
+	if g.Request != nil {
+		seen = *g.Request
+	}
+	rows, err := s.requestsOf(c, g.Info, seen)
 	return rows[0], err
+}
+
+// listedRequests are the queries for the live requests of each status that a list may have.
+var listedRequests = map[string]group.ListRequests{
+	"pending": {Status: group.Pending},
+	"invited": {Status: group.Invited},
+	"live":    {},
+	"all":     {Overdue: true},
 }
 
 // listRequests returns a page of a group's join requests in the order in which they were
@@ -121,74 +94,45 @@ func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page
 	if err != nil {
 		return page, err
 	}
-	after := parley.IDFromBytes[parley.JoinRequestID](position)
+	q := listedRequests[in.Status]
+	q.Viewer, q.After, q.Limit = group.Viewer{Caller: by, Needs: group.Insider}, parley.IDFromBytes[parley.JoinRequestID](position), in.Limit+1
 	// Live requests first: a request that is settled between the two reads is seen in the
 	// second.
-	live, err := readGroupAs(s.core, c, in.ID, accessFull, func(g *group.State, now time.Time) []*group.Request {
-		return liveRequests(g, in.Status, after, now)
-	})
+	live, err := s.Node.Groups.ListRequests(c.Context(), in.ID, q)
 	if err != nil {
-		return page, err
+		return page, s.groupErr(c, in.ID, err)
 	}
-	more := false
+	rows, more := live.Requests, false
 	if in.Status == "all" {
 		var settled []*group.Request
-		if settled, more, err = s.Node.Groups.SettledRequests(c.Context(), in.ID, after, in.Limit); err != nil {
+		if settled, more, err = s.Node.Groups.SettledRequests(c.Context(), in.ID, q.After, in.Limit); err != nil {
 			return page, err
 		}
-		live = merge(settled, live)
+		rows = merge(settled, rows)
 	}
-	if len(live) > in.Limit {
-		live, more = live[:in.Limit], true
+	if len(rows) > in.Limit {
+		rows, more = rows[:in.Limit], true
 	}
-	if len(live) == 0 {
+	if len(rows) == 0 {
 		return page, nil
 	}
-	seen, err := readGroupAs(s.core, c, in.ID, accessFull, func(g *group.State, now time.Time) seenRequests {
-		seen := seenRequests{owner: g.Org, name: g.Name}
-		for _, r := range live {
-			seen.rows = append(seen.rows, requestOf(g, r, by, now))
-		}
-		return seen
-	})
-	if err != nil {
-		return page, err
-	}
-	if page.Items, err = s.completed(c, seen); err == nil && more {
-		last := live[len(live)-1].RequestID()
+	if page.Items, err = s.requestsOf(c, live.Info, rows...); err == nil && more {
+		last := rows[len(rows)-1].Request.RequestID()
 		page.HasMore, page.NextCursor = true, new(s.Cursors.Seal(list, last.Bytes()))
 	}
 	return page, err
 }
 
-// liveRequests returns the live requests that match a selector, after an id. A request
-// whose time has passed counts as settled, even if the group has not settled it yet.
-func liveRequests(g *group.State, selector string, after parley.JoinRequestID, now time.Time) (all []*group.Request) {
-	for _, r := range g.Requests() {
-		id := r.RequestID()
-		if bytes.Compare(id[:], after[:]) <= 0 {
-			continue
-		}
-		shown := true
-		switch selector {
-		case "pending":
-			shown = r.GetStatus() == group.Pending
-		case "invited":
-			shown = r.GetStatus() == group.Invited
-		}
-		if shown && (selector == "all" || !expired(g, r, now)) {
-			all = append(all, r)
-		}
+// merge merges settled and live requests, both sorted by id. Of a request that is in both,
+// it keeps the settled one.
+func merge(settled []*group.Request, live []group.RequestView) []group.RequestView {
+	all := make([]group.RequestView, 0, len(settled)+len(live))
+	for _, r := range settled {
+		all = append(all, group.ViewSettled(r))
 	}
-	return all
-}
-
-// merge merges two lists of requests that are sorted by id. Of a request that is in both,
-// it keeps the first list's.
-func merge(settled, live []*group.Request) []*group.Request {
-	all := append(slices.Clone(settled), live...)
-	slices.SortStableFunc(all, func(a, b *group.Request) int { return bytes.Compare(a.GetId(), b.GetId()) })
-	return slices.CompactFunc(all, func(a, b *group.Request) bool { return bytes.Equal(a.GetId(), b.GetId()) })
+	all = append(all, live...)
+	slices.SortStableFunc(all, func(a, b group.RequestView) int { return bytes.Compare(a.Request.GetId(), b.Request.GetId()) })
+	return slices.CompactFunc(all, func(a, b group.RequestView) bool { return bytes.Equal(a.Request.GetId(), b.Request.GetId()) })
 }
 
 // listInvites returns the live invitations and nominations of the caller's agents, or of
@@ -243,22 +187,19 @@ func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) 
 // inviteOf returns a request about one of the caller's agents, or nil unless it is live
 // and was made by another agent, to a group that was not erased.
 func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
-	by := group.Caller{Org: c.Caller.Org, Agent: of}
-	seen, err := actors.ReadGroup(c.Context(), s.Node.Groups, concern.Group, func(g *group.State, now time.Time) seenRequests {
-		seen := seenRequests{owner: g.Org, name: g.Name}
-		if r := g.Request(concern.Request); r != nil && r.Nomination() && !g.Deleted() && !expired(g, r, now) {
-			seen.rows = append(seen.rows, requestOf(g, r, by, now))
-		}
-		return seen
+	g, err := s.Node.Groups.View(c.Context(), concern.Group, group.GetView{
+		Viewer: group.Viewer{Caller: group.Caller{Org: c.Caller.Org, Agent: of}}, Request: concern.Request,
 	})
-	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, journal.ErrErased) || (err == nil && len(seen.rows) == 0) {
+	switch {
+	case errors.Is(err, parley.ErrNotFound) || errors.Is(err, journal.ErrErased):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case g.Deleted() || g.Request == nil || g.Request.Expired || !g.Request.Request.Nomination():
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	complete, err := s.completed(c, seen)
-	return &complete[0], err
+	rows, err := s.requestsOf(c, g.Info, *g.Request)
+	return &rows[0], err
 }
 
 // vote records or changes a vote of the acting agent. // spec: Groups
@@ -267,24 +208,20 @@ func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 	if err != nil {
 		return api.VoteResult{}, err
 	}
-	type seen struct {
-		owner parley.OrgID
-		live  bool
-	}
-	g, err := readGroupAs(s.core, c, in.ID, accessNone, func(g *group.State, _ time.Time) seen {
-		return seen{g.Org, g.Request(in.RequestID) != nil}
+	g, err := s.viewGroupWith(c, in.ID, group.GetView{
+		Viewer: group.Viewer{Caller: by, Needs: group.Stranger}, Request: in.RequestID,
 	})
 	if err != nil {
 		return api.VoteResult{}, err
 	}
 	cast := group.CastVote{Request: in.RequestID, By: by, Approve: in.Vote == api.Approve}
-	if !g.live {
+	if g.Request == nil {
 		_, err := s.Node.Groups.SettledRequest(c.Context(), in.ID, in.RequestID)
 		if cast.Settled = err == nil; err != nil && !errors.Is(err, parley.ErrNotFound) {
 			return api.VoteResult{}, err
 		}
 	}
-	if cast.SeatLimit, err = s.seatLimit(c.Context(), g.owner); err != nil {
+	if cast.SeatLimit, err = s.seatLimit(c.Context(), g.Org); err != nil {
 		return api.VoteResult{}, err
 	}
 	voted, err := s.Node.Groups.Vote(c.Context(), in.ID, cast)

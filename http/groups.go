@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"errors"
-	"time"
 
 	"parley"
 	"parley/actors"
@@ -15,67 +14,28 @@ import (
 	"parley/journal"
 )
 
-var errForeignGroup = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")
-
-// access is how much of a group an organization may see.
-type access uint8
-
-const (
-	// accessNone: the organization cannot tell the group from one that does not exist.
-	accessNone access = iota
-	// accessExists: the group is public, so its existence is not secret.
-	accessExists
-	// accessFull: the organization owns the group or an agent in it.
-	accessFull
-)
-
-func standingOf(g *group.State, org parley.OrgID) access {
-	switch {
-	case g.Org == org || g.Seats(org):
-		return accessFull
-	case g.Public && !g.Deleted():
-		return accessExists
-	}
-	return accessNone
+// groupViewer returns the caller's organization as the reader of a group.
+func groupViewer(c *rest.Call, needs group.Access) group.Viewer {
+	return group.Viewer{Caller: group.Caller{Org: c.Caller.Org}, Needs: needs}
 }
 
-// to checks that a caller has the access it needs.
-func (s access) to(needed access, deleted bool) error {
-	switch {
-	case s == accessFull && deleted:
-		return group.ErrDeleted
-	case s == accessNone && (deleted || needed != accessNone):
-		return group.ErrUnknown
-	case s < needed:
-		return errForeignGroup
-	}
-	return nil
+// viewGroup returns a group for a caller that needs the given access.
+func (s *core) viewGroup(c *rest.Call, id parley.GroupID, needs group.Access) (group.View, error) {
+	return s.viewGroupWith(c, id, group.GetView{Viewer: groupViewer(c, needs)})
 }
 
-// readGroupAs reads a group in its own turn, for a caller that needs the given access.
-// The result of read must not share memory with the group.
-func readGroupAs[R any](s *core, c *rest.Call, id parley.GroupID, needed access, read func(*group.State, time.Time) R) (R, error) {
-	type seen struct {
-		value R
-		err   error
-	}
-	org := c.Caller.Org
-	v, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, now time.Time) seen {
-		// A caller that only the rules judge needs no access while the group exists.
-		if needed != accessNone || g.Deleted() {
-			if err := standingOf(g, org).to(needed, g.Deleted()); err != nil {
-				return seen{err: err}
-			}
-		}
-		return seen{value: read(g, now)}
-	})
-	if err == nil {
-		err = v.err
-	}
+// viewGroupWith is viewGroup for callers that ask for more.
+func (s *core) viewGroupWith(c *rest.Call, id parley.GroupID, q group.GetView) (group.View, error) {
+	v, err := s.Node.Groups.View(c.Context(), id, q)
+	return v, s.groupErr(c, id, err)
+}
+
+// groupErr returns the error of a read of a group as the caller may see it.
+func (s *core) groupErr(c *rest.Call, id parley.GroupID, err error) error {
 	if errors.Is(err, journal.ErrErased) {
-		err = s.erasedGroup(c, id)
+		return s.erasedGroup(c, id)
 	}
-	return v.value, err
+	return err
 }
 
 // erasedGroup returns the refusal of what concerns a group whose owner was erased: it is
@@ -157,47 +117,36 @@ func (s *core) groupHandle(ctx context.Context, owner parley.OrgID, name string)
 	return parley.Handle{Name: name, Slug: o.GetSlug(), Domain: s.Domain, Group: true}.String(), nil
 }
 
-// seenGroup is a group as of one instant, without its handle.
-type seenGroup struct {
-	api.Group
-	owner parley.OrgID
-}
-
-func seeGroup(g *group.State, _ time.Time) seenGroup {
-	out := seenGroup{owner: g.Org, Group: api.Group{
-		ID: g.ID, Name: g.Name, Description: orNull(g.Description), EnrollmentPolicy: g.Policy.String(),
-		Visibility: api.PrivateGroups, Isolated: g.Isolated, VoteDurationHours: g.VoteHours,
-		MemberCount: len(g.Members()), MemberAgentIDs: make([]parley.AgentID, 0, len(g.Members())), CreatedAt: api.At(g.CreatedAt()),
-	}}
-	if g.Public {
-		out.Visibility = api.PublicGroups
+// groupOf returns a group as a caller sees it, without its handle.
+func groupOf(v group.View) api.Group {
+	out := api.Group{
+		ID: v.ID, Name: v.Name, Description: orNull(v.Description), EnrollmentPolicy: v.Policy.String(), Visibility: visibilityOf(v.Public),
+		Isolated: v.Isolated, VoteDurationHours: v.VoteHours, MemberCount: v.Members, MemberAgentIDs: v.MemberIDs, CreatedAt: api.At(v.CreatedAt()),
 	}
-	for _, m := range g.Members() {
-		out.MemberAgentIDs = append(out.MemberAgentIDs, m.Agent)
-	}
-	if id := g.Conversation; !id.Zero() {
+	if id := v.Conversation; !id.Zero() {
 		out.ConversationID = &id
 	}
-	if out.MLSEnabled = g.Epoch > 0; out.MLSEnabled {
-		out.MLSPending = g.AwaitingLeaf() > 0 || len(g.Abandoned()) > 0
-		out.MLSGroupID, out.MLSCipherSuite = new(g.ID.String()), new(int(g.Suite))
+	if out.MLSEnabled = v.Epoch > 0; out.MLSEnabled {
+		out.MLSPending = v.MLSPending
+		out.MLSGroupID, out.MLSCipherSuite = new(v.ID.String()), new(int(v.Suite))
 	}
 	return out
 }
 
-// readGroup returns a group for callers that may read it.
-func (s groups) readGroup(c *rest.Call, id parley.GroupID) (seenGroup, error) {
-	g, err := readGroupAs(s.core, c, id, accessFull, seeGroup)
+// readGroup returns a group, with its owner, for callers that may read it.
+func (s groups) readGroup(c *rest.Call, id parley.GroupID) (g api.Group, owner parley.OrgID, err error) {
+	v, err := s.viewGroupWith(c, id, group.GetView{Viewer: groupViewer(c, group.Insider), MemberIDs: true})
 	if err != nil {
-		return g, err
+		return g, owner, err
 	}
-	g.Handle, err = s.groupHandle(c.Context(), g.owner, g.Name)
-	return g, err
+	g = groupOf(v)
+	g.Handle, err = s.groupHandle(c.Context(), v.Org, v.Name)
+	return g, v.Org, err
 }
 
 func (s groups) getGroup(c *rest.Call, in *api.GetGroup) (api.Group, error) {
-	g, err := s.readGroup(c, in.ID)
-	return g.Group, err
+	g, _, err := s.readGroup(c, in.ID)
+	return g, err
 }
 
 // createGroup creates a group with its founder as the only member and invites the rest of
@@ -229,13 +178,13 @@ func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated
 		return api.GroupCreated{}, afterCommit(err)
 	}
 	rows, err := joinRequests(s).inviteRoster(c, g, founder, in.Members, made.Repeated)
-	return api.GroupCreated{Group: g.Group, Invitations: rows}, afterCommit(err)
+	return api.GroupCreated{Group: g, Invitations: rows}, afterCommit(err)
 }
 
 // madeGroup returns a group that the caller has created, by this request or an earlier
 // one with the same key.
-func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (seenGroup, error) {
-	g, err := actors.ReadGroup(c.Context(), s.Node.Groups, made.ID, seeGroup)
+func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (g api.Group, err error) {
+	v, err := s.Node.Groups.View(c.Context(), made.ID, group.GetView{MemberIDs: true})
 	if errors.Is(err, group.ErrUnknown) { // the founder joined another group meanwhile
 		err = group.ErrIsolationConflict
 	}
@@ -246,7 +195,8 @@ func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (seenGroup, error
 		c.SetStatus(200)
 		c.SetHeader(replayedHeader, "true")
 	}
-	g.Handle, err = s.groupHandle(c.Context(), g.owner, g.Name)
+	g = groupOf(v)
+	g.Handle, err = s.groupHandle(c.Context(), v.Org, v.Name)
 	return g, err
 }
 
@@ -272,8 +222,8 @@ func (s groups) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) 
 	if err := s.Node.Groups.Change(c.Context(), in.ID, change); err != nil {
 		return api.Group{}, err
 	}
-	g, err := s.readGroup(c, in.ID)
-	return g.Group, afterCommit(err)
+	g, _, err := s.readGroup(c, in.ID)
+	return g, afterCommit(err)
 }
 
 // afterCommit returns the error for a committed change that cannot be read back: an error
@@ -298,6 +248,6 @@ func (s groups) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, 
 
 // mayKnow checks that the caller may know of a group that it wants to change.
 func (s *core) mayKnow(c *rest.Call, id parley.GroupID) error {
-	_, err := readGroupAs(s, c, id, accessExists, func(*group.State, time.Time) struct{} { return struct{}{} })
+	_, err := s.viewGroup(c, id, group.Onlooker)
 	return err
 }

@@ -3,6 +3,7 @@ package http
 import (
 	"parley"
 	"parley/actors/directory"
+	"parley/actors/group"
 	"parley/actors/record"
 	"parley/http/api"
 	"parley/http/rest"
@@ -12,13 +13,14 @@ import (
 // // spec: Directory and discovery (all public, no auth)
 func (s groupDirectory) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupProfile, error) {
 	// The caller is anonymous, so it is no member.
-	g, err := readGroupAs(s.core, c, in.ID, accessExists, seeGroup)
+	v, err := s.viewGroup(c, in.ID, group.Onlooker)
 	if err != nil {
 		return api.GroupProfile{}, err
 	}
-	handle, err := s.groupHandle(c.Context(), g.owner, g.Name)
+	g := groupOf(v)
+	handle, err := s.groupHandle(c.Context(), v.Org, v.Name)
 	return api.GroupProfile{
-		ID: g.ID, Name: g.Name, Handle: handle, OrgID: g.owner, Description: g.Description, EnrollmentPolicy: g.EnrollmentPolicy,
+		ID: g.ID, Name: g.Name, Handle: handle, OrgID: v.Org, Description: g.Description, EnrollmentPolicy: g.EnrollmentPolicy,
 		VoteDurationHours: g.VoteDurationHours, MemberCount: g.MemberCount, CreatedAt: g.CreatedAt, MLSEnabled: g.MLSEnabled,
 	}, err
 }

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"parley"
-	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
@@ -22,9 +22,7 @@ import (
 // the first admin, or else one that has left.
 func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
 	host, org := state.GroupID(), c.Caller.Org
-	ids, err := actors.ReadGroup(c.Context(), s.Node.Groups, host, func(g *group.State, _ time.Time) []parley.AgentID {
-		return firstMembers(g, org)
-	})
+	v, err := s.Node.Groups.View(c.Context(), host, group.GetView{Viewer: groupViewer(c, group.Unjudged), FirstMembers: true})
 	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
 		return nil, err
 	}
@@ -33,7 +31,7 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 	} else if err != nil && !errors.Is(err, parley.ErrNotFound) && !errors.Is(err, journal.ErrErased) {
 		return nil, err
 	}
-	for _, id := range ids {
+	for _, id := range v.FirstMembers {
 		if id == state.Initiator() {
 			continue
 		}
@@ -52,20 +50,6 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 	}
 	a, err := s.Node.Agents.Get(c.Context(), holder)
 	return []*agent.State{a}, err
-}
-
-// firstMembers returns an organization's first member and its first admin.
-func firstMembers(g *group.State, org parley.OrgID) (ids []parley.AgentID) {
-	for _, m := range g.Members() {
-		switch {
-		case m.Org != org:
-		case m.Role == group.Admin:
-			return append(ids, m.Agent)
-		case ids == nil:
-			ids = append(ids, m.Agent)
-		}
-	}
-	return ids
 }
 
 // takesPart reports whether an agent may read a conversation: it is a party, or has or
@@ -99,29 +83,14 @@ type participant struct {
 // are the group's members or, for an organization without current members, the agents
 // that it had there and those with whom they share rows.
 func (s conversations) attendance(l *rest.List, state *conversation.State) error {
-	type seen struct {
-		members []group.Member
-		seated  bool
-	}
-	c := l.Call
-	now, err := actors.ReadGroup(c.Context(), s.Node.Groups, state.GroupID(), func(g *group.State, _ time.Time) seen {
-		return seen{slices.Clone(g.Members()), g.Seats(c.Caller.Org)}
-	})
-	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
+	members, company, err := s.attending(l, state)
+	if err != nil {
 		return err
 	}
-	var company map[parley.AgentID]time.Time // nil: all members are shown
-	if !now.seated {
-		if company, err = s.companyOf(c, state); err != nil {
-			return err
-		}
-	}
-	rows := make([]participant, 0, len(now.members)+len(company))
-	for _, m := range now.members {
-		if _, shown := company[m.Agent]; shown || now.seated {
-			rows = append(rows, participant{seatKey(m.Seat), m.Agent, m.JoinedAt(), conversation.Responder})
-			delete(company, m.Agent)
-		}
+	rows := make([]participant, 0, len(members)+len(company))
+	for _, m := range members {
+		rows = append(rows, participant{seatKey(m.Seat), m.Agent, m.JoinedAt(), conversation.Responder})
+		delete(company, m.Agent)
 	}
 	for id, since := range company {
 		rows = append(rows, participant{formerKey(id, since), id, since, conversation.Responder})
@@ -136,6 +105,46 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 		}
 	}
 	return nil
+}
+
+// attending returns the members of a conversation's group that a page may show: of a large
+// group those of the page, and the initiator. For an organization without current members
+// it returns the company of its former ones, and those members that belong to it.
+func (s conversations) attending(l *rest.List, state *conversation.State) (members []group.Member, company map[parley.AgentID]time.Time, err error) {
+	c, host := l.Call, state.GroupID()
+	look := group.GetView{Viewer: groupViewer(c, group.Unjudged), FirstMembers: true, Agents: []parley.AgentID{state.Initiator()}}
+	v, err := s.Node.Groups.View(c.Context(), host, look)
+	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
+		return nil, nil, err
+	}
+	if len(v.FirstMembers) > 0 {
+		page := group.ListMembers{}
+		if l.Limit > 0 {
+			page.Limit = l.Limit + 2 // one tells that there are more, one may be the initiator
+		}
+		if len(l.After) == len(seatKey(0)) {
+			page.After = binary.BigEndian.Uint32(l.After[1:])
+		}
+		members, err = s.Node.Groups.ListMembers(c.Context(), host, page)
+		began := v.Agents[0]
+		if began.Seated() && !slices.ContainsFunc(members, func(m group.Member) bool { return m.Agent == began.Agent }) {
+			members = append(members, began.Member)
+		}
+		return members, nil, err
+	}
+	if company, err = s.companyOf(c, state); err != nil || len(company) == 0 {
+		return nil, company, err
+	}
+	v, err = s.Node.Groups.View(c.Context(), host, group.GetView{Agents: slices.Collect(maps.Keys(company))})
+	if errors.Is(err, journal.ErrErased) {
+		return nil, company, nil
+	}
+	for _, a := range v.Agents {
+		if a.Seated() {
+			members = append(members, a.Member)
+		}
+	}
+	return members, company, err
 }
 
 // companyOf returns a former member's agents in a group and the agents with whom they

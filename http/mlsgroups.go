@@ -26,7 +26,7 @@ type mlsGroups struct{ *core }
 type mlsReader struct {
 	agent *agent.State
 	owner parley.OrgID
-	known access // to the agent's organization
+	has   group.Access // of the agent's organization
 }
 
 // reader returns the acting agent and what its organization may know of the group.
@@ -34,17 +34,15 @@ func (s mlsGroups) reader(c *rest.Call, id parley.GroupID, name string) (r mlsRe
 	if r.agent, err = s.soleAgent(c, name); err != nil {
 		return r, err
 	}
-	seen, err := readGroupAs(s.core, c, id, accessNone, func(g *group.State, _ time.Time) mlsReader {
-		return mlsReader{owner: g.Org, known: standingOf(g, c.Caller.Org)}
-	})
-	r.owner, r.known = seen.owner, seen.known
+	v, err := s.viewGroupWith(c, id, group.GetView{Viewer: groupViewer(c, group.Stranger), Access: true})
+	r.owner, r.has = v.Org, v.Access
 	return r, err
 }
 
 // refused returns the refusal as the agent's organization may see it: a private group is
 // unknown to strangers.
 func (r mlsReader) refused(err error) error {
-	if r.known == accessNone && errors.Is(err, group.ErrNotMember) {
+	if r.has == group.Stranger && errors.Is(err, group.ErrNotMember) {
 		return group.ErrUnknown
 	}
 	return err

@@ -98,7 +98,7 @@ func TestChronicleControl(t *testing.T) {
 			t.Errorf("want %q, the laws say %q", want, got)
 		}
 	}
-	ended := &group.State{DeletedMs: 1}
+	ended := &group.State{Info: group.Info{DeletedMs: 1}}
 	if got := lawOfTheEnd(turn{Before: ended, After: ended, Events: []group.Event{offered(1)}}); !strings.Contains(got, "after the group was deleted") {
 		t.Errorf("an offer by a deleted group: %q", got)
 	}

@@ -19,7 +19,7 @@ func TestPendingRequestsAreCounted(t *testing.T) {
 		}
 		return r
 	}
-	s := &State{ID: parley.GroupID{1}, Org: org}
+	s := &State{Info: Info{ID: parley.GroupID{1}, Org: org}}
 	expect := func(step string, pending, own int) {
 		t.Helper()
 		data, err := s.MarshalVT()

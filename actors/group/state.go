@@ -9,9 +9,8 @@ import (
 	"parley"
 )
 
-// State is a group, folded from its events. It stores members by value: a group may have
-// ten thousand, and its rules look up one at a time.
-type State struct {
+// Info is what a group is, besides its members and requests.
+type Info struct {
 	ID          parley.GroupID
 	Org         parley.OrgID
 	Name        string
@@ -23,14 +22,20 @@ type State struct {
 	CreatedMs   int64
 	// DeletedMs is zero while the group exists.
 	DeletedMs int64
-	// LastSeat and LastOffer are the highest numbers given to a seat and an offer.
-	LastSeat, LastOffer uint32
 	// Conversation is the conversation of the group's broadcasts, zero before the first.
 	Conversation parley.ConversationID
 	// Epoch is the epoch of the MLS group, zero if the group has none, and Suite its
 	// cipher suite.
 	Epoch uint64
 	Suite uint16
+}
+
+// State is a group, folded from its events. It stores members by value: a group may have
+// ten thousand, and its rules look up one at a time.
+type State struct {
+	Info
+	// LastSeat and LastOffer are the highest numbers given to a seat and an offer.
+	LastSeat, LastOffer uint32
 
 	// members are in the order of their seats, which is the order of joining.
 	members []Member
@@ -90,10 +95,10 @@ func (m Member) ID(of parley.GroupID) parley.AnyID {
 func (s *State) Exists() bool { return !s.ID.Zero() }
 
 // Deleted reports whether the group was deleted.
-func (s *State) Deleted() bool { return s.DeletedMs != 0 }
+func (i Info) Deleted() bool { return i.DeletedMs != 0 }
 
 // CreatedAt returns when the group was founded, UTC.
-func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.CreatedMs).UTC() }
+func (i Info) CreatedAt() time.Time { return time.UnixMilli(i.CreatedMs).UTC() }
 
 // Members returns the members in the order of joining. A deleted group keeps its last
 // members. The slice is the state's own: do not change it.
