@@ -141,9 +141,7 @@ func (c *client) join(g *crashGroup, a *crashAgent) {
 func (c *client) invite(g *crashGroup, a *crashAgent) {
 	r, err := c.node().Groups.Invite(context.Background(), g.id, Invitation{
 		Invite: group.Invite{By: group.Caller{Org: g.owner, Agent: g.founder.id}, Agent: a.id},
-		Notice: func(r *group.Request) Content {
-			return Content{Type: noticeType, Body: fmt.Appendf(nil, "notice of %s:", r.RequestID())}
-		},
+		Notice: Content{Type: noticeType, Body: []byte("notice of " + BlankRequestID + ":")},
 	})
 	if c.answered(err, groupRefusals...) && r != nil {
 		note(c.workload, &c.requests, filedRequest{g, r.RequestID()})

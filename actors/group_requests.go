@@ -50,13 +50,14 @@ func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 	if r == nil { // the group is open
 		return r, nil
 	}
-	return r, gs.notify(t, r, c.Notice(r))
+	return r, gs.notify(t, r, c.Notice)
 }
 
 // notify sends the message about an invitation from the inviting member, in a new
 // conversation. It counts against no quota.
 func (gs *Groups) notify(t *groupTurn, r *group.Request, content Content) error {
 	by, _ := t.State.Member(r.Inviter())
+	content.Body = fillNotice(content.Body, r)
 	content.FromOrg, content.ToOrg = by.Org, parley.IDFromBytes[parley.OrgID](r.GetOrg())
 	return appendMessage(t, newConversation(t, gs.entropy(), by.Agent, r.AgentID(), &content), r.AgentID())
 }

@@ -52,10 +52,8 @@ type Voted struct {
 // Invitation invites an agent. Invite fills in Org, Known, Revoked and Confined.
 type Invitation struct {
 	group.Invite
-	// Notice renders the message that notifies the agent. It is called in the group's
-	// turn: it must depend only on the request and on what never changes.
-	Notice func(*group.Request) Content
-
+	// Notice is the message that notifies the agent, with blanks in its body.
+	Notice Content
 	// In and InIsolated are lookups: the agent is in another group, and in an isolated one.
 	In, InIsolated bool
 }

@@ -62,9 +62,7 @@ func (c *testGroup) remove(a, by parley.AgentID) error {
 func (c *testGroup) invite(a parley.AgentID) (*group.Request, error) {
 	return c.node.Groups.Invite(context.Background(), c.id, Invitation{
 		Invite: group.Invite{By: c.by, Agent: a, Message: "come"},
-		Notice: func(r *group.Request) Content {
-			return Content{Type: "svc.v1.group_invite", Body: []byte(r.RequestID().String())}
-		},
+		Notice: Content{Type: "svc.v1.group_invite", Body: []byte(BlankRequestID)},
 	})
 }
 

@@ -66,7 +66,7 @@ func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now tim
 	if u.n >= int64(*limit) {
 		midnight := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		return slices.Clone(u.granted), parley.ErrQuotaExceeded.OverQuota("messages_per_day", *limit, int(u.n),
-			midnight.Format("2006-01-02T15:04:05.000000Z"))
+			midnight.Format(instantLayout))
 	}
 	u.n++
 	u.granted = append(u.granted, entry())

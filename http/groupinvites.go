@@ -192,7 +192,7 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 			return to, nil, err
 		}
 		invitation.Agent = to.AgentID()
-		invitation.Notice = v.notice(to, handle)
+		invitation.Notice = v.notice(to, handle, ask.MessageFrom(v.group.Isolated))
 	}
 	r, err = v.service.Node.Groups.Invite(v.call.Context(), v.group.ID, invitation)
 	return to, r, err
@@ -213,33 +213,30 @@ func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err err
 	return a, err
 }
 
-// notice renders the message that notifies an agent of its invitation. It may run after
-// the call has ended, and so keeps no reference to the call. // spec: Message types
-func (v *inviteRun) notice(to *agent.State, handle string) func(*group.Request) actors.Content {
+// notice renders the message that notifies an agent of its invitation. The group fills its
+// blanks. // spec: Message types
+func (v *inviteRun) notice(to *agent.State, handle, message string) actors.Content {
+	told := appendInviteNotice(nil, v.group, message)
 	e := content.Envelope{
 		Type: v.service.Brand + ".v1.group_invite", Version: api.HPKEv1, ContentType: rest.JSONMedia,
 		SenderHandle: v.byHandle, RecipientHandle: handle, Origin: v.service.desk.OriginOf(v.call, v.by, submission.ViaSystem),
+		Payload:  base64.RawURLEncoding.EncodeToString(told),
+		Metadata: append(append([]byte(`{"group_invite":`), told...), '}'),
 	}
-	g, from, owner := v.group, v.call.Caller.Org, to.Owner()
-	return func(r *group.Request) actors.Content {
-		told := appendInviteNotice(nil, g, r)
-		e := e
-		e.Payload = base64.RawURLEncoding.EncodeToString(told)
-		e.Metadata = append(append([]byte(`{"group_invite":`), told...), '}')
-		return actors.Content{Type: e.Type, Body: content.Encode(nil, &e), FromOrg: from, ToOrg: owner}
-	}
+	return actors.Content{Type: e.Type, Body: content.Encode(nil, &e), FromOrg: v.call.Caller.Org, ToOrg: to.Owner()}
 }
 
-// appendInviteNotice appends the content of the invitation message.
-func appendInviteNotice(b []byte, g api.Group, r *group.Request) []byte {
+// appendInviteNotice appends the content of the invitation message, with blanks.
+func appendInviteNotice(b []byte, g api.Group, message string) []byte {
+	blank := func(member, value string) { b = append(append(append(b, member...), value...), '"') }
 	b = content.AppendID(append(b, `{"group_id":`...), parley.AnyID(g.ID))
 	b = content.AppendText(append(b, `,"group_handle":`...), g.Handle)
 	b = content.AppendText(append(b, `,"group_name":`...), g.Name)
-	b = content.AppendID(append(b, `,"request_id":`...), parley.AnyID(r.RequestID()))
-	b = content.AppendID(append(b, `,"invited_by":`...), parley.AnyID(r.Inviter()))
-	b = content.AppendText(append(b, `,"status":`...), r.GetStatus().String())
-	b = content.AppendOptional(append(b, `,"message":`...), orNull(r.GetMessage()))
-	b = content.AppendInstant(append(b, `,"expires_at":`...), r.GetExpiresMs())
+	blank(`,"request_id":"`, actors.BlankRequestID)
+	blank(`,"invited_by":"`, actors.BlankInviter)
+	blank(`,"status":"`, actors.BlankStatus)
+	b = content.AppendOptional(append(b, `,"message":`...), orNull(message))
+	blank(`,"expires_at":"`, actors.BlankExpiry)
 	return append(b, '}')
 }
 

@@ -106,6 +106,15 @@ func (d *decision) file(r *Request) {
 	d.say(&Filed{Request: r})
 }
 
+// MessageFrom returns the message of an invitation to a group. Members of an isolated group
+// send nothing to outsiders.
+func (c Invite) MessageFrom(isolated bool) string {
+	if isolated {
+		return ""
+	}
+	return c.Message
+}
+
 // invite decides who may invite an agent, and how.
 func (d *decision) invite(c Invite) error {
 	vouches := c.Founding || d.s.Policy == Closed || d.s.Policy == Open
@@ -126,10 +135,7 @@ func (d *decision) invite(c Invite) error {
 	}
 	r := &Request{
 		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Invited,
-		Policy: d.s.Policy, Message: c.Message, InvitedBy: by.Agent.Bytes(),
-	}
-	if d.s.Isolated { // members of an isolated group send nothing to outsiders
-		r.Message = ""
+		Policy: d.s.Policy, Message: c.MessageFrom(d.s.Isolated), InvitedBy: by.Agent.Bytes(),
 	}
 	if vouches {
 		d.file(r)
