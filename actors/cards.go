@@ -20,7 +20,7 @@ type PublishedCard struct {
 // publishCard asks an agent's actor to publish a card.
 type publishCard struct {
 	agent.PublishCard
-	card *record.Card
+	Card *record.Card
 }
 
 // PublishCard publishes an agent's card, in place of any it had before. The instants and
@@ -34,7 +34,7 @@ func (as *Agents) publishCard(t *agentTurn, r publishCard) (any, error) {
 	if _, err := as.change(t, r.PublishCard); err != nil {
 		return nil, err
 	}
-	now, card := rules.Clone(t.State, &agent.State{}), r.card
+	now, card := rules.Clone(t.State, &agent.State{}), r.Card
 	card.IsPublic, card.A2AEnabled = r.Public, r.A2AEnabled
 	card.CreatedMs, card.UpdatedMs, card.Revision = now.GetCard().GetCreatedMs(), now.GetCard().GetUpdatedMs(), now.GetCardRevision()
 	stored, err := card.MarshalVT()

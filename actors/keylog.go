@@ -117,11 +117,11 @@ func (l *KeyLog) Place(ctx context.Context, leaf keylog.Hash) (index uint64, fou
 
 // loggedChange is a command about an agent's keys, which is in the key log.
 type loggedChange struct {
-	command agent.Command
-	// slug is that of the agent's organization.
-	slug string
-	// kids are the rows that map the thumbprints of new keys to the agent.
-	kids []journal.Effect
+	Command agent.Command
+	// Slug is that of the agent's organization.
+	Slug string
+	// Kids are the rows that map the thumbprints of new keys to the agent.
+	Kids []journal.Effect
 }
 
 // logged returns the request for a command: the command itself, or with what the key log
@@ -144,25 +144,25 @@ func (as *Agents) logged(ctx context.Context, id parley.AgentID, c agent.Command
 	if err != nil {
 		return nil, err
 	}
-	r := loggedChange{command: agent.Logged{Command: c, Salts: as.salts()}, slug: o.GetSlug()}
+	r := loggedChange{Command: agent.Logged{Command: c, Salts: as.salts()}, Slug: o.GetSlug()}
 	if as.unlogged {
-		r.command = c
+		r.Command = c
 	}
 	if rotates {
-		r.kids, err = as.freeKids(ctx, id, a.Owner(), rotate.Signing, rotate.Encryption)
+		r.Kids, err = as.freeKids(ctx, id, a.Owner(), rotate.Signing, rotate.Encryption)
 	}
 	return r, err
 }
 
 func (as *Agents) changeLogged(t *agentTurn, r loggedChange) (any, error) {
 	before := len(t.Events)
-	now, err := as.change(t, r.command)
+	now, err := as.change(t, r.Command)
 	if err != nil || len(t.Events) == before {
 		return now, err
 	}
-	t.AddEffects(r.kids...)
+	t.AddEffects(r.Kids...)
 	for _, e := range t.Events[before:] {
-		if leaf, ok := leafEffect(r.slug, t.State, e); ok {
+		if leaf, ok := leafEffect(r.Slug, t.State, e); ok {
 			t.AddEffects(leaf)
 		}
 	}

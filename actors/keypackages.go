@@ -52,7 +52,7 @@ type ClaimedKeyPackage struct {
 
 type (
 	storeKeyPackages struct{ UploadedKeyPackages }
-	claimKeyPackage  struct{ suite uint16 }
+	claimKeyPackage  struct{ Suite uint16 }
 )
 
 // StoreKeyPackages stores KeyPackages for others to claim. One that was uploaded before is
@@ -176,7 +176,7 @@ func (as *Agents) claimKeyPackage(t *agentTurn, r claimKeyPackage) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	found, err := suitable(t, self, r.suite)
+	found, err := suitable(t, self, r.Suite)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,8 @@ type Content struct {
 	// Key is the Idempotency-Key, "" for none.
 	Key string
 	// Forged is the refusal of the request's signatures, nil if they verify, or another
-	// one of its content. It is the answer unless the key was used before.
+	// one of its content. It is the answer unless the key was used before. It is nil or a
+	// *parley.Refusal, because no other error could cross a network.
 	Forged error
 	// FromOrg owns the sender, ToOrg the recipient.
 	FromOrg, ToOrg parley.OrgID

@@ -50,10 +50,10 @@ type NewAgent struct {
 	Create agent.Create
 	// Limit is how many active agents the organization may have; nil means no limit.
 	Limit *int
-	// kids are the rows that map the thumbprints of its keys to the agent.
-	kids []journal.Effect
-	// salts are those of the leaf by which it is in the key log.
-	salts [2][parley.KeyLogSaltBytes]byte
+	// Kids are the rows that map the thumbprints of its keys to the agent. Create sets them.
+	Kids []journal.Effect
+	// Salts are those of the leaf by which it is in the key log. Create sets them.
+	Salts [2][parley.KeyLogSaltBytes]byte
 }
 
 // Create creates an agent. It sets the id.
@@ -62,9 +62,9 @@ func (as *Agents) Create(ctx context.Context, c NewAgent) (*agent.State, error) 
 	random := as.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Create.ID = parley.NewID[parley.AgentID](slot, as.clock(), as.entropy())
-	c.salts = as.salts()
+	c.Salts = as.salts()
 	var err error
-	if c.kids, err = as.freeKids(ctx, c.Create.ID, c.Create.OrgID, c.Create.SigningKey, c.Create.EncryptionKey); err != nil {
+	if c.Kids, err = as.freeKids(ctx, c.Create.ID, c.Create.OrgID, c.Create.SigningKey, c.Create.EncryptionKey); err != nil {
 		return nil, err
 	}
 	return host.Ask[*agent.State](as.engine, rules.OrgStream(c.Create.OrgID), 0, c)
@@ -141,7 +141,7 @@ func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 		return nil, err
 	}
 	made := &agent.State{}
-	create, err := rules.Agent.Begin(rules.AgentStream(c.ID), made, agent.Logged{Command: c, Salts: r.salts}, t.Now)
+	create, err := rules.Agent.Begin(rules.AgentStream(c.ID), made, agent.Logged{Command: c, Salts: r.Salts}, t.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	place := t.Seq()
 	t.PutRow(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
 	t.AddEffects(create)
-	t.AddEffects(r.kids...)
+	t.AddEffects(r.Kids...)
 	t.AddEffects(leaves...)
 	t.AddEffects(pollTokenRow(c.ID, c.PollTokenHash))
 	t.OnDurable(func() { orgs.agents.PublishStored(uint64(len(create.Events)), create.State) })

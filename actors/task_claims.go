@@ -32,14 +32,15 @@ type TaskHold struct {
 	Sent parley.MessageID
 	// Holder is the agent that has to send with the key: the first one that claimed it.
 	Holder parley.AgentID
-	// turn counts the claims of the key.
-	turn uint64
+	// Turn counts the claims of the key.
+	Turn uint64
 }
 
 // releaseTask gives up a claim.
 type releaseTask struct {
 	TaskClaim
-	turn uint64
+	// Turn is that of the claim to give up.
+	Turn uint64
 }
 
 // ClaimTask claims the key of a message. Claims are kept as long as keys.
@@ -50,7 +51,7 @@ func (ms *Messages) ClaimTask(_ context.Context, c TaskClaim) (TaskHold, error) 
 // ReleaseTask gives up a claim with which nothing could be sent, unless the key was claimed
 // again meanwhile.
 func (ms *Messages) ReleaseTask(_ context.Context, c TaskClaim, h TaskHold) error {
-	_, err := host.Ask[bool](ms.engine, rules.AgentStream(c.Oldest), 0, releaseTask{c, h.turn})
+	_, err := host.Ask[bool](ms.engine, rules.AgentStream(c.Oldest), 0, releaseTask{c, h.Turn})
 	return err
 }
 
@@ -75,7 +76,7 @@ func findClaim(t *agentTurn, org parley.OrgID, key string) (*heldTask, error) {
 			return nil, err
 		}
 		if holder, turn, ok := record.ReadClaim(value); found && ok {
-			return &heldTask{day, TaskHold{Holder: holder, turn: turn}}, nil
+			return &heldTask{day, TaskHold{Holder: holder, Turn: turn}}, nil
 		}
 	}
 	return nil, nil
@@ -97,14 +98,14 @@ func (ms *Messages) claimTask(t *agentTurn, c *TaskClaim) (any, error) {
 	if held == nil {
 		held = &heldTask{journal.Day(t.Now), TaskHold{Holder: c.By}}
 	}
-	held.turn++
-	t.PutOwnedRow(journal.OnceTable, idempotencyKey(held.day, c.Org[:], c.Key), record.Claim(held.Holder, held.turn), journal.OwnedBy(c.Org))
+	held.Turn++
+	t.PutOwnedRow(journal.OnceTable, idempotencyKey(held.day, c.Org[:], c.Key), record.Claim(held.Holder, held.Turn), journal.OwnedBy(c.Org))
 	return held.TaskHold, nil
 }
 
 func (ms *Messages) releaseTask(t *agentTurn, r *releaseTask) (any, error) {
 	held, err := findClaim(t, r.Org, r.Key)
-	if err == nil && held != nil && held.turn == r.turn {
+	if err == nil && held != nil && held.Turn == r.Turn {
 		t.DeleteRow(journal.OnceTable, idempotencyKey(held.day, r.Org[:], r.Key))
 	}
 	return true, err

@@ -51,7 +51,8 @@ func (hooks *Webhooks) SetPushConfig(_ context.Context, c PushConfig) (*webhook.
 		sealed := c.Seal(id)
 		size := len(c.URL) + len(c.SentURL) + len(c.ConfigID) + len(sealed)
 		made, err := host.Ask[*webhook.State](hooks.engine, rules.AgentStream(c.Initiator), size, CreateWebhook{
-			ID: id, Agent: c.Initiator, Org: c.Org, URL: c.URL, SentURL: c.SentURL, SealedSecret: sealed, push: &c,
+			ID: id, Agent: c.Initiator, Org: c.Org, URL: c.URL, SentURL: c.SentURL, SealedSecret: sealed,
+			Task: c.Task, ConfigID: c.ConfigID, After: c.After,
 		})
 		if err != nil || made.Exists() && made.WebhookID() == id {
 			return made, err
@@ -74,11 +75,11 @@ func (hooks *Webhooks) SetPushConfig(_ context.Context, c PushConfig) (*webhook.
 func (hooks *Webhooks) createPush(t *agentTurn, c CreateWebhook) (any, error) {
 	var taken *webhook.State
 	count := 0
-	err := t.Rows(journal.WebhookTable, record.TaskKeys(c.Agent, c.push.Task), func(key, value []byte) {
-		if record.DecodeEventFilter(value).Task != c.push.Task {
+	err := t.Rows(journal.WebhookTable, record.TaskKeys(c.Agent, c.Task), func(key, value []byte) {
+		if record.DecodeEventFilter(value).Task != c.Task {
 			return
 		}
-		if count++; record.ConfigID(value) == c.push.ConfigID {
+		if count++; record.ConfigID(value) == c.ConfigID {
 			taken = &webhook.State{Id: key[16:]}
 		}
 	})
@@ -94,8 +95,8 @@ func (hooks *Webhooks) createPush(t *agentTurn, c CreateWebhook) (any, error) {
 	}
 	made := &webhook.State{}
 	events, err := webhook.Decide(made, webhook.Create{
-		ID: c.ID, Agent: c.Agent, Org: c.Org, URL: c.URL, SentURL: c.SentURL, SealedSecret: c.SealedSecret, Edge: c.push.After,
-		Task: c.push.Task, ConfigID: c.push.ConfigID,
+		ID: c.ID, Agent: c.Agent, Org: c.Org, URL: c.URL, SentURL: c.SentURL, SealedSecret: c.SealedSecret, Edge: c.After,
+		Task: c.Task, ConfigID: c.ConfigID,
 	}, t.Now)
 	if err != nil {
 		return nil, err

@@ -61,15 +61,23 @@ type CreateWebhook struct {
 	// Limit is how many webhooks an agent of the organization may have; nil means any
 	// number.
 	Limit *int
-	// push is set for a configuration of push notifications.
-	push *PushConfig
+	// Task, ConfigID and After are those of a PushConfig; zero for any other webhook.
+	Task     parley.ConversationID
+	ConfigID string
+	After    uint64
 }
 
 // jobRequest is a command that is answered with a job.
 type jobRequest struct {
-	command webhook.Command
-	// job is the job of a webhook.Retry.
-	job webhook.JobID
+	Command webhook.Command
+	// Job is the job of a webhook.Retry.
+	Job webhook.JobID
+}
+
+// attemptedJob is the answer to a jobRequest.
+type attemptedJob struct {
+	Webhook *webhook.State
+	Job     *webhook.Job
 }
 
 // NewID returns a new id for a webhook of an agent, in the agent's slot.
@@ -93,7 +101,7 @@ func (hooks *Webhooks) CreateFor(t *agentTurn, c CreateWebhook) (any, error) {
 	case t.State.Revoked():
 		return nil, parley.ErrGone
 	}
-	if c.push != nil {
+	if !c.Task.Zero() {
 		return hooks.createPush(t, c)
 	}
 	taken, count := false, 0
@@ -174,7 +182,7 @@ func (hooks *Webhooks) Test(ctx context.Context, id webhook.ID, by parley.OrgID)
 	if err := hooks.releaseTarget(ctx, id, by); err != nil {
 		return query.WebhookJob{}, err
 	}
-	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, jobRequest{command: webhook.Test{By: by}})
+	return hooks.attemptNow(id, jobRequest{Command: webhook.Test{By: by}})
 }
 
 // RetryJob begins an attempt of a job now. The job may wait for its next attempt, or be
@@ -183,7 +191,15 @@ func (hooks *Webhooks) RetryJob(ctx context.Context, id webhook.ID, by parley.Or
 	if err := hooks.releaseTarget(ctx, id, by); err != nil {
 		return query.WebhookJob{}, err
 	}
-	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, jobRequest{command: webhook.Retry{By: by}, job: job})
+	return hooks.attemptNow(id, jobRequest{Command: webhook.Retry{By: by}, Job: job})
+}
+
+func (hooks *Webhooks) attemptNow(id webhook.ID, r jobRequest) (query.WebhookJob, error) {
+	a, err := host.Ask[attemptedJob](hooks.engine, rules.WebhookStream(id), 0, r)
+	if err != nil {
+		return query.WebhookJob{}, err
+	}
+	return query.WebhookJob{ID: a.Webhook.JobID(a.Job.GetNumber()), Webhook: a.Webhook, Job: a.Job}, nil
 }
 
 func (hooks *Webhooks) kind() *host.Kind[*webhookState, webhook.Command, webhook.Event] {
@@ -284,10 +300,10 @@ func (hooks *Webhooks) putRow(t *webhookTurn) {
 func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 	s := t.State
 	number := s.GetLastJob() + 1
-	command := d.command
+	command := d.Command
 	if retry, ok := command.(webhook.Retry); ok {
 		if s.Exists() && !s.Deleted() {
-			at, known := s.JobNumber(d.job)
+			at, known := s.JobNumber(d.Job)
 			if number = at; known {
 				j, err := jobOf(t, at)
 				if err != nil {
@@ -314,7 +330,7 @@ func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 	if j == nil {
 		return nil, fmt.Errorf("job %d of webhook %s has no row", number, s.WebhookID())
 	}
-	return query.WebhookJob{ID: s.JobID(number), Webhook: rules.Clone(s.State, &webhook.State{}), Job: j}, nil
+	return attemptedJob{rules.Clone(s.State, &webhook.State{}), j}, nil
 }
 
 // Disabled returns an agent's webhooks that the server has disabled.
