@@ -186,6 +186,7 @@ func (r *testNode) start(dir string) error {
 		j = r.wrap(j)
 	}
 	r.store, r.node = store, New(Options{Journal: j, Clock: r.clock, Entropy: r.entropy, Logger: logger, system: r.system})
+	watchAsks(r.t, r.node)
 	r.node.engine.GatherMax = 0 // a test with hundreds of restarts would wait for it each time
 	if r.tune != nil {
 		r.tune(r.node)

@@ -66,6 +66,8 @@ type Engine struct {
 	QueueMessages int
 	// QueriesMax is how many queries may be under way.
 	QueriesMax int64
+	// Asked, if set, is called with each request and its answer. Only tests set it.
+	Asked func(request, reply any)
 
 	asks        askPool
 	workers     workerPool
@@ -249,6 +251,9 @@ func (e *Engine) ask(s journal.Stream, request any, release func()) (any, error)
 		reply, err := a.wait(patience)
 		// errStopped means that no actor took the request: it is safe to ask again.
 		if !errors.Is(err, errStopped) {
+			if e.Asked != nil {
+				e.Asked(request, reply)
+			}
 			return reply, err
 		}
 	}

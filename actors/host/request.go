@@ -12,7 +12,9 @@ import (
 const EntryBytes = 1024
 
 // Ask admits an entry of about size bytes to the journal and sends a request to a
-// stream's actor. A request that changed something is answered when the change is
+// stream's actor. The request and the answer are data that could cross a network: exported
+// fields, without closures and without memory that the actor changes later. An error is a
+// *parley.Refusal. A request that changed something is answered when the change is
 // durable, or with parley.ErrOutcomeUnknown if that takes longer than AnswerTimeout.
 func Ask[R any](e *Engine, s journal.Stream, size int, request any) (R, error) {
 	var none R

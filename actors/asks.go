@@ -1,0 +1,106 @@
+package actors
+
+import (
+	"slices"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/delivery"
+	"parley/actors/group"
+	"parley/actors/host"
+	"parley/actors/issuer"
+	"parley/actors/keylog"
+	"parley/actors/org"
+	"parley/journal"
+)
+
+// AskTypes returns a sample of each type that an actor is asked or answers, and of each that
+// a field of an interface type has in one of them. All are data that could cross a network.
+// An error is nil or a *parley.Refusal.
+func AskTypes() []any {
+	return slices.Concat(delivery.AskTypes(), groupAskTypes(), []any{
+		host.GetState{},
+		host.TimerDue{},
+		// Organizations.
+		org.Change{},
+		org.GrantTier{},
+		org.SetAllowance{},
+		org.LiftAllowance{},
+		org.ConfirmEmail{},
+		org.Suspend{},
+		org.Resume{},
+		org.AddCredential{},
+		org.RevokeCredential{},
+		org.ProveWorkload{},
+		(*org.State)(nil),
+		NewAgent{},
+		journal.PutRow{},
+		foundGroup{},
+		GroupMade{},
+		beginErasure{},
+		// Agents.
+		agent.Change{},
+		agent.RotateKeys{},
+		agent.BindKeys{},
+		agent.RetireKey{},
+		agent.SetPQKey{},
+		agent.RemovePQKey{},
+		agent.IssuePollToken{},
+		agent.RevokePollToken{},
+		agent.WithdrawCard{},
+		agent.Revoke{},
+		loggedChange{},
+		agent.Logged{},
+		(*agent.State)(nil),
+		publishCard{},
+		PublishedCard{},
+		storeKeyPackages{},
+		StoredKeyPackages{},
+		claimKeyPackage{},
+		ClaimedKeyPackage{},
+		TaskClaim{},
+		TaskHold{},
+		releaseTask{},
+		false,
+		// Messages.
+		DirectSend{},
+		GroupSend{},
+		ReplyTo{},
+		Posted{},
+		ChangeStatus{},
+		(*conversation.State)(nil),
+		// Keys.
+		issuer.Mint{},
+		(*issuer.State)(nil), (*keylog.State)(nil),
+	})
+}
+
+func groupAskTypes() []any {
+	return []any{
+		group.GetView{},
+		group.View{},
+		group.ListMembers{},
+		[]group.Member{},
+		group.ListRequests{},
+		group.RequestList{},
+		group.GetFate{},
+		group.Fate{},
+		joining{},
+		joinOutcome{},
+		Invitation{},
+		(*group.Request)(nil),
+		group.CastVote{},
+		voteOutcome{},
+		group.Change{},
+		group.ChangeRole{},
+		group.Member{},
+		group.Remove{},
+		[]parley.Seat{},
+		group.Delete{},
+		[]parley.AgentID{},
+		MLSCommit{},
+		mlsOutcome{},
+		mlsAcknowledgment{},
+	}
+}
