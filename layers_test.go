@@ -131,6 +131,11 @@ var lattice = map[string]place{
 		tests: []string{"parley/persistence/crashtest"},
 		why:   "the log of a raft group stores entries and does not know what they mean or who else has them",
 	},
+	"parley/cluster/consensus": {
+		may: []string{"parley/cluster/internal/planted"},
+		why: "the loop replicates bytes; what they mean, and how they reach the disk and other nodes, is behind interfaces",
+	},
+	"parley/cluster/internal/planted": {why: "only the loop and its simulation know which protections a test can take away"},
 
 	// Interfaces.
 	"parley/http": {
@@ -238,9 +243,9 @@ type lock struct {
 // rejects all others.
 var locks = []lock{
 	{"github.com/asynkron/protoactor-go", []string{"parley/actors/host"}, "only actors have mailboxes; rules and interfaces must not depend on the engine"},
-	{"go.etcd.io/raft/v3", []string{"parley/cluster/raftlog"}, "only the cluster knows that a journal is replicated, and how"},
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/cluster/raftlog", "parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
 	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums protect bytes on disk; secrets need a keyed hash"},
+	{"go.etcd.io/raft/v3", []string{"parley/cluster/consensus", "parley/cluster/raftlog", "parley/cluster/simtest"}, "only the cluster layer replicates; the rest sees terms, indexes and bytes"},
 	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/http/docs", "parley/http/httpserver", "parley/http/rest", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
 	{"github.com/fasthttp/router", []string{"parley/http/httpserver"}, "routes are declared in one table"},
 	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one package decides which tokens are valid"},
@@ -257,7 +262,7 @@ var locks = []lock{
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
 	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
-	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
+	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster/consensus", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/google/uuid", []string{"parley"}, "ids have types; no package above the base handles a bare UUID"},
 	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/cmd/parley/server", "parley/bench/cmd/parley-bench"}, "only commands read flags"},

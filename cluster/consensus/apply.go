@@ -1,0 +1,122 @@
+package consensus
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"google.golang.org/protobuf/proto"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// headerBytes precede the payload of a proposal in its entry:
+// version(1) | term(8) | ordinal in the term(8) | CRC-32C of all but itself(4).
+const (
+	headerBytes   = 21
+	headerVersion = 1
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrEntry means that a committed entry breaks the rules of its header: it is damaged,
+// or was proposed past the checks of a term. Nodes must not apply it.
+var ErrEntry = errors.New("consensus: invalid entry")
+
+func encode(term, ordinal uint64, payload []byte) []byte {
+	header := [headerBytes]byte{headerVersion}
+	binary.BigEndian.PutUint64(header[1:], term)
+	binary.BigEndian.PutUint64(header[9:], ordinal)
+	sum := crc32.Update(crc32.Checksum(header[:17], castagnoli), castagnoli, payload)
+	binary.BigEndian.PutUint32(header[17:], sum)
+	return append(header[:], payload...)
+}
+
+// decode checks an entry against the position before it. It returns the entry's payload
+// and ordinal.
+func decode(e *raftpb.Entry, before Applied) ([]byte, uint64, error) {
+	data, complain := e.GetData(), func(what string) error {
+		return fmt.Errorf("%w at index %d: %s", ErrEntry, e.GetIndex(), what)
+	}
+	if len(data) < headerBytes || data[0] != headerVersion {
+		return nil, 0, complain("it has no header of a known version")
+	}
+	sum := crc32.Update(crc32.Checksum(data[:17], castagnoli), castagnoli, data[headerBytes:])
+	if sum != binary.BigEndian.Uint32(data[17:]) {
+		return nil, 0, complain("the checksum does not match")
+	}
+	want := uint64(1)
+	if before.Term == e.GetTerm() {
+		want = before.Ordinal + 1
+	}
+	term, ordinal := binary.BigEndian.Uint64(data[1:]), binary.BigEndian.Uint64(data[9:])
+	if term != e.GetTerm() || ordinal != want {
+		return nil, 0, complain(fmt.Sprintf("it was made as proposal %d of term %d, but stands as proposal %d of term %d", ordinal, term, want, e.GetTerm()))
+	}
+	return data[headerBytes:], ordinal, nil
+}
+
+// apply hands out committed entries.
+func (c *Core) apply(m *raftpb.Message) {
+	b := c.turn.Batch
+	if b == nil {
+		b = &Batch{}
+		c.turn.Batch = b
+		c.applying = append(c.applying, b)
+	}
+	for _, e := range m.Entries {
+		one := Committed{Index: e.GetIndex(), Term: e.GetTerm()}
+		after := Applied{Index: one.Index, Term: one.Term, Conf: c.handed.Conf}
+		if after.Term == c.handed.Term {
+			after.Ordinal = c.handed.Ordinal
+		}
+		var err error
+		switch {
+		case e.GetType() != raftpb.EntryNormal:
+			after.Conf, err = c.changed(e)
+		case len(e.GetData()) > 0:
+			one.Payload, after.Ordinal, err = decode(e, c.handed)
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		c.handed = after
+		b.Entries = append(b.Entries, one)
+	}
+	b.After = c.handed
+	b.responses = append(b.responses, m.Responses...)
+}
+
+// changed puts a change of members into effect. The entry is committed, so it is safe
+// to do so before the state has it; the state stores the result with the entry.
+func (c *Core) changed(e *raftpb.Entry) (*raftpb.ConfState, error) {
+	var change raftpb.ConfChangeI
+	var err error
+	if e.GetType() == raftpb.EntryConfChange {
+		v1 := &raftpb.ConfChange{}
+		change, err = v1, proto.Unmarshal(e.GetData(), v1)
+	} else {
+		v2 := &raftpb.ConfChangeV2{}
+		change, err = v2, proto.Unmarshal(e.GetData(), v2)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w at index %d: %w", ErrEntry, e.GetIndex(), err)
+	}
+	conf := c.node.ApplyConfChange(change)
+	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: conf})
+	return conf, nil
+}
+
+// Applied reports that the oldest batch handed out is applied.
+func (c *Core) Applied() {
+	b := c.applying[0]
+	c.applying = c.applying[1:]
+	c.applied = b.After
+	c.respond(b.responses)
+	c.observe()
+	c.lead.applied(c, b)
+	c.fences.release(c)
+	c.lead.propose(c) // raft has room for more
+}
