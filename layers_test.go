@@ -132,9 +132,10 @@ var lattice = map[string]place{
 		why:   "the log of a raft group stores entries and does not know what they mean or who else has them",
 	},
 	"parley/cluster/consensus": {
-		may: []string{"parley/cluster/internal/planted"},
+		may: []string{"parley/cluster/internal/planted"}, tests: []string{"parley/cluster/simtest"},
 		why: "the loop replicates bytes; what they mean, and how they reach the disk and other nodes, is behind interfaces",
 	},
+	"parley/cluster/simtest":          {may: []string{"parley/cluster/consensus", "parley/cluster/internal/planted"}, why: "a simulation of the loop needs neither a real disk nor what is replicated"},
 	"parley/cluster/internal/planted": {why: "only the loop and its simulation know which protections a test can take away"},
 
 	// Interfaces.
@@ -262,7 +263,7 @@ var locks = []lock{
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
 	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
-	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster/consensus", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
+	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster/consensus", "parley/cluster/simtest", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/google/uuid", []string{"parley"}, "ids have types; no package above the base handles a bare UUID"},
 	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/cmd/parley/server", "parley/bench/cmd/parley-bench"}, "only commands read flags"},
