@@ -79,14 +79,14 @@ var lattice = map[string]place{
 		why:   "an index in memory follows what journals apply; no actor takes part",
 	},
 	"parley/actors": {
-		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/erasure", "parley/actors/host", "parley/actors/query"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
+		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/erasure", "parley/actors/host", "parley/actors/query", "parley/actors/wire"}),
+		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/replicatest", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
 		why:   "actors run the rules and see journals through the contract only",
 	},
 	"parley/actors/actorstest": {may: ground, why: "it drives the tests of every aggregate, so it depends on none"},
 	"parley/persistence": {
 		may:   slices.Concat(ground, agreed, []string{"parley/persistence/apply", "parley/persistence/disk", "parley/persistence/layout"}),
-		tests: []string{"parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/verify"},
+		tests: []string{"parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/replicatest", "parley/persistence/verify"},
 		why:   "a journal stores bytes; only actors know what they mean",
 	},
 	"parley/persistence/disk": {may: ground, why: "it handles files and commits and does not know what their rows mean"},
@@ -123,6 +123,7 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, agreed, []string{"parley/persistence", "parley/persistence/disk"}),
 		why: "the suite that every journal must pass depends on journals only",
 	},
+	"parley/persistence/replicatest": {may: []string{"parley", "parley/persistence"}, why: "an order of batches for tests depends on nothing but what a replica needs"},
 	"parley/persistence/crashtest": {why: "a file system that simulates crashes depends neither on journals nor on actors"},
 
 	// Several nodes.
@@ -218,7 +219,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/projection", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
@@ -244,9 +245,9 @@ type lock struct {
 // rejects all others.
 var locks = []lock{
 	{"github.com/asynkron/protoactor-go", []string{"parley/actors/host"}, "only actors have mailboxes; rules and interfaces must not depend on the engine"},
+	{"go.etcd.io/raft/v3", []string{"parley/cluster/consensus", "parley/cluster/raftlog", "parley/cluster/simtest"}, "only the cluster layer replicates; the rest sees terms, indexes and bytes"},
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/cluster/raftlog", "parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
 	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums protect bytes on disk; secrets need a keyed hash"},
-	{"go.etcd.io/raft/v3", []string{"parley/cluster/consensus", "parley/cluster/raftlog", "parley/cluster/simtest"}, "only the cluster layer replicates; the rest sees terms, indexes and bytes"},
 	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/http/docs", "parley/http/httpserver", "parley/http/rest", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
 	{"github.com/fasthttp/router", []string{"parley/http/httpserver"}, "routes are declared in one table"},
 	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one package decides which tokens are valid"},

@@ -249,7 +249,8 @@ type Entry struct {
 	Applied func()
 	// Release is called once: with nil when the entry is on stable storage and its
 	// effects have been applied in every journal (or are late, and will be), or with
-	// the reason why the journal rejected it. Entries without effects on other
+	// the reason why the journal rejected it. With parley.ErrOutcomeUnknown it may be
+	// stored later. Entries without effects on other
 	// journals are released in the order in which they were appended. It must not
 	// block.
 	Release func(error)
@@ -276,6 +277,11 @@ var (
 	ErrExists = errors.New("the stream exists already")
 	// ErrClosed: the journal is closed to entries and to reads.
 	ErrClosed = parley.ErrOverloaded.Saying("The server is stopping; nothing was done.")
+	// ErrNotLeader: another node decides, or none at present. Nothing was done.
+	ErrNotLeader = parley.ErrOverloaded.Distinct().Saying("The cluster is choosing another leader; nothing was done. Try again shortly.")
+	// ErrBehind: this node cannot show in time what was acknowledged before. Nothing was
+	// done.
+	ErrBehind = parley.ErrOverloaded.Saying("The server has not caught up with its cluster; nothing was done. Try again shortly.")
 )
 
 // QueuedMessage is one message in an actor's durable queue.

@@ -21,6 +21,14 @@ type Journal interface {
 	Admit(slot parley.Slot, size int) (release func(), err error)
 	// NextActivation returns the number of a new activation.
 	NextActivation() uint64
+	// Fence returns once views that are opened afterwards show everything that any node
+	// had acknowledged when the call began. On one node all views do.
+	Fence(context.Context) error
+	// Confirm calls release once it is certain that this node decided at some instant
+	// after the call, or with ErrNotLeader. An answer that depends on the memory of an
+	// actor, and on no entry, waits for it: another node may have decided since. An
+	// activation that began before this node decided is refused too.
+	Confirm(activation uint64, release func(error))
 	// Row reads one row as it was last applied, durable or not.
 	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
 	// View returns a consistent view of everything that is applied.

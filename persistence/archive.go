@@ -85,9 +85,6 @@ func (s *Store) readUnchanged() (*disk.WitnessRecord, error) {
 		return nil, fmt.Errorf("the first opening of %s did not finish: it holds no data", s.dir)
 	}
 	s.homes = layout.Homes(journals)
-	for n := range journals {
-		s.journals = append(s.journals, &journalState{store: s, number: n})
-	}
 	record, err := disk.ReadWitness(s.opts.FS, s.dir)
 	if err != nil {
 		return &disk.WitnessRecord{}, nil //nolint:nilerr // verification reports it
@@ -175,7 +172,7 @@ func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, 
 // own calls fn for every key of a family of the journals' own rows, journal by
 // journal, in order.
 func (a *Archive) own(letter byte, fn func(journal int, k, value []byte) error) error {
-	for n := range a.store.journals {
+	for n := range int(a.store.homes) {
 		low := a.store.homes.JournalKey(letter, n, 0)
 		if err := a.scan(low, layout.After(low), false, func(k, value []byte) (bool, error) {
 			err := fn(n, k, value)

@@ -229,10 +229,13 @@ func TestVerifyCopiesUnderWay(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		fs := vfs.NewMem()
 		s := mustOpen(t, "d", testOptions(fs, journals)) // not started: outbox messages are not sent
-		j, group := s.journals[0], newGroup(0)
+		j, group := s.lead.Load().journals[0], newGroup(0)
 		activate(t, j, group)
 		e := broadcast(group, 1, newSeats(600), 9)
-		f, err := j.commit([]*item{{Item: apply.Item{Entry: e}}})
+		f, ev, err := j.evaluate([]*item{{Item: apply.Item{Entry: e}}})
+		if err == nil {
+			err = j.commit(f, ev.Feeds())
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

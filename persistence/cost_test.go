@@ -22,7 +22,7 @@ const applyBatch = 64
 func applying(t testing.TB, careless func(*apply.Item)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
-	j, to := s.journals[0], parley.NewID[parley.AgentID](1, testStart, testEntropy())
+	j, to := s.lead.Load().journals[0], parley.NewID[parley.AgentID](1, testStart, testEntropy())
 	items := make([]apply.Item, applyBatch)
 	for i := range items {
 		stream := newStream(journaltest.SpreadSlot(i))
@@ -90,7 +90,7 @@ func BenchmarkApply(b *testing.B) {
 func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
-	j, group := s.journals[0], newGroup(0)
+	j, group := s.lead.Load().journals[0], newGroup(0)
 	activate(t, j, group)
 	it := apply.Item{Entry: broadcast(group, 1, newSeats(journal.FanoutChunk), 500)}
 	return func() {
@@ -144,11 +144,11 @@ func TestCostOfFanningInTheLog(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	defer mustClose(t, s)
 	group, seats := newGroup(0), newSeats(journal.FanoutChunk)
-	activate(t, s.journals[0], group)
+	activate(t, s.lead.Load().journals[0], group)
 	size := func(n int) int {
 		batch := s.db.NewBatch()
 		defer func() { _ = batch.Close() }()
-		if err := s.journals[0].state.Begin(s.journals[0].rows, batch).Apply(&apply.Item{Entry: broadcast(group, 1, seats[:n], 500)}); err != nil {
+		if err := s.lead.Load().journals[0].state.Begin(s.lead.Load().journals[0].rows, batch).Apply(&apply.Item{Entry: broadcast(group, 1, seats[:n], 500)}); err != nil {
 			t.Fatal(err)
 		}
 		return batch.Len()

@@ -105,7 +105,7 @@ func (s *imageCheck) readStream(stream journal.Stream, operations []*operation) 
 	}
 	err = s.view.Queue(stream, 0, func(r journal.QueuedMessage) bool {
 		s.queue[layout.Number(r.Data)]++
-		if durable := s.store.home(stream.Slot()).durable.level.Load(); r.Number > durable {
+		if durable := s.store.lead.Load().home(stream.Slot()).durable.level.Load(); r.Number > durable {
 			s.fault("queued message %d is beyond the durable position %d", r.Number, durable)
 		}
 		return true
@@ -207,16 +207,16 @@ func (s *imageCheck) checkOperation(w *workload, d *operation) {
 	if done && d.refusal != nil {
 		s.fault("operation %d was refused and is there", d.number)
 	}
-	home := s.store.home(d.stream.Slot())
+	home := s.store.lead.Load().home(d.stream.Slot())
 	if done && stream != d.stream {
 		s.fault("operation %d is in another stream", d.number)
 	}
 	s.expect(d, "its own row", done, true, s.rows[d.number])
 	if d.hasRow {
-		s.expect(d, "the row elsewhere", done, s.store.home(d.rowSlot) == home, s.farRows[d.number])
+		s.expect(d, "the row elsewhere", done, s.store.lead.Load().home(d.rowSlot) == home, s.farRows[d.number])
 	}
 	if !d.message.Zero() {
-		s.expect(d, "the feed entry", done, s.store.home(d.agent.Slot()) == home && !broadcasts(d.stream), s.refs[parley.AnyID(d.message)])
+		s.expect(d, "the feed entry", done, s.store.lead.Load().home(d.agent.Slot()) == home && !broadcasts(d.stream), s.refs[parley.AnyID(d.message)])
 		record, _, err := recordOf(s.view, d.message.Slot(), d.message)
 		s.expect(d, "the record", done, true, count(err == nil && len(record) > 8 && layout.Number(record) == d.number))
 	}
@@ -229,13 +229,13 @@ func (s *imageCheck) checkOperation(w *workload, d *operation) {
 		s.expect(d, "the chapter", done, true, s.hosted[d.number])
 	}
 	if !d.queueOf.Zero() {
-		s.expect(d, "the message in the queue or handled", done, s.store.home(d.queueOf.Slot()) == home, s.queue[d.number]+s.handled[d.number])
+		s.expect(d, "the message in the queue or handled", done, s.store.lead.Load().home(d.queueOf.Slot()) == home, s.queue[d.number]+s.handled[d.number])
 	}
 	if !d.created.Zero() {
 		n := 0
 		err := s.view.Events(d.created, 1, false, func(uint64, int64, journal.StoredEvent) bool { n++; return true })
 		seq, state, stateErr := s.view.State(d.created)
-		s.expect(d, "the stream it began", done, s.store.home(d.created.Slot()) == home, n)
+		s.expect(d, "the stream it began", done, s.store.lead.Load().home(d.created.Slot()) == home, n)
 		if err != nil || stateErr != nil || int(seq) != n || (n > 0 && layout.Number(state) != d.number) {
 			s.fault("operation %d: began a stream of %d events with state %d %v (%v, %v)", d.number, n, seq, state, err, stateErr)
 		}
@@ -326,7 +326,7 @@ func checkReopened(w *workload, x crashRun, i crashtest.Image) []string {
 }
 
 func outboxesBusy(s *Store) bool {
-	for _, j := range s.journals {
+	for _, j := range s.lead.Load().journals {
 		for i := range j.outboxes {
 			if j.outboxes[i].depth.Load() > 0 {
 				return true

@@ -165,11 +165,10 @@ func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(fs, 2))
 	s.onQueue, s.onTimer = ignoreQueue, ignoreTimer
 	start := func(j *journalState) {
-		s.loops.Add(2)
-		go j.write()
-		go j.acknowledge()
+		j.lead.loops.Go(j.write)
+		j.lead.loops.Go(j.acknowledge)
 	}
-	start(s.journals[0])
+	start(s.lead.Load().journals[0])
 	agent := parley.NewID[parley.AgentID](journaltest.SpreadSlot(1), testStart, testEntropy())
 	before := time.Now()
 	const entries = 20
@@ -186,7 +185,7 @@ func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 	if took < parley.SettleWait || took > parley.SettleWait+20*time.Second {
 		t.Errorf("released after %v, want %v and little more", took, parley.SettleWait)
 	}
-	start(s.journals[1])
+	start(s.lead.Load().journals[1])
 	mustClose(t, s)
 	for i, r := range released {
 		if len(r) != 0 {
@@ -250,7 +249,7 @@ func TestRowsOfAMessage(t *testing.T) {
 		journals, rows int
 	}{{1, 4}, {4, 4}} {
 		s := mustOpen(t, "d", testOptions(vfs.NewMem(), c.journals))
-		j, stream := s.journals[0], newStream(0)
+		j, stream := s.lead.Load().journals[0], newStream(0)
 		activate(t, j, stream)
 		batch := s.db.NewBatch()
 		ev := j.state.Begin(j.rows, batch)
@@ -288,7 +287,7 @@ func TestTimersTakeTurns(t *testing.T) {
 	fired := map[journal.Stream]int{}
 	s.onTimer = func(stream journal.Stream, _ time.Time) { fired[stream]++ }
 	for tick := range 6 {
-		if err := s.journals[0].fireTimers(testStart); err != nil {
+		if err := s.lead.Load().journals[0].fireTimers(testStart); err != nil {
 			t.Fatal(err)
 		}
 		if tick == 2 && len(fired) != due {

@@ -93,6 +93,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		CompactionConcurrencyRange: func() (int, int) { return 1, compactions },
 		Logger:                     engineLogger{s},
 		EventListener:              s.disk.Listener(),
+		DisableWAL:                 s.opts.Sequencer != nil, // the sequencer's log has what is lost
 	}
 	if s.small { // compactions in small steps, which need little space
 		o.LBaseMaxBytes = int64(s.opts.MemTableBytes)

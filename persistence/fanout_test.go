@@ -86,7 +86,7 @@ func benchmarkFanout(b *testing.B, journals, members int) {
 }
 
 func outboxDepth(s *Store) (deepest int64) {
-	for _, j := range s.journals {
+	for _, j := range s.lead.Load().journals {
 		for i := range j.outboxes {
 			deepest = max(deepest, j.outboxes[i].depth.Load())
 		}
@@ -97,7 +97,7 @@ func outboxDepth(s *Store) (deepest int64) {
 // closeAtRest closes a store that was not started, in which no message arrives.
 func closeAtRest(t testing.TB, s *Store) {
 	t.Helper()
-	for _, j := range s.journals {
+	for _, j := range s.lead.Load().journals {
 		for i := range j.outboxes {
 			j.outboxes[i].depth.Store(0)
 		}
@@ -109,10 +109,10 @@ func closeAtRest(t testing.TB, s *Store) {
 func TestFanoutOverload(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
 	defer mustClose(t, s)
-	depth := &s.journals[0].outboxes[0].depth
+	depth := &s.lead.Load().journals[0].outboxes[0].depth
 	for n, full := range map[int64]bool{selfDepthMax: false, selfDepthMax + 1: true} {
 		depth.Store(n)
-		if s.outboxesFull(s.journals[0]) != full || s.outboxesFull(s.journals[1]) {
+		if s.lead.Load().journals[0].outboxesFull() != full || s.lead.Load().journals[1].outboxesFull() {
 			t.Errorf("with %d messages in progress", n)
 		}
 	}

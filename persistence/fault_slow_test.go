@@ -158,7 +158,7 @@ func TestStoppedProcess(t *testing.T) {
 		if err := startQuietly(s); err != nil {
 			t.Fatal(err)
 		}
-		syncing := &s.journals[0].syncing
+		syncing := &s.lead.Load().journals[0].syncing
 		syncing.Store(s.disk.Age())
 		for _, c := range []struct {
 			stop, run time.Duration

@@ -26,7 +26,6 @@ const (
 // housekeeping wakes actors that were left with queued messages, fires due timers,
 // and deletes rows that have expired. Nothing waits for it.
 func (j *journalState) housekeeping() {
-	defer j.store.loops.Done()
 	if err := j.hintQueues(); err != nil {
 		j.store.opts.Logger.Error("reading queues", "journal", j.number, "error", err)
 	}
@@ -35,7 +34,7 @@ func (j *journalState) housekeeping() {
 	var forgot time.Time
 	for {
 		select {
-		case <-j.store.closing:
+		case <-j.lead.over:
 			return
 		case <-tick.C:
 		}
@@ -52,12 +51,12 @@ func (j *journalState) housekeeping() {
 	}
 }
 
-// slots calls fn for every slot of the journal until the store closes.
+// slots calls fn for every slot of the journal until the leadership ends.
 func (j *journalState) slots(fn func(parley.Slot) error) error {
 	homes := j.store.homes
 	for slot := homes.First(j.number); slot < homes.First(j.number+1); slot++ {
 		select {
-		case <-j.store.closing:
+		case <-j.lead.over:
 			return nil
 		default:
 		}

@@ -112,13 +112,13 @@ func (s *Store) Watch(agent parley.AgentID, notify func()) (stop func()) {
 
 // DurablePosition is the position up to which agent's feed is durable.
 func (s *Store) DurablePosition(agent parley.AgentID) uint64 {
-	return s.home(agent.Slot()).durable.level.Load()
+	return s.positionsOf(agent.Slot()).durable.level.Load()
 }
 
 // AssignedPosition is a position beyond which no view opened so far shows an entry
 // of agent's feed. If the durable position has reached it, nothing is under way.
 func (s *Store) AssignedPosition(agent parley.AgentID) uint64 {
-	return s.home(agent.Slot()).assigned.Load()
+	return s.positionsOf(agent.Slot()).assigned.Load()
 }
 
 // publish gives a durable entry to the subscribers of agent.

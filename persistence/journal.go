@@ -26,15 +26,17 @@ const (
 // journalState is one journal: a writer and an acknowledger for a share of the
 // slots.
 type journalState struct {
-	store     *Store
-	number    int
+	store  *Store
+	lead   *leadership
+	number int
+	*feedPositions
 	queue     *queue
 	admission *admissionLimiter
 	inFlight  chan *flight
 
 	// state and rows are the input of the evaluator. Only the writer uses them.
 	state *apply.State
-	rows  apply.Rows
+	rows  *pendingRows
 	// outboxes are the journal's, by target.
 	outboxes []outboxProgress
 
@@ -44,46 +46,49 @@ type journalState struct {
 	// fired is the key of the timer at which the last tick stopped. Only
 	// housekeeping uses it.
 	fired []byte
-	// durable is the last durable position. It is raised before entries are
-	// published.
-	durable watermark
-	// assigned is the last position assigned. It is set before the row is visible.
-	assigned atomic.Uint64
 	// wrote counts what the journal has written.
 	wrote tally
+	// flights counts the batches that were evaluated. appliedFlights is the last of those
+	// that a replica proposed which was applied.
+	flights        uint64
+	appliedFlights atomic.Uint64
 }
 
-// flight is a batch between commit and sync.
+// flight is a batch between its commit and its sync; of a replica, between its proposal and
+// its application.
 type flight struct {
+	journal *journalState
+	// number counts the flights of the journal.
+	number   uint64
 	batch    *pebble.Batch
 	head     disk.Head // of the commit; zero if nothing was written
 	position uint64
 	items    []*item
 }
 
-func openJournal(s *Store, number int) (*journalState, error) {
+func openJournal(l *leadership, number int) (*journalState, error) {
+	s := l.store
 	state, arrived, err := apply.Load(s.db, s.homes, number)
 	if err != nil {
 		return nil, err
 	}
 	j := &journalState{
-		store: s, number: number, queue: newQueue(),
+		store: s, lead: l, number: number, feedPositions: s.positions[number], queue: newQueue(),
 		inFlight: make(chan *flight, inFlightMax-2),
-		state:    state, rows: apply.Stored{Reader: s.db}, outboxes: make([]outboxProgress, len(arrived)),
+		state:    state, outboxes: make([]outboxProgress, len(arrived)),
 	}
+	j.rows = &pendingRows{stored: apply.Stored{Reader: s.db}, applied: &j.appliedFlights}
 	for target, n := range arrived {
 		j.outboxes[target].arrived.Store(n)
 	}
 	j.admission = newAdmissionLimiter(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
-	j.durable.raise(state.Position())
-	j.assigned.Store(state.Position())
 	return j, nil
 }
 
 func (j *journalState) append(it *item) {
 	it.cost += entryCost(it.Entry)
 	if !j.queue.push(it) && it.Release != nil {
-		it.Release(journal.ErrClosed)
+		it.Release(j.lead.closed())
 	}
 }
 
@@ -91,7 +96,6 @@ func (j *journalState) append(it *item) {
 // arrived while the one before was being committed; only entries that gather wait for
 // others.
 func (j *journalState) write() {
-	defer j.store.loops.Done()
 	defer close(j.inFlight)
 	var items []*item
 	for {
@@ -99,24 +103,25 @@ func (j *journalState) write() {
 		if !more {
 			return
 		}
-		f, err := j.commit(taken)
+		f, ev, err := j.evaluate(taken)
+		if err == nil {
+			err = j.hand(f, ev)
+		}
 		if err != nil {
 			j.store.opts.Fatal(err)
 			return
 		}
-		f.notifyApplied()
-		j.inFlight <- f
 		items = make([]*item, 0, len(taken))
 	}
 }
 
-// commit applies items to one batch and commits it without waiting for the disk.
-func (j *journalState) commit(items []*item) (*flight, error) {
+// evaluate applies items to one batch.
+func (j *journalState) evaluate(items []*item) (*flight, *apply.Evaluator, error) {
 	batch := j.store.db.NewBatch()
 	ev := j.state.Begin(j.rows, batch)
 	for _, it := range items {
 		if err := ev.Apply(&it.Item); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, m := range it.Outgoing {
 			j.outboxes[m.Target].depth.Add(1)
@@ -124,19 +129,42 @@ func (j *journalState) commit(items []*item) (*flight, error) {
 		}
 	}
 	if err := ev.Finish(j.arrived); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	f := &flight{batch: batch, items: items, position: j.state.Position()}
+	j.flights++
+	return &flight{journal: j, number: j.flights, batch: batch, items: items, position: j.state.Position()}, ev, nil
+}
+
+// hand commits a batch, or proposes it to the other replicas.
+func (j *journalState) hand(f *flight, ev *apply.Evaluator) error {
+	if j.lead.term == 0 {
+		if err := j.commit(f, ev.Feeds()); err != nil {
+			return err
+		}
+		f.notifyApplied()
+		j.inFlight <- f
+		return nil
+	}
+	j.rows.note(ev.Lengths(), f.number)
+	j.wrote.batch(len(f.items), f.batch.Len())
+	if err := j.lead.propose(f); err != nil {
+		f.refuse(journal.ErrNotLeader)
+	}
+	return nil
+}
+
+// commit commits a batch without waiting for the disk.
+func (j *journalState) commit(f *flight, feeds []parley.AgentID) error {
 	j.assigned.Store(f.position)
-	if batch.Empty() {
-		return f, nil
+	if f.batch.Empty() {
+		return nil
 	}
 	j.committing.Store(j.store.disk.Age())
 	defer j.committing.Store(0)
-	h, bytes, err := j.store.commitBatch(batch, ev.Feeds())
+	h, bytes, err := j.store.commitBatch(f.batch, feeds)
 	f.head = h
-	j.wrote.batch(len(items), bytes)
-	return f, err
+	j.wrote.batch(len(f.items), bytes)
+	return err
 }
 
 // notifyApplied calls Applied of the accepted entries, which are visible now.
@@ -151,7 +179,6 @@ func (f *flight) notifyApplied() {
 // acknowledge waits for each batch to be synced and then releases its entries, in
 // order. It blocks on nothing but the disk.
 func (j *journalState) acknowledge() {
-	defer j.store.loops.Done()
 	for f := range j.inFlight {
 		if f.head.Number != 0 {
 			if err := j.sync(f); err != nil {
@@ -163,10 +190,15 @@ func (j *journalState) acknowledge() {
 			j.store.witness.Note(f.head)
 		}
 		j.durable.raise(f.position)
-		for _, it := range f.items {
-			j.release(it)
-		}
+		j.releaseAll(f)
 		_ = f.batch.Close()
+	}
+}
+
+// releaseAll releases the entries of a flight in order.
+func (j *journalState) releaseAll(f *flight) {
+	for _, it := range f.items {
+		j.release(it)
 	}
 }
 
@@ -211,11 +243,15 @@ func (j *journalState) release(it *item) {
 // Admit reserves space for one entry of about size bytes in the journal of slot, and
 // returns the function that frees it. The error is a refusal: nothing has happened.
 func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
-	j := s.home(slot)
+	l := s.lead.Load()
+	if l == nil {
+		return nil, journal.ErrNotLeader
+	}
+	j := l.home(slot)
 	if trouble := s.Trouble(); trouble != nil {
 		return nil, trouble
 	}
-	if s.outboxesFull(j) || !j.admission.admit(size) {
+	if j.outboxesFull() || !j.admission.admit(size) {
 		return nil, parley.ErrOverloaded
 	}
 	came := s.disk.Age()
@@ -228,12 +264,16 @@ func (s *Store) Overloaded() *parley.Refusal {
 	if trouble := s.Trouble(); trouble != nil {
 		return trouble
 	}
-	for _, j := range s.journals {
+	l := s.lead.Load()
+	if l == nil {
+		return nil
+	}
+	for _, j := range l.journals {
 		if !j.admission.full() {
 			return nil
 		}
 	}
-	for _, j := range s.journals {
+	for _, j := range l.journals {
 		j.admission.press()
 	}
 	return parley.ErrOverloaded

@@ -62,6 +62,21 @@ func (x *observers) report(it *item) {
 	reportStream(*all, it.Stream, len(it.Events) > 0 || it.State != nil)
 }
 
+// reportChanges reports changes that another replica made.
+func (x *observers) reportChanges(changes []journal.Change) {
+	all := x.all.Load()
+	if all == nil {
+		return
+	}
+	for i := range changes {
+		for _, o := range *all {
+			if c := &changes[i]; c.Table != 0 && slices.Contains(o.Tables, c.Table) || c.Table == 0 && slices.Contains(o.Streams, c.Stream.Kind) {
+				o.Changed(*c)
+			}
+		}
+	}
+}
+
 func reportRow(all []*journal.Observer, r *journal.Row) {
 	for _, o := range all {
 		if slices.Contains(o.Tables, r.Table) {

@@ -20,12 +20,12 @@ import (
 	"parley/persistence/journaltest"
 )
 
-// Every write is a batch that package apply built and commitBatch committed: readers that
+// Every write is a batch that package apply built and write applied: readers that
 // follow a journal see all writes as batches.
 
 // mayWrite are the functions that write to the storage engine, and why.
 var mayWrite = map[string]string{
-	"(*Store).commitBatch":  "the one way in",
+	"(*Store).write":        "the only way in",
 	"(*Store).openJournals": "the format row says how this directory is laid out and how often it was opened: it is written before there is a journal, and is no part of what journals hold",
 	"(*Store).giveUp":       "the heads of commits that were given up are this directory's own, and are dropped before there is a journal",
 }

@@ -104,7 +104,7 @@ func (j *journalState) send(m *apply.Message, arrived func()) {
 			it.cost += copyCost * len(many.To)
 		}
 	}
-	if !j.store.journals[m.Target].queue.push(it) {
+	if !j.lead.journals[m.Target].queue.push(it) {
 		arrived()
 	}
 }
@@ -148,7 +148,7 @@ func (j *journalState) resumeOutbox(target int) error {
 	return iter.Close()
 }
 
-func (s *Store) outboxesFull(j *journalState) bool {
+func (j *journalState) outboxesFull() bool {
 	for i := range j.outboxes {
 		if j.outboxes[i].depth.Load() > outboxDepthMax {
 			return true
@@ -164,11 +164,15 @@ const settlePause = time.Millisecond
 // and has been applied in every journal: an empty entry in each journal is released
 // after everything before it, and then the messages that are in outboxes have to arrive.
 func (s *Store) Settle(ctx context.Context) error {
-	released := make(chan error, len(s.journals))
-	for _, j := range s.journals {
+	l := s.lead.Load()
+	if l == nil {
+		return journal.ErrNotLeader
+	}
+	released := make(chan error, len(l.journals))
+	for _, j := range l.journals {
 		j.append(&item{Item: apply.Item{Entry: &journal.Entry{Release: func(err error) { released <- err }}}})
 	}
-	for range s.journals {
+	for range l.journals {
 		select {
 		case err := <-released:
 			if err != nil {
@@ -178,17 +182,17 @@ func (s *Store) Settle(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	sent := make([][]uint64, len(s.journals))
-	for i, j := range s.journals {
+	sent := make([][]uint64, len(l.journals))
+	for i, j := range l.journals {
 		for target := range j.outboxes {
 			sent[i] = append(sent[i], j.outboxes[target].sent.Load())
 		}
 	}
-	for !s.haveArrived(sent) {
+	for !l.haveArrived(sent) {
 		select {
 		case <-time.After(settlePause):
-		case <-s.closing:
-			return journal.ErrClosed
+		case <-l.over:
+			return l.closed()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -200,8 +204,35 @@ func (s *Store) Settle(ctx context.Context) error {
 // that of another have arrived. An outbox keeps its order, so what views show of the
 // source by now has then been applied at the target.
 func (s *Store) Arrived(ctx context.Context, from, to parley.Slot) error {
-	progress := &s.home(from).outboxes[s.home(to).number]
+	l := s.lead.Load()
+	if l == nil {
+		return s.arrivedInRows(ctx, s.homes.Of(from), s.homes.Of(to))
+	}
+	progress := &l.home(from).outboxes[l.home(to).number]
 	for sent := progress.sent.Load(); progress.arrived.Load() < sent; {
+		select {
+		case <-time.After(settlePause):
+		case <-l.over:
+			return l.closed()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// arrivedInRows is Arrived for a store that does not lead.
+func (s *Store) arrivedInRows(ctx context.Context, source, target int) error {
+	if !s.enter() {
+		return journal.ErrClosed
+	}
+	defer s.readers.Add(-1)
+	sent, err := s.lastSent(source, target)
+	for err == nil {
+		var value []byte
+		if value, _, err = layout.Get(s.db, s.homes.OutboxReceivedKey(target, source)); layout.Number(value) >= sent {
+			break
+		}
 		select {
 		case <-time.After(settlePause):
 		case <-s.closing:
@@ -210,13 +241,26 @@ func (s *Store) Arrived(ctx context.Context, from, to parley.Slot) error {
 			return ctx.Err()
 		}
 	}
-	return nil
+	return err
+}
+
+// lastSent is the number of the last message that is stored in an outbox, 0 if there is none.
+func (s *Store) lastSent(source, target int) (number uint64, err error) {
+	prefix := s.homes.OutboxPrefix(source, target)
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: layout.After(prefix)})
+	if err != nil {
+		return 0, err
+	}
+	if iter.Last() {
+		number = layout.Number(iter.Key()[len(prefix):])
+	}
+	return number, iter.Close()
 }
 
 // haveArrived reports whether the messages up to these numbers, by source and target,
 // are durable at their targets.
-func (s *Store) haveArrived(sent [][]uint64) bool {
-	for i, j := range s.journals {
+func (l *leadership) haveArrived(sent [][]uint64) bool {
+	for i, j := range l.journals {
 		for target, last := range sent[i] {
 			if j.arrived(target) < last {
 				return false
@@ -228,10 +272,10 @@ func (s *Store) haveArrived(sent [][]uint64) bool {
 
 // drainOutboxes waits up to a second until all messages have arrived. The rest is
 // sent again at the next opening.
-func (s *Store) drainOutboxes() {
+func (l *leadership) drainOutboxes() {
 	for range 200 {
 		busy := false
-		for _, j := range s.journals {
+		for _, j := range l.journals {
 			for i := range j.outboxes {
 				busy = busy || j.outboxes[i].depth.Load() > 0
 			}

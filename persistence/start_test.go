@@ -17,15 +17,14 @@ func ignoreTimer(journal.Stream, time.Time) {}
 // test.
 func startQuietly(s *Store) error {
 	s.onQueue, s.onTimer = ignoreQueue, ignoreTimer
-	for _, j := range s.journals {
+	for _, j := range s.lead.Load().journals {
 		if err := j.resumeOutboxes(); err != nil {
 			return err
 		}
 	}
-	for _, j := range s.journals {
-		s.loops.Add(2)
-		go j.write()
-		go j.acknowledge()
+	for _, j := range s.lead.Load().journals {
+		j.lead.loops.Go(j.write)
+		j.lead.loops.Go(j.acknowledge)
 	}
 	s.disk.Watch(&s.loops, !s.opts.Unsynced)
 	return nil

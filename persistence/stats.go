@@ -134,8 +134,12 @@ func (s *Store) Stats() Stats {
 		Engine: engineStats(s.db.Metrics()), FreeBytes: free, FreeBytesMin: floor,
 		Views: int(s.readers.Load()) - 1, // this read is not one
 	}
-	for _, j := range s.journals {
-		stats.Journals = append(stats.Journals, j.stats())
+	for n, p := range s.positions {
+		if l := s.lead.Load(); l != nil {
+			stats.Journals = append(stats.Journals, l.journals[n].stats())
+		} else {
+			stats.Journals = append(stats.Journals, JournalStats{Durable: p.durable.level.Load()})
+		}
 	}
 	return stats
 }

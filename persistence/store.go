@@ -60,6 +60,10 @@ type Options struct {
 	// entries still find space; 0 is 256 MiB, negative none. At most an eighth of
 	// the disk.
 	FreeBytesMin int64
+	// Sequencer, if set, makes the store a replica: it applies batches in the order that
+	// the sequencer decides, and takes entries while it leads. The sequencer's log keeps
+	// the batches until they are durable here.
+	Sequencer Sequencer
 	// Unsynced commits without waiting for the disk. Only controls of crash tests
 	// set it: it breaks the guarantee that this package exists for.
 	Unsynced bool
@@ -127,10 +131,13 @@ type Store struct {
 	lock      *pebble.Lock
 	dir       string
 	opts      Options
-	journals  []*journalState
 	homes     layout.Homes // the number of journals
+	positions []*feedPositions
+	// lead is the writing side; nil while another replica leads.
+	lead      atomic.Pointer[leadership]
 	hub       *hub
 	observers observers
+	replica   *Replica // nil without a Sequencer
 	// activation numbers activations. It starts above all earlier ones.
 	activation atomic.Uint64
 	// onQueue and onTimer wake actors that have something to do. Set by Start.
@@ -203,19 +210,24 @@ func (s *Store) openJournals() error {
 		return err
 	}
 	incarnation++
-	if err := s.db.Set(layout.StoreKey(layout.FormatFamily), layout.Format{Journals: journals, Openings: incarnation}.Encode(), pebble.Sync); err != nil {
+	synced := pebble.Sync
+	if s.opts.Sequencer != nil { // a replica has no log: the row is stored with the first flush
+		synced = pebble.NoSync
+	}
+	if err := s.db.Set(layout.StoreKey(layout.FormatFamily), layout.Format{Journals: journals, Openings: incarnation}.Encode(), synced); err != nil {
 		return err
 	}
-	s.activation.Store(incarnation << 40)
+	s.activation.Store(incarnation << activationBits)
 	s.homes = layout.Homes(journals)
-	for i := range journals {
-		j, err := openJournal(s, i)
-		if err != nil {
-			return err
-		}
-		s.journals = append(s.journals, j)
+	if err := s.openPositions(); err != nil {
+		return err
 	}
-	return nil
+	if s.opts.Sequencer != nil {
+		return s.openReplica()
+	}
+	l, err := s.newLeadership(0)
+	s.lead.Store(l)
+	return err
 }
 
 // readFormat returns the number of journals, and how often the directory was opened
@@ -238,16 +250,10 @@ func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
 // block; onTimer is called again for a timer that its actor has not cancelled.
 func (s *Store) Start(onQueue func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
 	s.onQueue, s.onTimer = onQueue, onTimer
-	for _, j := range s.journals {
-		if err := j.resumeOutboxes(); err != nil {
+	if l := s.lead.Load(); l != nil {
+		if err := l.start(); err != nil {
 			return err
 		}
-	}
-	for _, j := range s.journals {
-		s.loops.Add(3)
-		go j.write()
-		go j.acknowledge()
-		go j.housekeeping()
 	}
 	s.disk.Watch(&s.loops, !s.opts.Unsynced)
 	return nil
@@ -272,11 +278,7 @@ func (s *Store) record(w *disk.Witness) {
 // stalls writes, a sync hangs, or the disk is nearly full. It ends when its cause
 // does.
 func (s *Store) Trouble() *parley.Refusal {
-	busy := int64(0)
-	for _, j := range s.journals {
-		busy = disk.Earliest(busy, disk.Earliest(j.committing.Load(), j.syncing.Load()))
-	}
-	return s.disk.Trouble(busy)
+	return s.disk.Trouble(s.lead.Load().busySince())
 }
 
 // Damage is the first file that was found damaged since the directory was opened,
@@ -285,22 +287,33 @@ func (s *Store) Trouble() *parley.Refusal {
 func (s *Store) Damage() string { return s.disk.Damage() }
 
 // Journals is the number of journals.
-func (s *Store) Journals() int { return len(s.journals) }
+func (s *Store) Journals() int { return int(s.homes) }
 
 // NextActivation numbers a new activation.
 func (s *Store) NextActivation() uint64 { return s.activation.Add(1) }
 
-// home is the journal in which a slot lives.
-func (s *Store) home(slot parley.Slot) *journalState {
-	return s.journals[s.homes.Of(slot)]
-}
+// positionsOf are the positions of the journal in which a slot lives.
+func (s *Store) positionsOf(slot parley.Slot) *feedPositions { return s.positions[s.homes.Of(slot)] }
 
 // SameHome reports whether two slots live in one journal.
 func (s *Store) SameHome(a, b parley.Slot) bool { return s.homes.Same(a, b) }
 
 // Append hands an entry to its journal. It never blocks and never fails at once:
 // the outcome is passed to the entry's Release.
-func (s *Store) Append(e *journal.Entry) { s.home(e.Slot).append(&item{Item: apply.Item{Entry: e}}) }
+func (s *Store) Append(e *journal.Entry) {
+	l := s.lead.Load()
+	if l == nil {
+		if e.Release != nil {
+			e.Release(journal.ErrNotLeader)
+		}
+		return
+	}
+	l.home(e.Slot).append(&item{Item: apply.Item{Entry: e}})
+}
+
+// activationBits is how many bits number the activations of one opening of a store, or of
+// one term of a replica.
+const activationBits = 40
 
 // readersWait is how many milliseconds a closing store waits for open views.
 const readersWait = 5000
@@ -310,9 +323,10 @@ const readersWait = 5000
 func (s *Store) Close() error {
 	s.closed.Do(func() {
 		close(s.closing)
-		s.drainOutboxes()
-		for _, j := range s.journals {
-			j.queue.close()
+		if s.replica != nil {
+			s.replica.StepDown()
+		} else {
+			s.lead.Load().finish()
 		}
 		s.loops.Wait()
 		s.shut.Store(true)
@@ -334,8 +348,7 @@ func (s *Store) closeWitness() error {
 }
 
 // commitBatch numbers a batch, which changes the feeds of agents, applies it, and returns
-// its size. The number is published first: a view that sees the batch waits for at least
-// that number.
+// its size.
 func (s *Store) commitBatch(b *pebble.Batch, agents []parley.AgentID) (h disk.Head, bytes int, err error) {
 	s.commit.Lock()
 	defer s.commit.Unlock()
@@ -345,17 +358,24 @@ func (s *Store) commitBatch(b *pebble.Batch, agents []parley.AgentID) (h disk.He
 		return disk.Head{}, 0, err
 	}
 	s.head, bytes = h, b.Len() // the engine owns a large batch once it is applied
-	s.applied.Store(h.Number)
-	s.feeds.note(agents, h.Number)
-	if s.opts.Unsynced {
-		err = s.db.Apply(b, pebble.NoSync)
-	} else {
+	return h, bytes, s.write(b, h.Number, agents, !s.opts.Unsynced)
+}
+
+// write is the only way into the engine: it applies a numbered batch, which changes the feeds
+// of agents, and begins to sync it if it is to be synced. The number is published first: a
+// view that sees the batch waits for at least that number. The caller holds commit.
+func (s *Store) write(b *pebble.Batch, number uint64, agents []parley.AgentID, synced bool) (err error) {
+	s.applied.Store(number)
+	s.feeds.note(agents, number)
+	if synced {
 		err = s.db.ApplyNoSyncWait(b, pebble.Sync)
+	} else {
+		err = s.db.Apply(b, pebble.NoSync)
 	}
 	if err == nil {
-		s.visible.Store(h.Number)
+		s.visible.Store(number)
 	}
-	return h, bytes, err
+	return err
 }
 
 // endOfEngine ends the process with the reason if the engine panics, which it does

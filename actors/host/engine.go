@@ -66,6 +66,8 @@ type Engine struct {
 	QueueMessages int
 	// QueriesMax is how many queries may be under way.
 	QueriesMax int64
+	// Router, if set, takes requests to the node that decides.
+	Router Router
 	// Asked, if set, is called with each request and its answer. Only tests set it.
 	Asked func(request, reply any)
 

@@ -152,7 +152,10 @@ func (e *entity[S, C, E]) activate() {
 		At:      e.engine.clock(),
 		Applied: e.handle.mailbox.open,
 		Release: func(err error) {
-			if err != nil {
+			switch {
+			case errors.Is(err, journal.ErrNotLeader):
+				e.engine.drop(e.handle, err)
+			case err != nil:
 				e.engine.drop(e.handle, parley.ErrOverloaded)
 			}
 			own.release(err)
@@ -202,7 +205,7 @@ func (e *entity[S, C, E]) serve(m *ask) {
 			return err
 		}
 		t.commit(func(failure error) {
-			if errors.Is(failure, journal.ErrErased) { // nothing was done
+			if errors.Is(failure, journal.ErrErased) || errors.Is(failure, journal.ErrNotLeader) { // nothing was done
 				m.complete(nil, failure)
 				return
 			}

@@ -11,23 +11,61 @@ import (
 // EntryBytes is about what an entry takes besides what the caller brings, in bytes.
 const EntryBytes = 1024
 
+// Request is a request to the actor of a stream. Everything in it, and in its answer, is
+// data: it may be decided on another node.
+type Request struct {
+	Stream journal.Stream
+	// Size is about how many bytes the caller brings.
+	Size int
+	// Content is what the kind of the actor handles. ReadOnly content is a query.
+	Content any
+}
+
+// A Router takes requests to the node whose actors decide. here is Engine.Decide, for
+// requests that are decided on this node.
+type Router interface {
+	Ask(r Request, here func(Request) (any, error)) (any, error)
+}
+
 // Ask admits an entry of about size bytes to the journal and sends a request to a
 // stream's actor. The request and the answer are data that could cross a network: exported
 // fields, without closures and without memory that the actor changes later. An error is a
 // *parley.Refusal. A request that changed something is answered when the change is
 // durable, or with parley.ErrOutcomeUnknown if that takes longer than AnswerTimeout.
 func Ask[R any](e *Engine, s journal.Stream, size int, request any) (R, error) {
-	var none R
-	release, err := e.journal.Admit(s.Slot(), EntryBytes+size)
-	if err != nil {
-		return none, err
+	return route[R](e, Request{s, size, request})
+}
+
+func route[R any](e *Engine, r Request) (answer R, err error) {
+	var reply any
+	if e.Router == nil {
+		reply, err = e.Decide(r)
+	} else {
+		reply, err = e.Router.Ask(r, e.Decide)
 	}
-	reply, err := e.ask(s, request, release)
-	if err != nil {
-		return none, err
+	if err == nil {
+		answer, _ = reply.(R)
 	}
-	r, _ := reply.(R)
-	return r, nil
+	return answer, err
+}
+
+// Decide has an actor of this node answer a request.
+func (e *Engine) Decide(r Request) (any, error) {
+	if e.produce[r.Stream.Kind] == nil || r.Size < 0 { // a node of another version
+		return nil, parley.ErrInternal
+	}
+	if _, query := r.Content.(ReadOnly); query {
+		if e.queries.Add(1) > e.QueriesMax {
+			e.answered()
+			return nil, parley.ErrOverloaded
+		}
+		return e.ask(r.Stream, r.Content, e.answered)
+	}
+	release, err := e.journal.Admit(r.Stream.Slot(), EntryBytes+r.Size)
+	if err != nil {
+		return nil, err
+	}
+	return e.ask(r.Stream, r.Content, release)
 }
 
 // ReadOnly is a request whose turn appends nothing.
@@ -49,17 +87,7 @@ const queriesMax = mailboxMax / 2
 // in the journal, and is answered while the journal admits nothing: activating an
 // actor writes nothing either.
 func Query[R any](e *Engine, s journal.Stream, q ReadOnly) (R, error) {
-	var none R
-	if e.queries.Add(1) > e.QueriesMax {
-		e.answered()
-		return none, parley.ErrOverloaded
-	}
-	reply, err := e.ask(s, q, e.answered)
-	if err != nil {
-		return none, err
-	}
-	r, _ := reply.(R)
-	return r, nil
+	return route[R](e, Request{Stream: s, Content: q})
 }
 
 // Append appends an entry that no actor decided. It returns when the entry is durable,

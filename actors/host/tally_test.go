@@ -116,6 +116,8 @@ func (l *fakeJournal) stream(s journal.Stream) *fakeStream {
 	return l.streams[s]
 }
 
+func (l *fakeJournal) Confirm(_ uint64, release func(error)) { release(nil) }
+
 func (l *fakeJournal) Append(e *journal.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

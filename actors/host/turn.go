@@ -214,7 +214,19 @@ func (t *Turn[S, C, E]) commit(release func(error)) {
 		if e.last != nil {
 			t.dependOnOwn(e.last)
 		}
-		releaseAfter(t.dependsOn, release)
+		engine, handle, activation := e.engine, e.handle, e.activation
+		releaseAfter(t.dependsOn, func(err error) {
+			if err != nil {
+				release(err)
+				return
+			}
+			engine.journal.Confirm(activation, func(err error) {
+				if err != nil { // another node decides
+					engine.drop(handle, errStopped)
+				}
+				release(err)
+			})
+		})
 		return
 	}
 	e.seq += uint64(len(t.Entry.Events))

@@ -72,6 +72,10 @@ func (ev *Evaluator) Finish(arrived func(target int) uint64) error {
 	return ev.finishOutboxes(arrived)
 }
 
+// Lengths are the lengths of streams that the batch changes and the state does not keep.
+// Rows must show them to the next batches.
+func (ev *Evaluator) Lengths() map[journal.Stream]uint64 { return ev.lengths }
+
 // Feeds returns the agents whose feeds, or receipts beside them, the batch changes. It may
 // list an agent more than once.
 func (ev *Evaluator) Feeds() []parley.AgentID { return ev.feeds }

@@ -422,7 +422,7 @@ func testFollowingFrom(r *rig) {
 	}
 	entries, err := none.Next(9)
 	r.must(err)
-	if len(entries) != 1 || string(entries[0].Record) != "4" || entries[0].Position <= p[2] {
+	if len(entries) != 1 || string(entries[0].Record) != "4" && !(r.Follower && entries[0].Record == nil) || entries[0].Position <= p[2] {
 		r.Errorf("live: got %v", entries)
 	}
 	all.Close()

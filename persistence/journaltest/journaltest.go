@@ -33,6 +33,9 @@ type Harness struct {
 	// Clock is the journal's. Only Advance moves it.
 	Clock   parley.Clock
 	Advance func(time.Duration)
+	// Follower says that a replica serves the reads which does not build the batches: it
+	// has no records of messages at hand.
+	Follower bool
 }
 
 // less returns n, or fewer in short tests: the same happens, less often.

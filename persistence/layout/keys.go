@@ -27,6 +27,7 @@ import (
 //	first i source               outbox, last number applied
 //	first t due stream           timer
 //	first q org day              used quota
+//	0000 g                       what a replica has applied of its group's order
 //	FFFF m 0                     format of the directory
 //	FFFF h 0 number              head of a commit
 //
@@ -46,6 +47,7 @@ const (
 	OutboxReceivedFamily = 'i'
 	TimerFamily          = 't'
 	QuotaFamily          = 'q'
+	GroupFamily          = 'g'
 
 	FormatFamily = 'm'
 	HeadFamily   = 'h'

@@ -33,6 +33,12 @@ func (in *inspection) journalRow(slot parley.Slot, family byte, k, value []byte)
 		if known = len(k) == 3; known {
 			in.whole(where, value, layout.AppliedBytes)
 		}
+	case layout.GroupFamily:
+		if known = len(k) == 3; known {
+			if _, err := layout.DecodeGroupPosition(value); err != nil {
+				in.keys.Fault(where, "%v", err)
+			}
+		}
 	case layout.QuotaFamily:
 		if _, _, known = layout.QuotaOf(k); known {
 			in.whole(where, value, 8)
