@@ -80,7 +80,7 @@ var lattice = map[string]place{
 	},
 	"parley/actors": {
 		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/erasure", "parley/actors/host", "parley/actors/query", "parley/actors/wire"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/replicatest", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
+		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/cluster", "parley/persistence", "parley/persistence/replicatest", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
 		why:   "actors run the rules and see journals through the contract only",
 	},
 	"parley/actors/actorstest": {may: ground, why: "it drives the tests of every aggregate, so it depends on none"},
@@ -127,6 +127,11 @@ var lattice = map[string]place{
 	"parley/persistence/crashtest": {why: "a file system that simulates crashes depends neither on journals nor on actors"},
 
 	// Several nodes.
+	"parley/cluster": {
+		may:   slices.Concat(ground, []string{"parley/actors/host", "parley/actors/wire", "parley/cluster/consensus", "parley/cluster/raftlog", "parley/journal", "parley/persistence"}),
+		tests: []string{"parley/cluster/simtest", "parley/persistence/journaltest"},
+		why: "nodes exchange requests, entries and batches as data; what they are about is known to actors and journals",
+	},
 	"parley/cluster/raftlog": {
 		may:   slices.Concat(ground, []string{"parley/persistence/disk"}),
 		tests: []string{"parley/persistence/crashtest"},
@@ -219,7 +224,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/cluster", "parley/journal", "parley/persistence/replicatest", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
@@ -245,7 +250,7 @@ type lock struct {
 // rejects all others.
 var locks = []lock{
 	{"github.com/asynkron/protoactor-go", []string{"parley/actors/host"}, "only actors have mailboxes; rules and interfaces must not depend on the engine"},
-	{"go.etcd.io/raft/v3", []string{"parley/cluster/consensus", "parley/cluster/raftlog", "parley/cluster/simtest"}, "only the cluster layer replicates; the rest sees terms, indexes and bytes"},
+	{"go.etcd.io/raft/v3", []string{"parley/cluster", "parley/cluster/consensus", "parley/cluster/raftlog", "parley/cluster/simtest"}, "only the cluster layer replicates; the rest sees terms, indexes and bytes"},
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/cluster/raftlog", "parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
 	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums protect bytes on disk; secrets need a keyed hash"},
 	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/http/docs", "parley/http/httpserver", "parley/http/rest", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
@@ -264,7 +269,7 @@ var locks = []lock{
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
 	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
-	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster/consensus", "parley/cluster/simtest", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
+	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster", "parley/cluster/consensus", "parley/cluster/simtest", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/google/uuid", []string{"parley"}, "ids have types; no package above the base handles a bare UUID"},
 	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/cmd/parley/server", "parley/bench/cmd/parley-bench"}, "only commands read flags"},

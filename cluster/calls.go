@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"parley"
+	"parley/actors/wire"
+	"parley/journal"
+)
+
+// Requests between nodes, and their answer.
+type (
+	// ask is a request to an actor.
+	ask struct {
+		Stream  journal.Stream
+		Size    int
+		Content any
+	}
+	// appendEntry is an entry that no actor decided.
+	appendEntry struct {
+		Slot    parley.Slot
+		Size    int
+		Rows    []journal.Row
+		Records []journal.Record
+		Effects []journal.Effect
+		Counts  []journal.Count
+		Gather  bool
+	}
+	// settle waits until everything that was appended has been applied in every journal.
+	settle struct{}
+	// answer answers each of them.
+	answer struct {
+		Content any
+		Failure error
+		// Visible is the place of the order from which on a node shows what was done.
+		Visible uint64
+	}
+)
+
+var errNoRequest = errors.New("cluster: a peer sent something that is no request")
+
+// RegisterTypes registers the requests between nodes. The requests and replies of
+// actors are registered before.
+func RegisterTypes(t *wire.Types) {
+	t.AddError("journal.ErrNotLeader", journal.ErrNotLeader)
+	t.AddError("journal.ErrExists", journal.ErrExists)
+	t.AddError("journal.ErrStale", journal.ErrStale)
+	t.Add(
+		journal.AppendFeed{}, journal.Fanout{}, journal.RecordReceipt{}, journal.EnqueueFor{}, journal.PutRow{},
+		journal.AddToList{}, journal.DropFeed{}, journal.CreateStream{},
+	)
+	t.Add(ask{}, appendEntry{}, settle{}, answer{})
+}
+
+// callOf is an entry as a request. Entries of actors cannot cross: only the node that leads
+// has any.
+func callOf(e *journal.Entry, size int) (appendEntry, error) {
+	if !e.Stream.Zero() || len(e.Hosted) > 0 || len(e.Timers) > 0 || len(e.Handled) > 0 {
+		return appendEntry{}, journal.ErrNotLeader
+	}
+	return appendEntry{e.Slot, size, e.Rows, e.Records, e.Effects, e.Counts, e.Gather}, nil
+}
+
+// entry is the entry of a request, at an instant of this node's clock.
+func (r appendEntry) entry(at time.Time, release func(error)) *journal.Entry {
+	return &journal.Entry{
+		Slot: r.Slot, Rows: r.Rows, Records: r.Records, Effects: r.Effects, Counts: r.Counts, At: at, Gather: r.Gather, Release: release,
+	}
+}

@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/journaltest"
+)
+
+// TestConformance: one voter, and three of which one leads and another one serves reads, are
+// a journal as any other. A power failure hits all of them at once: each store reopens where
+// it was last flushed, and its log brings the rest.
+func TestConformance(t *testing.T) {
+	for _, voters := range []int{1, 3} {
+		if voters == 1 && testing.Short() {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d voters", voters), func(t *testing.T) {
+			journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
+				s := &replicas{t: t, journals: journals, dir: "group", tick: 10 * time.Millisecond}
+				disks := make([]*vfs.MemFS, voters)
+				for n := range disks {
+					disks[n] = vfs.NewCrashableMem()
+					s.disks = append(s.disks, disks[n])
+				}
+				closeAll := func() {
+					if err := s.open.Close(); err != nil {
+						t.Errorf("close: %v", err)
+					}
+				}
+				t.Cleanup(closeAll)
+				return journaltest.Harness{
+					Journal: s.openAll(),
+					Reopen:  func() journaltest.Journal { closeAll(); return s.openAll() },
+					Crash: func() journaltest.Journal {
+						before := s.open
+						for n := range disks {
+							disks[n] = disks[n].CrashClone(vfs.CrashCloneCfg{})
+							s.disks[n] = disks[n]
+						}
+						after := s.openAll()
+						if err := before.Close(); err != nil {
+							t.Errorf("close the abandoned group: %v", err)
+						}
+						return after
+					},
+					Clock:    s.now,
+					Advance:  func(d time.Duration) { s.ahead.Add(int64(d)) },
+					Follower: voters > 1,
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,258 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"parley"
+	"parley/cluster/consensus"
+	"parley/cluster/raftlog"
+	"parley/persistence"
+)
+
+// Member is a replica's part of its group: the Sequencer of its store. Open the store with
+// it, and then start it.
+type Member struct {
+	replica *persistence.Replica
+	runner  atomic.Pointer[consensus.Runner]
+	fatal   func(error)
+	logger  *slog.Logger
+	durable atomic.Uint64
+	// changes of leadership are carried out in order, and not in the loop.
+	changes chan func() error
+	stop    chan struct{}
+	work    sync.WaitGroup
+}
+
+// MemberOptions start a Member. All are required.
+type MemberOptions struct {
+	// ID is the replica's id in its group. Voters are the ids of a new group, which all of
+	// its members are started with.
+	ID     uint64
+	Voters []uint64
+	// Nonce is a random number of this start.
+	Nonce   uint64
+	Replica *persistence.Replica
+	Log     *raftlog.Log
+	Links   consensus.Links
+	Clock   parley.Clock
+	Logger  *slog.Logger
+	// Fatal is called when the replica cannot go on. It must end the process.
+	Fatal func(error)
+	// Tick is the interval of the loop's ticks; 0 is the default of the loop.
+	Tick time.Duration
+}
+
+const (
+	// durableEvery is how often the member looks up what its store has made durable.
+	durableEvery = 50 * time.Millisecond
+	// changesMax is far more changes of leadership than wait for one that is slow.
+	changesMax = 1024
+	// batchBytesMax is far more than a store puts into one batch.
+	batchBytesMax = 32 << 20
+	// proposePause is the pause before a batch is proposed again for which the loop had no
+	// room.
+	proposePause = time.Millisecond
+)
+
+// NewMember returns a member that is not started.
+func NewMember() *Member {
+	return &Member{changes: make(chan func() error, changesMax), stop: make(chan struct{})}
+}
+
+// Start joins the group. The store must have been started.
+func (m *Member) Start(o MemberOptions) error {
+	m.replica, m.fatal, m.logger = o.Replica, o.Fatal, o.Logger
+	if m.replica.Applied().Number == 0 {
+		if err := m.replica.Begin(noteOf(consensus.Applied{Conf: &raftpb.ConfState{Voters: o.Voters}})); err != nil {
+			return err
+		}
+	}
+	limits := consensus.DefaultLimits
+	limits.PayloadBytes = batchBytesMax
+	runner, err := consensus.Start(consensus.Config{
+		Options: consensus.Options{ID: o.ID, Nonce: o.Nonce, Limits: limits, Logger: o.Logger},
+		Log:     memberLog{o.Log}, State: m, Links: o.Links, Handler: m, Clock: o.Clock, Tick: o.Tick,
+	})
+	if err != nil {
+		return err
+	}
+	m.runner.Store(runner)
+	m.work.Go(m.change)
+	m.work.Go(m.followFlushes)
+	return nil
+}
+
+// Runner is the loop, for the links.
+func (m *Member) Runner() *consensus.Runner { return m.runner.Load() }
+
+// Close leaves the leadership and stops.
+func (m *Member) Close() {
+	if r := m.runner.Load(); r != nil {
+		r.Close()
+	}
+	close(m.stop)
+	m.work.Wait()
+	m.replica.StepDown()
+}
+
+// change carries out changes of leadership.
+func (m *Member) change() {
+	for {
+		select {
+		case change := <-m.changes:
+			if err := change(); err != nil {
+				m.fatal(err)
+				return
+			}
+		case <-m.stop:
+			return
+		}
+	}
+}
+
+// followFlushes keeps durable up to date: the loop must not wait for the disk.
+func (m *Member) followFlushes() {
+	tick := time.NewTicker(durableEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-m.stop:
+			return
+		}
+		index, err := m.replica.Durable()
+		if err != nil {
+			m.logger.Error("what a replica has flushed cannot be read", "error", err)
+			continue
+		}
+		m.durable.Store(index)
+	}
+}
+
+// Propose implements persistence.Sequencer.
+func (m *Member) Propose(term uint64, batch []byte) error {
+	for {
+		err := m.runner.Load().Propose(term, batch, m.proposed)
+		if !errors.Is(err, consensus.ErrFull) {
+			return err
+		}
+		time.Sleep(proposePause)
+	}
+}
+
+// proposed is called with the outcome of a proposal. The store knows that it was applied, and
+// that its term is over. After any other failure the next batches would build on one that is
+// missing: the store has few under way, so that cannot be.
+func (m *Member) proposed(_ uint64, err error) {
+	if err != nil && !errors.Is(err, consensus.ErrNeverProposed) && !errors.Is(err, consensus.ErrOutcomeUnknown) {
+		m.fatal(err)
+	}
+}
+
+// Fence implements persistence.Sequencer.
+func (m *Member) Fence(ctx context.Context) (uint64, error) { return m.runner.Load().Fence(ctx) }
+
+// Confirm implements persistence.Sequencer.
+func (m *Member) Confirm(ctx context.Context, term uint64) error {
+	r := m.runner.Load()
+	if _, err := r.Fence(ctx); err != nil {
+		return err
+	}
+	return r.Do(func(c *consensus.Core) error {
+		if c.Status().Leads != term {
+			return consensus.ErrNotLeader
+		}
+		return nil
+	})
+}
+
+// Apply implements consensus.State.
+func (m *Member) Apply(entries []consensus.Committed, after consensus.Applied) error {
+	places := make([]persistence.Committed, len(entries))
+	for i, e := range entries {
+		places[i] = persistence.Committed{Index: e.Index, Term: e.Term, Batch: e.Payload}
+	}
+	return m.replica.Apply(places, noteOf(after))
+}
+
+// Applied implements consensus.State.
+func (m *Member) Applied() consensus.Applied {
+	at := m.replica.Applied()
+	a, err := appliedOf(at.Note)
+	if err != nil {
+		m.fatal(err)
+	}
+	a.Index, a.Term = at.Number, at.Term
+	return a
+}
+
+// Durable implements consensus.State.
+func (m *Member) Durable() uint64 { return m.durable.Load() }
+
+// errNoSnapshots: a member that lags behind what the logs keep cannot catch up yet.
+var errNoSnapshots = errors.New("cluster: contents of replicas cannot be transferred yet")
+
+// Snapshot implements consensus.State.
+func (m *Member) Snapshot() (consensus.Snapshot, error) { return nil, errNoSnapshots }
+
+// Receive implements consensus.State.
+func (m *Member) Receive(io.Reader) (consensus.Snapshot, error) { return nil, errNoSnapshots }
+
+// Restore implements consensus.State.
+func (m *Member) Restore(consensus.Snapshot) error { return errNoSnapshots }
+
+// Led implements consensus.Handler.
+func (m *Member) Led(term uint64) {
+	m.changes <- func() error { return m.replica.Lead(term) }
+}
+
+// Lost implements consensus.Handler.
+func (m *Member) Lost(uint64) {
+	m.changes <- func() error { m.replica.StepDown(); return nil }
+}
+
+// Members implements consensus.Handler.
+func (m *Member) Members(*raftpb.ConfState) {}
+
+// Failed implements consensus.Handler.
+func (m *Member) Failed(err error) { m.fatal(err) }
+
+// noteOf is what a store keeps with its position: the ordinal of the last proposal in its
+// term, and the members.
+func noteOf(a consensus.Applied) []byte {
+	b := binary.AppendUvarint(nil, a.Ordinal)
+	b, _ = proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, a.Conf) // no field of it can fail
+	return b
+}
+
+func appliedOf(note []byte) (a consensus.Applied, err error) {
+	n := 0
+	if a.Ordinal, n = binary.Uvarint(note); n <= 0 {
+		return a, errors.New("cluster: the note beside a replica's position cannot be read")
+	}
+	a.Conf = &raftpb.ConfState{}
+	if err := proto.Unmarshal(note[n:], a.Conf); err != nil {
+		return a, fmt.Errorf("cluster: the note beside a replica's position: %w", err)
+	}
+	return a, nil
+}
+
+// memberLog is a log as the loop uses it.
+type memberLog struct{ *raftlog.Log }
+
+func (l memberLog) Append(r consensus.Record) (uint64, error) {
+	return l.Log.Append(raftlog.Record{
+		HardState: r.HardState, Cut: raftlog.Position{Index: r.Cut.Index, Term: r.Cut.Term}, Entries: r.Entries,
+	})
+}

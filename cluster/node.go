@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"parley"
+	"parley/actors/host"
+	"parley/actors/wire"
+	"parley/journal"
+	"parley/persistence"
+)
+
+// A Peer is another node, as this one reaches it.
+type Peer interface {
+	// Call has the peer answer a request. ErrUnreached means that it did not get it; after
+	// any other error it may have.
+	Call(ctx context.Context, request []byte) (answer []byte, err error)
+}
+
+// ErrUnreached is the error of a call that did not reach its peer.
+var ErrUnreached = errors.New("the node cannot be reached")
+
+// Options of a Node. All are required.
+type Options struct {
+	Store *persistence.Store
+	// Types are what may be asked and answered, see RegisterTypes.
+	Types *wire.Types
+	// Leader is the node that leads, as far as this one knows: nil if that is this node
+	// itself, or if none is known.
+	Leader func() Peer
+	Clock  parley.Clock
+}
+
+// Node is this node's part of a cluster. It is a host.Router, and makes the journal that
+// the node's actors and queries use.
+type Node struct {
+	Options
+	replica *persistence.Replica
+	decide  func(host.Request) (any, error)
+	window  window
+}
+
+const (
+	// retryFirst is the pause before a request is sent again while no node leads. It
+	// doubles with each attempt, up to retryMax.
+	retryFirst, retryMax = 5 * time.Millisecond, 80 * time.Millisecond
+	// callTimeout bounds a call: the leader gives up waiting for an actor before.
+	callTimeout = host.AnswerTimeout + time.Second
+)
+
+// NewNode returns the part of a node whose store has a Sequencer.
+func NewNode(o Options) (*Node, error) {
+	replica, err := o.Store.Replica()
+	return &Node{Options: o, replica: replica}, err
+}
+
+// Serve sets what decides the requests of peers: Decide of the node's engine.
+func (n *Node) Serve(decide func(host.Request) (any, error)) { n.decide = decide }
+
+// Ask implements host.Router. A request that no node has decided is sent again, to the
+// node that leads by then.
+func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, error) {
+	if n.Leader() != nil {
+		room, err := n.window.take(host.EntryBytes + r.Size)
+		if err != nil {
+			return nil, err
+		}
+		defer room()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	deadline := n.Clock().Add(host.AnswerTimeout)
+	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
+		var reply any
+		leader, err := n.Leader(), error(nil)
+		if leader == nil {
+			reply, err = here(r)
+		} else {
+			reply, err = n.call(ctx, leader, ask{r.Stream, r.Size, r.Content})
+		}
+		if _, query := r.Content.(host.ReadOnly); query && errors.Is(err, parley.ErrOutcomeUnknown) {
+			err = journal.ErrBehind // nothing was done
+		}
+		if !errors.Is(err, journal.ErrNotLeader) || n.Clock().Add(pause).After(deadline) {
+			return reply, err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// call sends a request to a peer. What the peer did is visible here when it returns.
+func (n *Node) call(ctx context.Context, to Peer, request any) (any, error) {
+	encoded, err := n.Types.Append(nil, request)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := to.Call(ctx, encoded)
+	switch {
+	case errors.Is(err, ErrUnreached):
+		return nil, journal.ErrNotLeader
+	case err != nil:
+		return nil, parley.ErrOutcomeUnknown
+	}
+	decoded, err := n.Types.Value(raw)
+	a, ok := decoded.(answer)
+	if err != nil || !ok { // a node of another version: it may have done it
+		return nil, parley.ErrOutcomeUnknown
+	}
+	if a.Failure != nil {
+		return nil, a.Failure
+	}
+	if err := n.replica.Await(ctx, a.Visible); err != nil {
+		return nil, parley.ErrOutcomeUnknown
+	}
+	return a.Content, nil
+}
+
+// Answer answers a request of a peer.
+func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
+	decoded, err := n.Types.Value(request)
+	if err != nil {
+		return nil, err
+	}
+	a := answer{}
+	switch r := decoded.(type) {
+	case ask:
+		if n.decide == nil {
+			a.Failure = journal.ErrNotLeader
+			break
+		}
+		a.Content, a.Failure = n.decide(host.Request{Stream: r.Stream, Size: r.Size, Content: r.Content})
+	case appendEntry:
+		a.Failure = n.append(ctx, r)
+	case settle:
+		a.Failure = n.Store.Settle(ctx)
+	default:
+		return nil, errNoRequest
+	}
+	a.Visible = n.replica.Visible()
+	return n.Types.Append(nil, a)
+}
+
+// append appends an entry of a peer and waits for its release.
+func (n *Node) append(ctx context.Context, r appendEntry) error {
+	room, err := n.Store.Admit(r.Slot, r.Size)
+	if err != nil {
+		return err
+	}
+	released := make(chan error, 1)
+	n.Store.Append(r.entry(n.Clock(), func(err error) { room(); released <- err }))
+	select {
+	case err := <-released:
+		return err
+	case <-ctx.Done():
+		return parley.ErrOutcomeUnknown
+	}
+}

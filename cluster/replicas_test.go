@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/cluster/raftlog"
+	"parley/cluster/simtest"
+	"parley/journal"
+	"parley/persistence"
+)
+
+// replicas are the members of a group in one process, on disks of their own.
+type replicas struct {
+	t        testing.TB
+	journals int
+	disks    []vfs.FS
+	dir      string
+	tune     func(*persistence.Options)
+	tick     time.Duration
+	ahead    atomic.Int64
+	open     *group
+}
+
+func (s *replicas) now() time.Time {
+	return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(s.ahead.Load()))
+}
+
+// group is an opening of replicas, used as one journal: the leader takes entries, and
+// another replica serves reads.
+type group struct {
+	*persistence.Store // serves reads
+	leader             *persistence.Store
+	of                 *replicas
+	network            *simtest.LocalNetwork
+	members            []*Member
+	stores             []*persistence.Store
+	logs               []*raftlog.Log
+	released           chan func()
+	releasing          sync.WaitGroup
+	closing            sync.Once
+	over               chan struct{}
+	ending             atomic.Bool
+}
+
+func (s *replicas) openAll() *group {
+	s.t.Helper()
+	g := &group{of: s, network: &simtest.LocalNetwork{}, released: make(chan func(), 1<<16), over: make(chan struct{})}
+	for n, fs := range s.disks {
+		m := NewMember()
+		o := persistence.Options{
+			FS: fs, Journals: s.journals, Clock: s.now, Logger: slog.New(slog.DiscardHandler), CacheBytes: 1 << 20, MemTableBytes: 256 << 10,
+			Sequencer: m, Fatal: s.fatal,
+		}
+		if s.tune != nil {
+			s.tune(&o)
+		}
+		dir := fs.PathJoin(s.dir, string(rune('a'+n)))
+		store, err := persistence.Open(fs.PathJoin(dir, "store"), o)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		log, err := raftlog.Open(raftlog.Options{FS: fs, Dir: fs.PathJoin(dir, "log"), ID: uint64(n + 1), New: true})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		g.members, g.stores, g.logs = append(g.members, m), append(g.stores, store), append(g.logs, log)
+	}
+	s.open, g.Store = g, g.stores[0]
+	g.releasing.Go(g.release)
+	return g
+}
+
+func (s *replicas) fatal(err error) { s.t.Errorf("a replica cannot go on: %v", err) }
+
+// release runs what was given to then.
+func (g *group) release() {
+	for {
+		select {
+		case release := <-g.released:
+			release()
+		case <-g.over:
+			return
+		}
+	}
+}
+
+// then runs fn after everything that was given before.
+func (g *group) then(fn func()) {
+	select {
+	case <-g.over:
+		fn()
+		return
+	default:
+	}
+	select {
+	case g.released <- fn:
+	case <-g.over:
+		fn()
+	}
+}
+
+// Start implements journal.Journal: it starts all members and waits for a leader.
+func (g *group) Start(onQueue func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
+	var voters []uint64
+	for n := range g.members {
+		voters = append(voters, uint64(n+1))
+	}
+	for n, m := range g.members {
+		if err := g.stores[n].Start(onQueue, onTimer); err != nil {
+			return err
+		}
+		replica, err := g.stores[n].Replica()
+		if err != nil {
+			return err
+		}
+		id := uint64(n + 1)
+		if err := m.Start(MemberOptions{
+			ID: id, Voters: voters, Nonce: rand.Uint64(), Replica: replica, Log: g.logs[n], Links: g.network.Links(id), Clock: time.Now,
+			Logger: slog.New(slog.DiscardHandler), Fatal: g.of.fatal, Tick: g.of.tick,
+		}); err != nil {
+			return err
+		}
+		g.network.Join(id, m.Runner(), m)
+	}
+	return g.findLeader()
+}
+
+// findLeader waits until a member leads, and has another one serve reads.
+func (g *group) findLeader() error {
+	for range 10000 {
+		for n, store := range g.stores {
+			if release, err := store.Admit(0, 0); err == nil {
+				release()
+				g.leader, g.Store = store, g.stores[(n+1)%len(g.stores)]
+				return g.Store.Fence(context.Background())
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return errors.New("no member leads")
+}
+
+// Append gives the entry to the leader. It is released when the other replica shows it.
+func (g *group) Append(e *journal.Entry) {
+	given := *e
+	given.Release = func(err error) {
+		g.then(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if fence := g.Store.Fence(ctx); fence != nil && !g.ending.Load() {
+				g.of.t.Errorf("fence: %v", fence)
+			}
+			if e.Release != nil {
+				e.Release(err)
+			}
+		})
+	}
+	if e.Applied != nil {
+		given.Applied = func() { g.then(e.Applied) }
+	}
+	g.leader.Append(&given)
+}
+
+func (g *group) Admit(slot parley.Slot, size int) (func(), error) { return g.leader.Admit(slot, size) }
+
+func (g *group) NextActivation() uint64      { return g.leader.NextActivation() }
+func (g *group) Overloaded() *parley.Refusal { return g.leader.Overloaded() }
+func (g *group) Settle(ctx context.Context) error {
+	return errors.Join(g.leader.Settle(ctx), g.Store.Fence(ctx))
+}
+
+// Close ends all members, after what was appended.
+func (g *group) Close() (err error) {
+	g.closing.Do(func() {
+		if g.leader != nil {
+			_ = g.leader.Settle(context.Background())
+		}
+		g.ending.Store(true)
+		err = g.stopAll()
+		for _, store := range g.stores {
+			err = errors.Join(err, store.Close())
+		}
+		drained := make(chan struct{})
+		g.then(func() { close(drained) })
+		<-drained
+		close(g.over)
+		g.releasing.Wait()
+	})
+	return err
+}
+
+// stopAll stops the members and their logs.
+func (g *group) stopAll() (err error) {
+	for n, m := range g.members {
+		if m.Runner() != nil {
+			m.Close()
+		}
+		err = errors.Join(err, g.logs[n].Close())
+	}
+	return err
+}
