@@ -76,6 +76,9 @@ func newScriptRunner(t testing.TB, seed uint64, w variant, alter option) *script
 	began := time.Now()
 	wheel := func() time.Time { return noon.Add(time.Since(began)) }
 	p.testNode = newTestNode(t, withJournals(w.journals), withClock(p.manual.now), withTuning(p.tune), func(r *testNode) {
+		if w.follower > 0 {
+			withReplicas(lateBy(w.follower))(r)
+		}
 		r.journalClock, r.tuneStore = wheel, func(o *persistence.Options) { o.FS = clonableDisk{p.disk} }
 	}, alter)
 	return p
@@ -141,6 +144,11 @@ func (p *scriptRunner) afterCommand() {
 		p.interrupt()
 	}
 	p.settle()
+	if p.follower > 0 {
+		if err := p.replicas.turn(p.testNode); err != nil {
+			p.t.Fatal(err)
+		}
+	}
 	for _, l := range p.listeners {
 		p.noteStreamed(l, p.newEntries(l))
 	}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
@@ -29,6 +31,8 @@ type variant struct {
 	restart      int    // on average one in this many commands is followed by a restart
 	crash        int    // on average one in this many commands is followed by a power failure
 	withoutCache bool   // no record stays in the cache
+	// follower, if not 0, is how late a second node is at most. The two serve in turn.
+	follower time.Duration
 }
 
 const never = 1 << 60
@@ -43,6 +47,8 @@ var ways = map[string]variant{
 	"four journals":                 {journals: 4},
 	"four journals, snapshots":      {journals: 4, stateEvery: 1, passivate: true},
 	"four journals, losses":         {journals: 4, stateEvery: never, crash: 15},
+	"a leader and a follower":       {journals: 1, follower: 2 * time.Millisecond},
+	"four journals, replicas":       {journals: 4, follower: 2 * time.Millisecond, withoutCache: true},
 	"four journals, and everything": {journals: 4, stateEvery: 2, passivate: true, restart: 20, crash: 20, withoutCache: true},
 }
 
@@ -143,6 +149,12 @@ func TestVariantsControl(t *testing.T) {
 		},
 		"no marks for other homes": {
 			variant: variant{journals: 4}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutReceipts{j} },
+		},
+		"a follower that reads before it has caught up": {
+			variant: variant{journals: 1, follower: 100 * time.Millisecond}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutFence{j} },
+		},
+		"a follower that keeps what a leader has changed": {
+			variant: variant{journals: 1, follower: 2 * time.Millisecond}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutChanges{j} },
 		},
 		"streams that begin anew with each opening": {
 			variant: variant{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return repeatFirstEntry{j, openings > 1} },
@@ -270,6 +282,16 @@ func (j withoutReceipts) Append(e *journal.Entry) {
 	e.Effects = words
 	j.Journal.Append(e)
 }
+
+// withoutFence shows what is there.
+type withoutFence struct{ journal.Journal }
+
+func (withoutFence) Fence(context.Context) error { return nil }
+
+// withoutChanges reports no change.
+type withoutChanges struct{ journal.Journal }
+
+func (withoutChanges) Observe(journal.Observer) (stop func()) { return func() {} }
 
 // repeatFirstEntry returns the first entry of a followed feed twice.
 type repeatFirstEntry struct {

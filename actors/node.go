@@ -15,6 +15,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/actors/wire"
 	"parley/journal"
 )
 
@@ -42,6 +43,9 @@ type Options struct {
 	DestroyKey func(parley.OrgID, time.Time) error
 	// Load, if set, throttles webhook deliveries while requests need the processor.
 	Load delivery.Load
+	// Router takes requests to the node of a cluster that decides; nil if there is one
+	// node only.
+	Router host.Router
 	// system runs the actors; nil makes one. Tests share one.
 	system *host.System
 }
@@ -129,6 +133,15 @@ type core struct {
 	unlogged bool
 }
 
+// WireTypes returns what crosses between the nodes of a cluster when one asks the actors of
+// another.
+func WireTypes() *wire.Types {
+	t := wire.NewTypes()
+	t.AddError("journal.ErrErased", journal.ErrErased)
+	t.Add(AskTypes()...)
+	return t
+}
+
 // New returns a node. It serves requests after Start.
 func New(o Options) *Node {
 	c := &core{
@@ -137,6 +150,7 @@ func New(o Options) *Node {
 		newKey:  o.NewKey, destroyKey: o.DestroyKey, logger: o.Logger,
 		seats: o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
 	}
+	c.engine.Router = o.Router
 	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
 	c.messages, c.groups = &Messages{c.queries.Messages, c}, &Groups{c.queries.Groups, c}
 	keys := &Keys{rules.SigningKeyStream, c}
@@ -161,11 +175,24 @@ func New(o Options) *Node {
 
 // Start begins to serve requests and continues unfinished work.
 func (n *Node) Start() error {
-	if err := n.engine.Start(); err != nil {
+	if err := n.StartFollowing(); err != nil {
 		return err
 	}
-	return n.webhooks.Start()
+	return n.Lead()
 }
+
+// StartFollowing begins to serve requests on a node of a cluster, which need not lead.
+func (n *Node) StartFollowing() error { return n.engine.Start() }
+
+// Lead continues unfinished work, which the node of a cluster does that leads.
+func (n *Node) Lead() error { return n.webhooks.Start() }
+
+// Fence returns once this node shows everything that any node of its cluster had
+// acknowledged when the call began.
+func (n *Node) Fence(ctx context.Context) error { return n.journal.Fence(ctx) }
+
+// Decide has an actor of this node answer a request that came from another node.
+func (n *Node) Decide(r host.Request) (any, error) { return n.engine.Decide(r) }
 
 // OnErased has fn called when an organization's key was destroyed, and once more when its
 // erasure is complete: what is in memory of it must go, and its streams must end.

@@ -98,6 +98,9 @@ type testNode struct {
 	// erased: an organization was erased, so that a verification cannot read everything.
 	erased atomic.Bool
 
+	// replicas, if set, serve in place of one node.
+	replicas *testReplicas
+
 	fs vfs.FS
 	// dir is the data directory, "data" if it is empty.
 	dir   string
@@ -173,6 +176,9 @@ func (r *testNode) start(dir string) error {
 	if r.tuneStore != nil {
 		r.tuneStore(&options)
 	}
+	if r.replicas != nil {
+		return r.replicas.start(r, dir, options)
+	}
 	store, err := persistence.Open(dir, options)
 	if err != nil {
 		return err
@@ -204,6 +210,10 @@ func (r *testNode) close() {
 func (r *testNode) stop() error {
 	if r.node == nil {
 		return nil
+	}
+	if r.replicas != nil {
+		r.node = nil
+		return r.replicas.stop()
 	}
 	r.node.Close()
 	r.node = nil

@@ -73,6 +73,11 @@ func newRates(r Rates, clock parley.Clock) rates {
 // or if it would write while the server is overloaded. // spec: Errors
 func (s admission) Admit(c *rest.Call) error {
 	r := c.Route()
+	if r.Access != rest.Bearer && r.Access != rest.Tier1 && !r.Operation.Probe { // Bearer has done it
+		if err := s.Node.Fence(c.Context()); err != nil {
+			return err
+		}
+	}
 	reading := r.Method == fasthttp.MethodGet
 	if !reading && r.Access != rest.Basic { // token requests write nothing
 		if overloaded := s.Node.Overloaded(); overloaded != nil {

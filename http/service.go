@@ -201,6 +201,9 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	if err != nil {
 		return rest.Caller{}, err
 	}
+	if err := s.Node.Fence(context.Background()); err != nil {
+		return rest.Caller{}, err
+	}
 	o, err := s.Node.Orgs.Get(context.Background(), claims.OrgID)
 	if errors.Is(err, journal.ErrErased) || err == nil && o.Erasing() {
 		return s.erasing(claims.OrgID, token)

@@ -7,12 +7,17 @@ import (
 	"parley/journal"
 )
 
+// unobserved is a journal that nothing is read from and that never changes.
+type unobserved struct{ journal.Journal }
+
+func (unobserved) Observe(journal.Observer) (stop func()) { return func() {} }
+
 // TestErasedNamesAreForgotten: after an erasure, no name of the organization, its agents or
 // its groups is in memory; those of others are.
 func TestErasedNamesAreForgotten(t *testing.T) {
 	gone, kept := parley.OrgID{15: 1}, parley.OrgID{15: 2}
 	ours, others := parley.AgentID{15: 3}, parley.AgentID{15: 4}
-	q := New(Options{})
+	q := New(Options{Journal: unobserved{}})
 	l := q.reader.lookups
 	add := func(org parley.OrgID, agent parley.AgentID) {
 		for name, id := range map[nameOf]parley.AnyID{

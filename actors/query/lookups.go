@@ -18,8 +18,9 @@ import (
 const lookupsMax = 100_000
 
 // lookups caches durable records of agents and organizations, and rows that name them.
-// The actor that changes a record publishes it before the answer to the change is
-// released, so no later request reads the old one.
+// A record that changes is dropped before the answer to the change is released, whichever
+// node answers, so no later request reads the old one. The actor that changed it publishes
+// the new one on its own node.
 type lookups struct {
 	journal journal.Journal
 	agents  *stateCache[parley.AgentID, *agent.State]
@@ -53,7 +54,7 @@ type versioned[S rules.State] struct {
 }
 
 func newLookups(j journal.Journal) *lookups {
-	return &lookups{
+	f := &lookups{
 		journal: j,
 		agents:  newStateCache[parley.AgentID, *agent.State](lookupsMax),
 		orgs:    newStateCache[parley.OrgID, *org.State](lookupsMax),
@@ -62,6 +63,18 @@ func newLookups(j journal.Journal) *lookups {
 		rosters: newRosters(),
 		names:   otter.Must(&otter.Options[nameOf, parley.AnyID]{MaximumSize: lookupsMax}),
 		groups:  otter.Must(&otter.Options[parley.GroupID, parley.OrgID]{MaximumSize: lookupsMax}),
+	}
+	j.Observe(journal.Observer{Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream}, Changed: f.changed})
+	return f
+}
+
+// changed drops a record that was changed, perhaps by another node. An actor of this node
+// publishes the new record afterwards.
+func (f *lookups) changed(c journal.Change) {
+	if c.Stream.Kind == journal.AgentStream {
+		f.agents.forget(parley.AgentID(c.Stream.ID))
+	} else {
+		f.orgs.forget(parley.OrgID(c.Stream.ID))
 	}
 }
 

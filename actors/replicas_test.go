@@ -1,0 +1,132 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/cluster"
+	"parley/journal"
+	"parley/persistence"
+	"parley/persistence/replicatest"
+	"parley/persistence/sealed"
+)
+
+// testReplicas are the nodes of a cluster in one process. The first one leads. The second
+// applies each batch up to 20 ms later; its requests to actors cross to the first as data,
+// and its reads are its own.
+type testReplicas struct {
+	group   *replicatest.Group
+	members [2]*replicatest.Member
+	// second is the disk of the second node. The first one has that of the test node.
+	second *vfs.MemFS
+	stores [2]*persistence.Store
+	nodes  [2]*Node
+	turns  int
+}
+
+// withReplicas has two nodes serve in turn. delay is how late the second one is.
+func withReplicas(delay func() time.Duration) option {
+	return func(r *testNode) {
+		g := replicatest.NewGroup(time.Now, delay, func(err error) { panic(err) })
+		r.replicas = &testReplicas{group: g, members: [2]*replicatest.Member{g.Join(), g.Join()}, second: vfs.NewMem()}
+	}
+}
+
+// lateBy returns delays of up to d.
+func lateBy(d time.Duration) func() time.Duration {
+	random := rand.New(rand.NewPCG(1, 1))
+	return func() time.Duration { return time.Duration(random.Int64N(int64(d))) }
+}
+
+// inMemory is a peer in the same process.
+type inMemory struct{ node *cluster.Node }
+
+func (p inMemory) Call(ctx context.Context, request []byte) ([]byte, error) {
+	return p.node.Answer(ctx, request)
+}
+
+func (c *testReplicas) start(r *testNode, dir string, options persistence.Options) error {
+	types := WireTypes()
+	cluster.RegisterTypes(types)
+	var parts [2]*cluster.Node
+	for i := range c.nodes {
+		o := options
+		o.Sequencer = c.members[i]
+		if i == 1 {
+			o.FS = c.second
+		}
+		store, err := persistence.Open(dir, o)
+		if err != nil {
+			return err
+		}
+		leader := func() cluster.Peer { return nil }
+		if i == 1 {
+			leader = func() cluster.Peer { return inMemory{parts[0]} }
+		}
+		if parts[i], err = cluster.NewNode(cluster.Options{Store: store, Types: types, Leader: leader, Clock: time.Now}); err != nil {
+			return err
+		}
+		var j journal.Journal = sealed.New(parts[i].Journal(), r.sealer)
+		if r.wrap != nil {
+			j = r.wrap(j)
+		}
+		n := New(Options{Journal: j, Clock: r.clock, Entropy: r.entropy, Logger: options.Logger, Router: parts[i], system: r.system})
+		n.engine.GatherMax = 0
+		if r.tune != nil {
+			r.tune(n)
+		}
+		parts[i].Serve(n.Decide)
+		c.stores[i], c.nodes[i] = store, n
+		if err := n.StartFollowing(); err != nil {
+			return err
+		}
+		replica, err := store.Replica()
+		if err != nil {
+			return err
+		}
+		c.members[i].Attach(replica)
+	}
+	if err := c.group.Lead(c.members[0]); err != nil {
+		return err
+	}
+	r.store, r.contents = c.stores[0], sealed.New(parts[0].Journal(), r.sealer)
+	if err := c.nodes[0].Lead(); err != nil {
+		return err
+	}
+	return c.turn(r)
+}
+
+// turn has the other node serve what follows.
+func (c *testReplicas) turn(r *testNode) error {
+	c.turns++
+	r.node = c.nodes[c.turns%2]
+	return errors.Join(c.nodes[0].Fence(context.Background()), c.nodes[1].Fence(context.Background()))
+}
+
+// stop closes both nodes in order, and compares what they hold.
+func (c *testReplicas) stop() error {
+	ctx := context.Background()
+	err := c.stores[0].Settle(ctx)
+	for _, n := range c.nodes {
+		n.Close()
+	}
+	err = errors.Join(err, c.stores[0].Settle(ctx), c.stores[1].Fence(ctx))
+	var at [2]string
+	for i, m := range c.members {
+		m.Detach()
+		replica, failed := c.stores[i].Replica()
+		if failed == nil {
+			at[i] = fmt.Sprint(replica.Applied())
+		}
+		err = errors.Join(err, failed, c.stores[i].Close())
+	}
+	if at[0] != at[1] {
+		err = errors.Join(err, fmt.Errorf("the replicas differ: %s and %s", at[0], at[1]))
+	}
+	return err
+}
