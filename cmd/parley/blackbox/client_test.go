@@ -105,6 +105,7 @@ func (s *server) request(token, method, path string, body any, headers ...string
 		return nil, err
 	}
 	req.GetBody = nil
+	req.Close = s.binary != "" // a pair serves each connection with its other server
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

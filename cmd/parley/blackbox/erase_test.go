@@ -53,7 +53,7 @@ const erasedConversations = 3 + 1 + 1
 // TestErase: the answer counts what was there, nothing of the organization works any more,
 // and others see nothing of it but that it is gone.
 func TestErase(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	onOneNode(t, "the encryption keys of organizations, which an erasure destroys, are not replicated", func(t *testing.T, s *server) {
 		x := newErased(t, s)
 		live, watching := x.gone.stream(""), x.stays.stream("")
 		live.opening()

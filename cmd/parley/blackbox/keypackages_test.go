@@ -142,7 +142,7 @@ func TestKeyPackageQuota(t *testing.T) {
 // whichever of its agents asks. It may claim those of others, and others may claim of that
 // agent.
 func TestClaimsAreBounded(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	onOneNode(t, "claims are counted", func(t *testing.T, s *server) {
 		ann, bob, carol, second := trio(t, s)
 		dave := s.org(t).agent("dave")
 		r := ann.mlsGroup(carol, second)

@@ -48,9 +48,9 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := max(m.Run(), checkSeenAnswers())
-	for _, v := range slices.Concat(variants, hooked) {
+	for _, v := range slices.Concat(variants, hooked, pairs) {
 		if err := v.stop(); err != nil {
-			fmt.Fprintf(os.Stderr, "journals=%s: %v\n", v.journals, err)
+			fmt.Fprintf(os.Stderr, "%s: %v\n", v, err)
 			code = 1
 		}
 	}
@@ -61,8 +61,12 @@ func build(dir string) (string, error) {
 	if named := os.Getenv("PARLEY_BIN"); named != "" {
 		return filepath.Abs(named)
 	}
-	out := filepath.Join(dir, "parley")
-	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", out, "parley/cmd/parley")
+	return buildInto(filepath.Join(dir, "parley"))
+}
+
+// buildInto builds the program.
+func buildInto(out string, flags ...string) (string, error) {
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-ldflags", "-s -w", "-o", out}, flags, []string{"parley/cmd/parley"})...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the binary does not build: %w\n%s", err, said)
@@ -74,13 +78,25 @@ func build(dir string) (string, error) {
 type variant struct {
 	journals string
 	flags    func() ([]string, error)
-	once     sync.Once
-	dir      string
-	server   *server
-	err      error
+	// pair: a leader and a follower in one process serve every other request each.
+	pair   bool
+	once   sync.Once
+	dir    string
+	server *server
+	err    error
 }
 
 var variants = []*variant{{journals: "1"}, {journals: "4"}}
+
+// pairs are the servers that only tests on a shared server use besides.
+var pairs = []*variant{{journals: "1", pair: true}}
+
+func (v *variant) String() string {
+	if v.pair {
+		return "a leader and a follower"
+	}
+	return "journals=" + v.journals
+}
 
 func (v *variant) shared(t *testing.T) *server {
 	t.Helper()
@@ -96,7 +112,13 @@ func (v *variant) shared(t *testing.T) *server {
 			}
 			flags = append(flags, more...)
 		}
-		v.server, v.err = launch("127.0.0.1:0", v.dir, flags...)
+		s := &server{dir: v.dir, flags: flags}
+		if v.pair {
+			if s.binary, v.err = buildInto(filepath.Join(scratch, "parley-pair"), "-tags", "pair"); v.err != nil {
+				return
+			}
+		}
+		v.server, v.err = s.launched("127.0.0.1:0")
 	})
 	if v.err != nil {
 		t.Fatal(v.err)
@@ -117,15 +139,25 @@ func (v *variant) stop() error {
 	return nil
 }
 
-// each runs a test on both shared servers, in parallel with others.
+// each runs a test on all shared servers, in parallel with others.
 func each(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Parallel()
-	for _, v := range variants {
-		t.Run("journals="+v.journals, func(t *testing.T) {
+	runOn(t, slices.Concat(variants, pairs), test)
+}
+
+func runOn(t *testing.T, on []*variant, test func(t *testing.T, s *server)) {
+	for _, v := range on {
+		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
 			test(t, v.shared(t))
 		})
 	}
+}
+
+// onOneNode is each without pairs: what the test is about is kept by each server for itself.
+func onOneNode(t *testing.T, _ string, test func(t *testing.T, s *server)) {
+	t.Parallel()
+	runOn(t, variants, test)
 }
 
 // alone runs a test that loads the server, with no other test in parallel.

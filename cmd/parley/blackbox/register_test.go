@@ -131,7 +131,7 @@ func TestSolve(t *testing.T) {
 }
 
 func TestSolveAllowsTwentyTries(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
+	onOneNode(t, "wrong tries are counted", func(t *testing.T, s *server) {
 		c := s.challenge(t, freshSlug())
 		wrong := obj{"challenge_id": c.str("challenge_id"), "nonce": work(c.str("challenge"), 8, false)}
 		for range 20 {

@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"cmp"
 	"bytes"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type server struct {
 	addr  string
 	dir   string
 	flags []string
+	// binary is the program; "" is the one under test.
+	binary string
 	// through, if not empty, is a program that starts the binary, with the arguments that
 	// precede it.
 	through []string
@@ -114,7 +117,7 @@ func (s *server) launched(listen string) (*server, error) {
 // begin starts the process without waiting.
 func (s *server) begin(listen string) error {
 	args := append([]string{"serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--data", s.dir, "--dev"}, s.flags...)
-	whole := slices.Concat(s.through, []string{binary}, args)
+	whole := slices.Concat(s.through, []string{cmp.Or(s.binary, binary)}, args)
 	cmd := exec.Command(whole[0], whole[1:]...)
 	cmd.Env = cleanEnvironment()
 	cmd.SysProcAttr = dieWithParent()

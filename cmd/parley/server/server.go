@@ -18,6 +18,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/actors/host"
 	"parley/actors/projection"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
@@ -31,8 +32,10 @@ import (
 	"parley/http/limit"
 	"parley/http/overload"
 	"parley/http/svid"
+	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/keyring"
+	"parley/persistence/seal"
 	"parley/persistence/sealed"
 )
 
@@ -54,7 +57,7 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	cfg.warn()
 	h.logStarted(&cfg)
 	served := make(chan error, 3)
-	go func() { served <- h.http.Serve(h.listener) }()
+	go func() { served <- h.serve() }()
 	go func() { served <- admin.Serve(h.admin.Admin, h.adminListener) }()
 	if h.metricsListener != nil {
 		go func() { served <- admin.Serve(h.admin.Metrics, h.metricsListener) }()
@@ -88,6 +91,7 @@ type running struct {
 	store           *persistence.Store
 	keyring         *keyring.Keyring
 	master          *auth.MasterKey
+	sealer          *seal.Sealer
 	webhooks        *webhookSender
 	node            *actors.Node
 	directory       *projection.Directory
@@ -100,11 +104,51 @@ type running struct {
 	adminListener   net.Listener
 	metricsListener net.Listener // nil if there is none
 	stop            context.CancelFunc
+	member          member
+}
+
+// member is a server's part of a cluster. The zero member is a server on its own.
+type member struct {
+	// sequencer orders the batches of the server's store.
+	sequencer persistence.Sequencer
+	// connect returns the journal and the router of the server's node.
+	connect func(*persistence.Store) (journal.Journal, host.Router, error)
+	// begin starts the node and joins the cluster.
+	begin func(*actors.Node, *persistence.Store) error
+	// others starts the servers of other members that are in this process.
+	others func(context.Context, *running, Config) error
+	// serve serves the public listener together with them, and end closes them.
+	serve func(*running) error
+	end   func() error
+}
+
+// open returns the journal and the router of a node over a store.
+func (m *member) open(s *persistence.Store) (journal.Journal, host.Router, error) {
+	if m.connect == nil {
+		return s, nil, nil
+	}
+	return m.connect(s)
+}
+
+// start starts a node.
+func (m *member) start(n *actors.Node, s *persistence.Store) error {
+	if m.begin == nil {
+		return n.Start()
+	}
+	return m.begin(n, s)
+}
+
+// serve takes connections of the public listener until that is closed.
+func (h *running) serve() error {
+	if h.member.serve != nil {
+		return h.member.serve(h)
+	}
+	return h.http.Serve(h.listener)
 }
 
 // start opens everything. If something fails, it closes what is open.
 func start(ctx context.Context, cfg Config) (h *running, err error) {
-	h = &running{}
+	h = &running{member: newMember()}
 	defer func() {
 		if err != nil {
 			err = datadir.Advise(errors.Join(err, h.close()), cfg.Data)
@@ -129,6 +173,11 @@ func start(ctx context.Context, cfg Config) (h *running, err error) {
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = "http://" + h.listener.Addr().String()
+	}
+	if h.member.others != nil {
+		if err = h.member.others(ctx, h, cfg); err != nil {
+			return h, err
+		}
 	}
 	return h, h.startServers(ctx, cfg)
 }
@@ -160,7 +209,8 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.store, h.keyring, err = datadir.OpenStore(cfg.Data, found, persistence.Options{
 		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
 		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
-		Existing: found.Filed, // the key file is created after the journal
+		Existing:  found.Filed, // the key file is created after the journal
+		Sequencer: h.member.sequencer,
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
 			os.Exit(program.ExitUnexpected)
@@ -187,31 +237,40 @@ func (h *running) startActors(cfg Config) (err error) {
 	}
 	h.traces.WatchDeliveries(h.webhooks.courier)
 	h.meter = telemetry.NewRequestMeter()
-	sealer := datadir.Sealer(h.keyring)
-	journal := h.traces.WrapJournal(sealed.New(h.store, sealer))
-	keys := &orgKeys{keyring: h.keyring, sealer: sealer, list: datadir.NewErasureList(cfg.ErasureList, cfg.Data)}
+	h.sealer = datadir.Sealer(h.keyring)
+	inner, router, err := h.member.open(h.store)
+	if err != nil {
+		return err
+	}
+	contents := h.traces.WrapJournal(sealed.New(inner, h.sealer))
+	keys := &orgKeys{keyring: h.keyring, sealer: h.sealer, list: datadir.NewErasureList(cfg.ErasureList, cfg.Data)}
 	h.node = actors.New(actors.Options{
-		Journal: journal, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+		Journal: contents, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, Render: content.Render, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
 		NewKey:     func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
-		DestroyKey: keys.destroy, Load: h.load(),
+		DestroyKey: keys.destroy, Load: h.load(), Router: router,
 	})
 	if err = keys.destroyListed(); err != nil { // before anything is delivered
 		return err
 	}
-	if err = h.node.Start(); err != nil {
+	if err = h.member.start(h.node, h.store); err != nil {
 		return err
 	}
 	if err = h.node.Erasures.Resume(h.keyring.Erased()); err != nil {
 		return err
 	}
+	return h.openDirectory(&cfg, contents)
+}
+
+// openDirectory opens the index of the directory.
+func (h *running) openDirectory(cfg *Config, j journal.Journal) error {
 	provider, err := cfg.Embeddings.open()
 	if err != nil {
 		return err
 	}
 	h.directory = projection.Open(projection.Options{
-		Journal: journal, Embedder: provider, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(), Domain: cfg.Domain,
-		Checkpoint: datadir.DirectoryCheckpoint(cfg.Data, sealer),
+		Journal: j, Embedder: provider, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(), Domain: cfg.Domain,
+		Checkpoint: datadir.DirectoryCheckpoint(cfg.Data, h.sealer),
 	})
 	return nil
 }
@@ -388,6 +447,9 @@ func (h *running) close() error {
 	}
 	if h.directory != nil {
 		h.directory.Close()
+	}
+	if h.member.end != nil {
+		errs = append(errs, h.member.end())
 	}
 	if h.node != nil {
 		h.node.Close()
