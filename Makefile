@@ -171,7 +171,15 @@ fuzz: ## Every fuzz test for FUZZTIME (5s)
 		done; \
 	done
 
-# The attackers of docs/guarantees.md for longer, about 40 minutes.
+# A failing seed is replayed with its trace by
+#   go test ./cluster/simtest -run Sim -seed 42
+SEEDS ?= 2000
+.PHONY: sim
+sim: ## Simulate a cluster that fails, with SEEDS (2000) seeds
+	@$(SAY) "a simulated cluster, $(SEEDS) seeds"
+	$(GO) test -count=1 -v -timeout 60m ./cluster/simtest -run '^TestSim$$' -seeds $(SEEDS)
+
+# The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
 SOAK ?= 20m
 .PHONY: soak
 soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
@@ -185,6 +193,7 @@ soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "scripts in ten ways, more power failures and sagas, a million commands for each aggregate"
 	$(GO) test -count=1 -timeout 30m ./actors -run '^(TestVariantsAnswerAlike|TestSagasSurviveACrashAfterAnyEntry|TestBroadcastSurvivesACrashAfterAnyEntry|TestCrash|TestPassivationLosesNothing)$$' -metamorphic.scripts 20 -exhaustive
 	$(GO) test -count=1 -timeout 20m ./actors/org ./actors/agent ./actors/conversation ./actors/registration ./actors/issuer ./actors/group ./actors/webhook -run '^TestOracle$$' -oracle.commands 1000000
+	$(MAKE) --no-print-directory sim
 	$(MAKE) --no-print-directory fuzz FUZZTIME=10s
 
 .PHONY: cover
