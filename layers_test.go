@@ -124,13 +124,13 @@ var lattice = map[string]place{
 		why: "the suite that every journal must pass depends on journals only",
 	},
 	"parley/persistence/replicatest": {may: []string{"parley", "parley/persistence"}, why: "an order of batches for tests depends on nothing but what a replica needs"},
-	"parley/persistence/crashtest": {why: "a file system that simulates crashes depends neither on journals nor on actors"},
+	"parley/persistence/crashtest":   {why: "a file system that simulates crashes depends neither on journals nor on actors"},
 
 	// Several nodes.
 	"parley/cluster": {
 		may:   slices.Concat(ground, []string{"parley/actors/host", "parley/actors/wire", "parley/cluster/consensus", "parley/cluster/raftlog", "parley/journal", "parley/persistence"}),
 		tests: []string{"parley/cluster/simtest", "parley/persistence/journaltest"},
-		why: "nodes exchange requests, entries and batches as data; what they are about is known to actors and journals",
+		why:   "nodes exchange requests, entries and batches as data; what they are about is known to actors and journals",
 	},
 	"parley/cluster/raftlog": {
 		may:   slices.Concat(ground, []string{"parley/persistence/disk"}),

@@ -1,8 +1,8 @@
 package blackbox
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
