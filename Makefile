@@ -190,7 +190,7 @@ soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "more power failures, disk faults and flipped bytes; all vectors of XAES-256-GCM"
 	$(GO) test -count=1 -timeout 30m ./persistence ./persistence/seal -exhaustive
 	$(GO) test -count=1 -timeout 30m ./persistence/keyring -exhaustive -rapid.checks 1000
-	@$(SAY) "scripts in ten ways, more power failures and sagas, a million commands for each aggregate"
+	@$(SAY) "scripts in twelve ways, more power failures and sagas, a million commands for each aggregate"
 	$(GO) test -count=1 -timeout 30m ./actors -run '^(TestVariantsAnswerAlike|TestSagasSurviveACrashAfterAnyEntry|TestBroadcastSurvivesACrashAfterAnyEntry|TestCrash|TestPassivationLosesNothing)$$' -metamorphic.scripts 20 -exhaustive
 	$(GO) test -count=1 -timeout 20m ./actors/org ./actors/agent ./actors/conversation ./actors/registration ./actors/issuer ./actors/group ./actors/webhook -run '^TestOracle$$' -oracle.commands 1000000
 	$(MAKE) --no-print-directory sim
