@@ -25,7 +25,7 @@ JUDGES := ./cmd/parley/judges
 INSIDE = $$($(GO) list ./... | grep -v -e /blackbox$$ -e /judges$$)
 # Where goroutines meet, and where secrets are judged. What is long only because it
 # tries much is left to the unit tests.
-RACED := ./actors ./actors/delivery ./actors/host ./actors/query ./persistence ./persistence/keyring ./persistence/seal ./http ./http/auth ./http/connlimit ./http/egress ./http/httpserver ./http/limit ./http/overload
+RACED := ./cluster/consensus ./actors ./actors/delivery ./actors/host ./actors/query ./persistence ./persistence/keyring ./persistence/seal ./http ./http/auth ./http/connlimit ./http/egress ./http/httpserver ./http/limit ./http/overload
 # lint has every package vetted. These tests leave much garbage and keep little
 # alive: collecting it less often saves a quarter of their CPU.
 EASY := GOGC=400 GOMEMLIMIT=2GiB
@@ -101,9 +101,9 @@ unit: ## Layers, rules, journal, doors, command line
 	cd bench && $(GO) test $(FLAGS) ./...
 
 .PHONY: blackbox
-blackbox: ## The binary through HTTP, with one journal and with four
+blackbox: ## The binary through HTTP, with one journal, with four, and as a leader with a follower
 	@$(SAY) "black box"
-	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 8m)
+	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 14m)
 
 .PHONY: test-short
 test-short: ## The quick part of the tests
@@ -178,6 +178,8 @@ SEEDS ?= 2000
 sim: ## Simulate a cluster that fails, with SEEDS (2000) seeds
 	@$(SAY) "a simulated cluster, $(SEEDS) seeds"
 	$(GO) test -count=1 -v -timeout 60m ./cluster/simtest -run '^TestSim$$' -seeds $(SEEDS)
+	@$(SAY) "the suite of journals over three replicas"
+	$(GO) test -count=1 -timeout 10m ./cluster -run '^TestConformance$$' -three
 
 # The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
 SOAK ?= 20m
@@ -185,6 +187,8 @@ SOAK ?= 20m
 soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "kills under load, a larger disk"
 	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestSoak|TestFullDisk)$$' -soak $(SOAK)
+	@$(SAY) "a leader, and a follower that is up to 50 ms late"
+	PAIR_LATE=50ms $(GO) test -count=1 -timeout 30m $(BLACKBOX) -run '.*/a_leader'
 	@$(SAY) "streams"
 	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^TestStreamsUnderLoad$$' -soak.streams 9000
 	@$(SAY) "more power failures, disk faults and flipped bytes; all vectors of XAES-256-GCM"

@@ -25,8 +25,14 @@ import (
 	"parley/persistence/sealed"
 )
 
-// lateMax is how late the follower applies a batch at most.
-const lateMax = 50 * time.Millisecond
+// lateMax is how late the follower applies a batch at most, 5 ms unless PAIR_LATE says
+// otherwise.
+func lateMax() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv("PAIR_LATE")); err == nil {
+		return d
+	}
+	return 5 * time.Millisecond
+}
 
 // pairing is a leader and a follower in one process. Every other connection is served by
 // the follower: what its requests ask of actors, and the entries that it appends, cross to
@@ -49,7 +55,8 @@ func (p peer) Call(ctx context.Context, request []byte) ([]byte, error) {
 
 // newMember returns the leader's part of a pair.
 func newMember() member {
-	late := func() time.Duration { return rand.N(lateMax) }
+	most := lateMax()
+	late := func() time.Duration { return rand.N(most) }
 	p := &pairing{group: replicatest.NewGroup(time.Now, late, func(err error) {
 		slog.Error("a replica cannot apply", "error", err)
 		os.Exit(1)
