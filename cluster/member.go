@@ -237,8 +237,8 @@ func noteOf(a consensus.Applied) []byte {
 }
 
 func appliedOf(note []byte) (a consensus.Applied, err error) {
-	n := 0
-	if a.Ordinal, n = binary.Uvarint(note); n <= 0 {
+	ordinal, n := binary.Uvarint(note)
+	if a.Ordinal = ordinal; n <= 0 {
 		return a, errors.New("cluster: the note beside a replica's position cannot be read")
 	}
 	a.Conf = &raftpb.ConfState{}

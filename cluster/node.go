@@ -73,13 +73,7 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 	defer cancel()
 	deadline := n.Clock().Add(host.AnswerTimeout)
 	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
-		var reply any
-		leader, err := n.Leader(), error(nil)
-		if leader == nil {
-			reply, err = here(r)
-		} else {
-			reply, err = n.call(ctx, leader, ask{r.Stream, r.Size, r.Content})
-		}
+		reply, err := n.askOnce(ctx, r, here)
 		if _, query := r.Content.(host.ReadOnly); query && errors.Is(err, parley.ErrOutcomeUnknown) {
 			err = journal.ErrBehind // nothing was done
 		}
@@ -88,6 +82,14 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 		}
 		time.Sleep(pause)
 	}
+}
+
+// askOnce sends a request to the node that leads, as far as this one knows.
+func (n *Node) askOnce(ctx context.Context, r host.Request, here func(host.Request) (any, error)) (any, error) {
+	if leader := n.Leader(); leader != nil {
+		return n.call(ctx, leader, ask{r.Stream, r.Size, r.Content})
+	}
+	return here(r)
 }
 
 // call sends a request to a peer. What the peer did is visible here when it returns.

@@ -49,7 +49,7 @@ var partsType = reflect.TypeFor[errorParts]()
 // refusal and on a name in use.
 func (t *Types) AddError(name string, err error) {
 	k := keptError{name: name, err: err}
-	if r, is := err.(*parley.Refusal); is {
+	if r := (*parley.Refusal)(nil); errors.As(err, &r) {
 		if k.distinct = r; errors.Is(parley.Refuse(r.Reason, r.Code, ""), r) {
 			panic(fmt.Sprintf("wire: error %s is told by its reason and code", name))
 		}
