@@ -136,7 +136,7 @@ func (s groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
 func (l *groupList) add(id parley.GroupID, foreign bool) error {
 	g, owner, err := l.service.readGroup(l.call, id)
 	switch {
-	case errors.Is(err, group.ErrUnknown), errors.Is(err, group.ErrDeleted), errors.Is(err, group.ErrForeign):
+	case errors.Is(err, group.ErrUnknown), errors.Is(err, group.ErrDeleted), errors.Is(err, parley.ErrNotOwner):
 		return nil
 	case err == nil && !(foreign && owner == l.call.Caller.Org):
 		l.page.Items = append(l.page.Items, g)

@@ -17,8 +17,8 @@ const (
 	Insider
 )
 
-// ErrForeign refuses an organization that may only know that the group exists.
-var ErrForeign = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")
+// errForeign refuses an organization that may only know that the group exists.
+var errForeign = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")
 
 // Viewer is the caller for whom a group is read, and the access that it needs.
 type Viewer struct {
@@ -49,7 +49,7 @@ func (s *State) admit(v Viewer) error {
 	case has == Stranger:
 		return ErrUnknown
 	case has < v.Needs:
-		return ErrForeign
+		return errForeign
 	}
 	return nil
 }
