@@ -59,7 +59,9 @@ type journalState struct {
 type flight struct {
 	journal *journalState
 	// number counts the flights of the journal.
-	number   uint64
+	number uint64
+	// repr is the batch as it was proposed: others read it too, and Repr of a batch writes.
+	repr     []byte
 	batch    *pebble.Batch
 	head     disk.Head // of the commit; zero if nothing was written
 	position uint64

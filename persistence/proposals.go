@@ -26,7 +26,8 @@ func (l *leadership) propose(f *flight) error {
 		<-l.slots
 		return journal.ErrNotLeader
 	case !f.batch.Empty():
-		if err := l.store.opts.Sequencer.Propose(l.term, f.batch.Repr()); err != nil {
+		f.repr = f.batch.Repr()
+		if err := l.store.opts.Sequencer.Propose(l.term, f.repr); err != nil {
 			l.ended = true
 			<-l.slots
 			return err
@@ -52,7 +53,7 @@ func (l *leadership) flightOf(c *Committed, ahead int) (*flight, error) {
 		if f.batch.Empty() {
 			continue
 		}
-		if ahead--; ahead < 0 && bytes.Equal(c.Batch, f.batch.Repr()) {
+		if ahead--; ahead < 0 && bytes.Equal(c.Batch, f.repr) {
 			return f, nil
 		} else if ahead < 0 {
 			break
