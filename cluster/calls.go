@@ -20,7 +20,6 @@ type (
 	// appendEntry is an entry that no actor decided.
 	appendEntry struct {
 		Slot    parley.Slot
-		Size    int
 		Rows    []journal.Row
 		Records []journal.Record
 		Effects []journal.Effect
@@ -55,11 +54,11 @@ func RegisterTypes(t *wire.Types) {
 
 // callOf is an entry as a request. Entries of actors cannot cross: only the node that leads
 // has any.
-func callOf(e *journal.Entry, size int) (appendEntry, error) {
+func callOf(e *journal.Entry) (appendEntry, error) {
 	if !e.Stream.Zero() || len(e.Hosted) > 0 || len(e.Timers) > 0 || len(e.Handled) > 0 {
 		return appendEntry{}, journal.ErrNotLeader
 	}
-	return appendEntry{e.Slot, size, e.Rows, e.Records, e.Effects, e.Counts, e.Gather}, nil
+	return appendEntry{e.Slot, e.Rows, e.Records, e.Effects, e.Counts, e.Gather}, nil
 }
 
 // entry is the entry of a request, at an instant of this node's clock.

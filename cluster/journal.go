@@ -26,7 +26,7 @@ func (j *Journal) Append(e *journal.Entry) {
 		j.Store.Append(e)
 		return
 	}
-	call, err := callOf(e, appendBytes)
+	call, err := callOf(e)
 	if err != nil {
 		released(e, err)
 		return
@@ -81,9 +81,6 @@ func (j *Journal) Settle(ctx context.Context) error {
 const (
 	// windowEntries and windowBytes bound what a node has under way at the leader.
 	windowEntries, windowBytes = 2048, 16 << 20
-	// appendBytes is what the leader admits an entry of a peer with: about what a page of
-	// receipts takes.
-	appendBytes = 1024
 )
 
 // window bounds the entries that are under way at the leader.

@@ -134,7 +134,7 @@ func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
 		}
 		a.Content, a.Failure = n.decide(host.Request{Stream: r.Stream, Size: r.Size, Content: r.Content})
 	case appendEntry:
-		a.Failure = n.append(ctx, r)
+		a.Failure = n.append(ctx, r, len(request))
 	case settle:
 		a.Failure = n.Store.Settle(ctx)
 	default:
@@ -144,9 +144,9 @@ func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
 	return n.Types.Append(nil, a)
 }
 
-// append appends an entry of a peer and waits for its release.
-func (n *Node) append(ctx context.Context, r appendEntry) error {
-	room, err := n.Store.Admit(r.Slot, r.Size)
+// append appends an entry of a peer, of size bytes, and waits for its release.
+func (n *Node) append(ctx context.Context, r appendEntry, size int) error {
+	room, err := n.Store.Admit(r.Slot, host.EntryBytes+size)
 	if err != nil {
 		return err
 	}
