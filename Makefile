@@ -67,8 +67,8 @@ demo: server ## Watch two agents talk, the server die and everything come back
 
 # Two steps run at a time, in this order, so that one computes while the other
 # waits. The black box and the judges judge how fast the server answers: the
-# other steps leave the processors to them.
-STEPS := blackbox lint judges race unit check-generated
+# other steps leave the processors to them, and in this order they do not meet.
+STEPS := blackbox lint race judges unit check-generated
 PATIENT := lint race unit check-generated
 LOGS := bin/test
 # The binary that the black box, the judges and the bench's tests run.
@@ -127,7 +127,7 @@ judges: ## The real binary judged by npm's jose, canonicalize, @a2a-js/sdk, oaut
 
 .PHONY: judged
 judged:
-	$(call RUN,CI=$(CI),standard-verbose,$(JUDGES),-v -count=1 -timeout 10m)
+	$(call RUN,CI=$(CI),standard-verbose,$(JUDGES),-v -count=1 -timeout 14m)
 
 # The checkers are short-lived: collecting garbage less often saves them a third of
 # their processor time.
