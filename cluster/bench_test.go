@@ -1,3 +1,5 @@
+//go:build unix
+
 package cluster
 
 import (
@@ -5,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,16 +31,65 @@ func BenchmarkAppend(b *testing.B) {
 	for _, work := range []time.Duration{serverWork, 0} {
 		for _, voters := range []int{0, 1, 3} {
 			b.Run(fmt.Sprintf("voters=%d/work=%v", voters, work), func(b *testing.B) {
-				j, end := openForBench(b, voters)
-				defer end()
-				appendMessages(b, j, work)
+				s := openForBench(b, voters)
+				defer s.end()
+				before := s.read(b)
+				appendMessages(b, s.journal, work)
+				s.report(b, before)
 			})
 		}
 	}
 }
 
-// openForBench opens a store on its own, or the leader of a group.
-func openForBench(b *testing.B, voters int) (*persistence.Store, func()) {
+// benched is what is measured: a store on its own, or the leader of a group.
+type benched struct {
+	journal *persistence.Store
+	group   *group // nil for a store on its own
+	end     func()
+}
+
+// counters since the opening.
+type counters struct {
+	processor             time.Duration
+	batches, payload      uint64
+	logged, syncs, voters uint64
+}
+
+func (s *benched) read(b *testing.B) (c counters) {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	c.processor = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	stats := s.journal.Stats().Journals[0]
+	c.batches, c.payload = stats.Batches, stats.Bytes
+	if s.group != nil {
+		for _, log := range s.group.logs {
+			of := log.Stats()
+			c.logged, c.syncs, c.voters = c.logged+of.Bytes, c.syncs+of.Syncs, c.voters+1
+		}
+	}
+	return c
+}
+
+// report reports what was used since a reading, by message; by batch and node; and the bytes
+// of each node's log by those of the batches.
+func (s *benched) report(b *testing.B, before counters) {
+	b.Helper()
+	now := s.read(b)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+	b.ReportMetric(float64((now.processor-before.processor).Microseconds())/float64(b.N), "cpu-µs/message")
+	batches := float64(now.batches - before.batches)
+	b.ReportMetric(float64(b.N)/batches, "messages/batch")
+	if s.group != nil {
+		voters := float64(now.voters)
+		b.ReportMetric(float64(now.syncs-before.syncs)/batches/voters, "syncs/batch/node")
+		b.ReportMetric(float64(now.logged-before.logged)/float64(now.payload-before.payload)/voters, "logged/payload")
+	}
+}
+
+func openForBench(b *testing.B, voters int) *benched {
 	b.Helper()
 	if voters == 0 {
 		store, err := persistence.Open(b.TempDir(), persistence.Options{
@@ -49,7 +101,7 @@ func openForBench(b *testing.B, voters int) (*persistence.Store, func()) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		return store, func() { _ = store.Close() }
+		return &benched{journal: store, end: func() { _ = store.Close() }}
 	}
 	s := &replicas{t: b, journals: 1, dir: b.TempDir(), tune: func(o *persistence.Options) {
 		o.Clock, o.FreeBytesMin, o.CacheBytes, o.MemTableBytes = time.Now, -1, 0, 0
@@ -61,7 +113,7 @@ func openForBench(b *testing.B, voters int) (*persistence.Store, func()) {
 	if err := g.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {
 		b.Fatal(err)
 	}
-	return g.leader, func() { _ = g.Close() }
+	return &benched{journal: g.leader, group: g, end: func() { _ = g.Close() }}
 }
 
 func appendMessages(b *testing.B, j *persistence.Store, work time.Duration) {
@@ -108,5 +160,4 @@ func appendMessages(b *testing.B, j *persistence.Store, work time.Duration) {
 			})
 		}
 	})
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }

@@ -232,9 +232,9 @@ func TestVerifyCopiesUnderWay(t *testing.T) {
 		j, group := s.lead.Load().journals[0], newGroup(0)
 		activate(t, j, group)
 		e := broadcast(group, 1, newSeats(600), 9)
-		f, ev, err := j.evaluate([]*item{{Item: apply.Item{Entry: e}}})
+		f, _, err := j.evaluate([]*item{{Item: apply.Item{Entry: e}}})
 		if err == nil {
-			err = j.commit(f, ev.Feeds())
+			err = j.commit(f)
 		}
 		if err != nil {
 			t.Fatal(err)

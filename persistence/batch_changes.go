@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -11,24 +12,42 @@ import (
 	"parley/persistence/layout"
 )
 
-// batchChanges is what readers have to know about a batch that another replica built.
+// batchChanges are batches that are applied together, and what readers have to know about
+// them.
 type batchChanges struct {
+	homes layout.Homes
+	// batch is all batches in one, nil if there is none.
+	batch *pebble.Batch
 	// feeds are the agents whose feeds or receipts change, some more than once.
 	feeds []parley.AgentID
+	// positions are the last positions assigned, by journal.
+	positions map[int]uint64
+
+	// What follows is what other replicas wrote. What this one wrote reaches subscribers and
+	// observers with its entries.
+
 	// appended are new feed entries, without the records of their messages.
 	appended []apply.Appended
 	// dropped are agents that lose entries of their feeds.
 	dropped []parley.AgentID
 	changes []journal.Change
-	// positions are the last positions assigned, by journal.
-	positions map[int]uint64
 }
 
-// add copies a batch into one that is applied together with others, and reads what it
-// changes, which shares its memory. The engine writes into the batches that it applies, and
-// other replicas and the log share the original. What subscribers and observers get is left
-// out if foreign is not set: the entries that this replica appended bring it.
-func (c *batchChanges) add(homes layout.Homes, to *pebble.Batch, repr []byte, foreign bool) error {
+// addOwn adds a batch that this replica built.
+func (c *batchChanges) addOwn(f *flight) error {
+	c.feeds = append(c.feeds, f.feeds...)
+	c.reach(f.journal.number, f.position)
+	if c.batch == nil {
+		c.batch = f.batch
+		return nil
+	}
+	return errors.Join(c.batch.Apply(f.batch, nil), f.batch.Close())
+}
+
+// add adds a batch that another replica built, and reads what it changes, which shares its
+// memory. The batch is copied: the engine writes into what it applies, and other replicas
+// and the log share the original.
+func (c *batchChanges) add(db *pebble.DB, repr []byte) error {
 	if len(repr) == 0 {
 		return nil
 	}
@@ -36,30 +55,36 @@ func (c *batchChanges) add(homes layout.Homes, to *pebble.Batch, repr []byte, fo
 	if err := original.SetRepr(repr); err != nil {
 		return err
 	}
-	if err := to.Apply(&original, nil); err != nil {
+	if c.batch == nil {
+		c.batch = db.NewBatch()
+	}
+	if err := c.batch.Apply(&original, nil); err != nil {
 		return err
 	}
-	appended, dropped, changes := len(c.appended), len(c.dropped), len(c.changes)
 	for batch := original.Reader(); ; {
 		kind, k, value, ok, err := batch.Next()
 		if err != nil {
 			return err
 		}
 		if !ok {
-			break
+			return nil
 		}
-		if err := c.read(homes, kind == pebble.InternalKeyKindSet, k, value); err != nil {
+		if err := c.read(kind == pebble.InternalKeyKindSet, k, value); err != nil {
 			return err
 		}
 	}
-	if !foreign {
-		c.appended, c.dropped, c.changes = c.appended[:appended], c.dropped[:dropped], c.changes[:changes]
+}
+
+// reach notes the last position that a journal has assigned.
+func (c *batchChanges) reach(number int, position uint64) {
+	if c.positions == nil {
+		c.positions = map[int]uint64{}
 	}
-	return nil
+	c.positions[number] = position
 }
 
 // read adds one operation: a row that is set, or one that is merged or deleted.
-func (c *batchChanges) read(homes layout.Homes, set bool, k, value []byte) error {
+func (c *batchChanges) read(set bool, k, value []byte) error {
 	slot, family := layout.FamilyOf(k)
 	switch family {
 	case layout.FeedFamily:
@@ -80,10 +105,7 @@ func (c *batchChanges) read(homes layout.Homes, set bool, k, value []byte) error
 		if err != nil {
 			return err
 		}
-		if c.positions == nil {
-			c.positions = map[int]uint64{}
-		}
-		c.positions[homes.Of(slot)] = applied.Position
+		c.reach(c.homes.Of(slot), applied.Position)
 	}
 	return nil
 }
@@ -103,7 +125,7 @@ func (c *batchChanges) readFeed(k, value []byte) error {
 	return err
 }
 
-// publish gives what another replica wrote to subscribers and observers.
+// publish gives what other replicas wrote to subscribers and observers.
 func (s *Store) publish(c *batchChanges) {
 	for i := range c.appended {
 		s.hub.publish(c.appended[i].Agent, c.appended[i].Entry)

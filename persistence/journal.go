@@ -60,9 +60,12 @@ type flight struct {
 	journal *journalState
 	// number counts the flights of the journal.
 	number uint64
-	// repr is the batch as it was proposed: others read it too, and Repr of a batch writes.
-	repr     []byte
-	batch    *pebble.Batch
+	// feeds are the agents whose feeds the batch changes.
+	feeds []parley.AgentID
+	batch *pebble.Batch
+	// proposal is the content of a replica's batch, nil if that is empty. It lies in the
+	// memory of the batch, which the sequencer reads until the batch is to be applied.
+	proposal []byte
 	head     disk.Head // of the commit; zero if nothing was written
 	position uint64
 	items    []*item
@@ -134,13 +137,13 @@ func (j *journalState) evaluate(items []*item) (*flight, *apply.Evaluator, error
 		return nil, nil, err
 	}
 	j.flights++
-	return &flight{journal: j, number: j.flights, batch: batch, items: items, position: j.state.Position()}, ev, nil
+	return &flight{journal: j, number: j.flights, batch: batch, feeds: ev.Feeds(), items: items, position: j.state.Position()}, ev, nil
 }
 
 // hand commits a batch, or proposes it to the other replicas.
 func (j *journalState) hand(f *flight, ev *apply.Evaluator) error {
 	if j.lead.term == 0 {
-		if err := j.commit(f, ev.Feeds()); err != nil {
+		if err := j.commit(f); err != nil {
 			return err
 		}
 		f.notifyApplied()
@@ -149,6 +152,9 @@ func (j *journalState) hand(f *flight, ev *apply.Evaluator) error {
 	}
 	j.rows.note(ev.Lengths(), f.number)
 	j.wrote.batch(len(f.items), f.batch.Len())
+	if !f.batch.Empty() {
+		f.proposal = f.batch.Repr()
+	}
 	if err := j.lead.propose(f); err != nil {
 		f.refuse(journal.ErrNotLeader)
 	}
@@ -156,14 +162,14 @@ func (j *journalState) hand(f *flight, ev *apply.Evaluator) error {
 }
 
 // commit commits a batch without waiting for the disk.
-func (j *journalState) commit(f *flight, feeds []parley.AgentID) error {
+func (j *journalState) commit(f *flight) error {
 	j.assigned.Store(f.position)
 	if f.batch.Empty() {
 		return nil
 	}
 	j.committing.Store(j.store.disk.Age())
 	defer j.committing.Store(0)
-	h, bytes, err := j.store.commitBatch(f.batch, feeds)
+	h, bytes, err := j.store.commitBatch(f.batch, f.feeds)
 	f.head = h
 	j.wrote.batch(len(f.items), bytes)
 	return err

@@ -25,9 +25,8 @@ func (l *leadership) propose(f *flight) error {
 	case l.ended:
 		<-l.slots
 		return journal.ErrNotLeader
-	case !f.batch.Empty():
-		f.repr = f.batch.Repr()
-		if err := l.store.opts.Sequencer.Propose(l.term, f.repr); err != nil {
+	case f.proposal != nil:
+		if err := l.store.opts.Sequencer.Propose(l.term, f.proposal); err != nil {
 			l.ended = true
 			<-l.slots
 			return err
@@ -50,10 +49,10 @@ func (l *leadership) flightOf(c *Committed, ahead int) (*flight, error) {
 	l.proposing.Lock()
 	defer l.proposing.Unlock()
 	for _, f := range l.proposed {
-		if f.batch.Empty() {
+		if f.proposal == nil {
 			continue
 		}
-		if ahead--; ahead < 0 && bytes.Equal(c.Batch, f.repr) {
+		if ahead--; ahead < 0 && bytes.Equal(c.Batch, f.proposal) {
 			return f, nil
 		} else if ahead < 0 {
 			break
@@ -78,7 +77,7 @@ func (l *leadership) pop() *flight {
 	defer l.proposing.Unlock()
 	l.proposed = l.proposed[1:]
 	<-l.slots
-	if len(l.proposed) == 0 || !l.proposed[0].batch.Empty() {
+	if len(l.proposed) == 0 || l.proposed[0].proposal != nil {
 		return nil
 	}
 	return l.proposed[0]

@@ -16,9 +16,11 @@ import (
 // which of them leads. It drives each of them through its Replica. Its methods are called
 // from any goroutine.
 type Sequencer interface {
-	// Propose adds a batch to the order, whose memory must not change from then on. It
-	// fails if the term that Replica.Lead began is over, or is ended by the failure: then
-	// the batch will never be applied. It must not wait for Replica.Apply.
+	// Propose adds a batch to the order. The batch's memory, with the spare room behind it,
+	// belongs to the sequencer until Replica.Apply gets a copy of the batch; if that never
+	// happens, for ever. Propose fails if the term that Replica.Lead began is over, or is
+	// ended by the failure: then the batch will never be applied. It must not wait for
+	// Replica.Apply.
 	Propose(term uint64, batch []byte) error
 	// Fence returns an index at or after every batch that had been applied anywhere when
 	// the call began. It ends within seconds.
@@ -31,8 +33,8 @@ type Sequencer interface {
 type Committed struct {
 	// Index counts places, without gaps. Term is that of the leader that proposed.
 	Index, Term uint64
-	// Batch is empty where the order holds something else. Its memory is shared and must
-	// not change.
+	// Batch is empty where the order holds something else. Its memory is shared, must not
+	// change, and is not that of the proposal.
 	Batch []byte
 }
 
@@ -114,8 +116,7 @@ func (r *Replica) Apply(places []Committed, note []byte) error {
 	defer r.mu.Unlock()
 	l, next := r.store.lead.Load(), r.last
 	next.Note = note
-	batch := r.store.db.NewBatch()
-	changes := &batchChanges{}
+	changes := &batchChanges{homes: r.store.homes}
 	var own []*flight
 	for i := range places {
 		c := &places[i]
@@ -124,15 +125,19 @@ func (r *Replica) Apply(places []Committed, note []byte) error {
 		}
 		next = next.Next(c.Term, c.Batch)
 		f, err := l.flightOf(c, len(own))
-		if err == nil {
-			err = changes.add(r.store.homes, batch, c.Batch, f == nil)
+		switch {
+		case f != nil:
+			own, err = append(own, f), changes.addOwn(f)
+		case err == nil:
+			err = changes.add(r.store.db, c.Batch)
 		}
 		if err != nil {
 			return fmt.Errorf("persistence: place %d of the order: %w", c.Index, err)
 		}
-		if f != nil {
-			own = append(own, f)
-		}
+	}
+	batch := changes.batch
+	if batch == nil {
+		batch = r.store.db.NewBatch()
 	}
 	if err := batch.Set(layout.GroupKey(), next.Encode(), nil); err != nil {
 		return err

@@ -11,26 +11,25 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// headerBytes precede the payload of a proposal in its entry:
-// version(1) | term(8) | ordinal in the term(8) | CRC-32C of all but itself(4).
+// trailerBytes follow the payload of a proposal in its entry:
+// version(1) | term(8) | ordinal in the term(8) | CRC-32C of all before it(4).
 const (
-	headerBytes   = 21
-	headerVersion = 1
+	trailerBytes   = 21
+	trailerVersion = 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrEntry means that a committed entry breaks the rules of its header: it is damaged,
+// ErrEntry means that a committed entry breaks the rules of its trailer: it is damaged,
 // or was proposed past the checks of a term. Nodes must not apply it.
 var ErrEntry = errors.New("consensus: invalid entry")
 
+// encode appends the trailer to a payload, in its memory if there is room.
 func encode(term, ordinal uint64, payload []byte) []byte {
-	header := [headerBytes]byte{headerVersion}
-	binary.BigEndian.PutUint64(header[1:], term)
-	binary.BigEndian.PutUint64(header[9:], ordinal)
-	sum := crc32.Update(crc32.Checksum(header[:17], castagnoli), castagnoli, payload)
-	binary.BigEndian.PutUint32(header[17:], sum)
-	return append(header[:], payload...)
+	b := append(payload, trailerVersion)
+	b = binary.BigEndian.AppendUint64(b, term)
+	b = binary.BigEndian.AppendUint64(b, ordinal)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
 // decode checks an entry against the position before it. It returns the entry's payload
@@ -39,22 +38,23 @@ func decode(e *raftpb.Entry, before Applied) ([]byte, uint64, error) {
 	data, complain := e.GetData(), func(what string) error {
 		return fmt.Errorf("%w at index %d: %s", ErrEntry, e.GetIndex(), what)
 	}
-	if len(data) < headerBytes || data[0] != headerVersion {
-		return nil, 0, complain("it has no header of a known version")
+	size := len(data) - trailerBytes
+	if size < 0 || data[size] != trailerVersion {
+		return nil, 0, complain("it has no trailer of a known version")
 	}
-	sum := crc32.Update(crc32.Checksum(data[:17], castagnoli), castagnoli, data[headerBytes:])
-	if sum != binary.BigEndian.Uint32(data[17:]) {
+	trailer, summed := data[size:], len(data)-4
+	if crc32.Checksum(data[:summed], castagnoli) != binary.BigEndian.Uint32(data[summed:]) {
 		return nil, 0, complain("the checksum does not match")
 	}
 	want := uint64(1)
 	if before.Term == e.GetTerm() {
 		want = before.Ordinal + 1
 	}
-	term, ordinal := binary.BigEndian.Uint64(data[1:]), binary.BigEndian.Uint64(data[9:])
+	term, ordinal := binary.BigEndian.Uint64(trailer[1:]), binary.BigEndian.Uint64(trailer[9:])
 	if term != e.GetTerm() || ordinal != want {
 		return nil, 0, complain(fmt.Sprintf("it was made as proposal %d of term %d, but stands as proposal %d of term %d", ordinal, term, want, e.GetTerm()))
 	}
-	return data[headerBytes:], ordinal, nil
+	return data[:size:size], ordinal, nil
 }
 
 // apply hands out committed entries.

@@ -45,7 +45,9 @@ func (c *Core) observe() {
 
 // Propose proposes a payload that was made for a term. It returns ErrNotLeader unless
 // this node leads in exactly that term, and ErrFull if too much waits already. If it
-// returns nil, a Resolved event follows for the tag.
+// returns nil, a Resolved event follows for the tag. The payload's memory, with the spare
+// room behind it, belongs to the Core until the payload is handed out to be applied, which
+// happens with a copy, or until its term ends.
 func (c *Core) Propose(term uint64, payload []byte, tag uint64) error {
 	c.observe()
 	l := &c.lead
@@ -79,7 +81,7 @@ func (l *leadership) propose(c *Core) {
 			return
 		}
 		l.waiting = l.waiting[1:]
-		l.waitingBytes -= len(next.data) - headerBytes
+		l.waitingBytes -= len(next.data) - trailerBytes
 		l.flight = append(l.flight, next.tag)
 	}
 }

@@ -150,7 +150,8 @@ func (r *Runner) Receive(messages []Message) {
 // Propose proposes a payload that was made for a term. Unless it returns an error, done
 // is called in the loop, in the order of the proposals: with the index at which the
 // payload is applied here, or with ErrNeverProposed, ErrFull or ErrOutcomeUnknown. The
-// payload must not change any more.
+// payload's memory, with the spare room behind it, belongs to the runner until State.Apply
+// gets a copy of the payload. If that never happens, it stays the runner's.
 func (r *Runner) Propose(term uint64, payload []byte, done func(index uint64, err error)) error {
 	if r.inbox.push(len(payload), true, func() {
 		err := ErrStopped

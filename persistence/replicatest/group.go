@@ -3,6 +3,7 @@
 package replicatest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -137,7 +138,7 @@ func (m *Member) Propose(term uint64, batch []byte) error {
 
 // add adds a place. The caller holds mu.
 func (g *Group) add(term uint64, batch []byte) {
-	g.order = append(g.order, persistence.Committed{Index: uint64(len(g.order)) + 1, Term: term, Batch: batch})
+	g.order = append(g.order, persistence.Committed{Index: uint64(len(g.order)) + 1, Term: term, Batch: bytes.Clone(batch)})
 	g.ordered = append(g.ordered, g.clock())
 	g.changed.Broadcast()
 }
