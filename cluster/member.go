@@ -165,16 +165,7 @@ func (m *Member) Fence(ctx context.Context) (uint64, error) { return m.runner.Lo
 
 // Confirm implements persistence.Sequencer.
 func (m *Member) Confirm(ctx context.Context, term uint64) error {
-	r := m.runner.Load()
-	if _, err := r.Fence(ctx); err != nil {
-		return err
-	}
-	return r.Do(func(c *consensus.Core) error {
-		if c.Status().Leads != term {
-			return consensus.ErrNotLeader
-		}
-		return nil
-	})
+	return m.runner.Load().Confirm(ctx, term)
 }
 
 // Apply implements consensus.State.

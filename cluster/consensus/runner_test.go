@@ -267,6 +267,52 @@ func TestProposeInAnotherTerm(t *testing.T) {
 	c.work(10, s)
 }
 
+// TestConfirm: a node confirms the term in which it leads, no other one, and none while it is
+// cut off.
+func TestConfirm(t *testing.T) {
+	c := newCluster(t, 3)
+	c.work(1, c.servers...)
+	confirmed := func(s *server, terms ...uint64) (err error) {
+		for _, term := range terms {
+			if err = s.runner.Confirm(t.Context(), term); err == nil {
+				t.Errorf("node %d confirms term %d", s.id, term)
+			}
+		}
+		return err
+	}
+	for begun := time.Now(); ; { // on a slow machine the term may end meanwhile
+		leader := c.leader(c.servers...)
+		leader.mu.Lock()
+		term := leader.term
+		leader.mu.Unlock()
+		if leader.runner.Confirm(t.Context(), term) == nil {
+			if err := confirmed(leader, term-1, term+1); !errors.Is(err, consensus.ErrNotLeader) && !errors.Is(err, consensus.ErrNoQuorum) {
+				t.Errorf("another term: %v", err)
+			}
+			for _, s := range c.servers {
+				if s != leader {
+					_ = confirmed(s, term)
+				}
+			}
+			break
+		}
+		if time.Since(begun) > patience {
+			t.Fatal("no leader confirms its term")
+		}
+	}
+
+	alone := c.leader(c.servers...)
+	alone.mu.Lock()
+	term := max(alone.term, 1)
+	alone.mu.Unlock()
+	for _, s := range c.servers {
+		if s != alone {
+			s.runner.Close()
+		}
+	}
+	_ = confirmed(alone, term)
+}
+
 func TestStalledDisk(t *testing.T) {
 	c := newCluster(t, 3)
 	leader := c.leader(c.servers...)
