@@ -69,7 +69,8 @@ type Position struct{ Index, Term uint64 }
 // The log knows neither members nor snapshots, so the loop does not ask it for them.
 type Log interface {
 	raft.Storage
-	// Append writes a record. It returns a number that grows with every record.
+	// Append writes a record. It returns a number that grows with every record. The loop
+	// calls it, so it must not wait for the disk unless that is stalled anyway.
 	Append(r Record) (number uint64, err error)
 	// Sync returns when the record with this number, and all before it, are durable.
 	Sync(number uint64) error

@@ -14,23 +14,8 @@ func (r *Runner) reply(err error, then func()) {
 	})
 }
 
-// written is a record in the log: how many there are with it, and its number.
+// written is a record in the log: how many were appended with it, and its number.
 type written struct{ count, number uint64 }
-
-// write appends records. It does not wait for the disk.
-func (r *Runner) write() {
-	defer close(r.number)
-	count := uint64(0)
-	for record := range r.record {
-		number, err := r.config.Log.Append(record)
-		if err != nil {
-			r.reply(err, nil)
-			return
-		}
-		count++
-		r.number <- written{count, number}
-	}
-}
 
 // sync waits for the disk. One of these goroutines may overtake another, which then
 // finds its record reported already: what is durable is so with all before it.
