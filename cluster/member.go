@@ -34,12 +34,18 @@ type Member struct {
 	work    sync.WaitGroup
 }
 
-// MemberOptions start a Member. All are required.
+// MemberOptions start a Member. All are required that have no default.
 type MemberOptions struct {
 	// ID is the replica's id in its group. Voters are the ids of a new group, which all of
 	// its members are started with.
 	ID     uint64
 	Voters []uint64
+	// Joining says that the replica is blank and joins a group that exists, under an id that
+	// was never used in it. Voters are ignored then.
+	Joining bool
+	// CatchUpBytes of the log are kept for a member that lags; one that lags by more gets a
+	// snapshot. 0 is the default of the loop.
+	CatchUpBytes uint64
 	// Nonce is a random number of this start.
 	Nonce   uint64
 	Replica *persistence.Replica
@@ -73,15 +79,18 @@ func NewMember() *Member {
 // Start joins the group. The store must have been started.
 func (m *Member) Start(o MemberOptions) error {
 	m.replica, m.fatal, m.logger = o.Replica, o.Fatal, o.Logger
-	if m.replica.Applied().Number == 0 {
+	if m.replica.Applied().Number == 0 && !o.Joining {
 		if err := m.replica.Begin(noteOf(consensus.Applied{Conf: &raftpb.ConfState{Voters: o.Voters}})); err != nil {
 			return err
 		}
 	}
 	limits := consensus.DefaultLimits
 	limits.PayloadBytes = batchBytesMax
+	if o.CatchUpBytes > 0 {
+		limits.CatchUpBytes = o.CatchUpBytes
+	}
 	runner, err := consensus.Start(consensus.Config{
-		Options: consensus.Options{ID: o.ID, Nonce: o.Nonce, Limits: limits, Logger: o.Logger},
+		Options: consensus.Options{ID: o.ID, Joining: o.Joining, Nonce: o.Nonce, Limits: limits, Logger: o.Logger},
 		Log:     memberLog{o.Log}, State: m, Links: o.Links, Handler: m, Clock: o.Clock, Tick: o.Tick,
 	})
 	if err != nil {
@@ -179,29 +188,71 @@ func (m *Member) Apply(entries []consensus.Committed, after consensus.Applied) e
 
 // Applied implements consensus.State.
 func (m *Member) Applied() consensus.Applied {
-	at := m.replica.Applied()
-	a, err := appliedOf(at.Note)
+	a, err := appliedAt(m.replica.Applied())
 	if err != nil {
 		m.fatal(err)
 	}
-	a.Index, a.Term = at.Number, at.Term
 	return a
 }
 
 // Durable implements consensus.State.
 func (m *Member) Durable() uint64 { return m.durable.Load() }
 
-// errNoSnapshots: a member that lags behind what the logs keep cannot catch up yet.
-var errNoSnapshots = errors.New("cluster: contents of replicas cannot be transferred yet")
-
 // Snapshot implements consensus.State.
-func (m *Member) Snapshot() (consensus.Snapshot, error) { return nil, errNoSnapshots }
+func (m *Member) Snapshot() (consensus.Snapshot, error) {
+	content, err := m.replica.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	at, err := appliedAt(content.Position())
+	if err != nil {
+		return nil, errors.Join(err, content.Close())
+	}
+	return sentSnapshot{content, at}, nil
+}
 
 // Receive implements consensus.State.
-func (m *Member) Receive(io.Reader) (consensus.Snapshot, error) { return nil, errNoSnapshots }
+func (m *Member) Receive(from io.Reader) (consensus.Snapshot, error) {
+	content, err := m.replica.Receive(from)
+	if err != nil {
+		return nil, err
+	}
+	at, err := appliedAt(content.Position())
+	if err != nil {
+		return nil, errors.Join(err, content.Close())
+	}
+	return receivedSnapshot{content, at}, nil
+}
 
 // Restore implements consensus.State.
-func (m *Member) Restore(consensus.Snapshot) error { return errNoSnapshots }
+func (m *Member) Restore(content consensus.Snapshot) error {
+	received, ok := content.(receivedSnapshot)
+	if !ok {
+		return errors.New("cluster: only a snapshot that was received can be restored")
+	}
+	return m.replica.Restore(received.Received)
+}
+
+// sentSnapshot is a content for another member.
+type sentSnapshot struct {
+	*persistence.Snapshot
+	at consensus.Applied
+}
+
+// Applied implements consensus.Snapshot.
+func (s sentSnapshot) Applied() consensus.Applied { return s.at }
+
+// receivedSnapshot is a content of another member.
+type receivedSnapshot struct {
+	*persistence.Received
+	at consensus.Applied
+}
+
+// Applied implements consensus.Snapshot.
+func (s receivedSnapshot) Applied() consensus.Applied { return s.at }
+
+// WriteTo implements consensus.Snapshot. What was received is not passed on.
+func (receivedSnapshot) WriteTo(io.Writer) (int64, error) { return 0, errors.ErrUnsupported }
 
 // Led implements consensus.Handler.
 func (m *Member) Led(term uint64) {
@@ -227,13 +278,17 @@ func noteOf(a consensus.Applied) []byte {
 	return b
 }
 
-func appliedOf(note []byte) (a consensus.Applied, err error) {
-	ordinal, n := binary.Uvarint(note)
+// appliedAt is the position of a store, as the loop knows it. That of a blank one is zero.
+func appliedAt(at persistence.GroupPosition) (a consensus.Applied, err error) {
+	a = consensus.Applied{Index: at.Number, Term: at.Term, Conf: &raftpb.ConfState{}}
+	if at.Number == 0 {
+		return a, nil
+	}
+	ordinal, n := binary.Uvarint(at.Note)
 	if a.Ordinal = ordinal; n <= 0 {
 		return a, errors.New("cluster: the note beside a replica's position cannot be read")
 	}
-	a.Conf = &raftpb.ConfState{}
-	if err := proto.Unmarshal(note[n:], a.Conf); err != nil {
+	if err := proto.Unmarshal(at.Note[n:], a.Conf); err != nil {
 		return a, fmt.Errorf("cluster: the note beside a replica's position: %w", err)
 	}
 	return a, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,7 @@ type replicas struct {
 	dir      string
 	tune     func(*persistence.Options)
 	tick     time.Duration
+	catchUp  uint64
 	ahead    atomic.Int64
 	open     *group
 }
@@ -42,6 +44,9 @@ type group struct {
 	leader             *persistence.Store
 	of                 *replicas
 	network            *simtest.LocalNetwork
+	onQueue            func(journal.Stream)
+	onTimer            func(journal.Stream, time.Time)
+	voters             []uint64
 	members            []*Member
 	stores             []*persistence.Store
 	logs               []*raftlog.Log
@@ -55,29 +60,37 @@ type group struct {
 func (s *replicas) openAll() *group {
 	s.t.Helper()
 	g := &group{of: s, network: &simtest.LocalNetwork{}, released: make(chan func(), 1<<16), over: make(chan struct{})}
-	for n, fs := range s.disks {
-		m := NewMember()
-		o := persistence.Options{
-			FS: fs, Journals: s.journals, Clock: s.now, Logger: slog.New(slog.DiscardHandler), CacheBytes: 1 << 20, MemTableBytes: 256 << 10,
-			Sequencer: m, Fatal: s.fatal,
-		}
-		if s.tune != nil {
-			s.tune(&o)
-		}
-		dir := fs.PathJoin(s.dir, string(rune('a'+n)))
-		store, err := persistence.Open(fs.PathJoin(dir, "store"), o)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		log, err := raftlog.Open(raftlog.Options{FS: fs, Dir: fs.PathJoin(dir, "log"), ID: uint64(n + 1), New: true})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		g.members, g.stores, g.logs = append(g.members, m), append(g.stores, store), append(g.logs, log)
+	for n := range s.disks {
+		g.members, g.stores, g.logs = append(g.members, nil), append(g.stores, nil), append(g.logs, nil)
+		g.openOne(n)
 	}
 	s.open, g.Store = g, g.stores[0]
 	g.releasing.Go(g.release)
 	return g
+}
+
+// openOne opens the store and the log of a member.
+func (g *group) openOne(n int) {
+	s := g.of
+	s.t.Helper()
+	fs, m := s.disks[n], NewMember()
+	o := persistence.Options{
+		FS: fs, Journals: s.journals, Clock: s.now, Logger: slog.New(slog.DiscardHandler), CacheBytes: 1 << 20, MemTableBytes: 256 << 10,
+		Sequencer: m, Fatal: s.fatal,
+	}
+	if s.tune != nil {
+		s.tune(&o)
+	}
+	dir := fs.PathJoin(s.dir, string(rune('a'+n)))
+	store, err := persistence.Open(fs.PathJoin(dir, "store"), o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	log, err := raftlog.Open(raftlog.Options{FS: fs, Dir: fs.PathJoin(dir, "log"), ID: uint64(n + 1), New: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	g.members[n], g.stores[n], g.logs[n] = m, store, log
 }
 
 func (s *replicas) fatal(err error) { s.t.Errorf("a replica cannot go on: %v", err) }
@@ -111,43 +124,70 @@ func (g *group) then(fn func()) {
 
 // Start implements journal.Journal: it starts all members and waits for a leader.
 func (g *group) Start(onQueue func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
-	var voters []uint64
+	g.onQueue, g.onTimer = onQueue, onTimer
 	for n := range g.members {
-		voters = append(voters, uint64(n+1))
+		g.voters = append(g.voters, uint64(n+1))
 	}
-	for n, m := range g.members {
-		if err := g.stores[n].Start(onQueue, onTimer); err != nil {
+	for n := range g.members {
+		if err := g.startOne(n, false); err != nil {
 			return err
 		}
-		replica, err := g.stores[n].Replica()
-		if err != nil {
-			return err
-		}
-		id := uint64(n + 1)
-		if err := m.Start(MemberOptions{
-			ID: id, Voters: voters, Nonce: rand.Uint64(), Replica: replica, Log: g.logs[n], Links: g.network.Links(id), Clock: time.Now,
-			Logger: slog.New(slog.DiscardHandler), Fatal: g.of.fatal, Tick: g.of.tick,
-		}); err != nil {
-			return err
-		}
-		g.network.Join(id, m.Runner(), m)
 	}
 	return g.findLeader()
+}
+
+// startOne starts a member that is open.
+func (g *group) startOne(n int, joining bool) error {
+	if err := g.stores[n].Start(g.onQueue, g.onTimer); err != nil {
+		return err
+	}
+	replica, err := g.stores[n].Replica()
+	if err != nil {
+		return err
+	}
+	id := uint64(n + 1)
+	if err := g.members[n].Start(MemberOptions{
+		ID: id, Voters: g.voters, Joining: joining, Nonce: rand.Uint64(), Replica: replica, Log: g.logs[n], Links: g.network.Links(id), Clock: time.Now,
+		Logger: slog.New(slog.DiscardHandler), Fatal: g.of.fatal, Tick: g.of.tick, CatchUpBytes: g.of.catchUp,
+	}); err != nil {
+		return err
+	}
+	g.network.Join(id, g.members[n].Runner(), g.members[n])
+	return nil
+}
+
+// stopOne stops a member and closes its files.
+func (g *group) stopOne(n int) error {
+	g.members[n].Close()
+	err := errors.Join(g.logs[n].Close(), g.stores[n].Close())
+	g.members[n], g.stores[n], g.logs[n] = nil, nil, nil
+	return err
 }
 
 // findLeader waits until a member leads, and has another one serve reads.
 func (g *group) findLeader() error {
 	for range 10000 {
-		for n, store := range g.stores {
-			if release, err := store.Admit(0, 0); err == nil {
-				release()
-				g.leader, g.Store = store, g.stores[(n+1)%len(g.stores)]
-				return g.Store.Fence(context.Background())
-			}
+		if n := g.leading(); n >= 0 {
+			g.leader, g.Store = g.stores[n], g.stores[(n+1)%len(g.stores)]
+			return g.Store.Fence(context.Background())
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return errors.New("no member leads")
+}
+
+// leading is the number of a member that takes entries, -1 if there is none.
+func (g *group) leading() int {
+	return slices.IndexFunc(g.stores, func(store *persistence.Store) bool {
+		if store == nil {
+			return false
+		}
+		release, err := store.Admit(0, 0)
+		if err == nil {
+			release()
+		}
+		return err == nil
+	})
 }
 
 // Append gives the entry to the leader. It is released when the other replica shows it.
@@ -188,7 +228,9 @@ func (g *group) Close() (err error) {
 		g.ending.Store(true)
 		err = g.stopAll()
 		for _, store := range g.stores {
-			err = errors.Join(err, store.Close())
+			if store != nil {
+				err = errors.Join(err, store.Close())
+			}
 		}
 		drained := make(chan struct{})
 		g.then(func() { close(drained) })
@@ -202,6 +244,9 @@ func (g *group) Close() (err error) {
 // stopAll stops the members and their logs.
 func (g *group) stopAll() (err error) {
 	for n, m := range g.members {
+		if m == nil {
+			continue
+		}
 		if m.Runner() != nil {
 			m.Close()
 		}

@@ -9,6 +9,9 @@ type Observer struct {
 	// Changed is called from several goroutines at once and must not block. A call that
 	// has begun when the observer is stopped may end later.
 	Changed func(Change)
+	// Replaced is called, in the same way, when anything may have changed: a replica took
+	// the content of another one.
+	Replaced func()
 }
 
 // Change says that a row was written or deleted, or that a stream got events or a state.

@@ -26,6 +26,13 @@ func (c *feedChanges) note(agents []parley.AgentID, commit uint64) {
 	}
 }
 
+// noteAll keeps the number of a commit that may have changed every feed.
+func (c *feedChanges) noteAll(commit uint64) {
+	for i := range c {
+		c[i].Store(commit)
+	}
+}
+
 // Commit is the number of a commit that a snapshot shows, and all before it.
 func (v *storeView) Commit() uint64 { return v.atLeast }
 

@@ -106,14 +106,15 @@ func (s *Store) requireSpace() error {
 	return disk.NeedSpace(fsys, s.dir, need)
 }
 
-// removeCheckpoints removes the checkpoints of interrupted backups.
-func removeCheckpoints(fsys vfs.FS, dir string) error {
+// removeLeft removes the checkpoints of interrupted backups, and snapshots that were
+// received.
+func removeLeft(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name, checkpointPrefix) {
+		if strings.HasPrefix(name, checkpointPrefix) || strings.HasPrefix(name, receivedPrefix) {
 			err = errors.Join(err, fsys.RemoveAll(fsys.PathJoin(dir, name)))
 		}
 	}

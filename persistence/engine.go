@@ -44,7 +44,7 @@ func (s *Store) openEngine() (err error) {
 		return fmt.Errorf("data directory %s %w", s.dir, lockError(err, ": a server that runs already; stop it, or use another directory"))
 	}
 	s.lock = lock
-	if err := removeCheckpoints(s.opts.FS, s.dir); err != nil {
+	if err := removeLeft(s.opts.FS, s.dir); err != nil {
 		return errors.Join(fmt.Errorf("data directory %s: %w", s.dir, err), lock.Close())
 	}
 	fresh, err := s.examine()

@@ -240,6 +240,32 @@ func (sub *subscription) take(entries []journal.FeedEntry) {
 	}
 }
 
+// rereadAll has all subscribers read from rows: the content of the store was replaced, up to
+// the durable positions of their feeds.
+func (h *hub) rereadAll() {
+	for i := range h.shards {
+		shard := &h.shards[i]
+		shard.mu.Lock()
+		for _, t := range shard.topics {
+			for _, sub := range t.subs {
+				sub.catchUp()
+			}
+		}
+		shard.mu.Unlock()
+	}
+}
+
+// catchUp has a subscription read rows up to the durable position of its feed.
+func (sub *subscription) catchUp() {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	if sub.closed {
+		return
+	}
+	sub.live, sub.backlog = nil, max(sub.backlog, sub.store.DurablePosition(sub.agent))
+	sub.notify()
+}
+
 // reread has the subscribers of a feed read from rows what they would have got from
 // memory: entries of it were dropped.
 func (h *hub) reread(agent parley.AgentID) {

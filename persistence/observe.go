@@ -77,6 +77,15 @@ func (x *observers) reportChanges(changes []journal.Change) {
 	}
 }
 
+// reportReplaced reports that everything may have changed.
+func (x *observers) reportReplaced() {
+	if all := x.all.Load(); all != nil {
+		for _, o := range *all {
+			o.Replaced()
+		}
+	}
+}
+
 func reportRow(all []*journal.Observer, r *journal.Row) {
 	for _, o := range all {
 		if slices.Contains(o.Tables, r.Table) {

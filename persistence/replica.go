@@ -38,6 +38,9 @@ type Committed struct {
 	Batch []byte
 }
 
+// GroupPosition is how far a replica has applied the order, with the sequencer's note.
+type GroupPosition = layout.GroupPosition
+
 // Replica is a store as its Sequencer uses it. All batches of a replica are those of the
 // order: nothing else is written.
 type Replica struct {

@@ -140,6 +140,8 @@ type Store struct {
 	replica   *Replica // nil without a Sequencer
 	// activation numbers activations. It starts above all earlier ones.
 	activation atomic.Uint64
+	// replacements counts the beginnings and the ends of replacements of the content.
+	replacements atomic.Uint64
 	// onQueue and onTimer wake actors that have something to do. Set by Start.
 	onQueue func(journal.Stream)
 	onTimer func(journal.Stream, time.Time)

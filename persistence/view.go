@@ -25,8 +25,9 @@ import (
 // callers call Durable before they answer from it.
 type storeView struct {
 	store *Store
-	// rows is a snapshot, or the engine itself; nil if the store is closed.
-	rows pebble.Reader
+	// rows is a snapshot if isInstant is set, or the engine itself; nil if the store is closed.
+	rows      pebble.Reader
+	isInstant bool
 	// applied is the number of a commit that is at or after everything that a
 	// snapshot shows.
 	applied uint64
@@ -59,8 +60,14 @@ func (s *Store) view() *storeView {
 		return &storeView{store: s}
 	}
 	atLeast := s.visible.Load()
-	snap := s.db.NewSnapshot()
-	return &storeView{store: s, rows: snap, applied: s.applied.Load(), atLeast: atLeast}
+	v := &storeView{store: s, isInstant: true, atLeast: atLeast}
+	if s.replica != nil {
+		v.rows = s.instant()
+	} else {
+		v.rows = s.db.NewSnapshot()
+	}
+	v.applied = s.applied.Load()
+	return v
 }
 
 // Latest opens a view in which each read sees what is applied by then: two reads
@@ -83,8 +90,8 @@ func (v *storeView) Close() {
 	if iter := v.idle.Swap(nil); iter != nil {
 		_ = iter.Close()
 	}
-	if snap, ok := v.rows.(*pebble.Snapshot); ok {
-		_ = snap.Close()
+	if v.isInstant {
+		_ = v.rows.Close()
 	}
 	v.store.readers.Add(-1)
 }
@@ -112,7 +119,7 @@ func (v *storeView) Durable(ctx context.Context) error {
 		return nil // what a replica shows was committed
 	}
 	applied := v.applied
-	if _, instant := v.rows.(*pebble.Snapshot); !instant {
+	if !v.isInstant {
 		applied = v.store.applied.Load() // at or after everything that was read
 	}
 	if v.store.durable.level.Load() < applied && !v.shows(applied) {
@@ -188,8 +195,7 @@ func (v *storeView) iterator(low, high []byte) (*pebble.Iterator, error) {
 // release takes an iterator back after a scan, and returns the error that ended the scan.
 func (v *storeView) release(iter *scanner) error {
 	iter.scans++
-	_, instant := v.rows.(*pebble.Snapshot)
-	if instant && iter.scans < scansMax && iter.Error() == nil && v.idle.CompareAndSwap(nil, iter) {
+	if v.isInstant && iter.scans < scansMax && iter.Error() == nil && v.idle.CompareAndSwap(nil, iter) {
 		return nil
 	}
 	return iter.Close()

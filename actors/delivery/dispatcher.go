@@ -92,15 +92,20 @@ func (d *dispatcher) start() error {
 	if err != nil {
 		return err
 	}
-	d.unwatch = d.hooks.queries.Feeds.WatchConversations(d.changed)
+	d.unwatch = d.hooks.queries.Feeds.WatchConversations(d.changed, d.lookAll)
+	d.running.Go(d.run)
+	d.lookAll()
+	return nil
+}
+
+// lookAll has all webhooks check for work.
+func (d *dispatcher) lookAll() {
 	d.mu.Lock()
 	for agent := range d.agents {
 		d.enqueue(agent)
 	}
 	d.mu.Unlock()
-	d.running.Go(d.run)
 	d.wake()
-	return nil
 }
 
 // close stops the dispatcher. Outcomes of attempts in progress are lost; their leases

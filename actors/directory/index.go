@@ -346,6 +346,16 @@ func NewGroups(instance uint64) *Groups {
 	return x
 }
 
+// Each calls do with each group, in no order.
+func (x *Groups) Each(do func(parley.GroupID)) {
+	s := x.state.Load()
+	for ordinal := range s.limit {
+		if s.isLive(ordinal) {
+			do(parley.GroupID(s.card(ordinal).id))
+		}
+	}
+}
+
 // Put adds or replaces a group.
 func (x *Groups) Put(d GroupDoc) { _ = x.put(d.analyzed(), nil) }
 

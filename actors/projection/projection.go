@@ -57,6 +57,8 @@ type Directory struct {
 	// changed is what is to be read again. It has each id once.
 	changed map[change]struct{}
 	wake    chan struct{}
+	// replaced says that anything may have changed.
+	replaced atomic.Bool
 	// built is closed once everything stored at the start is in the index.
 	built chan struct{}
 
@@ -114,6 +116,10 @@ func Open(o Options) *Directory {
 		Tables:  []journal.Table{journal.CardTable, journal.PublicTable},
 		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream},
 		Changed: d.note,
+		Replaced: func() {
+			d.replaced.Store(true)
+			signal(d.wake)
+		},
 	})
 	d.running.Go(d.run)
 	d.running.Go(d.makeVectors)
@@ -164,9 +170,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// run reads what is stored, and then what has changed.
-func (d *Directory) run() {
-	d.load()
+// readStored compares the index with what is stored, and tries until it succeeds.
+func (d *Directory) readStored() {
 	for err := d.noteStored(); err != nil && d.ctx.Err() == nil; err = d.noteStored() {
 		d.o.Logger.Error("the directory could not read what is stored and tries again", "error", err)
 		select {
@@ -174,6 +179,12 @@ func (d *Directory) run() {
 		case <-d.ctx.Done():
 		}
 	}
+}
+
+// run reads what is stored, and then what has changed.
+func (d *Directory) run() {
+	d.load()
+	d.readStored()
 	var tick <-chan time.Time
 	if d.o.Checkpoint != nil {
 		ticker := time.NewTicker(checkpointEvery)
@@ -181,6 +192,10 @@ func (d *Directory) run() {
 		tick = ticker.C
 	}
 	for building := true; d.ctx.Err() == nil; {
+		if d.replaced.Swap(false) {
+			d.groups.Each(func(id parley.GroupID) { d.noteAll(change{journal.GroupStream, parley.AnyID(id)}) })
+			d.readStored()
+		}
 		pause := d.drain()
 		if building && pause == 0 && d.ctx.Err() == nil {
 			close(d.built)

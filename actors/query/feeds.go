@@ -230,11 +230,11 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 }
 
 // WatchConversations calls changed with each conversation that has new events, once they are
-// durable, until stop is called. changed must not block.
-func (q *Feeds) WatchConversations(changed func(parley.ConversationID)) (stop func()) {
+// durable, and replaced when any may have some, until stop is called. Neither must block.
+func (q *Feeds) WatchConversations(changed func(parley.ConversationID), replaced func()) (stop func()) {
 	return q.journal.Observe(journal.Observer{Streams: []journal.StreamKind{journal.ConversationStream}, Changed: func(c journal.Change) {
 		if c.Stream.Kind == journal.ConversationStream {
 			changed(parley.ConversationID(c.Stream.ID))
 		}
-	}})
+	}, Replaced: replaced})
 }

@@ -64,7 +64,6 @@ func newLookups(j journal.Journal) *lookups {
 		names:   otter.Must(&otter.Options[nameOf, parley.AnyID]{MaximumSize: lookupsMax}),
 		groups:  otter.Must(&otter.Options[parley.GroupID, parley.OrgID]{MaximumSize: lookupsMax}),
 	}
-	j.Observe(journal.Observer{Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream}, Changed: f.changed})
 	return f
 }
 
@@ -102,6 +101,14 @@ func (h *stateCache[K, S]) publish(key K, f versioned[S]) {
 func (h *stateCache[K, S]) forget(key K) {
 	h.changes[key[15]].Add(1)
 	h.cache.Invalidate(key)
+}
+
+// forgetAll drops all states. Those that are being read are not cached.
+func (h *stateCache[K, S]) forgetAll() {
+	for i := range h.changes {
+		h.changes[i].Add(1)
+	}
+	h.cache.InvalidateAll()
 }
 
 // put caches a state unless a newer one is cached or still returns false.

@@ -104,6 +104,9 @@ func New(o Options) *Queries {
 		limits: Limits{TransferredStep: 256, ListedStep: 256, ListedMax: 4096, ListRows: scanMax, TaskedStep: 256, TaskedMax: 1 << 17, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
+	o.Journal.Observe(journal.Observer{
+		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream}, Changed: r.lookups.changed, Replaced: r.forget,
+	})
 	return &Queries{
 		Agents: r.agents, Orgs: &Orgs{r}, Messages: &Messages{r}, Feeds: &Feeds{r}, Groups: r.groups, Webhooks: &Webhooks{r},
 		reader: r,
@@ -115,16 +118,20 @@ func (q *Queries) Limits() *Limits { return &q.reader.limits }
 
 // Forget empties the caches of states, names and records, so that later queries read what
 // is stored.
-func (q *Queries) Forget() {
-	l := q.reader.lookups
-	l.agents.cache.InvalidateAll()
-	l.orgs.cache.InvalidateAll()
+func (q *Queries) Forget() { q.reader.forget() }
+
+func (q *reader) forget() {
+	l := q.lookups
+	l.agents.forgetAll()
+	l.orgs.forgetAll()
 	l.firsts.InvalidateAll()
 	l.oldest.InvalidateAll()
+	l.rosters.InvalidateAll()
 	l.names.InvalidateAll()
 	l.groups.InvalidateAll()
-	q.reader.records.forget()
-	q.reader.newest.feeds.InvalidateAll()
+	q.counts.feeds.InvalidateAll()
+	q.records.forget()
+	q.newest.feeds.InvalidateAll()
 }
 
 // ForgetErased drops what is cached of an organization whose key was destroyed, of its

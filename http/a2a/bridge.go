@@ -66,7 +66,7 @@ func New(o Options) *Bridge {
 		Options: o, hub: newHub(), contexts: otter.Must(&otter.Options[contextKey, parley.ConversationID]{MaximumSize: contextsMax}),
 		folds: otter.Must(&otter.Options[foldKey, folded]{MaximumSize: foldsMax}), streams: openStreams{all: map[*taskStream]struct{}{}, of: map[parley.AgentID]int{}},
 	}
-	b.stop = o.Node.Feeds.WatchConversations(b.hub.changed)
+	b.stop = o.Node.Feeds.WatchConversations(b.hub.changed, b.hub.wakeAll)
 	return b
 }
 

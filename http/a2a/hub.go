@@ -48,7 +48,7 @@ func (h *hub) changed(id parley.ConversationID) {
 	}
 }
 
-// wakeAll wakes all who follow a conversation: that of some was erased.
+// wakeAll wakes all who follow a conversation: any may have changed, or is gone.
 func (h *hub) wakeAll() {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
