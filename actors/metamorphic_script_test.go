@@ -78,6 +78,7 @@ func newScriptRunner(t testing.TB, seed uint64, w variant, alter option) *script
 	p.testNode = newTestNode(t, withJournals(w.journals), withClock(p.manual.now), withTuning(p.tune), func(r *testNode) {
 		if w.follower > 0 {
 			withReplicas(lateBy(w.follower))(r)
+			r.replicas.transfer = w.transfer
 		}
 		r.journalClock, r.tuneStore = wheel, func(o *persistence.Options) { o.FS = clonableDisk{p.disk} }
 	}, alter)

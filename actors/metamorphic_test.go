@@ -33,6 +33,9 @@ type variant struct {
 	withoutCache bool   // no record stays in the cache
 	// follower, if not 0, is how late a second node is at most. The two serve in turn.
 	follower time.Duration
+	// transfer: the second node is away while the first one serves, and takes its content
+	// afterwards.
+	transfer bool
 }
 
 const never = 1 << 60
@@ -48,6 +51,7 @@ var ways = map[string]variant{
 	"four journals, snapshots":      {journals: 4, stateEvery: 1, passivate: true},
 	"four journals, losses":         {journals: 4, stateEvery: never, crash: 15},
 	"a leader and a follower":       {journals: 1, follower: 2 * time.Millisecond},
+	"a follower by transfer":        {journals: 1, follower: 2 * time.Millisecond, transfer: true},
 	"four journals, replicas":       {journals: 4, follower: 2 * time.Millisecond, withoutCache: true},
 	"four journals, and everything": {journals: 4, stateEvery: 2, passivate: true, restart: 20, crash: 20, withoutCache: true},
 }
@@ -155,6 +159,9 @@ func TestVariantsControl(t *testing.T) {
 		},
 		"a follower that keeps what a leader has changed": {
 			variant: variant{journals: 1, follower: 2 * time.Millisecond}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutChanges{j} },
+		},
+		"a follower by transfer that keeps what it knew": {
+			variant: variant{journals: 1, follower: 2 * time.Millisecond, transfer: true}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutChanges{j} },
 		},
 		"streams that begin anew with each opening": {
 			variant: variant{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return repeatFirstEntry{j, openings > 1} },

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type testReplicas struct {
 	stores [2]*persistence.Store
 	nodes  [2]*Node
 	turns  int
+	// transfer: the second node is away while the first one serves, and takes its content
+	// afterwards.
+	transfer, away bool
 }
 
 // withReplicas has two nodes serve in turn. delay is how late the second one is.
@@ -105,13 +109,58 @@ func (c *testReplicas) start(r *testNode, dir string, options persistence.Option
 func (c *testReplicas) turn(r *testNode) error {
 	c.turns++
 	r.node = c.nodes[c.turns%2]
-	return errors.Join(c.nodes[0].Fence(context.Background()), c.nodes[1].Fence(context.Background()))
+	if c.away {
+		if err := c.catchUp(); err != nil {
+			return err
+		}
+		c.away = false
+	}
+	err := errors.Join(c.nodes[0].Fence(context.Background()), c.nodes[1].Fence(context.Background()))
+	if c.transfer && r.node == c.nodes[0] {
+		c.members[1].Detach()
+		c.away = true
+	}
+	return err
+}
+
+// catchUp gives the content of the first node to the second one, which then follows the order
+// again.
+func (c *testReplicas) catchUp() error {
+	var replicas [2]*persistence.Replica
+	for i, store := range c.stores {
+		var err error
+		if replicas[i], err = store.Replica(); err != nil {
+			return err
+		}
+	}
+	c.members[1].Detach()
+	content, err := replicas[0].Snapshot()
+	if err != nil {
+		return err
+	}
+	var sent bytes.Buffer
+	_, err = content.WriteTo(&sent)
+	if err = errors.Join(err, content.Close()); err != nil {
+		return err
+	}
+	received, err := replicas[1].Receive(&sent)
+	if err != nil {
+		return err
+	}
+	if received.Position().Number > replicas[1].Applied().Number {
+		err = replicas[1].Restore(received)
+	}
+	c.members[1].Attach(replicas[1])
+	return errors.Join(err, received.Close())
 }
 
 // stop closes both nodes in order, and compares what they hold.
 func (c *testReplicas) stop() error {
 	ctx := context.Background()
 	err := c.stores[0].Settle(ctx)
+	if c.away {
+		err = errors.Join(err, c.catchUp())
+	}
 	for _, n := range c.nodes {
 		n.Close()
 	}
