@@ -178,8 +178,8 @@ SEEDS ?= 2000
 sim: ## Simulate a cluster that fails, with SEEDS (2000) seeds
 	@$(SAY) "a simulated cluster, $(SEEDS) seeds"
 	$(GO) test -count=1 -v -timeout 60m ./cluster/simtest -run '^TestSim$$' -seeds $(SEEDS)
-	@$(SAY) "the suite of journals over three replicas"
-	$(GO) test -count=1 -timeout 10m ./cluster -run '^TestConformance$$' -three
+	@$(SAY) "the suite of journals over three replicas, whose leader moves and dies"
+	$(GO) test -count=1 -timeout 20m ./cluster -run '^TestConformance' -three
 
 # The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
 SOAK ?= 20m

@@ -176,7 +176,7 @@ func (g *group) findLeader() error {
 	return errors.New("no member leads")
 }
 
-// leading is the number of a member that takes entries, -1 if there is none.
+// leading is the number of a member that leads, -1 if there is none.
 func (g *group) leading() int {
 	return slices.IndexFunc(g.stores, func(store *persistence.Store) bool {
 		if store == nil {
@@ -186,7 +186,7 @@ func (g *group) leading() int {
 		if err == nil {
 			release()
 		}
-		return err == nil
+		return !errors.Is(err, journal.ErrNotLeader)
 	})
 }
 

@@ -36,6 +36,9 @@ type Harness struct {
 	// Follower says that a replica serves the reads which does not build the batches: it
 	// has no records of messages at hand.
 	Follower bool
+	// Moving says that the leader changes at each claim or append: what was admitted by one is
+	// not known to the next.
+	Moving bool
 }
 
 // less returns n, or fewer in short tests: the same happens, less often.
