@@ -64,7 +64,7 @@ func (x *Received) read(from io.Reader) (err error) {
 		options:  options.MakeWriterOptions(len(options.Levels)-1, x.store.db.FormatMajorVersion().MaxTableFormat()),
 	}
 	found := false
-	if err = readSnapshot(from, func(key, value []byte) error {
+	if err = readSnapshot(from, x.store.homes, func(key, value []byte) error {
 		if bytes.Equal(key, layout.GroupKey()) {
 			at, err := layout.DecodeGroupPosition(value)
 			if err != nil {

@@ -20,6 +20,7 @@ import (
 // engine:
 //
 //	magic     8
+//	journals  1
 //	frames    kind(1) | length of the payload(4) | CRC-32C of the payload(4) | payload
 //
 // Rows follow each other in the order of their keys, in frames of kind frameOfRows, each as
@@ -93,7 +94,7 @@ func (x *Snapshot) Close() error {
 // WriteTo writes the snapshot, for Receive of another replica.
 func (x *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	out := &frameWriter{to: bufio.NewWriter(w), payload: make([]byte, 0, frameBytes+4096)}
-	out.write([]byte(snapshotMagic))
+	out.write(append([]byte(snapshotMagic), byte(x.store.homes)))
 	rows := uint64(0)
 	for ok := x.rows.First(); ok && out.err == nil; ok = x.rows.Next() {
 		value, err := x.rows.ValueAndErr()
@@ -143,16 +144,20 @@ func (f *frameWriter) flush(kind byte) {
 	f.payload = f.payload[:0]
 }
 
-// errSnapshot means that what was received is no snapshot, or not all of one.
-var errSnapshot = errors.New("persistence: a snapshot that was received is damaged")
+// errSnapshot means that what was received is no snapshot, not all of one, or not for this
+// store.
+var errSnapshot = errors.New("persistence: a snapshot cannot be taken")
 
-// readSnapshot gives the rows of a snapshot to row, in the order of their keys. The slices
-// are valid until row returns.
-func readSnapshot(r io.Reader, row func(key, value []byte) error) error {
+// readSnapshot gives the rows of a snapshot of a store with so many journals to row, in the
+// order of their keys. The slices are valid until row returns.
+func readSnapshot(r io.Reader, journals layout.Homes, row func(key, value []byte) error) error {
 	in := bufio.NewReader(r)
-	magic := make([]byte, len(snapshotMagic))
-	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != snapshotMagic {
+	begin := make([]byte, len(snapshotMagic)+1)
+	if _, err := io.ReadFull(in, begin); err != nil || string(begin[:len(snapshotMagic)]) != snapshotMagic {
 		return errors.Join(fmt.Errorf("%w: it does not begin as one", errSnapshot), err)
+	}
+	if n := begin[len(snapshotMagic)]; layout.Homes(n) != journals {
+		return fmt.Errorf("%w: it is of %d journals, the data directory was made with %d", errSnapshot, n, journals)
 	}
 	last := groupSpan().Start
 	var payload []byte

@@ -246,6 +246,9 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 		refuse("flipped", at, flipped)
 	}
 	refuse("its last byte is missing", 0, h.early[:len(h.early)-1])
+	others := bytes.Clone(h.early)
+	others[len(snapshotMagic)] = 4
+	refuse("of another number of journals", 0, others)
 	if left := leftovers(t, s); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
