@@ -28,6 +28,10 @@ type Member struct {
 	fatal   func(error)
 	logger  *slog.Logger
 	durable atomic.Uint64
+	// never counts the proposals of the term neverIn that were not made, which are its last.
+	// Both belong to the loop.
+	never   int
+	neverIn uint64
 	// changes of leadership are carried out in order, and not in the loop.
 	changes chan func() error
 	stop    chan struct{}
@@ -112,7 +116,7 @@ func (m *Member) Close() {
 	}
 	close(m.stop)
 	m.work.Wait()
-	m.replica.StepDown()
+	m.replica.StepDown(0)
 }
 
 // change carries out changes of leadership.
@@ -152,7 +156,7 @@ func (m *Member) followFlushes() {
 // Propose implements persistence.Sequencer.
 func (m *Member) Propose(term uint64, batch []byte) error {
 	for {
-		err := m.runner.Load().Propose(term, batch, m.proposed)
+		err := m.runner.Load().Propose(term, batch, func(_ uint64, err error) { m.proposed(term, err) })
 		if !errors.Is(err, consensus.ErrFull) {
 			return err
 		}
@@ -160,12 +164,18 @@ func (m *Member) Propose(term uint64, batch []byte) error {
 	}
 }
 
-// proposed is called with the outcome of a proposal. The store knows that it was applied, and
-// that its term is over. After any other failure the next batches would build on one that is
-// missing: the store has few under way, so that cannot be.
-func (m *Member) proposed(_ uint64, err error) {
-	if err != nil && !errors.Is(err, consensus.ErrNeverProposed) && !errors.Is(err, consensus.ErrOutcomeUnknown) {
+// proposed is called with the outcome of a proposal of a term. The store knows that it was
+// applied, and that its term is over. After any other failure the next batches would build on
+// one that is missing: the store has few under way, so that cannot be.
+func (m *Member) proposed(term uint64, err error) {
+	switch {
+	case err == nil, errors.Is(err, consensus.ErrOutcomeUnknown):
+	case !errors.Is(err, consensus.ErrNeverProposed):
 		m.fatal(err)
+	case term > m.neverIn:
+		m.neverIn, m.never = term, 1
+	case term == m.neverIn:
+		m.never++
 	}
 }
 
@@ -260,8 +270,12 @@ func (m *Member) Led(term uint64) {
 }
 
 // Lost implements consensus.Handler.
-func (m *Member) Lost(uint64) {
-	m.changes <- func() error { m.replica.StepDown(); return nil }
+func (m *Member) Lost(term uint64) {
+	never := 0
+	if m.neverIn == term {
+		never = m.never
+	}
+	m.changes <- func() error { m.replica.StepDown(never); return nil }
 }
 
 // Members implements consensus.Handler.

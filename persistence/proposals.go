@@ -83,16 +83,27 @@ func (l *leadership) pop() *flight {
 	return l.proposed[0]
 }
 
-// end releases everything that is under way.
-func (l *leadership) end() {
+// end releases everything that is under way. The last never proposals were not made, so
+// nothing was done of their flights, nor of those behind the first of them.
+func (l *leadership) end(never int) {
 	close(l.over)
 	l.proposing.Lock()
 	l.ended = true
 	left := l.proposed
 	l.proposed = nil
 	l.proposing.Unlock()
-	for _, f := range left {
-		f.refuse(parley.ErrOutcomeUnknown)
+	made := len(left)
+	for ; never > 0 && made > 0; made-- {
+		if left[made-1].proposal != nil {
+			never--
+		}
+	}
+	for i, f := range left {
+		if i < made {
+			f.refuse(parley.ErrOutcomeUnknown)
+		} else {
+			f.refuse(journal.ErrNotLeader)
+		}
 	}
 	for _, j := range l.journals {
 		j.queue.close()

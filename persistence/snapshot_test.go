@@ -197,7 +197,7 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 
-	h.replica.StepDown()
+	h.replica.StepDown(0)
 	lead(t, r, 2)
 	next := newWorkload(t)
 	next.store, next.operations = s, make([]*operation, h.taken)

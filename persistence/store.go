@@ -326,7 +326,7 @@ func (s *Store) Close() error {
 	s.closed.Do(func() {
 		close(s.closing)
 		if s.replica != nil {
-			s.replica.StepDown()
+			s.replica.StepDown(0)
 		} else {
 			s.lead.Load().finish()
 		}
