@@ -57,7 +57,7 @@ func (m *moving) Start(onQueue func(journal.Stream), onTimer func(journal.Stream
 	defer m.mu.Unlock()
 	m.settle()
 	m.lead(1 + m.rng.IntN(2))
-	return nil
+	return m.group.Store.Fence(context.Background()) // the reader may still replay its log
 }
 
 // settle has the reader serve the reads and another member lead. The caller holds mu.
@@ -73,10 +73,18 @@ func (m *moving) settle() {
 
 // lead moves the leadership to a member. The caller holds mu.
 func (m *moving) lead(to int) {
+	begun := time.Now()
 	eventually(m.of.t, "another leader", func() bool {
 		from := m.leading()
 		if from == to {
 			return true
+		}
+		if time.Since(begun) > patience-time.Second {
+			m.of.t.Logf("from %d to %d", from, to)
+			for _, x := range m.members {
+				_ = x.Runner().Do(func(c *consensus.Core) error { m.of.t.Logf("%+v", c.Status()); return nil })
+			}
+			time.Sleep(time.Second)
 		}
 		if from >= 0 {
 			_ = m.members[from].Runner().Do(func(c *consensus.Core) error { return c.Transfer(uint64(to + 1)) })

@@ -38,12 +38,16 @@ func (a *alone) Confirm(context.Context, uint64) error { return nil }
 
 // openAlone opens a replica, which leads in a term unless that is 0, and closes it at the end
 // of the test.
-func openAlone(t *testing.T, fs vfs.FS, term uint64) (*Store, *Replica) {
+func openAlone(t testing.TB, fs vfs.FS, term uint64) (*Store, *Replica) {
+	t.Helper()
+	return openAloneIn(t, "replica", testOptions(fs, 2), term)
+}
+
+func openAloneIn(t testing.TB, dir string, o Options, term uint64) (*Store, *Replica) {
 	t.Helper()
 	a := &alone{proposals: make(chan Committed, 64)}
-	o := testOptions(fs, 2)
 	o.Sequencer = a
-	s := mustOpen(t, "replica", o)
+	s := mustOpen(t, dir, o)
 	r, err := s.Replica()
 	if err == nil {
 		err = s.Start(ignoreQueue, ignoreTimer)
@@ -72,7 +76,7 @@ func openAlone(t *testing.T, fs vfs.FS, term uint64) (*Store, *Replica) {
 	return s, r
 }
 
-func lead(t *testing.T, r *Replica, term uint64) {
+func lead(t testing.TB, r *Replica, term uint64) {
 	t.Helper()
 	if r.Applied().Number == 0 {
 		if err := r.Begin([]byte("note")); err != nil {
