@@ -28,10 +28,10 @@ type Member struct {
 	fatal   func(error)
 	logger  *slog.Logger
 	durable atomic.Uint64
-	// never counts the proposals of the term neverIn that were not made, which are its last.
-	// Both belong to the loop.
-	never   int
-	neverIn uint64
+	// unproposed counts the batches of a term that the loop took and did not propose, which
+	// are the last ones of it. Both belong to the loop.
+	unproposed   int
+	unproposedIn uint64
 	// changes of leadership are carried out in order, and not in the loop.
 	changes chan func() error
 	stop    chan struct{}
@@ -172,10 +172,10 @@ func (m *Member) proposed(term uint64, err error) {
 	case err == nil, errors.Is(err, consensus.ErrOutcomeUnknown):
 	case !errors.Is(err, consensus.ErrNeverProposed):
 		m.fatal(err)
-	case term > m.neverIn:
-		m.neverIn, m.never = term, 1
-	case term == m.neverIn:
-		m.never++
+	case term > m.unproposedIn:
+		m.unproposedIn, m.unproposed = term, 1
+	case term == m.unproposedIn:
+		m.unproposed++
 	}
 }
 
@@ -271,11 +271,11 @@ func (m *Member) Led(term uint64) {
 
 // Lost implements consensus.Handler.
 func (m *Member) Lost(term uint64) {
-	never := 0
-	if m.neverIn == term {
-		never = m.never
+	unproposed := 0
+	if m.unproposedIn == term {
+		unproposed = m.unproposed
 	}
-	m.changes <- func() error { m.replica.StepDown(never); return nil }
+	m.changes <- func() error { m.replica.StepDown(unproposed); return nil }
 }
 
 // Members implements consensus.Handler.

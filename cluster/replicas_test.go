@@ -82,11 +82,12 @@ func (g *group) openOne(n int) {
 		s.tune(&o)
 	}
 	dir := fs.PathJoin(s.dir, string(rune('a'+n)))
+	_, blank := fs.Stat(fs.PathJoin(dir, "store")) // a member that comes back must find its log
 	store, err := persistence.Open(fs.PathJoin(dir, "store"), o)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	log, err := raftlog.Open(raftlog.Options{FS: fs, Dir: fs.PathJoin(dir, "log"), ID: uint64(n + 1), New: true})
+	log, err := raftlog.Open(raftlog.Options{FS: fs, Dir: fs.PathJoin(dir, "log"), ID: uint64(n + 1), New: blank != nil})
 	if err != nil {
 		s.t.Fatal(err)
 	}

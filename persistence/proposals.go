@@ -83,9 +83,9 @@ func (l *leadership) pop() *flight {
 	return l.proposed[0]
 }
 
-// end releases everything that is under way. The last never proposals were not made, so
-// nothing was done of their flights, nor of those behind the first of them.
-func (l *leadership) end(never int) {
+// end releases everything that is under way. The last unproposed batches will never be in the
+// order, so nothing was done for their flights, nor for those behind the first of them.
+func (l *leadership) end(unproposed int) {
 	close(l.over)
 	l.proposing.Lock()
 	l.ended = true
@@ -93,9 +93,9 @@ func (l *leadership) end(never int) {
 	l.proposed = nil
 	l.proposing.Unlock()
 	made := len(left)
-	for ; never > 0 && made > 0; made-- {
+	for ; unproposed > 0 && made > 0; made-- {
 		if left[made-1].proposal != nil {
-			never--
+			unproposed--
 		}
 	}
 	for i, f := range left {

@@ -208,15 +208,15 @@ func (r *Replica) Lead(term uint64) error {
 	return nil
 }
 
-// StepDown ends the leadership, if there is one. The last never batches that Propose took
-// will never be in the order. Their entries, and those that were not proposed, are released
-// with journal.ErrNotLeader, because nothing was done. The outcome of the others that were
-// proposed and not applied is not known here.
-func (r *Replica) StepDown(never int) {
+// StepDown ends the leadership, if there is one. Of the batches that Propose took, the last
+// unproposed ones will never be in the order. Their entries, and those that Propose did not
+// get, are released with journal.ErrNotLeader, because nothing was done. The outcome of the
+// other batches that are not applied is not known here.
+func (r *Replica) StepDown(unproposed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l := r.store.lead.Swap(nil); l != nil {
-		l.end(never)
+		l.end(unproposed)
 	}
 }
 

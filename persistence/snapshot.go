@@ -91,12 +91,18 @@ func (x *Snapshot) Close() error {
 	return err
 }
 
-// WriteTo writes the snapshot, for Receive of another replica.
+// WriteTo writes the snapshot, for Receive of another replica. It gives up with
+// journal.ErrClosed when the store is closed.
 func (x *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	out := &frameWriter{to: bufio.NewWriter(w), payload: make([]byte, 0, frameBytes+4096)}
 	out.write(append([]byte(snapshotMagic), byte(x.store.homes)))
 	rows := uint64(0)
 	for ok := x.rows.First(); ok && out.err == nil; ok = x.rows.Next() {
+		select {
+		case <-x.store.closing:
+			return out.written, journal.ErrClosed
+		default:
+		}
 		value, err := x.rows.ValueAndErr()
 		if err != nil {
 			return out.written, err
@@ -153,8 +159,11 @@ var errSnapshot = errors.New("persistence: a snapshot cannot be taken")
 func readSnapshot(r io.Reader, journals layout.Homes, row func(key, value []byte) error) error {
 	in := bufio.NewReader(r)
 	begin := make([]byte, len(snapshotMagic)+1)
-	if _, err := io.ReadFull(in, begin); err != nil || string(begin[:len(snapshotMagic)]) != snapshotMagic {
-		return errors.Join(fmt.Errorf("%w: it does not begin as one", errSnapshot), err)
+	if _, err := io.ReadFull(in, begin); err != nil {
+		return fmt.Errorf("%w: it ends too early: %w", errSnapshot, err)
+	}
+	if string(begin[:len(snapshotMagic)]) != snapshotMagic {
+		return fmt.Errorf("%w: it does not begin as one", errSnapshot)
 	}
 	if n := begin[len(snapshotMagic)]; layout.Homes(n) != journals {
 		return fmt.Errorf("%w: it is of %d journals, the data directory was made with %d", errSnapshot, n, journals)

@@ -214,6 +214,25 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestSnapshotEndsWithItsStore: a store that closes does not wait for a transfer, and the
+// engine does not meet an open iterator.
+func TestSnapshotEndsWithItsStore(t *testing.T) {
+	h := newHistory(t)
+	x, err := h.replica.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	go func() { closed <- h.store.Close() }()
+	<-h.store.closing
+	if _, err := x.WriteTo(io.Discard); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("the transfer ends with %v", err)
+	}
+	if err := errors.Join(x.Close(), <-closed); err != nil {
+		t.Error(err)
+	}
+}
+
 // leftovers lists what lies beside the rows of a store.
 func leftovers(t testing.TB, s *Store) (left []string) {
 	t.Helper()

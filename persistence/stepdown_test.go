@@ -83,7 +83,7 @@ func TestStepDown(t *testing.T) {
 		}
 	}
 	for term := uint64(2); term < 5; term++ {
-		never := int(term - 2)
+		unproposed := int(term - 2)
 		if err := r.Lead(term); err != nil {
 			t.Fatal(err)
 		}
@@ -109,10 +109,10 @@ func TestStepDown(t *testing.T) {
 		refused, _ := entry(false)
 		expect("refused", refused, journal.ErrNotLeader)
 		behind, _ := entry(false)
-		r.StepDown(never)
+		r.StepDown(unproposed)
 		for i, released := range proposed {
 			want := error(parley.ErrOutcomeUnknown)
-			if i >= len(proposed)-never {
+			if i >= len(proposed)-unproposed {
 				want = journal.ErrNotLeader
 			}
 			expect("proposed", released, want)

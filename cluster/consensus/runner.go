@@ -334,8 +334,8 @@ func (r *Runner) turn() error {
 	if content := turn.Restore; content != nil {
 		r.tasks.push(0, false, func() { r.restore(content) })
 	}
-	for _, m := range turn.Closed {
-		r.closed(m)
+	for _, m := range turn.Closed { // files may have to be deleted
+		r.tasks.push(0, false, func() { r.closed(m) })
 	}
 	for _, e := range turn.Events {
 		r.report(e)
