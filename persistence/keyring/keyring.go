@@ -60,13 +60,22 @@ type Keyring struct {
 // wraps fs.ErrExist. The wrapping key has WrappingKeyBytes. A nil random is the system's
 // generator, a nil fsys the operating system's.
 func Make(fsys vfs.FS, dir string, wrapping []byte, random io.Reader) error {
+	var server Key
+	if err := fill(server[:], orSystem(random)); err != nil {
+		return err
+	}
+	return MakeAlike(fsys, dir, wrapping, server, random)
+}
+
+// MakeAlike is Make for a node that joins a cluster, with the cluster's server key.
+func MakeAlike(fsys vfs.FS, dir string, wrapping []byte, server Key, random io.Reader) error {
 	w, err := newWrapper(wrapping)
 	if err != nil {
 		return err
 	}
-	h, server := header{generation: 1}, Key{}
+	h := header{generation: 1}
 	fsys, random = orDefault(fsys), orSystem(random)
-	if err := errors.Join(fill(h.keyring[:], random), fill(server[:], random)); err != nil {
+	if err := fill(h.keyring[:], random); err != nil {
 		return err
 	}
 	if h.wrapped, err = w.id(h.keyring); err != nil {

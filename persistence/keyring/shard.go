@@ -38,7 +38,9 @@ type shard struct {
 
 // change is one change of a shard: a new key, or a tombstone.
 type change struct {
-	org     parley.OrgID
+	org parley.OrgID
+	// key is the new one; zero stands for a random one.
+	key     Key
 	destroy bool
 	at      time.Time
 }
@@ -113,8 +115,10 @@ func (k *Keyring) apply(s *shard, changes []change) error {
 		if state == Unknown && t.records() == recordsMax {
 			continue // its caller sees that the state is still Unknown
 		}
-		value := tombstone(c.at)
-		if !c.destroy {
+		value := c.key
+		if c.destroy {
+			value = tombstone(c.at)
+		} else if zero(value[:]) {
 			if err := fill(value[:], k.random); err != nil {
 				return err
 			}

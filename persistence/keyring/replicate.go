@@ -1,0 +1,204 @@
+package keyring
+
+import (
+	"bufio"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"parley"
+)
+
+// The keyrings of a cluster's nodes have the same wrapping key and the same server key, and
+// make the same changes in the same order. A change is
+//
+//	kind (1) | organization (16) | nonce (12) | new key, sealed | tag (16)
+//	kind (1) | organization (16) | instant of the destruction in ms (8)
+//
+// The key is sealed with AES-256-GCM under a key that is derived from the wrapping key; the
+// additional data is what precedes the nonce.
+const (
+	creation    = 1
+	destruction = 2
+
+	changeHead       = 1 + idBytes
+	creationBytes    = changeHead + nonceBytes + KeyBytes + tagBytes
+	destructionBytes = changeHead + 8
+
+	changePurpose  = "parley keyring: changes"
+	contentPurpose = "parley keyring: content"
+)
+
+// errChange means that something is no change of this keyring's cluster, or is damaged.
+var errChange = errors.New("a change of the keyring cannot be read")
+
+// Creation returns the change that gives an organization a new key. It makes no change by
+// itself: Carry does, on every node.
+func (k *Keyring) Creation(org parley.OrgID) ([]byte, error) {
+	var key Key
+	defer clear(key[:])
+	if err := fill(key[:], k.random); err != nil {
+		return nil, err
+	}
+	aead, err := k.wrapper.transport(changePurpose)
+	if err != nil {
+		return nil, err
+	}
+	head := append([]byte{creation}, org[:]...)
+	return aead.Seal(head, nil, key[:], head), nil
+}
+
+// Destruction returns the change that replaces an organization's key by a tombstone.
+func Destruction(org parley.OrgID, at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(append([]byte{destruction}, org[:]...), uint64(at.UnixMilli()))
+}
+
+// Carry makes a change that Creation or Destruction returned, here or on another node, and
+// returns when it is durable. A change that was made before changes nothing. A key that finds
+// no room is not made, on any node.
+func (k *Keyring) Carry(b []byte) error {
+	c, err := k.decodeChange(b)
+	if err != nil {
+		return err
+	}
+	defer clear(c.key[:])
+	if c.destroy {
+		return k.Destroy(c.org, c.at)
+	}
+	if _, state := k.Key(c.org); state != Unknown {
+		return nil
+	}
+	return k.change(c)
+}
+
+// Destroyed returns whose key a change destroys and when, false if it is another change.
+func Destroyed(change []byte) (org parley.OrgID, at time.Time, ok bool) {
+	if len(change) != destructionBytes || change[0] != destruction {
+		return org, at, false
+	}
+	return parley.OrgID(change[1:changeHead]), instant(change[changeHead:]), true
+}
+
+func (k *Keyring) decodeChange(b []byte) (c change, err error) {
+	if len(b) < changeHead {
+		return c, errChange
+	}
+	c.org = parley.OrgID(b[1:changeHead])
+	switch {
+	case b[0] == destruction && len(b) == destructionBytes:
+		c.destroy, c.at = true, instant(b[changeHead:])
+		return c, nil
+	case b[0] != creation || len(b) != creationBytes:
+		return c, errChange
+	}
+	aead, err := k.wrapper.transport(changePurpose)
+	if err != nil {
+		return c, err
+	}
+	key, err := aead.Open(nil, nil, b[changeHead:], b[:changeHead])
+	if err != nil {
+		return c, fmt.Errorf("%w: it was not sealed under this keyring's key", errChange)
+	}
+	c.key = Key(key)
+	clear(key)
+	return c, nil
+}
+
+// transport returns the cipher for what crosses between nodes for one purpose.
+func (w wrapper) transport(purpose string) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, w.key, nil, purpose, 32)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(key)
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// WriteTo writes all keys and tombstones, sealed under the wrapping key, for ReadFrom on
+// another node: for each shard the length (4) of what follows, and its table, sealed.
+func (k *Keyring) WriteTo(w io.Writer) (n int64, err error) {
+	aead, err := k.wrapper.transport(contentPurpose)
+	if err != nil {
+		return 0, err
+	}
+	out := bufio.NewWriter(w)
+	for i := range Shards {
+		t, _ := k.shards[i].snapshot()
+		sealed := aead.Seal(nil, nil, t, []byte{byte(i)})
+		clear(t)
+		head := binary.BigEndian.AppendUint32(nil, uint32(len(sealed)))
+		if _, err := out.Write(append(head, sealed...)); err != nil {
+			return n, err
+		}
+		n += int64(len(head) + len(sealed))
+	}
+	return n, out.Flush()
+}
+
+// ReadFrom adds the keys and tombstones that WriteTo wrote on another node. It returns when
+// they are durable. It reads no further than that.
+func (k *Keyring) ReadFrom(r io.Reader) (n int64, err error) {
+	aead, err := k.wrapper.transport(contentPurpose)
+	if err != nil {
+		return 0, err
+	}
+	for i := range Shards {
+		var head [4]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return n, err
+		}
+		size := int(binary.BigEndian.Uint32(head[:]))
+		if size > recordsMax*recordBytes+nonceBytes+tagBytes {
+			return n, errChange
+		}
+		sealed := make([]byte, size)
+		if _, err := io.ReadFull(r, sealed); err != nil {
+			return n, err
+		}
+		n += int64(len(head)) + int64(size)
+		t, err := aead.Open(nil, nil, sealed, []byte{byte(i)})
+		if err != nil {
+			return n, fmt.Errorf("%w: a shard was not sealed under this keyring's key", errChange)
+		}
+		if err := k.merge(byte(i), table(t)); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// merge makes the changes of one shard that lead to a table of another node.
+func (k *Keyring) merge(shard byte, t table) error {
+	defer clear(t)
+	if err := t.check(shard); err != nil {
+		return fmt.Errorf("%w: shard %02x: %w", errChange, shard, err)
+	}
+	var changes []change
+	for i := range t.records() {
+		r := t.record(i)
+		c := change{org: parley.OrgID(r[:idBytes])}
+		if State(r[idBytes]) == Erased {
+			c.destroy, c.at = true, instant(r[idBytes+1:])
+		} else {
+			c.key = Key(r[idBytes+1:])
+		}
+		changes = append(changes, c)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	s := &k.shards[shard]
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return k.rewrite(s, changes)
+}
