@@ -25,6 +25,8 @@ func (orgs *Orgs) beginErasure(t *orgTurn, r beginErasure) (any, error) {
 	}
 	if len(t.Events) > 0 {
 		t.PutOwnedRow(journal.ErasureTable, t.State.GetId(), r.Row, journal.Owners{})
+		id := t.State.OrgID()
+		t.OnDurable(func() { orgs.erasures.Begin(id) })
 	}
 	return nil, nil
 }
@@ -33,7 +35,7 @@ func (orgs *Orgs) beginErasure(t *orgTurn, r beginErasure) (any, error) {
 type erasureHost struct{ *core }
 
 func newErasures(c *core) *erasure.Erasures {
-	return erasure.New(erasure.Options{Journal: c.journal, Clock: c.clock, Logger: c.logger, Host: erasureHost{c}})
+	return erasure.New(erasure.Options{Journal: c.journal, Clock: c.clock, Logger: c.logger, Host: erasureHost{c}, Elsewhere: c.elsewhere})
 }
 
 // Begin implements erasure.Host.

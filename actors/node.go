@@ -46,6 +46,9 @@ type Options struct {
 	// Router takes requests to the node of a cluster that decides; nil if there is one
 	// node only.
 	Router host.Router
+	// Elsewhere, if set, reports that another node of the cluster leads: that one erases
+	// organizations.
+	Elsewhere func() bool
 	// system runs the actors; nil makes one. Tests share one.
 	system *host.System
 }
@@ -116,6 +119,10 @@ type core struct {
 	webhooks *delivery.Webhooks
 	receipts *delivery.Receipts
 
+	erasures *erasure.Erasures
+	// elsewhere is Options.Elsewhere.
+	elsewhere func() bool
+
 	quota    dayQuota
 	activity activity
 	newKey   func(parley.OrgID) error
@@ -147,12 +154,13 @@ func New(o Options) *Node {
 	c := &core{
 		engine: host.New(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal, clock: o.Clock, entropy: o.Entropy,
 		queries: query.New(query.Options{Journal: o.Journal, Clock: o.Clock, RecordBytes: o.PageBytes, Render: o.Render}),
-		newKey:  o.NewKey, destroyKey: o.DestroyKey, logger: o.Logger,
+		newKey:  o.NewKey, destroyKey: o.DestroyKey, logger: o.Logger, elsewhere: o.Elsewhere,
 		seats: o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
 	}
 	c.engine.Router = o.Router
 	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
 	c.messages, c.groups = &Messages{c.queries.Messages, c}, &Groups{c.queries.Groups, c}
+	c.erasures = newErasures(c)
 	keys := &Keys{rules.SigningKeyStream, c}
 	c.webhooks, c.receipts = delivery.New(delivery.Options{
 		Engine: c.engine, Journal: o.Journal, Clock: o.Clock, Entropy: o.Entropy, Queries: c.queries, Logger: o.Logger,
@@ -168,7 +176,7 @@ func New(o Options) *Node {
 	host.Register(c.engine, log.kind())
 	return &Node{
 		Agents: c.agents, Orgs: c.orgs, Messages: c.messages, Feeds: c.queries.Feeds, Groups: c.groups,
-		Webhooks: c.webhooks, Receipts: c.receipts, Erasures: newErasures(c), Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, ReceiptKeys: &Keys{rules.ReceiptKeyStream, c},
+		Webhooks: c.webhooks, Receipts: c.receipts, Erasures: c.erasures, Keys: keys, CardKeys: &Keys{rules.CardKeyStream, c}, ReceiptKeys: &Keys{rules.ReceiptKeyStream, c},
 		LogKeys: &Keys{rules.LogKeyStream, c}, KeyLog: log, core: c,
 	}
 }
@@ -186,6 +194,27 @@ func (n *Node) StartFollowing() error { return n.engine.Start() }
 
 // Lead continues unfinished work, which the node of a cluster does that leads.
 func (n *Node) Lead() error { return n.webhooks.Start() }
+
+// StopLeading ends what Lead began, and drops all actors: another node of the cluster leads.
+func (n *Node) StopLeading() {
+	n.webhooks.Stop()
+	n.engine.DropAll()
+	n.Erasures.Interrupt()
+}
+
+// Forget drops from memory what belongs to an organization whose key another node destroyed,
+// and ends its streams.
+func (n *Node) Forget(id parley.OrgID) error {
+	var agents []parley.AgentID
+	v := n.journal.View()
+	defer v.Close()
+	err := v.Rows(id.Slot(), journal.RosterTable, id[:], nil, false, func(_, value []byte) bool {
+		agents = append(agents, parley.IDFromBytes[parley.AgentID](value))
+		return true
+	})
+	erasureHost{n.core}.Forget(id, agents)
+	return err
+}
 
 // Fence returns once this node shows everything that any node of its cluster had
 // acknowledged when the call began.

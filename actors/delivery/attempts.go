@@ -78,12 +78,12 @@ func (noCourier) Drop(webhook.ID)  {}
 func (hooks *Webhooks) work(t *webhookTurn) error {
 	s := t.State
 	t.Entry.Gather = true // deliveries can wait, and a busy server commits often
-	outcomes := hooks.dispatch.take(webhook.ID(t.Entry.Stream.ID))
+	outcomes := hooks.dispatch().take(webhook.ID(t.Entry.Stream.ID))
 	if !s.Exists() || s.Deleted() {
 		return nil
 	}
 	was := s.GetActive()
-	if err := t.Decide(webhook.Expire{Process: hooks.started}); err != nil {
+	if err := t.Decide(webhook.Expire{Process: time.Unix(0, hooks.started.Load())}); err != nil {
 		return err
 	}
 	if len(outcomes) > 0 {
@@ -97,7 +97,7 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 	}
 	places, more := AttemptsAtOnce, false
 	_, ofTask := s.Task() // which may be erased without a sign
-	switch granted, begins := hooks.dispatch.mayBegin(s.WebhookID()); {
+	switch granted, begins := hooks.dispatch().mayBegin(s.WebhookID()); {
 	case paused:
 		places, s.collected = 0, false // new entries stay in the feed
 	case !begins:
@@ -120,7 +120,7 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 		hooks.putRow(t)
 	}
 	if more {
-		hooks.dispatch.look(s.Source())
+		hooks.dispatch().look(s.Source())
 	}
 	_, err = hooks.attemptUnless(t, paused, places)
 	return err
@@ -286,7 +286,7 @@ func (hooks *Webhooks) setTimer(t *webhookTurn, retries [][]byte, jobs jobChange
 	switch {
 	case !wakes:
 	case !at.After(t.Now) && !full:
-		hooks.dispatch.look(s.Source())
+		hooks.dispatch().look(s.Source())
 	case s.due.IsZero() || at.Before(s.due):
 		s.due = latest(at, t.Now)
 		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: s.due, Stream: t.Entry.Stream})
@@ -319,12 +319,12 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 					}
 				}
 			}
-			hooks.dispatch.count(e.Results)
+			hooks.dispatch().count(e.Results)
 		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Redirected, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt
 		}
 	}
 	if len(out) > 0 {
-		t.OnDurable(func() { hooks.dispatch.send(out) })
+		t.OnDurable(func() { hooks.dispatch().send(out) })
 	}
 	return nil
 }
@@ -361,7 +361,7 @@ func (hooks *Webhooks) recordAnnounced(t *webhookTurn, j *webhook.Job) error {
 		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),
 		Receipts: journal.Receipts{AnnouncedAt: t.Now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
 	}
-	if hooks.dispatch.anybodyWants(webhook.MessageDelivered) {
+	if hooks.dispatch().anybodyWants(webhook.MessageDelivered) {
 		v := hooks.journal.View()
 		defer v.Close()
 		m, err := query.ReadRecord(v, agent.Slot(), receipt.Message)

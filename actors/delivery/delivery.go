@@ -8,7 +8,7 @@ package delivery
 
 import (
 	"log/slog"
-	"time"
+	"sync/atomic"
 
 	"parley"
 	"parley/actors/host"
@@ -47,10 +47,12 @@ type Webhooks struct {
 	entropy  parley.Entropy
 	queries  *query.Queries
 	receipts *Receipts
-	dispatch *dispatcher
-	// started is when the process started. Leases from before are expired: the process
-	// that held them is gone.
-	started time.Time
+	load     Load
+	// dispatching is the dispatcher of the present leadership, or of the next one.
+	dispatching atomic.Pointer[dispatcher]
+	// started is when the process started to deliver, as a Unix time in ns. Leases from
+	// before are expired: the process that held them is gone, or does not lead any more.
+	started atomic.Int64
 }
 
 // Receipts records that messages were transferred, announced or read.
@@ -70,23 +72,35 @@ type Receipts struct {
 func New(o Options) (*Webhooks, *Receipts) {
 	hooks := &Webhooks{
 		Webhooks: o.Queries.Webhooks, engine: o.Engine, journal: o.Journal, clock: o.Clock, entropy: o.Entropy, queries: o.Queries,
-		Courier: o.Courier, started: o.Clock(), Suspends: (*org.State).Suspended,
+		Courier: o.Courier, load: o.Load, Suspends: (*org.State).Suspended,
 	}
 	if hooks.Courier == nil {
 		hooks.Courier = noCourier{}
 	}
-	hooks.dispatch = newDispatcher(hooks, o.Load)
+	hooks.started.Store(o.Clock().UnixNano())
+	hooks.dispatching.Store(newDispatcher(hooks, o.Load))
 	hooks.receipts = &Receipts{journal: o.Journal, clock: o.Clock, queries: o.Queries, webhooks: hooks, ReadStep: readStep}
 	hooks.receipts.batch = &batcher{receipts: hooks.receipts, logger: o.Logger}
 	host.Register(o.Engine, hooks.kind())
 	return hooks, hooks.receipts
 }
 
+// dispatch is the dispatcher.
+func (hooks *Webhooks) dispatch() *dispatcher { return hooks.dispatching.Load() }
+
 // Start reads which webhooks exist and begins to deliver.
-func (hooks *Webhooks) Start() error { return hooks.dispatch.start() }
+func (hooks *Webhooks) Start() error {
+	hooks.started.Store(hooks.clock().UnixNano())
+	return hooks.dispatch().start()
+}
+
+// Stop ends what Start began. Attempts in progress report to nobody. Start may follow.
+func (hooks *Webhooks) Stop() {
+	hooks.dispatching.Swap(newDispatcher(hooks, hooks.load)).close()
+}
 
 // Close stops the dispatcher. No further attempt begins.
-func (hooks *Webhooks) Close() { hooks.dispatch.close() }
+func (hooks *Webhooks) Close() { hooks.dispatch().close() }
 
 // Close appends the receipts that are batched.
 func (rs *Receipts) Close() { rs.batch.close() }

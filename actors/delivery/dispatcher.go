@@ -241,12 +241,12 @@ func (d *dispatcher) hasWebhooks(agent parley.AnyID) bool {
 
 // watched reports whether an active webhook of an agent subscribes to an event.
 func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) bool {
-	return hooks.dispatch.wants(parley.AnyID(agent), x)
+	return hooks.dispatch().wants(parley.AnyID(agent), x)
 }
 
 // watching reports whether any active webhook subscribes to receipts.
 func (hooks *Webhooks) watching() bool {
-	return hooks.dispatch.anybodyWants(webhook.MessageDelivered) || hooks.dispatch.anybodyWants(webhook.MessageRead)
+	return hooks.dispatch().anybodyWants(webhook.MessageDelivered) || hooks.dispatch().anybodyWants(webhook.MessageRead)
 }
 
 // webhooksOf returns the ids of an agent's webhooks.
@@ -432,7 +432,7 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 // attempts before the courier gets this one, so Dispatch drops them again. Only the
 // dispatcher and tests call it.
 func (hooks *Webhooks) Dispatch(x *Delivery) {
-	d := hooks.dispatch
+	d := hooks.dispatch()
 	agent, id, lease := x.source, x.Webhook, x.lease
 	if suspended, err := hooks.Suspended(x.Owner); suspended || err != nil {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true})
@@ -484,7 +484,7 @@ type Stats struct {
 
 // Stats returns the current numbers.
 func (hooks *Webhooks) Stats() Stats {
-	d := hooks.dispatch
+	d := hooks.dispatch()
 	s := Stats{Unsent: d.attempts[0].Load(), Delivered: d.attempts[1].Load(), Dead: d.attempts[2].Load(), Failed: d.attempts[3].Load()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -494,7 +494,7 @@ func (hooks *Webhooks) Stats() Stats {
 
 // SetLoad replaces Options.Load. Only tests need it.
 func (hooks *Webhooks) SetLoad(demand Load) {
-	hooks.dispatch.mu.Lock()
-	defer hooks.dispatch.mu.Unlock()
-	hooks.dispatch.throttle.load = demand
+	hooks.dispatch().mu.Lock()
+	defer hooks.dispatch().mu.Unlock()
+	hooks.dispatch().throttle.load = demand
 }

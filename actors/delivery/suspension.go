@@ -18,7 +18,7 @@ func (hooks *Webhooks) paused(s *webhook.State) (bool, error) {
 		return false, err
 	}
 	// A resumption before it was parked did not wake it, so park checks again.
-	return hooks.dispatch.park(s.Owner(), s.Source(), func() (bool, error) { return hooks.Suspended(s.Owner()) })
+	return hooks.dispatch().park(s.Owner(), s.Source(), func() (bool, error) { return hooks.Suspended(s.Owner()) })
 }
 
 // Suspended reports whether an organization is suspended; false if there is none.
@@ -32,18 +32,18 @@ func (hooks *Webhooks) Suspended(id parley.OrgID) (bool, error) {
 
 // Suspend drops the deliveries of an agent's webhooks that have not begun.
 func (hooks *Webhooks) Suspend(agent parley.AgentID) {
-	for _, id := range hooks.dispatch.webhooksOf(parley.AnyID(agent)) {
+	for _, id := range hooks.dispatch().webhooksOf(parley.AnyID(agent)) {
 		hooks.Courier.Drop(id)
 	}
 }
 
 // Resume wakes the webhooks of an organization that its suspension has paused.
-func (hooks *Webhooks) Resume(id parley.OrgID) { hooks.dispatch.unpark(id) }
+func (hooks *Webhooks) Resume(id parley.OrgID) { hooks.dispatch().unpark(id) }
 
 // Forget drops webhooks whose organization was erased. Attempts that have not begun are not
 // made.
 func (hooks *Webhooks) Forget(gone map[webhook.ID]parley.AgentID) {
-	d := hooks.dispatch
+	d := hooks.dispatch()
 	sources := map[webhook.ID]parley.AnyID{}
 	d.mu.Lock()
 	for source, a := range d.agents {

@@ -141,7 +141,7 @@ func (hooks *Webhooks) store(t *agentTurn, made *webhook.State, events []webhook
 	}
 	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(made.WebhookID()), Fresh: true, Events: stored, Owners: t.Owners()})
 	t.PutRow(journal.WebhookTable, record.WebhookKey(made), record.WebhookRow(made))
-	t.OnDurable(func() { hooks.dispatch.set(made) })
+	t.OnDurable(func() { hooks.dispatch().set(made) })
 	return made, nil
 }
 
@@ -279,7 +279,7 @@ func (hooks *Webhooks) deleteRows(t *webhookTurn) {
 		t.State.due = time.Time{}
 	}
 	gone := rules.Clone(t.State.State, &webhook.State{})
-	t.OnDurable(func() { hooks.dispatch.set(gone) })
+	t.OnDurable(func() { hooks.dispatch().set(gone) })
 }
 
 // putRow updates the row by which the dispatcher knows the webhook, and notifies the
@@ -293,7 +293,7 @@ func (hooks *Webhooks) putRow(t *webhookTurn) {
 		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.WebhookRow(s.State), Owners: t.Owners(),
 	}})
 	now := rules.Clone(s.State, &webhook.State{})
-	t.OnDurable(func() { hooks.dispatch.set(now) })
+	t.OnDurable(func() { hooks.dispatch().set(now) })
 }
 
 // do applies a test or a retry and answers with its job.
@@ -335,7 +335,7 @@ func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 
 // Disabled returns an agent's webhooks that the server has disabled.
 func (hooks *Webhooks) Disabled(ctx context.Context, a *agent.State) ([]*webhook.State, error) {
-	if a.Revoked() || !hooks.dispatch.hasWebhooks(parley.AnyID(a.AgentID())) {
+	if a.Revoked() || !hooks.dispatch().hasWebhooks(parley.AnyID(a.AgentID())) {
 		return nil, nil
 	}
 	id, anyDisabled := a.AgentID(), false

@@ -37,12 +37,15 @@ type Host interface {
 	ForgetFeed(parley.AgentID)
 }
 
-// Options of New. All are required.
+// Options of New. All but Elsewhere are required.
 type Options struct {
 	Journal journal.Journal
 	Clock   parley.Clock
 	Logger  *slog.Logger
 	Host    Host
+	// Elsewhere, if set, reports that another node of the cluster works on erasures: the one
+	// that leads.
+	Elsewhere func() bool
 }
 
 // Result is what was erased. // spec: Erasure result
@@ -60,8 +63,11 @@ type Erasures struct {
 	Options
 	ctx  context.Context
 	stop context.CancelFunc
-	jobs sync.WaitGroup
-	step func(string) error // see OnStep
+	// leads ends when Interrupt is called; under mu.
+	leads     context.Context
+	interrupt context.CancelFunc
+	jobs      sync.WaitGroup
+	step      func(string) error // see OnStep
 
 	// slots bounds the erasures that work at once.
 	slots chan struct{}
@@ -77,6 +83,7 @@ type Erasures struct {
 // job is an erasure under way. attempted is closed after the first attempt, done at the
 // end; result is set before.
 type job struct {
+	ctx             context.Context
 	attempted, done chan struct{}
 	result          Result
 }
@@ -88,6 +95,7 @@ const atOnce = 4
 func New(o Options) *Erasures {
 	e := &Erasures{Options: o, running: map[parley.OrgID]*job{}, fenced: map[parley.AgentID]bool{}, slots: make(chan struct{}, atOnce)}
 	e.ctx, e.stop = context.WithCancel(context.Background())
+	e.leads, e.interrupt = context.WithCancel(e.ctx)
 	return e
 }
 
@@ -120,14 +128,48 @@ func (e *Erasures) Erase(ctx context.Context, org parley.OrgID, token [32]byte) 
 			return Result{}, err
 		}
 	}
+	if e.elsewhere() {
+		return e.await(ctx, org)
+	}
 	j := e.begin(org)
 	select {
 	case <-j.done:
 		return j.result, nil
 	case <-ctx.Done():
-	case <-e.ctx.Done():
+	case <-j.ctx.Done():
+		if e.ctx.Err() == nil {
+			return e.await(ctx, org)
+		}
 	}
 	return Result{}, parley.ErrOutcomeUnknown
+}
+
+func (e *Erasures) elsewhere() bool { return e.Elsewhere != nil && e.Elsewhere() }
+
+// awaitEvery is the interval at which a node looks whether another one has completed an
+// erasure.
+const awaitEvery = 50 * time.Millisecond
+
+// await waits until another node has completed an erasure.
+func (e *Erasures) await(ctx context.Context, org parley.OrgID) (Result, error) {
+	tick := time.NewTicker(awaitEvery)
+	defer tick.Stop()
+	for {
+		row, found, err := e.row(ctx, org)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return Result{}, err
+		case found && row.GetFinishedMs() != 0:
+			return resultOf(org, row), nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return Result{}, parley.ErrOutcomeUnknown
+		case <-e.ctx.Done():
+			return Result{}, parley.ErrOutcomeUnknown
+		}
+	}
 }
 
 // BegunBy reports whether an organization's erasure was begun with the access token whose
@@ -172,11 +214,23 @@ func (e *Erasures) Resume(erased []parley.OrgID) error {
 	for _, j := range jobs {
 		select {
 		case <-j.attempted:
-		case <-e.ctx.Done():
+		case <-j.ctx.Done():
 		}
 	}
 	return err
 }
+
+// Interrupt ends what is under way on a node that does not lead any more.
+func (e *Erasures) Interrupt() {
+	e.mu.Lock()
+	e.interrupt()
+	e.leads, e.interrupt = context.WithCancel(e.ctx)
+	e.mu.Unlock()
+	e.jobs.Wait()
+}
+
+// Begin starts the erasure of an organization of which the row says that it has begun.
+func (e *Erasures) Begin(org parley.OrgID) { e.begin(org) }
 
 // begin starts the erasure of an organization, unless it is under way.
 func (e *Erasures) begin(org parley.OrgID) *job {
@@ -185,7 +239,7 @@ func (e *Erasures) begin(org parley.OrgID) *job {
 	if j := e.running[org]; j != nil {
 		return j
 	}
-	j := &job{attempted: make(chan struct{}), done: make(chan struct{})}
+	j := &job{ctx: e.leads, attempted: make(chan struct{}), done: make(chan struct{})}
 	e.running[org] = j
 	e.jobs.Go(func() { e.work(org, j) })
 	return j
@@ -204,7 +258,7 @@ func (e *Erasures) work(org parley.OrgID, j *job) {
 	}()
 	for first := true; ; first = false {
 		e.slots <- struct{}{}
-		result, err := e.run(org)
+		result, err := e.run(j.ctx, org)
 		<-e.slots
 		if err == nil {
 			j.result = result
@@ -213,13 +267,13 @@ func (e *Erasures) work(org parley.OrgID, j *job) {
 		if first {
 			close(j.attempted)
 		}
-		if err == nil || e.ctx.Err() != nil {
+		if err == nil || j.ctx.Err() != nil {
 			return
 		}
 		e.Logger.Error("an organization's erasure failed and is tried again", "org", org.String(), "error", err)
 		select {
 		case <-time.After(retryAfter):
-		case <-e.ctx.Done():
+		case <-j.ctx.Done():
 			return
 		}
 	}

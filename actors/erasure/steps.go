@@ -14,8 +14,8 @@ import (
 )
 
 // run takes the steps of an erasure from the first one on that is not complete.
-func (e *Erasures) run(org parley.OrgID) (Result, error) {
-	row, found, err := e.row(e.ctx, org)
+func (e *Erasures) run(ctx context.Context, org parley.OrgID) (Result, error) {
+	row, found, err := e.row(ctx, org)
 	if err != nil {
 		return Result{}, err
 	}
@@ -39,7 +39,7 @@ func (e *Erasures) run(org parley.OrgID) (Result, error) {
 		{"drop messages", r.dropMessages},
 		{"finish", r.finish},
 	} {
-		err := step.take(e.ctx)
+		err := step.take(ctx)
 		if err == nil && e.step != nil {
 			err = e.step(step.name)
 		}

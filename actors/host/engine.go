@@ -273,6 +273,16 @@ func (e *Engine) Drop(s journal.Stream) {
 	}
 }
 
+// DropAll removes all actors from memory: another node leads. Requests in their mailboxes are
+// refused with journal.ErrNotLeader, because nothing was done.
+func (e *Engine) DropAll() {
+	for i := range e.shards {
+		for _, h := range e.handlesOf(i) {
+			e.drop(h, journal.ErrNotLeader)
+		}
+	}
+}
+
 // Wake has a stream's actor run its kind's Work.
 func (e *Engine) Wake(s journal.Stream) { e.nudge(s, toWork) }
 
