@@ -187,8 +187,6 @@ SOAK ?= 20m
 soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "kills under load, a larger disk"
 	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestSoak|TestFullDisk)$$' -soak $(SOAK)
-	@$(SAY) "a leader, and a follower that is up to 50 ms late"
-	PAIR_LATE=50ms $(GO) test -count=1 -timeout 30m $(BLACKBOX) -run '.*/a_leader'
 	@$(SAY) "streams"
 	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^TestStreamsUnderLoad$$' -soak.streams 9000
 	@$(SAY) "more power failures, disk faults and flipped bytes; all vectors of XAES-256-GCM"

@@ -128,9 +128,16 @@ var lattice = map[string]place{
 
 	// Several nodes.
 	"parley/cluster": {
-		may:   slices.Concat(ground, []string{"parley/actors/host", "parley/actors/wire", "parley/cluster/consensus", "parley/cluster/raftlog", "parley/journal", "parley/persistence"}),
+		may:   slices.Concat(ground, []string{"parley/actors/host", "parley/actors/wire", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/link", "parley/cluster/raftlog", "parley/journal", "parley/persistence"}),
 		tests: []string{"parley/cluster/simtest", "parley/persistence/journaltest"},
 		why:   "nodes exchange requests, entries and batches as data; what they are about is known to actors and journals",
+	},
+	"parley/cluster/link": {
+		tests: []string{"parley/cluster/identity"},
+		why:   "how bytes reach another node does not depend on what they mean, or on who signs certificates",
+	},
+	"parley/cluster/identity": {
+		why: "who a node is does not depend on what it does",
 	},
 	"parley/cluster/raftlog": {
 		may:   slices.Concat(ground, []string{"parley/persistence/disk"}),
@@ -212,19 +219,20 @@ var lattice = map[string]place{
 	},
 
 	// Commands.
-	"parley/cmd/parley":           {may: everything, why: "the command connects all packages"},
-	"parley/cmd/parley/telemetry": {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
-	"parley/cmd/parley/operator":  {may: []string{"parley", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/api", "parley/http/client", "parley/http/importing", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
-	"parley/cmd/parley/admin":     {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
-	"parley/cmd/parley/datadir":   {may: []string{"parley", "parley/actors/issuer", "parley/actors/rules", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
-	"parley/cmd/parley/demo":      {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
-	"parley/cmd/parley/cli":       {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
-	"parley/cmd/parley/program":   {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
-	"parley/cmd/parley/profile":   {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
-	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
-	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
-	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/cluster", "parley/journal", "parley/persistence/replicatest", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley":            {may: everything, why: "the command connects all packages"},
+	"parley/cmd/parley/telemetry":  {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
+	"parley/cmd/parley/operator":   {may: []string{"parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/api", "parley/http/client", "parley/http/importing", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
+	"parley/cmd/parley/admin":      {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
+	"parley/cmd/parley/datadir":    {may: []string{"parley", "parley/actors/issuer", "parley/actors/rules", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
+	"parley/cmd/parley/membership": {may: []string{"parley", "parley/actors", "parley/actors/host", "parley/cluster", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/raftlog", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/journal", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal"}, why: "what makes a server a node of a cluster is together, and a server on its own needs none of it"},
+	"parley/cmd/parley/demo":       {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
+	"parley/cmd/parley/cli":        {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
+	"parley/cmd/parley/program":    {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
+	"parley/cmd/parley/profile":    {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
+	"parley/cmd/parley/blackbox":   {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
+	"parley/cmd/parley/history":    {why: "a history of answers is checked without knowing the server that gave them"},
+	"parley/cmd/parley/judges":     {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
+	"parley/cmd/parley/server":     {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
@@ -250,6 +258,7 @@ type lock struct {
 // rejects all others.
 var locks = []lock{
 	{"github.com/asynkron/protoactor-go", []string{"parley/actors/host"}, "only actors have mailboxes; rules and interfaces must not depend on the engine"},
+	{"google.golang.org/grpc", []string{"parley/cluster", "parley/cluster/link"}, "only nodes talk to each other over gRPC; everybody else uses HTTP"},
 	{"go.etcd.io/raft/v3", []string{"parley/cluster", "parley/cluster/consensus", "parley/cluster/raftlog", "parley/cluster/simtest"}, "only the cluster layer replicates; the rest sees terms, indexes and bytes"},
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/cluster/raftlog", "parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
 	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums protect bytes on disk; secrets need a keyed hash"},

@@ -68,9 +68,9 @@ func (c *testReplicas) start(r *testNode, dir string, options persistence.Option
 		if err != nil {
 			return err
 		}
-		leader := func() cluster.Peer { return nil }
+		leader := func() (cluster.Peer, error) { return nil, nil }
 		if i == 1 {
-			leader = func() cluster.Peer { return inMemory{parts[0]} }
+			leader = func() (cluster.Peer, error) { return inMemory{parts[0]}, nil }
 		}
 		if parts[i], err = cluster.NewNode(cluster.Options{Store: store, Types: types, Leader: leader, Clock: time.Now}); err != nil {
 			return err

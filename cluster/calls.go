@@ -28,6 +28,29 @@ type (
 	}
 	// settle waits until everything that was appended has been applied in every journal.
 	settle struct{}
+	// changeKey gives an organization a key, or destroys it at an instant.
+	changeKey struct {
+		Org     parley.OrgID
+		Destroy bool
+		At      time.Time
+	}
+	// addMember takes a node in, as a learner first.
+	addMember struct {
+		ID        uint64
+		Described string
+		// Token is the number of the join token: each admits one node.
+		Token string
+	}
+	// removeMember takes a node out.
+	removeMember struct{ ID uint64 }
+	// askState asks a node how it is. It answers a nodeState.
+	askState struct{}
+	// nodeState is how a node is.
+	nodeState struct {
+		State string
+	}
+	// hand has the leader hand over to a member.
+	hand struct{ To uint64 }
 	// answer answers each of them.
 	answer struct {
 		Content any
@@ -50,6 +73,10 @@ func RegisterTypes(t *wire.Types) {
 		journal.AddToList{}, journal.DropFeed{}, journal.CreateStream{},
 	)
 	t.Add(ask{}, appendEntry{}, settle{}, answer{})
+	t.Add(changeKey{}, addMember{}, removeMember{}, askState{}, nodeState{}, hand{})
+	for _, e := range []error{ErrTokenUsed, ErrMemberUnknown, ErrTooFew} {
+		t.AddError(e.Error(), e)
+	}
 }
 
 // callOf is an entry as a request. Entries of actors cannot cross: only the node that leads

@@ -21,7 +21,11 @@ func (n *Node) Journal() *Journal { return &Journal{n.Store, n} }
 
 // Append implements journal.Journal. Entries that cross to the leader may overtake each other.
 func (j *Journal) Append(e *journal.Entry) {
-	leader := j.node.Leader()
+	leader, err := j.node.Leader()
+	if err != nil {
+		released(e, err)
+		return
+	}
 	if leader == nil {
 		j.Store.Append(e)
 		return
@@ -51,7 +55,10 @@ func released(e *journal.Entry, err error) {
 // Admit implements journal.Journal. An entry for another node takes a place in the window
 // of what this node has under way there; that node admits it.
 func (j *Journal) Admit(slot parley.Slot, size int) (func(), error) {
-	if j.node.Leader() == nil {
+	switch leader, err := j.node.Leader(); {
+	case err != nil:
+		return nil, err
+	case leader == nil:
 		return j.Store.Admit(slot, size)
 	}
 	return j.node.window.take(size)
@@ -62,7 +69,10 @@ func (j *Journal) Overloaded() *parley.Refusal {
 	if trouble := j.Trouble(); trouble != nil {
 		return trouble
 	}
-	if j.node.Leader() != nil {
+	switch leader, err := j.node.Leader(); {
+	case err != nil:
+		return nil // an ask waits for a leader
+	case leader != nil:
 		return j.node.window.full()
 	}
 	return j.Store.Overloaded()
@@ -70,11 +80,14 @@ func (j *Journal) Overloaded() *parley.Refusal {
 
 // Settle implements journal.Journal.
 func (j *Journal) Settle(ctx context.Context) error {
-	leader := j.node.Leader()
+	leader, err := j.node.Leader()
+	if err != nil {
+		return err
+	}
 	if leader == nil {
 		return j.Store.Settle(ctx)
 	}
-	_, err := j.node.call(ctx, leader, settle{})
+	_, err = j.node.call(ctx, leader, settle{})
 	return err
 }
 

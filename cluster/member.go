@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,9 +26,17 @@ import (
 // it, and then start it.
 type Member struct {
 	replica *persistence.Replica
+	keys    Keys
+	leading Leading
 	runner  atomic.Pointer[consensus.Runner]
-	fatal   func(error)
-	logger  *slog.Logger
+	follows atomic.Pointer[following]
+	// described is the Described of the newest position.
+	described atomic.Pointer[map[uint64]string]
+	fatal     func(error)
+	logger    *slog.Logger
+	id        uint64
+	// changed is called in the loop when the members did.
+	changed func(described map[uint64]string)
 	durable atomic.Uint64
 	// unproposed counts the batches of a term that the loop took and did not propose, which
 	// are the last ones of it. Both belong to the loop.
@@ -44,6 +54,8 @@ type MemberOptions struct {
 	// its members are started with.
 	ID     uint64
 	Voters []uint64
+	// Described describes the voters of a new group.
+	Described map[uint64]string
 	// Joining says that the replica is blank and joins a group that exists, under an id that
 	// was never used in it. Voters are ignored then.
 	Joining bool
@@ -53,6 +65,12 @@ type MemberOptions struct {
 	// Nonce is a random number of this start.
 	Nonce   uint64
 	Replica *persistence.Replica
+	// Keys, if set, are replicated with the store.
+	Keys Keys
+	// Leading, if set, follows the leadership.
+	Leading Leading
+	// Changed, if set, is called in the loop when the members changed. It must not block.
+	Changed func(described map[uint64]string)
 	Log     *raftlog.Log
 	Links   consensus.Links
 	Clock   parley.Clock
@@ -77,14 +95,16 @@ const (
 
 // NewMember returns a member that is not started.
 func NewMember() *Member {
-	return &Member{changes: make(chan func() error, changesMax), stop: make(chan struct{})}
+	m := &Member{changes: make(chan func() error, changesMax), stop: make(chan struct{})}
+	m.follow(0, 0)
+	return m
 }
 
 // Start joins the group. The store must have been started.
 func (m *Member) Start(o MemberOptions) error {
-	m.replica, m.fatal, m.logger = o.Replica, o.Fatal, o.Logger
+	m.replica, m.fatal, m.logger, m.keys, m.leading, m.id, m.changed = o.Replica, o.Fatal, o.Logger, o.Keys, o.Leading, o.ID, o.Changed
 	if m.replica.Applied().Number == 0 && !o.Joining {
-		if err := m.replica.Begin(noteOf(consensus.Applied{Conf: &raftpb.ConfState{Voters: o.Voters}})); err != nil {
+		if err := m.replica.Begin(noteOf(consensus.Applied{Conf: &raftpb.ConfState{Voters: o.Voters}, Described: o.Described})); err != nil {
 			return err
 		}
 	}
@@ -101,6 +121,9 @@ func (m *Member) Start(o MemberOptions) error {
 		return err
 	}
 	m.runner.Store(runner)
+	if m.described.Load() == nil {
+		m.described.Store(new(m.Applied().Described))
+	}
 	m.work.Go(m.change)
 	m.work.Go(m.followFlushes)
 	return nil
@@ -192,6 +215,15 @@ func (m *Member) Apply(entries []consensus.Committed, after consensus.Applied) e
 	places := make([]persistence.Committed, len(entries))
 	for i, e := range entries {
 		places[i] = persistence.Committed{Index: e.Index, Term: e.Term, Batch: e.Payload}
+		if len(e.Payload) > 0 && e.Payload[0] == keyEntry {
+			if m.keys == nil {
+				return errNoKeys
+			}
+			if err := m.keys.Carry(e.Payload[1:]); err != nil {
+				return fmt.Errorf("cluster: a change of a key: %w", err)
+			}
+			places[i].Batch = nil
+		}
 	}
 	return m.replica.Apply(places, noteOf(after))
 }
@@ -218,11 +250,14 @@ func (m *Member) Snapshot() (consensus.Snapshot, error) {
 	if err != nil {
 		return nil, errors.Join(err, content.Close())
 	}
-	return sentSnapshot{content, at}, nil
+	return sentSnapshot{content, at, m.keys}, nil
 }
 
 // Receive implements consensus.State.
 func (m *Member) Receive(from io.Reader) (consensus.Snapshot, error) {
+	if err := m.receiveKeys(from); err != nil {
+		return nil, err
+	}
 	content, err := m.replica.Receive(from)
 	if err != nil {
 		return nil, err
@@ -243,10 +278,31 @@ func (m *Member) Restore(content consensus.Snapshot) error {
 	return m.replica.Restore(received.Received)
 }
 
-// sentSnapshot is a content for another member.
+// sentSnapshot is a content for another member: a byte that says whether keys follow, the
+// keys, and the content of the store. The keys are read later than the store, so they include
+// those of everything in it.
 type sentSnapshot struct {
 	*persistence.Snapshot
-	at consensus.Applied
+	at   consensus.Applied
+	keys Keys
+}
+
+// WriteTo implements consensus.Snapshot.
+func (s sentSnapshot) WriteTo(w io.Writer) (n int64, err error) {
+	follow := byte(0)
+	if s.keys != nil {
+		follow = 1
+	}
+	if _, err := w.Write([]byte{follow}); err != nil {
+		return 0, err
+	}
+	if s.keys != nil {
+		if n, err = s.keys.WriteTo(w); err != nil {
+			return n, err
+		}
+	}
+	rows, err := s.Snapshot.WriteTo(w)
+	return 1 + n + rows, err
 }
 
 // Applied implements consensus.Snapshot.
@@ -264,22 +320,13 @@ func (s receivedSnapshot) Applied() consensus.Applied { return s.at }
 // WriteTo implements consensus.Snapshot. What was received is not passed on.
 func (receivedSnapshot) WriteTo(io.Writer) (int64, error) { return 0, errors.ErrUnsupported }
 
-// Led implements consensus.Handler.
-func (m *Member) Led(term uint64) {
-	m.changes <- func() error { return m.replica.Lead(term) }
-}
-
-// Lost implements consensus.Handler.
-func (m *Member) Lost(term uint64) {
-	unproposed := 0
-	if m.unproposedIn == term {
-		unproposed = m.unproposed
-	}
-	m.changes <- func() error { m.replica.StepDown(unproposed); return nil }
-}
-
 // Members implements consensus.Handler.
-func (m *Member) Members(*raftpb.ConfState) {}
+func (m *Member) Members(_ *raftpb.ConfState, described map[uint64]string) {
+	m.described.Store(&described)
+	if m.changed != nil {
+		m.changed(described)
+	}
+}
 
 // Failed implements consensus.Handler.
 func (m *Member) Failed(err error) { m.fatal(err) }
@@ -287,9 +334,23 @@ func (m *Member) Failed(err error) { m.fatal(err) }
 // noteOf is what a store keeps with its position: the ordinal of the last proposal in its
 // term, and the members.
 func noteOf(a consensus.Applied) []byte {
+	conf, _ := proto.MarshalOptions{Deterministic: true}.Marshal(a.Conf) // no field of it can fail
 	b := binary.AppendUvarint(nil, a.Ordinal)
-	b, _ = proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, a.Conf) // no field of it can fail
+	b = append(binary.AppendUvarint(b, uint64(len(conf))), conf...)
+	for _, id := range slices.Sorted(maps.Keys(a.Described)) {
+		b = binary.BigEndian.AppendUint64(b, id)
+		b = append(binary.AppendUvarint(b, uint64(len(a.Described[id]))), a.Described[id]...)
+	}
 	return b
+}
+
+// cutNote returns the beginning of a note that has its length before it, and the rest.
+func cutNote(b []byte) (part, rest []byte, ok bool) {
+	size, n := binary.Uvarint(b)
+	if n <= 0 || uint64(len(b)-n) < size {
+		return nil, nil, false
+	}
+	return b[n : n+int(size)], b[n+int(size):], true
 }
 
 // appliedAt is the position of a store, as the loop knows it. That of a blank one is zero.
@@ -298,12 +359,31 @@ func appliedAt(at persistence.GroupPosition) (a consensus.Applied, err error) {
 	if at.Number == 0 {
 		return a, nil
 	}
+	unreadable := errors.New("cluster: the note beside a replica's position cannot be read")
 	ordinal, n := binary.Uvarint(at.Note)
 	if a.Ordinal = ordinal; n <= 0 {
-		return a, errors.New("cluster: the note beside a replica's position cannot be read")
+		return a, unreadable
 	}
-	if err := proto.Unmarshal(at.Note[n:], a.Conf); err != nil {
-		return a, fmt.Errorf("cluster: the note beside a replica's position: %w", err)
+	conf, rest, ok := cutNote(at.Note[n:])
+	if !ok {
+		return a, unreadable
+	}
+	if err := proto.Unmarshal(conf, a.Conf); err != nil {
+		return a, fmt.Errorf("%w: %w", unreadable, err)
+	}
+	for len(rest) > 0 {
+		if len(rest) < 8 {
+			return a, unreadable
+		}
+		id := binary.BigEndian.Uint64(rest)
+		var text []byte
+		if text, rest, ok = cutNote(rest[8:]); !ok {
+			return a, unreadable
+		}
+		if a.Described == nil {
+			a.Described = map[uint64]string{}
+		}
+		a.Described[id] = string(text)
 	}
 	return a, nil
 }

@@ -3,11 +3,13 @@ package cluster
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"parley"
 	"parley/actors/host"
 	"parley/actors/wire"
+	"parley/cluster/link"
 	"parley/journal"
 	"parley/persistence"
 )
@@ -20,17 +22,19 @@ type Peer interface {
 }
 
 // ErrUnreached is the error of a call that did not reach its peer.
-var ErrUnreached = errors.New("the node cannot be reached")
+var ErrUnreached = link.ErrUnreached
 
-// Options of a Node. All are required.
+// Options of a Node. All are required but Group.
 type Options struct {
 	Store *persistence.Store
 	// Types are what may be asked and answered, see RegisterTypes.
 	Types *wire.Types
 	// Leader is the node that leads, as far as this one knows: nil if that is this node
-	// itself, or if none is known.
-	Leader func() Peer
+	// itself. The error is journal.ErrNotLeader if none is known.
+	Leader func() (Peer, error)
 	Clock  parley.Clock
+	// Group, if set, changes the group and its keys while this node leads.
+	Group *Group
 }
 
 // Node is this node's part of a cluster. It is a host.Router, and makes the journal that
@@ -38,7 +42,7 @@ type Options struct {
 type Node struct {
 	Options
 	replica *persistence.Replica
-	decide  func(host.Request) (any, error)
+	decide  atomic.Pointer[func(host.Request) (any, error)]
 	window  window
 }
 
@@ -56,13 +60,20 @@ func NewNode(o Options) (*Node, error) {
 	return &Node{Options: o, replica: replica}, err
 }
 
-// Serve sets what decides the requests of peers: Decide of the node's engine.
-func (n *Node) Serve(decide func(host.Request) (any, error)) { n.decide = decide }
+// Serve sets what decides the requests of peers: Decide of the node's engine, or nil while
+// this node does not lead.
+func (n *Node) Serve(decide func(host.Request) (any, error)) {
+	if decide == nil {
+		n.decide.Store(nil)
+		return
+	}
+	n.decide.Store(&decide)
+}
 
 // Ask implements host.Router. A request that no node has decided is sent again, to the
 // node that leads by then.
 func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, error) {
-	if n.Leader() != nil {
+	if leader, _ := n.Leader(); leader != nil {
 		room, err := n.window.take(host.EntryBytes + r.Size)
 		if err != nil {
 			return nil, err
@@ -71,26 +82,41 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
+	_, query := r.Content.(host.ReadOnly)
+	return n.untilDecided(query, func() (any, error) {
+		leader, err := n.Leader()
+		switch {
+		case err != nil:
+			return nil, err
+		case leader != nil:
+			return n.call(ctx, leader, ask{r.Stream, r.Size, r.Content})
+		}
+		return here(r)
+	})
+}
+
+// untilDecided tries until a node has decided. What is repeatable is also tried again if
+// nobody knows what became of the last try.
+func (n *Node) untilDecided(repeatable bool, try func() (any, error)) (any, error) {
 	deadline := n.Clock().Add(host.AnswerTimeout)
 	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
-		reply, err := n.askOnce(ctx, r, here)
-		if _, query := r.Content.(host.ReadOnly); query && errors.Is(err, parley.ErrOutcomeUnknown) {
-			err = journal.ErrBehind // nothing was done
+		reply, err := try()
+		again := errors.Is(err, journal.ErrNotLeader) || repeatable && errors.Is(err, parley.ErrOutcomeUnknown)
+		if !again {
+			return reply, err
 		}
-		if !errors.Is(err, journal.ErrNotLeader) || n.Clock().Add(pause).After(deadline) {
+		if n.Clock().Add(pause).After(deadline) {
+			if repeatable {
+				err = journal.ErrBehind // nothing was done that counts
+			}
 			return reply, err
 		}
 		time.Sleep(pause)
 	}
 }
 
-// askOnce sends a request to the node that leads, as far as this one knows.
-func (n *Node) askOnce(ctx context.Context, r host.Request, here func(host.Request) (any, error)) (any, error) {
-	if leader := n.Leader(); leader != nil {
-		return n.call(ctx, leader, ask{r.Stream, r.Size, r.Content})
-	}
-	return here(r)
-}
+// errNoAnswer means that a peer answered something else than was asked for.
+var errNoAnswer = errors.New("cluster: a peer's answer does not fit the request")
 
 // call sends a request to a peer. What the peer did is visible here when it returns.
 func (n *Node) call(ctx context.Context, to Peer, request any) (any, error) {
@@ -128,17 +154,21 @@ func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
 	a := answer{}
 	switch r := decoded.(type) {
 	case ask:
-		if n.decide == nil {
+		decide := n.decide.Load()
+		if decide == nil {
 			a.Failure = journal.ErrNotLeader
 			break
 		}
-		a.Content, a.Failure = n.decide(host.Request{Stream: r.Stream, Size: r.Size, Content: r.Content})
+		a.Content, a.Failure = (*decide)(host.Request{Stream: r.Stream, Size: r.Size, Content: r.Content})
 	case appendEntry:
 		a.Failure = n.append(ctx, r, len(request))
 	case settle:
 		a.Failure = n.Store.Settle(ctx)
 	default:
-		return nil, errNoRequest
+		if n.Group == nil {
+			return nil, errNoRequest
+		}
+		a.Content, a.Failure = n.Group.answer(ctx, decoded)
 	}
 	a.Visible = n.replica.Visible()
 	return n.Types.Append(nil, a)

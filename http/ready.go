@@ -12,7 +12,8 @@ var (
 )
 
 // Ready returns why this server should receive no requests: it is stopping, its disk
-// takes no writes, or a data file is damaged. It returns nil if the server is ready.
+// takes no writes, a data file is damaged, or it is not part of its cluster. It returns nil
+// if the server is ready.
 func (s *core) Ready() *parley.Refusal {
 	if s.closing.Load() {
 		return errDraining
@@ -22,6 +23,9 @@ func (s *core) Ready() *parley.Refusal {
 	}
 	if s.Node.Damage() != "" {
 		return errDamaged
+	}
+	if s.Apart != nil {
+		return s.Apart()
 	}
 	return nil
 }

@@ -77,6 +77,8 @@ type ServiceOptions struct {
 	Vault *auth.MasterKey
 	// Notice is what the transparency notice says of the provider.
 	Notice Notice
+	// Apart, if set, returns why this node of a cluster should receive no requests.
+	Apart func() *parley.Refusal
 	// Directory finds agents and groups.
 	Directory Directory
 	// Bundles verify workload identities. None can be proven if it is nil.

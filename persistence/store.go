@@ -335,9 +335,21 @@ func (s *Store) Close() error {
 		for tries := 0; s.readers.Load() > 0 && tries < readersWait; tries++ {
 			time.Sleep(time.Millisecond)
 		}
-		s.closeErr = errors.Join(s.db.Close(), s.closeWitness(), s.lock.Close())
+		s.closeErr = errors.Join(s.flushReplica(), s.db.Close(), s.closeWitness(), s.lock.Close())
 	})
 	return s.closeErr
+}
+
+// RetryingFS is the file system of the directory as the engine has it: it waits for space.
+func (s *Store) RetryingFS() vfs.FS { return s.opts.FS }
+
+// flushReplica makes what a replica has applied durable, so that its log has little to
+// replay.
+func (s *Store) flushReplica() error {
+	if s.replica == nil || s.Trouble() != nil {
+		return nil
+	}
+	return s.db.Flush()
 }
 
 // closeWitness leaves no window of undetected damage, unless commits were not

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 
 	"google.golang.org/protobuf/proto"
 
@@ -67,14 +68,14 @@ func (c *Core) apply(m *raftpb.Message) {
 	}
 	for _, e := range m.Entries {
 		one := Committed{Index: e.GetIndex(), Term: e.GetTerm()}
-		after := Applied{Index: one.Index, Term: one.Term, Conf: c.handed.Conf}
+		after := Applied{Index: one.Index, Term: one.Term, Conf: c.handed.Conf, Described: c.handed.Described}
 		if after.Term == c.handed.Term {
 			after.Ordinal = c.handed.Ordinal
 		}
 		var err error
 		switch {
 		case e.GetType() != raftpb.EntryNormal:
-			after.Conf, err = c.changed(e)
+			err = c.changed(e, &after)
 		case len(e.GetData()) > 0:
 			one.Payload, after.Ordinal, err = decode(e, c.handed)
 		}
@@ -91,7 +92,7 @@ func (c *Core) apply(m *raftpb.Message) {
 
 // changed puts a change of members into effect. The entry is committed, so it is safe
 // to do so before the state has it; the state stores the result with the entry.
-func (c *Core) changed(e *raftpb.Entry) (*raftpb.ConfState, error) {
+func (c *Core) changed(e *raftpb.Entry, after *Applied) error {
 	var change raftpb.ConfChangeI
 	var err error
 	if e.GetType() == raftpb.EntryConfChange {
@@ -102,11 +103,29 @@ func (c *Core) changed(e *raftpb.Entry) (*raftpb.ConfState, error) {
 		change, err = v2, proto.Unmarshal(e.GetData(), v2)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w at index %d: %w", ErrEntry, e.GetIndex(), err)
+		return fmt.Errorf("%w at index %d: %w", ErrEntry, e.GetIndex(), err)
 	}
-	conf := c.node.ApplyConfChange(change)
-	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: conf})
-	return conf, nil
+	after.Conf, after.Described = c.node.ApplyConfChange(change), describe(after.Described, change.AsV2())
+	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: after.Conf, Described: after.Described})
+	return nil
+}
+
+// describe returns the descriptions of members after a change. One without a context, as of
+// a learner that becomes a voter, leaves them as they are.
+func describe(members map[uint64]string, change *raftpb.ConfChangeV2) map[uint64]string {
+	after := maps.Clone(members)
+	for _, one := range change.GetChanges() {
+		switch {
+		case one.GetType() == raftpb.ConfChangeRemoveNode:
+			delete(after, one.GetNodeId())
+		case len(change.GetContext()) > 0:
+			if after == nil {
+				after = map[uint64]string{}
+			}
+			after[one.GetNodeId()] = string(change.GetContext())
+		}
+	}
+	return after
 }
 
 // Applied reports that the oldest batch handed out is applied.

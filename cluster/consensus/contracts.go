@@ -37,6 +37,9 @@ var (
 type Applied struct {
 	Index, Term, Ordinal uint64
 	Conf                 *raftpb.ConfState
+	// Described has the context of the change that took each member in, which says how to
+	// reach it. It is never changed, but replaced.
+	Described map[uint64]string
 }
 
 // Committed is one committed entry. Payload is nil for entries that concern raft

@@ -37,10 +37,12 @@ type Core struct {
 	applying        []*Batch
 	contents        []Message
 
-	lead   leadership
-	fences fences
-	cut    cut
-	health health
+	// leader is whom this node follows, in leaderTerm.
+	leader, leaderTerm uint64
+	lead               leadership
+	fences             fences
+	cut                cut
+	health             health
 }
 
 // A write is a record and the messages that must not leave before it is durable.
@@ -87,8 +89,11 @@ const (
 	Resolved
 	// Fenced: the fence Tag was answered with Index, which is applied here, or with Err.
 	Fenced
-	// Members: the members of the group are now Conf.
+	// Members: the members of the group are now Conf, with their descriptions.
 	Members
+	// Follows: this node now follows the leader Node, which may be itself, or 0 if it knows
+	// none.
+	Follows
 )
 
 // An Event is something that concerns the users of the node.
@@ -98,7 +103,10 @@ type Event struct {
 	Tag   uint64
 	Index uint64
 	Err   error
+	Node  uint64
 	Conf  *raftpb.ConfState
+	// Described is that of Applied.
+	Described map[uint64]string
 }
 
 // New returns a Core for a log and a state that Prepare brought in line.
@@ -335,7 +343,7 @@ func (c *Core) Restored(at Applied) {
 	c.pending[i].restoring = false
 	c.handed, c.applied = at, at
 	c.Durable(at.Index)
-	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: at.Conf})
+	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: at.Conf, Described: at.Described})
 	c.fences.release(c)
 }
 

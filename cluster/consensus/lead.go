@@ -31,9 +31,13 @@ type proposal struct {
 	data []byte
 }
 
-// observe notices that a term has begun or ended.
+// observe notices that a term has begun or ended, and whom this node follows.
 func (c *Core) observe() {
 	s := c.node.BasicStatus()
+	if s.Lead != c.leader || s.GetTerm() != c.leaderTerm {
+		c.leader, c.leaderTerm = s.Lead, s.GetTerm()
+		c.turn.Events = append(c.turn.Events, Event{Kind: Follows, Term: s.GetTerm(), Node: s.Lead})
+	}
 	leads := s.RaftState == raft.StateLeader
 	if c.lead.term != 0 && (!leads || s.GetTerm() != c.lead.term) {
 		c.lead.end(c)

@@ -40,8 +40,11 @@ type Handler interface {
 	Led(term uint64)
 	// Lost: the term is over for this node, and all its proposals are answered.
 	Lost(term uint64)
-	// Members: the members of the group changed since Start.
-	Members(conf *raftpb.ConfState)
+	// Members: the members of the group changed since Start. described is that of Applied.
+	Members(conf *raftpb.ConfState, described map[uint64]string)
+	// Follows: in a term this node now follows a leader, which may be itself, or none if it
+	// is 0.
+	Follows(term, leader uint64)
 	// Failed: the node stopped because of an error. It must not be started again
 	// without a look at the cause.
 	Failed(err error)
@@ -375,7 +378,9 @@ func (r *Runner) report(e Event) {
 		r.led = 0
 		r.config.Handler.Lost(e.Term)
 	case Members:
-		r.config.Handler.Members(e.Conf)
+		r.config.Handler.Members(e.Conf, e.Described)
+	case Follows:
+		r.config.Handler.Follows(e.Term, e.Node)
 	case Resolved, Fenced:
 		done := r.answers[e.Tag]
 		delete(r.answers, e.Tag)

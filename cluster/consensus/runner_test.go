@@ -92,8 +92,11 @@ func (s *server) Lost(term uint64) {
 	})
 }
 
-func (s *server) Members(conf *raftpb.ConfState) { s.set(func() { s.conf = conf }) }
-func (s *server) Failed(err error)               { s.failed <- err }
+func (s *server) Members(conf *raftpb.ConfState, _ map[uint64]string) {
+	s.set(func() { s.conf = conf })
+}
+func (s *server) Follows(uint64, uint64) {}
+func (s *server) Failed(err error)       { s.failed <- err }
 
 func (s *server) set(f func()) {
 	s.mu.Lock()

@@ -21,7 +21,8 @@ var (
 	ErrClosed = errors.New("the raft log is closed")
 )
 
-// Options of a Log. FS, Dir and ID are required. Sizes of 0 are the defaults.
+// Options of a Log. Dir and ID are required. Sizes of 0 are the defaults, and so is a nil FS:
+// the operating system's.
 type Options struct {
 	// FS holds the directory Dir, which belongs to the log alone. A write that fails is
 	// not repeated, for instance on a full disk: a file system that waits for space may
@@ -49,6 +50,9 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
 	for _, size := range []struct {
 		of      *int64
 		without int64

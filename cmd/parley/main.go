@@ -57,6 +57,8 @@ type commands struct {
 	Import  operator.ImportCmd  `cmd:"" help:"Make a new data directory of an organization's export."`
 	Verify  operator.VerifyCmd  `cmd:"" help:"Check the data directory of a stopped server for damage and inconsistencies."`
 
+	Cluster operator.ClusterCmd `cmd:"" help:"Begin a cluster of nodes, let nodes join and leave, and see how they are; for the operator."`
+
 	Quarantine operator.QuarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, in the data directory of a stopped server."`
 
 	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server and comparable systems with parley-bench; bench --help lists the scenarios."`

@@ -62,11 +62,24 @@ func LoadMasterKey(path string) (*MasterKey, error) {
 // The key always comes from the system's random generator, so that no test can predict
 // it.
 func MakeMasterKey(path string) (*MasterKey, error) {
-	if err := createMasterKey(path); err != nil {
+	key := make([]byte, masterKeyBytes)
+	_, _ = rand.Read(key) // never fails since Go 1.24
+	return PutMasterKey(path, key)
+}
+
+// PutMasterKey is MakeMasterKey with a given key, that of the cluster which a node joins.
+func PutMasterKey(path string, key []byte) (*MasterKey, error) {
+	if _, err := NewMasterKey(key); err != nil {
+		return nil, err
+	}
+	if err := createMasterKey(path, key); err != nil {
 		return nil, err
 	}
 	return LoadMasterKey(path)
 }
+
+// Bytes returns the key, for another node of a cluster.
+func (m *MasterKey) Bytes() []byte { return bytes.Clone(m.key) }
 
 // NewMasterKey returns a master key of 32 given bytes.
 func NewMasterKey(key []byte) (*MasterKey, error) {
@@ -160,15 +173,13 @@ func readMasterKey(path string) ([]byte, error) {
 
 // createMasterKey creates the file under its name completely or not at all. If another
 // process was faster, its file stays and contains the key.
-func createMasterKey(path string) error {
+func createMasterKey(path string, key []byte) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, filepath.Base(path)+".new-*") // mode 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(tmp.Name())
-	key := make([]byte, masterKeyBytes)
-	_, _ = rand.Read(key) // never fails since Go 1.24
 	_, err = tmp.Write(key)
 	err = errors.Join(err, tmp.Sync(), tmp.Close())
 	if err != nil {

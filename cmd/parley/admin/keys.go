@@ -34,7 +34,7 @@ func (k *SigningKeyEndpoint) Mount(mux *http.ServeMux) {
 	mux.HandleFunc("POST /signing-keys/rotate", func(w http.ResponseWriter, r *http.Request) {
 		var asked RotateKey
 		var rotated RotatedKey
-		err := readRequest(r, &asked)
+		err := ReadRequest(r, &asked)
 		switch {
 		case err != nil:
 		case asked.Cards && asked.Receipts:

@@ -105,7 +105,7 @@ func (d *OrgEndpoint) Mount(mux *http.ServeMux) {
 	mux.HandleFunc("GET /orgs/{org}", d.answer(func(*http.Request) (org.Command, error) { return nil, nil }))
 	mux.HandleFunc("POST /orgs/{org}/tier", d.answer(func(r *http.Request) (org.Command, error) {
 		var in TierRequest
-		if err := readRequest(r, &in); err != nil {
+		if err := ReadRequest(r, &in); err != nil {
 			return nil, err
 		}
 		if in.Tier == nil {
@@ -115,7 +115,7 @@ func (d *OrgEndpoint) Mount(mux *http.ServeMux) {
 	}))
 	mux.HandleFunc("POST /orgs/{org}/quota", d.answer(func(r *http.Request) (org.Command, error) {
 		var in QuotaRequest
-		if err := readRequest(r, &in); err != nil {
+		if err := ReadRequest(r, &in); err != nil {
 			return nil, err
 		}
 		return in.command()
@@ -155,7 +155,7 @@ func refuseBrowserRequest(r *http.Request) error {
 }
 
 // readRequest decodes a JSON body.
-func readRequest(r *http.Request, into any) error {
+func ReadRequest(r *http.Request, into any) error {
 	if err := refuseBrowserRequest(r); err != nil {
 		return err
 	}
@@ -289,6 +289,8 @@ func writeRefusal(w http.ResponseWriter, err error) {
 			status = http.StatusNotFound
 		case parley.Forbidden:
 			status = http.StatusForbidden
+		case parley.Conflict:
+			status = http.StatusConflict
 		case parley.Unprocessable:
 			status = http.StatusUnprocessableEntity
 		case parley.Unavailable:
@@ -299,6 +301,15 @@ func writeRefusal(w http.ResponseWriter, err error) {
 		slog.Error("an operator's call failed", "error", err)
 	}
 	writeJSON(w, status, map[string]string{"detail": text, "code": code})
+}
+
+// Answer answers a call with a value, or with why it failed.
+func Answer(w http.ResponseWriter, value any, err error) {
+	if err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, value)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

@@ -105,7 +105,7 @@ func (s *server) request(token, method, path string, body any, headers ...string
 		return nil, err
 	}
 	req.GetBody = nil
-	req.Close = s.binary != "" // a pair serves each connection with its other server
+	req.Close = s.nodes != nil // the next request goes to the next node
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -56,7 +56,8 @@ func TestPublicDocuments(t *testing.T) {
 			ask("If-None-Match", `"another"`, "If-Modified-Since", modified).want(200)
 			ask("If-Modified-Since", "Mon, 02 Jan 2006 15:04:05 GMT").want(200)
 			since := ask("If-Modified-Since", modified)
-			if want := map[bool]int{true: 200, false: 304}[cache == "no-cache"]; since.status != want {
+			// The documents of a node are as old as its process: another node may answer with its own.
+			if want := map[bool]int{true: 200, false: 304}[cache == "no-cache"]; since.status != want && (s.nodes == nil || since.status != 200) {
 				since.errorf("want %d", want)
 			}
 		}

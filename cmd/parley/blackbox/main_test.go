@@ -48,7 +48,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := max(m.Run(), checkSeenAnswers())
-	for _, v := range slices.Concat(variants, hooked, pairs) {
+	for _, v := range slices.Concat(variants, hooked, clusters) {
 		if err := v.stop(); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", v, err)
 			code = 1
@@ -78,22 +78,23 @@ func buildInto(out string, flags ...string) (string, error) {
 type variant struct {
 	journals string
 	flags    func() ([]string, error)
-	// pair: a leader and a follower in one process serve every other request each.
-	pair   bool
+	// count is how many nodes serve the requests in turn, 0 for a server on its own.
+	count  int
 	once   sync.Once
 	dir    string
 	server *server
+	nodes  *nodes
 	err    error
 }
 
 var variants = []*variant{{journals: "1"}, {journals: "4"}}
 
-// pairs are the servers that only tests on a shared server use besides.
-var pairs = []*variant{{journals: "1", pair: true}}
+// clusters are what only tests on a shared server use besides.
+var clusters = []*variant{{count: 3}}
 
 func (v *variant) String() string {
-	if v.pair {
-		return "a leader and a follower"
+	if v.count > 0 {
+		return fmt.Sprintf("%d nodes", v.count)
 	}
 	return "journals=" + v.journals
 }
@@ -104,7 +105,10 @@ func (v *variant) shared(t *testing.T) *server {
 		if v.dir, v.err = os.MkdirTemp("", "parley-shared-"); v.err != nil {
 			return
 		}
-		flags := []string{"--journals", v.journals, "--poll-limit", "0/0"}
+		flags := []string{"--poll-limit", "0/0"}
+		if v.count == 0 {
+			flags = append(flags, "--journals", v.journals)
+		}
 		if v.flags != nil {
 			more, err := v.flags()
 			if v.err = err; err != nil {
@@ -112,13 +116,13 @@ func (v *variant) shared(t *testing.T) *server {
 			}
 			flags = append(flags, more...)
 		}
-		s := &server{dir: v.dir, flags: flags}
-		if v.pair {
-			if s.binary, v.err = buildInto(filepath.Join(scratch, "parley-pair"), "-tags", "pair"); v.err != nil {
-				return
+		if v.count > 0 {
+			if v.nodes, v.err = openNodes(v.dir, v.count, flags...); v.err == nil {
+				v.server = v.nodes.server()
 			}
+			return
 		}
-		v.server, v.err = s.launched("127.0.0.1:0")
+		v.server, v.err = (&server{dir: v.dir, flags: flags}).launched("127.0.0.1:0")
 	})
 	if v.err != nil {
 		t.Fatal(v.err)
@@ -133,6 +137,9 @@ func (v *variant) stop() error {
 		return nil
 	}
 	defer func() { _ = os.RemoveAll(v.dir) }()
+	if v.nodes != nil {
+		return v.nodes.stop()
+	}
 	if err := errors.Join(v.server.drain(15*time.Second), v.server.log.trouble()); err != nil {
 		return fmt.Errorf("%w\n%s", err, v.server.log.tail())
 	}
@@ -142,7 +149,7 @@ func (v *variant) stop() error {
 // each runs a test on all shared servers, in parallel with others.
 func each(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Parallel()
-	runOn(t, slices.Concat(variants, pairs), test)
+	runOn(t, slices.Concat(variants, clusters), test)
 }
 
 func runOn(t *testing.T, on []*variant, test func(t *testing.T, s *server)) {
@@ -154,7 +161,7 @@ func runOn(t *testing.T, on []*variant, test func(t *testing.T, s *server)) {
 	}
 }
 
-// onOneNode is each without pairs: what the test is about is kept by each server for itself.
+// onOneNode is each without clusters: what the test is about is kept by each node for itself.
 func onOneNode(t *testing.T, _ string, test func(t *testing.T, s *server)) {
 	t.Parallel()
 	runOn(t, variants, test)

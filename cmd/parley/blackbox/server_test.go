@@ -27,6 +27,10 @@ type server struct {
 	flags []string
 	// binary is the program; "" is the one under test.
 	binary string
+	// nodes, if set, serve in turn at the address: the process is the first of them.
+	nodes *nodes
+	// joins are flags that only the first start gets.
+	joins []string
 	// through, if not empty, is a program that starts the binary, with the arguments that
 	// precede it.
 	through []string
@@ -116,7 +120,8 @@ func (s *server) launched(listen string) (*server, error) {
 
 // begin starts the process without waiting.
 func (s *server) begin(listen string) error {
-	args := append([]string{"serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--data", s.dir, "--dev"}, s.flags...)
+	args := append([]string{"serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--data", s.dir, "--dev"}, slices.Concat(s.joins, s.flags)...)
+	s.joins = nil
 	whole := slices.Concat(s.through, []string{cmp.Or(s.binary, binary)}, args)
 	cmd := exec.Command(whole[0], whole[1:]...)
 	cmd.Env = cleanEnvironment()

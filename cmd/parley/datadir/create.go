@@ -58,7 +58,7 @@ func Create(data string, journals int, std *program.Streams) (d *NewDirectory, e
 		return d, err
 	}
 	if d.Master, err = found.KeyFor(d.Store); err == nil {
-		d.Keyring, err = MakeKeyring(d.Store, d.aside(), d.Master)
+		d.Keyring, err = MakeKeyring(d.Store, d.aside(), d.Master, nil)
 	}
 	return d, err
 }

@@ -42,13 +42,19 @@ func OpenStore(data string, found MasterKey, o persistence.Options) (*persistenc
 	return store, keys, nil
 }
 
-// MakeKeyring makes the keyring of a data directory that has none.
-func MakeKeyring(store *persistence.Store, data string, master *auth.MasterKey) (*keyring.Keyring, error) {
+// MakeKeyring makes the keyring of a data directory that has none. server is the server key of
+// the cluster that the directory joins, nil for a new one.
+func MakeKeyring(store *persistence.Store, data string, master *auth.MasterKey, server *keyring.Key) (*keyring.Keyring, error) {
 	wrapping, err := master.Derive(wrappingPurpose)
 	if err != nil {
 		return nil, err
 	}
-	if err := keyring.Make(nil, keyringDir(data), wrapping, nil); err != nil {
+	if server == nil {
+		err = keyring.Make(nil, keyringDir(data), wrapping, nil)
+	} else {
+		err = keyring.MakeAlike(nil, keyringDir(data), wrapping, *server, nil)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the keyring cannot be made: %w", err)
 	}
 	keys, err := keyring.Open(nil, keyringDir(data), wrapping, keyring.Options{})

@@ -90,6 +90,12 @@ func (m MasterKey) KeyFor(store *persistence.Store) (*auth.MasterKey, error) {
 	return auth.MakeMasterKey(m.File)
 }
 
+// PutMasterKey stores the master key of the cluster that a data directory joins.
+func PutMasterKey(data string, key []byte) error {
+	_, err := auth.PutMasterKey(filepath.Join(data, MasterKeyFile), key)
+	return err
+}
+
 // Fits returns nil if the key opens all signing keys in use. It returns an error if
 // there is such a key and no master key.
 func (m MasterKey) Fits(v States) error {

@@ -45,6 +45,9 @@ type Config struct {
 	PollLimit             PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls per minute and address / per minute and token; 0 removes a limit."`
 	Journals              int       `env:"PARLEY_JOURNALS" default:"1" help:"Number of journals (1 to 64); fixed when the data directory is created."`
 	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Maximum of open connections for one client address (IPv6: /64 network), streams included; 0 is two thirds of all connections. Trusted proxies are exempt."`
+	ClusterListen         string    `name:"cluster-listen" env:"PARLEY_CLUSTER_LISTEN" placeholder:"HOST:PORT" help:"Address for the other nodes of the cluster; default: the one that the node was given when it began or joined."`
+	ClusterAdvertise      string    `name:"cluster-advertise" env:"PARLEY_CLUSTER_ADVERTISE" placeholder:"HOST:PORT" help:"Address by which other nodes reach this one when it joins; default: that of --cluster-listen."`
+	NodeName              string    `name:"node-name" env:"PARLEY_NODE_NAME" placeholder:"NAME" help:"What people call this node when it joins; default: the name of the machine."`
 	DiskReserve           ByteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Reject writes when the data directory's disk has less free space than this; at most an eighth of the disk; 0 disables the reserve."`
 	LogFormat             string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
 	LogLevel              string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Lowest level to log: ${enum}."`
@@ -57,6 +60,9 @@ type Config struct {
 	Workloads
 	telemetry.Tracing
 
+	// join is the address of a member of the cluster that a new node joins, joinToken the
+	// token for that. They are not settings: each is used once.
+	join, joinToken string
 	// acceptLoss opens a damaged data directory and gives up the missing data.
 	acceptLoss bool
 	origins    map[string]string

@@ -18,8 +18,17 @@ type orgKeys struct {
 	list    *datadir.ErasureList
 }
 
-// destroy adds an organization to the list and destroys its key, durably.
-func (k *orgKeys) destroy(org parley.OrgID, at time.Time) error {
+// keyChanges gives organizations keys and destroys them.
+type keyChanges interface {
+	Create(org parley.OrgID) error
+	Destroy(org parley.OrgID, at time.Time) error
+}
+
+// Create gives an organization a key.
+func (k *orgKeys) Create(org parley.OrgID) error { _, err := k.keyring.Create(org); return err }
+
+// Destroy adds an organization to the list and destroys its key, durably.
+func (k *orgKeys) Destroy(org parley.OrgID, at time.Time) error {
 	if _, state := k.keyring.Key(org); state == keyring.Live {
 		if err := k.list.Add(org, at); err != nil {
 			return fmt.Errorf("the list of erasures: %w", err)

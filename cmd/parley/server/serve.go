@@ -17,8 +17,10 @@ import (
 
 type ServeCmd struct {
 	Config
-	AcceptLoss bool `help:"Open a data directory that lacks acknowledged data, and accept the loss. Use it only if there is no backup."`
-	Hints      bool `help:"Print next steps on standard error even if standard output is not a terminal."`
+	AcceptLoss bool   `help:"Open a data directory that lacks acknowledged data, and accept the loss. Use it only if there is no backup."`
+	Join       string `placeholder:"HOST:PORT" help:"Address of a node of the cluster to join, with a new data directory."`
+	JoinToken  string `name:"join-token" placeholder:"TOKEN" help:"Token for that, from \"parley cluster token\" on a node of the cluster."`
+	Hints      bool   `help:"Print next steps on standard error even if standard output is not a terminal."`
 }
 
 // Run serves until the first SIGTERM or SIGINT, drains and returns. It writes one line to
@@ -26,7 +28,7 @@ type ServeCmd struct {
 // everything else to standard error. If the log is JSON, standard error contains no other
 // text.
 func (c *ServeCmd) Run(ctx context.Context, std *program.Streams) error {
-	c.acceptLoss = c.AcceptLoss
+	c.acceptLoss, c.join, c.joinToken = c.AcceptLoss, c.Join, c.JoinToken
 	slog.SetDefault(newLogger(&c.Config, std.Err))
 	err := c.serve(ctx, std)
 	if err == nil || c.readableLog(std.Err) {

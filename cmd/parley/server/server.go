@@ -22,6 +22,7 @@ import (
 	"parley/actors/projection"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
+	"parley/cmd/parley/membership"
 	"parley/cmd/parley/program"
 	"parley/cmd/parley/telemetry"
 	parleyhttp "parley/http"
@@ -109,12 +110,21 @@ type running struct {
 
 // member is a server's part of a cluster. The zero member is a server on its own.
 type member struct {
+	// part is set for a node of a cluster.
+	part *membership.Part
+	// journals is the number of journals of a store that is to be made, blank that it may
+	// have to be made, and serverKey that of its keyring.
+	journals  int
+	blank     bool
+	serverKey *keyring.Key
 	// sequencer orders the batches of the server's store.
 	sequencer persistence.Sequencer
 	// connect returns the journal and the router of the server's node.
 	connect func(*persistence.Store) (journal.Journal, host.Router, error)
 	// begin starts the node and joins the cluster.
-	begin func(*actors.Node, *persistence.Store) error
+	begin func(context.Context, *running, *orgKeys) error
+	// keys changes the keys of organizations on all nodes; nil changes those here.
+	keys keyChanges
 	// others starts the servers of other members that are in this process.
 	others func(context.Context, *running, Config) error
 	// serve serves the public listener together with them, and end closes them.
@@ -130,12 +140,18 @@ func (m *member) open(s *persistence.Store) (journal.Journal, host.Router, error
 	return m.connect(s)
 }
 
-// start starts a node.
-func (m *member) start(n *actors.Node, s *persistence.Store) error {
-	if m.begin == nil {
-		return n.Start()
+// start starts a node, and goes on with erasures.
+func (m *member) start(ctx context.Context, h *running, keys *orgKeys) error {
+	if m.begin != nil {
+		return m.begin(ctx, h, keys)
 	}
-	return m.begin(n, s)
+	if err := keys.destroyListed(); err != nil { // before anything is delivered
+		return err
+	}
+	if err := h.node.Start(); err != nil {
+		return err
+	}
+	return h.node.Erasures.Resume(h.keyring.Erased())
 }
 
 // serve takes connections of the public listener until that is closed.
@@ -148,7 +164,7 @@ func (h *running) serve() error {
 
 // start opens everything. If something fails, it closes what is open.
 func start(ctx context.Context, cfg Config) (h *running, err error) {
-	h = &running{member: newMember()}
+	h = &running{}
 	defer func() {
 		if err != nil {
 			err = datadir.Advise(errors.Join(err, h.close()), cfg.Data)
@@ -157,7 +173,10 @@ func start(ctx context.Context, cfg Config) (h *running, err error) {
 	if h.bundles, err = cfg.openBundles(); err != nil {
 		return h, err
 	}
-	if err = h.startActors(cfg); err != nil {
+	if h.member, err = newMember(ctx, &cfg); err != nil {
+		return h, err
+	}
+	if err = h.startActors(ctx, cfg); err != nil {
 		return h, err
 	}
 	if h.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
@@ -194,10 +213,10 @@ func listenAdmin(cfg Config) (net.Listener, error) {
 	return ln, err
 }
 
-func (h *running) startActors(cfg Config) (err error) {
+func (h *running) startActors(ctx context.Context, cfg Config) (err error) {
 	journals := cfg.Journals
 	if cfg.origins["journals"] == "default" {
-		journals = 0 // keep the number the directory was created with
+		journals = h.member.journals // or keep the number the directory was created with
 	}
 	if err := datadir.CheckNoBackup(cfg.Data); err != nil {
 		return err
@@ -209,7 +228,7 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.store, h.keyring, err = datadir.OpenStore(cfg.Data, found, persistence.Options{
 		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
 		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
-		Existing:  found.Filed, // the key file is created after the journal
+		Existing:  found.Filed && !h.member.blank, // the key file is created after the journal
 		Sequencer: h.member.sequencer,
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
@@ -247,16 +266,10 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.node = actors.New(actors.Options{
 		Journal: contents, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, Render: content.Render, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
-		NewKey:     func(id parley.OrgID) error { _, err := h.keyring.Create(id); return err },
-		DestroyKey: keys.destroy, Load: h.load(), Router: router,
+		NewKey: h.member.keysOr(keys).Create, DestroyKey: h.member.keysOr(keys).Destroy, Load: h.load(), Router: router,
+		Elsewhere: h.member.elsewhere(),
 	})
-	if err = keys.destroyListed(); err != nil { // before anything is delivered
-		return err
-	}
-	if err = h.member.start(h.node, h.store); err != nil {
-		return err
-	}
-	if err = h.node.Erasures.Resume(h.keyring.Erased()); err != nil {
+	if err = h.member.start(ctx, h, keys); err != nil {
 		return err
 	}
 	return h.openDirectory(&cfg, contents)
@@ -279,7 +292,7 @@ func (h *running) openDirectory(cfg *Config, j journal.Journal) error {
 // that of an existing one.
 func (h *running) ensureKeyring(data string) (err error) {
 	if h.keyring == nil {
-		h.keyring, err = datadir.MakeKeyring(h.store, data, h.master)
+		h.keyring, err = datadir.MakeKeyring(h.store, data, h.master, h.member.serverKey)
 		return err
 	}
 	for _, f := range h.keyring.Repaired() {
@@ -346,7 +359,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, ReceiptKeys: receiptKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
 		Courier: h.webhooks.courier, Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Bundles: h.bundles, Logger: slog.Default(),
-		Notice: cfg.notice(),
+		Notice: cfg.notice(), Apart: h.member.apart(),
 	})
 	h.http, err = httpserver.New(httpserver.Options{
 		Routes: h.service.Routes(), WireSource: parleyhttp.WireSource(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
@@ -384,10 +397,15 @@ func (h *running) startAdmin(cfg Config, quotas parleyhttp.QuotaProfile) error {
 		Store: h.store, Keyring: h.keyring, Data: cfg.Data, Owner: owner,
 		Target: func(to string) (string, error) { return datadir.BackupTarget(to, cfg.BackupDir) },
 	}}
+	calls := []admin.Endpoint{
+		backups, &admin.OrgEndpoint{Node: h.node, Service: h.service, Quotas: quotas}, &admin.SigningKeyEndpoint{Service: h.service, Master: h.master},
+	}
+	if h.member.part != nil {
+		calls = append(calls, &membership.Endpoint{Part: h.member.part})
+	}
 	h.admin = admin.NewServer(h.service, promhttp.HandlerFor(telemetry.Metrics(telemetry.Sources{
 		Store: h.store, Node: h.node, HTTP: h.http, Service: h.service, Webhooks: h.webhooks.sender, Requests: h.meter,
-	}), promhttp.HandlerOpts{}), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, backups,
-		&admin.OrgEndpoint{Node: h.node, Service: h.service, Quotas: quotas}, &admin.SigningKeyEndpoint{Service: h.service, Master: h.master})
+	}), promhttp.HandlerOpts{}), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, calls...)
 	return nil
 }
 
@@ -427,9 +445,12 @@ func (h *running) close() error {
 	if h.stop != nil {
 		h.stop()
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), finishWait)
+	defer cancel()
+	if h.member.part != nil {
+		h.member.part.Drain(ctx)
+	}
 	if h.http != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), finishWait)
-		defer cancel()
 		if err := h.http.Shutdown(ctx); err != nil {
 			slog.Warn("some requests did not finish in time", "error", err)
 		}

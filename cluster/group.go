@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"parley"
+	"parley/cluster/consensus"
+	"parley/cluster/identity"
+	"parley/journal"
+)
+
+// The errors of changes of members.
+var (
+	ErrTokenUsed     = errors.New("the join token was used before")
+	ErrMemberUnknown = errors.New("the cluster has no such node")
+	ErrTooFew        = errors.New("without this node, too few of the others are up to decide anything")
+)
+
+// Description says what a member is called and how to reach it.
+type Description struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	// Token is the number of the join token that admitted it, empty for the first member.
+	Token string `json:"token,omitempty"`
+	// Replaces is the member whose place it takes when it has caught up, 0 if none.
+	Replaces uint64 `json:"replaces,omitempty"`
+}
+
+// Encode is the description as the group keeps it.
+func (d Description) Encode() string {
+	b, _ := json.Marshal(d) // no field of it can fail
+	return string(b)
+}
+
+// Table has the descriptions of members by their ids.
+type Table map[uint64]Description
+
+// TableOf decodes what a position describes. Descriptions that cannot be read, of another
+// version, are empty.
+func TableOf(described map[uint64]string) Table {
+	t := Table{}
+	for id, text := range described {
+		var d Description
+		_ = json.Unmarshal([]byte(text), &d)
+		t[id] = d
+	}
+	return t
+}
+
+// Group changes the members and the keys of the group while this node leads.
+type Group struct {
+	member *Member
+	// State says how this node is: ready, joining or draining.
+	State func() string
+	// changing serializes changes of members.
+	changing sync.Mutex
+}
+
+const (
+	// caughtUp is by how many entries a learner may lag when it becomes a voter.
+	caughtUp = 64
+	// promoteEvery is how often the leader looks for learners that have caught up.
+	promoteEvery = 200 * time.Millisecond
+	// changeTimeout bounds a change of members.
+	changeTimeout = 5 * time.Second
+	changePoll    = 10 * time.Millisecond
+)
+
+// NewGroup returns the group of a member.
+func NewGroup(m *Member, state func() string) *Group { return &Group{member: m, State: state} }
+
+// answer answers a request that concerns the group.
+func (g *Group) answer(ctx context.Context, request any) (any, error) {
+	switch r := request.(type) {
+	case changeKey:
+		return nil, g.member.changeKey(ctx, r)
+	case addMember:
+		return nil, g.add(ctx, r)
+	case removeMember:
+		return nil, g.remove(ctx, r.ID)
+	case hand:
+		return nil, g.hand(r.To)
+	case askState:
+		return nodeState{g.State()}, nil
+	}
+	return nil, errNoRequest
+}
+
+// Table describes the members, as far as this node knows.
+func (g *Group) Table() Table { return TableOf(*g.member.described.Load()) }
+
+// Status is the loop's view of the group.
+func (g *Group) Status() (s consensus.Status, err error) {
+	err = g.member.Runner().Do(func(c *consensus.Core) error { s = c.Status(); return nil })
+	return s, err
+}
+
+// add takes a node in as a learner. A repeat for the same node changes nothing.
+func (g *Group) add(ctx context.Context, r addMember) error {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	for id, d := range g.Table() {
+		if d.Token == r.Token && id != r.ID {
+			return ErrTokenUsed
+		}
+	}
+	learner := raftpb.ConfChangeAddLearnerNode
+	change := &raftpb.ConfChangeV2{
+		Changes: []*raftpb.ConfChangeSingle{{Type: &learner, NodeId: &r.ID}}, Context: []byte(r.Described),
+	}
+	return g.change(ctx, change, func(conf *raftpb.ConfState) bool {
+		return slices.Contains(conf.GetLearners(), r.ID) || slices.Contains(conf.GetVoters(), r.ID)
+	})
+}
+
+// change asks for a change of members until it has taken effect.
+func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met func(*raftpb.ConfState) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	for {
+		if g.member.term() == 0 {
+			return journal.ErrNotLeader
+		}
+		var done bool
+		err := g.member.Runner().Do(func(c *consensus.Core) error {
+			if done = met(c.Status().Applied.Conf); done {
+				return nil
+			}
+			return c.ChangeMembers(change)
+		})
+		switch {
+		case done:
+			return nil
+		case errors.Is(err, consensus.ErrNotLeader), errors.Is(err, consensus.ErrStopped):
+			return journal.ErrNotLeader
+		}
+		select { // another change may be under way: then the loop has dropped this one
+		case <-time.After(changePoll):
+		case <-ctx.Done():
+			return parley.ErrOutcomeUnknown
+		}
+	}
+}
+
+// remove takes a node out, if a majority of the others is up.
+func (g *Group) remove(ctx context.Context, id uint64) error {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	s, err := g.Status()
+	if err != nil || s.Leads == 0 {
+		return journal.ErrNotLeader
+	}
+	conf := s.Applied.Conf
+	voter := slices.Contains(conf.GetVoters(), id)
+	if !voter && !slices.Contains(conf.GetLearners(), id) {
+		return ErrMemberUnknown
+	}
+	up, others := 0, 0
+	for _, p := range s.Progress {
+		if p.ID == id || p.Learner {
+			continue
+		}
+		others++
+		if p.ID == s.ID || p.Active {
+			up++
+		}
+	}
+	if voter && up <= others/2 {
+		return ErrTooFew
+	}
+	gone := raftpb.ConfChangeRemoveNode
+	change := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: &gone, NodeId: &id}}}
+	return g.change(ctx, change, func(conf *raftpb.ConfState) bool {
+		return !slices.Contains(conf.GetVoters(), id) && !slices.Contains(conf.GetLearners(), id)
+	})
+}
+
+// hand hands the leadership over, to the most advanced member if none is named.
+func (g *Group) hand(to uint64) error {
+	if g.member.term() == 0 {
+		return journal.ErrNotLeader
+	}
+	return g.member.Runner().Do(func(c *consensus.Core) error { return c.Transfer(to) })
+}
+
+// Promote makes voters of learners that have caught up, while this node leads, until ctx is
+// done. One that replaces another member takes its place in the same change.
+func (g *Group) Promote(ctx context.Context, failed func(id uint64, err error)) {
+	tick := time.NewTicker(promoteEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if g.member.term() == 0 {
+			continue
+		}
+		s, err := g.Status()
+		if err != nil || s.Leads == 0 {
+			continue
+		}
+		for _, p := range s.Progress {
+			if p.Learner && p.Active && p.Match+caughtUp >= s.Commit {
+				if err := g.promote(ctx, p.ID); err != nil && !errors.Is(err, journal.ErrNotLeader) {
+					failed(p.ID, err)
+				}
+			}
+		}
+	}
+}
+
+func (g *Group) promote(ctx context.Context, id uint64) error {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	voter, gone := raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode
+	change := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: &voter, NodeId: &id}}}
+	table := g.Table()
+	if replaced := table[id].Replaces; replaced != 0 {
+		if _, member := table[replaced]; member {
+			change.Changes = append(change.Changes, &raftpb.ConfChangeSingle{Type: &gone, NodeId: &replaced})
+		}
+	}
+	return g.change(ctx, change, func(conf *raftpb.ConfState) bool {
+		return slices.Contains(conf.GetVoters(), id) && len(conf.GetVotersOutgoing()) == 0
+	})
+}
+
+// nodeName is a node's id as people read it.
+func nodeName(id uint64) string { return identity.NodeID(id).String() }

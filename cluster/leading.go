@@ -1,0 +1,85 @@
+package cluster
+
+import "context"
+
+// Leading is what a node does only while it leads.
+type Leading interface {
+	// Begin is called when the store takes entries.
+	Begin() error
+	// End is called when it takes no more.
+	End()
+}
+
+// following is whom a member follows.
+type following struct {
+	// term is that of the leader, which is 0 if none is known.
+	term, leader uint64
+	// takes says that this member leads and its store takes entries.
+	takes bool
+	// over ends when the member follows another leader.
+	over context.Context
+	end  context.CancelFunc
+}
+
+// Led implements consensus.Handler.
+func (m *Member) Led(term uint64) {
+	m.changes <- func() error {
+		if err := m.replica.Lead(term); err != nil {
+			return err
+		}
+		if m.leading != nil {
+			if err := m.leading.Begin(); err != nil {
+				return err
+			}
+		}
+		if f := m.follows.Load(); f.leader == m.id && f.term == term {
+			m.follows.CompareAndSwap(f, &following{term, f.leader, true, f.over, f.end})
+		}
+		return nil
+	}
+}
+
+// Lost implements consensus.Handler.
+func (m *Member) Lost(term uint64) {
+	unproposed := 0
+	if m.unproposedIn == term {
+		unproposed = m.unproposed
+	}
+	m.changes <- func() error {
+		m.replica.StepDown(unproposed)
+		if m.leading != nil {
+			m.leading.End()
+		}
+		return nil
+	}
+}
+
+// Follows implements consensus.Handler.
+func (m *Member) Follows(term, leader uint64) { m.follow(term, leader) }
+
+func (m *Member) follow(term, leader uint64) {
+	f := &following{term: term, leader: leader}
+	f.over, f.end = context.WithCancel(context.Background())
+	if former := m.follows.Swap(f); former != nil {
+		former.end()
+	}
+}
+
+// term is that in which this member leads and its store takes entries, or 0.
+func (m *Member) term() uint64 {
+	if f := m.follows.Load(); f.takes {
+		return f.term
+	}
+	return 0
+}
+
+// Term is that of a leader that this member is, or 0. The store may not take entries yet.
+func (m *Member) Term() uint64 {
+	if f := m.follows.Load(); f.leader == m.id {
+		return f.term
+	}
+	return 0
+}
+
+// Leads reports whether this member leads and its store takes entries.
+func (m *Member) Leads() bool { return m.term() != 0 }

@@ -1,0 +1,31 @@
+// Package link carries what the nodes of a cluster tell each other, over gRPC with mutual
+// TLS: messages, calls with their answers, and contents of any size. What they mean is not
+// known here.
+//
+// Everything that waits to be sent to a peer at the same time leaves in one gRPC message. All
+// frames are bytes, so no code is generated.
+package link
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// Handler handles what peers send. Its methods are called from many goroutines.
+type Handler interface {
+	// Receive takes messages in the order in which the peer sent them. It must not block.
+	Receive(from uint64, messages [][]byte)
+	// Answer answers a call.
+	Answer(ctx context.Context, from uint64, request []byte) ([]byte, error)
+	// Take takes a content, and returns when it is done with it.
+	Take(ctx context.Context, from uint64, header []byte, content io.Reader) error
+}
+
+var (
+	// ErrUnreached means that a peer did not get a call.
+	ErrUnreached = errors.New("the node cannot be reached")
+	// ErrCut means that the connection ended after a call was sent: the peer may have
+	// answered it.
+	ErrCut = errors.New("the connection to the node ended before its answer came")
+)

@@ -1,0 +1,122 @@
+package link
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+)
+
+// frame is one message, call or answer of a batch.
+type frame struct {
+	// id connects a call with its answer; 0 for messages.
+	id uint64
+	// failed marks the answer to a call that the peer could not answer.
+	failed bool
+	body   []byte
+}
+
+const (
+	// batchBytes is the size from which on a batch is sent. It exceeds that by one frame.
+	batchBytes = 1 << 20
+	// batchBytesMax bounds a batch that is received, and so a frame.
+	batchBytesMax = 64 << 20
+	// waitingBytesMax bounds what waits to be sent to a peer. Messages beyond it are
+	// dropped.
+	waitingBytesMax = 64 << 20
+	// frameBytes is about what a frame takes besides its body.
+	frameBytes = 64
+)
+
+var errFrame = errors.New("link: a peer sent something that cannot be read")
+
+// appendFrame encodes a frame: id, whether it failed, length and body.
+func appendFrame(b []byte, f frame) []byte {
+	b = binary.AppendUvarint(b, f.id)
+	failed := byte(0)
+	if f.failed {
+		failed = 1
+	}
+	b = binary.AppendUvarint(append(b, failed), uint64(len(f.body)))
+	return append(b, f.body...)
+}
+
+// readFrames decodes a batch. The bodies share its memory.
+func readFrames(b []byte) (all []frame, err error) {
+	for len(b) > 0 {
+		id, n := binary.Uvarint(b)
+		if n <= 0 || len(b) < n+2 {
+			return nil, errFrame
+		}
+		f := frame{id: id, failed: b[n] == 1}
+		b = b[n+1:]
+		size, n := binary.Uvarint(b)
+		if n <= 0 || uint64(len(b)-n) < size {
+			return nil, errFrame
+		}
+		f.body, b = b[n:n+int(size):n+int(size)], b[n+int(size):]
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// outbox holds the frames that wait to be sent on a stream.
+type outbox struct {
+	mu     sync.Mutex
+	frames []frame
+	bytes  int
+	ready  chan struct{}
+}
+
+func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1)} }
+
+// put adds a frame. It returns false, and does not add it, if too much waits.
+func (o *outbox) put(f frame) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	size := frameBytes + len(f.body)
+	if o.bytes > 0 && o.bytes+size > waitingBytesMax {
+		return false
+	}
+	o.frames, o.bytes = append(o.frames, f), o.bytes+size
+	select {
+	case o.ready <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// take removes the next frames, about as many as one batch takes, and encodes those that
+// wanted, unless it is nil, reports to be wanted still.
+func (o *outbox) take(wanted func(frame) bool) (batch []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, size := 0, 0
+	for n < len(o.frames) && size < batchBytes {
+		size += frameBytes + len(o.frames[n].body)
+		n++
+	}
+	var taken []frame
+	taken, o.frames, o.bytes = o.frames[:n:n], o.frames[n:], o.bytes-size
+	if len(o.frames) == 0 {
+		o.frames = nil
+	} else {
+		select {
+		case o.ready <- struct{}{}:
+		default:
+		}
+	}
+	batch = make([]byte, 0, size)
+	for _, f := range taken {
+		if wanted == nil || wanted(f) {
+			batch = appendFrame(batch, f)
+		}
+	}
+	return batch
+}
+
+// drop removes all frames.
+func (o *outbox) drop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.frames, o.bytes = nil, 0
+}

@@ -1,0 +1,296 @@
+package link_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"parley/cluster/identity"
+	"parley/cluster/link"
+)
+
+// node is one node of a cluster of links, on loopback.
+type node struct {
+	*link.Links
+	id       uint64
+	address  string
+	identity *identity.Identity
+
+	mu       sync.Mutex
+	messages map[uint64][]string
+	block    chan struct{} // answers wait for it
+	taken    []byte
+}
+
+func (n *node) Receive(from uint64, messages [][]byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range messages {
+		n.messages[from] = append(n.messages[from], string(m))
+	}
+}
+
+func (n *node) Answer(ctx context.Context, from uint64, request []byte) ([]byte, error) {
+	if string(request) == "fail" {
+		return nil, errors.New("it failed")
+	}
+	if string(request) == "wait" {
+		select {
+		case <-n.block:
+		case <-ctx.Done():
+		}
+	}
+	return fmt.Appendf(nil, "%d asked %s", from, request), nil
+}
+
+func (n *node) Take(_ context.Context, _ uint64, header []byte, content io.Reader) error {
+	b, err := io.ReadAll(content)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.taken = append(bytes.Clone(header), b...)
+	if string(header) == "refuse" {
+		return errors.New("refused")
+	}
+	return nil
+}
+
+// members returns the identities of some nodes of one cluster.
+func members(t *testing.T, count int) (all []*identity.Identity) {
+	t.Helper()
+	first, err := identity.Create(t.TempDir(), "a", "127.0.0.1:1", time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, first)
+	for len(all) < count {
+		all = append(all, join(t, first))
+	}
+	return all
+}
+
+// join admits a node.
+func join(t *testing.T, to *identity.Identity) *identity.Identity {
+	t.Helper()
+	token, err := to.NewToken(time.Now(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applicant, err := identity.NewApplicant(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admission, err := to.Admit(applicant.Request, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined, err := applicant.Write(t.TempDir(), "b", "127.0.0.1:2", admission)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return joined
+}
+
+// connect starts nodes that know each other.
+func connect(t *testing.T, identities ...*identity.Identity) (all []*node) {
+	t.Helper()
+	addresses := map[uint64]string{}
+	for _, id := range identities {
+		n := &node{id: uint64(id.ID), identity: id, messages: map[uint64][]string{}, block: make(chan struct{})}
+		n.start(t, "127.0.0.1:0")
+		addresses[n.id] = n.address
+		all = append(all, n)
+	}
+	for _, n := range all {
+		n.SetPeers(addresses)
+	}
+	return all
+}
+
+func (n *node) start(t *testing.T, address string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.address = ln.Addr().String()
+	l := link.New(link.Options{
+		Security: n.identity, Handler: n, Member: func(uint64) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+	})
+	n.Links = l
+	go func() { _ = l.Serve(ln) }()
+	t.Cleanup(l.Close)
+}
+
+// reach calls until the peer answers.
+func reach(t *testing.T, from *node, to uint64) {
+	t.Helper()
+	for range 200 {
+		if _, err := from.Call(t.Context(), to, []byte("hello")); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("a node is never reached")
+}
+
+// TestCallsAndMessages: calls are answered, each with its own answer; messages arrive in
+// their order.
+func TestCallsAndMessages(t *testing.T) {
+	all := connect(t, members(t, 3)...)
+	a, b := all[0], all[1]
+	reach(t, a, b.id)
+	var calls sync.WaitGroup
+	for n := range 500 {
+		calls.Go(func() {
+			want := fmt.Sprintf("%d asked %d", a.id, n)
+			if got, err := a.Call(t.Context(), b.id, fmt.Append(nil, n)); err != nil || string(got) != want {
+				t.Errorf("%s, %v; want %s", got, err, want)
+			}
+		})
+		a.Send(b.id, fmt.Append(nil, n))
+	}
+	calls.Wait()
+	if _, err := a.Call(t.Context(), b.id, []byte("fail")); err == nil || errors.Is(err, link.ErrCut) || errors.Is(err, link.ErrUnreached) {
+		t.Errorf("a call that the peer could not answer: %v", err)
+	}
+	for range 200 {
+		b.mu.Lock()
+		got := len(b.messages[a.id])
+		b.mu.Unlock()
+		if got == 500 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n := range 500 {
+		if len(b.messages[a.id]) != 500 || b.messages[a.id][n] != fmt.Sprint(n) {
+			t.Fatalf("%d messages, or in another order", len(b.messages[a.id]))
+		}
+	}
+}
+
+// TestConnectionEnds: a call that was sent ends when its connection does, and nobody knows
+// what became of it. A call to a node that is down was not sent. A node that comes back is
+// reached again.
+func TestConnectionEnds(t *testing.T) {
+	all := connect(t, members(t, 2)...)
+	a, b := all[0], all[1]
+	reach(t, a, b.id)
+	ended := make(chan error, 1)
+	go func() { _, err := a.Call(context.Background(), b.id, []byte("wait")); ended <- err }()
+	time.Sleep(100 * time.Millisecond)
+	select {
+	case err := <-ended:
+		t.Fatalf("the call ended early: %v", err)
+	default:
+	}
+	b.Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, link.ErrCut) {
+			t.Errorf("the call ended with %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("the call goes on without a connection")
+	}
+	for range 20 {
+		if _, err := a.Call(t.Context(), b.id, []byte("hello")); !errors.Is(err, link.ErrUnreached) {
+			t.Fatalf("a call to a node that is down: %v", err)
+		}
+	}
+	b.start(t, b.address)
+	reach(t, a, b.id)
+}
+
+// TestContents: a content arrives whole, and its end is reported.
+func TestContents(t *testing.T) {
+	all := connect(t, members(t, 2)...)
+	a, b := all[0], all[1]
+	reach(t, a, b.id)
+	content := make([]byte, 3<<20)
+	for i := range content {
+		content[i] = byte(rand.Uint32())
+	}
+	if err := a.Transfer(t.Context(), b.id, []byte("header"), bytes.NewBuffer(bytes.Clone(content))); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.taken, append([]byte("header"), content...)) {
+		t.Errorf("%d bytes arrived", len(b.taken))
+	}
+	if err := a.Transfer(t.Context(), b.id, []byte("refuse"), bytes.NewBuffer(content)); err == nil {
+		t.Error("a content that was refused is reported as taken")
+	}
+}
+
+// TestForeignNodes: a node of another cluster, one that claims the place of another node, and
+// one without a certificate are refused, and so is a token of another cluster.
+func TestForeignNodes(t *testing.T) {
+	ours, theirs := members(t, 2), members(t, 2)
+	all := connect(t, ours[0], ours[1], theirs[0])
+	a, b, foreign := all[0], all[1], all[2]
+	reach(t, a, b.id)
+	for _, way := range []struct {
+		from *node
+		to   uint64
+	}{{foreign, a.id}, {a, foreign.id}} {
+		for range 20 {
+			if _, err := way.from.Call(t.Context(), way.to, []byte("hello")); err == nil {
+				t.Fatal("nodes of two clusters talk to each other")
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	a.SetPeers(map[uint64]string{foreign.id: b.address}) // b answers there
+	for range 20 {
+		if _, err := a.Call(t.Context(), foreign.id, []byte("hello")); err == nil {
+			t.Fatal("another node answers")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	token, err := theirs[0].NewToken(time.Now(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ours[0].CheckToken(token, time.Now()); !errors.Is(err, identity.ErrToken) {
+		t.Errorf("a token of another cluster: %v", err)
+	}
+}
+
+// TestTokens: a token is valid for an hour, and every change of it is found.
+func TestTokens(t *testing.T) {
+	id := members(t, 2)
+	now := time.Now()
+	token, err := id[0].NewToken(now, id[1].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, replaces, err := id[1].CheckToken(token, now.Add(identity.TokenLifetime-2*time.Second)) // by another member
+	if err != nil || number == "" || replaces != id[1].ID {
+		t.Fatal(number, err)
+	}
+	if _, _, err := id[0].CheckToken(token, now.Add(identity.TokenLifetime+time.Second)); !errors.Is(err, identity.ErrToken) {
+		t.Errorf("a token that has expired: %v", err)
+	}
+	for i := range token {
+		bad := []byte(token)
+		if bad[i]++; bad[i] == token[i] {
+			continue
+		}
+		if _, _, err := id[0].CheckToken(string(bad), now); err == nil && i < len(token)-1 {
+			t.Errorf("a token with character %d changed is valid", i)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// remote is a peer as this node reaches it.
+type remote struct {
+	id      uint64
+	address string
+	conn    *grpc.ClientConn
+	ctx     context.Context
+	stop    context.CancelFunc
+
+	messages, calls *outbox
+
+	mu      sync.Mutex
+	last    uint64           // id of the last call
+	pending map[uint64]*call // calls without an answer
+}
+
+// call is a request that waits for its answer.
+type call struct {
+	sent     bool
+	answered chan struct{}
+	answer   []byte
+	err      error
+}
+
+func (p *remote) close() {
+	p.stop()
+	_ = p.conn.Close()
+}
+
+// sendMessages keeps a stream open and sends what waits. What is lost with a stream is not
+// sent again.
+func (p *remote) sendMessages() {
+	for pause := reconnectMin; p.ctx.Err() == nil; pause = min(2*pause, reconnectMax) {
+		stream, err := p.conn.NewStream(p.ctx, &messagesStream, path(&messagesStream))
+		if err == nil {
+			ended := make(chan struct{})
+			go func() { // the only answer is the end
+				var end []byte
+				_ = stream.RecvMsg(&end)
+				close(ended)
+			}()
+			if p.pump(p.messages, stream, ended, nil) > 0 {
+				pause = reconnectMin / 2
+			}
+			<-ended
+		}
+		p.messages.drop()
+		p.wait(pause)
+	}
+}
+
+// pump sends what waits until the stream ends, and returns how many batches it sent.
+func (p *remote) pump(from *outbox, stream grpc.ClientStream, ended <-chan struct{}, wanted func(frame) bool) (sent int) {
+	for {
+		select {
+		case <-from.ready:
+		case <-ended:
+			return sent
+		case <-p.ctx.Done():
+			return sent
+		}
+		batch := from.take(wanted)
+		if len(batch) == 0 {
+			continue
+		}
+		if stream.SendMsg(&batch) != nil {
+			return sent
+		}
+		sent++
+	}
+}
+
+func (p *remote) wait(pause time.Duration) {
+	select {
+	case <-time.After(pause):
+	case <-p.ctx.Done():
+	}
+}
+
+// call sends a request and waits for the answer.
+func (p *remote) call(ctx context.Context, request []byte) ([]byte, error) {
+	c := &call{answered: make(chan struct{})}
+	p.mu.Lock()
+	if p.ctx.Err() != nil {
+		p.mu.Unlock()
+		return nil, ErrUnreached
+	}
+	p.last++
+	id := p.last
+	p.pending[id] = c
+	p.mu.Unlock()
+	if !p.calls.put(frame{id: id, body: request}) {
+		_, err := p.forget(id)
+		return nil, err
+	}
+	select {
+	case <-c.answered:
+		return c.answer, c.err
+	case <-ctx.Done():
+		if waited, err := p.forget(id); waited {
+			return nil, err
+		}
+		<-c.answered
+		return c.answer, c.err
+	}
+}
+
+// forget drops a call that nobody waits for any more, and returns what is known about it:
+// one that was not sent never will be. It returns false if the call has its answer.
+func (p *remote) forget(id uint64) (waited bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.pending[id]
+	if c == nil {
+		return false, nil
+	}
+	delete(p.pending, id)
+	return true, c.lost()
+}
+
+// lost is why a call has no answer.
+func (c *call) lost() error {
+	if c.sent {
+		return ErrCut
+	}
+	return ErrUnreached
+}
+
+// sendCalls keeps a stream open, sends calls and distributes the answers. If there is no
+// stream, or it ends, all calls fail at once.
+func (p *remote) sendCalls() {
+	defer p.fail()
+	for p.ctx.Err() == nil {
+		stream, err := p.conn.NewStream(p.ctx, &callsStream, path(&callsStream))
+		if err == nil {
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for p.receiveAnswers(stream) == nil {
+				}
+			}()
+			p.pump(p.calls, stream, ended, p.sending)
+			_ = stream.CloseSend()
+			<-ended
+		}
+		p.fail()
+		p.wait(reconnectMin)
+	}
+}
+
+// sending marks a call as sent: from now on the peer may get it. It returns false if nobody
+// waits for the call any more: then it must not be sent.
+func (p *remote) sending(f frame) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.pending[f.id]
+	if c != nil {
+		c.sent = true
+	}
+	return c != nil
+}
+
+func (p *remote) receiveAnswers(stream grpc.ClientStream) error {
+	frames, err := receive(stream)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range frames {
+		c := p.pending[f.id]
+		if c == nil {
+			continue // its caller has given up
+		}
+		delete(p.pending, f.id)
+		if c.answer = f.body; f.failed {
+			c.answer, c.err = nil, fmt.Errorf("the node answered: %s", f.body)
+		}
+		close(c.answered)
+	}
+	return nil
+}
+
+// fail ends all calls.
+func (p *remote) fail() {
+	p.calls.drop() // what comes after this and fails is not wanted when it is taken
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, c := range p.pending {
+		c.err = c.lost()
+		delete(p.pending, id)
+		close(c.answered)
+	}
+}

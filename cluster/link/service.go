@@ -1,0 +1,193 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+const serviceName = "parley.Link"
+
+// The streams of the service. Messages and contents are answered once, at the end.
+var (
+	messagesStream = grpc.StreamDesc{StreamName: "Messages", ClientStreams: true}
+	callsStream    = grpc.StreamDesc{StreamName: "Calls", ClientStreams: true, ServerStreams: true}
+	contentStream  = grpc.StreamDesc{StreamName: "Content", ClientStreams: true}
+)
+
+func path(s *grpc.StreamDesc) string { return "/" + serviceName + "/" + s.StreamName }
+
+// rawCodec passes bytes on as they are. Values are of type *[]byte.
+type rawCodec struct{}
+
+// Marshal implements encoding.CodecV2.
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return nil, errFrame
+	}
+	return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
+}
+
+// Unmarshal implements encoding.CodecV2. The bytes are copied: gRPC uses its memory again.
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return errFrame
+	}
+	*b = data.Materialize()
+	return nil
+}
+
+// Name implements encoding.CodecV2.
+func (rawCodec) Name() string { return "parley" }
+
+// answersMax bounds the calls of one stream that are being answered.
+const answersMax = 4096
+
+// describe returns the service for gRPC.
+func (l *Links) describe() *grpc.ServiceDesc {
+	with := func(s grpc.StreamDesc, serve func(uint64, grpc.ServerStream) error) grpc.StreamDesc {
+		s.Handler = func(_ any, stream grpc.ServerStream) error {
+			from, err := l.caller(stream.Context())
+			if err != nil {
+				return err
+			}
+			return serve(from, stream)
+		}
+		return s
+	}
+	return &grpc.ServiceDesc{
+		ServiceName: serviceName, HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{with(messagesStream, l.serveMessages), with(callsStream, l.serveCalls), with(contentStream, l.serveContent)},
+	}
+}
+
+// serveMessages receives the messages of a peer.
+func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
+	for {
+		frames, err := receive(stream)
+		if err != nil {
+			return err
+		}
+		bodies := make([][]byte, len(frames))
+		for i, f := range frames {
+			bodies[i] = f.body
+		}
+		l.Handler.Receive(from, bodies)
+	}
+}
+
+// receive receives a batch.
+func receive(stream interface{ RecvMsg(any) error }) ([]frame, error) {
+	var batch []byte
+	if err := stream.RecvMsg(&batch); err != nil {
+		return nil, err
+	}
+	return readFrames(batch)
+}
+
+// serveCalls answers the calls of a peer. Answers that are ready at the same time leave
+// together.
+func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
+	ctx, stop := context.WithCancel(stream.Context())
+	defer stop()
+	answers, room := newOutbox(), make(chan struct{}, answersMax)
+	l.work.Go(func() {
+		for {
+			select {
+			case <-answers.ready:
+			case <-ctx.Done():
+				return
+			}
+			batch := answers.take(nil)
+			if stream.SendMsg(&batch) != nil {
+				stop()
+				return
+			}
+		}
+	})
+	for {
+		frames, err := receive(stream)
+		if err != nil {
+			return err
+		}
+		for _, f := range frames {
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			l.work.Go(func() {
+				defer func() { <-room }()
+				answer, err := l.Handler.Answer(ctx, from, f.body)
+				reply := frame{id: f.id, failed: err != nil, body: answer}
+				if err != nil {
+					reply.body = []byte(err.Error())
+				}
+				if !answers.put(reply) {
+					stop() // a peer that does not take its answers
+				}
+			})
+		}
+	}
+}
+
+// serveContent receives a content of a peer: the first message is its header.
+func (l *Links) serveContent(from uint64, stream grpc.ServerStream) error {
+	var header []byte
+	if err := stream.RecvMsg(&header); err != nil {
+		return err
+	}
+	content := &streamReader{stream: stream}
+	if err := l.Handler.Take(stream.Context(), from, header, content); err != nil {
+		return status.Error(codes.Aborted, err.Error())
+	}
+	return stream.SendMsg(new([]byte))
+}
+
+// streamReader reads the messages of a stream as one.
+type streamReader struct {
+	stream grpc.ServerStream
+	rest   bytes.Reader
+}
+
+// Read implements io.Reader.
+func (r *streamReader) Read(b []byte) (int, error) {
+	for r.rest.Len() == 0 {
+		var next []byte
+		if err := r.stream.RecvMsg(&next); err != nil {
+			return 0, err // io.EOF at the end
+		}
+		r.rest.Reset(next)
+	}
+	return r.rest.Read(b)
+}
+
+// chunkBytes is the size of the messages in which a content is sent.
+const chunkBytes = 256 << 10
+
+// streamWriter sends what is written in messages of a moderate size.
+type streamWriter struct{ stream grpc.ClientStream }
+
+// Write implements io.Writer.
+func (w streamWriter) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		chunk := bytes.Clone(b[n:min(n+chunkBytes, len(b))]) // gRPC keeps it
+		if err := w.stream.SendMsg(&chunk); err != nil {
+			return n, err
+		}
+		n += len(chunk)
+	}
+	return n, nil
+}
+
+var _ io.Writer = streamWriter{}
+
+// Raw has a call pass bytes on as they are, as the services of this package do.
+func Raw() grpc.CallOption { return grpc.ForceCodecV2(rawCodec{}) }

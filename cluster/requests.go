@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"parley"
+)
+
+// toLeader has the leader answer a request that may be repeated.
+func (n *Node) toLeader(ctx context.Context, request any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := n.untilDecided(true, func() (any, error) {
+		leader, err := n.Leader()
+		switch {
+		case err != nil:
+			return nil, err
+		case leader != nil:
+			return n.call(ctx, leader, request)
+		}
+		return n.Group.answer(ctx, request)
+	})
+	return err
+}
+
+// CreateKey gives an organization a key on all nodes. It returns when the key is durable on a
+// majority and present here. If the organization has a key, it keeps that one.
+func (n *Node) CreateKey(ctx context.Context, org parley.OrgID) error {
+	return n.toLeader(ctx, changeKey{Org: org})
+}
+
+// DestroyKey destroys the key of an organization on all nodes. Here, and on a majority, that
+// is done when it returns; a node that is down does it when it comes back.
+func (n *Node) DestroyKey(ctx context.Context, org parley.OrgID, at time.Time) error {
+	return n.toLeader(ctx, changeKey{Org: org, Destroy: true, At: at})
+}
+
+// AddMember takes a node into the group. It becomes a voter when it has caught up.
+func (n *Node) AddMember(ctx context.Context, id uint64, d Description) error {
+	return n.toLeader(ctx, addMember{ID: id, Described: d.Encode(), Token: d.Token})
+}
+
+// RemoveMember takes a node out of the group. The error is ErrMemberUnknown or ErrTooFew.
+func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
+	return n.toLeader(ctx, removeMember{id})
+}
+
+// HandOver has the leader hand over to a member, or to the most advanced one if id is 0.
+func (n *Node) HandOver(ctx context.Context, id uint64) error { return n.toLeader(ctx, hand{id}) }
+
+// StateOf asks a peer how it is.
+func (n *Node) StateOf(ctx context.Context, peer Peer) (string, error) {
+	reply, err := n.call(ctx, peer, askState{})
+	if err != nil {
+		return "", err
+	}
+	s, ok := reply.(nodeState)
+	if !ok {
+		return "", errNoAnswer
+	}
+	return s.State, nil
+}

@@ -1,0 +1,240 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"parley"
+	"parley/cluster/consensus"
+	"parley/cluster/link"
+	"parley/journal"
+)
+
+// Transport connects a member and its node with their peers.
+type Transport struct {
+	links  *link.Links
+	self   uint64
+	member *Member
+	node   atomic.Pointer[Node]
+	logger *slog.Logger
+	clock  parley.Clock
+	ctx    context.Context
+	stop   context.CancelFunc
+	// taking lets one content at a time come in: each is as large as the store.
+	taking chan struct{}
+}
+
+// NewTransport returns the transport of a node. Peers are those of the group that are
+// described, and until then those of seeds.
+func NewTransport(self uint64, member *Member, security link.Security, seeds map[uint64]string, clock parley.Clock, logger *slog.Logger, register func(*grpc.Server)) *Transport {
+	t := &Transport{self: self, member: member, clock: clock, logger: logger, taking: make(chan struct{}, 1)}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	t.links = link.New(link.Options{Security: security, Handler: t, Member: t.isMember, Logger: logger, Register: register})
+	t.links.SetPeers(seeds)
+	return t
+}
+
+// Links are the connections.
+func (t *Transport) Links() *link.Links { return t.links }
+
+// Serve has a node answer the calls of peers.
+func (t *Transport) Serve(n *Node) { t.node.Store(n) }
+
+// Close ends all connections.
+func (t *Transport) Close() {
+	t.stop()
+	t.links.Close()
+}
+
+// Changed takes over the addresses of the members.
+func (t *Transport) Changed(described map[uint64]string) {
+	addresses := map[uint64]string{}
+	for id, d := range TableOf(described) {
+		if id != t.self && d.Address != "" {
+			addresses[id] = d.Address
+		}
+	}
+	t.links.SetPeers(addresses)
+}
+
+// isMember reports whether a node is a member. A blank node does not know, and takes what the
+// authority of the cluster has certified.
+func (t *Transport) isMember(id uint64) bool {
+	described := t.member.described.Load()
+	if described == nil || len(*described) == 0 {
+		return true
+	}
+	_, member := (*described)[id]
+	return member
+}
+
+const (
+	// leaderPatience is how long calls to a former leader may still be answered.
+	leaderPatience = 500 * time.Millisecond
+	// floorBytes precede the message of raft.
+	floorBytes = 8
+)
+
+// Leader is Options.Leader.
+func (t *Transport) Leader() (Peer, error) {
+	f := t.member.follows.Load()
+	switch {
+	case f.takes:
+		return nil, nil
+	case f.leader == 0, f.leader == t.self:
+		return nil, journal.ErrNotLeader
+	}
+	return leaderPeer{t.Peer(f.leader), f}, nil
+}
+
+// Peer is another node.
+func (t *Transport) Peer(id uint64) Peer { return peer{t.links, id} }
+
+type peer struct {
+	links *link.Links
+	id    uint64
+}
+
+// Call implements Peer.
+func (p peer) Call(ctx context.Context, request []byte) ([]byte, error) {
+	return p.links.Call(ctx, p.id, request)
+}
+
+// leaderPeer is the leader. Calls end soon after it stops leading: a process that was halted
+// keeps its connections.
+type leaderPeer struct {
+	Peer
+	as *following
+}
+
+// Call implements Peer.
+func (p leaderPeer) Call(ctx context.Context, request []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.as.over, func() { time.AfterFunc(leaderPatience, cancel) })()
+	return p.Peer.Call(ctx, request)
+}
+
+// Send implements consensus.Links.
+func (t *Transport) Send(messages []consensus.Message) {
+	for _, m := range messages {
+		encoded, err := encodeMessage(m)
+		if err != nil {
+			t.logger.Error("a message of the cluster cannot be encoded", "error", err)
+			continue
+		}
+		if m.Content != nil {
+			go t.transfer(m, encoded)
+			continue
+		}
+		t.links.Send(m.Raft.GetTo(), encoded)
+	}
+}
+
+// encodeMessage returns the floor and the message of raft.
+func encodeMessage(m consensus.Message) ([]byte, error) {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, floorBytes+proto.Size(m.Raft)), m.Floor)
+	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m.Raft)
+}
+
+func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
+	m := consensus.Message{Raft: &raftpb.Message{}}
+	if len(b) < floorBytes {
+		return m, errors.New("it is too short")
+	}
+	m.Floor = binary.BigEndian.Uint64(b)
+	if err := proto.Unmarshal(b[floorBytes:], m.Raft); err != nil {
+		return m, err
+	}
+	if m.Raft.GetFrom() != from {
+		return m, errors.New("it claims to come from another node")
+	}
+	return m, nil
+}
+
+// transfer sends a content, and reports how that went.
+func (t *Transport) transfer(m consensus.Message, header []byte) {
+	to := m.Raft.GetTo()
+	began := t.clock()
+	err := t.links.Transfer(t.ctx, to, header, m.Content)
+	err = errors.Join(err, m.Content.Close())
+	if err != nil {
+		t.logger.Warn("the content of the cluster could not be sent to a node", "node", nodeName(to), "error", err)
+	} else {
+		t.logger.Info("the content of the cluster was sent to a node", "node", nodeName(to), "took", t.clock().Sub(began).Round(time.Millisecond).String())
+	}
+	t.member.Runner().ReportSnapshot(to, err == nil)
+}
+
+// Receive implements link.Handler.
+func (t *Transport) Receive(from uint64, messages [][]byte) {
+	r := t.member.Runner()
+	if r == nil {
+		return // it has not started
+	}
+	decoded := make([]consensus.Message, 0, len(messages))
+	for _, b := range messages {
+		m, err := decodeMessage(from, b)
+		if err != nil {
+			t.logger.Error("a message of another node cannot be read", "node", nodeName(from), "error", err)
+			continue
+		}
+		decoded = append(decoded, m)
+	}
+	r.Receive(decoded)
+}
+
+// Answer implements link.Handler.
+func (t *Transport) Answer(ctx context.Context, _ uint64, request []byte) ([]byte, error) {
+	node := t.node.Load()
+	if node == nil {
+		return nil, journal.ErrNotLeader
+	}
+	return node.Answer(ctx, request)
+}
+
+// errBusy means that another content is coming in.
+var errBusy = errors.New("another content is being received")
+
+// Take implements link.Handler. It returns when the content is installed, or of no use.
+func (t *Transport) Take(ctx context.Context, from uint64, header []byte, content io.Reader) error {
+	r := t.member.Runner()
+	if r == nil {
+		return journal.ErrNotLeader
+	}
+	select {
+	case t.taking <- struct{}{}:
+		defer func() { <-t.taking }()
+	default:
+		return errBusy
+	}
+	m, err := decodeMessage(from, header)
+	if err != nil {
+		return err
+	}
+	began := t.clock()
+	if m.Content, err = t.member.Receive(content); err != nil {
+		return err
+	}
+	closed := make(chan struct{})
+	m.Closed = func() { close(closed) }
+	r.Receive([]consensus.Message{m})
+	select {
+	case <-closed:
+		t.logger.Info("the content of another node was taken", "node", nodeName(from), "took", t.clock().Sub(began).Round(time.Millisecond).String())
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	}
+}

@@ -1,0 +1,181 @@
+package blackbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// nodes is a cluster of processes behind a proxy. Each connection goes to the next node that
+// runs.
+type nodes struct {
+	dir   string
+	flags []string
+	proxy net.Listener
+	turn  atomic.Uint64
+
+	mu  sync.Mutex
+	all []*server
+}
+
+// openNodes starts a cluster in a directory. All nodes have the address of the proxy as their
+// base address.
+func openNodes(dir string, count int, flags ...string) (*nodes, error) {
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	n := &nodes{dir: dir, proxy: proxy, flags: append([]string{"--base-url", "http://" + proxy.Addr().String()}, flags...)}
+	go n.forward()
+	for i := range count {
+		if err := n.add(i); err != nil {
+			return n, errors.Join(err, n.stop())
+		}
+	}
+	return n, nil
+}
+
+// unusedAddress is one at which nobody listens.
+func unusedAddress() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+// add starts the first node, or has a further one join.
+func (n *nodes) add(i int) error {
+	address, err := unusedAddress()
+	if err != nil {
+		return err
+	}
+	admin, err := unusedAddress()
+	if err != nil {
+		return err
+	}
+	name := string(rune('a' + i))
+	s := &server{dir: filepath.Join(n.dir, name), flags: append([]string{"--node-name", name, "--cluster-listen", address, "--admin-listen", admin}, n.flags...)}
+	if i == 0 {
+		if said, err := execute("cluster", "init", "--data", s.dir, "--advertise", address, "--node-name", name); err != nil {
+			return fmt.Errorf("%w\n%s", err, said)
+		}
+	} else {
+		token, err := n.node(0).operate("cluster", "token")
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, token)
+		}
+		s.joins = []string{"--join", n.node(0).flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
+	}
+	if _, err := s.launched("127.0.0.1:0"); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, s)
+	return nil
+}
+
+// server is the first node, reached through the proxy.
+func (n *nodes) server() *server {
+	s := *n.node(0)
+	s.nodes, s.addr = n, n.proxy.Addr().String()
+	s.base = "http://" + s.addr
+	return &s
+}
+
+// node is one of the nodes.
+func (n *nodes) node(i int) *server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.all[i]
+}
+
+// flag is the value of a flag of the process.
+func (s *server) flag(name string) string {
+	for i := range len(s.flags) - 1 {
+		if s.flags[i] == name {
+			return s.flags[i+1]
+		}
+	}
+	return ""
+}
+
+// operate runs an operator's command on a running server.
+func (s *server) operate(args ...string) (string, error) {
+	return execute(append(args, "--data", s.dir, "--admin", "http://"+s.flag("--admin-listen"))...)
+}
+
+// execute runs the binary, which must exit with 0, and returns what it printed.
+func execute(args ...string) (string, error) {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = cleanEnvironment()
+	said, err := cmd.CombinedOutput()
+	return string(said), err
+}
+
+// forward gives each connection to the next node that takes it.
+func (n *nodes) forward() {
+	for {
+		conn, err := n.proxy.Accept()
+		if err != nil {
+			return
+		}
+		go n.relay(conn.(*net.TCPConn))
+	}
+}
+
+// relay connects a client with a node. A node may answer and close before it has read all: the
+// client must get the answer, so the rest of what it sends is dropped.
+func (n *nodes) relay(conn *net.TCPConn) {
+	defer func() { _ = conn.Close() }()
+	to, err := n.dial()
+	if err != nil {
+		return
+	}
+	defer func() { _ = to.Close() }()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(to, conn)
+		_ = to.CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	_, _ = io.Copy(conn, to)
+	_ = conn.CloseWrite()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	<-sent
+}
+
+func (n *nodes) dial() (*net.TCPConn, error) {
+	n.mu.Lock()
+	all := n.all
+	n.mu.Unlock()
+	for range all {
+		conn, err := net.DialTimeout("tcp", all[n.turn.Add(1)%uint64(len(all))].addr, time.Second)
+		if err == nil {
+			return conn.(*net.TCPConn), nil
+		}
+	}
+	return nil, errors.New("no node takes connections")
+}
+
+// stop drains all nodes. None may have reported a defect.
+func (n *nodes) stop() (err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.all {
+		if e := errors.Join(s.drain(15*time.Second), s.log.trouble()); e != nil {
+			err = errors.Join(err, fmt.Errorf("node %s: %w\n%s", s.flag("--node-name"), e, s.log.tail()))
+		}
+	}
+	n.all = nil
+	return errors.Join(err, n.proxy.Close())
+}

@@ -1,0 +1,129 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"parley"
+	"parley/cluster"
+	"parley/cluster/identity"
+	"parley/cmd/parley/admin"
+)
+
+// Endpoint is the operator's calls about the cluster.
+type Endpoint struct{ Part *Part }
+
+// NodeRequest is the body of the calls that name a node.
+type NodeRequest struct {
+	// Node is an id, or the beginning of one, or a name, if only one node has it. Empty is
+	// the node that answers, or any.
+	Node string `json:"node,omitzero"`
+}
+
+// Token is the answer of POST /cluster/token and /cluster/replace.
+type Token struct {
+	Token string `json:"token"`
+}
+
+// Changed is the answer of the calls that change something.
+type Changed struct {
+	Node identity.NodeID `json:"node"`
+}
+
+// Mount adds the calls.
+func (e *Endpoint) Mount(mux *http.ServeMux) {
+	mux.HandleFunc("GET /cluster/status", func(w http.ResponseWriter, r *http.Request) {
+		s, err := e.Part.Status(r.Context())
+		admin.Answer(w, s, err)
+	})
+	mux.HandleFunc("POST /cluster/token", func(w http.ResponseWriter, _ *http.Request) {
+		token, err := e.Part.identity.NewToken(e.Part.Clock(), 0)
+		admin.Answer(w, Token{token}, err)
+	})
+	for name, call := range map[string]func(context.Context, identity.NodeID) (any, error){
+		"replace": e.replace, "remove": e.remove, "drain": e.drain, "balance": e.balance,
+	} {
+		mux.HandleFunc("POST /cluster/"+name, func(w http.ResponseWriter, r *http.Request) {
+			var asked NodeRequest
+			err := admin.ReadRequest(r, &asked)
+			var id identity.NodeID
+			if err == nil {
+				id, err = e.find(asked.Node)
+			}
+			var answer any
+			if err == nil {
+				answer, err = call(r.Context(), id)
+			}
+			admin.Answer(w, answer, refused(err))
+		})
+	}
+}
+
+// refused turns the errors of changes of members into refusals.
+func refused(err error) error {
+	switch {
+	case errors.Is(err, cluster.ErrMemberUnknown):
+		return parley.ErrNotFound.Saying(sentence(err))
+	case errors.Is(err, cluster.ErrTooFew):
+		return parley.Refuse(parley.Conflict, "too_few_nodes", sentence(err))
+	}
+	return err
+}
+
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// find returns the node that a request names, 0 if it names none.
+func (e *Endpoint) find(named string) (found identity.NodeID, err error) {
+	if named == "" {
+		return 0, nil
+	}
+	for id, d := range e.Part.group.Table() {
+		if d.Name != named && !strings.HasPrefix(identity.NodeID(id).String(), named) {
+			continue
+		}
+		if found != 0 {
+			return 0, parley.Refuse(parley.Conflict, "ambiguous", "Several nodes are called so; name the id of one.")
+		}
+		found = identity.NodeID(id)
+	}
+	if found == 0 {
+		return 0, parley.ErrNotFound.Saying("The cluster has no node with this id or name.")
+	}
+	return found, nil
+}
+
+var errUnnamed = parley.Refuse(parley.Unprocessable, "node_required", "Name a node.")
+
+func (e *Endpoint) replace(_ context.Context, id identity.NodeID) (any, error) {
+	if id == 0 {
+		return nil, errUnnamed
+	}
+	token, err := e.Part.identity.NewToken(e.Part.Clock(), id)
+	return Token{token}, err
+}
+
+func (e *Endpoint) remove(ctx context.Context, id identity.NodeID) (any, error) {
+	if id == 0 {
+		return nil, errUnnamed
+	}
+	return Changed{id}, e.Part.node.RemoveMember(ctx, uint64(id))
+}
+
+// drain drains the node that answers.
+func (e *Endpoint) drain(ctx context.Context, id identity.NodeID) (any, error) {
+	if id != 0 && id != e.Part.identity.ID {
+		return nil, parley.Refuse(parley.Unprocessable, "other_node", "A node is drained by a call to its own admin address.")
+	}
+	e.Part.Drain(ctx)
+	return Changed{e.Part.identity.ID}, nil
+}
+
+// balance hands the leadership to a node, or to the most advanced other one.
+func (e *Endpoint) balance(ctx context.Context, id identity.NodeID) (any, error) {
+	return Changed{id}, e.Part.node.HandOver(ctx, uint64(id))
+}

@@ -1,0 +1,159 @@
+package membership
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+
+	"parley"
+	"parley/cluster"
+	"parley/cluster/identity"
+	"parley/cluster/raftlog"
+	"parley/cmd/parley/datadir"
+	"parley/persistence"
+)
+
+// beginning is what a node that joins keeps of its welcome until it has the content of the
+// cluster.
+type beginning struct {
+	cluster.Secrets
+	Members map[identity.NodeID]string `json:"members"`
+}
+
+func beginningFile(data string) string {
+	return filepath.Join(data, identity.DirectoryName, "joining.json")
+}
+
+func readBeginning(data string) (*beginning, error) {
+	text, err := os.ReadFile(beginningFile(data))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	b := &beginning{}
+	if err == nil {
+		err = json.Unmarshal(text, b)
+	}
+	return b, err
+}
+
+// advertised is the address by which others reach the node.
+func (o *Options) advertised() (string, error) {
+	address := cmp.Or(o.Advertise, o.Listen)
+	if !parley.IsHostPort(address) {
+		return "", fmt.Errorf("%q is not an address host:port", address)
+	}
+	host, port, _ := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); host == "" || port == "0" || ip != nil && ip.IsUnspecified() {
+		return "", fmt.Errorf("--cluster-advertise: other nodes cannot reach %q; name this machine and a port", address)
+	}
+	return address, nil
+}
+
+// name is what people call the node.
+func (o *Options) name() string {
+	if o.Name != "" {
+		return o.Name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "node"
+	}
+	return name
+}
+
+// join has a member take this node in, and stores what it needs to begin.
+func join(ctx context.Context, o Options) error {
+	if o.Listen == "" || o.Token == "" {
+		return errors.New("--join needs --cluster-listen and --join-token")
+	}
+	if left, err := os.ReadDir(o.Data); err == nil && len(left) > 0 {
+		for _, f := range left {
+			if f.Name() != "lost+found" && f.Name() != identity.DirectoryName {
+				return fmt.Errorf("%s is not empty (it has %s): a node joins with a new data directory", o.Data, f.Name())
+			}
+		}
+	}
+	address, err := o.advertised()
+	if err != nil {
+		return err
+	}
+	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, o.name(), address)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(o.Data, identity.DirectoryName), 0o700); err != nil {
+		return err
+	}
+	text, err := json.Marshal(beginning{w.Secrets, w.Members})
+	if err != nil {
+		return err
+	}
+	if err := identity.WriteFile(beginningFile(o.Data), text); err != nil {
+		return err
+	}
+	if err := datadir.PutMasterKey(o.Data, w.Master); err != nil {
+		return err
+	}
+	id, err := applicant.Write(o.Data, o.name(), address, w.Admission)
+	if err != nil {
+		return err
+	}
+	o.Logger.Info("the node was admitted to the cluster", "cluster", id.Cluster.String(), "node", id.ID.String())
+	return nil
+}
+
+// secrets returns what a new node gets from this one.
+func (p *Part) secrets(s *persistence.Store) func() (cluster.Secrets, error) {
+	return func() (cluster.Secrets, error) {
+		found, err := datadir.FindMasterKey(p.Data)
+		if err != nil {
+			return cluster.Secrets{}, err
+		}
+		if found.Key == nil {
+			return cluster.Secrets{}, errors.New("the master key is not in a file: give the new node the same environment variable, and try again with a file")
+		}
+		server := p.keys.keyring.ServerKey()
+		return cluster.Secrets{Master: found.Key.Bytes(), Server: server[:], Journals: s.Journals()}, nil
+	}
+}
+
+// Init makes the data directory of a stopped server, or a new one, that of the first node of
+// a new cluster.
+func Init(o Options, store func() (*persistence.Store, error)) (*identity.Identity, error) {
+	address, err := o.advertised()
+	if err != nil {
+		return nil, err
+	}
+	if identity.Exists(o.Data) {
+		return nil, fmt.Errorf("%s belongs to a cluster already", o.Data)
+	}
+	s, err := store() // nobody else has it open, and what is in its log is read
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(filepath.Join(o.Data, logDirectory)); err != nil { // of an attempt that was cut short
+		return nil, err
+	}
+	if err := os.RemoveAll(filepath.Join(o.Data, identity.DirectoryName)); err != nil {
+		return nil, err
+	}
+	return identity.Create(o.Data, o.name(), address, o.Clock(), func(id identity.NodeID) error {
+		log, err := raftlog.Open(raftlog.Options{Dir: filepath.Join(o.Data, logDirectory), ID: uint64(id), New: true})
+		if err != nil {
+			return err
+		}
+		return log.Close()
+	})
+}
+
+// nonce is a random number of this start.
+func nonce() uint64 { return rand.Uint64() }

@@ -1,0 +1,89 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/cluster"
+	"parley/cmd/parley/datadir"
+	"parley/persistence/keyring"
+	"parley/persistence/seal"
+)
+
+// Keys are the keys of organizations on this node. What is destroyed is listed, and forgotten
+// by everything that has it in memory.
+type Keys struct {
+	keyring *keyring.Keyring
+	sealer  *seal.Sealer
+	list    *datadir.ErasureList
+	node    *actors.Node
+}
+
+// NewKeys returns the keys of a node.
+func NewKeys(k *keyring.Keyring, s *seal.Sealer, list *datadir.ErasureList) *Keys {
+	return &Keys{keyring: k, sealer: s, list: list}
+}
+
+// Creation implements cluster.Keys.
+func (k *Keys) Creation(org parley.OrgID) ([]byte, error) { return k.keyring.Creation(org) }
+
+// Destruction implements cluster.Keys.
+func (k *Keys) Destruction(org parley.OrgID, at time.Time) []byte {
+	return keyring.Destruction(org, at)
+}
+
+// Carry implements cluster.Keys.
+func (k *Keys) Carry(change []byte) error {
+	org, at, destroys := keyring.Destroyed(change)
+	if !destroys {
+		return k.keyring.Carry(change)
+	}
+	if _, state := k.keyring.Key(org); state == keyring.Live {
+		if err := k.list.Add(org, at); err != nil {
+			return fmt.Errorf("the list of erasures: %w", err)
+		}
+	}
+	if err := k.keyring.Carry(change); err != nil {
+		return err
+	}
+	k.sealer.Forget(org)
+	return k.node.Forget(org)
+}
+
+// WriteTo implements cluster.Keys.
+func (k *Keys) WriteTo(w io.Writer) (int64, error) { return k.keyring.WriteTo(w) }
+
+// ReadFrom implements cluster.Keys.
+func (k *Keys) ReadFrom(r io.Reader) (int64, error) { return k.keyring.ReadFrom(r) }
+
+// Create gives an organization a key on all nodes.
+func (p *Part) Create(org parley.OrgID) error { return p.node.CreateKey(context.Background(), org) }
+
+// Destroy destroys the key of an organization on all nodes.
+func (p *Part) Destroy(org parley.OrgID, at time.Time) error {
+	return p.node.DestroyKey(context.Background(), org, at)
+}
+
+// destroyListed destroys the keys of organizations that are in the list and have keys: a
+// restored backup brought them back.
+func (k *Keys) destroyListed(n *cluster.Node) error {
+	listed, err := k.list.Read()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range listed {
+		if _, state := k.keyring.Key(e.OrgID); state != keyring.Live {
+			continue
+		}
+		slog.Warn("an organization is erased again: the backup that was restored still had it", "org", e.OrgID.String(), "erased_at", e.ErasedAt)
+		errs = append(errs, n.DestroyKey(context.Background(), e.OrgID, e.ErasedAt))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,370 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/host"
+	"parley/cluster"
+	"parley/cluster/identity"
+	"parley/cluster/raftlog"
+	"parley/journal"
+	"parley/persistence"
+	"parley/persistence/keyring"
+)
+
+// Options of a node.
+type Options struct {
+	// Data is the data directory.
+	Data string
+	// Listen is the address for other nodes, Advertise the one by which they reach it, if
+	// that is another one.
+	Listen, Advertise string
+	// Name is what people call the node; "" is the name of the machine.
+	Name string
+	// Join is the address of a member, and Token the token, with which a new node joins.
+	Join, Token string
+	Clock       parley.Clock
+	Logger      *slog.Logger
+	// Fatal ends the process.
+	Fatal func(error)
+}
+
+// Part is a server's part of a cluster.
+type Part struct {
+	Options
+	identity *identity.Identity
+	// begin is what a node that joins got, until it has the content of the cluster.
+	begin     *beginning
+	member    *cluster.Member
+	group     *cluster.Group
+	node      *cluster.Node
+	transport *cluster.Transport
+	entrance  *cluster.Entrance
+	actors    *actors.Node
+	keys      *Keys
+	log       *raftlog.Log
+	work      sync.WaitGroup
+	stop      context.CancelFunc
+
+	draining atomic.Bool
+	ready    atomic.Bool // it was ready once
+	// confirmed is when a fence last passed, as a Unix time in ns.
+	confirmed atomic.Int64
+}
+
+// logDirectory is the name of the log's directory in the data directory.
+const logDirectory = "raft"
+
+// Open returns the part of a server whose data directory belongs to a cluster, or is to join
+// one; nil if neither is so.
+func Open(ctx context.Context, o Options) (*Part, error) {
+	if !identity.Exists(o.Data) {
+		if o.Join == "" {
+			if o.Listen != "" {
+				return nil, errors.New("--cluster-listen: the data directory belongs to no cluster; begin one with \"parley cluster init\", or join one with --join")
+			}
+			return nil, nil
+		}
+		if err := join(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	id, err := identity.Open(o.Data)
+	if err != nil {
+		return nil, err
+	}
+	if o.Listen == "" {
+		o.Listen = id.Address
+	}
+	p := &Part{Options: o, identity: id, member: cluster.NewMember()}
+	if p.begin, err = readBeginning(o.Data); err != nil {
+		return nil, err
+	}
+	p.group = cluster.NewGroup(p.member, p.State)
+	return p, nil
+}
+
+// Sequencer orders the batches of the server's store.
+func (p *Part) Sequencer() persistence.Sequencer { return p.member }
+
+// Journals is the number of journals of a store that is to be made, 0 if there is one.
+func (p *Part) Journals() int {
+	if p.begin == nil {
+		return 0
+	}
+	return p.begin.Journals
+}
+
+// ServerKey is the server key of the cluster's keyrings, for one that is to be made; else nil.
+func (p *Part) ServerKey() *keyring.Key {
+	if p.begin == nil || len(p.begin.Server) != keyring.KeyBytes {
+		return nil
+	}
+	key := keyring.Key(p.begin.Server)
+	return &key
+}
+
+// Blank reports whether the node has not had the content of the cluster yet, so that its
+// store may have to be made.
+func (p *Part) Blank() bool { return !p.identity.Joined }
+
+// Connect returns the journal and the router of the node.
+func (p *Part) Connect(s *persistence.Store) (journal.Journal, host.Router, error) {
+	types := actors.WireTypes()
+	cluster.RegisterTypes(types)
+	seeds := map[uint64]string{}
+	if p.begin != nil {
+		for id, address := range p.begin.Members {
+			if id != p.identity.ID {
+				seeds[uint64(id)] = address
+			}
+		}
+	}
+	p.entrance = &cluster.Entrance{Identity: p.identity, Clock: p.Clock, Logger: p.Logger, Secrets: p.secrets(s)}
+	p.transport = cluster.NewTransport(uint64(p.identity.ID), p.member, p.identity, seeds, p.Clock, p.Logger, p.entrance.Register)
+	var err error
+	p.node, err = cluster.NewNode(cluster.Options{
+		Store: s, Types: types, Leader: p.transport.Leader, Clock: p.Clock, Group: p.group,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.node.Journal(), p.node, nil
+}
+
+// Elsewhere reports that another node leads, or none.
+func (p *Part) Elsewhere() bool {
+	leader, err := p.transport.Leader()
+	return leader != nil || err != nil
+}
+
+// Begin starts the actors and the node, and returns when the server shows what the cluster
+// has acknowledged.
+func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, keys *Keys) error {
+	p.actors, p.keys = n, keys
+	keys.node = n
+	if err := n.StartFollowing(); err != nil {
+		return err
+	}
+	replica, err := s.Replica()
+	if err != nil {
+		return err
+	}
+	id := uint64(p.identity.ID)
+	if p.log, err = raftlog.Open(raftlog.Options{FS: s.RetryingFS(), Dir: filepath.Join(p.Data, logDirectory), ID: id, New: !p.identity.Joined}); err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", p.Listen)
+	if err != nil {
+		return err
+	}
+	p.transport.Serve(p.node)
+	p.entrance.Serve(p.node)
+	if err := p.member.Start(cluster.MemberOptions{
+		ID: id, Voters: []uint64{id}, Described: map[uint64]string{id: cluster.Description{Name: p.identity.Name, Address: p.identity.Address}.Encode()},
+		Joining: !p.identity.Joined, Nonce: nonce(), Replica: replica, Keys: keys, Leading: &leading{p}, Changed: p.transport.Changed,
+		Log: p.log, Links: p.transport, Clock: p.Clock, Logger: p.Logger, Fatal: p.Fatal,
+	}); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	working, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	p.work.Go(func() {
+		if err := p.transport.Links().Serve(ln); err != nil && working.Err() == nil {
+			p.Fatal(err)
+		}
+	})
+	p.work.Go(func() {
+		p.group.Promote(working, func(id uint64, err error) {
+			p.Logger.Warn("a node does not become a voter yet", "node", identity.NodeID(id).String(), "error", err)
+		})
+	})
+	p.work.Go(func() {
+		p.identity.Keep(working, p.Clock, func(err error) { p.Logger.Error("the node's certificate cannot be renewed", "error", err) })
+	})
+	p.work.Go(func() { p.confirm(working, s) })
+	return p.await(ctx, replica)
+}
+
+// awaitReport is how long a node waits for the cluster before it says so.
+const awaitReport = 3 * time.Second
+
+// await waits until the node shows what the cluster has acknowledged.
+func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
+	began := p.Clock()
+	for reported := false; ; {
+		if _, self := p.group.Table()[uint64(p.identity.ID)]; self && p.confirmed.Load() != 0 && replica.Applied().Number > 0 {
+			break
+		}
+		if !reported && p.Clock().Sub(began) > awaitReport {
+			reported = true
+			p.Logger.Warn("the node waits for the cluster: it needs a leader, which needs a majority of the voters", "node", p.identity.ID.String())
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.New("the node was stopped before it found its cluster")
+		}
+	}
+	if err := p.identity.SetJoined(); err != nil {
+		return err
+	}
+	if err := os.Remove(beginningFile(p.Data)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	p.ready.Store(true)
+	p.Logger.Info("the node is part of its cluster", "cluster", p.identity.Cluster.String(), "node", p.identity.ID.String(), "address", p.identity.Address)
+	return nil
+}
+
+const (
+	// confirmEvery is how often a node makes sure that it is part of a working cluster.
+	confirmEvery = 250 * time.Millisecond
+	// confirmedFor is for how long it counts as ready after that.
+	confirmedFor = time.Second
+)
+
+// confirm passes fences, so that Ready knows whether requests could be answered.
+func (p *Part) confirm(ctx context.Context, s *persistence.Store) {
+	tick := time.NewTicker(confirmEvery)
+	defer tick.Stop()
+	for {
+		if began := p.Clock(); s.Fence(ctx) == nil {
+			p.confirmed.Store(began.UnixNano())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+var (
+	errApart    = parley.Refuse(parley.Unavailable, "no_leader", "The node has no contact with a leader of its cluster.")
+	errDraining = parley.Refuse(parley.Unavailable, "draining", "The node is draining.")
+)
+
+// Ready returns why this node should receive no requests, nil if it should.
+func (p *Part) Ready() *parley.Refusal {
+	switch {
+	case p.draining.Load():
+		return errDraining
+	case p.Clock().UnixNano()-p.confirmed.Load() > confirmedFor.Nanoseconds():
+		return errApart
+	}
+	return nil
+}
+
+// State is how this node is: ready, joining or draining. A node that is down says nothing.
+func (p *Part) State() string {
+	switch {
+	case p.draining.Load():
+		return "draining"
+	case !p.ready.Load() || p.Ready() != nil:
+		return "joining"
+	}
+	return "ready"
+}
+
+// leading is what a node does only while it leads.
+type leading struct{ *Part }
+
+// Begin implements cluster.Leading.
+func (l *leading) Begin() error {
+	l.Logger.Info("the node leads", "node", l.identity.ID.String())
+	l.node.Serve(l.actors.Decide)
+	if err := l.actors.Lead(); err != nil {
+		return err
+	}
+	l.work.Go(l.resumeErasures)
+	return nil
+}
+
+// resumeErasures goes on with what a former leader had begun.
+func (l *leading) resumeErasures() {
+	for l.Elsewhere() { // until requests are taken here, or no more
+		if l.member.Term() == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := l.keys.destroyListed(l.node); err != nil {
+		l.Logger.Error("organizations that were erased are not erased again", "error", err)
+	}
+	if err := l.actors.Erasures.Resume(l.keys.keyring.Erased()); err != nil {
+		l.Logger.Error("erasures do not go on", "error", err)
+	}
+}
+
+// End implements cluster.Leading.
+func (l *leading) End() {
+	l.Logger.Info("the node does not lead any more", "node", l.identity.ID.String())
+	l.node.Serve(nil)
+	l.actors.StopLeading()
+}
+
+const (
+	// handTimeout bounds how long a node that stops waits until another one leads.
+	handTimeout = 2 * time.Second
+	// drainDelay is for load balancers to notice that a node is not ready.
+	drainDelay = 2 * time.Second
+)
+
+// Drain reports the node as not ready, waits until load balancers know, and hands over the
+// leadership. A node whose cluster has no other one does not wait.
+func (p *Part) Drain(ctx context.Context) {
+	if p.draining.Swap(true) || !p.ready.Load() || len(p.group.Table()) < 2 {
+		return
+	}
+	select {
+	case <-time.After(drainDelay):
+	case <-ctx.Done():
+	}
+	p.handOver(ctx)
+}
+
+// handOver hands over the leadership, if this node has it.
+func (p *Part) handOver(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, handTimeout)
+	defer cancel()
+	for p.member.Leads() && ctx.Err() == nil {
+		if err := p.node.HandOver(ctx, 0); err != nil {
+			p.Logger.Warn("the leadership is not handed over", "error", err)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Close leaves the cluster's connections. The store is closed after it.
+func (p *Part) Close() error {
+	if p.stop != nil {
+		p.stop()
+	}
+	if p.transport != nil {
+		p.transport.Close()
+	}
+	if p.member.Runner() != nil {
+		p.member.Close()
+	}
+	p.work.Wait()
+	if p.log == nil {
+		return nil
+	}
+	if err := p.log.Close(); err != nil {
+		return fmt.Errorf("the log of the cluster: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package membership
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"parley/cluster"
+	"parley/cluster/consensus"
+	"parley/cluster/identity"
+)
+
+// Status is the cluster as one node sees it.
+type Status struct {
+	Cluster identity.ClusterID `json:"cluster_id"`
+	Nodes   []NodeStatus       `json:"nodes"`
+	Groups  []GroupStatus      `json:"groups"`
+}
+
+// NodeStatus is a member of the cluster.
+type NodeStatus struct {
+	ID      identity.NodeID `json:"id"`
+	Name    string          `json:"name"`
+	Address string          `json:"address"`
+	// State is ready, joining, draining or down.
+	State string `json:"state"`
+	// Leads are the groups that the node leads.
+	Leads []int `json:"leads"`
+	// Self marks the node that answers.
+	Self bool `json:"self"`
+}
+
+// GroupStatus is a group of replicas. There is one.
+type GroupStatus struct {
+	Group int `json:"group"`
+	// Leader is nil if this node knows none.
+	Leader   *identity.NodeID  `json:"leader"`
+	Term     uint64            `json:"term"`
+	Voters   []identity.NodeID `json:"voters"`
+	Learners []identity.NodeID `json:"learners"`
+	// Applied and Committed are indexes of the order, as of the node that answers.
+	Applied   uint64 `json:"applied"`
+	Committed uint64 `json:"committed"`
+}
+
+// stateTimeout bounds how long a node may take to say how it is.
+const stateTimeout = time.Second
+
+// Status asks all nodes how they are.
+func (p *Part) Status(ctx context.Context) (s Status, err error) {
+	g, err := p.group.Status()
+	if err != nil {
+		return s, err
+	}
+	s = Status{Cluster: p.identity.Cluster, Nodes: []NodeStatus{}, Groups: []GroupStatus{{
+		Term: g.Term, Voters: ids(g.Applied.Conf.GetVoters()), Learners: ids(g.Applied.Conf.GetLearners()),
+		Applied: g.Applied.Index, Committed: g.Commit,
+	}}}
+	if g.Leader != 0 {
+		s.Groups[0].Leader = new(identity.NodeID(g.Leader))
+	}
+	for id, d := range cluster.TableOf(g.Applied.Described) {
+		n := NodeStatus{ID: identity.NodeID(id), Name: d.Name, Address: d.Address, Leads: []int{}, Self: identity.NodeID(id) == p.identity.ID}
+		if id == g.Leader {
+			n.Leads = append(n.Leads, 0)
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address))
+	})
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	for i := range s.Nodes {
+		asking.Go(func() { s.Nodes[i].State = p.stateOf(ctx, s.Nodes[i], g) })
+	}
+	asking.Wait()
+	return s, nil
+}
+
+// stateOf is the state of a node. One that is a learner still joins, whatever it says.
+func (p *Part) stateOf(ctx context.Context, n NodeStatus, g consensus.Status) string {
+	state := p.State()
+	if !n.Self {
+		var err error
+		if state, err = p.node.StateOf(ctx, p.transport.Peer(uint64(n.ID))); err != nil {
+			return "down"
+		}
+	}
+	if state == "ready" && slices.Contains(g.Applied.Conf.GetLearners(), uint64(n.ID)) {
+		return "joining"
+	}
+	return state
+}
+
+func ids(of []uint64) []identity.NodeID {
+	all := make([]identity.NodeID, len(of))
+	for i, id := range of {
+		all[i] = identity.NodeID(id)
+	}
+	return all
+}
