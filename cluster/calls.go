@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"parley"
@@ -86,6 +87,14 @@ func callOf(e *journal.Entry) (appendEntry, error) {
 		return appendEntry{}, journal.ErrNotLeader
 	}
 	return appendEntry{e.Slot, e.Rows, e.Records, e.Effects, e.Counts, e.Gather}, nil
+}
+
+// repeatable reports whether an entry changes nothing the second time: it records receipts.
+func (r appendEntry) repeatable() bool {
+	return len(r.Rows)+len(r.Records)+len(r.Counts) == 0 && !slices.ContainsFunc(r.Effects, func(e journal.Effect) bool {
+		_, receipt := e.(journal.RecordReceipt)
+		return !receipt
+	})
 }
 
 // entry is the entry of a request, at an instant of this node's clock.

@@ -94,7 +94,13 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 }
 
 // Table describes the members, as far as this node knows.
-func (g *Group) Table() Table { return TableOf(*g.member.described.Load()) }
+func (g *Group) Table() Table {
+	described := g.member.described.Load()
+	if described == nil {
+		return nil
+	}
+	return TableOf(*described)
+}
 
 // Status is the loop's view of the group.
 func (g *Group) Status() (s consensus.Status, err error) {

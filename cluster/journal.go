@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"parley"
@@ -20,30 +21,49 @@ type Journal struct {
 func (n *Node) Journal() *Journal { return &Journal{n.Store, n} }
 
 // Append implements journal.Journal. Entries that cross to the leader may overtake each other.
+// One that no node has decided goes to the node that leads by then.
 func (j *Journal) Append(e *journal.Entry) {
-	leader, err := j.node.Leader()
-	if err != nil {
-		released(e, err)
-		return
-	}
-	if leader == nil {
+	leader, unknown := j.node.Leader()
+	here := leader == nil && unknown == nil
+	call, ofActor := callOf(e)
+	switch {
+	case ofActor != nil && here:
 		j.Store.Append(e)
-		return
-	}
-	call, err := callOf(e)
-	if err != nil {
-		released(e, err)
-		return
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		defer cancel()
-		_, err := j.node.call(ctx, leader, call)
-		if err == nil && e.Applied != nil {
-			e.Applied()
+	case ofActor != nil:
+		released(e, ofActor)
+	case here:
+		moving := *e
+		moving.Release = func(err error) {
+			if errors.Is(err, journal.ErrNotLeader) {
+				go j.cross(call, e)
+				return
+			}
+			released(e, err)
 		}
-		released(e, err)
-	}()
+		j.Store.Append(&moving)
+	default:
+		go j.cross(call, e)
+	}
+}
+
+// cross has the node that leads append an entry.
+func (j *Journal) cross(call appendEntry, e *journal.Entry) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	_, err := j.node.untilDecided(call.repeatable(), func() (any, error) {
+		leader, err := j.node.Leader()
+		switch {
+		case err != nil:
+			return nil, err
+		case leader != nil:
+			return j.node.call(ctx, leader, call)
+		}
+		return nil, j.node.append(ctx, call, 0)
+	})
+	if err == nil && e.Applied != nil {
+		e.Applied()
+	}
+	released(e, err)
 }
 
 func released(e *journal.Entry, err error) {
@@ -55,10 +75,7 @@ func released(e *journal.Entry, err error) {
 // Admit implements journal.Journal. An entry for another node takes a place in the window
 // of what this node has under way there; that node admits it.
 func (j *Journal) Admit(slot parley.Slot, size int) (func(), error) {
-	switch leader, err := j.node.Leader(); {
-	case err != nil:
-		return nil, err
-	case leader == nil:
+	if leader, unknown := j.node.Leader(); leader == nil && unknown == nil {
 		return j.Store.Admit(slot, size)
 	}
 	return j.node.window.take(size)

@@ -69,7 +69,8 @@ type MemberOptions struct {
 	Keys Keys
 	// Leading, if set, follows the leadership.
 	Leading Leading
-	// Changed, if set, is called in the loop when the members changed. It must not block.
+	// Changed, if set, is called with the members at the start, unless the replica is blank,
+	// and in the loop when they changed. It must not block.
 	Changed func(described map[uint64]string)
 	Log     *raftlog.Log
 	Links   consensus.Links
@@ -108,6 +109,9 @@ func (m *Member) Start(o MemberOptions) error {
 			return err
 		}
 	}
+	if described := m.Applied().Described; len(described) > 0 { // the loop reports only later changes
+		m.Members(nil, described)
+	}
 	limits := consensus.DefaultLimits
 	limits.PayloadBytes = batchBytesMax
 	if o.CatchUpBytes > 0 {
@@ -121,9 +125,6 @@ func (m *Member) Start(o MemberOptions) error {
 		return err
 	}
 	m.runner.Store(runner)
-	if m.described.Load() == nil {
-		m.described.Store(new(m.Applied().Described))
-	}
 	m.work.Go(m.change)
 	m.work.Go(m.followFlushes)
 	return nil

@@ -153,8 +153,8 @@ func (e *entity[S, C, E]) activate() {
 		Applied: e.handle.mailbox.open,
 		Release: func(err error) {
 			switch {
-			case errors.Is(err, journal.ErrNotLeader):
-				e.engine.drop(e.handle, err)
+			case errors.Is(err, journal.ErrNotLeader), errors.Is(err, parley.ErrOutcomeUnknown) && e.engine.Router != nil:
+				e.engine.drop(e.handle, journal.ErrNotLeader) // an activation changes nothing
 			case err != nil:
 				e.engine.drop(e.handle, parley.ErrOverloaded)
 			}

@@ -250,7 +250,7 @@ func (w *recordedServer) decoded(a *rawAnswer, v any) error {
 	case a.err != nil:
 		return a.err
 	case a.status != http.StatusOK:
-		w.unexpected("a read was answered %d %s", a.status, a.raw)
+		w.unexpected("after %v a read was answered %d %s", (a.Answered - a.Asked).Round(time.Millisecond), a.status, a.raw)
 		return fmt.Errorf("answered %d", a.status)
 	}
 	if err := a.into(v); err != nil {

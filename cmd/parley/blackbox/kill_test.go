@@ -60,6 +60,14 @@ func (w *recordedServer) listeners() []*listener {
 
 // runUntilKilled runs clients for a while and kills the server during their requests.
 func (w *recordedServer) runUntilKilled(listeners []*listener, c clientCounts, d time.Duration) {
+	w.runClients(listeners, c, d, w.s.kill)
+	if err := w.s.log.trouble(); err != nil {
+		w.t.Errorf("%v\n%s", err, w.s.log.tail())
+	}
+}
+
+// runClients runs clients for a while, and then a fault during their requests.
+func (w *recordedServer) runClients(listeners []*listener, c clientCounts, d time.Duration, fault func()) {
 	w.dying.Store(false)
 	for i := range 6 {
 		if len(w.conversations.live) <= i {
@@ -82,11 +90,8 @@ func (w *recordedServer) runUntilKilled(listeners []*listener, c clientCounts, d
 	time.Sleep(d)
 	w.tally.lived += d
 	w.dying.Store(true)
-	w.s.kill()
+	fault()
 	wg.Wait()
-	if err := w.s.log.trouble(); err != nil {
-		w.t.Errorf("%v\n%s", err, w.s.log.tail())
-	}
 	w.tally.kills++
 }
 
@@ -95,6 +100,11 @@ func (w *recordedServer) restarted() {
 	began := time.Now()
 	w.s.restart(w.t)
 	w.tally.restarts = append(w.tally.restarts, time.Since(began))
+	w.repeatUnanswered()
+}
+
+// repeatUnanswered repeats the requests of which nobody knows what became of them.
+func (w *recordedServer) repeatUnanswered() {
 	w.dying.Store(false)
 	again := w.pending
 	w.pending = nil

@@ -158,8 +158,9 @@ func (n *nodes) dial() (*net.TCPConn, error) {
 	n.mu.Lock()
 	all := n.all
 	n.mu.Unlock()
-	for range all {
-		conn, err := net.DialTimeout("tcp", all[n.turn.Add(1)%uint64(len(all))].addr, time.Second)
+	turn := n.turn.Add(1)
+	for i := range all {
+		conn, err := net.DialTimeout("tcp", all[(turn+uint64(i))%uint64(len(all))].addr, time.Second)
 		if err == nil {
 			return conn.(*net.TCPConn), nil
 		}

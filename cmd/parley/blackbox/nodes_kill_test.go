@@ -1,0 +1,161 @@
+package blackbox
+
+import (
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"parley/cmd/parley/history"
+)
+
+var nodesKills = flag.Int("nodes.kills", 6, "how often TestNodesKilled kills a node")
+
+// leader is the node that leads, nil while there is none.
+func (n *nodes) leader() *server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.all {
+		select {
+		case <-s.exited:
+			continue
+		default:
+		}
+		said, err := s.operate("cluster", "status", "--json")
+		var status struct {
+			Nodes []struct {
+				Name  string
+				Leads []int
+			}
+		}
+		if err != nil || json.Unmarshal([]byte(said), &status) != nil {
+			continue
+		}
+		for _, one := range status.Nodes {
+			if len(one.Leads) == 0 {
+				continue
+			}
+			for _, s := range n.all {
+				if s.flag("--node-name") == one.Name {
+					return s
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// follower is a node that does not lead.
+func (n *nodes) follower() *server {
+	leader := n.leader()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	others := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == leader })
+	return others[rand.IntN(len(others))]
+}
+
+// startNodes runs a cluster for one test.
+func startNodes(t testing.TB, count int, flags ...string) *nodes {
+	t.Helper()
+	n, err := openNodes(t.TempDir(), count, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.stop(); err != nil || t.Failed() {
+			t.Errorf("the nodes: %v", err)
+			for _, s := range n.all {
+				t.Logf("node %s\n%s", s.flag("--node-name"), s.log.tail())
+			}
+		}
+	})
+	return n
+}
+
+// ready waits until all nodes are ready.
+func (n *nodes) ready(t testing.TB) {
+	t.Helper()
+	for _, s := range n.all {
+		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+			resp, err := client.Get(s.base + "/readyz")
+			if err == nil {
+				_ = resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					break
+				}
+			}
+			if time.Since(began) > 30*time.Second {
+				t.Fatalf("node %s is never ready\n%s", s.flag("--node-name"), s.log.tail())
+			}
+		}
+	}
+}
+
+// firstSend sends until a message is acknowledged, and returns how long that took.
+func (w *recordedServer) firstSend() time.Duration {
+	began := time.Now()
+	for at := (attempt{from: w.senders[0], to: w.popular[0], key: w.newKey()}); ; time.Sleep(5 * time.Millisecond) {
+		if out := w.write(at); out.Outcome == history.Acked {
+			return time.Since(began)
+		}
+		if time.Since(began) > 20*time.Second {
+			w.t.Fatal("no message is acknowledged after a node was killed")
+		}
+	}
+}
+
+// TestNodesKilled kills nodes of a cluster again and again, mostly the one that leads, while
+// clients write, follow streams and read through a proxy. The others go on at once. Package
+// history checks everything that any node answers.
+func TestNodesKilled(t *testing.T) {
+	n := startNodes(t, 3)
+	w := newRecordedServer(t, n.server(), 2, 6)
+	listeners := w.listeners()
+	var leaders []time.Duration
+	for i := range *nodesKills {
+		victim, leads := n.leader(), true
+		if i%3 == 2 {
+			victim, leads = n.follower(), false
+		}
+		w.runClients(listeners, clientCounts{12, 3, 3}, time.Duration(300+rand.IntN(400))*time.Millisecond, func() {
+			victim.kill()
+			if took := w.firstSend(); leads {
+				leaders = append(leaders, took)
+			}
+		})
+		w.repeatUnanswered()
+		if err := victim.again(); err != nil {
+			for _, s := range n.all {
+				said, _ := s.operate("cluster", "status", "--json")
+				t.Logf("node %s says %s\n%s", s.flag("--node-name"), said, s.log.tail())
+			}
+			t.Fatal(err)
+		}
+		n.ready(t)
+		w.readAll(listeners, i%3 == 2 || i == *nodesKills-1)
+		w.check()
+	}
+	slices.Sort(leaders)
+	t.Logf("%v; first 201 after the leader's death: %v at the median, %v at p99, %v at most", &w.tally,
+		leaders[len(leaders)/2].Round(time.Millisecond), leaders[len(leaders)*99/100].Round(time.Millisecond), leaders[len(leaders)-1].Round(time.Millisecond))
+	w.checkDetectsLosses()
+	for _, s := range n.all {
+		if found, err := filepath.Glob(filepath.Join(s.dir, "raft", "*.raftlog")); err != nil || len(found) == 0 {
+			t.Errorf("node %s has no log: %v", s.flag("--node-name"), err)
+		}
+	}
+}
+
+// again starts a node that was killed, at its former address.
+func (s *server) again() error {
+	back, err := (&server{dir: s.dir, flags: s.flags, through: s.through}).launched(s.addr)
+	if err == nil {
+		*s = *back
+	}
+	client.CloseIdleConnections()
+	return err
+}
