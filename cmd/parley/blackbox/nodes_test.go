@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 )
 
@@ -23,6 +26,8 @@ type nodes struct {
 
 	mu  sync.Mutex
 	all []*server
+	// avoided get no connections.
+	avoided map[*server]bool
 }
 
 // openNodes starts a cluster in a directory. All nodes have the address of the proxy as their
@@ -156,7 +161,7 @@ func (n *nodes) relay(conn *net.TCPConn) {
 
 func (n *nodes) dial() (*net.TCPConn, error) {
 	n.mu.Lock()
-	all := n.all
+	all := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return n.avoided[s] })
 	n.mu.Unlock()
 	turn := n.turn.Add(1)
 	for i := range all {
@@ -166,6 +171,39 @@ func (n *nodes) dial() (*net.TCPConn, error) {
 		}
 	}
 	return nil, errors.New("no node takes connections")
+}
+
+// avoid gives a node no connections, or again.
+func (n *nodes) avoid(s *server, avoided bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.avoided == nil {
+		n.avoided = map[*server]bool{}
+	}
+	n.avoided[s] = avoided
+}
+
+// heed has the proxy ask all nodes whether they are ready, and avoid those that are not.
+func (n *nodes) heed(t testing.TB) {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	for _, s := range n.all {
+		base := s.base
+		go func() {
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(100 * time.Millisecond):
+				}
+				resp, err := client.Get(base + "/readyz")
+				if err == nil {
+					_ = resp.Body.Close()
+				}
+				n.avoid(s, err != nil || resp.StatusCode != http.StatusOK)
+			}
+		}()
+	}
 }
 
 // stop drains all nodes. None may have reported a defect.

@@ -1,0 +1,70 @@
+package blackbox
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestLeaderHalted halts the process of the leader under load, so that its connections stay
+// open and its answers do not come, and lets it go on after others have taken over. What it
+// answers then must be right too.
+func TestLeaderHalted(t *testing.T) {
+	n := startNodes(t, 3)
+	w := newRecordedServer(t, n.server(), 2, 6)
+	listeners := w.listeners()
+	for i := range 3 {
+		victim := n.leader()
+		w.runClients(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
+			if err := victim.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			n.avoid(victim, true) // its health check fails
+			t.Logf("first 201 after the leader was halted: %v", w.firstSend().Round(time.Millisecond))
+			time.Sleep(time.Duration(i) * time.Second)
+			if err := victim.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			n.avoid(victim, false)
+			time.Sleep(200 * time.Millisecond)
+		})
+		w.repeatUnanswered()
+		n.ready(t)
+		w.readAll(listeners, i == 2)
+		w.check()
+	}
+	t.Log(&w.tally)
+}
+
+// TestRollingRestart stops and starts each node of a cluster in turn while clients work. A
+// load balancer that heeds /readyz hides it: no request fails, and no outcome is unknown.
+func TestRollingRestart(t *testing.T) {
+	n := startNodes(t, 3)
+	n.heed(t)
+	w := newRecordedServer(t, n.server(), 2, 6)
+	listeners := w.listeners()
+	for range 3 {
+		victim := n.leader()
+		w.runClients(nil, clientCounts{8, 2, 3}, 300*time.Millisecond, func() {
+			w.dying.Store(false) // everything has to be answered
+			began := time.Now()
+			if err := victim.drain(15 * time.Second); err != nil {
+				t.Errorf("%v\n%s", err, victim.log.tail())
+			}
+			took := time.Since(began)
+			if err := victim.again(); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("node %s stopped in %v and was ready again after %v", victim.flag("--node-name"), took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+			n.ready(t)
+			w.dying.Store(true)
+		})
+		if len(w.pending) > 0 {
+			t.Errorf("the outcome of %d requests is unknown", len(w.pending))
+		}
+		w.repeatUnanswered()
+		w.readAll(listeners, true)
+		w.check()
+	}
+	t.Log(&w.tally)
+}
