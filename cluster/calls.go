@@ -50,6 +50,10 @@ type (
 	nodeState struct {
 		State string
 	}
+	// askAcknowledged asks what a member had acknowledged. It answers an acknowledgedUpTo.
+	askAcknowledged struct{ ID uint64 }
+	// acknowledgedUpTo is up to which index a member has the order.
+	acknowledgedUpTo struct{ Index uint64 }
 	// hand has the leader hand over to a member.
 	hand struct{ To uint64 }
 	// answer answers each of them.
@@ -74,7 +78,7 @@ func RegisterTypes(t *wire.Types) {
 		journal.AddToList{}, journal.DropFeed{}, journal.CreateStream{},
 	)
 	t.Add(ask{}, appendEntry{}, settle{}, answer{})
-	t.Add(changeKey{}, addMember{}, removeMember{}, askState{}, nodeState{}, hand{})
+	t.Add(changeKey{}, addMember{}, removeMember{}, askState{}, nodeState{}, hand{}, askAcknowledged{}, acknowledgedUpTo{})
 	for _, e := range []error{ErrTokenUsed, ErrMemberUnknown, ErrTooFew} {
 		t.AddError(e.Error(), e)
 	}

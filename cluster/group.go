@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +12,6 @@ import (
 
 	"parley"
 	"parley/cluster/consensus"
-	"parley/cluster/identity"
 	"parley/journal"
 )
 
@@ -23,44 +22,15 @@ var (
 	ErrTooFew        = errors.New("without this node, too few of the others are up to decide anything")
 )
 
-// Description says what a member is called and how to reach it.
-type Description struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
-	// Token is the number of the join token that admitted it, empty for the first member.
-	Token string `json:"token,omitempty"`
-	// Replaces is the member whose place it takes when it has caught up, 0 if none.
-	Replaces uint64 `json:"replaces,omitempty"`
-}
-
-// Encode is the description as the group keeps it.
-func (d Description) Encode() string {
-	b, _ := json.Marshal(d) // no field of it can fail
-	return string(b)
-}
-
-// Table has the descriptions of members by their ids.
-type Table map[uint64]Description
-
-// TableOf decodes what a position describes. Descriptions that cannot be read, of another
-// version, are empty.
-func TableOf(described map[uint64]string) Table {
-	t := Table{}
-	for id, text := range described {
-		var d Description
-		_ = json.Unmarshal([]byte(text), &d)
-		t[id] = d
-	}
-	return t
-}
-
 // Group changes the members and the keys of the group while this node leads.
 type Group struct {
 	member *Member
+	clock  parley.Clock
 	// State says how this node is: ready, joining or draining.
 	State func() string
 	// changing serializes changes of members.
 	changing sync.Mutex
+	known    acknowledged
 }
 
 const (
@@ -74,7 +44,9 @@ const (
 )
 
 // NewGroup returns the group of a member.
-func NewGroup(m *Member, state func() string) *Group { return &Group{member: m, State: state} }
+func NewGroup(m *Member, clock parley.Clock, state func() string) *Group {
+	return &Group{member: m, clock: clock, State: state}
+}
 
 // answer answers a request that concerns the group.
 func (g *Group) answer(ctx context.Context, request any) (any, error) {
@@ -87,6 +59,8 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 		return nil, g.remove(ctx, r.ID)
 	case hand:
 		return nil, g.hand(r.To)
+	case askAcknowledged:
+		return acknowledgedUpTo{g.acknowledgedBy(r.ID, g.clock())}, nil
 	case askState:
 		return nodeState{g.State()}, nil
 	}
@@ -95,16 +69,20 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 
 // Table describes the members, as far as this node knows.
 func (g *Group) Table() Table {
-	described := g.member.described.Load()
-	if described == nil {
+	r := g.member.roster.Load()
+	if r == nil {
 		return nil
 	}
-	return TableOf(*described)
+	return r.table
 }
 
 // Status is the loop's view of the group.
 func (g *Group) Status() (s consensus.Status, err error) {
-	err = g.member.Runner().Do(func(c *consensus.Core) error { s = c.Status(); return nil })
+	r := g.member.Runner()
+	if r == nil {
+		return s, consensus.ErrStopped
+	}
+	err = r.Do(func(c *consensus.Core) error { s = c.Status(); return nil })
 	return s, err
 }
 
@@ -112,10 +90,8 @@ func (g *Group) Status() (s consensus.Status, err error) {
 func (g *Group) add(ctx context.Context, r addMember) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
-	for id, d := range g.Table() {
-		if d.Token == r.Token && id != r.ID {
-			return ErrTokenUsed
-		}
+	if known := g.member.roster.Load(); known != nil && known.admitted(r.Token) != r.ID && known.admitted(r.Token) != 0 {
+		return ErrTokenUsed
 	}
 	learner := raftpb.ConfChangeAddLearnerNode
 	change := &raftpb.ConfChangeV2{
@@ -196,9 +172,10 @@ func (g *Group) hand(to uint64) error {
 	return g.member.Runner().Do(func(c *consensus.Core) error { return c.Transfer(to) })
 }
 
-// Promote makes voters of learners that have caught up, while this node leads, until ctx is
-// done. One that replaces another member takes its place in the same change.
-func (g *Group) Promote(ctx context.Context, failed func(id uint64, err error)) {
+// Lead makes voters of learners that have caught up, and learns what members have
+// acknowledged, while this node leads, until ctx is done. A learner that replaces another
+// member takes its place in the same change.
+func (g *Group) Lead(ctx context.Context, failed func(error)) {
 	tick := time.NewTicker(promoteEvery)
 	defer tick.Stop()
 	for {
@@ -210,6 +187,9 @@ func (g *Group) Promote(ctx context.Context, failed func(id uint64, err error)) 
 		if g.member.term() == 0 {
 			continue
 		}
+		if err := g.learn(g.clock()); err != nil {
+			failed(fmt.Errorf("what members have acknowledged cannot be stored: %w", err))
+		}
 		s, err := g.Status()
 		if err != nil || s.Leads == 0 {
 			continue
@@ -217,7 +197,7 @@ func (g *Group) Promote(ctx context.Context, failed func(id uint64, err error)) 
 		for _, p := range s.Progress {
 			if p.Learner && p.Active && p.Match+caughtUp >= s.Commit {
 				if err := g.promote(ctx, p.ID); err != nil && !errors.Is(err, journal.ErrNotLeader) {
-					failed(p.ID, err)
+					failed(fmt.Errorf("node %s does not become a voter yet: %w", nodeName(p.ID), err))
 				}
 			}
 		}
@@ -239,6 +219,3 @@ func (g *Group) promote(ctx context.Context, id uint64) error {
 		return slices.Contains(conf.GetVoters(), id) && len(conf.GetVotersOutgoing()) == 0
 	})
 }
-
-// nodeName is a node's id as people read it.
-func nodeName(id uint64) string { return identity.NodeID(id).String() }

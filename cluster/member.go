@@ -30,13 +30,13 @@ type Member struct {
 	leading Leading
 	runner  atomic.Pointer[consensus.Runner]
 	follows atomic.Pointer[following]
-	// described is the Described of the newest position.
-	described atomic.Pointer[map[uint64]string]
-	fatal     func(error)
-	logger    *slog.Logger
-	id        uint64
+	// roster is what the newest position says about members.
+	roster atomic.Pointer[roster]
+	fatal  func(error)
+	logger *slog.Logger
+	id     uint64
 	// changed is called in the loop when the members did.
-	changed func(described map[uint64]string)
+	changed func(Table)
 	durable atomic.Uint64
 	// unproposed counts the batches of a term that the loop took and did not propose, which
 	// are the last ones of it. Both belong to the loop.
@@ -71,7 +71,7 @@ type MemberOptions struct {
 	Leading Leading
 	// Changed, if set, is called with the members at the start, unless the replica is blank,
 	// and in the loop when they changed. It must not block.
-	Changed func(described map[uint64]string)
+	Changed func(Table)
 	Log     *raftlog.Log
 	Links   consensus.Links
 	Clock   parley.Clock
@@ -109,8 +109,8 @@ func (m *Member) Start(o MemberOptions) error {
 			return err
 		}
 	}
-	if described := m.Applied().Described; len(described) > 0 { // the loop reports only later changes
-		m.Members(nil, described)
+	if at := m.Applied(); len(at.Described) > 0 { // the loop reports only later changes
+		m.Members(at.Conf, at.Described)
 	}
 	limits := consensus.DefaultLimits
 	limits.PayloadBytes = batchBytesMax
@@ -322,10 +322,11 @@ func (s receivedSnapshot) Applied() consensus.Applied { return s.at }
 func (receivedSnapshot) WriteTo(io.Writer) (int64, error) { return 0, errors.ErrUnsupported }
 
 // Members implements consensus.Handler.
-func (m *Member) Members(_ *raftpb.ConfState, described map[uint64]string) {
-	m.described.Store(&described)
+func (m *Member) Members(conf *raftpb.ConfState, described map[uint64]string) {
+	r := newRoster(conf, described)
+	m.roster.Store(r)
 	if m.changed != nil {
-		m.changed(described)
+		m.changed(r.table)
 	}
 }
 

@@ -170,7 +170,11 @@ func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
 		}
 		a.Content, a.Failure = n.Group.answer(ctx, decoded)
 	}
-	a.Visible = n.replica.Visible()
+	switch decoded.(type) {
+	case askState, askAcknowledged: // a node that starts shows nothing yet
+	default:
+		a.Visible = n.replica.Visible()
+	}
 	return n.Types.Append(nil, a)
 }
 

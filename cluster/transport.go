@@ -56,9 +56,9 @@ func (t *Transport) Close() {
 }
 
 // Changed takes over the addresses of the members.
-func (t *Transport) Changed(described map[uint64]string) {
+func (t *Transport) Changed(members Table) {
 	addresses := map[uint64]string{}
-	for id, d := range TableOf(described) {
+	for id, d := range members {
 		if id != t.self && d.Address != "" {
 			addresses[id] = d.Address
 		}
@@ -69,11 +69,11 @@ func (t *Transport) Changed(described map[uint64]string) {
 // isMember reports whether a node is a member. A blank node does not know, and takes what the
 // authority of the cluster has certified.
 func (t *Transport) isMember(id uint64) bool {
-	described := t.member.described.Load()
-	if described == nil || len(*described) == 0 {
+	r := t.member.roster.Load()
+	if r == nil {
 		return true
 	}
-	_, member := (*described)[id]
+	_, member := r.table[id]
 	return member
 }
 

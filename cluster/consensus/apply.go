@@ -110,18 +110,19 @@ func (c *Core) changed(e *raftpb.Entry, after *Applied) error {
 	return nil
 }
 
-// describe returns the descriptions of members after a change. One without a context, as of
-// a learner that becomes a voter, leaves them as they are.
+// describe returns the descriptions of members after a change. Its context describes the node
+// that comes in. One without a context, as of a learner that becomes a voter, leaves them as
+// they are.
 func describe(members map[uint64]string, change *raftpb.ConfChangeV2) map[uint64]string {
+	if len(change.GetContext()) == 0 {
+		return members
+	}
 	after := maps.Clone(members)
+	if after == nil {
+		after = map[uint64]string{}
+	}
 	for _, one := range change.GetChanges() {
-		switch {
-		case one.GetType() == raftpb.ConfChangeRemoveNode:
-			delete(after, one.GetNodeId())
-		case len(change.GetContext()) > 0:
-			if after == nil {
-				after = map[uint64]string{}
-			}
+		if one.GetType() != raftpb.ConfChangeRemoveNode {
 			after[one.GetNodeId()] = string(change.GetContext())
 		}
 	}

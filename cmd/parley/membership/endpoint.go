@@ -82,19 +82,25 @@ func (e *Endpoint) find(named string) (found identity.NodeID, err error) {
 	if named == "" {
 		return 0, nil
 	}
-	for id, d := range e.Part.group.Table() {
-		if d.Name != named && !strings.HasPrefix(identity.NodeID(id).String(), named) {
-			continue
+	table := e.Part.group.Table()
+	for _, fits := range []func(identity.NodeID, string) bool{
+		func(_ identity.NodeID, name string) bool { return name == named },
+		func(id identity.NodeID, _ string) bool { return strings.HasPrefix(id.String(), named) },
+	} {
+		for id, d := range table {
+			if !fits(identity.NodeID(id), d.Name) {
+				continue
+			}
+			if found != 0 {
+				return 0, parley.Refuse(parley.Conflict, "ambiguous", "Several nodes are called so; name the id of one.")
+			}
+			found = identity.NodeID(id)
 		}
 		if found != 0 {
-			return 0, parley.Refuse(parley.Conflict, "ambiguous", "Several nodes are called so; name the id of one.")
+			return found, nil
 		}
-		found = identity.NodeID(id)
 	}
-	if found == 0 {
-		return 0, parley.ErrNotFound.Saying("The cluster has no node with this id or name.")
-	}
-	return found, nil
+	return 0, parley.ErrNotFound.Saying("The cluster has no node with this id or name.")
 }
 
 var errUnnamed = parley.Refuse(parley.Unprocessable, "node_required", "Name a node.")

@@ -91,8 +91,8 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	if p.begin, err = readBeginning(o.Data); err != nil {
 		return nil, err
 	}
-	p.group = cluster.NewGroup(p.member, p.State)
-	return p, nil
+	p.group = cluster.NewGroup(p.member, o.Clock, p.State)
+	return p, p.remember()
 }
 
 // Sequencer orders the batches of the server's store.
@@ -169,26 +169,27 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 	if err != nil {
 		return err
 	}
-	p.transport.Serve(p.node)
-	p.entrance.Serve(p.node)
-	if err := p.member.Start(cluster.MemberOptions{
-		ID: id, Voters: []uint64{id}, Described: map[uint64]string{id: cluster.Description{Name: p.identity.Name, Address: p.identity.Address}.Encode()},
-		Joining: !p.identity.Joined, Nonce: nonce(), Replica: replica, Keys: keys, Leading: &leading{p}, Changed: p.transport.Changed,
-		Log: p.log, Links: p.transport, Clock: p.Clock, Logger: p.Logger, Fatal: p.Fatal,
-	}); err != nil {
-		return errors.Join(err, ln.Close())
-	}
 	working, stop := context.WithCancel(context.Background())
 	p.stop = stop
+	p.transport.Serve(p.node)
+	p.entrance.Serve(p.node)
 	p.work.Go(func() {
 		if err := p.transport.Links().Serve(ln); err != nil && working.Err() == nil {
 			p.Fatal(err)
 		}
 	})
+	if err := p.checkComplete(ctx, replica); err != nil {
+		return err
+	}
+	if err := p.member.Start(cluster.MemberOptions{
+		ID: id, Voters: []uint64{id}, Described: map[uint64]string{id: cluster.Description{Name: p.identity.Name, Address: p.identity.Address}.Encode()},
+		Joining: !p.identity.Joined, Nonce: nonce(), Replica: replica, Keys: keys, Leading: &leading{p}, Changed: p.transport.Changed,
+		Log: p.log, Links: p.transport, Clock: p.Clock, Logger: p.Logger, Fatal: p.Fatal,
+	}); err != nil {
+		return err
+	}
 	p.work.Go(func() {
-		p.group.Promote(working, func(id uint64, err error) {
-			p.Logger.Warn("a node does not become a voter yet", "node", identity.NodeID(id).String(), "error", err)
-		})
+		p.group.Lead(working, func(err error) { p.Logger.Warn("the leader of the cluster has a problem", "error", err) })
 	})
 	p.work.Go(func() {
 		p.identity.Keep(working, p.Clock, func(err error) { p.Logger.Error("the node's certificate cannot be renewed", "error", err) })

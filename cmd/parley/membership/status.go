@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"parley/cluster"
 	"parley/cluster/consensus"
 	"parley/cluster/identity"
 )
@@ -61,7 +60,7 @@ func (p *Part) Status(ctx context.Context) (s Status, err error) {
 	if g.Leader != 0 {
 		s.Groups[0].Leader = new(identity.NodeID(g.Leader))
 	}
-	for id, d := range cluster.TableOf(g.Applied.Described) {
+	for id, d := range p.group.Table() {
 		n := NodeStatus{ID: identity.NodeID(id), Name: d.Name, Address: d.Address, Leads: []int{}, Self: identity.NodeID(id) == p.identity.ID}
 		if id == g.Leader {
 			n.Leads = append(n.Leads, 0)

@@ -1,0 +1,197 @@
+package blackbox
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clusterStatus is what cluster status --json prints.
+type clusterStatus struct {
+	ClusterID string `json:"cluster_id"`
+	Nodes     []struct {
+		ID, Name, Address, State string
+		Leads                    []int
+		Self                     bool
+	}
+	Groups []struct {
+		Group            int
+		Leader           *string
+		Term             uint64
+		Voters, Learners []string
+	}
+}
+
+func (s *server) clusterStatus(t testing.TB) (status clusterStatus) {
+	t.Helper()
+	said, err := s.operate("cluster", "status", "--json")
+	if err == nil {
+		err = json.Unmarshal([]byte(said), &status)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	return status
+}
+
+// eventuallyStatus waits until the cluster is as wanted.
+func (s *server) eventuallyStatus(t testing.TB, what string, met func(clusterStatus) bool) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		status := s.clusterStatus(t)
+		if met(status) {
+			return
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%s never comes true: %+v", what, status)
+		}
+	}
+}
+
+// state is the state of a node by name, "" if the cluster has none.
+func (c clusterStatus) state(name string) string {
+	for _, n := range c.Nodes {
+		if n.Name == name {
+			return n.State
+		}
+	}
+	return ""
+}
+
+// voters is how many nodes vote.
+func (c clusterStatus) voters() int { return len(c.Groups[0].Voters) }
+
+// TestMembersChange has a fourth node join, takes a node out, and replaces one that lost its
+// disk. Every node has every message.
+func TestMembersChange(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 3)
+	s := n.server()
+	one, other := pair(t, s)
+	sent := 0
+	send := func() {
+		t.Helper()
+		for range 20 {
+			sent++
+			one.send(other)
+		}
+	}
+	send()
+	if err := n.add(3); err != nil {
+		t.Fatal(err)
+	}
+	s.eventuallyStatus(t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
+	send()
+
+	// A token admits one node.
+	token, err := s.operate("cluster", "token")
+	if err != nil {
+		t.Fatal(token, err)
+	}
+	for i, want := range []bool{true, false} {
+		at, err := unusedAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &server{dir: t.TempDir(), flags: append([]string{"--node-name", "e", "--cluster-listen", at, "--join", s.flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}, n.flags...)}
+		_, err = e.launched("127.0.0.1:0")
+		if (err == nil) != want {
+			t.Fatalf("try %d with one token: %v", i+1, err)
+		}
+		if err != nil {
+			continue
+		}
+		s.eventuallyStatus(t, "five voters", func(c clusterStatus) bool { return c.voters() == 5 })
+		e.kill()
+		if said, err := s.operate("cluster", "remove", "e"); err != nil {
+			t.Fatal(said, err)
+		}
+	}
+	if said, err := s.operate("cluster", "remove", "e"); err == nil {
+		t.Errorf("a node is removed twice: %s", said)
+	}
+
+	// A node lost its disk: another one takes its place.
+	lost := n.node(3)
+	lost.kill()
+	if err := os.RemoveAll(lost.dir); err != nil {
+		t.Fatal(err)
+	}
+	if token, err = s.operate("cluster", "replace", "d"); err != nil {
+		t.Fatal(token, err)
+	}
+	lost.flags = slices.Clone(lost.flags)
+	lost.flags[1] = "d2"
+	lost.joins = []string{"--join", s.flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
+	if _, err := lost.launched("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	s.eventuallyStatus(t, "the new node in place of the lost one", func(c clusterStatus) bool {
+		return c.voters() == 4 && c.state("d") == "" && c.state("d2") == "ready"
+	})
+	send()
+	n.ready(t)
+	for i := range 4 { // every node shows every message
+		direct := *s
+		direct.nodes, direct.base = nil, n.node(i).base
+		reader, itsOrg := *other, *other.org
+		itsOrg.s = &direct
+		reader.org = &itsOrg
+		if rows := reader.everything(); len(rows) != sent {
+			t.Errorf("node %d shows %d of %d messages", i, len(rows), sent)
+		}
+	}
+}
+
+// TestOlderCopy brings a node back with an older copy of its data directory: it must refuse
+// to take part, because others count on what it acknowledged since.
+func TestOlderCopy(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 3)
+	s := n.server()
+	one, other := pair(t, s)
+	one.send(other)
+	victim := n.follower()
+	if err := victim.drain(15 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	older := filepath.Join(t.TempDir(), "older")
+	if said, err := exec.Command("cp", "-a", victim.dir, older).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if err := victim.again(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(t)
+	for range 20 {
+		one.send(other)
+	}
+	if err := victim.drain(15 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	newest := victim.dir + ".newest"
+	if err := os.Rename(victim.dir, newest); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(older, victim.dir); err != nil {
+		t.Fatal(err)
+	}
+	if said := fails(t, victim.dir, victim.flags...); !strings.Contains(said, "older copy") {
+		t.Errorf("it does not say why:\n%s", said)
+	}
+	if err := os.RemoveAll(victim.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(newest, victim.dir); err != nil { // the control: the right one is taken
+		t.Fatal(err)
+	}
+	if err := victim.again(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(t)
+}

@@ -1,0 +1,59 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"parley/cluster"
+	"parley/cluster/identity"
+	"parley/persistence"
+)
+
+// acknowledgedFile holds what this node has learned about the others while it led.
+func (p *Part) acknowledgedFile() string {
+	return filepath.Join(p.Data, identity.DirectoryName, "acknowledged.json")
+}
+
+// remember reads what the node had learned, and stores what it learns.
+func (p *Part) remember() error {
+	upTo := map[uint64]uint64{}
+	text, err := os.ReadFile(p.acknowledgedFile())
+	if err == nil {
+		err = json.Unmarshal(text, &upTo)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: %w", p.acknowledgedFile(), err)
+	}
+	p.group.Remember(upTo, func(now map[uint64]uint64) error {
+		text, err := json.Marshal(now)
+		if err != nil {
+			return err
+		}
+		return identity.WriteFile(p.acknowledgedFile(), text)
+	})
+	return nil
+}
+
+// checkComplete refuses to go on with a data directory that lacks what the node had
+// acknowledged.
+func (p *Part) checkComplete(ctx context.Context, replica *persistence.Replica) error {
+	voters, members, err := cluster.MembersAt(replica)
+	if err != nil || len(members) == 0 { // a blank node has acknowledged nothing
+		return err
+	}
+	p.transport.Changed(members)
+	last, err := p.log.LastIndex()
+	if err != nil {
+		return err
+	}
+	last = max(last, replica.Applied().Number)
+	err = p.node.CheckComplete(ctx, uint64(p.identity.ID), last, voters, p.transport.Peer)
+	if errors.Is(err, cluster.ErrOlderCopy) {
+		return fmt.Errorf("%w\n  put the newest directory back, or let a new node take this one's place:\n  parley cluster replace %s, on another node", err, p.identity.ID)
+	}
+	return err
+}
