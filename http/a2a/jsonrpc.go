@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -81,6 +82,7 @@ var (
 	errEnded       = fail(codeUnsupported, "UNSUPPORTED_OPERATION", "The task has ended.")
 	errCleartext   = fail(codeContentType, "CONTENT_TYPE_NOT_SUPPORTED", "The agent accepts sealed parts only.")
 	errDefect      = fail(codeInternal, "INTERNAL_ERROR", "The request failed. Its request_id helps the operator to find the reason.")
+	errNotFinite   = fail(codeInvalidParams, "INVALID_PARAMS", "A number of the request is not finite.")
 	errParamsShape = fail(codeInvalidParams, "INVALID_PARAMS", "params must be an object.")
 )
 
@@ -143,18 +145,27 @@ const (
 func checkShape(text []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	for n := 0; ; n++ {
-		_, err := d.ReadToken()
+		token, err := d.ReadToken()
 		switch {
 		case errors.Is(err, io.EOF) && n > 0:
 			return nil
 		case err != nil:
 			return errParse
+		case token.Kind() == '0' && !finite(token.String()):
+			return errNotFinite
 		case n == valuesMax:
 			return invalidRequest(fmt.Sprintf("The request has more than %d values.", valuesMax))
 		case d.StackDepth() > depthMax:
 			return invalidRequest(fmt.Sprintf("The request nests deeper than %d levels.", depthMax))
 		}
 	}
+}
+
+// finite reports whether a number of JSON is a finite one of 64 bits. Readers that know no
+// others would reject the whole page that it is on.
+func finite(number string) bool {
+	_, err := strconv.ParseFloat(number, 64)
+	return err == nil
 }
 
 // response is an answer. A success has no member error, not even null.

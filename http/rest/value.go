@@ -280,8 +280,40 @@ func (s *shape) setRaw(raw jsontext.Value, v reflect.Value, at *place, faults *S
 			return
 		}
 	}
+	if !finite(own) {
+		faults.add(at, faultFinite, msgFinite)
+	}
 	if s.maxBytes > 0 && len(own) > s.maxBytes {
 		faults.add(at, FaultValue, "Value error, should have at most "+strconv.Itoa(s.maxBytes)+" bytes of compact JSON")
 	}
 	v.SetBytes(own)
 }
+
+// plainDigits is how many digits a whole number may have that is surely finite.
+const plainDigits = 308
+
+// finite reports whether all numbers in a valid JSON value are finite ones of 64 bits. A
+// reader that knows no others would reject the whole page of a recipient.
+func finite(raw jsontext.Value) bool {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			i += textEnd(raw[i:])
+		case c == '-' || '0' <= c && c <= '9':
+			end, exponent := i, false
+			for end < len(raw) && bytes.IndexByte(numberBytes, raw[end]) >= 0 {
+				exponent = exponent || raw[end]|0x20 == 'e'
+				end++
+			}
+			if exponent || end-i > plainDigits {
+				if _, err := strconv.ParseFloat(string(raw[i:end]), 64); err != nil {
+					return false
+				}
+			}
+			i = end - 1
+		}
+	}
+	return true
+}
+
+var numberBytes = []byte("0123456789+-.eE")
