@@ -170,6 +170,12 @@ func (in *inspection) checkHeads() {
 	if in.witness == nil {
 		return
 	}
+	if at, err := layout.ReadGroupPosition(in.rows); err != nil {
+		in.damaged("position", err)
+		return
+	} else if at.Number > 0 { // a replica: its log has what is not durable here, and a witness of its own
+		return
+	}
 	witness := in.report.Check("witness", "")
 	witness.Checked++
 	switch {

@@ -88,7 +88,26 @@ func TestMembersChange(t *testing.T) {
 	s.eventuallyStatus(t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 && c.state("d") == "ready" })
 	send()
 
-	// A token admits one node.
+	oneTokenOneNode(t, n)
+	replaceLost(t, n)
+	send()
+	n.ready(t)
+	for i := range 4 { // every node shows every message
+		direct := *s
+		direct.nodes, direct.base = nil, n.node(i).base
+		reader, itsOrg := *other, *other.org
+		itsOrg.s = &direct
+		reader.org = &itsOrg
+		if rows := reader.everything(); len(rows) != sent {
+			t.Errorf("node %d shows %d of %d messages", i, len(rows), sent)
+		}
+	}
+}
+
+// oneTokenOneNode has a node join and leave again: another one is not admitted with its token.
+func oneTokenOneNode(t *testing.T, n *nodes) {
+	t.Helper()
+	s := n.server()
 	token, err := s.operate("cluster", "token")
 	if err != nil {
 		t.Fatal(token, err)
@@ -116,13 +135,19 @@ func TestMembersChange(t *testing.T) {
 		t.Errorf("a node is removed twice: %s", said)
 	}
 
-	// A node lost its disk: another one takes its place.
+}
+
+// replaceLost has a new node take the place of one that lost its disk.
+func replaceLost(t *testing.T, n *nodes) {
+	t.Helper()
+	s := n.server()
 	lost := n.node(3)
 	lost.kill()
 	if err := os.RemoveAll(lost.dir); err != nil {
 		t.Fatal(err)
 	}
-	if token, err = s.operate("cluster", "replace", "d"); err != nil {
+	token, err := s.operate("cluster", "replace", "d")
+	if err != nil {
 		t.Fatal(token, err)
 	}
 	lost.flags = slices.Clone(lost.flags)
@@ -134,18 +159,6 @@ func TestMembersChange(t *testing.T) {
 	s.eventuallyStatus(t, "the new node in place of the lost one", func(c clusterStatus) bool {
 		return c.voters() == 4 && c.state("d") == "" && c.state("d2") == "ready"
 	})
-	send()
-	n.ready(t)
-	for i := range 4 { // every node shows every message
-		direct := *s
-		direct.nodes, direct.base = nil, n.node(i).base
-		reader, itsOrg := *other, *other.org
-		itsOrg.s = &direct
-		reader.org = &itsOrg
-		if rows := reader.everything(); len(rows) != sent {
-			t.Errorf("node %d shows %d of %d messages", i, len(rows), sent)
-		}
-	}
 }
 
 // TestOlderCopy brings a node back with an older copy of its data directory: it must refuse
@@ -194,4 +207,53 @@ func TestOlderCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.ready(t)
+}
+
+// TestConvertedDirectory makes the directory of a single server the first node of a cluster:
+// everything in it is on the nodes that join.
+func TestConvertedDirectory(t *testing.T) {
+	t.Parallel()
+	single := start(t)
+	one, other := pair(t, single)
+	for range 50 {
+		one.send(other)
+	}
+	before := ids(other.everything())
+	if err := single.drain(15 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Rename(single.dir, filepath.Join(dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	n, err := openNodes(dir, 2, "--base-url", single.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	direct := *n.node(1)
+	reader, itsOrg := *other, *other.org
+	itsOrg.s = &direct
+	reader.org = &itsOrg
+	if after := ids(reader.everything()); !slices.Equal(before, after) {
+		t.Errorf("the inbox had %d messages, the node that joined shows %d, or others", len(before), len(after))
+	}
+	sender := *one
+	fromOrg := *one.org
+	fromOrg.s = &direct
+	sender.org = &fromOrg
+	sender.send(&reader)
+	if n := len(reader.everything()); n != len(before)+1 {
+		t.Errorf("after another message there are %d", n)
+	}
+	for _, data := range []string{"backup", "quarantine"} { // nothing writes beside the cluster
+		args := map[string][]string{"backup": {"backup", "--to", t.TempDir(), "--data", n.node(0).dir}, "quarantine": {"quarantine", "drop", "x", "--data", n.node(0).dir}}[data]
+		if said, err := execute(args...); err == nil {
+			t.Errorf("%s opens the directory of a node: %s", data, said)
+		}
+	}
 }

@@ -105,6 +105,9 @@ func requireNoOrgs(store *persistence.Store, data string) error {
 // keyring, which needs the master key. It never creates either. A fatal error of the store
 // ends the process.
 func OpenForBackup(data string, std *program.Streams) (*persistence.Store, *keyring.Keyring, MasterKey, error) {
+	if err := checkAlone(data); err != nil {
+		return nil, nil, MasterKey{}, err
+	}
 	if _, err := Journal(data); err != nil {
 		return nil, nil, MasterKey{}, err
 	}

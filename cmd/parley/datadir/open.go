@@ -15,6 +15,9 @@ const Default = "./parley-data"
 // Open opens the store of a data directory that no server has open, without its keyring.
 // It never creates one. A fatal error of the store ends the process.
 func Open(data string, std *program.Streams) (*persistence.Store, error) {
+	if err := checkAlone(data); err != nil {
+		return nil, err
+	}
 	dir, err := Journal(data)
 	if err != nil {
 		return nil, err
