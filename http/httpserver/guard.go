@@ -18,11 +18,13 @@ import (
 func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 	h := &ctx.Request.Header
 	method := h.Method()
-	if protocol := string(h.Protocol()); protocol != "HTTP/1.1" && protocol != "HTTP/1.0" || string(method) == "PRI" {
+	protocol := string(h.Protocol())
+	if protocol != "HTTP/1.1" && protocol != "HTTP/1.0" || string(method) == "PRI" {
 		return false, errUnparsable
 	}
 	chunked, plain := plainHeaders(h.RawHeaders(), s.single)
-	if !plain || !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) {
+	nameless := protocol == "HTTP/1.0" && h.IsGet() && len(h.Host()) == 0 // as load balancers probe
+	if !plain || !nameless && !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) {
 		return false, errUnparsable
 	}
 	if chunked {

@@ -154,7 +154,7 @@ func refuseBrowserRequest(r *http.Request) error {
 	return nil
 }
 
-// readRequest decodes a JSON body.
+// ReadRequest decodes a JSON body.
 func ReadRequest(r *http.Request, into any) error {
 	if err := refuseBrowserRequest(r); err != nil {
 		return err

@@ -19,16 +19,16 @@ func TestPublicDocuments(t *testing.T) {
 		g.put(g.path("/card"), bridgedCard()).want(200)
 		aSecondPasses()
 		for path, cache := range map[string]string{
-			"/.well-known/jwks.json":                  "max-age=3600",
-			"/compliance/info":                        "max-age=3600",
-			"/llms.txt":                               "max-age=3600",
+			"/.well-known/jwks.json": "max-age=3600",
+			"/compliance/info":       "max-age=3600",
+			"/llms.txt":              "max-age=3600",
 			"/.well-known/oauth-authorization-server": "max-age=3600",
-			"/ext/svc/v1":                             "max-age=3600",
-			"/agents/" + g.id + "/keys":               "no-cache",
-			"/agents/keys?ids=" + g.id:                "no-cache",
-			"/agents/" + g.id + "/did.json":           "max-age=300",
-			webFinger(g):                              "max-age=300",
-			bridgeCard(g):                             "max-age=300",
+			"/ext/svc/v1":                   "max-age=3600",
+			"/agents/" + g.id + "/keys":     "no-cache",
+			"/agents/keys?ids=" + g.id:      "no-cache",
+			"/agents/" + g.id + "/did.json": "max-age=300",
+			webFinger(g):                    "max-age=300",
+			bridgeCard(g):                   "max-age=300",
 		} {
 			ask := func(headers ...string) *answer {
 				return s.call(t, "", "GET", path, nil, headers...).as("%s %v", path, headers)

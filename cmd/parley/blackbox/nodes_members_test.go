@@ -134,7 +134,6 @@ func oneTokenOneNode(t *testing.T, n *nodes) {
 	if said, err := s.operate("cluster", "remove", "e"); err == nil {
 		t.Errorf("a node is removed twice: %s", said)
 	}
-
 }
 
 // replaceLost has a new node take the place of one that lost its disk.
