@@ -101,7 +101,7 @@ unit: ## Layers, rules, journal, doors, command line
 	cd bench && $(GO) test $(FLAGS) ./...
 
 .PHONY: blackbox
-blackbox: ## The binary through HTTP, with one journal, with four, and as a leader with a follower
+blackbox: ## The binary through HTTP, with one journal, with four, and as three nodes behind a proxy
 	@$(SAY) "black box"
 	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 14m)
 

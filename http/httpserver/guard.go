@@ -23,7 +23,7 @@ func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 		return false, errUnparsable
 	}
 	chunked, plain := plainHeaders(h.RawHeaders(), s.single)
-	nameless := protocol == "HTTP/1.0" && h.IsGet() && len(h.Host()) == 0 // as load balancers probe
+	nameless := protocol == "HTTP/1.0" && len(h.Host()) == 0 && string(h.RequestURI()) == probePath
 	if !plain || !nameless && !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) {
 		return false, errUnparsable
 	}
@@ -32,6 +32,9 @@ func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 	}
 	return chunked, nil
 }
+
+// probePath is what load balancers probe with HTTP/1.0, some of them without a Host.
+const probePath = "/readyz"
 
 // plainTarget accepts only the origin form (and * for OPTIONS) and rejects paths that
 // other software would normalize into other paths.

@@ -57,6 +57,7 @@ func TestGuardCorpus(t *testing.T) {
 		"backslash":               get("/things\\public"),
 		"fragment":                get("/things/public#a"),
 		"no host":                 "GET /things/public HTTP/1.1\r\n\r\n",
+		"no host in 1.0":          "GET /things/public HTTP/1.0\r\n\r\n",
 		"empty host":              "GET /things/public HTTP/1.1\r\nHost:\r\n\r\n",
 		"two hosts":               "GET /things/public HTTP/1.1\r\nHost: toy\r\nHost: evil\r\n\r\n",
 		"two tokens":              "GET /things/public HTTP/1.1\r\nHost: toy\r\nAuthorization: Bearer a\r\nauthorization: Bearer b\r\n\r\n",
@@ -97,7 +98,6 @@ func TestGuardAcceptsPlainRequests(t *testing.T) {
 	for name, request := range map[string]string{
 		"plain":                 "GET /things/public HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",
 		"version 1.0":           "GET /things/public HTTP/1.0\r\nHost: toy\r\n\r\n",
-		"1.0 without a host":    "GET /things/public HTTP/1.0\r\n\r\n",
 		"odd query":             "GET /things/public?next=//a/../b%2f%00%5c\\ HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",
 		"encoded letters":       "GET /fail/cre%61ted HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",
 		"dots in a name":        "GET /fail/a..b HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",

@@ -77,6 +77,10 @@ func sentence(err error) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
+// prefixMin is how much of an id names a node: a shorter text may be the name of one that is
+// gone.
+const prefixMin = 6
+
 // find returns the node that a request names, 0 if it names none.
 func (e *Endpoint) find(named string) (found identity.NodeID, err error) {
 	if named == "" {
@@ -85,7 +89,9 @@ func (e *Endpoint) find(named string) (found identity.NodeID, err error) {
 	table := e.Part.group.Table()
 	for _, fits := range []func(identity.NodeID, string) bool{
 		func(_ identity.NodeID, name string) bool { return name == named },
-		func(id identity.NodeID, _ string) bool { return strings.HasPrefix(id.String(), named) },
+		func(id identity.NodeID, _ string) bool {
+			return len(named) >= prefixMin && strings.HasPrefix(id.String(), named)
+		},
 	} {
 		for id, d := range table {
 			if !fits(identity.NodeID(id), d.Name) {

@@ -72,9 +72,24 @@ func (c *clusterInitCmd) store(std *program.Streams) (*persistence.Store, error)
 
 type clusterTokenCmd struct{ operatorFlags }
 
-// Run prints a token.
+// Run prints a token. It is made from the files of the data directory, unless the address of a
+// running node is given.
 func (c *clusterTokenCmd) Run(ctx context.Context, std *program.Streams) error {
-	return c.token(ctx, "cluster/token", "", std)
+	if c.Admin != "" {
+		return c.token(ctx, "cluster/token", "", std)
+	}
+	id, err := identity.Open(c.Data)
+	if err != nil {
+		return err
+	}
+	token, err := id.NewToken(time.Now(), 0)
+	if err != nil {
+		return err
+	}
+	if std.JSON {
+		return std.Value(membership.Token{Token: token})
+	}
+	return std.Say("%s", token)
 }
 
 // token prints the token that a call answers with.
