@@ -104,10 +104,8 @@ func NewMember() *Member {
 // Start joins the group. The store must have been started.
 func (m *Member) Start(o MemberOptions) error {
 	m.replica, m.fatal, m.logger, m.keys, m.leading, m.id, m.changed = o.Replica, o.Fatal, o.Logger, o.Keys, o.Leading, o.ID, o.Changed
-	if m.replica.Applied().Number == 0 && !o.Joining {
-		if err := m.replica.Begin(noteOf(consensus.Applied{Conf: &raftpb.ConfState{Voters: o.Voters}, Described: o.Described})); err != nil {
-			return err
-		}
+	if err := m.begin(o); err != nil {
+		return err
 	}
 	if at := m.Applied(); len(at.Described) > 0 { // the loop reports only later changes
 		m.Members(at.Conf, at.Described)
@@ -128,6 +126,27 @@ func (m *Member) Start(o MemberOptions) error {
 	m.work.Go(m.change)
 	m.work.Go(m.followFlushes)
 	return nil
+}
+
+// begin makes the first place of a new group. The first member comes here again after a crash
+// before its first flush.
+func (m *Member) begin(o MemberOptions) error {
+	if m.replica.Applied().Number != 0 || o.Joining {
+		return nil
+	}
+	return m.replica.Begin(noteOf(consensus.Applied{Conf: &raftpb.ConfState{Voters: o.Voters}, Described: o.Described}))
+}
+
+// Recover makes the replica the only member of its group, with all that its log holds, and
+// returns the position that it has reached. The member is not started after it. Of the options
+// it needs ID, Voters, Described, Replica, Keys, Log, Logger and Fatal.
+func (m *Member) Recover(o MemberOptions) (index, term uint64, err error) {
+	m.replica, m.keys, m.logger, m.fatal = o.Replica, o.Keys, o.Logger, o.Fatal
+	if err := m.begin(o); err != nil {
+		return 0, 0, err
+	}
+	at, err := consensus.Recover(memberLog{o.Log}, m, o.ID, o.Described[o.ID])
+	return at.Index, at.Term, err
 }
 
 // Runner is the loop, for the links.

@@ -40,9 +40,36 @@ const (
 var ErrToken = errors.New("the join token is not valid, or not any more")
 
 // Create makes the identity of the first node of a new cluster, with the authority of the
-// cluster. Before the identity counts, prepare is called, unless it is nil.
+// cluster. Before the identity counts, prepare is called.
 func Create(data, name, address string, now time.Time, prepare func(NodeID) error) (*Identity, error) {
 	n := Node{Cluster: newID[ClusterID](), ID: NewNodeID(), Name: name, Address: address, Joined: true}
+	content, err := authorize(n, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepare(n.ID); err != nil {
+		return nil, err
+	}
+	return write(data, n, content)
+}
+
+// CreateAgain makes a node the first one of a new cluster with a new authority, so that it has
+// no contact with the former one. It can be repeated after a crash.
+func CreateAgain(data string, now time.Time) (*Identity, error) {
+	n, err := ReadNode(data)
+	if err != nil {
+		return nil, err
+	}
+	n.Cluster = newID[ClusterID]()
+	content, err := authorize(n, now)
+	if err != nil {
+		return nil, err
+	}
+	return put(data, n, content)
+}
+
+// authorize returns the files of a node whose cluster begins with it.
+func authorize(n Node, now time.Time) (map[string][]byte, error) {
 	ca, caPrivate, err := newAuthority(n.Cluster, now)
 	if err != nil {
 		return nil, err
@@ -60,15 +87,7 @@ func Create(data, name, address string, now time.Time, prepare func(NodeID) erro
 		return nil, err
 	}
 	cert, err := a.certify(n.ID, public, now)
-	if err != nil {
-		return nil, err
-	}
-	if prepare != nil {
-		if err := prepare(n.ID); err != nil {
-			return nil, err
-		}
-	}
-	return write(data, n, map[string][]byte{caFile: ca, caKey: caPrivate, certFile: cert, keyFile: key})
+	return map[string][]byte{caFile: ca, caKey: caPrivate, certFile: cert, keyFile: key}, err
 }
 
 // NewToken returns a token that admits one node, which takes the place of another one unless

@@ -51,32 +51,47 @@ func Exists(data string) bool {
 
 // Open reads the identity of a data directory. It is ErrNone if there is none.
 func Open(data string) (*Identity, error) {
-	dir := filepath.Join(data, DirectoryName)
-	text, err := os.ReadFile(filepath.Join(dir, nodeFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", data, ErrNone)
-	}
+	n, err := ReadNode(data)
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{dir: dir, files: &files{dir: dir}}
-	if err := json.Unmarshal(text, &id.Node); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, nodeFile), err)
-	}
-	if id.Cluster == 0 || id.ID == 0 {
-		return nil, fmt.Errorf("%s: an id is missing", filepath.Join(dir, nodeFile))
-	}
+	dir := filepath.Join(data, DirectoryName)
+	id := &Identity{Node: n, dir: dir, files: &files{dir: dir}}
 	_, err = id.files.load()
 	return id, err
 }
 
-// write makes the directory of an identity: all files, or none that counts, since the file
-// with the ids is written last.
+// ReadNode reads what the node of a data directory is called. It is ErrNone if there is none.
+func ReadNode(data string) (n Node, err error) {
+	path := filepath.Join(data, DirectoryName, nodeFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, fmt.Errorf("%s: %w", data, ErrNone)
+	}
+	if err != nil {
+		return n, err
+	}
+	if err := json.Unmarshal(text, &n); err != nil {
+		return n, fmt.Errorf("%s: %w", path, err)
+	}
+	if n.Cluster == 0 || n.ID == 0 {
+		return n, fmt.Errorf("%s: an id is missing", path)
+	}
+	return n, nil
+}
+
+// write makes the directory of an identity.
 func write(data string, n Node, content map[string][]byte) (*Identity, error) {
-	dir := filepath.Join(data, DirectoryName)
 	if Exists(data) {
 		return nil, fmt.Errorf("%s belongs to a cluster already", data)
 	}
+	return put(data, n, content)
+}
+
+// put writes all files of an identity, or none that counts, since the file with the ids is
+// written last.
+func put(data string, n Node, content map[string][]byte) (*Identity, error) {
+	dir := filepath.Join(data, DirectoryName)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

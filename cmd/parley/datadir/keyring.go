@@ -108,6 +108,19 @@ func OpenForBackup(data string, std *program.Streams) (*persistence.Store, *keyr
 	if err := checkAlone(data); err != nil {
 		return nil, nil, MasterKey{}, err
 	}
+	return openOffline(data, offline(std))
+}
+
+// OpenReplica opens the store of a node of a cluster whose server is stopped, with its keyring.
+// It never creates either. A fatal error of the store ends the process.
+func OpenReplica(data string, s persistence.Sequencer, std *program.Streams) (*persistence.Store, *keyring.Keyring, error) {
+	o := offline(std)
+	o.Sequencer = s
+	store, keys, _, err := openOffline(data, o)
+	return store, keys, err
+}
+
+func openOffline(data string, o persistence.Options) (*persistence.Store, *keyring.Keyring, MasterKey, error) {
 	if _, err := Journal(data); err != nil {
 		return nil, nil, MasterKey{}, err
 	}
@@ -115,7 +128,7 @@ func OpenForBackup(data string, std *program.Streams) (*persistence.Store, *keyr
 	if err != nil {
 		return nil, nil, found, err
 	}
-	store, keys, err := OpenStore(data, found, offline(std))
+	store, keys, err := OpenStore(data, found, o)
 	return store, keys, found, Advise(err, data)
 }
 

@@ -13,9 +13,11 @@ import (
 	"parley/persistence"
 )
 
+const acknowledgedName = "acknowledged.json"
+
 // acknowledgedFile holds what this node has learned about the others while it led.
 func (p *Part) acknowledgedFile() string {
-	return filepath.Join(p.Data, identity.DirectoryName, "acknowledged.json")
+	return filepath.Join(p.Data, identity.DirectoryName, acknowledgedName)
 }
 
 // remember reads what the node had learned, and stores what it learns.

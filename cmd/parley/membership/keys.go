@@ -22,7 +22,8 @@ type Keys struct {
 	keyring *keyring.Keyring
 	sealer  *seal.Sealer
 	list    *datadir.ErasureList
-	node    *actors.Node
+	// node is nil while no server runs.
+	node *actors.Node
 }
 
 // NewKeys returns the keys of a node.
@@ -53,6 +54,9 @@ func (k *Keys) Carry(change []byte) error {
 		return err
 	}
 	k.sealer.Forget(org)
+	if k.node == nil {
+		return nil
+	}
 	return k.node.Forget(org)
 }
 

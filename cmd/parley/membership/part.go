@@ -34,6 +34,9 @@ type Options struct {
 	Name string
 	// Join is the address of a member, and Token the token, with which a new node joins.
 	Join, Token string
+	// ErasureList is the path of the list of erasures; "" is that in the data directory. Only
+	// Recover needs it.
+	ErasureList string
 	Clock       parley.Clock
 	Logger      *slog.Logger
 	// Fatal ends the process.

@@ -22,6 +22,7 @@ type ClusterCmd struct {
 	Drain   clusterDrainCmd   `cmd:"" help:"Have a node hand over its leadership and report that it is not ready, before it is stopped."`
 	Remove  clusterRemoveCmd  `cmd:"" help:"Take a node out of the cluster for good."`
 	Replace clusterReplaceCmd `cmd:"" help:"Print a token whose node takes the place of another one, such as one that lost its disk."`
+	Recover clusterRecoverCmd `cmd:"" help:"Go on with one stopped node alone, when a majority is lost for good."`
 	Balance clusterBalanceCmd `cmd:"" help:"Hand the leadership to a node, or to any other one."`
 }
 
