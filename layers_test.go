@@ -292,6 +292,7 @@ var locks = []lock{
 var testModules = []string{
 	"pgregory.net/rapid", "github.com/cockroachdb/datadriven", "github.com/google/go-cmp",
 	"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/anishathalye/porcupine",
+	"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", // the black box alone
 	"go.opentelemetry.io/proto/otlp",
 }
 

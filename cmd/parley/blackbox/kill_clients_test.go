@@ -207,7 +207,7 @@ func (w *recordedServer) follow(l *listener, d time.Duration, until history.ID) 
 	c.Answered = c.Asked
 	st, refusal := l.of.listen(l.last.String())
 	if st == nil {
-		if refusal.err == nil || !w.dying.Load() {
+		if !w.apart.Load() && (refusal.err == nil || !w.dying.Load()) {
 			w.unexpected("the stream of %s was refused: %v %d", l.of.name, refusal.err, refusal.status)
 		}
 		return false

@@ -3,6 +3,7 @@ package blackbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -36,6 +37,8 @@ type recordedServer struct {
 	conversations *trackedConversations
 	// dying is set while the server is being killed: connections may break.
 	dying atomic.Bool
+	// apart is set while a node may have no contact with the others: reads may be refused.
+	apart atomic.Bool
 
 	mu      sync.Mutex
 	pending []attempt // whose outcome is unknown
@@ -244,11 +247,15 @@ func (w *recordedServer) page(p *participant, limit, pages int) (history.Page, e
 	return out, nil
 }
 
+var errApart = errors.New("the node is cut off from the others")
+
 // decoded reads an answer, which must be 200 unless the server died.
 func (w *recordedServer) decoded(a *rawAnswer, v any) error {
 	switch {
 	case a.err != nil:
 		return a.err
+	case a.status == http.StatusServiceUnavailable && w.apart.Load():
+		return errApart
 	case a.status != http.StatusOK:
 		w.unexpected("after %v a read was answered %d %s", (a.Answered - a.Asked).Round(time.Millisecond), a.status, a.raw)
 		return fmt.Errorf("answered %d", a.status)

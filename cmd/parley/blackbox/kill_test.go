@@ -66,15 +66,39 @@ func (w *recordedServer) runUntilKilled(listeners []*listener, c clientCounts, d
 	}
 }
 
-// runClients runs clients for a while, and then a fault during their requests.
+// runClients runs clients for a while, and then a fault during their last requests.
 func (w *recordedServer) runClients(listeners []*listener, c clientCounts, d time.Duration, fault func()) {
+	clients := w.startClients(listeners, c)
+	time.Sleep(d)
+	w.tally.lived += d
+	w.dying.Store(true)
+	fault()
+	clients.Wait()
+	w.tally.kills++
+}
+
+// runThrough runs clients for a while, and goes on with them during a fault that breaks no
+// connections.
+func (w *recordedServer) runThrough(listeners []*listener, c clientCounts, d time.Duration, fault func()) {
+	clients := w.startClients(listeners, c)
+	time.Sleep(d)
+	w.tally.lived += d
+	w.apart.Store(true)
+	fault()
+	w.dying.Store(true)
+	clients.Wait()
+	w.apart.Store(false)
+	w.tally.kills++
+}
+
+func (w *recordedServer) startClients(listeners []*listener, c clientCounts) *sync.WaitGroup {
 	w.dying.Store(false)
 	for i := range 6 {
 		if len(w.conversations.live) <= i {
 			w.begin(w.senders[i%len(w.senders)], append(w.popular, w.senders[0])[i%2])
 		}
 	}
-	var wg sync.WaitGroup
+	wg := &sync.WaitGroup{}
 	for i := range c.writers {
 		wg.Go(func() { w.writer(w.senders[i%len(w.senders)]) })
 	}
@@ -87,12 +111,7 @@ func (w *recordedServer) runClients(listeners []*listener, c clientCounts, d tim
 	for _, l := range listeners {
 		wg.Go(func() { w.listen(l) })
 	}
-	time.Sleep(d)
-	w.tally.lived += d
-	w.dying.Store(true)
-	fault()
-	wg.Wait()
-	w.tally.kills++
+	return wg
 }
 
 // restarted starts the server again and repeats the unanswered requests.

@@ -61,7 +61,13 @@ func (n *nodes) follower() *server {
 // startNodes runs a cluster for one test.
 func startNodes(t testing.TB, count int, flags ...string) *nodes {
 	t.Helper()
-	n, err := openNodes(t.TempDir(), count, flags...)
+	return startNodesAt(t, localPlace(t.TempDir()), count, flags...)
+}
+
+// startNodesAt runs a cluster for one test at places of its own.
+func startNodesAt(t testing.TB, at func(i int) (place, error), count int, flags ...string) *nodes {
+	t.Helper()
+	n, err := openNodesAt(at, count, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +158,7 @@ func TestNodesKilled(t *testing.T) {
 
 // again starts a node that was killed, at its former address.
 func (s *server) again() error {
-	back, err := (&server{dir: s.dir, flags: s.flags, through: s.through}).launched(s.addr)
+	back, err := (&server{dir: s.dir, flags: s.flags, through: s.through, enter: s.enter}).launched(s.addr)
 	if err == nil {
 		*s = *back
 	}

@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,10 +20,11 @@ import (
 // nodes is a cluster of processes behind a proxy. Each connection goes to the next node that
 // runs.
 type nodes struct {
-	dir   string
 	flags []string
 	proxy net.Listener
 	turn  atomic.Uint64
+	// place says where a node runs.
+	place func(i int) (place, error)
 
 	mu  sync.Mutex
 	all []*server
@@ -30,14 +32,43 @@ type nodes struct {
 	avoided map[*server]bool
 }
 
+// place is where a node runs.
+type place struct {
+	dir string
+	// listen is for clients, cluster for other nodes, whom advertise tells where to find it.
+	listen, admin, cluster, advertise string
+	// enter calls a function in the thread of which the process is started, or a command is run.
+	enter func(func() error) error
+}
+
 // openNodes starts a cluster in a directory. All nodes have the address of the proxy as their
 // base address.
 func openNodes(dir string, count int, flags ...string) (*nodes, error) {
+	return openNodesAt(localPlace(dir), count, flags...)
+}
+
+// localPlace has nodes run beside each other.
+func localPlace(dir string) func(i int) (place, error) {
+	return func(i int) (place, error) {
+		admin, err := unusedAddress()
+		if err != nil {
+			return place{}, err
+		}
+		cluster, err := unusedAddress()
+		return place{dir: filepath.Join(dir, nodeName(i)), listen: "127.0.0.1:0", admin: admin, cluster: cluster}, err
+	}
+}
+
+// nodeName is what the node with a number is called.
+func nodeName(i int) string { return string(rune('a' + i)) }
+
+// openNodesAt starts a cluster at places of its own.
+func openNodesAt(at func(i int) (place, error), count int, flags ...string) (*nodes, error) {
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	n := &nodes{dir: dir, proxy: proxy, flags: append([]string{"--base-url", "http://" + proxy.Addr().String()}, flags...)}
+	n := &nodes{proxy: proxy, place: at, flags: append([]string{"--base-url", "http://" + proxy.Addr().String()}, flags...)}
 	go n.forward()
 	for i := range count {
 		if err := n.add(i); err != nil {
@@ -58,18 +89,17 @@ func unusedAddress() (string, error) {
 
 // add starts the first node, or has a further one join.
 func (n *nodes) add(i int) error {
-	address, err := unusedAddress()
+	at, err := n.place(i)
 	if err != nil {
 		return err
 	}
-	admin, err := unusedAddress()
-	if err != nil {
-		return err
-	}
-	name := string(rune('a' + i))
-	s := &server{dir: filepath.Join(n.dir, name), flags: append([]string{"--node-name", name, "--cluster-listen", address, "--admin-listen", admin}, n.flags...)}
+	advertise := cmp.Or(at.advertise, at.cluster)
+	name := nodeName(i)
+	s := &server{dir: at.dir, enter: at.enter, flags: append([]string{
+		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin, "--cluster-advertise", advertise,
+	}, n.flags...)}
 	if i == 0 {
-		if said, err := execute("cluster", "init", "--data", s.dir, "--advertise", address, "--node-name", name); err != nil {
+		if said, err := execute("cluster", "init", "--data", s.dir, "--advertise", advertise, "--node-name", name); err != nil {
 			return fmt.Errorf("%w\n%s", err, said)
 		}
 	} else {
@@ -77,9 +107,9 @@ func (n *nodes) add(i int) error {
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, token)
 		}
-		s.joins = []string{"--join", n.node(0).flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
+		s.joins = []string{"--join", n.node(0).flag("--cluster-advertise"), "--join-token", strings.TrimSpace(token)}
 	}
-	if _, err := s.launched("127.0.0.1:0"); err != nil {
+	if _, err := s.launched(at.listen); err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -114,8 +144,16 @@ func (s *server) flag(name string) string {
 }
 
 // operate runs an operator's command on a running server.
-func (s *server) operate(args ...string) (string, error) {
-	return execute(append(args, "--data", s.dir, "--admin", "http://"+s.flag("--admin-listen"))...)
+func (s *server) operate(args ...string) (said string, err error) {
+	args = append(args, "--data", s.dir, "--admin", "http://"+s.flag("--admin-listen"))
+	if s.enter == nil {
+		return execute(args...)
+	}
+	_ = s.enter(func() error {
+		said, err = execute(args...)
+		return nil
+	})
+	return said, err
 }
 
 // execute runs the binary, which must exit with 0, and returns what it printed.

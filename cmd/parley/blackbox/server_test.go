@@ -34,7 +34,9 @@ type server struct {
 	// through, if not empty, is a program that starts the binary, with the arguments that
 	// precede it.
 	through []string
-	log     *output
+	// enter, if set, calls a function in the thread that is to start the process.
+	enter func(func() error) error
+	log   *output
 
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -134,7 +136,11 @@ func (s *server) begin(listen string) error {
 		// The kernel sends the death signal when the thread that made the child ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		start := cmd.Start
+		if s.enter != nil {
+			start = func() error { return s.enter(cmd.Start) }
+		}
+		err := start()
 		started <- err
 		if err == nil {
 			s.err = cmd.Wait()

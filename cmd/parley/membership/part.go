@@ -49,6 +49,7 @@ type Part struct {
 	identity *identity.Identity
 	// begin is what a node that joins got, until it has the content of the cluster.
 	begin     *beginning
+	store     *persistence.Store
 	member    *cluster.Member
 	group     *cluster.Group
 	node      *cluster.Node
@@ -62,8 +63,8 @@ type Part struct {
 
 	draining atomic.Bool
 	ready    atomic.Bool // it was ready once
-	// confirmed is when a fence last passed, as a Unix time in ns.
-	confirmed atomic.Int64
+	// confirmed is when a fence last passed, nil if none has.
+	confirmed atomic.Pointer[time.Time]
 }
 
 // logDirectory is the name of the log's directory in the data directory.
@@ -155,7 +156,7 @@ func (p *Part) Elsewhere() bool {
 // Begin starts the actors and the node, and returns when the server shows what the cluster
 // has acknowledged.
 func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, keys *Keys) error {
-	p.actors, p.keys = n, keys
+	p.actors, p.keys, p.store = n, keys, s
 	keys.node = n
 	if err := n.StartFollowing(); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 	p.work.Go(func() {
 		p.identity.Keep(working, p.Clock, func(err error) { p.Logger.Error("the node's certificate cannot be renewed", "error", err) })
 	})
-	p.work.Go(func() { p.confirm(working, s) })
+	p.work.Go(func() { p.confirm(working) })
 	return p.await(ctx, replica)
 }
 
@@ -208,7 +209,7 @@ const awaitReport = 3 * time.Second
 func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
 	began := p.Clock()
 	for reported := false; ; {
-		if _, self := p.group.Table()[uint64(p.identity.ID)]; self && p.confirmed.Load() != 0 && replica.Applied().Number > 0 {
+		if _, self := p.group.Table()[uint64(p.identity.ID)]; self && p.confirmed.Load() != nil && replica.Applied().Number > 0 {
 			break
 		}
 		if !reported && p.Clock().Sub(began) > awaitReport {
@@ -239,14 +240,16 @@ const (
 	confirmedFor = time.Second
 )
 
-// confirm passes fences, so that Ready knows whether requests could be answered.
-func (p *Part) confirm(ctx context.Context, s *persistence.Store) {
+// confirm passes fences, so that Ready knows whether requests could be answered, and leaves
+// the leadership to others when the disk takes no writes.
+func (p *Part) confirm(ctx context.Context) {
 	tick := time.NewTicker(confirmEvery)
 	defer tick.Stop()
 	for {
-		if began := p.Clock(); s.Fence(ctx) == nil {
-			p.confirmed.Store(began.UnixNano())
+		if began := p.Clock(); p.store.Fence(ctx) == nil {
+			p.confirmed.Store(&began)
 		}
+		p.yield(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -262,10 +265,11 @@ var (
 
 // Ready returns why this node should receive no requests, nil if it should.
 func (p *Part) Ready() *parley.Refusal {
+	confirmed := p.confirmed.Load()
 	switch {
 	case p.draining.Load():
 		return errDraining
-	case p.Clock().UnixNano()-p.confirmed.Load() > confirmedFor.Nanoseconds():
+	case confirmed == nil || p.Clock().Sub(*confirmed) > confirmedFor: // by the monotonic clock
 		return errApart
 	}
 	return nil
@@ -276,7 +280,7 @@ func (p *Part) State() string {
 	switch {
 	case p.draining.Load():
 		return "draining"
-	case !p.ready.Load() || p.Ready() != nil:
+	case !p.ready.Load() || p.Ready() != nil || p.store.Trouble() != nil:
 		return "joining"
 	}
 	return "ready"

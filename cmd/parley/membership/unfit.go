@@ -1,0 +1,28 @@
+package membership
+
+import "context"
+
+// yield hands the leadership to a node that is ready, if this node leads although its disk
+// takes no writes. If no other node is ready either, this one goes on: it still answers reads.
+func (p *Part) yield(ctx context.Context) {
+	trouble := p.store.Trouble()
+	if trouble == nil || !p.member.Leads() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, handTimeout)
+	defer cancel()
+	s, err := p.Status(ctx)
+	if err != nil {
+		return
+	}
+	for _, n := range s.Nodes {
+		if n.Self || n.State != "ready" {
+			continue
+		}
+		p.Logger.Warn("the node hands over its leadership: its disk takes no writes", "to", n.ID.String(), "reason", trouble.Error())
+		if err := p.node.HandOver(ctx, uint64(n.ID)); err != nil {
+			p.Logger.Warn("the leadership is not handed over", "error", err)
+		}
+		return
+	}
+}
