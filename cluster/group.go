@@ -107,10 +107,7 @@ func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met fun
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	for {
-		if g.member.term() == 0 {
-			return journal.ErrNotLeader
-		}
-		var done bool
+		var done bool // also by a leader that has thereby taken itself out
 		err := g.member.Runner().Do(func(c *consensus.Core) error {
 			if done = met(c.Status().Applied.Conf); done {
 				return nil

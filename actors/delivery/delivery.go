@@ -53,6 +53,8 @@ type Webhooks struct {
 	// started is when the process started to deliver, as a Unix time in ns. Leases from
 	// before are expired: the process that held them is gone, or does not lead any more.
 	started atomic.Int64
+	// delivers says that the dispatcher knows which webhooks exist: this node leads.
+	delivers atomic.Bool
 }
 
 // Receipts records that messages were transferred, announced or read.
@@ -91,11 +93,16 @@ func (hooks *Webhooks) dispatch() *dispatcher { return hooks.dispatching.Load() 
 // Start reads which webhooks exist and begins to deliver.
 func (hooks *Webhooks) Start() error {
 	hooks.started.Store(hooks.clock().UnixNano())
-	return hooks.dispatch().start()
+	if err := hooks.dispatch().start(); err != nil {
+		return err
+	}
+	hooks.delivers.Store(true)
+	return nil
 }
 
 // Stop ends what Start began. Attempts in progress report to nobody. Start may follow.
 func (hooks *Webhooks) Stop() {
+	hooks.delivers.Store(false)
 	hooks.dispatching.Swap(newDispatcher(hooks, hooks.load)).close()
 }
 

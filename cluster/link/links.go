@@ -196,6 +196,8 @@ func (l *Links) Transfer(ctx context.Context, to uint64, header []byte, content 
 	return stream.RecvMsg(&answer)
 }
 
+var errNoMember = status.Error(codes.PermissionDenied, "the node is not a member of the cluster")
+
 // caller returns the node at the other end of a connection.
 func (l *Links) caller(ctx context.Context) (uint64, error) {
 	p, ok := peer.FromContext(ctx)
@@ -211,7 +213,7 @@ func (l *Links) caller(ctx context.Context) (uint64, error) {
 		return 0, status.Error(codes.Unauthenticated, err.Error())
 	}
 	if !l.Member(id) {
-		return 0, status.Error(codes.PermissionDenied, "the node is not a member of the cluster")
+		return 0, errNoMember
 	}
 	return id, nil
 }

@@ -75,6 +75,9 @@ func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
 		if err != nil {
 			return err
 		}
+		if !l.Member(from) { // any more
+			return errNoMember
+		}
 		bodies := make([][]byte, len(frames))
 		for i, f := range frames {
 			bodies[i] = f.body
@@ -116,6 +119,9 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 		frames, err := receive(stream)
 		if err != nil {
 			return err
+		}
+		if !l.Member(from) { // any more
+			return errNoMember
 		}
 		for _, f := range frames {
 			select {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"parley/cluster"
 	"parley/cluster/identity"
@@ -53,6 +54,8 @@ func (p *Part) checkComplete(ctx context.Context, replica *persistence.Replica) 
 		return err
 	}
 	last = max(last, replica.Applied().Number)
+	waits := time.AfterFunc(awaitReport, p.sayWaiting)
+	defer waits.Stop()
 	err = p.node.CheckComplete(ctx, uint64(p.identity.ID), last, voters, p.transport.Peer)
 	if errors.Is(err, cluster.ErrOlderCopy) {
 		return fmt.Errorf("%w\n  put the newest directory back, or let a new node take this one's place:\n  parley cluster replace %s, on another node", err, p.identity.ID)

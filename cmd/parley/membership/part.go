@@ -214,7 +214,7 @@ func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
 		}
 		if !reported && p.Clock().Sub(began) > awaitReport {
 			reported = true
-			p.Logger.Warn("the node waits for the cluster: it needs a leader, which needs a majority of the voters", "node", p.identity.ID.String())
+			p.sayWaiting()
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
@@ -231,6 +231,10 @@ func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
 	p.ready.Store(true)
 	p.Logger.Info("the node is part of its cluster", "cluster", p.identity.Cluster.String(), "node", p.identity.ID.String(), "address", p.identity.Address)
 	return nil
+}
+
+func (p *Part) sayWaiting() {
+	p.Logger.Warn("the node waits for the cluster: it needs a leader, which needs a majority of the voters", "node", p.identity.ID.String())
 }
 
 const (

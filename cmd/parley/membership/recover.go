@@ -56,16 +56,16 @@ func Recover(o Options, open StoreOpener) (id *identity.Identity, end LogEnd, er
 	if !was.Joined {
 		return nil, end, errors.New("the node has not had the content of its cluster yet")
 	}
-	// The former members must not reach it any more before it counts without them.
-	if id, err = identity.CreateAgain(o.Data, o.Clock()); err != nil {
-		return nil, end, err
-	}
-	if err := os.Remove(filepath.Join(o.Data, identity.DirectoryName, acknowledgedName)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, end, err
-	}
-	err = offline(id.ID, o, open, func(s *persistence.Store, keys *keyring.Keyring, log *raftlog.Log, m *cluster.Member) error {
+	err = offline(was.ID, o, open, func(s *persistence.Store, keys *keyring.Keyring, log *raftlog.Log, m *cluster.Member) error {
 		replica, err := s.Replica()
 		if err != nil {
+			return err
+		}
+		// The former members must not reach it any more before it counts without them.
+		if id, err = identity.CreateAgain(o.Data, o.Clock()); err != nil {
+			return err
+		}
+		if err := os.Remove(filepath.Join(o.Data, identity.DirectoryName, acknowledgedName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		node := uint64(id.ID)
