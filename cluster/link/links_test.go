@@ -68,7 +68,7 @@ func (n *node) Take(_ context.Context, _ uint64, header []byte, content io.Reade
 // members returns the identities of some nodes of one cluster.
 func members(t *testing.T, count int) (all []*identity.Identity) {
 	t.Helper()
-	first, err := identity.Create(t.TempDir(), "a", "127.0.0.1:1", time.Now(), nil)
+	first, err := identity.Create(t.TempDir(), "a", "127.0.0.1:1", time.Now(), func(identity.NodeID) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

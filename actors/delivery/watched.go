@@ -1,0 +1,39 @@
+package delivery
+
+import (
+	"parley"
+	"parley/actors/record"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+// watched reports whether an active webhook of an agent subscribes to an event. A node that
+// does not deliver reads the rows.
+func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) (wants bool) {
+	if hooks.delivers.Load() {
+		return hooks.dispatch().wants(parley.AnyID(agent), x)
+	}
+	v := hooks.journal.Latest()
+	defer v.Close()
+	err := v.Rows(agent.Slot(), journal.WebhookTable, agent[:], nil, false, func(_, value []byte) bool {
+		w := record.DecodeEventFilter(value)
+		wants = w.Active && w.Events&(1<<x) != 0
+		return !wants
+	})
+	return wants || err != nil
+}
+
+// watching reports whether any active webhook subscribes to receipts. A node that does not
+// deliver takes any webhook for one.
+func (hooks *Webhooks) watching() (found bool) {
+	if hooks.delivers.Load() {
+		return hooks.dispatch().anybodyWants(webhook.MessageDelivered) || hooks.dispatch().anybodyWants(webhook.MessageRead)
+	}
+	v := hooks.journal.Latest()
+	defer v.Close()
+	err := v.Table(journal.WebhookTable, func(_, _ []byte) bool {
+		found = true
+		return false
+	})
+	return found || err != nil
+}
