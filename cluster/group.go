@@ -139,6 +139,9 @@ func (g *Group) remove(ctx context.Context, id uint64) error {
 	conf := s.Applied.Conf
 	voter := slices.Contains(conf.GetVoters(), id)
 	if !voter && !slices.Contains(conf.GetLearners(), id) {
+		if _, former := s.Applied.Described[id]; former {
+			return nil // a repeat, after the answer of a leader that took itself out was lost
+		}
 		return ErrMemberUnknown
 	}
 	up, others := 0, 0
@@ -192,7 +195,7 @@ func (g *Group) Lead(ctx context.Context, failed func(error)) {
 			continue
 		}
 		for _, p := range s.Progress {
-			if p.Learner && p.Active && p.Match+caughtUp >= s.Commit {
+			if p.Learner && p.Active && p.Match > 0 && p.Match+caughtUp >= s.Commit { // it has answered, and is close
 				if err := g.promote(ctx, p.ID); err != nil && !errors.Is(err, journal.ErrNotLeader) {
 					failed(fmt.Errorf("node %s does not become a voter yet: %w", nodeName(p.ID), err))
 				}

@@ -129,12 +129,21 @@ func (m *Member) Start(o MemberOptions) error {
 }
 
 // begin makes the first place of a new group. The first member comes here again after a crash
-// before its first flush.
+// before its first flush. A content that has a position although the log has none is that of a
+// former group, such as a restored backup: its members are not those of this one.
 func (m *Member) begin(o MemberOptions) error {
-	if m.replica.Applied().Number != 0 || o.Joining {
+	if o.Joining {
 		return nil
 	}
-	return m.replica.Begin(noteOf(consensus.Applied{Conf: &raftpb.ConfState{Voters: o.Voters}, Described: o.Described}))
+	note := noteOf(consensus.Applied{Conf: &raftpb.ConfState{Voters: o.Voters}, Described: o.Described})
+	if m.replica.Applied().Number == 0 {
+		return m.replica.Begin(note)
+	}
+	last, err := o.Log.LastIndex()
+	if err != nil || last > 0 {
+		return err
+	}
+	return m.replica.Apply(nil, note)
 }
 
 // Recover makes the replica the only member of its group, with all that its log holds, and

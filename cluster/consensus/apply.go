@@ -58,6 +58,19 @@ func decode(e *raftpb.Entry, before Applied) ([]byte, uint64, error) {
 	return data[:size:size], ordinal, nil
 }
 
+// place checks an entry against the position before it, and returns what the state gets and
+// the position after it. Changes of members are not in effect there.
+func place(e *raftpb.Entry, before Applied) (one Committed, after Applied, err error) {
+	one, after = Committed{Index: e.GetIndex(), Term: e.GetTerm()}, before
+	if after.Index, after.Term = one.Index, one.Term; after.Term != before.Term {
+		after.Ordinal = 0
+	}
+	if e.GetType() == raftpb.EntryNormal && len(e.GetData()) > 0 {
+		one.Payload, after.Ordinal, err = decode(e, before)
+	}
+	return one, after, err
+}
+
 // apply hands out committed entries.
 func (c *Core) apply(m *raftpb.Message) {
 	b := c.turn.Batch
@@ -67,17 +80,9 @@ func (c *Core) apply(m *raftpb.Message) {
 		c.applying = append(c.applying, b)
 	}
 	for _, e := range m.Entries {
-		one := Committed{Index: e.GetIndex(), Term: e.GetTerm()}
-		after := Applied{Index: one.Index, Term: one.Term, Conf: c.handed.Conf, Described: c.handed.Described}
-		if after.Term == c.handed.Term {
-			after.Ordinal = c.handed.Ordinal
-		}
-		var err error
-		switch {
-		case e.GetType() != raftpb.EntryNormal:
+		one, after, err := place(e, c.handed)
+		if err == nil && e.GetType() != raftpb.EntryNormal {
 			err = c.changed(e, &after)
-		case len(e.GetData()) > 0:
-			one.Payload, after.Ordinal, err = decode(e, c.handed)
 		}
 		if err != nil {
 			c.fail(err)

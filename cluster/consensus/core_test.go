@@ -167,6 +167,42 @@ func TestSickLeader(t *testing.T) {
 	}
 }
 
+// TestTransferWaits hands over while a proposal is in flight: only after its outcome is known.
+// What is proposed meanwhile is not made.
+func TestTransferWaits(t *testing.T) {
+	m := three(t)
+	term := m.elect()
+	m.acknowledge(3, term)
+	propose := func(tag uint64) {
+		if err := m.core.Propose(term, simtest.Change{Tag: tag, After: tag - 1}.Encode(), tag); err != nil {
+			t.Fatal(err)
+		}
+	}
+	propose(1)
+	m.run()
+	if err := m.core.Transfer(2); err != nil {
+		t.Fatal(err)
+	}
+	propose(2)
+	m.run()
+	if len(m.take(raftpb.MsgTimeoutNow)) > 0 {
+		t.Error("the leader hands over while a proposal is in flight")
+	}
+	m.acknowledge(2, term)
+	if last, _ := m.log.LastIndex(); last != m.state.Applied().Index {
+		t.Errorf("the log ends at %d, %d are applied", last, m.state.Applied().Index)
+	}
+	if len(m.take(raftpb.MsgTimeoutNow)) != 1 {
+		t.Error("the leader does not hand over")
+	}
+	m.step(2, &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(term + 1), Commit: new(uint64(5))})
+	for _, e := range m.events {
+		if e.Kind == consensus.Resolved && (e.Tag == 1 && e.Err != nil || e.Tag == 2 && !errors.Is(e.Err, consensus.ErrNeverProposed)) {
+			t.Errorf("proposal %d ends with %v", e.Tag, e.Err)
+		}
+	}
+}
+
 // TestWaitingProposals fills the log up to the limit of what may be uncommitted.
 func TestWaitingProposals(t *testing.T) {
 	limits := consensus.DefaultLimits

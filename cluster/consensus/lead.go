@@ -24,6 +24,9 @@ type leadership struct {
 	// waiting proposals did not fit into the log yet.
 	waiting      []proposal
 	waitingBytes int
+	// heir, if not 0, gets the leadership when nothing is in flight. Until then nothing is
+	// proposed.
+	heir uint64
 }
 
 type proposal struct {
@@ -76,7 +79,7 @@ func (c *Core) Propose(term uint64, payload []byte, tag uint64) error {
 // or while the leadership is being transferred: neither ends the term, so it is
 // proposed again later, in its order.
 func (l *leadership) propose(c *Core) {
-	for len(l.waiting) > 0 && !c.stalled() {
+	for len(l.waiting) > 0 && l.heir == raft.None && !c.stalled() {
 		next := l.waiting[0]
 		if err := c.node.Propose(next.data); err != nil {
 			if !errors.Is(err, raft.ErrProposalDropped) {
@@ -104,6 +107,16 @@ func (l *leadership) applied(c *Core, b *Batch) {
 			c.turn.Events = append(c.turn.Events, Event{Kind: Resolved, Term: l.term, Tag: l.flight[0], Index: e.Index})
 			l.flight = l.flight[1:]
 		}
+	}
+	l.handOver(c)
+}
+
+// handOver hands the leadership to the heir, if there is one, as soon as the outcome of all
+// proposals is known. A sick node does not wait for that.
+func (l *leadership) handOver(c *Core) {
+	if l.heir != raft.None && (len(l.flight) == 0 || c.health.sick()) {
+		c.node.TransferLeader(l.heir)
+		l.heir = raft.None // raft takes no proposals until it has succeeded or given up
 	}
 }
 
@@ -158,7 +171,8 @@ func (c *Core) Transfer(to uint64) error {
 		}
 	}
 	if to != raft.None && to != c.id {
-		c.node.TransferLeader(to)
+		c.lead.heir = to
+		c.lead.handOver(c)
 	}
 	return nil
 }

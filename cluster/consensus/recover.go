@@ -34,17 +34,9 @@ func Recover(log Log, state State, only uint64, described string) (at Applied, e
 			if e.GetIndex() != at.Index+1 {
 				return at, fmt.Errorf("consensus: the log has entry %d after %d", e.GetIndex(), at.Index)
 			}
-			places[i] = Committed{Index: e.GetIndex(), Term: e.GetTerm()}
-			ordinal := uint64(0)
-			if at.Term == e.GetTerm() {
-				ordinal = at.Ordinal
+			if places[i], at, err = place(e, at); err != nil {
+				return at, err
 			}
-			if e.GetType() == raftpb.EntryNormal && len(e.GetData()) > 0 {
-				if places[i].Payload, ordinal, err = decode(e, at); err != nil {
-					return at, err
-				}
-			}
-			at.Index, at.Term, at.Ordinal = e.GetIndex(), e.GetTerm(), ordinal
 		}
 		if err := state.Apply(places, at); err != nil {
 			return at, err

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -50,6 +51,8 @@ type Links struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	work   sync.WaitGroup
+	// answering counts the calls of peers that are being answered.
+	answering atomic.Int64
 
 	mu    sync.Mutex
 	peers map[uint64]*remote
@@ -82,6 +85,18 @@ func New(o Options) *Links {
 
 // Serve takes connections until Close.
 func (l *Links) Serve(ln net.Listener) error { return l.server.Serve(ln) }
+
+// lastAnswers is how long the last answers may take onto the wire.
+const lastAnswers = 20 * time.Millisecond
+
+// Drain returns when no call of a peer is being answered, or ctx is done, so that Close cuts
+// off no answer.
+func (l *Links) Drain(ctx context.Context) {
+	for l.answering.Load() > 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(lastAnswers)
+}
 
 // Close ends all connections. Nothing is handled any more when it returns.
 func (l *Links) Close() {

@@ -129,8 +129,9 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+			l.answering.Add(1)
 			l.work.Go(func() {
-				defer func() { <-room }()
+				defer func() { <-room; l.answering.Add(-1) }()
 				answer, err := l.Handler.Answer(ctx, from, f.body)
 				reply := frame{id: f.id, failed: err != nil, body: answer}
 				if err != nil {

@@ -259,7 +259,7 @@ func (r *replay) check(s segment, at int64) error {
 // syncFile makes durable what was read from a file: after a crash of the process it may
 // be in the memory of the kernel only.
 func syncFile(o Options, path string) error {
-	f, err := o.FS.OpenReadWrite(path, "raft-log")
+	f, err := o.FS.OpenReadWrite(path, disk.RaftLog)
 	if err != nil {
 		return err
 	}

@@ -257,7 +257,7 @@ func (l *Log) begin(number uint64, head disk.Head) error {
 	s := segment{number: number, path: l.o.FS.PathJoin(l.o.Dir, segmentName(number)), last: l.before.last}
 	l.tail = tail{segment: s, seed: seedOf(l.o.ID, number)}
 	for i := range l.tail.files {
-		f, err := l.o.FS.OpenReadWrite(s.path, "raft-log")
+		f, err := l.o.FS.OpenReadWrite(s.path, disk.RaftLog)
 		if err != nil {
 			return errors.Join(err, l.tail.close())
 		}

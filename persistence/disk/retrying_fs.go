@@ -61,11 +61,16 @@ const (
 	directoryUse
 )
 
+// RaftLog is the category of the files of a cluster's log, which lie beside the data directory.
+const RaftLog vfs.DiskWriteCategory = "raft-log"
+
 // use classifies a path. Files outside the data directory, such as those of a
 // backup, are otherUse.
 func (p RetryingFS) use(path string, category vfs.DiskWriteCategory) fileUse {
 	name := p.PathBase(path)
 	switch {
+	case category == RaftLog:
+		return vitalUse
 	case p.PathDir(path) != p.dir || name == WitnessName:
 		return otherUse
 	case !IsTable(name):
@@ -227,6 +232,16 @@ func (f *retryingFile) Write(b []byte) (n int, err error) {
 	if err != nil {
 		f.hash = nil // the content is unknown
 	}
+	f.fs.m.spend(n)
+	return n, err
+}
+
+func (f *retryingFile) WriteAt(b []byte, at int64) (n int, err error) {
+	err = f.fs.try(f.use, f.path, func() error {
+		wrote, err := f.File.WriteAt(b[n:], at+int64(n))
+		n += wrote
+		return err
+	})
 	f.fs.m.spend(n)
 	return n, err
 }

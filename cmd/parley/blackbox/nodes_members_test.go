@@ -256,3 +256,34 @@ func TestConvertedDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestClusterFromBackup begins a new cluster with the restored backup of a node of another one.
+func TestClusterFromBackup(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 2)
+	one, other := pair(t, n.server())
+	for range 10 {
+		one.send(other)
+	}
+	to, dir := filepath.Join(t.TempDir(), "backup"), t.TempDir()
+	if said, err := n.node(1).operate("backup", "--to", to); err != nil {
+		t.Fatal(said, err)
+	}
+	succeeds(t, "restore", "--from", to, "--data", filepath.Join(dir, "a"))
+	again, err := openNodes(dir, 2, "--base-url", n.server().base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := again.stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	direct := *again.node(1)
+	reader, itsOrg := *other, *other.org
+	itsOrg.s = &direct
+	reader.org = &itsOrg
+	if rows := reader.everything(); len(rows) != 10 {
+		t.Errorf("the new cluster has %d of 10 messages", len(rows))
+	}
+}

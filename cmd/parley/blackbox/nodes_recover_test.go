@@ -67,7 +67,7 @@ func TestMajorityLost(t *testing.T) {
 	w.check()
 
 	old := exec.Command(binary, slices.Concat([]string{"serve", "--data", former[0].dir, "--listen", former[0].addr}, former[0].flags)...)
-	old.Env = cleanEnvironment()
+	old.Env, old.SysProcAttr = cleanEnvironment(), dieWithParent()
 	if err := old.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package blackbox
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +34,8 @@ type nodes struct {
 // place is where a node runs.
 type place struct {
 	dir string
-	// listen is for clients, cluster for other nodes, whom advertise tells where to find it.
-	listen, admin, cluster, advertise string
+	// listen is for clients, cluster for other nodes.
+	listen, admin, cluster string
 	// enter calls a function in the thread of which the process is started, or a command is run.
 	enter func(func() error) error
 }
@@ -93,13 +92,12 @@ func (n *nodes) add(i int) error {
 	if err != nil {
 		return err
 	}
-	advertise := cmp.Or(at.advertise, at.cluster)
 	name := nodeName(i)
 	s := &server{dir: at.dir, enter: at.enter, flags: append([]string{
-		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin, "--cluster-advertise", advertise,
+		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin,
 	}, n.flags...)}
 	if i == 0 {
-		if said, err := execute("cluster", "init", "--data", s.dir, "--advertise", advertise, "--node-name", name); err != nil {
+		if said, err := execute("cluster", "init", "--data", s.dir, "--advertise", at.cluster, "--node-name", name); err != nil {
 			return fmt.Errorf("%w\n%s", err, said)
 		}
 	} else {
@@ -107,7 +105,7 @@ func (n *nodes) add(i int) error {
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, token)
 		}
-		s.joins = []string{"--join", n.node(0).flag("--cluster-advertise"), "--join-token", strings.TrimSpace(token)}
+		s.joins = []string{"--join", n.node(0).flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
 	}
 	if _, err := s.launched(at.listen); err != nil {
 		return err

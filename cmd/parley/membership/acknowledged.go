@@ -48,11 +48,11 @@ func (p *Part) checkComplete(ctx context.Context, replica *persistence.Replica) 
 	if err != nil || len(members) == 0 { // a blank node has acknowledged nothing
 		return err
 	}
-	p.transport.Changed(members)
 	last, err := p.log.LastIndex()
-	if err != nil {
+	if err != nil || last == 0 { // the first start of a new cluster, on the content of a former one
 		return err
 	}
+	p.transport.Changed(members)
 	last = max(last, replica.Applied().Number)
 	waits := time.AfterFunc(awaitReport, p.sayWaiting)
 	defer waits.Stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"parley"
 	"parley/cluster"
@@ -135,7 +136,30 @@ func (e *Endpoint) drain(ctx context.Context, id identity.NodeID) (any, error) {
 	return Changed{e.Part.identity.ID}, nil
 }
 
-// balance hands the leadership to a node, or to the most advanced other one.
-func (e *Endpoint) balance(ctx context.Context, id identity.NodeID) (any, error) {
-	return Changed{id}, e.Part.node.HandOver(ctx, uint64(id))
+var errNotHandedOver = parley.Refuse(parley.Unavailable, "not_handed_over", "The leadership was not taken over within 2 s: the other node is not up or has not caught up, or there is none.")
+
+// balance hands the leadership to a node, or to the most advanced other one, and returns when
+// that leads.
+func (e *Endpoint) balance(ctx context.Context, to identity.NodeID) (any, error) {
+	before, err := e.Part.group.Status()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, handTimeout)
+	defer cancel()
+	if err := e.Part.node.HandOver(ctx, uint64(to)); err != nil {
+		return nil, err
+	}
+	for ctx.Err() == nil {
+		now, err := e.Part.group.Status()
+		if err != nil {
+			return nil, err
+		}
+		leader := identity.NodeID(now.Leader)
+		if leader != 0 && (leader == to || to == 0 && now.Leader != before.Leader) {
+			return Changed{leader}, nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, errNotHandedOver
 }

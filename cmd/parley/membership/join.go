@@ -83,11 +83,19 @@ func join(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, o.name(), address)
+	// What fails later leaves a member that never comes, and the token is used up.
+	if err := os.MkdirAll(filepath.Join(o.Data, identity.DirectoryName), 0o700); err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(o.Data, identity.DirectoryName), 0o700); err != nil {
+	if err := ln.Close(); err != nil {
+		return err
+	}
+	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, o.name(), address)
+	if err != nil {
 		return err
 	}
 	text, err := json.Marshal(beginning{w.Secrets, w.Members})

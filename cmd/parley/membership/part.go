@@ -365,7 +365,13 @@ func (p *Part) Close() error {
 	if p.stop != nil {
 		p.stop()
 	}
+	if p.node != nil {
+		p.node.Serve(nil) // what peers ask from now on goes elsewhere
+	}
 	if p.transport != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), handTimeout)
+		p.transport.Links().Drain(ctx)
+		cancel()
 		p.transport.Close()
 	}
 	if p.member.Runner() != nil {

@@ -185,12 +185,5 @@ type clusterBalanceCmd struct {
 
 // Run hands the leadership over.
 func (c *clusterBalanceCmd) Run(ctx context.Context, std *program.Streams) error {
-	var changed membership.Changed
-	if err := c.get(ctx, "cluster/balance", membership.NodeRequest{Node: c.To}, &changed); err != nil {
-		return err
-	}
-	if std.JSON {
-		return std.Value(changed)
-	}
-	return std.Say("the leadership is handed over")
+	return c.change(ctx, "cluster/balance", c.To, std, "node %s leads")
 }
