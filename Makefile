@@ -103,7 +103,7 @@ unit: ## Layers, rules, journal, doors, command line
 .PHONY: blackbox
 blackbox: ## The binary through HTTP, with one journal, with four, and as three nodes behind a proxy
 	@$(SAY) "black box"
-	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 14m)
+	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 20m)
 
 .PHONY: test-short
 test-short: ## The quick part of the tests

@@ -63,21 +63,32 @@ type Erasures struct {
 	Options
 	ctx  context.Context
 	stop context.CancelFunc
-	// leads ends when Interrupt is called; under mu.
-	leads     context.Context
-	interrupt context.CancelFunc
-	jobs      sync.WaitGroup
-	step      func(string) error // see OnStep
+	step func(string) error // see OnStep
 
 	// slots bounds the erasures that work at once.
 	slots chan struct{}
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// leads is until the next Interrupt.
+	leads   *leadership
 	running map[parley.OrgID]*job
 	// fenced are the agents of organizations whose erasure is past its fence and not
 	// complete. Other erasures drop nothing from their feeds: nobody reads those, and what
 	// is in them counts.
 	fenced map[parley.AgentID]bool
+}
+
+// leadership has the jobs that Interrupt ends.
+type leadership struct {
+	ctx  context.Context
+	end  context.CancelFunc
+	jobs sync.WaitGroup
+}
+
+func newLeadership(within context.Context) *leadership {
+	l := &leadership{}
+	l.ctx, l.end = context.WithCancel(within)
+	return l
 }
 
 // job is an erasure under way. attempted is closed after the first attempt, done at the
@@ -95,7 +106,7 @@ const atOnce = 4
 func New(o Options) *Erasures {
 	e := &Erasures{Options: o, running: map[parley.OrgID]*job{}, fenced: map[parley.AgentID]bool{}, slots: make(chan struct{}, atOnce)}
 	e.ctx, e.stop = context.WithCancel(context.Background())
-	e.leads, e.interrupt = context.WithCancel(e.ctx)
+	e.leads = newLeadership(e.ctx)
 	return e
 }
 
@@ -105,8 +116,11 @@ func (e *Erasures) OnStep(fn func(step string) error) { e.step = fn }
 
 // Close interrupts what is under way. It goes on at the next Resume.
 func (e *Erasures) Close() {
+	e.mu.Lock()
 	e.stop()
-	e.jobs.Wait()
+	last := e.leads
+	e.mu.Unlock()
+	last.jobs.Wait()
 }
 
 // Erase erases an organization and returns when that is complete. token is the SHA-256 of
@@ -223,25 +237,30 @@ func (e *Erasures) Resume(erased []parley.OrgID) error {
 // Interrupt ends what is under way on a node that does not lead any more.
 func (e *Erasures) Interrupt() {
 	e.mu.Lock()
-	e.interrupt()
-	e.leads, e.interrupt = context.WithCancel(e.ctx)
+	former := e.leads
+	e.leads = newLeadership(e.ctx)
 	e.mu.Unlock()
-	e.jobs.Wait()
+	former.end()
+	former.jobs.Wait()
 }
 
 // Begin starts the erasure of an organization of which the row says that it has begun.
 func (e *Erasures) Begin(org parley.OrgID) { e.begin(org) }
 
-// begin starts the erasure of an organization, unless it is under way.
+// begin starts the erasure of an organization, unless it is under way, or nothing begins any
+// more because of Close.
 func (e *Erasures) begin(org parley.OrgID) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if j := e.running[org]; j != nil {
 		return j
 	}
-	j := &job{ctx: e.leads, attempted: make(chan struct{}), done: make(chan struct{})}
+	j := &job{ctx: e.leads.ctx, attempted: make(chan struct{}), done: make(chan struct{})}
+	if j.ctx.Err() != nil {
+		return j
+	}
 	e.running[org] = j
-	e.jobs.Go(func() { e.work(org, j) })
+	e.leads.jobs.Go(func() { e.work(org, j) })
 	return j
 }
 
