@@ -219,7 +219,7 @@ func (j *journalState) sync(f *flight) error {
 	j.syncing.Store(began)
 	defer j.syncing.Store(0)
 	err := f.batch.SyncWait()
-	j.wrote.syncs.note(time.Duration(j.store.disk.Age() - began))
+	j.wrote.syncs.Note(time.Duration(j.store.disk.Age() - began))
 	return err
 }
 

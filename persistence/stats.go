@@ -7,7 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// SyncBounds are the upper bounds of the buckets in which syncs are counted.
+// SyncBounds are the upper bounds of the buckets in which syncs, and other waits of the
+// same order, are counted.
 var SyncBounds = [...]time.Duration{
 	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
@@ -16,7 +17,7 @@ var SyncBounds = [...]time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second,
 }
 
-// Distribution counts how long something took, since the store was opened.
+// Distribution counts how long something took, since the start of what took it.
 type Distribution struct {
 	// Buckets[i] counts durations up to SyncBounds[i] and above the bound before
 	// it; the last bucket counts longer ones.
@@ -28,7 +29,7 @@ type Distribution struct {
 // tally counts what a journal writes. It may be read while it is written.
 type tally struct {
 	entries, batches, bytes atomic.Uint64
-	syncs                   durations
+	syncs                   Durations
 }
 
 // batch counts a committed batch.
@@ -38,12 +39,14 @@ func (t *tally) batch(entries, bytes int) {
 	t.bytes.Add(uint64(bytes))
 }
 
-type durations struct {
+// Durations counts how long something takes. It may be read while it is written.
+type Durations struct {
 	buckets [len(SyncBounds) + 1]atomic.Uint64
 	sum     atomic.Int64
 }
 
-func (d *durations) note(took time.Duration) {
+// Note counts one duration. It allocates nothing and takes no lock.
+func (d *Durations) Note(took time.Duration) {
 	i := 0
 	for i < len(SyncBounds) && took > SyncBounds[i] {
 		i++
@@ -52,7 +55,8 @@ func (d *durations) note(took time.Duration) {
 	d.sum.Add(int64(took))
 }
 
-func (d *durations) read() (all Distribution) {
+// Read returns what was counted.
+func (d *Durations) Read() (all Distribution) {
 	for i := range d.buckets {
 		all.Buckets[i] = d.buckets[i].Load()
 	}
@@ -148,7 +152,7 @@ func (j *journalState) stats() JournalStats {
 	queued, late := j.queue.length()
 	stats := JournalStats{
 		Entries: j.wrote.entries.Load(), Batches: j.wrote.batches.Load(), Bytes: j.wrote.bytes.Load(),
-		Syncs: j.wrote.syncs.read(), Queued: queued + late, Late: late,
+		Syncs: j.wrote.syncs.Read(), Queued: queued + late, Late: late,
 		Admitted: int(j.admission.entries.Load()), AdmittedMax: int(j.admission.limit.Load()),
 		AdmittedBytes: j.admission.bytes.Load(), AdmittedBytesMax: j.admission.bytesMax,
 		Refused: j.admission.turned.Load(), Durable: j.durable.level.Load(),

@@ -101,6 +101,8 @@ type Log struct {
 	pending  batch
 	spare    batch // its memory is used for the next pending
 	segments []segment
+	// tailBytes is the size of the last segment's file.
+	tailBytes int64
 	points   []point
 	// overrides counts the turns that replaced entries.
 	overrides uint64
@@ -124,9 +126,9 @@ type Stats struct {
 	// Turns are records that were appended, Bytes their size and that of base records.
 	// Writes and Syncs are calls of the file system for them.
 	Turns, Bytes, Writes, Syncs uint64
-	// Segments are the files now, CachedBytes the entries in memory.
-	Segments    int
-	CachedBytes int64
+	// Segments are the files now, DiskBytes their size, CachedBytes the entries in memory.
+	Segments               int
+	DiskBytes, CachedBytes int64
 }
 
 // batch are records that are not written yet, one after the other, each with space for its
@@ -212,7 +214,10 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Segments, s.CachedBytes = len(l.segments), l.cache.bytes
+	s.Segments, s.DiskBytes, s.CachedBytes = len(l.segments), l.tailBytes, l.cache.bytes
+	for _, one := range l.segments {
+		s.DiskBytes += one.bytes
+	}
 	return s
 }
 

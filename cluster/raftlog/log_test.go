@@ -32,8 +32,24 @@ func TestConformance(t *testing.T) {
 				t.Fatalf("seed %d, step %d, after %+v: %v", seed, step, r, err)
 			}
 		}
-		s := l.Stats()
 		must(t, l.Close())
+		s := l.Stats()
+		if files, bytes := segmentFiles(t, o); s.Segments != files || s.DiskBytes != bytes {
+			t.Errorf("seed %d: the log counts %d segments of %d bytes, the directory has %d of %d bytes", seed, s.Segments, s.DiskBytes, files, bytes)
+		}
 		t.Logf("%+v", s)
 	}
+}
+
+// segmentFiles returns how many segments the directory has, and their size.
+func segmentFiles(t *testing.T, o Options) (files int, bytes int64) {
+	t.Helper()
+	segments, err := list(o)
+	must(t, err)
+	for _, s := range segments {
+		info, err := o.FS.Stat(s.path)
+		must(t, err)
+		bytes += info.Size()
+	}
+	return len(segments), bytes
 }

@@ -147,7 +147,7 @@ func (r *replay) run(segments []segment) error {
 			segments = segments[:i]
 		default:
 			bases[i], summaries[i] = base, begun
-			segments[i].last = begun.last
+			segments[i].last, segments[i].bytes = begun.last, file.size
 			if i > 0 {
 				segments[i-1].until = base.prior.Number
 			}

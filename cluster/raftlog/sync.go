@@ -38,6 +38,7 @@ type segment struct {
 	path   string
 	last   uint64 // index when the segment began
 	until  uint64 // number of its last record, 0 for the last segment
+	bytes  int64  // size of its file, 0 for the last segment
 }
 
 // point says that the entries from first on lie at or behind an offset of a segment,
@@ -178,6 +179,7 @@ func (l *Log) writeBatch(p batch, synced uint64) error {
 	defer l.mu.Unlock()
 	l.stats.Writes++
 	l.stats.Bytes += uint64(len(p.b))
+	l.tailBytes = t.zeroed
 	for _, s := range p.starts {
 		l.addPoint(point{s.first, t.number, at + int64(s.at)})
 	}
@@ -277,9 +279,13 @@ func (l *Log) begin(number uint64, head disk.Head) error {
 	if n := len(l.segments); n > 0 {
 		l.segments = slices.Clone(l.segments) // readers use the former one
 		l.segments[n-1].until = head.Number
+		if l.tailBytes > 0 { // else it was there when the log was opened
+			l.segments[n-1].bytes = l.tailBytes
+		}
 	}
 	l.segments = append(l.segments, s)
 	l.stats.Bytes += uint64(l.tail.end)
+	l.tailBytes = l.tail.zeroed
 	return nil
 }
 
