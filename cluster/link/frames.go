@@ -86,8 +86,8 @@ func (o *outbox) put(f frame) bool {
 }
 
 // take removes the next frames, about as many as one batch takes, and encodes those that
-// wanted, unless it is nil, reports to be wanted still.
-func (o *outbox) take(wanted func(frame) bool) (batch []byte) {
+// wanted, unless it is nil, reports to be wanted still. It returns how many those are.
+func (o *outbox) take(wanted func(frame) bool) (batch []byte, frames int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, size := 0, 0
@@ -109,14 +109,17 @@ func (o *outbox) take(wanted func(frame) bool) (batch []byte) {
 	for _, f := range taken {
 		if wanted == nil || wanted(f) {
 			batch = appendFrame(batch, f)
+			frames++
 		}
 	}
-	return batch
+	return batch, frames
 }
 
-// drop removes all frames.
-func (o *outbox) drop() {
+// drop removes all frames, and returns how many those were.
+func (o *outbox) drop() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	dropped := len(o.frames)
 	o.frames, o.bytes = nil, 0
+	return dropped
 }

@@ -56,6 +56,8 @@ type Links struct {
 
 	mu    sync.Mutex
 	peers map[uint64]*remote
+	// traffic has the counters of all nodes that were peers.
+	traffic map[uint64]*traffic
 }
 
 const (
@@ -67,7 +69,7 @@ const (
 
 // New returns links without peers.
 func New(o Options) *Links {
-	l := &Links{Options: o, peers: map[uint64]*remote{}}
+	l := &Links{Options: o, peers: map[uint64]*remote{}, traffic: map[uint64]*traffic{}}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.server = grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(o.Security.Server())), grpc.ForceServerCodecV2(rawCodec{}),
@@ -139,7 +141,7 @@ func (l *Links) SetPeers(addresses map[uint64]string) {
 	l.peers = kept
 }
 
-// dial prepares the connection to a peer.
+// dial prepares the connection to a peer. mu is held.
 func (l *Links) dial(id uint64, address string) (*remote, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(credentials.NewTLS(l.Security.Client(id))),
@@ -155,7 +157,10 @@ func (l *Links) dial(id uint64, address string) (*remote, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(l.ctx)
-	p := &remote{id: id, address: address, conn: conn, ctx: ctx, stop: stop, messages: newOutbox(), calls: newOutbox(), pending: map[uint64]*call{}}
+	p := &remote{
+		id: id, address: address, conn: conn, ctx: ctx, stop: stop, messages: newOutbox(), calls: newOutbox(),
+		pending: map[uint64]*call{}, traffic: l.trafficOf(id),
+	}
 	l.work.Go(p.sendMessages)
 	l.work.Go(p.sendCalls)
 	return p, nil
@@ -171,7 +176,9 @@ func (l *Links) peer(id uint64) *remote {
 // Send sends a message to a peer. It never blocks, and the message may be lost.
 func (l *Links) Send(to uint64, message []byte) {
 	if p := l.peer(to); p != nil {
-		p.messages.put(frame{body: message})
+		if !p.messages.put(frame{body: message}) {
+			p.dropped.Add(1)
+		}
 	}
 }
 
@@ -199,7 +206,7 @@ func (l *Links) Transfer(ctx context.Context, to uint64, header []byte, content 
 	}
 	err = stream.SendMsg(&header)
 	if err == nil {
-		_, err = content.WriteTo(streamWriter{stream})
+		_, err = content.WriteTo(streamWriter{stream, p.traffic})
 	}
 	if err != nil && !errors.Is(err, io.EOF) { // with io.EOF the answer says why
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,7 +18,9 @@ type remote struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 
+	*traffic
 	messages, calls *outbox
+	up              atomic.Bool // the stream of messages is open
 
 	mu      sync.Mutex
 	last    uint64           // id of the last call
@@ -49,12 +52,14 @@ func (p *remote) sendMessages() {
 				_ = stream.RecvMsg(&end)
 				close(ended)
 			}()
+			p.up.Store(true)
 			if p.pump(p.messages, stream, ended, nil) > 0 {
 				pause = reconnectMin / 2
 			}
 			<-ended
+			p.up.Store(false)
 		}
-		p.messages.drop()
+		p.dropped.Add(uint64(p.messages.drop()))
 		p.wait(pause)
 	}
 }
@@ -69,13 +74,14 @@ func (p *remote) pump(from *outbox, stream grpc.ClientStream, ended <-chan struc
 		case <-p.ctx.Done():
 			return sent
 		}
-		batch := from.take(wanted)
+		batch, frames := from.take(wanted)
 		if len(batch) == 0 {
 			continue
 		}
 		if stream.SendMsg(&batch) != nil {
 			return sent
 		}
+		p.send(frames, len(batch))
 		sent++
 	}
 }
@@ -171,7 +177,7 @@ func (p *remote) sending(f frame) bool {
 }
 
 func (p *remote) receiveAnswers(stream grpc.ClientStream) error {
-	frames, err := receive(stream)
+	frames, err := p.batch(stream)
 	if err != nil {
 		return err
 	}

@@ -70,8 +70,9 @@ func (l *Links) describe() *grpc.ServiceDesc {
 
 // serveMessages receives the messages of a peer.
 func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
+	counted := l.trafficFrom(from)
 	for {
-		frames, err := receive(stream)
+		frames, err := counted.batch(stream)
 		if err != nil {
 			return err
 		}
@@ -86,13 +87,15 @@ func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
 	}
 }
 
-// receive receives a batch.
-func receive(stream interface{ RecvMsg(any) error }) ([]frame, error) {
+// batch receives a batch.
+func (t *traffic) batch(stream interface{ RecvMsg(any) error }) ([]frame, error) {
 	var batch []byte
 	if err := stream.RecvMsg(&batch); err != nil {
 		return nil, err
 	}
-	return readFrames(batch)
+	frames, err := readFrames(batch)
+	t.receive(len(frames), len(batch))
+	return frames, err
 }
 
 // serveCalls answers the calls of a peer. Answers that are ready at the same time leave
@@ -100,7 +103,7 @@ func receive(stream interface{ RecvMsg(any) error }) ([]frame, error) {
 func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 	ctx, stop := context.WithCancel(stream.Context())
 	defer stop()
-	answers, room := newOutbox(), make(chan struct{}, answersMax)
+	answers, room, counted := newOutbox(), make(chan struct{}, answersMax), l.trafficFrom(from)
 	l.work.Go(func() {
 		for {
 			select {
@@ -108,15 +111,16 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			case <-ctx.Done():
 				return
 			}
-			batch := answers.take(nil)
+			batch, frames := answers.take(nil)
 			if stream.SendMsg(&batch) != nil {
 				stop()
 				return
 			}
+			counted.send(frames, len(batch))
 		}
 	})
 	for {
-		frames, err := receive(stream)
+		frames, err := counted.batch(stream)
 		if err != nil {
 			return err
 		}
@@ -151,7 +155,7 @@ func (l *Links) serveContent(from uint64, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(&header); err != nil {
 		return err
 	}
-	content := &streamReader{stream: stream}
+	content := &streamReader{stream: stream, traffic: l.trafficFrom(from)}
 	if err := l.Handler.Take(stream.Context(), from, header, content); err != nil {
 		return status.Error(codes.Aborted, err.Error())
 	}
@@ -162,6 +166,7 @@ func (l *Links) serveContent(from uint64, stream grpc.ServerStream) error {
 type streamReader struct {
 	stream grpc.ServerStream
 	rest   bytes.Reader
+	*traffic
 }
 
 // Read implements io.Reader.
@@ -171,6 +176,7 @@ func (r *streamReader) Read(b []byte) (int, error) {
 		if err := r.stream.RecvMsg(&next); err != nil {
 			return 0, err // io.EOF at the end
 		}
+		r.receive(0, len(next))
 		r.rest.Reset(next)
 	}
 	return r.rest.Read(b)
@@ -180,7 +186,10 @@ func (r *streamReader) Read(b []byte) (int, error) {
 const chunkBytes = 256 << 10
 
 // streamWriter sends what is written in messages of a moderate size.
-type streamWriter struct{ stream grpc.ClientStream }
+type streamWriter struct {
+	stream grpc.ClientStream
+	*traffic
+}
 
 // Write implements io.Writer.
 func (w streamWriter) Write(b []byte) (n int, err error) {
@@ -189,6 +198,7 @@ func (w streamWriter) Write(b []byte) (n int, err error) {
 		if err := w.stream.SendMsg(&chunk); err != nil {
 			return n, err
 		}
+		w.send(0, len(chunk))
 		n += len(chunk)
 	}
 	return n, nil

@@ -1,0 +1,84 @@
+package link
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+)
+
+// Stats are the numbers of the connection to one peer. The counters begin with the process.
+type Stats struct {
+	Peer uint64
+	// Up says that the peer takes messages of this node.
+	Up bool
+	// MessagesSent and MessagesReceived are messages, requests and answers. The bytes are
+	// those and contents.
+	MessagesSent, MessagesReceived, BytesSent, BytesReceived uint64
+	// Dropped messages were never sent: the peer was not reached, or too much waited for it.
+	Dropped uint64
+	// Pending calls have no answer yet.
+	Pending int
+	// Waiting bytes are not sent yet, of at most WaitingMax.
+	Waiting, WaitingMax int
+}
+
+// traffic counts what crosses between this node and a peer, over all connections.
+type traffic struct{ sent, received, bytesSent, bytesReceived, dropped atomic.Uint64 }
+
+func (t *traffic) send(messages, bytes int) {
+	t.sent.Add(uint64(messages))
+	t.bytesSent.Add(uint64(bytes))
+}
+
+func (t *traffic) receive(messages, bytes int) {
+	t.received.Add(uint64(messages))
+	t.bytesReceived.Add(uint64(bytes))
+}
+
+// trafficOf returns the counters of a peer. mu is held.
+func (l *Links) trafficOf(id uint64) *traffic {
+	t := l.traffic[id]
+	if t == nil {
+		t = &traffic{}
+		l.traffic[id] = t
+	}
+	return t
+}
+
+// trafficFrom returns the counters of a node that has connected.
+func (l *Links) trafficFrom(id uint64) *traffic {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trafficOf(id)
+}
+
+// Stats returns the numbers of all peers, by their ids.
+func (l *Links) Stats() []Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]Stats, 0, len(l.peers))
+	for _, p := range l.peers {
+		all = append(all, p.stats())
+	}
+	slices.SortFunc(all, func(a, b Stats) int { return cmp.Compare(a.Peer, b.Peer) })
+	return all
+}
+
+func (p *remote) stats() Stats {
+	p.mu.Lock()
+	pending := len(p.pending)
+	p.mu.Unlock()
+	return Stats{
+		Peer: p.id, Up: p.up.Load(), Dropped: p.dropped.Load(), Pending: pending,
+		MessagesSent: p.sent.Load(), MessagesReceived: p.received.Load(),
+		BytesSent: p.bytesSent.Load(), BytesReceived: p.bytesReceived.Load(),
+		Waiting: p.messages.waiting() + p.calls.waiting(), WaitingMax: 2 * waitingBytesMax,
+	}
+}
+
+// waiting is how many bytes wait to be sent.
+func (o *outbox) waiting() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes
+}
