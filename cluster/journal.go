@@ -56,7 +56,7 @@ func (j *Journal) cross(call appendEntry, e *journal.Entry) {
 		case err != nil:
 			return nil, err
 		case leader != nil:
-			return j.node.call(ctx, leader, call)
+			return j.node.forward(ctx, leader, call)
 		}
 		return nil, j.node.append(ctx, call, 0)
 	})
@@ -104,7 +104,7 @@ func (j *Journal) Settle(ctx context.Context) error {
 	if leader == nil {
 		return j.Store.Settle(ctx)
 	}
-	_, err = j.node.call(ctx, leader, settle{})
+	_, err = j.node.forward(ctx, leader, settle{})
 	return err
 }
 

@@ -55,7 +55,10 @@ func (m *Member) Lost(term uint64) {
 }
 
 // Follows implements consensus.Handler.
-func (m *Member) Follows(term, leader uint64) { m.follow(term, leader) }
+func (m *Member) Follows(term, leader uint64) {
+	m.leaderships.note(term, leader)
+	m.follow(term, leader)
+}
 
 func (m *Member) follow(term, leader uint64) {
 	f := &following{term: term, leader: leader}

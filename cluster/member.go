@@ -42,6 +42,10 @@ type Member struct {
 	// are the last ones of it. Both belong to the loop.
 	unproposed   int
 	unproposedIn uint64
+	log          *raftlog.Log
+	clock        parley.Clock
+	leaderships  leaderships
+	fences       fences
 	// changes of leadership are carried out in order, and not in the loop.
 	changes chan func() error
 	stop    chan struct{}
@@ -104,6 +108,7 @@ func NewMember() *Member {
 // Start joins the group. The store must have been started.
 func (m *Member) Start(o MemberOptions) error {
 	m.replica, m.fatal, m.logger, m.keys, m.leading, m.id, m.changed = o.Replica, o.Fatal, o.Logger, o.Keys, o.Leading, o.ID, o.Changed
+	m.log, m.clock = o.Log, o.Clock
 	if err := m.begin(o); err != nil {
 		return err
 	}
@@ -232,7 +237,12 @@ func (m *Member) proposed(term uint64, err error) {
 }
 
 // Fence implements persistence.Sequencer.
-func (m *Member) Fence(ctx context.Context) (uint64, error) { return m.runner.Load().Fence(ctx) }
+func (m *Member) Fence(ctx context.Context) (uint64, error) {
+	began := m.clock()
+	index, err := m.runner.Load().Fence(ctx)
+	m.fences.note(m.clock().Sub(began), err)
+	return index, err
+}
 
 // Confirm implements persistence.Sequencer.
 func (m *Member) Confirm(ctx context.Context, term uint64) error {

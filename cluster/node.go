@@ -44,6 +44,8 @@ type Node struct {
 	replica *persistence.Replica
 	decide  atomic.Pointer[func(host.Request) (any, error)]
 	window  window
+	// forwarded counts what this node sends to the leader.
+	forwarded forwarded
 }
 
 const (
@@ -89,7 +91,7 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 		case err != nil:
 			return nil, err
 		case leader != nil:
-			return n.call(ctx, leader, ask{r.Stream, r.Size, r.Content})
+			return n.forward(ctx, leader, ask{r.Stream, r.Size, r.Content})
 		}
 		return here(r)
 	})

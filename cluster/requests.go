@@ -17,7 +17,7 @@ func (n *Node) toLeader(ctx context.Context, request any) error {
 		case err != nil:
 			return nil, err
 		case leader != nil:
-			return n.call(ctx, leader, request)
+			return n.forward(ctx, leader, request)
 		}
 		return n.Group.answer(ctx, request)
 	})

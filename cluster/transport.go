@@ -30,7 +30,8 @@ type Transport struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	// taking lets one content at a time come in: each is as large as the store.
-	taking chan struct{}
+	taking   chan struct{}
+	contents contents
 }
 
 // NewTransport returns the transport of a node. Peers are those of the group that are
@@ -167,6 +168,7 @@ func (t *Transport) transfer(m consensus.Message, header []byte) {
 	began := t.clock()
 	err := t.links.Transfer(t.ctx, to, header, m.Content)
 	err = errors.Join(err, m.Content.Close())
+	t.contents.note(err)
 	if err != nil {
 		t.logger.Warn("the content of the cluster could not be sent to a node", "node", nodeName(to), "error", err)
 	} else {
@@ -230,6 +232,7 @@ func (t *Transport) Take(ctx context.Context, from uint64, header []byte, conten
 	r.Receive([]consensus.Message{m})
 	select {
 	case <-closed:
+		t.contents.received.Add(1)
 		t.logger.Info("the content of another node was taken", "node", nodeName(from), "took", t.clock().Sub(began).Round(time.Millisecond).String())
 		return nil
 	case <-ctx.Done():

@@ -62,6 +62,7 @@ const (
 // wait for the disk and one applies entries. Each of them is a hop of a proposal, which costs
 // up to a tenth of a millisecond on a busy machine.
 type Runner struct {
+	*meter
 	config Config
 	core   *Core
 	inbox  *queue
@@ -100,7 +101,7 @@ func Start(config Config) (*Runner, error) {
 		config.Tick = defaultTick
 	}
 	r := &Runner{
-		config: config, core: core, inbox: newQueue(), tasks: newQueue(),
+		meter: newMeter(config.Clock, core.stats()), config: config, core: core, inbox: newQueue(), tasks: newQueue(),
 		number: make(chan written, syncsMax),
 		quit:   make(chan struct{}), done: make(chan struct{}),
 		due: config.Clock().Add(config.Tick), answers: map[uint64]func(uint64, error){},
@@ -288,6 +289,7 @@ func (r *Runner) run() (err error) {
 		case <-ticker.C:
 			r.core.Durable(r.config.State.Durable())
 			r.core.Tick(r.delay(r.config.Clock()))
+			r.tick.Store(r.core.stats())
 		}
 		for _, event := range r.inbox.take() {
 			event()
@@ -329,6 +331,7 @@ func (r *Runner) turn() error {
 			return err
 		}
 		r.begun, r.records = append(r.begun, r.config.Clock()), r.records+1
+		r.waiting(r.begun)
 		r.number <- written{r.records, number} // there is room for as many as are not durable
 	}
 	if b := turn.Batch; b != nil {

@@ -27,6 +27,7 @@ func (r *Runner) sync() {
 				r.begun = r.begun[1:]
 				r.core.Synced()
 			}
+			r.waiting(r.begun)
 		})
 	}
 }

@@ -103,7 +103,7 @@ type Log struct {
 	segments []segment
 	// tailBytes is the size of the last segment's file.
 	tailBytes int64
-	points   []point
+	points    []point
 	// overrides counts the turns that replaced entries.
 	overrides uint64
 	// Turns are counted from 1 since the opening. Each was appended before it was written,

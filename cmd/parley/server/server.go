@@ -405,6 +405,7 @@ func (h *running) startAdmin(cfg Config, quotas parleyhttp.QuotaProfile) error {
 	}
 	h.admin = admin.NewServer(h.service, promhttp.HandlerFor(telemetry.Metrics(telemetry.Sources{
 		Store: h.store, Node: h.node, HTTP: h.http, Service: h.service, Webhooks: h.webhooks.sender, Requests: h.meter,
+		Cluster: membership.Stats(h.member.part),
 	}), promhttp.HandlerOpts{}), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, calls...)
 	return nil
 }

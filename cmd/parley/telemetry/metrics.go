@@ -5,6 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"parley/actors"
+	"parley/cluster"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 	"parley/http/egress"
@@ -35,19 +36,14 @@ type number interface {
 // collector exposes the metrics of one kind of statistics, which it reads once per
 // scrape. The measured packages do not import Prometheus.
 type collector[S any] struct {
-	// take calls each once per snapshot, with the snapshot and the value of its label.
-	// Without a label it calls each once.
+	// take calls each once per snapshot, with the snapshot and the values of its labels.
 	take    func(each func(S, ...string))
 	metrics []metric[S]
 	descs   []*prometheus.Desc
 }
 
-func newCollector[S any](label string, take func(each func(S, ...string)), metrics ...metric[S]) *collector[S] {
+func newCollector[S any](labels []string, take func(each func(S, ...string)), metrics ...metric[S]) *collector[S] {
 	s := &collector[S]{take: take, metrics: metrics}
-	var labels []string
-	if label != "" {
-		labels = []string{label}
-	}
 	for _, l := range metrics {
 		s.descs = append(s.descs, prometheus.NewDesc(l.name, l.help, labels, nil))
 	}
@@ -56,7 +52,7 @@ func newCollector[S any](label string, take func(each func(S, ...string)), metri
 
 // newSingleCollector returns a collector of statistics without a label.
 func newSingleCollector[S any](take func() S, metrics ...metric[S]) *collector[S] {
-	return newCollector("", func(each func(S, ...string)) { each(take()) }, metrics...)
+	return newCollector(nil, func(each func(S, ...string)) { each(take()) }, metrics...)
 }
 
 // Describe implements prometheus.Collector.
@@ -83,6 +79,8 @@ type Sources struct {
 	Service  *parleyhttp.Service
 	Webhooks *egress.Sender
 	Requests *RequestMeter
+	// Cluster, if set, has the numbers of a node of a cluster, once that has started.
+	Cluster func() (cluster.Stats, bool)
 }
 
 // Metrics returns a registry with all metrics of a server.
@@ -95,9 +93,12 @@ func Metrics(from Sources) *prometheus.Registry {
 	r.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, from.Requests, journalCollector(from.Store), syncCollector{from.Store}, storeCollector(from.Store, from.Node), actorCollector(from.Node), httpCollector(from.HTTP), streamCollector(from.Service),
+		build, from.Requests, journalCollector(from.Store), syncCollector(from.Store), storeCollector(from.Store, from.Node), actorCollector(from.Node), httpCollector(from.HTTP), streamCollector(from.Service),
 	)
 	r.MustRegister(webhookCollectors(from.Node, from.Webhooks)...)
+	if from.Cluster != nil {
+		r.MustRegister(clusterCollectors(from.Cluster)...)
+	}
 	return r
 }
 

@@ -12,7 +12,7 @@ import (
 // journalCollector exposes the numbers of each journal.
 func journalCollector(store *persistence.Store) prometheus.Collector {
 	type journal = persistence.JournalStats
-	return newCollector("journal", func(each func(journal, ...string)) {
+	return newCollector([]string{"journal"}, func(each func(journal, ...string)) {
 		for i, j := range store.Stats().Journals {
 			each(j, strconv.Itoa(i))
 		}
@@ -74,23 +74,40 @@ func storeCollector(store *persistence.Store, node *actors.Node) prometheus.Coll
 	)
 }
 
-// syncCollector exposes how long the batches of each journal waited for the disk.
-type syncCollector struct{ store *persistence.Store }
+// distribution is how long something took, by the buckets of persistence.
+type distribution = persistence.Distribution
 
-var syncSeconds = prometheus.NewDesc("parley_journal_sync_seconds", "Time that a batch waited for its sync, in seconds.", []string{"journal"}, nil)
+// distributionCollector exposes distributions as a histogram in seconds.
+type distributionCollector struct {
+	desc *prometheus.Desc
+	// take calls each with every distribution and the values of its labels.
+	take func(each func(distribution, ...string))
+}
+
+// syncCollector exposes how long the batches of each journal waited for the disk.
+func syncCollector(store *persistence.Store) prometheus.Collector {
+	return &distributionCollector{
+		desc: prometheus.NewDesc("parley_journal_sync_seconds", "Time that a batch waited for its sync, in seconds.", []string{"journal"}, nil),
+		take: func(each func(distribution, ...string)) {
+			for i, j := range store.Stats().Journals {
+				each(j.Syncs, strconv.Itoa(i))
+			}
+		},
+	}
+}
 
 // Describe implements prometheus.Collector.
-func (s syncCollector) Describe(to chan<- *prometheus.Desc) { to <- syncSeconds }
+func (c *distributionCollector) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
 
 // Collect implements prometheus.Collector.
-func (s syncCollector) Collect(to chan<- prometheus.Metric) {
-	for i, j := range s.store.Stats().Journals {
+func (c *distributionCollector) Collect(to chan<- prometheus.Metric) {
+	c.take(func(d distribution, labels ...string) {
 		total, upTo := uint64(0), map[float64]uint64{}
-		for b, n := range j.Syncs.Buckets {
+		for b, n := range d.Buckets {
 			if total += n; b < len(persistence.SyncBounds) {
 				upTo[persistence.SyncBounds[b].Seconds()] = total
 			}
 		}
-		to <- prometheus.MustNewConstHistogram(syncSeconds, total, j.Syncs.Sum.Seconds(), upTo, strconv.Itoa(i))
-	}
+		to <- prometheus.MustNewConstHistogram(c.desc, total, d.Sum.Seconds(), upTo, labels...)
+	})
 }

@@ -11,7 +11,7 @@ import (
 // webhookCollectors expose the outcomes of webhook deliveries, and those in progress.
 func webhookCollectors(node *actors.Node, sender *egress.Sender) []prometheus.Collector {
 	return []prometheus.Collector{
-		newCollector("outcome", func(each func(uint64, ...string)) {
+		newCollector([]string{"outcome"}, func(each func(uint64, ...string)) {
 			s := node.Webhooks.Stats()
 			each(s.Delivered, "delivered")
 			each(s.Failed, "failed")
@@ -20,7 +20,7 @@ func webhookCollectors(node *actors.Node, sender *egress.Sender) []prometheus.Co
 		}, counter("parley_webhook_attempts_total",
 			"Delivery attempts by outcome: delivered; failed, retried later; dead, not retried; unsent, returned to the queue before they were sent.",
 			func(n uint64) uint64 { return n })),
-		newCollector("pool", func(each func(int, ...string)) {
+		newCollector([]string{"pool"}, func(each func(int, ...string)) {
 			s := sender.Stats()
 			each(s.Quick, "quick")
 			each(s.Fresh, "fresh")
