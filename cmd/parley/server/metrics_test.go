@@ -6,13 +6,19 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"parley/cluster"
+	"parley/cluster/link"
 	"parley/cmd/parley/admin"
+	"parley/cmd/parley/telemetry"
 )
 
 // dashboard is the part of docs/grafana.json that the tests read.
@@ -116,8 +122,26 @@ func unknownNames(expression, exposed string) (unknown []string) {
 	return unknown
 }
 
+// ofNode returns the metrics of a server as if it were a node of a cluster with a peer.
+func ofNode(t *testing.T, h *running) string {
+	t.Helper()
+	registry := telemetry.Metrics(telemetry.Sources{
+		Store: h.store, Node: h.node, HTTP: h.http, Service: h.service, Webhooks: h.webhooks.sender, Requests: h.meter,
+		Cluster: func() (cluster.Stats, bool) { return cluster.Stats{Links: []link.Stats{{Peer: 0xab}}}, true },
+	})
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if answer.Code != http.StatusOK {
+		t.Fatalf("metrics: %d %s", answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+// TestDashboardNamesWhatThereIs: the dashboard shows all metrics, and it and the page for
+// operators name no others.
 func TestDashboardNamesWhatThereIs(t *testing.T) {
-	public, private := startTestServer(t, "--poll-limit", "1/1", "--journals", "2")
+	h := testServer(t, "--poll-limit", "1/1", "--journals", "2")
+	public, private := "http://"+h.listener.Addr().String(), "http://"+h.adminListener.Addr().String()
 	for _, want := range []int{404, 429} {
 		if status, body := fetch(t, public+"/poll/hush"); status != want {
 			t.Fatalf("a poll was answered %d: %s", status, body)
@@ -138,9 +162,29 @@ func TestDashboardNamesWhatThereIs(t *testing.T) {
 			t.Errorf("the metrics have no %s", want)
 		}
 	}
+	if strings.Contains(exposed, "parley_cluster_") {
+		t.Error("a server on its own has metrics of a cluster")
+	}
+	exposed = ofNode(t, h)
+	for _, want := range []string{`parley_cluster_leads{group="0"} 0`, `parley_cluster_link_up{peer="00000000000000ab"} 0`, `parley_cluster_forwarded_total{group="0",outcome="unknown"} 0`} {
+		if !strings.Contains(exposed, "\n"+want) {
+			t.Errorf("the metrics of a node have no %s", want)
+		}
+	}
 	for _, secret := range []string{"hush", "127.0.0.1"} {
 		if strings.Contains(exposed, secret) {
 			t.Errorf("the metrics show %q", secret)
+		}
+	}
+	for _, page := range []string{"operations.md", "cluster.md"} {
+		text, err := os.ReadFile("../../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range unknownNames(string(text), exposed) {
+			if !strings.HasSuffix(name, "_") && !strings.Contains(exposed, "\n# TYPE "+name+" histogram") {
+				t.Errorf("%s names %s, and there is no such metric", page, name)
+			}
 		}
 	}
 	named := ""
