@@ -348,6 +348,9 @@ func TestStalledDisk(t *testing.T) {
 	open := c.propose(sick, 5)
 	rest := slices.DeleteFunc(slices.Clone(c.servers), func(s *server) bool { return s == sick })
 	c.work(20, rest...)
+	if s := sick.runner.Stats(); s.SyncAge < 250*time.Millisecond {
+		t.Errorf("the stalled node lost its leadership, and its oldest record waits for %v", s.SyncAge)
+	}
 	stalled.Store(nil)
 	close(wait)
 	for _, o := range c.results(open, 5) {
@@ -356,6 +359,22 @@ func TestStalledDisk(t *testing.T) {
 		}
 	}
 	c.equal(c.servers...)
+	for _, s := range c.servers {
+		c.settled(s)
+	}
+}
+
+// settled waits until the numbers of a node show that it has nothing to do.
+func (c *cluster) settled(s *server) {
+	c.t.Helper()
+	var now consensus.Stats
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(time.Millisecond) {
+		now = s.runner.Stats()
+		if now.SyncAge == 0 && now.Commit == now.Applied && now.Applied == s.state.Applied().Index && now.Voters == len(c.servers) && now.Term > 0 {
+			return
+		}
+	}
+	c.t.Fatalf("the numbers of node %d stay %+v", s.id, now)
 }
 
 func TestJoin(t *testing.T) {
