@@ -65,13 +65,11 @@ func (t *Transport) Stats() (s Stats, ok bool) {
 		Leaderships: m.leaderships.count.Load(), Fences: m.fences.passed.Read(), FenceFailures: m.fences.failed.Load(),
 		MembersUp: 1, Contents: t.contents.read(), Links: t.links.Stats(),
 	}
-	known := m.roster.Load()
-	for _, l := range s.Links {
-		if known == nil {
-			break
-		}
-		if _, member := known.table[l.Peer]; member && l.Up {
-			s.MembersUp++
+	if known := m.roster.Load(); known != nil {
+		for _, l := range s.Links {
+			if _, member := known.table[l.Peer]; member && l.Up {
+				s.MembersUp++
+			}
 		}
 	}
 	if n := t.node.Load(); n != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// SyncBounds are the upper bounds of the buckets in which syncs, and other waits of the
+// DurationBounds are the upper bounds of the buckets in which syncs, and other waits of the
 // same order, are counted.
-var SyncBounds = [...]time.Duration{
+var DurationBounds = [...]time.Duration{
 	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
 	10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
@@ -19,9 +19,9 @@ var SyncBounds = [...]time.Duration{
 
 // Distribution counts how long something took, since the start of what took it.
 type Distribution struct {
-	// Buckets[i] counts durations up to SyncBounds[i] and above the bound before
+	// Buckets[i] counts durations up to DurationBounds[i] and above the bound before
 	// it; the last bucket counts longer ones.
-	Buckets [len(SyncBounds) + 1]uint64
+	Buckets [len(DurationBounds) + 1]uint64
 	// Sum of all times.
 	Sum time.Duration
 }
@@ -41,14 +41,14 @@ func (t *tally) batch(entries, bytes int) {
 
 // Durations counts how long something takes. It may be read while it is written.
 type Durations struct {
-	buckets [len(SyncBounds) + 1]atomic.Uint64
+	buckets [len(DurationBounds) + 1]atomic.Uint64
 	sum     atomic.Int64
 }
 
 // Note counts one duration. It allocates nothing and takes no lock.
 func (d *Durations) Note(took time.Duration) {
 	i := 0
-	for i < len(SyncBounds) && took > SyncBounds[i] {
+	for i < len(DurationBounds) && took > DurationBounds[i] {
 		i++
 	}
 	d.buckets[i].Add(1)

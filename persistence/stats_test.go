@@ -51,11 +51,11 @@ func TestStatsCountWhatIsWritten(t *testing.T) {
 
 func TestStatsPutSyncsIntoBuckets(t *testing.T) {
 	var d Durations
-	for _, took := range []time.Duration{0, SyncBounds[0], SyncBounds[0] + 1, time.Hour} {
+	for _, took := range []time.Duration{0, DurationBounds[0], DurationBounds[0] + 1, time.Hour} {
 		d.Note(took)
 	}
 	all := d.Read()
-	if all.Buckets[0] != 2 || all.Buckets[1] != 1 || all.Buckets[len(SyncBounds)] != 1 || all.Sum != time.Hour+2*SyncBounds[0]+1 {
+	if all.Buckets[0] != 2 || all.Buckets[1] != 1 || all.Buckets[len(DurationBounds)] != 1 || all.Sum != time.Hour+2*DurationBounds[0]+1 {
 		t.Errorf("counted %+v", all)
 	}
 	if n := testing.AllocsPerRun(100, func() { d.Note(time.Millisecond) }); n != 0 {

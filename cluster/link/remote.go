@@ -81,7 +81,7 @@ func (p *remote) pump(from *outbox, stream grpc.ClientStream, ended <-chan struc
 		if stream.SendMsg(&batch) != nil {
 			return sent
 		}
-		p.send(frames, len(batch))
+		p.noteSent(frames, len(batch))
 		sent++
 	}
 }
@@ -177,7 +177,7 @@ func (p *remote) sending(f frame) bool {
 }
 
 func (p *remote) receiveAnswers(stream grpc.ClientStream) error {
-	frames, err := p.batch(stream)
+	frames, err := p.receive(stream)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (l *Links) describe() *grpc.ServiceDesc {
 func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
 	counted := l.trafficFrom(from)
 	for {
-		frames, err := counted.batch(stream)
+		frames, err := counted.receive(stream)
 		if err != nil {
 			return err
 		}
@@ -87,14 +87,14 @@ func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
 	}
 }
 
-// batch receives a batch.
-func (t *traffic) batch(stream interface{ RecvMsg(any) error }) ([]frame, error) {
+// receive receives a batch and counts it.
+func (t *traffic) receive(stream interface{ RecvMsg(any) error }) ([]frame, error) {
 	var batch []byte
 	if err := stream.RecvMsg(&batch); err != nil {
 		return nil, err
 	}
 	frames, err := readFrames(batch)
-	t.receive(len(frames), len(batch))
+	t.noteReceived(len(frames), len(batch))
 	return frames, err
 }
 
@@ -116,11 +116,11 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 				stop()
 				return
 			}
-			counted.send(frames, len(batch))
+			counted.noteSent(frames, len(batch))
 		}
 	})
 	for {
-		frames, err := counted.batch(stream)
+		frames, err := counted.receive(stream)
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (r *streamReader) Read(b []byte) (int, error) {
 		if err := r.stream.RecvMsg(&next); err != nil {
 			return 0, err // io.EOF at the end
 		}
-		r.receive(0, len(next))
+		r.noteReceived(0, len(next))
 		r.rest.Reset(next)
 	}
 	return r.rest.Read(b)
@@ -198,7 +198,7 @@ func (w streamWriter) Write(b []byte) (n int, err error) {
 		if err := w.stream.SendMsg(&chunk); err != nil {
 			return n, err
 		}
-		w.send(0, len(chunk))
+		w.noteSent(0, len(chunk))
 		n += len(chunk)
 	}
 	return n, nil

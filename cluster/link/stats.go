@@ -25,12 +25,12 @@ type Stats struct {
 // traffic counts what crosses between this node and a peer, over all connections.
 type traffic struct{ sent, received, bytesSent, bytesReceived, dropped atomic.Uint64 }
 
-func (t *traffic) send(messages, bytes int) {
+func (t *traffic) noteSent(messages, bytes int) {
 	t.sent.Add(uint64(messages))
 	t.bytesSent.Add(uint64(bytes))
 }
 
-func (t *traffic) receive(messages, bytes int) {
+func (t *traffic) noteReceived(messages, bytes int) {
 	t.received.Add(uint64(messages))
 	t.bytesReceived.Add(uint64(bytes))
 }

@@ -55,6 +55,14 @@ func newSingleCollector[S any](take func() S, metrics ...metric[S]) *collector[S
 	return newCollector(nil, func(each func(S, ...string)) { each(take()) }, metrics...)
 }
 
+// oneIf is the value of a gauge that says whether something is so.
+func oneIf(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // Describe implements prometheus.Collector.
 func (s *collector[S]) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range s.descs {

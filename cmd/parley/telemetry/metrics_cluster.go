@@ -104,10 +104,3 @@ func fenceCollector(take clusterStats) prometheus.Collector {
 		},
 	}
 }
-
-func oneIf(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}

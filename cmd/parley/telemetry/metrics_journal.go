@@ -41,12 +41,7 @@ func storeCollector(store *persistence.Store, node *actors.Node) prometheus.Coll
 		return metric[stats]{m.name, m.help, m.kind, func(s stats) float64 { return m.value(s.Engine) }}
 	}
 	return newSingleCollector(store.Stats,
-		gauge("parley_writes_accepted", "1 while the server accepts writes, 0 while it rejects them because of the disk.", func(stats) int {
-			if node.Trouble() != nil {
-				return 0
-			}
-			return 1
-		}),
+		gauge("parley_writes_accepted", "1 while the server accepts writes, 0 while it rejects them because of the disk.", func(stats) int { return oneIf(node.Trouble() == nil) }),
 		gauge("parley_views_open", "Open consistent reads of the store.", func(s stats) int { return s.Views }),
 		gauge("parley_disk_free_bytes", "Free space of the data directory's disk.", func(s stats) int64 { return s.FreeBytes }),
 		gauge("parley_disk_free_bytes_min", "Free space below which the server rejects writes.", func(s stats) int64 { return s.FreeBytesMin }),
@@ -104,8 +99,8 @@ func (c *distributionCollector) Collect(to chan<- prometheus.Metric) {
 	c.take(func(d distribution, labels ...string) {
 		total, upTo := uint64(0), map[float64]uint64{}
 		for b, n := range d.Buckets {
-			if total += n; b < len(persistence.SyncBounds) {
-				upTo[persistence.SyncBounds[b].Seconds()] = total
+			if total += n; b < len(persistence.DurationBounds) {
+				upTo[persistence.DurationBounds[b].Seconds()] = total
 			}
 		}
 		to <- prometheus.MustNewConstHistogram(c.desc, total, d.Sum.Seconds(), upTo, labels...)

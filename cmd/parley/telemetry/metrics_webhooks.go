@@ -30,12 +30,7 @@ func webhookCollectors(node *actors.Node, sender *egress.Sender) []prometheus.Co
 		newSingleCollector(node.Webhooks.Stats,
 			gauge("parley_webhook_agents", "Agents that have webhooks.", func(s delivery.Stats) int { return s.Agents }),
 			gauge("parley_webhook_agents_waiting", "Agents whose webhooks have new deliveries.", func(s delivery.Stats) int { return s.Waiting }),
-			gauge("parley_webhook_yielding", "1 while deliveries yield because requests use the whole processor.", func(s delivery.Stats) int {
-				if s.SteppingBack {
-					return 1
-				}
-				return 0
-			})),
+			gauge("parley_webhook_yielding", "1 while deliveries yield because requests use the whole processor.", func(s delivery.Stats) int { return oneIf(s.SteppingBack) })),
 		newSingleCollector(sender.Stats,
 			gauge("parley_webhook_posts_waiting", "Deliveries that wait to be sent.", func(s egress.Stats) int { return s.Waiting }),
 			gauge("parley_webhook_posts_late", "Deliveries in flight for longer than the limit for one attempt.", func(s egress.Stats) int { return s.Late }),
