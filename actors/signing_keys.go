@@ -44,6 +44,19 @@ func (ks *Keys) Minted(ctx context.Context) (all []*issuer.Minted, err error) {
 	return all, err
 }
 
+// Observe calls changed when a key was accepted or retired, here or on another node, and when
+// that may have happened. It must not block. Who passes a fence after that finds it called.
+func (ks *Keys) Observe(changed func()) {
+	ks.journal.Observe(journal.Observer{
+		Streams: []journal.StreamKind{journal.IssuerStream}, Replaced: changed,
+		Changed: func(c journal.Change) {
+			if c.Stream == ks.stream {
+				changed()
+			}
+		},
+	})
+}
+
 func (ks *Keys) kind() *host.Kind[*issuer.State, issuer.Command, issuer.Event] {
 	return &host.Kind[*issuer.State, issuer.Command, issuer.Event]{
 		Stream: journal.IssuerStream, Rules: rules.Issuer, StateEvery: 1,

@@ -18,6 +18,9 @@ func (s bridge) card(c *rest.Call, in *api.GetA2ACard) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
+	if err := s.takeKeys(c.Context()); err != nil {
+		return rest.Rendered{}, err
+	}
 	card, err := s.bridgeCards.Card(c.Context(), a)
 	if err != nil {
 		return rest.Rendered{}, err

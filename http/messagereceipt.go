@@ -81,6 +81,9 @@ func (s inbox) getReceipt(c *rest.Call, in *api.GetReceipt) (api.MessageReceipt,
 	if err := c.Reserve(s.viewerOf(c, nil).sizeBound(m.Record)); err != nil {
 		return api.MessageReceipt{}, err
 	}
+	if err := s.takeKeys(c.Context()); err != nil {
+		return api.MessageReceipt{}, err
+	}
 	key := s.receiptKeys.Keys().Current
 	if key.Kid == "" {
 		return api.MessageReceipt{}, errNoReceiptKey

@@ -159,6 +159,9 @@ func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 	if in.GrantType != auth.GrantType {
 		return api.Token{}, errUnsupportedGrant
 	}
+	if err := s.takeKeys(c.Context()); err != nil {
+		return api.Token{}, err
+	}
 	token, _, err := s.Issuer.Mint(owner, slug, client)
 	if err != nil {
 		return api.Token{}, err
@@ -205,6 +208,9 @@ func (s signup) authorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered
 
 // jwks publishes the keys that tokens, A2A cards and receipts are verified with. // spec: Directory and discovery (all public, no auth)
 func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
+	if err := s.takeKeys(c.Context()); err != nil {
+		return rest.Rendered{}, err
+	}
 	keys, changed := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
 	for _, of := range []auth.KeySet{s.Issuer.Keys(), s.bridgeCards.Keys()} {
 		newest := time.Time{}

@@ -115,6 +115,7 @@ type core struct {
 	// signing is held from reading the signing keys until they are in use, so that an older
 	// set cannot replace a newer one.
 	signing   sync.Mutex
+	keyNews   keyNews
 	logSigner logSigner
 	streams   *streams
 	exports   *exports
@@ -144,6 +145,7 @@ func NewService(o ServiceOptions) *Service {
 	s.tries = auth.NewTries(o.Clock)
 	s.svidChallenges = limit.NewWindow(parley.SVIDChallengesMax, parley.SVIDChallengeLifetime, o.Clock)
 	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
+	s.keyNews.follow(o.Node.Keys, o.Node.CardKeys, o.Node.ReceiptKeys)
 	s.bridgeCards = a2a.NewCards(a2a.CardOptions{
 		BaseURL: o.BaseURL, Brand: o.Brand, Clock: o.Clock, Node: o.Node, Keys: o.CardKeys, Show: s.showCard,
 		Changed: func(a *agent.State, o *org.State) time.Time { return s.cardChanged(a, o, a.GetCard().GetUpdatedMs()) },
@@ -199,12 +201,20 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	if !ok {
 		return rest.Caller{}, auth.ErrNotAuthenticated
 	}
-	claims, err := s.Issuer.Verify(token)
-	if err != nil {
-		return rest.Caller{}, err
+	claims, invalid := s.Issuer.Verify(token)
+	if invalid != nil && !errors.Is(invalid, auth.ErrNotAuthenticated) {
+		return rest.Caller{}, invalid
 	}
 	if err := s.Node.Fence(context.Background()); err != nil {
 		return rest.Caller{}, err
+	}
+	if invalid != nil { // its key may be one of a rotation on another node
+		if err := s.takeKeys(context.Background()); err != nil {
+			return rest.Caller{}, err
+		}
+		if claims, invalid = s.Issuer.Verify(token); invalid != nil {
+			return rest.Caller{}, invalid
+		}
 	}
 	o, err := s.Node.Orgs.Get(context.Background(), claims.OrgID)
 	if errors.Is(err, journal.ErrErased) || err == nil && o.Erasing() {

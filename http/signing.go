@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"parley"
@@ -101,12 +102,52 @@ func sameKeys(a, b auth.KeySet) bool {
 	return true
 }
 
+// keyNews is set when the journal may have other signing keys than those in use: a key was
+// rotated here or on another node.
+type keyNews struct {
+	changed atomic.Bool
+	came    chan struct{}
+}
+
+// follow follows the keys of all purposes that are in use.
+func (n *keyNews) follow(all ...*actors.Keys) {
+	n.came = make(chan struct{}, 1)
+	for _, keys := range all {
+		keys.Observe(func() {
+			n.changed.Store(true)
+			select {
+			case n.came <- struct{}{}:
+			default:
+			}
+		})
+	}
+}
+
+// KeysChanged receives when RenewKeys should be called before it is due.
+func (s *Service) KeysChanged() <-chan struct{} { return s.keyNews.came }
+
+// takeKeys puts the keys into use that were rotated before the last fence, on whichever node.
+func (s *core) takeKeys(ctx context.Context) error {
+	s.signing.Lock()
+	defer s.signing.Unlock()
+	if !s.keyNews.changed.Load() {
+		return nil
+	}
+	return s.renewKeys(ctx, s.Vault)
+}
+
 // RenewKeys rotates the signing keys of each purpose if they are due, and puts the current
 // sets into use. It is called every few minutes. If a rotation cannot be stored, it returns
 // an error, and a later call makes up for it.
 func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
 	s.signing.Lock()
 	defer s.signing.Unlock()
+	return s.renewKeys(ctx, master)
+}
+
+// renewKeys is RenewKeys while signing is held.
+func (s *core) renewKeys(ctx context.Context, master *auth.MasterKey) error {
+	s.keyNews.changed.Store(false)
 	renew := func(of *actors.Keys, used auth.KeySet, use func(auth.KeySet)) error {
 		keys, overdue, err := signingKeys(ctx, of, master, s.KeyLifetime, s.Clock, s.Entropy)
 		if err == nil && !sameKeys(keys, used) {
@@ -114,9 +155,13 @@ func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
 		}
 		return errors.Join(overdue, err)
 	}
-	return errors.Join(
+	err := errors.Join(
 		renew(s.Node.Keys, s.Issuer.Keys(), s.Issuer.SetKeys), renew(s.Node.CardKeys, s.bridgeCards.Keys(), s.bridgeCards.SetKeys),
 		renew(s.Node.ReceiptKeys, s.receiptKeys.Keys(), s.receiptKeys.use))
+	if err != nil {
+		s.keyNews.changed.Store(true)
+	}
+	return err
 }
 
 // RotateKeys replaces the key that signs access tokens at once: new tokens are signed with

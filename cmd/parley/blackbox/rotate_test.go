@@ -38,20 +38,12 @@ func TestKeyRotate(t *testing.T) {
 		admin := freeAddress(t)
 		s := start(t, "--journals", journals, "--admin-listen", admin)
 		o := s.org(t)
-		kids := func() map[any]bool {
-			keys, _ := s.call(t, "", "GET", "/.well-known/jwks.json", nil).want(200).at("keys").([]any)
-			all := map[any]bool{}
-			for _, k := range objects(keys) {
-				all[k["kid"]] = true
-			}
-			return all
-		}
 		signed := func(token string) any { header, _, _, _ := claimsOf(t, token); return header["kid"] }
 		former := signed(o.token)
 		succeeds(t, "key", "rotate", "--admin", "http://"+admin, "--data", s.dir)
 		for _, when := range []string{"at once", "after a restart"} {
 			fresh := s.grant(t, o.client, o.secret).want(200).str("access_token")
-			if all := kids(); signed(fresh) == former || len(all) != 4 || !all[former] || !all[signed(fresh)] {
+			if all := publishedKeys(t, s); signed(fresh) == former || len(all) != 4 || !all[former] || !all[signed(fresh)] {
 				t.Errorf("%s: signed with %v, it was %v, published are %v", when, signed(fresh), former, all)
 			}
 			s.call(t, fresh, "GET", "/org", nil).as("%s", when).want(200)

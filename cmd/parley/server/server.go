@@ -423,7 +423,8 @@ func (h *running) observer(cfg Config) func(httpserver.Answer) {
 	return telemetry.ObserveAll(told...)
 }
 
-// keepKeys replaces signing keys when they are due.
+// keepKeys replaces signing keys when they are due, and takes over those that another node
+// has rotated.
 func (h *running) keepKeys(ctx context.Context) {
 	tick := time.NewTicker(keysEvery)
 	defer tick.Stop()
@@ -432,9 +433,10 @@ func (h *running) keepKeys(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := h.service.RenewKeys(ctx, h.master); err != nil {
-				slog.Error("the signing keys could not be renewed", "error", err)
-			}
+		case <-h.service.KeysChanged():
+		}
+		if err := h.service.RenewKeys(ctx, h.master); err != nil {
+			slog.Error("the signing keys could not be renewed", "error", err)
 		}
 	}
 }
