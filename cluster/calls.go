@@ -79,7 +79,7 @@ func RegisterTypes(t *wire.Types) {
 	)
 	t.Add(ask{}, appendEntry{}, settle{}, answer{})
 	t.Add(changeKey{}, addMember{}, removeMember{}, askState{}, nodeState{}, hand{}, askAcknowledged{}, acknowledgedUpTo{})
-	for _, e := range []error{ErrTokenUsed, ErrMemberUnknown, ErrTooFew} {
+	for _, e := range []error{ErrTokenUsed, ErrTooFew} {
 		t.AddError(e.Error(), e)
 	}
 }
@@ -99,6 +99,11 @@ func (r appendEntry) repeatable() bool {
 		_, receipt := e.(journal.RecordReceipt)
 		return !receipt
 	})
+}
+
+// valid reports whether a journal can take the entry.
+func (r appendEntry) valid() bool {
+	return r.Slot < parley.Slots && !slices.Contains(r.Effects, nil)
 }
 
 // entry is the entry of a request, at an instant of this node's clock.

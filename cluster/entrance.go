@@ -84,8 +84,9 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 	if err := json.Unmarshal(request, &a); err != nil {
 		return nil, status.Error(codes.InvalidArgument, "the application cannot be read")
 	}
-	if !parley.IsHostPort(a.Address) {
-		return nil, status.Errorf(codes.InvalidArgument, "%q is not an address host:port", a.Address)
+	d := Description{Name: a.Name, Address: a.Address}
+	if err := d.Check(); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	number, replaces, err := e.Identity.CheckToken(a.Token, e.Clock())
 	if err != nil {
@@ -103,7 +104,7 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 		e.Logger.Error("a node cannot be admitted", "error", err)
 		return nil, status.Error(codes.Internal, "the node cannot hand out the keys of the cluster")
 	}
-	d := Description{Name: a.Name, Address: a.Address, Token: number, Replaces: uint64(replaces)}
+	d.Token, d.Replaces = number, uint64(replaces)
 	if err := node.AddMember(ctx, uint64(w.ID), d); errors.Is(err, ErrTokenUsed) {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	} else if err != nil {
@@ -117,7 +118,7 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 }
 
 // Join asks a member to take this node in, and returns what it answered.
-func Join(ctx context.Context, member, token, name, address string) (*Welcome, *identity.Applicant, error) {
+func Join(ctx context.Context, member, token string, d Description) (*Welcome, *identity.Applicant, error) {
 	applicant, err := identity.NewApplicant(token)
 	if err != nil {
 		return nil, nil, err
@@ -127,7 +128,7 @@ func Join(ctx context.Context, member, token, name, address string) (*Welcome, *
 		return nil, nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	request, err := json.Marshal(Application{token, applicant.Request, name, address})
+	request, err := json.Marshal(Application{token, applicant.Request, d.Name, d.Address})
 	if err != nil {
 		return nil, nil, err
 	}

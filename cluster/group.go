@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,9 +18,8 @@ import (
 
 // The errors of changes of members.
 var (
-	ErrTokenUsed     = errors.New("the join token was used before")
-	ErrMemberUnknown = errors.New("the cluster has no such node")
-	ErrTooFew        = errors.New("without this node, too few of the others are up to decide anything")
+	ErrTokenUsed = errors.New("the join token was used before")
+	ErrTooFew    = errors.New("without this node, too few of the others are up to decide anything")
 )
 
 // Group changes the members and the keys of the group while this node leads.
@@ -33,7 +33,12 @@ type Group struct {
 	known    acknowledged
 }
 
+// errDescription refuses what no node of a version like this one sends.
+var errDescription = parley.Refuse(parley.Unprocessable, "description", "A node cannot be described so.")
+
 const (
+	// descriptionBytesMax is more than a description of the longest name and address has.
+	descriptionBytesMax = 4096
 	// caughtUp is by how many entries a learner may lag when it becomes a voter.
 	caughtUp = 64
 	// promoteEvery is how often the leader looks for learners that have caught up.
@@ -88,6 +93,10 @@ func (g *Group) Status() (s consensus.Status, err error) {
 
 // add takes a node in as a learner. A repeat for the same node changes nothing.
 func (g *Group) add(ctx context.Context, r addMember) error {
+	var d Description
+	if err := json.Unmarshal([]byte(r.Described), &d); err != nil || r.ID == 0 || d.Check() != nil || len(r.Described) > descriptionBytesMax {
+		return errDescription
+	}
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	if known := g.member.roster.Load(); known != nil && known.admitted(r.Token) != r.ID && known.admitted(r.Token) != 0 {
@@ -139,10 +148,7 @@ func (g *Group) remove(ctx context.Context, id uint64) error {
 	conf := s.Applied.Conf
 	voter := slices.Contains(conf.GetVoters(), id)
 	if !voter && !slices.Contains(conf.GetLearners(), id) {
-		if _, former := s.Applied.Described[id]; former {
-			return nil // a repeat, after the answer of a leader that took itself out was lost
-		}
-		return ErrMemberUnknown
+		return nil // a repeat, such as after the answer of a leader that took itself out was lost
 	}
 	up, others := 0, 0
 	for _, p := range s.Progress {

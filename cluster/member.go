@@ -121,7 +121,7 @@ func (m *Member) Start(o MemberOptions) error {
 		limits.CatchUpBytes = o.CatchUpBytes
 	}
 	runner, err := consensus.Start(consensus.Config{
-		Options: consensus.Options{ID: o.ID, Joining: o.Joining, Nonce: o.Nonce, Limits: limits, Logger: o.Logger},
+		Options: consensus.Options{ID: o.ID, Joining: o.Joining, Nonce: o.Nonce, Limits: limits, Kept: keptDescriptions, Logger: o.Logger},
 		Log:     memberLog{o.Log}, State: m, Links: o.Links, Handler: m, Clock: o.Clock, Tick: o.Tick,
 	})
 	if err != nil {

@@ -182,6 +182,9 @@ func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
 
 // append appends an entry of a peer, of size bytes, and waits for its release.
 func (n *Node) append(ctx context.Context, r appendEntry, size int) error {
+	if !r.valid() {
+		return errNoRequest
+	}
 	room, err := n.Store.Admit(r.Slot, host.EntryBytes+size)
 	if err != nil {
 		return err

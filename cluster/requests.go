@@ -41,7 +41,7 @@ func (n *Node) AddMember(ctx context.Context, id uint64, d Description) error {
 	return n.toLeader(ctx, addMember{ID: id, Described: d.Encode(), Token: d.Token})
 }
 
-// RemoveMember takes a node out of the group. The error is ErrMemberUnknown or ErrTooFew.
+// RemoveMember takes a node out of the group. If it is none, nothing is done. The error is ErrTooFew.
 func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 	return n.toLeader(ctx, removeMember{id})
 }

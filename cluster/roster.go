@@ -2,10 +2,15 @@ package cluster
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"parley"
 	"parley/cluster/identity"
 	"parley/persistence"
 )
@@ -35,6 +40,57 @@ type roster struct {
 	table Table
 	// tokens are those that admitted a node, with its id.
 	tokens map[string]uint64
+}
+
+const (
+	// nameRunesMax and addressBytesMax bound a description: all of them are written with every
+	// batch.
+	nameRunesMax, addressBytesMax = 64, 270
+)
+
+// Check returns why nobody could be described so.
+func (d Description) Check() error {
+	if !ValidNodeName(d.Name) {
+		return fmt.Errorf("%q is no name for a node: it has 1 to %d printable characters", shortened(d.Name), nameRunesMax)
+	}
+	if len(d.Address) > addressBytesMax || !printable(d.Address) || !parley.IsHostPort(d.Address) {
+		return fmt.Errorf("%q is not an address host:port", shortened(d.Address))
+	}
+	return nil
+}
+
+// ValidNodeName reports whether a node may be called so.
+func ValidNodeName(name string) bool {
+	return name != "" && utf8.RuneCountInString(name) <= nameRunesMax && printable(name) && strings.TrimSpace(name) == name
+}
+
+func printable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// shortened is the beginning of a text, for an error.
+func shortened(text string) string { return text[:min(len(text), addressBytesMax)] }
+
+// keptDescriptions are those of the members, and of former ones the tokens that might still be
+// valid: each admits one node. One that expired before the newest was made cannot be used any
+// more.
+func keptDescriptions(conf *raftpb.ConfState, described map[uint64]string) map[uint64]string {
+	members, kept := newRoster(conf, described), map[uint64]string{}
+	newest := ""
+	for token := range members.tokens { // their numbers are in the order in which they expire
+		if identity.MayBeValid(token, token) {
+			newest = max(newest, token)
+		}
+	}
+	for id, text := range described {
+		var d Description
+		if _, member := members.table[id]; member {
+			kept[id] = text
+		} else if _ = json.Unmarshal([]byte(text), &d); identity.MayBeValid(d.Token, newest) {
+			kept[id] = Description{Token: d.Token}.Encode()
+		}
+	}
+	return kept
 }
 
 // newRoster decodes what a position says. Descriptions that cannot be read, of another

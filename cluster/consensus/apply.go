@@ -111,6 +111,9 @@ func (c *Core) changed(e *raftpb.Entry, after *Applied) error {
 		return fmt.Errorf("%w at index %d: %w", ErrEntry, e.GetIndex(), err)
 	}
 	after.Conf, after.Described = c.node.ApplyConfChange(change), describe(after.Described, change.AsV2())
+	if c.opts.Kept != nil {
+		after.Described = c.opts.Kept(after.Conf, after.Described)
+	}
 	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: after.Conf, Described: after.Described})
 	return nil
 }

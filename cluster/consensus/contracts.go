@@ -38,7 +38,8 @@ type Applied struct {
 	Index, Term, Ordinal uint64
 	Conf                 *raftpb.ConfState
 	// Described has the context of the change that took each member in, which says how to
-	// reach it. Those of former members stay. It is never changed, but replaced.
+	// reach it. Options.Kept says what stays of former members. It is never changed, but
+	// replaced.
 	Described map[uint64]string
 }
 

@@ -176,6 +176,10 @@ func (c *Core) Step(m Message) {
 	switch m.Raft.GetType() {
 	case raftpb.MsgProp, raftpb.MsgTransferLeader:
 		return // neither is ever forwarded
+	case raftpb.MsgSnap:
+		if m.Content == nil {
+			return // raft would have it restored
+		}
 	case raftpb.MsgTimeoutNow:
 		if c.health.sick() {
 			return

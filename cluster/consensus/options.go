@@ -28,6 +28,9 @@ type Options struct {
 	Nonce uint64
 	// Limits are DefaultLimits if zero.
 	Limits Limits
+	// Kept, if set, returns what is kept of the descriptions of members, present and former,
+	// after a change of members. It must depend on nothing else.
+	Kept func(conf *raftpb.ConfState, described map[uint64]string) map[uint64]string
 	// Logger receives what raft reports.
 	Logger *slog.Logger
 

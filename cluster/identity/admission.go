@@ -26,6 +26,7 @@ import (
 // hash lets the new node recognize the cluster.
 const (
 	tokenVersion    = 1
+	tokenExpiryAt   = 1
 	tokenNumberAt   = 9
 	tokenReplacesAt = 17
 	tokenHashAt     = 25
@@ -125,8 +126,8 @@ func (a *authority) sign(b []byte) ([]byte, error) {
 	return mac.Sum(nil), nil
 }
 
-// CheckToken returns the number of a valid token and whom its node replaces. Whether it was
-// used is for the caller to know.
+// CheckToken returns the number of a valid token, which begins with its expiry so that later
+// ones are greater, and whom its node replaces. Whether it was used is for the caller to know.
 func (id *Identity) CheckToken(token string, now time.Time) (number string, replaces NodeID, err error) {
 	a, err := id.authority()
 	if err != nil {
@@ -140,10 +141,30 @@ func (id *Identity) CheckToken(token string, now time.Time) (number string, repl
 	if err != nil {
 		return "", 0, err
 	}
-	if !hmac.Equal(mac, b[tokenMACAt:]) || now.Unix() >= int64(binary.BigEndian.Uint64(b[1:])) {
+	if !hmac.Equal(mac, b[tokenMACAt:]) || now.Unix() >= int64(binary.BigEndian.Uint64(b[tokenExpiryAt:])) {
 		return "", 0, ErrToken
 	}
-	return hex.EncodeToString(b[tokenNumberAt:tokenReplacesAt]), NodeID(binary.BigEndian.Uint64(b[tokenReplacesAt:])), nil
+	return hex.EncodeToString(b[tokenExpiryAt:tokenReplacesAt]), NodeID(binary.BigEndian.Uint64(b[tokenReplacesAt:])), nil
+}
+
+// MayBeValid reports whether a token could still be valid when one that expires later was
+// used, by their numbers.
+func MayBeValid(number, later string) bool {
+	expiry, err := expiryOf(number)
+	if err != nil {
+		return false
+	}
+	after, err := expiryOf(later)
+	return err == nil && expiry.After(after.Add(-TokenLifetime))
+}
+
+// expiryOf is when the token with a number expires.
+func expiryOf(number string) (time.Time, error) {
+	b, err := hex.DecodeString(number)
+	if err != nil || len(b) != tokenReplacesAt-tokenExpiryAt {
+		return time.Time{}, ErrToken
+	}
+	return time.Unix(int64(binary.BigEndian.Uint64(b)), 0), nil
 }
 
 func decodeToken(token string) ([]byte, error) {

@@ -64,10 +64,7 @@ func (e *Endpoint) Mount(mux *http.ServeMux) {
 
 // refused turns the errors of changes of members into refusals.
 func refused(err error) error {
-	switch {
-	case errors.Is(err, cluster.ErrMemberUnknown):
-		return parley.ErrNotFound.Saying(sentence(err))
-	case errors.Is(err, cluster.ErrTooFew):
+	if errors.Is(err, cluster.ErrTooFew) {
 		return parley.Refuse(parley.Conflict, "too_few_nodes", sentence(err))
 	}
 	return err

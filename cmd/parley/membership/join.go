@@ -67,6 +67,15 @@ func (o *Options) name() string {
 	return name
 }
 
+// described is how other nodes know this one.
+func (o *Options) described() (d cluster.Description, err error) {
+	d.Name = o.name()
+	if d.Address, err = o.advertised(); err != nil {
+		return d, err
+	}
+	return d, d.Check()
+}
+
 // join has a member take this node in, and stores what it needs to begin.
 func join(ctx context.Context, o Options) error {
 	if o.Listen == "" || o.Token == "" {
@@ -79,7 +88,7 @@ func join(ctx context.Context, o Options) error {
 			}
 		}
 	}
-	address, err := o.advertised()
+	d, err := o.described()
 	if err != nil {
 		return err
 	}
@@ -94,7 +103,7 @@ func join(ctx context.Context, o Options) error {
 	if err := ln.Close(); err != nil {
 		return err
 	}
-	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, o.name(), address)
+	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, d)
 	if err != nil {
 		return err
 	}
@@ -108,7 +117,7 @@ func join(ctx context.Context, o Options) error {
 	if err := datadir.PutMasterKey(o.Data, w.Master); err != nil {
 		return err
 	}
-	id, err := applicant.Write(o.Data, o.name(), address, w.Admission)
+	id, err := applicant.Write(o.Data, d.Name, d.Address, w.Admission)
 	if err != nil {
 		return err
 	}
@@ -134,7 +143,7 @@ func (p *Part) secrets(s *persistence.Store) func() (cluster.Secrets, error) {
 // Init makes the data directory of a stopped server, or a new one, that of the first node of
 // a new cluster.
 func Init(o Options, store func() (*persistence.Store, error)) (*identity.Identity, error) {
-	address, err := o.advertised()
+	d, err := o.described()
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +163,7 @@ func Init(o Options, store func() (*persistence.Store, error)) (*identity.Identi
 	if err := os.RemoveAll(filepath.Join(o.Data, identity.DirectoryName)); err != nil {
 		return nil, err
 	}
-	return identity.Create(o.Data, o.name(), address, o.Clock(), func(id identity.NodeID) error {
+	return identity.Create(o.Data, d.Name, d.Address, o.Clock(), func(id identity.NodeID) error {
 		log, err := raftlog.Open(raftlog.Options{Dir: filepath.Join(o.Data, logDirectory), ID: uint64(id), New: true})
 		if err != nil {
 			return err
