@@ -94,8 +94,18 @@ step-%: FORCE
 	else mv $$log $(LOGS)/$*.failed; verdict="FAILED, its output is below"; fi; \
 	printf '\n== %s: %s, %d s\n' $* "$$verdict" $$((SECONDS - began))
 
+# Several nodes are measured behind it.
+.PHONY: haproxy
+haproxy:
+	@if ! command -v haproxy >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		$(SAY) "installing haproxy"; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends haproxy >/dev/null || true; \
+	fi; \
+	command -v haproxy >/dev/null || \
+		{ why="haproxy is not installed (apt-get install haproxy): the bench of several nodes is left out"; $(LEFT_OUT); }
+
 .PHONY: unit
-unit: ## Layers, rules, journal, doors, command line
+unit: haproxy ## Layers, rules, journal, doors, command line
 	@$(SAY) "unit, layer and command-line tests"
 	$(call RUN,$(EASY),standard-quiet,$(INSIDE),$(FLAGS))
 	cd bench && $(GO) test $(FLAGS) ./...

@@ -37,6 +37,9 @@ type Config struct {
 	// Targets are measured in turn; the first is ours.
 	Targets []target.Target
 	Cases   []Case
+	// Nodes, if not 0, says that the first target is a cluster of so many nodes. A target
+	// with the name Single is then compared with it.
+	Nodes int
 	// Repeats of each case, WarmUp and Duration of each run.
 	Repeats          int
 	WarmUp, Duration time.Duration
@@ -61,6 +64,9 @@ type Config struct {
 	// Command is the command line of the bench.
 	Command []string
 }
+
+// Single is the name in reports of the single server beside several nodes.
+const Single = "single"
 
 // defaultClients is the number of clients of scenarios without a sweep.
 const defaultClients = 64
@@ -146,6 +152,9 @@ func Goals() []Case {
 	return append(cases, Groups()...)
 }
 
+// ofOneProcess are the scenarios that look into the process or the files of the server.
+var ofOneProcess = []string{scenario.Stream, scenario.Fanout, scenario.A2A, scenario.Directory, scenario.Quota}
+
 // check rejects an invalid configuration.
 func (c *Config) check() error {
 	switch {
@@ -167,6 +176,9 @@ func (c *Config) check() error {
 		}
 		if k.Scenario == scenario.Quota && c.Own == nil {
 			return errNotOwn
+		}
+		if c.Nodes > 0 && slices.Contains(ofOneProcess, k.Scenario) {
+			return fmt.Errorf("%s looks into the process of one server: it cannot be asked of several nodes", k.Scenario)
 		}
 	}
 	var names []string

@@ -62,6 +62,12 @@ func (r *runner) all(ctx context.Context) (err error) {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
+	if r.Nodes > 0 {
+		r.out.Nodes = &result.Nodes{Count: r.Nodes, Target: r.here[0].host.Name()}
+		if slices.ContainsFunc(r.here, func(s *side) bool { return s.host.Name() == Single }) {
+			r.out.Nodes.Single = Single
+		}
+	}
 	r.of = r.count()
 	for _, c := range r.Cases {
 		for repeat := 1; repeat <= r.Repeats; repeat++ {
@@ -74,6 +80,9 @@ func (r *runner) all(ctx context.Context) (err error) {
 		if err := r.ladders(ctx); err != nil {
 			return err
 		}
+	}
+	if r.out.Nodes != nil {
+		report.CompareNodes(r.out)
 	}
 	r.out.Overloads, r.out.Goals = report.Overloads(r.out), report.Goals(r.out)
 	if r.out.DiskAfter, err = machine.ProbeDisk(ctx, r.Dir, r.ProbeTime); err != nil {

@@ -28,6 +28,7 @@ type document struct {
 	ratioNote    string
 	ladders      table
 	goals        table
+	nodes        *nodesSection
 	overloads    []overloadSection
 	growths      []growthSection
 	cases        []section
@@ -67,6 +68,7 @@ func newDocument(r *result.Report) document {
 	d.ratios, d.ratioNote = ratioTable(targets(r), groups)
 	d.ladders = ladderTable(r.Ladders)
 	d.goals = goalTable(r.Goals)
+	d.nodes = newNodesSection(r.Nodes)
 	for _, o := range r.Overloads {
 		d.overloads = append(d.overloads, overloadSection{overloadTable(o), overloadVerdict(o)})
 	}

@@ -31,6 +31,9 @@ const (
 func Goals(r *result.Report) []result.Goal {
 	var out []result.Goal
 	cases, names := byCase(r), targets(r)
+	if r.Nodes != nil { // all others are goals of a single server
+		return nodesGoals(r.Nodes)
+	}
 	if len(names) > 0 {
 		out = sendGoals(cases, names[0])
 	}
@@ -127,9 +130,14 @@ func goalTable(goals []result.Goal) table {
 		if g.AtMost {
 			bound = "≤ " + plain(g.Bound)
 		}
+		if g.Strive != 0 {
+			bound += ", better " + plain(g.Strive)
+		}
 		switch {
 		case g.Doubtful:
 			measured, verdict = "("+measured+")", "no valid run"
+		case g.Met && g.Strive != 0 && (g.AtMost && g.Measured <= g.Strive || !g.AtMost && g.Measured >= g.Strive):
+			verdict = "met, and better"
 		case g.Met:
 			verdict = "met"
 		}

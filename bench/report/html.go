@@ -26,6 +26,8 @@ type pageView struct {
 	Ratios               *tableView
 	RatioNote            string
 	Goals                *tableView
+	Nodes                *caseView
+	NodesReading         string
 	Reading              string
 	Highest              *tableView
 	Ladders              []figureView
@@ -77,6 +79,14 @@ func HTML(w io.Writer, r *result.Report) error {
 	for _, t := range []table{d.machine, d.disk, d.versions} {
 		if shown := viewTable(t); shown != nil {
 			v.Ground = append(v.Ground, *shown)
+		}
+	}
+	if d.nodes != nil {
+		v.Nodes, v.NodesReading = &caseView{Name: d.nodes.title}, d.nodes.reading
+		for _, t := range d.nodes.tables {
+			if shown := viewTable(t); shown != nil {
+				v.Nodes.Tables = append(v.Nodes.Tables, *shown)
+			}
 		}
 	}
 	names := targets(r)

@@ -32,6 +32,12 @@ func Markdown(w io.Writer, r *result.Report) error {
 		writeTable(&b, "## ", d.ratios)
 		fmt.Fprintf(&b, "%s\n\n", escapeMarkdown(d.ratioNote))
 	}
+	if d.nodes != nil {
+		fmt.Fprintf(&b, "## %s\n\n%s\n\n", escapeMarkdown(d.nodes.title), escapeMarkdown(d.nodes.reading))
+		for _, t := range d.nodes.tables {
+			writeTable(&b, "### ", t)
+		}
+	}
 	writeTable(&b, "## ", d.goals)
 	writeTable(&b, "## ", d.ladders)
 	for _, o := range d.overloads {

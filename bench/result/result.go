@@ -25,6 +25,8 @@ type Report struct {
 	Ladders []Ladder `json:"ladders,omitempty"`
 	// Overloads summarize the runs of overload.
 	Overloads []Overload `json:"overloads,omitempty"`
+	// Nodes compares several nodes with a single server; nil if one server was measured.
+	Nodes *Nodes `json:"nodes,omitempty"`
 	// Goals are the published goals that single figures can check.
 	Goals []Goal `json:"goals,omitempty"`
 	// Verified is nil if verification was not requested.
@@ -163,12 +165,44 @@ const (
 	MemoryMost   = 1.5
 )
 
+// Nodes is what the bench found out about several nodes behind a load balancer.
+type Nodes struct {
+	// Count is the number of nodes. One node is a cluster of one voter.
+	Count int `json:"count"`
+	// Target is the name of the nodes in Runs, Single that of the single server behind the
+	// same kind of balancer; empty if there is none.
+	Target string      `json:"target"`
+	Single string      `json:"single,omitempty"`
+	Cases  []NodesCase `json:"cases"`
+}
+
+// NodesCase is one case on several nodes and on a single server. The values are medians over
+// the valid repeats.
+type NodesCase struct {
+	Case            string  `json:"case"`
+	PerSecond       float64 `json:"per_second"`
+	SinglePerSecond float64 `json:"single_per_second,omitempty"`
+	// OfSingle is PerSecond divided by SinglePerSecond, with the least and the greatest
+	// ratio of two runs that followed each other; 0 if there is no single server.
+	OfSingle    float64 `json:"of_single,omitempty"`
+	OfSingleMin float64 `json:"of_single_min,omitempty"`
+	OfSingleMax float64 `json:"of_single_max,omitempty"`
+	P50         float64 `json:"p50_ms"`
+	SingleP50   float64 `json:"single_p50_ms,omitempty"`
+	// Later is P50 less SingleP50.
+	Later float64 `json:"later_p50_ms,omitempty"`
+	// Doubtful reports that one side has no valid run.
+	Doubtful bool `json:"doubtful,omitempty"`
+}
+
 // Goal is a bound for the median of a figure.
 type Goal struct {
 	Target   string  `json:"target"`
 	What     string  `json:"what"`
 	Measured float64 `json:"measured"`
 	Bound    float64 `json:"bound"`
+	// Strive is a stricter bound that would be better still; 0 if there is none.
+	Strive float64 `json:"strive,omitempty"`
 	// AtMost reports whether the bound is a maximum; otherwise it is a minimum.
 	AtMost bool `json:"at_most"`
 	Met    bool `json:"met"`

@@ -31,8 +31,8 @@ type process struct {
 	err    error // of Wait, set before exited is closed
 }
 
-// launch starts a program and waits for the first line of its output that ready accepts.
-// The program's standard error is appended to the file log.
+// launch starts a program and waits for the first line of its output that ready accepts,
+// or for nothing if ready is nil. The program's standard error is appended to the file log.
 func launch(ctx context.Context, log string, env []string, binary string, args []string, ready func(line string) bool) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), log: log, exited: make(chan struct{})}
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -48,6 +48,9 @@ func launch(ctx context.Context, log string, env []string, binary string, args [
 	heard := make(chan struct{})
 	if err := p.begin(out, ready, heard); err != nil {
 		return nil, fmt.Errorf("%s cannot be started: %w", binary, err)
+	}
+	if ready == nil {
+		return p, nil
 	}
 	patience := time.NewTimer(startPatience)
 	defer patience.Stop()
@@ -77,7 +80,7 @@ func (p *process) begin(out io.Reader, ready func(string) bool, heard chan struc
 		if err != nil {
 			return
 		}
-		told := false
+		told := ready == nil
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			if !told && ready(lines.Text()) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,9 @@ type Server struct {
 	Args, Env   []string
 
 	address, admin string
-	running        *process
+	// joins are flags of the next start alone.
+	joins   []string
+	running *process
 }
 
 // Name implements Target.
@@ -50,9 +53,9 @@ func (s *Server) Start(ctx context.Context) (Door, error) {
 		}
 		s.address, s.admin = free[0], free[1]
 	}
-	args := append([]string{
-		"serve", "--listen", s.address, "--admin-listen", s.admin, "--data", filepath.Join(s.Dir, "data"), "--pow-bits", "8",
-	}, s.Args...)
+	args := slices.Concat([]string{
+		"serve", "--listen", s.address, "--admin-listen", s.admin, "--data", s.data(), "--pow-bits", "8",
+	}, s.Args, s.joins)
 	ready := func(line string) bool { return strings.HasPrefix(line, announcement) }
 	running, err := launch(ctx, filepath.Join(s.Dir, "server.log"), s.Env, s.Binary, args, ready)
 	if err != nil {
@@ -63,11 +66,23 @@ func (s *Server) Start(ctx context.Context) (Door, error) {
 	if err != nil {
 		return Door{}, errors.Join(err, s.Kill())
 	}
-	token, err := os.ReadFile(filepath.Join(s.Dir, "data", "admin.token"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // older releases have no token file
+	token, err := s.adminToken()
+	if err != nil {
 		return Door{}, errors.Join(err, s.Kill())
 	}
-	return Door{Address: s.address, Kind: Parley, Admin: s.admin, AdminToken: strings.TrimSpace(string(token)), Version: version}, nil
+	return Door{Address: s.address, Kind: Parley, Admin: s.admin, AdminToken: token, Version: version}, nil
+}
+
+// data is the server's data directory.
+func (s *Server) data() string { return filepath.Join(s.Dir, "data") }
+
+// adminToken reads the token for operator calls; older releases have none.
+func (s *Server) adminToken() (string, error) {
+	token, err := os.ReadFile(filepath.Join(s.data(), "admin.token"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return strings.TrimSpace(string(token)), err
 }
 
 // freeAddresses returns n addresses on which nothing listens.

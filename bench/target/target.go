@@ -26,6 +26,9 @@ type Door struct {
 	// Token is a bearer token; empty for Parley, where the bench registers.
 	Token string
 	Kind  Kind
+	// Nodes are the addresses of the nodes behind Address, each host:port; empty if there
+	// is no balancer.
+	Nodes []string
 	// Admin is host:port of the operator's interface; empty if it is not known.
 	Admin string
 	// AdminToken is the token for operator calls at Admin.

@@ -26,6 +26,8 @@ type runCmd struct {
 	AdminURL string   `name:"admin-url" placeholder:"URL" help:"Admin listener of that server, for its metrics."`
 	PID      int      `name:"pid" help:"Process of that server if it runs here, for its CPU and memory."`
 	Beside   []string `placeholder:"FILE" help:"Peers to measure in turn with ours, each a program."`
+	Nodes    int      `placeholder:"N" help:"Measure a cluster of this many nodes behind haproxy; 1 is a cluster of one voter. Without scenarios: send, inbox, mixed."`
+	Single   bool     `name:"beside-single" help:"With --nodes: measure a single server behind the same haproxy too, the two in turn."`
 	Serve    string   `name:"serve-args" placeholder:"FLAGS" help:"Further flags of the bench's own server, as in --serve-args=\"--journals 4\"."`
 	Dir      string   `placeholder:"DIR" help:"Where the bench's own server and peers write; its disk is probed. Default: the system's temporary directory."`
 
@@ -125,20 +127,23 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 	if c.URL == "" && (c.PID != 0 || c.AdminURL != "") {
 		return config, nil, exitError{code: exitUsage, err: errors.New("--pid and --admin-url belong to a server named by --url")}
 	}
+	if err := c.checkNodes(); err != nil {
+		return config, nil, exitError{code: exitUsage, err: err}
+	}
 	dir, remove, err := benchDir(c.Dir)
 	if err != nil {
 		return config, nil, err
 	}
-	own, err := c.own(std)
+	binary, own, err := c.own(std)
 	if err == nil {
-		config.Targets, err = c.targets(dir, own)
+		config.Targets, err = c.targets(dir, binary, own)
 	}
 	if err != nil {
 		remove()
 		return config, nil, err
 	}
 	return bench.Config{
-		Targets: config.Targets, Cases: cases,
+		Targets: config.Targets, Cases: cases, Nodes: c.Nodes,
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
 		Params: scenario.Params{
 			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
@@ -177,6 +182,9 @@ func (c *runCmd) cases() ([]bench.Case, error) {
 		return nil, errors.New("--overload goes with --goals; without, name the scenario overload")
 	}
 	names := c.Scenarios
+	if len(names) == 0 && c.Nodes > 0 {
+		names = []string{scenario.Send, scenario.Inbox, scenario.Mixed}
+	}
 	if len(names) == 0 {
 		names = []string{scenario.Send, scenario.Reply, scenario.Sync, scenario.Inbox, scenario.Stream, scenario.Mixed}
 		if c.Depth > 0 {
@@ -201,27 +209,29 @@ func (c *runCmd) serveArgs() (args []string) {
 // ours is the name in reports of the server under test.
 const ours = "parley"
 
-// own returns a function that creates servers of the bench; nil if the command line names
-// a server.
-func (c *runCmd) own(std *terminal) (func(dir string, flags ...string) target.Target, error) {
+// own returns the program of the bench's own servers and a function that creates them; "" and
+// nil if the command line names a server.
+func (c *runCmd) own(std *terminal) (binary string, server func(dir string, flags ...string) target.Target, err error) {
 	if c.URL != "" {
-		return nil, nil
+		return "", nil, nil
 	}
-	binary, err := std.ownServer()
-	if err != nil {
-		return nil, err
+	if binary, err = std.ownServer(); err != nil {
+		return "", nil, err
 	}
-	return func(dir string, flags ...string) target.Target {
+	return binary, func(dir string, flags ...string) target.Target {
 		return &target.Server{Label: ours, Binary: binary, Dir: dir, Args: append(c.serveArgs(), flags...), Env: childEnvironment()}
 	}, nil
 }
 
 // targets returns our server and the peers, each with its own directory under dir.
-func (c *runCmd) targets(dir string, own func(dir string, flags ...string) target.Target) ([]target.Target, error) {
+func (c *runCmd) targets(dir, binary string, own func(dir string, flags ...string) target.Target) ([]target.Target, error) {
 	var all []target.Target
-	if own == nil {
+	switch {
+	case own == nil:
 		all = append(all, &target.Remote{Label: ours, URL: c.URL, AdminURL: c.AdminURL, AdminToken: os.Getenv("PARLEY_ADMIN_TOKEN"), PID: c.PID})
-	} else {
+	case c.Nodes > 0:
+		all = c.clusters(dir, binary)
+	default:
 		all = append(all, own(filepath.Join(dir, ours)))
 	}
 	for _, binary := range c.Beside {

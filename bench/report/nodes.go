@@ -1,0 +1,106 @@
+package report
+
+import (
+	"fmt"
+
+	"parley/bench/result"
+)
+
+// Bounds of the published goals of several nodes: sends of manyClients, as a share of those of
+// a single server, and how much later a page of an inbox comes to a client that is alone, in
+// milliseconds.
+const (
+	manyClients       = 256
+	nodesOfSingleMin  = 0.45
+	nodesOfSingleBest = 0.55
+	nodesLaterMost    = 1.0
+	nodesLaterBest    = 0.5
+)
+
+// CompareNodes compares the runs on several nodes with those on a single server, in r.Nodes.
+func CompareNodes(r *result.Report) {
+	n := r.Nodes
+	n.Cases = nil
+	for _, c := range byCase(r) {
+		mine, there := c.of(n.Target)
+		if !there {
+			continue
+		}
+		one := result.NodesCase{
+			Case: c.String(), PerSecond: mine.spread(throughput).Median, P50: mine.spread(latency(p50)).Median, Doubtful: mine.doubtful,
+		}
+		if single, beside := c.of(n.Single); beside {
+			of := ratio(mine, single, throughput)
+			one.SinglePerSecond, one.SingleP50 = single.spread(throughput).Median, single.spread(latency(p50)).Median
+			one.OfSingle, one.OfSingleMin, one.OfSingleMax = of.OfMedians, of.Paired.Min, of.Paired.Max
+			one.Later, one.Doubtful = one.P50-one.SingleP50, of.Doubtful || of.OfMedians == 0
+		}
+		n.Cases = append(n.Cases, one)
+	}
+}
+
+// nodesGoals compares several nodes with the published goals.
+func nodesGoals(n *result.Nodes) (out []result.Goal) {
+	sends, page := Case{Scenario: scenarioSend, Clients: manyClients}.String(), Case{Scenario: scenarioInbox, Clients: 1}.String()
+	for _, c := range n.Cases {
+		if c.SinglePerSecond == 0 {
+			continue
+		}
+		goal := result.Goal{Target: n.Target, Doubtful: c.Doubtful}
+		switch c.Case {
+		case sends:
+			goal.What, goal.Measured = c.Case+": rate by that of a single server", c.OfSingle
+			goal.Bound, goal.Strive = nodesOfSingleMin, nodesOfSingleBest
+		case page:
+			goal.What, goal.Measured = c.Case+": p50 less that of a single server, ms", c.Later
+			goal.Bound, goal.Strive, goal.AtMost = nodesLaterMost, nodesLaterBest, true
+		default:
+			continue
+		}
+		out = append(out, judged(goal))
+	}
+	return out
+}
+
+// nodesSection is the part of the report about several nodes.
+type nodesSection struct {
+	title, reading string
+	tables         []table
+}
+
+func newNodesSection(n *result.Nodes) *nodesSection {
+	if n == nil {
+		return nil
+	}
+	s := &nodesSection{title: "Several nodes", reading: fmt.Sprintf("%s behind haproxy, which gives each connection to the next node that is ready and counts as a part of the target.", nodesText(n.Count))}
+	if n.Single != "" {
+		s.reading += " The single server has a haproxy of its own with the same settings; the two ran in turn. " +
+			"A ratio is that of the two medians, with the least and the greatest ratio of two runs that followed each other."
+	}
+	s.tables = append(s.tables, nodesTable(n))
+	return s
+}
+
+func nodesText(n int) string {
+	if n == 1 {
+		return "A cluster of one voter"
+	}
+	return fmt.Sprintf("%d nodes on one machine", n)
+}
+
+// nodesTable lists the cases.
+func nodesTable(n *result.Nodes) table {
+	t := table{head: []string{"Case", "op/s", "Single, op/s", "Of single", "p50, ms", "Single, p50, ms", "Later, ms"}, left: 1}
+	for _, c := range n.Cases {
+		row := []string{c.Case, number(c.PerSecond), none, none, number(c.P50), none, none}
+		if c.SinglePerSecond > 0 {
+			ratio := Ratio{OfMedians: c.OfSingle, Paired: Spread{Runs: 2, Min: c.OfSingleMin, Max: c.OfSingleMax}, Doubtful: c.Doubtful}
+			row[2], row[3], row[5], row[6] = number(c.SinglePerSecond), ratioText(ratio), number(c.SingleP50), fmt.Sprintf("%+.2f", c.Later)
+		}
+		if c.Doubtful {
+			row[0] += " (no valid run)"
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}

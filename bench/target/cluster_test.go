@@ -1,0 +1,32 @@
+package target
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestLeaderIn: the leader is found by the letter that is its name.
+func TestLeaderIn(t *testing.T) {
+	for status, want := range map[string]int{
+		`{"nodes":[{"name":"a","leads":[]},{"name":"c","leads":[0]}]}`:     2,
+		`{"nodes":[{"name":"a"},{"name":"b"}]}`:                            -1,
+		`{"nodes":[{"name":"a node of others","leads":[0]},{"name":"b"}]}`: -1,
+		"": -1,
+	} {
+		if got := leaderIn(status); got != want {
+			t.Errorf("%s: %d, want %d", status, got, want)
+		}
+	}
+}
+
+// TestConfigurationNamesEveryNode: haproxy asks all of them, and at least as often for another
+// one as there are nodes.
+func TestConfigurationNamesEveryNode(t *testing.T) {
+	b := &balancer{address: "127.0.0.1:1"}
+	text := string(b.configuration([]string{"127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"}))
+	for _, want := range []string{"bind 127.0.0.1:1\n", "server a 127.0.0.1:2\n", "server c 127.0.0.1:4\n", "retries 3\n", "GET /readyz\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
