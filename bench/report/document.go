@@ -68,7 +68,7 @@ func newDocument(r *result.Report) document {
 	d.ratios, d.ratioNote = ratioTable(targets(r), groups)
 	d.ladders = ladderTable(r.Ladders)
 	d.goals = goalTable(r.Goals)
-	d.nodes = newNodesSection(r.Nodes)
+	d.nodes = newNodesSection(r)
 	for _, o := range r.Overloads {
 		d.overloads = append(d.overloads, overloadSection{overloadTable(o), overloadVerdict(o)})
 	}
@@ -198,10 +198,10 @@ func verification(v *result.Verification) (string, table) {
 	count := func(n int64) string { return whole(float64(n)) }
 	t := table{
 		caption: "Every acknowledged message, read after SIGKILL and a restart",
-		head:    []string{"Acknowledged", "Found", "Missing", "Twice", "Altered", "Stray", "Without answer", "Restart, s"},
+		head:    []string{"Acknowledged", "Found", "Missing", "Twice", "Altered", "Stray", "Reordered", "Without answer", "Restart, s"},
 		rows: [][]string{{
 			count(v.Acknowledged), count(v.Found), count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray),
-			count(v.Unknown), number(v.RestartSeconds),
+			count(v.Reordered), count(v.Unknown), number(v.RestartSeconds),
 		}},
 	}
 	if v.SampleOf > 0 {
@@ -229,12 +229,18 @@ func verification(v *result.Verification) (string, table) {
 	case v.SampleOf > 0:
 		return "Clean: every acknowledged message of the sample is there, as it was sent.", t
 	}
-	return "Clean: every acknowledged message is there, once and as it was sent." + groupsToo(v) + deliveriesToo(v), t
+	return "Clean: every acknowledged message is there, once and as it was sent." + nodesToo(v) + groupsToo(v) + deliveriesToo(v), t
 }
 
 // furtherViolations describes those of groups and webhooks, if there are any. groupsToo
 // and deliveriesToo are the texts for a verdict without violations.
 func furtherViolations(v *result.Verification) (text string) {
+	if v.Reordered > 0 {
+		text += ", " + whole(float64(v.Reordered)) + " reordered"
+	}
+	if n := v.Differing(); n > 0 {
+		text += ", " + whole(float64(n)) + " mailboxes not the same on all nodes"
+	}
 	if v.Partial > 0 {
 		text += ", " + whole(float64(v.Partial)) + " broadcasts with some members only"
 	}
@@ -245,6 +251,13 @@ func furtherViolations(v *result.Verification) (text string) {
 		text += ", " + whole(float64(v.DeliveriesLost)) + " of " + whole(float64(v.Deliveries)) + " messages to agents with a webhook never delivered"
 	}
 	return text
+}
+
+func nodesToo(v *result.Verification) string {
+	if len(v.Nodes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" All %d nodes were killed at once, and each was read directly: they hold the same.", len(v.Nodes))
 }
 
 func groupsToo(v *result.Verification) (text string) {

@@ -68,7 +68,8 @@ type nodesSection struct {
 	tables         []table
 }
 
-func newNodesSection(n *result.Nodes) *nodesSection {
+func newNodesSection(r *result.Report) *nodesSection {
+	n := r.Nodes
 	if n == nil {
 		return nil
 	}
@@ -78,7 +79,26 @@ func newNodesSection(n *result.Nodes) *nodesSection {
 			"A ratio is that of the two medians, with the least and the greatest ratio of two runs that followed each other."
 	}
 	s.tables = append(s.tables, nodesTable(n))
+	if r.Verified != nil {
+		s.tables = append(s.tables, nodesVerified(r.Verified))
+	}
 	return s
+}
+
+// nodesVerified lists what each node gave.
+func nodesVerified(v *result.Verification) table {
+	t := table{
+		caption: "Every acknowledged message, read from each node directly",
+		head:    []string{"Node", "Acknowledged", "Found", "Lost", "Doubled", "Altered", "Stray", "Reordered", "Mailboxes not as on the first"}, left: 1,
+	}
+	for _, one := range v.Nodes {
+		row := []string{one.Node}
+		for _, n := range []int64{v.Acknowledged, one.Found, one.Missing, one.Twice, one.Altered, one.Stray, one.Reordered, one.Differing} {
+			row = append(row, whole(float64(n)))
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
 }
 
 func nodesText(n int) string {

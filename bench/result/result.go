@@ -263,6 +263,12 @@ type Verification struct {
 	// Stray messages are stored although the sender was told that nothing happened, or
 	// contain a payload that nobody sent. Both are violations.
 	Stray int64 `json:"stray"`
+	// Reordered messages were sent by a client after it had the answer to another one, and
+	// come before that one in the same mailbox. They are violations.
+	Reordered int64 `json:"reordered"`
+	// Nodes are the nodes of a cluster, each of which was read. Found is then the least of
+	// them, and violations are the sums.
+	Nodes []NodeVerification `json:"nodes,omitempty"`
 	// Copies counts the acknowledged messages that are copies of the Broadcasts, one for
 	// each member. Partial counts broadcasts without an answer that only some of the
 	// members received. They are violations.
@@ -288,8 +294,41 @@ type Verification struct {
 	RestartSeconds float64 `json:"restart_seconds"`
 }
 
-// Clean reports whether every acknowledged message is stored exactly once and as sent,
-// and nothing else is.
+// NodeVerification is what one node of a cluster gave. The numbers are as in Verification.
+type NodeVerification struct {
+	Node      string `json:"node"`
+	Found     int64  `json:"found"`
+	Missing   int64  `json:"missing"`
+	Twice     int64  `json:"twice"`
+	Altered   int64  `json:"altered"`
+	Stray     int64  `json:"stray"`
+	Reordered int64  `json:"reordered"`
+	// Differing counts the mailboxes that are not the same as on the first node, message
+	// for message. They are violations.
+	Differing int64 `json:"differing"`
+}
+
+// Add adds what another node of the same cluster gave.
+func (v *Verification) Add(other *Verification) {
+	v.Found = min(v.Found, other.Found)
+	v.Missing += other.Missing
+	v.Twice += other.Twice
+	v.Altered += other.Altered
+	v.Stray += other.Stray
+	v.Reordered += other.Reordered
+	v.Partial += other.Partial
+}
+
+// Differing is the number of mailboxes that differ between nodes.
+func (v *Verification) Differing() (n int64) {
+	for _, one := range v.Nodes {
+		n += one.Differing
+	}
+	return n
+}
+
+// Clean reports whether every acknowledged message is stored exactly once, as sent and in
+// order, on every node, and nothing else is.
 func (v *Verification) Clean() bool {
-	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0 && v.Partial == 0 && v.CommandsLost == 0 && v.DeliveriesLost == 0
+	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0 && v.Reordered == 0 && v.Differing() == 0 && v.Partial == 0 && v.CommandsLost == 0 && v.DeliveriesLost == 0
 }

@@ -97,6 +97,23 @@ type audit struct {
 	states []state
 	copies copies
 	stray  int64
+	// boxes holds what was read of each mailbox, by its number.
+	boxes     []boxReading
+	reordered int64
+}
+
+// boxReading is what was read of one mailbox, newest first.
+type boxReading struct {
+	// oldest holds, for each client of a run, its oldest acknowledged message so far.
+	oldest map[author]Key
+	// digest is of all ids in their order.
+	digest uint64
+}
+
+// author is a client of a run, which sends one message after the other.
+type author struct {
+	run    uint16
+	worker uint32
 }
 
 // state is the result of reading back one entry.
@@ -107,9 +124,9 @@ type state struct {
 	changed, copied bool
 }
 
-func (l *acknowledgedLog) audit() *audit {
+func (l *acknowledgedLog) audit(boxes int) *audit {
 	a := &audit{
-		acknowledged: l, byKey: make(map[Key]uint32, len(l.entries)), byID: make(map[uuid]uint32, len(l.entries)),
+		boxes: make([]boxReading, boxes), acknowledged: l, byKey: make(map[Key]uint32, len(l.entries)), byID: make(map[uuid]uint32, len(l.entries)),
 		unknown: make(map[Key]bool, len(l.unknown)), states: make([]state, len(l.entries)),
 	}
 	for i, e := range l.entries {
@@ -122,14 +139,19 @@ func (l *acknowledgedLog) audit() *audit {
 	return a
 }
 
-// read checks one message found in a mailbox. sound reports whether its payload is one
+// read checks the next older message of a mailbox. sound reports whether its payload is one
 // that was sent; then key is the key of that payload.
 func (a *audit) read(id uuid, key Key, sound bool, box uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.boxes[box].add(id)
 	if at, known := a.byID[id]; known {
 		e, s := a.acknowledged.entries[at], &a.states[at]
-		s.note(sound && e.key == key && e.box == box)
+		right := sound && e.key == key && e.box == box
+		s.note(right)
+		if right && a.boxes[box].newer(key) {
+			a.reordered++
+		}
 		return
 	}
 	at, known := a.byKey[key]
@@ -143,13 +165,48 @@ func (a *audit) read(id uuid, key Key, sound bool, box uint32) {
 	}
 }
 
+// add adds the id of the next message to the digest, which is FNV-1a.
+func (b *boxReading) add(id uuid) {
+	if b.digest == 0 {
+		b.digest = 14695981039346656037
+	}
+	for _, one := range id {
+		b.digest = (b.digest ^ uint64(one)) * 1099511628211
+	}
+}
+
+// newer reports whether a client sent a message after the one that was read before it. The
+// client had the answer to each before it sent the next, so they must be in this order.
+func (b *boxReading) newer(key Key) bool {
+	who := author{key.Run, key.Worker}
+	last, seen := b.oldest[who]
+	if seen && (key.N > last.N || key.N == last.N && key.Part > last.Part) {
+		return true
+	}
+	if b.oldest == nil {
+		b.oldest = map[author]Key{}
+	}
+	b.oldest[who] = key
+	return false
+}
+
+// differing counts the mailboxes that do not hold the same messages in the same order.
+func (a *audit) differing(other *audit) (n int64) {
+	for i := range a.boxes {
+		if a.boxes[i].digest != other.boxes[i].digest {
+			n++
+		}
+	}
+	return n
+}
+
 // verdict counts the results. Each acknowledged message is found, missing or altered; a
 // message that is found may also be there twice.
 func (a *audit) verdict() *result.Verification {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := &result.Verification{
-		Acknowledged: int64(len(a.acknowledged.entries)), Unknown: int64(len(a.acknowledged.unknown)), Stray: a.stray,
+		Acknowledged: int64(len(a.acknowledged.entries)), Unknown: int64(len(a.acknowledged.unknown)), Stray: a.stray, Reordered: a.reordered,
 	}
 	for _, s := range a.states {
 		s.count(v)

@@ -111,6 +111,7 @@ func TestVerifyFindsViolations(t *testing.T) {
 		keepsAltered:   func(v *result.Verification) int64 { return v.Altered },
 		keepsElsewhere: func(v *result.Verification) int64 { return v.Altered },
 		keepsRefused:   func(v *result.Verification) int64 { return v.Stray },
+		oldestFirst:    func(v *result.Verification) int64 { return v.Reordered },
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()

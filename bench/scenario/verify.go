@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"parley/bench/result"
+	"parley/bench/target"
 	"parley/bench/wire"
 )
 
@@ -12,14 +13,14 @@ import (
 const verifyReaders = 8
 
 // Verify reads back every mailbox of the bench, in pages of a hundred, and compares the
-// messages with the acknowledged ones. The host's Params should have Keep set, because
-// otherwise there is nothing to compare with.
+// messages with the acknowledged ones. Of a cluster it reads every node, not through the
+// balancer. The host's Params should have Keep set, because otherwise there is nothing to
+// compare with.
 func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 	if h.world == nil {
 		return nil, fmt.Errorf("%s gives no inboxes to read back", h.name)
 	}
 	h.acknowledged.settle(h.params.keep())
-	a := h.acknowledged.audit()
 	var undelivered int64
 	var err error
 	if h.hooks != nil { // before the mailboxes are read: that would delay deliveries
@@ -27,16 +28,10 @@ func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 			return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
 		}
 	}
-	err = together(ctx, verifyReaders, len(h.world.boxes), func(ctx context.Context, i int) error {
-		if err := h.readBack(ctx, h.world.boxes[i], a); err != nil {
-			return fmt.Errorf("inbox of %s: %w", h.world.boxes[i].handle, err)
-		}
-		return nil
-	})
+	v, err := h.readAll(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
 	}
-	v := a.verdict()
 	if h.house != nil {
 		if v.Commands, v.CommandsLost, err = h.recount(ctx); err != nil {
 			return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
@@ -49,9 +44,54 @@ func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 	return v, nil
 }
 
+// readAll reads every mailbox, of a cluster on every node.
+func (h *Host) readAll(ctx context.Context) (*result.Verification, error) {
+	if len(h.door.Nodes) == 0 {
+		a, err := h.readFrom(ctx, h.door.Address)
+		if err != nil {
+			return nil, err
+		}
+		return a.verdict(), nil
+	}
+	var all *result.Verification
+	var first *audit
+	for i, address := range h.door.Nodes {
+		name := target.NodeName(i)
+		h.note("reading %d acknowledged messages from node %s", h.Acknowledged(), name)
+		a, err := h.readFrom(ctx, address)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", name, err)
+		}
+		v := a.verdict()
+		if all == nil {
+			all, first = &result.Verification{}, a
+			*all = *v
+		} else {
+			all.Add(v)
+		}
+		all.Nodes = append(all.Nodes, result.NodeVerification{
+			Node: name, Found: v.Found, Missing: v.Missing, Twice: v.Twice, Altered: v.Altered, Stray: v.Stray, Reordered: v.Reordered,
+			Differing: a.differing(first),
+		})
+	}
+	return all, nil
+}
+
+// readFrom reads every mailbox at an address.
+func (h *Host) readFrom(ctx context.Context, address string) (*audit, error) {
+	a := h.acknowledged.audit(len(h.world.boxes))
+	err := together(ctx, verifyReaders, len(h.world.boxes), func(ctx context.Context, i int) error {
+		if err := h.readBack(ctx, address, h.world.boxes[i], a); err != nil {
+			return fmt.Errorf("inbox of %s: %w", h.world.boxes[i].handle, err)
+		}
+		return nil
+	})
+	return a, err
+}
+
 // readBack reads one mailbox to its end.
-func (h *Host) readBack(ctx context.Context, owner *agent, a *audit) error {
-	conn, err := wire.DialHTTP(ctx, h.door.Address)
+func (h *Host) readBack(ctx context.Context, address string, owner *agent, a *audit) error {
+	conn, err := wire.DialHTTP(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ backend nodes
   default-server check inter %d fall 2 rise 1 on-marked-down shutdown-sessions
 `, max(2, len(nodes)), b.address, checkEvery.Milliseconds())
 	for i, address := range nodes {
-		fmt.Fprintf(&to, "  server %s %s\n", nodeName(i), address)
+		fmt.Fprintf(&to, "  server %s %s\n", NodeName(i), address)
 	}
 	return to.Bytes()
 }

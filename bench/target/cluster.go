@@ -97,7 +97,7 @@ func count(nodes int) string {
 func (c *Cluster) found(ctx context.Context) error {
 	base := []string{"--base-url", "http://" + c.balancer.address}
 	for i := range max(1, c.Nodes) {
-		name := nodeName(i)
+		name := NodeName(i)
 		s := &Server{Label: name, Binary: c.Binary, Dir: filepath.Join(c.Dir, name), Env: c.Env}
 		s.Args = slices.Concat(base, c.Args)
 		if c.Nodes > 0 {
@@ -145,8 +145,8 @@ func (c *Cluster) command(ctx context.Context, args ...string) (string, error) {
 	return string(said), err
 }
 
-// nodeName is the name of the node with a number, and of its directory.
-func nodeName(i int) string { return string(rune('a' + i)) }
+// NodeName is the name of the node with a number, and of its directory.
+func NodeName(i int) string { return string(rune('a' + i)) }
 
 // Ready waits until every node is ready, and for as long as haproxy takes to notice it.
 func (c *Cluster) Ready(ctx context.Context) error {

@@ -42,10 +42,10 @@ func measuredNodes(t *testing.T, args ...string) *result.Report {
 }
 
 // TestBenchNodes runs three nodes and a single server in turn for a moment. It does not
-// measure, but each answer is checked.
+// measure, but each answer is checked, and what was acknowledged is read from each node.
 func TestBenchNodes(t *testing.T) {
 	t.Parallel()
-	all := measuredNodes(t, "--nodes", "3", "--beside-single", "--clients", "6", "send", "inbox")
+	all := measuredNodes(t, "--nodes", "3", "--beside-single", "--clients", "6", "--verify", "send", "inbox")
 	n := all.Nodes
 	if n.Count != 3 || n.Target != "3 nodes" || n.Single != "single" || len(n.Cases) != 2 {
 		t.Fatalf("%+v", n)
@@ -60,13 +60,28 @@ func TestBenchNodes(t *testing.T) {
 			t.Errorf("%s, %s: failures %v", run.Target, run.Scenario, run.Reasons)
 		}
 	}
+	checkNodes(t, all.Verified, 3)
+}
+
+// checkNodes checks that every node was read, and that each has everything once.
+func checkNodes(t *testing.T, v *result.Verification, count int) {
+	t.Helper()
+	if v == nil || !v.Clean() || !v.Killed || v.Acknowledged == 0 || len(v.Nodes) != count {
+		t.Fatalf("verification: %+v", v)
+	}
+	for _, n := range v.Nodes {
+		if n.Found != v.Acknowledged {
+			t.Errorf("node %s has %d of %d messages", n.Node, n.Found, v.Acknowledged)
+		}
+	}
 }
 
 // TestBenchOneNode: one node is a cluster of one voter.
 func TestBenchOneNode(t *testing.T) {
 	t.Parallel()
-	all := measuredNodes(t, "--nodes", "1", "--clients", "2", "send")
+	all := measuredNodes(t, "--nodes", "1", "--clients", "2", "--verify", "send")
 	if n := all.Nodes; n.Count != 1 || n.Single != "" || len(n.Cases) != 1 || n.Cases[0].PerSecond <= 0 {
 		t.Errorf("%+v", n)
 	}
+	checkNodes(t, all.Verified, 1)
 }
