@@ -40,6 +40,8 @@ type Config struct {
 	// Nodes, if not 0, says that the first target is a cluster of so many nodes. A target
 	// with the name Single is then compared with it.
 	Nodes int
+	// Kills is how often Failover kills the leader; 0 is 10. It takes no repeats.
+	Kills int
 	// Repeats of each case, WarmUp and Duration of each run.
 	Repeats          int
 	WarmUp, Duration time.Duration
@@ -51,7 +53,7 @@ type Config struct {
 	Ladder bool
 	Bound  time.Duration
 	// Verify kills our server at the end, starts it again and reads everything back.
-	// Cases of Overload imply it.
+	// Cases of Overload and Failover imply it.
 	Verify bool
 	// Own creates another server of ours that keeps its data under dir, with these flags
 	// after its usual ones; nil if that is impossible.
@@ -114,7 +116,7 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 			cases = append(cases, Case{Scenario: name, Clients: n})
 		}
 		for _, rate := range rates {
-			if name == scenario.Quota || name == scenario.A2A {
+			if name == scenario.Quota || name == scenario.A2A || name == scenario.Failover {
 				break // at a rate that both hold, there is nothing to compare
 			}
 			cases = append(cases, Case{Scenario: name, Clients: slices.Max(counts), Rate: rate})
@@ -162,6 +164,8 @@ func (c *Config) check() error {
 		return errors.New("there is nothing to measure")
 	case c.Repeats < 1:
 		return fmt.Errorf("%d repeats measure nothing", c.Repeats)
+	case c.Kills < 0:
+		return fmt.Errorf("%d kills cannot be", c.Kills)
 	case c.Duration <= 0 || c.WarmUp < 0 || c.WarmUp+c.Duration > runLongest:
 		return fmt.Errorf("warm-up and duration should be some time, together at most %v: that is how long a token lives", runLongest)
 	case c.Ladder && c.Bound <= 0:
@@ -176,6 +180,9 @@ func (c *Config) check() error {
 		}
 		if k.Scenario == scenario.Quota && c.Own == nil {
 			return errNotOwn
+		}
+		if k.Scenario == scenario.Failover && c.Nodes < failoverLeast {
+			return fmt.Errorf("failover kills the node that leads: %d nodes are needed at least, with --nodes", failoverLeast)
 		}
 		if c.Nodes > 0 && slices.Contains(ofOneProcess, k.Scenario) {
 			return fmt.Errorf("%s looks into the process of one server: it cannot be asked of several nodes", k.Scenario)

@@ -51,7 +51,7 @@ type side struct {
 
 func (r *runner) all(ctx context.Context) (err error) {
 	r.out.Machine = machine.Describe(r.Dir)
-	r.Verify = r.Verify || slices.ContainsFunc(r.Cases, isOverload)
+	r.Verify = r.Verify || slices.ContainsFunc(r.Cases, isOverload) || slices.ContainsFunc(r.Cases, isFailover)
 	r.Params.Keep = r.Verify
 	if r.Params.Note == nil {
 		r.Params.Note = r.Live.Note
@@ -70,7 +70,7 @@ func (r *runner) all(ctx context.Context) (err error) {
 	}
 	r.of = r.count()
 	for _, c := range r.Cases {
-		for repeat := 1; repeat <= r.Repeats; repeat++ {
+		for repeat := 1; repeat <= r.repeats(c); repeat++ {
 			if err := r.round(ctx, c, repeat); err != nil {
 				return err
 			}
@@ -135,14 +135,25 @@ func (r *runner) stop() error {
 // takesPart reports whether a target runs a case.
 func (r *runner) takesPart(s *side, c Case) bool {
 	ours := s == r.here[0]
+	if isFailover(c) {
+		return ours
+	}
 	return s.lost == nil && s.host.Can(c.Scenario) && (ours || c.Share == 0 && (c.Peer == "" || c.Peer == s.host.Name()))
+}
+
+// repeats returns how often a case is run.
+func (r *runner) repeats(c Case) int {
+	if isFailover(c) { // each kill is a repeat
+		return 1
+	}
+	return r.Repeats
 }
 
 func (r *runner) count() (n int) {
 	for _, c := range r.Cases {
 		for _, s := range r.here {
 			if r.takesPart(s, c) {
-				n += r.Repeats
+				n += r.repeats(c)
 			}
 		}
 	}
@@ -185,7 +196,7 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 	r.number++
 	task := report.Task{
 		Target: run.Target, Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate,
-		Repeat: repeat, Repeats: r.Repeats, Number: r.number, Of: r.of, WarmUp: r.WarmUp, Duration: cmp.Or(c.Window, r.Duration),
+		Repeat: repeat, Repeats: r.repeats(c), Number: r.number, Of: r.of, WarmUp: r.WarmUp, Duration: cmp.Or(c.Window, r.Duration),
 	}
 	var err error
 	var measured bool
@@ -206,6 +217,8 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		measured, err = r.a2a(ctx, s, &run, task)
 	case scenario.Quota:
 		measured, err = r.quota(ctx, &run, task)
+	case scenario.Failover:
+		measured, err = r.failover(ctx, s, &run, task)
 	default:
 		measured, err = r.load(ctx, s, &run, task)
 	}

@@ -17,13 +17,36 @@ const (
 	nodesLaterBest    = 0.5
 )
 
+// Bounds of the time from the death of the leader to the first 201, in milliseconds.
+const (
+	failoverP99Most = 1000
+	failoverP99Best = 600
+)
+
+// Names of the scenario and the figures of kills of the leader.
+const (
+	scenarioFailover = "failover"
+	// FigureKills is how often the leader was killed. The others are as in
+	// result.Failover.
+	FigureKills    = "kills"
+	FigureFirstP50 = "first_201_p50_ms"
+	FigureFirstP99 = "first_201_p99_ms"
+	FigureFirstMax = "first_201_max_ms"
+	FigureReadyP50 = "ready_p50_ms"
+)
+
 // CompareNodes compares the runs on several nodes with those on a single server, in r.Nodes.
 func CompareNodes(r *result.Report) {
 	n := r.Nodes
-	n.Cases = nil
+	n.Cases, n.Failover = nil, nil
 	for _, c := range byCase(r) {
 		mine, there := c.of(n.Target)
 		if !there {
+			continue
+		}
+		if c.Scenario == scenarioFailover {
+			of := func(name string) float64 { return mine.spread(figure(name)).Median }
+			n.Failover = &result.Failover{Kills: int(of(FigureKills)), P50: of(FigureFirstP50), P99: of(FigureFirstP99), Max: of(FigureFirstMax), Ready: of(FigureReadyP50)}
 			continue
 		}
 		one := result.NodesCase{
@@ -59,6 +82,12 @@ func nodesGoals(n *result.Nodes) (out []result.Goal) {
 		}
 		out = append(out, judged(goal))
 	}
+	if f := n.Failover; f != nil {
+		out = append(out, judged(result.Goal{
+			Target: n.Target, What: fmt.Sprintf("the leader is killed, %d times: the first 201, p99, ms", f.Kills),
+			Measured: f.P99, Bound: failoverP99Most, Strive: failoverP99Best, AtMost: true,
+		}))
+	}
 	return out
 }
 
@@ -79,6 +108,13 @@ func newNodesSection(r *result.Report) *nodesSection {
 			"A ratio is that of the two medians, with the least and the greatest ratio of two runs that followed each other."
 	}
 	s.tables = append(s.tables, nodesTable(n))
+	if f := n.Failover; f != nil {
+		s.tables = append(s.tables, table{
+			caption: "SIGKILL of the leader under load, to the first 201 at any node",
+			head:    []string{"Kills", "p50, ms", "p99, ms", "Greatest, ms", "Killed node started until all ready, p50, ms"},
+			rows:    [][]string{{whole(float64(f.Kills)), number(f.P50), number(f.P99), number(f.Max), number(f.Ready)}},
+		})
+	}
 	if r.Verified != nil {
 		s.tables = append(s.tables, nodesVerified(r.Verified))
 	}

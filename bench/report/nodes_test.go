@@ -56,6 +56,45 @@ func TestGoalsOfNodes(t *testing.T) {
 	}
 }
 
+// failoverReport holds a run in which the leader was killed.
+func failoverReport(p99 float64) *result.Report {
+	r := &result.Report{Nodes: &result.Nodes{Count: 3, Target: "3 nodes"}}
+	killed := run("3 nodes", "failover", 64, 0, 1, 3000, 9)
+	killed.Figures = map[string]float64{FigureKills: 24, FigureFirstP50: 385, FigureFirstP99: p99, FigureFirstMax: p99, FigureReadyP50: 1900}
+	r.Runs = []result.Run{killed}
+	CompareNodes(r)
+	r.Goals = Goals(r)
+	return r
+}
+
+func TestFailoverIsJudgedAndShown(t *testing.T) {
+	for p99, want := range map[float64]string{600: "600 met, and better", 1000: "1,000 met", 1001: "1,001 missed"} {
+		r := failoverReport(p99)
+		if got := verdicts(r.Goals); !slices.Equal(got, []string{want}) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if f := r.Nodes.Failover; f.Kills != 24 || f.P50 != 385 || f.Max != p99 || f.Ready != 1900 || len(r.Nodes.Cases) != 0 {
+			t.Errorf("%+v", f)
+		}
+		if text := render(t, Markdown, r); !strings.Contains(text, "| 24 | 385 |") {
+			t.Errorf("the kills are not shown:\n%s", text)
+		}
+	}
+}
+
+// TestNodesVerificationIsShown: what each node gave is shown, and a difference is a violation.
+func TestNodesVerificationIsShown(t *testing.T) {
+	r := failoverReport(500)
+	r.Verified = &result.Verification{Acknowledged: 90, Found: 90, Killed: true, Nodes: []result.NodeVerification{{Node: "a", Found: 90}, {Node: "b", Found: 90}}}
+	if text := render(t, Markdown, r); !strings.Contains(text, "All 2 nodes were killed at once") || !strings.Contains(text, "| b | 90 | 90 | 0 | 0 | 0 | 0 | 0 | 0 |") {
+		t.Errorf("a clean verification:\n%s", text)
+	}
+	r.Verified.Nodes[1].Differing, r.Verified.Reordered = 7, 2
+	if text := render(t, Markdown, r); !strings.Contains(text, "VIOLATED") || !strings.Contains(text, "2 reordered, 7 mailboxes not the same on all nodes") {
+		t.Errorf("a violation:\n%s", text)
+	}
+}
+
 // TestNodesAreShown: both formats show the medians, the ratio and the difference.
 func TestNodesAreShown(t *testing.T) {
 	r := nodesReport(4500, 10_000, 1.5, 0.5)

@@ -174,6 +174,8 @@ type Nodes struct {
 	Target string      `json:"target"`
 	Single string      `json:"single,omitempty"`
 	Cases  []NodesCase `json:"cases"`
+	// Failover is nil if the leader was not killed.
+	Failover *Failover `json:"failover,omitempty"`
 }
 
 // NodesCase is one case on several nodes and on a single server. The values are medians over
@@ -193,6 +195,18 @@ type NodesCase struct {
 	Later float64 `json:"later_p50_ms,omitempty"`
 	// Doubtful reports that one side has no valid run.
 	Doubtful bool `json:"doubtful,omitempty"`
+}
+
+// Failover is how long nobody could send after the leader was killed with SIGKILL under load.
+type Failover struct {
+	Kills int `json:"kills"`
+	// P50, P99 and Max are from the kill to the first 201, at any node, to a request that
+	// was sent when the process was gone.
+	P50 float64 `json:"first_201_p50_ms"`
+	P99 float64 `json:"first_201_p99_ms"`
+	Max float64 `json:"first_201_max_ms"`
+	// Ready is the median time from the start of the killed node until all were ready.
+	Ready float64 `json:"ready_p50_ms"`
 }
 
 // Goal is a bound for the median of a figure.

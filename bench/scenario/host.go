@@ -62,12 +62,15 @@ const (
 	// A2A calls agents over the A2A bridge, in turn with Sync, and subscribes to many
 	// tasks. It measures more than operations: see Host.A2A and Host.Subscribe.
 	A2A = "a2a"
+	// Failover is Send on several nodes, of which the one that leads is killed again and
+	// again; the runner measures it alone. See Host.PrepareFailover.
+	Failover = "failover"
 )
 
 // Names lists all scenarios in the order in which they are run. Deep needs a depth. Hot
 // and the scenarios after it are run only if they are named.
 func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota, Directory, A2A}
+	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota, Directory, A2A, Failover}
 }
 
 // Params are the parameters of the scenarios.

@@ -85,3 +85,21 @@ func TestBenchOneNode(t *testing.T) {
 	}
 	checkNodes(t, all.Verified, 1)
 }
+
+// TestBenchFailover kills the leader of three nodes twice. It does not measure, but the time
+// until the next 201 must be possible, and no node may lack what was acknowledged.
+func TestBenchFailover(t *testing.T) {
+	t.Parallel()
+	all := measuredNodes(t, "--nodes", "3", "--clients", "6", "--kills", "2", "--repeats", "3", "failover")
+	f := all.Nodes.Failover
+	if f == nil || len(all.Runs) != 1 || f.Kills != 2 || f.P50 <= 0 || f.P50 > f.P99 || f.P99 > f.Max || f.Max > 60_000 || f.Ready <= 0 {
+		t.Fatalf("%+v in %d runs", f, len(all.Runs))
+	}
+	if len(all.Goals) != 1 || all.Goals[0].Measured != f.P99 {
+		t.Errorf("goals: %+v", all.Goals)
+	}
+	if run := all.Runs[0]; run.Operations == 0 {
+		t.Errorf("%d operations, failures %v", run.Operations, run.Reasons)
+	}
+	checkNodes(t, all.Verified, 3)
+}

@@ -18,7 +18,7 @@ import (
 )
 
 type runCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota, directory, a2a; default: send to mixed."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota, directory, a2a, failover; default: send to mixed."`
 	Goals     bool     `help:"Run the cases that the published goals name, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
@@ -28,6 +28,7 @@ type runCmd struct {
 	Beside   []string `placeholder:"FILE" help:"Peers to measure in turn with ours, each a program."`
 	Nodes    int      `placeholder:"N" help:"Measure a cluster of this many nodes behind haproxy; 1 is a cluster of one voter. Without scenarios: send, inbox, mixed."`
 	Single   bool     `name:"beside-single" help:"With --nodes: measure a single server behind the same haproxy too, the two in turn."`
+	Kills    int      `default:"10" help:"How often failover kills the leader."`
 	Serve    string   `name:"serve-args" placeholder:"FLAGS" help:"Further flags of the bench's own server, as in --serve-args=\"--journals 4\"."`
 	Dir      string   `placeholder:"DIR" help:"Where the bench's own server and peers write; its disk is probed. Default: the system's temporary directory."`
 
@@ -143,7 +144,7 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 		return config, nil, err
 	}
 	return bench.Config{
-		Targets: config.Targets, Cases: cases, Nodes: c.Nodes,
+		Targets: config.Targets, Cases: cases, Nodes: c.Nodes, Kills: c.Kills,
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
 		Params: scenario.Params{
 			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
