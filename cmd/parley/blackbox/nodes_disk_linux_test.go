@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+// onDisks has nodes run beside each other, each on a disk of its own.
+func onDisks(dir func(i int) string) func(i int) (place, error) {
+	local := localPlace("")
+	return func(i int) (place, error) {
+		at, err := local(i)
+		at.dir = filepath.Join(dir(i), "data")
+		return at, err
+	}
+}
+
 // TestLeaderDiskFull fills the disk of the leader under load: another node leads, and messages
 // go on. The node is ready again when there is room.
 func TestLeaderDiskFull(t *testing.T) {
@@ -13,12 +23,7 @@ func TestLeaderDiskFull(t *testing.T) {
 	for i := range 3 {
 		disks[i] = mountDisk(t, 256)
 	}
-	local := localPlace("")
-	n := startNodesAt(t, func(i int) (place, error) {
-		at, err := local(i)
-		at.dir = filepath.Join(disks[i].dir, "data")
-		return at, err
-	}, 3)
+	n := startNodesAt(t, onDisks(func(i int) string { return disks[i].dir }), 3)
 	n.heed(t)
 	w := newRecordedServer(t, n.server(), 2, 6)
 	victim := n.leader()
