@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"net/http"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,15 +17,22 @@ func onDisks(dir func(i int) string) func(i int) (place, error) {
 	}
 }
 
-// TestLeaderDiskFull fills the disk of the leader under load: another node leads, and messages
-// go on. The node is ready again when there is room.
-func TestLeaderDiskFull(t *testing.T) {
-	disks := map[int]*smallDisk{}
-	for i := range 3 {
-		disks[i] = mountDisk(t, 256)
+// startOnSmallDisks runs three nodes, each on a disk that a test can fill.
+func startOnSmallDisks(t *testing.T) (*nodes, []*smallDisk) {
+	t.Helper()
+	var disks []*smallDisk
+	for range 3 {
+		disks = append(disks, mountDisk(t, 256))
 	}
 	n := startNodesAt(t, onDisks(func(i int) string { return disks[i].dir }), 3)
 	n.heed(t)
+	return n, disks
+}
+
+// TestLeaderDiskFull fills the disk of the leader under load: another node leads, and messages
+// go on. The node is ready again when there is room.
+func TestLeaderDiskFull(t *testing.T) {
+	n, disks := startOnSmallDisks(t)
 	w := newRecordedServer(t, n.server(), 2, 6)
 	victim := n.leader()
 	disk := disks[n.numberOf(victim)]
@@ -40,5 +48,45 @@ func TestLeaderDiskFull(t *testing.T) {
 	w.repeatUnanswered()
 	w.readAll(nil, true)
 	w.check()
+	t.Log(&w.tally)
+}
+
+// TestFollowerDiskFull fills the disk of a node that does not lead: it reports that it is not
+// ready, the others go on under the same leader, and it catches up when there is room.
+func TestFollowerDiskFull(t *testing.T) {
+	n, disks := startOnSmallDisks(t)
+	w := newRecordedServer(t, n.server(), 2, 6)
+	listeners := w.listeners()
+	leader, victim := n.leader(), n.follower()
+	disk := disks[n.numberOf(victim)]
+	w.runThrough(listeners, clientCounts{8, 2, 2}, 300*time.Millisecond, func() {
+		disk.ballast("ballast", -1)
+		took := <-victim.unready()
+		t.Logf("the follower is not ready %v after its disk is full; first 201 after %v more", took.Round(time.Millisecond), w.firstSend().Round(time.Millisecond))
+		before := w.tally.acked.Load()
+		time.Sleep(3 * time.Second)
+		acked := w.tally.acked.Load() - before
+		t.Logf("%d messages acknowledged in the 3 s after", acked)
+		if acked == 0 {
+			t.Error("the service stands still while the disk of a follower is full")
+		}
+		if resp, err := client.Get(victim.base + "/readyz"); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				t.Error("a node whose disk is full is ready")
+			}
+		}
+		if n.leader() != leader {
+			t.Error("the leader has changed")
+		}
+		disk.drop("ballast")
+		began := time.Now()
+		n.ready(t)
+		t.Logf("the follower is ready %v after there is room", time.Since(began).Round(time.Millisecond))
+	})
+	w.repeatUnanswered()
+	w.readAll(listeners, true)
+	w.check()
+	w.checkDetectsLosses()
 	t.Log(&w.tally)
 }
