@@ -70,13 +70,6 @@ func newNetwork(t testing.TB, count int) *network {
 	return w
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (w *network) address(last byte) net.IP {
 	return net.IPv4(w.prefix[0], w.prefix[1], w.prefix[2], last).To4()
 }

@@ -89,7 +89,7 @@ func TestMembersChange(t *testing.T) {
 	send()
 
 	oneTokenOneNode(t, n)
-	replaceLost(t, n)
+	replaceLost(t, n, 3)
 	send()
 	n.ready(t)
 	for i := range 4 { // every node shows every message
@@ -137,26 +137,24 @@ func oneTokenOneNode(t *testing.T, n *nodes) {
 }
 
 // replaceLost has a new node take the place of one that lost its disk.
-func replaceLost(t *testing.T, n *nodes) {
+func replaceLost(t *testing.T, n *nodes, i int) {
 	t.Helper()
-	s := n.server()
-	lost := n.node(3)
+	lost, other := n.node(i), n.node((i+1)%len(n.all))
 	lost.kill()
-	if err := os.RemoveAll(lost.dir); err != nil {
-		t.Fatal(err)
-	}
-	token, err := s.operate("cluster", "replace", "d")
+	must(t, os.RemoveAll(lost.dir))
+	former := lost.flag("--node-name")
+	token, err := other.operate("cluster", "replace", former)
 	if err != nil {
 		t.Fatal(token, err)
 	}
 	lost.flags = slices.Clone(lost.flags)
-	lost.flags[1] = "d2"
-	lost.joins = []string{"--join", s.flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
-	if _, err := lost.launched("127.0.0.1:0"); err != nil {
+	lost.flags[1] = former + "2"
+	lost.joins = []string{"--join", other.flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
+	if _, err := lost.launched(lost.addr); err != nil {
 		t.Fatal(err)
 	}
-	s.eventuallyStatus(t, "the new node in place of the lost one", func(c clusterStatus) bool {
-		return c.voters() == 4 && c.state("d") == "" && c.state("d2") == "ready"
+	other.eventuallyStatus(t, "the new node in place of the lost one", func(c clusterStatus) bool {
+		return c.voters() == len(n.all) && c.state(former) == "" && c.state(former+"2") == "ready"
 	})
 }
 

@@ -278,3 +278,10 @@ func eventually(t testing.TB, what string, happened func() bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
