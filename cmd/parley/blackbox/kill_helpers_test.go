@@ -39,6 +39,10 @@ type recordedServer struct {
 	dying atomic.Bool
 	// apart is set while a node may have no contact with the others: reads may be refused.
 	apart atomic.Bool
+	// mortal servers are killed in the middle of a test of orders.
+	mortal bool
+	// direct, if set, are nodes that get the requests of recorded clients without a proxy.
+	direct *nodes
 
 	mu      sync.Mutex
 	pending []attempt // whose outcome is unknown
@@ -124,7 +128,8 @@ func (a *rawAnswer) code() (code, current string) {
 // ask makes one request as a participant.
 func (w *recordedServer) ask(ctx context.Context, p *participant, method, path string, body any, headers ...string) *rawAnswer {
 	a := &rawAnswer{}
-	req, err := w.s.request(p.token, method, path, body, append(headers, "X-Svc-Agent", p.id)...)
+	s, struck := w.next()
+	req, err := s.request(p.token, method, path, body, append(headers, "X-Svc-Agent", p.id)...)
 	if err != nil {
 		w.t.Error(err)
 		a.err = err
@@ -138,7 +143,7 @@ func (w *recordedServer) ask(ctx context.Context, p *participant, method, path s
 		_ = resp.Body.Close()
 	}
 	a.Answered, a.err = w.now(), err
-	if err != nil && ctx.Err() == nil && !w.dying.Load() {
+	if err != nil && ctx.Err() == nil && !w.dying.Load() && !struck() {
 		w.unexpected("%s %s: the connection was lost while the server lived: %v", method, path, err)
 	}
 	return a
@@ -193,6 +198,9 @@ func (w *recordedServer) send(ctx context.Context, at attempt) history.Send {
 	}
 	a := w.ask(ctx, at.from, "POST", path, verbatim(body+"}"), "Idempotency-Key", at.key)
 	out.Span, out.Outcome = a.Span, w.outcome(a, path, "conversation_closed")
+	if out.Outcome == history.Refused {
+		out.Refusal, _ = a.code()
+	}
 	if out.Outcome == history.Acked {
 		if out.Repeat = a.status == http.StatusOK; !out.Repeat {
 			w.tally.acked.Add(1)

@@ -29,6 +29,8 @@ type nodes struct {
 	all []*server
 	// avoided get no connections.
 	avoided map[*server]bool
+	// struck counts the beginnings and ends of faults of a node: it is odd during one.
+	struck map[*server]int
 }
 
 // place is where a node runs.

@@ -44,6 +44,8 @@ type Send struct {
 	// ReplyTo is the message that is replied to, zero for a send.
 	ReplyTo ID
 	Outcome Outcome
+	// Refusal is the code of a refusal.
+	Refusal string
 	// Result is the message in the answer, if the send was acknowledged.
 	Result Message
 	// Repeat reports that the answer marked the message as a repeat.
