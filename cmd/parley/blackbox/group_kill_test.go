@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -18,12 +19,14 @@ type groupDeployment struct {
 	agents []*agent
 	gone   []*agent // revoked, or being revoked when the server died
 	groups []*group
+	said   map[string]int // the recipients of each acknowledged broadcast, by payload
 	dying  atomic.Bool
+	over   atomic.Bool
 	done   atomic.Int64
 }
 
 func newGroupDeployment(t *testing.T, s *server) *groupDeployment {
-	v := &groupDeployment{t: t, s: s}
+	v := &groupDeployment{t: t, s: s, said: map[string]int{}}
 	for range 3 {
 		v.agents = append(v.agents, s.org(t).newAgents(8, "v")...)
 	}
@@ -63,7 +66,7 @@ func (v *groupDeployment) randomRequest() *answer {
 	case dice < 85:
 		return r.role(r.by, other, []string{"admin", "member"}[rand.IntN(2)])
 	case dice < 90:
-		return r.tryBroadcast(g, nil)
+		return v.broadcasts(r, g)
 	case dice < 92:
 		return v.founds(g)
 	case dice < 93:
@@ -82,6 +85,19 @@ func (v *groupDeployment) votes(r *group, g *agent) *answer {
 		return page
 	}
 	return r.vote(g, text(anyOf(rows).(obj), "id"), []string{"approve", "approve", "deny"}[rand.IntN(3)])
+}
+
+// broadcasts sends a broadcast, and remembers it if it was acknowledged.
+func (v *groupDeployment) broadcasts(r *group, g *agent) *answer {
+	payload := b64([]byte(randomHex(8)))
+	a := r.tryBroadcast(g, obj{"encrypted_payload": payload})
+	if a.status == 201 {
+		recipients, _ := a.at("recipient_count").(float64)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.said[payload] = int(recipients)
+	}
+	return a
 }
 
 func (v *groupDeployment) founds(g *agent) *answer {
@@ -108,14 +124,22 @@ func (v *groupDeployment) revokes(g *agent) *answer {
 
 // runUntilKilled runs clients for a while and kills the server during their requests.
 func (v *groupDeployment) runUntilKilled(d time.Duration) {
+	v.runThrough(d, v.s.kill)
+	v.s.restart(v.t)
+	v.repeatRevocations()
+}
+
+// runThrough runs clients for a while, and goes on with them during a fault that may break
+// their connections.
+func (v *groupDeployment) runThrough(d time.Duration, fault func()) {
 	v.dying.Store(false)
+	v.over.Store(false)
 	var working sync.WaitGroup
 	for range 10 {
 		working.Go(func() {
-			for {
+			for !v.over.Load() {
 				switch a := v.randomRequest(); {
 				case a.err != nil && v.dying.Load():
-					return
 				case a.err != nil, a.status >= 500 && a.status != 503:
 					a.errorf("no answer from a healthy server")
 					return
@@ -127,9 +151,13 @@ func (v *groupDeployment) runUntilKilled(d time.Duration) {
 	}
 	time.Sleep(d)
 	v.dying.Store(true)
-	v.s.kill()
+	fault()
+	v.over.Store(true)
 	working.Wait()
-	v.s.restart(v.t)
+}
+
+// repeatRevocations repeats those of which nobody knows what became of them.
+func (v *groupDeployment) repeatRevocations() {
 	for _, g := range v.gone {
 		g.delete(g.path("")).want(204)
 	}
@@ -162,12 +190,49 @@ func (v *groupDeployment) faults() (faults []string) {
 			faults = append(faults, a.dump("its members are not in order"))
 		}
 	}
+	for _, r := range v.groups {
+		faults = append(faults, r.voteFaults()...)
+	}
 	for id, n := range seats {
 		if n > 1 && isolated[id] {
 			faults = append(faults, id+" is in an isolated group and in others")
 		}
 		if !slices.ContainsFunc(v.agents, func(g *agent) bool { return g.id == id }) {
 			faults = append(faults, id+" is revoked and a member")
+		}
+	}
+	return faults
+}
+
+// settle waits until the groups are in order.
+func (v *groupDeployment) settle() {
+	v.t.Helper()
+	var faults []string
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if faults = v.faults(); len(faults) == 0 || time.Since(began) > 3*time.Second {
+			break
+		}
+	}
+	for _, fault := range faults {
+		v.t.Error(fault)
+	}
+}
+
+// voteFaults returns the open requests of a group that its votes have decided, or that have
+// more votes than voters.
+func (r *group) voteFaults() (faults []string) {
+	rows := r.by.org.get(r.path("/requests") + "?limit=50")
+	if rows.status == 410 {
+		return nil
+	}
+	for _, row := range rows.want(200).items() {
+		count := func(name string) float64 { n, _ := row[name].(float64); return n }
+		// An invitation waits for its agent, whatever the votes.
+		if row["status"] != "pending" || row["invited_by"] != nil || count("electorate_size") == 0 {
+			continue
+		}
+		if count("approvals") >= count("approvals_needed") || count("denials") >= count("denials_needed") || count("approvals")+count("denials") > count("electorate_size") {
+			faults = append(faults, fmt.Sprintf("a request that is open has these votes: %v", row))
 		}
 	}
 	return faults
@@ -184,15 +249,7 @@ func TestGroupsUnderKills(t *testing.T) {
 		// On a slow machine 100 requests take more than four lives.
 		for lives := 0; lives < 4 || lives < 12 && v.done.Load() < 100; lives++ {
 			v.runUntilKilled(time.Duration(150+rand.IntN(250)) * time.Millisecond)
-			var faults []string
-			for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-				if faults = v.faults(); len(faults) == 0 || time.Since(began) > 3*time.Second {
-					break
-				}
-			}
-			for _, fault := range faults {
-				t.Error(fault)
-			}
+			v.settle()
 		}
 		t.Logf("%d requests, %d groups, %d agents left", v.done.Load(), len(v.groups), len(v.agents))
 		if v.done.Load() < 100 {

@@ -93,12 +93,7 @@ func TestMembersChange(t *testing.T) {
 	send()
 	n.ready(t)
 	for i := range 4 { // every node shows every message
-		direct := *s
-		direct.nodes, direct.base = nil, n.node(i).base
-		reader, itsOrg := *other, *other.org
-		itsOrg.s = &direct
-		reader.org = &itsOrg
-		if rows := reader.everything(); len(rows) != sent {
+		if rows := other.on(n.node(i)).everything(); len(rows) != sent {
 			t.Errorf("node %d shows %d of %d messages", i, len(rows), sent)
 		}
 	}
@@ -232,18 +227,11 @@ func TestConvertedDirectory(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	direct := *n.node(1)
-	reader, itsOrg := *other, *other.org
-	itsOrg.s = &direct
-	reader.org = &itsOrg
+	reader := other.on(n.node(1))
 	if after := ids(reader.everything()); !slices.Equal(before, after) {
 		t.Errorf("the inbox had %d messages, the node that joined shows %d, or others", len(before), len(after))
 	}
-	sender := *one
-	fromOrg := *one.org
-	fromOrg.s = &direct
-	sender.org = &fromOrg
-	sender.send(&reader)
+	one.on(n.node(1)).send(reader)
 	if n := len(reader.everything()); n != len(before)+1 {
 		t.Errorf("after another message there are %d", n)
 	}
@@ -277,11 +265,7 @@ func TestClusterFromBackup(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	direct := *again.node(1)
-	reader, itsOrg := *other, *other.org
-	itsOrg.s = &direct
-	reader.org = &itsOrg
-	if rows := reader.everything(); len(rows) != 10 {
+	if rows := other.on(again.node(1)).everything(); len(rows) != 10 {
 		t.Errorf("the new cluster has %d of 10 messages", len(rows))
 	}
 }

@@ -92,8 +92,7 @@ func TestNoMajority(t *testing.T) {
 	}
 	time.Sleep(1500 * time.Millisecond)
 	answers := concurrently(6, func(i int) *answer {
-		direct := *s
-		direct.nodes, direct.base = nil, n.node(i/2).base
+		direct := n.node(i / 2)
 		if i%2 == 0 {
 			return direct.call(t, other.token, "GET", other.path("/messages"), nil)
 		}

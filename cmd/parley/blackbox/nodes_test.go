@@ -133,6 +133,20 @@ func (n *nodes) node(i int) *server {
 	return n.all[i]
 }
 
+// on is the organization, whose requests go to one node.
+func (o *org) on(s *server) *org {
+	there := *o
+	there.s = s
+	return &there
+}
+
+// on is the agent, whose requests go to one node.
+func (g *agent) on(s *server) *agent {
+	there := *g
+	there.org = g.org.on(s)
+	return &there
+}
+
 // flag is the value of a flag of the process.
 func (s *server) flag(name string) string {
 	for i := range len(s.flags) - 1 {

@@ -16,12 +16,7 @@ func TestReceiptsOfAllNodesReachWebhooks(t *testing.T) {
 	n.ready(t)
 	for i := range 3 {
 		m := one.send(other)
-		direct := *n.node(i)
-		itsOrg := *other.org
-		itsOrg.s = &direct
-		reader := *other
-		reader.org = &itsOrg
-		reader.acked(obj{"ids": []any{m["id"]}}, 1)
+		other.on(n.node(i)).acked(obj{"ids": []any{m["id"]}}, 1)
 		of.waitForEvent("message.read", i+1, "message_id", text(m, "id"))
 	}
 }
