@@ -254,8 +254,11 @@ func furtherViolations(v *result.Verification) (text string) {
 }
 
 func nodesToo(v *result.Verification) string {
-	if len(v.Nodes) == 0 {
+	switch len(v.Nodes) {
+	case 0:
 		return ""
+	case 1:
+		return " The only node was killed, and read directly."
 	}
 	return fmt.Sprintf(" All %d nodes were killed at once, and each was read directly: they hold the same.", len(v.Nodes))
 }
