@@ -1,6 +1,14 @@
 package blackbox
 
-import "testing"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
 
 // TestReceiptsOfAllNodesReachWebhooks marks messages as read on each node: the sender's webhook is
 // notified about all.
@@ -18,5 +26,82 @@ func TestReceiptsOfAllNodesReachWebhooks(t *testing.T) {
 		m := one.send(other)
 		other.on(n.node(i)).acked(obj{"ids": []any{m["id"]}}, 1)
 		of.waitForEvent("message.read", i+1, "message_id", text(m, "id"))
+	}
+}
+
+// TestNodesKillsDuringDelivery is TestKillsDuringDelivery on three nodes, of which the leader or
+// a follower is killed while clients go on. Meanwhile a task proceeds whose events are pushed:
+// they arrive in order, and only one that was under way comes twice.
+func TestNodesKillsDuringDelivery(t *testing.T) {
+	t.Parallel()
+	flags, err := trustSink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNodes(t, 3, flags...)
+	senders, hs, owed := announcing(n.server(), t)
+	client, worker := pair(t, n.server())
+	worker.bridged()
+	task, to := client.begins(worker, "m-1"), theSink(t).target()
+	client.reaches(worker, "CreateTaskPushNotificationConfig", obj{"taskId": task, "id": "mine", "url": to.url}).want(200)
+	asked, said := worker.arrival(1), 0
+	var over atomic.Bool
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for ; !over.Load(); said++ {
+			worker.writesAtLast(asked, "status_update", said)
+		}
+	})
+	for life := range 4 {
+		victim, follower := n.roles(t)
+		if life%2 == 1 {
+			victim = follower
+		}
+		lives(life, senders, hs, owed, func() {
+			if err := n.strikeKilled(victim, func() { time.Sleep(800 * time.Millisecond) }); err != nil {
+				t.Error(err)
+			}
+			n.ready(t)
+		})
+	}
+	over.Store(true)
+	writing.Wait()
+	worker.writesAtLast(asked, "task_response", said)
+	owed.checkAll(t, hs)
+	deliveries := 0
+	for _, h := range hs {
+		for _, d := range h.to.deliveries() {
+			d.judged(t, h)
+			deliveries++
+		}
+	}
+	got, want := to.pushed(t), client.streamed(worker, task)
+	if said < 8 || !inOrder(got, want) {
+		t.Errorf("%d updates; notified %s\nstreamed %s", said, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if inOrder(slices.Concat(got, got[:1]), want) || inOrder(got, want[1:]) {
+		t.Error("control: another order, or a missing event, was not found")
+	}
+	t.Logf("%d signed deliveries; %d events of a task, pushed in %d", deliveries, len(want), len(got))
+}
+
+// inOrder reports whether notifications are the events, of which any may come again before the
+// next.
+func inOrder(got, events []string) bool {
+	return slices.Equal(slices.Compact(slices.Clone(got)), events)
+}
+
+// writesAtLast writes to a task, again and again with one key until that is acknowledged.
+func (g *agent) writesAtLast(asked obj, kind string, n int) {
+	said := obj{"type": "svc.v1." + kind, "metadata": obj{"a2a": obj{"parts": []any{obj{"text": fmt.Sprint("update ", n)}}}}}
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		a := g.tryReply(asked, said, "Idempotency-Key", fmt.Sprint(kind, n))
+		if a.err == nil && a.status < 300 {
+			return
+		}
+		if time.Since(began) > 30*time.Second {
+			a.errorf("a reply is never acknowledged")
+			return
+		}
 	}
 }

@@ -62,52 +62,62 @@ func (h *hook) announced() map[string]int {
 func TestKillsDuringDelivery(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
-		o := s.org(t)
-		senders, readers := s.org(t).newAgents(4, "s"), o.newAgents(8, "r")
-		slowly := func(i int) *target {
-			x := theSink(t).target()
-			if i%2 == 1 {
-				x.answers(answersLate)
-			}
-			return x
-		}
-		hs := concurrentlyBounded(len(readers), func(i int) *hook { return readers[i].hook(slowly(i)) })
-		owed := &expectedAnnouncements{acked: map[*hook]map[string]bool{}}
+		senders, hs, owed := announcing(s, t)
 		for life := range 5 {
-			lives(s, life, senders, hs, owed)
+			lives(life, senders, hs, owed, s.kill)
 			s.restart(t)
 		}
-		began := time.Now()
-		for owed.missing((*hook).announced) > 0 {
-			if time.Since(began) > 15*time.Second {
-				t.Errorf("%d of %d messages were not announced %v after the last kill", owed.missing((*hook).announced), owed.count(), time.Since(began))
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		took := time.Since(began)
-		twice := 0
-		for _, h := range hs {
-			h.accounted(t)
-			for _, n := range h.announced() {
-				twice += n - 1
-			}
-		}
-		t.Logf("%d messages, all announced %v after the last restart, %d deliveries more than once", owed.count(), took.Round(time.Millisecond), twice)
-		if owed.count() < 50 {
-			t.Errorf("only %d messages in five runs", owed.count())
-		}
-		control := &expectedAnnouncements{acked: map[*hook]map[string]bool{}}
-		control.add(hs[0], nobody)
-		if control.missing((*hook).announced) != 1 {
-			t.Error("control: a missing announcement was not found")
-		}
+		owed.checkAll(t, hs)
 		verifyDirectory(t, s)
 	})
 }
 
-// lives sends for a while and kills the server meanwhile.
-func lives(s *server, life int, senders []*agent, hs []*hook, owed *expectedAnnouncements) {
+// announcing makes senders, and agents with webhooks, of which half have slow targets.
+func announcing(s *server, t *testing.T) ([]*agent, []*hook, *expectedAnnouncements) {
+	o := s.org(t)
+	senders, readers := s.org(t).newAgents(4, "s"), o.newAgents(8, "r")
+	hs := concurrentlyBounded(len(readers), func(i int) *hook {
+		x := theSink(t).target()
+		if i%2 == 1 {
+			x.answers(answersLate)
+		}
+		return readers[i].hook(x)
+	})
+	return senders, hs, &expectedAnnouncements{acked: map[*hook]map[string]bool{}}
+}
+
+// checkAll waits until all is announced that is owed, and checks every job.
+func (r *expectedAnnouncements) checkAll(t *testing.T, hs []*hook) {
+	t.Helper()
+	began := time.Now()
+	for r.missing((*hook).announced) > 0 {
+		if time.Since(began) > 15*time.Second {
+			t.Errorf("%d of %d messages were not announced %v after the last kill", r.missing((*hook).announced), r.count(), time.Since(began))
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	took := time.Since(began)
+	twice := 0
+	for _, h := range hs {
+		h.accounted(t)
+		for _, n := range h.announced() {
+			twice += n - 1
+		}
+	}
+	t.Logf("%d messages, all announced %v after the last restart, %d deliveries more than once", r.count(), took.Round(time.Millisecond), twice)
+	if r.count() < 50 {
+		t.Errorf("only %d messages in five runs", r.count())
+	}
+	control := &expectedAnnouncements{acked: map[*hook]map[string]bool{}}
+	control.add(hs[0], nobody)
+	if control.missing((*hook).announced) != 1 {
+		t.Error("control: a missing announcement was not found")
+	}
+}
+
+// lives sends for a while, and goes on until a fault has happened.
+func lives(life int, senders []*agent, hs []*hook, owed *expectedAnnouncements, fault func()) {
 	dead := make(chan struct{})
 	var working sync.WaitGroup
 	for k, from := range senders {
@@ -130,7 +140,7 @@ func lives(s *server, life int, senders []*agent, hs []*hook, owed *expectedAnno
 		})
 	}
 	time.Sleep(time.Duration(250+life*90) * time.Millisecond)
-	s.kill()
+	fault()
 	close(dead)
 	working.Wait()
 }
