@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +39,8 @@ type place struct {
 	dir string
 	// listen is for clients, cluster for other nodes.
 	listen, admin, cluster string
+	// advertise is where other nodes reach it, "" if that is cluster.
+	advertise string
 	// enter calls a function in the thread of which the process is started, or a command is run.
 	enter func(func() error) error
 }
@@ -96,10 +99,10 @@ func (n *nodes) add(i int) error {
 	}
 	name := nodeName(i)
 	s := &server{dir: at.dir, enter: at.enter, flags: append([]string{
-		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin,
+		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin, "--cluster-advertise", cmp.Or(at.advertise, at.cluster),
 	}, n.flags...)}
 	if i == 0 {
-		if said, err := execute("cluster", "init", "--data", s.dir, "--advertise", at.cluster, "--node-name", name); err != nil {
+		if said, err := execute("cluster", "init", "--data", s.dir, "--advertise", cmp.Or(at.advertise, at.cluster), "--node-name", name); err != nil {
 			return fmt.Errorf("%w\n%s", err, said)
 		}
 	} else {
