@@ -193,7 +193,10 @@ func (n *Node) Start() error {
 func (n *Node) StartFollowing() error { return n.engine.Start() }
 
 // Lead continues unfinished work, which the node of a cluster does that leads.
-func (n *Node) Lead() error { return n.webhooks.Start() }
+func (n *Node) Lead() error {
+	n.Erasures.Lead()
+	return n.webhooks.Start()
+}
 
 // StopLeading ends what Lead began, and drops all actors: another node of the cluster leads.
 func (n *Node) StopLeading() {

@@ -87,7 +87,7 @@ func RegisterTypes(t *wire.Types) {
 // callOf is an entry as a request. Entries of actors cannot cross: only the node that leads
 // has any.
 func callOf(e *journal.Entry) (appendEntry, error) {
-	if !e.Stream.Zero() || len(e.Hosted) > 0 || len(e.Timers) > 0 || len(e.Handled) > 0 {
+	if e.Here || !e.Stream.Zero() || len(e.Hosted) > 0 || len(e.Timers) > 0 || len(e.Handled) > 0 {
 		return appendEntry{}, journal.ErrNotLeader
 	}
 	return appendEntry{e.Slot, e.Rows, e.Records, e.Effects, e.Counts, e.Gather}, nil

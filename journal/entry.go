@@ -244,6 +244,9 @@ type Entry struct {
 	// to store it together with others. Order does not change, and an entry that does not
 	// wait takes along all that came before it.
 	Gather bool
+	// Here says that no other node of a cluster takes the entry over: if this node does not
+	// lead, or not any more, it is released with ErrNotLeader.
+	Here bool
 	// Applied, if set, is called when the entry was accepted and is visible to views,
 	// before it is durable. It must not block.
 	Applied func()

@@ -119,6 +119,8 @@ func (r *run) append(ctx context.Context, e *journal.Entry) error {
 		release, err := r.Journal.Admit(e.Slot, size)
 		if err == nil {
 			done := make(chan error, 1)
+			// Another leader has a job of its own, which may be further than this one.
+			e.Here = true
 			e.At, e.Release = r.Clock(), func(err error) { release(); done <- err }
 			r.Journal.Append(e)
 			return <-done

@@ -69,7 +69,8 @@ type Erasures struct {
 	slots chan struct{}
 
 	mu sync.Mutex
-	// leads is until the next Interrupt.
+	// leads is that of the last Lead. It has ended before the first one and after Interrupt:
+	// nothing begins then.
 	leads   *leadership
 	running map[parley.OrgID]*job
 	// fenced are the agents of organizations whose erasure is past its fence and not
@@ -102,11 +103,12 @@ type job struct {
 // atOnce is how many erasures work at once.
 const atOnce = 4
 
-// New returns Erasures. They are idle until the first Resume or Erase.
+// New returns Erasures. Nothing begins before Lead.
 func New(o Options) *Erasures {
 	e := &Erasures{Options: o, running: map[parley.OrgID]*job{}, fenced: map[parley.AgentID]bool{}, slots: make(chan struct{}, atOnce)}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	e.leads = newLeadership(e.ctx)
+	e.leads.end()
 	return e
 }
 
@@ -234,21 +236,30 @@ func (e *Erasures) Resume(erased []parley.OrgID) error {
 	return err
 }
 
-// Interrupt ends what is under way on a node that does not lead any more.
+// Lead lets erasures work on this node, which leads, until Interrupt.
+func (e *Erasures) Lead() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leads.ctx.Err() != nil {
+		e.leads = newLeadership(e.ctx)
+	}
+}
+
+// Interrupt ends what is under way on a node that does not lead any more. It returns when
+// nothing is.
 func (e *Erasures) Interrupt() {
 	e.mu.Lock()
 	former := e.leads
-	e.leads = newLeadership(e.ctx)
+	former.end() // while mu is held, so that begin adds nothing after it
 	e.mu.Unlock()
-	former.end()
 	former.jobs.Wait()
 }
 
 // Begin starts the erasure of an organization of which the row says that it has begun.
 func (e *Erasures) Begin(org parley.OrgID) { e.begin(org) }
 
-// begin starts the erasure of an organization, unless it is under way, or nothing begins any
-// more because of Close.
+// begin starts the erasure of an organization, unless it is under way, or nothing begins
+// because this node does not lead, or of Close.
 func (e *Erasures) begin(org parley.OrgID) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
