@@ -93,12 +93,17 @@ func callOf(e *journal.Entry) (appendEntry, error) {
 	return appendEntry{e.Slot, e.Rows, e.Records, e.Effects, e.Counts, e.Gather}, nil
 }
 
-// repeatable reports whether an entry changes nothing the second time: it records receipts.
-func (r appendEntry) repeatable() bool {
-	return len(r.Rows)+len(r.Records)+len(r.Counts) == 0 && !slices.ContainsFunc(r.Effects, func(e journal.Effect) bool {
-		_, receipt := e.(journal.RecordReceipt)
-		return !receipt
-	})
+// repetition is what an entry does when it is appended twice: receipts change nothing then.
+func (r appendEntry) repetition() repetition {
+	if len(r.Rows)+len(r.Records)+len(r.Counts) > 0 {
+		return changesOnce
+	}
+	for _, e := range r.Effects {
+		if _, receipt := e.(journal.RecordReceipt); !receipt {
+			return changesOnce
+		}
+	}
+	return changesAgain
 }
 
 // valid reports whether a journal can take the entry.

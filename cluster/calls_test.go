@@ -3,7 +3,9 @@ package cluster
 import (
 	"errors"
 	"testing"
+	"time"
 
+	"parley"
 	"parley/journal"
 )
 
@@ -16,5 +18,38 @@ func TestEntriesOfOneLeader(t *testing.T) {
 	}
 	if _, err := callOf(&journal.Entry{Rows: rows, Here: true}); !errors.Is(err, journal.ErrNotLeader) {
 		t.Errorf("a row of one leader crosses: %v", err)
+	}
+}
+
+// TestOutcomeOfLastTry: what was tried in vain until the end is answered as undone only if no
+// try may have done it.
+func TestOutcomeOfLastTry(t *testing.T) {
+	lost, elsewhere := parley.ErrOutcomeUnknown, journal.ErrNotLeader
+	for name, c := range map[string]struct {
+		again repetition
+		tries []error // the last one is repeated
+		want  error
+	}{
+		"a change that was lost once":    {changesAgain, []error{elsewhere, lost, elsewhere}, lost},
+		"a change that none got":         {changesAgain, []error{elsewhere}, journal.ErrBehind},
+		"a change that is not repeated":  {changesOnce, []error{elsewhere, lost, nil}, lost},
+		"a change that succeeds again":   {changesAgain, []error{lost, nil}, nil},
+		"a query that was lost":          {changesNothing, []error{elsewhere, lost}, journal.ErrBehind},
+		"what is refused, after a loss":  {changesAgain, []error{lost, ErrTooFew}, ErrTooFew},
+		"a single change that none gets": {changesOnce, []error{elsewhere}, elsewhere},
+	} {
+		now := time.Unix(0, 0)
+		n := &Node{Options: Options{Clock: func() time.Time { now = now.Add(time.Second); return now }}}
+		tries := c.tries
+		_, err := n.untilDecided(c.again, func() (any, error) {
+			err := tries[0]
+			if len(tries) > 1 {
+				tries = tries[1:]
+			}
+			return nil, err
+		})
+		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
 	}
 }

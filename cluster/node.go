@@ -84,8 +84,11 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	_, query := r.Content.(host.ReadOnly)
-	return n.untilDecided(query, func() (any, error) {
+	again := changesOnce
+	if _, query := r.Content.(host.ReadOnly); query {
+		again = changesNothing
+	}
+	return n.untilDecided(again, func() (any, error) {
 		leader, err := n.Leader()
 		switch {
 		case err != nil:
@@ -97,19 +100,35 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 	})
 }
 
-// untilDecided tries until a node has decided. What is repeatable is also tried again if
+// repetition says what a request does when it is decided twice.
+type repetition int
+
+const (
+	// changesOnce must not be decided twice.
+	changesOnce repetition = iota
+	// changesAgain changes nothing the second time.
+	changesAgain
+	// changesNothing only reads.
+	changesNothing
+)
+
+// untilDecided tries until a node has decided. What may be decided twice is also tried again if
 // nobody knows what became of the last try.
-func (n *Node) untilDecided(repeatable bool, try func() (any, error)) (any, error) {
-	deadline := n.Clock().Add(host.AnswerTimeout)
+func (n *Node) untilDecided(again repetition, try func() (any, error)) (any, error) {
+	deadline, unknown := n.Clock().Add(host.AnswerTimeout), false
 	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
 		reply, err := try()
-		again := errors.Is(err, journal.ErrNotLeader) || repeatable && errors.Is(err, parley.ErrOutcomeUnknown)
-		if !again {
+		lost := errors.Is(err, parley.ErrOutcomeUnknown)
+		if !errors.Is(err, journal.ErrNotLeader) && (again == changesOnce || !lost) {
 			return reply, err
 		}
+		unknown = unknown || lost && again == changesAgain
 		if n.Clock().Add(pause).After(deadline) {
-			if repeatable {
-				err = journal.ErrBehind // nothing was done that counts
+			switch {
+			case unknown:
+				err = parley.ErrOutcomeUnknown
+			case again != changesOnce:
+				err = journal.ErrBehind // nothing was done
 			}
 			return reply, err
 		}

@@ -7,11 +7,12 @@ import (
 	"parley"
 )
 
-// toLeader has the leader answer a request that may be repeated.
+// toLeader has the leader answer a request that changes nothing the second time. The error is
+// parley.ErrOutcomeUnknown if it may have done so, or may do so later.
 func (n *Node) toLeader(ctx context.Context, request any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := n.untilDecided(true, func() (any, error) {
+	_, err := n.untilDecided(changesAgain, func() (any, error) {
 		leader, err := n.Leader()
 		switch {
 		case err != nil:
