@@ -171,7 +171,8 @@ type Store struct {
 	closing  chan struct{}
 	loops    sync.WaitGroup
 	closeErr error
-	closed   sync.Once
+	// beganClose closes closing, closed everything else.
+	beganClose, closed sync.Once
 }
 
 // Open opens the directory, or creates it. It refuses a directory that another
@@ -320,11 +321,15 @@ const activationBits = 40
 // readersWait is how many milliseconds a closing store waits for open views.
 const readersWait = 5000
 
+// BeginClose ends all waits for room on the disk: what does not fit now is an error. What
+// else writes to the disk can be closed after it, before Close.
+func (s *Store) BeginClose() { s.beganClose.Do(func() { close(s.closing) }) }
+
 // Close stores and releases everything that was appended, then closes the
 // directory.
 func (s *Store) Close() error {
 	s.closed.Do(func() {
-		close(s.closing)
+		s.BeginClose()
 		if s.replica != nil {
 			s.replica.StepDown(0)
 		} else {

@@ -3,6 +3,7 @@ package blackbox
 import (
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -89,4 +90,33 @@ func TestFollowerDiskFull(t *testing.T) {
 	w.check()
 	w.checkDetectsLosses()
 	t.Log(&w.tally)
+}
+
+// TestStopOnFullDisk stops a node, by SIGTERM, whose log waits for room: it ends, and has all
+// messages when it is started again with room.
+func TestStopOnFullDisk(t *testing.T) {
+	n, disks := startOnSmallDisks(t)
+	leader, victim := n.leader(), n.follower()
+	one, other := pair(t, leader)
+	disk := disks[n.numberOf(victim)]
+	disk.ballast("ballast", -1)
+	sent := 0
+	eventually(t, "the log waits for room", func() bool {
+		one.send(other, obj{"encrypted_payload": strings.Repeat("QUJD", 10<<10)})
+		sent++
+		return strings.Contains(victim.log.tail(), "waits for space")
+	})
+	began := time.Now()
+	_ = victim.drain(30 * time.Second)                    // it may say that the disk is full
+	if took := time.Since(began); took >= 8*time.Second { // 10 s if it waits for room
+		t.Errorf("the node stopped after %v\n%s", took.Round(time.Millisecond), victim.log.tail())
+	}
+	disk.drop("ballast")
+	if err := victim.again(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(t)
+	if rows := other.on(victim).everything(); len(rows) != sent {
+		t.Errorf("the node has %d of %d messages", len(rows), sent)
+	}
 }

@@ -374,6 +374,9 @@ func (p *Part) Close() error {
 		cancel()
 		p.transport.Close()
 	}
+	if p.store != nil {
+		p.store.BeginClose() // a log that waits for room would never end
+	}
 	if p.member.Runner() != nil {
 		p.member.Close()
 	}
