@@ -18,7 +18,7 @@ import (
 func TestBenchOfDeliveryAndLimits(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
-	said, err := parley("bench", "quota", "webhook", "--verify", "--duration", "100ms", "--warmup", "10ms", "--repeats", "1",
+	said, err := parley("bench", "quota", "webhook", "--verify", "--duration", "400ms", "--warmup", "10ms", "--repeats", "1",
 		"--clients", "8", "--agents", "4", "--hooks", "20", "--dir", t.TempDir(), "--out", out).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
