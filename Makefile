@@ -191,10 +191,8 @@ sim: ## Simulate a cluster that fails, with SEEDS (2000) seeds
 	@$(SAY) "the suite of journals over three replicas, whose leader moves and dies"
 	$(GO) test -count=1 -timeout 20m ./cluster -run '^TestConformance' -three
 
-# The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
-SOAK ?= 20m
 .PHONY: soak-cluster
-soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clusters, for about half an hour
+soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clusters, again and again
 	@$(SAY) "200 kills; frozen disks, damaged files, slow networks"
 	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestNodesKilled|TestLeaderDiskStalls|TestFollowerRots|TestSlowNetwork)$$' -nodes.kills 200 -nodes.stalls 20 -nodes.rot 6 -nodes.delays 5
 	@$(SAY) "partitions"
@@ -202,6 +200,8 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	@$(SAY) "stops, halts, full disks, histories, groups and webhooks, again and again"
 	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX) -run '^(TestRollingRestart|TestLeaderHalted|TestLeaderDiskFull|TestFollowerDiskFull|TestStopOnFullDisk|TestNodesGroupsUnderKills|TestNodesKillsDuringDelivery)$$'
 
+# The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
+SOAK ?= 20m
 .PHONY: soak
 soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "kills under load, a larger disk"

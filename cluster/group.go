@@ -33,7 +33,7 @@ type Group struct {
 	known    acknowledged
 }
 
-// errDescription refuses what no node of a version like this one sends.
+// errDescription refuses a description that Entrance would not have passed on.
 var errDescription = parley.Refuse(parley.Unprocessable, "description", "A node cannot be described so.")
 
 const (

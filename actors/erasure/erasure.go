@@ -258,8 +258,8 @@ func (e *Erasures) Interrupt() {
 // Begin starts the erasure of an organization of which the row says that it has begun.
 func (e *Erasures) Begin(org parley.OrgID) { e.begin(org) }
 
-// begin starts the erasure of an organization, unless it is under way, or nothing begins
-// because this node does not lead, or of Close.
+// begin starts the erasure of an organization, unless it is under way. Nothing begins on a node
+// that does not lead, or after Close.
 func (e *Erasures) begin(org parley.OrgID) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -17,7 +17,7 @@ var nodesDelays = flag.Int("nodes.delays", 1, "how often TestSlowNetwork delays,
 type slowLink struct {
 	ln net.Listener
 	to string
-	// delay is how late bytes come in each direction, give or take a fifth.
+	// delay is how much later bytes arrive, in each direction; it varies by 20 %.
 	delay   atomic.Int64
 	stalled atomic.Bool
 
