@@ -24,10 +24,23 @@ func (s *core) Ready() *parley.Refusal {
 	if s.Node.Damage() != "" {
 		return errDamaged
 	}
-	if s.Apart != nil {
-		return s.Apart()
+	if s.ClusterTrouble != nil {
+		return s.ClusterTrouble()
 	}
 	return nil
+}
+
+// cutOff reports that this node of a cluster gets no news, and will not soon. Those who wait
+// for news should ask another node.
+func (s *core) cutOff() bool { return s.CutOff != nil && s.CutOff() }
+
+// Elsewhere returns why another node of the cluster should be asked after a read failed here:
+// a file is damaged. It returns nil if there is no other node, or no damage.
+func (s *core) Elsewhere() *parley.Refusal {
+	if s.ClusterTrouble == nil || s.Node.Damage() == "" {
+		return nil
+	}
+	return errDamaged
 }
 
 // ready returns the result of Ready to a load balancer.

@@ -77,8 +77,11 @@ type ServiceOptions struct {
 	Vault *auth.MasterKey
 	// Notice is what the transparency notice says of the provider.
 	Notice Notice
-	// Apart, if set, returns why this node of a cluster should receive no requests.
-	Apart func() *parley.Refusal
+	// ClusterTrouble, if set, returns why this node of a cluster should receive no requests.
+	ClusterTrouble func() *parley.Refusal
+	// CutOff, if set, reports that this node of a cluster gets no news, and will not soon:
+	// streams and waits end.
+	CutOff func() bool
 	// Directory finds agents and groups.
 	Directory Directory
 	// Bundles verify workload identities. None can be proven if it is nil.
@@ -157,7 +160,7 @@ func NewService(o ServiceOptions) *Service {
 	s.bridge = a2a.New(a2a.Options{
 		Node: o.Node, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
 		Transferred: s.bridgeTransferred, StreamLimit: func(who rest.Caller) *int { return s.allowed(who, quotaStreams) },
-		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault,
+		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault, CutOff: s.cutOff,
 	})
 	if o.Courier != nil {
 		o.Courier.bridge.Store(s.bridge)

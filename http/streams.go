@@ -98,6 +98,9 @@ func (r *streams) turn() {
 			return
 		case <-tick.C:
 		}
+		if r.service.cutOff() {
+			r.endIf(func(*agentStream) bool { return true })
+		}
 		r.rendered.clear()
 		r.pages.turn()
 		now := r.second()

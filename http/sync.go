@@ -118,7 +118,7 @@ func (w *replyWait) rest(late, look <-chan time.Time) (more bool, err error) {
 				return false, err
 			}
 		case <-look:
-			if w.call.Evicted() {
+			if w.call.Evicted() || w.service.cutOff() {
 				return false, nil
 			}
 		case <-w.call.Draining():

@@ -102,8 +102,8 @@ func (w *messageWait) expect(patience time.Duration) (query.Waiting, error) {
 	}
 }
 
-// rest waits until there may be messages, and reports whether the client is still
-// connected.
+// rest waits until there may be messages, and reports whether to look for them: the client
+// is still connected, and this node gets news.
 func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bool {
 	defer w.call.Park()()
 	for {
@@ -113,7 +113,7 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 		case <-w.call.Draining():
 			return false
 		case <-look:
-			if w.call.Gone() {
+			if w.call.Gone() || w.service.cutOff() {
 				return false
 			}
 		case <-wake:

@@ -267,7 +267,7 @@ func (s *Store) Start(onQueue func(journal.Stream), onTimer func(journal.Stream,
 func (s *Store) newMonitor() *disk.Monitor {
 	return disk.NewMonitor(disk.Options{
 		FS: s.opts.FS, Dir: s.dir, Clock: s.opts.Clock, Logger: s.opts.Logger, Fatal: s.opts.Fatal,
-		FreeBytesMin: s.opts.FreeBytesMin, Closing: s.closing,
+		FreeBytesMin: s.opts.FreeBytesMin, Closing: s.closing, Replicated: s.opts.Sequencer != nil,
 	})
 }
 

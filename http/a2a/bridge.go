@@ -46,7 +46,9 @@ type Options struct {
 	StreamLimit func(rest.Caller) *int
 	// Transferred records that messages were transferred to their recipient over the bridge.
 	Transferred func(ctx context.Context, now time.Time, messages []query.Message) error
-	Logger      *slog.Logger
+	// CutOff reports that this server gets no news: streams end.
+	CutOff func() bool
+	Logger *slog.Logger
 }
 
 // Bridge serves A2A. It is safe for concurrent use.

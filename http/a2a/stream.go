@@ -268,8 +268,12 @@ func (st *taskStream) write(conn net.Conn, b []byte) bool {
 	return err == nil
 }
 
-// mayRead reports whether the caller's organization and credential are still in force.
+// mayRead reports whether this node gets news, and the caller's organization and credential
+// are still in force.
 func (st *taskStream) mayRead(ctx context.Context) bool {
+	if st.bridge.CutOff() {
+		return false
+	}
 	o, err := st.bridge.Node.Orgs.Get(ctx, st.caller.Org)
 	return err == nil && !o.Suspended() && o.Credential(st.caller.ClientID).Live()
 }

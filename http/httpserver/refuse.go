@@ -28,10 +28,15 @@ var (
 // refuse answers with an error. Headers that the handler has set are kept.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err error) {
 	p := rest.ProblemOf(err)
-	s.note(ctx, &p)
 	if p.Status == fasthttp.StatusInternalServerError {
 		s.logger.Error("request failed", "request_id", id, "method", string(ctx.Method()), "route", r.Label(), "error", err)
+		if reads := ctx.IsGet() || ctx.IsHead(); reads && s.elsewhere != nil {
+			if reason := s.elsewhere(); reason != nil {
+				p = rest.ProblemOf(reason)
+			}
+		}
 	}
+	s.note(ctx, &p)
 	if r != nil && r.Access == rest.Basic {
 		p = p.AsOAuth()
 	}

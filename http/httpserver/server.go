@@ -65,10 +65,11 @@ type Options struct {
 	// Source returns the address that a public request counts against, as
 	// limit.AddressKey formats it. The default is that of the connection.
 	Source func(*rest.Call) string
-	// ErrorPage, if set, renders a refusal of a request for this path for people. It is
-	// called for clients that accept HTML, on routes for people and on paths without a
-	// route.
+	// ErrorPage, if set, renders a refusal of a request for a path for people. It is called
+	// for clients that accept HTML, on routes for people and on paths without a route.
 	ErrorPage func(path string, p *rest.Problem, requestID string) rest.HTML
+	// Elsewhere, if set, returns why another node had better repeat a read that failed.
+	Elsewhere func() *parley.Refusal
 	// Overload rejects requests while too many goroutines wait for a processor. nil means
 	// that none is rejected.
 	Overload *overload.Limiter
@@ -131,6 +132,7 @@ type Server struct {
 	judge        func(*rest.Call) error
 	observe      func(Answer)
 	errorPage    func(string, *rest.Problem, string) rest.HTML
+	elsewhere    func() *parley.Refusal
 	document     []byte
 	bounds       connlimit.Bounds
 	single       []string      // headers that must not be repeated
@@ -160,7 +162,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
 		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.Connections,
-		overload: o.Overload, errorPage: o.ErrorPage,
+		overload: o.Overload, errorPage: o.ErrorPage, elsewhere: o.Elsewhere,
 	}
 	running, halt := context.WithCancel(context.Background())
 	s.halt = halt

@@ -55,6 +55,8 @@ type Options struct {
 	FreeBytesMin int64
 	// Closing is closed when the store closes: nothing waits any longer.
 	Closing <-chan struct{}
+	// Replicated says that other nodes have the same content.
+	Replicated bool
 }
 
 // Monitor knows the health of the disk under one data directory. Its methods may
@@ -212,9 +214,11 @@ func (m *Monitor) FoundDamage(path string) { m.damage.CompareAndSwap(nil, &path)
 // reader.
 func (m *Monitor) damaged(path string, reason error) error {
 	m.FoundDamage(path)
-	m.o.Logger.Error("a file of the data directory is damaged: reads of the damaged part fail. Stop the server, "+
-		"see how much it is with `parley verify`, and restore the last backup with `parley restore`",
-		"file", path, "error", OneLine(reason))
+	advice := "Stop the server, see how much it is with `parley verify`, and restore the last backup with `parley restore`"
+	if m.o.Replicated {
+		advice = "Other nodes have the same content: stop this one, and put a new one in its place with `parley cluster replace`"
+	}
+	m.o.Logger.Error("a file of the data directory is damaged: reads of the damaged part fail. "+advice, "file", path, "error", OneLine(reason))
 	return fmt.Errorf("%w: %s: %w", ErrDamaged, path, reason)
 }
 

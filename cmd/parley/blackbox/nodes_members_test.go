@@ -153,6 +153,52 @@ func replaceLost(t *testing.T, n *nodes, i int) {
 	})
 }
 
+// TestRemovedNodeEndsWaiting removes a node on which a stream is open and a request waits: both
+// end, so that their clients ask a node that has news.
+func TestRemovedNodeEndsWaiting(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 3)
+	_, other := pair(t, n.server())
+	n.ready(t)
+	removed, stays := n.follower(), n.leader()
+	reader := other.on(removed)
+	st, elsewhere := reader.stream(""), other.on(stays).stream("")
+	waited := make(chan *answer, 1)
+	go func() { waited <- reader.get(reader.path("/wait?timeout_ms=60000")) }()
+	time.Sleep(200 * time.Millisecond) // the wait has begun, or fails below
+	if said, err := stays.operate("cluster", "remove", removed.flag("--node-name")); err != nil {
+		t.Fatal(said, err)
+	}
+	began := time.Now()
+	if !st.endsWithin(30 * time.Second) {
+		t.Error("the stream stays open and brings nothing")
+	}
+	select {
+	case <-waited:
+	case <-time.After(30 * time.Second):
+		t.Error("the request waits where no news comes")
+	}
+	t.Logf("both ended %v after the removal", time.Since(began).Round(time.Millisecond))
+	if elsewhere.endsWithin(0) {
+		t.Error("the stream on a member ended")
+	}
+}
+
+// endsWithin reads the events of a stream, and reports whether it ends in time.
+func (st *stream) endsWithin(patience time.Duration) bool {
+	late := time.After(patience)
+	for {
+		select {
+		case _, open := <-st.events:
+			if !open {
+				return true
+			}
+		case <-late:
+			return false
+		}
+	}
+}
+
 // TestOlderCopy brings a node back with an older copy of its data directory: it must refuse
 // to take part, because others count on what it acknowledged since.
 func TestOlderCopy(t *testing.T) {

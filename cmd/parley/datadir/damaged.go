@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"parley/cluster/identity"
 	"parley/cmd/parley/program"
 	"parley/persistence"
 	"parley/persistence/backup"
@@ -22,12 +23,19 @@ const goneHelp = "  %[2]s is made after the journal, so there was one\n" +
 	"  restore the last backup      %[3]s restore --from BACKUP --data NEW-DIRECTORY\n" +
 	"  begin anew, with nothing     move %[2]s away; a key of your own is given in " + MasterKeyVariable
 
+// damagedNodeHelp follows the reason why the directory of a node of a cluster is not opened.
+var damagedNodeHelp = "  the other nodes have everything: put a new one in its place. On one of them:\n" +
+	"  a token for the new node     " + program.Name + " cluster replace NODE --data DIRECTORY\n" +
+	"  if no majority is left       " + program.Name + " cluster recover --data DIRECTORY, or restore the last backup"
+
 // Advise adds to the error of a damaged data directory what the operator can do. It
 // returns other errors unchanged.
 func Advise(err error, data string) error {
 	switch {
 	case !errors.Is(err, persistence.ErrDamaged):
 		return err
+	case identity.Exists(data):
+		return fmt.Errorf("%w\n%s", err, damagedNodeHelp)
 	case journalGone(data):
 		return fmt.Errorf("%[1]w\n"+goneHelp, err, filepath.Join(data, MasterKeyFile), program.Name)
 	}

@@ -242,10 +242,12 @@ const (
 	confirmEvery = 250 * time.Millisecond
 	// confirmedFor is for how long it counts as ready after that.
 	confirmedFor = time.Second
+	// cutOffAfter is when it counts as cut off: longer than an election takes.
+	cutOffAfter = 5 * time.Second
 )
 
 // confirm passes fences, so that Ready knows whether requests could be answered, and leaves
-// the leadership to others when the disk takes no writes.
+// the leadership to others while this node should not have it.
 func (p *Part) confirm(ctx context.Context) {
 	tick := time.NewTicker(confirmEvery)
 	defer tick.Stop()
@@ -263,7 +265,7 @@ func (p *Part) confirm(ctx context.Context) {
 }
 
 var (
-	errApart    = parley.Refuse(parley.Unavailable, "no_leader", "The node has no contact with a leader of its cluster.")
+	errNoLeader = parley.Refuse(parley.Unavailable, "no_leader", "The node has no contact with a leader of its cluster.")
 	errDraining = parley.Refuse(parley.Unavailable, "draining", "The node is draining.")
 )
 
@@ -274,9 +276,16 @@ func (p *Part) Ready() *parley.Refusal {
 	case p.draining.Load():
 		return errDraining
 	case confirmed == nil || p.Clock().Sub(*confirmed) > confirmedFor: // by the monotonic clock
-		return errApart
+		return errNoLeader
 	}
 	return nil
+}
+
+// CutOff reports that this node has had no contact with a leader for so long that what waits
+// for news here had better ask another node. A node that was removed stays cut off.
+func (p *Part) CutOff() bool {
+	confirmed := p.confirmed.Load()
+	return confirmed == nil || p.Clock().Sub(*confirmed) > cutOffAfter
 }
 
 // State is how this node is: ready, joining or draining. A node that is down says nothing.
@@ -284,7 +293,7 @@ func (p *Part) State() string {
 	switch {
 	case p.draining.Load():
 		return "draining"
-	case !p.ready.Load() || p.Ready() != nil || p.store.Trouble() != nil:
+	case !p.ready.Load() || p.Ready() != nil || p.trouble() != nil:
 		return "joining"
 	}
 	return "ready"

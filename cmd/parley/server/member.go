@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
@@ -24,6 +25,9 @@ func newMember(ctx context.Context, cfg *Config) (member, error) {
 	})
 	if part == nil || err != nil {
 		return member{}, err
+	}
+	if cfg.acceptLoss { // others count on what this node has acknowledged
+		return member{}, program.ExitError{Code: program.ExitUsage, Err: errors.New("--accept-loss: the directory belongs to a node of a cluster, whose other nodes have what it lost; put a new node in its place with \"parley cluster replace\"")}
 	}
 	return member{
 		part: part, sequencer: part.Sequencer(), journals: part.Journals(), blank: part.Blank(), serverKey: part.ServerKey(),
@@ -50,10 +54,10 @@ func (m *member) elsewhere() func() bool {
 	return m.part.Elsewhere
 }
 
-// apart is the Apart of the service.
-func (m *member) apart() func() *parley.Refusal {
+// contact returns the ClusterTrouble and the CutOff of the service.
+func (m *member) contact() (trouble func() *parley.Refusal, cutOff func() bool) {
 	if m.part == nil {
-		return nil
+		return nil, nil
 	}
-	return m.part.Ready
+	return m.part.Ready, m.part.CutOff
 }

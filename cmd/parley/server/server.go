@@ -352,6 +352,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 	keeping, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	budget := limit.NewBudget(cfg.requestMemory())
+	trouble, cutOff := h.member.contact()
 	h.service = parleyhttp.NewService(parleyhttp.ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand, Dev: cfg.Dev,
@@ -359,7 +360,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, ReceiptKeys: receiptKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
 		Courier: h.webhooks.courier, Guard: h.webhooks.guard, Vault: h.master, Directory: h.directory, Bundles: h.bundles, Logger: slog.Default(),
-		Notice: cfg.notice(), Apart: h.member.apart(),
+		Notice: cfg.notice(), ClusterTrouble: trouble, CutOff: cutOff,
 	})
 	h.http, err = httpserver.New(httpserver.Options{
 		Routes: h.service.Routes(), WireSource: parleyhttp.WireSource(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
@@ -368,7 +369,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 			Total: connectionsMax(filesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
 		},
 		Overload: overload.New(overload.Runnable),
-		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, ErrorPage: h.service.ErrorPage,
+		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, ErrorPage: h.service.ErrorPage, Elsewhere: h.service.Elsewhere,
 	})
 	if err != nil {
 		return err
