@@ -255,6 +255,10 @@ func (r *runner) load(ctx context.Context, s *side, run *result.Run, task report
 	if err != nil {
 		return false, err
 	}
+	elected, err := termOf(ctx, s.target)
+	if err != nil {
+		return false, err
+	}
 	r.settle(ctx)
 	r.Live.Begin(task)
 	w := newWatch(r.Live, s.target.Processes())
@@ -275,7 +279,29 @@ func (r *runner) load(ctx context.Context, s *side, run *result.Run, task report
 		return false, err
 	}
 	w.fill(run, s.target.Processes())
+	if elected == 0 || err != nil {
+		return true, err
+	}
+	now, err := termOf(ctx, s.target)
+	if run.Figures == nil {
+		run.Figures = map[string]float64{}
+	}
+	run.Figures[figureElections] = float64(now - elected)
 	return true, err
+}
+
+// figureElections is how many elections several nodes held during a run.
+const figureElections = "elections"
+
+// termOf returns the term in which a target's nodes are led, 0 if it is none of several.
+func termOf(ctx context.Context, t target.Target) (uint64, error) {
+	led, several := t.(interface {
+		Term(context.Context) (uint64, error)
+	})
+	if !several {
+		return 0, nil
+	}
+	return led.Term(ctx)
 }
 
 func (r *runner) plan(clients int, rate float64) load.Plan {

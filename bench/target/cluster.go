@@ -192,6 +192,21 @@ func ready(ctx context.Context, address string) error {
 
 // Leader returns the number of the node that leads.
 func (c *Cluster) Leader(ctx context.Context) (int, error) {
+	leader, _, err := c.leadership(ctx)
+	return leader, err
+}
+
+// Term returns the term of the node that leads: each election begins a higher one. It is 0 for
+// a server that belongs to no cluster.
+func (c *Cluster) Term(ctx context.Context) (term uint64, err error) {
+	if c.Nodes > 0 {
+		_, term, err = c.leadership(ctx)
+	}
+	return term, err
+}
+
+// leadership waits until a node leads, and returns its number and its term.
+func (c *Cluster) leadership(ctx context.Context) (leader int, term uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
 	for {
@@ -201,33 +216,34 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 			}
 			said, err := c.command(ctx, "cluster", "status", "--json", "--data", s.data(), "--admin", "http://"+s.admin)
 			if ctx.Err() != nil {
-				return 0, fmt.Errorf("no node leads: %w", errors.Join(context.Cause(ctx), err))
+				return 0, 0, fmt.Errorf("no node leads: %w", errors.Join(context.Cause(ctx), err))
 			}
-			if leader := leaderIn(said); err == nil && leader >= 0 && leader < len(c.all) {
-				return leader, nil
+			if leader, term := leaderIn(said); err == nil && leader >= 0 && leader < len(c.all) {
+				return leader, term, nil
 			}
 		}
 	}
 }
 
-// leaderIn returns the number of the node that leads by the output of cluster status, -1 if
-// none does.
-func leaderIn(status string) int {
+// leaderIn returns the number of the node that leads and its term by the output of cluster
+// status, -1 if none does.
+func leaderIn(status string) (leader int, term uint64) {
 	var members struct {
 		Nodes []struct {
 			Name  string
 			Leads []int
 		}
+		Groups []struct{ Term uint64 }
 	}
-	if json.Unmarshal([]byte(status), &members) != nil {
-		return -1
+	if json.Unmarshal([]byte(status), &members) != nil || len(members.Groups) == 0 {
+		return -1, 0
 	}
 	for _, one := range members.Nodes {
 		if len(one.Leads) > 0 && len(one.Name) == 1 {
-			return int(one.Name[0] - 'a')
+			return int(one.Name[0] - 'a'), members.Groups[0].Term
 		}
 	}
-	return -1
+	return -1, 0
 }
 
 // KillNode ends one node with SIGKILL and returns when its process is gone.

@@ -5,16 +5,19 @@ import (
 	"testing"
 )
 
-// TestLeaderIn: the leader is found by the letter that is its name.
+// TestLeaderIn: the leader is found by the letter that is its name, with its term.
 func TestLeaderIn(t *testing.T) {
+	groups := `,"groups":[{"group":0,"term":7}]}`
 	for status, want := range map[string]int{
-		`{"nodes":[{"name":"a","leads":[]},{"name":"c","leads":[0]}]}`:     2,
-		`{"nodes":[{"name":"a"},{"name":"b"}]}`:                            -1,
-		`{"nodes":[{"name":"a node of others","leads":[0]},{"name":"b"}]}`: -1,
+		`{"nodes":[{"name":"a","leads":[]},{"name":"c","leads":[0]}]` + groups:     2,
+		`{"nodes":[{"name":"a"},{"name":"b"}]` + groups:                            -1,
+		`{"nodes":[{"name":"a node of others","leads":[0]},{"name":"b"}]` + groups: -1,
+		`{"nodes":[{"name":"a","leads":[0]}],"groups":[]}`:                         -1,
 		"": -1,
 	} {
-		if got := leaderIn(status); got != want {
-			t.Errorf("%s: %d, want %d", status, got, want)
+		got, term := leaderIn(status)
+		if got != want || got >= 0 && term != 7 {
+			t.Errorf("%s: %d in term %d, want %d", status, got, term, want)
 		}
 	}
 }
