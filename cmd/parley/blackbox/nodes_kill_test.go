@@ -155,13 +155,3 @@ func TestNodesKilled(t *testing.T) {
 		}
 	}
 }
-
-// again starts a node that was killed, at its former address.
-func (s *server) again() error {
-	back, err := (&server{dir: s.dir, flags: s.flags, through: s.through, enter: s.enter}).launched(s.addr)
-	if err == nil {
-		*s = *back
-	}
-	client.CloseIdleConnections()
-	return err
-}

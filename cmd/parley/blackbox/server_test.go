@@ -205,12 +205,16 @@ func (s *server) kill() {
 // whose issuer is the base address, stay valid.
 func (s *server) restart(t testing.TB) {
 	t.Helper()
-	again, err := (&server{dir: s.dir, flags: s.flags, through: s.through}).launched(s.addr)
-	if err != nil {
+	if err := s.again(); err != nil {
 		t.Fatal(err)
 	}
-	*s = *again
+}
+
+// again starts a process that has ended, at its former address.
+func (s *server) again() error {
+	_, err := s.launched(s.addr)
 	client.CloseIdleConnections()
+	return err
 }
 
 // drain sends SIGTERM; the process must exit with code 0.
