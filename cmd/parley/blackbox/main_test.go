@@ -61,13 +61,13 @@ func build(dir string) (string, error) {
 	if named := os.Getenv("PARLEY_BIN"); named != "" {
 		return filepath.Abs(named)
 	}
-	return buildInto(filepath.Join(dir, "parley"))
+	return buildIn(".", filepath.Join(dir, "parley"))
 }
 
-// buildInto builds the program.
-func buildInto(out string, flags ...string) (string, error) {
+// buildIn builds the program of which the source is in a directory.
+func buildIn(dir, out string, flags ...string) (string, error) {
 	cmd := exec.Command("go", slices.Concat([]string{"build", "-ldflags", "-s -w", "-o", out}, flags, []string{"parley/cmd/parley"})...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env, cmd.Dir = append(os.Environ(), "CGO_ENABLED=0"), dir
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the binary does not build: %w\n%s", err, said)
 	}

@@ -43,6 +43,8 @@ type place struct {
 	advertise string
 	// enter calls a function in the thread of which the process is started, or a command is run.
 	enter func(func() error) error
+	// binary is the program; "" is the one under test.
+	binary string
 }
 
 // openNodes starts a cluster in a directory. All nodes have the address of the proxy as their
@@ -98,11 +100,11 @@ func (n *nodes) add(i int) error {
 		return err
 	}
 	name := nodeName(i)
-	s := &server{dir: at.dir, enter: at.enter, flags: append([]string{
+	s := &server{dir: at.dir, enter: at.enter, binary: at.binary, flags: append([]string{
 		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin, "--cluster-advertise", cmp.Or(at.advertise, at.cluster),
 	}, n.flags...)}
 	if i == 0 {
-		if said, err := execute("cluster", "init", "--data", s.dir, "--advertise", cmp.Or(at.advertise, at.cluster), "--node-name", name); err != nil {
+		if said, err := s.execute("cluster", "init", "--data", s.dir, "--advertise", cmp.Or(at.advertise, at.cluster), "--node-name", name); err != nil {
 			return fmt.Errorf("%w\n%s", err, said)
 		}
 	} else {
@@ -164,18 +166,21 @@ func (s *server) flag(name string) string {
 func (s *server) operate(args ...string) (said string, err error) {
 	args = append(args, "--data", s.dir, "--admin", "http://"+s.flag("--admin-listen"))
 	if s.enter == nil {
-		return execute(args...)
+		return s.execute(args...)
 	}
 	_ = s.enter(func() error {
-		said, err = execute(args...)
+		said, err = s.execute(args...)
 		return nil
 	})
 	return said, err
 }
 
-// execute runs the binary, which must exit with 0, and returns what it printed.
-func execute(args ...string) (string, error) {
-	cmd := exec.Command(binary, args...)
+// execute runs the binary under test, which must exit with 0, and returns what it printed.
+func execute(args ...string) (string, error) { return (&server{}).execute(args...) }
+
+// execute runs the server's binary, which must exit with 0, and returns what it printed.
+func (s *server) execute(args ...string) (string, error) {
+	cmd := exec.Command(cmp.Or(s.binary, binary), args...)
 	cmd.Env = cleanEnvironment()
 	said, err := cmd.CombinedOutput()
 	return string(said), err
