@@ -31,6 +31,9 @@ const (
 	rejectedMost = 200
 	// samplePeriod is how often the limiter reads the number of waiting goroutines.
 	samplePeriod = 200 * time.Microsecond
+	// stepMin is how far a clock must go back to count as set back. Smaller steps come from
+	// requests that read it a moment earlier.
+	stepMin = time.Second
 	// waitingMost goroutines may wait for a processor before requests are rejected, so
 	// that this many clients with one request each are served. The bound is
 	// waitingFlood while more than one request in floodShare is rejected.
@@ -92,7 +95,8 @@ func (l *Limiter) Reject(now time.Time, few bool) bool {
 
 // runnable is the number of waiting goroutines at the last sample.
 func (l *Limiter) runnable(now time.Time) int64 {
-	if at, sampled := now.UnixNano(), l.sampled.Load(); at-sampled > int64(samplePeriod) && l.sampled.CompareAndSwap(sampled, at) {
+	at, sampled := now.UnixNano(), l.sampled.Load()
+	if (at-sampled > int64(samplePeriod) || sampled-at > int64(stepMin)) && l.sampled.CompareAndSwap(sampled, at) {
 		l.waiting.Store(int64(l.sample()))
 	}
 	return l.waiting.Load()
@@ -128,9 +132,9 @@ func (l *Limiter) bound(few bool) int64 {
 
 // turn ends a window that is over, and sets the bound and the delay of the next one.
 func (l *Limiter) turn(now time.Time) {
-	window := now.UnixNano() / int64(window)
-	if current := l.window.Load(); window <= current || !l.window.CompareAndSwap(current, window) {
-		return // a clock that was read a moment earlier begins no window
+	at, current := now.UnixNano()/int64(window), l.window.Load()
+	if at <= current && current-at <= int64(stepMin/window) || !l.window.CompareAndSwap(current, at) {
+		return
 	}
 	rejected, came := l.rejected.Swap(0), l.came.Swap(0)
 	l.own.Store(0)

@@ -75,6 +75,23 @@ func TestWaitingGoroutinesAreCounted(t *testing.T) {
 	}
 }
 
+// TestClockSetBack: after the clock was set back, the limiter goes on looking at the
+// scheduler and counting, and does not reject until the clock has caught up.
+func TestClockSetBack(t *testing.T) {
+	waiting, now := 2*waitingMost, time.Unix(10000, 0)
+	l := New(func() int { return waiting })
+	for range 2 * undelayed {
+		l.many(now, false)
+	}
+	if !l.Reject(now.Add(window), false) || !l.flood.Load() {
+		t.Fatal("too many goroutines wait, and a request is served")
+	}
+	waiting, now = 0, now.Add(-time.Hour)
+	if l.Reject(now, false) || l.Reject(now.Add(window), false) || l.flood.Load() {
+		t.Error("an hour before, requests are rejected although no goroutine waits")
+	}
+}
+
 // TestManyRejectionsAreDelayed: the first rejections of a window are answered at once,
 // the others later. Other refusals are never delayed, and a server that shuts down
 // delays nothing.
