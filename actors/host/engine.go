@@ -351,13 +351,14 @@ func (e *Engine) Fire(s journal.Stream, due time.Time) {
 }
 
 // idle reports whether an actor may be passivated: its mailbox is empty, and its last
-// message is IdleFor ago.
+// message is IdleFor ago, or as far ahead of a clock that was set back.
 func (e *Engine) idle(h *activeActor) bool {
 	limit := e.IdleFor
 	if e.live.Load() > activeActorsHigh {
 		limit = min(limit, sweepEvery)
 	}
-	return h.mailbox.UserMessageCount() == 0 && e.clock().UnixNano()-h.used.Load() >= limit.Nanoseconds()
+	since := time.Duration(e.clock().UnixNano() - h.used.Load())
+	return h.mailbox.UserMessageCount() == 0 && since.Abs() >= limit
 }
 
 func (e *Engine) sweepIdle() {

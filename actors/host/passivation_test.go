@@ -1,6 +1,7 @@
 package host
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -27,4 +28,26 @@ func TestPassivatedActorsAreForgotten(t *testing.T) {
 		}
 		return processes < 10 // those of the system itself
 	})
+}
+
+// TestPassivationAfterClockSetBack: actors leave also if the clock was set back after they
+// were used.
+func TestPassivationAfterClockSetBack(t *testing.T) {
+	var back atomic.Bool
+	e, _ := newEngine(t, 1, func(e *Engine) {
+		e.clock = func() time.Time {
+			if back.Load() {
+				return time.Now().Add(-time.Hour)
+			}
+			return time.Now()
+		}
+	})
+	if a := <-askInBackground(e, streamOf(1), add(1)); a.err != nil {
+		t.Fatal(a.err)
+	}
+	if e.Sweep(); e.Stats().Live != 1 {
+		t.Fatal("an actor that was just used has left")
+	}
+	back.Store(true)
+	eventually(t, "the actor has left", func() bool { e.Sweep(); return e.Stats().Live == 0 })
 }
