@@ -300,6 +300,28 @@ func TestAttemptsAreRepeatedAfterARestart(t *testing.T) {
 	}
 }
 
+// TestDeliveriesAfterClockSetBack sets the clock back after the node began to deliver, and
+// again before it restarts: each message is delivered once, and what was under way once more.
+func TestDeliveriesAfterClockSetBack(t *testing.T) {
+	h := newWebhookFixtureAt(t, newManualClock(noon))
+	h.manual.advance(-time.Hour)
+	h.say(5)
+	h.until("all delivered", func() bool { return len(h.jobs(webhook.Delivered)) == 5 })
+	if n := len(h.courier.delivered()); n != 5 {
+		t.Errorf("5 messages were delivered %d times", n)
+	}
+	h.courier.answerWith(neverAnswer)
+	h.say(5)
+	h.until("all under way", func() bool { return len(h.courier.delivered()) >= 10 })
+	h.manual.advance(-time.Hour)
+	h.restart()
+	h.courier.answerWith(nil)
+	h.until("all delivered after a restart", func() bool { return len(h.jobs(webhook.Delivered)) == 10 })
+	if n := len(h.courier.delivered()); n != 15 {
+		t.Errorf("10 messages, of which 5 were under way at the restart, were delivered %d times", n)
+	}
+}
+
 func TestWebhookCommandsRefused(t *testing.T) {
 	h := newWebhookFixture(t, 1)
 	ctx, id := context.Background(), h.hook.WebhookID()

@@ -83,7 +83,7 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 		return nil
 	}
 	was := s.GetActive()
-	if err := t.Decide(webhook.Expire{Process: time.Unix(0, hooks.started.Load())}); err != nil {
+	if err := t.Decide(webhook.Expire{Before: hooks.dispatch().firstLease(s.State)}); err != nil {
 		return err
 	}
 	if len(outcomes) > 0 {
@@ -184,6 +184,7 @@ func (hooks *Webhooks) attemptUnless(t *webhookTurn, paused bool, places int) (m
 	if err != nil {
 		return nil, err
 	}
+	hooks.dispatch().firstLease(t.State.State) // before it gives one
 	lease := webhook.Lease{Max: places}
 	for _, key := range retries {
 		if at, number := retryOf(key); at <= t.Now.UnixMilli() {

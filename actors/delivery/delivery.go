@@ -50,9 +50,6 @@ type Webhooks struct {
 	load     Load
 	// dispatching is the dispatcher of the present leadership, or of the next one.
 	dispatching atomic.Pointer[dispatcher]
-	// started is when the process started to deliver, as a Unix time in ns. Leases from
-	// before are expired: the process that held them is gone, or does not lead any more.
-	started atomic.Int64
 	// delivers says that the dispatcher knows which webhooks exist: this node leads.
 	delivers atomic.Bool
 }
@@ -79,7 +76,6 @@ func New(o Options) (*Webhooks, *Receipts) {
 	if hooks.Courier == nil {
 		hooks.Courier = noCourier{}
 	}
-	hooks.started.Store(o.Clock().UnixNano())
 	hooks.dispatching.Store(newDispatcher(hooks, o.Load))
 	hooks.receipts = &Receipts{journal: o.Journal, clock: o.Clock, queries: o.Queries, webhooks: hooks, ReadStep: readStep}
 	hooks.receipts.batch = &batcher{receipts: hooks.receipts, logger: o.Logger}
@@ -92,7 +88,6 @@ func (hooks *Webhooks) dispatch() *dispatcher { return hooks.dispatching.Load() 
 
 // Start reads which webhooks exist and begins to deliver.
 func (hooks *Webhooks) Start() error {
-	hooks.started.Store(hooks.clock().UnixNano())
 	if err := hooks.dispatch().start(); err != nil {
 		return err
 	}

@@ -36,7 +36,9 @@ type dispatcher struct {
 	throttle throttle
 	// granted holds the webhooks that were woken within the throttle's budget: they may
 	// begin attempts even if the throttle is limiting when their turn comes.
-	granted  map[webhook.ID]struct{}
+	granted map[webhook.ID]struct{}
+	// leases are the first ones that this process may have given since it began to deliver.
+	leases   map[webhook.ID]uint64
 	out      []Delivery
 	outcomes map[webhook.ID][]webhook.Outcome
 	// reported holds the webhooks with new outcomes. They are woken without throttling,
@@ -71,13 +73,16 @@ type watchedAgent struct {
 
 func newDispatcher(hooks *Webhooks, demand Load) *dispatcher {
 	return &dispatcher{
-		hooks: hooks, agents: map[parley.AnyID]*watchedAgent{}, queued: map[parley.AnyID]struct{}{},
+		hooks: hooks, agents: map[parley.AnyID]*watchedAgent{}, queued: map[parley.AnyID]struct{}{}, leases: map[webhook.ID]uint64{},
 		outcomes: map[webhook.ID][]webhook.Outcome{}, reported: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, throttle: throttle{load: demand}, parked: map[parley.OrgID]map[parley.AnyID]struct{}{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 }
 
 // start reads which webhooks exist and has each check for work.
 func (d *dispatcher) start() error {
+	d.mu.Lock()
+	clear(d.leases)
+	d.mu.Unlock()
 	v := d.hooks.journal.View()
 	defer v.Close()
 	err := v.Table(journal.WebhookTable, func(key, value []byte) bool {
@@ -187,6 +192,7 @@ func (d *dispatcher) replaceFilter(agent parley.AnyID, id webhook.ID, w record.E
 		delete(a.filters, id)
 		delete(d.granted, id)
 		delete(d.reported, id)
+		delete(d.leases, id)
 	}
 	active := false // has active webhooks, which the feed is watched for
 	for _, w := range a.filters {
@@ -343,6 +349,20 @@ func (d *dispatcher) mayBegin(id webhook.ID) (granted, begins bool) {
 	_, granted = d.granted[id]
 	delete(d.granted, id)
 	return granted, granted || !d.throttle.limited
+}
+
+// firstLease returns the first lease of a webhook that this process may have given since it
+// began to deliver: its next one if none was asked for before. It does not ask a clock, which
+// may go back, and differ from that of the node that led before.
+func (d *dispatcher) firstLease(s *webhook.State) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first, known := d.leases[s.WebhookID()]
+	if !known {
+		first = s.GetLastLease() + 1
+		d.leases[s.WebhookID()] = first
+	}
+	return first
 }
 
 // take removes and returns the outcomes that were reported to a webhook.

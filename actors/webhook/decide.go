@@ -328,7 +328,7 @@ func conclude(a *Attempt, o Outcome, d deed, now time.Time) *Result {
 func decideExpire(s *State, c Expire, now time.Time) []Event {
 	e := &Expired{AtMs: now.UnixMilli()}
 	for _, a := range s.GetUnderWay() {
-		orphaned := !c.Process.IsZero() && a.BeganMs < c.Process.UnixMilli()
+		orphaned := a.Lease < c.Before
 		if now.Before(a.Ends()) && !orphaned {
 			continue
 		}

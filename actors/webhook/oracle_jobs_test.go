@@ -155,11 +155,11 @@ func (o *oracle) giveBack(j *seenJob, l seenLease, at int64) {
 func (o *oracle) expire(c webhook.Expire, at int64) actorstest.Verdict {
 	verdict := "none is over"
 	for _, l := range o.record.leases {
-		if at < l.endMs && (c.Process.IsZero() || l.beganMs >= c.Process.UnixMilli()) {
+		if at < l.endMs && l.number >= c.Before {
 			continue
 		}
 		j, _ := o.end(l.number)
-		if !c.Process.IsZero() && l.beganMs < c.Process.UnixMilli() {
+		if l.number < c.Before {
 			o.giveBack(j, l, at)
 			if verdict == "none is over" {
 				verdict = "nobody's"
@@ -257,7 +257,7 @@ func wish(t *rapid.T, o *oracle, now time.Time) webhook.Command {
 		if often.Draw(t, "the same process") {
 			return webhook.Expire{}
 		}
-		return webhook.Expire{Process: now}
+		return webhook.Expire{Before: o.lastLease + 1 - min(o.lastLease, uint64(rapid.IntRange(0, 2).Draw(t, "own")))}
 	case "test":
 		return webhook.Test{By: by}
 	}

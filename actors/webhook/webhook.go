@@ -195,9 +195,9 @@ type Outcome struct {
 	Jitter int
 }
 
-// Expire ends leases that have timed out, and those that began before Process, when the
-// current process started: their holder is gone.
-type Expire struct{ Process time.Time }
+// Expire ends leases that have timed out, and those with a number below Before. They are of
+// a former process, or of a former leadership: their holder is gone.
+type Expire struct{ Before uint64 }
 
 func (Create) command()   {}
 func (Toggle) command()   {}
