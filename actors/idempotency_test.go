@@ -160,6 +160,22 @@ func TestKeyExpiresByTheThirdDay(t *testing.T) {
 	})
 }
 
+// TestKeyIsKnownAfterClockSetBack uses a key in the first second of a day, and again when the
+// clock has been set back to the day before: another node may lead whose clock is behind.
+func TestKeyIsKnownAfterClockSetBack(t *testing.T) {
+	clock := newManualClock(noon.Add(12 * time.Hour))
+	r := newTestNode(t, withClock(clock.now))
+	owner, ids := r.agents("acme", 2)
+	first := must(r.send(direct(owner, ids[0], ids[1], "hello", "k")))(t)
+	for _, back := range []time.Duration{time.Second, time.Hour} {
+		clock.advance(-back)
+		p := must(r.send(direct(owner, ids[0], ids[1], "hello", "k")))(t)
+		if !p.Repeated || p.Message.MessageID() != first.Message.MessageID() {
+			t.Errorf("%v back the key created another message", back)
+		}
+	}
+}
+
 // TestKeysAreScoped by sender and conversation, and refused requests use none.
 func TestKeysAreScoped(t *testing.T) {
 	r := newTestNode(t, withJournals(4))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"parley"
 	"parley/actors/agent"
@@ -173,14 +174,23 @@ func (r idempotencyRecord) encode() []byte {
 	return append(append(append(make([]byte, 0, 32+len(r.kind)), r.message[:]...), r.about[:]...), r.kind...)
 }
 
-// findIdempotencyRecord looks up an idempotency key among those of today and yesterday.
-// It returns nil if there is none.
+// daysOfKeys are the days under which an idempotency key that counts may be stored: today,
+// yesterday, and tomorrow, by a clock that has been set back since, or by that of a node which
+// led before.
+func daysOfKeys(now time.Time) (days [journal.OnceDays + 1]uint32) {
+	for i := range days {
+		days[i] = journal.Day(now) + 1 - uint32(i)
+	}
+	return days
+}
+
+// findIdempotencyRecord looks up an idempotency key. It returns nil if there is none.
 func findIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string) (*idempotencyRecord, error) {
 	if key == "" {
 		return nil, nil
 	}
-	for ago := range uint32(journal.OnceDays) {
-		value, found, err := t.Row(journal.OnceTable, idempotencyKey(journal.Day(t.Now)-ago, scope, key))
+	for _, day := range daysOfKeys(t.Now) {
+		value, found, err := t.Row(journal.OnceTable, idempotencyKey(day, scope, key))
 		if err != nil {
 			return nil, err
 		}

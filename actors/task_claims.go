@@ -69,8 +69,7 @@ type heldTask struct {
 
 // findClaim returns the claim of a key, nil if there is none.
 func findClaim(t *agentTurn, org parley.OrgID, key string) (*heldTask, error) {
-	for ago := range uint32(journal.OnceDays) {
-		day := journal.Day(t.Now) - ago
+	for _, day := range daysOfKeys(t.Now) {
 		value, found, err := t.Row(journal.OnceTable, idempotencyKey(day, org[:], key))
 		if err != nil {
 			return nil, err

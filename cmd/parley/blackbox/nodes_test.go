@@ -43,8 +43,9 @@ type place struct {
 	advertise string
 	// enter calls a function in the thread of which the process is started, or a command is run.
 	enter func(func() error) error
-	// binary is the program; "" is the one under test.
-	binary string
+	// binary and through are those of the process.
+	binary  string
+	through []string
 }
 
 // openNodes starts a cluster in a directory. All nodes have the address of the proxy as their
@@ -100,7 +101,7 @@ func (n *nodes) add(i int) error {
 		return err
 	}
 	name := nodeName(i)
-	s := &server{dir: at.dir, enter: at.enter, binary: at.binary, flags: append([]string{
+	s := &server{dir: at.dir, enter: at.enter, binary: at.binary, through: at.through, flags: append([]string{
 		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin, "--cluster-advertise", cmp.Or(at.advertise, at.cluster),
 	}, n.flags...)}
 	if i == 0 {
