@@ -63,7 +63,7 @@ type Entrance struct {
 // Serve begins to admit nodes.
 func (e *Entrance) Serve(n *Node) { e.node.Store(n) }
 
-// Register adds the entrance to the services at the address of the links.
+// Register adds the entrance to the services for strangers at the address of the links.
 func (e *Entrance) Register(s *grpc.Server) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: entranceName, HandlerType: (*any)(nil),

@@ -25,7 +25,7 @@ import (
 // Security proves who this node is, and says who a peer is.
 type Security interface {
 	// Server is the configuration for incoming connections. It may admit those without a
-	// certificate: they can call nothing of this package.
+	// certificate: they can call nothing but what Options.Register registers.
 	Server() *tls.Config
 	// Client is the configuration for connections to a peer. It refuses any other node.
 	Client(to uint64) *tls.Config
@@ -40,17 +40,21 @@ type Options struct {
 	// Member reports whether a node may send something.
 	Member func(id uint64) bool
 	Logger *slog.Logger
-	// Register registers further services at the same address.
+	// Register registers services for strangers at the same address: for those who show no
+	// certificate.
 	Register func(*grpc.Server)
 }
 
 // Links are the connections of a node with its peers.
 type Links struct {
 	Options
-	server *grpc.Server
-	ctx    context.Context
-	stop   context.CancelFunc
-	work   sync.WaitGroup
+	acceptor *acceptor
+	server   *grpc.Server
+	// strangers serves the connections of strangers.
+	strangers *grpc.Server
+	ctx       context.Context
+	stop      context.CancelFunc
+	work      sync.WaitGroup
 	// answering counts the calls of peers that are being answered.
 	answering atomic.Int64
 
@@ -71,8 +75,9 @@ const (
 func New(o Options) *Links {
 	l := &Links{Options: o, peers: map[uint64]*remote{}, traffic: map[uint64]*traffic{}}
 	l.ctx, l.stop = context.WithCancel(context.Background())
+	l.acceptor, l.strangers = newAcceptor(credentials.NewTLS(o.Security.Server())), strangerServer()
 	l.server = grpc.NewServer(
-		grpc.Creds(credentials.NewTLS(o.Security.Server())), grpc.ForceServerCodecV2(rawCodec{}),
+		grpc.Creds(l.acceptor), grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(batchBytesMax), grpc.InitialWindowSize(8<<20), grpc.InitialConnWindowSize(16<<20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveEvery, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveEvery / 2, PermitWithoutStream: true}),
@@ -80,13 +85,16 @@ func New(o Options) *Links {
 	)
 	l.server.RegisterService(l.describe(), nil)
 	if o.Register != nil {
-		o.Register(l.server)
+		o.Register(l.strangers)
 	}
+	l.work.Go(func() { _ = l.strangers.Serve(l.acceptor.strangers) }) // it ends with Close
 	return l
 }
 
 // Serve takes connections until Close.
-func (l *Links) Serve(ln net.Listener) error { return l.server.Serve(ln) }
+func (l *Links) Serve(ln net.Listener) error {
+	return l.server.Serve(arrivals{ln, l.acceptor})
+}
 
 // lastAnswers is how long the last answers may take onto the wire.
 const lastAnswers = 20 * time.Millisecond
@@ -103,6 +111,7 @@ func (l *Links) Drain(ctx context.Context) {
 // Close ends all connections. Nothing is handled any more when it returns.
 func (l *Links) Close() {
 	l.stop()
+	l.strangers.Stop()
 	l.server.Stop()
 	l.mu.Lock()
 	for _, p := range l.peers {

@@ -126,6 +126,7 @@ func (n *node) start(t *testing.T, address string) {
 	n.address = ln.Addr().String()
 	l := link.New(link.Options{
 		Security: n.identity, Handler: n, Member: func(uint64) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+		Register: registerOpen,
 	})
 	n.Links = l
 	go func() { _ = l.Serve(ln) }()
