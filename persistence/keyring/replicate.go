@@ -124,7 +124,7 @@ func (w wrapper) transport(purpose string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// WriteTo writes all keys and tombstones, sealed under the wrapping key, for ReadFrom on
+// WriteTo writes all keys and tombstones, sealed under the wrapping key, for Receive on
 // another node: for each shard the length (4) of what follows, and its table, sealed.
 func (k *Keyring) WriteTo(w io.Writer) (n int64, err error) {
 	aead, err := k.wrapper.transport(contentPurpose)
@@ -145,9 +145,16 @@ func (k *Keyring) WriteTo(w io.Writer) (n int64, err error) {
 	return n, out.Flush()
 }
 
-// ReadFrom adds the keys and tombstones that WriteTo wrote on another node. It returns when
-// they are durable. It reads no further than that.
-func (k *Keyring) ReadFrom(r io.Reader) (n int64, err error) {
+// Tombstone says whose key was destroyed and when.
+type Tombstone struct {
+	Org parley.OrgID
+	At  time.Time
+}
+
+// Receive adds the keys and tombstones that WriteTo wrote on another node. It returns when
+// they are durable. It reads no further than that. Before tombstones that this keyring lacks
+// are added, and destroy what keys there are, destroys is called with them.
+func (k *Keyring) Receive(r io.Reader, destroys func([]Tombstone) error) (n int64, err error) {
 	aead, err := k.wrapper.transport(contentPurpose)
 	if err != nil {
 		return 0, err
@@ -170,7 +177,7 @@ func (k *Keyring) ReadFrom(r io.Reader) (n int64, err error) {
 		if err != nil {
 			return n, fmt.Errorf("%w: a shard was not sealed under this keyring's key", errChange)
 		}
-		if err := k.merge(byte(i), table(t)); err != nil {
+		if err := k.merge(byte(i), table(t), destroys); err != nil {
 			return n, err
 		}
 	}
@@ -178,17 +185,21 @@ func (k *Keyring) ReadFrom(r io.Reader) (n int64, err error) {
 }
 
 // merge makes the changes of one shard that lead to a table of another node.
-func (k *Keyring) merge(shard byte, t table) error {
+func (k *Keyring) merge(shard byte, t table, destroys func([]Tombstone) error) error {
 	defer clear(t)
 	if err := t.check(shard); err != nil {
 		return fmt.Errorf("%w: shard %02x: %w", errChange, shard, err)
 	}
 	var changes []change
+	var destroyed []Tombstone
 	for i := range t.records() {
 		r := t.record(i)
 		c := change{org: parley.OrgID(r[:idBytes])}
 		if State(r[idBytes]) == Erased {
 			c.destroy, c.at = true, instant(r[idBytes+1:])
+			if _, state := k.Key(c.org); state != Erased {
+				destroyed = append(destroyed, Tombstone{c.org, c.at})
+			}
 		} else {
 			c.key = Key(r[idBytes+1:])
 		}
@@ -196,6 +207,11 @@ func (k *Keyring) merge(shard byte, t table) error {
 	}
 	if len(changes) == 0 {
 		return nil
+	}
+	if len(destroyed) > 0 {
+		if err := destroys(destroyed); err != nil {
+			return err
+		}
 	}
 	s := &k.shards[shard]
 	s.turn.Lock()

@@ -101,7 +101,7 @@ func TestContentOfAnotherNode(t *testing.T) {
 	}
 	sent := content.Len()
 	content.WriteString("what follows")
-	if n, err := b.ReadFrom(&content); err != nil || n != int64(sent) || content.String() != "what follows" {
+	if n, err := b.Receive(&content, func([]Tombstone) error { return nil }); err != nil || n != int64(sent) || content.String() != "what follows" {
 		t.Fatal(n, err, content.Len())
 	}
 	for n := range 600 {

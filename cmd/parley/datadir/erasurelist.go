@@ -62,34 +62,38 @@ func (l *ErasureList) Read() (all []Erased, err error) {
 	return all, nil
 }
 
-// Add adds an organization, durably.
-func (l *ErasureList) Add(org parley.OrgID, at time.Time) error {
+// Add adds organizations, durably.
+func (l *ErasureList) Add(all ...Erased) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line, err := json.Marshal(Erased{org, at.UTC()})
-	if err != nil {
-		return err
+	var lines []byte
+	for _, e := range all {
+		line, err := json.Marshal(Erased{e.OrgID, e.ErasedAt.UTC()})
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, line...), '\n')
 	}
 	_, before := os.Stat(l.path)
 	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	err = appendLine(file, line)
+	err = appendLines(file, lines)
 	if err = errors.Join(err, file.Close()); err != nil || before == nil {
 		return err
 	}
 	return syncDirectory(filepath.Dir(l.path))
 }
 
-// appendLine adds a line after the last complete one.
-func appendLine(file *os.File, line []byte) error {
+// appendLines adds lines after the last complete one.
+func appendLines(file *os.File, lines []byte) error {
 	end, err := lastLineEnd(file)
 	if err == nil {
 		err = file.Truncate(end)
 	}
 	if err == nil {
-		_, err = file.WriteAt(append(line, '\n'), end)
+		_, err = file.WriteAt(lines, end)
 	}
 	if err == nil {
 		err = file.Sync()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"parley"
-	"parley/actors"
 	"parley/cluster"
 	"parley/cmd/parley/datadir"
 	"parley/persistence/keyring"
@@ -23,8 +22,11 @@ type Keys struct {
 	sealer  *seal.Sealer
 	list    *datadir.ErasureList
 	// node is nil while no server runs.
-	node *actors.Node
+	node forgetter
 }
+
+// forgetter is an actors.Node.
+type forgetter interface{ Forget(parley.OrgID) error }
 
 // NewKeys returns the keys of a node.
 func NewKeys(k *keyring.Keyring, s *seal.Sealer, list *datadir.ErasureList) *Keys {
@@ -46,13 +48,30 @@ func (k *Keys) Carry(change []byte) error {
 		return k.keyring.Carry(change)
 	}
 	if _, state := k.keyring.Key(org); state == keyring.Live {
-		if err := k.list.Add(org, at); err != nil {
-			return fmt.Errorf("the list of erasures: %w", err)
+		if err := k.record(keyring.Tombstone{Org: org, At: at}); err != nil {
+			return err
 		}
 	}
 	if err := k.keyring.Carry(change); err != nil {
 		return err
 	}
+	return k.forget(org)
+}
+
+// record adds organizations to the list before their keys are destroyed.
+func (k *Keys) record(destroyed ...keyring.Tombstone) error {
+	all := make([]datadir.Erased, len(destroyed))
+	for i, d := range destroyed {
+		all[i] = datadir.Erased{OrgID: d.Org, ErasedAt: d.At}
+	}
+	if err := k.list.Add(all...); err != nil {
+		return fmt.Errorf("the list of erasures: %w", err)
+	}
+	return nil
+}
+
+// forget drops from memory what belongs to an organization whose key was destroyed.
+func (k *Keys) forget(org parley.OrgID) error {
 	k.sealer.Forget(org)
 	if k.node == nil {
 		return nil
@@ -63,8 +82,18 @@ func (k *Keys) Carry(change []byte) error {
 // WriteTo implements cluster.Keys.
 func (k *Keys) WriteTo(w io.Writer) (int64, error) { return k.keyring.WriteTo(w) }
 
-// ReadFrom implements cluster.Keys.
-func (k *Keys) ReadFrom(r io.Reader) (int64, error) { return k.keyring.ReadFrom(r) }
+// ReadFrom implements cluster.Keys. A key that it destroys ends as one that Carry destroys.
+func (k *Keys) ReadFrom(r io.Reader) (int64, error) {
+	var destroyed []keyring.Tombstone
+	n, err := k.keyring.Receive(r, func(more []keyring.Tombstone) error {
+		destroyed = append(destroyed, more...)
+		return k.record(more...)
+	})
+	for _, d := range destroyed {
+		err = errors.Join(err, k.forget(d.Org))
+	}
+	return n, err
+}
 
 // Create gives an organization a key on all nodes.
 func (p *Part) Create(org parley.OrgID) error { return p.node.CreateKey(context.Background(), org) }

@@ -30,7 +30,7 @@ func (k *orgKeys) Create(org parley.OrgID) error { _, err := k.keyring.Create(or
 // Destroy adds an organization to the list and destroys its key, durably.
 func (k *orgKeys) Destroy(org parley.OrgID, at time.Time) error {
 	if _, state := k.keyring.Key(org); state == keyring.Live {
-		if err := k.list.Add(org, at); err != nil {
+		if err := k.list.Add(datadir.Erased{OrgID: org, ErasedAt: at}); err != nil {
 			return fmt.Errorf("the list of erasures: %w", err)
 		}
 		if err := k.keyring.Destroy(org, at); err != nil {

@@ -1,0 +1,92 @@
+package membership
+
+import (
+	"bytes"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/cmd/parley/datadir"
+	"parley/persistence/keyring"
+)
+
+// forgotten are organizations that a node forgot.
+type forgotten []parley.OrgID
+
+func (f *forgotten) Forget(org parley.OrgID) error {
+	*f = append(*f, org)
+	return nil
+}
+
+// keysOfNodes returns the keys of some nodes of one cluster, and what their servers forgot.
+func keysOfNodes(t *testing.T, count int) (all []*Keys, nodes []*forgotten) {
+	t.Helper()
+	wrapping := bytes.Repeat([]byte{7}, keyring.WrappingKeyBytes)
+	for range count {
+		data, server := t.TempDir(), keyring.Key{1}
+		dir := filepath.Join(data, "keyring")
+		if err := keyring.MakeAlike(nil, dir, wrapping, server, nil); err != nil {
+			t.Fatal(err)
+		}
+		ring, err := keyring.Open(nil, dir, wrapping, keyring.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, f := NewKeys(ring, datadir.Sealer(ring), datadir.NewErasureList("", data)), &forgotten{}
+		k.node = f
+		all, nodes = append(all, k), append(nodes, f)
+	}
+	return all, nodes
+}
+
+// TestKeyDestroyedByContent: whether a node learns of an erasure by the log or with the
+// content of another node, the key is destroyed, in the list of erasures, and forgotten. A
+// second content changes nothing.
+func TestKeyDestroyedByContent(t *testing.T) {
+	keys, nodes := keysOfNodes(t, 4)
+	byLog, lagging, blank := keys[1], keys[2], keys[3]
+	kept, gone := parley.OrgID{0: 1, 15: 1}, parley.OrgID{0: 2, 15: 2}
+	carry := func(change []byte, to ...*Keys) {
+		t.Helper()
+		for _, k := range to {
+			if err := k.Carry(change); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, org := range []parley.OrgID{kept, gone} {
+		change, err := keys[0].Creation(org)
+		if err != nil {
+			t.Fatal(err)
+		}
+		carry(change, keys[0], byLog, lagging)
+	}
+	at := time.UnixMilli(1_700_000_000_123).UTC()
+	carry(keys[0].Destruction(gone, at), keys[0], byLog)
+	var content bytes.Buffer
+	if _, err := keys[0].WriteTo(&content); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []*Keys{lagging, blank, lagging, blank} {
+		if _, err := k.ReadFrom(bytes.NewReader(content.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, k := range keys {
+		if _, state := k.keyring.Key(gone); state != keyring.Erased {
+			t.Errorf("node %d: the key is %v", n, state)
+		}
+		if _, state := k.keyring.Key(kept); state != keyring.Live {
+			t.Errorf("node %d: another key is %v", n, state)
+		}
+		listed, err := k.list.Read()
+		if want := []datadir.Erased{{OrgID: gone, ErasedAt: at}}; err != nil || !slices.Equal(listed, want) {
+			t.Errorf("node %d: the list has %v, %v; want %v", n, listed, err, want)
+		}
+		if want := (forgotten{gone}); !slices.Equal(*nodes[n], want) {
+			t.Errorf("node %d forgot %v, want %v", n, *nodes[n], want)
+		}
+	}
+}
