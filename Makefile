@@ -197,6 +197,8 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestNodesKilled|TestLeaderDiskStalls|TestFollowerRots|TestSlowNetwork)$$' -nodes.kills 200 -nodes.stalls 20 -nodes.rot 6 -nodes.delays 5
 	@$(SAY) "upgrades from a former program"
 	$(GO) test -count=5 -v -timeout 60m $(BLACKBOX) -run '^TestRollingUpgrade$$' -nodes.upgrade
+	@$(SAY) "1 GiB to a blank node"
+	$(GO) test -count=1 -v -timeout 30m $(BLACKBOX) -run '^TestBlankNodeUnderLoad$$' -nodes.content 1024
 	@$(SAY) "partitions"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^(TestPartitions|TestNoMajority)$$' -nodes.partitions 10
 	@$(SAY) "stops, halts, full disks, histories, groups and webhooks, again and again"

@@ -25,6 +25,8 @@ type nodes struct {
 	turn  atomic.Uint64
 	// place says where a node runs.
 	place func(i int) (place, error)
+	// patience is that of servers that join.
+	patience time.Duration
 
 	mu  sync.Mutex
 	all []*server
@@ -101,7 +103,7 @@ func (n *nodes) add(i int) error {
 		return err
 	}
 	name := nodeName(i)
-	s := &server{dir: at.dir, enter: at.enter, binary: at.binary, through: at.through, flags: append([]string{
+	s := &server{dir: at.dir, enter: at.enter, binary: at.binary, through: at.through, patience: n.patience, flags: append([]string{
 		"--node-name", name, "--cluster-listen", at.cluster, "--admin-listen", at.admin, "--cluster-advertise", cmp.Or(at.advertise, at.cluster),
 	}, n.flags...)}
 	if i == 0 {

@@ -37,6 +37,8 @@ type server struct {
 	// enter, if set, calls a function in the thread that is to start the process.
 	enter func(func() error) error
 	log   *output
+	// patience is how long the process may take until it listens; 0 is 20 s.
+	patience time.Duration
 
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -114,7 +116,7 @@ func (s *server) launched(listen string) (*server, error) {
 		return s, nil
 	case <-s.exited:
 		return nil, fmt.Errorf("the server ended before it listened: %w\n%s", s.err, s.log.tail())
-	case <-time.After(20 * time.Second):
+	case <-time.After(cmp.Or(s.patience, 20*time.Second)):
 		s.kill()
 		return nil, fmt.Errorf("the server did not announce itself\n%s", s.log.tail())
 	}
