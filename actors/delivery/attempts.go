@@ -206,6 +206,20 @@ func (hooks *Webhooks) attemptUnless(t *webhookTurn, paused bool, places int) (m
 	return jobs.rows, hooks.sendOut(t, jobs.rows)
 }
 
+// firstLease returns the first lease of a webhook that this process may have given since it
+// began to deliver: its next one if none was asked for before. It does not ask a clock, which
+// may go back, and differ from that of the node that led before.
+func (d *dispatcher) firstLease(s *webhook.State) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first, known := d.leases[s.WebhookID()]
+	if !known {
+		first = s.GetLastLease() + 1
+		d.leases[s.WebhookID()] = first
+	}
+	return first
+}
+
 // retriesOf returns the keys of the webhook's retry rows, earliest first: as many as
 // may be attempted now, and one more for the timer.
 func retriesOf(t *webhookTurn) ([][]byte, error) {

@@ -351,20 +351,6 @@ func (d *dispatcher) mayBegin(id webhook.ID) (granted, begins bool) {
 	return granted, granted || !d.throttle.limited
 }
 
-// firstLease returns the first lease of a webhook that this process may have given since it
-// began to deliver: its next one if none was asked for before. It does not ask a clock, which
-// may go back, and differ from that of the node that led before.
-func (d *dispatcher) firstLease(s *webhook.State) uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	first, known := d.leases[s.WebhookID()]
-	if !known {
-		first = s.GetLastLease() + 1
-		d.leases[s.WebhookID()] = first
-	}
-	return first
-}
-
 // take removes and returns the outcomes that were reported to a webhook.
 func (d *dispatcher) take(id webhook.ID) []webhook.Outcome {
 	d.mu.Lock()
