@@ -148,14 +148,14 @@ func (id *Identity) CheckToken(token string, now time.Time) (number string, repl
 }
 
 // MayBeValid reports whether a token could still be valid when one that expires later was
-// used, by their numbers.
+// used, by their numbers: on a node whose clock is behind that of the node which made the other.
 func MayBeValid(number, later string) bool {
 	expiry, err := expiryOf(number)
 	if err != nil {
 		return false
 	}
 	after, err := expiryOf(later)
-	return err == nil && expiry.After(after.Add(-TokenLifetime))
+	return err == nil && expiry.After(after.Add(-TokenLifetime-skew))
 }
 
 // expiryOf is when the token with a number expires.
