@@ -86,6 +86,7 @@ func (e *Endpoint) find(named string) (found identity.NodeID, err error) {
 	}
 	table := e.Part.group.Table()
 	for _, fits := range []func(identity.NodeID, string) bool{
+		func(id identity.NodeID, _ string) bool { return id.String() == named },
 		func(_ identity.NodeID, name string) bool { return name == named },
 		func(id identity.NodeID, _ string) bool {
 			return len(named) >= prefixMin && strings.HasPrefix(id.String(), named)
