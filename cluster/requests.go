@@ -62,3 +62,9 @@ func (n *Node) StateOf(ctx context.Context, peer Peer) (string, error) {
 	}
 	return s.State, nil
 }
+
+// Tell tells a peer something that it may miss.
+func (n *Node) Tell(ctx context.Context, peer Peer, content []byte) error {
+	_, err := n.call(ctx, peer, news{content})
+	return err
+}

@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -67,6 +68,45 @@ func newRates(r Rates, clock parley.Clock) rates {
 		tokenFailures: a(r.TokenFailures, time.Minute), writes: a(r.Writes, time.Minute),
 		reads: a(r.Reads, time.Minute), public: a(r.Public, time.Minute), a2a: a(r.A2A, time.Minute),
 	}
+}
+
+// share returns the limits of a service that count with those of other nodes.
+func (s *core) share() *limit.Shared {
+	all, r := limit.NewShared(), &s.rates
+	for name, l := range map[string]*limit.Limiter{
+		"register": r.register, "token": r.token, "token_failures": r.tokenFailures,
+		"writes": r.writes, "reads": r.reads, "public": r.public, "a2a": r.a2a,
+	} {
+		all.Add(name, l)
+	}
+	for name, w := range map[string]*limit.Window{
+		"poll_address": s.pollAddress, "poll_token": s.pollToken, "key_claims": s.keyClaims, "pq_keys": s.pqKeys,
+		"svid_challenges": s.svidChallenges,
+	} {
+		all.Add(name, w)
+	}
+	return all
+}
+
+// Spent returns what callers have spent of their rates here since the last call, for the other
+// nodes of the cluster; nil if nothing.
+func (s *Service) Spent() ([]byte, error) {
+	all := s.shared.Take()
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(all)
+}
+
+// SpentElsewhere counts what callers have spent of their rates on another node: what Spent
+// returned there.
+func (s *Service) SpentElsewhere(spent []byte) error {
+	var all []limit.Spent
+	if err := json.Unmarshal(spent, &all); err != nil {
+		return err
+	}
+	s.shared.Spend(all)
+	return nil
 }
 
 // Admit rejects a request, before anything of it is read, if its caller is over its rate,

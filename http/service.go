@@ -113,8 +113,10 @@ type core struct {
 	tries       *auth.Tries
 	// svidChallenges bounds the challenges to prove workload identities, per agent.
 	svidChallenges *limit.Window
-	bridgeCards    *a2a.Cards
-	receiptKeys    *receiptKeys
+	// shared are the limits that several nodes count together, nil for one on its own.
+	shared      *limit.Shared
+	bridgeCards *a2a.Cards
+	receiptKeys *receiptKeys
 	// signing is held from reading the signing keys until they are in use, so that an older
 	// set cannot replace a newer one.
 	signing   sync.Mutex
@@ -147,6 +149,9 @@ func NewService(o ServiceOptions) *Service {
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
 	s.svidChallenges = limit.NewWindow(parley.SVIDChallengesMax, parley.SVIDChallengeLifetime, o.Clock)
+	if o.ClusterTrouble != nil {
+		s.shared = s.share()
+	}
 	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
 	s.keyNews.follow(o.Node.Keys, o.Node.CardKeys, o.Node.ReceiptKeys)
 	s.bridgeCards = a2a.NewCards(a2a.CardOptions{

@@ -37,6 +37,8 @@ type Limiter struct {
 	depth    int64 // nanoseconds of a whole burst
 	clock    parley.Clock
 	arrivals cells[atomic.Int64]
+	// note, if set, gets what is admitted and given back, see Shared.
+	note func(key string, n int)
 }
 
 // New returns a limiter that admits rate requests per window for each key, and bursts of
@@ -84,6 +86,9 @@ func (l *Limiter) Take(key string) (ok bool, remaining int, retryAfter, reset ti
 			return false, 0, time.Duration(wait), time.Duration(arrival - now)
 		}
 		if cell.CompareAndSwap(was, next) {
+			if l.note != nil {
+				l.note(key, 1)
+			}
 			return true, int((l.depth - (next - now)) / l.interval), 0, time.Duration(next - now)
 		}
 	}
@@ -96,6 +101,9 @@ func (l *Limiter) GiveBack(key string) {
 	}
 	if cell, found := l.arrivals.GetIfPresent(key); found {
 		cell.Add(-l.interval)
+	}
+	if l.note != nil {
+		l.note(key, -1)
 	}
 }
 

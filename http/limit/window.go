@@ -16,6 +16,8 @@ type Window struct {
 	length int64 // nanoseconds
 	clock  parley.Clock
 	passed cells[instants]
+	// note, if set, gets what is admitted, see Shared.
+	note func(key string, n int)
 }
 
 // instants are when requests of a key were admitted, in nanoseconds, oldest first: those
@@ -84,6 +86,9 @@ func TakeAll(draws ...Draw) Standing {
 		}
 		if met.OK {
 			d.Window.add(held[i], now)
+			if d.Window.note != nil {
+				d.Window.note(d.Key, 1)
+			}
 		}
 		if s := d.Window.standing(held[i], now, met.OK); met.Limit == 0 || s.sooner(met) {
 			met = s

@@ -61,6 +61,7 @@ type Part struct {
 	work      sync.WaitGroup
 	stop      context.CancelFunc
 
+	spending spending
 	draining atomic.Bool
 	ready    atomic.Bool // it was ready once
 	// confirmed is when a fence last passed, nil if none has.
@@ -92,6 +93,9 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 		o.Listen = id.Address
 	}
 	p := &Part{Options: o, identity: id, member: cluster.NewMember()}
+	p.spending.failed = func(err error) {
+		o.Logger.Error("what callers spend of their rates cannot be counted with other nodes", "error", err)
+	}
 	if p.begin, err = readBeginning(o.Data); err != nil {
 		return nil, err
 	}
@@ -139,7 +143,7 @@ func (p *Part) Connect(s *persistence.Store) (journal.Journal, host.Router, erro
 	p.transport = cluster.NewTransport(uint64(p.identity.ID), p.member, p.identity, seeds, p.Clock, p.Logger, p.entrance.Register)
 	var err error
 	p.node, err = cluster.NewNode(cluster.Options{
-		Store: s, Types: types, Leader: p.transport.Leader, Clock: p.Clock, Group: p.group,
+		Store: s, Types: types, Leader: p.transport.Leader, Clock: p.Clock, Group: p.group, Hear: p.spending.hear,
 	})
 	if err != nil {
 		return nil, nil, err

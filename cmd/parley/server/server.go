@@ -378,6 +378,9 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 	if err := h.startAdmin(cfg, quotas); err != nil {
 		return err
 	}
+	if h.member.part != nil {
+		go h.member.part.ShareSpending(keeping, h.service)
+	}
 	go h.keepKeys(keeping)
 	go cfg.tuneGC(keeping)
 	go h.webhooks.followNames(keeping)

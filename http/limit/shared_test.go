@@ -1,0 +1,96 @@
+package limit_test
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"parley/http/limit"
+)
+
+// sharing is a node with a limit of each kind.
+type sharing struct {
+	*limit.Shared
+	l *limit.Limiter
+	w *limit.Window
+}
+
+func newSharing(clock *hand) sharing {
+	n := sharing{limit.NewShared(), limit.New(10, time.Minute, 10, clock.now), limit.NewWindow(10, time.Minute, clock.now)}
+	n.Add("l", n.l)
+	n.Add("w", n.w)
+	n.Add("none", (*limit.Limiter)(nil))
+	return n
+}
+
+// admitted tries so often, and returns how often a caller was admitted by both limits.
+func (n sharing) admitted(key string, tries int) (l, w int) {
+	for range tries {
+		if ok, _, _, _ := n.l.Take(key); ok {
+			l++
+		}
+		if limit.TakeAll(limit.Draw{Window: n.w, Key: key}).OK {
+			w++
+		}
+	}
+	return l, w
+}
+
+// TestSharedLimitsCountTogether: what one node has admitted, another one does not admit any more
+// when it was told, and both admit the same again after the time of the limit.
+func TestSharedLimitsCountTogether(t *testing.T) {
+	clock := newHand()
+	a, b := newSharing(clock), newSharing(clock)
+	if l, w := a.admitted("k", 4); l != 4 || w != 4 {
+		t.Fatal(l, w)
+	}
+	b.Spend(a.Take())
+	if l, w := b.admitted("k", 20); l != 6 || w != 6 {
+		t.Errorf("the other node admits %d and %d, want 6", l, w)
+	}
+	if l, w := b.admitted("another", 20); l != 10 || w != 10 {
+		t.Errorf("another key has %d and %d", l, w)
+	}
+	a.Spend(b.Take())
+	if l, w := a.admitted("k", 20); l != 0 || w != 0 {
+		t.Errorf("the first node admits %d and %d more", l, w)
+	}
+	if again := append(a.Take(), b.Take()...); len(again) != 0 {
+		t.Errorf("what was told is told again: %v", again)
+	}
+	clock.advance(time.Minute)
+	if l, w := a.admitted("k", 20); l != 10 || w != 10 {
+		t.Errorf("a minute later it admits %d and %d", l, w)
+	}
+}
+
+// TestSharedSpendingIsBounded: a node that tells too much, or nonsense, makes no key wait for
+// longer than its limit does, and what waits to be told has a bound.
+func TestSharedSpendingIsBounded(t *testing.T) {
+	clock := newHand()
+	a := newSharing(clock)
+	a.Spend([]limit.Spent{{"l", []byte("k"), 1 << 62}, {"w", []byte("k"), 1 << 62}, {"of another version", []byte("k"), 1}, {"none", nil, 1}, {"w", []byte("k"), -5}})
+	if l, w := a.admitted("k", 1); l != 0 || w != 0 {
+		t.Error(l, w)
+	}
+	clock.advance(time.Minute)
+	if l, w := a.admitted("k", 20); l != 10 || w != 10 {
+		t.Errorf("a minute later it admits %d and %d", l, w)
+	}
+	a.Spend([]limit.Spent{{"l", []byte("k"), -1 << 62}})
+	if l, _ := a.admitted("k", 20); l > 10 {
+		t.Errorf("it admits %d", l)
+	}
+	a.Take()
+	for i := range uint32(10_000) {
+		a.l.Take(string(binary.BigEndian.AppendUint32(nil, i)))
+	}
+	if waits := len(a.Take()); waits != 4096 {
+		t.Errorf("%d keys wait to be told", waits)
+	}
+	a.l.Take("k2")
+	a.l.GiveBack("k2")
+	if told := a.Take(); len(told) != 0 {
+		t.Errorf("what was given back is told: %v", told)
+	}
+}
