@@ -348,6 +348,10 @@ func (s *Store) Close() error {
 // RetryingFS is the file system of the directory as the engine has it: it waits for space.
 func (s *Store) RetryingFS() vfs.FS { return s.opts.FS }
 
+// AwaitSpace calls do, which writes a file beside the store. From Start to BeginClose, do is
+// retried while there is no space, and meanwhile Trouble reports a full disk.
+func (s *Store) AwaitSpace(path string, do func() error) error { return s.disk.AwaitSpace(path, do) }
+
 // flushReplica makes what a replica has applied durable, so that its log has little to
 // replay.
 func (s *Store) flushReplica() error {

@@ -88,13 +88,11 @@ func NoSpace(err error) bool {
 
 // try runs do and, where lack of space is worth waiting for, retries it.
 func (p RetryingFS) try(use fileUse, path string, do func() error) error {
-	err := do()
-	if err == nil {
-		return nil
+	attempt := do
+	if use == vitalUse {
+		attempt = func() error { return p.m.AwaitSpace(path, do) }
 	}
-	if use == vitalUse && NoSpace(err) && p.m.watched.Load() {
-		err = p.m.awaitSpace(path, err, do)
-	}
+	err := attempt()
 	if err != nil {
 		p.m.failed(use, path, err)
 	}
@@ -313,6 +311,16 @@ type noSpaceError struct{ why string }
 
 func (e noSpaceError) Error() string { return e.why }
 func (e noSpaceError) Unwrap() error { return syscall.ENOSPC }
+
+// AwaitSpace calls do, which writes a file outside the engine or one that it cannot go on
+// without. While there is no space, do is retried, until the store closes.
+func (m *Monitor) AwaitSpace(path string, do func() error) error {
+	err := do()
+	if NoSpace(err) && m.watched.Load() {
+		err = m.awaitSpace(path, err, do)
+	}
+	return err
+}
 
 // awaitSpace retries do until there is space or the store closes.
 func (m *Monitor) awaitSpace(path string, err error, do func() error) error {

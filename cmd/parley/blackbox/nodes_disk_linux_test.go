@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -118,5 +119,46 @@ func TestStopOnFullDisk(t *testing.T) {
 	n.ready(t)
 	if rows := other.on(victim).everything(); len(rows) != sent {
 		t.Errorf("the node has %d of %d messages", len(rows), sent)
+	}
+}
+
+// TestKeysWaitForRoom erases an organization, and registers others, while the disk of a
+// follower is full, so that it can store neither list of erasures nor keyring: it waits for
+// room, and goes on when there is some. Stopped by SIGTERM meanwhile, it ends, and has the keys
+// when it is started again with room.
+func TestKeysWaitForRoom(t *testing.T) {
+	n, disks := startOnSmallDisks(t)
+	leader, victim := n.leader(), n.follower()
+	disk, gone := disks[n.numberOf(victim)], leader.org(t).agent("gone")
+	waits := func(what string) func() bool {
+		return func() bool {
+			return strings.Contains(victim.log.tail(), `the journal waits for space file="`+what)
+		}
+	}
+	disk.ballast("ballast", -1)
+	gone.delete("/orgs/" + gone.org.id).want(200)
+	eventually(t, "the list of erasures waits for room", waits("the list of erasures"))
+	disk.drop("ballast")
+	n.ready(t)
+	gone.on(victim).get("/org").refused(401, "not_authenticated")
+	if list, err := os.ReadFile(filepath.Join(victim.dir, "erasures.jsonl")); err != nil || !strings.Contains(string(list), gone.org.id) {
+		t.Errorf("the list of erasures has %q, %v", list, err)
+	}
+	disk.ballast("ballast", -1)
+	one, other := pair(t, leader)
+	one.send(other, obj{"encrypted_payload": "QUJD"})
+	eventually(t, "the keyring waits for room", waits("the keyring"))
+	began := time.Now()
+	_ = victim.drain(30 * time.Second)                    // it may say that the disk is full
+	if took := time.Since(began); took >= 8*time.Second { // 10 s if it waits for room
+		t.Errorf("the node stopped after %v\n%s", took.Round(time.Millisecond), victim.log.tail())
+	}
+	disk.drop("ballast")
+	if err := victim.again(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(t)
+	if rows := other.on(victim).everything(); len(rows) != 1 {
+		t.Errorf("the node shows %d messages, want 1", len(rows))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/cluster"
 	"parley/cmd/parley/datadir"
+	"parley/persistence"
 	"parley/persistence/keyring"
 	"parley/persistence/seal"
 )
@@ -21,8 +22,9 @@ type Keys struct {
 	keyring *keyring.Keyring
 	sealer  *seal.Sealer
 	list    *datadir.ErasureList
-	// node is nil while no server runs.
-	node forgetter
+	// node and store are nil while no server runs.
+	node  forgetter
+	store *persistence.Store
 }
 
 // forgetter is an actors.Node.
@@ -44,18 +46,24 @@ func (k *Keys) Destruction(org parley.OrgID, at time.Time) []byte {
 // Carry implements cluster.Keys.
 func (k *Keys) Carry(change []byte) error {
 	org, at, destroys := keyring.Destroyed(change)
-	if !destroys {
-		return k.keyring.Carry(change)
-	}
-	if _, state := k.keyring.Key(org); state == keyring.Live {
-		if err := k.record(keyring.Tombstone{Org: org, At: at}); err != nil {
+	if _, state := k.keyring.Key(org); destroys && state == keyring.Live {
+		if err := k.awaitSpace("the list of erasures", func() error { return k.record(keyring.Tombstone{Org: org, At: at}) }); err != nil {
 			return err
 		}
 	}
-	if err := k.keyring.Carry(change); err != nil {
+	if err := k.awaitSpace("the keyring", func() error { return k.keyring.Carry(change) }); err != nil || !destroys {
 		return err
 	}
 	return k.forget(org)
+}
+
+// awaitSpace calls do, which writes a file and may be repeated. A server waits for room on the
+// disk, as its log does.
+func (k *Keys) awaitSpace(file string, do func() error) error {
+	if k.store == nil {
+		return do()
+	}
+	return k.store.AwaitSpace(file, do)
 }
 
 // record adds organizations to the list before their keys are destroyed.
@@ -82,7 +90,8 @@ func (k *Keys) forget(org parley.OrgID) error {
 // WriteTo implements cluster.Keys.
 func (k *Keys) WriteTo(w io.Writer) (int64, error) { return k.keyring.WriteTo(w) }
 
-// ReadFrom implements cluster.Keys. A key that it destroys ends as one that Carry destroys.
+// ReadFrom implements cluster.Keys. A key that it destroys ends as one that Carry destroys. It
+// does not wait for room on the disk: the content is sent again.
 func (k *Keys) ReadFrom(r io.Reader) (int64, error) {
 	var destroyed []keyring.Tombstone
 	n, err := k.keyring.Receive(r, func(more []keyring.Tombstone) error {

@@ -161,7 +161,7 @@ func (p *Part) Elsewhere() bool {
 // has acknowledged.
 func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, keys *Keys) error {
 	p.actors, p.keys, p.store = n, keys, s
-	keys.node = n
+	keys.node, keys.store = n, s
 	if err := n.StartFollowing(); err != nil {
 		return err
 	}
