@@ -81,7 +81,7 @@ func RegisterTypes(t *wire.Types) {
 	)
 	t.Add(ask{}, appendEntry{}, settle{}, answer{})
 	t.Add(changeKey{}, addMember{}, removeMember{}, askState{}, nodeState{}, hand{}, askAcknowledged{}, acknowledgedUpTo{}, news{})
-	for _, e := range []error{ErrTokenUsed, ErrTooFew} {
+	for _, e := range []error{ErrTokenUsed, ErrTooFew, ErrKeysFull} {
 		t.AddError(e.Error(), e)
 	}
 }

@@ -14,8 +14,8 @@ import (
 // Keys are the encryption keys of organizations, which each node keeps outside its store so
 // that they can be destroyed. All nodes carry out the same changes in the same order.
 type Keys interface {
-	// Creation returns the change that gives an organization a new key, Destruction the one
-	// that destroys it at an instant.
+	// Creation returns the change that gives an organization a new key, or ErrKeysFull,
+	// Destruction the one that destroys it at an instant.
 	Creation(org parley.OrgID) ([]byte, error)
 	Destruction(org parley.OrgID, at time.Time) []byte
 	// Carry carries out a change, durably. One that was carried out before changes nothing.
@@ -29,6 +29,9 @@ type Keys interface {
 // keyEntry is the first byte of a change of a key. A batch begins with its sequence number
 // in little endian, which is 0 until it is applied.
 const keyEntry = 0xff
+
+// ErrKeysFull means that there is no room for the key of another organization.
+var ErrKeysFull = errors.New("the keyrings of the cluster are full")
 
 var errNoKeys = errors.New("cluster: this member keeps no keys")
 

@@ -26,7 +26,9 @@ func (n *Node) toLeader(ctx context.Context, request any) error {
 }
 
 // CreateKey gives an organization a key on all nodes. It returns when the key is durable on a
-// majority and present here. If the organization has a key, it keeps that one.
+// majority and present here. If the organization has a key, it keeps that one. The error is
+// ErrKeysFull if there is no room; if others take the last room meanwhile, there is no key, and
+// no error.
 func (n *Node) CreateKey(ctx context.Context, org parley.OrgID) error {
 	return n.toLeader(ctx, changeKey{Org: org})
 }

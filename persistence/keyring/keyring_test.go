@@ -256,16 +256,21 @@ func TestCreatorsShareRewrites(t *testing.T) {
 	}
 }
 
+// fillShard leaves room for one record in a shard.
+func fillShard(k *Keyring, shard byte) {
+	s := &k.shards[shard]
+	for i := range recordsMax - 1 {
+		s.wanted = append(append(append(s.wanted, make([]byte, idBytes-3)...), byte(i>>8), byte(i), shard), append([]byte{byte(Live)}, bytes.Repeat([]byte{1}, KeyBytes)...)...)
+	}
+	s.durable = bytes.Clone(s.wanted)
+}
+
 // TestFull: a full shard takes no more, and what it has stays.
 func TestFull(t *testing.T) {
 	fsys := vfs.NewMem()
 	mustMake(t, fsys, testDir)
 	k := mustOpen(t, fsys, testDir)
-	s := &k.shards[9]
-	for i := range recordsMax - 1 {
-		s.wanted = append(append(append(s.wanted, make([]byte, idBytes-3)...), byte(i>>8), byte(i), 9), append([]byte{byte(Live)}, bytes.Repeat([]byte{1}, KeyBytes)...)...)
-	}
-	s.durable = bytes.Clone(s.wanted)
+	fillShard(k, 9)
 	mustCreate(t, k, orgIn(9, 1))
 	if _, err := k.Create(orgIn(9, 2)); !errors.Is(err, ErrFull) {
 		t.Errorf("one more: %v", err)

@@ -39,8 +39,11 @@ const (
 var errChange = errors.New("a change of the keyring cannot be read")
 
 // Creation returns the change that gives an organization a new key. It makes no change by
-// itself: Carry does, on every node.
+// itself: Carry does, on every node. The error is ErrFull if there is no room for a key now.
 func (k *Keyring) Creation(org parley.OrgID) ([]byte, error) {
+	if k.full(org) {
+		return nil, ErrFull
+	}
 	var key Key
 	defer clear(key[:])
 	if err := fill(key[:], k.random); err != nil {
@@ -59,9 +62,19 @@ func Destruction(org parley.OrgID, at time.Time) []byte {
 	return binary.BigEndian.AppendUint64(append([]byte{destruction}, org[:]...), uint64(at.UnixMilli()))
 }
 
+// full reports whether the record of an organization would find no room.
+func (k *Keyring) full(org parley.OrgID) bool {
+	s := k.shard(org)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, found := s.durable.find(org)
+	return !found && s.durable.records() >= recordsMax
+}
+
 // Carry makes a change that Creation or Destruction returned, here or on another node, and
-// returns when it is durable. A change that was made before changes nothing. A key that finds
-// no room is not made, on any node.
+// returns when it is durable. A change that was made before changes nothing. A key or a
+// tombstone that finds no room is not made, on any node: the organization has no key then, and
+// never gets one.
 func (k *Keyring) Carry(b []byte) error {
 	c, err := k.decodeChange(b)
 	if err != nil {
@@ -69,7 +82,10 @@ func (k *Keyring) Carry(b []byte) error {
 	}
 	defer clear(c.key[:])
 	if c.destroy {
-		return k.Destroy(c.org, c.at)
+		if err := k.Destroy(c.org, c.at); !errors.Is(err, ErrFull) {
+			return err
+		}
+		return nil
 	}
 	if _, state := k.Key(c.org); state != Unknown {
 		return nil

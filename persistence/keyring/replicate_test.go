@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -109,6 +110,44 @@ func TestContentOfAnotherNode(t *testing.T) {
 		there, other := b.Key(orgNumber(n))
 		if here != there || state != other {
 			t.Fatalf("organization %d: %v and %v, equal keys: %v", n, state, other, here == there)
+		}
+	}
+}
+
+// TestChangesOfFullShard: a key that finds no room is not made on any node, and no change is an
+// error then, which would end all nodes. Who asks for a key is refused before that.
+func TestChangesOfFullShard(t *testing.T) {
+	a, b := nodes(t)
+	fillShard(a, 9)
+	fillShard(b, 9)
+	var changes [][]byte
+	for n := range 2 { // at the same time, so both find room
+		c, err := a.Creation(orgIn(9, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes = append(changes, c)
+	}
+	changes = append(changes, Destruction(orgIn(9, 2), testStart))
+	for _, k := range []*Keyring{a, b} {
+		for _, c := range changes {
+			if err := k.Carry(c); err != nil {
+				t.Error(err)
+			}
+		}
+		for n, want := range []State{Live, Unknown, Unknown} {
+			if _, state := k.Key(orgIn(9, n)); state != want {
+				t.Errorf("organization %d: %v, want %v", n, state, want)
+			}
+		}
+		if _, err := k.Creation(orgIn(9, 3)); !errors.Is(err, ErrFull) {
+			t.Errorf("one more: %v", err)
+		}
+		if _, err := k.Creation(orgIn(9, 0)); err != nil {
+			t.Errorf("one that has its key: %v", err)
+		}
+		if err := k.Carry(Destruction(orgIn(9, 0), testStart)); err != nil {
+			t.Error(err)
 		}
 	}
 }

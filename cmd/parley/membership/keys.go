@@ -36,7 +36,13 @@ func NewKeys(k *keyring.Keyring, s *seal.Sealer, list *datadir.ErasureList) *Key
 }
 
 // Creation implements cluster.Keys.
-func (k *Keys) Creation(org parley.OrgID) ([]byte, error) { return k.keyring.Creation(org) }
+func (k *Keys) Creation(org parley.OrgID) ([]byte, error) {
+	change, err := k.keyring.Creation(org)
+	if errors.Is(err, keyring.ErrFull) {
+		err = cluster.ErrKeysFull
+	}
+	return change, err
+}
 
 // Destruction implements cluster.Keys.
 func (k *Keys) Destruction(org parley.OrgID, at time.Time) []byte {
@@ -105,7 +111,15 @@ func (k *Keys) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Create gives an organization a key on all nodes.
-func (p *Part) Create(org parley.OrgID) error { return p.node.CreateKey(context.Background(), org) }
+func (p *Part) Create(org parley.OrgID) error {
+	if err := p.node.CreateKey(context.Background(), org); err != nil {
+		return err
+	}
+	if _, state := p.keys.keyring.Key(org); state == keyring.Unknown {
+		return cluster.ErrKeysFull
+	}
+	return nil
+}
 
 // Destroy destroys the key of an organization on all nodes.
 func (p *Part) Destroy(org parley.OrgID, at time.Time) error {
