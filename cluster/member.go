@@ -170,23 +170,26 @@ func (m *Member) Runner() *consensus.Runner { return m.runner.Load() }
 func (m *Member) Close() {
 	if r := m.runner.Load(); r != nil {
 		r.Close()
+		m.follow(0, 0)
 	}
 	close(m.stop)
 	m.work.Wait()
 	m.replica.StepDown(0)
 }
 
-// change carries out changes of leadership.
+// change carries out changes of leadership. At the end it carries out those that wait: the loop
+// has ended every leadership that it began.
 func (m *Member) change() {
-	for {
+	stop := m.stop
+	for stop != nil || len(m.changes) > 0 {
 		select {
 		case change := <-m.changes:
 			if err := change(); err != nil {
 				m.fatal(err)
 				return
 			}
-		case <-m.stop:
-			return
+		case <-stop:
+			stop = nil
 		}
 	}
 }

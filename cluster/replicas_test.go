@@ -29,6 +29,7 @@ type replicas struct {
 	tune     func(*persistence.Options)
 	tick     time.Duration
 	catchUp  uint64
+	leading  Leading
 	ahead    atomic.Int64
 	open     *group
 }
@@ -149,7 +150,7 @@ func (g *group) startOne(n int, joining bool) error {
 	id := uint64(n + 1)
 	if err := g.members[n].Start(MemberOptions{
 		ID: id, Voters: g.voters, Joining: joining, Nonce: rand.Uint64(), Replica: replica, Log: g.logs[n], Links: g.network.Links(id), Clock: time.Now,
-		Logger: slog.New(slog.DiscardHandler), Fatal: g.of.fatal, Tick: g.of.tick, CatchUpBytes: g.of.catchUp,
+		Logger: slog.New(slog.DiscardHandler), Fatal: g.of.fatal, Tick: g.of.tick, CatchUpBytes: g.of.catchUp, Leading: g.of.leading,
 	}); err != nil {
 		return err
 	}
