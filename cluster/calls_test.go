@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestOutcomeOfLastTry(t *testing.T) {
 		now := time.Unix(0, 0)
 		n := &Node{Options: Options{Clock: func() time.Time { now = now.Add(time.Second); return now }}}
 		tries := c.tries
-		_, err := n.untilDecided(c.again, func() (any, error) {
+		_, err := n.untilDecided(t.Context(), c.again, func() (any, error) {
 			err := tries[0]
 			if len(tries) > 1 {
 				tries = tries[1:]
@@ -51,5 +52,20 @@ func TestOutcomeOfLastTry(t *testing.T) {
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
+	}
+}
+
+// TestTriesEndWithTheirContext: what nobody waits for any more is not tried again.
+func TestTriesEndWithTheirContext(t *testing.T) {
+	n := &Node{Options: Options{Clock: time.Now}}
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	_, err := n.untilDecided(ctx, changesAgain, func() (any, error) {
+		tries++
+		cancel()
+		return nil, journal.ErrNotLeader
+	})
+	if tries != 1 || !errors.Is(err, journal.ErrBehind) {
+		t.Errorf("%d tries, %v", tries, err)
 	}
 }

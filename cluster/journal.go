@@ -50,7 +50,7 @@ func (j *Journal) Append(e *journal.Entry) {
 func (j *Journal) cross(call appendEntry, e *journal.Entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	_, err := j.node.untilDecided(call.repetition(), func() (any, error) {
+	_, err := j.node.untilDecided(ctx, call.repetition(), func() (any, error) {
 		leader, err := j.node.Leader()
 		switch {
 		case err != nil:

@@ -90,7 +90,7 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 	if _, query := r.Content.(host.ReadOnly); query {
 		again = changesNothing
 	}
-	return n.untilDecided(again, func() (any, error) {
+	return n.untilDecided(ctx, again, func() (any, error) {
 		leader, err := n.Leader()
 		switch {
 		case err != nil:
@@ -114,9 +114,9 @@ const (
 	changesNothing
 )
 
-// untilDecided tries until a node has decided. What may be decided twice is also tried again if
-// nobody knows what became of the last try.
-func (n *Node) untilDecided(again repetition, try func() (any, error)) (any, error) {
+// untilDecided tries until a node has decided, or ctx is done. What may be decided twice is also
+// tried again if nobody knows what became of the last try.
+func (n *Node) untilDecided(ctx context.Context, again repetition, try func() (any, error)) (any, error) {
 	deadline, unknown := n.Clock().Add(host.AnswerTimeout), false
 	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
 		reply, err := try()
@@ -125,7 +125,15 @@ func (n *Node) untilDecided(again repetition, try func() (any, error)) (any, err
 			return reply, err
 		}
 		unknown = unknown || lost && again == changesAgain
-		if n.Clock().Add(pause).After(deadline) {
+		over := n.Clock().Add(pause).After(deadline)
+		if !over {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				over = true
+			}
+		}
+		if over {
 			switch {
 			case unknown:
 				err = parley.ErrOutcomeUnknown
@@ -134,7 +142,6 @@ func (n *Node) untilDecided(again repetition, try func() (any, error)) (any, err
 			}
 			return reply, err
 		}
-		time.Sleep(pause)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func (n *Node) toLeader(ctx context.Context, request any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := n.untilDecided(changesAgain, func() (any, error) {
+	_, err := n.untilDecided(ctx, changesAgain, func() (any, error) {
 		leader, err := n.Leader()
 		switch {
 		case err != nil:

@@ -112,7 +112,7 @@ func (k *Keys) ReadFrom(r io.Reader) (int64, error) {
 
 // Create gives an organization a key on all nodes.
 func (p *Part) Create(org parley.OrgID) error {
-	if err := p.node.CreateKey(context.Background(), org); err != nil {
+	if err := p.node.CreateKey(p.working, org); err != nil {
 		return err
 	}
 	if _, state := p.keys.keyring.Key(org); state == keyring.Unknown {
@@ -123,12 +123,12 @@ func (p *Part) Create(org parley.OrgID) error {
 
 // Destroy destroys the key of an organization on all nodes.
 func (p *Part) Destroy(org parley.OrgID, at time.Time) error {
-	return p.node.DestroyKey(context.Background(), org, at)
+	return p.node.DestroyKey(p.working, org, at)
 }
 
 // destroyListed destroys the keys of organizations that are in the list and have keys: a
 // restored backup brought them back.
-func (k *Keys) destroyListed(n *cluster.Node) error {
+func (k *Keys) destroyListed(ctx context.Context, n *cluster.Node) error {
 	listed, err := k.list.Read()
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (k *Keys) destroyListed(n *cluster.Node) error {
 			continue
 		}
 		slog.Warn("an organization is erased again: the backup that was restored still had it", "org", e.OrgID.String(), "erased_at", e.ErasedAt)
-		errs = append(errs, n.DestroyKey(context.Background(), e.OrgID, e.ErasedAt))
+		errs = append(errs, n.DestroyKey(ctx, e.OrgID, e.ErasedAt))
 	}
 	return errors.Join(errs...)
 }

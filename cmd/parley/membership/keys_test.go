@@ -2,13 +2,16 @@ package membership
 
 import (
 	"bytes"
+	"context"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"parley"
+	"parley/cluster"
 	"parley/cmd/parley/datadir"
+	"parley/journal"
 	"parley/persistence/keyring"
 )
 
@@ -88,5 +91,35 @@ func TestKeyDestroyedByContent(t *testing.T) {
 		if want := (forgotten{gone}); !slices.Equal(*nodes[n], want) {
 			t.Errorf("node %d forgot %v, want %v", n, *nodes[n], want)
 		}
+	}
+}
+
+// TestListedErasuresEndWithTheNode: a node that is closed while it erases again what is in the
+// list does not go on to try.
+func TestListedErasuresEndWithTheNode(t *testing.T) {
+	all, _ := keysOfNodes(t, 1)
+	keys := all[0]
+	for n := range byte(2) {
+		org := parley.OrgID{0: 1, 15: n}
+		change, err := keys.Creation(org)
+		if err == nil {
+			err = keys.Carry(change)
+		}
+		if err == nil {
+			err = keys.record(keyring.Tombstone{Org: org, At: time.Now()})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	node := &cluster.Node{Options: cluster.Options{Clock: time.Now, Leader: func() (cluster.Peer, error) {
+		tries++
+		cancel()
+		return nil, journal.ErrNotLeader
+	}}}
+	if err := keys.destroyListed(ctx, node); err == nil || tries != 2 {
+		t.Errorf("%v, after %d tries", err, tries)
 	}
 }

@@ -59,7 +59,9 @@ type Part struct {
 	keys      *Keys
 	log       *raftlog.Log
 	work      sync.WaitGroup
-	stop      context.CancelFunc
+	// working ends with Close.
+	working context.Context
+	stop    context.CancelFunc
 
 	spending spending
 	draining atomic.Bool
@@ -96,6 +98,7 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	p.spending.failed = func(err error) {
 		o.Logger.Error("what callers spend of their rates cannot be counted with other nodes", "error", err)
 	}
+	p.working, p.stop = context.WithCancel(context.Background())
 	if p.begin, err = readBeginning(o.Data); err != nil {
 		return nil, err
 	}
@@ -177,8 +180,7 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 	if err != nil {
 		return err
 	}
-	working, stop := context.WithCancel(context.Background())
-	p.stop = stop
+	working := p.working
 	p.transport.Serve(p.node)
 	p.entrance.Serve(p.node)
 	p.work.Go(func() {
@@ -320,12 +322,12 @@ func (l *leading) Begin() error {
 // resumeErasures goes on with what a former leader had begun.
 func (l *leading) resumeErasures() {
 	for l.Elsewhere() { // until requests are taken here, or no more
-		if l.member.Term() == 0 {
+		if l.member.Term() == 0 || l.working.Err() != nil {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := l.keys.destroyListed(l.node); err != nil {
+	if err := l.keys.destroyListed(l.working, l.node); err != nil {
 		l.Logger.Error("organizations that were erased are not erased again", "error", err)
 	}
 	if err := l.actors.Erasures.Resume(l.keys.keyring.Erased()); err != nil {
@@ -375,9 +377,7 @@ func (p *Part) handOver(ctx context.Context) {
 
 // Close leaves the cluster's connections. The store is closed after it.
 func (p *Part) Close() error {
-	if p.stop != nil {
-		p.stop()
-	}
+	p.stop()
 	if p.node != nil {
 		p.node.Serve(nil) // what peers ask from now on goes elsewhere
 	}
