@@ -34,8 +34,8 @@ func (g *Group) Remember(upTo map[uint64]uint64, store func(map[uint64]uint64) e
 }
 
 // learn updates what members have acknowledged, if this node leads.
-func (g *Group) learn(now time.Time) error {
-	s, err := g.Status()
+func (g *Group) learn(ctx context.Context, now time.Time) error {
+	s, err := g.Status(ctx)
 	if err != nil || s.Leads == 0 {
 		return nil
 	}
@@ -63,8 +63,8 @@ func (g *Group) learn(now time.Time) error {
 
 // acknowledgedBy is up to which index a member has acknowledged the order, as far as this node
 // knows.
-func (g *Group) acknowledgedBy(id uint64, now time.Time) uint64 {
-	_ = g.learn(now) // what cannot be stored is known all the same
+func (g *Group) acknowledgedBy(ctx context.Context, id uint64, now time.Time) uint64 {
+	_ = g.learn(ctx, now) // what cannot be stored is known all the same
 	g.known.mu.Lock()
 	defer g.known.mu.Unlock()
 	return g.known.upTo[id]

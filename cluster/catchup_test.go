@@ -94,7 +94,7 @@ func (g *group) change(t testing.TB, kind raftpb.ConfChangeType, id uint64, met 
 	t.Helper()
 	eventually(t, fmt.Sprintf("%v of member %d", kind, id), func() bool {
 		var conf *raftpb.ConfState
-		_ = g.members[g.leads(t)].Runner().Do(func(c *consensus.Core) error {
+		_ = g.members[g.leads(t)].Runner().Do(t.Context(), func(c *consensus.Core) error {
 			conf = c.Status().Applied.Conf
 			return c.ChangeMembers(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: kind.Enum(), NodeId: new(id)}}})
 		})

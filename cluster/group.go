@@ -63,9 +63,9 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 	case removeMember:
 		return nil, g.remove(ctx, r.ID)
 	case hand:
-		return nil, g.hand(r.To)
+		return nil, g.hand(ctx, r.To)
 	case askAcknowledged:
-		return acknowledgedUpTo{g.acknowledgedBy(r.ID, g.clock())}, nil
+		return acknowledgedUpTo{g.acknowledgedBy(ctx, r.ID, g.clock())}, nil
 	case askState:
 		return nodeState{g.State()}, nil
 	}
@@ -82,12 +82,15 @@ func (g *Group) Table() Table {
 }
 
 // Status is the loop's view of the group.
-func (g *Group) Status() (s consensus.Status, err error) {
+func (g *Group) Status(ctx context.Context) (s consensus.Status, err error) {
 	r := g.member.Runner()
 	if r == nil {
 		return s, consensus.ErrStopped
 	}
-	err = r.Do(func(c *consensus.Core) error { s = c.Status(); return nil })
+	err = r.Do(ctx, func(c *consensus.Core) error { s = c.Status(); return nil })
+	if err != nil && ctx.Err() != nil {
+		err = journal.ErrBehind
+	}
 	return s, err
 }
 
@@ -117,7 +120,7 @@ func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met fun
 	defer cancel()
 	for {
 		var done bool // also by a leader that has thereby taken itself out
-		err := g.member.Runner().Do(func(c *consensus.Core) error {
+		err := g.member.Runner().Do(ctx, func(c *consensus.Core) error {
 			if done = met(c.Status().Applied.Conf); done {
 				return nil
 			}
@@ -141,7 +144,7 @@ func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met fun
 func (g *Group) remove(ctx context.Context, id uint64) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
-	s, err := g.Status()
+	s, err := g.Status(ctx)
 	if err != nil || s.Leads == 0 {
 		return journal.ErrNotLeader
 	}
@@ -171,11 +174,11 @@ func (g *Group) remove(ctx context.Context, id uint64) error {
 }
 
 // hand hands the leadership over, to the most advanced member if none is named.
-func (g *Group) hand(to uint64) error {
+func (g *Group) hand(ctx context.Context, to uint64) error {
 	if g.member.term() == 0 {
 		return journal.ErrNotLeader
 	}
-	return g.member.Runner().Do(func(c *consensus.Core) error { return c.Transfer(to) })
+	return g.member.Runner().Do(ctx, func(c *consensus.Core) error { return c.Transfer(to) })
 }
 
 // Lead makes voters of learners that have caught up, and learns what members have
@@ -193,10 +196,10 @@ func (g *Group) Lead(ctx context.Context, failed func(error)) {
 		if g.member.term() == 0 {
 			continue
 		}
-		if err := g.learn(g.clock()); err != nil {
+		if err := g.learn(ctx, g.clock()); err != nil {
 			failed(fmt.Errorf("what members have acknowledged cannot be stored: %w", err))
 		}
-		s, err := g.Status()
+		s, err := g.Status(ctx)
 		if err != nil || s.Leads == 0 {
 			continue
 		}

@@ -82,12 +82,12 @@ func (m *moving) lead(to int) {
 		if time.Since(begun) > patience-time.Second {
 			m.of.t.Logf("from %d to %d", from, to)
 			for _, x := range m.members {
-				_ = x.Runner().Do(func(c *consensus.Core) error { m.of.t.Logf("%+v", c.Status()); return nil })
+				_ = x.Runner().Do(context.Background(), func(c *consensus.Core) error { m.of.t.Logf("%+v", c.Status()); return nil })
 			}
 			time.Sleep(time.Second)
 		}
 		if from >= 0 {
-			_ = m.members[from].Runner().Do(func(c *consensus.Core) error { return c.Transfer(uint64(to + 1)) })
+			_ = m.members[from].Runner().Do(context.Background(), func(c *consensus.Core) error { return c.Transfer(uint64(to + 1)) })
 			time.Sleep(time.Millisecond)
 		}
 		return false
@@ -216,7 +216,7 @@ func (g *group) elect(except int) {
 	eventually(g.of.t, "an election", func() bool {
 		for n, m := range g.members {
 			if n != except && m != nil {
-				_ = m.Runner().Do(func(c *consensus.Core) error { c.Tick(0); return nil })
+				_ = m.Runner().Do(context.Background(), func(c *consensus.Core) error { c.Tick(0); return nil })
 			}
 		}
 		return g.leading() >= 0

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -227,19 +228,29 @@ func (r *Runner) fence(ctx context.Context, term uint64) (uint64, error) {
 }
 
 // Do runs a function with the Core, in the loop, and returns its error. It serves
-// requests that are rare: Transfer, ChangeMembers, Status.
-func (r *Runner) Do(f func(*Core) error) error {
+// requests that are rare: Transfer, ChangeMembers, Status. If ctx is done before the loop, which
+// may wait for room on the disk, has begun with the function, it is never run.
+func (r *Runner) Do(ctx context.Context, f func(*Core) error) error {
 	answered := make(chan error, 1)
+	var taken atomic.Bool // by the loop, or by a caller that has given up
 	r.inbox.push(0, false, func() {
-		if !r.over {
+		if !r.over && taken.CompareAndSwap(false, true) {
 			answered <- f(r.core)
 		}
 	})
-	select {
-	case err := <-answered:
-		return err
-	case <-r.done:
-		return ErrStopped
+	done := ctx.Done()
+	for {
+		select {
+		case err := <-answered:
+			return err
+		case <-r.done:
+			return ErrStopped
+		case <-done:
+			if taken.CompareAndSwap(false, true) {
+				return ctx.Err()
+			}
+			done = nil // the loop is at it
+		}
 	}
 }
 

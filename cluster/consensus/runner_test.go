@@ -339,7 +339,7 @@ func TestStalledDisk(t *testing.T) {
 	sick := c.servers[leader.id-1]
 	first := c.leader(c.servers...)
 	for first != sick {
-		_ = first.runner.Do(func(core *consensus.Core) error { return core.Transfer(sick.id) })
+		_ = first.runner.Do(context.Background(), func(core *consensus.Core) error { return core.Transfer(sick.id) })
 		first.until("the leadership is handed over", func() bool { return first.term == 0 })
 		first = c.leader(c.servers...)
 	}
@@ -388,7 +388,7 @@ func TestJoin(t *testing.T) {
 		t.Helper()
 		err := consensus.ErrNotLeader
 		for errors.Is(err, consensus.ErrNotLeader) {
-			err = c.leader(c.servers...).runner.Do(func(core *consensus.Core) error {
+			err = c.leader(c.servers...).runner.Do(context.Background(), func(core *consensus.Core) error {
 				return core.ChangeMembers(&raftpb.ConfChangeV2{Changes: changes})
 			})
 		}
@@ -407,7 +407,7 @@ func TestJoin(t *testing.T) {
 	})
 	gone.runner.Close()
 	c.work(20, c.servers...)
-	err := leader.runner.Do(func(core *consensus.Core) error {
+	err := leader.runner.Do(context.Background(), func(core *consensus.Core) error {
 		return core.ChangeMembers(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{
 			change(raftpb.ConfChangeAddNode, 8), change(raftpb.ConfChangeAddNode, 9),
 		}})
@@ -461,5 +461,26 @@ func TestFailedSync(t *testing.T) {
 	runner.Close()
 	if _, err := runner.Fence(t.Context()); !errors.Is(err, consensus.ErrStopped) {
 		t.Errorf("a fence returned %v after the end", err)
+	}
+}
+
+// TestDoEndsWithItsContext: who waits for a loop that is busy, as with a full disk, can give up.
+// What was asked for is not done later.
+func TestDoEndsWithItsContext(t *testing.T) {
+	r := newCluster(t, 1).servers[0].runner
+	busy, free := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = r.Do(context.Background(), func(*consensus.Core) error { close(busy); <-free; return nil })
+	}()
+	<-busy
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	done := false
+	if err := r.Do(ctx, func(*consensus.Core) error { done = true; return nil }); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(free)
+	if err := r.Do(t.Context(), func(*consensus.Core) error { return nil }); err != nil || done {
+		t.Errorf("%v; done after its caller gave up: %v", err, done)
 	}
 }

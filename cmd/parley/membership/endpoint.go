@@ -139,7 +139,7 @@ var errNotHandedOver = parley.Refuse(parley.Unavailable, "not_handed_over", "The
 // balance hands the leadership to a node, or to the most advanced other one, and returns when
 // that leads.
 func (e *Endpoint) balance(ctx context.Context, to identity.NodeID) (any, error) {
-	before, err := e.Part.group.Status()
+	before, err := e.Part.group.Status(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func (e *Endpoint) balance(ctx context.Context, to identity.NodeID) (any, error)
 		return nil, err
 	}
 	for ctx.Err() == nil {
-		now, err := e.Part.group.Status()
-		if err != nil {
+		now, err := e.Part.group.Status(ctx)
+		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}
 		leader := identity.NodeID(now.Leader)

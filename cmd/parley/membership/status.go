@@ -45,12 +45,14 @@ type GroupStatus struct {
 	Committed uint64 `json:"committed"`
 }
 
-// stateTimeout bounds how long a node may take to say how it is.
+// stateTimeout bounds how long nodes may take to say how they are.
 const stateTimeout = time.Second
 
 // Status asks all nodes how they are.
 func (p *Part) Status(ctx context.Context) (s Status, err error) {
-	g, err := p.group.Status()
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	g, err := p.group.Status(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -71,8 +73,6 @@ func (p *Part) Status(ctx context.Context) (s Status, err error) {
 	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address))
 	})
-	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
-	defer cancel()
 	var asking sync.WaitGroup
 	for i := range s.Nodes {
 		asking.Go(func() { s.Nodes[i].State = p.stateOf(ctx, s.Nodes[i], g) })
