@@ -114,15 +114,48 @@ func (w *recordedServer) firstSend() time.Duration {
 	}
 }
 
+// nodesKillsPerEra is after how many kills TestNodesKilled goes on with new clients: tokens expire, and
+// everything is read again and again.
+const nodesKillsPerEra = 25
+
 // TestNodesKilled kills nodes of a cluster again and again, mostly the one that leads, while
 // clients write, follow streams and read through a proxy. The others go on at once. Package
 // history checks everything that any node answers.
 func TestNodesKilled(t *testing.T) {
 	n := startNodes(t, 3)
-	w := newRecordedServer(t, n.server(), 2, 6)
-	listeners := w.listeners()
+	var sum tally
 	var leaders []time.Duration
-	for i := range *nodesKills {
+	var past []pastInbox
+	for left := *nodesKills; left > 0; left -= nodesKillsPerEra {
+		w := newRecordedServer(t, n.server(), 2, 6)
+		leaders = append(leaders, w.killNodes(n, min(left, nodesKillsPerEra))...)
+		w.tally.addTo(&sum)
+		past = append(past, w.keep()...)
+		if left <= nodesKillsPerEra {
+			w.checkDetectsLosses()
+		}
+	}
+	for _, k := range past {
+		for i := range n.all {
+			read(t, n.node(i), k)
+		}
+	}
+	slices.Sort(leaders)
+	t.Logf("%v; first 201 after the leader's death: %v at the median, %v at p99, %v at most", &sum,
+		leaders[len(leaders)/2].Round(time.Millisecond), leaders[len(leaders)*99/100].Round(time.Millisecond), leaders[len(leaders)-1].Round(time.Millisecond))
+	for _, s := range n.all {
+		if found, err := filepath.Glob(filepath.Join(s.dir, "raft", "*.raftlog")); err != nil || len(found) == 0 {
+			t.Errorf("node %s has no log: %v", s.flag("--node-name"), err)
+		}
+	}
+}
+
+// killNodes kills so many nodes under load, checks all answers after each, and returns how long
+// it took until a message was acknowledged where the leader died.
+func (w *recordedServer) killNodes(n *nodes, kills int) (leaders []time.Duration) {
+	w.t.Helper()
+	listeners := w.listeners()
+	for i := range kills {
 		victim, leads := n.leader(), true
 		if i%3 == 2 {
 			victim, leads = n.follower(), false
@@ -137,21 +170,13 @@ func TestNodesKilled(t *testing.T) {
 		if err := victim.again(); err != nil {
 			for _, s := range n.all {
 				said, _ := s.operate("cluster", "status", "--json")
-				t.Logf("node %s says %s\n%s", s.flag("--node-name"), said, s.log.tail())
+				w.t.Logf("node %s says %s\n%s", s.flag("--node-name"), said, s.log.tail())
 			}
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
-		n.ready(t)
-		w.readAll(listeners, i%3 == 2 || i == *nodesKills-1)
+		n.ready(w.t)
+		w.readAll(listeners, i%3 == 2 || i == kills-1)
 		w.check()
 	}
-	slices.Sort(leaders)
-	t.Logf("%v; first 201 after the leader's death: %v at the median, %v at p99, %v at most", &w.tally,
-		leaders[len(leaders)/2].Round(time.Millisecond), leaders[len(leaders)*99/100].Round(time.Millisecond), leaders[len(leaders)-1].Round(time.Millisecond))
-	w.checkDetectsLosses()
-	for _, s := range n.all {
-		if found, err := filepath.Glob(filepath.Join(s.dir, "raft", "*.raftlog")); err != nil || len(found) == 0 {
-			t.Errorf("node %s has no log: %v", s.flag("--node-name"), err)
-		}
-	}
+	return leaders
 }

@@ -378,13 +378,18 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 	if err := h.startAdmin(cfg, quotas); err != nil {
 		return err
 	}
-	if h.member.part != nil {
-		go h.member.part.ShareSpending(keeping, h.service)
-	}
-	go h.keepKeys(keeping)
-	go cfg.tuneGC(keeping)
-	go h.webhooks.followNames(keeping)
+	h.startWork(keeping, &cfg)
 	return nil
+}
+
+// startWork starts what goes on until the context is done.
+func (h *running) startWork(ctx context.Context, cfg *Config) {
+	go h.keepKeys(ctx)
+	go cfg.tuneGC(ctx)
+	go h.webhooks.followNames(ctx)
+	if h.member.part != nil {
+		go h.member.part.ShareSpending(ctx, h.service)
+	}
 }
 
 // startAdmin starts the operator's interface.
