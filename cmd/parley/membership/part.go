@@ -65,7 +65,11 @@ type Part struct {
 
 	spending spending
 	draining atomic.Bool
-	ready    atomic.Bool // it was ready once
+	// drains makes drains wait for each other. noticed is set once load balancers had time to
+	// notice that the node is draining.
+	drains  sync.Mutex
+	noticed bool
+	ready   atomic.Bool // it was ready once
 	// confirmed is when a fence last passed, nil if none has.
 	confirmed atomic.Pointer[time.Time]
 }
@@ -350,16 +354,23 @@ const (
 )
 
 // Drain reports the node as not ready, waits until load balancers know, and hands over the
-// leadership. A node whose cluster has no other one does not wait.
+// leadership. A node whose cluster has no other one does not wait. There is no way back, so if
+// the caller goes away, the rest follows at once.
 func (p *Part) Drain(ctx context.Context) {
-	if p.draining.Swap(true) || !p.ready.Load() || len(p.group.Table()) < 2 {
+	p.draining.Store(true)
+	if !p.ready.Load() || len(p.group.Table()) < 2 {
 		return
 	}
-	select {
-	case <-time.After(drainDelay):
-	case <-ctx.Done():
+	p.drains.Lock()
+	defer p.drains.Unlock()
+	if !p.noticed {
+		select {
+		case <-time.After(drainDelay):
+			p.noticed = true
+		case <-ctx.Done():
+		}
 	}
-	p.handOver(ctx)
+	p.handOver(context.WithoutCancel(ctx))
 }
 
 // handOver hands over the leadership, if this node has it.
