@@ -2,8 +2,29 @@ package blackbox
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
+	"time"
 )
+
+// TestStopWhileWaiting stops a node that waits for the majority of its cluster: nothing is lost,
+// so it exits with 0.
+func TestStopWhileWaiting(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 2)
+	alone := n.node(0)
+	alone.eventuallyStatus(t, "both nodes vote", func(c clusterStatus) bool { return c.voters() == 2 })
+	n.node(1).kill()
+	alone.kill()
+	n.mu.Lock()
+	n.all = nil
+	n.mu.Unlock()
+	must(t, alone.begin("127.0.0.1:0"))
+	eventually(t, "the node waits for its cluster", func() bool { return strings.Contains(alone.log.text(), "waits for the cluster") })
+	if err := alone.drain(10 * time.Second); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, alone.log.tail())
+	}
+}
 
 // TestDrainInterrupted: when the command that drains the leader is interrupted, the leadership
 // is handed over all the same. A node that is drained again has handed it over when the command

@@ -229,7 +229,7 @@ func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return errors.New("the node was stopped before it found its cluster")
+			return ctx.Err()
 		}
 	}
 	if err := p.identity.SetJoined(); err != nil {

@@ -52,7 +52,7 @@ const (
 // public address, and returns when ctx is done and everything is drained.
 func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	h, err := start(ctx, cfg)
-	if err != nil {
+	if h == nil || err != nil {
 		return err
 	}
 	cfg.warn()
@@ -162,11 +162,17 @@ func (h *running) serve() error {
 	return h.http.Serve(h.listener)
 }
 
-// start opens everything. If something fails, it closes what is open.
+// start opens everything. If something fails, it closes what is open. It returns nil if ctx was
+// done before: a node may wait for its cluster for long.
 func start(ctx context.Context, cfg Config) (h *running, err error) {
 	h = &running{}
 	defer func() {
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			slog.Info("the server was stopped before it had started", "data", cfg.Data)
+			h, err = nil, h.close()
+		default:
 			err = datadir.Advise(errors.Join(err, h.close()), cfg.Data)
 		}
 	}()
