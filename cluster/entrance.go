@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -117,6 +119,49 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 	return json.Marshal(w)
 }
 
+var (
+	// ErrNoMember means that another service answers at the address of a member, or a member of
+	// another cluster than that which made the token.
+	ErrNoMember = errors.New("the service there is no node of the cluster that made the join token")
+	// ErrNotAdmitted means that a member refuses to take a node in.
+	ErrNotAdmitted = errors.New("the cluster does not take the node in")
+	// ErrNotYet means that a member cannot take a node in now.
+	ErrNotYet = errors.New("the cluster cannot take the node in now")
+)
+
+// reach reports why a member cannot be asked. Errors of calls would not tell in plain words.
+func reach(ctx context.Context, member string, security *tls.Config) error {
+	conn, err := (&tls.Dialer{Config: security}).DialContext(ctx, "tcp", member)
+	var dial *net.OpError
+	switch {
+	case err == nil:
+		return conn.Close()
+	case ctx.Err() != nil:
+		return fmt.Errorf("the service at %s does not answer: %w", member, ctx.Err())
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return fmt.Errorf("nobody can be reached at %s: %w", member, err)
+	}
+	return fmt.Errorf("%s: %w", member, ErrNoMember)
+}
+
+// refused is why a member did not take a node in.
+func refused(member string, err error) error {
+	said := status.Convert(err)
+	switch said.Code() {
+	case codes.PermissionDenied:
+		if said.Message() == ErrTokenUsed.Error() {
+			return ErrTokenUsed
+		}
+		return identity.ErrToken
+	case codes.InvalidArgument, codes.Internal:
+		return fmt.Errorf("%s: %w: %s", member, ErrNotAdmitted, said.Message())
+	case codes.Canceled:
+		return context.Canceled
+	default:
+		return fmt.Errorf("%s: %w: %s", member, ErrNotYet, said.Message())
+	}
+}
+
 // Join asks a member to take this node in, and returns what it answered.
 func Join(ctx context.Context, member, token string, d Description) (*Welcome, *identity.Applicant, error) {
 	applicant, err := identity.NewApplicant(token)
@@ -134,9 +179,12 @@ func Join(ctx context.Context, member, token string, d Description) (*Welcome, *
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
+	if err := reach(ctx, member, applicant.Client()); err != nil {
+		return nil, nil, err
+	}
 	var answer []byte
 	if err := conn.Invoke(ctx, joinMethod, &request, &answer, link.Raw()); err != nil {
-		return nil, nil, fmt.Errorf("the cluster at %s does not take the node in: %s", member, status.Convert(err).Message())
+		return nil, nil, refused(member, err)
 	}
 	w := &Welcome{}
 	if err := json.Unmarshal(answer, w); err != nil || w.Admission == nil {

@@ -16,6 +16,7 @@ import (
 	"parley/cluster/identity"
 	"parley/cluster/raftlog"
 	"parley/cmd/parley/datadir"
+	"parley/cmd/parley/program"
 	"parley/persistence"
 )
 
@@ -71,20 +72,20 @@ func (o *Options) name() string {
 func (o *Options) described() (d cluster.Description, err error) {
 	d.Name = o.name()
 	if d.Address, err = o.advertised(); err != nil {
-		return d, err
+		return d, usage(err)
 	}
-	return d, d.Check()
+	return d, usage(d.Check())
 }
 
 // join has a member take this node in, and stores what it needs to begin.
 func join(ctx context.Context, o Options) error {
 	if o.Listen == "" || o.Token == "" {
-		return errors.New("--join needs --cluster-listen and --join-token")
+		return usage(errors.New("--join needs --cluster-listen and --join-token"))
 	}
 	if left, err := os.ReadDir(o.Data); err == nil && len(left) > 0 {
 		for _, f := range left {
 			if f.Name() != "lost+found" && f.Name() != identity.DirectoryName {
-				return fmt.Errorf("%s is not empty (it has %s): a node joins with a new data directory", o.Data, f.Name())
+				return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s is not empty (it has %s): a node joins with a new data directory", o.Data, f.Name())}
 			}
 		}
 	}
@@ -105,7 +106,7 @@ func join(ctx context.Context, o Options) error {
 	}
 	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, d)
 	if err != nil {
-		return err
+		return notJoined(err)
 	}
 	text, err := json.Marshal(beginning{w.Secrets, w.Members})
 	if err != nil {
@@ -123,6 +124,27 @@ func join(ctx context.Context, o Options) error {
 	}
 	o.Logger.Info("the node was admitted to the cluster", "cluster", id.Cluster.String(), "node", id.ID.String())
 	return nil
+}
+
+// notJoined gives an error of a join its exit code.
+func notJoined(err error) error {
+	for is, code := range map[error]int{
+		identity.ErrToken: program.ExitForbidden, cluster.ErrTokenUsed: program.ExitForbidden, cluster.ErrNoMember: program.ExitNetwork,
+		cluster.ErrNotAdmitted: program.ExitRefused, cluster.ErrNotYet: program.ExitUnavailable,
+	} {
+		if errors.Is(err, is) {
+			return program.ExitError{Code: code, Err: err}
+		}
+	}
+	return err
+}
+
+// usage is an error in how a command was called.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return program.ExitError{Code: program.ExitUsage, Err: err}
 }
 
 // secrets returns what a new node gets from this one.
@@ -148,7 +170,7 @@ func Init(o Options, store func() (*persistence.Store, error)) (*identity.Identi
 		return nil, err
 	}
 	if identity.Exists(o.Data) {
-		return nil, fmt.Errorf("%s belongs to a cluster already", o.Data)
+		return nil, program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s belongs to a cluster already", o.Data)}
 	}
 	s, err := store() // nobody else has it open, and what is in its log is read
 	if err != nil {

@@ -80,10 +80,13 @@ const logDirectory = "raft"
 // Open returns the part of a server whose data directory belongs to a cluster, or is to join
 // one; nil if neither is so.
 func Open(ctx context.Context, o Options) (*Part, error) {
+	if o.Token != "" && o.Join == "" {
+		return nil, usage(errors.New("--join-token needs --join"))
+	}
 	if !identity.Exists(o.Data) {
 		if o.Join == "" {
 			if o.Listen != "" {
-				return nil, errors.New("--cluster-listen: the data directory belongs to no cluster; begin one with \"parley cluster init\", or join one with --join")
+				return nil, usage(errors.New("--cluster-listen: the data directory belongs to no cluster; begin one with \"parley cluster init\", or join one with --join"))
 			}
 			return nil, nil
 		}

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -81,7 +82,7 @@ func (c *clusterTokenCmd) Run(ctx context.Context, std *program.Streams) error {
 	}
 	id, err := identity.Open(c.Data)
 	if err != nil {
-		return err
+		return noNode(err)
 	}
 	token, err := id.NewToken(time.Now(), 0)
 	if err != nil {
@@ -91,6 +92,14 @@ func (c *clusterTokenCmd) Run(ctx context.Context, std *program.Streams) error {
 		return std.Value(membership.Token{Token: token})
 	}
 	return std.Say("%s", token)
+}
+
+// noNode gives an error its exit code, if it means that a data directory belongs to no cluster.
+func noNode(err error) error {
+	if errors.Is(err, identity.ErrNone) {
+		return program.ExitError{Code: program.ExitNotFound, Err: err}
+	}
+	return err
 }
 
 // token prints the token that a call answers with.

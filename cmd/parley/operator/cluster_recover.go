@@ -42,7 +42,7 @@ func (c *clusterRecoverCmd) Run(std *program.Streams) error {
 	}
 	id, end, err := membership.Recover(o, open)
 	if err != nil {
-		return err
+		return noNode(err)
 	}
 	if std.JSON {
 		return std.Value(ClusterRecovery{&id.Cluster, &id.ID, end})
@@ -55,7 +55,7 @@ func (c *clusterRecoverCmd) Run(std *program.Streams) error {
 func (c *clusterRecoverCmd) tell(o membership.Options, open membership.StoreOpener, std *program.Streams) error {
 	end, err := membership.Ends(o, open)
 	if err != nil {
-		return err
+		return noNode(err)
 	}
 	if std.JSON {
 		return std.Value(ClusterRecovery{LogEnd: end})
