@@ -2,6 +2,7 @@ package http
 
 import (
 	"runtime"
+	"time"
 
 	"parley/http/api"
 	"parley/http/rest"
@@ -10,7 +11,7 @@ import (
 // health reports whether requests can be served. // spec: Compliance and infrastructure
 func (s serverInfo) health(c *rest.Call, _ *api.Nothing) (api.Health, error) {
 	h := api.Health{
-		Status: "ok", Version: s.Version, UptimeS: int(c.Now().Unix() - s.started), Durability: "fsync",
+		Status: "ok", Version: s.Version, UptimeS: int(c.Now().Sub(s.began) / time.Second), Durability: "fsync",
 		Checks: map[string]string{"journal": "ok"},
 	}
 	c.SetHeader("Cache-Control", "no-store")

@@ -104,7 +104,8 @@ type core struct {
 	// https://api.parley.example and the domain is parley.example. It is "" if the server's
 	// host is not of this form.
 	hostSlug    string
-	started     int64
+	began       time.Time // with a monotonic clock's reading
+	started     int64     // the same as a Unix time
 	pollAddress *limit.Window
 	pollToken   *limit.Window
 	keyClaims   *limit.Window
@@ -138,7 +139,8 @@ type core struct {
 
 // NewService returns the endpoints of a node.
 func NewService(o ServiceOptions) *Service {
-	s := &core{ServiceOptions: o, started: o.Clock().Unix()}
+	s := &core{ServiceOptions: o, began: o.Clock()}
+	s.started = s.began.Unix()
 	if base, err := url.Parse(o.BaseURL); err == nil {
 		s.hostSlug = parley.SlugOfHost(base.Hostname(), o.Domain)
 	}
