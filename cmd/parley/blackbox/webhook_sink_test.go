@@ -230,7 +230,7 @@ func newSink() (*sink, error) {
 	s := &sink{caFile: file.Name(), pool: x509.NewCertPool(), targets: map[string]*target{}, bad: map[string]string{}}
 	s.pool.AddCert(ours.certificate)
 	now := time.Now()
-	good := leaf{from: now.Add(-time.Hour), to: now.Add(time.Hour), host: "127.0.0.1"}
+	good := leaf{from: now.Add(-sinkLife), to: now.Add(sinkLife), host: "127.0.0.1"}
 	stale, foreign := good, good
 	stale.to, foreign.host = now.Add(-time.Minute), "127.0.0.2"
 	if s.base, err = s.serve(ours, good, "http/1.1"); err != nil {
@@ -298,6 +298,9 @@ type authority struct {
 	certificate *x509.Certificate
 }
 
+// sinkLife is for how long certificates are valid, before and after now: some tests set clocks.
+const sinkLife = 24 * time.Hour
+
 func newAuthority() (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -305,7 +308,7 @@ func newAuthority() (*authority, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "webhook test authority " + randomHex(4)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		NotBefore: time.Now().Add(-sinkLife), NotAfter: time.Now().Add(sinkLife),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

@@ -1,0 +1,244 @@
+package blackbox
+
+import (
+	endian "encoding/binary"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var nodesClocks = flag.Int("nodes.clocks", 0, "how often TestClockJumps moves the clocks of nodes; it is left out without, because its binary takes minutes to build")
+
+// wallClock moves the wall clock of a process.
+type wallClock struct{ file string }
+
+// set has the clock be ahead of the machine's by whole seconds.
+func (c wallClock) set(ahead time.Duration) error {
+	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	_, err = f.WriteAt(endian.NativeEndian.AppendUint64(nil, uint64(ahead/time.Second)), 0)
+	return err
+}
+
+// through starts a process that has the clock.
+func (c wallClock) through() []string { return []string{"env", "TEST_WALL_CLOCK=" + c.file} }
+
+// buildWithWallClock builds the program with another package time, whose Now is ahead of the
+// wall clock by what a file says. The program has no other way to change its clock, and
+// libraries that replace the C library's are not used by a static Go binary.
+func buildWithWallClock(t testing.TB) string {
+	t.Helper()
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	must(t, err)
+	library := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
+	original, err := os.ReadFile(filepath.Join(library, "time.go"))
+	must(t, err)
+	const read = "sec, nsec, mono := runtimeNow()\n"
+	if strings.Count(string(original), read) != 1 {
+		t.Fatalf("this version of Go reads the clock otherwise: time.go does not have %q once", read)
+	}
+	dir := t.TempDir()
+	changed, added := filepath.Join(dir, "time.go"), filepath.Join("testdata", "wallclock", "ahead.go")
+	must(t, os.WriteFile(changed, []byte(strings.Replace(string(original), read, read+"\tsec += secondsAhead()\n", 1)), 0o600))
+	added, err = filepath.Abs(added)
+	must(t, err)
+	overlay, err := json.Marshal(obj{"Replace": obj{filepath.Join(library, "time.go"): changed, filepath.Join(library, "ahead.go"): added}})
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+	began := time.Now()
+	program, err := buildInto(filepath.Join(dir, "parley"), "-overlay", filepath.Join(dir, "overlay.json"))
+	must(t, err)
+	t.Logf("built in %v", time.Since(began).Round(time.Second))
+	return program
+}
+
+// tokenSkew is by how much the clocks of nodes may differ for access tokens of one to be good
+// on another.
+const tokenSkew = 30 * time.Second
+
+// jumpingNodes are three nodes whose wall clocks a test moves under load.
+type jumpingNodes struct {
+	*nodes
+	t         *testing.T
+	clocks    []wallClock
+	w         *recordedServer
+	listeners []*listener
+	// from sends to to, whose webhook announces each message.
+	from, to  *agent
+	announced *hook
+	sent      []obj
+	// jumps is how often a clock was moved, terms how often a term ended meanwhile.
+	jumps, terms int
+}
+
+func startJumping(t *testing.T) *jumpingNodes {
+	program, dir, local := buildWithWallClock(t), t.TempDir(), localPlace(t.TempDir())
+	x := &jumpingNodes{t: t}
+	flags, err := trustSink()
+	must(t, err)
+	x.nodes = startNodesAt(t, func(i int) (place, error) {
+		at, err := local(i)
+		clock := wallClock{filepath.Join(dir, nodeName(i))}
+		x.clocks = append(x.clocks, clock)
+		at.binary, at.through = program, clock.through()
+		if err == nil {
+			err = clock.set(0)
+		}
+		return at, err
+	}, 3, flags...)
+	x.w = newRecordedServer(t, x.server(), 2, 6)
+	x.listeners = x.w.listeners()
+	x.from, x.to = pair(t, x.server())
+	x.announced = x.to.listens()
+	return x
+}
+
+// jump has the wall clock of a node show several times in turn while clients work, and reports
+// whether the term has ended meanwhile. If it has not, everything was answered. The node gets no
+// connections from clients if tokens are not good there.
+func (x *jumpingNodes) jump(victim *server, ahead ...time.Duration) (ended bool) {
+	x.t.Helper()
+	unknown := len(x.w.pending)
+	clock, far := x.clocks[x.numberOf(victim)], false
+	for _, d := range ahead {
+		far = far || d.Abs() > tokenSkew
+	}
+	x.avoid(victim, far)
+	client.CloseIdleConnections()
+	before := x.node(0).clusterStatus(x.t).Groups[0]
+	clients := x.w.startClients(x.listeners, clientCounts{12, 3, 3})
+	for _, d := range ahead {
+		time.Sleep(300 * time.Millisecond)
+		must(x.t, clock.set(d))
+		x.checkTokens(victim, d)
+		if up, _ := victim.call(x.t, "", "GET", "/health", nil).want(200).at("uptime_s").(float64); up < 0 || up > 1800 {
+			x.t.Errorf("a node whose clock is ahead by %v has been up for %v s", d, up)
+		}
+		x.sent = append(x.sent, x.from.send(x.to))
+	}
+	time.Sleep(300 * time.Millisecond)
+	x.w.dying.Store(true)
+	clients.Wait()
+	x.w.tally.kills++
+	after := x.node(0).clusterStatus(x.t).Groups[0]
+	x.jumps++
+	if before.Term != after.Term {
+		x.terms++
+		x.t.Logf("%v: term %d ended", ahead, before.Term)
+		return true
+	}
+	if n := len(x.w.pending) - unknown; n > 0 {
+		x.t.Errorf("%v: the outcome of %d requests is unknown", ahead, n)
+	}
+	return false
+}
+
+// checkTokens checks that tokens of a node with a wrong clock are good on another node, and
+// those of another node on it, if the clocks differ by little.
+func (x *jumpingNodes) checkTokens(victim *server, ahead time.Duration) {
+	x.t.Helper()
+	other := x.node((x.numberOf(victim) + 1) % 3)
+	for _, between := range [][2]*server{{victim, other}, {other, victim}} {
+		o := *x.from.org.on(between[1])
+		o.token = between[0].grant(x.t, o.client, o.secret).want(200).str("access_token")
+		status := 200
+		if ahead.Abs() > tokenSkew {
+			status = 401
+		}
+		o.get("/org").as("a token of node %s on node %s, whose clocks differ by %v", between[0].flag("--node-name"), between[1].flag("--node-name"), ahead).want(status)
+	}
+}
+
+// settle reads and checks everything, on all nodes, when their clocks are right again.
+func (x *jumpingNodes) settle() {
+	x.t.Helper()
+	for i := range x.clocks {
+		x.avoid(x.node(i), false)
+	}
+	client.CloseIdleConnections()
+	x.w.repeatUnanswered()
+	x.w.readAll(x.listeners, true)
+	x.w.check()
+	for _, p := range append(x.w.parties(), &participant{agent: x.to}) {
+		rows := fmt.Sprint(p.on(x.node(0)).everything())
+		for i := 1; i < 3; i++ {
+			if fmt.Sprint(p.on(x.node(i)).everything()) != rows {
+				x.t.Errorf("node %s shows %s another inbox than node a", nodeName(i), p.name)
+			}
+		}
+	}
+	eventually(x.t, "all messages are announced", func() bool {
+		times := x.announced.announced()
+		for _, m := range x.sent {
+			if times[text(m, "id")] == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	x.announced.to.checkNoMore(x.t, len(x.sent))
+}
+
+// statusOf is the status of a request to join as a node shows it.
+func (x *jumpingNodes) statusOf(r *group, request string, node int) string {
+	asker := *x.from
+	asker.s = x.node(node)
+	return text(r.request(&asker, request), "status")
+}
+
+// TestClockJumps moves the wall clocks of nodes under load: that of the leader and of a follower
+// forward and back by an hour, by so little that tokens stay good, and that of a node which
+// begins to lead meanwhile. A jump ends no term. Nothing is lost, doubled or out of order, and
+// what has expired remains so.
+func TestClockJumps(t *testing.T) {
+	if *nodesClocks == 0 {
+		t.Skip("runs only with -nodes.clocks")
+	}
+	x := startJumping(t)
+	for range *nodesClocks {
+		r := x.from.group(obj{"enrollment_policy": "majority", "visibility": "private", "vote_duration_hours": 1})
+		vote := text(r.applied(x.to), "id")
+		leader, follower := x.roles(t)
+		x.jump(leader, 20*time.Second, -20*time.Second, 0)
+		ended := x.jump(follower, time.Hour, -time.Hour, 0)
+		if status := text(r.request(x.from, vote), "status"); status != "pending" && !ended {
+			t.Errorf("a vote of an hour is %s", status)
+		}
+		x.jump(leader, time.Hour, -time.Hour, 0)
+		x.settle()
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+			_, next := x.roles(t)
+			must(t, x.clocks[x.numberOf(next)].set(ahead))
+			said, err := x.node(0).operate("cluster", "balance", "--to", next.flag("--node-name"))
+			if err != nil {
+				t.Fatal(said, err)
+			}
+			if ahead > 0 {
+				eventually(t, "a vote of an hour is over by the leader's clock", func() bool {
+					return x.statusOf(r, vote, (x.numberOf(next)+1)%3) == "expired"
+				})
+			}
+			x.jump(next, ahead, 0)
+			x.settle()
+		}
+		for i := range 3 {
+			if status := x.statusOf(r, vote, i); status != "expired" {
+				t.Errorf("a vote that was over is %s on node %s", status, nodeName(i))
+			}
+		}
+	}
+	if 5*x.terms > x.jumps { // a busy machine alone may end some
+		t.Errorf("%d terms ended during %d jumps", x.terms, x.jumps)
+	}
+	x.w.checkDetectsLosses()
+	t.Logf("%v; %d terms ended during %d jumps", &x.w.tally, x.terms, x.jumps)
+}
