@@ -55,7 +55,7 @@ func buildWithWallClock(t testing.TB) string {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 	began := time.Now()
-	program, err := buildInto(filepath.Join(dir, "parley"), "-overlay", filepath.Join(dir, "overlay.json"))
+	program, err := buildIn(".", filepath.Join(dir, "parley"), "-overlay", filepath.Join(dir, "overlay.json"))
 	must(t, err)
 	t.Logf("built in %v", time.Since(began).Round(time.Second))
 	return program

@@ -18,7 +18,6 @@ import (
 
 	"parley"
 	"parley/actors"
-	"parley/actors/host"
 	"parley/actors/projection"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
@@ -106,52 +105,6 @@ type running struct {
 	metricsListener net.Listener // nil if there is none
 	stop            context.CancelFunc
 	member          member
-}
-
-// member is a server's part of a cluster. The zero member is a server on its own.
-type member struct {
-	// part is set for a node of a cluster.
-	part *membership.Part
-	// journals is the number of journals of a store that is to be made, blank that it may
-	// have to be made, and serverKey that of its keyring.
-	journals  int
-	blank     bool
-	serverKey *keyring.Key
-	// sequencer orders the batches of the server's store.
-	sequencer persistence.Sequencer
-	// connect returns the journal and the router of the server's node.
-	connect func(*persistence.Store) (journal.Journal, host.Router, error)
-	// begin starts the node and joins the cluster.
-	begin func(context.Context, *running, *orgKeys) error
-	// keys changes the keys of organizations on all nodes; nil changes those here.
-	keys keyChanges
-	// others starts the servers of other members that are in this process.
-	others func(context.Context, *running, Config) error
-	// serve serves the public listener together with them, and end closes them.
-	serve func(*running) error
-	end   func() error
-}
-
-// open returns the journal and the router of a node over a store.
-func (m *member) open(s *persistence.Store) (journal.Journal, host.Router, error) {
-	if m.connect == nil {
-		return s, nil, nil
-	}
-	return m.connect(s)
-}
-
-// start starts a node, and goes on with erasures.
-func (m *member) start(ctx context.Context, h *running, keys *orgKeys) error {
-	if m.begin != nil {
-		return m.begin(ctx, h, keys)
-	}
-	if err := keys.destroyListed(); err != nil { // before anything is delivered
-		return err
-	}
-	if err := h.node.Start(); err != nil {
-		return err
-	}
-	return h.node.Erasures.Resume(h.keyring.Erased())
 }
 
 // serve takes connections of the public listener until that is closed.
