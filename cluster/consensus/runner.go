@@ -229,7 +229,7 @@ func (r *Runner) fence(ctx context.Context, term uint64) (uint64, error) {
 
 // Do runs a function with the Core, in the loop, and returns its error. It serves
 // requests that are rare: Transfer, ChangeMembers, Status. If ctx is done before the loop, which
-// may wait for room on the disk, has begun with the function, it is never run.
+// may wait for the disk, has begun with the function, that is never run.
 func (r *Runner) Do(ctx context.Context, f func(*Core) error) error {
 	answered := make(chan error, 1)
 	var taken atomic.Bool // by the loop, or by a caller that has given up

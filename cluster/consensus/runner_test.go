@@ -464,7 +464,7 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestDoEndsWithItsContext: who waits for a loop that is busy, as with a full disk, can give up.
+// TestDoEndsWithItsContext: who waits for a loop that stands still can give up.
 // What was asked for is not done later.
 func TestDoEndsWithItsContext(t *testing.T) {
 	r := newCluster(t, 1).servers[0].runner
