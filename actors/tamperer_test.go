@@ -284,3 +284,15 @@ func rewriteRecord(x *tamperer, fits func(k []byte, r *record.Message) bool, cha
 }
 
 func bigEndian(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func dropNewestCommit(x *tamperer) {
+	newest := uint64(0)
+	x.seek(layout.HeadFamily, func(_, v []byte) bool { newest = max(newest, binary.BigEndian.Uint64(v)); return false })
+	x.dropFirst(layout.HeadFamily, func(_, v []byte) bool { return binary.BigEndian.Uint64(v) == newest })
+}
+
+func removeWitness(x *tamperer) {
+	if err := x.fs.Remove("data/witness"); err != nil {
+		x.t.Fatal(err)
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"parley/actors/rules"
 	"parley/journal"
 	"parley/journal/report"
+	"parley/persistence/disk"
 	"parley/persistence/layout"
 )
 
@@ -178,17 +179,17 @@ var rowControls = map[string]tamperCase{
 		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}
 		x.set(x.homes().TimerKey(0, 5, s), nil)
 	}, []string{"timers", "timers-due"}, false},
-	"a timer is gone":  {func(x *tamperer) { x.dropFirst(layout.TimerFamily, nil) }, []string{"timers-due"}, false},
-	"a commit is gone": {func(x *tamperer) { x.dropFirst(layout.HeadFamily, nil) }, []string{"format"}, false},
-	"the newest commit is gone": {func(x *tamperer) {
-		newest := uint64(0)
-		x.seek(layout.HeadFamily, func(_, v []byte) bool { newest = max(newest, binary.BigEndian.Uint64(v)); return false })
-		x.dropFirst(layout.HeadFamily, func(_, v []byte) bool { return binary.BigEndian.Uint64(v) == newest })
+	"a timer is gone":           {func(x *tamperer) { x.dropFirst(layout.TimerFamily, nil) }, []string{"timers-due"}, false},
+	"a commit is gone":          {func(x *tamperer) { x.dropFirst(layout.HeadFamily, nil) }, []string{"format"}, false},
+	"the newest commit is gone": {dropNewestCommit, []string{"witness"}, false},
+	"the newest commit is gone, of a server restored from a node": {func(x *tamperer) {
+		x.set(layout.GroupKey(), layout.GroupPosition{Head: disk.Head{Number: 7}}.Encode())
+		dropNewestCommit(x)
 	}, []string{"witness"}, false},
-	"the witness is gone": {func(x *tamperer) {
-		if err := x.fs.Remove("data/witness"); err != nil {
-			x.t.Fatal(err)
-		}
+	"the witness is gone": {removeWitness, []string{"witness"}, false},
+	"the witness is gone, of a node": {func(x *tamperer) {
+		x.set(layout.GroupKey(), layout.GroupPosition{Head: disk.Head{Number: 7}}.Encode())
+		removeWitness(x)
 	}, []string{"witness"}, false},
 }
 

@@ -18,9 +18,10 @@ type Archive struct {
 	*storeView
 	// closes what was opened only for the archive.
 	closes func() error
-	// witness, see Witness.
-	witness *disk.Head
-	keyring disk.KeyringState
+	// witness and unreadable, see Witness.
+	witness    *disk.Head
+	unreadable error
+	keyring    disk.KeyringState
 }
 
 // Archive shows all rows that the store holds now. The caller closes it. The store
@@ -43,11 +44,14 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	if err := s.openUnchanged(); err != nil {
 		return nil, err
 	}
-	record, err := s.readUnchanged()
-	if err != nil {
+	if err := s.readUnchanged(); err != nil {
 		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
 	}
-	return &Archive{storeView: s.view(), witness: &record.Head, keyring: record.Keyring, closes: func() error {
+	record, unreadable := disk.ReadWitness(s.opts.FS, s.dir)
+	if unreadable != nil {
+		record = &disk.WitnessRecord{}
+	}
+	return &Archive{storeView: s.view(), witness: &record.Head, unreadable: unreadable, keyring: record.Keyring, closes: func() error {
 		return errors.Join(s.db.Close(), s.lock.Close())
 	}}, nil
 }
@@ -75,21 +79,17 @@ func (s *Store) openUnchanged() error {
 	return nil
 }
 
-// readUnchanged reads the format of the directory and its durability witness.
-func (s *Store) readUnchanged() (*disk.WitnessRecord, error) {
+// readUnchanged reads the format of the directory.
+func (s *Store) readUnchanged() error {
 	journals, openings, err := s.readFormat()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if openings == 0 {
-		return nil, fmt.Errorf("the first opening of %s did not finish: it holds no data", s.dir)
+		return fmt.Errorf("the first opening of %s did not finish: it holds no data", s.dir)
 	}
 	s.homes = layout.Homes(journals)
-	record, err := disk.ReadWitness(s.opts.FS, s.dir)
-	if err != nil {
-		return &disk.WitnessRecord{}, nil //nolint:nilerr // verification reports it
-	}
-	return record, nil
+	return nil
 }
 
 // Reader shows all rows; nil of a closed store.
@@ -104,9 +104,9 @@ func (a *Archive) CheckLevels(stats *pebble.CheckLevelsStats) error {
 func (a *Archive) Homes() layout.Homes { return a.store.homes }
 
 // Witness is the commit in the durability witness of a directory that no server has
-// open, zero if the witness cannot be read. It is nil for an open store, whose
-// witness lags.
-func (a *Archive) Witness() *disk.Head { return a.witness }
+// open, or why the witness cannot be read. It is nil for an open store, whose witness
+// lags.
+func (a *Archive) Witness() (*disk.Head, error) { return a.witness, a.unreadable }
 
 // WitnessedKeyring is what the durability witness records about the keyring, zero if it
 // records nothing or cannot be read.

@@ -25,9 +25,9 @@ type Source interface {
 	// Homes is the number of journals.
 	Homes() layout.Homes
 	// Witness is the commit in the durability witness of a directory that no server
-	// has open, zero if the witness cannot be read. It is nil for an open store,
-	// whose witness lags.
-	Witness() *disk.Head
+	// has open, or why the witness cannot be read. It is nil for an open store, whose
+	// witness lags.
+	Witness() (*disk.Head, error)
 	// Underway calls fn with the effects in outboxes that their targets have not
 	// applied yet.
 	Underway(fn func(journal.Effect) error) error
@@ -35,13 +35,15 @@ type Source interface {
 
 // inspection is one pass over the rows of a source.
 type inspection struct {
-	source   Source
-	rows     pebble.Reader
-	homes    layout.Homes
-	witness  *disk.Head
-	report   *report.Verification
-	applied  []layout.Applied // of each journal
-	outboxes map[layout.Outbox]*outboxRows
+	source  Source
+	rows    pebble.Reader
+	homes   layout.Homes
+	witness *disk.Head
+	// unwitnessed says why the witness cannot be read.
+	unwitnessed error
+	report      *report.Verification
+	applied     []layout.Applied // of each journal
+	outboxes    map[layout.Outbox]*outboxRows
 	// born are streams whose creation is in an outbox.
 	born map[journal.Stream]bool
 
@@ -119,8 +121,8 @@ func Rows(source Source, r *report.Verification) error {
 }
 
 func newInspection(source Source, r *report.Verification) *inspection {
-	in := &inspection{source: source, rows: source.Reader(), homes: source.Homes(), witness: source.Witness(), report: r, outboxes: map[layout.Outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
-	if in.witness != nil {
+	in := &inspection{source: source, rows: source.Reader(), homes: source.Homes(), report: r, outboxes: map[layout.Outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
+	if in.witness, in.unwitnessed = source.Witness(); in.witness != nil {
 		r.Check("witness", "the journal holds every commit that was acknowledged")
 	}
 	in.engine = r.Check("engine", "every table, block and level of the storage engine is intact")
