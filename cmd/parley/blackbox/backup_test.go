@@ -150,16 +150,19 @@ func TestBackupsUnderLoad(t *testing.T) {
 	})
 }
 
-// checkRestored serves a restored directory at the server's old address, so that tokens
+// checkRestored serves a restored directory with the server's old base address, so that tokens
 // stay valid, and checks everything in it.
 func checkRestored(t *testing.T, s *server, data string, to *agent, senders []*agent, before []*answer) {
 	t.Helper()
-	again, err := launch(s.addr, data)
+	again, err := launch("127.0.0.1:0", data, "--base-url", s.base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.kill()
-	client.CloseIdleConnections()
+	to, senders = to.on(again), slices.Clone(senders)
+	for i, from := range senders {
+		senders[i] = from.on(again)
+	}
 	inbox := distinctIDs(t, to.everything())
 	for _, a := range before {
 		if !inbox[a.str("id")] {

@@ -281,6 +281,13 @@ func TestConvertedDirectory(t *testing.T) {
 	if n := len(reader.everything()); n != len(before)+1 {
 		t.Errorf("after another message there are %d", n)
 	}
+	for i := range 2 { // one has commits from before it was a node
+		must(t, n.node(i).drain(15*time.Second))
+		succeeds(t, "verify", "--data", n.node(i).dir)
+		missesWitness(t, n.node(i).dir)
+		must(t, n.node(i).again())
+	}
+	n.ready(t)
 	for _, data := range []string{"backup", "quarantine"} { // nothing writes beside the cluster
 		args := map[string][]string{"backup": {"backup", "--to", t.TempDir(), "--data", n.node(0).dir}, "quarantine": {"quarantine", "drop", "x", "--data", n.node(0).dir}}[data]
 		if said, err := execute(args...); err == nil {
