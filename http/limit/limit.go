@@ -57,6 +57,15 @@ func New(rate int, window time.Duration, burst int, clock parley.Clock) *Limiter
 	return &Limiter{limit: rate, interval: interval, depth: depth, clock: clock, arrivals: newCells[atomic.Int64](time.Duration(depth), clock)}
 }
 
+// most is how far the arrival time of a key may be ahead of the clock: a burst, and with what
+// other nodes have admitted meanwhile two.
+func (l *Limiter) most() int64 {
+	if l.note == nil {
+		return l.depth
+	}
+	return 2 * l.depth
+}
+
 // Limit returns the rate per window, for the header that states it. 0 means no limit.
 func (l *Limiter) Limit() int {
 	if l == nil {
@@ -75,7 +84,7 @@ func (l *Limiter) Take(key string) (ok bool, remaining int, retryAfter, reset ti
 	cell := l.arrivals.of(key)
 	for {
 		now, was := l.clock().UnixNano(), cell.Load()
-		if was-now > l.depth+int64(stepMin) {
+		if was-now > l.most()+int64(stepMin) {
 			// The clock was set back: the key must not wait for the difference.
 			cell.CompareAndSwap(was, now+l.depth)
 			continue
@@ -118,7 +127,7 @@ func (l *Limiter) Wait(key string) (wait, reset time.Duration) {
 		return 0, 0
 	}
 	now := l.clock().UnixNano()
-	used := min(cell.Load()-now, l.depth) // more means that the clock was set back
+	used := min(cell.Load()-now, l.most()) // more means that the clock was set back
 	return time.Duration(max(0, used+l.interval-l.depth)), time.Duration(max(0, used))
 }
 

@@ -15,7 +15,7 @@ const sharedMax = 4096
 type Shared struct {
 	mu     sync.Mutex
 	limits map[string]counter
-	spent  map[spending]int
+	spent  map[spending]*int
 }
 
 // Spent is how many requests of a key were admitted by the limit of a name.
@@ -37,7 +37,7 @@ type counter interface {
 
 // NewShared returns a Shared without limits.
 func NewShared() *Shared {
-	return &Shared{limits: map[string]counter{}, spent: map[spending]int{}}
+	return &Shared{limits: map[string]counter{}, spent: map[spending]*int{}}
 }
 
 // Add adds a limit, which has the same name on all nodes, before it is used. It may be nil.
@@ -46,14 +46,15 @@ func (s *Shared) Add(name string, c counter) {
 	c.tell(func(key string, n int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		which := spending{name, key}
-		if _, known := s.spent[which]; !known {
+		count := s.spent[spending{name, key}]
+		if count == nil {
 			if len(s.spent) >= sharedMax {
 				return
 			}
-			which.key = strings.Clone(key) // it may be a view of a reused buffer
+			count = new(int)
+			s.spent[spending{name, strings.Clone(key)}] = count // key may be a view of a reused buffer
 		}
-		s.spent[which] += n
+		*count += n
 	})
 }
 
@@ -61,11 +62,11 @@ func (s *Shared) Add(name string, c counter) {
 func (s *Shared) Take() (all []Spent) {
 	s.mu.Lock()
 	spent := s.spent
-	s.spent = make(map[spending]int, len(spent))
+	s.spent = make(map[spending]*int, len(spent))
 	s.mu.Unlock()
 	for which, n := range spent {
-		if n != 0 {
-			all = append(all, Spent{which.limit, []byte(which.key), n})
+		if *n != 0 {
+			all = append(all, Spent{which.limit, []byte(which.key), *n})
 		}
 	}
 	return all
@@ -86,8 +87,8 @@ func (l *Limiter) tell(note func(string, int)) {
 	}
 }
 
-// spend moves the arrival time of a key, by no more than a burst: the key waits for no longer
-// than if it had spent all of that here.
+// spend moves the arrival time of a key, also beyond what this node would admit: of what comes
+// back when a key is at its limit, each node admits a part before it is told of the others.
 func (l *Limiter) spend(key string, n int) {
 	if l == nil {
 		return
@@ -95,7 +96,7 @@ func (l *Limiter) spend(key string, n int) {
 	cell, moved := l.arrivals.of(key), l.interval*int64(max(min(n, l.limit), -l.limit))
 	for {
 		now, was := l.clock().UnixNano(), cell.Load()
-		if cell.CompareAndSwap(was, min(max(was, now)+moved, now+l.depth)) {
+		if cell.CompareAndSwap(was, min(max(was, now)+moved, now+l.most())) {
 			return
 		}
 	}
@@ -107,7 +108,7 @@ func (w *Window) tell(note func(string, int)) {
 	}
 }
 
-// spend adds requests to the window of a key, up to its limit.
+// spend adds requests to the window of a key, up to twice its limit.
 func (w *Window) spend(key string, n int) {
 	if w == nil {
 		return
@@ -117,7 +118,7 @@ func (w *Window) spend(key string, n int) {
 	defer cell.mu.Unlock()
 	now := w.clock().UnixNano()
 	w.slide(cell, now)
-	for range min(n, w.limit-len(cell.at)) {
+	for range min(n, 2*w.limit-len(cell.at)) {
 		w.add(cell, now)
 	}
 }

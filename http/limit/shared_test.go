@@ -64,6 +64,31 @@ func TestSharedLimitsCountTogether(t *testing.T) {
 	}
 }
 
+// TestSharedLimitsHoldForLong: a caller that asks three nodes at once again and again, which tell
+// each other every 100 ms, is admitted not much more often than by one.
+func TestSharedLimitsHoldForLong(t *testing.T) {
+	clock := newHand()
+	nodes := []sharing{newSharing(clock), newSharing(clock), newSharing(clock)}
+	var ls, ws int
+	const minutes = 5
+	for range minutes * 600 {
+		for _, n := range nodes {
+			l, w := n.admitted("k", 3)
+			ls, ws = ls+l, ws+w
+		}
+		for i, from := range nodes {
+			told := from.Take()
+			nodes[(i+1)%3].Spend(told)
+			nodes[(i+2)%3].Spend(told)
+		}
+		clock.advance(100 * time.Millisecond)
+	}
+	const most = 10 + 10*minutes + 2*10 // what two nodes admit before they are told
+	if ls > most || ws > most || ls < 10*minutes || ws < 10*minutes/2 {
+		t.Errorf("%d and %d were admitted in %d minutes, at most %d should be", ls, ws, minutes, most)
+	}
+}
+
 // TestSharedSpendingIsBounded: a node that tells too much, or nonsense, makes no key wait for
 // longer than its limit does, and what waits to be told has a bound.
 func TestSharedSpendingIsBounded(t *testing.T) {
@@ -73,9 +98,9 @@ func TestSharedSpendingIsBounded(t *testing.T) {
 	if l, w := a.admitted("k", 1); l != 0 || w != 0 {
 		t.Error(l, w)
 	}
-	clock.advance(time.Minute)
+	clock.advance(2 * time.Minute)
 	if l, w := a.admitted("k", 20); l != 10 || w != 10 {
-		t.Errorf("a minute later it admits %d and %d", l, w)
+		t.Errorf("two minutes later it admits %d and %d", l, w)
 	}
 	a.Spend([]limit.Spent{{"l", []byte("k"), -1 << 62}})
 	if l, _ := a.admitted("k", 20); l > 10 {

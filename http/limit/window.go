@@ -21,7 +21,7 @@ type Window struct {
 }
 
 // instants are when requests of a key were admitted, in nanoseconds, oldest first: those
-// in the window, never more than the limit.
+// in the window, never more than the limit, or twice of it with those of other nodes.
 type instants struct {
 	mu sync.Mutex
 	at []int64
@@ -127,7 +127,7 @@ func (w *Window) add(cell *instants, now int64) {
 		now = max(now, cell.at[n-1])
 	}
 	if n == cap(cell.at) {
-		room := make([]int64, n, min(w.limit, max(4, 2*n)))
+		room := make([]int64, n, min(max(w.limit, n+1), max(4, 2*n)))
 		copy(room, cell.at)
 		cell.at = room
 	}
@@ -137,11 +137,11 @@ func (w *Window) add(cell *instants, now int64) {
 // standing returns the caller's state after a request that was admitted, or rejected by
 // this window or another.
 func (w *Window) standing(cell *instants, now int64, passed bool) Standing {
-	s := Standing{OK: passed, Limit: w.limit, Remaining: w.limit - len(cell.at)}
+	s := Standing{OK: passed, Limit: w.limit, Remaining: max(0, w.limit-len(cell.at))}
 	if n := len(cell.at); n > 0 {
 		s.Reset = time.Duration(cell.at[n-1] + w.length - now)
 		if s.Remaining == 0 && !passed {
-			s.RetryAfter = time.Duration(cell.at[0] + w.length - now)
+			s.RetryAfter = time.Duration(cell.at[n-w.limit] + w.length - now)
 		}
 	}
 	return s
