@@ -140,7 +140,7 @@ func describe(members map[uint64]string, change *raftpb.ConfChangeV2) map[uint64
 // Applied reports that the oldest batch handed out is applied.
 func (c *Core) Applied() {
 	b := c.applying[0]
-	c.applying = c.applying[1:]
+	c.applying, c.health.applying = c.applying[1:], 0
 	c.applied = b.After
 	c.respond(b.responses)
 	c.observe()

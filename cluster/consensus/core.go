@@ -150,6 +150,9 @@ func New(o Options) (c *Core, err error) {
 func (c *Core) Tick(delay time.Duration) {
 	c.observe()
 	c.health.delay = delay
+	if len(c.applying) > 0 {
+		c.health.applying++
+	}
 	c.fences.tick(c)
 	if !c.stalled() {
 		c.node.Tick()
@@ -160,6 +163,7 @@ func (c *Core) Tick(delay time.Duration) {
 		if c.health.sick() {
 			_ = c.Transfer(raft.None)
 		}
+		c.lead.handOver(c)
 	}
 	c.lead.propose(c)
 }

@@ -24,6 +24,8 @@ type member struct {
 	events []consensus.Event
 	// records counts what was written.
 	records int
+	// stuck says that batches are not applied any more.
+	stuck bool
 }
 
 func open(t *testing.T, log *simtest.Log, state *simtest.State, limits consensus.Limits) *member {
@@ -65,7 +67,7 @@ func (m *member) run() {
 			}
 			m.core.Synced()
 		}
-		if b := turn.Batch; b != nil {
+		if b := turn.Batch; b != nil && !m.stuck {
 			if err := m.state.Apply(b.Entries, b.After); err != nil {
 				m.t.Fatal(err)
 			}
@@ -143,6 +145,34 @@ func TestSickNodeDoesNotCampaign(t *testing.T) {
 	m.ticks(50, 0)
 	if asked := m.take(raftpb.MsgPreVote); len(asked) == 0 {
 		t.Error("a node that is well again does not campaign")
+	}
+}
+
+// TestStuckLeader: a leader that is told to hand over waits until its batches are applied, unless
+// they are not.
+func TestStuckLeader(t *testing.T) {
+	m := three(t)
+	term := m.elect()
+	m.acknowledge(2, term)
+	m.acknowledge(3, term)
+	m.stuck = true
+	if err := m.core.Propose(term, []byte("b"), 1); err != nil {
+		t.Fatal(err)
+	}
+	m.run()
+	m.acknowledge(2, term)
+	m.acknowledge(3, term)
+	if err := m.core.Transfer(2); err != nil {
+		t.Fatal(err)
+	}
+	m.ticks(10, 0)
+	if len(m.take(raftpb.MsgTimeoutNow)) != 0 {
+		t.Error("it does not wait for the outcome")
+	}
+	m.acknowledge(2, term)
+	m.ticks(20, 0)
+	if len(m.take(raftpb.MsgTimeoutNow)) != 1 {
+		t.Error("it does not hand over")
 	}
 }
 

@@ -112,9 +112,9 @@ func (l *leadership) applied(c *Core, b *Batch) {
 }
 
 // handOver hands the leadership to the heir, if there is one, as soon as the outcome of all
-// proposals is known. A sick node does not wait for that.
+// proposals is known. A sick node does not wait for that, nor one that cannot apply them.
 func (l *leadership) handOver(c *Core) {
-	if l.heir != raft.None && (len(l.flight) == 0 || c.health.sick()) {
+	if l.heir != raft.None && (len(l.flight) == 0 || c.health.sick() || c.health.stuck()) {
 		c.node.TransferLeader(l.heir)
 		l.heir = raft.None // raft takes no proposals until it has succeeded or given up
 	}
@@ -139,16 +139,25 @@ func (l *leadership) end(c *Core) {
 }
 
 // health is how well this node keeps up.
-type health struct{ delay time.Duration }
+type health struct {
+	delay time.Duration
+	// applying is for how many ticks the oldest batch has been applied.
+	applying int
+}
 
 // A node that is slow for sickDelay hands over its leadership and does not stand for
 // election. After stallDelay a leader falls silent, so that others elect one.
 const (
 	sickDelay  = 250 * time.Millisecond
 	stallDelay = 500 * time.Millisecond
+	// stuckTicks, 500 ms, are far more than a batch takes that does not wait for the disk.
+	stuckTicks = 20
 )
 
 func (h health) sick() bool { return h.delay > sickDelay }
+
+// stuck reports that a batch is not applied in time, such as one that waits for room on the disk.
+func (h health) stuck() bool { return h.applying > stuckTicks }
 
 // stalled reports whether this node leads but must not keep others from electing.
 func (c *Core) stalled() bool { return c.lead.term != 0 && c.health.delay > stallDelay }

@@ -282,7 +282,11 @@ func (r *Runner) loop() {
 		r.config.Handler.Lost(r.led)
 	}
 	if r.err != nil {
-		r.config.Handler.Failed(r.err)
+		select {
+		case <-r.quit: // what could not be done any more is done after the next start
+		default:
+			r.config.Handler.Failed(r.err)
+		}
 	}
 	close(r.done)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -37,15 +38,18 @@ func TestLeaderDiskFull(t *testing.T) {
 	n, disks := startOnSmallDisks(t)
 	w := newRecordedServer(t, n.server(), 2, 6)
 	victim := n.leader()
-	disk := disks[n.numberOf(victim)]
+	disk, gone := disks[n.numberOf(victim)], victim.org(t).agent("gone")
+	var erased sync.WaitGroup
 	w.runThrough(nil, clientCounts{8, 2, 2}, 300*time.Millisecond, func() {
 		disk.ballast("ballast", -1)
 		began := time.Now()
+		erased.Go(func() { gone.delete("/orgs/" + gone.org.id) }) // what applies it waits for room
 		eventually(t, "another node leads", func() bool { l := n.leader(); return l != nil && l != victim })
 		t.Logf("another node leads %v after the disk is full; first 201 after %v more", time.Since(began).Round(time.Millisecond), w.firstSend().Round(time.Millisecond))
 		time.Sleep(time.Second)
 		disk.drop("ballast")
 	})
+	erased.Wait()
 	n.ready(t)
 	w.repeatUnanswered()
 	w.readAll(nil, true)
