@@ -141,7 +141,7 @@ func reach(ctx context.Context, member string, security *tls.Config) error {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("nobody can be reached at %s: %w", member, err)
 	}
-	return fmt.Errorf("%s: %w", member, ErrNoMember)
+	return fmt.Errorf("%s: %w (%w)", member, ErrNoMember, err)
 }
 
 // refused is why a member did not take a node in.

@@ -125,7 +125,7 @@ func (n *Node) untilDecided(ctx context.Context, again repetition, try func() (a
 			return reply, err
 		}
 		unknown = unknown || lost && again == changesAgain
-		over := n.Clock().Add(pause).After(deadline)
+		over := n.Clock().Add(pause).After(deadline) || ctx.Err() != nil
 		if !over {
 			select {
 			case <-time.After(pause):

@@ -12,8 +12,8 @@ import (
 
 const (
 	// strangersMax bounds the connections of strangers: those that have shown no certificate of
-	// the cluster's authority, or not yet. One more ends the oldest. So strangers can keep each
-	// other out, but not a node, whose handshake takes a moment.
+	// the cluster's authority, or not yet. One more ends the oldest. So strangers keep each other
+	// out, and a node only with so many new connections during its handshake.
 	strangersMax = 128
 	// strangerTime is how long the connection of a stranger lasts.
 	strangerTime = 30 * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,10 +137,12 @@ func (e *Endpoint) drain(ctx context.Context, id identity.NodeID) (any, error) {
 
 var errNotHandedOver = parley.Refuse(parley.Unavailable, "not_handed_over", "The leadership was not taken over within 2 s: the other node is not up or has not caught up, or there is none.")
 
-// balance hands the leadership to a node, or to the most advanced other one, and returns when
+var errNotReady = parley.Refuse(parley.Conflict, "not_ready", "The node is not ready, or no other node is: see parley cluster status.")
+
+// balance hands the leadership to a node that is ready, or to any other one, and returns when
 // that leads.
 func (e *Endpoint) balance(ctx context.Context, to identity.NodeID) (any, error) {
-	before, err := e.Part.group.Status(ctx)
+	to, err := e.heir(ctx, to)
 	if err != nil {
 		return nil, err
 	}
@@ -153,11 +156,30 @@ func (e *Endpoint) balance(ctx context.Context, to identity.NodeID) (any, error)
 		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}
-		leader := identity.NodeID(now.Leader)
-		if leader != 0 && (leader == to || to == 0 && now.Leader != before.Leader) {
-			return Changed{leader}, nil
+		if identity.NodeID(now.Leader) == to {
+			return Changed{to}, nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	return nil, errNotHandedOver
+}
+
+// heir returns the node that is to lead: the one that was named, or any that does not, if it is
+// ready.
+func (e *Endpoint) heir(ctx context.Context, named identity.NodeID) (identity.NodeID, error) {
+	if named == 0 {
+		to, err := e.Part.readyOther(ctx)
+		if err == nil && to == 0 {
+			err = errNotReady
+		}
+		return to, err
+	}
+	s, err := e.Part.Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if !slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return n.ID == named && n.State == "ready" }) {
+		return 0, errNotReady
+	}
+	return named, nil
 }

@@ -67,7 +67,7 @@ type Part struct {
 	draining atomic.Bool
 	// drains makes drains wait for each other. noticed is set once load balancers had time to
 	// notice that the node is draining.
-	drains  sync.Mutex
+	drains  chan struct{}
 	noticed bool
 	ready   atomic.Bool // it was ready once
 	// confirmed is when a fence last passed, nil if none has.
@@ -105,6 +105,7 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	p.spending.failed = func(err error) {
 		o.Logger.Error("what callers spend of their rates cannot be counted with other nodes", "error", err)
 	}
+	p.drains = make(chan struct{}, 1)
 	p.working, p.stop = context.WithCancel(context.Background())
 	if p.begin, err = readBeginning(o.Data); err != nil {
 		return nil, err
@@ -247,7 +248,7 @@ func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
 }
 
 func (p *Part) sayWaiting() {
-	p.Logger.Warn("the node waits for the cluster: it needs a leader, which needs a majority of the voters", "node", p.identity.ID.String())
+	p.Logger.Warn("the node waits for the cluster: it needs a leader, which needs a majority of the voters; a node that was removed waits in vain", "node", p.identity.ID.String())
 }
 
 const (
@@ -364,8 +365,12 @@ func (p *Part) Drain(ctx context.Context) {
 	if !p.ready.Load() || len(p.group.Table()) < 2 {
 		return
 	}
-	p.drains.Lock()
-	defer p.drains.Unlock()
+	select {
+	case p.drains <- struct{}{}:
+		defer func() { <-p.drains }()
+	case <-ctx.Done():
+		return // another drain goes on
+	}
 	if !p.noticed {
 		select {
 		case <-time.After(drainDelay):

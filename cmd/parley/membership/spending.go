@@ -10,8 +10,9 @@ import (
 const (
 	// tellEvery is how often a node tells the others what callers have spent of their rates.
 	tellEvery = 100 * time.Millisecond
-	// tellTimeout bounds how long it waits for one that does not listen.
-	tellTimeout = time.Second
+	// tellTimeout bounds how long it waits for one that does not listen. What was sent until
+	// then still arrives.
+	tellTimeout = 100 * time.Millisecond
 )
 
 // Spender counts what callers spend of their rates.

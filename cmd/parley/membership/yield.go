@@ -4,14 +4,18 @@ import (
 	"context"
 
 	"parley"
+	"parley/cluster/identity"
 )
 
 var errDamaged = parley.Refuse(parley.Unavailable, "damaged", "A file of the data directory is damaged.")
 
-// trouble returns why this node should not lead, nil if it may: its disk takes no writes, or a
-// file is damaged.
+// trouble returns why this node should not lead, nil if it may: it is draining, its disk takes no
+// writes, or a file is damaged.
 func (p *Part) trouble() *parley.Refusal {
-	if p.store.Damage() != "" {
+	switch {
+	case p.draining.Load():
+		return errDraining
+	case p.store.Damage() != "":
 		return errDamaged
 	}
 	return p.store.Trouble()
@@ -26,18 +30,26 @@ func (p *Part) yield(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handTimeout)
 	defer cancel()
+	to, err := p.readyOther(ctx)
+	if to == 0 || err != nil {
+		return
+	}
+	p.Logger.Warn("the node hands over its leadership", "to", to.String(), "reason", trouble.Error())
+	if err := p.node.HandOver(ctx, uint64(to)); err != nil {
+		p.Logger.Warn("the leadership is not handed over", "error", err)
+	}
+}
+
+// readyOther returns a node that may lead instead of the one that does, 0 if none is ready.
+func (p *Part) readyOther(ctx context.Context) (identity.NodeID, error) {
 	s, err := p.Status(ctx)
 	if err != nil {
-		return
+		return 0, err
 	}
 	for _, n := range s.Nodes {
-		if n.Self || n.State != "ready" {
-			continue
+		if len(n.Leads) == 0 && n.State == "ready" {
+			return n.ID, nil
 		}
-		p.Logger.Warn("the node hands over its leadership", "to", n.ID.String(), "reason", trouble.Error())
-		if err := p.node.HandOver(ctx, uint64(n.ID)); err != nil {
-			p.Logger.Warn("the leadership is not handed over", "error", err)
-		}
-		return
 	}
+	return 0, nil
 }
