@@ -174,12 +174,19 @@ func (r idempotencyRecord) encode() []byte {
 	return append(append(append(make([]byte, 0, 32+len(r.kind)), r.message[:]...), r.about[:]...), r.kind...)
 }
 
+// aheadMax is by how much a clock may have been ahead.
+const aheadMax = time.Hour
+
 // daysOfKeys are the days under which an idempotency key that counts may be stored: today,
-// yesterday, and tomorrow, by a clock that has been set back since, or by that of a node which
-// led before.
-func daysOfKeys(now time.Time) (days [journal.OnceDays + 1]uint32) {
-	for i := range days {
-		days[i] = journal.Day(now) + 1 - uint32(i)
+// yesterday, and around midnight tomorrow, by a clock that has been set back since, or by that of
+// a node which led before.
+func daysOfKeys(now time.Time) []uint32 {
+	days := make([]uint32, 0, journal.OnceDays+1)
+	for ago := range uint32(journal.OnceDays) {
+		days = append(days, journal.Day(now)-ago)
+	}
+	if tomorrow := journal.Day(now.Add(aheadMax)); tomorrow != days[0] {
+		days = append(days, tomorrow)
 	}
 	return days
 }

@@ -34,13 +34,15 @@ func (s *core) Ready() *parley.Refusal {
 // for news should ask another node.
 func (s *core) cutOff() bool { return s.CutOff != nil && s.CutOff() }
 
+var errOthersHave = parley.ErrOverloaded.Saying("A file of this node is damaged; other nodes have what was asked for. Try again.")
+
 // Elsewhere returns why another node of the cluster should be asked after a read failed here:
 // a file is damaged. It returns nil if there is no other node, or no damage.
 func (s *core) Elsewhere() *parley.Refusal {
 	if s.ClusterTrouble == nil || s.Node.Damage() == "" {
 		return nil
 	}
-	return errDamaged
+	return errOthersHave
 }
 
 // ready returns the result of Ready to a load balancer.

@@ -396,7 +396,7 @@ func (b *Bridge) awaitReply(c *call, s sent, patience time.Duration) error {
 		if len(events) > 0 {
 			continue
 		}
-		if !rests(c, follower, timer.C, look.C) {
+		if !rests(c, follower, timer.C, look.C, b.CutOff) {
 			return nil
 		}
 		if b.erased(c.Context(), at.State.ConversationID()) {
@@ -426,7 +426,7 @@ func (b *Bridge) replied(c *call, s *sent, events []query.ConversationEvent) (bo
 }
 
 // rests waits until there may be new events, and reports whether to read them.
-func rests(c *call, f *follower, late, look <-chan time.Time) bool {
+func rests(c *call, f *follower, late, look <-chan time.Time, cutOff func() bool) bool {
 	defer c.Park()()
 	for {
 		select {
@@ -435,7 +435,7 @@ func rests(c *call, f *follower, late, look <-chan time.Time) bool {
 		case <-late:
 			return false
 		case <-look:
-			if c.Evicted() || c.Gone() {
+			if c.Evicted() || c.Gone() || cutOff() {
 				return false
 			}
 		case <-c.Draining():

@@ -31,9 +31,13 @@ func TestNodesAnswerAlike(t *testing.T) {
 		for _, l := range links {
 			l.delay.Store(int64(3 * time.Millisecond))
 		}
-		for name, s := range map[string]*server{"4 journals": start(t, "--journals", "4"), "3 nodes": n.server()} {
-			compareAnswers(t, fmt.Sprintf("seed %d, %s", seed, name), want, runAlike(t, s, seed, requests))
+		compareAnswers(t, fmt.Sprintf("seed %d, 4 journals", seed), want, runAlike(t, start(t, "--journals", "4"), seed, requests))
+		term := n.node(0).clusterStatus(t).Groups[0].Term
+		got := runAlike(t, n.server(), seed, requests)
+		if now := n.node(0).clusterStatus(t).Groups[0].Term; now != term {
+			t.Skipf("NOT CHECKED: the machine is so busy that term %d ended, and some answers may be 503", term)
 		}
+		compareAnswers(t, fmt.Sprintf("seed %d, 3 nodes", seed), want, got)
 		t.Logf("seed %d: %d bytes", seed, len(want))
 	}
 	for _, word := range wordsOfAnswers {
@@ -148,7 +152,7 @@ func (p *alike) readStreams() {
 			select {
 			case e := <-st.events:
 				if came = came || e.id == newest; came {
-					patience = 500 * time.Millisecond
+					patience = 2 * time.Second
 				}
 				switch said := fmt.Sprintf("event %s %s %s\n", e.name, p.plain(e.id), receipts.ReplaceAllString(p.plain(e.raw), "<receipt>")); e.name {
 				case "group":

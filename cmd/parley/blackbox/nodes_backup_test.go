@@ -44,7 +44,7 @@ func TestBackupsOfNodes(t *testing.T) {
 		succeeds(t, "verify", "--data", data)
 		checkRestored(t, s, data, to, senders, before[node])
 		succeeds(t, "verify", "--data", data)
-		missesWitness(t, data)
+		reportsLostWitness(t, data)
 	}
 	for i, node := range order {
 		if i == 1 {
@@ -53,14 +53,14 @@ func TestBackupsOfNodes(t *testing.T) {
 			must(t, node.drain(15*time.Second))
 		}
 		succeeds(t, "verify", "--data", node.dir)
-		missesWitness(t, node.dir)
+		reportsLostWitness(t, node.dir)
 		must(t, node.again())
 	}
 	t.Logf("%d messages", len(l.known()))
 }
 
-// missesWitness has parley verify look at a directory that lost its durability witness.
-func missesWitness(t *testing.T, data string) {
+// reportsLostWitness has parley verify look at a directory that lost its durability witness.
+func reportsLostWitness(t *testing.T, data string) {
 	t.Helper()
 	witness := filepath.Join(data, "journal", "witness")
 	must(t, os.Rename(witness, witness+".away"))

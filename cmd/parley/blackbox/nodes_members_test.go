@@ -165,7 +165,7 @@ func TestRemovedNodeEndsWaiting(t *testing.T) {
 	st, elsewhere := reader.stream(""), other.on(stays).stream("")
 	waited := make(chan *answer, 1)
 	go func() { waited <- reader.get(reader.path("/wait?timeout_ms=60000")) }()
-	time.Sleep(200 * time.Millisecond) // the wait has begun, or fails below
+	time.Sleep(500 * time.Millisecond) // the wait has begun
 	if said, err := stays.operate("cluster", "remove", removed.flag("--node-name")); err != nil {
 		t.Fatal(said, err)
 	}
@@ -174,7 +174,10 @@ func TestRemovedNodeEndsWaiting(t *testing.T) {
 		t.Error("the stream stays open and brings nothing")
 	}
 	select {
-	case <-waited:
+	case a := <-waited:
+		if a.status != 200 || time.Since(began) < time.Second {
+			t.Errorf("the wait was answered %d %s after %v", a.status, a.raw, time.Since(began))
+		}
 	case <-time.After(30 * time.Second):
 		t.Error("the request waits where no news comes")
 	}
@@ -284,7 +287,7 @@ func TestConvertedDirectory(t *testing.T) {
 	for i := range 2 { // one has commits from before it was a node
 		must(t, n.node(i).drain(15*time.Second))
 		succeeds(t, "verify", "--data", n.node(i).dir)
-		missesWitness(t, n.node(i).dir)
+		reportsLostWitness(t, n.node(i).dir)
 		must(t, n.node(i).again())
 	}
 	n.ready(t)
