@@ -175,7 +175,7 @@ func (r idempotencyRecord) encode() []byte {
 }
 
 // aheadMax is by how much a clock may have been ahead.
-const aheadMax = time.Hour
+const aheadMax = 2 * time.Hour
 
 // daysOfKeys are the days under which an idempotency key that counts may be stored: today,
 // yesterday, and around midnight tomorrow, by a clock that has been set back since, or by that of

@@ -54,8 +54,8 @@ type (
 	askAcknowledged struct{ ID uint64 }
 	// acknowledgedUpTo is up to which index a member has the order.
 	acknowledgedUpTo struct{ Index uint64 }
-	// news is something that a node tells the others, who may miss it.
-	news struct{ Content []byte }
+	// gossip is something that a node tells the others, who may miss it.
+	gossip struct{ Content []byte }
 	// hand has the leader hand over to a member.
 	hand struct{ To uint64 }
 	// answer answers each of them.
@@ -80,7 +80,7 @@ func RegisterTypes(t *wire.Types) {
 		journal.AddToList{}, journal.DropFeed{}, journal.CreateStream{},
 	)
 	t.Add(ask{}, appendEntry{}, settle{}, answer{})
-	t.Add(changeKey{}, addMember{}, removeMember{}, askState{}, nodeState{}, hand{}, askAcknowledged{}, acknowledgedUpTo{}, news{})
+	t.Add(changeKey{}, addMember{}, removeMember{}, askState{}, nodeState{}, hand{}, askAcknowledged{}, acknowledgedUpTo{}, gossip{})
 	for _, e := range []error{ErrTokenUsed, ErrTooFew, ErrKeysFull} {
 		t.AddError(e.Error(), e)
 	}

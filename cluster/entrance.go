@@ -109,6 +109,8 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 	d.Token, d.Replaces = number, uint64(replaces)
 	if err := node.AddMember(ctx, uint64(w.ID), d); errors.Is(err, ErrTokenUsed) {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
+	} else if refusal := (*parley.Refusal)(nil); errors.As(err, &refusal) && refusal.Reason != parley.Unavailable {
+		return nil, status.Error(codes.InvalidArgument, refusal.Text)
 	} else if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}

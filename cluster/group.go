@@ -36,6 +36,9 @@ type Group struct {
 // errDescription refuses a description that Entrance would not have passed on.
 var errDescription = parley.Refuse(parley.Unprocessable, "description", "A node cannot be described so.")
 
+// errAddress refuses a node that would get what is sent to another one.
+var errAddress = parley.Refuse(parley.Conflict, "address_taken", "A member of the cluster has this address already: remove that one, or join with a token of parley cluster replace.")
+
 const (
 	// descriptionBytesMax is more than a description of the longest name and address has.
 	descriptionBytesMax = 4096
@@ -102,8 +105,15 @@ func (g *Group) add(ctx context.Context, r addMember) error {
 	}
 	g.changing.Lock()
 	defer g.changing.Unlock()
-	if known := g.member.roster.Load(); known != nil && known.admitted(r.Token) != r.ID && known.admitted(r.Token) != 0 {
-		return ErrTokenUsed
+	if known := g.member.roster.Load(); known != nil {
+		if by := known.admitted(r.Token); by != r.ID && by != 0 {
+			return ErrTokenUsed
+		}
+		for id, other := range known.table {
+			if other.Address == d.Address && id != r.ID && id != d.Replaces {
+				return errAddress
+			}
+		}
 	}
 	learner := raftpb.ConfChangeAddLearnerNode
 	change := &raftpb.ConfChangeV2{

@@ -35,8 +35,8 @@ type Options struct {
 	Clock  parley.Clock
 	// Group, if set, changes the group and its keys while this node leads.
 	Group *Group
-	// Hear, if set, gets what other nodes tell.
-	Hear func(content []byte)
+	// Gossiped, if set, gets what other nodes tell.
+	Gossiped func(content []byte)
 }
 
 // Node is this node's part of a cluster. It is a host.Router, and makes the journal that
@@ -194,9 +194,9 @@ func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
 		a.Failure = n.append(ctx, r, len(request))
 	case settle:
 		a.Failure = n.Store.Settle(ctx)
-	case news:
-		if n.Hear != nil {
-			n.Hear(r.Content)
+	case gossip:
+		if n.Gossiped != nil {
+			n.Gossiped(r.Content)
 		}
 	default:
 		if n.Group == nil {
@@ -205,7 +205,7 @@ func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
 		a.Content, a.Failure = n.Group.answer(ctx, decoded)
 	}
 	switch decoded.(type) {
-	case askState, askAcknowledged, news: // a node that starts shows nothing yet
+	case askState, askAcknowledged, gossip: // a node that starts shows nothing yet
 	default:
 		a.Visible = n.replica.Visible()
 	}

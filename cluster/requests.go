@@ -65,8 +65,8 @@ func (n *Node) StateOf(ctx context.Context, peer Peer) (string, error) {
 	return s.State, nil
 }
 
-// Tell tells a peer something that it may miss.
-func (n *Node) Tell(ctx context.Context, peer Peer, content []byte) error {
-	_, err := n.call(ctx, peer, news{content})
+// Gossip tells a peer something that it may miss.
+func (n *Node) Gossip(ctx context.Context, peer Peer, content []byte) error {
+	_, err := n.call(ctx, peer, gossip{content})
 	return err
 }

@@ -29,8 +29,8 @@ type spending struct{ limit, key string }
 
 // counter is a Limiter or a Window.
 type counter interface {
-	// tell has what is admitted from now on reported.
-	tell(func(key string, n int))
+	// report sets what is called with what is admitted from now on.
+	report(func(key string, n int))
 	// spend counts requests that were admitted elsewhere.
 	spend(key string, n int)
 }
@@ -43,7 +43,7 @@ func NewShared() *Shared {
 // Add adds a limit, which has the same name on all nodes, before it is used. It may be nil.
 func (s *Shared) Add(name string, c counter) {
 	s.limits[name] = c
-	c.tell(func(key string, n int) {
+	c.report(func(key string, n int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		count := s.spent[spending{name, key}]
@@ -81,7 +81,7 @@ func (s *Shared) Spend(all []Spent) {
 	}
 }
 
-func (l *Limiter) tell(note func(string, int)) {
+func (l *Limiter) report(note func(string, int)) {
 	if l != nil {
 		l.note = note
 	}
@@ -102,7 +102,7 @@ func (l *Limiter) spend(key string, n int) {
 	}
 }
 
-func (w *Window) tell(note func(string, int)) {
+func (w *Window) report(note func(string, int)) {
 	if w != nil {
 		w.note = note
 	}

@@ -89,6 +89,7 @@ func TestMembersChange(t *testing.T) {
 	send()
 
 	oneTokenOneNode(t, n)
+	oneAddressOneNode(t, n)
 	replaceLost(t, n, 3)
 	send()
 	n.ready(t)
@@ -128,6 +129,26 @@ func oneTokenOneNode(t *testing.T, n *nodes) {
 	}
 	if said, err := s.operate("cluster", "remove", "e"); err == nil {
 		t.Errorf("a node is removed twice: %s", said)
+	}
+}
+
+// oneAddressOneNode has a node join with the address of another one: it is not admitted.
+func oneAddressOneNode(t *testing.T, n *nodes) {
+	t.Helper()
+	s := n.server()
+	token, err := s.operate("cluster", "token")
+	must(t, err)
+	at, err := unusedAddress()
+	must(t, err)
+	said := fails(t, t.TempDir(), append([]string{
+		"--node-name", "f", "--cluster-listen", at, "--cluster-advertise", n.node(1).flag("--cluster-listen"),
+		"--join", s.flag("--cluster-listen"), "--join-token", strings.TrimSpace(token),
+	}, n.flags...)...)
+	if !strings.Contains(said, "has this address already") {
+		t.Errorf("it does not say why it is not admitted:\n%s", said)
+	}
+	if voters := s.clusterStatus(t).voters(); voters != 4 {
+		t.Errorf("%d voters", voters)
 	}
 }
 

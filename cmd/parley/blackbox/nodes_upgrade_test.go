@@ -58,7 +58,7 @@ func startFormerNodes(t *testing.T) *nodes {
 			at.binary = program
 		}
 		return at, err
-	}, 3)
+	}, 3, "--rate", "writes=1000000") // so that nodes tell each other what callers spend
 }
 
 // TestRollingUpgrade replaces the former program of three nodes by the present one, one node

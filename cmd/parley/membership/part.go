@@ -154,7 +154,7 @@ func (p *Part) Connect(s *persistence.Store) (journal.Journal, host.Router, erro
 	p.transport = cluster.NewTransport(uint64(p.identity.ID), p.member, p.identity, seeds, p.Clock, p.Logger, p.entrance.Register)
 	var err error
 	p.node, err = cluster.NewNode(cluster.Options{
-		Store: s, Types: types, Leader: p.transport.Leader, Clock: p.Clock, Group: p.group, Hear: p.spending.hear,
+		Store: s, Types: types, Leader: p.transport.Leader, Clock: p.Clock, Group: p.group, Gossiped: p.spending.receive,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// tellEvery is how often a node tells the others what callers have spent of their rates.
-	tellEvery = 100 * time.Millisecond
-	// tellTimeout bounds how long it waits for one that does not listen. What was sent until
+	// gossipEvery is how often a node tells the others what callers have spent of their rates.
+	gossipEvery = 100 * time.Millisecond
+	// gossipTimeout bounds how long it waits for one that does not listen. What was sent until
 	// then still arrives.
-	tellTimeout = 100 * time.Millisecond
+	gossipTimeout = 100 * time.Millisecond
 )
 
 // Spender counts what callers spend of their rates.
@@ -29,7 +29,7 @@ type spending struct {
 	failed func(error)
 }
 
-func (s *spending) hear(content []byte) {
+func (s *spending) receive(content []byte) {
 	if by := s.by.Load(); by != nil {
 		if err := (*by).SpentElsewhere(content); err != nil {
 			s.failed(err)
@@ -41,7 +41,7 @@ func (s *spending) hear(content []byte) {
 // that misses what another one tells admits so much more.
 func (p *Part) ShareSpending(ctx context.Context, by Spender) {
 	p.spending.by.Store(&by)
-	tick := time.NewTicker(tellEvery)
+	tick := time.NewTicker(gossipEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -54,20 +54,20 @@ func (p *Part) ShareSpending(ctx context.Context, by Spender) {
 			p.spending.failed(err)
 		}
 		if content != nil {
-			p.tell(ctx, content)
+			p.gossip(ctx, content)
 		}
 	}
 }
 
-// tell tells all other members.
-func (p *Part) tell(ctx context.Context, content []byte) {
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+// gossip tells all other members.
+func (p *Part) gossip(ctx context.Context, content []byte) {
+	ctx, cancel := context.WithTimeout(ctx, gossipTimeout)
 	defer cancel()
-	var telling sync.WaitGroup
+	var calls sync.WaitGroup
 	for id := range p.group.Table() {
 		if id != uint64(p.identity.ID) {
-			telling.Go(func() { _ = p.node.Tell(ctx, p.transport.Peer(id), content) })
+			calls.Go(func() { _ = p.node.Gossip(ctx, p.transport.Peer(id), content) })
 		}
 	}
-	telling.Wait()
+	calls.Wait()
 }
