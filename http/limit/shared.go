@@ -88,7 +88,7 @@ func (l *Limiter) report(note func(string, int)) {
 }
 
 // spend moves the arrival time of a key, also beyond what this node would admit: of what comes
-// back when a key is at its limit, each node admits a part before it is told of the others.
+// back when a key is at its limit, each node admits a part before it knows of the others.
 func (l *Limiter) spend(key string, n int) {
 	if l == nil {
 		return
