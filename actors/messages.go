@@ -177,18 +177,11 @@ func (r idempotencyRecord) encode() []byte {
 // aheadMax is by how much a clock may have been ahead.
 const aheadMax = 2 * time.Hour
 
-// daysOfKeys are the days under which an idempotency key that counts may be stored: today,
-// yesterday, and around midnight tomorrow, by a clock that has been set back since, or by that of
-// a node which led before.
-func daysOfKeys(now time.Time) []uint32 {
-	days := make([]uint32, 0, journal.OnceDays+1)
-	for ago := range uint32(journal.OnceDays) {
-		days = append(days, journal.Day(now)-ago)
-	}
-	if tomorrow := journal.Day(now.Add(aheadMax)); tomorrow != days[0] {
-		days = append(days, tomorrow)
-	}
-	return days
+// daysOfKeys are the days under which an idempotency key that counts may be stored: from
+// yesterday to today, or around midnight to tomorrow, by a clock that has been set back since, or
+// by that of a node which led before.
+func daysOfKeys(now time.Time) (newest, oldest uint32) {
+	return journal.Day(now.Add(aheadMax)), journal.Day(now) - (journal.OnceDays - 1)
 }
 
 // findIdempotencyRecord looks up an idempotency key. It returns nil if there is none.
@@ -196,7 +189,8 @@ func findIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, 
 	if key == "" {
 		return nil, nil
 	}
-	for _, day := range daysOfKeys(t.Now) {
+	newest, oldest := daysOfKeys(t.Now)
+	for day := newest; day >= oldest; day-- {
 		value, found, err := t.Row(journal.OnceTable, idempotencyKey(day, scope, key))
 		if err != nil {
 			return nil, err

@@ -69,7 +69,8 @@ type heldTask struct {
 
 // findClaim returns the claim of a key, nil if there is none.
 func findClaim(t *agentTurn, org parley.OrgID, key string) (*heldTask, error) {
-	for _, day := range daysOfKeys(t.Now) {
+	newest, oldest := daysOfKeys(t.Now)
+	for day := newest; day >= oldest; day-- {
 		value, found, err := t.Row(journal.OnceTable, idempotencyKey(day, org[:], key))
 		if err != nil {
 			return nil, err

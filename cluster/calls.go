@@ -54,7 +54,7 @@ type (
 	askAcknowledged struct{ ID uint64 }
 	// acknowledgedUpTo is up to which index a member has the order.
 	acknowledgedUpTo struct{ Index uint64 }
-	// gossip is something that a node tells the others, who may miss it.
+	// gossip carries what a node reports to the others. It may be lost.
 	gossip struct{ Content []byte }
 	// hand has the leader hand over to a member.
 	hand struct{ To uint64 }

@@ -122,9 +122,9 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 }
 
 var (
-	// ErrNoMember means that another service answers at the address of a member, or a member of
+	// ErrOtherService means that another service answers at the address of a member, or a member of
 	// another cluster than that which made the token.
-	ErrNoMember = errors.New("the service there is no node of the cluster that made the join token")
+	ErrOtherService = errors.New("the service there is no node of the cluster that made the join token")
 	// ErrNotAdmitted means that a member refuses to take a node in.
 	ErrNotAdmitted = errors.New("the cluster does not take the node in")
 	// ErrNotYet means that a member cannot take a node in now.
@@ -143,7 +143,7 @@ func reach(ctx context.Context, member string, security *tls.Config) error {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("nobody can be reached at %s: %w", member, err)
 	}
-	return fmt.Errorf("%s: %w (%w)", member, ErrNoMember, err)
+	return fmt.Errorf("%s: %w (%w)", member, ErrOtherService, err)
 }
 
 // refused is why a member did not take a node in.

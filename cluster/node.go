@@ -35,7 +35,7 @@ type Options struct {
 	Clock  parley.Clock
 	// Group, if set, changes the group and its keys while this node leads.
 	Group *Group
-	// Gossiped, if set, gets what other nodes tell.
+	// Gossiped, if set, receives the gossip of other nodes.
 	Gossiped func(content []byte)
 }
 

@@ -65,7 +65,7 @@ func (n *Node) StateOf(ctx context.Context, peer Peer) (string, error) {
 	return s.State, nil
 }
 
-// Gossip tells a peer something that it may miss.
+// Gossip sends a peer something that may be lost.
 func (n *Node) Gossip(ctx context.Context, peer Peer, content []byte) error {
 	_, err := n.call(ctx, peer, gossip{content})
 	return err

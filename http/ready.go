@@ -30,15 +30,15 @@ func (s *core) Ready() *parley.Refusal {
 	return nil
 }
 
-// cutOff reports that this node of a cluster gets no news, and will not soon. Those who wait
-// for news should ask another node.
+// cutOff reports that this node has lost contact with its cluster, so that nothing new appears
+// here. Callers that wait should ask another node.
 func (s *core) cutOff() bool { return s.CutOff != nil && s.CutOff() }
 
 var errOthersHave = parley.ErrOverloaded.Saying("A file of this node is damaged; other nodes have what was asked for. Try again.")
 
-// Elsewhere returns why another node of the cluster should be asked after a read failed here:
-// a file is damaged. It returns nil if there is no other node, or no damage.
-func (s *core) Elsewhere() *parley.Refusal {
+// FailedRead returns how a read that failed is refused: a file of this node is damaged, and
+// another node should be asked. It returns nil if there is no other node, or no damage.
+func (s *core) FailedRead() *parley.Refusal {
 	if s.ClusterTrouble == nil || s.Node.Damage() == "" {
 		return nil
 	}

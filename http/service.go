@@ -79,8 +79,8 @@ type ServiceOptions struct {
 	Notice Notice
 	// ClusterTrouble, if set, returns why this node of a cluster should receive no requests.
 	ClusterTrouble func() *parley.Refusal
-	// CutOff, if set, reports that this node of a cluster gets no news, and will not soon:
-	// streams and waits end.
+	// CutOff, if set, reports that this node has lost contact with its cluster for longer than
+	// an election takes: streams and waits end.
 	CutOff func() bool
 	// Directory finds agents and groups.
 	Directory Directory

@@ -103,7 +103,7 @@ func (w *messageWait) expect(patience time.Duration) (query.Waiting, error) {
 }
 
 // rest waits until there may be messages, and reports whether to look for them: the client
-// is still connected, and this node gets news.
+// is still connected, and this node has contact with its cluster.
 func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bool {
 	defer w.call.Park()()
 	for {

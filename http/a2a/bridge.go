@@ -46,7 +46,7 @@ type Options struct {
 	StreamLimit func(rest.Caller) *int
 	// Transferred records that messages were transferred to their recipient over the bridge.
 	Transferred func(ctx context.Context, now time.Time, messages []query.Message) error
-	// CutOff reports that this server gets no news: streams end.
+	// CutOff reports that this node has lost contact with its cluster: streams end.
 	CutOff func() bool
 	Logger *slog.Logger
 }

@@ -268,8 +268,8 @@ func (st *taskStream) write(conn net.Conn, b []byte) bool {
 	return err == nil
 }
 
-// mayRead reports whether this node gets news, and the caller's organization and credential
-// are still in force.
+// mayRead reports whether this node has contact with its cluster, and the caller's organization
+// and credential are still in force.
 func (st *taskStream) mayRead(ctx context.Context) bool {
 	if st.bridge.CutOff() {
 		return false

@@ -96,7 +96,7 @@ func (l *Limiter) Take(key string) (ok bool, remaining int, retryAfter, reset ti
 		}
 		if cell.CompareAndSwap(was, next) {
 			if l.note != nil {
-				l.note(key, 1)
+				l.note(strings.Clone(key), 1) // so that key need not be on the heap
 			}
 			return true, int((l.depth - (next - now)) / l.interval), 0, time.Duration(next - now)
 		}
@@ -112,7 +112,7 @@ func (l *Limiter) GiveBack(key string) {
 		cell.Add(-l.interval)
 	}
 	if l.note != nil {
-		l.note(key, -1)
+		l.note(strings.Clone(key), -1)
 	}
 }
 

@@ -1,9 +1,6 @@
 package limit
 
-import (
-	"strings"
-	"sync"
-)
+import "sync"
 
 // sharedMax bounds how many keys of all limits wait to be told to other nodes. What further
 // keys spend meanwhile counts on this node alone.
@@ -52,7 +49,7 @@ func (s *Shared) Add(name string, c counter) {
 				return
 			}
 			count = new(int)
-			s.spent[spending{name, strings.Clone(key)}] = count // key may be a view of a reused buffer
+			s.spent[spending{name, key}] = count
 		}
 		*count += n
 	})

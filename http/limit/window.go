@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -87,7 +88,7 @@ func TakeAll(draws ...Draw) Standing {
 		if met.OK {
 			d.Window.add(held[i], now)
 			if d.Window.note != nil {
-				d.Window.note(d.Key, 1)
+				d.Window.note(strings.Clone(d.Key), 1)
 			}
 		}
 		if s := d.Window.standing(held[i], now, met.OK); met.Limit == 0 || s.sooner(met) {

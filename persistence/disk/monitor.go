@@ -26,8 +26,8 @@ const (
 	pulseLate  = 400 * time.Millisecond
 	// spaceEvery is how often free space is measured.
 	spaceEvery = 250 * time.Millisecond
-	// complainEvery is how often failures of background work are logged.
-	complainEvery = time.Second
+	// failuresEvery is how often failures of background work are logged.
+	failuresEvery = time.Second
 	// FloorShare bounds what is kept free: at most one part in FloorShare of the disk.
 	FloorShare = 8
 	// reserveShare: below one part in reserveShare of the floor, compactions may
@@ -97,9 +97,9 @@ type Monitor struct {
 	trouble atomic.Pointer[failure]
 	// read is the last file that was opened for reading before watched was set.
 	read atomic.Pointer[string]
-	// complained is when the last failure of background work was logged: the engine tries again
+	// failureLogged is when the last failure of background work was logged: the engine tries again
 	// without a pause.
-	complained atomic.Int64
+	failureLogged atomic.Int64
 	// damage is the first file that was found damaged.
 	damage atomic.Pointer[string]
 }
@@ -259,8 +259,8 @@ func (m *Monitor) Listener() *pebble.EventListener {
 	log := m.o.Logger
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
-			now, last := m.Age(), m.complained.Load()
-			if (last == 0 || time.Duration(now-last) >= complainEvery) && m.complained.CompareAndSwap(last, now) {
+			now, last := m.Age(), m.failureLogged.Load()
+			if (last == 0 || time.Duration(now-last) >= failuresEvery) && m.failureLogged.CompareAndSwap(last, now) {
 				log.Error("storage engine: background work failed", "error", err.Error())
 			}
 		},

@@ -200,7 +200,7 @@ func TestRemovedNodeEndsWaiting(t *testing.T) {
 			t.Errorf("the wait was answered %d %s after %v", a.status, a.raw, time.Since(began))
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("the request waits where no news comes")
+		t.Error("the request still waits on the removed node")
 	}
 	t.Logf("both ended %v after the removal", time.Since(began).Round(time.Millisecond))
 	if elsewhere.endsWithin(0) {

@@ -30,8 +30,8 @@ func TestRatesOfNodes(t *testing.T) {
 	back := time.Now()
 	later := spend(300, 30*time.Millisecond)
 	t.Logf("%d of %d admitted, and %d later, in %v", burst, 3*rate, later, time.Since(back).Round(time.Second))
-	// Besides what comes back, three nodes admit something before they are told: much more than
-	// what comes in 100 ms, on a busy machine.
+	// The rate refills meanwhile, and each node admits requests before it knows of the others':
+	// on a busy machine those of more than 100 ms.
 	if most := 2*rate + int(back.Sub(began).Seconds()); burst < rate/2 || burst > most {
 		t.Errorf("%d requests were admitted, %d to %d should be", burst, rate/2, most)
 	}

@@ -129,7 +129,7 @@ func join(ctx context.Context, o Options) error {
 // notJoined gives an error of a join its exit code.
 func notJoined(err error) error {
 	for is, code := range map[error]int{
-		identity.ErrToken: program.ExitForbidden, cluster.ErrTokenUsed: program.ExitForbidden, cluster.ErrNoMember: program.ExitNetwork,
+		identity.ErrToken: program.ExitForbidden, cluster.ErrTokenUsed: program.ExitForbidden, cluster.ErrOtherService: program.ExitNetwork,
 		cluster.ErrNotAdmitted: program.ExitRefused, cluster.ErrNotYet: program.ExitUnavailable,
 	} {
 		if errors.Is(err, is) {

@@ -295,8 +295,9 @@ func (p *Part) Ready() *parley.Refusal {
 	return nil
 }
 
-// CutOff reports that this node has had no contact with a leader for so long that what waits
-// for news here had better ask another node. A node that was removed stays cut off.
+// CutOff reports that this node has had no contact with a leader for longer than an election
+// takes, so that clients that wait here should ask another node. A node that was removed stays
+// cut off.
 func (p *Part) CutOff() bool {
 	confirmed := p.confirmed.Load()
 	return confirmed == nil || p.Clock().Sub(*confirmed) > cutOffAfter
