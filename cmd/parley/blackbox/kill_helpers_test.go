@@ -47,6 +47,8 @@ type recordedServer struct {
 	mu      sync.Mutex
 	pending []attempt // whose outcome is unknown
 	tally   tally
+	// odd has an *atomic.Int64 for each kind of unexpected answer.
+	odd sync.Map
 }
 
 // tally holds the counts of a run.
@@ -55,7 +57,6 @@ type tally struct {
 	kills, retried, before int
 	lived                  time.Duration
 	restarts               []time.Duration
-	odd                    atomic.Int64
 }
 
 func (y *tally) String() string {
@@ -95,9 +96,10 @@ func (w *recordedServer) parties() []*participant {
 	return append(append([]*participant{}, w.popular...), w.senders...)
 }
 
-// unexpected reports an unexpected answer. It prints only the first few.
+// unexpected reports an unexpected answer. It prints only the first few of each kind.
 func (w *recordedServer) unexpected(format string, args ...any) {
-	if w.tally.odd.Add(1) <= 5 {
+	first, _ := w.odd.LoadOrStore(format, new(atomic.Int64))
+	if first.(*atomic.Int64).Add(1) <= 5 {
 		w.t.Errorf(format, args...)
 	}
 }

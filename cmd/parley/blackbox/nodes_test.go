@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,7 @@ type nodes struct {
 
 	mu  sync.Mutex
 	all []*server
-	// avoided get no connections.
+	// avoided get connections only where no other node takes them.
 	avoided map[*server]bool
 	// struck counts the beginnings and ends of faults of a node: it is odd during one.
 	struck map[*server]int
@@ -222,13 +221,23 @@ func (n *nodes) relay(conn *net.TCPConn) {
 	<-sent
 }
 
+// dial connects with the next node that takes it. Nodes to be avoided come last: what was heard
+// of them may be old, and they say themselves why they cannot serve.
 func (n *nodes) dial() (*net.TCPConn, error) {
-	n.mu.Lock()
-	all := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return n.avoided[s] })
-	n.mu.Unlock()
 	turn := n.turn.Add(1)
-	for i := range all {
-		conn, err := net.DialTimeout("tcp", all[(turn+uint64(i))%uint64(len(all))].addr, time.Second)
+	n.mu.Lock()
+	var good, avoided []*server
+	for i := range n.all {
+		s := n.all[(turn+uint64(i))%uint64(len(n.all))]
+		if n.avoided[s] {
+			avoided = append(avoided, s)
+		} else {
+			good = append(good, s)
+		}
+	}
+	n.mu.Unlock()
+	for _, s := range append(good, avoided...) {
+		conn, err := net.DialTimeout("tcp", s.addr, time.Second)
 		if err == nil {
 			return conn.(*net.TCPConn), nil
 		}
@@ -236,7 +245,7 @@ func (n *nodes) dial() (*net.TCPConn, error) {
 	return nil, errors.New("no node takes connections")
 }
 
-// avoid gives a node no connections, or again.
+// avoid has a node avoided, or no longer.
 func (n *nodes) avoid(s *server, avoided bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
