@@ -192,6 +192,10 @@ func (c *Core) Step(m Message) {
 		if c.stalled() {
 			return
 		}
+		if c.lead.term != 0 {
+			c.fences.serve(m.Raft)
+			return
+		}
 	}
 	// Raft returns an error for messages that it has no use for, and the sender repeats
 	// what matters.

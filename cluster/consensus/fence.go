@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // A fence that is not answered is asked for again every fenceRepeat ticks, and given up
@@ -16,7 +17,8 @@ const (
 
 // fences answer from which index on a read sees all that was acknowledged before. One
 // round is outstanding and one gathers: a round serves only fences that began before
-// it, so its answer is newer than all of them.
+// it, so its answer is newer than all of them. The rounds of a leader, each of which costs
+// every member a heartbeat, serve the others too: what they ask for gathers with its own.
 type fences struct {
 	// nonce and counter make up the context of a request. Raft answers every request
 	// that reaches a leader, even late or twice, so no context is ever used again.
@@ -30,11 +32,20 @@ type fences struct {
 	now     uint64
 }
 
-type fence struct{ tag, expires, index uint64 }
+type fence struct {
+	tag, expires, index uint64
+	// asked is the request of another member, nil for a fence of this node.
+	asked *raftpb.Message
+}
 
 // Fence begins a fence. A Fenced event follows for the tag.
 func (c *Core) Fence(tag uint64) {
 	c.fences.gathering = append(c.fences.gathering, fence{tag: tag, expires: c.fences.now + fenceMax})
+}
+
+// serve takes the request of another member into the next round.
+func (f *fences) serve(asked *raftpb.Message) {
+	f.gathering = append(f.gathering, fence{asked: asked, expires: f.now + fenceMax})
 }
 
 // begin starts a round if none is outstanding.
@@ -65,7 +76,9 @@ func (f *fences) tick(c *Core) {
 			if one.expires > f.now {
 				return false
 			}
-			c.turn.Events = append(c.turn.Events, Event{Kind: Fenced, Tag: one.tag, Err: ErrNoQuorum})
+			if one.asked == nil {
+				c.turn.Events = append(c.turn.Events, Event{Kind: Fenced, Tag: one.tag, Err: ErrNoQuorum})
+			}
 			return true
 		})
 	}
@@ -81,8 +94,14 @@ func (f *fences) answered(c *Core, read raft.ReadState) {
 		return
 	}
 	for _, one := range f.round {
-		one.index = read.Index
-		f.waiting = append(f.waiting, one)
+		if one.index = read.Index; one.asked == nil {
+			f.waiting = append(f.waiting, one)
+		} else if c.lead.term != 0 { // or else the member asks again
+			c.send(&raftpb.Message{
+				Type: raftpb.MsgReadIndexResp.Enum(), From: &c.id, To: one.asked.From, Term: new(c.lead.term),
+				Index: new(one.index), Entries: one.asked.Entries,
+			})
+		}
 	}
 	f.round = nil
 	f.release(c)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -47,8 +49,12 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // Name implements encoding.CodecV2.
 func (rawCodec) Name() string { return "parley" }
 
-// answersMax bounds the calls of one stream that are being answered.
-const answersMax = 4096
+const (
+	// answersMax bounds the calls of one stream that are being answered.
+	answersMax = 4096
+	// answerersIdle is how many goroutines of a stream wait for a further call.
+	answerersIdle = 256
+)
 
 // describe returns the service for gRPC.
 func (l *Links) describe() *grpc.ServiceDesc {
@@ -103,7 +109,7 @@ func (t *traffic) receive(stream interface{ RecvMsg(any) error }) ([]frame, erro
 func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 	ctx, stop := context.WithCancel(stream.Context())
 	defer stop()
-	answers, room, counted := newOutbox(), make(chan struct{}, answersMax), l.trafficFrom(from)
+	answers, counted := newOutbox(), l.trafficFrom(from)
 	l.work.Go(func() {
 		for {
 			select {
@@ -119,6 +125,17 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			counted.noteSent(frames, len(batch))
 		}
 	})
+	crew := answerers{work: &l.work, idle: make(chan frame), room: make(chan struct{}, answersMax), answer: func(f frame) {
+		defer l.answering.Add(-1)
+		answer, err := l.Handler.Answer(ctx, from, f.body)
+		reply := frame{id: f.id, failed: err != nil, body: answer}
+		if err != nil {
+			reply.body = []byte(err.Error())
+		}
+		if !answers.put(reply) {
+			stop() // a peer that does not take its answers
+		}
+	}}
 	for {
 		frames, err := counted.receive(stream)
 		if err != nil {
@@ -128,23 +145,56 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			return errNoMember
 		}
 		for _, f := range frames {
-			select {
-			case room <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
 			l.answering.Add(1)
-			l.work.Go(func() {
-				defer func() { <-room; l.answering.Add(-1) }()
-				answer, err := l.Handler.Answer(ctx, from, f.body)
-				reply := frame{id: f.id, failed: err != nil, body: answer}
-				if err != nil {
-					reply.body = []byte(err.Error())
-				}
-				if !answers.put(reply) {
-					stop() // a peer that does not take its answers
-				}
-			})
+			if err := crew.hand(ctx, f); err != nil {
+				l.answering.Add(-1)
+				return err
+			}
+		}
+	}
+}
+
+// answerers are the goroutines that answer the calls of a stream. They stay for further calls:
+// an answer needs a deep stack, and a new goroutine would have to grow one.
+type answerers struct {
+	work   *sync.WaitGroup
+	answer func(frame)
+	// idle hands a call to a goroutine that waits for one, of which waiting says how many
+	// there are. room has an element for each call that is being answered.
+	idle    chan frame
+	waiting atomic.Int32
+	room    chan struct{}
+}
+
+// hand has a call answered, as soon as there is room.
+func (a *answerers) hand(ctx context.Context, f frame) error {
+	select {
+	case a.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case a.idle <- f:
+	default:
+		a.work.Go(func() { a.serve(ctx, f) })
+	}
+	return nil
+}
+
+// serve answers a call, and others until ctx is done or enough goroutines wait for one.
+func (a *answerers) serve(ctx context.Context, f frame) {
+	for {
+		a.answer(f)
+		<-a.room
+		if a.waiting.Add(1) > answerersIdle {
+			a.waiting.Add(-1)
+			return
+		}
+		select {
+		case f = <-a.idle:
+			a.waiting.Add(-1)
+		case <-ctx.Done():
+			return
 		}
 	}
 }
