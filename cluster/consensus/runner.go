@@ -66,6 +66,7 @@ type Runner struct {
 	*meter
 	config Config
 	core   *Core
+	joint  jointFence
 	inbox  *queue
 	tasks  *queue
 	number chan written
@@ -185,46 +186,6 @@ func (r *Runner) expect(done func(uint64, error)) (tag uint64) {
 	r.tag++
 	r.answers[r.tag] = done
 	return r.tag
-}
-
-// Fence returns an index such that everything acknowledged before the call, by any
-// node, is at or below it. This node has applied it when Fence returns.
-func (r *Runner) Fence(ctx context.Context) (uint64, error) { return r.fence(ctx, 0) }
-
-// Confirm returns nil if this node led in a term at some instant after the call.
-func (r *Runner) Confirm(ctx context.Context, term uint64) error {
-	_, err := r.fence(ctx, term)
-	return err
-}
-
-// fence passes a fence. Unless term is 0, it fails with ErrNotLeader if this node does not
-// lead in that term by then. One that does has led in it all the time, so it was in that
-// term that a majority answered the fence.
-func (r *Runner) fence(ctx context.Context, term uint64) (uint64, error) {
-	type answer struct {
-		index uint64
-		err   error
-	}
-	answered := make(chan answer, 1)
-	r.inbox.push(0, false, func() {
-		if r.over {
-			return
-		}
-		r.core.Fence(r.expect(func(index uint64, err error) {
-			if err == nil && term != 0 && r.led != term {
-				err = ErrNotLeader
-			}
-			answered <- answer{index, err}
-		}))
-	})
-	select {
-	case a := <-answered:
-		return a.index, a.err
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-r.done:
-		return 0, ErrStopped
-	}
 }
 
 // Do runs a function with the Core, in the loop, and returns its error. It serves
