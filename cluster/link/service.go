@@ -125,7 +125,7 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			counted.noteSent(frames, len(batch))
 		}
 	})
-	crew := answerers{work: &l.work, idle: make(chan frame), room: make(chan struct{}, answersMax), answer: func(f frame) {
+	pool := answerers{work: &l.work, idle: make(chan frame), capacity: make(chan struct{}, answersMax), answer: func(f frame) {
 		defer l.answering.Add(-1)
 		answer, err := l.Handler.Answer(ctx, from, f.body)
 		reply := frame{id: f.id, failed: err != nil, body: answer}
@@ -146,7 +146,7 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 		}
 		for _, f := range frames {
 			l.answering.Add(1)
-			if err := crew.hand(ctx, f); err != nil {
+			if err := pool.hand(ctx, f); err != nil {
 				l.answering.Add(-1)
 				return err
 			}
@@ -160,16 +160,16 @@ type answerers struct {
 	work   *sync.WaitGroup
 	answer func(frame)
 	// idle hands a call to a goroutine that waits for one, of which waiting says how many
-	// there are. room has an element for each call that is being answered.
-	idle    chan frame
-	waiting atomic.Int32
-	room    chan struct{}
+	// there are. capacity has an element for each call that is being answered.
+	idle     chan frame
+	waiting  atomic.Int32
+	capacity chan struct{}
 }
 
-// hand has a call answered, as soon as there is room.
+// hand has a call answered, as soon as there is free capacity.
 func (a *answerers) hand(ctx context.Context, f frame) error {
 	select {
-	case a.room <- struct{}{}:
+	case a.capacity <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -185,7 +185,7 @@ func (a *answerers) hand(ctx context.Context, f frame) error {
 func (a *answerers) serve(ctx context.Context, f frame) {
 	for {
 		a.answer(f)
-		<-a.room
+		<-a.capacity
 		if a.waiting.Add(1) > answerersIdle {
 			a.waiting.Add(-1)
 			return

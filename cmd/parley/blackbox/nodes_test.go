@@ -221,8 +221,8 @@ func (n *nodes) relay(conn *net.TCPConn) {
 	<-sent
 }
 
-// dial connects with the next node that takes it. Nodes to be avoided come last: what was heard
-// of them may be old, and they say themselves why they cannot serve.
+// dial connects with the next node that takes it. Nodes to be avoided come last: the last look
+// at them may be old, and they answer themselves why they cannot serve.
 func (n *nodes) dial() (*net.TCPConn, error) {
 	turn := n.turn.Add(1)
 	n.mu.Lock()
