@@ -9,12 +9,13 @@ import (
 var (
 	errDraining = parley.Refuse(parley.Unavailable, "draining", "The server is stopping.")
 	errDamaged  = parley.Refuse(parley.Unavailable, "damaged", "A file of the data directory is damaged.")
+	errFollows  = parley.Refuse(parley.Unavailable, "follows", "Another node of the cluster leads, or none does.")
 )
 
 // Ready returns why this server should receive no requests: it is stopping, its disk
 // takes no writes, a data file is damaged, or it is not part of its cluster. It returns nil
-// if the server is ready.
-func (s *core) Ready() *parley.Refusal {
+// if the server is ready. If leads is set, a node is ready only while it leads.
+func (s *core) Ready(leads bool) *parley.Refusal {
 	if s.closing.Load() {
 		return errDraining
 	}
@@ -25,7 +26,12 @@ func (s *core) Ready() *parley.Refusal {
 		return errDamaged
 	}
 	if s.ClusterTrouble != nil {
-		return s.ClusterTrouble()
+		if trouble := s.ClusterTrouble(); trouble != nil {
+			return trouble
+		}
+	}
+	if leads && s.Elsewhere != nil && s.Elsewhere() {
+		return errFollows
 	}
 	return nil
 }
@@ -46,9 +52,9 @@ func (s *core) FailedRead() *parley.Refusal {
 }
 
 // ready returns the result of Ready to a load balancer.
-func (s serverInfo) ready(c *rest.Call, _ *api.Nothing) (api.Ready, error) {
+func (s serverInfo) ready(c *rest.Call, in *api.GetReadiness) (api.Ready, error) {
 	c.SetHeader("Cache-Control", "no-store")
-	if reason := s.Ready(); reason != nil {
+	if reason := s.Ready(in.Leads); reason != nil {
 		c.SetStatus(503)
 		return api.Ready{Status: "unavailable", Reason: &reason.Text}, nil
 	}

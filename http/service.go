@@ -79,6 +79,8 @@ type ServiceOptions struct {
 	Notice Notice
 	// ClusterTrouble, if set, returns why this node of a cluster should receive no requests.
 	ClusterTrouble func() *parley.Refusal
+	// Elsewhere, if set, reports that another node of the cluster leads, or none.
+	Elsewhere func() bool
 	// CutOff, if set, reports that this node has lost contact with its cluster for longer than
 	// an election takes: streams and waits end.
 	CutOff func() bool

@@ -12,6 +12,13 @@ type Health struct {
 	Checks map[string]string `json:"checks"`
 }
 
+// GetReadiness asks whether the server should receive requests: GET /readyz.
+type GetReadiness struct {
+	// Leads asks for the node that leads its cluster: all others are not ready then. A load
+	// balancer that prefers it for writes saves them a hop. A server without a cluster leads.
+	Leads bool `json:"-" query:"leads" default:"false"`
+}
+
 // Ready is the answer of GET /readyz, with 503 when Status is not ready.
 type Ready struct {
 	Status string `json:"status" enum:"ready,unavailable"`

@@ -23,7 +23,8 @@ func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 		return false, errUnparsable
 	}
 	chunked, plain := plainHeaders(h.RawHeaders(), s.single)
-	nameless := protocol == "HTTP/1.0" && len(h.Host()) == 0 && string(h.RequestURI()) == probePath
+	path, _, _ := bytes.Cut(h.RequestURI(), []byte{'?'})
+	nameless := protocol == "HTTP/1.0" && len(h.Host()) == 0 && string(path) == probePath
 	if !plain || !nameless && !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) {
 		return false, errUnparsable
 	}

@@ -98,6 +98,8 @@ func TestGuardAcceptsPlainRequests(t *testing.T) {
 	for name, request := range map[string]string{
 		"plain":                 "GET /things/public HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",
 		"version 1.0":           "GET /things/public HTTP/1.0\r\nHost: toy\r\n\r\n",
+		"probe of 1.0":          "GET /readyz HTTP/1.0\r\n\r\n",
+		"probe with a question": "GET /readyz?leads=true HTTP/1.0\r\n\r\n",
 		"odd query":             "GET /things/public?next=//a/../b%2f%00%5c\\ HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",
 		"encoded letters":       "GET /fail/cre%61ted HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",
 		"dots in a name":        "GET /fail/a..b HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n",

@@ -24,8 +24,8 @@ func NewServer(service *parleyhttp.Service, metrics http.Handler, guard Guard, c
 	status := http.NewServeMux()
 	status.Handle("GET /metrics", metrics)
 	status.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	status.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reason := service.Ready(); reason != nil {
+	status.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if reason := service.Ready(r.URL.Query().Get("leads") == "true"); reason != nil {
 			http.Error(w, reason.Text, http.StatusServiceUnavailable)
 			return
 		}

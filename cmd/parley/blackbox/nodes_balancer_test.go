@@ -1,0 +1,88 @@
+package blackbox
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// exampleBalancer runs haproxy with the configuration of examples/cluster in front of three
+// nodes, and returns its address.
+func exampleBalancer(t *testing.T, n *nodes) string {
+	t.Helper()
+	program, err := exec.LookPath("haproxy")
+	if err != nil {
+		const left = "!! NOT CHECKED: the load balancer of examples/cluster: there is no haproxy here (on Debian: apt-get install haproxy)"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(left)
+		}
+		t.Skip(left)
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "cluster", "haproxy.cfg"))
+	must(t, err)
+	front, err := unusedAddress()
+	must(t, err)
+	addresses := []string{"127.0.0.1:8000", front}
+	for i, port := range []string{"8001", "8002", "8003"} {
+		addresses = append(addresses, "127.0.0.1:"+port, n.node(i).addr)
+	}
+	config := filepath.Join(t.TempDir(), "haproxy.cfg")
+	must(t, os.WriteFile(config, []byte(strings.NewReplacer(addresses...).Replace(string(text))), 0o600))
+	running := exec.Command(program, "-db", "-f", config)
+	must(t, running.Start())
+	t.Cleanup(func() { _ = running.Process.Kill(); _ = running.Wait() })
+	eventually(t, "haproxy listens", func() bool {
+		conn, err := net.Dial("tcp", front)
+		return err == nil && conn.Close() == nil
+	})
+	return front
+}
+
+// TestBalancerAsksTheLeader: behind the load balancer of the examples no node passes a write on
+// to another one, and the death of the leader fails no request that comes after it.
+func TestBalancerAsksTheLeader(t *testing.T) {
+	n := startNodes(t, 3)
+	leads := func(s *server) bool { return s.call(t, "", "GET", "/readyz?leads=true", nil).status == 200 }
+	leader, follower := n.roles(t)
+	for _, s := range n.all {
+		if leads(s) != (s == leader) {
+			t.Errorf("node %s says of itself that it leads: %v", s.flag("--node-name"), s != leader)
+		}
+	}
+	front := n.server()
+	front.addr = exampleBalancer(t, n)
+	front.base = "http://" + front.addr
+	one, other := pair(t, n.server())
+	send := func(to *server) {
+		if a := one.on(to).trySend(other, obj{}); a.status != 201 {
+			t.Errorf("answered %d %s, %v", a.status, a.raw, a.err)
+		}
+	}
+	passedOn := func(to *server) (sum float64) {
+		for range 20 {
+			send(to)
+		}
+		for _, s := range n.all {
+			sum += s.metrics(t).forwarded("answered")
+		}
+		return sum
+	}
+	eventually(t, "haproxy knows who leads", func() bool { return passedOn(front) == passedOn(front) })
+	if before := passedOn(front); passedOn(follower) == before {
+		t.Error("a follower decides writes: the test proves nothing")
+	}
+	leader.kill()
+	for began := time.Now(); time.Since(began) < 3*time.Second; {
+		send(front)
+	}
+	if !slices.ContainsFunc(n.all, func(s *server) bool { return s != leader && leads(s) }) {
+		t.Error("no node says that it leads")
+	}
+	must(t, leader.again())
+	n.ready(t)
+}
