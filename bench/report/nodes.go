@@ -102,7 +102,7 @@ func newNodesSection(r *result.Report) *nodesSection {
 	if n == nil {
 		return nil
 	}
-	s := &nodesSection{title: "Several nodes", reading: fmt.Sprintf("%s behind haproxy, which gives each connection to the next node that is ready and counts as a part of the target.", nodesText(n.Count))}
+	s := &nodesSection{title: "Several nodes", reading: fmt.Sprintf("%s behind haproxy, which gives each connection to the next node that is ready (with --leader-first: to the one that leads) and counts as a part of the target.", nodesText(n.Count))}
 	if n.Single != "" {
 		s.reading += " The single server has a haproxy of its own with the same settings; the two ran in turn. " +
 			"A ratio is that of the two medians, with the least and the greatest ratio of two runs that followed each other."

@@ -24,7 +24,9 @@ type balancer struct {
 	env                   []string
 	// address is host:port for clients. It stays the same.
 	address string
-	running *process
+	// leaderFirst is that of Cluster.
+	leaderFirst bool
+	running     *process
 }
 
 // newBalancer finds haproxy, and an address for it.
@@ -48,9 +50,9 @@ func newBalancer(dir string, env []string) (*balancer, error) {
 	return b, os.MkdirAll(dir, 0o700)
 }
 
-// configuration gives each connection to the next of these nodes that is ready. Unlike
-// examples/cluster it does not read HTTP, so that as little as possible of haproxy is
-// measured, and goes on to another node at once if one does not take a connection.
+// configuration gives each connection to the next of these nodes that is ready, or to the one
+// that leads. Unlike examples/cluster it does not read HTTP, so that as little as possible of
+// haproxy is measured, and goes on to another node at once if one does not take a connection.
 func (b *balancer) configuration(nodes []string) []byte {
 	var to bytes.Buffer
 	fmt.Fprintf(&to, `global
@@ -74,6 +76,20 @@ backend nodes
   option httpchk GET /readyz
   default-server check inter %d fall 2 rise 1 on-marked-down shutdown-sessions
 `, max(2, len(nodes)), b.address, checkEvery.Milliseconds())
+	for i, address := range nodes {
+		fmt.Fprintf(&to, "  server %s %s\n", NodeName(i), address)
+	}
+	if !b.leaderFirst {
+		return to.Bytes()
+	}
+	for i := range nodes {
+		fmt.Fprintf(&to, "  use-server %[1]s if { srv_is_up(leads/%[1]s) }\n", NodeName(i))
+	}
+	fmt.Fprintf(&to, `
+backend leads
+  option httpchk GET /readyz?leads=true
+  default-server check inter %d fall 1 rise 1
+`, checkEvery.Milliseconds())
 	for i, address := range nodes {
 		fmt.Fprintf(&to, "  server %s %s\n", NodeName(i), address)
 	}

@@ -25,6 +25,9 @@ type Cluster struct {
 	// Nodes is the number of nodes. One node is a cluster of one voter. 0 is a server that
 	// belongs to no cluster, behind the same haproxy.
 	Nodes int
+	// LeaderFirst has haproxy give each connection to the node that leads instead, and to
+	// another one only while none does.
+	LeaderFirst bool
 
 	balancer *balancer
 	all      []*Server
@@ -52,6 +55,7 @@ func (c *Cluster) start(ctx context.Context) (door Door, err error) {
 		if c.balancer, err = newBalancer(c.Dir, c.Env); err != nil {
 			return Door{}, err
 		}
+		c.balancer.leaderFirst = c.LeaderFirst
 	}
 	if c.all == nil {
 		err = c.found(ctx)

@@ -32,4 +32,14 @@ func TestConfigurationNamesEveryNode(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	if strings.Contains(text, "leads") {
+		t.Errorf("it asks who leads:\n%s", text)
+	}
+	b.leaderFirst = true
+	text = string(b.configuration([]string{"127.0.0.1:2", "127.0.0.1:3"}))
+	for _, want := range []string{"use-server b if { srv_is_up(leads/b) }\n", "GET /readyz?leads=true\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
 }

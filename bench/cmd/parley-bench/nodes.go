@@ -18,6 +18,8 @@ func (c *runCmd) checkNodes() error {
 		return fmt.Errorf("%d nodes are not between 1 and %d", c.Nodes, nodesMost)
 	case c.Single && c.Nodes == 0:
 		return errors.New("--beside-single goes with --nodes")
+	case c.Leader && c.Nodes < 2:
+		return errors.New("--leader-first goes with --nodes, two or more")
 	case c.Nodes > 0 && c.URL != "":
 		return errors.New("--nodes are started by the bench; --url names a server that runs already")
 	case c.Nodes > 0 && c.Goals:
@@ -29,13 +31,16 @@ func (c *runCmd) checkNodes() error {
 // clusters returns the nodes, and the single server beside them.
 func (c *runCmd) clusters(dir, binary string) (all []target.Target) {
 	one := target.Cluster{Label: fmt.Sprintf("%d nodes", c.Nodes), Binary: binary, Args: c.serveArgs(), Env: childEnvironment(), Dir: filepath.Join(dir, "nodes"), Nodes: c.Nodes}
-	if c.Nodes == 1 {
+	switch {
+	case c.Nodes == 1:
 		one.Label = "1 node"
+	case c.Leader:
+		one.Label, one.LeaderFirst = one.Label+", leader first", true
 	}
 	all = append(all, &one)
 	if c.Single {
 		single := one
-		single.Label, single.Dir, single.Nodes = bench.Single, filepath.Join(dir, bench.Single), 0
+		single.Label, single.Dir, single.Nodes, single.LeaderFirst = bench.Single, filepath.Join(dir, bench.Single), 0, false
 		all = append(all, &single)
 	}
 	return all
