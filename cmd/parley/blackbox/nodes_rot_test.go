@@ -18,7 +18,7 @@ import (
 	"parley/cmd/parley/history"
 )
 
-var nodesRot = flag.Int("nodes.rot", 2, "at how many places TestFollowerRots flips a byte of each kind of file")
+var nodesRot = flag.Int("nodes.rot", 2, "at how many places TestFollowerRots and TestLeaderRots flip a byte of each kind of file")
 
 // TestFollowerRots stops a cluster and damages a file of one node, at many places: the node
 // refuses to start, or to answer, or shows what it should. It never shows a wrong message, and
@@ -28,24 +28,7 @@ func TestFollowerRots(t *testing.T) {
 	n := startNodes(t, 3)
 	w := newRecordedServer(t, n.server(), 2, 6)
 	victim := n.follower()
-	load := func() {
-		w.runClients(nil, clientCounts{12, 2, 2}, 700*time.Millisecond, func() {})
-		w.repeatUnanswered()
-	}
-	load()
-	victim.kill() // so that it begins with tables
-	must(t, victim.again())
-	n.ready(t)
-	load()
-	must(t, victim.drain(15*time.Second))
-	load() // it has to catch up
-	w.readAll(nil, false)
-	w.check()
-	want := w.inboxes(n.node((n.numberOf(victim) + 1) % 3))
-	if len(want[w.popular[0]]) < 20 {
-		t.Fatalf("too little load: %d messages", len(want[w.popular[0]]))
-	}
-	sound := n.stopAndKeep(t, victim)
+	sound, want := w.rottable(n, victim)
 
 	results := map[string]int{}
 	all := damages(t, filepath.Join(sound, victim.flag("--node-name")))
@@ -72,8 +55,104 @@ func TestFollowerRots(t *testing.T) {
 	w.checkDetectsLosses()
 }
 
+// rottable stops a cluster in which one node has tables, blob files and a log of some length. It
+// returns where the directories are, and what all inboxes have.
+func (w *recordedServer) rottable(n *nodes, victim *server) (sound string, want map[*participant][]string) {
+	w.t.Helper()
+	load := func() {
+		w.runClients(nil, clientCounts{12, 2, 2}, 700*time.Millisecond, func() {})
+		w.repeatUnanswered()
+	}
+	load()
+	victim.kill() // so that it begins with tables
+	must(w.t, victim.again())
+	n.ready(w.t)
+	load()
+	must(w.t, victim.drain(15*time.Second))
+	load() // it has to catch up
+	w.readAll(nil, false)
+	w.check()
+	want = w.inboxes(n.node((n.numberOf(victim) + 1) % 3))
+	if len(want[w.popular[0]]) < 20 {
+		w.t.Fatalf("too little load: %d messages", len(want[w.popular[0]]))
+	}
+	return n.stopAndKeep(w.t, victim), want
+}
+
+// TestLeaderRots damages tables and blob files of a node, at many places, and has it lead: when a
+// read meets the damage, another node leads soon, and clients go on with everything that was
+// acknowledged. The control is a node without damage: it goes on leading.
+func TestLeaderRots(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 3)
+	w := newRecordedServer(t, n.server(), 2, 6)
+	victim := n.follower()
+	sound, want := w.rottable(n, victim)
+
+	var met damage
+	for _, d := range append([]damage{{}}, damages(t, filepath.Join(sound, victim.flag("--node-name")))...) {
+		if d.kind() == "raftlog" { // such a node does not start
+			continue
+		}
+		failed := n.startFrom(t, sound, victim, d)
+		led := failed == nil && n.hasLead(victim)
+		result := w.judge(victim, failed, want)
+		t.Logf("%s: the node leads: %v; it %s", d, led, result)
+		switch {
+		case d == damage{}:
+			if !led || result != showsAll || n.leader() != victim {
+				t.Errorf("a node without damage does not go on leading\n%s", victim.log.tail())
+			}
+		case led && result != showsAll:
+			n.yields(t, victim)
+			met = d
+		}
+		for _, s := range n.all {
+			s.kill()
+		}
+	}
+	if met == (damage{}) {
+		t.Fatal("no leader met damage")
+	}
+
+	must(t, n.startFrom(t, sound, victim, met))
+	if !n.hasLead(victim) {
+		t.Fatalf("%s: the node does not lead a second time\n%s", met, victim.log.tail())
+	}
+	n.heed(t)
+	w.runThrough(nil, clientCounts{8, 2, 2}, 300*time.Millisecond, func() {
+		w.inboxes(victim)
+		n.yields(t, victim)
+		t.Logf("first 201 after %v more", w.firstSend().Round(time.Millisecond))
+		time.Sleep(300 * time.Millisecond)
+	})
+	w.repeatUnanswered()
+	w.readAll(nil, true)
+	w.check()
+	w.checkDetectsLosses()
+	t.Log(&w.tally)
+}
+
+// hasLead hands the leadership to a node, and reports whether it leads within 5 s.
+func (n *nodes) hasLead(s *server) bool {
+	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(50 * time.Millisecond) {
+		if _, err := s.operate("cluster", "balance", "--to", s.flag("--node-name")); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// yields waits until another node leads than one that met damage.
+func (n *nodes) yields(t *testing.T, victim *server) {
+	t.Helper()
+	began := time.Now()
+	eventually(t, "another node leads", func() bool { l := n.leader(); return l != nil && l != victim })
+	t.Logf("another node leads after %v", time.Since(began).Round(time.Millisecond))
+}
+
 // stopAndKeep stops all nodes of which one is stopped already, and moves their directories.
-func (n *nodes) stopAndKeep(t *testing.T, stopped *server) (sound string) {
+func (n *nodes) stopAndKeep(t testing.TB, stopped *server) (sound string) {
 	t.Helper()
 	for _, s := range n.all {
 		if s != stopped {
@@ -87,8 +166,8 @@ func (n *nodes) stopAndKeep(t *testing.T, stopped *server) (sound string) {
 	return sound
 }
 
-// startFrom starts all nodes as they were, one of them with a damaged file, and returns why that
-// one did not start.
+// startFrom starts all nodes as they were, one of them with a damaged file, if d names one, and
+// returns why that one did not start.
 func (n *nodes) startFrom(t *testing.T, sound string, victim *server, d damage) (failed error) {
 	t.Helper()
 	for _, s := range n.all {
@@ -97,10 +176,11 @@ func (n *nodes) startFrom(t *testing.T, sound string, victim *server, d damage) 
 			t.Fatalf("%v\n%s", err, said)
 		}
 	}
-	path := filepath.Join(victim.dir, d.file)
-	content, err := os.ReadFile(path)
-	must(t, err)
-	must(t, os.WriteFile(path, d.do(content), 0o600))
+	if path := filepath.Join(victim.dir, d.file); d.file != "" {
+		content, err := os.ReadFile(path)
+		must(t, err)
+		must(t, os.WriteFile(path, d.do(content), 0o600))
+	}
 	for i, err := range concurrently(len(n.all), func(i int) error { return n.node(i).again() }) {
 		switch {
 		case n.node(i) == victim:
@@ -123,7 +203,10 @@ type damage struct {
 func (d damage) kind() string { return strings.TrimPrefix(filepath.Ext(d.file), ".") }
 
 func (d damage) String() string {
-	if d.cutsOff {
+	switch {
+	case d.file == "":
+		return "no damage"
+	case d.cutsOff:
 		return fmt.Sprintf("%s, cut off at %.2f", d.file, d.part)
 	}
 	return fmt.Sprintf("%s, a byte flipped at %.2f", d.file, d.part)
@@ -142,7 +225,7 @@ func (d damage) do(content []byte) []byte {
 	return content
 }
 
-// damages lists what TestFollowerRots does to a directory.
+// damages lists what these tests do to a directory.
 func damages(t *testing.T, dir string) (all []damage) {
 	t.Helper()
 	for _, kind := range []string{"raftlog", "sst", "blob"} {
@@ -229,7 +312,7 @@ func (w *recordedServer) inboxes(s *server) map[*participant][]string {
 				More bool   `json:"has_more"`
 				Next string `json:"next_cursor"`
 			}
-			if a.err == nil && a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
+			if code, _ := a.code(); a.err == nil && a.status != http.StatusOK && (a.status != http.StatusServiceUnavailable || code != "overloaded") {
 				w.t.Errorf("%s: the node answers %d %s", p.name, a.status, a.raw)
 			}
 			if a.err != nil || a.status != http.StatusOK || a.into(&page) != nil {
