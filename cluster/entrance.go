@@ -117,7 +117,6 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 	for id, d := range node.Group.Table() {
 		w.Members[identity.NodeID(id)] = d.Address
 	}
-	e.Logger.Info("a node joins the cluster", "node", w.ID.String(), "name", a.Name, "address", a.Address)
 	return json.Marshal(w)
 }
 

@@ -365,7 +365,9 @@ func (receivedSnapshot) WriteTo(io.Writer) (int64, error) { return 0, errors.Err
 // Members implements consensus.Handler.
 func (m *Member) Members(conf *raftpb.ConfState, described map[uint64]string) {
 	r := newRoster(conf, described)
-	m.roster.Store(r)
+	if since := m.roster.Swap(r); since != nil {
+		r.logChanges(since, m.logger)
+	}
 	if m.changed != nil {
 		m.changed(r.table)
 	}

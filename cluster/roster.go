@@ -3,6 +3,8 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -110,6 +112,32 @@ func newRoster(conf *raftpb.ConfState, described map[uint64]string) *roster {
 		}
 	}
 	return r
+}
+
+// logChanges tells the operator what changed since an earlier roster. After a crash a node may
+// apply a change again, and log it again.
+func (r *roster) logChanges(since *roster, l *slog.Logger) {
+	for _, id := range slices.Sorted(maps.Keys(r.table)) {
+		about := l.With("node", nodeName(id), "name", r.table[id].Name, "address", r.table[id].Address)
+		if _, known := since.table[id]; !known {
+			about.Info("a node was added to the cluster")
+		}
+		if slices.Contains(r.conf.GetVoters(), id) && !slices.Contains(since.conf.GetVoters(), id) {
+			about.Info("a node of the cluster became a voter")
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(since.table)) {
+		if _, member := r.table[id]; member {
+			continue
+		}
+		what, by := "a node was removed from the cluster", []any{}
+		for other, d := range r.table {
+			if d.Replaces == id && slices.Contains(r.conf.GetVoters(), other) {
+				what, by = "a node of the cluster was replaced", []any{"by", nodeName(other), "by_name", d.Name}
+			}
+		}
+		l.With("node", nodeName(id), "name", since.table[id].Name, "address", since.table[id].Address).Info(what, by...)
+	}
 }
 
 // admitted is the node that a token admitted, 0 if none.

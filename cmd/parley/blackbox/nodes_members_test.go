@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func (c clusterStatus) state(name string) string {
 func (c clusterStatus) voters() int { return len(c.Groups[0].Voters) }
 
 // TestMembersChange has a fourth node join, takes a node out, and replaces one that lost its
-// disk. Every node has every message.
+// disk. Every node has every message, and logs what became of the members.
 func TestMembersChange(t *testing.T) {
 	t.Parallel()
 	n := startNodes(t, 3)
@@ -98,7 +99,41 @@ func TestMembersChange(t *testing.T) {
 			t.Errorf("node %d shows %d of %d messages", i, len(rows), sent)
 		}
 	}
+	logsMembers(t, n)
 }
+
+// logsMembers checks what the nodes logged about the members of TestMembersChange: each change
+// once, and never a token.
+func logsMembers(t *testing.T, n *nodes) {
+	t.Helper()
+	token, err := n.node(0).operate("cluster", "token")
+	must(t, err)
+	want := []string{
+		"a node was added to the cluster: d", "a node of the cluster became a voter: d",
+		"a node was added to the cluster: e", "a node of the cluster became a voter: e", "a node was removed from the cluster: e",
+		"a node was added to the cluster: d2", "a node of the cluster became a voter: d2", "a node of the cluster was replaced: d by_name=d2",
+	}
+	for i := range 3 {
+		said := n.node(i).log.text()
+		var got []string
+		for _, line := range loggedChange.FindAllStringSubmatch(said, -1) {
+			got = append(got, line[1]+": "+line[2]+line[3])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("node %d logs %q, want %q", i, got, want)
+		}
+		tokens := []int{strings.Count(said, "INF a join token was issued"), strings.Count(said, "replaces=")}
+		if i > 0 && tokens[0] > 0 || i == 0 && !slices.Equal(tokens, []int{7, 1}) { // b, c, d, e, f, d2, and that of this function
+			t.Errorf("node %d logs that it issued %v join tokens\n%s", i, tokens, n.node(i).log.tail())
+		}
+		if strings.Contains(said, strings.TrimSpace(token)) {
+			t.Errorf("node %d logs a join token", i)
+		}
+	}
+}
+
+// loggedChange is a line about a member of the cluster that is called d, d2 or e.
+var loggedChange = regexp.MustCompile(`INF (a node .*) node=[0-9a-f]{16} name=([de]2?) address=127\.0\.0\.1:[0-9]+(?: by=[0-9a-f]{16}( by_name=d2))?\n`)
 
 // oneTokenOneNode has a node join and leave again: another one is not admitted with its token.
 func oneTokenOneNode(t *testing.T, n *nodes) {

@@ -41,8 +41,8 @@ func (e *Endpoint) Mount(mux *http.ServeMux) {
 		admin.Answer(w, s, err)
 	})
 	mux.HandleFunc("POST /cluster/token", func(w http.ResponseWriter, _ *http.Request) {
-		token, err := e.Part.identity.NewToken(e.Part.Clock(), 0)
-		admin.Answer(w, Token{token}, err)
+		token, err := e.token(0)
+		admin.Answer(w, token, err)
 	})
 	for name, call := range map[string]func(context.Context, identity.NodeID) (any, error){
 		"replace": e.replace, "remove": e.remove, "drain": e.drain, "balance": e.balance,
@@ -115,8 +115,22 @@ func (e *Endpoint) replace(_ context.Context, id identity.NodeID) (any, error) {
 	if id == 0 {
 		return nil, errUnnamed
 	}
-	token, err := e.Part.identity.NewToken(e.Part.Clock(), id)
-	return Token{token}, err
+	return e.token(id)
+}
+
+// token issues a token for a node, which takes the place of another one unless replaces is 0.
+func (e *Endpoint) token(replaces identity.NodeID) (Token, error) {
+	now := e.Part.Clock()
+	token, err := e.Part.identity.NewToken(now, replaces)
+	if err != nil {
+		return Token{}, err
+	}
+	about := []any{"expires", now.Add(identity.TokenLifetime)}
+	if replaces != 0 {
+		about = append(about, "replaces", replaces.String(), "name", e.Part.group.Table()[uint64(replaces)].Name)
+	}
+	e.Part.Logger.Info("a join token was issued", about...)
+	return Token{token}, nil
 }
 
 func (e *Endpoint) remove(ctx context.Context, id identity.NodeID) (any, error) {
