@@ -46,9 +46,10 @@ type (
 	removeMember struct{ ID uint64 }
 	// askState asks a node how it is. It answers a nodeState.
 	askState struct{}
-	// nodeState is how a node is.
+	// nodeState is how a node is, and how it is set.
 	nodeState struct {
-		State string
+		State    string
+		Settings []string
 	}
 	// askAcknowledged asks what a member had acknowledged. It answers an acknowledgedUpTo.
 	askAcknowledged struct{ ID uint64 }

@@ -28,6 +28,8 @@ type Group struct {
 	clock  parley.Clock
 	// State says how this node is: ready, joining or draining.
 	State func() string
+	// Settings, as NAME=VALUE, should be the same on all nodes.
+	Settings []string
 	// changing serializes changes of members.
 	changing sync.Mutex
 	known    acknowledged
@@ -52,8 +54,8 @@ const (
 )
 
 // NewGroup returns the group of a member.
-func NewGroup(m *Member, clock parley.Clock, state func() string) *Group {
-	return &Group{member: m, clock: clock, State: state}
+func NewGroup(m *Member, clock parley.Clock, state func() string, settings []string) *Group {
+	return &Group{member: m, clock: clock, State: state, Settings: settings}
 }
 
 // answer answers a request that concerns the group.
@@ -70,7 +72,7 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 	case askAcknowledged:
 		return acknowledgedUpTo{g.acknowledgedBy(ctx, r.ID, g.clock())}, nil
 	case askState:
-		return nodeState{g.State()}, nil
+		return nodeState{g.State(), g.Settings}, nil
 	}
 	return nil, errNoRequest
 }

@@ -52,17 +52,17 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 // HandOver has the leader hand over to a member, or to the most advanced one if id is 0.
 func (n *Node) HandOver(ctx context.Context, id uint64) error { return n.toLeader(ctx, hand{id}) }
 
-// StateOf asks a peer how it is.
-func (n *Node) StateOf(ctx context.Context, peer Peer) (string, error) {
+// StateOf asks a peer how it is, and for its settings: nil if it is of a former version.
+func (n *Node) StateOf(ctx context.Context, peer Peer) (state string, settings []string, err error) {
 	reply, err := n.call(ctx, peer, askState{})
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	s, ok := reply.(nodeState)
 	if !ok {
-		return "", errNoAnswer
+		return "", nil, errNoAnswer
 	}
-	return s.State, nil
+	return s.State, s.Settings, nil
 }
 
 // Gossip sends a peer something that may be lost.

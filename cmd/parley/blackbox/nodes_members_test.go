@@ -209,6 +209,31 @@ func replaceLost(t *testing.T, n *nodes, i int) {
 	})
 }
 
+// TestSettingsAreCompared starts a follower again with other settings than the node that leads:
+// it names them, once. Nodes with the same settings say nothing.
+func TestSettingsAreCompared(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 3, "--quota", "tier1.agents=5", "--quota", "tier1.groups=3")
+	n.ready(t)
+	const warning = "WRN settings differ"
+	for i := range 3 {
+		if said := n.node(i).log.text(); strings.Contains(said, warning) {
+			t.Errorf("node %d warns of its settings:\n%s", i, said)
+		}
+	}
+	other := n.follower()
+	must(t, other.drain(15*time.Second))
+	other.flags = append(slices.Clone(other.flags), "--brand", "other", "--quota", "tier1.groups=4", "--rate", "writes=600")
+	must(t, other.again())
+	eventually(t, "a warning names what differs", func() bool {
+		return strings.Contains(other.log.text(), warning+` from those of the leader, and should be the same on all nodes settings="--brand --quota --rate"`)
+	})
+	n.ready(t)
+	if said := other.log.text(); strings.Count(said, warning) != 1 {
+		t.Errorf("not one warning:\n%s", said)
+	}
+}
+
 // TestRemovedNodeEndsWaiting removes a node on which a stream is open and a request waits: both
 // end, so that their clients ask a node that has news.
 func TestRemovedNodeEndsWaiting(t *testing.T) {

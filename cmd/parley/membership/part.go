@@ -37,8 +37,10 @@ type Options struct {
 	// ErasureList is the path of the list of erasures; "" is that in the data directory. Only
 	// Recover needs it.
 	ErasureList string
-	Clock       parley.Clock
-	Logger      *slog.Logger
+	// Settings, as NAME=VALUE, should be the same on all nodes.
+	Settings []string
+	Clock    parley.Clock
+	Logger   *slog.Logger
 	// Fatal ends the process.
 	Fatal func(error)
 }
@@ -110,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	if p.begin, err = readBeginning(o.Data); err != nil {
 		return nil, err
 	}
-	p.group = cluster.NewGroup(p.member, o.Clock, p.State)
+	p.group = cluster.NewGroup(p.member, o.Clock, p.State, o.Settings)
 	return p, p.remember()
 }
 
@@ -213,7 +215,11 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 		p.identity.Keep(working, p.Clock, func(err error) { p.Logger.Error("the node's certificate cannot be renewed", "error", err) })
 	})
 	p.work.Go(func() { p.confirm(working) })
-	return p.await(ctx, replica)
+	if err := p.await(ctx, replica); err != nil {
+		return err
+	}
+	p.work.Go(func() { p.compareSettings(working) })
+	return nil
 }
 
 // awaitReport is how long a node waits for the cluster before it says so.

@@ -86,7 +86,7 @@ func (p *Part) stateOf(ctx context.Context, n NodeStatus, g consensus.Status) st
 	state := p.State()
 	if !n.Self {
 		var err error
-		if state, err = p.node.StateOf(ctx, p.transport.Peer(uint64(n.ID))); err != nil {
+		if state, _, err = p.node.StateOf(ctx, p.transport.Peer(uint64(n.ID))); err != nil {
 			return "down"
 		}
 	}

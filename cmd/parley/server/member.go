@@ -1,10 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"parley"
@@ -67,7 +71,7 @@ func (m *member) start(ctx context.Context, h *running, keys *orgKeys) error {
 func newMember(ctx context.Context, cfg *Config) (member, error) {
 	part, err := membership.Open(ctx, membership.Options{
 		Data: cfg.Data, Listen: cfg.ClusterListen, Advertise: cfg.ClusterAdvertise, Name: cfg.NodeName,
-		Join: cfg.join, Token: cfg.joinToken, Clock: time.Now, Logger: slog.Default(),
+		Join: cfg.join, Token: cfg.joinToken, Clock: time.Now, Logger: slog.Default(), Settings: cfg.alike(),
 		Fatal: func(err error) {
 			slog.Error("the node cannot go on; what was acknowledged is on other nodes", "error", err)
 			os.Exit(program.ExitUnexpected)
@@ -110,4 +114,22 @@ func (m *member) contact() (trouble func() *parley.Refusal, cutOff func() bool) 
 		return nil, nil
 	}
 	return m.part.Ready, m.part.CutOff
+}
+
+// alike are the settings that should be the same on all nodes of a cluster, as NAME=VALUE.
+func (c *Config) alike() []string {
+	return []string{
+		"--base-url=" + cmp.Or(c.BaseURL, c.Listen), "--domain=" + c.Domain, "--brand=" + c.Brand, fmt.Sprint("--pow-bits=", c.PowBits),
+		"--tier1=" + c.Tier1, "--quota-profile=" + c.QuotaProfile, "--quota=" + joined(c.Quota), "--rate=" + joined(c.Rate), "--poll-limit=" + c.PollLimit.String(),
+	}
+}
+
+// joined are terms in an order of their own.
+func joined[T fmt.Stringer](terms []T) string {
+	all := make([]string, len(terms))
+	for i, t := range terms {
+		all[i] = t.String()
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
 }

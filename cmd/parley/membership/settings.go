@@ -1,0 +1,36 @@
+package membership
+
+import (
+	"context"
+	"slices"
+	"strings"
+)
+
+// compareSettings warns of settings that differ from those of the leader, if that is another
+// node. If it does not answer, or is of a former version, nothing is compared.
+func (p *Part) compareSettings(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	leader, err := p.transport.Leader()
+	if leader == nil || err != nil {
+		return
+	}
+	_, theirs, err := p.node.StateOf(ctx, leader)
+	if err != nil {
+		return
+	}
+	if names := differing(p.Settings, theirs); len(names) > 0 {
+		p.Logger.Warn("settings differ from those of the leader, and should be the same on all nodes", "settings", strings.Join(names, " "))
+	}
+}
+
+// differing returns the names of settings, as NAME=VALUE, that have another value in theirs.
+func differing(ours, theirs []string) (names []string) {
+	for _, s := range ours {
+		name, _, _ := strings.Cut(s, "=")
+		if !slices.Contains(theirs, s) && slices.ContainsFunc(theirs, func(t string) bool { return strings.HasPrefix(t, name+"=") }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
