@@ -50,6 +50,8 @@ type (
 	nodeState struct {
 		State    string
 		Settings []string
+		// Now is what its wall clock shows, zero from a node of a former version.
+		Now time.Time
 	}
 	// askAcknowledged asks what a member had acknowledged. It answers an acknowledgedUpTo.
 	askAcknowledged struct{ ID uint64 }

@@ -72,7 +72,7 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 	case askAcknowledged:
 		return acknowledgedUpTo{g.acknowledgedBy(ctx, r.ID, g.clock())}, nil
 	case askState:
-		return nodeState{g.State(), g.Settings}, nil
+		return nodeState{g.State(), g.Settings, g.clock()}, nil
 	}
 	return nil, errNoRequest
 }

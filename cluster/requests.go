@@ -54,15 +54,34 @@ func (n *Node) HandOver(ctx context.Context, id uint64) error { return n.toLeade
 
 // StateOf asks a peer how it is, and for its settings: nil if it is of a former version.
 func (n *Node) StateOf(ctx context.Context, peer Peer) (state string, settings []string, err error) {
+	s, err := n.stateOf(ctx, peer)
+	return s.State, s.Settings, err
+}
+
+func (n *Node) stateOf(ctx context.Context, peer Peer) (nodeState, error) {
 	reply, err := n.call(ctx, peer, askState{})
 	if err != nil {
-		return "", nil, err
+		return nodeState{}, err
 	}
 	s, ok := reply.(nodeState)
 	if !ok {
-		return "", nil, errNoAnswer
+		return nodeState{}, errNoAnswer
 	}
-	return s.State, s.Settings, nil
+	return s, nil
+}
+
+// ClockOffset measures by how much the wall clock of a peer is ahead of this node's. ok is false
+// if the peer does not answer soon enough to tell, or is of a former version.
+func (n *Node) ClockOffset(ctx context.Context, peer Peer) (ahead time.Duration, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, roundTripMax)
+	defer cancel()
+	sent := n.Clock()
+	s, err := n.stateOf(ctx, peer)
+	took := n.Clock().Sub(sent)
+	if err != nil || s.Now.IsZero() || took > roundTripMax {
+		return 0, false
+	}
+	return s.Now.Sub(sent.Add(took / 2)), true
 }
 
 // Gossip sends a peer something that may be lost.
