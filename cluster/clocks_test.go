@@ -221,3 +221,22 @@ func TestClockJumpsCountLate(t *testing.T) {
 		t.Errorf("the offsets are %v", got)
 	}
 }
+
+// TestApplicantsClock: a node with a wrong clock is not taken in, and hears how wrong it is. One
+// of a former version does not say what its clock shows.
+func TestApplicantsClock(t *testing.T) {
+	here := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for there, want := range map[time.Time]string{
+		here: "", here.Add(5 * time.Second): "", here.Add(-5 * time.Second): "", {}: "",
+		here.Add(time.Minute):                      "the wall clock of the new node is 1m0s ahead of that of this node, and they may differ by 5s: set the wrong one right",
+		here.Add(-time.Hour - 40*time.Millisecond): "the wall clock of the new node is 1h0m0.04s behind that of this node, and they may differ by 5s: set the wrong one right",
+	} {
+		said := ""
+		if err := checkClock(there, here); err != nil {
+			said = err.Error()
+		}
+		if said != want {
+			t.Errorf("%v: %q, want %q", there, said, want)
+		}
+	}
+}

@@ -28,6 +28,8 @@ type Application struct {
 	Request []byte `json:"request"`
 	Name    string `json:"name"`
 	Address string `json:"address"`
+	// Now is what the wall clock of the node shows, zero from one of a former version.
+	Now time.Time `json:"now,omitzero"`
 }
 
 // Secrets are what all nodes of a cluster have in common besides the journal.
@@ -94,6 +96,9 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
+	if err := checkClock(a.Now, e.Clock()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
 	node := e.node.Load()
 	if node == nil {
 		return nil, status.Error(codes.Unavailable, "the node is starting")
@@ -118,6 +123,21 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 		w.Members[identity.NodeID(id)] = d.Address
 	}
 	return json.Marshal(w)
+}
+
+// checkClock refuses a node whose wall clock differs too much from this node's. The application
+// was on its way for a moment, of which nobody knows how long it was.
+func checkClock(there, here time.Time) error {
+	offset, how := there.Sub(here), "ahead of"
+	switch {
+	case there.IsZero():
+		return nil
+	case sideOf(offset) == near:
+		return nil
+	case sideOf(offset) == behind:
+		how = "behind"
+	}
+	return fmt.Errorf("the wall clock of the new node is %s %s that of this node, and they may differ by %v: set the wrong one right", shownOffset(offset.Abs()), how, clockOffsetMax)
 }
 
 var (
@@ -164,7 +184,7 @@ func refused(member string, err error) error {
 }
 
 // Join asks a member to take this node in, and returns what it answered.
-func Join(ctx context.Context, member, token string, d Description) (*Welcome, *identity.Applicant, error) {
+func Join(ctx context.Context, member, token string, d Description, clock parley.Clock) (*Welcome, *identity.Applicant, error) {
 	applicant, err := identity.NewApplicant(token)
 	if err != nil {
 		return nil, nil, err
@@ -174,13 +194,13 @@ func Join(ctx context.Context, member, token string, d Description) (*Welcome, *
 		return nil, nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	request, err := json.Marshal(Application{token, applicant.Request, d.Name, d.Address})
-	if err != nil {
-		return nil, nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
 	if err := reach(ctx, member, applicant.Client()); err != nil {
+		return nil, nil, err
+	}
+	request, err := json.Marshal(Application{token, applicant.Request, d.Name, d.Address, clock()})
+	if err != nil {
 		return nil, nil, err
 	}
 	var answer []byte

@@ -104,7 +104,7 @@ func join(ctx context.Context, o Options) error {
 	if err := ln.Close(); err != nil {
 		return err
 	}
-	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, d)
+	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, d, o.Clock)
 	if err != nil {
 		return notJoined(err)
 	}
