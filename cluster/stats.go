@@ -34,6 +34,8 @@ type Stats struct {
 	Forwarded Forwarded
 	Window    Window
 	Links     []link.Stats
+	// ClockOffsets are those of Clocks.
+	ClockOffsets map[uint64]time.Duration
 }
 
 // Contents counts contents of the group, which a node takes that joins or lags too far.

@@ -66,6 +66,7 @@ type Part struct {
 	stop    context.CancelFunc
 
 	spending spending
+	clocks   cluster.Clocks
 	draining atomic.Bool
 	// drains makes drains wait for each other. noticed is set once load balancers had time to
 	// notice that the node is draining.
@@ -104,6 +105,7 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 		o.Listen = id.Address
 	}
 	p := &Part{Options: o, identity: id, member: cluster.NewMember()}
+	p.clocks.Logger = o.Logger
 	p.spending.failed = func(err error) {
 		o.Logger.Error("what callers spend of their rates cannot be counted with other nodes", "error", err)
 	}
@@ -219,6 +221,7 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 		return err
 	}
 	p.work.Go(func() { p.compareSettings(working) })
+	p.work.Go(func() { p.compareClocks(working) })
 	return nil
 }
 
@@ -248,6 +251,7 @@ func (p *Part) await(ctx context.Context, replica *persistence.Replica) error {
 	if err := os.Remove(beginningFile(p.Data)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	p.measureClocks(ctx)
 	p.ready.Store(true)
 	p.Logger.Info("the node is part of its cluster", "cluster", p.identity.Cluster.String(), "node", p.identity.ID.String(), "address", p.identity.Address)
 	return nil
@@ -297,6 +301,8 @@ func (p *Part) Ready() *parley.Refusal {
 		return errDraining
 	case confirmed == nil || p.Clock().Sub(*confirmed) > confirmedFor: // by the monotonic clock
 		return errNoLeader
+	case p.clocks.Wrong():
+		return errClock
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"parley/cluster"
 	"parley/cluster/consensus"
 	"parley/cluster/identity"
 )
@@ -94,14 +93,6 @@ func (p *Part) stateOf(ctx context.Context, n NodeStatus, g consensus.Status) st
 		return "joining"
 	}
 	return state
-}
-
-// Stats returns what reads the numbers of a node, nil for a server on its own.
-func Stats(p *Part) func() (s cluster.Stats, started bool) {
-	if p == nil {
-		return nil
-	}
-	return p.transport.Stats
 }
 
 func ids(of []uint64) []identity.NodeID {
