@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -127,7 +128,9 @@ func ofNode(t *testing.T, h *running) string {
 	t.Helper()
 	registry := telemetry.Metrics(telemetry.Sources{
 		Store: h.store, Node: h.node, HTTP: h.http, Service: h.service, Webhooks: h.webhooks.sender, Requests: h.meter,
-		Cluster: func() (cluster.Stats, bool) { return cluster.Stats{Links: []link.Stats{{Peer: 0xab}}}, true },
+		Cluster: func() (cluster.Stats, bool) {
+			return cluster.Stats{Links: []link.Stats{{Peer: 0xab}}, ClockOffsets: map[uint64]time.Duration{0xab: -1500 * time.Millisecond}}, true
+		},
 	})
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
@@ -166,7 +169,7 @@ func TestDashboardNamesWhatThereIs(t *testing.T) {
 		t.Error("a server on its own has metrics of a cluster")
 	}
 	exposed = ofNode(t, h)
-	for _, want := range []string{`parley_cluster_leads{group="0"} 0`, `parley_cluster_link_up{peer="00000000000000ab"} 0`, `parley_cluster_forwarded_total{group="0",outcome="unknown"} 0`} {
+	for _, want := range []string{`parley_cluster_leads{group="0"} 0`, `parley_cluster_link_up{peer="00000000000000ab"} 0`, `parley_cluster_clock_offset_seconds{peer="00000000000000ab"} -1.5`, `parley_cluster_forwarded_total{group="0",outcome="unknown"} 0`} {
 		if !strings.Contains(exposed, "\n"+want) {
 			t.Errorf("the metrics of a node have no %s", want)
 		}

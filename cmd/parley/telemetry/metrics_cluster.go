@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,7 +14,7 @@ import (
 const theGroup = "0"
 
 // clusterCollectors expose the numbers of a node of a cluster: those of its group, and those
-// of the link to each other node.
+// of each other node: the link to it, and its clock.
 func clusterCollectors(take func() (cluster.Stats, bool)) []prometheus.Collector {
 	group := func(each func(cluster.Stats, ...string)) {
 		if s, ok := take(); ok {
@@ -36,8 +37,14 @@ func clusterCollectors(take func() (cluster.Stats, bool)) []prometheus.Collector
 		gauge("parley_cluster_link_waiting_bytes", "Bytes that wait to be sent to the peer.", func(l link.Stats) int { return l.Waiting }),
 		gauge("parley_cluster_link_waiting_bytes_max", "Limit of parley_cluster_link_waiting_bytes.", func(l link.Stats) int { return l.WaitingMax }),
 	)
+	clocks := newCollector([]string{"peer"}, func(each func(time.Duration, ...string)) {
+		s, _ := take()
+		for peer, offset := range s.ClockOffsets {
+			each(offset, fmt.Sprintf("%016x", peer))
+		}
+	}, gauge("parley_cluster_clock_offset_seconds", "By how much the wall clock of the peer is ahead of this node's, in seconds, measured every 2 s; missing if the peer did not answer within 0.5 s.", time.Duration.Seconds))
 	return []prometheus.Collector{
-		groupCollector(group), replicationCollector(group), forwardedCollector(group), links, fenceCollector(group),
+		groupCollector(group), replicationCollector(group), forwardedCollector(group), links, clocks, fenceCollector(group),
 	}
 }
 
