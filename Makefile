@@ -205,8 +205,8 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^(TestPartitions|TestNoMajority)$$' -nodes.partitions 10
 	@$(SAY) "stops, halts, full disks, histories, groups and webhooks, again and again"
 	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX) -run '^(TestRollingRestart|TestLeaderHalted|TestLeaderDiskFull|TestFollowerDiskFull|TestStopOnFullDisk|TestKeysWaitForRoom|TestNodesGroupsUnderKills|TestNodesKillsDuringDelivery)$$'
-	@$(SAY) "wall clocks that jump, in a binary that takes minutes to build"
-	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestClockJumps$$' -nodes.clocks 10
+	@$(SAY) "wall clocks that jump or are wrong, in a binary that takes minutes to build"
+	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^(TestClockJumps|TestWrongClock)$$' -nodes.clocks 10
 
 # The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
 SOAK ?= 20m

@@ -61,6 +61,28 @@ func buildWithWallClock(t testing.TB) string {
 	return program
 }
 
+// clockIn is the clock of a node, whose file is in a directory.
+func clockIn(dir string, i int) wallClock { return wallClock{filepath.Join(dir, nodeName(i))} }
+
+// startWithClocks runs three nodes that have wall clocks of their own, whose files are in a
+// directory.
+func startWithClocks(t *testing.T, dir string, flags ...string) (n *nodes, clocks []wallClock) {
+	program, local := buildWithWallClock(t), localPlace(t.TempDir())
+	n = startNodesAt(t, func(i int) (place, error) {
+		at, err := local(i)
+		clock := clockIn(dir, i)
+		at.binary, at.through = program, clock.through()
+		if err == nil && !exists(clock.file) {
+			err = clock.set(0)
+		}
+		return at, err
+	}, 3, flags...)
+	for i := range 3 {
+		clocks = append(clocks, clockIn(dir, i))
+	}
+	return n, clocks
+}
+
 // tokenSkew is by how much the clocks of nodes may differ for access tokens of one to be good
 // on another.
 const tokenSkew = 30 * time.Second
@@ -82,20 +104,10 @@ type jumpingNodes struct {
 }
 
 func startJumping(t *testing.T) *jumpingNodes {
-	program, dir, local := buildWithWallClock(t), t.TempDir(), localPlace(t.TempDir())
 	x := &jumpingNodes{t: t}
 	flags, err := trustSink()
 	must(t, err)
-	x.nodes = startNodesAt(t, func(i int) (place, error) {
-		at, err := local(i)
-		clock := wallClock{filepath.Join(dir, nodeName(i))}
-		x.clocks = append(x.clocks, clock)
-		at.binary, at.through = program, clock.through()
-		if err == nil {
-			err = clock.set(0)
-		}
-		return at, err
-	}, 3, flags...)
+	x.nodes, x.clocks = startWithClocks(t, t.TempDir(), flags...)
 	x.w = newRecordedServer(t, x.server(), 2, 6)
 	x.listeners = x.w.listeners()
 	x.from, x.to = pair(t, x.server())

@@ -1,0 +1,92 @@
+package blackbox
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// readiness is what a node says about itself.
+func (s *server) readiness(t testing.TB) (status int, reason string) {
+	t.Helper()
+	resp, err := client.Get(s.base + "/readyz")
+	must(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	var said struct{ Reason string }
+	must(t, json.NewDecoder(resp.Body).Decode(&said))
+	return resp.StatusCode, said.Reason
+}
+
+// TestWrongClock: a node whose wall clock becomes wrong, or is wrong when it starts, leaves
+// service while the others stay, says by how much it is wrong, and comes back when its clock is
+// right. One that joins with a wrong clock is refused.
+func TestWrongClock(t *testing.T) {
+	if *nodesClocks == 0 {
+		t.Skip("runs only with -nodes.clocks")
+	}
+	dir := t.TempDir()
+	n, clocks := startWithClocks(t, dir)
+	wrong := func(s *server) {
+		t.Helper()
+		began := time.Now()
+		eventually(t, "a node with a wrong clock is not ready", func() bool {
+			status, reason := s.readiness(t)
+			return status == http.StatusServiceUnavailable && strings.Contains(reason, "wall clock")
+		})
+		t.Logf("not ready after %v", time.Since(began).Round(100*time.Millisecond))
+		for _, other := range n.all {
+			if status, reason := other.readiness(t); other != s && status != http.StatusOK {
+				t.Errorf("node %s, whose clock is right, is not ready: %s", other.flag("--node-name"), reason)
+			}
+		}
+	}
+	right := func(s *server) {
+		t.Helper()
+		must(t, clocks[n.numberOf(s)].set(0))
+		began := time.Now()
+		n.ready(t)
+		t.Logf("ready again after %v", time.Since(began).Round(100*time.Millisecond))
+	}
+	says := func(s *server, what string) {
+		t.Helper()
+		if count := strings.Count(s.log.text(), what); count != 1 {
+			t.Errorf("node %s says %d times %q\n%s", s.flag("--node-name"), count, what, s.log.tail())
+		}
+	}
+	const clockWrong = "the wall clock of this node is wrong"
+
+	leader, follower := n.roles(t)
+	for s, ahead := range map[*server]time.Duration{leader: -time.Minute, follower: time.Hour} {
+		must(t, clocks[n.numberOf(s)].set(ahead))
+		wrong(s)
+		says(s, clockWrong)
+		says(s, ahead.String())
+		far := 0
+		for name, value := range s.metrics(t) {
+			if strings.HasPrefix(name, "parley_cluster_clock_offset_seconds{") && value > -ahead.Seconds()-1 && value < -ahead.Seconds()+1 {
+				far++
+			}
+		}
+		if far != 2 {
+			t.Errorf("the clock of %d nodes differs from that of one whose own is ahead by %v", far, ahead)
+		}
+		right(s)
+	}
+
+	must(t, follower.drain(15*time.Second))
+	must(t, clocks[n.numberOf(follower)].set(-time.Minute))
+	must(t, follower.again())
+	wrong(follower)
+	right(follower)
+	says(follower, clockWrong)
+
+	must(t, clockIn(dir, 3).set(time.Minute))
+	if err := n.add(3); err == nil || !strings.Contains(err.Error(), "the wall clock of the new node is 1m0s ahead of") && !strings.Contains(err.Error(), "the wall clock of the new node is 59.9") {
+		t.Errorf("a node with a wrong clock joins: %v", err)
+	}
+	must(t, clockIn(dir, 3).set(0))
+	must(t, n.add(3))
+	n.ready(t)
+}
