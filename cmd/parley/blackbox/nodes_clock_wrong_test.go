@@ -20,8 +20,8 @@ func (s *server) readiness(t testing.TB) (status int, reason string) {
 }
 
 // TestWrongClock: a node whose wall clock becomes wrong, or is wrong when it starts, leaves
-// service while the others stay, says by how much it is wrong, and comes back when its clock is
-// right. One that joins with a wrong clock is refused.
+// service and the leadership while the others stay, says by how much it is wrong, and comes back
+// when its clock is right. One that joins with a wrong clock is refused.
 func TestWrongClock(t *testing.T) {
 	if *nodesClocks == 0 {
 		t.Skip("runs only with -nodes.clocks")
@@ -63,6 +63,7 @@ func TestWrongClock(t *testing.T) {
 		wrong(s)
 		says(s, clockWrong)
 		says(s, ahead.String())
+		eventually(t, "a node whose clock is right leads", func() bool { now := n.leader(); return now != nil && now != s })
 		far := 0
 		for name, value := range s.metrics(t) {
 			if strings.HasPrefix(name, "parley_cluster_clock_offset_seconds{") && value > -ahead.Seconds()-1 && value < -ahead.Seconds()+1 {

@@ -10,13 +10,15 @@ import (
 var errDamaged = parley.Refuse(parley.Unavailable, "damaged", "A file of the data directory is damaged.")
 
 // trouble returns why this node should not lead, nil if it may: it is draining, its disk takes no
-// writes, or a file is damaged.
+// writes, a file is damaged, or its clock, which would date messages and end votes, is wrong.
 func (p *Part) trouble() *parley.Refusal {
 	switch {
 	case p.draining.Load():
 		return errDraining
 	case p.store.Damage() != "":
 		return errDamaged
+	case p.clocks.Wrong():
+		return errClock
 	}
 	return p.store.Trouble()
 }
