@@ -265,21 +265,25 @@ func (e *entity[S, C, E]) work() error {
 	return nil
 }
 
+// errDamaged refuses what another node will soon decide: a node that found a damaged file hands
+// over its leadership.
+var errDamaged = parley.ErrOverloaded.Saying("A file of the node that leads is damaged, and another node takes over; nothing was done. Try again.")
+
 // guard runs one turn. A defect (a panic, a damaged row) is answered with "internal" and
 // drops the actor, whose memory may be half changed: the next message loads it anew.
 // Its next activation gets the hints that are not done.
 func (e *entity[S, C, E]) guard(m *ask, run func() error) {
-	failed := func(err error, stack []byte) {
+	failed := func(err, reason error, stack []byte) {
 		e.engine.Logger.Error("actor failed", "stream", e.handle.stream.Kind, "id", e.handle.stream.ID.String(),
 			"error", err, "stack", string(stack))
 		if m != nil {
-			m.complete(nil, parley.ErrInternal)
+			m.complete(nil, reason)
 		}
 		e.abort()
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			failed(fmt.Errorf("panic: %v", r), debug.Stack())
+			failed(fmt.Errorf("panic: %v", r), parley.ErrInternal, debug.Stack())
 		}
 	}()
 	err := run()
@@ -290,8 +294,10 @@ func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 			m.complete(nil, err)
 		}
 		e.abort()
+	case e.engine.Router != nil && e.engine.journal.Damage() != "":
+		failed(err, errDamaged, nil)
 	default:
-		failed(err, nil)
+		failed(err, parley.ErrInternal, nil)
 	}
 }
 

@@ -191,6 +191,28 @@ func TestDamagedRowsAreInternal(t *testing.T) {
 	})
 }
 
+// TestDamageOfNodeIsOverload: where another node can take over, an actor that fails on a node
+// with a damaged file answers that nothing was done. Without such a file it is a defect.
+func TestDamageOfNodeIsOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := newEngine(t, 1, func(e *Engine) { e.Router = decidesHere{} })
+		for file, want := range map[string]error{"": parley.ErrInternal, "000001.sst": parley.ErrOverloaded} {
+			l.damage = file
+			l.stream(streamOf(1)).state = []byte("rot")
+			for _, request := range []any{look{}, add(1)} {
+				if a := <-askInBackground(e, streamOf(1), request); !errors.Is(a.err, want) {
+					t.Errorf("with the damaged file %q %T is answered with %v", file, request, a)
+				}
+			}
+		}
+	})
+}
+
+// decidesHere is the router of a node that leads.
+type decidesHere struct{}
+
+func (decidesHere) Ask(r Request, here func(Request) (any, error)) (any, error) { return here(r) }
+
 // TestTimeoutReportsUnknownOutcome holds an entry for longer than AnswerTimeout.
 func TestTimeoutReportsUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

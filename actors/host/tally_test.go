@@ -96,6 +96,8 @@ type fakeJournal struct {
 	// activation.
 	fail     error
 	onQueued func(journal.Stream)
+	// damage is the file that is reported as damaged.
+	damage string
 }
 
 type fakeStream struct {
@@ -106,6 +108,8 @@ type fakeStream struct {
 	queue  []journal.QueuedMessage
 	words  uint64
 }
+
+func (l *fakeJournal) Damage() string { return l.damage }
 
 func newFakeJournal() *fakeJournal { return &fakeJournal{streams: map[journal.Stream]*fakeStream{}} }
 
