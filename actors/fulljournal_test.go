@@ -168,6 +168,7 @@ func TestReadsWorkOnAFullJournal(t *testing.T) {
 				t.Fatalf("with room, %s: %v", look.what, err)
 			}
 		}
+		awaitKeyLog(t, v.node, v.agents...) // it writes in its own time
 		j.full.Store(true)
 		v.restart()
 		for range 2 {
