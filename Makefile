@@ -102,7 +102,7 @@ haproxy:
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends haproxy >/dev/null || true; \
 	fi; \
 	command -v haproxy >/dev/null || \
-		{ why="haproxy is not installed (apt-get install haproxy): the bench of several nodes is left out"; $(LEFT_OUT); }
+		{ why="haproxy is not installed (apt-get install haproxy): the bench of several nodes, and the load balancer of the examples, are left out"; $(LEFT_OUT); }
 
 .PHONY: unit
 unit: haproxy ## Layers, rules, journal, doors, command line
@@ -111,7 +111,7 @@ unit: haproxy ## Layers, rules, journal, doors, command line
 	cd bench && $(GO) test $(FLAGS) ./...
 
 .PHONY: blackbox
-blackbox: ## The binary through HTTP, with one journal, with four, and as three nodes behind a proxy
+blackbox: haproxy ## The binary through HTTP, with one journal, with four, and as three nodes behind a proxy
 	@$(SAY) "black box"
 	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 20m)
 
