@@ -92,6 +92,9 @@ func (v *inviteRun) batch(targets []api.Target, message *string) (api.InviteResu
 	out := api.InviteResults{Results: []api.Invitation{}}
 	for _, t := range targets {
 		row, err := v.entry(t, message)
+		if err != nil && len(out.Results) > 0 {
+			return out, afterCommit(err)
+		}
 		if err != nil {
 			return out, err
 		}

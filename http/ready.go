@@ -40,7 +40,7 @@ func (s *core) Ready(leads bool) *parley.Refusal {
 // here. Callers that wait should ask another node.
 func (s *core) cutOff() bool { return s.CutOff != nil && s.CutOff() }
 
-var errOthersHave = parley.ErrOverloaded.Saying("A file of this node is damaged; other nodes have what was asked for. Try again.")
+var errOthersHave = parley.ErrOverloaded.Saying("A file of this node is damaged; other nodes have what was asked for. Try again.").ForOne()
 
 // FailedRead returns how a read that failed is refused: a file of this node is damaged, and
 // another node should be asked. It returns nil if there is no other node, or no damage.

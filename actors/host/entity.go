@@ -265,9 +265,9 @@ func (e *entity[S, C, E]) work() error {
 	return nil
 }
 
-// errDamaged refuses what another node will soon decide: a node that found a damaged file hands
-// over its leadership.
-var errDamaged = parley.ErrOverloaded.Saying("A file of the node that leads is damaged, and another node takes over; nothing was done. Try again.")
+// errDamaged refuses what another node will soon decide, if there is one that can: a node that
+// found a damaged file hands over its leadership. It says nothing about the load.
+var errDamaged = parley.ErrOverloaded.Saying("A file of the node that leads is damaged; nothing was done. Another node takes over if one is ready. Try again.").ForOne()
 
 // guard runs one turn. A defect (a panic, a damaged row) is answered with "internal" and
 // drops the actor, whose memory may be half changed: the next message loads it anew.

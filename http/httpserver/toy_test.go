@@ -89,7 +89,8 @@ func toyRoutes() []rest.Route {
 		}),
 		rest.Typed("GET", probePath, rest.Public, 200, "Say that it is ready.", func(*rest.Call, *struct {
 			Leads bool `json:"-" query:"leads" default:"false"`
-		}) (map[string]int, error) {
+		},
+		) (map[string]int, error) {
 			return map[string]int{"ready": 1}, nil
 		}),
 		rest.Typed("GET", "/things/public", rest.Public, 200, "Show what is public.", func(c *rest.Call, in *struct{}) (map[string]int, error) {

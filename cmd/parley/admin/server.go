@@ -1,11 +1,13 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"time"
 
 	parleyhttp "parley/http"
@@ -25,7 +27,12 @@ func NewServer(service *parleyhttp.Service, metrics http.Handler, guard Guard, c
 	status.Handle("GET /metrics", metrics)
 	status.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	status.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if reason := service.Ready(r.URL.Query().Get("leads") == "true"); reason != nil {
+		leads, err := strconv.ParseBool(cmp.Or(r.URL.Query().Get("leads"), "false"))
+		if err != nil {
+			http.Error(w, "leads is true or false", http.StatusBadRequest)
+			return
+		}
+		if reason := service.Ready(leads); reason != nil {
 			http.Error(w, reason.Text, http.StatusServiceUnavailable)
 			return
 		}

@@ -119,12 +119,12 @@ func (m *member) contact() (trouble func() *parley.Refusal, cutOff func() bool) 
 // alike are the settings that should be the same on all nodes of a cluster, as NAME=VALUE.
 func (c *Config) alike() []string {
 	return []string{
-		"--base-url=" + cmp.Or(c.BaseURL, c.Listen), "--domain=" + c.Domain, "--brand=" + c.Brand, fmt.Sprint("--pow-bits=", c.PowBits),
+		"--base-url=" + strings.TrimSuffix(cmp.Or(c.BaseURL, c.Listen), "/"), "--domain=" + c.Domain, "--brand=" + c.Brand, fmt.Sprint("--pow-bits=", c.PowBits),
 		"--tier1=" + c.Tier1, "--quota-profile=" + c.QuotaProfile, "--quota=" + joined(c.Quota), "--rate=" + joined(c.Rate), "--poll-limit=" + c.PollLimit.String(),
 	}
 }
 
-// joined are terms in an order of their own.
+// joined lists terms in a fixed order.
 func joined[T fmt.Stringer](terms []T) string {
 	all := make([]string, len(terms))
 	for i, t := range terms {
