@@ -17,14 +17,14 @@ const (
 	// for all of it, or for nothing.
 	roundTripMax = 500 * time.Millisecond
 	// clockRounds is how many measurements in a row must say something new: a clock that
-	// jumps forward and back is none that is wrong.
+	// jumps forward and soon back does not count as wrong.
 	clockRounds = 5
 )
 
 // Clocks compares this node's wall clock with those of the other members. Nobody knows which
 // clock is right, so a clock counts as wrong if more than half of all members have one that is
 // far ahead of it, or more than half one that is far behind. The clock in the middle is never
-// wrong by that: some node stays in service, and with two members both do.
+// wrong by that: while all are up some node stays in service, and with two members both do.
 type Clocks struct {
 	Logger *slog.Logger
 	mu     sync.Mutex
@@ -114,7 +114,7 @@ func (c *Clocks) Note(others []uint64, offsets map[uint64]time.Duration) {
 	case c.wrong:
 	default:
 		if was {
-			c.Logger.Info("the wall clock of this node agrees with those of other nodes again")
+			c.Logger.Info("the wall clock of this node no longer differs from those of most nodes, as far as they answer")
 		}
 		for _, id := range changed {
 			c.Logger.Warn("the wall clock of another node differs from that of this one; let all nodes keep their time by NTP", "node", nodeName(id), "offset", shownOffset(peers[id].offset))

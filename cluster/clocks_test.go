@@ -211,7 +211,7 @@ func TestClockJumpsCountLate(t *testing.T) {
 	const other = `level=WARN msg="the wall clock of another node differs from that of this one; let all nodes keep their time by NTP" node=0000000000000002 offset=1m0s`
 	want := map[string]int{
 		`level=WARN msg="the wall clock of this node is wrong: those of most nodes differ from it; the node is not ready until it is set right" offset=1m0s`: 1,
-		`level=INFO msg="the wall clock of this node agrees with those of other nodes again"`:                                                                1,
+		`level=INFO msg="the wall clock of this node no longer differs from those of most nodes, as far as they answer"`:                                     1,
 		other: 2, // by each of the other two
 	}
 	if !maps.Equal(said, want) {

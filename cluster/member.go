@@ -366,7 +366,7 @@ func (receivedSnapshot) WriteTo(io.Writer) (int64, error) { return 0, errors.Err
 func (m *Member) Members(conf *raftpb.ConfState, described map[uint64]string) {
 	r := newRoster(conf, described)
 	if since := m.roster.Swap(r); since != nil {
-		r.logChanges(since, m.logger)
+		m.changes <- func() error { r.logChanges(since, m.logger); return nil } // a log may block, the loop must not
 	}
 	if m.changed != nil {
 		m.changed(r.table)

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$(mktemp -d)
 seconds=10
 servers=()
-trap 'kill "${servers[@]}" 2>/dev/null; wait; rm -rf "$work"' EXIT
+trap 'kill "${servers[@]}" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
 # serve NAME NUMBER FLAGS starts a server at port 18080 + NUMBER, its admin address one hundred above.
 serve() {
@@ -34,7 +34,7 @@ load() {
     profile $one &
     taken+=($!)
   done
-  wait "${taken[@]}" "$bench"
+  for one in "${taken[@]}" "$bench"; do wait "$one"; done
 }
 
 serve single 0

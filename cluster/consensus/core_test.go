@@ -315,6 +315,56 @@ func TestCommitIndexIsNotWritten(t *testing.T) {
 	}
 }
 
+// TestFenceOfAnotherMember: what another member asks for is answered by a round of the leader that
+// begins after it asked, and not at all by one that has lost its term.
+func TestFenceOfAnotherMember(t *testing.T) {
+	m := three(t)
+	term := m.elect()
+	asked := func() {
+		m.step(2, &raftpb.Message{Type: raftpb.MsgReadIndex.Enum(), Entries: []*raftpb.Entry{{Data: []byte("asked")}}})
+	}
+	beat := func() *raftpb.Message {
+		t.Helper()
+		beats := m.take(raftpb.MsgHeartbeat)
+		if len(beats) != 2 {
+			t.Fatalf("a round of %d heartbeats", len(beats))
+		}
+		return &raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(term), Context: beats[0].Context}
+	}
+	m.core.Fence(1)
+	m.run()
+	first := beat()
+	asked()
+	if len(m.take(raftpb.MsgHeartbeat)) > 0 {
+		t.Error("the other member has a round of its own")
+	}
+	m.step(3, first)
+	if !slices.ContainsFunc(m.events, func(e consensus.Event) bool { return e.Kind == consensus.Fenced && e.Tag == 1 && e.Err == nil }) {
+		t.Fatalf("the first round served nobody: %v", m.events)
+	}
+	sent := slices.Clone(m.sent)
+	second := beat()
+	if slices.ContainsFunc(sent, func(one consensus.Message) bool { return one.Raft.GetType() == raftpb.MsgReadIndexResp }) {
+		t.Error("the other member was answered by a round that began before it asked")
+	}
+	m.step(3, second)
+	answers := m.take(raftpb.MsgReadIndexResp)
+	if len(answers) != 1 || answers[0].GetTo() != 2 || answers[0].GetTerm() != term || answers[0].GetIndex() != m.core.Status().Commit || string(answers[0].GetEntries()[0].GetData()) != "asked" {
+		t.Fatalf("answered %v", answers)
+	}
+	asked()
+	m.step(3, &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(term + 1)})
+	m.ticks(5, 0)
+	passedOn := m.take(raftpb.MsgReadIndex)
+	if len(passedOn) != 1 {
+		t.Fatalf("the round goes on with %v", passedOn)
+	}
+	m.step(3, &raftpb.Message{Type: raftpb.MsgReadIndexResp.Enum(), Term: new(term + 1), Index: new(uint64(1)), Entries: passedOn[0].Entries})
+	if answers := m.take(raftpb.MsgReadIndexResp); len(answers) > 0 {
+		t.Errorf("a node that has lost its term answered %v", answers)
+	}
+}
+
 // TestFenceOfAFormerStart answers a fence with what another start had asked for.
 func TestFenceOfAFormerStart(t *testing.T) {
 	m := three(t)

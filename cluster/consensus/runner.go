@@ -66,7 +66,7 @@ type Runner struct {
 	*meter
 	config Config
 	core   *Core
-	joint  jointFence
+	shared sharedFence
 	inbox  *queue
 	tasks  *queue
 	number chan written

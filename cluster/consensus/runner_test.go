@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
 
@@ -387,7 +388,7 @@ func TestJoin(t *testing.T) {
 	ask := func(changes ...*raftpb.ConfChangeSingle) {
 		t.Helper()
 		err := consensus.ErrNotLeader
-		for errors.Is(err, consensus.ErrNotLeader) {
+		for errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, raft.ErrProposalDropped) { // it may be handing over
 			err = c.leader(c.servers...).runner.Do(context.Background(), func(core *consensus.Core) error {
 				return core.ChangeMembers(&raftpb.ConfChangeV2{Changes: changes})
 			})

@@ -52,8 +52,8 @@ func (rawCodec) Name() string { return "parley" }
 const (
 	// answersMax bounds the calls of one stream that are being answered.
 	answersMax = 4096
-	// answerersIdle is how many goroutines of a stream wait for a further call.
-	answerersIdle = 256
+	// workersIdle is how many goroutines of a stream wait for a further call.
+	workersIdle = 256
 )
 
 // describe returns the service for gRPC.
@@ -125,7 +125,7 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			counted.noteSent(frames, len(batch))
 		}
 	})
-	pool := answerers{work: &l.work, idle: make(chan frame), capacity: make(chan struct{}, answersMax), answer: func(f frame) {
+	pool := workers{work: &l.work, idle: make(chan frame), capacity: make(chan struct{}, answersMax), answer: func(f frame) {
 		defer l.answering.Add(-1)
 		answer, err := l.Handler.Answer(ctx, from, f.body)
 		reply := frame{id: f.id, failed: err != nil, body: answer}
@@ -146,7 +146,7 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 		}
 		for _, f := range frames {
 			l.answering.Add(1)
-			if err := pool.hand(ctx, f); err != nil {
+			if err := pool.dispatch(ctx, f); err != nil {
 				l.answering.Add(-1)
 				return err
 			}
@@ -154,20 +154,23 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 	}
 }
 
-// answerers are the goroutines that answer the calls of a stream. They stay for further calls:
+// workers are the goroutines that answer the calls of a stream. They stay for further calls:
 // an answer needs a deep stack, and a new goroutine would have to grow one.
-type answerers struct {
+type workers struct {
 	work   *sync.WaitGroup
 	answer func(frame)
-	// idle hands a call to a goroutine that waits for one, of which waiting says how many
-	// there are. capacity has an element for each call that is being answered.
+	// idle passes a call to a goroutine that waits for one; waiting is the number of these
+	// goroutines. capacity has an element for each call that is being answered.
 	idle     chan frame
 	waiting  atomic.Int32
 	capacity chan struct{}
 }
 
-// hand has a call answered, as soon as there is free capacity.
-func (a *answerers) hand(ctx context.Context, f frame) error {
+// dispatch has a call answered, as soon as there is free capacity.
+func (a *workers) dispatch(ctx context.Context, f frame) error {
+	if err := ctx.Err(); err != nil { // nobody would send the answer
+		return err
+	}
 	select {
 	case a.capacity <- struct{}{}:
 	case <-ctx.Done():
@@ -182,11 +185,11 @@ func (a *answerers) hand(ctx context.Context, f frame) error {
 }
 
 // serve answers a call, and others until ctx is done or enough goroutines wait for one.
-func (a *answerers) serve(ctx context.Context, f frame) {
+func (a *workers) serve(ctx context.Context, f frame) {
 	for {
 		a.answer(f)
 		<-a.capacity
-		if a.waiting.Add(1) > answerersIdle {
+		if a.waiting.Add(1) > workersIdle {
 			a.waiting.Add(-1)
 			return
 		}

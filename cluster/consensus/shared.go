@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// jointFence gathers callers that want a fence until the loop begins with it, so that the
+// sharedFence gathers callers that want a fence until the loop begins with it, so that the
 // loop has one to answer, however many requests are served.
-type jointFence struct {
+type sharedFence struct {
 	mu   sync.Mutex
-	next *passage
+	next *pendingFence
 }
 
-// passage is a fence for several callers. What done closes is written before.
-type passage struct {
+// pendingFence is a fence for several callers. The other fields are written before done is
+// closed.
+type pendingFence struct {
 	done       chan struct{}
 	index, led uint64
 	err        error
@@ -29,11 +30,11 @@ func (r *Runner) Confirm(ctx context.Context, term uint64) error {
 	return err
 }
 
-// fence passes a fence. Unless term is 0, it fails with ErrNotLeader if this node does not
+// fence waits for a fence. Unless term is 0, it fails with ErrNotLeader if this node does not
 // lead in that term by then. One that does has led in it all the time, so it was in that
 // term that a majority answered the fence.
 func (r *Runner) fence(ctx context.Context, term uint64) (uint64, error) {
-	p := r.passage()
+	p := r.pendingFence()
 	select {
 	case <-p.done:
 	case <-ctx.Done():
@@ -47,24 +48,24 @@ func (r *Runner) fence(ctx context.Context, term uint64) (uint64, error) {
 	return p.index, p.err
 }
 
-// passage returns a passage that has not begun.
-func (r *Runner) passage() *passage {
-	j := &r.joint
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.next == nil {
-		p := &passage{done: make(chan struct{})}
-		j.next = p
+// pendingFence returns a fence that has not begun.
+func (r *Runner) pendingFence() *pendingFence {
+	s := &r.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		p := &pendingFence{done: make(chan struct{})}
+		s.next = p
 		r.inbox.push(0, false, func() { r.begin(p) })
 	}
-	return j.next
+	return s.next
 }
 
-// begin begins a passage, in the loop. Who comes from now on waits for another one.
-func (r *Runner) begin(p *passage) {
-	r.joint.mu.Lock()
-	r.joint.next = nil
-	r.joint.mu.Unlock()
+// begin begins with a fence, in the loop. Callers that come from now on wait for another one.
+func (r *Runner) begin(p *pendingFence) {
+	r.shared.mu.Lock()
+	r.shared.next = nil
+	r.shared.mu.Unlock()
 	if r.over {
 		return
 	}
