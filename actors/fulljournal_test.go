@@ -17,10 +17,8 @@ import (
 	"parley/journal"
 )
 
-// fullJournal is a journal that can reject entries as overloaded, and can hold
-// releases.
+// fullJournal has journals reject entries as overloaded, and hold releases.
 type fullJournal struct {
-	journal.Journal
 	full atomic.Bool
 	// wrote counts entries with content that arrived while the journal was full.
 	wrote atomic.Int64
@@ -30,19 +28,22 @@ type fullJournal struct {
 	held    []func()
 }
 
-func (j *fullJournal) wrap(journal journal.Journal) journal.Journal {
-	j.Journal = journal
-	return j
+// gatedJournal is the journal of one life of a node: requests of a former life may still end.
+type gatedJournal struct {
+	journal.Journal
+	*fullJournal
 }
 
-func (j *fullJournal) Admit(slot parley.Slot, size int) (func(), error) {
+func (j *fullJournal) wrap(of journal.Journal) journal.Journal { return gatedJournal{of, j} }
+
+func (j gatedJournal) Admit(slot parley.Slot, size int) (func(), error) {
 	if j.full.Load() {
 		return nil, parley.ErrOverloaded
 	}
 	return j.Journal.Admit(slot, size)
 }
 
-func (j *fullJournal) Append(e *journal.Entry) {
+func (j gatedJournal) Append(e *journal.Entry) {
 	if j.full.Load() && len(e.Events)+len(e.Records)+len(e.Rows)+len(e.Effects)+len(e.Handled)+len(e.Timers)+len(e.Hosted)+len(e.Counts) > 0 {
 		j.wrote.Add(1)
 	}
