@@ -46,7 +46,7 @@ type (
 	removeMember struct{ ID uint64 }
 	// askState asks a node how it is. It answers a nodeState.
 	askState struct{}
-	// nodeState is how a node is, and how it is set.
+	// nodeState is how a node is, with its settings; nil from a node of a former version.
 	nodeState struct {
 		State    string
 		Settings []string

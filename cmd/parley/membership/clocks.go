@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"parley"
-	"parley/cluster"
 )
 
 // clocksEvery is how often a node compares its wall clock with those of the others.
@@ -49,16 +48,4 @@ func (p *Part) measureClocks(ctx context.Context) {
 	}
 	asking.Wait()
 	p.clocks.Note(others, offsets)
-}
-
-// Stats returns what reads the numbers of a node, nil for a server on its own.
-func Stats(p *Part) func() (s cluster.Stats, started bool) {
-	if p == nil {
-		return nil
-	}
-	return func() (cluster.Stats, bool) {
-		s, started := p.transport.Stats()
-		s.ClockOffsets = p.clocks.Offsets()
-		return s, started
-	}
 }

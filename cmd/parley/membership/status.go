@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"parley/cluster"
 	"parley/cluster/consensus"
 	"parley/cluster/identity"
 )
@@ -93,6 +94,18 @@ func (p *Part) stateOf(ctx context.Context, n NodeStatus, g consensus.Status) st
 		return "joining"
 	}
 	return state
+}
+
+// Stats returns what reads the numbers of a node, nil for a server on its own.
+func Stats(p *Part) func() (s cluster.Stats, started bool) {
+	if p == nil {
+		return nil
+	}
+	return func() (cluster.Stats, bool) {
+		s, started := p.transport.Stats()
+		s.ClockOffsets = p.clocks.Offsets()
+		return s, started
+	}
 }
 
 func ids(of []uint64) []identity.NodeID {
