@@ -112,6 +112,9 @@ func (a *Archive) Witness() (*disk.Head, error) { return a.witness, a.unreadable
 // records nothing or cannot be read.
 func (a *Archive) WitnessedKeyring() disk.KeyringState { return a.keyring }
 
+// Position is how far a replica has applied the order of its group; zero if it has no group.
+func (a *Archive) Position() (GroupPosition, error) { return layout.ReadGroupPosition(a.rows) }
+
 // Close releases the archive.
 func (a *Archive) Close() error {
 	a.storeView.Close()

@@ -14,6 +14,50 @@ import (
 // the process or the power failed, and begins a new segment. If something that was synced
 // is missing the error wraps disk.ErrDamaged and names the file.
 func Open(o Options) (*Log, error) {
+	r, err := read(o)
+	if err != nil {
+		return nil, err
+	}
+	l := r.log
+	if n := len(l.segments); n > 0 {
+		if err := syncFile(l.o, l.segments[n-1].path); err != nil {
+			return nil, err
+		}
+		if l.witness, err = disk.OpenWitness(l.o.FS, o.Dir, r.record); err != nil {
+			return nil, err
+		}
+	} else if err := l.make(); err != nil {
+		return nil, err
+	}
+	if err := l.start(r); err != nil {
+		return nil, errors.Join(err, l.tail.close(), l.witness.Close())
+	}
+	return l, nil
+}
+
+// Contents is what a log holds.
+type Contents struct {
+	// Records are those that Open would keep.
+	Records uint64
+	// Cut is the entry up to which the log was cut, Last the newest one.
+	Cut, Last Position
+}
+
+// Verify finds what Open would keep, changes nothing, and fails as Open does. Nothing else
+// may have the log open.
+func Verify(o Options) (c Contents, err error) {
+	o.setDefaults()
+	o.FS, o.New = disk.ReadOnlyFS{FS: o.FS}, false
+	r, err := read(o)
+	if err != nil {
+		return c, err
+	}
+	last := r.log.state.last
+	return Contents{r.records, r.log.state.cut(), Position{last, r.log.state.term(last)}}, nil
+}
+
+// read reads all segments of a log. It has none, if it is new.
+func read(o Options) (*replay, error) {
 	o.setDefaults()
 	segments, err := list(o)
 	if err != nil {
@@ -21,36 +65,28 @@ func Open(o Options) (*Log, error) {
 	}
 	l := &Log{o: o, closing: make(chan struct{})}
 	l.changed.L = &l.mu
-	witnessed, err := l.readWitness(len(segments) > 0)
-	if err != nil {
+	r := &replay{log: l, next: 1}
+	if r.record, err = l.readWitness(len(segments) > 0); err != nil {
 		return nil, err
 	}
-	replay := replay{log: l, witnessed: witnessed.Head}
-	number := uint64(1)
+	r.witnessed = r.record.Head
 	if n := len(segments); n > 0 {
-		number = segments[n-1].number + 1
-		if err := replay.run(segments); err != nil {
+		r.next = segments[n-1].number + 1
+		if err := r.run(segments); err != nil {
 			return nil, err
 		}
 	}
-	if len(l.segments) == 0 {
-		// No opening was ever completed: the log has given no promise.
-		if witnessed.Head.Number > 0 {
-			return nil, fmt.Errorf("%w: %s: there are no segments, record %d was acknowledged", disk.ErrDamaged, o.Dir, witnessed.Head.Number)
-		}
-		if !o.New {
-			return nil, fmt.Errorf("%w in %s", ErrNone, o.Dir)
-		}
-		if err := l.make(); err != nil {
-			return nil, err
-		}
-	} else if l.witness, err = disk.OpenWitness(o.FS, o.Dir, witnessed); err != nil {
-		return nil, err
+	if len(l.segments) > 0 {
+		return r, nil
 	}
-	if err := l.start(number, replay); err != nil {
-		return nil, errors.Join(err, l.tail.close(), l.witness.Close())
+	// No opening was ever completed: the log has given no promise.
+	if r.witnessed.Number > 0 {
+		return nil, fmt.Errorf("%w: %s: there are no segments, record %d was acknowledged", disk.ErrDamaged, o.Dir, r.witnessed.Number)
 	}
-	return l, nil
+	if !o.New {
+		return nil, fmt.Errorf("%w in %s", ErrNone, o.Dir)
+	}
+	return r, nil
 }
 
 // list returns the segments in the directory, in order.
@@ -92,7 +128,7 @@ func (l *Log) make() (err error) {
 
 // start removes a segment that was never completed, and begins one that is durable
 // before anything is appended.
-func (l *Log) start(number uint64, r replay) error {
+func (l *Log) start(r *replay) error {
 	for _, s := range r.unborn {
 		if err := l.o.FS.Remove(s.path); err != nil {
 			return err
@@ -100,7 +136,7 @@ func (l *Log) start(number uint64, r replay) error {
 	}
 	l.before, l.synced, l.syncedCut = l.state.summary(), r.head, l.state.cut().Index
 	l.writtenLast = l.state.last
-	if err := l.begin(number, r.head); err != nil {
+	if err := l.begin(r.next, r.head); err != nil {
 		return err
 	}
 	if err := l.tail.files[0].SyncData(); err != nil {
@@ -117,11 +153,15 @@ func (l *Log) start(number uint64, r replay) error {
 	return l.err
 }
 
-// replay reads a log that is being opened.
+// replay reads a log.
 type replay struct {
 	log       *Log
-	witnessed disk.Head
+	record    *disk.WitnessRecord
+	witnessed disk.Head // in the record
 	head      disk.Head // of the last record
+	records   uint64
+	// next is the number for a new segment.
+	next uint64
 	// unborn is the last segment if its base never became durable.
 	unborn []segment
 }
@@ -211,9 +251,7 @@ func (r *replay) segment(i int, base stored, begun summary) error {
 	at := file.at
 	err = errors.Join(err, file.close())
 	if err == nil && i == len(l.segments)-1 {
-		if err = r.check(s, at); err == nil {
-			err = syncFile(l.o, s.path)
-		}
+		err = r.check(s, at)
 	}
 	return err
 }
@@ -222,6 +260,7 @@ func (r *replay) segment(i int, base stored, begun summary) error {
 func (r *replay) apply(rec stored, s segment, at int64) error {
 	l := r.log
 	r.head = rec.head
+	r.records++
 	if r.head.Number == r.witnessed.Number && r.head != r.witnessed {
 		return fmt.Errorf("record %d is not the one that was acknowledged", r.head.Number)
 	}

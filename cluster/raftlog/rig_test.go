@@ -10,6 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"parley/persistence/disk"
 )
 
 const testDir = "node/raft"
@@ -21,11 +23,28 @@ func testOptions(fs vfs.FS) Options {
 
 func mustOpen(t testing.TB, o Options) *Log {
 	t.Helper()
-	l, err := Open(o)
+	l, err := verified(t, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// verified opens a log after Verify has found that it can be opened and what it holds.
+func verified(t testing.TB, o Options) (*Log, error) {
+	t.Helper()
+	found, unsound := Verify(o)
+	l, err := Open(o)
+	if errors.Is(err, disk.ErrDamaged) != errors.Is(unsound, disk.ErrDamaged) {
+		t.Fatalf("Verify says %v, Open %v", unsound, err)
+	}
+	if err == nil && unsound == nil {
+		want := Contents{found.Records, l.state.cut(), Position{l.state.last, l.state.term(l.state.last)}}
+		if found != want || found.Records == 0 {
+			t.Fatalf("Verify found %+v, the log holds %+v", found, want)
+		}
+	}
+	return l, err
 }
 
 func must(t testing.TB, err error) {

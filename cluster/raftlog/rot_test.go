@@ -98,7 +98,7 @@ func TestRot(t *testing.T) {
 		for _, at := range []int64{0, 3, 4, 9, 17, 25, headerBytes, headerBytes + rng.Int64N(r.size-headerBytes), r.size - 1} {
 			rotten := copyOf(fs)
 			flip(t, rotten, r.path, r.at+at, 1<<rng.IntN(8))
-			if l, err := Open(testOptions(rotten)); !errors.Is(err, disk.ErrDamaged) {
+			if l, err := verified(t, testOptions(rotten)); !errors.Is(err, disk.ErrDamaged) {
 				t.Fatalf("record %d, byte %d: %v, %v", r.number, at, l, err)
 			}
 		}
@@ -125,7 +125,7 @@ func TestRotAfterCrash(t *testing.T) {
 		rotten := copyOf(fs)
 		writeFile(t, rotten, disk.WitnessName, witness)
 		flip(t, rotten, r.path, r.at+r.size/2, 4)
-		l, err := Open(testOptions(rotten))
+		l, err := verified(t, testOptions(rotten))
 		switch {
 		case errors.Is(err, disk.ErrDamaged):
 		case err != nil || r.number <= proven:
@@ -151,7 +151,7 @@ func TestLostFiles(t *testing.T) {
 		t.Helper()
 		rotten := copyOf(fs)
 		change(rotten)
-		if _, err := Open(testOptions(rotten)); !errors.Is(err, disk.ErrDamaged) {
+		if _, err := verified(t, testOptions(rotten)); !errors.Is(err, disk.ErrDamaged) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

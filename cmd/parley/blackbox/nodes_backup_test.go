@@ -44,7 +44,7 @@ func TestBackupsOfNodes(t *testing.T) {
 		succeeds(t, "verify", "--data", data)
 		checkRestored(t, s, data, to, senders, before[node])
 		succeeds(t, "verify", "--data", data)
-		reportsLostWitness(t, data)
+		reportsLostWitness(t, data, "journal", "witness")
 	}
 	for i, node := range order {
 		if i == 1 {
@@ -53,19 +53,21 @@ func TestBackupsOfNodes(t *testing.T) {
 			must(t, node.drain(15*time.Second))
 		}
 		succeeds(t, "verify", "--data", node.dir)
-		reportsLostWitness(t, node.dir)
+		reportsLostWitness(t, node.dir, "journal", "witness")
+		reportsLostWitness(t, node.dir, "raft", "node-log")
 		must(t, node.again())
 	}
 	t.Logf("%d messages", len(l.known()))
 }
 
-// reportsLostWitness has parley verify look at a directory that lost its durability witness.
-func reportsLostWitness(t *testing.T, data string) {
+// reportsLostWitness has parley verify look at a directory of which one part lost its
+// durability witness, and expects the faults of one check.
+func reportsLostWitness(t *testing.T, data, part, check string) {
 	t.Helper()
-	witness := filepath.Join(data, "journal", "witness")
+	witness := filepath.Join(data, part, "witness")
 	must(t, os.Rename(witness, witness+".away"))
-	if out, said, code := command(t, "verify", "--data", data); code == 0 || !strings.Contains(out, "witness") {
-		t.Errorf("verify does not miss the witness: %s%s", out, said)
+	if out, said, code := command(t, "verify", "--data", data); code == 0 || !strings.Contains(out, "\n"+check+": ") {
+		t.Errorf("verify does not miss the witness of the %s: %s%s", part, out, said)
 	}
 	must(t, os.Rename(witness+".away", witness))
 }

@@ -368,7 +368,7 @@ func TestConvertedDirectory(t *testing.T) {
 	for i := range 2 { // one has commits from before it was a node
 		must(t, n.node(i).drain(15*time.Second))
 		succeeds(t, "verify", "--data", n.node(i).dir)
-		reportsLostWitness(t, n.node(i).dir)
+		reportsLostWitness(t, n.node(i).dir, "journal", "witness")
 		must(t, n.node(i).again())
 	}
 	n.ready(t)

@@ -11,7 +11,9 @@ import (
 
 	"parley"
 	actorsverify "parley/actors/verify"
+	"parley/cluster/identity"
 	"parley/cmd/parley/datadir"
+	"parley/cmd/parley/membership"
 	"parley/cmd/parley/program"
 	"parley/journal"
 	"parley/journal/report"
@@ -69,7 +71,7 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	unread := rowverify.Rows(archive, found)
 	master, locked := verifyKey(c.Data, archive, found)
 	keys, repairable, err := verifyKeyring(c.Data, master, archive, found)
-	unread = errors.Join(unread, err, verifyContents(archive, keys, found))
+	unread = errors.Join(unread, err, membership.VerifyLog(c.Data, archive, found), verifyContents(archive, keys, found))
 	// clearLine clears the line that readProgress has written.
 	clearLine(std)
 	v := verdictOf(c.Data, found, unread)
@@ -84,6 +86,8 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d stored effects in %s could not be decoded and were not applied; everything else is in order.\nList them with \"%s\", then drop them (see Quarantine in docs/operations.md)", v.Faults, c.Data, program.Typed("quarantine list --data "+c.Data))}
 	case repairable && v.Faults > 0 && v.Faults == v.faultsOf("keyring") && unread == nil:
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s in the keyring of %s; the next start of the server replaces damaged files with their other copies; everything else is in order", counted(v.Faults, "fault"), c.Data)}
+	case v.Faults > 0 && identity.Exists(c.Data):
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s in %s; keep a copy of the directory, then replace the node with \"%s\" (see Several nodes in docs/cluster.md)", counted(v.Faults, "fault"), c.Data, program.Typed("cluster replace"))}
 	case v.Faults > 0:
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s in %s; keep a copy of the directory, then restore the last backup with \"%s\"", counted(v.Faults, "fault"), c.Data, program.Typed("restore"))}
 	case unread != nil:
