@@ -42,13 +42,17 @@ func (s *core) cutOff() bool { return s.CutOff != nil && s.CutOff() }
 
 var errOthersHave = parley.ErrOverloaded.Saying("A file of this node is damaged; other nodes have what was asked for. Try again.").ForOne()
 
-// FailedRead returns how a read that failed is refused: a file of this node is damaged, and
-// another node should be asked. It returns nil if there is no other node, or no damage.
-func (s *core) FailedRead() *parley.Refusal {
-	if s.ClusterTrouble == nil || s.Node.Damage() == "" {
+// Damaged returns how a request that failed is refused if a file of this node is damaged:
+// another node should be asked. What a write has done is not known. It returns nil if there is
+// no other node, or no damage.
+func (s *core) Damaged(reads bool) *parley.Refusal {
+	switch {
+	case s.ClusterTrouble == nil || s.Node.Damage() == "":
 		return nil
+	case reads:
+		return errOthersHave
 	}
-	return errOthersHave
+	return parley.ErrOutcomeUnknown
 }
 
 // ready returns the result of Ready to a load balancer.

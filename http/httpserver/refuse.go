@@ -30,8 +30,8 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 	p := rest.ProblemOf(err)
 	if p.Status == fasthttp.StatusInternalServerError {
 		s.logger.Error("request failed", "request_id", id, "method", string(ctx.Method()), "route", r.Label(), "error", err)
-		if reads := ctx.IsGet() || ctx.IsHead(); reads && s.failedRead != nil {
-			if reason := s.failedRead(); reason != nil {
+		if s.damaged != nil {
+			if reason := s.damaged(ctx.IsGet() || ctx.IsHead()); reason != nil {
 				p = rest.ProblemOf(reason)
 			}
 		}

@@ -68,8 +68,8 @@ type Options struct {
 	// ErrorPage, if set, renders a refusal of a request for a path for people. It is called
 	// for clients that accept HTML, on routes for people and on paths without a route.
 	ErrorPage func(path string, p *rest.Problem, requestID string) rest.HTML
-	// FailedRead, if set, returns how to refuse a read that failed; nil is a 500.
-	FailedRead func() *parley.Refusal
+	// Damaged, if set, returns how to refuse what failed while a file is damaged; nil is a 500.
+	Damaged func(reads bool) *parley.Refusal
 	// Overload rejects requests while too many goroutines wait for a processor. nil means
 	// that none is rejected.
 	Overload *overload.Limiter
@@ -132,7 +132,7 @@ type Server struct {
 	judge        func(*rest.Call) error
 	observe      func(Answer)
 	errorPage    func(string, *rest.Problem, string) rest.HTML
-	failedRead   func() *parley.Refusal
+	damaged      func(reads bool) *parley.Refusal
 	document     []byte
 	bounds       connlimit.Bounds
 	single       []string      // headers that must not be repeated
@@ -162,7 +162,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
 		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.Connections,
-		overload: o.Overload, errorPage: o.ErrorPage, failedRead: o.FailedRead,
+		overload: o.Overload, errorPage: o.ErrorPage, damaged: o.Damaged,
 	}
 	running, halt := context.WithCancel(context.Background())
 	s.halt = halt

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -319,6 +321,41 @@ func TestDocumentationPage(t *testing.T) {
 	for _, target := range []string{"/docs/nope", "/docs/swagger-ui.css.gz", "/docs/%2e%2e", "/docs//"} {
 		if a := s.ask(t, "GET", target, ""); a.StatusCode != 404 && a.StatusCode != 400 {
 			t.Errorf("%s: %d", target, a.StatusCode)
+		}
+	}
+}
+
+// TestDamaged has requests fail while a file is damaged, and while none is.
+func TestDamaged(t *testing.T) {
+	damaged := atomic.Bool{}
+	s := newToy(t, func(o *Options) {
+		o.Routes = append(o.Routes, rest.Typed("POST", "/fail/{how}", rest.Public, 200, "Fail.", toyFail))
+		o.Damaged = func(reads bool) *parley.Refusal {
+			switch {
+			case !damaged.Load():
+				return nil
+			case reads:
+				return parley.ErrOverloaded
+			}
+			return parley.ErrOutcomeUnknown
+		}
+	})
+	codes := func(method, how string) string {
+		a := s.ask(t, method, "/fail/"+how, "")
+		return fmt.Sprint(a.StatusCode, " ", a.json["code"])
+	}
+	for _, c := range []struct {
+		method, how, sound, damaged string
+	}{
+		{"GET", "defect", "500 internal", "503 overloaded"},
+		{"POST", "defect", "500 internal", "503 outcome_unknown"},
+		{"POST", "conflict", "409 invalid_transition", "409 invalid_transition"},
+	} {
+		for now, want := range map[bool]string{false: c.sound, true: c.damaged} {
+			damaged.Store(now)
+			if got := codes(c.method, c.how); got != want {
+				t.Errorf("%s %s, damaged %v: %s, want %s", c.method, c.how, now, got, want)
+			}
 		}
 	}
 }

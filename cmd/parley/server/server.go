@@ -328,7 +328,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 			Total: connectionsMax(filesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
 		},
 		Overload: overload.New(overload.Runnable),
-		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, ErrorPage: h.service.ErrorPage, FailedRead: h.service.FailedRead,
+		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, ErrorPage: h.service.ErrorPage, Damaged: h.service.Damaged,
 	})
 	if err != nil {
 		return err
