@@ -144,11 +144,14 @@ func (p *alike) newAgent(o *org, name string) {
 func (p *alike) readStreams() {
 	p.t.Helper()
 	for _, g := range p.agents[:3] {
-		newest := text(g.inbox("?limit=1").items()[0], "id")
+		newest := ""
+		for _, m := range g.inbox("?limit=1").items() {
+			newest = text(m, "id")
+		}
 		fmt.Fprintf(&p.out, "the stream of %s:\n", g.name)
-		st, came := p.streams[g], false
+		st, came, patience := p.streams[g], newest == "", 20*time.Second
 		var ofGroups []string
-		for patience := 20 * time.Second; patience > 0; {
+		for patience > 0 {
 			select {
 			case e := <-st.events:
 				if came = came || e.id == newest; came {
