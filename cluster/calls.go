@@ -52,6 +52,8 @@ type (
 		Settings []string
 		// Now is what its wall clock shows, zero from a node of a former version.
 		Now time.Time
+		// Reason says why it is not ready, "" if it is, or is of a former version.
+		Reason string
 	}
 	// askAcknowledged asks what a member had acknowledged. It answers an acknowledgedUpTo.
 	askAcknowledged struct{ ID uint64 }

@@ -72,7 +72,7 @@ func TestClockOffset(t *testing.T) {
 		"a peer that was stopped": {0, 0, time.Minute, 0, true},
 	} {
 		answering := &Node{
-			Options: Options{Types: typesOf(RegisterTypes), Group: NewGroup(nil, func() time.Time { return now.Add(c.ahead) }, func() string { return "ready" }, nil)},
+			Options: Options{Types: typesOf(RegisterTypes), Group: NewGroup(nil, func() time.Time { return now.Add(c.ahead) }, func() (string, string) { return "ready", "" }, nil)},
 		}
 		got, ok := asking.ClockOffset(t.Context(), distantPeer{answering.Answer, &now, c.to, c.from})
 		if got != c.want || ok == c.unknown {

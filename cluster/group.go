@@ -26,8 +26,9 @@ var (
 type Group struct {
 	member *Member
 	clock  parley.Clock
-	// State says how this node is: ready, joining or draining.
-	State func() string
+	// State says how this node is: ready, joining or draining; and why it is not ready, if it
+	// knows.
+	State func() (state, reason string)
 	// Settings, as NAME=VALUE, should be the same on all nodes.
 	Settings []string
 	// changing serializes changes of members.
@@ -54,7 +55,7 @@ const (
 )
 
 // NewGroup returns the group of a member.
-func NewGroup(m *Member, clock parley.Clock, state func() string, settings []string) *Group {
+func NewGroup(m *Member, clock parley.Clock, state func() (state, reason string), settings []string) *Group {
 	return &Group{member: m, clock: clock, State: state, Settings: settings}
 }
 
@@ -72,7 +73,8 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 	case askAcknowledged:
 		return acknowledgedUpTo{g.acknowledgedBy(ctx, r.ID, g.clock())}, nil
 	case askState:
-		return nodeState{g.State(), g.Settings, g.clock()}, nil
+		state, reason := g.State()
+		return nodeState{state, g.Settings, g.clock(), reason}, nil
 	}
 	return nil, errNoRequest
 }

@@ -52,10 +52,16 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 // HandOver has the leader hand over to a member, or to the most advanced one if id is 0.
 func (n *Node) HandOver(ctx context.Context, id uint64) error { return n.toLeader(ctx, hand{id}) }
 
-// StateOf asks a peer how it is, and for its settings: nil if it is of a former version.
-func (n *Node) StateOf(ctx context.Context, peer Peer) (state string, settings []string, err error) {
+// StateOf asks a peer how it is, and why it is not ready, if it knows.
+func (n *Node) StateOf(ctx context.Context, peer Peer) (state, reason string, err error) {
 	s, err := n.stateOf(ctx, peer)
-	return s.State, s.Settings, err
+	return s.State, s.Reason, err
+}
+
+// SettingsOf asks a peer for its settings: nil if it is of a former version.
+func (n *Node) SettingsOf(ctx context.Context, peer Peer) ([]string, error) {
+	s, err := n.stateOf(ctx, peer)
+	return s.Settings, err
 }
 
 func (n *Node) stateOf(ctx context.Context, peer Peer) (nodeState, error) {

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -315,15 +316,19 @@ func (p *Part) CutOff() bool {
 	return confirmed == nil || p.Clock().Sub(*confirmed) > cutOffAfter
 }
 
-// State is how this node is: ready, joining or draining. A node that is down says nothing.
-func (p *Part) State() string {
-	switch {
-	case p.draining.Load():
-		return "draining"
-	case !p.ready.Load() || p.Ready() != nil || p.trouble() != nil:
-		return "joining"
+// State is how this node is: ready, joining or draining; and why it is joining, if something
+// is wrong. A node that is down says nothing.
+func (p *Part) State() (state, reason string) {
+	if p.draining.Load() {
+		return "draining", ""
 	}
-	return "ready"
+	if trouble := cmp.Or(p.Ready(), p.trouble()); trouble != nil {
+		return "joining", trouble.Text
+	}
+	if !p.ready.Load() {
+		return "joining", ""
+	}
+	return "ready", ""
 }
 
 // leading is what a node does only while it leads.

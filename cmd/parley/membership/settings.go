@@ -15,7 +15,7 @@ func (p *Part) compareSettings(ctx context.Context) {
 	if leader == nil || err != nil {
 		return
 	}
-	_, theirs, err := p.node.StateOf(ctx, leader)
+	theirs, err := p.node.SettingsOf(ctx, leader)
 	if err != nil {
 		return
 	}

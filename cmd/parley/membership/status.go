@@ -26,6 +26,8 @@ type NodeStatus struct {
 	Address string          `json:"address"`
 	// State is ready, joining, draining or down.
 	State string `json:"state"`
+	// Reason says why it is joining, if something is wrong with it; else nil.
+	Reason *string `json:"reason"`
 	// Leads are the groups that the node leads.
 	Leads []int `json:"leads"`
 	// Self marks the node that answers.
@@ -75,25 +77,27 @@ func (p *Part) Status(ctx context.Context) (s Status, err error) {
 	})
 	var asking sync.WaitGroup
 	for i := range s.Nodes {
-		asking.Go(func() { s.Nodes[i].State = p.stateOf(ctx, s.Nodes[i], g) })
+		asking.Go(func() { p.ask(ctx, &s.Nodes[i], g) })
 	}
 	asking.Wait()
 	return s, nil
 }
 
-// stateOf is the state of a node. One that is a learner still joins, whatever it says.
-func (p *Part) stateOf(ctx context.Context, n NodeStatus, g consensus.Status) string {
-	state := p.State()
+// ask learns the state of a node. One that is a learner still joins, whatever it says.
+func (p *Part) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
+	state, reason := p.State()
 	if !n.Self {
 		var err error
-		if state, _, err = p.node.StateOf(ctx, p.transport.Peer(uint64(n.ID))); err != nil {
-			return "down"
+		if state, reason, err = p.node.StateOf(ctx, p.transport.Peer(uint64(n.ID))); err != nil {
+			state = "down"
 		}
 	}
 	if state == "ready" && slices.Contains(g.Applied.Conf.GetLearners(), uint64(n.ID)) {
-		return "joining"
+		state = "joining"
 	}
-	return state
+	if n.State = state; reason != "" {
+		n.Reason = &reason
+	}
 }
 
 // Stats returns what reads the numbers of a node, nil for a server on its own.

@@ -139,6 +139,13 @@ func (c *clusterStatusCmd) Run(ctx context.Context, std *program.Streams) error 
 	if err := std.Table(rows); err != nil {
 		return err
 	}
+	for _, n := range s.Nodes {
+		if n.Reason != nil {
+			if err := std.Say("%s is not ready: %s", program.Printable(n.Name), program.Printable(*n.Reason)); err != nil {
+				return err
+			}
+		}
+	}
 	for _, g := range s.Groups {
 		if g.Leader == nil {
 			if err := std.Say("no node leads: a majority of the %d voters must be up", len(g.Voters)); err != nil {
