@@ -38,7 +38,7 @@ const (
 )
 
 // ErrToken means that a token is none of this cluster, or is not valid any more.
-var ErrToken = errors.New("the join token is not valid, or not any more")
+var ErrToken = errors.New("the join token is not valid, or not any more: make another one with parley cluster token")
 
 // Create makes the identity of the first node of a new cluster, with the authority of the
 // cluster. Before the identity counts, prepare is called.

@@ -29,7 +29,8 @@ const backupBodyMax = 64 << 10
 
 // ServeHTTP answers with lines of JSON: progress every 2 s, and at the end the snapshot
 // or an error. A backup ends when its caller disconnects. It rejects browsers, because a
-// page from another site must not be able to make this server write files.
+// page from another site must not be able to make this server write files. A node of a cluster
+// makes none that lacks what other nodes have acknowledged.
 func (d *BackupEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := refuseBrowserRequest(r); err != nil {
 		writeRefusal(w, err)
@@ -42,6 +43,9 @@ func (d *BackupEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil {
 		err = d.Check(request)
+	}
+	if err == nil {
+		err = d.Store.Fence(r.Context())
 	}
 	if refused := (*parley.Refusal)(nil); errors.As(err, &refused) {
 		writeRefusal(w, err)

@@ -12,6 +12,7 @@ import (
 	"parley/cluster"
 	"parley/cluster/identity"
 	"parley/cmd/parley/admin"
+	"parley/journal"
 )
 
 // Endpoint is the operator's calls about the cluster.
@@ -65,11 +66,16 @@ func (e *Endpoint) Mount(mux *http.ServeMux) {
 
 // refused turns the errors of changes of members into refusals.
 func refused(err error) error {
-	if errors.Is(err, cluster.ErrTooFew) {
+	switch {
+	case errors.Is(err, cluster.ErrTooFew):
 		return parley.Refuse(parley.Conflict, "too_few_nodes", sentence(err))
+	case errors.Is(err, journal.ErrBehind):
+		return errLeaderless
 	}
 	return err
 }
+
+var errLeaderless = parley.Refuse(parley.Unavailable, "no_leader", "No node leads; nothing was done. A majority of the voters must be up, see parley cluster status; if it is lost for good, see parley cluster recover.")
 
 func sentence(err error) string {
 	text := err.Error()
@@ -106,7 +112,7 @@ func (e *Endpoint) find(named string) (found identity.NodeID, err error) {
 			return found, nil
 		}
 	}
-	return 0, parley.ErrNotFound.Saying("The cluster has no node with this id or name.")
+	return 0, parley.ErrNotFound.Saying("The cluster has no node with this id or name: see parley cluster status.")
 }
 
 var errUnnamed = parley.Refuse(parley.Unprocessable, "node_required", "Name a node.")
@@ -140,10 +146,15 @@ func (e *Endpoint) remove(ctx context.Context, id identity.NodeID) (any, error) 
 	return Changed{id}, e.Part.node.RemoveMember(ctx, uint64(id))
 }
 
-// drain drains the node that answers.
+var errLast = parley.Refuse(parley.Conflict, "too_few_nodes", "No other node is ready, so that nobody would serve. To stop the node all the same, end its process.")
+
+// drain drains the node that answers, if another one is ready.
 func (e *Endpoint) drain(ctx context.Context, id identity.NodeID) (any, error) {
 	if id != 0 && id != e.Part.identity.ID {
 		return nil, parley.Refuse(parley.Unprocessable, "other_node", "A node is drained by a call to its own admin address.")
+	}
+	if !e.Part.draining.Load() && !e.Part.otherReady(ctx) {
+		return nil, errLast
 	}
 	e.Part.Drain(ctx)
 	return Changed{e.Part.identity.ID}, nil

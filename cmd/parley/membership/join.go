@@ -176,10 +176,16 @@ func Init(o Options, store func() (*persistence.Store, error)) (*identity.Identi
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Close(); err != nil {
+	archive := s.Archive()
+	at, err := archive.Position()
+	if err := errors.Join(err, archive.Close(), s.Close()); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(filepath.Join(o.Data, logDirectory)); err != nil { // of an attempt that was cut short
+	log := filepath.Join(o.Data, logDirectory)
+	if _, err := os.Lstat(log); err == nil && at.Number > 0 {
+		return nil, program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s is the directory of a node without its %s: put that back. Or, to begin another cluster with what is in the tables, remove %s", o.Data, datadir.NodeFile, log)}
+	}
+	if err := os.RemoveAll(log); err != nil { // of an attempt that was cut short
 		return nil, err
 	}
 	if err := os.RemoveAll(filepath.Join(o.Data, identity.DirectoryName)); err != nil {

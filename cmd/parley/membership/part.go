@@ -19,6 +19,8 @@ import (
 	"parley/cluster"
 	"parley/cluster/identity"
 	"parley/cluster/raftlog"
+	"parley/cmd/parley/datadir"
+	"parley/cmd/parley/program"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/keyring"
@@ -90,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	if !identity.Exists(o.Data) {
 		if o.Join == "" {
 			if o.Listen != "" {
-				return nil, usage(errors.New("--cluster-listen: the data directory belongs to no cluster; begin one with \"parley cluster init\", or join one with --join"))
+				return nil, usage(noIdentity(o.Data))
 			}
 			return nil, nil
 		}
@@ -101,6 +103,9 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	id, err := identity.Open(o.Data)
 	if err != nil {
 		return nil, err
+	}
+	if o.Advertise != "" && o.Advertise != id.Address {
+		return nil, usage(fmt.Errorf("--cluster-advertise: the cluster knows this node by %s, not by %s; \"parley cluster replace\" puts a new node with another address in its place", id.Address, o.Advertise))
 	}
 	if o.Listen == "" {
 		o.Listen = id.Address
@@ -117,6 +122,18 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	}
 	p.group = cluster.NewGroup(p.member, o.Clock, p.State, o.Settings)
 	return p, p.remember()
+}
+
+// noIdentity says why a data directory is not that of a node. One that is empty because its disk
+// is missing must not begin a cluster of its own.
+func noIdentity(data string) error {
+	switch _, err := os.Lstat(filepath.Join(data, logDirectory)); {
+	case err == nil:
+		return fmt.Errorf("--cluster-listen: %s has the log of a node, but not the node's %s; put that back, or put a new node in its place with \"parley cluster replace\"", data, filepath.Join(data, datadir.NodeFile))
+	case datadir.Blank(data):
+		return fmt.Errorf("--cluster-listen: %s is empty or missing; if it was the directory of a node, put it back (is its disk mounted?), or put a new node in its place with \"parley cluster replace\". A new node joins with --join and --join-token; only the first one of a new cluster begins with \"parley cluster init\"", data)
+	}
+	return fmt.Errorf("--cluster-listen: %s belongs to no cluster; \"parley cluster init\" makes it the first node of a new one", data)
 }
 
 // Sequencer orders the batches of the server's store.
@@ -187,6 +204,9 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 	}
 	id := uint64(p.identity.ID)
 	if p.log, err = raftlog.Open(raftlog.Options{FS: s.RetryingFS(), Dir: filepath.Join(p.Data, logDirectory), ID: id, New: !p.identity.Joined}); err != nil {
+		if errors.Is(err, raftlog.ErrNone) {
+			err = program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%w: what this node acknowledged is lost; put a new node in its place with \"parley cluster replace\"", err)}
+		}
 		return err
 	}
 	ln, err := net.Listen("tcp", p.Listen)

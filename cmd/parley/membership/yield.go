@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"slices"
 
 	"parley"
 	"parley/cluster/identity"
@@ -40,6 +41,12 @@ func (p *Part) yield(ctx context.Context) {
 	if err := p.node.HandOver(ctx, uint64(to)); err != nil {
 		p.Logger.Warn("the leadership is not handed over", "error", err)
 	}
+}
+
+// otherReady reports whether another node is ready.
+func (p *Part) otherReady(ctx context.Context) bool {
+	s, err := p.Status(ctx)
+	return err == nil && slices.ContainsFunc(s.Nodes, func(n NodeStatus) bool { return !n.Self && n.State == "ready" })
 }
 
 // readyOther returns a node that may lead instead of the one that does, 0 if none is ready.

@@ -105,7 +105,10 @@ func refusedCall(status int, body []byte) error {
 		Detail string      `json:"detail"`
 		Code   client.Code `json:"code"`
 	}
-	if json.Unmarshal(body, &said) != nil || said.Detail == "" {
+	switch unclear := json.Unmarshal(body, &said) != nil || said.Detail == ""; {
+	case unclear && status == http.StatusNotFound:
+		return program.ExitError{Code: program.ExitNotFound, Err: errors.New("the server does not know this call: it is no node of a cluster, or a server of another version")}
+	case unclear:
 		return program.ExitError{Code: program.RefusalCode(status), Err: fmt.Errorf("the server answered %d", status)}
 	}
 	return program.ExitError{Code: program.RefusalCode(status), Err: errors.New(said.Detail)}

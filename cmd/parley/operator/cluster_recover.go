@@ -48,7 +48,7 @@ func (c *clusterRecoverCmd) Run(std *program.Streams) error {
 		return std.Value(ClusterRecovery{&id.Cluster, &id.ID, end})
 	}
 	return std.Say("cluster %s begins with node %s at %s, and has everything up to term %d, index %d.\nNever start the other nodes' directories again: join new ones.\n  start it     %s",
-		id.Cluster, id.ID, id.Address, end.Term, end.Index, program.Typed("serve --data "+c.Data))
+		id.Cluster, id.ID, id.Address, end.Term, end.Index, program.Typed(fmt.Sprintf("serve --data %s --cluster-listen %s", c.Data, id.Address)))
 }
 
 // tell says how far the node's content goes.

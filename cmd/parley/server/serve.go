@@ -18,8 +18,8 @@ import (
 type ServeCmd struct {
 	Config
 	AcceptLoss bool   `help:"Open a data directory that lacks acknowledged data, and accept the loss. Use it only if there is no backup."`
-	Join       string `placeholder:"HOST:PORT" help:"Address of a node of the cluster to join, with a new data directory."`
-	JoinToken  string `name:"join-token" placeholder:"TOKEN" help:"Token for that, from \"parley cluster token\" on a node of the cluster."`
+	Join       string `env:"PARLEY_JOIN" placeholder:"HOST:PORT" help:"Address of a node of the cluster to join, with a new data directory."`
+	JoinToken  string `name:"join-token" env:"PARLEY_JOIN_TOKEN" placeholder:"TOKEN" help:"Token for that, from \"parley cluster token\" on a node of the cluster."`
 	Hints      bool   `help:"Print next steps on standard error even if standard output is not a terminal."`
 }
 

@@ -101,7 +101,7 @@ func Metrics(from Sources) *prometheus.Registry {
 	r.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, from.Requests, journalCollector(from.Store), syncCollector(from.Store), storeCollector(from.Store, from.Node), actorCollector(from.Node), httpCollector(from.HTTP), streamCollector(from.Service),
+		build, from.Requests, journalCollector(from.Store), syncCollector(from.Store), storeCollector(from.Store, from.Node), actorCollector(from.Node), httpCollector(from.HTTP), serviceCollector(from.Service),
 	)
 	r.MustRegister(webhookCollectors(from.Node, from.Webhooks)...)
 	if from.Cluster != nil {
@@ -139,8 +139,9 @@ func httpCollector(server *httpserver.Server) prometheus.Collector {
 	)
 }
 
-func streamCollector(service *parleyhttp.Service) prometheus.Collector {
+func serviceCollector(service *parleyhttp.Service) prometheus.Collector {
 	return newSingleCollector(service.StreamStats,
+		gauge("parley_ready", "1 while GET /readyz is 200, 0 while a load balancer should send no requests.", func(parleyhttp.StreamStats) int { return oneIf(service.Ready(false) == nil) }),
 		gauge("parley_streams_open", "Open agent streams.", func(s parleyhttp.StreamStats) int { return s.Open }),
 		counter("parley_streams_opened_total", "Agent streams opened.", func(s parleyhttp.StreamStats) uint64 { return s.Opened }),
 		gauge("parley_streams_lagging", "Streams that wait for a slow client or read a backlog from disk.", func(s parleyhttp.StreamStats) int { return s.Lagging }),
