@@ -75,7 +75,7 @@ func TestLostIdentity(t *testing.T) {
 	n := startNodes(t, 2)
 	node := n.node(1)
 	n.ready(t)
-	must(t, node.drain(15 * time.Second))
+	must(t, node.drain(15*time.Second))
 	empty := t.TempDir()
 	serve := []string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--cluster-listen", node.flag("--cluster-listen"), "--data"}
 	if said, code := ends(t, append(serve, empty)...); code != 2 || !strings.Contains(said, "is its disk mounted?") {
