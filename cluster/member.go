@@ -135,7 +135,8 @@ func (m *Member) Start(o MemberOptions) error {
 
 // begin makes the first place of a new group. The first member comes here again after a crash
 // before its first flush. A content that has a position although the log has none is that of a
-// former group, such as a restored backup: its members are not those of this one.
+// former group, such as a restored backup: its members are not those of this one. They are
+// replaced durably before the log begins, because what is left of a log cannot tell.
 func (m *Member) begin(o MemberOptions) error {
 	if o.Joining {
 		return nil
@@ -148,7 +149,7 @@ func (m *Member) begin(o MemberOptions) error {
 	if err != nil || last > 0 {
 		return err
 	}
-	return m.replica.Apply(nil, note)
+	return errors.Join(m.replica.Apply(nil, note), m.replica.Flush())
 }
 
 // Recover makes the replica the only member of its group, with all that its log holds, and

@@ -111,6 +111,12 @@ func (r *Replica) Durable() (index uint64, err error) {
 	return index, errors.Join(err, iter.Close())
 }
 
+// Flush makes durable what was applied.
+func (r *Replica) Flush() error {
+	defer r.store.endOfEngine()
+	return r.store.db.Flush()
+}
+
 // Apply applies the next places of the order, in one step with a note of the sequencer's, and
 // publishes them. They are durable later, see Durable. After an error the replica must not
 // go on.

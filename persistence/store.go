@@ -358,7 +358,7 @@ func (s *Store) flushReplica() error {
 	if s.replica == nil || s.Trouble() != nil {
 		return nil
 	}
-	return s.db.Flush()
+	return s.replica.Flush()
 }
 
 // closeWitness leaves no window of undetected damage, unless commits were not
