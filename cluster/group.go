@@ -132,18 +132,23 @@ func (g *Group) add(ctx context.Context, r addMember) error {
 func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met func(*raftpb.ConfState) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	for {
+	for proposed := false; ; {
 		var done bool // also by a leader that has thereby taken itself out
 		err := g.member.Runner().Do(ctx, func(c *consensus.Core) error {
 			if done = met(c.Status().Applied.Conf); done {
 				return nil
 			}
-			return c.ChangeMembers(change)
+			err := c.ChangeMembers(change)
+			proposed = proposed || err == nil
+			return err
 		})
 		switch {
 		case done:
 			return nil
 		case errors.Is(err, consensus.ErrNotLeader), errors.Is(err, consensus.ErrStopped):
+			if proposed { // a later leader decides
+				return parley.ErrOutcomeUnknown
+			}
 			return journal.ErrNotLeader
 		}
 		select { // another change may be under way: then the loop has dropped this one

@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/journal"
+)
+
+// TestOutcomeOfChange: a change of members that a leader has proposed, and cannot decide, is not
+// answered as undone: it takes effect when the members reach each other again.
+func TestOutcomeOfChange(t *testing.T) {
+	s := &replicas{t: t, journals: 1, dir: "group", tick: 5 * time.Millisecond}
+	for range 2 { // one of them cannot lead without what the other has proposed
+		s.disks = append(s.disks, vfs.NewMem())
+	}
+	g := s.openAll()
+	var cut atomic.Bool
+	g.network.Lost = func(from, to uint64) bool { return from != to && cut.Load() }
+	defer func() { _ = g.Close() }()
+	if err := g.Start(ignoreQueue, ignoreTimer); err != nil {
+		t.Fatal(err)
+	}
+	m := g.members[g.leads(t)]
+	group := NewGroup(m, time.Now, nil, nil)
+	change := addMember{ID: 4, Described: Description{Name: "d", Address: "d:1"}.Encode()}
+	cut.Store(true)
+	if _, err := group.answer(context.Background(), change); !errors.Is(err, parley.ErrOutcomeUnknown) {
+		t.Errorf("a change that was proposed: %v", err)
+	}
+	if _, err := group.answer(context.Background(), change); !errors.Is(err, journal.ErrNotLeader) {
+		t.Errorf("a change that was not proposed: %v", err)
+	}
+	cut.Store(false)
+	eventually(t, "the change to take effect", func() bool { _, member := group.Table()[4]; return member })
+}
