@@ -154,6 +154,9 @@ func (c *Core) Tick(delay time.Duration) {
 		c.health.applying++
 	}
 	c.fences.tick(c)
+	if c.lead.term != 0 {
+		c.lead.tick(c)
+	}
 	if !c.stalled() {
 		c.node.Tick()
 		c.observe()

@@ -440,3 +440,24 @@ func TestPrepare(t *testing.T) {
 		t.Error("an empty disk was opened as if it were new")
 	}
 }
+
+// TestActiveMembers: a member that answers every heartbeat is active at all times, although raft
+// forgets that whenever it checks the quorum. One that answers no more is not, soon.
+func TestActiveMembers(t *testing.T) {
+	m := three(t)
+	term := m.elect()
+	active := func(id uint64) bool {
+		return slices.ContainsFunc(m.core.Status().Progress, func(p consensus.Progress) bool { return p.ID == id && p.Active })
+	}
+	for n := range 60 {
+		m.ticks(1, 0)
+		if n > 20 && (!active(2) || active(3)) {
+			t.Fatalf("after %d ticks: member 2, which answers, is active: %v; member 3, which does not: %v", n, active(2), active(3))
+		}
+		for _, heartbeat := range m.take(raftpb.MsgHeartbeat) {
+			if heartbeat.GetTo() == 2 {
+				m.step(2, &raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(term)})
+			}
+		}
+	}
+}

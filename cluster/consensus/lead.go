@@ -27,6 +27,9 @@ type leadership struct {
 	// heir, if not 0, gets the leadership when nothing is in flight. Until then nothing is
 	// proposed.
 	heir uint64
+	// heard is when members were active last, in ticks. Raft forgets that at each of its checks
+	// of the quorum, until they answer again.
+	heard map[uint64]uint64
 }
 
 type proposal struct {
@@ -118,6 +121,24 @@ func (l *leadership) handOver(c *Core) {
 		c.node.TransferLeader(l.heir)
 		l.heir = raft.None // raft takes no proposals until it has succeeded or given up
 	}
+}
+
+// tick notes which members are active.
+func (l *leadership) tick(c *Core) {
+	if l.heard == nil {
+		l.heard = map[uint64]uint64{}
+	}
+	c.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+		if p.RecentActive {
+			l.heard[id] = c.fences.now
+		}
+	})
+}
+
+// active reports whether a member has answered within the last two election timeouts.
+func (l *leadership) active(c *Core, id uint64, p tracker.Progress) bool {
+	heard, ever := l.heard[id]
+	return p.RecentActive || ever && c.fences.now-heard < electionTicks
 }
 
 // end resolves what the term leaves open.
@@ -232,7 +253,8 @@ type Status struct {
 	Progress []Progress
 }
 
-// Progress is how far a member's log matches the leader's.
+// Progress is how far a member's log matches the leader's, and whether the member has answered
+// lately.
 type Progress struct {
 	ID, Match       uint64
 	Learner, Active bool
@@ -250,7 +272,7 @@ func (c *Core) Status() Status {
 	}
 	if c.lead.term != 0 {
 		c.node.WithProgress(func(id uint64, kind raft.ProgressType, p tracker.Progress) {
-			s.Progress = append(s.Progress, Progress{id, p.Match, kind == raft.ProgressTypeLearner, p.RecentActive})
+			s.Progress = append(s.Progress, Progress{id, p.Match, kind == raft.ProgressTypeLearner, c.lead.active(c, id, p)})
 		})
 	}
 	return s
