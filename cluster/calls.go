@@ -115,7 +115,10 @@ func (r appendEntry) repetition() repetition {
 
 // valid reports whether a journal can take the entry.
 func (r appendEntry) valid() bool {
-	return r.Slot < parley.Slots && !slices.Contains(r.Effects, nil)
+	return r.Slot < parley.Slots && !slices.ContainsFunc(r.Effects, func(e journal.Effect) bool {
+		row, is := e.(journal.PutRow)
+		return e == nil || is && row.Slot >= parley.Slots
+	})
 }
 
 // entry is the entry of a request, at an instant of this node's clock.

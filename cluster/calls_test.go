@@ -69,3 +69,23 @@ func TestTriesEndWithTheirContext(t *testing.T) {
 		t.Errorf("%d tries, %v", tries, err)
 	}
 }
+
+// TestInvalidEntries: what no journal can take does not get to one, which would end the process
+// of the leader.
+func TestInvalidEntries(t *testing.T) {
+	row := func(slot parley.Slot) appendEntry {
+		return appendEntry{Effects: []journal.Effect{journal.PutRow{Row: journal.Row{Slot: slot, Table: journal.OnceTable}}}}
+	}
+	for name, c := range map[string]struct {
+		appendEntry
+		valid bool
+	}{
+		"the last slot": {row(parley.Slots - 1), true}, "a slot that does not exist": {row(parley.Slots), false},
+		"a home that does not exist": {appendEntry{Slot: parley.Slots}, false}, "no effect": {appendEntry{Effects: []journal.Effect{nil}}, false},
+		"nobody": {appendEntry{Effects: []journal.Effect{journal.Fanout{}}}, true},
+	} {
+		if got := c.appendEntry.valid(); got != c.valid {
+			t.Errorf("%s: valid is %v", name, got)
+		}
+	}
+}
