@@ -21,6 +21,8 @@ const (
 	authorityLifetime   = 20 * 365 * 24 * time.Hour
 	certificateLifetime = 365 * 24 * time.Hour
 	renewBefore         = certificateLifetime / 3
+	// renewEvery is how often it looks: soon after a wrong clock was set right.
+	renewEvery = time.Minute
 	// skew is how much the clocks of nodes may differ.
 	skew = time.Hour
 )

@@ -136,11 +136,12 @@ func verify(cluster ClusterID, cas *x509.CertPool, chain []*x509.Certificate) (N
 	return nodeOf(cluster, chain[0])
 }
 
-// Renew renews the node's certificate if it ends soon and the cluster's own authority has
-// signed it. It reports whether it did.
+// Renew renews the node's certificate if it ends soon, or begins later because the clock was
+// wrong when it was made, and the cluster's own authority has signed it. It reports whether it
+// did.
 func (id *Identity) Renew(now time.Time) (bool, error) {
 	f, err := id.files.load()
-	if err != nil || f.leaf.NotAfter.Sub(now) > renewBefore {
+	if err != nil || !now.Before(f.leaf.NotBefore) && f.leaf.NotAfter.Sub(now) > renewBefore {
 		return false, err
 	}
 	a, err := id.authority()
@@ -156,7 +157,7 @@ func (id *Identity) Renew(now time.Time) (bool, error) {
 
 // Keep renews the node's certificate in time, until ctx is done.
 func (id *Identity) Keep(ctx context.Context, clock func() time.Time, failed func(error)) {
-	tick := time.NewTicker(6 * time.Hour)
+	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for {
 		if _, err := id.Renew(clock()); err != nil {
