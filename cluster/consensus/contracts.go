@@ -134,6 +134,15 @@ func Attach(m *Message, content Snapshot) {
 	m.Raft.Snapshot = &raftpb.Snapshot{Metadata: at.metadata()}
 }
 
+// announcesContent reports whether the message has a content, at the position that it announces.
+func (m *Message) announcesContent() bool {
+	if m.Content == nil {
+		return false
+	}
+	at, announced := m.Content.Applied(), m.Raft.GetSnapshot().GetMetadata()
+	return at.Index == announced.GetIndex() && at.Term == announced.GetTerm()
+}
+
 func (a Applied) metadata() *raftpb.SnapshotMetadata {
 	return &raftpb.SnapshotMetadata{Index: new(a.Index), Term: new(a.Term), ConfState: a.Conf}
 }

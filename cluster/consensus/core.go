@@ -184,7 +184,7 @@ func (c *Core) Step(m Message) {
 	case raftpb.MsgProp, raftpb.MsgTransferLeader:
 		return // neither is ever forwarded
 	case raftpb.MsgSnap:
-		if m.Content == nil {
+		if !m.announcesContent() {
 			return // raft would have it restored
 		}
 	case raftpb.MsgTimeoutNow:

@@ -1,0 +1,38 @@
+package consensus_test
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"parley/cluster/consensus"
+	"parley/cluster/simtest"
+)
+
+// TestContentIsAnnounced: a snapshot whose message announces another position than its content
+// has is dropped. It does not end the node.
+func TestContentIsAnnounced(t *testing.T) {
+	for name, c := range map[string]struct {
+		index, term uint64
+		taken       bool
+	}{"the same": {9, 5, true}, "another index": {10, 5, false}, "another term": {9, 6, false}} {
+		m := three(t)
+		content, err := simtest.NewState(at(9, 5, 1, 2, 3)).Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		message := consensus.Message{Raft: &raftpb.Message{
+			Type: raftpb.MsgSnap.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(7)),
+		}}
+		consensus.Attach(&message, content)
+		message.Raft.Snapshot.Metadata.Index, message.Raft.Snapshot.Metadata.Term = new(c.index), new(c.term)
+		m.core.Step(message)
+		turn, err := m.core.Ready()
+		if err != nil {
+			t.Errorf("%s: %.200v", name, err)
+		}
+		if (turn.Restore != nil) != c.taken || (len(turn.Closed) > 0) == c.taken {
+			t.Errorf("%s: restored %v, %d closed", name, turn.Restore != nil, len(turn.Closed))
+		}
+	}
+}
