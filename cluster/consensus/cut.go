@@ -17,6 +17,9 @@ type cut struct {
 	sizes   sizes
 }
 
+// answerTicks, 10 s, is far longer than a member takes to answer a new leader.
+const answerTicks = 400
+
 // raise lets the leader raise the floor: to what its own state holds durably and all
 // members' logs hold, except those that lag by more than the limit.
 func (t *cut) raise(c *Core) {
@@ -28,9 +31,10 @@ func (t *cut) raise(c *Core) {
 		limit := c.opts.Limits.CatchUpBytes
 		held := max(p.Match, t.floor)
 		lag := t.sizes.after(held)
-		if p.Match == 0 {
-			// It has not answered in this term. All that is certain is that it lacks
-			// the entries of this term, and holds those up to the old floor.
+		if p.Match == 0 && c.fences.now-c.lead.begun < answerTicks {
+			// It has not answered in this term yet. All that is certain is that it lacks
+			// the entries of this term, and holds those up to the old floor. One that never
+			// answers counts from there: otherwise the log would grow with every term.
 			lag = t.sizes.total - c.lead.sizes
 		}
 		if lag > limit {

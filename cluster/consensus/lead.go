@@ -18,6 +18,7 @@ type leadership struct {
 	// former terms is known.
 	led     bool
 	sizes   uint64 // the total size of the log when the term began
+	begun   uint64 // the tick at which it began
 	ordinal uint64
 	// flight lists the proposals in the log that are not applied.
 	flight []uint64
@@ -49,7 +50,7 @@ func (c *Core) observe() {
 		c.lead.end(c)
 	}
 	if leads && c.lead.term == 0 {
-		c.lead.term, c.lead.sizes = s.GetTerm(), c.cut.sizes.total
+		c.lead.term, c.lead.sizes, c.lead.begun = s.GetTerm(), c.cut.sizes.total, c.fences.now
 	}
 }
 
