@@ -162,11 +162,15 @@ func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
 	return m, nil
 }
 
-// transfer sends a content, and reports how that went.
+// transfer sends a content, and reports how that went. It ends with the leadership: members drop
+// the content of a former leader, and take that of the next one when no other comes in.
 func (t *Transport) transfer(m consensus.Message, header []byte) {
 	to := m.Raft.GetTo()
 	began := t.clock()
-	err := t.links.Transfer(t.ctx, to, header, m.Content)
+	ctx, stop := context.WithCancel(t.ctx)
+	defer stop()
+	defer context.AfterFunc(t.member.follows.Load().over, stop)()
+	err := t.links.Transfer(ctx, to, header, m.Content)
 	err = errors.Join(err, m.Content.Close())
 	t.contents.note(err)
 	if err != nil {
