@@ -37,11 +37,8 @@ type member struct {
 	begin func(context.Context, *running, *orgKeys) error
 	// keys changes the keys of organizations on all nodes; nil changes those here.
 	keys keyChanges
-	// others starts the servers of other members that are in this process.
-	others func(context.Context, *running, Config) error
-	// serve serves the public listener together with them, and end closes them.
-	serve func(*running) error
-	end   func() error
+	// end leaves the connections of the cluster.
+	end func() error
 }
 
 // open returns the journal and the router of a node over a store.

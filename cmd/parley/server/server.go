@@ -57,7 +57,7 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	cfg.warn()
 	h.logStarted(&cfg)
 	served := make(chan error, 3)
-	go func() { served <- h.serve() }()
+	go func() { served <- h.http.Serve(h.listener) }()
 	go func() { served <- admin.Serve(h.admin.Admin, h.adminListener) }()
 	if h.metricsListener != nil {
 		go func() { served <- admin.Serve(h.admin.Metrics, h.metricsListener) }()
@@ -107,14 +107,6 @@ type running struct {
 	member          member
 }
 
-// serve takes connections of the public listener until that is closed.
-func (h *running) serve() error {
-	if h.member.serve != nil {
-		return h.member.serve(h)
-	}
-	return h.http.Serve(h.listener)
-}
-
 // start opens everything. If something fails, it closes what is open. It returns nil if ctx was
 // done before: a node may wait for its cluster for long.
 func start(ctx context.Context, cfg Config) (h *running, err error) {
@@ -151,11 +143,6 @@ func start(ctx context.Context, cfg Config) (h *running, err error) {
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = "http://" + h.listener.Addr().String()
-	}
-	if h.member.others != nil {
-		if err = h.member.others(ctx, h, cfg); err != nil {
-			return h, err
-		}
 	}
 	return h, h.startServers(ctx, cfg)
 }
