@@ -171,15 +171,6 @@ func (id *Identity) Keep(ctx context.Context, clock func() time.Time, failed fun
 	}
 }
 
-// Expires is when the node's certificate ends.
-func (id *Identity) Expires() (time.Time, error) {
-	f, err := id.files.load()
-	if err != nil {
-		return time.Time{}, err
-	}
-	return f.leaf.NotAfter, nil
-}
-
 // authority reads the cluster's own authority.
 func (id *Identity) authority() (*authority, error) {
 	ca, err := os.ReadFile(filepath.Join(id.dir, caFile))
