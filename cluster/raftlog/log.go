@@ -44,9 +44,6 @@ type Options struct {
 	PendingBytes int64 // 16 MiB
 	// RecordBytes bounds one record, at most 1 GiB.
 	RecordBytes int64 // 128 MiB
-	// Snapshot returns what the replica has applied durably. Without it there is no
-	// configuration, and snapshots are not available yet.
-	Snapshot func() (*raftpb.SnapshotMetadata, error)
 }
 
 func (o *Options) setDefaults() {

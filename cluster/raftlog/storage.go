@@ -15,18 +15,11 @@ import (
 
 var _ raft.Storage = (*Log)(nil)
 
-// InitialState returns the last hard state that was appended, nil if there is none, and
-// the configuration that the replica has applied. Commit may lag what the replica has
-// applied: the owner raises it before raft begins.
+// InitialState returns the last hard state that was appended, nil if there is none. Commit may
+// lag what the replica has applied: the owner raises it before raft begins, and knows the
+// members.
 func (l *Log) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	conf := &raftpb.ConfState{}
-	if l.o.Snapshot != nil {
-		applied, err := l.o.Snapshot()
-		if err != nil {
-			return nil, nil, err
-		}
-		conf = raftpb.EnsureConfState(applied.GetConfState())
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.state.hard
@@ -63,17 +56,8 @@ func (l *Log) LastIndex() (uint64, error) {
 	return l.state.last, nil
 }
 
-// Snapshot returns what the replica has applied durably, without the contents.
-func (l *Log) Snapshot() (*raftpb.Snapshot, error) {
-	if l.o.Snapshot == nil {
-		return nil, raft.ErrSnapshotTemporarilyUnavailable
-	}
-	applied, err := l.o.Snapshot()
-	if err != nil {
-		return nil, err
-	}
-	return &raftpb.Snapshot{Metadata: applied}, nil
-}
+// Snapshot implements raft.Storage. The log knows none.
+func (*Log) Snapshot() (*raftpb.Snapshot, error) { return nil, raft.ErrSnapshotTemporarilyUnavailable }
 
 // Entries returns the entries from lo to hi-1, up to maxSize bytes of them but at least
 // one. Those that are not in memory any more are read from the segments.
