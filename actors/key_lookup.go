@@ -35,6 +35,17 @@ func (as *Agents) freeKids(ctx context.Context, id parley.AgentID, owner parley.
 	return free, nil
 }
 
+// areKidRows reports whether effects, perhaps of another node, are rows that freeKids returns.
+func areKidRows(effects []journal.Effect) bool {
+	for _, e := range effects {
+		row, is := e.(journal.PutRow)
+		if !is || row.Table != journal.KidTable || row.Slot != parley.SlotOf(string(row.Key)) {
+			return false
+		}
+	}
+	return true
+}
+
 // kidHeld reports whether a thumbprint stays mapped to its agent. An organization that
 // revoked the agent may use the key for another of its agents, which can then retire it.
 // A retired key stays with the agent that retired it.

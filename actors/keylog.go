@@ -155,6 +155,9 @@ func (as *Agents) logged(ctx context.Context, id parley.AgentID, c agent.Command
 }
 
 func (as *Agents) changeLogged(t *agentTurn, r loggedChange) (any, error) {
+	if !areKidRows(r.Kids) {
+		return nil, parley.ErrInternal
+	}
 	before := len(t.Events)
 	now, err := as.change(t, r.Command)
 	if err != nil || len(t.Events) == before {

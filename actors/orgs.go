@@ -132,6 +132,9 @@ func (orgs *Orgs) publishAfter(t *orgTurn) {
 // slot.
 func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	c := r.Create
+	if !areKidRows(r.Kids) {
+		return nil, parley.ErrInternal
+	}
 	_, taken, err := t.Row(journal.NameTable, record.NameKey(c.OrgID, c.Name))
 	if err != nil {
 		return nil, err
