@@ -40,3 +40,19 @@ func TestOutcomeOfChange(t *testing.T) {
 	cut.Store(false)
 	eventually(t, "the change to take effect", func() bool { _, member := group.Table()[4]; return member })
 }
+
+// TestRequestsBeforeStart: a node that starts answers peers before its member has begun, such as
+// those that still take it for the leader that it was. It does nothing for them, and does not end.
+func TestRequestsBeforeStart(t *testing.T) {
+	group := NewGroup(NewMember(), time.Now, nil, nil)
+	for _, request := range []any{
+		addMember{ID: 4, Described: Description{Name: "d", Address: "d:1"}.Encode()}, removeMember{4}, hand{4}, changeKey{},
+	} {
+		if _, err := group.answer(context.Background(), request); !errors.Is(err, journal.ErrNotLeader) {
+			t.Errorf("%T: %v", request, err)
+		}
+	}
+	if _, err := group.answer(context.Background(), askAcknowledged{4}); err != nil {
+		t.Error(err)
+	}
+}

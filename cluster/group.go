@@ -130,11 +130,15 @@ func (g *Group) add(ctx context.Context, r addMember) error {
 
 // change asks for a change of members until it has taken effect.
 func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met func(*raftpb.ConfState) bool) error {
+	runner := g.member.Runner()
+	if runner == nil {
+		return journal.ErrNotLeader // it has not started
+	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	for proposed := false; ; {
 		var done bool // also by a leader that has thereby taken itself out
-		err := g.member.Runner().Do(ctx, func(c *consensus.Core) error {
+		err := runner.Do(ctx, func(c *consensus.Core) error {
 			if done = met(c.Status().Applied.Conf); done {
 				return nil
 			}
