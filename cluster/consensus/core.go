@@ -199,6 +199,9 @@ func (c *Core) Step(m Message) {
 			c.fences.serve(m.Raft)
 			return
 		}
+		if c.node.BasicStatus().RaftState != raft.StateLeader {
+			return // raft would pass it on in the name of its sender, who asks again by itself
+		}
 	}
 	// Raft returns an error for messages that it has no use for, and the sender repeats
 	// what matters.

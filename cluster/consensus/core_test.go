@@ -363,6 +363,10 @@ func TestFenceOfAnotherMember(t *testing.T) {
 	if answers := m.take(raftpb.MsgReadIndexResp); len(answers) > 0 {
 		t.Errorf("a node that has lost its term answered %v", answers)
 	}
+	asked()
+	if passedOn := m.take(raftpb.MsgReadIndex); len(passedOn) > 0 {
+		t.Errorf("a node that does not lead passes on what another one asked for: %v", passedOn)
+	}
 }
 
 // TestFenceOfAFormerStart answers a fence with what another start had asked for.

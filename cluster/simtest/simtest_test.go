@@ -20,7 +20,7 @@ var (
 )
 
 // defectSeeds is within how many seeds every defect must be found.
-const defectSeeds = 60
+const defectSeeds = 150
 
 func TestSim(t *testing.T) {
 	if *seed > 0 {
