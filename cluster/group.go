@@ -201,7 +201,11 @@ func (g *Group) hand(ctx context.Context, to uint64) error {
 	if g.member.term() == 0 {
 		return journal.ErrNotLeader
 	}
-	return g.member.Runner().Do(ctx, func(c *consensus.Core) error { return c.Transfer(to) })
+	err := g.member.Runner().Do(ctx, func(c *consensus.Core) error { return c.Transfer(to) })
+	if errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrStopped) {
+		return journal.ErrNotLeader
+	}
+	return err
 }
 
 // Lead makes voters of learners that have caught up, and learns what members have

@@ -106,8 +106,8 @@ func (p *remote) call(ctx context.Context, request []byte) ([]byte, error) {
 	p.pending[id] = c
 	p.mu.Unlock()
 	if !p.calls.put(frame{id: id, body: request}) {
-		_, err := p.forget(id)
-		return nil, err
+		_, _ = p.forget(id)
+		return nil, ErrUnreached // it was never sent
 	}
 	select {
 	case <-c.answered:
