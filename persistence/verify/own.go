@@ -170,18 +170,13 @@ func (in *inspection) checkHeads() {
 	if in.witness == nil {
 		return
 	}
-	replica, err := layout.ReadGroupPosition(in.rows)
-	if err != nil {
-		in.damaged("position", err)
-		return
-	}
 	witness := in.report.Check("witness", "")
 	witness.Checked++
 	switch {
-	case in.unwitnessed == nil && replica.Number > 0 && last.Number == 0 && acked.Number == 0:
-		// Nothing but batches of a group is here: its log has what is not durable, and a
-		// witness of its own. A server that was restored from a node's backup goes on with
-		// commits of its own.
+	case in.unwitnessed == nil && last.Number == 0 && acked.Number == 0:
+		// Nothing was committed, or nothing but batches of a group is here: its log has what is
+		// not durable, and a witness of its own. A server that was restored from a node's backup
+		// goes on with commits of its own.
 	case acked.Number == 0:
 		witness.Fault("file "+disk.WitnessName, "it is missing or unreadable: whether the end of the journal is there cannot be told")
 	case last.Number < acked.Number:
