@@ -30,6 +30,8 @@ type Application struct {
 	Address string `json:"address"`
 	// Now is what the wall clock of the node shows, zero from one of a former version.
 	Now time.Time `json:"now,omitzero"`
+	// KeyGiven says that the node was given the master key, and stores none.
+	KeyGiven bool `json:"key_given,omitzero"`
 }
 
 // Secrets are what all nodes of a cluster have in common besides the journal.
@@ -58,7 +60,9 @@ const (
 // Entrance admits nodes. Anyone who can reach it may call it; it answers those who have a token.
 type Entrance struct {
 	Identity *identity.Identity
-	Secrets  func() (Secrets, error)
+	// Secrets are those for a node that was given the master key, or not. A refusal tells the
+	// new node what it lacks.
+	Secrets func(keyGiven bool) (Secrets, error)
 	Clock    parley.Clock
 	Logger   *slog.Logger
 	node     atomic.Pointer[Node]
@@ -107,7 +111,9 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 	if w.Admission, err = e.Identity.Admit(a.Request, e.Clock()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if w.Secrets, err = e.Secrets(); err != nil {
+	if w.Secrets, err = e.Secrets(a.KeyGiven); parley.IsRefusal(err) {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	} else if err != nil {
 		e.Logger.Error("a node cannot be admitted", "error", err)
 		return nil, status.Error(codes.Internal, "the node cannot hand out the keys of the cluster")
 	}
@@ -184,7 +190,7 @@ func refused(member string, err error) error {
 }
 
 // Join asks a member to take this node in, and returns what it answered.
-func Join(ctx context.Context, member, token string, d Description, clock parley.Clock) (*Welcome, *identity.Applicant, error) {
+func Join(ctx context.Context, member, token string, d Description, keyGiven bool, clock parley.Clock) (*Welcome, *identity.Applicant, error) {
 	applicant, err := identity.NewApplicant(token)
 	if err != nil {
 		return nil, nil, err
@@ -199,7 +205,7 @@ func Join(ctx context.Context, member, token string, d Description, clock parley
 	if err := reach(ctx, member, applicant.Client()); err != nil {
 		return nil, nil, err
 	}
-	request, err := json.Marshal(Application{token, applicant.Request, d.Name, d.Address, clock()})
+	request, err := json.Marshal(Application{token, applicant.Request, d.Name, d.Address, clock(), keyGiven})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"parley/actors/issuer"
@@ -52,15 +54,31 @@ type States interface {
 	State(journal.Stream) (seq uint64, state []byte, err error)
 }
 
+// fromEnvironment is what the variable held when it was removed.
+var fromEnvironment atomic.Value
+
+// masterKeyText returns what the variable holds, or held when the process began. It removes
+// the variable, so that child processes do not inherit the key.
+func masterKeyText() (string, error) {
+	if text, set := os.LookupEnv(MasterKeyVariable); set {
+		fromEnvironment.Store(text)
+		return text, os.Unsetenv(MasterKeyVariable)
+	}
+	text, _ := fromEnvironment.Load().(string)
+	return text, nil
+}
+
 // FindMasterKey reads the master key from the environment, else from its file beside
-// the journal. It does not make one. It removes the variable from the environment, so
-// that child processes do not inherit the key.
+// the journal. It does not make one.
 func FindMasterKey(data string) (MasterKey, error) {
 	found := MasterKey{File: filepath.Join(data, MasterKeyFile)}
 	_, err := os.Lstat(found.File)
 	found.Filed = err == nil
-	text, set := os.LookupEnv(MasterKeyVariable)
-	if found.given = set && text != ""; !found.given {
+	text, err := masterKeyText()
+	if err != nil {
+		return found, err
+	}
+	if found.given = text != ""; !found.given {
 		found.Key, err = auth.LoadMasterKey(found.File)
 		if !found.Filed && errors.Is(err, fs.ErrNotExist) {
 			return found, nil
@@ -74,8 +92,11 @@ func FindMasterKey(data string) (MasterKey, error) {
 	if err != nil {
 		return found, program.ExitError{Code: program.ExitUsage, Err: errMasterKey}
 	}
-	return found, os.Unsetenv(MasterKeyVariable)
+	return found, nil
 }
+
+// Given reports whether the key is from the environment.
+func (m MasterKey) Given() bool { return m.given }
 
 // KeyFor returns the key with which to serve a store. If there is none it creates one,
 // but only for a store without sealed data, such as one whose first start was interrupted
@@ -90,8 +111,17 @@ func (m MasterKey) KeyFor(store *persistence.Store) (*auth.MasterKey, error) {
 	return auth.MakeMasterKey(m.File)
 }
 
-// PutMasterKey stores the master key of the cluster that a data directory joins.
+// PutMasterKey stores the master key of the cluster that a data directory joins, unless it is
+// given in the environment already. Another one there is an error.
 func PutMasterKey(data string, key []byte) error {
+	switch found, err := FindMasterKey(data); {
+	case err != nil:
+		return err
+	case found.given && bytes.Equal(found.Key.Bytes(), key):
+		return nil
+	case found.given:
+		return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s is not the master key of the cluster", MasterKeyVariable)}
+	}
 	_, err := auth.PutMasterKey(filepath.Join(data, MasterKeyFile), key)
 	return err
 }

@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"log/slog"
@@ -29,6 +30,20 @@ func TestTheMasterKeyMayComeFromTheEnvironment(t *testing.T) {
 	if _, there := os.LookupEnv(MasterKeyVariable); there {
 		t.Error("child processes would inherit the key")
 	}
+	if again, err := FindMasterKey(data); err != nil || !again.Given() || !bytes.Equal(again.Key.Bytes(), found.Key.Bytes()) {
+		t.Errorf("the second time: %+v, %v", again, err)
+	}
+	if err := PutMasterKey(data, found.Key.Bytes()); err != nil {
+		t.Error(err)
+	}
+	if err := PutMasterKey(data, bytes.Repeat([]byte{7}, 32)); program.ExitCode(err) != program.ExitConflict {
+		t.Errorf("another key is put beside the one that is given: %v", err)
+	}
+	if _, err := os.Lstat(found.File); err == nil {
+		t.Error("a key that is given is written to the disk")
+	}
+	fromEnvironment.Store("")
+	t.Cleanup(func() { fromEnvironment.Store("") })
 	if err := os.WriteFile(filepath.Join(data, MasterKeyFile), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}

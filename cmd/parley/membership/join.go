@@ -104,7 +104,11 @@ func join(ctx context.Context, o Options) error {
 	if err := ln.Close(); err != nil {
 		return err
 	}
-	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, d, o.Clock)
+	key, err := datadir.FindMasterKey(o.Data)
+	if err != nil {
+		return err
+	}
+	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, d, key.Given(), o.Clock)
 	if err != nil {
 		return notJoined(err)
 	}
@@ -147,15 +151,18 @@ func usage(err error) error {
 	return program.ExitError{Code: program.ExitUsage, Err: err}
 }
 
-// secrets returns what a new node gets from this one.
-func (p *Part) secrets(s *persistence.Store) func() (cluster.Secrets, error) {
-	return func() (cluster.Secrets, error) {
+var errKeyNotFiled = parley.Refuse(parley.Conflict, "master_key", "The member keeps the master key in no file: start the new node with the same "+datadir.MasterKeyVariable+".")
+
+// secrets returns what a new node gets from this one. It would store the key, if that was not
+// given to it too.
+func (p *Part) secrets(s *persistence.Store) func(keyGiven bool) (cluster.Secrets, error) {
+	return func(keyGiven bool) (cluster.Secrets, error) {
 		found, err := datadir.FindMasterKey(p.Data)
 		if err != nil {
 			return cluster.Secrets{}, err
 		}
-		if found.Key == nil {
-			return cluster.Secrets{}, errors.New("the master key is not in a file: give the new node the same environment variable, and try again with a file")
+		if found.Given() && !keyGiven {
+			return cluster.Secrets{}, errKeyNotFiled
 		}
 		server := p.keys.keyring.ServerKey()
 		return cluster.Secrets{Master: found.Key.Bytes(), Server: server[:], Journals: s.Journals()}, nil
