@@ -326,6 +326,35 @@ func TestExportOnceAnHour(t *testing.T) {
 	p.ask("GET", path, "").want(429, "rate_limited")
 }
 
+// TestExportsOfOtherNodesCount: what another node has exported counts here, until it is given
+// back there or the hour is over; what is exported here is told once.
+func TestExportsOfOtherNodesCount(t *testing.T) {
+	h := harnessInMemory(t, 1)
+	t.Cleanup(h.close)
+	p := h.tenant("first")
+	path := "/orgs/" + p.owner.String() + "/export"
+	x, told := h.service.exports, 0
+	x.Report(func(key string, n int) {
+		if key != string(p.owner[:]) {
+			t.Errorf("an export of %x is told", key)
+		}
+		told += n
+	})
+	x.Spend("nobody", 1)
+	x.Spend(string(p.owner[:]), 1)
+	p.ask("GET", path, "").want(429, "rate_limited")
+	x.Spend(string(p.owner[:]), -1)
+	p.export()
+	p.ask("GET", path, "").want(429, "rate_limited")
+	if told != 1 {
+		t.Errorf("%d exports are told", told)
+	}
+	x.Spend(string(p.owner[:]), 1<<30)
+	if n := len(x.begun[p.owner]); n != exportsElsewhereMax {
+		t.Errorf("%d exports are known", n)
+	}
+}
+
 // TestExportThatTheServerBreaksOffDoesNotCount: the reader sees that the answer is not
 // complete, and may export at once.
 func TestExportThatTheServerBreaksOffDoesNotCount(t *testing.T) {
@@ -343,7 +372,7 @@ func TestExportThatTheServerBreaksOffDoesNotCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.ask("GET", "/orgs/"+p.owner.String()+"/export", "").want(429, "rate_limited") // it is under way
-	h.service.EndExport(p.owner)
+	h.service.exports.breakOff(p.owner)
 	if rest, err := io.ReadAll(answer.Body); err == nil {
 		t.Errorf("the answer is complete, with %d bytes more", len(rest))
 	}

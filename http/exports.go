@@ -17,6 +17,8 @@ const (
 	// exportWindow is the time in which an organization may export as often as its quota
 	// allows.
 	exportWindow = time.Hour
+	// exportsElsewhereMax bounds what is known of an organization's exports on other nodes.
+	exportsElsewhereMax = 1000
 	// exportLife bounds an export: a reader that takes longer is cut off.
 	exportLife = time.Hour
 )
@@ -29,9 +31,11 @@ var (
 )
 
 // exports counts the exports of organizations. It is in memory only: after a restart an
-// organization may export once more within the hour, which does no harm.
+// organization may export once more within the hour, which does no harm. It is a limit.Counter,
+// so that the nodes of a cluster count together.
 type exports struct {
 	clock parley.Clock
+	note  func(key string, n int)
 	mu    sync.Mutex
 	// open are the exports under way, begun the instants at which those of the last hour
 	// began that count.
@@ -41,7 +45,7 @@ type exports struct {
 }
 
 func newExports(clock parley.Clock) *exports {
-	return &exports{clock: clock, open: map[parley.OrgID]*exportStream{}, begun: map[parley.OrgID][]time.Time{}}
+	return &exports{clock: clock, note: func(string, int) {}, open: map[parley.OrgID]*exportStream{}, begun: map[parley.OrgID][]time.Time{}}
 }
 
 // take reserves an export, which begins the hour. quota nil means no limit.
@@ -72,7 +76,31 @@ func (x *exports) take(c *rest.Call, st *exportStream, quota *int) error {
 	}
 	st.began = now
 	x.open[st.org], x.begun[st.org] = st, append(begun, now)
+	x.note(string(st.org[:]), 1)
 	return nil
+}
+
+// Report implements limit.Counter.
+func (x *exports) Report(note func(key string, n int)) { x.note = note }
+
+// Spend implements limit.Counter. What another node gives back is the newest one.
+func (x *exports) Spend(key string, n int) {
+	if len(key) != len(parley.OrgID{}) {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.forget(x.clock())
+	org := parley.IDFromBytes[parley.OrgID]([]byte(key))
+	begun := x.begun[org]
+	for range min(n, exportsElsewhereMax-len(begun)) {
+		begun = append(begun, x.clock())
+	}
+	if begun = begun[:max(len(begun)+min(n, 0), 0)]; len(begun) > 0 {
+		x.begun[org] = begun
+	} else {
+		delete(x.begun, org)
+	}
 }
 
 // forget drops the beginnings that no longer count. The caller holds mu.
@@ -99,6 +127,7 @@ func (x *exports) done(st *exportStream, counts bool) {
 	for i, at := range begun {
 		if at.Equal(st.began) {
 			x.begun[st.org] = append(begun[:i:i], begun[i+1:]...)
+			x.note(string(st.org[:]), -1)
 			break
 		}
 	}
@@ -132,12 +161,4 @@ func (x *exports) isBroken(st *exportStream) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return st.broken
-}
-
-// EndExport breaks off the export of an organization: one that is erased must not be
-// exported any longer.
-func (s *Service) EndExport(id parley.OrgID) {
-	if !id.Zero() {
-		s.exports.breakOff(id)
-	}
 }

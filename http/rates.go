@@ -85,6 +85,7 @@ func (s *core) share() *limit.Shared {
 	} {
 		all.Add(name, w)
 	}
+	all.Add("exports", s.exports)
 	return all
 }
 

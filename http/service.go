@@ -153,9 +153,6 @@ func NewService(o ServiceOptions) *Service {
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
 	s.svidChallenges = limit.NewWindow(parley.SVIDChallengesMax, parley.SVIDChallengeLifetime, o.Clock)
-	if o.ClusterTrouble != nil {
-		s.shared = s.share()
-	}
 	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
 	s.keyNews.follow(o.Node.Keys, o.Node.CardKeys, o.Node.ReceiptKeys)
 	s.bridgeCards = a2a.NewCards(a2a.CardOptions{
@@ -163,6 +160,9 @@ func NewService(o ServiceOptions) *Service {
 		Changed: func(a *agent.State, o *org.State) time.Time { return s.cardChanged(a, o, a.GetCard().GetUpdatedMs()) },
 	})
 	s.streams, s.exports = newStreams(s), newExports(o.Clock)
+	if o.ClusterTrouble != nil {
+		s.shared = s.share()
+	}
 	s.desk = submission.New(submission.Options{
 		Node: o.Node, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.allowed(who, quotaMessages) },
 	})

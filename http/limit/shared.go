@@ -11,7 +11,7 @@ const sharedMax = 4096
 // limit only on several nodes at once, for as long as news takes between them.
 type Shared struct {
 	mu     sync.Mutex
-	limits map[string]counter
+	limits map[string]Counter
 	spent  map[spending]*int
 }
 
@@ -24,23 +24,23 @@ type Spent struct {
 
 type spending struct{ limit, key string }
 
-// counter is a Limiter or a Window.
-type counter interface {
-	// report sets what is called with what is admitted from now on.
-	report(func(key string, n int))
-	// spend counts requests that were admitted elsewhere.
-	spend(key string, n int)
+// Counter is a Limiter, a Window or another limit of that kind.
+type Counter interface {
+	// Report sets what is called with what is admitted from now on.
+	Report(func(key string, n int))
+	// Spend counts requests that were admitted elsewhere; if n is negative, they are given back.
+	Spend(key string, n int)
 }
 
 // NewShared returns a Shared without limits.
 func NewShared() *Shared {
-	return &Shared{limits: map[string]counter{}, spent: map[spending]*int{}}
+	return &Shared{limits: map[string]Counter{}, spent: map[spending]*int{}}
 }
 
 // Add adds a limit, which has the same name on all nodes, before it is used. It may be nil.
-func (s *Shared) Add(name string, c counter) {
+func (s *Shared) Add(name string, c Counter) {
 	s.limits[name] = c
-	c.report(func(key string, n int) {
+	c.Report(func(key string, n int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		count := s.spent[spending{name, key}]
@@ -73,20 +73,21 @@ func (s *Shared) Take() (all []Spent) {
 func (s *Shared) Spend(all []Spent) {
 	for _, one := range all {
 		if c, known := s.limits[one.Limit]; known {
-			c.spend(string(one.Key), one.Count)
+			c.Spend(string(one.Key), one.Count)
 		}
 	}
 }
 
-func (l *Limiter) report(note func(string, int)) {
+// Report implements Counter.
+func (l *Limiter) Report(note func(string, int)) {
 	if l != nil {
 		l.note = note
 	}
 }
 
-// spend moves the arrival time of a key, also beyond what this node would admit: of what comes
+// Spend moves the arrival time of a key, also beyond what this node would admit: of what comes
 // back when a key is at its limit, each node admits a part before it knows of the others.
-func (l *Limiter) spend(key string, n int) {
+func (l *Limiter) Spend(key string, n int) {
 	if l == nil {
 		return
 	}
@@ -99,14 +100,15 @@ func (l *Limiter) spend(key string, n int) {
 	}
 }
 
-func (w *Window) report(note func(string, int)) {
+// Report implements Counter.
+func (w *Window) Report(note func(string, int)) {
 	if w != nil {
 		w.note = note
 	}
 }
 
-// spend adds requests to the window of a key, up to twice its limit.
-func (w *Window) spend(key string, n int) {
+// Spend adds requests to the window of a key, up to twice its limit.
+func (w *Window) Spend(key string, n int) {
 	if w == nil {
 		return
 	}
