@@ -1,6 +1,7 @@
 package blackbox
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,4 +96,39 @@ func TestLostIdentity(t *testing.T) {
 	}
 	must(t, node.again())
 	n.ready(t)
+}
+
+// TestNodesWithGivenKey: the master key of a cluster is in the environment of its nodes, and in
+// no file. A node that is not given it is told so.
+func TestNodesWithGivenKey(t *testing.T) {
+	t.Parallel()
+	key := bytes.Repeat([]byte{7}, 32)
+	local := localPlace(t.TempDir())
+	n := startNodesAt(t, func(i int) (place, error) {
+		p, err := local(i)
+		p.through = inEnvironment(key)
+		return p, err
+	}, 2)
+	one, other := pair(t, n.server())
+	one.send(other.on(n.node(1)))
+	token, err := n.node(0).operate("cluster", "token")
+	must(t, err)
+	at, err := unusedAddress()
+	must(t, err)
+	said, code := ends(t, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", t.TempDir(), "--cluster-listen", at,
+		"--join", n.node(0).flag("--cluster-listen"), "--join-token", strings.TrimSpace(token))
+	if code == 0 || !strings.Contains(said, "the same PARLEY_MASTER_KEY") {
+		t.Errorf("a node without the key: %d %s", code, said)
+	}
+	for _, s := range n.all {
+		if _, err := os.Lstat(filepath.Join(s.dir, "master.key")); err == nil {
+			t.Errorf("%s has the key in a file", s.dir)
+		}
+	}
+	must(t, n.node(1).drain(15*time.Second))
+	must(t, n.node(1).again())
+	n.ready(t)
+	if got := len(other.on(n.node(1)).everything()); got != 1 {
+		t.Errorf("%d messages are there", got)
+	}
 }

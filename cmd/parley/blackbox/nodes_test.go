@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,7 +183,8 @@ func execute(args ...string) (string, error) { return (&server{}).execute(args..
 
 // execute runs the server's binary, which must exit with 0, and returns what it printed.
 func (s *server) execute(args ...string) (string, error) {
-	cmd := exec.Command(cmp.Or(s.binary, binary), args...)
+	whole := slices.Concat(s.through, []string{cmp.Or(s.binary, binary)}, args)
+	cmd := exec.Command(whole[0], whole[1:]...)
 	cmd.Env = cleanEnvironment()
 	said, err := cmd.CombinedOutput()
 	return string(said), err
