@@ -63,9 +63,9 @@ type Entrance struct {
 	// Secrets are those for a node that was given the master key, or not. A refusal tells the
 	// new node what it lacks.
 	Secrets func(keyGiven bool) (Secrets, error)
-	Clock    parley.Clock
-	Logger   *slog.Logger
-	node     atomic.Pointer[Node]
+	Clock   parley.Clock
+	Logger  *slog.Logger
+	node    atomic.Pointer[Node]
 }
 
 // Serve begins to admit nodes.

@@ -15,6 +15,7 @@ func TestLeaderHalted(t *testing.T) {
 	listeners := w.listeners()
 	for i := range 3 {
 		victim := n.leader()
+		w.apart.Store(true) // when it goes on it sheds load, because nothing got a processor for long
 		w.runClients(listeners, clientCounts{12, 3, 3}, 300*time.Millisecond, func() {
 			if err := victim.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
@@ -28,6 +29,7 @@ func TestLeaderHalted(t *testing.T) {
 			n.avoid(victim, false)
 			time.Sleep(200 * time.Millisecond)
 		})
+		w.apart.Store(false)
 		w.repeatUnanswered()
 		n.ready(t)
 		w.readAll(listeners, i == 2)
