@@ -75,7 +75,7 @@ func (s agents) patchAgent(c *rest.Call, in *api.AgentPatch) (api.Agent, error) 
 func (s agents) deleteAgent(c *rest.Call, in *api.DeleteAgent) (rest.NoContent, error) {
 	_, err := s.changeAgent(c, in.ID, agent.Revoke{})
 	if err == nil {
-		s.streams.endIf(func(st *agentStream) bool { return st.source.agent == in.ID })
+		s.endings.of(in.ID)
 	}
 	return rest.NoContent{}, err
 }

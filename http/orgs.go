@@ -81,7 +81,7 @@ func (s orgs) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Cre
 func (s orgs) deleteCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.NoContent, error) {
 	err := s.Node.Orgs.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
 	if err == nil {
-		s.streams.endIf(func(st *agentStream) bool { return st.source.client == in.ClientID })
+		s.endings.of(in.ClientID)
 	}
 	return rest.NoContent{}, err
 }

@@ -86,6 +86,7 @@ func (s *core) share() *limit.Shared {
 		all.Add(name, w)
 	}
 	all.Add("exports", s.exports)
+	all.Add("endings", s.endings)
 	return all
 }
 

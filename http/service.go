@@ -127,6 +127,7 @@ type core struct {
 	logSigner logSigner
 	streams   *streams
 	exports   *exports
+	endings   *endings
 	queries   *limit.Slots
 	meanings  *limit.Slots // of searches that wait for a vector
 	lists     rest.Lists
@@ -159,7 +160,7 @@ func NewService(o ServiceOptions) *Service {
 		BaseURL: o.BaseURL, Brand: o.Brand, Clock: o.Clock, Node: o.Node, Keys: o.CardKeys, Show: s.showCard,
 		Changed: func(a *agent.State, o *org.State) time.Time { return s.cardChanged(a, o, a.GetCard().GetUpdatedMs()) },
 	})
-	s.streams, s.exports = newStreams(s), newExports(o.Clock)
+	s.streams, s.exports, s.endings = newStreams(s), newExports(o.Clock), newEndings(s)
 	if o.ClusterTrouble != nil {
 		s.shared = s.share()
 	}

@@ -164,8 +164,8 @@ func (r *streams) take(agent parley.AgentID, limit *int) (a *readers, used int) 
 	return a, used
 }
 
-// endIf ends at once the streams for which over returns true. The wheel finds those on
-// other nodes and those that open meanwhile.
+// endIf ends at once the streams for which over returns true. The wheel finds those that open
+// meanwhile.
 func (r *streams) endIf(over func(*agentStream) bool) {
 	r.mu.Lock()
 	var ended []*agentStream
@@ -203,10 +203,7 @@ func (r *streams) listening(agent parley.AgentID) bool {
 }
 
 // EndStreams ends all streams of an organization.
-func (s *Service) EndStreams(id parley.OrgID) {
-	s.streams.endIf(func(st *agentStream) bool { return st.source.org == id })
-	s.bridge.EndStreams(id)
-}
+func (s *Service) EndStreams(id parley.OrgID) { s.endings.of(id) }
 
 // OpenStreams is the number of open streams.
 func (s *Service) OpenStreams() int {

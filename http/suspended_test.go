@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"parley/actors/org"
 	"parley/http/rest"
@@ -88,4 +89,31 @@ func TestStreamsOfASuspendedOrganizationEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStreamsEndOnOtherNodes: what ends streams here is told to other nodes, and what they tell
+// ends streams here, before a heartbeat is due.
+func TestStreamsEndOnOtherNodes(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
+		var told []string
+		h.service.endings.Report(func(key string, _ int) { told = append(told, key) })
+		alice, bob := h.agent("alice"), h.agent("bob")
+		heard, kept := h.listen(alice, h.token(h.client), ""), h.listen(bob, h.token(h.client), "")
+		h.service.endings.Spend("no id", 1)
+		h.service.endings.Spend(string(alice[:]), 1)
+		began := time.Now()
+		over(t, heard)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the stream ended after %v", waited)
+		}
+		heartbeats(t, kept, 1)
+		if len(told) > 0 {
+			t.Errorf("what was told is passed on: %q", told)
+		}
+		h.service.EndStreams(h.owner)
+		over(t, kept)
+		if !slices.Equal(told, []string{string(h.owner[:])}) {
+			t.Errorf("told %q", told)
+		}
+	})
 }

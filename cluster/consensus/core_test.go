@@ -219,7 +219,7 @@ func TestTransferWaits(t *testing.T) {
 	m.core.Step(consensus.Message{Raft: &raftpb.Message{
 		Type: raftpb.MsgAppResp.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(term), Index: new(last),
 	}})
-	turn, err := m.core.Ready() // the heir has all, and nothing is applied here yet
+	turn, err := m.core.Ready() // the transferee has all, and nothing is applied here yet
 	if err != nil || turn.Batch == nil {
 		t.Fatalf("nothing is committed: %v", err)
 	}

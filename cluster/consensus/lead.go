@@ -25,9 +25,9 @@ type leadership struct {
 	// waiting proposals did not fit into the log yet.
 	waiting      []proposal
 	waitingBytes int
-	// heir, if not 0, gets the leadership when nothing is in flight. Until then nothing is
+	// transferee, if not 0, gets the leadership when nothing is in flight. Until then nothing is
 	// proposed.
-	heir uint64
+	transferee uint64
 	// heard is when members were active last, in ticks. Raft forgets that at each of its checks
 	// of the quorum, until they answer again.
 	heard map[uint64]uint64
@@ -83,7 +83,7 @@ func (c *Core) Propose(term uint64, payload []byte, tag uint64) error {
 // or while the leadership is being transferred: neither ends the term, so it is
 // proposed again later, in its order.
 func (l *leadership) propose(c *Core) {
-	for len(l.waiting) > 0 && l.heir == raft.None && !c.stalled() {
+	for len(l.waiting) > 0 && l.transferee == raft.None && !c.stalled() {
 		next := l.waiting[0]
 		if err := c.node.Propose(next.data); err != nil {
 			if !errors.Is(err, raft.ErrProposalDropped) {
@@ -115,12 +115,12 @@ func (l *leadership) applied(c *Core, b *Batch) {
 	l.handOver(c)
 }
 
-// handOver hands the leadership to the heir, if there is one, as soon as the outcome of all
+// handOver hands the leadership to the transferee, if there is one, as soon as the outcome of all
 // proposals is known. A sick node does not wait for that, nor one that cannot apply them.
 func (l *leadership) handOver(c *Core) {
-	if l.heir != raft.None && (len(l.flight) == 0 || c.health.sick() || c.health.stuck()) {
-		c.node.TransferLeader(l.heir)
-		l.heir = raft.None // raft takes no proposals until it has succeeded or given up
+	if l.transferee != raft.None && (len(l.flight) == 0 || c.health.sick() || c.health.stuck()) {
+		c.node.TransferLeader(l.transferee)
+		l.transferee = raft.None // raft takes no proposals until it has succeeded or given up
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *Core) Transfer(to uint64) error {
 		}
 	}
 	if to != raft.None && to != c.id {
-		c.lead.heir = to
+		c.lead.transferee = to
 		c.lead.handOver(c)
 	}
 	return nil

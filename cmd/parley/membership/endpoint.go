@@ -167,7 +167,7 @@ var errNotReady = parley.Refuse(parley.Conflict, "not_ready", "The node is not r
 // balance hands the leadership to a node that is ready, or to any other one, and returns when
 // that leads.
 func (e *Endpoint) balance(ctx context.Context, to identity.NodeID) (any, error) {
-	to, err := e.heir(ctx, to)
+	to, err := e.nextLeader(ctx, to)
 	if err != nil {
 		return nil, err
 	}
@@ -189,9 +189,9 @@ func (e *Endpoint) balance(ctx context.Context, to identity.NodeID) (any, error)
 	return nil, errNotHandedOver
 }
 
-// heir returns the node that is to lead: the one that was named, or any that does not, if it is
+// nextLeader returns the node that is to lead: the one that was named, or any that does not, if it is
 // ready.
-func (e *Endpoint) heir(ctx context.Context, named identity.NodeID) (identity.NodeID, error) {
+func (e *Endpoint) nextLeader(ctx context.Context, named identity.NodeID) (identity.NodeID, error) {
 	if named == 0 {
 		to, err := e.Part.readyOther(ctx)
 		if err == nil && to == 0 {
