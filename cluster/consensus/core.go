@@ -42,6 +42,7 @@ type Core struct {
 	lead               leadership
 	fences             fences
 	cut                cut
+	split              split
 	health             health
 }
 
@@ -159,6 +160,7 @@ func (c *Core) Tick(delay time.Duration) {
 	}
 	if !c.stalled() {
 		c.node.Tick()
+		c.split.tick(c)
 		c.observe()
 	}
 	if c.lead.term != 0 {
@@ -187,6 +189,8 @@ func (c *Core) Step(m Message) {
 		if !m.announcesContent() {
 			return // raft would have it restored
 		}
+	case raftpb.MsgVote:
+		c.split.meet(c, m.Raft)
 	case raftpb.MsgTimeoutNow:
 		if c.health.sick() {
 			return
