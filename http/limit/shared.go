@@ -24,7 +24,7 @@ type Spent struct {
 
 type spending struct{ limit, key string }
 
-// Counter is a Limiter, a Window or another limit of that kind.
+// Counter is a Limiter, a Window, or something else of which the other nodes are told.
 type Counter interface {
 	// Report sets what is called with what is admitted from now on.
 	Report(func(key string, n int))
