@@ -1,6 +1,9 @@
 package cluster
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Leading is what a node does only while it leads.
 type Leading interface {
@@ -16,9 +19,10 @@ type following struct {
 	term, leader uint64
 	// takes says that this member leads and its store takes entries.
 	takes bool
-	// over ends when the member follows another leader.
+	// over ends when the member follows another leader, and cut is closed leaderPatience later.
 	over context.Context
 	end  context.CancelFunc
+	cut  chan struct{}
 }
 
 // Led implements consensus.Handler.
@@ -33,7 +37,7 @@ func (m *Member) Led(term uint64) {
 			}
 		}
 		if f := m.follows.Load(); f.leader == m.id && f.term == term {
-			m.follows.CompareAndSwap(f, &following{term, f.leader, true, f.over, f.end})
+			m.follows.CompareAndSwap(f, &following{term, f.leader, true, f.over, f.end, f.cut})
 		}
 		return nil
 	}
@@ -61,10 +65,11 @@ func (m *Member) Follows(term, leader uint64) {
 }
 
 func (m *Member) follow(term, leader uint64) {
-	f := &following{term: term, leader: leader}
+	f := &following{term: term, leader: leader, cut: make(chan struct{})}
 	f.over, f.end = context.WithCancel(context.Background())
 	if former := m.follows.Swap(f); former != nil {
 		former.end()
+		time.AfterFunc(leaderPatience, func() { close(former.cut) })
 	}
 }
 

@@ -56,6 +56,9 @@ const (
 	retryFirst, retryMax = 5 * time.Millisecond, 80 * time.Millisecond
 	// callTimeout bounds a call: the leader gives up waiting for an actor before.
 	callTimeout = host.AnswerTimeout + time.Second
+	// encodedSpare is room for what encoding adds. Many answers repeat their request, of which
+	// few have more than answerLikely bytes.
+	encodedSpare, answerLikely = 512, 4096
 )
 
 // NewNode returns the part of a node whose store has a Sequencer.
@@ -77,19 +80,24 @@ func (n *Node) Serve(decide func(host.Request) (any, error)) {
 // Ask implements host.Router. A request that no node has decided is sent again, to the
 // node that leads by then.
 func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, error) {
-	if leader, _ := n.Leader(); leader != nil {
+	again := changesOnce
+	if _, query := r.Content.(host.ReadOnly); query {
+		again = changesNothing
+	}
+	switch leader, err := n.Leader(); {
+	case leader != nil:
 		room, err := n.window.take(host.EntryBytes + r.Size)
 		if err != nil {
 			return nil, err
 		}
 		defer room()
+	case err == nil:
+		if reply, err := here(r); again.decided(err) {
+			return reply, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	again := changesOnce
-	if _, query := r.Content.(host.ReadOnly); query {
-		again = changesNothing
-	}
 	return n.untilDecided(ctx, again, func() (any, error) {
 		leader, err := n.Leader()
 		switch {
@@ -114,17 +122,21 @@ const (
 	changesNothing
 )
 
+// decided reports whether a request was decided, as far as its repetition matters.
+func (again repetition) decided(err error) bool {
+	return err == nil || !errors.Is(err, journal.ErrNotLeader) && (again == changesOnce || !errors.Is(err, parley.ErrOutcomeUnknown))
+}
+
 // untilDecided tries until a node has decided, or ctx is done. What may be decided twice is also
 // tried again if nobody knows what became of the last try.
 func (n *Node) untilDecided(ctx context.Context, again repetition, try func() (any, error)) (any, error) {
 	deadline, unknown := n.Clock().Add(host.AnswerTimeout), false
 	for pause := retryFirst; ; pause = min(2*pause, retryMax) {
 		reply, err := try()
-		lost := errors.Is(err, parley.ErrOutcomeUnknown)
-		if !errors.Is(err, journal.ErrNotLeader) && (again == changesOnce || !lost) {
+		if again.decided(err) {
 			return reply, err
 		}
-		unknown = unknown || lost && again == changesAgain
+		unknown = unknown || again == changesAgain && errors.Is(err, parley.ErrOutcomeUnknown)
 		over := n.Clock().Add(pause).After(deadline) || ctx.Err() != nil
 		if !over {
 			select {
@@ -150,7 +162,11 @@ var errNoAnswer = errors.New("cluster: a peer's answer does not fit the request"
 
 // call sends a request to a peer. What the peer did is visible here when it returns.
 func (n *Node) call(ctx context.Context, to Peer, request any) (any, error) {
-	encoded, err := n.Types.Append(nil, request)
+	size := 0
+	if ask, is := request.(ask); is {
+		size = ask.Size
+	}
+	encoded, err := n.Types.Append(make([]byte, 0, size+encodedSpare), request)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +225,7 @@ func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
 	default:
 		a.Visible = n.replica.Visible()
 	}
-	return n.Types.Append(nil, a)
+	return n.Types.Append(make([]byte, 0, min(len(request), answerLikely)+encodedSpare), a)
 }
 
 // append appends an entry of a peer, of size bytes, and waits for its release.

@@ -94,7 +94,7 @@ func (t *Transport) Leader() (Peer, error) {
 	case f.leader == 0, f.leader == t.self:
 		return nil, journal.ErrNotLeader
 	}
-	return leaderPeer{t.Peer(f.leader), f}, nil
+	return leaderPeer{peer{t.links, f.leader}, f}, nil
 }
 
 // Peer is another node.
@@ -113,16 +113,13 @@ func (p peer) Call(ctx context.Context, request []byte) ([]byte, error) {
 // leaderPeer is the leader. Calls end soon after it stops leading: a process that was halted
 // keeps its connections.
 type leaderPeer struct {
-	Peer
+	peer
 	as *following
 }
 
 // Call implements Peer.
 func (p leaderPeer) Call(ctx context.Context, request []byte) ([]byte, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.as.over, func() { time.AfterFunc(leaderPatience, cancel) })()
-	return p.Peer.Call(ctx, request)
+	return p.links.CallUntil(ctx, p.as.cut, p.id, request)
 }
 
 // Send implements consensus.Links.

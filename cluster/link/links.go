@@ -193,11 +193,16 @@ func (l *Links) Send(to uint64, message []byte) {
 
 // Call has a peer answer a request. ErrUnreached means that the peer did not get it.
 func (l *Links) Call(ctx context.Context, to uint64, request []byte) ([]byte, error) {
+	return l.CallUntil(ctx, nil, to, request)
+}
+
+// CallUntil is a Call that is also given up when over is closed.
+func (l *Links) CallUntil(ctx context.Context, over <-chan struct{}, to uint64, request []byte) ([]byte, error) {
 	p := l.peer(to)
 	if p == nil {
 		return nil, ErrUnreached
 	}
-	return p.call(ctx, request)
+	return p.call(ctx, over, request)
 }
 
 // Transfer sends a content to a peer. It returns when the peer is done with it.

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,7 @@ func (p *remote) pump(from *outbox, stream grpc.ClientStream, ended <-chan struc
 		case <-p.ctx.Done():
 			return sent
 		}
+		runtime.Gosched() // others may have something that leaves with it
 		batch, frames := from.take(wanted)
 		if len(batch) == 0 {
 			continue
@@ -93,8 +95,8 @@ func (p *remote) wait(pause time.Duration) {
 	}
 }
 
-// call sends a request and waits for the answer.
-func (p *remote) call(ctx context.Context, request []byte) ([]byte, error) {
+// call sends a request and waits for the answer, until ctx is done or over is closed.
+func (p *remote) call(ctx context.Context, over <-chan struct{}, request []byte) ([]byte, error) {
 	c := &call{answered: make(chan struct{})}
 	p.mu.Lock()
 	if p.ctx.Err() != nil {
@@ -113,12 +115,13 @@ func (p *remote) call(ctx context.Context, request []byte) ([]byte, error) {
 	case <-c.answered:
 		return c.answer, c.err
 	case <-ctx.Done():
-		if waited, err := p.forget(id); waited {
-			return nil, err
-		}
-		<-c.answered
-		return c.answer, c.err
+	case <-over:
 	}
+	if waited, err := p.forget(id); waited {
+		return nil, err
+	}
+	<-c.answered
+	return c.answer, c.err
 }
 
 // forget drops a call that nobody waits for any more, and returns what is known about it:
