@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"parley"
@@ -144,19 +146,54 @@ func encodeMessage(m consensus.Message) ([]byte, error) {
 	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m.Raft)
 }
 
+// decodeMessage decodes what encodeMessage returned. The entries share the memory of b.
 func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
 	m := consensus.Message{Raft: &raftpb.Message{}}
 	if len(b) < floorBytes {
 		return m, errors.New("it is too short")
 	}
 	m.Floor = binary.BigEndian.Uint64(b)
-	if err := proto.Unmarshal(b[floorBytes:], m.Raft); err != nil {
+	rest, err := cutField(b[floorBytes:], entriesField, func(b []byte) error {
+		e := &raftpb.Entry{}
+		rest, err := cutField(b, dataField, func(data []byte) error { e.Data = data; return nil })
+		m.Raft.Entries = append(m.Raft.Entries, e)
+		return errors.Join(err, proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, e))
+	})
+	if err = errors.Join(err, proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, m.Raft)); err != nil {
 		return m, err
 	}
 	if m.Raft.GetFrom() != from {
 		return m, errors.New("it claims to come from another node")
 	}
 	return m, nil
+}
+
+// Numbers of the fields of raft's messages and entries that hold payloads.
+const entriesField, dataField protowire.Number = 7, 4
+
+// cutField calls found with each value of a field of bytes, in a message of protobuf, and returns
+// the other fields.
+func cutField(b []byte, field protowire.Number, found func([]byte) error) (others []byte, err error) {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return nil, protowire.ParseError(n)
+		}
+		size := protowire.ConsumeFieldValue(number, kind, b[n:])
+		if size < 0 {
+			return nil, protowire.ParseError(size)
+		}
+		if number != field || kind != protowire.BytesType {
+			others = append(others, b[:n+size]...)
+		} else {
+			value, _ := protowire.ConsumeBytes(b[n:])
+			if err := found(slices.Clip(value)); err != nil {
+				return nil, err
+			}
+		}
+		b = b[n+size:]
+	}
+	return others, nil
 }
 
 // transfer sends a content, and reports how that went. It ends with the leadership: members drop

@@ -3,7 +3,10 @@ package link
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
+
+	"google.golang.org/grpc/mem"
 )
 
 // frame is one message, call or answer of a batch.
@@ -29,15 +32,39 @@ const (
 
 var errFrame = errors.New("link: a peer sent something that cannot be read")
 
-// appendFrame encodes a frame: id, whether it failed, length and body.
-func appendFrame(b []byte, f frame) []byte {
-	b = binary.AppendUvarint(b, f.id)
-	failed := byte(0)
-	if f.failed {
-		failed = 1
+// copiedMost is the size up to which a body is copied into a batch. Larger ones are sent from
+// where they are.
+const copiedMost = 4096
+
+// encodeFrames encodes a batch: of each frame its id, whether it failed, the length of its body
+// and the body.
+func encodeFrames(all []frame) (batch mem.BufferSlice) {
+	size := 0
+	for _, f := range all {
+		size += frameBytes
+		if len(f.body) <= copiedMost {
+			size += len(f.body)
+		}
 	}
-	b = binary.AppendUvarint(append(b, failed), uint64(len(f.body)))
-	return append(b, f.body...)
+	b, begun := make([]byte, 0, size), 0
+	for _, f := range all {
+		b = binary.AppendUvarint(b, f.id)
+		failed := byte(0)
+		if f.failed {
+			failed = 1
+		}
+		b = binary.AppendUvarint(append(b, failed), uint64(len(f.body)))
+		if len(f.body) <= copiedMost {
+			b = append(b, f.body...)
+			continue
+		}
+		batch = append(batch, mem.SliceBuffer(b[begun:]), mem.SliceBuffer(f.body))
+		begun = len(b)
+	}
+	if begun < len(b) {
+		batch = append(batch, mem.SliceBuffer(b[begun:]))
+	}
+	return batch
 }
 
 // readFrames decodes a batch. The bodies share its memory.
@@ -85,9 +112,9 @@ func (o *outbox) put(f frame) bool {
 	return true
 }
 
-// take removes the next frames, about as many as one batch takes, and encodes those that
-// wanted, unless it is nil, reports to be wanted still. It returns how many those are.
-func (o *outbox) take(wanted func(frame) bool) (batch []byte, frames int) {
+// take removes the next frames, about as many as one batch takes, and returns those that
+// wanted, unless it is nil, reports to be wanted still.
+func (o *outbox) take(wanted func(frame) bool) []frame {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, size := 0, 0
@@ -105,14 +132,10 @@ func (o *outbox) take(wanted func(frame) bool) (batch []byte, frames int) {
 		default:
 		}
 	}
-	batch = make([]byte, 0, size)
-	for _, f := range taken {
-		if wanted == nil || wanted(f) {
-			batch = appendFrame(batch, f)
-			frames++
-		}
+	if wanted == nil {
+		return taken
 	}
-	return batch, frames
+	return slices.DeleteFunc(taken, func(f frame) bool { return !wanted(f) })
 }
 
 // drop removes all frames, and returns how many those were.

@@ -76,14 +76,16 @@ func (p *remote) pump(from *outbox, stream grpc.ClientStream, ended <-chan struc
 			return sent
 		}
 		runtime.Gosched() // others may have something that leaves with it
-		batch, frames := from.take(wanted)
-		if len(batch) == 0 {
+		frames := from.take(wanted)
+		if len(frames) == 0 {
 			continue
 		}
-		if stream.SendMsg(&batch) != nil {
+		batch := encodeFrames(frames)
+		size := batch.Len()
+		if stream.SendMsg(batch) != nil {
 			return sent
 		}
-		p.noteSent(frames, len(batch))
+		p.noteSent(len(frames), size)
 		sent++
 	}
 }

@@ -25,16 +25,19 @@ var (
 
 func path(s *grpc.StreamDesc) string { return "/" + serviceName + "/" + s.StreamName }
 
-// rawCodec passes bytes on as they are. Values are of type *[]byte.
+// rawCodec passes bytes on as they are. Values are of type *[]byte, and to send also of type
+// mem.BufferSlice.
 type rawCodec struct{}
 
 // Marshal implements encoding.CodecV2.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	b, ok := v.(*[]byte)
-	if !ok {
-		return nil, errFrame
+	switch b := v.(type) {
+	case *[]byte:
+		return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
+	case mem.BufferSlice:
+		return b, nil
 	}
-	return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
+	return nil, errFrame
 }
 
 // Unmarshal implements encoding.CodecV2. The bytes are copied: gRPC uses its memory again.
@@ -119,12 +122,14 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 				return
 			}
 			runtime.Gosched() // others may have an answer that leaves with it
-			batch, frames := answers.take(nil)
-			if stream.SendMsg(&batch) != nil {
+			frames := answers.take(nil)
+			batch := encodeFrames(frames)
+			size := batch.Len()
+			if stream.SendMsg(batch) != nil {
 				stop()
 				return
 			}
-			counted.noteSent(frames, len(batch))
+			counted.noteSent(len(frames), size)
 		}
 	})
 	pool := workers{work: &l.work, idle: make(chan frame), capacity: make(chan struct{}, answersMax), answer: func(f frame) {
