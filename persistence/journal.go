@@ -98,12 +98,13 @@ func (j *journalState) append(it *item) {
 }
 
 // write drains the queue into batches until the journal closes. A batch takes what
-// arrived while the one before was being committed; only entries that gather wait for
-// others.
+// arrived while the one before was being committed; only entries that gather, and those of a
+// replica that has others under way, wait for more.
 func (j *journalState) write() {
 	defer close(j.inFlight)
 	var items []*item
 	for {
+		began := j.store.disk.Age()
 		taken, more := j.queue.take(items[:0], batchEntriesMax, batchBytesMax)
 		if !more {
 			return
@@ -117,6 +118,7 @@ func (j *journalState) write() {
 			return
 		}
 		items = make([]*item, 0, len(taken))
+		j.lead.pace(time.Duration(j.store.disk.Age() - began))
 	}
 }
 

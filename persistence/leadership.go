@@ -25,6 +25,8 @@ type leadership struct {
 
 	// slots bounds the batches of a replica that are proposed and not applied.
 	slots chan struct{}
+	// idle has an element if nothing was under way for a moment.
+	idle chan struct{}
 	// proposing serializes proposals. Under it, proposed holds the flights that were not
 	// applied yet, in the order in which they were proposed.
 	proposing sync.Mutex
@@ -33,13 +35,13 @@ type leadership struct {
 }
 
 // proposedMax bounds the batches that a replica has proposed and not applied. It is more than
-// a store on its own has in flight: records of the log that wait for the disk then share
-// syncs. With 4, a node has 0.40 syncs a batch, with 8, 0.28; throughput is the same.
+// a store on its own has in flight: records of the log that wait for a slow disk then share
+// syncs.
 const proposedMax = 8
 
 // newLeadership reads the state of every journal. The leadership begins with start.
 func (s *Store) newLeadership(term uint64) (*leadership, error) {
-	l := &leadership{store: s, term: term, over: make(chan struct{}), slots: make(chan struct{}, proposedMax)}
+	l := &leadership{store: s, term: term, over: make(chan struct{}), slots: make(chan struct{}, proposedMax), idle: make(chan struct{}, 1)}
 	for n := range int(s.homes) {
 		j, err := openJournal(l, n)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"parley"
 	"parley/journal"
@@ -38,6 +39,29 @@ func (l *leadership) propose(f *flight) error {
 	}
 	l.proposed = append(l.proposed, f)
 	return nil
+}
+
+// paceMax is how long a replica gathers entries for its next batch while others are under way.
+// Every batch costs all nodes a sync and several messages, whatever it holds.
+const paceMax = 2 * time.Millisecond
+
+// pace waits until paceMax after an instant that is some time ago, unless nothing is under way
+// before.
+func (l *leadership) pace(ago time.Duration) {
+	select {
+	case <-l.idle: // that was before
+	default:
+	}
+	if len(l.slots) == 0 || ago >= paceMax {
+		return
+	}
+	late := time.NewTimer(paceMax - ago)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-l.idle:
+	case <-l.over:
+	}
 }
 
 // flightOf is the flight of a place of the order, which follows those of ahead flights: nil if
@@ -77,7 +101,14 @@ func (l *leadership) pop() *flight {
 	defer l.proposing.Unlock()
 	l.proposed = l.proposed[1:]
 	<-l.slots
-	if len(l.proposed) == 0 || l.proposed[0].proposal != nil {
+	if len(l.proposed) == 0 {
+		select {
+		case l.idle <- struct{}{}:
+		default:
+		}
+		return nil
+	}
+	if l.proposed[0].proposal != nil {
 		return nil
 	}
 	return l.proposed[0]
