@@ -6,16 +6,16 @@ import (
 	"parley/bench/result"
 )
 
-// Bounds of the published goals of several nodes: sends of manyClients, as a share of those of
-// a single server, and how much later a page of an inbox comes to a client that is alone, in
-// milliseconds.
+// Bounds of the published goals of several nodes: how much later a page of an inbox comes to a
+// client that is alone, in milliseconds, and sends of manyClients, as a share of those of a
+// single server, by the number of nodes.
 const (
-	manyClients       = 256
-	nodesOfSingleMin  = 0.45
-	nodesOfSingleBest = 0.55
-	nodesLaterMost    = 1.0
-	nodesLaterBest    = 0.5
+	manyClients    = 256
+	nodesLaterMost = 1.0
+	nodesLaterBest = 0.5
 )
+
+var nodesOfSingle = map[int]struct{ least, best float64 }{3: {0.45, 0.55}, 5: {0.3, 0.3}}
 
 // Bounds of the time from the death of the leader to the first 201, in milliseconds.
 const (
@@ -70,11 +70,12 @@ func nodesGoals(n *result.Nodes) (out []result.Goal) {
 			continue
 		}
 		goal := result.Goal{Target: n.Target, Doubtful: c.Doubtful}
-		switch c.Case {
-		case sends:
+		share, shared := nodesOfSingle[n.Count]
+		switch {
+		case c.Case == sends && shared:
 			goal.What, goal.Measured = c.Case+": rate by that of a single server", c.OfSingle
-			goal.Bound, goal.Strive = nodesOfSingleMin, nodesOfSingleBest
-		case page:
+			goal.Bound, goal.Strive = share.least, share.best
+		case c.Case == page:
 			goal.What, goal.Measured = c.Case+": p50 less that of a single server, ms", c.Later
 			goal.Bound, goal.Strive, goal.AtMost = nodesLaterMost, nodesLaterBest, true
 		default:
@@ -102,7 +103,7 @@ func newNodesSection(r *result.Report) *nodesSection {
 	if n == nil {
 		return nil
 	}
-	s := &nodesSection{title: "Several nodes", reading: fmt.Sprintf("%s behind haproxy, which gives each connection to the next node that is ready (with --leader-first: to the one that leads) and counts as a part of the target.", nodesText(n.Count))}
+	s := &nodesSection{title: "Several nodes", reading: fmt.Sprintf("%s behind haproxy, which gives each connection to the node that leads (with --in-turn: to the next one that is ready) and counts as a part of the target.", nodesText(n.Count))}
 	if n.Single != "" {
 		s.reading += " The single server has a haproxy of its own with the same settings; the two ran in turn. " +
 			"A ratio is that of the two medians, with the least and the greatest ratio of two runs that followed each other."

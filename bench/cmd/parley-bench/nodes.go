@@ -18,8 +18,8 @@ func (c *runCmd) checkNodes() error {
 		return fmt.Errorf("%d nodes are not between 1 and %d", c.Nodes, nodesMost)
 	case c.Single && c.Nodes == 0:
 		return errors.New("--beside-single goes with --nodes")
-	case c.Leader && c.Nodes < 2:
-		return errors.New("--leader-first goes with --nodes, two or more")
+	case c.InTurn && c.Nodes < 2:
+		return errors.New("--in-turn goes with --nodes, two or more")
 	case c.Nodes > 0 && c.URL != "":
 		return errors.New("--nodes are started by the bench; --url names a server that runs already")
 	case c.Nodes > 0 && c.Goals:
@@ -34,8 +34,10 @@ func (c *runCmd) clusters(dir, binary string) (all []target.Target) {
 	switch {
 	case c.Nodes == 1:
 		one.Label = "1 node"
-	case c.Leader:
-		one.Label, one.LeaderFirst = one.Label+", leader first", true
+	case c.InTurn:
+		one.Label += ", in turn"
+	default:
+		one.LeaderFirst = true
 	}
 	all = append(all, &one)
 	if c.Single {

@@ -27,7 +27,7 @@ type runCmd struct {
 	PID      int      `name:"pid" help:"Process of that server if it runs here, for its CPU and memory."`
 	Beside   []string `placeholder:"FILE" help:"Peers to measure in turn with ours, each a program."`
 	Nodes    int      `placeholder:"N" help:"Measure a cluster of this many nodes behind haproxy; 1 is a cluster of one voter. Without scenarios: send, inbox, mixed."`
-	Leader   bool     `name:"leader-first" help:"With --nodes: haproxy gives connections to the node that leads, to others only while none does."`
+	InTurn   bool     `help:"With --nodes: haproxy gives each connection to the next node that is ready, not to the one that leads."`
 	Single   bool     `name:"beside-single" help:"With --nodes: measure a single server behind the same haproxy too, the two in turn."`
 	Kills    int      `default:"10" help:"How often failover kills the leader."`
 	Serve    string   `name:"serve-args" placeholder:"FLAGS" help:"Further flags of the bench's own server, as in --serve-args=\"--journals 4\"."`
