@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -267,6 +268,7 @@ func (r *Runner) run() (err error) {
 			r.core.Tick(r.delay(r.config.Clock()))
 			r.tick.Store(r.core.stats())
 		}
+		runtime.Gosched() // what others are about to bring shares a turn
 		for _, event := range r.inbox.take() {
 			event()
 		}
