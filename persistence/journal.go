@@ -118,7 +118,7 @@ func (j *journalState) write() {
 			return
 		}
 		items = make([]*item, 0, len(taken))
-		j.lead.pace(time.Duration(j.store.disk.Age() - began))
+		j.lead.gather(time.Duration(j.store.disk.Age() - began))
 	}
 }
 

@@ -41,21 +41,18 @@ func (l *leadership) propose(f *flight) error {
 	return nil
 }
 
-// paceMax is how long a replica gathers entries for its next batch while others are under way.
-// Every batch costs all nodes a sync and several messages, whatever it holds.
-const paceMax = 2 * time.Millisecond
-
-// pace waits until paceMax after an instant that is some time ago, unless nothing is under way
-// before.
-func (l *leadership) pace(ago time.Duration) {
+// gather lets entries gather for the next batch while others are under way: every batch costs
+// all nodes a sync and several messages, whatever it holds. It returns gatherFor after an instant
+// that is some time ago, or once nothing is under way.
+func (l *leadership) gather(ago time.Duration) {
 	select {
 	case <-l.idle: // that was before
 	default:
 	}
-	if len(l.slots) == 0 || ago >= paceMax {
+	if len(l.slots) == 0 || ago >= gatherFor {
 		return
 	}
-	late := time.NewTimer(paceMax - ago)
+	late := time.NewTimer(gatherFor - ago)
 	defer late.Stop()
 	select {
 	case <-late.C:
