@@ -84,29 +84,25 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 	if _, query := r.Content.(host.ReadOnly); query {
 		again = changesNothing
 	}
-	switch leader, err := n.Leader(); {
-	case leader != nil:
+	if leader, _ := n.Leader(); leader != nil {
 		room, err := n.window.take(host.EntryBytes + r.Size)
 		if err != nil {
 			return nil, err
 		}
 		defer room()
-	case err == nil:
-		if reply, err := here(r); again.decided(err) {
-			return reply, err
-		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	return n.untilDecided(ctx, again, func() (any, error) {
+	began := n.Clock()
+	return n.untilDecided(context.Background(), again, func() (any, error) {
 		leader, err := n.Leader()
 		switch {
 		case err != nil:
 			return nil, err
-		case leader != nil:
-			return n.forward(ctx, leader, ask{r.Stream, r.Size, r.Content})
+		case leader == nil:
+			return here(r)
 		}
-		return here(r)
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout-n.Clock().Sub(began))
+		defer cancel()
+		return n.forward(ctx, leader, ask{r.Stream, r.Size, r.Content})
 	})
 }
 
