@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -180,6 +182,58 @@ func TestCallsAndMessages(t *testing.T) {
 		if len(b.messages[a.id]) != 500 || b.messages[a.id][n] != fmt.Sprint(n) {
 			t.Fatalf("%d messages, or in another order", len(b.messages[a.id]))
 		}
+	}
+}
+
+// TestBodiesOfAllSizes: what is copied into a batch and what is sent from where it is arrives
+// alike, in its order.
+func TestBodiesOfAllSizes(t *testing.T) {
+	all := connect(t, members(t, 2)...)
+	a, b := all[0], all[1]
+	reach(t, a, b.id)
+	var want []string
+	for i := range 40 {
+		for _, size := range []int{0, 1, 4095, 4096, 4097, 70_000} {
+			want = append(want, strings.Repeat(string(rune('a'+i%26)), size))
+		}
+	}
+	for _, one := range want {
+		a.Send(b.id, []byte(one))
+	}
+	for range 500 {
+		b.mu.Lock()
+		got := slices.Clone(b.messages[a.id])
+		b.mu.Unlock()
+		if len(got) == len(want) {
+			if !slices.Equal(got, want) {
+				t.Fatal("messages arrived altered, or in another order")
+			}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("messages are missing")
+}
+
+// TestCallUntil: a call that is given up was not sent, or nobody knows what became of it.
+func TestCallUntil(t *testing.T) {
+	all := connect(t, members(t, 2)...)
+	a, b := all[0], all[1]
+	reach(t, a, b.id)
+	over, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := a.CallUntil(context.Background(), over, b.id, []byte("wait"))
+		ended <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	close(over)
+	if err := <-ended; !errors.Is(err, link.ErrCut) {
+		t.Errorf("a call that was sent: %v", err)
+	}
+	b.Close()
+	time.Sleep(100 * time.Millisecond)
+	if _, err := a.CallUntil(context.Background(), over, b.id, []byte("hello")); !errors.Is(err, link.ErrUnreached) {
+		t.Errorf("a call that was not sent: %v", err)
 	}
 }
 

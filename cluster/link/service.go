@@ -123,6 +123,9 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			}
 			runtime.Gosched() // others may have an answer that leaves with it
 			frames := answers.take(nil)
+			if len(frames) == 0 {
+				continue
+			}
 			batch := encodeFrames(frames)
 			size := batch.Len()
 			if stream.SendMsg(batch) != nil {
