@@ -46,8 +46,14 @@ func TestDecodeMessage(t *testing.T) {
 				t.Fatalf("%s, %x: %v, want %v", name, b, got.Raft, want)
 			}
 		}
-		if got, err := decodeMessage(m.GetFrom(), whole); err != nil || got.Floor != 9 {
+		got, err := decodeMessage(m.GetFrom(), whole)
+		if err != nil || got.Floor != 9 {
 			t.Errorf("%s: floor %d, %v", name, got.Floor, err)
+		}
+		for _, e := range got.Raft.GetEntries() { // raft's log may append to one
+			if cap(e.Data) != len(e.Data) {
+				t.Errorf("%s: behind an entry of %d bytes there is room for %d", name, len(e.Data), cap(e.Data))
+			}
 		}
 	}
 }
