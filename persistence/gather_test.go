@@ -24,9 +24,11 @@ func TestGather(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &leadership{over: make(chan struct{}), slots: make(chan struct{}, proposedMax), idle: make(chan struct{}, 1)}
+				l := &leadership{over: make(chan struct{}), slots: make(chan struct{}, proposedMax)}
+				j := &journalState{lead: l, idle: make(chan struct{}, 1)}
+				l.journals = []*journalState{{idle: make(chan struct{}, 1)}, j}
 				if c.stale {
-					l.idle <- struct{}{}
+					j.idle <- struct{}{}
 				}
 				if c.underWay {
 					l.slots <- struct{}{}
@@ -36,7 +38,7 @@ func TestGather(t *testing.T) {
 					time.AfterFunc(end, func() { c.then(l) })
 				}
 				began := time.Now()
-				l.gather(ago)
+				j.gather(ago)
 				if took := time.Since(began); took != c.want {
 					t.Errorf("it waits for %v, want %v", took, c.want)
 				}

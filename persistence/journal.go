@@ -33,6 +33,8 @@ type journalState struct {
 	queue     *queue
 	admission *admissionLimiter
 	inFlight  chan *flight
+	// idle has an element if nothing of the leadership was under way for a moment.
+	idle chan struct{}
 
 	// state and rows are the input of the evaluator. Only the writer uses them.
 	state *apply.State
@@ -79,8 +81,8 @@ func openJournal(l *leadership, number int) (*journalState, error) {
 	}
 	j := &journalState{
 		store: s, lead: l, number: number, feedPositions: s.positions[number], queue: newQueue(),
-		inFlight: make(chan *flight, inFlightMax-2),
-		state:    state, outboxes: make([]outboxProgress, len(arrived)),
+		inFlight: make(chan *flight, inFlightMax-2), idle: make(chan struct{}, 1),
+		state: state, outboxes: make([]outboxProgress, len(arrived)),
 	}
 	j.rows = &pendingRows{stored: apply.Stored{Reader: s.db}, applied: &j.appliedFlights}
 	for target, n := range arrived {
@@ -118,7 +120,7 @@ func (j *journalState) write() {
 			return
 		}
 		items = make([]*item, 0, len(taken))
-		j.lead.gather(time.Duration(j.store.disk.Age() - began))
+		j.gather(time.Duration(j.store.disk.Age() - began))
 	}
 }
 

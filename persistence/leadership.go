@@ -25,8 +25,6 @@ type leadership struct {
 
 	// slots bounds the batches of a replica that are proposed and not applied.
 	slots chan struct{}
-	// idle has an element if nothing was under way for a moment.
-	idle chan struct{}
 	// proposing serializes proposals. Under it, proposed holds the flights that were not
 	// applied yet, in the order in which they were proposed.
 	proposing sync.Mutex
@@ -41,7 +39,7 @@ const proposedMax = 8
 
 // newLeadership reads the state of every journal. The leadership begins with start.
 func (s *Store) newLeadership(term uint64) (*leadership, error) {
-	l := &leadership{store: s, term: term, over: make(chan struct{}), slots: make(chan struct{}, proposedMax), idle: make(chan struct{}, 1)}
+	l := &leadership{store: s, term: term, over: make(chan struct{}), slots: make(chan struct{}, proposedMax)}
 	for n := range int(s.homes) {
 		j, err := openJournal(l, n)
 		if err != nil {

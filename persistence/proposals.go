@@ -34,6 +34,7 @@ func (l *leadership) propose(f *flight) error {
 		}
 	case len(l.proposed) == 0:
 		<-l.slots
+		l.noteIdle()
 		f.journal.releaseAll(f)
 		return nil
 	}
@@ -44,20 +45,30 @@ func (l *leadership) propose(f *flight) error {
 // gather lets entries gather for the next batch while others are under way: every batch costs
 // all nodes a sync and several messages, whatever it holds. It returns gatherFor after an instant
 // that is some time ago, or once nothing is under way.
-func (l *leadership) gather(ago time.Duration) {
+func (j *journalState) gather(ago time.Duration) {
 	select {
-	case <-l.idle: // that was before
+	case <-j.idle: // that was before
 	default:
 	}
-	if len(l.slots) == 0 || ago >= gatherFor {
+	if len(j.lead.slots) == 0 || ago >= gatherFor {
 		return
 	}
 	late := time.NewTimer(gatherFor - ago)
 	defer late.Stop()
 	select {
 	case <-late.C:
-	case <-l.idle:
-	case <-l.over:
+	case <-j.idle:
+	case <-j.lead.over:
+	}
+}
+
+// noteIdle ends the gathering of all journals.
+func (l *leadership) noteIdle() {
+	for _, j := range l.journals {
+		select {
+		case j.idle <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -99,10 +110,7 @@ func (l *leadership) pop() *flight {
 	l.proposed = l.proposed[1:]
 	<-l.slots
 	if len(l.proposed) == 0 {
-		select {
-		case l.idle <- struct{}{}:
-		default:
-		}
+		l.noteIdle()
 		return nil
 	}
 	if l.proposed[0].proposal != nil {
