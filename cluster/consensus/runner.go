@@ -263,12 +263,12 @@ func (r *Runner) run() (err error) {
 		case <-r.quit:
 			return nil
 		case <-r.inbox.ready:
+			runtime.Gosched() // what others are about to bring shares a turn
 		case <-ticker.C:
 			r.core.Durable(r.config.State.Durable())
 			r.core.Tick(r.delay(r.config.Clock()))
 			r.tick.Store(r.core.stats())
 		}
-		runtime.Gosched() // what others are about to bring shares a turn
 		for _, event := range r.inbox.take() {
 			event()
 		}
