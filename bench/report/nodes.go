@@ -7,15 +7,18 @@ import (
 )
 
 // Bounds of the published goals of several nodes: how much later a page of an inbox comes to a
-// client that is alone, in milliseconds, and sends of manyClients, as a share of those of a
-// single server, by the number of nodes.
+// client that is alone, in milliseconds.
 const (
-	manyClients    = 256
 	nodesLaterMost = 1.0
 	nodesLaterBest = 0.5
 )
 
-var nodesOfSingle = map[int]struct{ least, best float64 }{3: {0.45, 0.55}, 5: {0.3, 0.3}}
+// manyClients are the clients whose sends have a goal.
+const manyClients = 256
+
+// nodesOfSingle are the bounds of these sends, as a share of those of a single server, by the
+// number of nodes. There is no better one if best is 0.
+var nodesOfSingle = map[int]struct{ least, best float64 }{3: {0.45, 0.55}, 5: {least: 0.3}}
 
 // Bounds of the time from the death of the leader to the first 201, in milliseconds.
 const (

@@ -38,7 +38,7 @@ func TestGoalsOfNodes(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
-	for count, want := range map[int]string{5: "0.440 met, and better", 2: "1.60 missed"} {
+	for count, want := range map[int]string{5: "0.440 met", 2: "1.60 missed"} {
 		r := nodesReport(4400, 10_000, 2.1, 0.5)
 		r.Nodes.Count = count
 		if got := verdicts(Goals(r)); got[0] != want {
