@@ -126,7 +126,7 @@ func (o *outbox) take(wanted func(frame) bool) []frame {
 	taken, o.frames, o.bytes = o.frames[:n:n], o.frames[n:], o.bytes-size
 	if len(o.frames) == 0 {
 		o.frames = nil
-		select { // nothing is left for whoever was told so
+		select { // it is not ready any more
 		case <-o.ready:
 		default:
 		}
