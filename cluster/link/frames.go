@@ -91,17 +91,18 @@ type outbox struct {
 	mu     sync.Mutex
 	frames []frame
 	bytes  int
+	closed bool
 	ready  chan struct{}
 }
 
 func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1)} }
 
-// put adds a frame. It returns false, and does not add it, if too much waits.
+// put adds a frame. It returns false, and does not add it, if too much waits or it is closed.
 func (o *outbox) put(f frame) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	size := frameBytes + len(f.body)
-	if o.bytes > 0 && o.bytes+size > waitingBytesMax {
+	if o.closed || o.bytes > 0 && o.bytes+size > waitingBytesMax {
 		return false
 	}
 	o.frames, o.bytes = append(o.frames, f), o.bytes+size
@@ -149,4 +150,12 @@ func (o *outbox) drop() int {
 	dropped := len(o.frames)
 	o.frames, o.bytes = nil, 0
 	return dropped
+}
+
+// close removes all frames, returns how many those were, and takes no more.
+func (o *outbox) close() int {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	return o.drop()
 }

@@ -55,7 +55,7 @@ type Links struct {
 	ctx       context.Context
 	stop      context.CancelFunc
 	work      sync.WaitGroup
-	// answering counts the calls of peers that are being answered.
+	// answering counts the calls of peers whose answers gRPC does not have yet.
 	answering atomic.Int64
 
 	mu    sync.Mutex
@@ -96,8 +96,8 @@ func (l *Links) Serve(ln net.Listener) error {
 	return l.server.Serve(arrivals{ln, l.acceptor})
 }
 
-// lastAnswers is how long the last answers may take onto the wire.
-const lastAnswers = 20 * time.Millisecond
+// lastAnswers is how long the last answers may take from gRPC onto the wire.
+const lastAnswers = 100 * time.Millisecond
 
 // Drain returns when no call of a peer is being answered, or ctx is done, so that Close cuts
 // off no answer.

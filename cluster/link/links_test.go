@@ -237,6 +237,41 @@ func TestCallUntil(t *testing.T) {
 	}
 }
 
+// TestDrain: what is being answered when a node stops is answered, also if a peer has gone with
+// calls that were never answered.
+func TestDrain(t *testing.T) {
+	all := connect(t, members(t, 3)...)
+	a, b, c := all[0], all[1], all[2]
+	reach(t, a, b.id)
+	reach(t, c, b.id)
+	var calls sync.WaitGroup
+	for range 300 {
+		calls.Go(func() {
+			if _, err := a.Call(context.Background(), b.id, []byte("wait")); err != nil {
+				t.Errorf("a call that was being answered: %v", err)
+			}
+		})
+		calls.Go(func() { _, _ = c.Call(context.Background(), b.id, []byte("wait")) })
+	}
+	time.Sleep(200 * time.Millisecond)
+	c.Close()
+	drained := make(chan struct{})
+	go func() { b.Drain(context.Background()); b.Close(); close(drained) }()
+	time.Sleep(50 * time.Millisecond)
+	select {
+	case <-drained:
+		t.Error("it was drained while calls were being answered")
+	default:
+	}
+	close(b.block)
+	select {
+	case <-drained:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it is not drained, although everything was answered")
+	}
+	calls.Wait()
+}
+
 // TestConnectionEnds: a call that was sent ends when its connection does, and nobody knows
 // what became of it. A call to a node that is down was not sent. A node that comes back is
 // reached again.

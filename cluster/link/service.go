@@ -115,6 +115,7 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 	defer stop()
 	answers, counted := newOutbox(), l.trafficFrom(from)
 	l.work.Go(func() {
+		defer func() { l.answering.Add(-int64(answers.close())) }()
 		for {
 			select {
 			case <-answers.ready:
@@ -128,7 +129,9 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			}
 			batch := encodeFrames(frames)
 			size := batch.Len()
-			if stream.SendMsg(batch) != nil {
+			err := stream.SendMsg(batch)
+			l.answering.Add(-int64(len(frames)))
+			if err != nil {
 				stop()
 				return
 			}
@@ -136,13 +139,13 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 		}
 	})
 	pool := workers{work: &l.work, idle: make(chan frame), capacity: make(chan struct{}, answersMax), answer: func(f frame) {
-		defer l.answering.Add(-1)
 		answer, err := l.Handler.Answer(ctx, from, f.body)
 		reply := frame{id: f.id, failed: err != nil, body: answer}
 		if err != nil {
 			reply.body = []byte(err.Error())
 		}
 		if !answers.put(reply) {
+			l.answering.Add(-1)
 			stop() // a peer that does not take its answers
 		}
 	}}
