@@ -159,8 +159,8 @@ var errNoAnswer = errors.New("cluster: a peer's answer does not fit the request"
 // call sends a request to a peer. What the peer did is visible here when it returns.
 func (n *Node) call(ctx context.Context, to Peer, request any) (any, error) {
 	size := 0
-	if ask, is := request.(ask); is {
-		size = ask.Size
+	if r, is := request.(ask); is {
+		size = r.Size
 	}
 	encoded, err := n.Types.Append(make([]byte, 0, size+encodedSpare), request)
 	if err != nil {
