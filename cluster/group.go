@@ -110,8 +110,9 @@ func (g *Group) add(ctx context.Context, r addMember) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	if known := g.member.roster.Load(); known != nil {
-		if by := known.admitted(r.Token); by != r.ID && by != 0 {
-			return ErrTokenUsed
+		_, member := known.table[r.ID]
+		if by := known.admitted(r.Token); by != 0 && (by != r.ID || !member) {
+			return ErrTokenUsed // by another node, or by this one, which was removed since
 		}
 		for id, other := range known.table {
 			if other.Address == d.Address && id != r.ID && id != d.Replaces {
@@ -128,7 +129,8 @@ func (g *Group) add(ctx context.Context, r addMember) error {
 	})
 }
 
-// change asks for a change of members until it has taken effect.
+// change asks for a change of members until it has taken effect. The error is
+// consensus.ErrNoLearner if it would make a voter of a node that is no learner by now.
 func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met func(*raftpb.ConfState) bool) error {
 	runner := g.member.Runner()
 	if runner == nil {
@@ -149,6 +151,8 @@ func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met fun
 		switch {
 		case done:
 			return nil
+		case errors.Is(err, consensus.ErrNoLearner):
+			return err
 		case errors.Is(err, consensus.ErrNotLeader), errors.Is(err, consensus.ErrStopped):
 			if proposed { // a later leader decides
 				return parley.ErrOutcomeUnknown
@@ -240,6 +244,7 @@ func (g *Group) Lead(ctx context.Context, failed func(error)) {
 	}
 }
 
+// promote makes a voter of a learner. It does nothing if the node is none any more.
 func (g *Group) promote(ctx context.Context, id uint64) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -251,7 +256,11 @@ func (g *Group) promote(ctx context.Context, id uint64) error {
 			change.Changes = append(change.Changes, &raftpb.ConfChangeSingle{Type: &gone, NodeId: &replaced})
 		}
 	}
-	return g.change(ctx, change, func(conf *raftpb.ConfState) bool {
+	err := g.change(ctx, change, func(conf *raftpb.ConfState) bool {
 		return slices.Contains(conf.GetVoters(), id) && len(conf.GetVotersOutgoing()) == 0
 	})
+	if errors.Is(err, consensus.ErrNoLearner) {
+		return nil // it was removed after the caller had looked
+	}
+	return err
 }

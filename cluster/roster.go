@@ -95,23 +95,35 @@ func keptDescriptions(conf *raftpb.ConfState, described map[uint64]string) map[u
 	return kept
 }
 
-// newRoster decodes what a position says. Descriptions that cannot be read, of another
-// version, are empty.
+// newRoster decodes what a position says. Descriptions that are missing, or cannot be read, of
+// another version, are empty.
 func newRoster(conf *raftpb.ConfState, described map[uint64]string) *roster {
 	r := &roster{conf: conf, table: Table{}, tokens: map[string]uint64{}}
+	for _, id := range slices.Concat(conf.GetVoters(), conf.GetVotersOutgoing(), conf.GetLearners(), conf.GetLearnersNext()) {
+		r.table[id] = Description{}
+	}
 	for id, text := range described {
 		var d Description
 		_ = json.Unmarshal([]byte(text), &d)
 		if d.Token != "" {
 			r.tokens[d.Token] = id
 		}
-		for _, list := range [][]uint64{conf.GetVoters(), conf.GetVotersOutgoing(), conf.GetLearners(), conf.GetLearnersNext()} {
-			if slices.Contains(list, id) {
-				r.table[id] = d
-			}
+		if _, member := r.table[id]; member {
+			r.table[id] = d
 		}
 	}
 	return r
+}
+
+// unnamed is how many voters nobody knows a name of. They count for the majority, and nobody
+// can reach them.
+func (r *roster) unnamed() (count int) {
+	for _, id := range r.conf.GetVoters() {
+		if r.table[id].Name == "" {
+			count++
+		}
+	}
+	return count
 }
 
 // logChanges tells the operator what changed since an earlier roster. After a crash a node may

@@ -26,6 +26,8 @@ var (
 	ErrFull = errors.New("consensus: too many proposals are waiting")
 	// ErrNotLeader means that the request needs the leader, which this node is not.
 	ErrNotLeader = errors.New("consensus: this node does not lead")
+	// ErrNoLearner means that a node cannot become a voter, because it is not a learner.
+	ErrNoLearner = errors.New("consensus: the node is not a learner of the group")
 	// ErrNoQuorum means that no leader confirmed its leadership in time.
 	ErrNoQuorum = errors.New("consensus: no leader confirmed its leadership in time")
 	// ErrStopped means that the runner has stopped.

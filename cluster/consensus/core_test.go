@@ -465,3 +465,34 @@ func TestActiveMembers(t *testing.T) {
 		}
 	}
 }
+
+// TestVoterIsALearnerFirst: a node that was removed is not made a voter by whoever still takes
+// it for a learner. It would count for the majority, and nobody could reach it.
+func TestVoterIsALearnerFirst(t *testing.T) {
+	m := three(t)
+	term := m.elect()
+	change := func(kind raftpb.ConfChangeType) error {
+		err := m.core.ChangeMembers(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: kind.Enum(), NodeId: new(uint64(4))}}})
+		m.run()
+		m.acknowledge(2, term)
+		return err
+	}
+	for _, step := range []struct {
+		kind raftpb.ConfChangeType
+		want error
+	}{
+		{raftpb.ConfChangeAddNode, consensus.ErrNoLearner},
+		{raftpb.ConfChangeAddLearnerNode, nil},
+		{raftpb.ConfChangeRemoveNode, nil},
+		{raftpb.ConfChangeAddNode, consensus.ErrNoLearner},
+		{raftpb.ConfChangeAddLearnerNode, nil},
+		{raftpb.ConfChangeAddNode, nil},
+	} {
+		if err := change(step.kind); !errors.Is(err, step.want) {
+			t.Errorf("%v: %v, want %v", step.kind, err, step.want)
+		}
+	}
+	if voters := m.core.Status().Applied.Conf.GetVoters(); !slices.Equal(voters, []uint64{1, 2, 3, 4}) {
+		t.Errorf("the voters are %v", voters)
+	}
+}

@@ -3,6 +3,7 @@ package consensus
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -210,7 +211,9 @@ func (c *Core) Transfer(to uint64) error {
 
 // ChangeMembers proposes a change of members: at most one node comes in, as voter or
 // learner, and at most one goes out. Whether it took effect is reported by Members
-// events only: the caller compares them with what it wants and asks again.
+// events only: the caller compares them with what it wants and asks again. A node becomes a
+// voter only if it is a learner now, or else the error is ErrNoLearner: a change that was
+// decided on older members would bring back a node that was removed since.
 func (c *Core) ChangeMembers(change *raftpb.ConfChangeV2) error {
 	c.observe()
 	if !c.lead.led {
@@ -218,9 +221,15 @@ func (c *Core) ChangeMembers(change *raftpb.ConfChangeV2) error {
 	}
 	in, out := 0, 0
 	for _, one := range change.GetChanges() {
-		if one.GetType() == raftpb.ConfChangeRemoveNode {
+		switch one.GetType() {
+		case raftpb.ConfChangeRemoveNode:
 			out++
-		} else {
+		case raftpb.ConfChangeAddNode:
+			if !c.mayVote(one.GetNodeId()) {
+				return ErrNoLearner
+			}
+			in++
+		default:
 			in++
 		}
 	}
@@ -228,6 +237,13 @@ func (c *Core) ChangeMembers(change *raftpb.ConfChangeV2) error {
 		return fmt.Errorf("consensus: one change takes in %d nodes and removes %d; one of each is allowed", in, out)
 	}
 	return c.node.ProposeConfChange(change)
+}
+
+// mayVote reports whether a node is a member as of the newest change that is in effect. Raft
+// drops a change while one is not applied, so no other one can come in between.
+func (c *Core) mayVote(id uint64) bool {
+	conf := c.handed.Conf
+	return slices.Contains(conf.GetLearners(), id) || slices.Contains(conf.GetVoters(), id)
 }
 
 // ReportSnapshot reports what became of a snapshot that was sent to a member: whether

@@ -22,7 +22,7 @@ func TestRecover(t *testing.T) {
 		if tag == 2 {
 			m.acknowledge(2, term)
 			if err := m.core.ChangeMembers(&raftpb.ConfChangeV2{Context: []byte("four"), Changes: []*raftpb.ConfChangeSingle{
-				{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(uint64(4))},
+				{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(4))},
 			}}); err != nil {
 				t.Fatal(err)
 			}

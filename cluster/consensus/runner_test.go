@@ -410,7 +410,7 @@ func TestJoin(t *testing.T) {
 	c.work(20, c.servers...)
 	err := leader.runner.Do(context.Background(), func(core *consensus.Core) error {
 		return core.ChangeMembers(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{
-			change(raftpb.ConfChangeAddNode, 8), change(raftpb.ConfChangeAddNode, 9),
+			change(raftpb.ConfChangeAddLearnerNode, 8), change(raftpb.ConfChangeAddLearnerNode, 9),
 		}})
 	})
 	if err == nil {

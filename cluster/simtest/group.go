@@ -69,8 +69,6 @@ func (g *group) operate() {
 		g.change(leader, remove(g.gone(learners)))
 	case len(learners) > 0:
 		g.promote(leader, learners[0], lost)
-	case lost != 0 && s.rng.IntN(3) == 0:
-		g.change(leader, voter(g.create()), remove(lost))
 	case lost != 0:
 		g.change(leader, learner(g.create()))
 	case s.quiet || s.rng.IntN(4) > 0:

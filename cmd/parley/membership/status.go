@@ -83,6 +83,9 @@ func (p *Part) Status(ctx context.Context) (s Status, err error) {
 	return s, nil
 }
 
+// unnamedReason is why a member cannot be reached of which the cluster has no description.
+const unnamedReason = "The cluster knows neither a name nor an address of this node, which counts for the majority all the same. Remove it by its id: parley cluster remove."
+
 // ask learns the state of a node. One that is a learner still joins, whatever it says.
 func (p *Part) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
 	state, reason := p.State()
@@ -94,6 +97,9 @@ func (p *Part) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
 	}
 	if state == "ready" && slices.Contains(g.Applied.Conf.GetLearners(), uint64(n.ID)) {
 		state = "joining"
+	}
+	if n.Name == "" {
+		reason = unnamedReason
 	}
 	if n.State = state; reason != "" {
 		n.Reason = &reason
