@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"go.etcd.io/raft/v3"
 
 	"parley/persistence/crashtest"
 )
@@ -20,7 +19,7 @@ var crashLives = flag.Int("crash.lives", 20, "how many lives of a log TestCrash 
 var fingerprintSeed = maphash.MakeSeed()
 
 // fingerprint hashes all that a log holds.
-func fingerprint(t testing.TB, s raft.Storage) uint64 {
+func fingerprint(t testing.TB, s noted) uint64 {
 	t.Helper()
 	h := maphash.Hash{}
 	h.SetSeed(fingerprintSeed)
@@ -30,7 +29,7 @@ func fingerprint(t testing.TB, s raft.Storage) uint64 {
 	last, _ := s.LastIndex()
 	before, err := s.Term(first - 1)
 	must(t, err)
-	_, _ = fmt.Fprintln(&h, hard.GetTerm(), hard.GetVote(), hard.GetCommit(), first, last, before)
+	_, _ = fmt.Fprintln(&h, hard.GetTerm(), hard.GetVote(), hard.GetCommit(), first, last, before, string(s.Note()))
 	if last < first {
 		return h.Sum64()
 	}

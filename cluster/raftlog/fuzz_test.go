@@ -12,10 +12,10 @@ import (
 
 // FuzzTurn decodes any bytes as a turn. What can be decoded is encoded to the same turn.
 func FuzzTurn(f *testing.F) {
-	t := turn{hardState{3, 1, 7}, Position{5, 2}, hasHard | hasCut | hasEntries, 6, entriesOf(6, 3, 20)}
+	t := turn{hardState{3, 1, 7}, Position{5, 2}, hasHard | hasCut | hasEntries | hasNote, 6, entriesOf(6, 3, 20), "note"}
 	f.Add(t.append(nil))
 	f.Add(turn{cut: Position{9, 9}, parts: hasCut | hasReset}.append(nil))
-	f.Add(summary{hardState{1, 2, 3}, Position{4, 5}, 6}.append(nil))
+	f.Add(summary{hardState{1, 2, 3}, Position{4, 5}, 6, "note"}.append(nil))
 	f.Add([]byte{kindTurn, hasEntries, 1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if s, ok := decodeBase(b); ok {

@@ -70,6 +70,8 @@ type Record struct {
 	// a snapshot was installed, all entries are dropped. Term may be 0 for an entry that
 	// the log holds. A cut below the former one changes nothing.
 	Cut Position
+	// Note, unless nil, replaces the former one. It is for the owner of the log.
+	Note []byte
 	// Entries have consecutive indexes. They replace those from their first index on, and
 	// must not be changed later.
 	Entries []*raftpb.Entry
@@ -168,7 +170,7 @@ func (l *Log) append(r Record) error {
 	if err != nil {
 		return fmt.Errorf("raft log %s: %w", l.o.Dir, err)
 	}
-	size := int64(headerBytes + turnBytes)
+	size := int64(headerBytes + turnBytes + len(t.note))
 	for _, e := range t.entries {
 		size += int64(len(e.Data)) + entryBytes
 	}

@@ -15,7 +15,7 @@ const (
 	// entryBytes bounds what the encoding of an entry takes in addition to its data.
 	entryBytes = 1 + 2*binary.MaxVarintLen64
 	// turnBytes bounds what the encoding of a turn takes in addition to its entries.
-	turnBytes = 2 + 7*binary.MaxVarintLen64
+	turnBytes = 2 + 8*binary.MaxVarintLen64
 )
 
 // The kinds of payloads are their first byte. A change of the format takes a new kind.
@@ -30,6 +30,7 @@ const (
 	hasCut
 	hasReset
 	hasEntries
+	hasNote
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -40,7 +41,7 @@ type Position struct{ Index, Term uint64 }
 // hardState is a raftpb.HardState that can be compared.
 type hardState struct{ term, vote, commit uint64 }
 
-// turn is one decoded record: a cut, then entries.
+// turn is one decoded record: a cut, then entries, and a note.
 type turn struct {
 	hard  hardState
 	cut   Position
@@ -48,6 +49,7 @@ type turn struct {
 	first uint64 // of the entries
 	// entries have consecutive indexes.
 	entries []*raftpb.Entry
+	note    string
 }
 
 // summary is what a base record says: the state before it.
@@ -55,6 +57,7 @@ type summary struct {
 	hard hardState
 	cut  Position
 	last uint64
+	note string
 }
 
 // seedOf begins the checksums of a segment, so that bytes of another segment or of
@@ -113,13 +116,15 @@ func appendNumbers(b []byte, numbers ...uint64) []byte {
 }
 
 func (s summary) append(b []byte) []byte {
-	return appendNumbers(s.cut.append(s.hard.append(append(b, kindBase))), s.last)
+	b = appendNumbers(s.cut.append(s.hard.append(append(b, kindBase))), s.last)
+	return append(b, s.note...)
 }
 
 func decodeBase(b []byte) (summary, bool) {
 	d := decoder{b: b}
 	kind := d.byte()
-	s := summary{d.hard(), d.position(), d.number()}
+	s := summary{hard: d.hard(), cut: d.position(), last: d.number()}
+	s.note = string(d.bytes(uint64(len(d.b))))
 	return s, kind == kindBase && d.done()
 }
 
@@ -130,6 +135,9 @@ func (t turn) append(b []byte) []byte {
 	}
 	if t.parts&hasCut != 0 {
 		b = t.cut.append(b)
+	}
+	if t.parts&hasNote != 0 {
+		b = append(appendNumbers(b, uint64(len(t.note))), t.note...)
 	}
 	if t.parts&hasEntries == 0 {
 		return b
@@ -159,6 +167,9 @@ func decodeTurn(b []byte) (turn, error) {
 	}
 	if t.parts&hasCut != 0 {
 		t.cut = d.position()
+	}
+	if t.parts&hasNote != 0 {
+		t.note = string(d.bytes(d.number()))
 	}
 	if t.parts&hasEntries != 0 {
 		t.first = d.number()

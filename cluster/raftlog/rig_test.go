@@ -103,6 +103,9 @@ func (g *generator) record(at bounds) Record {
 		g.term++
 		r.Cut = Position{last + g.rng.Uint64N(20), g.term}
 	}
+	if g.rng.IntN(5) == 0 {
+		r.Note = fmt.Appendf(nil, "note %d", g.rng.Uint64N(1<<40))
+	}
 	if g.rng.IntN(4) > 0 {
 		from := max(last, r.Cut.Index) + 1
 		if r.Cut.Index <= last && last >= first && g.rng.IntN(5) == 0 {
@@ -117,14 +120,29 @@ func (g *generator) record(at bounds) Record {
 }
 
 // model is what a log must be equal to.
-type model struct{ *raft.MemoryStorage }
+type model struct {
+	*raft.MemoryStorage
+	note *[]byte
+}
 
-func newModel() model { return model{raft.NewMemoryStorage()} }
+// Note is that of the newest record that has one.
+func (m model) Note() []byte { return *m.note }
+
+// noted is a log with notes.
+type noted interface {
+	raft.Storage
+	Note() []byte
+}
+
+func newModel() model { return model{raft.NewMemoryStorage(), new([]byte)} }
 
 func (m model) append(t testing.TB, r Record) {
 	t.Helper()
 	if r.HardState != nil {
 		must(t, m.SetHardState(r.HardState))
+	}
+	if r.Note != nil {
+		*m.note = r.Note
 	}
 	if first, _ := m.FirstIndex(); r.Cut.Index >= first {
 		if term, err := m.Term(r.Cut.Index); err == nil && (r.Cut.Term == 0 || term == r.Cut.Term) {
@@ -143,11 +161,14 @@ func (m model) reset(p Position) error {
 }
 
 // compare returns the first difference, in what raft sees, between a log and its model.
-func compare(l raft.Storage, m raft.Storage, rng *rand.Rand) error {
+func compare(l, m noted, rng *rand.Rand) error {
 	wantHard, _, _ := m.InitialState()
 	hard, _, err := l.InitialState()
 	if err != nil || hard.GetTerm() != wantHard.GetTerm() || hard.GetVote() != wantHard.GetVote() || hard.GetCommit() != wantHard.GetCommit() {
 		return fmt.Errorf("hard state %v, want %v (%v)", hard, wantHard, err)
+	}
+	if !bytes.Equal(l.Note(), m.Note()) {
+		return fmt.Errorf("note %q, want %q", l.Note(), m.Note())
 	}
 	first, _ := m.FirstIndex()
 	last, _ := m.LastIndex()

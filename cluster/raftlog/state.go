@@ -15,16 +15,17 @@ type state struct {
 	// entry that was dropped, whose term stays known.
 	terms []Position
 	last  uint64
+	note  string
 	// have is the first index from which on all entries are in the files that were read.
 	// Between the cut and have are entries of segments that no longer exist.
 	have uint64
 }
 
 func newState(s summary) state {
-	return state{hard: s.hard, terms: []Position{s.cut}, last: s.last, have: s.last + 1}
+	return state{hard: s.hard, terms: []Position{s.cut}, last: s.last, note: s.note, have: s.last + 1}
 }
 
-func (s *state) summary() summary { return summary{s.hard, s.cut(), s.last} }
+func (s *state) summary() summary { return summary{s.hard, s.cut(), s.last, s.note} }
 
 func (s *state) cut() Position { return s.terms[0] }
 
@@ -54,6 +55,10 @@ func (s *state) plan(r Record) (turn, error) {
 	if !raft.IsEmptyHardState(r.HardState) {
 		t.hard = hardState{r.HardState.GetTerm(), r.HardState.GetVote(), r.HardState.GetCommit()}
 		t.parts |= hasHard
+	}
+	if r.Note != nil && string(r.Note) != s.note {
+		t.note = string(r.Note)
+		t.parts |= hasNote
 	}
 	cut, last := s.cut(), s.last
 	if r.Cut.Index > cut.Index {
@@ -100,13 +105,16 @@ func (s *state) plan(r Record) (turn, error) {
 // as good without it. The commit index is known to the other voters too.
 func (s *state) lazy(t turn) bool {
 	votes := t.parts&hasHard != 0 && (t.hard.term != s.hard.term || t.hard.vote != s.hard.vote)
-	return !votes && t.parts&(hasReset|hasEntries) == 0
+	return !votes && t.parts&(hasReset|hasEntries|hasNote) == 0
 }
 
 // apply takes a turn into account. It fails if the turn cannot come from plan.
 func (s *state) apply(t turn) error {
 	if t.parts&hasHard != 0 {
 		s.hard = t.hard
+	}
+	if t.parts&hasNote != 0 {
+		s.note = t.note
 	}
 	switch {
 	case t.parts&hasCut == 0:

@@ -29,6 +29,16 @@ func (l *Log) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	return &raftpb.HardState{Term: new(h.term), Vote: new(h.vote), Commit: new(h.commit)}, conf, nil
 }
 
+// Note returns the newest note that was appended, nil if there is none.
+func (l *Log) Note() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.note == "" {
+		return nil
+	}
+	return []byte(l.state.note)
+}
+
 // Term returns the term of entry i, also of the last one that was cut.
 func (l *Log) Term(i uint64) (uint64, error) {
 	l.mu.Lock()
