@@ -98,8 +98,20 @@ func (c *Core) apply(m *raftpb.Message) {
 // changed puts a change of members into effect. The entry is committed, so it is safe
 // to do so before the state has it; the state stores the result with the entry.
 func (c *Core) changed(e *raftpb.Entry, after *Applied) error {
-	var change raftpb.ConfChangeI
-	var err error
+	change, err := changeOf(e)
+	if err != nil {
+		return err
+	}
+	after.Conf, after.Described = c.node.ApplyConfChange(change), describe(after.Described, change.AsV2())
+	if c.opts.Kept != nil {
+		after.Described = c.opts.Kept(after.Conf, after.Described)
+	}
+	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: after.Conf, Described: after.Described})
+	return nil
+}
+
+// changeOf decodes the change of members that an entry is.
+func changeOf(e *raftpb.Entry) (change raftpb.ConfChangeI, err error) {
 	if e.GetType() == raftpb.EntryConfChange {
 		v1 := &raftpb.ConfChange{}
 		change, err = v1, proto.Unmarshal(e.GetData(), v1)
@@ -108,14 +120,9 @@ func (c *Core) changed(e *raftpb.Entry, after *Applied) error {
 		change, err = v2, proto.Unmarshal(e.GetData(), v2)
 	}
 	if err != nil {
-		return fmt.Errorf("%w at index %d: %w", ErrEntry, e.GetIndex(), err)
+		return nil, fmt.Errorf("%w at index %d: %w", ErrEntry, e.GetIndex(), err)
 	}
-	after.Conf, after.Described = c.node.ApplyConfChange(change), describe(after.Described, change.AsV2())
-	if c.opts.Kept != nil {
-		after.Described = c.opts.Kept(after.Conf, after.Described)
-	}
-	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: after.Conf, Described: after.Described})
-	return nil
+	return change, nil
 }
 
 // describe returns the descriptions of members after a change. Its context describes the node

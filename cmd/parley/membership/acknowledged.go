@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"parley/cluster"
@@ -44,7 +46,7 @@ func (p *Part) remember() error {
 // checkComplete refuses to go on with a data directory that lacks what the node had
 // acknowledged.
 func (p *Part) checkComplete(ctx context.Context, replica *persistence.Replica) error {
-	voters, members, err := cluster.MembersAt(replica)
+	voters, members, err := cluster.NewestMembers(replica, p.log)
 	if err != nil || len(members) == 0 { // a blank node has acknowledged nothing
 		return err
 	}
@@ -54,11 +56,23 @@ func (p *Part) checkComplete(ctx context.Context, replica *persistence.Replica) 
 	}
 	p.transport.Changed(members)
 	last = max(last, replica.Applied().Number)
-	waits := time.AfterFunc(awaitReport, p.sayWaiting)
+	waits := time.AfterFunc(awaitReport, func() { p.sayWaitsFor(members) })
 	defer waits.Stop()
 	err = p.node.CheckComplete(ctx, uint64(p.identity.ID), last, voters, p.transport.Peer)
 	if errors.Is(err, cluster.ErrOlderCopy) {
 		return fmt.Errorf("%w\n  put the newest directory back, or let a new node take this one's place:\n  parley cluster replace %s, on another node", err, p.identity.ID)
 	}
 	return err
+}
+
+// sayWaitsFor tells the operator whom a node that starts has to ask.
+func (p *Part) sayWaitsFor(members cluster.Table) {
+	var others []string
+	for id, d := range members {
+		if identity.NodeID(id) != p.identity.ID {
+			others = append(others, fmt.Sprintf("%s (%s at %s)", identity.NodeID(id), d.Name, d.Address))
+		}
+	}
+	slices.Sort(others)
+	p.Logger.Warn("the node waits for the cluster: before it takes part, a majority of the voters, itself included, must say that its data directory is not an older copy", "node", p.identity.ID.String(), "members", strings.Join(others, ", "))
 }
