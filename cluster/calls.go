@@ -55,10 +55,36 @@ type (
 		// Reason says why it is not ready, "" if it is, or is of a former version.
 		Reason string
 	}
-	// askAcknowledged asks what a member had acknowledged. It answers an acknowledgedUpTo.
-	askAcknowledged struct{ ID uint64 }
-	// acknowledgedUpTo is up to which index a member has the order.
-	acknowledgedUpTo struct{ Index uint64 }
+	// askAcknowledged says what its sender knows of itself and of the receiver, and asks for the
+	// same. It answers an acknowledgedUpTo. All but ID is zero from a node of a former version.
+	askAcknowledged struct {
+		ID uint64
+		// Index and Term are the newest committed entry that the sender holds durably; the
+		// others are those of the receiver, as far as the sender knows.
+		Index, Term, YourIndex, YourTerm uint64
+		Sum, YourSum                     uint32
+		// Diverged says that the sender has diverged, YouDiverged that the receiver has.
+		Diverged, YouDiverged bool
+		// Member says that the receiver is a member, as far as the sender knows.
+		Member bool
+	}
+	// acknowledgedUpTo is what a node knows of another one and of itself. All but Index is zero
+	// from a node of a former version.
+	acknowledgedUpTo struct {
+		// Index and Term are the newest committed entry that the one who asks holds durably, as
+		// far as the other one knows.
+		Index, Term uint64
+		Sum         uint32
+		YouDiverged bool
+		// Newest, NewestTerm and NewestSum are those of the one that answers.
+		Newest, NewestTerm uint64
+		NewestSum          uint32
+		// Yours is the term of its entry at the newest index of the one who asks, and YoursSum
+		// the sum; 0 if it has none there that is known to be committed.
+		Yours    uint64
+		YoursSum uint32
+		Member   bool
+	}
 	// gossip carries what a node reports to the others. It may be lost.
 	gossip struct{ Content []byte }
 	// hand has the leader hand over to a member.

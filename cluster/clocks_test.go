@@ -72,9 +72,12 @@ func TestClockOffset(t *testing.T) {
 		"a peer that was stopped": {0, 0, time.Minute, 0, true},
 	} {
 		answering := &Node{
-			Options: Options{Types: typesOf(RegisterTypes), Group: NewGroup(nil, func() time.Time { return now.Add(c.ahead) }, func() (string, string) { return "ready", "" }, nil)},
+			Options: Options{Types: typesOf(RegisterTypes), Group: NewGroup(nil, 1, func() time.Time { return now.Add(c.ahead) }, func() (string, string) { return "ready", "" }, nil)},
 		}
-		got, ok := asking.ClockOffset(t.Context(), distantPeer{answering.Answer, &now, c.to, c.from})
+		answer := func(ctx context.Context, request []byte) ([]byte, error) {
+			return answering.Answer(ctx, 2, true, request)
+		}
+		got, ok := asking.ClockOffset(t.Context(), distantPeer{answer, &now, c.to, c.from})
 		if got != c.want || ok == c.unknown {
 			t.Errorf("%s: %v %v, want %v", name, got, ok, c.want)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -32,8 +33,9 @@ type Group struct {
 	// Settings, as NAME=VALUE, should be the same on all nodes.
 	Settings []string
 	// changing serializes changes of members.
-	changing sync.Mutex
-	known    acknowledged
+	changing  sync.Mutex
+	id        uint64
+	standings atomic.Pointer[standings]
 }
 
 // errDescription refuses a description that Entrance would not have passed on.
@@ -54,9 +56,9 @@ const (
 	changePoll    = 10 * time.Millisecond
 )
 
-// NewGroup returns the group of a member.
-func NewGroup(m *Member, clock parley.Clock, state func() (state, reason string), settings []string) *Group {
-	return &Group{member: m, clock: clock, State: state, Settings: settings}
+// NewGroup returns the group of a member, which has the id.
+func NewGroup(m *Member, id uint64, clock parley.Clock, state func() (state, reason string), settings []string) *Group {
+	return &Group{member: m, id: id, clock: clock, State: state, Settings: settings}
 }
 
 // answer answers a request that concerns the group.
@@ -71,7 +73,7 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 	case hand:
 		return nil, g.hand(ctx, r.To)
 	case askAcknowledged:
-		return acknowledgedUpTo{g.acknowledgedBy(ctx, r.ID, g.clock())}, nil
+		return g.answerClaim(ctx, r, true)
 	case askState:
 		state, reason := g.State()
 		return nodeState{state, g.Settings, g.clock(), reason}, nil
@@ -212,9 +214,8 @@ func (g *Group) hand(ctx context.Context, to uint64) error {
 	return err
 }
 
-// Lead makes voters of learners that have caught up, and learns what members have
-// acknowledged, while this node leads, until ctx is done. A learner that replaces another
-// member takes its place in the same change.
+// Lead makes voters of learners that have caught up, while this node leads, until ctx is done. A
+// learner that replaces another member takes its place in the same change.
 func (g *Group) Lead(ctx context.Context, failed func(error)) {
 	tick := time.NewTicker(promoteEvery)
 	defer tick.Stop()
@@ -226,9 +227,6 @@ func (g *Group) Lead(ctx context.Context, failed func(error)) {
 		}
 		if g.member.term() == 0 {
 			continue
-		}
-		if err := g.learn(ctx, g.clock()); err != nil {
-			failed(fmt.Errorf("what members have acknowledged cannot be stored: %w", err))
 		}
 		s, err := g.Status(ctx)
 		if err != nil || s.Leads == 0 {

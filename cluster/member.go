@@ -439,6 +439,17 @@ type memberLog struct{ *raftlog.Log }
 
 func (l memberLog) Append(r consensus.Record) (uint64, error) {
 	return l.Log.Append(raftlog.Record{
-		HardState: r.HardState, Cut: raftlog.Position{Index: r.Cut.Index, Term: r.Cut.Term}, Entries: r.Entries,
+		HardState: r.HardState, Cut: raftlog.Position{Index: r.Cut.Index, Term: r.Cut.Term}, Note: noteKnown(r.Known), Entries: r.Entries,
 	})
 }
+
+// noteKnown is what a log keeps of what its node knows of the members: nil if that is unchanged.
+func noteKnown(k consensus.Known) []byte {
+	if k == nil {
+		return nil
+	}
+	return k.Append([]byte{})
+}
+
+// Known implements consensus.Log.
+func (l memberLog) Known() (consensus.Known, error) { return consensus.DecodeKnown(l.Note()) }

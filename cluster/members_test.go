@@ -59,7 +59,7 @@ func startGroup(t *testing.T, disk func() vfs.FS, count int) (*group, []*Group) 
 	g.leader = nil // it may change
 	var groups []*Group
 	for _, m := range g.members {
-		groups = append(groups, NewGroup(m, time.Now, nil, nil))
+		groups = append(groups, NewGroup(m, 1, time.Now, nil, nil))
 	}
 	return g, groups
 }
@@ -133,7 +133,7 @@ func TestMembersChangeOnSlowDisks(t *testing.T) {
 	promoted := 0
 	for round := range *memberRounds {
 		n := g.join(t, vfs.NewMem())
-		groups = append(groups, NewGroup(g.members[n], time.Now, nil, nil))
+		groups = append(groups, NewGroup(g.members[n], uint64(n+1), time.Now, nil, nil))
 		lead(groups[n])
 		if err := g.ask(t, groups, described(uint64(n+1))); err != nil {
 			t.Fatal(err)

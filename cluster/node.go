@@ -187,14 +187,24 @@ func (n *Node) call(ctx context.Context, to Peer, request any) (any, error) {
 	return a.Content, nil
 }
 
-// Answer answers a request of a peer.
-func (n *Node) Answer(ctx context.Context, request []byte) ([]byte, error) {
+// Answer answers a request of a peer. One that is no member, as far as this node knows, may say
+// what it knows of both.
+func (n *Node) Answer(ctx context.Context, from uint64, member bool, request []byte) ([]byte, error) {
 	decoded, err := n.Types.Value(request)
 	if err != nil {
 		return nil, err
 	}
 	a := answer{}
+	claim, claims := decoded.(askAcknowledged)
+	if !claims && !member {
+		return nil, link.ErrNoMember
+	}
 	switch r := decoded.(type) {
+	case askAcknowledged:
+		if claim.ID = from; n.Group == nil {
+			return nil, errNoRequest
+		}
+		a.Content, a.Failure = n.Group.answerClaim(ctx, claim, member)
 	case ask:
 		decide := n.decide.Load()
 		if decide == nil {

@@ -13,10 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"parley"
-	"parley/cluster/consensus"
 	"parley/cluster/identity"
-	"parley/cluster/raftlog"
-	"parley/persistence"
 )
 
 // Description says what a member is called and how to reach it.
@@ -156,20 +153,6 @@ func (r *roster) logChanges(since *roster, l *slog.Logger) {
 
 // admitted is the node that a token admitted, 0 if none.
 func (r *roster) admitted(token string) uint64 { return r.tokens[token] }
-
-// NewestMembers returns the voters and all members of a group as of the newest change in a node's
-// log. Those of the replica are as old as its last flush, and may all be gone.
-func NewestMembers(r *persistence.Replica, log *raftlog.Log) (voters []uint64, members Table, err error) {
-	at, err := appliedAt(r.Applied())
-	if err != nil {
-		return nil, nil, err
-	}
-	conf, described, err := consensus.NewestMembers(log, at, keptDescriptions)
-	if err != nil {
-		return nil, nil, err
-	}
-	return conf.GetVoters(), newRoster(conf, described).table, nil
-}
 
 // nodeName is a node's id as people read it.
 func nodeName(id uint64) string { return identity.NodeID(id).String() }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -113,8 +114,38 @@ func (f *fences) note(took time.Duration, err error) {
 	}
 }
 
-// contents counts contents.
-type contents struct{ sent, unsent, received atomic.Uint64 }
+// contents counts contents, and spaces those for one node.
+type contents struct {
+	sent, unsent, received atomic.Uint64
+
+	mu sync.Mutex
+	// next is when a node may get another content.
+	next map[uint64]time.Time
+}
+
+// contentEvery is how often a node gets a content at most, whatever becomes of the former one.
+const contentEvery = time.Second
+
+// wait waits until a node may get another content.
+func (c *contents) wait(ctx context.Context, to uint64, clock parley.Clock) error {
+	c.mu.Lock()
+	if c.next == nil {
+		c.next = map[uint64]time.Time{}
+	}
+	now := clock()
+	due := c.next[to]
+	if due.Before(now) {
+		due = now
+	}
+	c.next[to] = due.Add(contentEvery)
+	c.mu.Unlock()
+	select {
+	case <-time.After(due.Sub(now)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 func (c *contents) note(err error) {
 	if err != nil {

@@ -140,10 +140,15 @@ func (t *Transport) Send(messages []consensus.Message) {
 	}
 }
 
-// encodeMessage returns the floor and the message of raft.
+// encodeMessage returns the floor and the message of raft, with one more field: what the sender
+// knows of the members. A node of a former version overlooks that.
 func encodeMessage(m consensus.Message) ([]byte, error) {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, floorBytes+proto.Size(m.Raft)), m.Floor)
-	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m.Raft)
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, floorBytes+proto.Size(m.Raft)+knownBytes*len(m.Known)), m.Floor)
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m.Raft)
+	if err != nil || len(m.Known) == 0 {
+		return b, err
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, knownField, protowire.BytesType), m.Known.Append(nil)), nil
 }
 
 // decodeMessage decodes what encodeMessage returned. The entries share the memory of b.
@@ -153,11 +158,24 @@ func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
 		return m, errors.New("it is too short")
 	}
 	m.Floor = binary.BigEndian.Uint64(b)
-	rest, err := cutField(b[floorBytes:], entriesField, func(b []byte) error {
-		e := &raftpb.Entry{}
-		rest, err := cutField(b, dataField, func(data []byte) error { e.Data = data; return nil })
-		m.Raft.Entries = append(m.Raft.Entries, e)
-		return errors.Join(err, proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, e))
+	rest, err := cutFields(b[floorBytes:], func(number protowire.Number, value []byte) (bool, error) {
+		switch number {
+		case entriesField:
+			e := &raftpb.Entry{}
+			rest, err := cutFields(value, func(number protowire.Number, data []byte) (bool, error) {
+				if number == dataField {
+					e.Data = data
+				}
+				return number == dataField, nil
+			})
+			m.Raft.Entries = append(m.Raft.Entries, e)
+			return true, errors.Join(err, proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, e))
+		case knownField:
+			var err error
+			m.Known, err = consensus.DecodeKnown(value)
+			return true, err
+		}
+		return false, nil
 	})
 	if err = errors.Join(err, proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, m.Raft)); err != nil {
 		return m, err
@@ -171,9 +189,16 @@ func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
 // Numbers of the fields of raft's messages and entries that hold payloads.
 const entriesField, dataField protowire.Number = 7, 4
 
-// cutField calls found with each value of a field of bytes, in a message of protobuf, and returns
-// the other fields.
-func cutField(b []byte, field protowire.Number, found func([]byte) error) (others []byte, err error) {
+// knownField is none of raft's. Each standing in it takes at most knownBytes, the field itself
+// too.
+const (
+	knownField protowire.Number = 1000
+	knownBytes                  = 40
+)
+
+// cutFields calls take with each value of a field of bytes, in a message of protobuf, and returns
+// the fields that take left.
+func cutFields(b []byte, take func(number protowire.Number, value []byte) (taken bool, err error)) (others []byte, err error) {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -183,13 +208,15 @@ func cutField(b []byte, field protowire.Number, found func([]byte) error) (other
 		if size < 0 {
 			return nil, protowire.ParseError(size)
 		}
-		if number != field || kind != protowire.BytesType {
-			others = append(others, b[:n+size]...)
-		} else {
+		taken := false
+		if kind == protowire.BytesType {
 			value, _ := protowire.ConsumeBytes(b[n:])
-			if err := found(slices.Clip(value)); err != nil {
+			if taken, err = take(number, slices.Clip(value)); err != nil {
 				return nil, err
 			}
+		}
+		if !taken {
+			others = append(others, b[:n+size]...)
 		}
 		b = b[n+size:]
 	}
@@ -200,11 +227,14 @@ func cutField(b []byte, field protowire.Number, found func([]byte) error) (other
 // the content of a former leader, and take that of the next one when no other comes in.
 func (t *Transport) transfer(m consensus.Message, header []byte) {
 	to := m.Raft.GetTo()
-	began := t.clock()
 	ctx, stop := context.WithCancel(t.ctx)
 	defer stop()
 	defer context.AfterFunc(t.member.follows.Load().over, stop)()
-	err := t.links.Transfer(ctx, to, header, m.Content)
+	err := t.contents.wait(ctx, to, t.clock)
+	began := t.clock()
+	if err == nil {
+		err = t.links.Transfer(ctx, to, header, m.Content)
+	}
 	err = errors.Join(err, m.Content.Close())
 	t.contents.note(err)
 	if err != nil {
@@ -234,12 +264,12 @@ func (t *Transport) Receive(from uint64, messages [][]byte) {
 }
 
 // Answer implements link.Handler.
-func (t *Transport) Answer(ctx context.Context, _ uint64, request []byte) ([]byte, error) {
+func (t *Transport) Answer(ctx context.Context, from uint64, request []byte) ([]byte, error) {
 	node := t.node.Load()
 	if node == nil {
 		return nil, journal.ErrNotLeader
 	}
-	return node.Answer(ctx, request)
+	return node.Answer(ctx, from, t.isMember(from), request)
 }
 
 // errBusy means that another content is coming in.

@@ -36,16 +36,9 @@ func encode(term, ordinal uint64, payload []byte) []byte {
 // decode checks an entry against the position before it. It returns the entry's payload
 // and ordinal.
 func decode(e *raftpb.Entry, before Applied) ([]byte, uint64, error) {
-	data, complain := e.GetData(), func(what string) error {
-		return fmt.Errorf("%w at index %d: %s", ErrEntry, e.GetIndex(), what)
-	}
-	size := len(data) - trailerBytes
-	if size < 0 || data[size] != trailerVersion {
-		return nil, 0, complain("it has no trailer of a known version")
-	}
-	trailer, summed := data[size:], len(data)-4
-	if crc32.Checksum(data[:summed], castagnoli) != binary.BigEndian.Uint32(data[summed:]) {
-		return nil, 0, complain("the checksum does not match")
+	payload, trailer, err := cutTrailer(e)
+	if err != nil {
+		return nil, 0, err
 	}
 	want := uint64(1)
 	if before.Term == e.GetTerm() {
@@ -53,9 +46,36 @@ func decode(e *raftpb.Entry, before Applied) ([]byte, uint64, error) {
 	}
 	term, ordinal := binary.BigEndian.Uint64(trailer[1:]), binary.BigEndian.Uint64(trailer[9:])
 	if term != e.GetTerm() || ordinal != want {
-		return nil, 0, complain(fmt.Sprintf("it was made as proposal %d of term %d, but stands as proposal %d of term %d", ordinal, term, want, e.GetTerm()))
+		return nil, 0, complain(e, fmt.Sprintf("it was made as proposal %d of term %d, but stands as proposal %d of term %d", ordinal, term, want, e.GetTerm()))
 	}
-	return data[:size:size], ordinal, nil
+	return payload, ordinal, nil
+}
+
+func complain(e *raftpb.Entry, what string) error {
+	return fmt.Errorf("%w at index %d: %s", ErrEntry, e.GetIndex(), what)
+}
+
+// cutTrailer returns the payload of an entry and its trailer.
+func cutTrailer(e *raftpb.Entry) (payload, trailer []byte, err error) {
+	data := e.GetData()
+	size := len(data) - trailerBytes
+	if size < 0 || data[size] != trailerVersion {
+		return nil, nil, complain(e, "it has no trailer of a known version")
+	}
+	summed := len(data) - 4
+	if crc32.Checksum(data[:summed], castagnoli) != binary.BigEndian.Uint32(data[summed:]) {
+		return nil, nil, complain(e, "the checksum does not match")
+	}
+	return data[:size:size], data[size:], nil
+}
+
+// Payload returns the payload of an entry, committed or not; nil if it concerns raft alone.
+func Payload(e *raftpb.Entry) ([]byte, error) {
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+		return nil, nil
+	}
+	payload, _, err := cutTrailer(e)
+	return payload, err
 }
 
 // place checks an entry against the position before it, and returns what the state gets and
@@ -91,6 +111,9 @@ func (c *Core) apply(m *raftpb.Message) {
 		c.handed = after
 		b.Entries = append(b.Entries, one)
 	}
+	if c.leaderHas.Index > b.After.Index {
+		c.compareWith(c.leaderHas.ID, c.leaderHas.Place)
+	}
 	b.After = c.handed
 	b.responses = append(b.responses, m.Responses...)
 }
@@ -102,7 +125,9 @@ func (c *Core) changed(e *raftpb.Entry, after *Applied) error {
 	if err != nil {
 		return err
 	}
+	before := after.Conf
 	after.Conf, after.Described = c.node.ApplyConfChange(change), describe(after.Described, change.AsV2())
+	c.forget(before, after.Conf)
 	if c.opts.Kept != nil {
 		after.Described = c.opts.Kept(after.Conf, after.Described)
 	}

@@ -61,6 +61,8 @@ type Record struct {
 	// If the log does not hold that entry, a snapshot was installed, and all entries go.
 	// The log remembers the position and continues with the next index.
 	Cut Position
+	// Known, unless nil, replaces what the log keeps of what this node knows of the members.
+	Known Known
 	// Entries are appended. An entry replaces all entries from its index on.
 	Entries []*raftpb.Entry
 }
@@ -78,6 +80,8 @@ type Log interface {
 	// Append writes a record. It returns a number that grows with every record. The loop
 	// calls it, so it must not wait for the disk unless that is stalled anyway.
 	Append(r Record) (number uint64, err error)
+	// Known returns the newest that was appended.
+	Known() (Known, error)
 	// Sync returns when the record with this number, and all before it, are durable.
 	Sync(number uint64) error
 }
@@ -119,6 +123,8 @@ type Message struct {
 	// Floor is an index that all members hold durably, except those that a snapshot
 	// will serve. It never has to be taken back.
 	Floor uint64
+	// Known is what a leader knows of the members.
+	Known Known
 	// Content accompanies a message of type MsgSnap: at the sender the content to
 	// transfer, at the receiver the content that was received. The raft message alone
 	// carries only the position.

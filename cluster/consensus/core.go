@@ -31,6 +31,15 @@ type Core struct {
 	// pending records wait to be handed out, flying ones to be durable.
 	pending, flying []*write
 
+	// known is what this node knows of the members; unwritten says that no record has it yet,
+	// wrote that a record was handed out since the last tick.
+	known            Known
+	unwritten, wrote bool
+	// leaderHas is the newest standing of a leader that this node has heard from itself.
+	leaderHas Standing
+	// last is the newest entry that raft has given to the log.
+	last uint64
+
 	// handed is the position of what was handed out to be applied, applied the position
 	// of the state.
 	handed, applied Applied
@@ -127,7 +136,7 @@ func New(o Options) (c *Core, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c = &Core{id: o.ID, log: o.Log, opts: o, handed: o.Applied, applied: o.Applied}
+	c = &Core{id: o.ID, log: o.Log, opts: o, handed: o.Applied, applied: o.Applied, known: o.Known, last: last}
 	c.cut = cut{base: first - 1, sizes: sizes{samples: []sample{{index: last}}}}
 	c.fences.nonce = o.Nonce
 	s := &storage{o.Log, c}
@@ -171,20 +180,32 @@ func (c *Core) Tick(delay time.Duration) {
 		c.lead.handOver(c)
 	}
 	c.lead.propose(c)
+	c.learn()
+	c.storeKnown()
 }
 
 // Step takes a message from another node.
 func (c *Core) Step(m Message) {
 	c.cut.floor = max(c.cut.floor, m.Floor)
+	for _, s := range m.Known {
+		c.Note(s)
+	}
 	if m.Content != nil {
 		c.contents = append(c.contents, m)
 	}
 	if m.Raft == nil || m.Raft.GetTo() != c.id {
 		return
 	}
+	if c.compare(m); c.err != nil {
+		return
+	}
 	switch m.Raft.GetType() {
 	case raftpb.MsgProp, raftpb.MsgTransferLeader:
 		return // neither is ever forwarded
+	case raftpb.MsgAppResp:
+		if c.exceeds(m.Raft) {
+			return
+		}
 	case raftpb.MsgSnap:
 		if !m.announcesContent() {
 			return // raft would have it restored
@@ -250,8 +271,11 @@ func (c *Core) send(m *raftpb.Message) {
 		if c.health.sick() {
 			return // the node's own clock goes on, so that it can vote for others
 		}
+	case raftpb.MsgApp:
+		c.learn()
+		out.Known = c.known
 	case raftpb.MsgHeartbeat:
-		out.Floor = c.cut.floor
+		out.Floor, out.Known = c.cut.floor, c.known
 	}
 	c.turn.Messages = append(c.turn.Messages, out)
 }
@@ -272,6 +296,10 @@ func (c *Core) write(m *raftpb.Message, mustSync bool) {
 		}
 		if snap != nil {
 			c.restore(w, snap.GetMetadata())
+			c.last = snap.GetMetadata().GetIndex()
+		}
+		if len(m.Entries) > 0 {
+			c.last = last(m.Entries).GetIndex()
 		}
 		w.record.add(m.Entries)
 		if c.hardNew {
@@ -343,6 +371,9 @@ func (c *Core) NextRecord() (Record, bool) {
 	w := c.pending[0]
 	c.pending = c.pending[1:]
 	c.flying = append(c.flying, w)
+	if c.wrote = true; c.unwritten {
+		w.record.Known, c.unwritten = c.known, false
+	}
 	if err := c.cut.prepare(c, w); err != nil {
 		c.fail(err)
 	}
@@ -363,6 +394,7 @@ func (c *Core) Synced() {
 func (c *Core) Restored(at Applied) {
 	i := slices.IndexFunc(c.pending, func(w *write) bool { return w.restoring })
 	c.pending[i].restoring = false
+	c.forget(c.handed.Conf, at.Conf)
 	c.handed, c.applied = at, at
 	c.Durable(at.Index)
 	c.turn.Events = append(c.turn.Events, Event{Kind: Members, Conf: at.Conf, Described: at.Described})

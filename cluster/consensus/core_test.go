@@ -33,8 +33,9 @@ func open(t *testing.T, log *simtest.Log, state *simtest.State, limits consensus
 	if err := consensus.Prepare(log, state.Applied()); err != nil {
 		t.Fatal(err)
 	}
+	known, _ := log.Known()
 	core, err := consensus.New(consensus.Options{
-		ID: 1, Log: log, Applied: state.Applied(), Nonce: 7, Limits: limits, Logger: slog.New(slog.DiscardHandler),
+		ID: 1, Log: log, Known: known, Applied: state.Applied(), Nonce: 7, Limits: limits, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -466,7 +467,7 @@ func TestActiveMembers(t *testing.T) {
 	}
 }
 
-// TestVoterIsALearnerFirst: a node that was removed is not made a voter by whoever still takes
+// TestVoterIsALearnerFirst: a node that was removed is not made a voter by a leader that still takes
 // it for a learner. It would count for the majority, and nobody could reach it.
 func TestVoterIsALearnerFirst(t *testing.T) {
 	m := three(t)

@@ -277,6 +277,11 @@ type Progress struct {
 	Learner, Active bool
 }
 
+// Active reports whether a member has answered this node lately, if this node leads.
+func (s Status) Active(id uint64) bool {
+	return slices.ContainsFunc(s.Progress, func(p Progress) bool { return p.ID == id && p.Active })
+}
+
 // Status returns this node's view of the group.
 func (c *Core) Status() Status {
 	basic := c.node.BasicStatus()

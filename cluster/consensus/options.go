@@ -20,6 +20,8 @@ type Options struct {
 	Log raft.Storage
 	// Applied is the position of the state.
 	Applied Applied
+	// Known is what the node knew of the members when it stopped.
+	Known Known
 	// Joining permits an empty log and an empty state. It is for a node whose id is new,
 	// until the node has received something.
 	Joining bool
@@ -150,7 +152,7 @@ func (s *storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	at := s.core.applied
 	hard := &raftpb.HardState{
 		Term: new(stored.GetTerm()), Vote: new(stored.GetVote()),
-		Commit: new(max(stored.GetCommit(), at.Index)),
+		Commit: new(max(stored.GetCommit(), at.Index, min(s.core.known.Of(s.core.id).Index, s.core.last))),
 	}
 	if at.Term > stored.GetTerm() {
 		hard.Term, hard.Vote = new(at.Term), new(raft.None)

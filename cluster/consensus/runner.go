@@ -95,7 +95,11 @@ func Start(config Config) (*Runner, error) {
 	if err := Prepare(config.Log, at); err != nil {
 		return nil, err
 	}
-	config.Options.Log, config.Options.Applied = config.Log, at
+	known, err := config.Log.Known()
+	if err != nil {
+		return nil, err
+	}
+	config.Options.Log, config.Options.Applied, config.Options.Known = config.Log, at, known
 	core, err := New(config.Options)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ type Stats struct {
 	// many members the group has, all as of the last tick.
 	Term, Commit, Applied uint64
 	Voters, Learners      int
+	// Diverged is how many members hold committed entries that the group does not have.
+	Diverged int
 	// SyncAge is for how long the oldest record that is not durable has been waiting for
 	// that; 0 if there is none.
 	SyncAge time.Duration
@@ -18,9 +20,15 @@ type Stats struct {
 
 // stats returns what a Core knows of them.
 func (c *Core) stats() *Stats {
-	basic := c.node.BasicStatus()
+	basic, diverged := c.node.BasicStatus(), 0
+	for _, s := range c.known {
+		if s.Diverged && isMember(c.applied.Conf, s.ID) {
+			diverged++
+		}
+	}
 	return &Stats{
-		Term: basic.GetTerm(), Commit: basic.GetCommit(), Applied: c.applied.Index,
+		Diverged: diverged,
+		Term:     basic.GetTerm(), Commit: basic.GetCommit(), Applied: c.applied.Index,
 		Voters: len(c.applied.Conf.GetVoters()), Learners: len(c.applied.Conf.GetLearners()),
 	}
 }

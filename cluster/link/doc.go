@@ -16,13 +16,16 @@ import (
 type Handler interface {
 	// Receive takes messages in the order in which the peer sent them. It must not block.
 	Receive(from uint64, messages [][]byte)
-	// Answer answers a call.
+	// Answer answers a call. It is also called for nodes that are no members but have a
+	// certificate of the cluster: the handler returns ErrNoMember unless it answers those too.
 	Answer(ctx context.Context, from uint64, request []byte) ([]byte, error)
 	// Take takes a content, and returns when it is done with it.
 	Take(ctx context.Context, from uint64, header []byte, content io.Reader) error
 }
 
 var (
+	// ErrNoMember means that a node may not call this one, because it is no member.
+	ErrNoMember = errors.New("the node is not a member of the cluster")
 	// ErrUnreached means that a peer did not get a call.
 	ErrUnreached = errors.New("the node cannot be reached")
 	// ErrCut means that the connection ended after a call was sent: the peer may have

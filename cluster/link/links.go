@@ -232,7 +232,7 @@ func (l *Links) Transfer(ctx context.Context, to uint64, header []byte, content 
 	return stream.RecvMsg(&answer)
 }
 
-var errNoMember = status.Error(codes.PermissionDenied, "the node is not a member of the cluster")
+var errNoMember = status.Error(codes.PermissionDenied, ErrNoMember.Error())
 
 // caller returns the node at the other end of a connection.
 func (l *Links) caller(ctx context.Context) (uint64, error) {
@@ -247,9 +247,6 @@ func (l *Links) caller(ctx context.Context) (uint64, error) {
 	id, err := l.Security.NodeOf(info.State.PeerCertificates[0])
 	if err != nil {
 		return 0, status.Error(codes.Unauthenticated, err.Error())
-	}
-	if !l.Member(id) {
-		return 0, errNoMember
 	}
 	return id, nil
 }

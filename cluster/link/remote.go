@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -196,6 +197,9 @@ func (p *remote) receiveAnswers(stream grpc.ClientStream) error {
 		delete(p.pending, f.id)
 		if c.answer = f.body; f.failed {
 			c.answer, c.err = nil, fmt.Errorf("the node answered: %s", f.body)
+			if string(f.body) == ErrNoMember.Error() { // it did nothing
+				c.err = errors.Join(ErrUnreached, ErrNoMember)
+			}
 		}
 		close(c.answered)
 	}

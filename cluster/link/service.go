@@ -62,9 +62,12 @@ const (
 
 // describe returns the service for gRPC.
 func (l *Links) describe() *grpc.ServiceDesc {
-	with := func(s grpc.StreamDesc, serve func(uint64, grpc.ServerStream) error) grpc.StreamDesc {
+	with := func(s grpc.StreamDesc, membersOnly bool, serve func(uint64, grpc.ServerStream) error) grpc.StreamDesc {
 		s.Handler = func(_ any, stream grpc.ServerStream) error {
 			from, err := l.caller(stream.Context())
+			if err == nil && membersOnly && !l.Member(from) {
+				err = errNoMember
+			}
 			if err != nil {
 				return err
 			}
@@ -74,7 +77,7 @@ func (l *Links) describe() *grpc.ServiceDesc {
 	}
 	return &grpc.ServiceDesc{
 		ServiceName: serviceName, HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{with(messagesStream, l.serveMessages), with(callsStream, l.serveCalls), with(contentStream, l.serveContent)},
+		Streams: []grpc.StreamDesc{with(messagesStream, true, l.serveMessages), with(callsStream, false, l.serveCalls), with(contentStream, true, l.serveContent)},
 	}
 }
 
@@ -153,9 +156,6 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 		frames, err := counted.receive(stream)
 		if err != nil {
 			return err
-		}
-		if !l.Member(from) { // any more
-			return errNoMember
 		}
 		for _, f := range frames {
 			l.answering.Add(1)

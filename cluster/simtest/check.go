@@ -3,6 +3,7 @@ package simtest
 import (
 	"errors"
 	"hash/fnv"
+	"slices"
 
 	"parley/cluster/consensus"
 )
@@ -112,8 +113,31 @@ func (c *checker) step(n *node) {
 	if at.Index >= c.last() {
 		n.settled = true
 	}
+	c.knows(n)
 	if at.Index >= first && at.Ordinal != c.entry(at.Index).ordinal {
 		c.sim.violate("%v: %d proposals of term %d are applied, the state says %d", n, c.entry(at.Index).ordinal, at.Term, at.Ordinal)
+	}
+}
+
+// knows checks what a node knows of the members: each holds the committed entry, durably, up to
+// which it is known to hold the log.
+func (c *checker) knows(n *node) {
+	known := n.core.Known()
+	if slices.Equal(known, n.checked) || c.sim.Defect != None {
+		return
+	}
+	n.checked = known
+	for _, s := range known {
+		member := c.sim.nodes[s.ID]
+		switch {
+		case s.Diverged:
+			c.sim.violate("%v takes node %d for diverged", n, s.ID)
+		case s.Index < first || member == nil || member.gone || member.older:
+		case s.Term != c.entry(s.Index).term:
+			c.sim.violate("%v knows that node %d holds entry %d of term %d; that of term %d is committed", n, s.ID, s.Index, s.Term, c.entry(s.Index).term)
+		case max(member.holds(), member.state.Durable()) < s.Index:
+			c.sim.violate("%v knows that node %d holds entry %d; it holds %d", n, s.ID, s.Index, member.holds())
+		}
 	}
 }
 

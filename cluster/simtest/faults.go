@@ -65,7 +65,7 @@ func (s *sim) fence(n *node) {
 // faults makes things fail. Every run has a selection of them.
 func (s *sim) faults() {
 	kinds := []func(){
-		s.cutOne, s.isolate, s.split, s.crashOne, s.crashAll, s.stall, s.clock, s.pause, s.transfer, s.loseDisk, s.weather, s.elect,
+		s.cutOne, s.isolate, s.split, s.crashOne, s.crashAll, s.stall, s.clock, s.pause, s.transfer, s.loseDisk, s.weather, s.elect, s.rollBack,
 	}
 	var chosen []func()
 	for _, kind := range kinds {
@@ -95,6 +95,9 @@ func (s *sim) flushes() {
 	if n.up {
 		n.event(0, n.state.BeginFlush)
 		n.event(s.between(5*time.Millisecond, 80*time.Millisecond), n.state.EndFlush)
+		if _, found := s.copies[n.id]; !found || s.rng.IntN(4) == 0 {
+			s.copies[n.id] = n.copyDisk()
+		}
 	}
 	s.after(s.between(10*time.Millisecond, 200*time.Millisecond), s.flushes)
 }
@@ -238,6 +241,27 @@ func (s *sim) loseDisk() {
 		return
 	}
 	n.gone = true
+}
+
+// rollBack puts an older copy of its disk in the place of a node's disk. The other nodes go on
+// meanwhile.
+func (s *sim) rollBack() {
+	n := some(s, s.all())
+	older, found := s.copies[n.id]
+	if !found || !n.up || !n.settled || !s.group.canLose() {
+		return
+	}
+	delete(s.copies, n.id)
+	n.crash()
+	had := n.holds()
+	n.restoreDisk(older)
+	if n.holds() >= had {
+		s.after(s.while(), n.reopen)
+		return
+	}
+	s.trace("node %d comes back with an older copy: %d instead of %d", n.id, n.holds(), had)
+	n.older = true
+	s.after(s.between(time.Millisecond, 300*time.Millisecond), n.reopen)
 }
 
 // weather changes how well the network works.

@@ -40,7 +40,7 @@ func (g *group) alive(leader *node) []*node {
 // no change of members is under way.
 func (g *group) canLose() bool {
 	leader := g.leader()
-	if leader == nil || leader.paused > g.sim.now {
+	if leader == nil || leader.paused > g.sim.now || slices.ContainsFunc(g.sim.all(), func(n *node) bool { return n.older && !n.gone }) {
 		return false
 	}
 	conf := leader.members()

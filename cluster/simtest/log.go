@@ -30,6 +30,7 @@ type image struct {
 	hard    *raftpb.HardState
 	base    consensus.Position
 	entries []*raftpb.Entry
+	known   consensus.Known
 }
 
 func (i *image) last() uint64 { return i.base.Index + uint64(len(i.entries)) }
@@ -37,6 +38,9 @@ func (i *image) last() uint64 { return i.base.Index + uint64(len(i.entries)) }
 func (i *image) add(r consensus.Record) {
 	if r.HardState != nil {
 		i.hard = r.HardState
+	}
+	if r.Known != nil {
+		i.known = r.Known
 	}
 	if r.Cut.Index > i.base.Index {
 		if term, err := i.term(r.Cut.Index); err == nil && term == r.Cut.Term {
@@ -90,6 +94,22 @@ func (l *Log) Crash(keep int) {
 	}
 	l.loose = nil
 	l.view = l.disk
+}
+
+// copy returns what is durable in the log.
+func (l *Log) copy() image {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := l.disk
+	i.entries = slices.Clone(i.entries)
+	return i
+}
+
+// Known implements consensus.Log.
+func (l *Log) Known() (consensus.Known, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view.known, nil
 }
 
 // InitialState implements raft.Storage.

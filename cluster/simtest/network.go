@@ -38,7 +38,7 @@ func (w *network) send(from *node, m consensus.Message) {
 		if w.lost(from.id, to) {
 			continue
 		}
-		sent := consensus.Message{Raft: shallow(m.Raft), Floor: m.Floor}
+		sent := consensus.Message{Raft: shallow(m.Raft), Floor: m.Floor, Known: m.Known}
 		s.after(s.between(100*time.Microsecond, 2*time.Millisecond+w.slow), func() {
 			if n := s.nodes[to]; n != nil && n.up {
 				n.event(0, func() { n.receive(sent) })

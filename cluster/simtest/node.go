@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -28,6 +29,10 @@ type node struct {
 	// settled says that the node once had all that was committed, so that from then on
 	// the log alone must be enough, unless it lags too much.
 	settled bool
+	// older says that the disk is an older copy.
+	older bool
+	// checked is what was known when the checker looked last.
+	checked consensus.Known
 
 	rate      float64
 	due       time.Duration
@@ -55,9 +60,62 @@ func (n *node) blank() {
 	n.state = NewState(consensus.Applied{})
 }
 
+// diskCopy is a copy of a node's disk.
+type diskCopy struct {
+	log   image
+	state content
+}
+
+func (n *node) copyDisk() diskCopy { return diskCopy{n.log.copy(), n.state.copy()} }
+
+func (n *node) restoreDisk(c diskCopy) {
+	n.log = &Log{cutsAll: n.log.cutsAll, disk: c.log, view: c.log}
+	n.state = &State{now: c.state.clone(), flushed: c.state}
+}
+
+// admitted has all nodes that this one reaches judge whether it may take part, as a node that
+// starts does. One that starts from an older copy waits for a majority.
+func (n *node) admitted() bool {
+	s := n.sim
+	known, _ := n.log.Known()
+	self, heard := known.Of(n.id), 1
+	var unfit error
+	for _, y := range s.all() {
+		if y == n || !y.up || y.paused > s.now || s.net.cuts[[2]uint64{n.id, y.id}]+s.net.cuts[[2]uint64{y.id, n.id}] > 0 {
+			continue
+		}
+		heard++
+		claim := y.core.Known().ClaimOf(y.log, y.core.Status().Applied.Conf, y.id, n.id, self.Index)
+		unfit = cmp.Or(unfit, consensus.Judge(n.log, self, claim))
+	}
+	switch {
+	case !n.older:
+		if unfit != nil {
+			s.violate("node %d is refused: %v", n.id, unfit)
+		}
+		return unfit == nil
+	case s.Defect == AcceptsOlderCopy:
+		n.older = false
+		return true
+	case unfit == nil && heard <= len(n.members().GetVoters())/2 && !s.quiet:
+		s.after(50*time.Millisecond, n.reopen)
+		return false
+	case unfit != nil:
+		s.Refused++
+	default:
+		s.Unnoticed++
+	}
+	s.trace("node %d does not take part: %v", n.id, unfit)
+	n.gone = true
+	return false
+}
+
 func (n *node) open() {
 	s := n.sim
 	d := s.Defect
+	if !n.admitted() {
+		return
+	}
 	n.state.OnApply = n.applied
 	n.state.indexApart, n.state.overlays = d == IndexApart, d == SnapshotOverlays
 	n.life++
@@ -66,7 +124,8 @@ func (n *node) open() {
 	at := n.state.Applied()
 	err := consensus.Prepare(n.log, at)
 	if err == nil {
-		o := consensus.Options{ID: n.id, Log: n.log, Applied: at, Joining: n.joins, Nonce: s.rng.Uint64(), Limits: limits, Logger: s.logger}
+		known, _ := n.log.Known()
+		o := consensus.Options{ID: n.id, Log: n.log, Applied: at, Known: known, Joining: n.joins, Nonce: s.rng.Uint64(), Limits: limits, Logger: s.logger}
 		n.core, err = consensus.New(o.Planted(d.planted()))
 	}
 	if err != nil {
@@ -163,7 +222,7 @@ func (n *node) write(r consensus.Record) {
 	if err != nil {
 		s.violate("node %d: %v", n.id, err)
 	}
-	if s.Defect == AckBeforeSync || s.Defect == VoteNotSynced && len(r.Entries) == 0 {
+	if s.Defect == AckBeforeSync || s.Defect == VoteNotSynced && len(r.Entries) == 0 && r.HardState != nil {
 		n.event(0, func() { n.core.Synced(); n.turn() })
 		return
 	}

@@ -38,6 +38,7 @@ const (
 	PublishesUnapplied
 	CutBeforeSlowest
 	ActsAfterTerm
+	AcceptsOlderCopy
 	Defects // the number of defects and 1
 )
 
@@ -45,7 +46,7 @@ func (d Defect) String() string {
 	return [...]string{
 		"none", "ack before sync", "vote not synced", "applied index apart from content", "cut at applied index",
 		"proposal without term check", "fence without quorum", "snapshot over old rows", "reused node id",
-		"cut without a floor", "publishes what is not applied", "cut before the slowest member", "acts after its term",
+		"cut without a floor", "publishes what is not applied", "cut before the slowest member", "acts after its term", "accepts an older copy",
 	}[d]
 }
 
@@ -63,6 +64,9 @@ type Result struct {
 	Violation error
 	// What happened, so that a test can check that enough did.
 	Acknowledged, Fences, Terms, Crashes, Snapshots, Changes, Unknown, Never int
+	// Refused older copies did not take part; of Unnoticed ones no node that they reached could
+	// know, and they did not take part either.
+	Refused, Unnoticed int
 	// Chain is a hash of all entries: equal seeds give equal chains.
 	Chain uint64
 }
@@ -77,6 +81,8 @@ func (r *Result) add(other Result) {
 	r.Changes += other.Changes
 	r.Unknown += other.Unknown
 	r.Never += other.Never
+	r.Refused += other.Refused
+	r.Unnoticed += other.Unnoticed
 }
 
 // tick is the interval of a clock that is right. limits are small, so that they matter.
@@ -96,6 +102,7 @@ type sim struct {
 	events events
 	order  uint64
 	nodes  map[uint64]*node
+	copies map[uint64]diskCopy
 	net    network
 	check  checker
 	group  group
@@ -123,7 +130,7 @@ func Run(o Options) Result {
 	crand.Reader = rand.NewChaCha8(key)
 
 	s := &sim{
-		Options: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), nodes: map[uint64]*node{},
+		Options: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), nodes: map[uint64]*node{}, copies: map[uint64]diskCopy{},
 		logger: slog.New(slog.DiscardHandler),
 	}
 	s.net = network{sim: s, cuts: map[[2]uint64]int{}}

@@ -43,7 +43,8 @@ func TestSim(t *testing.T) {
 	for what, enough := range map[string]bool{
 		"acknowledged": sum.Acknowledged > 50**seeds, "fences": sum.Fences > 50**seeds, "terms": sum.Terms > *seeds,
 		"crashes": sum.Crashes > *seeds, "unknown": sum.Unknown > *seeds/10, "never": sum.Never > *seeds/10,
-		"snapshots": sum.Snapshots > *seeds/10, "changes": sum.Changes > *seeds/10,
+		"snapshots": sum.Snapshots > *seeds/10, "changes": sum.Changes > *seeds/10, "refused older copies": sum.Refused > *seeds/10,
+		"noticed older copies": sum.Refused > 3*sum.Unnoticed,
 	} {
 		if !enough {
 			t.Errorf("too few for a test: %s", what)

@@ -197,6 +197,13 @@ func (s *State) Crash(flushed bool) {
 	s.now = s.flushed.clone()
 }
 
+// copy returns what is durable in the state.
+func (s *State) copy() content {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flushed.clone()
+}
+
 // Snapshot implements consensus.State.
 func (s *State) Snapshot() (consensus.Snapshot, error) {
 	s.mu.Lock()

@@ -115,6 +115,9 @@ func ReceiptKey(m journal.RecordReceipt) []byte {
 	return FeedKey(ReceiptFamily, m.Recipient, m.Position)
 }
 
+// MessageKeyBytes is the length of a MessageKey.
+const MessageKeyBytes = 19
+
 // MessageKey is the key of a message's record or receipts, stored under slot. See
 // Homes.Residence.
 func MessageKey(family byte, slot parley.Slot, m parley.MessageID) []byte {

@@ -68,6 +68,8 @@ type Part struct {
 	working context.Context
 	stop    context.CancelFunc
 
+	// ending is done once, by the first that finds that the node has diverged.
+	ending   sync.Once
 	spending spending
 	clocks   cluster.Clocks
 	draining atomic.Bool
@@ -120,8 +122,12 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	if p.begin, err = readBeginning(o.Data); err != nil {
 		return nil, err
 	}
-	p.group = cluster.NewGroup(p.member, o.Clock, p.State, o.Settings)
-	return p, p.remember()
+	p.group = cluster.NewGroup(p.member, uint64(id.ID), o.Clock, p.State, o.Settings)
+	d, err := ReadDivergence(o.Data)
+	if err == nil && d != nil {
+		err = p.diverged(errors.New(d.Reason))
+	}
+	return p, err
 }
 
 // noIdentity says why a data directory is not that of a node. One that is empty because its disk
@@ -209,6 +215,10 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 		}
 		return err
 	}
+	self := cluster.Description{Name: p.identity.Name, Address: p.identity.Address}
+	if err := p.group.Open(p.log, replica, self); err != nil {
+		return err
+	}
 	ln, err := net.Listen("tcp", p.Listen)
 	if err != nil {
 		return err
@@ -221,13 +231,13 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 			p.Fatal(err)
 		}
 	})
-	if err := p.checkComplete(ctx, replica); err != nil {
+	if err := p.checkStart(ctx); err != nil {
 		return err
 	}
 	if err := p.member.Start(cluster.MemberOptions{
-		ID: id, Voters: []uint64{id}, Described: map[uint64]string{id: cluster.Description{Name: p.identity.Name, Address: p.identity.Address}.Encode()},
+		ID: id, Voters: []uint64{id}, Described: map[uint64]string{id: self.Encode()},
 		Joining: !p.identity.Joined, Nonce: nonce(), Replica: replica, Keys: keys, Leading: &leading{p}, Changed: p.transport.Changed,
-		Log: p.log, Links: p.transport, Clock: p.Clock, Logger: p.Logger, Fatal: p.Fatal,
+		Log: p.log, Links: p.transport, Clock: p.Clock, Logger: p.Logger, Fatal: p.end,
 	}); err != nil {
 		return err
 	}
@@ -238,6 +248,7 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 		p.identity.Keep(working, p.Clock, func(err error) { p.Logger.Error("the node's certificate cannot be renewed", "error", err) })
 	})
 	p.work.Go(func() { p.confirm(working) })
+	p.work.Go(func() { p.node.KeepComparing(working, p.transport.Peer) })
 	if err := p.await(ctx, replica); err != nil {
 		return err
 	}

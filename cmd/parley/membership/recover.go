@@ -65,7 +65,7 @@ func Recover(o Options, open StoreOpener) (id *identity.Identity, end LogEnd, er
 		if id, err = identity.CreateAgain(o.Data, o.Clock()); err != nil {
 			return err
 		}
-		if err := os.Remove(filepath.Join(o.Data, identity.DirectoryName, acknowledgedName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(divergenceFile(o.Data)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		node := uint64(id.ID)

@@ -4,12 +4,43 @@ import (
 	"errors"
 	"path/filepath"
 
+	"parley"
+	"parley/cluster"
 	"parley/cluster/identity"
 	"parley/cluster/raftlog"
 	"parley/journal/report"
 	"parley/persistence"
 	"parley/persistence/disk"
 )
+
+// OnlyHere is what only a node has that has diverged from its cluster.
+type OnlyHere struct {
+	Divergence
+	// LogBegins is the first entry of the node's log. If that lies behind the one that follows
+	// Common, messages may be missing in the list.
+	LogBegins uint64             `json:"log_begins"`
+	Messages  []parley.MessageID `json:"messages"`
+}
+
+// Diverged lists what only a stopped node has that has diverged, nil if it has not.
+func Diverged(data string) (*OnlyHere, error) {
+	node, err := identity.ReadNode(data)
+	if err != nil {
+		return nil, err
+	}
+	d, err := ReadDivergence(data)
+	if d == nil || err != nil {
+		return nil, err
+	}
+	only, listed := &OnlyHere{Divergence: *d, Messages: []parley.MessageID{}}, map[parley.MessageID]bool{}
+	only.LogBegins, err = cluster.MessagesAfter(raftlog.Options{Dir: filepath.Join(data, logDirectory), ID: uint64(node.ID)}, d.Common, func(id parley.MessageID) {
+		if !listed[id] {
+			listed[id] = true
+			only.Messages = append(only.Messages, id)
+		}
+	})
+	return only, err
+}
 
 // VerifyLog checks the log of a stopped node against what the node acknowledged, and against
 // its tables. It changes nothing. A directory of no node has no log.

@@ -24,7 +24,8 @@ import (
 )
 
 type VerifyCmd struct {
-	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server may have open. The command changes nothing in it."`
+	Data     string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server may have open. The command changes nothing in it."`
+	Diverged bool   `help:"List the ids of the messages that only this node has, because the other nodes of its cluster went on without it from an older copy of a directory."`
 }
 
 // verifyCache is the size of the block cache in bytes.
@@ -54,6 +55,9 @@ const faultsTold = 20
 // Run verifies a data directory that no server has open: the engine's files, every row,
 // the meaning of the rows, and whether the master key opens them.
 func (c *VerifyCmd) Run(std *program.Streams) error {
+	if c.Diverged {
+		return c.listDiverged(std)
+	}
 	began := time.Now()
 	dir, err := datadir.Journal(c.Data)
 	if err != nil {
@@ -94,6 +98,26 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s could not be read completely: %w", c.Data, unread)}
 	}
 	return nil
+}
+
+// listDiverged prints what only this node has.
+func (c *VerifyCmd) listDiverged(std *program.Streams) error {
+	only, err := membership.Diverged(c.Data)
+	switch {
+	case err != nil:
+		return datadir.Advise(err, c.Data)
+	case std.JSON:
+		return std.Value(only)
+	case only == nil:
+		return std.Say("%s has not diverged from its cluster", c.Data)
+	}
+	for _, id := range only.Messages {
+		err = errors.Join(err, std.Say("%s", id))
+	}
+	if only.LogBegins > only.Common+1 {
+		std.Note("the log begins at entry %d, and the node has entries in common with the others up to %d: the list may lack messages in between", only.LogBegins, only.Common)
+	}
+	return err
 }
 
 // verifyKey checks the master key against the data sealed under it, and returns it and
