@@ -92,8 +92,8 @@ func TestConformance(t *testing.T) {
 					Reopen:  func() journaltest.Journal { closeAll(); return s.openAll() },
 					Crash: func() journaltest.Journal {
 						before := s.open
+						disks = before.crashDisks(disks)
 						for n := range disks {
-							disks[n] = disks[n].CrashClone(vfs.CrashCloneCfg{})
 							s.disks[n] = disks[n]
 						}
 						after := s.openAll()

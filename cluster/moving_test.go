@@ -205,10 +205,7 @@ func (m *moving) crash() (left []*vfs.MemFS) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ending.Store(true)
-	for _, d := range m.disks {
-		left = append(left, d.CrashClone(vfs.CrashCloneCfg{}))
-	}
-	return left
+	return m.crashDisks(m.disks)
 }
 
 // elect has the members other than one elect a leader at once: their clocks go fast.

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/cluster/consensus"
 	"parley/cluster/raftlog"
 	"parley/cluster/simtest"
 	"parley/journal"
@@ -156,6 +157,31 @@ func (g *group) startOne(n int, joining bool) error {
 	}
 	g.network.Join(id, g.members[n].Runner(), g.members[n])
 	return nil
+}
+
+// crashDisks returns what a power failure of all members leaves. Their loops pause meanwhile: no
+// member can answer another one whose disk was cloned before.
+func (g *group) crashDisks(disks []*vfs.MemFS) (left []*vfs.MemFS) {
+	resume := make(chan struct{})
+	var paused, going sync.WaitGroup
+	for _, m := range g.members {
+		if m == nil || m.Runner() == nil {
+			continue
+		}
+		paused.Add(1)
+		going.Go(func() {
+			once := sync.OnceFunc(paused.Done)
+			defer once() // also of one that has stopped
+			_ = m.Runner().Do(context.Background(), func(*consensus.Core) error { once(); <-resume; return nil })
+		})
+	}
+	paused.Wait()
+	for _, d := range disks {
+		left = append(left, d.CrashClone(vfs.CrashCloneCfg{}))
+	}
+	close(resume)
+	going.Wait()
+	return left
 }
 
 // stopOne stops a member and closes its files.
