@@ -82,5 +82,3 @@ func (h erasureHost) Drop(s journal.Stream) { h.engine.Drop(s) }
 // ForgetWebhooks implements erasure.Host.
 func (h erasureHost) ForgetWebhooks(gone map[webhook.ID]parley.AgentID) { h.webhooks.Forget(gone) }
 
-// ForgetFeed implements erasure.Host.
-func (h erasureHost) ForgetFeed(agent parley.AgentID) { h.queries.ForgetFeed(agent) }

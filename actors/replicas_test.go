@@ -51,7 +51,7 @@ func lateBy(d time.Duration) func() time.Duration {
 type inMemory struct{ node *cluster.Node }
 
 func (p inMemory) Call(ctx context.Context, request []byte) ([]byte, error) {
-	return p.node.Answer(ctx, request)
+	return p.node.Answer(ctx, 2, true, request)
 }
 
 func (c *testReplicas) start(r *testNode, dir string, options persistence.Options) error {

@@ -9,6 +9,8 @@ type Observer struct {
 	// Changed is called from several goroutines at once and must not block. A call that
 	// has begun when the observer is stopped may end later.
 	Changed func(Change)
+	// Dropped, if set, is called in the same way with an agent whose feed lost entries.
+	Dropped func(parley.AgentID)
 	// Replaced is called, in the same way, when anything may have changed: a replica took
 	// the content of another one.
 	Replaced func()

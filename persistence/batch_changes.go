@@ -132,6 +132,7 @@ func (s *Store) publish(c *batchChanges) {
 	}
 	for _, agent := range c.dropped {
 		s.hub.reread(agent)
+		s.observers.reportDropped(agent)
 	}
 	s.observers.reportChanges(c.changes)
 }

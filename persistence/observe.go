@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"parley"
 	"parley/journal"
 )
 
@@ -53,7 +54,9 @@ func (x *observers) report(it *item) {
 			reportRow(*all, &w.Row)
 		case journal.CreateStream:
 			reportStream(*all, w.Stream, len(w.Events) > 0 || w.State != nil)
-		case journal.AddToList, journal.AppendFeed, journal.DropFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt:
+		case journal.DropFeed:
+			x.reportDropped(w.Of)
+		case journal.AddToList, journal.AppendFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt:
 		}
 	}
 	for i := range it.Hosted {
@@ -72,6 +75,17 @@ func (x *observers) reportChanges(changes []journal.Change) {
 		for _, o := range *all {
 			if c := &changes[i]; c.Table != 0 && slices.Contains(o.Tables, c.Table) || c.Table == 0 && slices.Contains(o.Streams, c.Stream.Kind) {
 				o.Changed(*c)
+			}
+		}
+	}
+}
+
+// reportDropped reports that a feed lost entries.
+func (x *observers) reportDropped(agent parley.AgentID) {
+	if all := x.all.Load(); all != nil {
+		for _, o := range *all {
+			if o.Dropped != nil {
+				o.Dropped(agent)
 			}
 		}
 	}

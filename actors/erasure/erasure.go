@@ -33,8 +33,6 @@ type Host interface {
 	// ForgetWebhooks drops webhooks, and agents to which they belong, from memory. Attempts
 	// that have not begun are not made.
 	ForgetWebhooks(map[webhook.ID]parley.AgentID)
-	// ForgetFeed drops what is cached of the feed of an agent.
-	ForgetFeed(parley.AgentID)
 }
 
 // Options of New. All but Elsewhere are required.

@@ -256,7 +256,7 @@ func (r *run) deleteBeneath(ctx context.Context, slot parley.Slot, key []byte, t
 // dropMessages counts messages and conversations, and drops what the agents sent from the
 // feeds of others. It drops nothing that it counts: after a crash it counts the same again.
 func (r *run) dropMessages(ctx context.Context) error {
-	b, touched := r.batch(), map[parley.AgentID]struct{}{}
+	b := r.batch()
 	r.row.Conversations, r.row.Messages = 0, 0
 	err := r.walk(ctx, visitor{
 		conversation: func(id parley.ConversationID, host parley.GroupID) {
@@ -268,7 +268,6 @@ func (r *run) dropMessages(ctx context.Context) error {
 		received: func(n int) { r.row.Messages += int64(n) },
 		sent: func(m sentMessage) {
 			r.row.Messages++
-			touched[m.to] = struct{}{}
 			b.drop(m)
 		},
 		between: func() error {
@@ -283,9 +282,6 @@ func (r *run) dropMessages(ctx context.Context) error {
 	}
 	if err == nil {
 		err = r.Journal.Settle(ctx)
-	}
-	for agent := range touched {
-		r.Host.ForgetFeed(agent)
 	}
 	return err
 }

@@ -106,6 +106,7 @@ func New(o Options) *Queries {
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
 	o.Journal.Observe(journal.Observer{
 		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream}, Changed: r.lookups.changed, Replaced: r.forget,
+		Dropped: r.counts.forget,
 	})
 	return &Queries{
 		Agents: r.agents, Orgs: &Orgs{r}, Messages: &Messages{r}, Feeds: &Feeds{r}, Groups: r.groups, Webhooks: &Webhooks{r},
@@ -149,9 +150,6 @@ func (q *Queries) ForgetErased(org parley.OrgID, agents []parley.AgentID) {
 	}
 	q.reader.records.forget()
 }
-
-// ForgetFeed drops what is cached of an agent's feed, of which entries were dropped.
-func (q *Queries) ForgetFeed(agent parley.AgentID) { q.reader.counts.forget(agent) }
 
 // ForgetAgent drops what is cached of an agent. Only tests need it.
 func (q *Queries) ForgetAgent(id parley.AgentID) {

@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"context"
+	"sync/atomic"
 
 	"parley"
 	"parley/journal"
@@ -31,6 +32,8 @@ func testDropFeed(r *rig) {
 	}
 	r.must(r.Journal.Settle(context.Background()))
 	for i, agent := range agents {
+		var reported atomic.Bool
+		r.Journal.Observe(journal.Observer{Dropped: func(id parley.AgentID) { reported.CompareAndSwap(false, id == agent) }})
 		p := r.positions(agent)
 		follower := r.Journal.Follow(agent, 0, func() {})
 		defer follower.Close()
@@ -41,6 +44,9 @@ func testDropFeed(r *rig) {
 		r.must(r.Journal.Settle(context.Background()))
 		want := []uint64{p[0], p[2], p[4]}
 		r.expect("the feed", r.positions(agent), want)
+		if !reported.Load() {
+			r.Error("no observer learns that the feed lost entries")
+		}
 		var followed, received []uint64
 		entries, err := follower.Next(10)
 		r.must(err)
