@@ -196,7 +196,7 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	@$(SAY) "200 kills; frozen disks, damaged files, slow networks"
 	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestNodesKilled|TestLeaderDiskStalls|TestFollowerRots|TestLeaderRots|TestSlowNetwork)$$' -nodes.kills 200 -nodes.stalls 20 -nodes.rot 6 -nodes.delays 5
 	@$(SAY) "older copies of directories; nodes that are added and removed on slow disks"
-	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX) -run '^(TestOlderCopies|TestOlderCopyOfAClusterOfOne|TestDivergedNode|TestAllReplaced)$$' -nodes.orders 30
+	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX) -run '^(TestOlderCopies|TestOlderCopyOfAClusterOfOne|TestDivergedNode|TestAllReplaced|TestRemovalRefusesNobody)$$' -nodes.orders 30
 	$(GO) test -count=1 -v -timeout 30m ./cluster -run '^TestMembersChangeOnSlowDisks$$' -members.rounds 300
 	@$(SAY) "scripts on one server and on three nodes"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestNodesAnswerAlike$$' -nodes.scripts 20

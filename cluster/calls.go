@@ -44,6 +44,8 @@ type (
 	}
 	// removeMember takes a node out.
 	removeMember struct{ ID uint64 }
+	// drainNode has a node leave service, before it is taken out.
+	drainNode struct{}
 	// askState asks a node how it is. It answers a nodeState.
 	askState struct{}
 	// nodeState is how a node is, with its settings; nil from a node of a former version.
@@ -111,7 +113,7 @@ func RegisterTypes(t *wire.Types) {
 		journal.AddToList{}, journal.DropFeed{}, journal.CreateStream{},
 	)
 	t.Add(ask{}, appendEntry{}, settle{}, answer{})
-	t.Add(changeKey{}, addMember{}, removeMember{}, askState{}, nodeState{}, hand{}, askAcknowledged{}, acknowledgedUpTo{}, gossip{})
+	t.Add(changeKey{}, addMember{}, removeMember{}, drainNode{}, askState{}, nodeState{}, hand{}, askAcknowledged{}, acknowledgedUpTo{}, gossip{})
 	for _, e := range []error{ErrTokenUsed, ErrTooFew, ErrKeysFull} {
 		t.AddError(e.Error(), e)
 	}

@@ -30,11 +30,17 @@ type Group struct {
 	// State says how this node is: ready, joining or draining; and why it is not ready, if it
 	// knows.
 	State func() (state, reason string)
+	// Drain, if set, takes this node out of service and hands its leadership over. It returns
+	// when clients had time to go elsewhere.
+	Drain func(context.Context)
+	// Peer returns another node; required with Drain.
+	Peer func(id uint64) Peer
 	// Settings, as NAME=VALUE, should be the same on all nodes.
 	Settings []string
 	// changing serializes changes of members.
 	changing  sync.Mutex
 	id        uint64
+	node      *Node
 	standings atomic.Pointer[standings]
 }
 
@@ -70,6 +76,11 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 		return nil, g.add(ctx, r)
 	case removeMember:
 		return nil, g.remove(ctx, r.ID)
+	case drainNode:
+		if g.Drain != nil {
+			g.Drain(ctx)
+		}
+		return nil, nil
 	case hand:
 		return nil, g.hand(ctx, r.To)
 	case askAcknowledged:
@@ -169,18 +180,54 @@ func (g *Group) change(ctx context.Context, change *raftpb.ConfChangeV2, met fun
 	}
 }
 
-// remove takes a node out, if a majority of the others is up.
+// drainTimeout bounds how long a member takes to drain that is to be taken out.
+const drainTimeout = 4 * time.Second
+
+// drain has a voter that is about to be taken out leave service first, if it is up, so that none
+// of its clients is refused. This node does not lead any more if it was this one.
+func (g *Group) drain(ctx context.Context, s consensus.Status, id uint64) {
+	if g.Drain == nil || !slices.Contains(s.Applied.Conf.GetVoters(), id) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	if id == g.id {
+		g.Drain(ctx)
+	} else if s.Active(id) {
+		_, _ = g.node.call(ctx, g.Peer(id), drainNode{}) // of a former version it goes at once
+	}
+}
+
+// remove takes a node out, if a majority of the others is up. One that is up leaves service first.
 func (g *Group) remove(ctx context.Context, id uint64) error {
+	s, err := g.removable(ctx, id)
+	if s == nil || err != nil {
+		return err
+	}
+	g.drain(ctx, *s, id)
 	g.changing.Lock()
 	defer g.changing.Unlock()
+	if s, err = g.removable(ctx, id); s == nil || err != nil {
+		return err
+	}
+	gone := raftpb.ConfChangeRemoveNode
+	change := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: &gone, NodeId: &id}}}
+	return g.change(ctx, change, func(conf *raftpb.ConfState) bool {
+		return !slices.Contains(conf.GetVoters(), id) && !slices.Contains(conf.GetLearners(), id)
+	})
+}
+
+// removable returns the status of a leader that may take a node out, nil if that is no member. The
+// error is ErrTooFew, or journal.ErrNotLeader.
+func (g *Group) removable(ctx context.Context, id uint64) (*consensus.Status, error) {
 	s, err := g.Status(ctx)
 	if err != nil || s.Leads == 0 {
-		return journal.ErrNotLeader
+		return nil, journal.ErrNotLeader
 	}
 	conf := s.Applied.Conf
 	voter := slices.Contains(conf.GetVoters(), id)
 	if !voter && !slices.Contains(conf.GetLearners(), id) {
-		return nil // a repeat, such as after the answer of a leader that took itself out was lost
+		return nil, nil // a repeat, such as after the answer of a leader that took itself out was lost
 	}
 	up, others := 0, 0
 	for _, p := range s.Progress {
@@ -193,13 +240,9 @@ func (g *Group) remove(ctx context.Context, id uint64) error {
 		}
 	}
 	if voter && up <= others/2 {
-		return ErrTooFew
+		return nil, ErrTooFew
 	}
-	gone := raftpb.ConfChangeRemoveNode
-	change := &raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: &gone, NodeId: &id}}}
-	return g.change(ctx, change, func(conf *raftpb.ConfState) bool {
-		return !slices.Contains(conf.GetVoters(), id) && !slices.Contains(conf.GetLearners(), id)
-	})
+	return &s, nil
 }
 
 // hand hands the leadership over, to the most advanced member if none is named.
@@ -234,6 +277,9 @@ func (g *Group) Lead(ctx context.Context, failed func(error)) {
 		}
 		for _, p := range s.Progress {
 			if p.Learner && p.Active && p.Match > 0 && p.Match+caughtUp >= s.Commit { // it has answered, and is close
+				if replaced := g.Table()[p.ID].Replaces; replaced != 0 {
+					g.drain(ctx, s, replaced)
+				}
 				if err := g.promote(ctx, p.ID); err != nil && !errors.Is(err, journal.ErrNotLeader) {
 					failed(fmt.Errorf("node %s does not become a voter yet: %w", nodeName(p.ID), err))
 				}

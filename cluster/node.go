@@ -64,7 +64,11 @@ const (
 // NewNode returns the part of a node whose store has a Sequencer.
 func NewNode(o Options) (*Node, error) {
 	replica, err := o.Store.Replica()
-	return &Node{Options: o, replica: replica}, err
+	n := &Node{Options: o, replica: replica}
+	if o.Group != nil {
+		o.Group.node = n
+	}
+	return n, err
 }
 
 // Serve sets what decides the requests of peers: Decide of the node's engine, or nil while
@@ -226,8 +230,12 @@ func (n *Node) Answer(ctx context.Context, from uint64, member bool, request []b
 		}
 		a.Content, a.Failure = n.Group.answer(ctx, decoded)
 	}
-	switch decoded.(type) {
+	switch r := decoded.(type) {
 	case askState, askAcknowledged, gossip: // a node that starts shows nothing yet
+	case removeMember:
+		if r.ID != from { // one that had itself removed shows nothing new any more
+			a.Visible = n.replica.Visible()
+		}
 	default:
 		a.Visible = n.replica.Visible()
 	}

@@ -180,6 +180,7 @@ func (p *Part) Connect(s *persistence.Store) (journal.Journal, host.Router, erro
 	}
 	p.entrance = &cluster.Entrance{Identity: p.identity, Clock: p.Clock, Logger: p.Logger, Secrets: p.secrets(s)}
 	p.transport = cluster.NewTransport(uint64(p.identity.ID), p.member, p.identity, seeds, p.Clock, p.Logger, p.entrance.Register)
+	p.group.Drain, p.group.Peer = p.Drain, p.transport.Peer
 	var err error
 	p.node, err = cluster.NewNode(cluster.Options{
 		Store: s, Types: types, Leader: p.transport.Leader, Clock: p.Clock, Group: p.group, Gossiped: p.spending.receive,
