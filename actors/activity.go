@@ -50,13 +50,14 @@ func (a *activity) add(id parley.AgentID, hour uint32) {
 // recordActivity adds the row with the hour of the sender's last message to the entry of
 // a message, unless the row has this hour. Entries of one agent that are under way at
 // once may all have the row.
-func recordActivity[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], a *activity, from parley.AgentID, org parley.OrgID) {
+func recordActivity[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *core, from parley.AgentID, org parley.OrgID) {
 	hour := record.Hour(t.Now)
-	if a.has(from, hour) {
+	m := c.memory.Load()
+	if m.activity.has(from, hour) {
 		return
 	}
 	t.AddEffects(journal.PutRow{Row: journal.Row{
 		Slot: from.Slot(), Table: journal.ActivityTable, Key: from.Bytes(), Value: record.HourRow(hour), Owners: journal.OwnedBy(org),
 	}})
-	t.OnDurable(func() { a.add(from, hour) })
+	t.OnDurable(func() { m.activity.add(from, hour) })
 }

@@ -66,7 +66,7 @@ func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 				return err
 			}
 		}
-		return grant(t, &ms.quota, s.FromOrg, s.DayLimit)
+		return grant(t, ms.core, s.FromOrg, s.DayLimit)
 	}
 	if err := t.DecideIf(ask, grant); errors.Is(err, group.ErrRepeated) {
 		return repeatAnswer(known), nil
@@ -136,7 +136,7 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 	fan.Ref = parley.AnyID(message)
 	t.AddEffects(fan)
 	countMessage(t.Entry, s.FromOrg)
-	recordActivity(t, &ms.activity, s.From, s.FromOrg)
+	recordActivity(t, ms.core, s.From, s.FromOrg)
 	return stored, nil
 }
 

@@ -240,7 +240,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
 	}
-	grant := func() error { return grant(t, &ms.quota, s.FromOrg, s.DayLimit) }
+	grant := func() error { return grant(t, ms.core, s.FromOrg, s.DayLimit) }
 	if err := t.DecideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
 		return repeatAnswer(known), nil
 	} else if err != nil {
@@ -255,7 +255,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 		return nil, err
 	}
 	countMessage(t.Entry, s.FromOrg)
-	recordActivity(t, &ms.activity, s.From, s.FromOrg)
+	recordActivity(t, ms.core, s.From, s.FromOrg)
 	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{record.MessageID(), s.To, s.Type}, record.Owners())
 	return Posted{Message: record}, nil
 }
@@ -347,7 +347,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 	if known != nil {
 		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
 	}
-	grant := func() error { return grant(t, &ms.quota, r.FromOrg, r.DayLimit) }
+	grant := func() error { return grant(t, ms.core, r.FromOrg, r.DayLimit) }
 	if err := judge(ask, grant); errors.Is(err, conversation.ErrRepeated) {
 		return repeatAnswer(known), nil
 	} else if err != nil {
@@ -362,7 +362,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 		return nil, err
 	}
 	countMessage(t.Entry, r.FromOrg)
-	recordActivity(t, &ms.activity, r.From, r.FromOrg)
+	recordActivity(t, ms.core, r.From, r.FromOrg)
 	if r.Reads {
 		at := t.Now.UnixMilli()
 		t.AddEffects(ms.receipts.Effects(journal.RecordReceipt{

@@ -123,9 +123,9 @@ type core struct {
 	// elsewhere is Options.Elsewhere.
 	elsewhere func() bool
 
-	quota    dayQuota
-	activity activity
-	newKey   func(parley.OrgID) error
+	// memory is that of the present term, or of the next one.
+	memory atomic.Pointer[leaderMemory]
+	newKey func(parley.OrgID) error
 	// destroyKey is Options.DestroyKey, erased what OnErased set.
 	destroyKey func(parley.OrgID, time.Time) error
 	erased     atomic.Pointer[func(parley.OrgID)]
@@ -157,6 +157,7 @@ func New(o Options) *Node {
 		newKey:  o.NewKey, destroyKey: o.DestroyKey, logger: o.Logger, elsewhere: o.Elsewhere,
 		seats: o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
 	}
+	c.memory.Store(&leaderMemory{})
 	c.engine.Router = o.Router
 	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
 	c.messages, c.groups = &Messages{c.queries.Messages, c}, &Groups{c.queries.Groups, c}
@@ -198,10 +199,12 @@ func (n *Node) Lead() error {
 	return n.webhooks.Start()
 }
 
-// StopLeading ends what Lead began, and drops all actors: another node of the cluster leads.
+// StopLeading ends what Lead began, drops all actors and forgets what the term remembered:
+// another node of the cluster leads. The journal must not take entries any more.
 func (n *Node) StopLeading() {
 	n.webhooks.Stop()
 	n.engine.DropAll()
+	n.memory.Store(&leaderMemory{after: n.journal.NextActivation()})
 	n.Erasures.Interrupt()
 }
 

@@ -16,8 +16,8 @@ import (
 // updates in the batch of each message. dayQuota holds only the sum, read once a day, so
 // that two concurrent turns cannot both take the last slot. Messages of organizations
 // without a limit are counted too, because a limit may be set while they are in flight. A
-// slot granted to an entry that then fails counts as used until the process restarts or
-// the day ends.
+// slot granted to an entry that then fails counts as used until the node's term or the day
+// ends.
 type dayQuota struct {
 	mu   sync.RWMutex
 	used map[parley.OrgID]*usedToday
@@ -122,8 +122,12 @@ func (q *dayQuota) sweep(day uint32) {
 
 // grant takes a slot of the organization's day for the turn's entry. A refusal waits for
 // the entries that it counted.
-func grant[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], q *dayQuota, org parley.OrgID, limit *int) error {
-	counted, err := q.take(t.Journal(), org, limit, t.Now, t.Pending)
+func grant[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *core, org parley.OrgID, limit *int) error {
+	m := c.memory.Load()
+	if t.Entry.Activation < m.after {
+		return journal.ErrNotLeader // of a former term: its entry would be rejected too
+	}
+	counted, err := m.quota.take(t.Journal(), org, limit, t.Now, t.Pending)
 	t.DependOn(counted)
 	return err
 }

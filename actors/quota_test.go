@@ -302,7 +302,7 @@ func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 	d := newQuotaFixture(t, r)
 	limit := 3
 	d.sendConcurrently(&limit)
-	q := &r.node.quota
+	q := &r.node.memory.Load().quota
 	today := journal.Day(noon)
 	q.sweep(today)
 	if q.used[d.owner] == nil {

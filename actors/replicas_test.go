@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -17,8 +18,8 @@ import (
 	"parley/persistence/sealed"
 )
 
-// testReplicas are the nodes of a cluster in one process. The first one leads. The second
-// applies each batch up to 20 ms later; its requests to actors cross to the first as data,
+// testReplicas are the nodes of a cluster in one process. The first one leads, until lead is
+// called. The second applies each batch up to 20 ms later; its requests to actors cross to the first as data,
 // and its reads are its own.
 type testReplicas struct {
 	group   *replicatest.Group
@@ -27,7 +28,10 @@ type testReplicas struct {
 	second *vfs.MemFS
 	stores [2]*persistence.Store
 	nodes  [2]*Node
+	parts  [2]*cluster.Node
 	turns  int
+	// leads is the number of the node that leads.
+	leads atomic.Int32
 	// transfer: the second node is away while the first one serves, and takes its content
 	// afterwards.
 	transfer, away bool
@@ -57,7 +61,7 @@ func (p inMemory) Call(ctx context.Context, request []byte) ([]byte, error) {
 func (c *testReplicas) start(r *testNode, dir string, options persistence.Options) error {
 	types := WireTypes()
 	cluster.RegisterTypes(types)
-	var parts [2]*cluster.Node
+	parts := &c.parts
 	for i := range c.nodes {
 		o := options
 		o.Sequencer = c.members[i]
@@ -68,9 +72,11 @@ func (c *testReplicas) start(r *testNode, dir string, options persistence.Option
 		if err != nil {
 			return err
 		}
-		leader := func() (cluster.Peer, error) { return nil, nil }
-		if i == 1 {
-			leader = func() (cluster.Peer, error) { return inMemory{parts[0]}, nil }
+		leader := func() (cluster.Peer, error) {
+			if at := int(c.leads.Load()); at != i {
+				return inMemory{parts[at]}, nil
+			}
+			return nil, nil
 		}
 		if parts[i], err = cluster.NewNode(cluster.Options{Store: store, Types: types, Leader: leader, Clock: time.Now}); err != nil {
 			return err
@@ -103,6 +109,24 @@ func (c *testReplicas) start(r *testNode, dir string, options persistence.Option
 		return err
 	}
 	return c.turn(r)
+}
+
+// lead has the other node lead from now on, and serve what follows.
+func (c *testReplicas) lead(r *testNode) {
+	r.t.Helper()
+	former := c.leads.Load()
+	next := 1 - former
+	c.parts[former].Serve(nil)
+	if err := c.group.Lead(c.members[next]); err != nil { // the former one steps down first
+		r.t.Fatal(err)
+	}
+	c.nodes[former].StopLeading()
+	c.leads.Store(next)
+	c.parts[next].Serve(c.nodes[next].Decide)
+	r.node = c.nodes[next]
+	if err := r.node.Lead(); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // turn has the other node serve what follows.

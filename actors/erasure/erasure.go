@@ -69,7 +69,15 @@ type Erasures struct {
 	mu sync.Mutex
 	// leads is that of the last Lead. It has ended before the first one and after Interrupt:
 	// nothing begins then.
-	leads   *leadership
+	leads *leadership
+}
+
+// leadership is what erasures remember beside the journal while this node leads. Interrupt ends
+// its jobs.
+type leadership struct {
+	ctx     context.Context
+	end     context.CancelFunc
+	jobs    sync.WaitGroup
 	running map[parley.OrgID]*job
 	// fenced are the agents of organizations whose erasure is past its fence and not
 	// complete. Other erasures drop nothing from their feeds: nobody reads those, and what
@@ -77,15 +85,8 @@ type Erasures struct {
 	fenced map[parley.AgentID]bool
 }
 
-// leadership has the jobs that Interrupt ends.
-type leadership struct {
-	ctx  context.Context
-	end  context.CancelFunc
-	jobs sync.WaitGroup
-}
-
 func newLeadership(within context.Context) *leadership {
-	l := &leadership{}
+	l := &leadership{running: map[parley.OrgID]*job{}, fenced: map[parley.AgentID]bool{}}
 	l.ctx, l.end = context.WithCancel(within)
 	return l
 }
@@ -103,7 +104,7 @@ const atOnce = 4
 
 // New returns Erasures. Nothing begins before Lead.
 func New(o Options) *Erasures {
-	e := &Erasures{Options: o, running: map[parley.OrgID]*job{}, fenced: map[parley.AgentID]bool{}, slots: make(chan struct{}, atOnce)}
+	e := &Erasures{Options: o, slots: make(chan struct{}, atOnce)}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	e.leads = newLeadership(e.ctx)
 	e.leads.end()
@@ -261,14 +262,14 @@ func (e *Erasures) Begin(org parley.OrgID) { e.begin(org) }
 func (e *Erasures) begin(org parley.OrgID) *job {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if j := e.running[org]; j != nil {
+	if j := e.leads.running[org]; j != nil {
 		return j
 	}
 	j := &job{ctx: e.leads.ctx, attempted: make(chan struct{}), done: make(chan struct{})}
 	if j.ctx.Err() != nil {
 		return j
 	}
-	e.running[org] = j
+	e.leads.running[org] = j
 	e.leads.jobs.Go(func() { e.work(org, j) })
 	return j
 }
@@ -281,7 +282,7 @@ const retryAfter = time.Second
 func (e *Erasures) work(org parley.OrgID, j *job) {
 	defer func() {
 		e.mu.Lock()
-		delete(e.running, org)
+		delete(e.leads.running, org)
 		e.mu.Unlock()
 	}()
 	for first := true; ; first = false {
@@ -313,9 +314,9 @@ func (e *Erasures) fence(agents []parley.AgentID, fenced bool) {
 	defer e.mu.Unlock()
 	for _, id := range agents {
 		if fenced {
-			e.fenced[id] = true
+			e.leads.fenced[id] = true
 		} else {
-			delete(e.fenced, id)
+			delete(e.leads.fenced, id)
 		}
 	}
 }
@@ -323,7 +324,7 @@ func (e *Erasures) fence(agents []parley.AgentID, fenced bool) {
 func (e *Erasures) isFenced(id parley.AgentID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.fenced[id]
+	return e.leads.fenced[id]
 }
 
 // row reads how far the erasure of an organization has come.
