@@ -31,6 +31,9 @@ type Post struct {
 	// Traceparent is the value of the traceparent header, which is not signed. If empty,
 	// the header is not sent.
 	Traceparent string
+	// MayBegin, if set, is called right before the attempt and may block. If it returns false,
+	// the post is handed back as held.
+	MayBegin func() bool
 	// Done receives the result, exactly once for each post that Submit accepted. It runs
 	// concurrently with others and must return soon.
 	Done func(Result)
@@ -218,7 +221,11 @@ func (s *Sender) take(field *field, now time.Time) *flight {
 func (s *Sender) carry(f *flight) {
 	defer s.flights.Done()
 	result := Result{Held: true, RetryAfter: fullWait, Error: heldStale}
-	if !f.stale {
+	switch {
+	case f.stale:
+	case f.post.MayBegin != nil && !f.post.MayBegin():
+		result = Result{Held: true, Error: heldDropped}
+	default:
 		timer := time.AfterFunc(s.options.SlowAfter, func() { s.tarry(f) })
 		result = s.client.attempt(s.base, f.post)
 		timer.Stop()
@@ -327,17 +334,31 @@ func (s *Sender) Drop(key string) {
 	handBack(handed, Result{Held: true, Error: heldDropped})
 }
 
+// DropAll is Drop and Reset for all keys.
+func (s *Sender) DropAll() {
+	s.mu.Lock()
+	handed := s.emptyAll()
+	s.mu.Unlock()
+	handBack(handed, Result{Held: true, Error: heldDropped})
+}
+
+// emptyAll removes and returns all waiting posts, and closes all circuits.
+func (s *Sender) emptyAll() (all []entry) {
+	for _, l := range s.queues {
+		all = append(all, s.empty(l)...)
+		l.circuit = circuit{}
+		s.stand(l, time.Time{})
+	}
+	return all
+}
+
 // Shutdown accepts no more posts, hands back the waiting ones as held, and returns when
 // all posts in flight have ended. If ctx ends first, it interrupts the rest and hands
 // them back as held too. Every Done has returned when Shutdown returns.
 func (s *Sender) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
-	var handed []entry
-	for _, l := range s.queues {
-		handed = append(handed, s.empty(l)...)
-		s.stand(l, time.Time{})
-	}
+	handed := s.emptyAll()
 	s.mu.Unlock()
 	handBack(handed, Result{Held: true, Error: heldShutdown})
 	landed := make(chan struct{})

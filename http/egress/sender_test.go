@@ -391,3 +391,37 @@ func TestEveryPostHasOneResult(t *testing.T) {
 		t.Errorf("%d posts got a second result; %+v", again.Load(), stats)
 	}
 }
+
+// TestPostsThatMayNotBegin: a post is handed back, and not sent, if it may not begin when its
+// turn comes; DropAll hands back all that wait.
+func TestPostsThatMayNotBegin(t *testing.T) {
+	g := newGate(t, ok)
+	s := newSender(t, g.sink, never(egress.Options{}))
+	held := make(chan egress.Result, 3)
+	done := func(r egress.Result) { held <- r }
+	post := egress.Post{Key: "a", Target: target(t, g.URL+"/open"), ID: "1", Body: []byte("{}"), Secrets: []string{secret}, Done: done, MayBegin: func() bool { return false }}
+	if err := s.Submit(post); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-held; !r.Held || r.Status != 0 {
+		t.Errorf("a post that may not begin: %+v", r)
+	}
+	flies := make(chan egress.Result, 2)
+	for _, key := range []string{"b", "c"} {
+		submit(t, s, target(t, g.URL+"/closed"), key, "flies", func(r egress.Result) { flies <- r })
+		submit(t, s, target(t, g.URL+"/closed"), key, "waits", done)
+		<-g.arrived
+	}
+	s.DropAll()
+	for range 2 {
+		if r := <-held; !r.Held {
+			t.Errorf("a waiting post: %+v", r)
+		}
+	}
+	close(g.open)
+	for range 2 {
+		if r := <-flies; !r.Delivered() {
+			t.Errorf("a post under way: %+v", r)
+		}
+	}
+}
