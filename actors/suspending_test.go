@@ -41,25 +41,53 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 	}
 }
 
-// TestSuspendedAfterTheLease: an attempt leased before its organization was suspended
-// is not sent, and deliveries that the courier accepted meanwhile are dropped.
-func TestSuspendedAfterTheLease(t *testing.T) {
-	h := newWebhookFixture(t, 1)
-	carry := func() {
-		h.node.Webhooks.Dispatch(&delivery.Delivery{Webhook: h.hook.WebhookID(), Agent: h.ids[1], Owner: h.owner})
-	}
-	suspend := func() { must(h.node.Orgs.SetTerms(context.Background(), h.owner, org.Suspend{}))(t) }
-	h.courier.answerWith(func(delivery.Delivery) (webhook.Outcome, bool) {
-		suspend()
-		return webhook.Outcome{}, true
-	})
-	carry()
-	if taken, drops := len(h.courier.delivered()), h.courier.drops.Load(); taken != 1 || drops != 1 {
-		t.Errorf("suspended during the attempt: %d accepted, dropped %d times", taken, drops)
-	}
-	carry()
-	if taken := len(h.courier.delivered()); taken != 1 {
-		t.Errorf("suspended before the attempt: %d accepted", taken)
+// waiting has the webhook of a fixture lease one attempt, and returns it as the courier has it,
+// which does not begin it.
+func (h *webhookFixture) waiting() delivery.Delivery {
+	h.t.Helper()
+	h.courier.answerWith(neverAnswer)
+	before := len(h.courier.delivered())
+	h.say(1)
+	h.until("the courier has the attempt", func() bool { return len(h.courier.delivered()) > before })
+	return h.courier.delivered()[before]
+}
+
+// TestWaitingAttemptsDoNotBegin: an attempt that waits with the courier begins no more once the
+// change that forbids it was answered.
+func TestWaitingAttemptsDoNotBegin(t *testing.T) {
+	ctx := context.Background()
+	for name, forbid := range map[string]func(h *webhookFixture) error{
+		"control": func(*webhookFixture) error { return nil },
+		"suspended": func(h *webhookFixture) error {
+			_, err := h.node.Orgs.Suspend(ctx, h.owner)
+			return err
+		},
+		"switched off": func(h *webhookFixture) error {
+			_, err := h.node.Webhooks.Change(ctx, h.hook.WebhookID(), webhook.Toggle{By: h.owner})
+			return err
+		},
+		"deleted": func(h *webhookFixture) error {
+			_, err := h.node.Webhooks.Change(ctx, h.hook.WebhookID(), webhook.Delete{By: h.owner})
+			return err
+		},
+		"another node leads": func(h *webhookFixture) error {
+			h.node.StopLeading()
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newWebhookFixture(t, 1)
+			d := h.waiting()
+			if !d.MayBegin() {
+				t.Fatal("it may not begin before")
+			}
+			if err := forbid(h); err != nil {
+				t.Fatal(err)
+			}
+			if begins := d.MayBegin(); begins != (name == "control") {
+				t.Errorf("afterwards it may begin: %v", begins)
+			}
+		})
 	}
 }
 

@@ -4,21 +4,13 @@ import (
 	"context"
 
 	"parley"
-	"parley/actors/agent"
 	"parley/actors/org"
 )
 
 // Suspend suspends an organization until Resume. Its webhooks begin no more attempts and
 // keep their pending jobs. The HTTP layer rejects its requests and ends its streams.
 func (orgs *Orgs) Suspend(ctx context.Context, id parley.OrgID) (*org.State, error) {
-	suspended, err := orgs.SetTerms(ctx, id, org.Suspend{})
-	if err != nil {
-		return nil, err
-	}
-	return suspended, orgs.agents.Each(ctx, id, func(a *agent.State) bool {
-		orgs.webhooks.Suspend(a.AgentID())
-		return true
-	})
+	return orgs.SetTerms(ctx, id, org.Suspend{})
 }
 
 // Resume ends a suspension. Webhooks continue with their pending jobs.

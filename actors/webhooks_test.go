@@ -29,6 +29,7 @@ type fakeCourier struct {
 	answer     func(delivery.Delivery) (o webhook.Outcome, hangs bool)
 	resets     int
 	drops      atomic.Int32
+	dropsAll   atomic.Int32
 }
 
 func (p *fakeCourier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (time.Duration, bool) {
@@ -52,6 +53,8 @@ func (p *fakeCourier) Reset(webhook.ID) {
 }
 
 func (p *fakeCourier) Drop(webhook.ID) { p.drops.Add(1) }
+
+func (p *fakeCourier) DropAll() { p.dropsAll.Add(1) }
 
 func (p *fakeCourier) answerWith(answer func(delivery.Delivery) (webhook.Outcome, bool)) {
 	p.mu.Lock()

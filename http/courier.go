@@ -109,7 +109,7 @@ func (r *Courier) push(d delivery.Delivery, target egress.Target, done func(webh
 
 // submit hands a post to the sender.
 func (r *Courier) submit(d delivery.Delivery, post egress.Post) (held time.Duration, taken bool) {
-	post.Key, post.ID = d.Webhook.String(), d.Job.String()
+	post.Key, post.ID, post.MayBegin = d.Webhook.String(), d.Job.String(), d.MayBegin
 	if r.Watch != nil {
 		traceparent, ended := r.Watch(d, post.Target)
 		tell := post.Done
@@ -129,6 +129,9 @@ func (r *Courier) Reset(id webhook.ID) { r.Sender.Reset(id.String()) }
 
 // Drop hands back the waiting attempts of a webhook.
 func (r *Courier) Drop(id webhook.ID) { r.Sender.Drop(id.String()) }
+
+// DropAll hands back all waiting attempts, and forgets the failures of all targets.
+func (r *Courier) DropAll() { r.Sender.DropAll() }
 
 func (r *Courier) outcome(result egress.Result) webhook.Outcome {
 	return webhook.Outcome{

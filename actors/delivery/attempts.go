@@ -44,6 +44,9 @@ type Delivery struct {
 	Owner parley.OrgID
 	// Number is the number of the task's event, for webhook.TaskUpdated.
 	Number uint64
+	// MayBegin, if set, reports whether the attempt may begin, as of an instant after the call.
+	// The courier calls it right before it sends; it may block for seconds.
+	MayBegin func() bool
 
 	// source is what the webhook follows.
 	source parley.AnyID
@@ -53,14 +56,16 @@ type Delivery struct {
 // Courier sends deliveries to their targets. Its methods do not block.
 type Courier interface {
 	// Deliver accepts one attempt and calls done exactly once with its outcome, from
-	// any goroutine. If accepted is false, done is not called, and the attempt may be
-	// repeated after the duration retry.
+	// any goroutine. The outcome is Unsent if MayBegin returned false. If accepted is false,
+	// done is not called, and the attempt may be repeated after the duration retry.
 	Deliver(d Delivery, done func(webhook.Outcome)) (retry time.Duration, accepted bool)
 	// Reset forgets the failures of a webhook's target, because its owner asked for an
 	// attempt.
 	Reset(webhook.ID)
 	// Drop returns the attempts of a webhook that have not begun, with outcome Unsent.
 	Drop(webhook.ID)
+	// DropAll is Drop for all webhooks, and Reset, because another node delivers now.
+	DropAll()
 }
 
 // noCourier accepts nothing: jobs stay pending.
@@ -71,6 +76,7 @@ func (noCourier) Deliver(Delivery, func(webhook.Outcome)) (time.Duration, bool) 
 }
 func (noCourier) Reset(webhook.ID) {}
 func (noCourier) Drop(webhook.ID)  {}
+func (noCourier) DropAll()         {}
 
 // work does what is due, in one entry: it expires the leases of earlier processes and
 // those that timed out, stores outcomes, creates jobs from new feed entries and begins
@@ -97,7 +103,7 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 	}
 	places, more := AttemptsAtOnce, false
 	_, ofTask := s.Task() // which may be erased without a sign
-	switch granted, begins := hooks.dispatch().mayBegin(s.WebhookID()); {
+	switch granted, begins := hooks.dispatch().mayLease(s.WebhookID()); {
 	case paused:
 		places, s.collected = 0, false // new entries stay in the feed
 	case !begins:
@@ -338,8 +344,8 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Redirected, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt
 		}
 	}
-	if len(out) > 0 {
-		t.OnDurable(func() { hooks.dispatch().send(out) })
+	if d := hooks.dispatch(); len(out) > 0 { // that of the term, which may be over when the entry is durable
+		t.OnDurable(func() { d.send(out) })
 	}
 	return nil
 }

@@ -95,10 +95,12 @@ func (hooks *Webhooks) Start() error {
 	return nil
 }
 
-// Stop ends what Start began. Attempts in progress report to nobody. Start may follow.
+// Stop ends what Start began: no further attempt begins, and those in progress report to nobody.
+// Start may follow.
 func (hooks *Webhooks) Stop() {
 	hooks.delivers.Store(false)
 	hooks.dispatching.Swap(newDispatcher(hooks, hooks.load)).close()
+	hooks.Courier.DropAll()
 }
 
 // Close stops the dispatcher. No further attempt begins.

@@ -1,8 +1,6 @@
 package delivery
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +45,8 @@ type dispatcher struct {
 	// parked holds the agents of suspended organizations whose webhooks are paused.
 	parked map[parley.OrgID]map[parley.AnyID]struct{}
 	closed bool
+	// activation is a number of the term in which it delivers.
+	activation uint64
 	// tasks is how many configurations of push notifications there are.
 	tasks atomic.Int64
 	// unwatch stops watching conversations.
@@ -82,6 +82,7 @@ func newDispatcher(hooks *Webhooks, demand Load) *dispatcher {
 func (d *dispatcher) start() error {
 	d.mu.Lock()
 	clear(d.leases)
+	d.activation = d.hooks.journal.NextActivation()
 	d.mu.Unlock()
 	v := d.hooks.journal.View()
 	defer v.Close()
@@ -141,7 +142,8 @@ func (d *dispatcher) close() {
 	d.running.Wait()
 }
 
-// set records a webhook's current filter, or removes a deleted webhook.
+// set records a webhook's current filter, or removes a deleted webhook. One that is not active
+// begins no more attempts.
 func (d *dispatcher) set(s *webhook.State) {
 	w := record.EventFilterOf(s)
 	if s.Deleted() {
@@ -150,6 +152,8 @@ func (d *dispatcher) set(s *webhook.State) {
 	d.setFilter(s.Source(), s.WebhookID(), w)
 	if w.Active {
 		d.look(s.Source())
+	} else {
+		d.hooks.Courier.Drop(s.WebhookID())
 	}
 }
 
@@ -245,16 +249,6 @@ func (d *dispatcher) hasWebhooks(agent parley.AnyID) bool {
 	return d.agents[agent] != nil
 }
 
-// webhooksOf returns the ids of an agent's webhooks.
-func (d *dispatcher) webhooksOf(agent parley.AnyID) (all []webhook.ID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if a := d.agents[agent]; a != nil {
-		all = slices.Collect(maps.Keys(a.filters))
-	}
-	return all
-}
-
 // park records that an agent's webhooks wait until its organization is resumed. It then
 // calls still again, because a resumption before that would have gone unnoticed, and
 // returns its result.
@@ -329,21 +323,22 @@ func (d *dispatcher) send(out []Delivery) {
 	d.wake()
 }
 
-// report stores the outcome of an attempt for its webhook and wakes it.
+// report stores the outcome of an attempt for its webhook and wakes it. An attempt of a former
+// term reports to nobody: its lease has expired.
 func (d *dispatcher) report(agent parley.AnyID, id webhook.ID, o webhook.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a := d.agents[agent]; a == nil || a.filters[id] == (record.EventFilter{}) {
-		return // the webhook was deleted
+	if a := d.agents[agent]; a == nil || a.filters[id] == (record.EventFilter{}) || d.closed {
+		return // the webhook was deleted, or the term is over
 	}
 	d.outcomes[id] = append(d.outcomes[id], o)
 	d.reported[id] = struct{}{}
 	d.wake()
 }
 
-// mayBegin reports whether a webhook was woken because there may be something new for
+// mayLease reports whether a webhook was woken because there may be something new for
 // it, and whether it may begin attempts now or is throttled.
-func (d *dispatcher) mayBegin(id webhook.ID) (granted, begins bool) {
+func (d *dispatcher) mayLease(id webhook.ID) (granted, begins bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, granted = d.granted[id]
@@ -376,7 +371,7 @@ func (d *dispatcher) run() {
 		}
 		out, streams, left := d.round()
 		for i := range out {
-			d.hooks.Dispatch(&out[i])
+			d.dispatch(&out[i])
 		}
 		for _, s := range streams {
 			d.hooks.engine.Wake(s)
@@ -423,32 +418,53 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	return out, streams, len(d.queue) > 0
 }
 
-// Dispatch hands one attempt to the courier, unless the organization was suspended
-// after the attempt began. A suspension at the same time may drop the webhook's
-// attempts before the courier gets this one, so Dispatch drops them again. Only the
-// dispatcher and tests call it.
-func (hooks *Webhooks) Dispatch(x *Delivery) {
-	d := hooks.dispatch()
+// dispatch hands one attempt to the courier.
+func (d *dispatcher) dispatch(x *Delivery) {
+	hooks := d.hooks
 	agent, id, lease := x.source, x.Webhook, x.lease
-	if suspended, err := hooks.Suspended(x.Owner); suspended || err != nil {
-		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true})
-		return
-	}
 	if erased, err := hooks.aboutErased(x); erased || err != nil {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: !erased, Erased: erased, Error: erasedError})
 		return
 	}
+	x.MayBegin = func() bool { return d.mayBegin(x) }
 	retry, accepted := hooks.Courier.Deliver(*x, func(o webhook.Outcome) {
 		o.Lease = lease
 		d.report(agent, id, o)
 	})
 	if !accepted {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true, RetryAfter: retry})
-		return
 	}
-	if suspended, err := hooks.Suspended(x.Owner); suspended && err == nil {
-		hooks.Courier.Drop(id)
+}
+
+// confirmedFor is for how long an attempt may begin after the instant at which this node is
+// known to have led.
+const confirmedFor = time.Second
+
+// mayBegin reports whether an attempt may begin: this node still delivers, the webhook is
+// active, and its organization not suspended. It asks the other nodes first, so it finds what
+// any of them had answered when it was called. The rest is known here before this node answers.
+func (d *dispatcher) mayBegin(x *Delivery) bool {
+	began, confirmed := d.hooks.clock(), make(chan error, 1)
+	d.hooks.journal.Confirm(d.term(), func(err error) { confirmed <- err })
+	if err := <-confirmed; err != nil || d.hooks.clock().Sub(began) > confirmedFor {
+		return false
 	}
+	suspended, err := d.hooks.Suspended(x.Owner)
+	return err == nil && !suspended && d.isActive(x.source, x.Webhook)
+}
+
+func (d *dispatcher) term() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.activation
+}
+
+// isActive reports whether a webhook is active and its attempts may begin in this term.
+func (d *dispatcher) isActive(source parley.AnyID, id webhook.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.agents[source]
+	return !d.closed && a != nil && a.filters[id].Active
 }
 
 // count counts the outcomes of attempts.

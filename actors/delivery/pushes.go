@@ -61,9 +61,6 @@ func (hooks *Webhooks) SetPushConfig(_ context.Context, c PushConfig) (*webhook.
 		made, err = host.Ask[*webhook.State](hooks.engine, rules.WebhookStream(id), size, webhook.Redirect{
 			By: c.Org, URL: c.URL, SentURL: c.SentURL, SealedSecret: c.Seal(id),
 		})
-		if err == nil {
-			hooks.Courier.Reset(id)
-		}
 		if !errors.Is(err, webhook.ErrUnknown) || try == replaceTries {
 			return made, err
 		}

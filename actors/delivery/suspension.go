@@ -30,13 +30,6 @@ func (hooks *Webhooks) Suspended(id parley.OrgID) (bool, error) {
 	return hooks.Suspends(o), err
 }
 
-// Suspend drops the deliveries of an agent's webhooks that have not begun.
-func (hooks *Webhooks) Suspend(agent parley.AgentID) {
-	for _, id := range hooks.dispatch().webhooksOf(parley.AnyID(agent)) {
-		hooks.Courier.Drop(id)
-	}
-}
-
 // Resume wakes the webhooks of an organization that its suspension has paused.
 func (hooks *Webhooks) Resume(id parley.OrgID) { hooks.dispatch().unpark(id) }
 

@@ -123,7 +123,7 @@ func TestWokenWebhookMayBeginOnce(t *testing.T) {
 	}
 	d.throttle.limited = true
 	for _, want := range []bool{true, false} {
-		if granted, begins := d.mayBegin(id); granted != want || begins != want {
+		if granted, begins := d.mayLease(id); granted != want || begins != want {
 			t.Errorf("granted %v, may begin %v, want %v", granted, begins, want)
 		}
 	}

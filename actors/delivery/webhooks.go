@@ -141,7 +141,8 @@ func (hooks *Webhooks) store(t *agentTurn, made *webhook.State, events []webhook
 	}
 	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(made.WebhookID()), Fresh: true, Events: stored, Owners: t.Owners()})
 	t.PutRow(journal.WebhookTable, record.WebhookKey(made), record.WebhookRow(made))
-	t.OnDurable(func() { hooks.dispatch().set(made) })
+	d := hooks.dispatch()
+	t.OnDurable(func() { d.set(made) })
 	return made, nil
 }
 
@@ -154,43 +155,26 @@ func (hooks *Webhooks) Retire(t *agentTurn, self parley.AgentID) error {
 
 // Change applies webhook.Toggle, Rotate or Delete and returns the new state.
 // // spec: Webhooks
-func (hooks *Webhooks) Change(ctx context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
-	if toggle, ok := c.(webhook.Toggle); ok && toggle.Active {
-		if err := hooks.releaseTarget(ctx, id, toggle.By); err != nil {
-			return nil, err
-		}
-	}
-	changed, err := host.Ask[*webhook.State](hooks.engine, rules.WebhookStream(id), 0, c)
-	if err == nil && !changed.GetActive() {
-		hooks.Courier.Drop(id)
-	}
-	return changed, err
+func (hooks *Webhooks) Change(_ context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
+	return host.Ask[*webhook.State](hooks.engine, rules.WebhookStream(id), 0, c)
 }
 
-// releaseTarget ends the courier's hold on a webhook's target, so that the attempt that
-// follows is accepted.
-func (hooks *Webhooks) releaseTarget(ctx context.Context, id webhook.ID, by parley.OrgID) error {
-	_, err := hooks.Get(ctx, id, by)
-	if err == nil {
-		hooks.Courier.Reset(id)
-	}
-	return err
+// releaseTarget ends the courier's hold on the target of the turn's webhook, so that the
+// attempts that the turn begins are accepted. It is called before they are handed over. Only
+// the node that decides delivers.
+func (hooks *Webhooks) releaseTarget(t *webhookTurn) {
+	id := t.State.WebhookID()
+	t.OnDurable(func() { hooks.Courier.Reset(id) })
 }
 
 // Test creates a delivery of a test event.
-func (hooks *Webhooks) Test(ctx context.Context, id webhook.ID, by parley.OrgID) (query.WebhookJob, error) {
-	if err := hooks.releaseTarget(ctx, id, by); err != nil {
-		return query.WebhookJob{}, err
-	}
+func (hooks *Webhooks) Test(_ context.Context, id webhook.ID, by parley.OrgID) (query.WebhookJob, error) {
 	return hooks.attemptNow(id, jobRequest{Command: webhook.Test{By: by}})
 }
 
 // RetryJob begins an attempt of a job now. The job may wait for its next attempt, or be
 // dead; a dead job gets all its attempts again.
-func (hooks *Webhooks) RetryJob(ctx context.Context, id webhook.ID, by parley.OrgID, job webhook.JobID) (query.WebhookJob, error) {
-	if err := hooks.releaseTarget(ctx, id, by); err != nil {
-		return query.WebhookJob{}, err
-	}
+func (hooks *Webhooks) RetryJob(_ context.Context, id webhook.ID, by parley.OrgID, job webhook.JobID) (query.WebhookJob, error) {
 	return hooks.attemptNow(id, jobRequest{Command: webhook.Retry{By: by}, Job: job})
 }
 
@@ -262,6 +246,15 @@ func (hooks *Webhooks) change(t *webhookTurn, c webhook.Command) (any, error) {
 		hooks.deleteRows(t)
 		return changed, nil
 	}
+	switch c := c.(type) {
+	case webhook.Toggle:
+		if c.Active {
+			hooks.releaseTarget(t)
+		}
+	case webhook.Redirect:
+		t.OnDurable(func() { hooks.Courier.Drop(changed.WebhookID()) }) // what waits has the former URL
+		hooks.releaseTarget(t)
+	}
 	hooks.putRow(t)
 	_, err := hooks.attempt(t, AttemptsAtOnce)
 	return changed, err
@@ -278,8 +271,8 @@ func (hooks *Webhooks) deleteRows(t *webhookTurn) {
 		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: t.State.due, Stream: t.Entry.Stream, Cancel: true})
 		t.State.due = time.Time{}
 	}
-	gone := rules.Clone(t.State.State, &webhook.State{})
-	t.OnDurable(func() { hooks.dispatch().set(gone) })
+	d, gone := hooks.dispatch(), rules.Clone(t.State.State, &webhook.State{})
+	t.OnDurable(func() { d.set(gone) })
 }
 
 // putRow updates the row by which the dispatcher knows the webhook, and notifies the
@@ -292,8 +285,8 @@ func (hooks *Webhooks) putRow(t *webhookTurn) {
 	t.AddEffects(journal.PutRow{Row: journal.Row{
 		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.WebhookRow(s.State), Owners: t.Owners(),
 	}})
-	now := rules.Clone(s.State, &webhook.State{})
-	t.OnDurable(func() { hooks.dispatch().set(now) })
+	d, now := hooks.dispatch(), rules.Clone(s.State, &webhook.State{})
+	t.OnDurable(func() { d.set(now) })
 }
 
 // do applies a test or a retry and answers with its job.
@@ -317,6 +310,7 @@ func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 	if err := t.Decide(command); err != nil {
 		return nil, err
 	}
+	hooks.releaseTarget(t)
 	rows, err := hooks.attempt(t, AttemptsAtOnce)
 	if err != nil {
 		return nil, err
