@@ -81,4 +81,3 @@ func (h erasureHost) Drop(s journal.Stream) { h.engine.Drop(s) }
 
 // ForgetWebhooks implements erasure.Host.
 func (h erasureHost) ForgetWebhooks(gone map[webhook.ID]parley.AgentID) { h.webhooks.Forget(gone) }
-
