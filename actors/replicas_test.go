@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,10 +46,14 @@ func withReplicas(delay func() time.Duration) option {
 	}
 }
 
-// lateBy returns delays of up to d.
+// lateBy returns delays of up to d, also to several members at once.
 func lateBy(d time.Duration) func() time.Duration {
-	random := rand.New(rand.NewPCG(1, 1))
-	return func() time.Duration { return time.Duration(random.Int64N(int64(d))) }
+	random, mu := rand.New(rand.NewPCG(1, 1)), sync.Mutex{}
+	return func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Duration(random.Int64N(int64(d)))
+	}
 }
 
 // inMemory is a peer in the same process.
