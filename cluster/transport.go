@@ -193,7 +193,7 @@ const entriesField, dataField protowire.Number = 7, 4
 // too.
 const (
 	knownField protowire.Number = 1000
-	knownBytes                  = 40
+	knownBytes int              = 40
 )
 
 // cutFields calls take with each value of a field of bytes, in a message of protobuf, and returns
