@@ -50,7 +50,9 @@ func (orgs *Orgs) Register(ctx context.Context, s Solution) (Registered, error) 
 	}
 	err = host.Append(orgs.journal, entry)
 	if errors.Is(err, journal.ErrExists) { // another request with this challenge or slug came first
-		err = cmp.Or(orgs.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
+		if err = orgs.journal.Fence(ctx); err == nil { // maybe at another node: what it did has to be seen here
+			err = cmp.Or(orgs.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
+		}
 	}
 	return made, err
 }
