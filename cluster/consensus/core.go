@@ -159,7 +159,7 @@ func New(o Options) (c *Core, err error) {
 // age of the oldest record that is not durable, or the lateness of the tick.
 func (c *Core) Tick(delay time.Duration) {
 	c.observe()
-	c.health.delay = delay
+	c.health.tick(delay)
 	if len(c.applying) > 0 {
 		c.health.applying++
 	}

@@ -117,9 +117,10 @@ func (l *leadership) applied(c *Core, b *Batch) {
 }
 
 // handOver hands the leadership to the transferee, if there is one, as soon as the outcome of all
-// proposals is known. A sick node does not wait for that, nor one that cannot apply them.
+// proposals is known. A node that stays sick does not wait for that, nor one that cannot apply
+// them.
 func (l *leadership) handOver(c *Core) {
-	if l.transferee != raft.None && (len(l.flight) == 0 || c.health.sick() || c.health.stuck()) {
+	if l.transferee != raft.None && (len(l.flight) == 0 || c.health.ill() || c.health.stuck()) {
 		c.node.TransferLeader(l.transferee)
 		l.transferee = raft.None // raft takes no proposals until it has succeeded or given up
 	}
@@ -164,6 +165,8 @@ func (l *leadership) end(c *Core) {
 // health is how well this node keeps up.
 type health struct {
 	delay time.Duration
+	// late is for how many ticks in a row it has been sick.
+	late int
 	// applying is for how many ticks the oldest batch has been applied.
 	applying int
 }
@@ -173,11 +176,26 @@ type health struct {
 const (
 	sickDelay  = 250 * time.Millisecond
 	stallDelay = 500 * time.Millisecond
+	// illTicks, 100 ms, tell a disk that hangs from a processor that was busy: a loop that was
+	// late once is in time again.
+	illTicks = 4
 	// stuckTicks, 500 ms, are far more than a batch takes that does not wait for the disk.
 	stuckTicks = 20
 )
 
 func (h health) sick() bool { return h.delay > sickDelay }
+
+// tick notes how slow the node is at a tick.
+func (h *health) tick(delay time.Duration) {
+	if h.delay = delay; !h.sick() {
+		h.late = 0
+		return
+	}
+	h.late++
+}
+
+// ill reports that the node stays sick.
+func (h health) ill() bool { return h.late > illTicks }
 
 // stuck reports that a batch is not applied in time, such as one that waits for room on the disk.
 func (h health) stuck() bool { return h.applying > stuckTicks }
