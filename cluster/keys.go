@@ -18,8 +18,9 @@ type Keys interface {
 	// Destruction the one that destroys it at an instant.
 	Creation(org parley.OrgID) ([]byte, error)
 	Destruction(org parley.OrgID, at time.Time) []byte
-	// Carry carries out a change, durably. One that was carried out before changes nothing.
-	Carry(change []byte) error
+	// Carry carries out changes in their order, durably. One that was carried out before
+	// changes nothing.
+	Carry(changes [][]byte) error
 	// WriteTo writes all keys for another node, whose ReadFrom adds them to its own,
 	// durably, and reads no further.
 	io.WriterTo

@@ -256,19 +256,31 @@ func (m *Member) Confirm(ctx context.Context, term uint64) error {
 // Apply implements consensus.State.
 func (m *Member) Apply(entries []consensus.Committed, after consensus.Applied) error {
 	places := make([]persistence.Committed, len(entries))
+	var keys [][]byte // all of these entries share the work of the disk
 	for i, e := range entries {
 		places[i] = persistence.Committed{Index: e.Index, Term: e.Term, Batch: e.Payload}
 		if len(e.Payload) > 0 && e.Payload[0] == keyEntry {
-			if m.keys == nil {
-				return errNoKeys
-			}
-			if err := m.keys.Carry(e.Payload[1:]); err != nil {
-				return fmt.Errorf("cluster: a change of a key: %w", err)
-			}
-			places[i].Batch = nil
+			keys, places[i].Batch = append(keys, e.Payload[1:]), nil
 		}
 	}
+	if err := m.carry(keys); err != nil {
+		return err
+	}
 	return m.replica.Apply(places, noteOf(after))
+}
+
+// carry carries out changes of keys.
+func (m *Member) carry(changes [][]byte) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if m.keys == nil {
+		return errNoKeys
+	}
+	if err := m.keys.Carry(changes); err != nil {
+		return fmt.Errorf("cluster: changes of keys: %w", err)
+	}
+	return nil
 }
 
 // Applied implements consensus.State.

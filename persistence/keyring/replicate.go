@@ -12,6 +12,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"parley"
 )
 
@@ -91,6 +93,38 @@ func (k *Keyring) Carry(b []byte) error {
 		return nil
 	}
 	return k.change(c)
+}
+
+// CarryNew makes changes that Creation returned, as Carry does with one after the other. Each
+// shard is written once, and many at a time: files that are synced together share the work of the
+// file system. Destructions are refused: what holds a key in memory has to know of each.
+func (k *Keyring) CarryNew(all [][]byte) error {
+	shards := map[byte][]change{}
+	for _, b := range all {
+		c, err := k.decodeChange(b)
+		if err != nil {
+			return err
+		}
+		if c.destroy {
+			return errChange
+		}
+		if _, state := k.Key(c.org); state == Unknown {
+			shards[shardOf(c.org)] = append(shards[shardOf(c.org)], c)
+		}
+	}
+	var writing errgroup.Group
+	writing.SetLimit(writers)
+	for shard, changes := range shards {
+		writing.Go(func() error {
+			s := &k.shards[shard]
+			s.turn.Lock()
+			defer s.turn.Unlock()
+			err := k.rewrite(s, changes)
+			clear(changes)
+			return err
+		})
+	}
+	return writing.Wait()
 }
 
 // Destroyed returns whose key a change destroys and when, false if it is another change.

@@ -75,6 +75,37 @@ func TestCarriedChanges(t *testing.T) {
 	}
 }
 
+// TestNewKeysAtOnce: many new keys that are carried out at once are those of one after the other,
+// also where two are for one organization. A destruction is refused.
+func TestNewKeysAtOnce(t *testing.T) {
+	a, b := nodes(t)
+	var changes [][]byte
+	for n := range 300 {
+		c, err := a.Creation(orgNumber(n % 290))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Carry(c); err != nil {
+			t.Fatal(err)
+		}
+		changes = append(changes, c)
+	}
+	for range 2 {
+		if err := b.CarryNew(changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 290 {
+		here, state := a.Key(orgNumber(n))
+		if there, other := b.Key(orgNumber(n)); here != there || state != Live || other != Live {
+			t.Errorf("organization %d: %v and %v, equal keys: %v", n, state, other, here == there)
+		}
+	}
+	if err := b.CarryNew([][]byte{Destruction(orgNumber(0), testStart)}); err == nil {
+		t.Error("a destruction is taken for a new key")
+	}
+}
+
 // TestContentOfAnotherNode: what a node lacks it gets with the content of another one, and
 // an erasure that it missed destroys its key.
 func TestContentOfAnotherNode(t *testing.T) {

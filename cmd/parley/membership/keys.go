@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"parley"
@@ -50,14 +51,36 @@ func (k *Keys) Destruction(org parley.OrgID, at time.Time) []byte {
 }
 
 // Carry implements cluster.Keys.
-func (k *Keys) Carry(change []byte) error {
-	org, at, destroys := keyring.Destroyed(change)
-	if _, state := k.keyring.Key(org); destroys && state == keyring.Live {
+func (k *Keys) Carry(changes [][]byte) error {
+	isDestruction := func(change []byte) bool { _, _, destroys := keyring.Destroyed(change); return destroys }
+	for len(changes) > 0 {
+		created := slices.IndexFunc(changes, isDestruction)
+		if created < 0 {
+			created = len(changes)
+		}
+		if err := k.awaitSpace("the keyring", func() error { return k.keyring.CarryNew(changes[:created]) }); err != nil {
+			return err
+		}
+		if changes = changes[created:]; len(changes) == 0 {
+			return nil
+		}
+		if err := k.destroy(changes[0]); err != nil {
+			return err
+		}
+		changes = changes[1:]
+	}
+	return nil
+}
+
+// destroy carries out a destruction.
+func (k *Keys) destroy(change []byte) error {
+	org, at, _ := keyring.Destroyed(change)
+	if _, state := k.keyring.Key(org); state == keyring.Live {
 		if err := k.awaitSpace("the list of erasures", func() error { return k.record(keyring.Tombstone{Org: org, At: at}) }); err != nil {
 			return err
 		}
 	}
-	if err := k.awaitSpace("the keyring", func() error { return k.keyring.Carry(change) }); err != nil || !destroys {
+	if err := k.awaitSpace("the keyring", func() error { return k.keyring.Carry(change) }); err != nil {
 		return err
 	}
 	return k.forget(org)

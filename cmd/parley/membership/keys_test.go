@@ -54,7 +54,7 @@ func TestKeyDestroyedByContent(t *testing.T) {
 	carry := func(change []byte, to ...*Keys) {
 		t.Helper()
 		for _, k := range to {
-			if err := k.Carry(change); err != nil {
+			if err := k.Carry([][]byte{change}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -103,7 +103,7 @@ func TestListedErasuresEndWithTheNode(t *testing.T) {
 		org := parley.OrgID{0: 1, 15: n}
 		change, err := keys.Creation(org)
 		if err == nil {
-			err = keys.Carry(change)
+			err = keys.Carry([][]byte{change})
 		}
 		if err == nil {
 			err = keys.record(keyring.Tombstone{Org: org, At: time.Now()})
