@@ -27,8 +27,7 @@ var (
 type Group struct {
 	member *Member
 	clock  parley.Clock
-	// State says how this node is: ready, joining or draining; and why it is not ready, if it
-	// knows.
+	// State says how this node is: ready, unready, joining or draining; and why it is unready.
 	State func() (state, reason string)
 	// Drain, if set, takes this node out of service and hands its leadership over. It returns
 	// when clients had time to go elsewhere.

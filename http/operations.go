@@ -135,7 +135,7 @@ var operations = map[string]rest.Operation{
 	"GET /conversations/{id}/participants":       {ID: "listParticipants", Refuses: "not_owner gone"},
 	"PATCH /conversations/{id}/status":           {ID: "updateConversationStatus", Refuses: "not_owner not_member role_not_allowed invalid_transition gone"},
 	"GET /health":                                {ID: "getHealth", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Health]()}},
-	"GET /readyz":                                {ID: "getReadiness", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready]()}},
+	"GET /readyz":                                {ID: "getReadiness", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready](), fasthttp.StatusNotFound: reflect.TypeFor[api.Ready]()}},
 	"GET /version":                               {ID: "getVersion"},
 
 	"GET /orgs/{id}/export": {ID: "exportOrganization", Refuses: "not_owner quota_exceeded invalid_request"},

@@ -1,6 +1,10 @@
 package http
 
 import (
+	"errors"
+
+	"github.com/valyala/fasthttp"
+
 	"parley"
 	"parley/http/api"
 	"parley/http/rest"
@@ -12,15 +16,13 @@ var (
 	errFollows  = parley.Refuse(parley.Unavailable, "follows", "Another node of the cluster leads, or none does.")
 )
 
-// Ready returns why this server should receive no requests: it is stopping, its disk
-// takes no writes, a data file is damaged, or it is not part of its cluster. It returns nil
-// if the server is ready. If leads is set, a node is ready only while it leads.
-func (s *core) Ready(leads bool) *parley.Refusal {
+// Ready returns why this server should receive no requests: it is stopping, a data file is
+// damaged, it is not part of its cluster, or, unless only reads are asked about, its disk takes no
+// writes. It returns nil if the server is ready. If leads is set, a node is ready only while it
+// leads.
+func (s *core) Ready(ask api.GetReadiness) *parley.Refusal {
 	if s.closing.Load() {
 		return errDraining
-	}
-	if trouble := s.Node.Trouble(); trouble != nil {
-		return trouble
 	}
 	if s.Node.Damage() != "" {
 		return errDamaged
@@ -30,10 +32,24 @@ func (s *core) Ready(leads bool) *parley.Refusal {
 			return trouble
 		}
 	}
-	if leads && s.Elsewhere != nil && s.Elsewhere() {
+	if ask.Leads && s.Elsewhere != nil && s.Elsewhere() {
 		return errFollows
 	}
-	return nil
+	if ask.For == api.ForReads {
+		return nil
+	}
+	return s.Node.Trouble()
+}
+
+// ReadyStatus is the status code of an answer with what Ready returned.
+func ReadyStatus(ask api.GetReadiness, reason *parley.Refusal) int {
+	switch {
+	case reason == nil:
+		return fasthttp.StatusOK
+	case ask.Graceful && errors.Is(reason, errDraining):
+		return fasthttp.StatusNotFound
+	}
+	return fasthttp.StatusServiceUnavailable
 }
 
 // cutOff reports that this node has lost contact with its cluster, so that nothing new appears
@@ -58,8 +74,8 @@ func (s *core) Damaged(reads bool) *parley.Refusal {
 // ready returns the result of Ready to a load balancer.
 func (s serverInfo) ready(c *rest.Call, in *api.GetReadiness) (api.Ready, error) {
 	c.SetHeader("Cache-Control", "no-store")
-	if reason := s.Ready(in.Leads); reason != nil {
-		c.SetStatus(503)
+	if reason := s.Ready(*in); reason != nil {
+		c.SetStatus(ReadyStatus(*in, reason))
 		return api.Ready{Status: "unavailable", Reason: &reason.Text}, nil
 	}
 	return api.Ready{Status: "ready"}, nil

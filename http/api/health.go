@@ -12,14 +12,26 @@ type Health struct {
 	Checks map[string]string `json:"checks"`
 }
 
+// What a load balancer may ask readiness for.
+const (
+	ForReads  = "reads"
+	ForWrites = "writes"
+)
+
 // GetReadiness asks whether the server should receive requests: GET /readyz.
 type GetReadiness struct {
+	// For is reads to ask only whether the server answers reads: a disk that takes no writes
+	// leaves it ready then.
+	For string `json:"-" query:"for" enum:"reads,writes" default:"writes"`
 	// Leads asks for the node that leads its cluster: all others are not ready then. A load
 	// balancer that prefers it for writes saves them a hop. A server without a cluster leads.
 	Leads bool `json:"-" query:"leads" default:"false"`
+	// Graceful asks for 404 instead of 503 from a server that drains: it gets nothing new, but
+	// what it has goes on. haproxy understands this with http-check disable-on-404.
+	Graceful bool `json:"-" query:"graceful" default:"false"`
 }
 
-// Ready is the answer of GET /readyz, with 503 when Status is not ready.
+// Ready is the answer of GET /readyz, with 503 or 404 when Status is not ready.
 type Ready struct {
 	Status string `json:"status" enum:"ready,unavailable"`
 	// Reason is a sentence that says why the server is not ready; null if it is ready.

@@ -70,6 +70,9 @@ type Options struct {
 	ErrorPage func(path string, p *rest.Problem, requestID string) rest.HTML
 	// Damaged, if set, returns how to refuse what failed while a file is damaged; nil is a 500.
 	Damaged func(reads bool) *parley.Refusal
+	// Leaving, if set, reports that clients should connect elsewhere from now on: each answer
+	// closes its connection.
+	Leaving func() bool
 	// Overload rejects requests while too many goroutines wait for a processor. nil means
 	// that none is rejected.
 	Overload *overload.Limiter
@@ -104,6 +107,9 @@ func (o *Options) ensureDefaults() error {
 	if o.Overload == nil {
 		o.Overload = overload.New(nil)
 	}
+	if o.Leaving == nil {
+		o.Leaving = func() bool { return false }
+	}
 	if o.Source == nil {
 		o.Source = func(c *rest.Call) string { return limit.AddressKey(c.Peer()) }
 	}
@@ -133,6 +139,7 @@ type Server struct {
 	observe      func(Answer)
 	errorPage    func(string, *rest.Problem, string) rest.HTML
 	damaged      func(reads bool) *parley.Refusal
+	leaving      func() bool
 	document     []byte
 	bounds       connlimit.Bounds
 	single       []string      // headers that must not be repeated
@@ -162,7 +169,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
 		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.Connections,
-		overload: o.Overload, errorPage: o.ErrorPage, damaged: o.Damaged,
+		overload: o.Overload, errorPage: o.ErrorPage, damaged: o.Damaged, leaving: o.Leaving,
 	}
 	running, halt := context.WithCancel(context.Background())
 	s.halt = halt
@@ -309,6 +316,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	case <-s.draining:
 		ctx.SetConnectionClose()
 	default:
+		if s.leaving() {
+			ctx.SetConnectionClose()
+		}
 	}
 	if s.observe != nil {
 		s.tell(ctx, id, began)

@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"strconv"
 	"time"
 
 	parleyhttp "parley/http"
+	"parley/http/api"
 )
 
 // Server holds the operator's HTTP servers. The admin address serves everything; the
@@ -27,13 +30,13 @@ func NewServer(service *parleyhttp.Service, metrics http.Handler, guard Guard, c
 	status.Handle("GET /metrics", metrics)
 	status.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	status.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		leads, err := strconv.ParseBool(cmp.Or(r.URL.Query().Get("leads"), "false"))
+		ask, err := probed(r.URL.Query())
 		if err != nil {
-			http.Error(w, "leads is true or false", http.StatusBadRequest)
+			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		if reason := service.Ready(leads); reason != nil {
-			http.Error(w, reason.Text, http.StatusServiceUnavailable)
+		if reason := service.Ready(ask); reason != nil {
+			http.Error(w, reason.Text, parleyhttp.ReadyStatus(ask, reason))
 			return
 		}
 		_, _ = w.Write([]byte("ok\n"))
@@ -44,6 +47,20 @@ func NewServer(service *parleyhttp.Service, metrics http.Handler, guard Guard, c
 	}
 	all.Handle("/", guard.NeedsToken(Privileged(calls...)))
 	return &Server{Admin: limited(guard.RefuseBrowsers(all)), Metrics: limited(status)}
+}
+
+// probed is what a probe asks for.
+func probed(query url.Values) (ask api.GetReadiness, err error) {
+	ask.For = cmp.Or(query.Get("for"), api.ForWrites)
+	if ask.For != api.ForReads && ask.For != api.ForWrites {
+		return ask, errors.New("for is reads or writes")
+	}
+	for name, value := range map[string]*bool{"leads": &ask.Leads, "graceful": &ask.Graceful} {
+		if *value, err = strconv.ParseBool(cmp.Or(query.Get(name), "false")); err != nil {
+			return ask, fmt.Errorf("%s is true or false", name)
+		}
+	}
+	return ask, nil
 }
 
 // Privileged handles the calls that change something or expose internals of the process.

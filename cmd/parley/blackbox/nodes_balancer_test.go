@@ -86,3 +86,37 @@ func TestBalancerAsksTheLeader(t *testing.T) {
 	must(t, leader.again())
 	n.ready(t)
 }
+
+// TestRemovalRefusesNobody replaces the node that leads, and removes another one, while clients
+// work behind the load balancer of the examples. No request fails and no outcome is unknown,
+// because a node leaves service first.
+func TestRemovalRefusesNobody(t *testing.T) {
+	n := startNodes(t, 3)
+	n.ready(t)
+	front := n.server()
+	front.addr = exampleBalancer(t, n)
+	front.base = "http://" + front.addr
+	w := newRecordedServer(t, front, 2, 6)
+	listeners := w.listeners()
+	former, all := n.leader(), slices.Clone(n.all)
+	name := former.flag("--node-name")
+	w.runClients(listeners, clientCounts{8, 2, 3}, 300*time.Millisecond, func() {
+		w.dying.Store(false) // everything has to be answered
+		must(t, n.add(3, name))
+		n.node(3).eventuallyStatus(t, "a new node in its place", func(c clusterStatus) bool {
+			return c.voters() == 3 && c.state(name) == "" && c.state("d") == "ready"
+		})
+		rest := slices.DeleteFunc(all, func(s *server) bool { return s == former })
+		if said, err := n.node(3).operate("cluster", "remove", rest[0].flag("--node-name")); err != nil {
+			t.Fatal(said, err)
+		}
+		time.Sleep(4 * time.Second) // clients go on, and the balancer looks at the nodes
+		w.dying.Store(true)
+	})
+	if len(w.pending) > 0 {
+		t.Errorf("the outcome of %d requests is unknown", len(w.pending))
+	}
+	w.readAll(listeners, true)
+	w.check()
+	t.Log(&w.tally)
+}

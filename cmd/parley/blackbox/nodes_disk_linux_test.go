@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -164,5 +165,39 @@ func TestKeysWaitForRoom(t *testing.T) {
 	n.ready(t)
 	if rows := other.on(victim).everything(); len(rows) != 1 {
 		t.Errorf("the node shows %d messages, want 1", len(rows))
+	}
+}
+
+// TestReadsOnFullDisks: nodes whose disks take no writes are ready for reads, and behind the load
+// balancer of the examples reads go on. It passes the answer on that says why writes do not.
+func TestReadsOnFullDisks(t *testing.T) {
+	n, disks := startOnSmallDisks(t)
+	n.ready(t)
+	one, other := pair(t, n.server())
+	sent := one.send(other)
+	front := n.server()
+	front.addr = exampleBalancer(t, n)
+	front.base = "http://" + front.addr
+	for _, disk := range disks {
+		var fs syscall.Statfs_t
+		must(t, syscall.Statfs(disk.dir, &fs))
+		disk.ballast("ballast", int64(fs.Bavail)*fs.Bsize-16<<20) // an eighth is the reserve
+	}
+	for _, s := range n.all {
+		eventually(t, "the node is ready for reads", func() bool {
+			return s.call(t, "", "GET", "/readyz?for=reads", nil).status == 200
+		})
+		eventually(t, "the node is not ready for writes", func() bool { return s.call(t, "", "GET", "/readyz", nil).status == 503 })
+		s.call(t, "", "GET", "/readyz?for=writes", nil).want(503)
+		if state := n.node(0).clusterStatus(t).state(s.flag("--node-name")); state != "unready" {
+			t.Errorf("a node with a full disk is %s", state)
+		}
+	}
+	eventually(t, "haproxy knows who is ready", func() bool {
+		return other.on(front).get("/messages/"+text(sent, "id"), "X-Svc-Agent", other.id).status == 200
+	})
+	for range 50 {
+		other.on(front).get("/messages/"+text(sent, "id"), "X-Svc-Agent", other.id).want(200)
+		one.on(front).trySend(other, obj{}).refused(503, "overloaded")
 	}
 }

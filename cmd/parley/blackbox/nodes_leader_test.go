@@ -64,36 +64,3 @@ func TestLeaderRemoved(t *testing.T) {
 		t.Errorf("a node alone hands over: %s", said)
 	}
 }
-
-// TestRemovalRefusesNobody takes the leader out while clients work. Behind a load balancer that heeds
-// /readyz no request fails and no outcome is unknown, because the node leaves service first.
-func TestRemovalRefusesNobody(t *testing.T) {
-	n := startNodes(t, 4)
-	n.ready(t)
-	n.heed(t)
-	w := newRecordedServer(t, n.server(), 2, 6)
-	listeners := w.listeners()
-	victim := n.leader()
-	name := victim.flag("--node-name")
-	rest := slices.DeleteFunc(slices.Clone(n.all), func(s *server) bool { return s == victim })
-	w.runClients(nil, clientCounts{8, 2, 3}, 300*time.Millisecond, func() {
-		w.dying.Store(false) // everything has to be answered
-		if said, err := rest[0].operate("cluster", "remove", name); err != nil {
-			t.Fatal(said, err)
-		}
-		rest[0].eventuallyStatus(t, "the node is gone", func(c clusterStatus) bool { return c.voters() == 3 && c.state(name) == "" })
-		w.dying.Store(true)
-	})
-	if len(w.pending) > 0 {
-		t.Errorf("the outcome of %d requests is unknown", len(w.pending))
-	}
-	must(t, victim.drain(15*time.Second))
-	n.mu.Lock()
-	n.all = rest
-	n.mu.Unlock()
-	client.CloseIdleConnections()
-	w.repeatUnanswered()
-	w.readAll(listeners, true)
-	w.check()
-	t.Log(&w.tally)
-}

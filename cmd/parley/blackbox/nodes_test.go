@@ -96,8 +96,8 @@ func unusedAddress() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// add starts the first node, or has a further one join.
-func (n *nodes) add(i int) error {
+// add starts the first node, or has a further one join, in place of one that replaces names.
+func (n *nodes) add(i int, replaces ...string) error {
 	at, err := n.place(i)
 	if err != nil {
 		return err
@@ -111,7 +111,11 @@ func (n *nodes) add(i int) error {
 			return fmt.Errorf("%w\n%s", err, said)
 		}
 	} else {
-		token, err := n.node(0).operate("cluster", "token")
+		ask := []string{"cluster", "token"}
+		if len(replaces) > 0 {
+			ask = append([]string{"cluster", "replace"}, replaces...)
+		}
+		token, err := n.node(0).operate(ask...)
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, token)
 		}

@@ -78,6 +78,7 @@ type Part struct {
 	drains  chan struct{}
 	noticed bool
 	ready   atomic.Bool // it was ready once
+	blank   bool        // it had not had the content of the cluster when it started
 	// confirmed is when a fence last passed, nil if none has.
 	confirmed atomic.Pointer[time.Time]
 }
@@ -112,7 +113,7 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	if o.Listen == "" {
 		o.Listen = id.Address
 	}
-	p := &Part{Options: o, identity: id, member: cluster.NewMember()}
+	p := &Part{Options: o, identity: id, blank: !id.Joined, member: cluster.NewMember()}
 	p.clocks.Logger = o.Logger
 	p.spending.failed = func(err error) {
 		o.Logger.Error("what callers spend of their rates cannot be counted with other nodes", "error", err)
@@ -164,7 +165,10 @@ func (p *Part) ServerKey() *keyring.Key {
 
 // Blank reports whether the node has not had the content of the cluster yet, so that its
 // store may have to be made.
-func (p *Part) Blank() bool { return !p.identity.Joined }
+func (p *Part) Blank() bool { return p.blank }
+
+// Draining reports that clients should go to other nodes.
+func (p *Part) Draining() bool { return p.draining.Load() }
 
 // Connect returns the journal and the router of the node.
 func (p *Part) Connect(s *persistence.Store) (journal.Journal, host.Router, error) {
@@ -348,19 +352,20 @@ func (p *Part) CutOff() bool {
 	return confirmed == nil || p.Clock().Sub(*confirmed) > cutOffAfter
 }
 
-// State is how this node is: ready, joining or draining; and why it is joining, if something
-// is wrong. A node that is down says nothing.
+// State is how this node is: joining until it has had the content of the cluster, then ready,
+// unready or draining; and why it is unready. A node that is down says nothing.
 func (p *Part) State() (state, reason string) {
 	if p.draining.Load() {
 		return "draining", ""
 	}
-	if trouble := cmp.Or(p.Ready(), p.trouble()); trouble != nil {
-		return "joining", trouble.Text
+	state, trouble := "ready", cmp.Or(p.Ready(), p.trouble())
+	if trouble != nil {
+		state, reason = "unready", trouble.Text
 	}
-	if !p.ready.Load() {
-		return "joining", ""
+	if !p.ready.Load() && (p.blank || trouble == nil) {
+		state = "joining"
 	}
-	return "ready", ""
+	return state, reason
 }
 
 // leading is what a node does only while it leads.

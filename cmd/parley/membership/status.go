@@ -24,9 +24,9 @@ type NodeStatus struct {
 	ID      identity.NodeID `json:"id"`
 	Name    string          `json:"name"`
 	Address string          `json:"address"`
-	// State is ready, joining, draining or down.
+	// State is ready, unready, joining, draining or down.
 	State string `json:"state"`
-	// Reason says why it is joining, if something is wrong with it; else nil.
+	// Reason says why it is unready; else nil.
 	Reason *string `json:"reason"`
 	// Leads are the groups that the node leads.
 	Leads []int `json:"leads"`

@@ -105,6 +105,14 @@ func (m *member) elsewhere() func() bool {
 	return m.part.Elsewhere
 }
 
+// leaving is the Leaving of the HTTP server.
+func (m *member) leaving() func() bool {
+	if m.part == nil {
+		return nil
+	}
+	return m.part.Draining
+}
+
 // contact returns the ClusterTrouble and the CutOff of the service.
 func (m *member) contact() (trouble func() *parley.Refusal, cutOff func() bool) {
 	if m.part == nil {
