@@ -56,6 +56,11 @@ type (
 		Now time.Time
 		// Reason says why it is not ready, "" if it is, or is of a former version.
 		Reason string
+		// Version is that of its program, Applied how far its content goes, FreeBytes what is
+		// left on its disk. All are zero from a node of a former version.
+		Version   string
+		Applied   uint64
+		FreeBytes int64
 	}
 	// askAcknowledged says what its sender knows of itself and of the receiver, and asks for the
 	// same. It answers an acknowledgedUpTo. All but ID is zero from a node of a former version.

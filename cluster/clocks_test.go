@@ -72,7 +72,7 @@ func TestClockOffset(t *testing.T) {
 		"a peer that was stopped": {0, 0, time.Minute, 0, true},
 	} {
 		answering := &Node{
-			Options: Options{Types: typesOf(RegisterTypes), Group: NewGroup(nil, 1, func() time.Time { return now.Add(c.ahead) }, func() (string, string) { return "ready", "" }, nil)},
+			Options: Options{Types: typesOf(RegisterTypes), Group: NewGroup(nil, 1, func() time.Time { return now.Add(c.ahead) }, func() NodeState { return NodeState{State: "ready"} }, nil)},
 		}
 		answer := func(ctx context.Context, request []byte) ([]byte, error) {
 			return answering.Answer(ctx, 2, true, request)
@@ -93,8 +93,8 @@ func TestClockOffset(t *testing.T) {
 	if got, ok := asking.ClockOffset(t.Context(), former); ok {
 		t.Errorf("a node of a former version has an offset of %v", got)
 	}
-	if state, _, err := asking.StateOf(t.Context(), former); state != "draining" || err != nil {
-		t.Errorf("a node of a former version is %q: %v", state, err)
+	if s, err := asking.StateOf(t.Context(), former); s != (NodeState{State: "draining"}) || err != nil {
+		t.Errorf("a node of a former version is %+v: %v", s, err)
 	}
 }
 

@@ -108,7 +108,7 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 		return nil, status.Error(codes.Unavailable, "the node is starting")
 	}
 	w := Welcome{Members: map[identity.NodeID]string{}}
-	if w.Admission, err = e.Identity.Admit(a.Request, e.Clock()); err != nil {
+	if w.Admission, err = e.Identity.Admit(a.Request, number, e.Clock()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if w.Secrets, err = e.Secrets(a.KeyGiven); parley.IsRefusal(err) {
@@ -190,8 +190,8 @@ func refused(member string, err error) error {
 }
 
 // Join asks a member to take this node in, and returns what it answered.
-func Join(ctx context.Context, member, token string, d Description, keyGiven bool, clock parley.Clock) (*Welcome, *identity.Applicant, error) {
-	applicant, err := identity.NewApplicant(token)
+func Join(ctx context.Context, data, member, token string, d Description, keyGiven bool, clock parley.Clock) (*Welcome, *identity.Applicant, error) {
+	applicant, err := identity.NewApplicant(data, token)
 	if err != nil {
 		return nil, nil, err
 	}

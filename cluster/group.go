@@ -27,8 +27,8 @@ var (
 type Group struct {
 	member *Member
 	clock  parley.Clock
-	// State says how this node is: ready, unready, joining or draining; and why it is unready.
-	State func() (state, reason string)
+	// State says how this node is.
+	State func() NodeState
 	// Drain, if set, takes this node out of service and hands its leadership over. It returns
 	// when clients had time to go elsewhere.
 	Drain func(context.Context)
@@ -41,6 +41,17 @@ type Group struct {
 	id        uint64
 	node      *Node
 	standings atomic.Pointer[standings]
+}
+
+// NodeState is how a node is.
+type NodeState struct {
+	// State is ready, unready, joining or draining. Reason says why it is unready.
+	State, Reason string
+	// Version is that of its program, "" if it is of a former version that does not tell.
+	Version string
+	// Applied is the index that its content has reached, FreeBytes what is left on its disk.
+	Applied   uint64
+	FreeBytes int64
 }
 
 // errDescription refuses a description that Entrance would not have passed on.
@@ -62,7 +73,7 @@ const (
 )
 
 // NewGroup returns the group of a member, which has the id.
-func NewGroup(m *Member, id uint64, clock parley.Clock, state func() (state, reason string), settings []string) *Group {
+func NewGroup(m *Member, id uint64, clock parley.Clock, state func() NodeState, settings []string) *Group {
 	return &Group{member: m, id: id, clock: clock, State: state, Settings: settings}
 }
 
@@ -85,8 +96,8 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 	case askAcknowledged:
 		return g.answerClaim(ctx, r, true)
 	case askState:
-		state, reason := g.State()
-		return nodeState{state, g.Settings, g.clock(), reason}, nil
+		s := g.State()
+		return nodeState{s.State, g.Settings, g.clock(), s.Reason, s.Version, s.Applied, s.FreeBytes}, nil
 	}
 	return nil, errNoRequest
 }

@@ -52,10 +52,10 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 // HandOver has the leader hand over to a member, or to the most advanced one if id is 0.
 func (n *Node) HandOver(ctx context.Context, id uint64) error { return n.toLeader(ctx, hand{id}) }
 
-// StateOf asks a peer how it is, and why it is not ready, if it knows.
-func (n *Node) StateOf(ctx context.Context, peer Peer) (state, reason string, err error) {
+// StateOf asks a peer how it is.
+func (n *Node) StateOf(ctx context.Context, peer Peer) (NodeState, error) {
 	s, err := n.stateOf(ctx, peer)
-	return s.State, s.Reason, err
+	return NodeState{s.State, s.Reason, s.Version, s.Applied, s.FreeBytes}, err
 }
 
 // SettingsOf asks a peer for its settings: nil if it is of a former version.

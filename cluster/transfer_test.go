@@ -50,11 +50,11 @@ func peers(t *testing.T) (a, b *identity.Identity) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	applicant, err := identity.NewApplicant(token)
+	applicant, err := identity.NewApplicant(t.TempDir(), token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	admission, err := a.Admit(applicant.Request, now)
+	admission, err := a.Admit(applicant.Request, "", now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestTransfersEnd(t *testing.T) {
 			}
 			defer func() { _ = g.Close() }()
 			a, b := peers(t)
-			receiver := link.New(link.Options{Security: b, Handler: hungry{}, Member: func(uint64) bool { return true }})
+			receiver := link.New(link.Options{Security: b, Handler: hungry{}, Member: func(uint64) bool { return true }, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)

@@ -41,10 +41,13 @@ type Transport struct {
 func NewTransport(self uint64, member *Member, security link.Security, seeds map[uint64]string, clock parley.Clock, logger *slog.Logger, register func(*grpc.Server)) *Transport {
 	t := &Transport{self: self, member: member, clock: clock, logger: logger, taking: make(chan struct{}, 1)}
 	t.ctx, t.stop = context.WithCancel(context.Background())
-	t.links = link.New(link.Options{Security: security, Handler: t, Member: t.isMember, Logger: logger, Register: register})
+	t.links = link.New(link.Options{Security: security, Handler: t, Member: t.isMember, Clock: clock, Logger: logger, Register: register})
 	t.links.SetPeers(seeds)
 	return t
 }
+
+// LastContact is when a node last sent something, zero if it did not since the start.
+func (t *Transport) LastContact(id uint64) time.Time { return t.links.LastContact(id) }
 
 // Links are the connections.
 func (t *Transport) Links() *link.Links { return t.links }

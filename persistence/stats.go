@@ -125,6 +125,10 @@ type Stats struct {
 	Views int
 }
 
+// Space returns what is left on the disk, and the bound below which writes are refused; both 0
+// if the file system does not report its space.
+func (s *Store) Space() (free, floor int64) { return s.disk.Space() }
+
 // Stats reads the metrics. It takes the engine's locks for a moment: call it once a
 // minute, not per entry. The stats of a closed store are zero.
 func (s *Store) Stats() Stats {

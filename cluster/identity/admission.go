@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/ecdsa"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -187,8 +189,9 @@ type Admission struct {
 	AuthorityKey []byte `json:"authority_key,omitempty"`
 }
 
-// Admit returns the admission of a new node that requests a certificate.
-func (id *Identity) Admit(request []byte, now time.Time) (*Admission, error) {
+// Admit returns the admission of a new node that requests a certificate with a token. A repeat,
+// with the same key and token, gets the same id.
+func (id *Identity) Admit(request []byte, tokenNumber string, now time.Time) (*Admission, error) {
 	a, err := id.authority()
 	if err != nil {
 		return nil, err
@@ -197,7 +200,12 @@ func (id *Identity) Admit(request []byte, now time.Time) (*Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Admission{Cluster: id.Cluster, ID: NewNodeID()}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(append([]byte(tokenNumber), der...))
+	n := &Admission{Cluster: id.Cluster, ID: NodeID(max(1, binary.BigEndian.Uint64(sum[:])))}
 	if n.Certificate, err = a.certify(n.ID, public, now); err != nil {
 		return nil, err
 	}
@@ -215,14 +223,39 @@ type Applicant struct {
 	Request []byte
 }
 
-// NewApplicant returns an applicant with a token.
-func NewApplicant(token string) (a *Applicant, err error) {
+// NewApplicant returns an applicant with a token. Its key is stored in the data directory, so
+// that a node which ended while it joined applies again as the same one.
+func NewApplicant(data, token string) (a *Applicant, err error) {
 	a = &Applicant{}
 	if a.token, err = decodeToken(token); err != nil {
 		return nil, err
 	}
-	a.key, a.Request, err = newRequest()
-	return a, err
+	dir := filepath.Join(data, DirectoryName)
+	text, err := os.ReadFile(filepath.Join(dir, keyFile))
+	if err == nil {
+		var key *ecdsa.PrivateKey
+		if key, err = decodeKey(text); err == nil {
+			a.key = text
+			a.Request, err = requestOf(key)
+		}
+		return a, err
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if a.key, a.Request, err = newRequest(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return a, replace(dir, keyFile, a.key)
+}
+
+// Applied reports whether an applicant has begun in a data directory, and is no member yet.
+func Applied(data string) bool {
+	_, err := os.Lstat(filepath.Join(data, DirectoryName, keyFile))
+	return err == nil && !Exists(data)
 }
 
 // Client is the configuration for the connection to a member: it must have a certificate of

@@ -108,12 +108,17 @@ func newRequest() (key, request []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
-	if err != nil {
+	if key, err = encodeKey(private); err != nil {
 		return nil, nil, err
 	}
-	key, err = encodeKey(private)
-	return key, encodePEM("CERTIFICATE REQUEST", der), err
+	request, err = requestOf(private)
+	return key, request, err
+}
+
+// requestOf returns the request for the certificate of a node's key, as PEM.
+func requestOf(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	return encodePEM("CERTIFICATE REQUEST", der), err
 }
 
 // decodeRequest returns the public key of a request that is signed with its private key.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -20,6 +21,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"parley"
 )
 
 // Security proves who this node is, and says who a peer is.
@@ -39,6 +42,7 @@ type Options struct {
 	Handler  Handler
 	// Member reports whether a node may send something.
 	Member func(id uint64) bool
+	Clock  parley.Clock
 	Logger *slog.Logger
 	// Register registers services for strangers at the same address: for those who show no
 	// certificate.
@@ -142,7 +146,7 @@ func (l *Links) SetPeers(addresses map[uint64]string) {
 		}
 		p, err := l.dial(id, address)
 		if err != nil {
-			l.Logger.Error("a node of the cluster has an address that cannot be used", "node", id, "address", address, "error", err)
+			l.Logger.Error("a node of the cluster has an address that cannot be used", "node", fmt.Sprintf("%016x", id), "address", address, "error", err)
 			continue
 		}
 		kept[id] = p
@@ -168,7 +172,7 @@ func (l *Links) dial(id uint64, address string) (*remote, error) {
 	ctx, stop := context.WithCancel(l.ctx)
 	p := &remote{
 		id: id, address: address, conn: conn, ctx: ctx, stop: stop, messages: newOutbox(), calls: newOutbox(),
-		pending: map[uint64]*call{}, traffic: l.trafficOf(id),
+		pending: map[uint64]*call{}, traffic: l.trafficOf(id), logger: l.Logger,
 	}
 	l.work.Go(p.sendMessages)
 	l.work.Go(p.sendCalls)

@@ -30,6 +30,27 @@ type node struct {
 	messages map[uint64][]string
 	block    chan struct{} // answers wait for it
 	taken    []byte
+	log      logged
+}
+
+// logged is a log that tests read.
+type logged struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, b...)
+	return len(b), nil
+}
+
+// count is how many lines have a text.
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.text, []byte(text))
 }
 
 func (n *node) Receive(from uint64, messages [][]byte) {
@@ -88,11 +109,11 @@ func join(t *testing.T, to *identity.Identity) *identity.Identity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	applicant, err := identity.NewApplicant(token)
+	applicant, err := identity.NewApplicant(t.TempDir(), token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	admission, err := to.Admit(applicant.Request, time.Now())
+	admission, err := to.Admit(applicant.Request, "", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +148,7 @@ func (n *node) start(t *testing.T, address string) {
 	}
 	n.address = ln.Addr().String()
 	l := link.New(link.Options{
-		Security: n.identity, Handler: n, Member: func(uint64) bool { return true }, Logger: slog.New(slog.DiscardHandler),
+		Security: n.identity, Handler: n, Member: func(uint64) bool { return true }, Clock: time.Now, Logger: slog.New(slog.NewTextHandler(&n.log, nil)),
 		Register: registerOpen,
 	})
 	n.Links = l
@@ -383,4 +404,31 @@ func TestTokens(t *testing.T) {
 			t.Errorf("a token with character %d changed is valid", i)
 		}
 	}
+}
+
+// TestLostPeersAreLogged: the log names a peer that cannot be reached and the cause, once, and says
+// when it is reached again. Another node at its address is a cause too.
+func TestLostPeersAreLogged(t *testing.T) {
+	all := connect(t, members(t, 2)...)
+	a, b := all[0], all[1]
+	reach(t, a, b.id)
+	address := b.address
+	b.Close()
+	until := func(what, text string, want int) {
+		t.Helper()
+		for range 500 {
+			if a.log.count(text) == want {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("%s: %d lines with %q, want %d\n%s", what, a.log.count(text), text, want, a.log.text)
+	}
+	until("it is down", "connection refused", 1)
+	time.Sleep(time.Second)
+	if n := a.log.count("connection refused"); n != 1 {
+		t.Errorf("one cause is logged %d times", n)
+	}
+	b.start(t, address)
+	until("it is back", "is reached again", 1)
 }

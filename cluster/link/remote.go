@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 )
 
 // remote is a peer as this node reaches it.
@@ -19,6 +22,10 @@ type remote struct {
 	conn    *grpc.ClientConn
 	ctx     context.Context
 	stop    context.CancelFunc
+
+	logger *slog.Logger
+	// said are the causes that were logged since the peer was last reached.
+	said []string
 
 	*traffic
 	messages, calls *outbox
@@ -51,20 +58,46 @@ func (p *remote) sendMessages() {
 			ended := make(chan struct{})
 			go func() { // the only answer is the end
 				var end []byte
-				_ = stream.RecvMsg(&end)
+				err = stream.RecvMsg(&end)
 				close(ended)
 			}()
 			p.up.Store(true)
+			p.reached()
 			if p.pump(p.messages, stream, ended, nil) > 0 {
 				pause = reconnectMin / 2
 			}
 			<-ended
 			p.up.Store(false)
 		}
+		p.lost(err)
 		p.dropped.Add(uint64(p.messages.drop()))
 		p.wait(pause)
 	}
 }
+
+// causesMax bounds what is logged of one outage.
+const causesMax = 5
+
+// lost logs why a peer cannot be reached, each cause once until it is reached again.
+func (p *remote) lost(err error) {
+	cause := status.Convert(err).Message()
+	if p.ctx.Err() != nil || len(p.said) == causesMax || slices.Contains(p.said, cause) {
+		return
+	}
+	p.said = append(p.said, cause)
+	p.logger.Warn("a node of the cluster cannot be reached", "node", p.named(), "address", p.address, "error", cause)
+}
+
+// reached logs that a peer can be reached again.
+func (p *remote) reached() {
+	if len(p.said) > 0 {
+		p.logger.Info("a node of the cluster is reached again", "node", p.named(), "address", p.address)
+		p.said = nil
+	}
+}
+
+// named is the id of the peer, as all print it.
+func (p *remote) named() string { return fmt.Sprintf("%016x", p.id) }
 
 // pump sends what waits until the stream ends, and returns how many batches it sent.
 func (p *remote) pump(from *outbox, stream grpc.ClientStream, ended <-chan struct{}, wanted func(frame) bool) (sent int) {

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
+	"time"
+
+	"parley"
 )
 
 // Stats are the numbers of the connection to one peer. The counters begin with the process.
@@ -23,7 +26,12 @@ type Stats struct {
 }
 
 // traffic counts what crosses between this node and a peer, over all connections.
-type traffic struct{ sent, received, bytesSent, bytesReceived, dropped atomic.Uint64 }
+type traffic struct {
+	sent, received, bytesSent, bytesReceived, dropped atomic.Uint64
+	// heard is when something was last received, in ns since 1970; 0 if nothing was.
+	heard atomic.Int64
+	clock parley.Clock
+}
 
 func (t *traffic) noteSent(messages, bytes int) {
 	t.sent.Add(uint64(messages))
@@ -33,13 +41,24 @@ func (t *traffic) noteSent(messages, bytes int) {
 func (t *traffic) noteReceived(messages, bytes int) {
 	t.received.Add(uint64(messages))
 	t.bytesReceived.Add(uint64(bytes))
+	t.heard.Store(t.clock().UnixNano())
+}
+
+// LastContact is when a node last sent something, zero if it did not since the start.
+func (l *Links) LastContact(id uint64) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.traffic[id]; t != nil && t.heard.Load() != 0 {
+		return time.Unix(0, t.heard.Load())
+	}
+	return time.Time{}
 }
 
 // trafficOf returns the counters of a peer. mu is held.
 func (l *Links) trafficOf(id uint64) *traffic {
 	t := l.traffic[id]
 	if t == nil {
-		t = &traffic{}
+		t = &traffic{clock: l.Clock}
 		l.traffic[id] = t
 	}
 	return t

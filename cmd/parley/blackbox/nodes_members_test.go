@@ -406,3 +406,40 @@ func TestClusterFromBackup(t *testing.T) {
 		t.Errorf("the new cluster has %d of 10 messages", len(rows))
 	}
 }
+
+// TestKilledWhileJoining kills a node again and again while it joins: the same command, with the
+// same token, makes it a member in the end, and it is one member.
+func TestKilledWhileJoining(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 1)
+	n.ready(t)
+	token, err := n.node(0).operate("cluster", "token")
+	must(t, err)
+	at, err := localPlace(t.TempDir())(1)
+	must(t, err)
+	s := &server{dir: at.dir, flags: append([]string{"--node-name", "b", "--cluster-listen", at.cluster, "--admin-listen", at.admin}, n.flags...)}
+	joins := []string{"--join", n.node(0).flag("--cluster-listen"), "--join-token", strings.TrimSpace(token)}
+	members := func() int { return len(n.node(0).clusterStatus(t).Nodes) }
+	applied := 0
+	for delay := 10 * time.Millisecond; delay < 400*time.Millisecond; delay += 15 * time.Millisecond {
+		s.joins = joins
+		must(t, s.begin(at.listen))
+		time.Sleep(delay)
+		s.kill()
+		if _, err := os.Stat(filepath.Join(at.dir, "cluster", "node.json")); err != nil && members() == 2 {
+			applied++ // it was admitted, and does not know
+		}
+	}
+	t.Logf("killed %d times after it was admitted and before it knew", applied)
+	s.joins = joins
+	if _, err := s.launched(at.listen); err != nil {
+		t.Fatal(err)
+	}
+	n.mu.Lock()
+	n.all = append(n.all, s)
+	n.mu.Unlock()
+	n.ready(t)
+	if members() != 2 {
+		t.Errorf("%d members", members())
+	}
+}

@@ -84,7 +84,8 @@ func join(ctx context.Context, o Options) error {
 	}
 	if left, err := os.ReadDir(o.Data); err == nil && len(left) > 0 {
 		for _, f := range left {
-			if f.Name() != "lost+found" && f.Name() != identity.DirectoryName {
+			ours := f.Name() == identity.DirectoryName || f.Name() == datadir.MasterKeyFile && identity.Applied(o.Data)
+			if f.Name() != "lost+found" && !ours {
 				return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s is not empty (it has %s): a node joins with a new data directory", o.Data, f.Name())}
 			}
 		}
@@ -108,7 +109,7 @@ func join(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	w, applicant, err := cluster.Join(ctx, o.Join, o.Token, d, key.Given(), o.Clock)
+	w, applicant, err := cluster.Join(ctx, o.Data, o.Join, o.Token, d, key.Given(), o.Clock)
 	if err != nil {
 		return notJoined(err)
 	}

@@ -105,7 +105,7 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	}
 	id, err := identity.Open(o.Data)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w\n  put that file back from a copy of the directory, or let a new node take this one's place:\n  parley cluster replace NODE, on another node", err)
 	}
 	if o.Advertise != "" && o.Advertise != id.Address {
 		return nil, usage(fmt.Errorf("--cluster-advertise: the cluster knows this node by %s, not by %s; \"parley cluster replace\" puts a new node with another address in its place", id.Address, o.Advertise))
@@ -354,18 +354,21 @@ func (p *Part) CutOff() bool {
 
 // State is how this node is: joining until it has had the content of the cluster, then ready,
 // unready or draining; and why it is unready. A node that is down says nothing.
-func (p *Part) State() (state, reason string) {
+func (p *Part) State() cluster.NodeState {
+	free, _ := p.store.Space()
+	s := cluster.NodeState{State: "ready", Version: program.ThisBuild().Version, Applied: p.member.Applied().Index, FreeBytes: free}
 	if p.draining.Load() {
-		return "draining", ""
+		s.State = "draining"
+		return s
 	}
-	state, trouble := "ready", cmp.Or(p.Ready(), p.trouble())
+	trouble := cmp.Or(p.Ready(), p.trouble())
 	if trouble != nil {
-		state, reason = "unready", trouble.Text
+		s.State, s.Reason = "unready", trouble.Text
 	}
 	if !p.ready.Load() && (p.blank || trouble == nil) {
-		state = "joining"
+		s.State = "joining"
 	}
-	return state, reason
+	return s
 }
 
 // leading is what a node does only while it leads.

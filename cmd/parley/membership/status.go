@@ -28,6 +28,16 @@ type NodeStatus struct {
 	State string `json:"state"`
 	// Reason says why it is unready; else nil.
 	Reason *string `json:"reason"`
+	// Version is that of its program; nil if it is down, or too old to tell, as are the numbers
+	// below.
+	Version *string `json:"version"`
+	// LagEntries is how many entries that are committed its content lacks.
+	LagEntries *uint64 `json:"lag_entries"`
+	// DiskFreeBytes is what is left on the disk of its data directory.
+	DiskFreeBytes *int64 `json:"disk_free_bytes"`
+	// LastContactAt is when the node that answers last received something from it, in UTC; nil
+	// if it has not since it started, and for itself.
+	LastContactAt *time.Time `json:"last_contact_at"`
 	// Leads are the groups that the node leads.
 	Leads []int `json:"leads"`
 	// Self marks the node that answers.
@@ -88,21 +98,28 @@ const unnamedReason = "The cluster knows neither a name nor an address of this n
 
 // ask learns the state of a node. One that is a learner still joins, whatever it says.
 func (p *Part) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
-	state, reason := p.State()
+	said := p.State()
 	if !n.Self {
 		var err error
-		if state, reason, err = p.node.StateOf(ctx, p.transport.Peer(uint64(n.ID))); err != nil {
-			state = "down"
+		if said, err = p.node.StateOf(ctx, p.transport.Peer(uint64(n.ID))); err != nil {
+			said.State = "down"
+		}
+		if at := p.transport.LastContact(uint64(n.ID)); !at.IsZero() {
+			n.LastContactAt = new(at.UTC())
 		}
 	}
-	if state == "ready" && slices.Contains(g.Applied.Conf.GetLearners(), uint64(n.ID)) {
-		state = "joining"
+	if said.State == "ready" && slices.Contains(g.Applied.Conf.GetLearners(), uint64(n.ID)) {
+		said.State = "joining"
 	}
 	if n.Name == "" {
-		reason = unnamedReason
+		said.Reason = unnamedReason
 	}
-	if n.State = state; reason != "" {
-		n.Reason = &reason
+	if n.State = said.State; said.Reason != "" {
+		n.Reason = &said.Reason
+	}
+	if said.Version != "" {
+		n.Version, n.DiskFreeBytes = &said.Version, &said.FreeBytes
+		n.LagEntries = new(g.Commit - min(g.Commit, said.Applied))
 	}
 }
 

@@ -32,7 +32,7 @@ type BackupCmd struct {
 
 type backupTakeCmd struct {
 	To         string `required:"" placeholder:"DIR" help:"Backup directory, on the server's machine. Files that it already contains are not copied again."`
-	Admin      string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
+	Admin      string `env:"PARLEY_ADMIN" placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
 	Data       string `placeholder:"DIR" help:"With --admin: data directory of that server, for its admin.token. Without --admin: the directory to back up, which no server may have open."`
 	Keep       int    `placeholder:"N" help:"Afterwards delete all but the N newest snapshots and the files that only the deleted ones used; default: keep all."`
 	WithoutKey bool   `help:"Leave out master.key. With the key, anyone who can read the backup can read everything that is stored and sign access tokens; without it, a restored server needs the key from elsewhere."`

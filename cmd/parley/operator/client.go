@@ -23,7 +23,7 @@ const defaultAdmin = "http://127.0.0.1:8081"
 
 // operatorFlags name the running server that a command calls.
 type operatorFlags struct {
-	Admin string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
+	Admin string `env:"PARLEY_ADMIN" placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
 	Data  string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server, for its admin.token; PARLEY_ADMIN_TOKEN may hold the token instead. Default: ${default}."`
 }
 

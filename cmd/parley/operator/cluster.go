@@ -125,16 +125,9 @@ func (c *clusterStatusCmd) Run(ctx context.Context, std *program.Streams) error 
 	if std.JSON {
 		return std.Value(s)
 	}
-	rows := [][]string{{"NODE", "NAME", "ADDRESS", "STATE", "LEADS", ""}}
+	rows := [][]string{{"NODE", "NAME", "ADDRESS", "STATE", "LEADS", "VERSION", "LAG", "DISK FREE", "LAST CONTACT", ""}}
 	for _, n := range s.Nodes {
-		leads, self := "", ""
-		if len(n.Leads) > 0 {
-			leads = "yes"
-		}
-		if n.Self {
-			self = "answers"
-		}
-		rows = append(rows, []string{n.ID.String(), n.Name, n.Address, n.State, leads, self})
+		rows = append(rows, nodeRow(n))
 	}
 	if err := std.Table(rows); err != nil {
 		return err
@@ -154,6 +147,24 @@ func (c *clusterStatusCmd) Run(ctx context.Context, std *program.Streams) error 
 		}
 	}
 	return nil
+}
+
+// nodeRow is a node as people read it.
+func nodeRow(n membership.NodeStatus) []string {
+	var leads, self, version, lag, free, contact string
+	if len(n.Leads) > 0 {
+		leads = "yes"
+	}
+	if n.Self {
+		self = "answers"
+	}
+	if n.Version != nil {
+		version, lag, free = *n.Version, fmt.Sprint(*n.LagEntries), fmt.Sprintf("%.1f GiB", float64(*n.DiskFreeBytes)/(1<<30))
+	}
+	if n.LastContactAt != nil {
+		contact = n.LastContactAt.Format(time.RFC3339)
+	}
+	return []string{n.ID.String(), n.Name, n.Address, n.State, leads, version, lag, free, contact, self}
 }
 
 // nodeFlags name a node of the cluster.
