@@ -41,6 +41,9 @@ func (s *core) Ready(ask api.GetReadiness) *parley.Refusal {
 	return s.Node.Trouble()
 }
 
+// IsReady reports whether this server should receive all kinds of requests.
+func (s *core) IsReady() bool { return s.Ready(api.GetReadiness{}) == nil }
+
 // ReadyStatus is the status code of an answer with what Ready returned.
 func ReadyStatus(ask api.GetReadiness, reason *parley.Refusal) int {
 	switch {

@@ -21,8 +21,6 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-
-	"parley"
 )
 
 // Security proves who this node is, and says who a peer is.
@@ -42,7 +40,7 @@ type Options struct {
 	Handler  Handler
 	// Member reports whether a node may send something.
 	Member func(id uint64) bool
-	Clock  parley.Clock
+	Clock  func() time.Time
 	Logger *slog.Logger
 	// Register registers services for strangers at the same address: for those who show no
 	// certificate.

@@ -24,8 +24,8 @@ type remote struct {
 	stop    context.CancelFunc
 
 	logger *slog.Logger
-	// said are the causes that were logged since the peer was last reached.
-	said []string
+	// causes were logged since the peer was last reached.
+	causes []string
 
 	*traffic
 	messages, calls *outbox
@@ -81,18 +81,18 @@ const causesMax = 5
 // lost logs why a peer cannot be reached, each cause once until it is reached again.
 func (p *remote) lost(err error) {
 	cause := status.Convert(err).Message()
-	if p.ctx.Err() != nil || len(p.said) == causesMax || slices.Contains(p.said, cause) {
+	if p.ctx.Err() != nil || len(p.causes) == causesMax || slices.Contains(p.causes, cause) {
 		return
 	}
-	p.said = append(p.said, cause)
+	p.causes = append(p.causes, cause)
 	p.logger.Warn("a node of the cluster cannot be reached", "node", p.named(), "address", p.address, "error", cause)
 }
 
 // reached logs that a peer can be reached again.
 func (p *remote) reached() {
-	if len(p.said) > 0 {
+	if len(p.causes) > 0 {
 		p.logger.Info("a node of the cluster is reached again", "node", p.named(), "address", p.address)
-		p.said = nil
+		p.causes = nil
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"parley"
 )
 
 // Stats are the numbers of the connection to one peer. The counters begin with the process.
@@ -30,7 +28,7 @@ type traffic struct {
 	sent, received, bytesSent, bytesReceived, dropped atomic.Uint64
 	// heard is when something was last received, in ns since 1970; 0 if nothing was.
 	heard atomic.Int64
-	clock parley.Clock
+	clock func() time.Time
 }
 
 func (t *traffic) noteSent(messages, bytes int) {

@@ -8,7 +8,6 @@ import (
 	"parley/cluster"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
-	"parley/http/api"
 	"parley/http/egress"
 	"parley/http/httpserver"
 	"parley/persistence"
@@ -142,7 +141,7 @@ func httpCollector(server *httpserver.Server) prometheus.Collector {
 
 func serviceCollector(service *parleyhttp.Service) prometheus.Collector {
 	return newSingleCollector(service.StreamStats,
-		gauge("parley_ready", "1 while GET /readyz is 200, 0 while a load balancer should send no requests.", func(parleyhttp.StreamStats) int { return oneIf(service.Ready(api.GetReadiness{}) == nil) }),
+		gauge("parley_ready", "1 while GET /readyz is 200, 0 while a load balancer should send no requests.", func(parleyhttp.StreamStats) int { return oneIf(service.IsReady()) }),
 		gauge("parley_streams_open", "Open agent streams.", func(s parleyhttp.StreamStats) int { return s.Open }),
 		counter("parley_streams_opened_total", "Agent streams opened.", func(s parleyhttp.StreamStats) uint64 { return s.Opened }),
 		gauge("parley_streams_lagging", "Streams that wait for a slow client or read a backlog from disk.", func(s parleyhttp.StreamStats) int { return s.Lagging }),
