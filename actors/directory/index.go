@@ -39,6 +39,15 @@ type index struct {
 	retain func(live int) int
 
 	counted atomic.Pointer[categoryCounts]
+	begun   begun
+}
+
+// begun is where the search for documents without a vector begins: all live ones before it have
+// one. Ordinals stay as long as the vocabulary does.
+type begun struct {
+	mu    sync.Mutex
+	of    *vocabulary
+	below uint32
 }
 
 func (x *index) init(o Options) {
@@ -270,14 +279,18 @@ func (x *index) categories() []Count {
 
 // withoutVector returns up to limit documents that have no vector, the first added first.
 func (x *index) withoutVector(limit int) []parley.AnyID {
+	x.begun.mu.Lock()
+	defer x.begun.mu.Unlock()
 	s := x.state.Load()
+	if x.begun.of != s.vocab {
+		x.begun.of, x.begun.below = s.vocab, 0
+	}
 	var ids []parley.AnyID
-	for ordinal := range s.limit {
-		if len(ids) == limit {
-			break
-		}
+	for ordinal := x.begun.below; ordinal < s.limit && len(ids) < limit; ordinal++ {
 		if p, i := s.at(ordinal); s.isLive(ordinal) && !p.hasVector(i) {
 			ids = append(ids, p.cards[i].id)
+		} else if len(ids) == 0 {
+			x.begun.below = ordinal + 1
 		}
 	}
 	return ids

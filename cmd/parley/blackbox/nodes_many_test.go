@@ -18,26 +18,23 @@ func TestLeaderOfManyKilled(t *testing.T) {
 	n.ready(t)
 	o := n.leader().org(t)
 	target := theSink(t).target()
+	again := func(call func() *answer) *answer { // these may be more than the processors can do
+		a := call()
+		for ; a.status == 503; a = call() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		return a
+	}
 	began := time.Now()
 	forEachBounded(*nodesMany, func(i int) {
 		name := "many" + strconv.Itoa(i)
-		var id string
-		for _, next := range []func() *answer{
-			func() *answer { return o.post("/agents", newAgent(name)) },
-			func() *answer { return o.put("/agents/"+id+"/card", merged(plainCard(), obj{"is_public": true})) },
-			func() *answer {
-				return o.post("/webhooks", obj{"agent_id": id, "url": target.url, "events": []string{"message.received"}})
-			},
-		} {
-			a := next()
-			for a.status == 503 { // more than these processors can do
-				time.Sleep(100 * time.Millisecond)
-				a = next()
-			}
-			if id == "" {
-				id = a.want(201).str("id")
-			}
-		}
+		id := again(func() *answer { return o.post("/agents", newAgent(name), "Idempotency-Key", name) }).want(201).str("id")
+		again(func() *answer {
+			return o.put("/agents/"+id+"/card", merged(plainCard(), obj{"is_public": true}))
+		}).want(200)
+		again(func() *answer {
+			return o.post("/webhooks", obj{"agent_id": id, "url": target.url, "events": []string{"message.received"}})
+		}).want(201)
 	})
 	t.Logf("%d agents after %v", *nodesMany, time.Since(began).Round(time.Second))
 	w := newRecordedServer(t, n.server(), 2, 2)
