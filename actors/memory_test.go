@@ -55,7 +55,7 @@ var memory = map[string]string{
 	"query.pollIndex.feeds": observed, "query.pollIndex.limits": config,
 
 	"delivery.Webhooks.Webhooks": holds, "delivery.Webhooks.engine": holds, "delivery.Webhooks.queries": holds,
-	"delivery.Webhooks.receipts": holds, "delivery.Webhooks.dispatching": term, "delivery.Webhooks.delivers": term,
+	"delivery.Webhooks.receipts": holds, "delivery.Webhooks.dispatching": term,
 	"delivery.Receipts.ReadStep": config, "delivery.Receipts.queries": holds, "delivery.Receipts.webhooks": holds,
 	"delivery.Receipts.batch": process,
 
@@ -125,9 +125,7 @@ func TestTermEnds(t *testing.T) {
 	if live, s := h.node.Live(), h.node.Webhooks.Stats(); live != 0 || s.Agents != 0 || h.courier.dropsAll.Load() != 1 {
 		t.Errorf("%d actors and %d agents with webhooks are left", live, s.Agents)
 	}
-	if err := h.node.Lead(); err != nil {
-		t.Fatal(err)
-	}
+	h.node.Lead(func(err error) { t.Error(err) })
 	if _, err := h.node.Orgs.Suspend(context.Background(), h.owner); err != nil {
 		t.Error(err)
 	}

@@ -187,16 +187,18 @@ func (n *Node) Start() error {
 	if err := n.StartFollowing(); err != nil {
 		return err
 	}
-	return n.Lead()
+	n.Erasures.Lead()
+	return n.webhooks.Start()
 }
 
 // StartFollowing begins to serve requests on a node of a cluster, which need not lead.
 func (n *Node) StartFollowing() error { return n.engine.Start() }
 
-// Lead continues unfinished work, which the node of a cluster does that leads.
-func (n *Node) Lead() error {
+// Lead continues unfinished work, which the node of a cluster does that leads. It returns before
+// all webhooks are known, and calls failed if they cannot be read.
+func (n *Node) Lead(failed func(error)) {
 	n.Erasures.Lead()
-	return n.webhooks.Start()
+	n.webhooks.StartSoon(failed)
 }
 
 // StopLeading ends what Lead began, drops all actors and forgets what the term remembered:

@@ -110,9 +110,7 @@ func (c *testReplicas) start(r *testNode, dir string, options persistence.Option
 		return err
 	}
 	r.store, r.contents = c.stores[0], sealed.New(parts[0].Journal(), r.sealer)
-	if err := c.nodes[0].Lead(); err != nil {
-		return err
-	}
+	c.nodes[0].Lead(func(err error) { r.t.Error(err) })
 	return c.turn(r)
 }
 
@@ -129,9 +127,7 @@ func (c *testReplicas) lead(r *testNode) {
 	c.leads.Store(next)
 	c.parts[next].Serve(c.nodes[next].Decide)
 	r.node = c.nodes[next]
-	if err := r.node.Lead(); err != nil {
-		r.t.Fatal(err)
-	}
+	r.node.Lead(func(err error) { r.t.Error(err) })
 }
 
 // turn has the other node serve what follows.

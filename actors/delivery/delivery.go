@@ -50,8 +50,6 @@ type Webhooks struct {
 	load     Load
 	// dispatching is the dispatcher of the present leadership, or of the next one.
 	dispatching atomic.Pointer[dispatcher]
-	// delivers says that the dispatcher knows which webhooks exist: this node leads.
-	delivers atomic.Bool
 }
 
 // Receipts records that messages were transferred, announced or read.
@@ -83,22 +81,38 @@ func New(o Options) (*Webhooks, *Receipts) {
 	return hooks, hooks.receipts
 }
 
+// knows reports whether the dispatcher knows which webhooks exist: this node leads.
+func (hooks *Webhooks) knows() bool { return hooks.dispatch().known.Load() }
+
 // dispatch is the dispatcher.
 func (hooks *Webhooks) dispatch() *dispatcher { return hooks.dispatching.Load() }
 
 // Start reads which webhooks exist and begins to deliver.
 func (hooks *Webhooks) Start() error {
-	if err := hooks.dispatch().start(); err != nil {
-		return err
-	}
-	hooks.delivers.Store(true)
-	return nil
+	d := hooks.dispatch()
+	d.begin()
+	err := d.learn()
+	d.running.Go(d.lookAround)
+	return err
 }
 
-// Stop ends what Start began: no further attempt begins, and those in progress report to nobody.
+// StartSoon is Start for a node that begins to lead: requests need not wait until all webhooks are
+// read. failed is called with an error of Start.
+func (hooks *Webhooks) StartSoon(failed func(error)) {
+	d := hooks.dispatch()
+	d.begin()
+	d.running.Go(func() {
+		if err := d.learn(); err != nil && !d.isClosed() {
+			failed(err)
+			return
+		}
+		d.lookAround()
+	})
+}
+
+// Stop ends what Start or StartSoon began: no further attempt begins, and those in progress report to nobody.
 // Start may follow.
 func (hooks *Webhooks) Stop() {
-	hooks.delivers.Store(false)
 	hooks.dispatching.Swap(newDispatcher(hooks, hooks.load)).close()
 	hooks.Courier.DropAll()
 }

@@ -45,6 +45,10 @@ type dispatcher struct {
 	// parked holds the agents of suspended organizations whose webhooks are paused.
 	parked map[parley.OrgID]map[parley.AnyID]struct{}
 	closed bool
+	// known says that agents has all webhooks.
+	known atomic.Bool
+	// touched are those that changed while they were read; nil before and after. knowing guards it.
+	touched map[webhook.ID]struct{}
 	// activation is a number of the term in which it delivers.
 	activation uint64
 	// tasks is how many configurations of push notifications there are.
@@ -78,32 +82,6 @@ func newDispatcher(hooks *Webhooks, demand Load) *dispatcher {
 	}
 }
 
-// start reads which webhooks exist and has each check for work.
-func (d *dispatcher) start() error {
-	d.mu.Lock()
-	clear(d.leases)
-	d.activation = d.hooks.journal.NextActivation()
-	d.mu.Unlock()
-	v := d.hooks.journal.View()
-	defer v.Close()
-	err := v.Table(journal.WebhookTable, func(key, value []byte) bool {
-		w := record.DecodeEventFilter(value)
-		source := parley.AnyID(w.Task)
-		if source.Zero() {
-			source = parley.IDFromBytes[parley.AnyID](key[:16])
-		}
-		d.setFilter(source, parley.IDFromBytes[webhook.ID](key[16:]), w)
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	d.unwatch = d.hooks.queries.Feeds.WatchConversations(d.changed, d.lookAll)
-	d.running.Go(d.run)
-	d.lookAll()
-	return nil
-}
-
 // lookAll has all webhooks check for work.
 func (d *dispatcher) lookAll() {
 	d.mu.Lock()
@@ -112,34 +90,6 @@ func (d *dispatcher) lookAll() {
 	}
 	d.mu.Unlock()
 	d.wake()
-}
-
-// close stops the dispatcher. Outcomes of attempts in progress are lost; their leases
-// expire.
-func (d *dispatcher) close() {
-	d.knowing.Lock()
-	defer d.knowing.Unlock()
-	d.mu.Lock()
-	closed := d.closed
-	d.closed = true
-	var stops []func()
-	for _, a := range d.agents {
-		if a.stop != nil {
-			stops = append(stops, a.stop)
-		}
-	}
-	d.mu.Unlock()
-	if closed {
-		return
-	}
-	for _, stop := range stops {
-		stop()
-	}
-	if d.unwatch != nil {
-		d.unwatch()
-	}
-	close(d.stop)
-	d.running.Wait()
 }
 
 // set records a webhook's current filter, or removes a deleted webhook. One that is not active
@@ -160,6 +110,12 @@ func (d *dispatcher) set(s *webhook.State) {
 func (d *dispatcher) setFilter(agent parley.AnyID, id webhook.ID, w record.EventFilter) {
 	d.knowing.Lock()
 	defer d.knowing.Unlock()
+	d.touch(id)
+	d.setKnown(agent, id, w)
+}
+
+// setKnown is setFilter for callers that hold knowing.
+func (d *dispatcher) setKnown(agent parley.AnyID, id webhook.ID, w record.EventFilter) {
 	watch, stop := d.replaceFilter(agent, id, w)
 	switch {
 	case watch:
@@ -220,11 +176,11 @@ func (d *dispatcher) countWanted(w record.EventFilter, by int) {
 	}
 }
 
-// anybodyWants reports whether any active webhook subscribes to an event.
+// anybodyWants reports whether any active webhook subscribes to an event, or may.
 func (d *dispatcher) anybodyWants(x webhook.What) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.wanted[x] > 0
+	return d.wanted[x] > 0 || !d.known.Load()
 }
 
 // wants reports whether an active webhook of an agent subscribes to an event.

@@ -47,6 +47,11 @@ func (hooks *Webhooks) Forget(gone map[webhook.ID]parley.AgentID) {
 		}
 	}
 	d.mu.Unlock()
+	d.knowing.Lock()
+	for id := range gone {
+		d.touch(id)
+	}
+	d.knowing.Unlock()
 	for id, source := range sources {
 		d.setFilter(source, id, record.EventFilter{})
 		hooks.Courier.Drop(id)

@@ -8,9 +8,9 @@ import (
 )
 
 // watched reports whether an active webhook of an agent subscribes to an event. A node that
-// does not deliver reads the rows.
+// does not deliver, or does not know all webhooks yet, reads the rows.
 func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) (wants bool) {
-	if hooks.delivers.Load() {
+	if hooks.knows() {
 		return hooks.dispatch().wants(parley.AnyID(agent), x)
 	}
 	v := hooks.journal.Latest()
@@ -26,7 +26,7 @@ func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) (wants bool
 // watching reports whether any active webhook subscribes to receipts. A node that does not
 // deliver takes any webhook for one.
 func (hooks *Webhooks) watching() (found bool) {
-	if hooks.delivers.Load() {
+	if hooks.knows() {
 		return hooks.dispatch().anybodyWants(webhook.MessageDelivered) || hooks.dispatch().anybodyWants(webhook.MessageRead)
 	}
 	v := hooks.journal.Latest()

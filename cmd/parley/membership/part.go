@@ -378,9 +378,7 @@ type leading struct{ *Part }
 func (l *leading) Begin() error {
 	l.Logger.Info("the node leads", "node", l.identity.ID.String())
 	l.node.Serve(l.actors.Decide)
-	if err := l.actors.Lead(); err != nil {
-		return err
-	}
+	l.actors.Lead(l.Fatal)
 	l.work.Go(l.resumeErasures)
 	return nil
 }
