@@ -93,8 +93,12 @@ func (f *fences) answered(c *Core, read raft.ReadState) {
 	if len(context) != 16 || binary.BigEndian.Uint64(context) != f.nonce || binary.BigEndian.Uint64(context[8:]) < f.first {
 		return
 	}
+	index := read.Index
+	if c.opts.planted.FenceAtApplied {
+		index = min(index, c.applied.Index)
+	}
 	for _, one := range f.round {
-		if one.index = read.Index; one.asked == nil {
+		if one.index = index; one.asked == nil {
 			f.waiting = append(f.waiting, one)
 		} else if c.lead.term != 0 { // or else the member asks again
 			c.send(&raftpb.Message{

@@ -156,7 +156,7 @@ func (l *leadership) end(c *Core) {
 	for _, p := range l.waiting {
 		c.turn.Events = append(c.turn.Events, Event{Kind: Resolved, Term: l.term, Tag: p.tag, Err: ErrNeverProposed})
 	}
-	if l.led {
+	if l.led && !c.opts.planted.NoLost {
 		c.turn.Events = append(c.turn.Events, Event{Kind: Lost, Term: l.term})
 	}
 	*l = leadership{}

@@ -76,6 +76,9 @@ func (s *sim) faults() {
 	if s.Seed%8 == 0 {
 		chosen = []func(){s.elect, s.weather} // two leaders in a term need many elections
 	}
+	if s.slowApplies = s.Seed%8 == 4; s.slowApplies {
+		chosen = []func(){s.elect, s.transfer, s.cutOne} // a new leader has not applied what the former one had
+	}
 	pause := s.between(50*time.Millisecond, 600*time.Millisecond)
 	var again func()
 	again = func() {

@@ -276,6 +276,9 @@ func (n *node) restore(from consensus.Snapshot) {
 // work schedules what the goroutine of the state does, in order.
 func (n *node) work(do func()) {
 	n.applyFree = max(n.applyFree, n.sim.now) + n.sim.between(50*time.Microsecond, 2*time.Millisecond)
+	if n.sim.slowApplies && n.sim.rng.IntN(4) == 0 {
+		n.applyFree += n.sim.between(5*time.Millisecond, 80*time.Millisecond)
+	}
 	n.event(n.applyFree-n.sim.now, do)
 }
 
@@ -305,6 +308,9 @@ func (n *node) handle(e consensus.Event) {
 		s.Terms++
 		n.leads = e.Term
 		s.check.led(n, e)
+		if n.journal != nil && !n.journal.over {
+			s.violate("%v leads in term %d, and was not told that it lost term %d", n, e.Term, n.journal.term)
+		}
 		_, tag, _, _ := n.state.Sums()
 		n.journal = &journal{node: n, term: e.Term, newest: tag}
 	case consensus.Lost:

@@ -39,6 +39,8 @@ const (
 	CutBeforeSlowest
 	ActsAfterTerm
 	AcceptsOlderCopy
+	FenceAtApplied
+	NoLost
 	Defects // the number of defects and 1
 )
 
@@ -47,6 +49,7 @@ func (d Defect) String() string {
 		"none", "ack before sync", "vote not synced", "applied index apart from content", "cut at applied index",
 		"proposal without term check", "fence without quorum", "snapshot over old rows", "reused node id",
 		"cut without a floor", "publishes what is not applied", "cut before the slowest member", "acts after its term", "accepts an older copy",
+		"fence at the applied index", "a lost term untold",
 	}[d]
 }
 
@@ -109,6 +112,8 @@ type sim struct {
 	nextID uint64
 	tag    uint64
 	quiet  bool // the faults are over
+	// slowApplies: of what nodes apply, a part takes long, each for itself.
+	slowApplies bool
 	// votersCrash is until when nodes crash when they vote.
 	votersCrash time.Duration
 	logger      *slog.Logger
@@ -253,5 +258,6 @@ func (s *sim) after(wait time.Duration, do func()) { s.at(s.now+wait, do) }
 func (d Defect) planted() planted.Defects {
 	return planted.Defects{
 		NoTermCheck: d == NoTermCheck, ActsAfterTerm: d == ActsAfterTerm, CutsEarly: d == CutBeforeSlowest,
+		FenceAtApplied: d == FenceAtApplied, NoLost: d == NoLost,
 	}
 }

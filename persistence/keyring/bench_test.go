@@ -92,3 +92,37 @@ func BenchmarkOpen(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCarryNew carries out 300 new keys, one after the other as single ones, or at once.
+func BenchmarkCarryNew(b *testing.B) {
+	for name, carry := range map[string]func(*Keyring, [][]byte) error{
+		"one by one": func(k *Keyring, changes [][]byte) error {
+			for _, c := range changes {
+				if err := k.Carry(c); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"at once": (*Keyring).CarryNew,
+	} {
+		b.Run(name, func(b *testing.B) {
+			k, _ := benchmarked(b, 0, 0)
+			n := 0
+			for b.Loop() {
+				var changes [][]byte
+				for range 300 {
+					n++
+					c, err := k.Creation(orgNumber(n))
+					if err != nil {
+						b.Fatal(err)
+					}
+					changes = append(changes, c)
+				}
+				if err := carry(k, changes); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -11,4 +11,8 @@ type Defects struct {
 	ActsAfterTerm bool
 	// CutsEarly lets the leader cut the log without waiting for the other members.
 	CutsEarly bool
+	// FenceAtApplied answers a fence with the index that the leader has applied.
+	FenceAtApplied bool
+	// NoLost does not tell that a term is over.
+	NoLost bool
 }
