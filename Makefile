@@ -198,6 +198,8 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	@$(SAY) "older copies of directories; nodes that are added and removed on slow disks"
 	$(GO) test -count=5 -v -timeout 90m $(BLACKBOX) -run '^(TestOlderCopies|TestOlderCopyOfAClusterOfOne|TestDivergedNode|TestAllReplaced|TestRemovalRefusesNobody)$$' -nodes.orders 30
 	$(GO) test -count=1 -v -timeout 30m ./cluster -run '^TestMembersChangeOnSlowDisks$$' -members.rounds 300
+	@$(SAY) "100,000 agents with cards and webhooks"
+	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestLeaderOfManyKilled$$' -nodes.many 100000
 	@$(SAY) "scripts on one server and on three nodes"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestNodesAnswerAlike$$' -nodes.scripts 20
 	@$(SAY) "upgrades from a former program"
