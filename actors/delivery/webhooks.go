@@ -246,13 +246,11 @@ func (hooks *Webhooks) change(t *webhookTurn, c webhook.Command) (any, error) {
 		hooks.deleteRows(t)
 		return changed, nil
 	}
-	switch c := c.(type) {
-	case webhook.Toggle:
-		if c.Active {
-			hooks.releaseTarget(t)
-		}
-	case webhook.Redirect:
+	_, redirected := c.(webhook.Redirect)
+	if redirected {
 		t.OnDurable(func() { hooks.Courier.Drop(changed.WebhookID()) }) // what waits has the former URL
+	}
+	if toggle, is := c.(webhook.Toggle); redirected || is && toggle.Active {
 		hooks.releaseTarget(t)
 	}
 	hooks.putRow(t)
