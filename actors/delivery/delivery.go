@@ -81,9 +81,6 @@ func New(o Options) (*Webhooks, *Receipts) {
 	return hooks, hooks.receipts
 }
 
-// knows reports whether the dispatcher knows which webhooks exist: this node leads.
-func (hooks *Webhooks) knows() bool { return hooks.dispatch().known.Load() }
-
 // dispatch is the dispatcher.
 func (hooks *Webhooks) dispatch() *dispatcher { return hooks.dispatching.Load() }
 
@@ -110,8 +107,8 @@ func (hooks *Webhooks) StartSoon(failed func(error)) {
 	})
 }
 
-// Stop ends what Start or StartSoon began: no further attempt begins, and those in progress report to nobody.
-// Start may follow.
+// Stop ends what Start or StartSoon began: no further attempt begins, and those in progress
+// report to nobody. Start may follow.
 func (hooks *Webhooks) Stop() {
 	hooks.dispatching.Swap(newDispatcher(hooks, hooks.load)).close()
 	hooks.Courier.DropAll()

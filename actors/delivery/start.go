@@ -77,6 +77,15 @@ func (d *dispatcher) touch(id webhook.ID) {
 	}
 }
 
+// touchAll has none of these webhooks added any more.
+func (d *dispatcher) touchAll(all map[webhook.ID]parley.AgentID) {
+	d.knowing.Lock()
+	defer d.knowing.Unlock()
+	for id := range all {
+		d.touch(id)
+	}
+}
+
 func (d *dispatcher) isClosed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -38,6 +38,7 @@ func (hooks *Webhooks) Resume(id parley.OrgID) { hooks.dispatch().unpark(id) }
 func (hooks *Webhooks) Forget(gone map[webhook.ID]parley.AgentID) {
 	d := hooks.dispatch()
 	sources := map[webhook.ID]parley.AnyID{}
+	d.touchAll(gone)
 	d.mu.Lock()
 	for source, a := range d.agents {
 		for id := range a.filters {
@@ -47,11 +48,6 @@ func (hooks *Webhooks) Forget(gone map[webhook.ID]parley.AgentID) {
 		}
 	}
 	d.mu.Unlock()
-	d.knowing.Lock()
-	for id := range gone {
-		d.touch(id)
-	}
-	d.knowing.Unlock()
 	for id, source := range sources {
 		d.setFilter(source, id, record.EventFilter{})
 		hooks.Courier.Drop(id)

@@ -10,8 +10,8 @@ import (
 // watched reports whether an active webhook of an agent subscribes to an event. A node that
 // does not deliver, or does not know all webhooks yet, reads the rows.
 func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) (wants bool) {
-	if hooks.knows() {
-		return hooks.dispatch().wants(parley.AnyID(agent), x)
+	if d := hooks.dispatch(); d.known.Load() {
+		return d.wants(parley.AnyID(agent), x)
 	}
 	v := hooks.journal.Latest()
 	defer v.Close()
@@ -26,8 +26,8 @@ func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) (wants bool
 // watching reports whether any active webhook subscribes to receipts. A node that does not
 // deliver takes any webhook for one.
 func (hooks *Webhooks) watching() (found bool) {
-	if hooks.knows() {
-		return hooks.dispatch().anybodyWants(webhook.MessageDelivered) || hooks.dispatch().anybodyWants(webhook.MessageRead)
+	if d := hooks.dispatch(); d.known.Load() {
+		return d.anybodyWants(webhook.MessageDelivered) || d.anybodyWants(webhook.MessageRead)
 	}
 	v := hooks.journal.Latest()
 	defer v.Close()
