@@ -48,9 +48,10 @@ type (
 	drainNode struct{}
 	// askState asks a node how it is. It answers a nodeState.
 	askState struct{}
-	// nodeState is how a node is, with its settings; nil from a node of a former version.
+	// nodeState is how a node is: ready, unready, joining or draining.
 	nodeState struct {
-		State    string
+		State string
+		// Settings are nil from a node of a former version.
 		Settings []string
 		// Now is what its wall clock shows, zero from a node of a former version.
 		Now time.Time

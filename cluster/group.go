@@ -27,7 +27,7 @@ var (
 type Group struct {
 	member *Member
 	clock  parley.Clock
-	// State says how this node is.
+	// State says how this node is, but for its settings and its clock.
 	State func() NodeState
 	// Drain, if set, takes this node out of service and hands its leadership over. It returns
 	// when clients had time to go elsewhere.
@@ -44,15 +44,7 @@ type Group struct {
 }
 
 // NodeState is how a node is.
-type NodeState struct {
-	// State is ready, unready, joining or draining. Reason says why it is unready.
-	State, Reason string
-	// Version is that of its program, "" if it is of a former version that does not tell.
-	Version string
-	// Applied is the index that its content has reached, FreeBytes what is left on its disk.
-	Applied   uint64
-	FreeBytes int64
-}
+type NodeState = nodeState
 
 // errDescription refuses a description that Entrance would not have passed on.
 var errDescription = parley.Refuse(parley.Unprocessable, "description", "A node cannot be described so.")
@@ -97,7 +89,8 @@ func (g *Group) answer(ctx context.Context, request any) (any, error) {
 		return g.answerClaim(ctx, r, true)
 	case askState:
 		s := g.State()
-		return nodeState{s.State, g.Settings, g.clock(), s.Reason, s.Version, s.Applied, s.FreeBytes}, nil
+		s.Settings, s.Now = g.Settings, g.clock()
+		return s, nil
 	}
 	return nil, errNoRequest
 }

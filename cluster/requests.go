@@ -52,19 +52,14 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 // HandOver has the leader hand over to a member, or to the most advanced one if id is 0.
 func (n *Node) HandOver(ctx context.Context, id uint64) error { return n.toLeader(ctx, hand{id}) }
 
-// StateOf asks a peer how it is.
-func (n *Node) StateOf(ctx context.Context, peer Peer) (NodeState, error) {
-	s, err := n.stateOf(ctx, peer)
-	return NodeState{s.State, s.Reason, s.Version, s.Applied, s.FreeBytes}, err
-}
-
 // SettingsOf asks a peer for its settings: nil if it is of a former version.
 func (n *Node) SettingsOf(ctx context.Context, peer Peer) ([]string, error) {
-	s, err := n.stateOf(ctx, peer)
+	s, err := n.StateOf(ctx, peer)
 	return s.Settings, err
 }
 
-func (n *Node) stateOf(ctx context.Context, peer Peer) (nodeState, error) {
+// StateOf asks a peer how it is.
+func (n *Node) StateOf(ctx context.Context, peer Peer) (NodeState, error) {
 	reply, err := n.call(ctx, peer, askState{})
 	if err != nil {
 		return nodeState{}, err
@@ -82,7 +77,7 @@ func (n *Node) ClockOffset(ctx context.Context, peer Peer) (ahead time.Duration,
 	ctx, cancel := context.WithTimeout(ctx, roundTripMax)
 	defer cancel()
 	sent := n.Clock()
-	s, err := n.stateOf(ctx, peer)
+	s, err := n.StateOf(ctx, peer)
 	took := n.Clock().Sub(sent)
 	if err != nil || s.Now.IsZero() || took > roundTripMax {
 		return 0, false

@@ -120,7 +120,7 @@ func (l *leadership) applied(c *Core, b *Batch) {
 // proposals is known. A node that stays sick does not wait for that, nor one that cannot apply
 // them.
 func (l *leadership) handOver(c *Core) {
-	if l.transferee != raft.None && (len(l.flight) == 0 || c.health.ill() || c.health.stuck()) {
+	if l.transferee != raft.None && (len(l.flight) == 0 || c.health.staysSick() || c.health.stuck()) {
 		c.node.TransferLeader(l.transferee)
 		l.transferee = raft.None // raft takes no proposals until it has succeeded or given up
 	}
@@ -165,8 +165,8 @@ func (l *leadership) end(c *Core) {
 // health is how well this node keeps up.
 type health struct {
 	delay time.Duration
-	// late is for how many ticks in a row it has been sick.
-	late int
+	// sickTicks is for how many ticks in a row it has been sick.
+	sickTicks int
 	// applying is for how many ticks the oldest batch has been applied.
 	applying int
 }
@@ -176,9 +176,9 @@ type health struct {
 const (
 	sickDelay  = 250 * time.Millisecond
 	stallDelay = 500 * time.Millisecond
-	// illTicks, 100 ms, tell a disk that hangs from a processor that was busy: a loop that was
+	// hangTicks, 100 ms, tell a disk that hangs from a processor that was busy: a loop that was
 	// late once is in time again.
-	illTicks = 4
+	hangTicks = 4
 	// stuckTicks, 500 ms, are far more than a batch takes that does not wait for the disk.
 	stuckTicks = 20
 )
@@ -188,14 +188,14 @@ func (h health) sick() bool { return h.delay > sickDelay }
 // tick notes how slow the node is at a tick.
 func (h *health) tick(delay time.Duration) {
 	if h.delay = delay; !h.sick() {
-		h.late = 0
+		h.sickTicks = 0
 		return
 	}
-	h.late++
+	h.sickTicks++
 }
 
-// ill reports that the node stays sick.
-func (h health) ill() bool { return h.late > illTicks }
+// staysSick reports that the node was not only late once.
+func (h health) staysSick() bool { return h.sickTicks > hangTicks }
 
 // stuck reports that a batch is not applied in time, such as one that waits for room on the disk.
 func (h health) stuck() bool { return h.applying > stuckTicks }

@@ -252,8 +252,8 @@ func NewApplicant(data, token string) (a *Applicant, err error) {
 	return a, replace(dir, keyFile, a.key)
 }
 
-// Applied reports whether an applicant has begun in a data directory, and is no member yet.
-func Applied(data string) bool {
+// Applying reports whether an applicant has begun in a data directory, and is no member yet.
+func Applying(data string) bool {
 	_, err := os.Lstat(filepath.Join(data, DirectoryName, keyFile))
 	return err == nil && !Exists(data)
 }

@@ -409,8 +409,8 @@ func TestTokens(t *testing.T) {
 // TestLostPeersAreLogged: the log names a peer that cannot be reached and the cause, once, and says
 // when it is reached again. Another node at its address is a cause too.
 func TestLostPeersAreLogged(t *testing.T) {
-	all := connect(t, members(t, 2)...)
-	a, b := all[0], all[1]
+	all := connect(t, members(t, 3)...)
+	a, b, other := all[0], all[1], all[2]
 	reach(t, a, b.id)
 	address := b.address
 	b.Close()
@@ -429,6 +429,10 @@ func TestLostPeersAreLogged(t *testing.T) {
 	if n := a.log.count("connection refused"); n != 1 {
 		t.Errorf("one cause is logged %d times", n)
 	}
+	other.Close()
+	other.start(t, address)
+	until("another one is at its address", "answers at the address of node", 1)
+	other.Close()
 	b.start(t, address)
 	until("it is back", "is reached again", 1)
 }

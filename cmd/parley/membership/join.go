@@ -84,7 +84,7 @@ func join(ctx context.Context, o Options) error {
 	}
 	if left, err := os.ReadDir(o.Data); err == nil && len(left) > 0 {
 		for _, f := range left {
-			ours := f.Name() == identity.DirectoryName || f.Name() == datadir.MasterKeyFile && identity.Applied(o.Data)
+			ours := f.Name() == identity.DirectoryName || f.Name() == datadir.MasterKeyFile && identity.Applying(o.Data)
 			if f.Name() != "lost+found" && !ours {
 				return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s is not empty (it has %s): a node joins with a new data directory", o.Data, f.Name())}
 			}
@@ -94,7 +94,8 @@ func join(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	// What fails later leaves a member that never comes, and the token is used up.
+	// What fails later leaves a member that has not come yet, whose directory alone can use the
+	// token.
 	if err := os.MkdirAll(filepath.Join(o.Data, identity.DirectoryName), 0o700); err != nil {
 		return err
 	}
