@@ -7,21 +7,23 @@ import (
 	"parley/journal"
 )
 
-// Effects returns the effects of a receipt: the receipt itself, and if a webhook of the
-// sender subscribes to it, an entry in the sender's feed with what is new in it.
+// Effects returns the effects of a receipt for the entry of a turn: the receipt itself, and if a
+// webhook of the sender may subscribe to it, an entry in the sender's feed with what is new in it.
 func (rs *Receipts) Effects(m journal.RecordReceipt) []journal.Effect {
-	return rs.appendEffects(nil, m)
+	return rs.appendEffects(nil, m, rs.webhooks.mayWatch)
 }
 
-func (rs *Receipts) appendEffects(effects []journal.Effect, m journal.RecordReceipt) []journal.Effect {
+// appendEffects appends the effects of a receipt. Watched reports whether a webhook of an agent
+// subscribes to an event.
+func (rs *Receipts) appendEffects(effects []journal.Effect, m journal.RecordReceipt, watched func(parley.AgentID, webhook.What) bool) []journal.Effect {
 	sender := m.Sender
 	m.Sender = parley.AgentID{}
 	effects = append(effects, m)
 	var note byte
-	if m.Receipts.DeliveredAt() != 0 && rs.webhooks.watched(sender, webhook.MessageDelivered) {
+	if m.Receipts.DeliveredAt() != 0 && watched(sender, webhook.MessageDelivered) {
 		note |= record.ReceiptDelivered
 	}
-	if m.Receipts.ReadAt != 0 && rs.webhooks.watched(sender, webhook.MessageRead) {
+	if m.Receipts.ReadAt != 0 && watched(sender, webhook.MessageRead) {
 		note |= record.ReceiptRead
 	}
 	if note != 0 {
