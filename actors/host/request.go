@@ -49,9 +49,12 @@ func route[R any](e *Engine, r Request) (answer R, err error) {
 	return answer, err
 }
 
+// sizeMax is far more than a request has. Larger sizes would overflow what is admitted.
+const sizeMax = 1 << 30
+
 // Decide has an actor of this node answer a request.
 func (e *Engine) Decide(r Request) (any, error) {
-	if e.produce[r.Stream.Kind] == nil || r.Size < 0 { // a node of another version
+	if e.produce[r.Stream.Kind] == nil || r.Size < 0 || r.Size > sizeMax { // a node of another version, or a malformed request
 		return nil, parley.ErrInternal
 	}
 	if _, query := r.Content.(ReadOnly); query {
