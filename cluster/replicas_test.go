@@ -33,6 +33,10 @@ type replicas struct {
 	leading  Leading
 	ahead    atomic.Int64
 	open     *group
+	// links, if set, connects a member instead of a network in the process.
+	links func(n int, m *Member) consensus.Links
+	// failed, if set, is called when a replica cannot go on.
+	failed func(error)
 }
 
 func (s *replicas) now() time.Time {
@@ -96,7 +100,13 @@ func (g *group) openOne(n int) {
 	g.members[n], g.stores[n], g.logs[n] = m, store, log
 }
 
-func (s *replicas) fatal(err error) { s.t.Errorf("a replica cannot go on: %v", err) }
+func (s *replicas) fatal(err error) {
+	if s.failed != nil {
+		s.failed(err)
+		return
+	}
+	s.t.Errorf("a replica cannot go on: %v", err)
+}
 
 // release runs what was given to then.
 func (g *group) release() {
@@ -149,8 +159,12 @@ func (g *group) startOne(n int, joining bool) error {
 		return err
 	}
 	id := uint64(n + 1)
+	links := g.network.Links(id)
+	if g.of.links != nil {
+		links = g.of.links(n, g.members[n])
+	}
 	if err := g.members[n].Start(MemberOptions{
-		ID: id, Voters: g.voters, Joining: joining, Nonce: rand.Uint64(), Replica: replica, Log: g.logs[n], Links: g.network.Links(id), Clock: time.Now,
+		ID: id, Voters: g.voters, Joining: joining, Nonce: rand.Uint64(), Replica: replica, Log: g.logs[n], Links: links, Clock: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Fatal: g.of.fatal, Tick: g.of.tick, CatchUpBytes: g.of.catchUp, Leading: g.of.leading,
 	}); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -264,10 +265,11 @@ func majority(voters, among []uint64) bool {
 
 // KeepComparing exchanges claims with other members until ctx is done: a follower with its leader,
 // a leader with members that do not follow, and a node without a leader with all. A follower that
-// must not go on ends.
+// must not go on, according to two exchanges in a row, ends: a single answer may be malformed.
 func (n *Node) KeepComparing(ctx context.Context, peer func(uint64) Peer) {
 	tick := time.NewTicker(exchangeEvery)
 	defer tick.Stop()
+	var suspect atomic.Uint64 // the leader that was right about this node at the last exchange
 	for {
 		select {
 		case <-tick.C:
@@ -285,8 +287,12 @@ func (n *Node) KeepComparing(ctx context.Context, peer func(uint64) Peer) {
 				continue
 			}
 			asking.Go(func() {
-				unfit, _ := n.exchange(ctx, id, peer(id), false)
-				if follows && unfit != nil {
+				unfit, answered := n.exchange(ctx, id, peer(id), false)
+				switch {
+				case !follows || !answered:
+				case unfit == nil:
+					suspect.Store(0)
+				case suspect.Swap(id) == id:
 					n.Group.member.fatal(unfit)
 				}
 			})

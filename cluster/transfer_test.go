@@ -67,7 +67,7 @@ func peers(t *testing.T) (a, b *identity.Identity) {
 // hungry reads a content to its end.
 type hungry struct{}
 
-func (hungry) Receive(uint64, [][]byte) {}
+func (hungry) Receive(uint64, [][]byte, func(error)) error { return nil }
 
 func (hungry) Answer(context.Context, uint64, []byte) ([]byte, error) { return nil, nil }
 

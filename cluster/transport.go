@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -164,6 +165,9 @@ func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
 	rest, err := cutFields(b[floorBytes:], func(number protowire.Number, value []byte) (bool, error) {
 		switch number {
 		case entriesField:
+			if len(m.Raft.Entries) == entriesMax {
+				return true, errTooMuch
+			}
 			e := &raftpb.Entry{}
 			rest, err := cutFields(value, func(number protowire.Number, data []byte) (bool, error) {
 				if number == dataField {
@@ -171,6 +175,9 @@ func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
 				}
 				return number == dataField, nil
 			})
+			if len(rest) > otherBytesMax {
+				return true, errTooMuch
+			}
 			m.Raft.Entries = append(m.Raft.Entries, e)
 			return true, errors.Join(err, proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, e))
 		case knownField:
@@ -180,6 +187,9 @@ func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
 		}
 		return false, nil
 	})
+	if len(rest) > otherBytesMax {
+		return m, errTooMuch
+	}
 	if err = errors.Join(err, proto.UnmarshalOptions{Merge: true}.Unmarshal(rest, m.Raft)); err != nil {
 		return m, err
 	}
@@ -191,6 +201,16 @@ func decodeMessage(from uint64, b []byte) (consensus.Message, error) {
 
 // Numbers of the fields of raft's messages and entries that hold payloads.
 const entriesField, dataField protowire.Number = 7, 4
+
+const (
+	// entriesMax is far more than the entries of a message, which are bounded by their bytes.
+	entriesMax = 1 << 18
+	// otherBytesMax bounds the other fields of a message and of an entry. They may take a hundred
+	// times as much memory as they have bytes.
+	otherBytesMax = 64 << 10
+)
+
+var errTooMuch = errors.New("it has more than a member sends")
 
 // knownField is none of raft's. Each standing in it takes at most knownBytes, the field itself
 // too.
@@ -248,22 +268,22 @@ func (t *Transport) transfer(m consensus.Message, header []byte) {
 	t.member.Runner().ReportSnapshot(to, err == nil)
 }
 
-// Receive implements link.Handler.
-func (t *Transport) Receive(from uint64, messages [][]byte) {
+// Receive implements link.Handler. The links name the node whose message is malformed in the log.
+func (t *Transport) Receive(from uint64, messages [][]byte, refuse func(error)) error {
 	r := t.member.Runner()
 	if r == nil {
-		return // it has not started
+		return nil // it has not started
 	}
 	decoded := make([]consensus.Message, 0, len(messages))
 	for _, b := range messages {
 		m, err := decodeMessage(from, b)
 		if err != nil {
-			t.logger.Error("a message of another node cannot be read", "node", nodeName(from), "error", err)
-			continue
+			return fmt.Errorf("a message of another node cannot be read: %w", err)
 		}
 		decoded = append(decoded, m)
 	}
-	r.Receive(decoded)
+	r.Receive(decoded, refuse)
+	return nil
 }
 
 // Answer implements link.Handler.
@@ -291,17 +311,24 @@ func (t *Transport) Take(ctx context.Context, from uint64, header []byte, conten
 		return errBusy
 	}
 	m, err := decodeMessage(from, header)
-	if err != nil {
-		return err
+	if err == nil && m.Raft.GetType() != raftpb.MsgSnap {
+		err = errors.New("its header announces none")
 	}
 	began := t.clock()
-	if m.Content, err = t.member.Receive(content); err != nil {
+	if err == nil {
+		m.Content, err = t.member.Receive(content)
+	}
+	if err != nil {
+		t.logger.Error("the content of another node cannot be taken", "node", nodeName(from), "error", err)
 		return err
 	}
-	closed := make(chan struct{})
+	closed, refused := make(chan struct{}), make(chan error, 1)
 	m.Closed = func() { close(closed) }
-	r.Receive([]consensus.Message{m})
+	r.Receive([]consensus.Message{m}, func(err error) { refused <- err })
 	select {
+	case err := <-refused:
+		t.logger.Error("the content of another node cannot be taken", "node", nodeName(from), "error", err)
+		return err
 	case <-closed:
 		t.contents.received.Add(1)
 		t.logger.Info("the content of another node was taken", "node", nodeName(from), "took", t.clock().Sub(began).Round(time.Millisecond).String())

@@ -1,6 +1,7 @@
 package consensus_test
 
 import (
+	"errors"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -26,7 +27,9 @@ func TestContentIsAnnounced(t *testing.T) {
 		}}
 		consensus.Attach(&message, content)
 		message.Raft.Snapshot.Metadata.Index, message.Raft.Snapshot.Metadata.Term = new(c.index), new(c.term)
-		m.core.Step(message)
+		if err := m.core.Step(message); errors.Is(err, consensus.ErrMalformed) == c.taken {
+			t.Errorf("%s: %v", name, err)
+		}
 		turn, err := m.core.Ready()
 		if err != nil {
 			t.Errorf("%s: %.200v", name, err)

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -37,8 +38,10 @@ type Core struct {
 	unwritten, wrote bool
 	// leaderHas is the newest standing of a leader that this node has heard from itself.
 	leaderHas Standing
-	// last is the newest entry that raft has given to the log.
-	last uint64
+	// last is the newest entry that raft has given to the log; appended says that raft may have
+	// more since.
+	last     uint64
+	appended bool
 
 	// handed is the position of what was handed out to be applied, applied the position
 	// of the state.
@@ -184,53 +187,72 @@ func (c *Core) Tick(delay time.Duration) {
 	c.storeKnown()
 }
 
-// Step takes a message from another node.
-func (c *Core) Step(m Message) {
+// Step takes a message from another node. An error, ErrMalformed, means that the node sent what no
+// correct member sends: the message was not taken, and the connection should end.
+func (c *Core) Step(m Message) error {
+	if m.Content != nil {
+		c.contents = append(c.contents, m) // to be closed, unless it is restored
+	}
+	c.observe()
+	if m.Raft.GetType() == raftpb.MsgHeartbeat && c.appended {
+		c.drain() // it may commit what came just before
+	}
+	if takes, err := c.admits(m); err != nil || !takes {
+		return err
+	}
 	c.cut.floor = max(c.cut.floor, m.Floor)
 	for _, s := range m.Known {
 		c.Note(s)
 	}
-	if m.Content != nil {
-		c.contents = append(c.contents, m)
-	}
-	if m.Raft == nil || m.Raft.GetTo() != c.id {
-		return
-	}
-	if c.compare(m); c.err != nil {
-		return
-	}
 	switch m.Raft.GetType() {
-	case raftpb.MsgProp, raftpb.MsgTransferLeader:
-		return // neither is ever forwarded
-	case raftpb.MsgAppResp:
-		if c.exceeds(m.Raft) {
-			return
-		}
-	case raftpb.MsgSnap:
-		if !m.announcesContent() {
-			return // raft would have it restored
-		}
 	case raftpb.MsgVote:
 		c.split.meet(c, m.Raft)
 	case raftpb.MsgTimeoutNow:
 		if c.health.sick() {
-			return
+			return nil
 		}
 	case raftpb.MsgReadIndex:
-		if c.stalled() {
-			return
-		}
-		if c.lead.term != 0 {
+		// Raft would pass it on in the name of its sender, who asks again by itself, or answer it
+		// before this node leads.
+		if c.lead.term != 0 && !c.stalled() {
 			c.fences.serve(m.Raft)
-			return
 		}
-		if c.node.BasicStatus().RaftState != raft.StateLeader {
-			return // raft would pass it on in the name of its sender, who asks again by itself
-		}
+		return nil
 	}
 	// Raft returns an error for messages that it has no use for, and the sender repeats
 	// what matters.
-	_ = c.node.Step(m.Raft)
+	if err := c.node.Step(m.Raft); err == nil && m.Raft.GetType() == raftpb.MsgApp {
+		c.appended = true
+	}
+	return nil
+}
+
+// admits reports whether a message may get to raft: not if it is malformed, or if it and this node
+// cannot both be right. Then one of the two members is an older copy or has diverged, and which of
+// them ends is decided by what they know of each other.
+func (c *Core) admits(m Message) (bool, error) {
+	now := c.node.BasicStatus()
+	r := receiver{id: c.id, term: now.GetTerm(), asked: c.lead.asked, leads: c.lead.term != 0}
+	if err := r.check(m); err != nil {
+		return false, err
+	}
+	if m.Raft.GetTerm() < r.term {
+		return true, nil // raft overlooks it
+	}
+	switch m.Raft.GetType() {
+	case raftpb.MsgApp:
+		if takes, err := c.checkChanges(m.Raft); err != nil || !takes {
+			return false, err
+		}
+	case raftpb.MsgHeartbeat:
+		if m.Raft.GetCommit() > max(c.last, now.GetCommit()) {
+			return false, nil // raft panics over it
+		}
+	case raftpb.MsgAppResp:
+		return !c.exceeds(m.Raft), nil
+	}
+	c.compare(m)
+	return c.err == nil, nil
 }
 
 // Ready returns what is to be done. An error is final: an entry breaks the rules, so
@@ -238,14 +260,18 @@ func (c *Core) Step(m Message) {
 func (c *Core) Ready() (Turn, error) {
 	c.observe()
 	c.fences.begin(c)
-	for c.err == nil && c.node.HasReady() {
-		c.handle(c.node.Ready())
-		c.observe()
-	}
+	c.drain()
 	turn := c.turn
 	turn.Closed = append(turn.Closed, c.contents...)
 	c.turn, c.contents = Turn{}, nil
 	return turn, c.err
+}
+
+// drain takes over what raft has decided.
+func (c *Core) drain() {
+	for c.appended = false; c.err == nil && c.node.HasReady(); c.observe() {
+		c.handle(c.node.Ready())
+	}
 }
 
 func (c *Core) handle(rd raft.Ready) {
@@ -276,6 +302,9 @@ func (c *Core) send(m *raftpb.Message) {
 		out.Known = c.known
 	case raftpb.MsgHeartbeat:
 		out.Floor, out.Known = c.cut.floor, c.known
+		if round := m.GetContext(); len(round) == 8 {
+			c.lead.asked = max(c.lead.asked, binary.LittleEndian.Uint64(round))
+		}
 	}
 	c.turn.Messages = append(c.turn.Messages, out)
 }

@@ -91,7 +91,7 @@ func (m *member) ticks(n int, delay time.Duration) {
 
 func (m *member) step(from uint64, r *raftpb.Message) {
 	r.From, r.To = new(from), new(uint64(1))
-	m.core.Step(consensus.Message{Raft: r})
+	m.must(m.core.Step(consensus.Message{Raft: r}))
 	m.run()
 }
 

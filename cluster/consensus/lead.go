@@ -29,6 +29,8 @@ type leadership struct {
 	// transferee, if not 0, gets the leadership when nothing is in flight. Until then nothing is
 	// proposed.
 	transferee uint64
+	// asked is the newest round of reads that members were asked to confirm.
+	asked uint64
 	// heard is when members were active last, in ticks. Raft forgets that at each of its checks
 	// of the quorum, until they answer again.
 	heard map[uint64]uint64

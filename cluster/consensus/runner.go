@@ -129,8 +129,9 @@ func (r *Runner) Close() {
 	r.work.Wait()
 }
 
-// Receive takes messages from other nodes. It never blocks.
-func (r *Runner) Receive(messages []Message) {
+// Receive takes messages of another node. It never blocks. Refused, unless nil, is called in the
+// loop if one of them is malformed, with what is wrong: this one and the later ones are not taken.
+func (r *Runner) Receive(messages []Message, refused func(error)) {
 	size := 0
 	for _, m := range messages {
 		for _, e := range m.Raft.GetEntries() {
@@ -149,8 +150,15 @@ func (r *Runner) Receive(messages []Message) {
 			drop()
 			return
 		}
-		for _, m := range messages {
-			r.core.Step(m)
+		for i, m := range messages {
+			if err := r.core.Step(m); err != nil {
+				messages = messages[i+1:]
+				drop()
+				if refused != nil {
+					refused(err)
+				}
+				return
+			}
 		}
 	}) {
 		drop()

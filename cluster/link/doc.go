@@ -14,8 +14,10 @@ import (
 
 // Handler handles what peers send. Its methods are called from many goroutines.
 type Handler interface {
-	// Receive takes messages in the order in which the peer sent them. It must not block.
-	Receive(from uint64, messages [][]byte)
+	// Receive takes messages in the order in which the peer sent them. It must not block. An error
+	// ends the stream, and the peer begins another one after a pause. Refuse, which may be called
+	// later, does the same at the next messages.
+	Receive(from uint64, messages [][]byte, refuse func(error)) error
 	// Answer answers a call. It is also called for nodes that are no members but have a
 	// certificate of the cluster: the handler returns ErrNoMember unless it answers those too.
 	Answer(ctx context.Context, from uint64, request []byte) ([]byte, error)
@@ -24,6 +26,10 @@ type Handler interface {
 }
 
 var (
+	// ErrFrame means that a peer sent something that cannot be read.
+	ErrFrame = errors.New("link: a frame cannot be read")
+	// ErrDamaged means that a message is not the one that its sender meant.
+	ErrDamaged = errors.New("link: a message does not have its checksum")
 	// ErrNoMember means that a node may not call this one, because it is no member.
 	ErrNoMember = errors.New("the node is not a member of the cluster")
 	// ErrUnreached means that a peer did not get a call.

@@ -2,7 +2,7 @@ package link
 
 import (
 	"encoding/binary"
-	"errors"
+	"hash/crc32"
 	"slices"
 	"sync"
 
@@ -28,9 +28,27 @@ const (
 	waitingBytesMax = 64 << 20
 	// frameBytes is about what a frame takes besides its body.
 	frameBytes = 64
+	// framesMax bounds the frames of a batch, as take does. Empty ones take far more memory when
+	// they are read than on the wire.
+	framesMax = batchBytes/frameBytes + 1
 )
 
-var errFrame = errors.New("link: a peer sent something that cannot be read")
+// sumOf is the id of the frame of a message: its checksum. TLS has its own, but a message that was
+// damaged in the memory of its sender may still be one that raft believes.
+func sumOf(message []byte) uint64 {
+	return uint64(crc32.Checksum(message, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// checkSums returns ErrDamaged if one of the messages is not what its sender meant. Former
+// programs send no checksums, but 0.
+func checkSums(messages []frame) error {
+	for _, f := range messages {
+		if f.id != 0 && f.id != sumOf(f.body) {
+			return ErrDamaged
+		}
+	}
+	return nil
+}
 
 // copiedMost is the size up to which a body is copied into a batch. Larger ones are sent from
 // where they are.
@@ -71,14 +89,14 @@ func encodeFrames(all []frame) (batch mem.BufferSlice) {
 func readFrames(b []byte) (all []frame, err error) {
 	for len(b) > 0 {
 		id, n := binary.Uvarint(b)
-		if n <= 0 || len(b) < n+2 {
-			return nil, errFrame
+		if n <= 0 || len(b) < n+2 || len(all) == framesMax {
+			return nil, ErrFrame
 		}
 		f := frame{id: id, failed: b[n] == 1}
 		b = b[n+1:]
 		size, n := binary.Uvarint(b)
 		if n <= 0 || uint64(len(b)-n) < size {
-			return nil, errFrame
+			return nil, ErrFrame
 		}
 		f.body, b = b[n:n+int(size):n+int(size)], b[n+int(size):]
 		all = append(all, f)

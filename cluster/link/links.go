@@ -171,6 +171,7 @@ func (l *Links) dial(id uint64, address string) (*remote, error) {
 	p := &remote{
 		id: id, address: address, conn: conn, ctx: ctx, stop: stop, messages: newOutbox(), calls: newOutbox(),
 		pending: map[uint64]*call{}, traffic: l.trafficOf(id), logger: l.Logger,
+		malformed: func(err error) error { return l.dropped(id, err) },
 	}
 	l.work.Go(p.sendMessages)
 	l.work.Go(p.sendCalls)
@@ -187,7 +188,7 @@ func (l *Links) peer(id uint64) *remote {
 // Send sends a message to a peer. It never blocks, and the message may be lost.
 func (l *Links) Send(to uint64, message []byte) {
 	if p := l.peer(to); p != nil {
-		if !p.messages.put(frame{body: message}) {
+		if !p.messages.put(frame{id: sumOf(message), body: message}) {
 			p.dropped.Add(1)
 		}
 	}

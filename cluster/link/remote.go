@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
@@ -26,6 +27,9 @@ type remote struct {
 	logger *slog.Logger
 	// causes were logged since the peer was last reached.
 	causes []string
+
+	// malformed reports that the peer sent something malformed.
+	malformed func(error) error
 
 	*traffic
 	messages, calls *outbox
@@ -50,7 +54,7 @@ func (p *remote) close() {
 }
 
 // sendMessages keeps a stream open and sends what waits. What is lost with a stream is not
-// sent again.
+// sent again. If the peer ends streams because of what it got, the pauses grow.
 func (p *remote) sendMessages() {
 	for pause := reconnectMin; p.ctx.Err() == nil; pause = min(2*pause, reconnectMax) {
 		stream, err := p.conn.NewStream(p.ctx, &messagesStream, path(&messagesStream))
@@ -63,10 +67,10 @@ func (p *remote) sendMessages() {
 			}()
 			p.up.Store(true)
 			p.reached()
-			if p.pump(p.messages, stream, ended, nil) > 0 {
+			sent := p.pump(p.messages, stream, ended, nil)
+			if <-ended; sent > 0 && status.Code(err) != codes.InvalidArgument {
 				pause = reconnectMin / 2
 			}
-			<-ended
 			p.up.Store(false)
 		}
 		p.lost(err)
@@ -191,8 +195,11 @@ func (p *remote) sendCalls() {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				for p.receiveAnswers(stream) == nil {
+				var err error
+				for err == nil {
+					err = p.receiveAnswers(stream)
 				}
+				_ = p.malformed(err)
 			}()
 			p.pump(p.calls, stream, ended, p.sending)
 			_ = stream.CloseSend()

@@ -3,6 +3,8 @@ package link
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -37,14 +39,14 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	case mem.BufferSlice:
 		return b, nil
 	}
-	return nil, errFrame
+	return nil, ErrFrame
 }
 
 // Unmarshal implements encoding.CodecV2. The bytes are copied: gRPC uses its memory again.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	b, ok := v.(*[]byte)
 	if !ok {
-		return errFrame
+		return ErrFrame
 	}
 	*b = data.Materialize()
 	return nil
@@ -84,10 +86,18 @@ func (l *Links) describe() *grpc.ServiceDesc {
 // serveMessages receives the messages of a peer.
 func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
 	counted := l.trafficFrom(from)
+	var refused atomic.Pointer[error]
+	refuse := func(err error) { refused.CompareAndSwap(nil, &err) }
 	for {
 		frames, err := counted.receive(stream)
+		if err == nil {
+			err = checkSums(frames)
+		}
 		if err != nil {
-			return err
+			return l.dropped(from, err)
+		}
+		if why := refused.Load(); why != nil {
+			return l.dropped(from, *why)
 		}
 		if !l.Member(from) { // any more
 			return errNoMember
@@ -96,8 +106,20 @@ func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
 		for i, f := range frames {
 			bodies[i] = f.body
 		}
-		l.Handler.Receive(from, bodies)
+		if err := l.Handler.Receive(from, bodies, refuse); err != nil {
+			return l.dropped(from, err)
+		}
 	}
+}
+
+// dropped names a peer whose stream ends because of what it sent, and returns the status of the
+// stream. Other errors are those of connections.
+func (l *Links) dropped(from uint64, err error) error {
+	if _, ended := status.FromError(err); ended || errors.Is(err, io.EOF) {
+		return err
+	}
+	l.Logger.Error("a node of the cluster is disconnected: it sent something malformed", "node", fmt.Sprintf("%016x", from), "error", err)
+	return status.Error(codes.InvalidArgument, err.Error())
 }
 
 // receive receives a batch and counts it.
@@ -155,7 +177,7 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 	for {
 		frames, err := counted.receive(stream)
 		if err != nil {
-			return err
+			return l.dropped(from, err)
 		}
 		for _, f := range frames {
 			l.answering.Add(1)

@@ -15,6 +15,8 @@ import (
 type LocalNetwork struct {
 	// Lost, if not nil, decides whether a message is lost.
 	Lost func(from, to uint64) bool
+	// Refused, if not nil, is called for each message that its receiver refuses.
+	Refused func(from uint64, err error)
 
 	mu    sync.Mutex
 	nodes map[uint64]local
@@ -68,8 +70,15 @@ func (l localLinks) Send(messages []consensus.Message) {
 		case content != nil:
 			go l.transfer(to, ok, m, content)
 		case ok:
-			to.Receive([]consensus.Message{m})
+			to.Receive([]consensus.Message{m}, l.refused)
 		}
+	}
+}
+
+// refused is called for a message that is malformed. A correct node sends none.
+func (l localLinks) refused(err error) {
+	if l.Refused != nil {
+		l.Refused(l.from, err)
 	}
 }
 
@@ -96,5 +105,5 @@ func (l localLinks) transfer(to local, ok bool, m consensus.Message, content con
 		return
 	}
 	m.Closed = func() { report(true) }
-	to.Receive([]consensus.Message{m})
+	to.Receive([]consensus.Message{m}, l.refused)
 }

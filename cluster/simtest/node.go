@@ -293,7 +293,10 @@ func (n *node) post(do func()) {
 }
 
 func (n *node) receive(m consensus.Message) {
-	n.core.Step(m)
+	if err := n.core.Step(m); err != nil {
+		n.sim.violate("node %d refuses a message of node %d: %v", n.id, m.Raft.GetFrom(), err)
+		return
+	}
 	n.turn()
 	if s := n.sim; m.Raft.GetType() == raftpb.MsgVote && s.now < s.votersCrash && s.rng.IntN(2) == 0 {
 		n.event(s.between(0, 4*time.Millisecond), n.flicker)
