@@ -200,6 +200,8 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	$(GO) test -count=1 -v -timeout 30m ./cluster -run '^TestMembersChangeOnSlowDisks$$' -members.rounds 300
 	@$(SAY) "100,000 agents with cards and webhooks"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestLeaderOfManyKilled$$' -nodes.many 100000
+	@$(SAY) "a million malformed frames of each type, of members"
+	$(GO) test -count=1 -v -timeout 120m ./cluster -run '^TestMalformedFrames$$' -frames.inputs 1000000
 	@$(SAY) "scripts on one server and on three nodes"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestNodesAnswerAlike$$' -nodes.scripts 20
 	@$(SAY) "upgrades from a former program"
