@@ -81,10 +81,11 @@ func (s *core) share() *limit.Shared {
 	}
 	for name, w := range map[string]*limit.Window{
 		"poll_address": s.pollAddress, "poll_token": s.pollToken, "key_claims": s.keyClaims, "pq_keys": s.pqKeys,
-		"svid_challenges": s.svidChallenges,
+		"svid_challenges": s.svidChallenges, "tries": s.tries,
 	} {
 		all.Add(name, w)
 	}
+	all.Add("difficulty", s.Difficulty)
 	all.Add("exports", s.exports)
 	all.Add("endings", s.endings)
 	return all

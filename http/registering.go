@@ -12,6 +12,7 @@ import (
 	"parley/actors/registration"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/http/limit"
 	"parley/http/rest"
 	"parley/journal"
 )
@@ -77,7 +78,9 @@ func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 	if err != nil {
 		return api.Credentials{}, err
 	}
-	if !s.tries.Take(challenge.GetText()) {
+	// The try is taken before the nonce is checked, so that no more of them are checked than
+	// the limit allows, even of concurrent requests.
+	if !limit.TakeAll(limit.Draw{Window: s.tries, Key: challenge.GetText()}).OK {
 		return api.Credentials{}, registration.ErrExpired
 	}
 	secret := auth.NewSecret(s.Entropy)

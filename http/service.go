@@ -113,7 +113,9 @@ type core struct {
 	keyClaims   *limit.Window
 	pqKeys      *limit.Window
 	rates       rates
-	tries       *auth.Tries
+	// tries counts wrong solutions of a challenge, so that no client can make the server check
+	// any number of them. A restart forgets them.
+	tries *limit.Window
 	// svidChallenges bounds the challenges to prove workload identities, per agent.
 	svidChallenges *limit.Window
 	// shared are the limits that several nodes count together, nil for one on its own.
@@ -152,7 +154,7 @@ func NewService(o ServiceOptions) *Service {
 	s.keyClaims = limit.NewWindow(keyClaimsMax, keyClaimWindow, o.Clock)
 	s.pqKeys = limit.NewWindow(pqKeysMax, pqKeysWindow, o.Clock)
 	s.rates = newRates(o.Rates, o.Clock)
-	s.tries = auth.NewTries(o.Clock)
+	s.tries = limit.NewWindow(parley.ChallengeTriesMax, parley.ChallengeLifetime+time.Minute, o.Clock)
 	s.svidChallenges = limit.NewWindow(parley.SVIDChallengesMax, parley.SVIDChallengeLifetime, o.Clock)
 	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
 	s.keyNews.follow(o.Node.Keys, o.Node.CardKeys, o.Node.ReceiptKeys)

@@ -76,7 +76,7 @@ func (s workload) verifySVID(c *rest.Call, in *api.VerifySVID) (api.VerifiedSVID
 	if err := s.Node.Orgs.JudgeWorkloadChallenge(c.Context(), c.Caller.Org, in.ID, challenge); err != nil {
 		return api.VerifiedSVID{}, err
 	}
-	if !s.tries.Take(challenge.GetNonce()) {
+	if !limit.TakeAll(limit.Draw{Window: s.tries, Key: challenge.GetNonce()}).OK {
 		return api.VerifiedSVID{}, org.ErrChallengeExpired
 	}
 	found, o, err := s.prove(c, in, challenge)

@@ -132,6 +132,27 @@ func TestDifficultyFallsAcrossHours(t *testing.T) {
 	}
 }
 
+// TestDifficultyCountsOtherNodes: registrations on another node raise the difficulty here as well,
+// once, and no number of them by more than the maximum.
+func TestDifficultyCountsOtherNodes(t *testing.T) {
+	clock := newHand()
+	here, there := auth.NewDifficulty(20, true, clock.now), auth.NewDifficulty(20, true, clock.now)
+	here.Report(there.Spend)
+	there.Report(func(string, int) { t.Error("what another node has told is told again") })
+	for range 20 {
+		here.Count("a")
+	}
+	if here.Bits("a") != 22 || there.Bits("a") != 22 || there.Bits("b") != 20 {
+		t.Errorf("%d, %d and %d bits", here.Bits("a"), there.Bits("a"), there.Bits("b"))
+	}
+	there.Spend("a", -1<<62)
+	there.Spend("b", 1<<62)
+	there.Spend("b", 1<<62)
+	if there.Bits("a") != 22 || there.Bits("b") != 28 {
+		t.Errorf("%d and %d bits", there.Bits("a"), there.Bits("b"))
+	}
+}
+
 func TestDifficultyIsFixedInDevelopment(t *testing.T) {
 	d := auth.NewDifficulty(8, false, newHand().now)
 	for range 1000 {

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"math/bits"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -34,13 +33,15 @@ const (
 
 // Difficulty determines how many zero bits the next registration from an address has to
 // find. It rises by one bit when the registrations of the last hour reach ten and by one
-// more with each doubling, up to eight bits above the base. It is safe for concurrent
-// use. // spec: Authentication
+// more with each doubling, up to eight bits above the base. It is a limit.Counter, so that
+// the nodes of a cluster count together, and safe for concurrent use. // spec: Authentication
 type Difficulty struct {
 	base  int
 	clock parley.Clock
 	// seen is nil if the difficulty is fixed.
 	seen *otter.Cache[string, *hourly]
+	// note gets each registration, for the other nodes.
+	note func(address string, n int)
 }
 
 // hourly counts events over a sliding hour, estimated from the counts of the
@@ -55,7 +56,7 @@ type hourly struct {
 // NewDifficulty returns a Difficulty that starts at base bits. It stays there if adaptive
 // is false, as in development.
 func NewDifficulty(base int, adaptive bool, clock parley.Clock) *Difficulty {
-	d := &Difficulty{base: base, clock: clock}
+	d := &Difficulty{base: base, clock: clock, note: func(string, int) {}}
 	if adaptive {
 		d.seen = otter.Must(&otter.Options[string, *hourly]{
 			MaximumSize:      difficultyAddresses,
@@ -84,8 +85,21 @@ func (d *Difficulty) Count(address string) {
 	if d.seen == nil {
 		return
 	}
+	d.Spend(address, 1)
+	d.note(address, 1)
+}
+
+// Report implements limit.Counter.
+func (d *Difficulty) Report(note func(address string, n int)) { d.note = note }
+
+// Spend implements limit.Counter. It counts as many registrations as raise the difficulty to
+// its maximum, and no more.
+func (d *Difficulty) Spend(address string, n int) {
+	if d.seen == nil || n <= 0 {
+		return
+	}
 	cell, _ := d.seen.ComputeIfAbsent(address, func() (*hourly, bool) { return &hourly{}, false })
-	cell.count(d.clock(), 1)
+	cell.count(d.clock(), min(n, freeRegistrations<<extraBitsMax))
 }
 
 // count adds n events at now and returns the estimate for the hour that ends there.
@@ -101,48 +115,6 @@ func (h *hourly) count(now time.Time, n int) int {
 	h.current += n
 	remaining := 3600 - now.Unix()%3600
 	return h.current + h.previous*int(remaining)/3600
-}
-
-// Tries counts wrong nonces of challenges in memory, so that a client cannot make the
-// server hash a sealed challenge without limit. It is bounded: when it is full, it
-// forgets the challenges with the fewest tries, and a restart forgets all. It is safe for
-// concurrent use.
-type Tries struct {
-	taken *otter.Cache[string, *atomic.Int32]
-}
-
-// triesChallenges bounds the memory of Tries, in challenges.
-const triesChallenges = 1 << 16
-
-// NewTries returns a Tries that forgets a challenge when it expires.
-func NewTries(clock parley.Clock) *Tries {
-	return &Tries{otter.Must(&otter.Options[string, *atomic.Int32]{
-		MaximumSize:      triesChallenges,
-		ExpiryCalculator: otter.ExpiryCreating[string, *atomic.Int32](parley.ChallengeLifetime + time.Minute),
-		Clock:            cacheClock{clock},
-	})}
-}
-
-// Take takes one of a challenge's tries before the nonce is checked, so that concurrent
-// requests cannot exceed the limit. It returns false if none is left.
-func (t *Tries) Take(challenge string) bool {
-	taken, _ := t.taken.ComputeIfAbsent(challenge, func() (*atomic.Int32, bool) { return new(atomic.Int32), false })
-	for {
-		n := taken.Load()
-		if n >= parley.ChallengeTriesMax {
-			return false
-		}
-		if taken.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// GiveBack undoes a Take whose nonce was not wrong.
-func (t *Tries) GiveBack(challenge string) {
-	if taken, known := t.taken.GetIfPresent(challenge); known {
-		taken.Add(-1)
-	}
 }
 
 // cacheClock makes caches use the service's clock. It has no ticks: expired entries leave

@@ -107,7 +107,8 @@ func (w *Window) Report(note func(string, int)) {
 	}
 }
 
-// Spend adds requests to the window of a key, up to twice its limit.
+// Spend adds requests to the window of a key, up to twice its limit. What is given back are the
+// newest ones.
 func (w *Window) Spend(key string, n int) {
 	if w == nil {
 		return
@@ -120,4 +121,5 @@ func (w *Window) Spend(key string, n int) {
 	for range min(n, 2*w.limit-len(cell.at)) {
 		w.add(cell, now)
 	}
+	cell.at = cell.at[:max(len(cell.at)+min(n, 0), 0)]
 }

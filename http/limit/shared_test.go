@@ -2,6 +2,8 @@ package limit_test
 
 import (
 	"encoding/binary"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +63,44 @@ func TestSharedLimitsCountTogether(t *testing.T) {
 	clock.advance(time.Minute)
 	if l, w := a.admitted("k", 20); l != 10 || w != 10 {
 		t.Errorf("a minute later it admits %d and %d", l, w)
+	}
+}
+
+// TestSharedWindowGivesBack: what a node gives back can be taken again on every node, and however
+// many requests come at once, no more are admitted than the limit allows.
+func TestSharedWindowGivesBack(t *testing.T) {
+	clock := newHand()
+	a, b := newSharing(clock), newSharing(clock)
+	var judged atomic.Int32
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 5 {
+				if limit.TakeAll(limit.Draw{Window: a.w, Key: "k"}).OK {
+					judged.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.Spend(a.Take())
+	if _, w := b.admitted("k", 1); judged.Load() != 10 || w != 0 {
+		t.Fatalf("one node admits %d, and the other one %d", judged.Load(), w)
+	}
+	a.w.GiveBack("k")
+	a.w.GiveBack("k")
+	b.Spend(a.Take())
+	if _, w := b.admitted("k", 20); w != 2 {
+		t.Errorf("two were given back, and the other node admits %d", w)
+	}
+	a.Spend(b.Take())
+	if _, w := a.admitted("k", 20); w != 0 {
+		t.Errorf("the other node took them, and the first one admits %d", w)
+	}
+	a.w.GiveBack("unknown")
+	(*limit.Window)(nil).GiveBack("k")
+	if _, w := a.admitted("unknown", 20); w != 10 {
+		t.Errorf("a key of which nothing was taken has %d", w)
 	}
 }
 

@@ -17,7 +17,7 @@ type Window struct {
 	length int64 // nanoseconds
 	clock  parley.Clock
 	passed cells[instants]
-	// note, if set, gets what is admitted, see Shared.
+	// note, if set, gets what is admitted and given back, see Shared.
 	note func(key string, n int)
 }
 
@@ -104,6 +104,14 @@ func (s Standing) sooner(o Standing) bool {
 		return s.Remaining < o.Remaining
 	}
 	return s.RetryAfter > o.RetryAfter
+}
+
+// GiveBack undoes an admission of a key: the newest one, if there were several.
+func (w *Window) GiveBack(key string) {
+	w.Spend(key, -1)
+	if w != nil && w.note != nil {
+		w.note(strings.Clone(key), -1)
+	}
 }
 
 // slide drops what has left the window.
