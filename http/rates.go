@@ -72,7 +72,7 @@ func newRates(r Rates, clock parley.Clock) rates {
 
 // share returns the limits of a service that count with those of other nodes.
 func (s *core) share() *limit.Shared {
-	all, r := limit.NewShared(), &s.rates
+	all, r := limit.NewShared(s.Clock, s.Entropy), &s.rates
 	for name, l := range map[string]*limit.Limiter{
 		"register": r.register, "token": r.token, "token_failures": r.tokenFailures,
 		"writes": r.writes, "reads": r.reads, "public": r.public, "a2a": r.a2a,
@@ -88,11 +88,12 @@ func (s *core) share() *limit.Shared {
 	all.Add("difficulty", s.Difficulty)
 	all.Add("exports", s.exports)
 	all.Add("endings", s.endings)
+	s.streams.onNodes, s.taskStreams = all.Concurrency("streams"), all.Concurrency("task_streams")
 	return all
 }
 
-// Spent returns what callers have spent of their rates here since the last call, for the other
-// nodes of the cluster; nil if nothing.
+// Spent returns what callers have spent of their rates here since the last call, and how many
+// streams agents have here, for the other nodes of the cluster; nil if nothing.
 func (s *Service) Spent() ([]byte, error) {
 	all := s.shared.Take()
 	if len(all) == 0 {

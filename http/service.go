@@ -119,7 +119,9 @@ type core struct {
 	// svidChallenges bounds the challenges to prove workload identities, per agent.
 	svidChallenges *limit.Window
 	// shared are the limits that several nodes count together, nil for one on its own.
-	shared      *limit.Shared
+	shared *limit.Shared
+	// taskStreams are the streams of A2A tasks on all nodes, nil on one on its own.
+	taskStreams *limit.Concurrency
 	bridgeCards *a2a.Cards
 	receiptKeys *receiptKeys
 	// signing is held from reading the signing keys until they are in use, so that an older
@@ -172,7 +174,7 @@ func NewService(o ServiceOptions) *Service {
 	s.bridge = a2a.New(a2a.Options{
 		Node: o.Node, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
 		Transferred: s.bridgeTransferred, StreamLimit: func(who rest.Caller) *int { return s.allowed(who, quotaStreams) },
-		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault, CutOff: s.cutOff,
+		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault, CutOff: s.cutOff, Streams: s.taskStreams,
 	})
 	if o.Courier != nil {
 		o.Courier.bridge.Store(s.bridge)

@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/actors/org"
+	"parley/http/limit"
 )
 
 // streams holds all open streams and the timer wheel for their heartbeats.
@@ -17,8 +18,9 @@ type streams struct {
 	mu        sync.Mutex
 	open      map[*agentStream]struct{}
 	readersOf map[parley.AgentID]*readers
-	pumps     pumps // for live entries
-	backlog   pumps // for entries read from rows
+	onNodes   *limit.Concurrency // nil on a node on its own
+	pumps     pumps              // for live entries
+	backlog   pumps              // for entries read from rows
 	rendered  renderCache
 	pages     pageCache
 	count     streamCount
@@ -78,9 +80,11 @@ func (r *streams) schedule(st *agentStream, due int64) {
 func (r *streams) remove(st *agentStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if st.readers.size.Add(-1) == 0 {
+	left := st.readers.size.Add(-1)
+	if left == 0 {
 		delete(r.readersOf, st.source.agent)
 	}
+	r.onNodes.Close(st.source.agent, int(left))
 	delete(r.open, st)
 	for i := range r.wheel {
 		delete(r.wheel[i], st)
@@ -155,8 +159,8 @@ func (r *streams) take(agent parley.AgentID, limit *int) (a *readers, used int) 
 	if a == nil {
 		a = &readers{}
 	}
-	used = int(a.size.Load())
-	if limit != nil && used >= *limit {
+	used, ok := r.onNodes.Open(agent, int(a.size.Load()), limit)
+	if !ok {
 		return nil, used
 	}
 	r.readersOf[agent] = a

@@ -24,7 +24,7 @@ import (
 	"parley/journal"
 )
 
-// Options configure a Bridge. All fields are required.
+// Options configure a Bridge. All fields but Streams are required.
 type Options struct {
 	Node  *actors.Node
 	Desk  *submission.Desk
@@ -42,8 +42,9 @@ type Options struct {
 	// Budget bounds the bytes that streams hold.
 	Budget *limit.Budget
 	// StreamLimit returns how many streams an agent of the caller may have; nil means no
-	// limit.
+	// limit. Streams counts them on all nodes of a cluster; nil is for a server on its own.
 	StreamLimit func(rest.Caller) *int
+	Streams     *limit.Concurrency
 	// Transferred records that messages were transferred to their recipient over the bridge.
 	Transferred func(ctx context.Context, now time.Time, messages []query.Message) error
 	// CutOff reports that this node has lost contact with its cluster: streams end.
@@ -66,7 +67,8 @@ type Bridge struct {
 func New(o Options) *Bridge {
 	b := &Bridge{
 		Options: o, hub: newHub(), contexts: otter.Must(&otter.Options[contextKey, parley.ConversationID]{MaximumSize: contextsMax}),
-		folds: otter.Must(&otter.Options[foldKey, folded]{MaximumSize: foldsMax}), streams: openStreams{all: map[*taskStream]struct{}{}, of: map[parley.AgentID]int{}},
+		folds:   otter.Must(&otter.Options[foldKey, folded]{MaximumSize: foldsMax}),
+		streams: openStreams{all: map[*taskStream]struct{}{}, of: map[parley.AgentID]int{}, onNodes: o.Streams},
 	}
 	b.stop = o.Node.Feeds.WatchConversations(b.hub.changed, b.hub.wakeAll)
 	return b

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"parley"
+	"parley/http/limit"
 )
 
 // hub wakes those who follow a conversation when it has new events.
@@ -68,13 +69,15 @@ type openStreams struct {
 	all map[*taskStream]struct{}
 	// of counts them by the agent that began the task.
 	of map[parley.AgentID]int
+	// onNodes counts those of other nodes too, nil on a node on its own.
+	onNodes *limit.Concurrency
 }
 
 // add adds a stream, unless its agent has as many as the limit allows (nil: any number).
 func (o *openStreams) add(st *taskStream, limit *int) (used int, added bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if used = o.of[st.agent]; limit != nil && used >= *limit {
+	if used, added = o.onNodes.Open(st.agent, o.of[st.agent], limit); !added {
 		return used, false
 	}
 	o.all[st] = struct{}{}
@@ -86,7 +89,9 @@ func (o *openStreams) remove(st *taskStream) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.all, st)
-	if o.of[st.agent]--; o.of[st.agent] == 0 {
+	o.of[st.agent]--
+	o.onNodes.Close(st.agent, o.of[st.agent])
+	if o.of[st.agent] == 0 {
 		delete(o.of, st.agent)
 	}
 }

@@ -1,6 +1,10 @@
 package limit
 
-import "sync"
+import (
+	"sync"
+
+	"parley"
+)
 
 // sharedMax bounds how many keys of all limits wait to be told to other nodes. What further
 // keys spend meanwhile counts on this node alone.
@@ -10,12 +14,16 @@ const sharedMax = 4096
 // here, for the others, and counts what they have spent there. A caller can spend more than its
 // limit only on several nodes at once, for as long as news takes between them.
 type Shared struct {
+	clock  parley.Clock
+	self   nodeID
 	mu     sync.Mutex
 	limits map[string]Counter
+	open   map[string]*Concurrency
 	spent  map[spending]*int
 }
 
-// Spent is how many requests of a key were admitted by the limit of a name.
+// Spent is how many requests of a key were admitted by the limit of a name. Of a Concurrency it
+// is how many are open on a node, and the key begins with the id of the node.
 type Spent struct {
 	Limit string `json:"limit"`
 	Key   []byte `json:"key"`
@@ -32,9 +40,9 @@ type Counter interface {
 	Spend(key string, n int)
 }
 
-// NewShared returns a Shared without limits.
-func NewShared() *Shared {
-	return &Shared{limits: map[string]Counter{}, spent: map[spending]*int{}}
+// NewShared returns a Shared without limits. Each node has another entropy.
+func NewShared(clock parley.Clock, entropy parley.Entropy) *Shared {
+	return &Shared{clock: clock, self: entropy(), limits: map[string]Counter{}, open: map[string]*Concurrency{}, spent: map[spending]*int{}}
 }
 
 // Add adds a limit, which has the same name on all nodes, before it is used. It may be nil.
@@ -55,7 +63,8 @@ func (s *Shared) Add(name string, c Counter) {
 	})
 }
 
-// Take returns what was spent here since the last call.
+// Take returns what was spent here since the last call, and how many are open here where the
+// other nodes have to be told.
 func (s *Shared) Take() (all []Spent) {
 	s.mu.Lock()
 	spent := s.spent
@@ -66,14 +75,21 @@ func (s *Shared) Take() (all []Spent) {
 			all = append(all, Spent{which.limit, []byte(which.key), *n})
 		}
 	}
+	for name, c := range s.open {
+		all = c.take(name, all)
+	}
 	return all
 }
 
-// Spend counts what was spent on another node. Limits that this node does not have are ignored.
+// Spend counts what was spent on another node, and what is open there. Limits that this node
+// does not have are ignored.
 func (s *Shared) Spend(all []Spent) {
 	for _, one := range all {
 		if c, known := s.limits[one.Limit]; known {
 			c.Spend(string(one.Key), one.Count)
+		}
+		if c, known := s.open[one.Limit]; known {
+			c.receive(one.Key, one.Count)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"parley"
 	"parley/http/limit"
 )
 
@@ -18,7 +19,7 @@ type sharing struct {
 }
 
 func newSharing(clock *hand) sharing {
-	n := sharing{limit.NewShared(), limit.New(10, time.Minute, 10, clock.now), limit.NewWindow(10, time.Minute, clock.now)}
+	n := sharing{limit.NewShared(clock.now, parley.RandomEntropy), limit.New(10, time.Minute, 10, clock.now), limit.NewWindow(10, time.Minute, clock.now)}
 	n.Add("l", n.l)
 	n.Add("w", n.w)
 	n.Add("none", (*limit.Limiter)(nil))
