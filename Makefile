@@ -204,6 +204,8 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	$(GO) test -count=1 -v -timeout 120m ./cluster -run '^TestMalformedFrames$$' -frames.inputs 1000000
 	@$(SAY) "scripts on one server and on three nodes"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^TestNodesAnswerAlike$$' -nodes.scripts 20
+	@$(SAY) "the stories of one server at a follower"
+	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -at.follower
 	@$(SAY) "upgrades from a former program"
 	$(GO) test -count=5 -v -timeout 60m $(BLACKBOX) -run '^TestRollingUpgrade$$' -nodes.upgrade
 	@$(SAY) "1 GiB to a blank node"

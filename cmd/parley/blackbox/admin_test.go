@@ -102,6 +102,7 @@ func TestOperatorCallsNeedTheToken(t *testing.T) {
 // foreign name that resolves to this machine, and requests that the browser marks as
 // cross-origin, with or without the token.
 func TestPagesCannotReachTheAdminListener(t *testing.T) {
+	oneServerOnly(t, "its nodes would share an address for metrics")
 	admin, metrics := freeAddress(t), freeAddress(t)
 	s := start(t, "--admin-listen", admin, "--admin-hosts", "ops.example,OTHER.example", "--metrics-listen", metrics)
 	_, port, _ := strings.Cut(admin, ":")

@@ -9,7 +9,7 @@ import (
 // organization was erased, and requests that wait for the agent end: without that the
 // client would give up on them.
 func TestErasedAgent(t *testing.T) {
-	onOneNode(t, "the encryption keys of organizations, which an erasure destroys, are not replicated", func(t *testing.T, s *server) {
+	each(t, func(t *testing.T, s *server) {
 		gone, stays, far := s.org(t).agent("gone"), s.org(t).agent("stays"), s.org(t).agent("far")
 		gone.put(gone.path("/card"), merged(bridgedCard(), obj{"is_public": true})).want(200)
 		host := gone.slug + ".localhost"

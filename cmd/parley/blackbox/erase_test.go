@@ -40,6 +40,9 @@ func newErased(t *testing.T, s *server) *erased {
 	x.cast = x.others.broadcast(x.gone)
 	x.said = x.others.broadcast(x.stays)
 	x.told = x.own.broadcast(x.stays)
+	for _, g := range []*agent{x.stays, x.far} { // from now on the server has it in memory
+		s.polled(t, g.pollURL, "").want(200)
+	}
 	return x
 }
 
@@ -53,7 +56,7 @@ const erasedConversations = 3 + 1 + 1
 // TestErase: the answer counts what was there, nothing of the organization works any more,
 // and others see nothing of it but that it is gone.
 func TestErase(t *testing.T) {
-	onOneNode(t, "the encryption keys of organizations, which an erasure destroys, are not replicated", func(t *testing.T, s *server) {
+	each(t, func(t *testing.T, s *server) {
 		x := newErased(t, s)
 		live, watching := x.gone.stream(""), x.stays.stream("")
 		live.opening()
@@ -200,6 +203,7 @@ func TestEraseSurvivesKills(t *testing.T) {
 // TestEraseAgainAfterRestore: a server on a backup that still has the organization erases
 // it before it listens if the list says so; without the list it is there (control).
 func TestEraseAgainAfterRestore(t *testing.T) {
+	oneServerOnly(t, "it works on the directory of a stopped server")
 	own(t, func(t *testing.T, journals string) {
 		dir := t.TempDir()
 		list, backup := filepath.Join(dir, "list"), filepath.Join(dir, "backup")

@@ -18,6 +18,7 @@ import (
 // served returns a data directory that a server has used, with its master key.
 func served(t *testing.T) (dir, keyFile string, key []byte) {
 	t.Helper()
+	oneServerOnly(t, "it works on the directory of a stopped server")
 	s := start(t)
 	s.org(t)
 	if err := s.drain(10 * time.Second); err != nil {

@@ -269,6 +269,7 @@ func TestKillDuringRegistrations(t *testing.T) {
 // TestKillDuringTheFirstStart kills a server while it makes journal, master key and
 // keyring. The next start completes what is missing.
 func TestKillDuringTheFirstStart(t *testing.T) {
+	oneServerOnly(t, "it works on the directory of a stopped server")
 	whole, cut := 0, 0
 	for try := range 16 {
 		dir := filepath.Join(t.TempDir(), strconv.Itoa(try))

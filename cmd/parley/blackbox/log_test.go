@@ -10,6 +10,7 @@ import (
 // TestLogOfStartAndStop: the log states the version and addresses, unsafe settings, and
 // the shutdown. With JSON, standard error has nothing else, even if the start fails.
 func TestLogOfStartAndStop(t *testing.T) {
+	oneServerOnly(t, "it judges the whole log")
 	s := start(t, "--log-format", "json", "--hints", "--base-url", "http://parley.example")
 	if err := s.drain(10 * time.Second); err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func TestTokensOfAnotherServerAreRejected(t *testing.T) {
 	token := obj{"token": mails.waitForEmail(t, "ops@one.example").token()}
 	other.call(t, "", "POST", "/auth/verify-email", token).refused(404, "not_found")
 	one.kill()
-	one.flags[3] = "approval"
+	one.setFlag("--tier1", "approval")
 	one.restart(t)
 	one.call(t, "", "POST", "/auth/verify-email", token).as("not by mail").refused(404, "not_found")
 }

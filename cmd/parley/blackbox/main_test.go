@@ -22,6 +22,9 @@ var scratch string
 func TestMain(m *testing.M) {
 	flag.Parse()
 	allowWaiting()
+	if *atFollower {
+		variants, hooked, clusters = variants[:1], hooked[:1], nil
+	}
 	os.Exit(run(m))
 }
 
@@ -96,6 +99,9 @@ func (v *variant) String() string {
 	if v.count > 0 {
 		return fmt.Sprintf("%d nodes", v.count)
 	}
+	if *atFollower {
+		return "follower"
+	}
 	return "journals=" + v.journals
 }
 
@@ -120,6 +126,10 @@ func (v *variant) shared(t *testing.T) *server {
 			if v.nodes, v.err = openNodes(v.dir, v.count, flags...); v.err == nil {
 				v.server = v.nodes.server()
 			}
+			return
+		}
+		if *atFollower {
+			v.server, v.nodes, v.err = openFollower(v.dir, flags...)
 			return
 		}
 		v.server, v.err = (&server{dir: v.dir, flags: flags}).launched("127.0.0.1:0")
@@ -170,7 +180,7 @@ func onOneNode(t *testing.T, _ string, test func(t *testing.T, s *server)) {
 // alone runs a test that loads the server, with no other test in parallel.
 func alone(t *testing.T, test func(t *testing.T, s *server)) {
 	for _, v := range variants {
-		t.Run("journals="+v.journals, func(t *testing.T) { test(t, v.shared(t)) })
+		t.Run(v.String(), func(t *testing.T) { test(t, v.shared(t)) })
 	}
 }
 
@@ -178,7 +188,7 @@ func alone(t *testing.T, test func(t *testing.T, s *server)) {
 func own(t *testing.T, test func(t *testing.T, journals string)) {
 	t.Parallel()
 	for _, v := range variants {
-		t.Run("journals="+v.journals, func(t *testing.T) {
+		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
 			test(t, v.journals)
 		})

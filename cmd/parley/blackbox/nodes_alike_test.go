@@ -21,6 +21,7 @@ var nodesScripts = flag.Int("nodes.scripts", 1, "how many scripts TestNodesAnswe
 // same, byte by byte, but for what the server draws by lot and what time it is. What nodes send
 // each other is late, so that one which answers without asking the leader is behind.
 func TestNodesAnswerAlike(t *testing.T) {
+	oneServerOnly(t, "it starts nodes itself")
 	t.Parallel()
 	const requests, first = 400, 9 // a script in which all of wordsOfAnswers occur
 	all := strings.Builder{}

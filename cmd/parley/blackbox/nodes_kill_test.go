@@ -67,6 +67,7 @@ func startNodes(t testing.TB, count int, flags ...string) *nodes {
 // startNodesAt runs a cluster for one test at places of its own.
 func startNodesAt(t testing.TB, at func(i int) (place, error), count int, flags ...string) *nodes {
 	t.Helper()
+	oneServerOnly(t, "it starts nodes itself")
 	n, err := openNodesAt(at, count, flags...)
 	if err != nil {
 		t.Fatal(err)

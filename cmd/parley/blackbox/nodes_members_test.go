@@ -334,6 +334,7 @@ func TestOlderCopy(t *testing.T) {
 // TestConvertedDirectory makes the directory of a single server the first node of a cluster:
 // everything in it is on the nodes that join.
 func TestConvertedDirectory(t *testing.T) {
+	oneServerOnly(t, "it starts nodes itself")
 	t.Parallel()
 	single := start(t)
 	one, other := pair(t, single)

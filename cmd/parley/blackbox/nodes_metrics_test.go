@@ -170,6 +170,7 @@ func TestNodesMetrics(t *testing.T) {
 
 // TestAloneWithoutClusterMetrics: a server on its own has none.
 func TestAloneWithoutClusterMetrics(t *testing.T) {
+	oneServerOnly(t, "it judges a server on its own")
 	admin, err := unusedAddress()
 	if err != nil {
 		t.Fatal(err)

@@ -169,6 +169,11 @@ func (s *server) flag(name string) string {
 	return ""
 }
 
+// setFlag changes the value of a flag for the next start.
+func (s *server) setFlag(name, value string) {
+	s.flags[slices.Index(s.flags, name)+1] = value
+}
+
 // operate runs an operator's command on a running server.
 func (s *server) operate(args ...string) (said string, err error) {
 	args = append(args, "--data", s.dir, "--admin", "http://"+s.flag("--admin-listen"))
@@ -284,15 +289,17 @@ func (n *nodes) heed(t testing.TB) {
 	}
 }
 
-// stop drains all nodes. None may have reported a defect.
-func (n *nodes) stop() (err error) {
+// stop drains all nodes at once. None may have reported a defect.
+func (n *nodes) stop() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, s := range n.all {
-		if e := errors.Join(s.drain(15*time.Second), s.log.trouble()); e != nil {
-			err = errors.Join(err, fmt.Errorf("node %s: %w\n%s", s.flag("--node-name"), e, s.log.tail()))
+	faults := concurrently(len(n.all), func(i int) error {
+		s := n.all[i]
+		if err := errors.Join(s.drain(15*time.Second), s.log.trouble()); err != nil {
+			return fmt.Errorf("node %s: %w\n%s", s.flag("--node-name"), err, s.log.tail())
 		}
-	}
+		return nil
+	})
 	n.all = nil
-	return errors.Join(err, n.proxy.Close())
+	return errors.Join(append(faults, n.proxy.Close())...)
 }

@@ -132,6 +132,7 @@ func TestJournalsAreFixed(t *testing.T) {
 
 // TestStartOfAnEmptyServer: the first start writes and syncs the 512 files of the keyring.
 func TestStartOfAnEmptyServer(t *testing.T) {
+	oneServerOnly(t, "it measures the start")
 	for _, v := range variants {
 		t.Run("journals="+v.journals, func(t *testing.T) {
 			best := time.Hour

@@ -178,7 +178,7 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 		}))
 		poll(second.pollURL, "192.0.2.1").want(200)
 		s.kill()
-		s.flags[3] = "4/0"
+		s.setFlag("--poll-limit", "4/0")
 		s.restart(t)
 		report(t, "an address", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll(second.pollURL, "192.0.2.1") }))
 		report(t, "an address that guesses", rateFaults(rateLimit{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll("/poll/"+randomHex(10), "192.0.2.2") }))

@@ -162,29 +162,38 @@ func cleanEnvironment() []string {
 	return env
 }
 
-// start runs a server for one test.
+// start runs a server for one test, or with -at.follower three nodes, and returns one that does
+// not lead.
 func start(t testing.TB, flags ...string) *server {
 	t.Helper()
+	if *atFollower {
+		return startFollower(t, flags...)
+	}
 	return startThrough(t, nil, flags...)
 }
 
 // startThrough runs a server that another program starts.
 func startThrough(t testing.TB, through []string, flags ...string) *server {
 	t.Helper()
+	oneServerOnly(t, "another program starts it")
 	s, err := (&server{dir: t.TempDir(), flags: flags, through: through}).launched("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		s.kill()
-		if err := s.log.trouble(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Log(s.log.tail())
-		}
-	})
+	t.Cleanup(func() { s.end(t) })
 	return s
+}
+
+// end kills the process, which must have reported no defect.
+func (s *server) end(t testing.TB) {
+	t.Helper()
+	s.kill()
+	if err := s.log.trouble(); err != nil {
+		t.Error(err)
+	}
+	if t.Failed() {
+		t.Log(s.log.tail())
+	}
 }
 
 // adminToken returns the token for the admin address.

@@ -36,6 +36,7 @@ type collecting struct {
 
 func collect(t *testing.T) *collecting {
 	t.Helper()
+	oneServerOnly(t, "it waits for the spans of one process")
 	c := &collecting{}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)

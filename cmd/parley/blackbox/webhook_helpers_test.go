@@ -31,12 +31,7 @@ func trustSink() ([]string, error) {
 // hooks runs a test on both servers that trust the sink, in parallel with others.
 func hooks(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Parallel()
-	for _, v := range hooked {
-		t.Run("journals="+v.journals, func(t *testing.T) {
-			t.Parallel()
-			test(t, v.shared(t))
-		})
-	}
+	runOn(t, hooked, test)
 }
 
 // hook is a webhook as returned to its owner.

@@ -170,6 +170,7 @@ func (h *hook) accounted(t *testing.T) {
 // know its outcome. The attempt does not count, and the next one is made right after the
 // start, however often that happens.
 func TestADeliverySurvivesManyDeaths(t *testing.T) {
+	oneServerOnly(t, "the leader delivers, and is not killed")
 	t.Parallel()
 	s := start(t, "--webhook-ca", theSink(t).caFile)
 	a, b := pair(t, s)

@@ -1,0 +1,93 @@
+package blackbox
+
+import (
+	"cmp"
+	"flag"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var atFollower = flag.Bool("at.follower", false, "start three nodes instead of one server, and make each request at one that does not lead")
+
+// storiesAtFollower are those that always run at a follower, by what they are about.
+var storiesAtFollower = []string{
+	"TestWebhookDelivers", "TestEventsOf.*", "TestHold.*", "TestRetryByHand.*", "TestGone", "TestProcessing", "TestRevokedAgentsHaveNoWebhooks",
+	"TestSuspension", "TestQuotas", "TestGroupQuota", "TestPoll", "TestPollTokens", "TestErase", "TestErasedAgent",
+	"TestJoining", "TestLeaveOrKick", "TestVotesAtOnce", "TestBroadcast", "TestGroupDeletion",
+	"TestA2ACard", "TestBridgeStrangers", "TestPushNotifications", "TestChallengeSolvedTwiceAtOnce",
+}
+
+// TestStoriesAtFollower runs stories of one server again, on three nodes, with each request at a
+// node that does not lead: what a node remembers beside the journal must be right there too.
+func TestStoriesAtFollower(t *testing.T) {
+	oneServerOnly(t, "it runs them itself")
+	t.Parallel()
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "-at.follower", "-test.v", "-test.parallel", "4", "-test.run", "^("+strings.Join(storiesAtFollower, "|")+")$")
+	cmd.Env = append(os.Environ(), "PARLEY_BIN="+binary)
+	said, err := cmd.CombinedOutput()
+	if passed := strings.Count(string(said), "\n--- PASS"); err != nil || passed < len(storiesAtFollower) || strings.Contains(string(said), "--- SKIP") {
+		t.Errorf("%d stories passed: %v\n%s", passed, err, said)
+	}
+}
+
+// oneServerOnly skips a test with -at.follower.
+func oneServerOnly(t testing.TB, why string) {
+	t.Helper()
+	if *atFollower {
+		t.Skip("not at a follower: " + why)
+	}
+}
+
+// openFollower starts three nodes with the flags of a server, and returns the second one. Its
+// address is their base address, so that a test uses it as a server on its own.
+func openFollower(dir string, flags ...string) (*server, *nodes, error) {
+	address, err := unusedAddress()
+	if err != nil {
+		return nil, nil, err
+	}
+	flags, admin := cut(flags, "--admin-listen")
+	flags, _ = cut(flags, "--journals") // nodes have one
+	n, err := openNodesAt(func(i int) (place, error) {
+		at, err := localPlace(dir)(i)
+		if i == 1 {
+			at.listen, at.admin = address, cmp.Or(admin, at.admin)
+		}
+		return at, err
+	}, 3, append([]string{"--base-url", "http://" + address}, flags...)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := n.node(1)
+	for n.leader() == s { // on a busy machine
+		_, _ = s.operate("cluster", "balance", "--to", nodeName(0))
+	}
+	return s, n, nil
+}
+
+// cut removes a flag, and returns its value.
+func cut(flags []string, name string) (rest []string, value string) {
+	i := slices.Index(flags, name)
+	if i < 0 {
+		return flags, ""
+	}
+	return slices.Concat(flags[:i], flags[i+2:]), flags[i+1]
+}
+
+// startFollower runs three nodes for one test, and returns one that does not lead.
+func startFollower(t testing.TB, flags ...string) *server {
+	t.Helper()
+	s, n, err := openFollower(t.TempDir(), flags...)
+	must(t, err)
+	t.Cleanup(func() {
+		for _, node := range n.all {
+			node.end(t)
+		}
+		_ = n.proxy.Close()
+	})
+	return s
+}
