@@ -364,6 +364,7 @@ func exists(path string) bool {
 // TestBackupRequests: the admin address accepts backup requests from the command and none
 // that a browser could send.
 func TestBackupRequests(t *testing.T) {
+	oneServerOnly(t, "it opens the directory of a server")
 	own(t, func(t *testing.T, journals string) {
 		admin := freeAddress(t)
 		s := start(t, "--journals", journals, "--admin-listen", admin)

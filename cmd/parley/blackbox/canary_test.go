@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -71,12 +70,9 @@ func (c canaries) only(names ...string) canaries {
 // freeAddress returns an address that no process listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
+	address, err := unusedAddress()
+	must(t, err)
+	return address
 }
 
 // TestCanaries puts unique texts into everything secret and private, uses every route

@@ -78,6 +78,7 @@ func putBack(t *testing.T, from, to string) {
 // the other; without one, or with an old file, no server starts, and the error names the
 // shard. verify finds each of them and changes nothing.
 func TestKeyringDamage(t *testing.T) {
+	oneServerOnly(t, "it works on the directory of a stopped server")
 	t.Parallel()
 	s := start(t)
 	first := s.org(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os/exec"
@@ -87,13 +88,17 @@ func openNodesAt(at func(i int) (place, error), count int, flags ...string) (*no
 	return n, nil
 }
 
-// unusedAddress is one at which nobody listens.
-func unusedAddress() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// unusedAddress is one at which nobody listens. Its port is below those that Linux gives to
+// clients, which could take it before a server does.
+func unusedAddress() (address string, err error) {
+	for range 100 {
+		address = fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000))
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", address); err == nil {
+			return address, ln.Close()
+		}
 	}
-	return ln.Addr().String(), ln.Close()
+	return "", err
 }
 
 // add starts the first node, or has a further one join, in place of one that replaces names.

@@ -241,6 +241,7 @@ func TestRotation(t *testing.T) {
 
 // TestWebhooksSurviveARestart: webhooks, jobs, secrets and due times persist.
 func TestWebhooksSurviveARestart(t *testing.T) {
+	oneServerOnly(t, "the leader goes on delivering")
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
 		a, b := pair(t, s)
