@@ -16,7 +16,7 @@ import (
 type Handler interface {
 	// Receive takes messages in the order in which the peer sent them. It must not block. An error
 	// ends the stream, and the peer begins another one after a pause. Refuse, which may be called
-	// later, does the same at the next messages.
+	// later, ends it when the next batch arrives.
 	Receive(from uint64, messages [][]byte, refuse func(error)) error
 	// Answer answers a call. It is also called for nodes that are no members but have a
 	// certificate of the cluster: the handler returns ErrNoMember unless it answers those too.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type node struct {
 	block    chan struct{} // answers wait for it
 	taken    []byte
 	log      logged
+	removed  atomic.Bool // no peer is a member for this node
 }
 
 // logged is a log that tests read.
@@ -155,7 +157,7 @@ func (n *node) start(t *testing.T, address string) {
 	}
 	n.address = ln.Addr().String()
 	l := link.New(link.Options{
-		Security: n.identity, Handler: n, Member: func(uint64) bool { return true }, Clock: time.Now, Logger: slog.New(slog.NewTextHandler(&n.log, nil)),
+		Security: n.identity, Handler: n, Member: func(uint64) bool { return !n.removed.Load() }, Clock: time.Now, Logger: slog.New(slog.NewTextHandler(&n.log, nil)),
 		Register: registerOpen,
 	})
 	n.Links = l
@@ -442,6 +444,14 @@ func TestLostPeersAreLogged(t *testing.T) {
 	other.Close()
 	b.start(t, address)
 	until("it is back", "is reached again", 1)
+	b.removed.Store(true) // as for a node that was removed
+	for range 20 {
+		a.Send(b.id, []byte("x"))
+		time.Sleep(100 * time.Millisecond)
+	}
+	if n := a.log.count("not a member"); n != 1 || a.log.count("is reached again") != 1 {
+		t.Errorf("a peer that takes nothing is logged %d times\n%s", n, a.log.text)
+	}
 }
 
 // TestMalformedEndsStream: a peer that sends something malformed is disconnected and named in the

@@ -26,7 +26,7 @@ type remote struct {
 
 	logger *slog.Logger
 	// causes were logged since the peer was last reached.
-	causes []string
+	causes []string // under mu
 
 	// malformed reports that the peer sent something malformed.
 	malformed func(error) error
@@ -66,9 +66,11 @@ func (p *remote) sendMessages() {
 				close(ended)
 			}()
 			p.up.Store(true)
-			p.reached()
+			settled := time.AfterFunc(settledAfter, p.reached)
 			sent := p.pump(p.messages, stream, ended, nil)
-			if <-ended; sent > 0 && status.Code(err) != codes.InvalidArgument {
+			<-ended
+			settled.Stop()
+			if sent > 0 && status.Code(err) != codes.InvalidArgument {
 				pause = reconnectMin / 2
 			}
 			p.up.Store(false)
@@ -79,12 +81,19 @@ func (p *remote) sendMessages() {
 	}
 }
 
-// causesMax bounds what is logged of one outage.
-const causesMax = 5
+const (
+	// causesMax bounds what is logged of one outage.
+	causesMax = 5
+	// settledAfter is how long a stream has to last for its peer to count as reached: one that does
+	// not know this node ends it at once.
+	settledAfter = 500 * time.Millisecond
+)
 
 // lost logs why a peer cannot be reached, each cause once until it is reached again.
 func (p *remote) lost(err error) {
 	cause := status.Convert(err).Message()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.ctx.Err() != nil || len(p.causes) == causesMax || slices.Contains(p.causes, cause) {
 		return
 	}
@@ -94,6 +103,8 @@ func (p *remote) lost(err error) {
 
 // reached logs that a peer can be reached again.
 func (p *remote) reached() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(p.causes) > 0 {
 		p.logger.Info("a node of the cluster is reached again", "node", p.named(), "address", p.address)
 		p.causes = nil
