@@ -286,6 +286,8 @@ type Status struct {
 	Commit         uint64
 	Applied        Applied
 	Floor, Durable uint64
+	// Diverged lists the members that hold other committed entries than the group.
+	Diverged []uint64
 	// Progress lists the members if this node leads.
 	Progress []Progress
 }
@@ -307,7 +309,7 @@ func (c *Core) Status() Status {
 	basic := c.node.BasicStatus()
 	s := Status{
 		ID: c.id, Term: basic.GetTerm(), Leader: basic.Lead, Commit: basic.GetCommit(),
-		Applied: c.applied, Floor: c.cut.floor, Durable: c.cut.durable,
+		Applied: c.applied, Floor: c.cut.floor, Durable: c.cut.durable, Diverged: c.diverged(),
 	}
 	if c.lead.led {
 		s.Leads = c.lead.term

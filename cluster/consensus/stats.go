@@ -20,14 +20,9 @@ type Stats struct {
 
 // stats returns what a Core knows of them.
 func (c *Core) stats() *Stats {
-	basic, diverged := c.node.BasicStatus(), 0
-	for _, s := range c.known {
-		if s.Diverged && isMember(c.applied.Conf, s.ID) {
-			diverged++
-		}
-	}
+	basic := c.node.BasicStatus()
 	return &Stats{
-		Diverged: diverged,
+		Diverged: len(c.diverged()),
 		Term:     basic.GetTerm(), Commit: basic.GetCommit(), Applied: c.applied.Index,
 		Voters: len(c.applied.Conf.GetVoters()), Learners: len(c.applied.Conf.GetLearners()),
 	}
@@ -65,4 +60,14 @@ func (m *meter) Stats() Stats {
 		s.SyncAge = max(0, m.clock().Sub(m.start)-time.Duration(oldest))
 	}
 	return s
+}
+
+// diverged returns the members that hold other committed entries than the group.
+func (c *Core) diverged() (ids []uint64) {
+	for _, s := range c.known {
+		if s.Diverged && isMember(c.applied.Conf, s.ID) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }

@@ -260,6 +260,9 @@ func keepsDiverged(t *testing.T, n *nodes, holder *server, lost []string) {
 		}
 	}
 	eventually(t, "the other nodes show that it has diverged", shown(1))
+	if status, err := rest[0].operate("cluster", "status", "--json"); err != nil || !strings.Contains(status, "verify --diverged") {
+		t.Errorf("the status does not say so: %v\n%s", err, status)
+	}
 	must(t, rest[0].drain(15*time.Second))
 	must(t, rest[0].again())
 	eventually(t, "they still do after a restart", shown(1))

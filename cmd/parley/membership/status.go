@@ -26,7 +26,7 @@ type NodeStatus struct {
 	Address string          `json:"address"`
 	// State is ready, unready, joining, draining or down.
 	State string `json:"state"`
-	// Reason says why it is unready; else nil.
+	// Reason says why it is unready, or what is wrong with a member; else nil.
 	Reason *string `json:"reason"`
 	// Version is that of its program; nil if it is down, or too old to tell, as are the numbers
 	// below.
@@ -96,6 +96,9 @@ func (p *Part) Status(ctx context.Context) (s Status, err error) {
 // unnamedReason is why a member cannot be reached of which the cluster has no description.
 const unnamedReason = "The cluster knows neither a name nor an address of this node, which counts for the majority all the same. Remove it by its id: parley cluster remove."
 
+// divergedReason is why a member has to be replaced that has diverged.
+const divergedReason = "This node holds entries that were acknowledged and that the others do not have: parley verify --diverged lists its messages, parley cluster replace puts another node in its place."
+
 // ask learns the state of a node. One that is a learner still joins, whatever it says.
 func (p *Part) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
 	said := p.State()
@@ -111,8 +114,11 @@ func (p *Part) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
 	if said.State == "ready" && slices.Contains(g.Applied.Conf.GetLearners(), uint64(n.ID)) {
 		said.State = "joining"
 	}
-	if n.Name == "" {
+	switch {
+	case n.Name == "":
 		said.Reason = unnamedReason
+	case slices.Contains(g.Diverged, uint64(n.ID)):
+		said.Reason = divergedReason
 	}
 	if n.State = said.State; said.Reason != "" {
 		n.Reason = &said.Reason

@@ -159,7 +159,7 @@ func nodeRow(n membership.NodeStatus) []string {
 		self = "answers"
 	}
 	if n.Version != nil {
-		version, lag, free = *n.Version, fmt.Sprint(*n.LagEntries), fmt.Sprintf("%.1f GiB", float64(*n.DiskFreeBytes)/(1<<30))
+		version, lag, free = *n.Version, fmt.Sprint(*n.LagEntries), size(int64(*n.DiskFreeBytes))
 	}
 	if n.LastContactAt != nil {
 		contact = n.LastContactAt.Format(time.RFC3339)
