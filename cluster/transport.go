@@ -326,16 +326,19 @@ func (t *Transport) Take(ctx context.Context, from uint64, header []byte, conten
 	m.Closed = func() { close(closed) }
 	r.Receive([]consensus.Message{m}, func(err error) { refused <- err })
 	select {
-	case err := <-refused:
-		t.logger.Error("the content of another node cannot be taken", "node", nodeName(from), "error", err)
-		return err
-	case <-closed:
-		t.contents.received.Add(1)
-		t.logger.Info("the content of another node was taken", "node", nodeName(from), "took", t.clock().Sub(began).Round(time.Millisecond).String())
-		return nil
+	case <-closed: // also if it was refused
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-t.ctx.Done():
 		return t.ctx.Err()
+	}
+	select {
+	case err := <-refused:
+		t.logger.Error("the content of another node cannot be taken", "node", nodeName(from), "error", err)
+		return err
+	default:
+		t.contents.received.Add(1)
+		t.logger.Info("the content of another node was taken", "node", nodeName(from), "took", t.clock().Sub(began).Round(time.Millisecond).String())
+		return nil
 	}
 }
