@@ -21,7 +21,7 @@ const (
 	// Further ones are sent the next time.
 	toldMax = 4096
 	// heardMax bounds the counts that are remembered of another node, nodesMax such nodes.
-	heardMax, nodesMax = 1 << 20, 64
+	heardMax, nodesMax = 1 << 17, 64
 )
 
 // Concurrency limits how many things of a key are open at a time on all nodes of a cluster
@@ -195,7 +195,7 @@ func (c *Concurrency) receive(nodeAndKey []byte, count int) {
 		c.others[id] = other
 	}
 	other.heard = now
-	if len(other.young) < heardMax {
+	if _, known := other.young[key]; known || len(other.young) < heardMax {
 		other.young[key] = int32(max(min(count, heardMax), 0))
 	}
 }
