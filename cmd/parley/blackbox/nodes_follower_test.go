@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -27,7 +28,7 @@ func TestStoriesAtFollower(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	must(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-at.follower", "-test.v", "-test.parallel", "4", "-test.run", "^("+strings.Join(storiesAtFollower, "|")+")$")
+	cmd := exec.CommandContext(t.Context(), self, "-at.follower", "-test.v", "-test.timeout", "10m", "-test.parallel", "4", "-test.run", "^("+strings.Join(storiesAtFollower, "|")+")$")
 	cmd.Env = append(os.Environ(), "PARLEY_BIN="+binary)
 	said, err := cmd.CombinedOutput()
 	if passed := strings.Count(string(said), "\n--- PASS"); err != nil || passed < len(storiesAtFollower) || strings.Contains(string(said), "--- SKIP") {
@@ -63,10 +64,13 @@ func openFollower(dir string, flags ...string) (*server, *nodes, error) {
 		return nil, nil, err
 	}
 	s := n.node(1)
-	for n.leader() == s { // on a busy machine
-		_, _ = s.operate("cluster", "balance", "--to", nodeName(0))
+	for range 20 { // on a busy machine it may lead
+		if n.leader() != s {
+			return s, n, nil
+		}
+		_, err = s.operate("cluster", "balance", "--to", nodeName(0))
 	}
-	return s, n, nil
+	return nil, nil, errors.Join(errors.New("the second node goes on leading"), err)
 }
 
 // cut removes a flag, and returns its value.
