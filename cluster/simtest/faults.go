@@ -256,9 +256,9 @@ func (s *sim) rollBack() {
 	}
 	delete(s.copies, n.id)
 	n.crash()
-	had := n.holds()
+	had, last := n.holds(), n.log.disk.last()
 	n.restoreDisk(older)
-	if n.holds() >= had {
+	if n.holds() >= had && n.log.disk.last() >= last { // an entry may be acknowledged and not committed yet
 		s.after(s.while(), n.reopen)
 		return
 	}
