@@ -49,8 +49,10 @@ func (o *opener) close(agent uint64) {
 func TestConcurrencyCountsAllNodes(t *testing.T) {
 	clock := newHand()
 	a, b := newOpener(clock), newOpener(clock)
-	if !a.open(1, 3) || !a.open(1, 3) {
-		t.Fatal("the first two are refused")
+	for n := range 2 {
+		if !a.open(1, 3) {
+			t.Fatalf("stream %d is refused", n)
+		}
 	}
 	b.Spend(a.Take())
 	if !b.open(1, 3) || b.open(1, 3) {
