@@ -154,5 +154,17 @@ func (r *roster) logChanges(since *roster, l *slog.Logger) {
 // admitted is the node that a token admitted, 0 if none.
 func (r *roster) admitted(token string) uint64 { return r.tokens[token] }
 
+// alone reports whether a node is the only voter.
+func (r *roster) alone(id uint64) bool {
+	return slices.Equal(r.conf.GetVoters(), []uint64{id}) && len(r.conf.GetVotersOutgoing()) == 0
+}
+
+// former reports whether a node is known to have been a member. Those whose join tokens have long
+// expired are forgotten.
+func (r *roster) former(id uint64) bool {
+	_, member := r.table[id]
+	return !member && slices.Contains(slices.Collect(maps.Values(r.tokens)), id)
+}
+
 // nodeName is a node's id as people read it.
 func nodeName(id uint64) string { return identity.NodeID(id).String() }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -39,9 +40,8 @@ const (
 // loop knows.
 type standings struct {
 	log *raftlog.Log
-	// conf and table are those of the newest change in the log.
-	conf  *raftpb.ConfState
-	table Table
+	// roster is that of the newest change in the log.
+	roster *roster
 	// unfit takes the reason why this node must not start.
 	unfit chan error
 }
@@ -67,7 +67,7 @@ func (g *Group) Open(log *raftlog.Log, replica *persistence.Replica, self Descri
 	if err != nil {
 		return err
 	}
-	s.conf, s.table = conf, newRoster(conf, described).table
+	s.roster = newRoster(conf, described)
 	g.standings.Store(s)
 	return nil
 }
@@ -78,7 +78,15 @@ func (g *Group) Newest() Table {
 	if now := g.Table(); now != nil {
 		return now
 	}
-	return g.standings.Load().table
+	return g.standings.Load().roster.table
+}
+
+// roster is the newest that this node knows.
+func (g *Group) roster(s *standings) *roster {
+	if now := g.member.roster.Load(); now != nil {
+		return now
+	}
+	return s.roster
 }
 
 // look calls f with what this node knows of the members, and says whether the node has started.
@@ -97,13 +105,9 @@ func (g *Group) look(ctx context.Context, f func(consensus.Known, *raftpb.ConfSt
 			return started, err
 		}
 	}
-	conf := s.conf
-	if r := g.member.roster.Load(); r != nil {
-		conf = r.conf
-	}
 	known, err := memberLog{s.log}.Known()
 	if err == nil {
-		f(known, conf, s.log)
+		f(known, g.roster(s).conf, s.log)
 	}
 	return started, err
 }
@@ -134,7 +138,11 @@ func (g *Group) answerClaim(ctx context.Context, r askAcknowledged, member bool)
 			Newest: c.Newest.Index, NewestTerm: c.Newest.Term, NewestSum: c.Newest.Sum,
 			Yours: c.Yours.Term, YoursSum: c.Yours.Sum, Member: c.Member,
 		}
-		unfit = consensus.Judge(log, k.Of(g.id), r.claim())
+		if member {
+			unfit = consensus.Judge(log, k.Of(g.id), r.claim())
+		} else if unfit = g.judgeStranger(k, log, r); unfit != nil {
+			unfit = fmt.Errorf("%w, as node %s knows, which this node does not know", unfit, nodeName(r.ID))
+		}
 	})
 	if err != nil {
 		return a, err
@@ -155,6 +163,25 @@ func (g *Group) answerClaim(ctx context.Context, r askAcknowledged, member bool)
 		g.member.fatal(unfit)
 	}
 	return a, err
+}
+
+// judgeStranger returns why this node must not take part according to one that is no member, as
+// far as this one knows. Most are former members, and a former member may have diverged, or hold
+// what nobody counts on any more. So only entries count, not what it says of them; a node that
+// knows others ends only before it has started, and only if it has fewer entries than it had; and
+// a node that is alone believes nobody who was a member.
+func (g *Group) judgeStranger(k consensus.Known, log raft.Storage, r askAcknowledged) error {
+	now, said := g.roster(g.standings.Load()), r.claim()
+	if now.former(r.ID) {
+		return nil
+	}
+	if said.You.Diverged = false; now.alone(g.id) {
+		return consensus.Judge(log, k.Of(g.id), said)
+	}
+	if g.member.Runner() != nil {
+		return nil
+	}
+	return consensus.Lacks(log, said.You)
 }
 
 // claim is what the sender says about both nodes.
@@ -206,8 +233,8 @@ func (n *Node) CheckStart(ctx context.Context, peer func(uint64) Peer) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer stop(nil)
-	answers := make(chan uint64, len(s.table))
-	for id := range s.table {
+	answers := make(chan uint64, len(s.roster.table))
+	for id := range s.roster.table {
 		if id == n.Group.id {
 			continue
 		}
@@ -230,16 +257,17 @@ func (n *Node) CheckStart(ctx context.Context, peer func(uint64) Peer) error {
 	}
 	heard := []uint64{n.Group.id}
 	var enough <-chan time.Time
-	if slices.Equal(s.conf.GetVoters(), heard) && len(s.conf.GetVotersOutgoing()) == 0 {
+	conf := s.roster.conf
+	if s.roster.alone(n.Group.id) {
 		enough = time.After(introduction)
 	}
 	for {
 		select {
 		case id := <-answers:
-			if heard = append(heard, id); len(heard) == len(s.table) {
+			if heard = append(heard, id); len(heard) == len(s.roster.table) {
 				return nil
 			}
-			if enough == nil && majority(s.conf.GetVoters(), heard) && majority(s.conf.GetVotersOutgoing(), heard) {
+			if enough == nil && majority(conf.GetVoters(), heard) && majority(conf.GetVotersOutgoing(), heard) {
 				enough = time.After(othersGrace)
 			}
 		case unfit := <-s.unfit:

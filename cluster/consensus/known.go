@@ -199,17 +199,22 @@ func Judge(log raft.Storage, self Standing, c Claim) error {
 	if c.You.Diverged {
 		return ErrDiverged
 	}
-	last, err := log.LastIndex()
-	if err != nil {
+	if err := Lacks(log, c.You); err != nil {
 		return err
-	}
-	if c.You.Index > last {
-		return fmt.Errorf("%w; it has entries up to %d, and another node knows that it had %d", ErrOlderCopy, last, c.You.Index)
 	}
 	if here, found := placeOf(log, c.You.Index); c.You.Term != 0 && found && here.differs(c.You.Place) {
 		return fmt.Errorf("%w; its entry %d, of term %d, is not that of term %d which it had", ErrOlderCopy, here.Index, here.Term, c.You.Term)
 	}
 	return nil
+}
+
+// Lacks returns ErrOlderCopy if a log has fewer entries than another member knows that its node had.
+func Lacks(log raft.Storage, had Standing) error {
+	last, err := log.LastIndex()
+	if err == nil && had.Index > last {
+		err = fmt.Errorf("%w; it has entries up to %d, and another node knows that it had %d", ErrOlderCopy, last, had.Index)
+	}
+	return err
 }
 
 // ClaimOf is what a node says about another one, whose newest entry has an index.

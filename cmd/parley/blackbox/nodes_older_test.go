@@ -192,9 +192,10 @@ func (o olderCopy) start(t *testing.T, n *nodes, image string, rng *rand.Rand) (
 // shown as diverged until it is replaced.
 func TestDivergedNode(t *testing.T) {
 	t.Parallel()
-	for name, frozen := range map[string]bool{"it starts": false, "it was frozen": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, when := range []string{"it starts", "it was frozen", "it was replaced"} {
+		t.Run(when, func(t *testing.T) {
 			t.Parallel()
+			frozen := when == "it was frozen"
 			n := startNodes(t, 3)
 			one, other := pair(t, n.server())
 			n.ready(t)
@@ -228,9 +229,13 @@ func TestDivergedNode(t *testing.T) {
 			if rows := other.on(away).everything(); len(rows) < 2 || len(rows) > 30 {
 				t.Fatalf("%d messages: the test proves nothing", len(rows))
 			}
-			if frozen {
+			switch when {
+			case "it was replaced":
+				endsNobody(t, n, holder)
+				return
+			case "it was frozen":
 				must(t, holder.cmd.Process.Signal(syscall.SIGCONT))
-			} else {
+			default:
 				must(t, holder.begin(holder.addr))
 			}
 			before := time.Now()
@@ -243,6 +248,31 @@ func TestDivergedNode(t *testing.T) {
 			keepsDiverged(t, n, holder, lost)
 		})
 	}
+}
+
+// endsNobody replaces a node that has diverged, before anybody knows that, and starts it again:
+// the members go on.
+func endsNobody(t *testing.T, n *nodes, holder *server) {
+	t.Helper()
+	kept := filepath.Join(t.TempDir(), "kept")
+	must(t, exec.Command("cp", "-a", holder.dir, kept).Run())
+	at, err := unusedAddress()
+	must(t, err)
+	former := &server{dir: kept, flags: slices.Clone(holder.flags)}
+	former.flags[slices.Index(former.flags, "--cluster-listen")+1] = at
+	replaceLost(t, n, slices.Index(n.all, holder))
+	must(t, former.begin("127.0.0.1:0"))
+	t.Cleanup(former.kill)
+	former.settles(t, 5*time.Second)
+	t.Logf("the former node says:\n%s", former.log.tail())
+	for _, s := range n.all {
+		select {
+		case <-s.exited:
+			t.Errorf("%s ends, because one that is no member has diverged\n%s", s.flag("--node-name"), s.log.tail())
+		default:
+		}
+	}
+	n.ready(t)
 }
 
 // keepsDiverged checks what becomes of a node that holds messages which the others do not have:
