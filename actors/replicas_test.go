@@ -59,6 +59,9 @@ func lateBy(d time.Duration) func() time.Duration {
 // inMemory is a peer in the same process.
 type inMemory struct{ node *cluster.Node }
 
+// Malformed implements cluster.Peer.
+func (inMemory) Malformed(error) {}
+
 func (p inMemory) Call(ctx context.Context, request []byte) ([]byte, error) {
 	return p.node.Answer(ctx, 2, true, request)
 }

@@ -1,12 +1,16 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
 	"parley"
+	"parley/actors/wire"
+	"parley/cluster/link"
 	"parley/journal"
 )
 
@@ -86,6 +90,45 @@ func TestInvalidEntries(t *testing.T) {
 	} {
 		if got := c.appendEntry.valid(); got != c.valid {
 			t.Errorf("%s: valid is %v", name, got)
+		}
+	}
+}
+
+// TestMalformedRequests: what cannot be read is told apart from what a node of another version
+// sends, and of those who are no members nothing is decoded that is larger than a claim.
+func TestMalformedRequests(t *testing.T) {
+	n := &Node{Options: Options{Types: typesOf(RegisterTypes), Gossiped: func([]byte) error { return errors.New("it cannot be read") }}}
+	encoded := func(r any) []byte {
+		b, err := n.Types.Append(nil, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	items := append(encoded(appendEntry{}), 0x12, 0x84, 0x80, 0x40, 0x12, 0x80, 0x80, 0x40) // a list of 1 MiB
+	items = append(items, bytes.Repeat([]byte{0x0a, 0}, 1<<19)...)
+	for name, c := range map[string]struct {
+		request []byte
+		member  bool
+		want    error
+	}{
+		"cut off": {[]byte{0x0a, 99}, true, link.ErrFrame}, "of another version": {[]byte("\x0a\x09a.another"), true, wire.ErrUnregistered},
+		"an entry that no journal can take":  {encoded(appendEntry{Slot: parley.Slots}), true, link.ErrFrame},
+		"gossip":                             {encoded(gossip{[]byte("a")}), true, link.ErrFrame},
+		"half a million empty rows":          {items, true, link.ErrFrame},
+		"the same of one that is no member":  {items, false, link.ErrNoMember},
+		"a small one of a node that is none": {encoded(askState{}), false, link.ErrNoMember},
+		"half a one of a node that is none":  {[]byte{0x0a, 99}, false, link.ErrNoMember},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := n.Answer(t.Context(), 7, c.member, c.request)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, c.want) || errors.Is(err, link.ErrFrame) != (c.want == link.ErrFrame) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<10 {
+			t.Errorf("%s: %d bytes of memory", name, took)
 		}
 	}
 }

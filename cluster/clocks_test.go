@@ -21,6 +21,8 @@ type distantPeer struct {
 	to, from time.Duration
 }
 
+func (distantPeer) Malformed(error) {}
+
 func (p distantPeer) Call(ctx context.Context, request []byte) ([]byte, error) {
 	*p.now = p.now.Add(p.to)
 	defer func() { *p.now = p.now.Add(p.from) }()

@@ -184,7 +184,7 @@ func attack(t *testing.T, ids []*identity.Identity, logged *counting) *attacked 
 	for n, m := range a.members {
 		node, err := NewNode(Options{
 			Store: a.stores[n], Types: typesOf(RegisterTypes), Clock: time.Now, Leader: a.transports[n].Leader,
-			Group: NewGroup(m, uint64(n+1), time.Now, func() NodeState { return NodeState{State: "ready"} }, nil), Gossiped: func([]byte) {},
+			Group: NewGroup(m, uint64(n+1), time.Now, func() NodeState { return NodeState{State: "ready"} }, nil), Gossiped: func([]byte) error { return nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -341,6 +341,8 @@ type malformedAnswer struct {
 	rng *rand.Rand
 	to  *Node
 }
+
+func (malformedAnswer) Malformed(error) {}
 
 func (p malformedAnswer) Call(ctx context.Context, request []byte) ([]byte, error) {
 	b, err := p.to.Answer(ctx, 2, true, request)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,8 @@ type Peer interface {
 	// Call has the peer answer a request. ErrUnreached means that it did not get it; after
 	// any other error it may have.
 	Call(ctx context.Context, request []byte) (answer []byte, err error)
+	// Malformed says that an answer of the peer cannot be read: it is disconnected.
+	Malformed(err error)
 }
 
 // ErrUnreached is the error of a call that did not reach its peer.
@@ -35,8 +38,8 @@ type Options struct {
 	Clock  parley.Clock
 	// Group, if set, changes the group and its keys while this node leads.
 	Group *Group
-	// Gossiped, if set, receives the gossip of other nodes.
-	Gossiped func(content []byte)
+	// Gossiped, if set, receives the gossip of other nodes. An error means that it is malformed.
+	Gossiped func(content []byte) error
 }
 
 // Node is this node's part of a cluster. It is a host.Router, and makes the journal that
@@ -179,7 +182,10 @@ func (n *Node) call(ctx context.Context, to Peer, request any) (any, error) {
 	}
 	decoded, err := n.Types.Value(raw)
 	a, ok := decoded.(answer)
-	if err != nil || !ok { // a node of another version: it may have done it
+	if err != nil || !ok { // it may have done it
+		if err != nil && !errors.Is(err, wire.ErrUnregistered) {
+			to.Malformed(err)
+		}
 		return nil, parley.ErrOutcomeUnknown
 	}
 	if a.Failure != nil {
@@ -191,18 +197,26 @@ func (n *Node) call(ctx context.Context, to Peer, request any) (any, error) {
 	return a.Content, nil
 }
 
+// claimBytesMax is more than an askAcknowledged takes.
+const claimBytesMax = 512
+
 // Answer answers a request of a peer. One that is no member, as far as this node knows, may say
-// what it knows of both.
+// what it knows of both. The error is link.ErrFrame if the request is malformed.
 func (n *Node) Answer(ctx context.Context, from uint64, member bool, request []byte) ([]byte, error) {
+	if !member && len(request) > claimBytesMax {
+		return nil, link.ErrNoMember
+	}
 	decoded, err := n.Types.Value(request)
-	if err != nil {
+	claim, claims := decoded.(askAcknowledged)
+	switch {
+	case !claims && !member:
+		return nil, link.ErrNoMember
+	case err != nil && !errors.Is(err, wire.ErrUnregistered):
+		return nil, fmt.Errorf("%w: %w", link.ErrFrame, err)
+	case err != nil: // of a node of another version
 		return nil, err
 	}
 	a := answer{}
-	claim, claims := decoded.(askAcknowledged)
-	if !claims && !member {
-		return nil, link.ErrNoMember
-	}
 	switch r := decoded.(type) {
 	case askAcknowledged:
 		if claim.ID = from; n.Group == nil {
@@ -217,12 +231,18 @@ func (n *Node) Answer(ctx context.Context, from uint64, member bool, request []b
 		}
 		a.Content, a.Failure = (*decide)(host.Request{Stream: r.Stream, Size: r.Size, Content: r.Content})
 	case appendEntry:
+		if !r.valid() {
+			return nil, fmt.Errorf("%w: %w", link.ErrFrame, errNoRequest)
+		}
 		a.Failure = n.append(ctx, r, len(request))
 	case settle:
 		a.Failure = n.Store.Settle(ctx)
 	case gossip:
-		if n.Gossiped != nil {
-			n.Gossiped(r.Content)
+		if n.Gossiped == nil {
+			break
+		}
+		if err := n.Gossiped(r.Content); err != nil {
+			return nil, fmt.Errorf("%w: %w", link.ErrFrame, err)
 		}
 	default:
 		if n.Group == nil {
@@ -244,9 +264,6 @@ func (n *Node) Answer(ctx context.Context, from uint64, member bool, request []b
 
 // append appends an entry of a peer, of size bytes, and waits for its release.
 func (n *Node) append(ctx context.Context, r appendEntry, size int) error {
-	if !r.valid() {
-		return errNoRequest
-	}
 	room, err := n.Store.Admit(r.Slot, host.EntryBytes+size)
 	if err != nil {
 		return err

@@ -116,6 +116,9 @@ func (p peer) Call(ctx context.Context, request []byte) ([]byte, error) {
 	return p.links.Call(ctx, p.id, request)
 }
 
+// Malformed implements Peer.
+func (p peer) Malformed(err error) { p.links.Malformed(p.id, err) }
+
 // leaderPeer is the leader. Calls end soon after it stops leading: a process that was halted
 // keeps its connections.
 type leaderPeer struct {

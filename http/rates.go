@@ -105,12 +105,19 @@ func (s *Service) Spent() ([]byte, error) {
 // SpentElsewhere counts what callers have spent of their rates on another node: what Spent
 // returned there.
 func (s *Service) SpentElsewhere(spent []byte) error {
-	var all []limit.Spent
-	if err := json.Unmarshal(spent, &all); err != nil {
+	all := json.NewDecoder(bytes.NewReader(spent))
+	if _, err := all.Token(); err != nil { // the bracket
 		return err
 	}
-	s.shared.Spend(all)
-	return nil
+	for all.More() { // one at a time: a list of empty ones would take much memory
+		var one limit.Spent
+		if err := all.Decode(&one); err != nil {
+			return err
+		}
+		s.shared.Spend([]limit.Spent{one})
+	}
+	_, err := all.Token()
+	return err
 }
 
 // Admit rejects a request, before anything of it is read, if its caller is over its rate,

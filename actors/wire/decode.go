@@ -41,10 +41,33 @@ func next(b []byte) (p part, rest []byte, err error) {
 	return p, b[size:], nil
 }
 
-// Value decodes what Append encoded. It shares no memory with b.
-func (t *Types) Value(b []byte) (any, error) { return t.value(b, 0) }
+// decoder decodes one input. Capacity is how many more bytes the items of its lists, what is behind
+// its pointers and the values in its interfaces may take.
+type decoder struct {
+	*Types
+	capacity int
+}
 
-func (t *Types) value(b []byte, depth int) (any, error) {
+// memoryFactor and memorySpare bound the memory that an input takes, relative to its size: a list
+// of empty items would take up to a hundred times as much.
+const memoryFactor, memorySpare = 8, 1 << 20
+
+func (t *Types) decoder(b []byte) *decoder {
+	return &decoder{t, memoryFactor*len(b) + memorySpare}
+}
+
+// take takes capacity for some values of a type.
+func (t *decoder) take(n int, of reflect.Type) error {
+	if t.capacity -= n * int(of.Size()); t.capacity < 0 {
+		return errTooLarge
+	}
+	return nil
+}
+
+// Value decodes what Append encoded. It shares no memory with b.
+func (t *Types) Value(b []byte) (any, error) { return t.decoder(b).value(b, 0) }
+
+func (t *decoder) value(b []byte, depth int) (any, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
@@ -57,7 +80,10 @@ func (t *Types) value(b []byte, depth int) (any, error) {
 	}
 	p := t.names[string(name.b)]
 	if p == nil {
-		return nil, fmt.Errorf("%w: %.100q", errUnregistered, name.b)
+		return nil, fmt.Errorf("%w: %.100q", ErrUnregistered, name.b)
+	}
+	if err := t.take(1, p.of); err != nil {
+		return nil, err
 	}
 	scratch := p.scratch.Get()
 	v := reflect.ValueOf(scratch).Elem()
@@ -93,7 +119,7 @@ func ascend(b []byte, last protowire.Number, read func(part) error) error {
 }
 
 // get decodes a field into v, which is zero.
-func (t *Types) get(f part, p *plan, v reflect.Value, depth int) error {
+func (t *decoder) get(f part, p *plan, v reflect.Value, depth int) error {
 	if f.wire != p.wire() {
 		return errMalformed
 	}
@@ -123,6 +149,9 @@ func (t *Types) get(f part, p *plan, v reflect.Value, depth int) error {
 	case instant:
 		return t.getInstant(f.b, v.Addr().Interface().(*time.Time), depth)
 	case pointer:
+		if err := t.take(1, p.elem.of); err != nil {
+			return err
+		}
 		target := reflect.New(p.elem.of)
 		v.Set(target)
 		return t.get(f, p.elem, target.Elem(), depth)
@@ -152,7 +181,7 @@ func getOctets(b []byte, v reflect.Value) error {
 	return nil
 }
 
-func (t *Types) getInstant(b []byte, at *time.Time, depth int) error {
+func (t *decoder) getInstant(b []byte, at *time.Time, depth int) error {
 	parts := instantParts{}
 	err := t.getFields(b, t.instant, reflect.ValueOf(&parts).Elem(), depth)
 	if err == nil && parts.Nanoseconds >= uint32(time.Second) {
@@ -174,7 +203,7 @@ func setAny(v reflect.Value, value any, err error) error {
 	return nil
 }
 
-func (t *Types) getFields(b []byte, p *plan, v reflect.Value, depth int) error {
+func (t *decoder) getFields(b []byte, p *plan, v reflect.Value, depth int) error {
 	fields := p.fields
 	return ascend(b, 0, func(f part) error {
 		for len(fields) > 0 && fields[0].number() < f.number {
@@ -191,7 +220,7 @@ func (t *Types) getFields(b []byte, p *plan, v reflect.Value, depth int) error {
 }
 
 // getItems counts the items first, so that it allocates no more than they take.
-func (t *Types) getItems(b []byte, p *plan, v reflect.Value, depth int) error {
+func (t *decoder) getItems(b []byte, p *plan, v reflect.Value, depth int) error {
 	n := 0
 	for rest := b; len(rest) > 0; n++ {
 		f, after, err := next(rest)
@@ -201,6 +230,9 @@ func (t *Types) getItems(b []byte, p *plan, v reflect.Value, depth int) error {
 		rest = after
 	}
 	if v.Kind() == reflect.Slice {
+		if err := t.take(n, p.of.Elem()); err != nil {
+			return err
+		}
 		v.Set(reflect.MakeSlice(p.of, n, n))
 	} else if n != v.Len() {
 		return errMalformed

@@ -41,7 +41,7 @@ func (t *Types) appendValue(dst []byte, value any, depth int) ([]byte, error) {
 	p := t.plans[reflect.TypeOf(value)]
 	if p == nil || p.name == "" {
 		if _, is := value.(error); !is {
-			return dst, fmt.Errorf("%w: %T", errUnregistered, value)
+			return dst, fmt.Errorf("%w: %T", ErrUnregistered, value)
 		}
 		p = t.plans[errorType]
 	}

@@ -83,7 +83,7 @@ func (t *Types) AppendError(dst []byte, err error) []byte {
 }
 
 // Error decodes what AppendError encoded. The second result says why that failed.
-func (t *Types) Error(b []byte) (decoded, failed error) { return t.errorOf(b, 0) }
+func (t *Types) Error(b []byte) (decoded, failed error) { return t.decoder(b).errorOf(b, 0) }
 
 func (t *Types) putError(dst []byte, err error, depth int) ([]byte, error) {
 	parts := errorParts{}
@@ -117,7 +117,7 @@ func (t *Types) refusalParts(r *parley.Refusal, depth int) *refusalParts {
 	return parts
 }
 
-func (t *Types) errorOf(b []byte, depth int) (decoded, failed error) {
+func (t *decoder) errorOf(b []byte, depth int) (decoded, failed error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
@@ -147,14 +147,14 @@ func (t *Types) errorOf(b []byte, depth int) (decoded, failed error) {
 	return errors.Join(all...), nil
 }
 
-func (t *Types) refusal(parts *refusalParts, depth int) (*parley.Refusal, error) {
+func (t *decoder) refusal(parts *refusalParts, depth int) (*parley.Refusal, error) {
 	r := &parley.Refusal{Reason: parts.Reason, Code: parts.Code, Text: parts.Text, OfOne: parts.OfOne}
 	if k := t.keptError(parts.Distinct); k != nil && k.distinct != nil && errors.Is(k.distinct, r) {
 		r = r.DistinctAs(k.distinct)
 	}
 	for _, member := range parts.Extra {
 		value, err := t.value(member.Value, depth+1)
-		if errors.Is(err, errUnregistered) {
+		if errors.Is(err, ErrUnregistered) {
 			continue
 		}
 		if err != nil {

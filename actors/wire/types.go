@@ -12,9 +12,8 @@
 // a pointer to zero. Two things change. Instants are in UTC, and of an error only that is
 // left which Types.AppendError keeps.
 //
-// Input may come from an attacker. Each value of a slice, behind a pointer or in an
-// interface takes at least two bytes of input and at most targetBytesMax bytes of memory.
-// The types registered by themselves and protobuf messages may be larger.
+// Input may come from an attacker. A value takes at most memoryFactor times its encoded size
+// in memory, and memorySpare bytes; protobuf messages may take more.
 package wire
 
 import (
@@ -30,13 +29,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-const (
-	// depthMax is how deep values in interfaces may be nested. Other nesting is bounded
-	// by the types, which are not recursive.
-	depthMax = 16
-	// targetBytesMax is the size in memory of what a slice or a pointer may hold.
-	targetBytesMax = 256
-)
+// depthMax is how deep values in interfaces may be nested. Other nesting is bounded by the types,
+// which are not recursive.
+const depthMax = 16
 
 // Types are the types that may cross between nodes, by name. They are registered before
 // the first value is encoded; from then on all methods may be called concurrently.
@@ -179,25 +174,17 @@ func (t *Types) compile(of reflect.Type) (p *plan, err error) {
 	case unfinished:
 		return nil, fmt.Errorf("%s is not supported", of)
 	case pointer:
-		p.elem, err = t.target(of.Elem())
+		p.elem, err = t.compile(of.Elem())
 		if err == nil && p.elem.mayBeNil() {
 			err = fmt.Errorf("%s points to what may be nil itself", of)
 		}
 	case list:
-		p.elem, err = t.target(of.Elem())
+		p.elem, err = t.compile(of.Elem())
 	case structure:
 		p.fields, err = t.compileFields(of)
 	}
 	p.kind = found
 	return p, err
-}
-
-// target compiles what a pointer points to, or a list holds.
-func (t *Types) target(of reflect.Type) (*plan, error) {
-	if of.Size() > targetBytesMax {
-		return nil, fmt.Errorf("%s takes %d bytes, more than %d", of, of.Size(), targetBytesMax)
-	}
-	return t.compile(of)
 }
 
 func (t *Types) compileFields(of reflect.Type) (fields []field, err error) {
@@ -321,7 +308,10 @@ func (t *Types) Describe() string {
 
 // Errors of encoding and decoding.
 var (
-	errMalformed    = errors.New("wire: malformed value")
-	errTooDeep      = fmt.Errorf("wire: values are nested more than %d deep", depthMax)
-	errUnregistered = errors.New("wire: type is not registered")
+	// ErrUnregistered means that a type is not known here: a node of another version may know it.
+	ErrUnregistered = errors.New("wire: type is not registered")
+
+	errMalformed = errors.New("wire: malformed value")
+	errTooDeep   = fmt.Errorf("wire: values are nested more than %d deep", depthMax)
+	errTooLarge  = fmt.Errorf("wire: a value takes more than %d times its size in memory", memoryFactor)
 )

@@ -19,7 +19,8 @@ type Handler interface {
 	// later, ends it when the next batch arrives.
 	Receive(from uint64, messages [][]byte, refuse func(error)) error
 	// Answer answers a call. It is also called for nodes that are no members but have a
-	// certificate of the cluster: the handler returns ErrNoMember unless it answers those too.
+	// certificate of the cluster: the handler returns ErrNoMember unless it answers those too. An
+	// ErrFrame ends the stream.
 	Answer(ctx context.Context, from uint64, request []byte) ([]byte, error)
 	// Take takes a content, and returns when it is done with it.
 	Take(ctx context.Context, from uint64, header []byte, content io.Reader) error

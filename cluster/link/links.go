@@ -208,6 +208,13 @@ func (l *Links) CallUntil(ctx context.Context, over <-chan struct{}, to uint64, 
 	return p.call(ctx, over, request)
 }
 
+// Malformed says that an answer of a peer cannot be read. The stream of its answers ends.
+func (l *Links) Malformed(from uint64, err error) {
+	if p := l.peer(from); p != nil {
+		p.malformedAnswer(err)
+	}
+}
+
 // Transfer sends a content to a peer. It returns when the peer is done with it.
 func (l *Links) Transfer(ctx context.Context, to uint64, header []byte, content io.WriterTo) error {
 	p := l.peer(to)

@@ -38,6 +38,8 @@ type remote struct {
 	mu      sync.Mutex
 	last    uint64           // id of the last call
 	pending map[uint64]*call // calls without an answer
+	// refuse ends the stream of answers.
+	refuse context.CancelCauseFunc
 }
 
 // call is a request that waits for its answer.
@@ -201,7 +203,11 @@ func (c *call) lost() error {
 func (p *remote) sendCalls() {
 	defer p.fail()
 	for p.ctx.Err() == nil {
-		stream, err := p.conn.NewStream(p.ctx, &callsStream, path(&callsStream))
+		ctx, refuse := context.WithCancelCause(p.ctx)
+		p.mu.Lock()
+		p.refuse = refuse
+		p.mu.Unlock()
+		stream, err := p.conn.NewStream(ctx, &callsStream, path(&callsStream))
 		if err == nil {
 			ended := make(chan struct{})
 			go func() {
@@ -210,14 +216,27 @@ func (p *remote) sendCalls() {
 				for err == nil {
 					err = p.receiveAnswers(stream)
 				}
+				if refused := context.Cause(ctx); errors.Is(refused, ErrFrame) {
+					err = refused
+				}
 				_ = p.malformed(err)
 			}()
 			p.pump(p.calls, stream, ended, p.sending)
 			_ = stream.CloseSend()
 			<-ended
 		}
+		refuse(nil)
 		p.fail()
 		p.wait(reconnectMin)
+	}
+}
+
+// malformedAnswer ends the stream of answers because of one of them.
+func (p *remote) malformedAnswer(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refuse != nil {
+		p.refuse(fmt.Errorf("%w: %w", ErrFrame, err))
 	}
 }
 

@@ -115,7 +115,7 @@ func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
 // dropped names a peer whose stream ends because of what it sent, and returns the status of the
 // stream. Other errors are those of connections.
 func (l *Links) dropped(from uint64, err error) error {
-	if _, ended := status.FromError(err); ended || errors.Is(err, io.EOF) {
+	if _, ended := status.FromError(err); ended || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	l.Logger.Error("a node of the cluster is disconnected: it sent something malformed", "node", fmt.Sprintf("%016x", from), "error", err)
@@ -163,8 +163,15 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			counted.noteSent(len(frames), size)
 		}
 	})
+	refused := make(chan error, 1)
 	pool := workers{work: &l.work, idle: make(chan frame), capacity: make(chan struct{}, answersMax), answer: func(f frame) {
 		answer, err := l.Handler.Answer(ctx, from, f.body)
+		if errors.Is(err, ErrFrame) {
+			select {
+			case refused <- err:
+			default:
+			}
+		}
 		reply := frame{id: f.id, failed: err != nil, body: answer}
 		if err != nil {
 			reply.body = []byte(err.Error())
@@ -174,10 +181,22 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 			stop() // a peer that does not take its answers
 		}
 	}}
+	ended := make(chan error, 1)
+	l.work.Go(func() { ended <- l.receiveCalls(ctx, counted, stream, &pool) })
+	select {
+	case err := <-ended:
+		return l.dropped(from, err)
+	case err := <-refused:
+		return l.dropped(from, err) // the end of the stream ends the receiving
+	}
+}
+
+// receiveCalls has the calls of a stream answered until it ends.
+func (l *Links) receiveCalls(ctx context.Context, counted *traffic, stream grpc.ServerStream, pool *workers) error {
 	for {
 		frames, err := counted.receive(stream)
 		if err != nil {
-			return l.dropped(from, err)
+			return err
 		}
 		for _, f := range frames {
 			l.answering.Add(1)

@@ -29,12 +29,11 @@ type spending struct {
 	failed func(error)
 }
 
-func (s *spending) receive(content []byte) {
+func (s *spending) receive(content []byte) error {
 	if by := s.by.Load(); by != nil {
-		if err := (*by).SpentElsewhere(content); err != nil {
-			s.failed(err)
-		}
+		return (*by).SpentElsewhere(content)
 	}
+	return nil
 }
 
 // ShareSpending has callers spend their rates on all nodes together, until ctx is done. A node
