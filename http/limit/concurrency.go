@@ -17,11 +17,11 @@ const (
 	// keepFor is how long a node remembers a count at least, and twice as long at most. While
 	// many are closed at once, a repetition may take twice repeatAll.
 	keepFor = 3 * repeatAll
-	// toldMax bounds how many changed counts are sent at a time, and how many are repeated.
+	// sentMax bounds how many changed counts are sent at a time, and how many are repeated.
 	// Further ones are sent the next time.
-	toldMax = 4096
-	// heardMax bounds the counts that are remembered of another node, nodesMax such nodes.
-	heardMax, nodesMax = 1 << 17, 64
+	sentMax = 4096
+	// receivedMax bounds the counts that are remembered of another node, nodesMax such nodes.
+	receivedMax, nodesMax = 1 << 17, 64
 )
 
 // Concurrency limits how many things of a key are open at a time on all nodes of a cluster
@@ -56,8 +56,8 @@ type nodeID [10]byte
 // otherNode has the counts of another node: those received lately in young, which go before
 // those in old.
 type otherNode struct {
-	heard, turned time.Time
-	young, old    map[[16]byte]int32
+	received, turned time.Time
+	young, old       map[[16]byte]int32
 }
 
 // Concurrency adds a limit of what is open at a time, which has the same name on all nodes,
@@ -114,7 +114,7 @@ func (c *Concurrency) set(key [16]byte, here int) {
 func (c *Concurrency) elsewhere(key [16]byte) (n int) {
 	now := c.clock()
 	for _, other := range c.others {
-		if now.Sub(other.heard) >= silentAfter {
+		if now.Sub(other.received) >= silentAfter {
 			continue
 		}
 		count, known := other.young[key]
@@ -135,7 +135,7 @@ func (c *Concurrency) take(name string, all []Spent) []Spent {
 	tell := func(key [16]byte) {
 		all = append(all, Spent{name, append(c.self[:len(c.self):len(c.self)], key[:]...), c.here[key]})
 	}
-	changes := toldMax
+	changes := sentMax
 	for key := range c.changed {
 		if changes--; changes < 0 {
 			break
@@ -149,7 +149,7 @@ func (c *Concurrency) take(name string, all []Spent) []Spent {
 	}
 	c.repeated = now
 	part := int(float64(max(c.lap, len(c.ring)))*since.Seconds()/repeatAll.Seconds()) + 1
-	for range min(part, len(c.ring), toldMax) {
+	for range min(part, len(c.ring), sentMax) {
 		if c.next >= len(c.ring) {
 			c.next, c.lap = 0, len(c.ring)
 		}
@@ -194,8 +194,8 @@ func (c *Concurrency) receive(nodeAndKey []byte, count int) {
 		other = &otherNode{turned: now, young: map[[16]byte]int32{}}
 		c.others[id] = other
 	}
-	other.heard = now
-	if _, known := other.young[key]; known || len(other.young) < heardMax {
-		other.young[key] = int32(max(min(count, heardMax), 0))
+	other.received = now
+	if _, known := other.young[key]; known || len(other.young) < receivedMax {
+		other.young[key] = int32(max(min(count, receivedMax), 0))
 	}
 }

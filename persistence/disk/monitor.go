@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -312,7 +313,11 @@ func (m *Monitor) measureSpace() bool {
 	}
 	if full := usage.AvailBytes < floor; full != was {
 		m.full.Store(full)
-		m.o.Logger.Warn("free space of the data directory's disk", "writes_refused", full, "free", usage.AvailBytes, "floor", floor)
+		level := slog.LevelInfo
+		if full {
+			level = slog.LevelWarn
+		}
+		m.o.Logger.Log(context.Background(), level, "free space of the data directory's disk", "writes_refused", full, "free", usage.AvailBytes, "floor", floor)
 	}
 	return true
 }

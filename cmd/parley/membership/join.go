@@ -134,6 +134,9 @@ func join(ctx context.Context, o Options) error {
 
 // notJoined gives an error of a join its exit code.
 func notJoined(err error) error {
+	if errors.Is(err, cluster.ErrTokenUsed) {
+		err = fmt.Errorf("%w: make another one with %s", err, program.Typed("cluster token"))
+	}
 	for is, code := range map[error]int{
 		identity.ErrToken: program.ExitForbidden, cluster.ErrTokenUsed: program.ExitForbidden, cluster.ErrOtherService: program.ExitNetwork,
 		cluster.ErrNotAdmitted: program.ExitRefused, cluster.ErrNotYet: program.ExitUnavailable,

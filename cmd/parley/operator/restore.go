@@ -31,5 +31,5 @@ func (c *RestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !restored.Has(datadir.MasterKeyFile) {
 		note = "\n  the backup has no master.key: put the key into the directory (mode 600) before a server is started on it"
 	}
-	return std.Say("restored snapshot %s into %s: %d files, %s%s\n  %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, program.Typed("serve --data "+c.Data))
+	return std.Say("restored snapshot %s into %s: %d files, %s%s\n  %s\n  as the first node of a new cluster, before that: %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, program.Typed("serve --data "+c.Data), program.Typed("cluster init --data "+c.Data+" --advertise HOST:PORT"))
 }

@@ -109,7 +109,7 @@ func (c *VerifyCmd) listDiverged(std *program.Streams) error {
 	case std.JSON:
 		return std.Value(only)
 	case only == nil:
-		return std.Say("%s has not diverged from its cluster", c.Data)
+		return std.Say("no server has found that %s has diverged from its cluster; a node finds that when it meets the others", c.Data)
 	}
 	for _, id := range only.Messages {
 		err = errors.Join(err, std.Say("%s", id))
