@@ -37,5 +37,12 @@ func TestContentIsAnnounced(t *testing.T) {
 		if (turn.Restore != nil) != c.taken || (len(turn.Closed) > 0) == c.taken {
 			t.Errorf("%s: restored %v, %d closed", name, turn.Restore != nil, len(turn.Closed))
 		}
+		if !c.taken {
+			continue
+		}
+		m.core.Restored(at(9, 5, 1, 2, 3))
+		if s := m.core.Status(); s.Durable != 9 || s.Applied.Index != 9 {
+			t.Errorf("%s: %d is applied, %d durable", name, s.Applied.Index, s.Durable)
+		}
 	}
 }

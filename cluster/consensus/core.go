@@ -214,7 +214,7 @@ func (c *Core) Step(m Message) error {
 	case raftpb.MsgReadIndex:
 		// Raft would pass it on in the name of its sender, who asks again by itself, or answer it
 		// before this node leads.
-		if c.lead.term != 0 && !c.stalled() {
+		if c.lead.term != 0 {
 			c.fences.serve(m.Raft)
 		}
 		return nil

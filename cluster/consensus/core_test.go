@@ -415,6 +415,7 @@ func TestPrepare(t *testing.T) {
 		r := consensus.Record{Cut: base}
 		for i, term := range terms {
 			r.Entries = append(r.Entries, &raftpb.Entry{Index: new(base.Index + uint64(i) + 1), Term: new(term)})
+			r.HardState = &raftpb.HardState{Term: new(term)}
 		}
 		if _, err := log.Append(r); err != nil {
 			t.Fatal(err)

@@ -33,6 +33,7 @@ func TestDecode(t *testing.T) {
 		reject("a shorter entry", entry(data[:i], 7), before)
 	}
 	reject("another term", entry(data, 8), before)
+	reject("another term, as its first", entry(encode(7, 1, []byte("payload")), 8), before)
 	reject("the second of a term is missing", entry(data, 7), Applied{Index: 20, Term: 7, Ordinal: 1})
 	reject("twice", entry(data, 7), Applied{Index: 20, Term: 7, Ordinal: 3})
 	reject("the first of a term is missing", entry(data, 7), Applied{Index: 20, Term: 6, Ordinal: 2})

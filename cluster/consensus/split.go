@@ -54,7 +54,7 @@ func (s *split) tick(c *Core) {
 	now := c.node.BasicStatus()
 	again := now.RaftState == raft.StateCandidate && now.GetTerm() == s.term
 	s.term = 0
-	if again && !c.health.sick() {
+	if again {
 		_ = c.node.Campaign() // an error means that this node must not: it is removed, or has members to apply
 	}
 }
