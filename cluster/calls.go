@@ -73,8 +73,10 @@ type (
 		Sum, YourSum                     uint32
 		// Diverged says that the sender has diverged, YouDiverged that the receiver has.
 		Diverged, YouDiverged bool
-		// Member says that the receiver is a member, as far as the sender knows.
-		Member bool
+		// Member says that the receiver is a member, as far as the sender knows. Members are
+		// those as of Index, for a receiver that has less.
+		Member  bool
+		Members []metMember
 	}
 	// acknowledgedUpTo is what a node knows of another one and of itself. All but Index is zero
 	// from a node of a former version.
@@ -92,6 +94,13 @@ type (
 		Yours    uint64
 		YoursSum uint32
 		Member   bool
+		// Members are those as of Newest, for one who asks and has less.
+		Members []metMember
+	}
+	// metMember is a member that another node may not know yet.
+	metMember struct {
+		ID            uint64
+		Name, Address string
 	}
 	// gossip carries what a node reports to the others. It may be lost.
 	gossip struct{ Content []byte }

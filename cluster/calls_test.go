@@ -113,12 +113,12 @@ func TestMalformedRequests(t *testing.T) {
 		want    error
 	}{
 		"cut off": {[]byte{0x0a, 99}, true, link.ErrFrame}, "of another version": {[]byte("\x0a\x09a.another"), true, wire.ErrUnregistered},
-		"an entry that no journal can take":  {encoded(appendEntry{Slot: parley.Slots}), true, link.ErrFrame},
-		"gossip":                             {encoded(gossip{[]byte("a")}), true, link.ErrFrame},
-		"half a million empty rows":          {items, true, link.ErrFrame},
-		"the same of one that is no member":  {items, false, link.ErrNoMember},
-		"a small one of a node that is none": {encoded(askState{}), false, link.ErrNoMember},
-		"half a one of a node that is none":  {[]byte{0x0a, 99}, false, link.ErrNoMember},
+		"an entry that no journal can take":    {encoded(appendEntry{Slot: parley.Slots}), true, link.ErrFrame},
+		"gossip":                               {encoded(gossip{[]byte("a")}), true, link.ErrFrame},
+		"half a million empty rows":            {items, true, link.ErrFrame},
+		"the same of one that is no member":    {items, false, link.ErrNoMember},
+		"a small one of a node that is none":   {encoded(askState{}), false, link.ErrNoMember},
+		"a part of one of a node that is none": {[]byte{0x0a, 99}, false, link.ErrNoMember},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -32,6 +32,8 @@ type Group struct {
 	// Drain, if set, takes this node out of service and hands its leadership over. It returns
 	// when clients had time to go elsewhere.
 	Drain func(context.Context)
+	// Met, if set, gets the members as of an index that this node does not have yet.
+	Met func(members Table, upTo uint64)
 	// Peer returns another node; required with Drain.
 	Peer func(id uint64) Peer
 	// Settings, as NAME=VALUE, should be the same on all nodes.
@@ -51,6 +53,9 @@ var errDescription = parley.Refuse(parley.Unprocessable, "description", "A node 
 
 // errAddress refuses a node that would get what is sent to another one.
 var errAddress = parley.Refuse(parley.Conflict, "address_taken", "A member of the cluster has this address already: remove that one, or join with a token of parley cluster replace.")
+
+// errReplaced refuses a node that would come in beside one that has replaced the same node.
+var errReplaced = parley.Refuse(parley.Conflict, "node_replaced", "The node that this token replaces is not a member of the cluster any more: to add a node, join with a token of parley cluster token.")
 
 const (
 	// descriptionBytesMax is more than a description of the longest name and address has.
@@ -129,6 +134,9 @@ func (g *Group) add(ctx context.Context, r addMember) error {
 		_, member := known.table[r.ID]
 		if by := known.admitted(r.Token); by != 0 && (by != r.ID || !member) {
 			return ErrTokenUsed // by another node, or by this one, which was removed since
+		}
+		if _, there := known.table[d.Replaces]; d.Replaces != 0 && !there && !member {
+			return errReplaced
 		}
 		for id, other := range known.table {
 			if other.Address == d.Address && id != r.ID && id != d.Replaces {

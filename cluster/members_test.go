@@ -95,6 +95,10 @@ func TestPromotionOfARemovedNode(t *testing.T) {
 	if err := g.ask(t, groups, described(4)); !errors.Is(err, ErrTokenUsed) {
 		t.Errorf("its token is used again: %v", err)
 	}
+	instead := Description{Name: "e", Address: "e:1", Token: token(1, 5), Replaces: 4}
+	if err := g.ask(t, groups, addMember{ID: 5, Described: instead.Encode(), Token: instead.Token}); !errors.Is(err, errReplaced) {
+		t.Errorf("a node comes in for one that is gone: %v", err)
+	}
 	if s, err := groups[n].Status(t.Context()); err != nil || !slices.Equal(s.Applied.Conf.GetVoters(), []uint64{1, 2, 3}) || len(s.Applied.Conf.GetLearners()) > 0 {
 		t.Errorf("the members are %v, %v", s.Applied.Conf, err)
 	}

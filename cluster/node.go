@@ -198,7 +198,7 @@ func (n *Node) call(ctx context.Context, to Peer, request any) (any, error) {
 }
 
 // claimBytesMax is more than an askAcknowledged takes.
-const claimBytesMax = 512
+const claimBytesMax = 8 << 10
 
 // Answer answers a request of a peer. One that is no member, as far as this node knows, may say
 // what it knows of both. The error is link.ErrFrame if the request is malformed.

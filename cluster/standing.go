@@ -40,8 +40,9 @@ const (
 // loop knows.
 type standings struct {
 	log *raftlog.Log
-	// roster is that of the newest change in the log.
+	// roster is that of the newest change in the log, which ended at last.
 	roster *roster
+	last   uint64
 	// unfit takes the reason why this node must not start.
 	unfit chan error
 }
@@ -62,28 +63,28 @@ func (g *Group) Open(log *raftlog.Log, replica *persistence.Replica, self Descri
 			Index: 1, Term: 1, Conf: &raftpb.ConfState{Voters: []uint64{g.id}}, Described: map[uint64]string{g.id: self.Encode()},
 		}
 	}
-	s := &standings{log: log, unfit: make(chan error, 1)}
+	s := &standings{log: log, last: last, unfit: make(chan error, 1)}
 	conf, described, err := consensus.NewestMembers(log, at, keptDescriptions)
 	if err != nil {
 		return err
 	}
 	s.roster = newRoster(conf, described)
 	g.standings.Store(s)
+	if g.Met != nil && len(s.roster.table) > 0 {
+		g.Met(s.roster.table, last)
+	}
 	return nil
 }
 
 // Newest are the members as of the newest change in the node's log. Those of its replica are as
 // old as its last flush, and may all be gone.
 func (g *Group) Newest() Table {
-	if now := g.Table(); now != nil {
-		return now
-	}
-	return g.standings.Load().roster.table
+	return g.roster(g.standings.Load()).table
 }
 
-// roster is the newest that this node knows.
+// roster is the newest that this node knows. That of its state begins as old as its last flush.
 func (g *Group) roster(s *standings) *roster {
-	if now := g.member.roster.Load(); now != nil {
+	if now := g.member.roster.Load(); now != nil && g.member.Applied().Index >= s.last {
 		return now
 	}
 	return s.roster
@@ -119,7 +120,7 @@ func (g *Group) claim(ctx context.Context, other uint64, diverged bool) (r askAc
 		r = askAcknowledged{
 			ID: g.id, Index: c.Newest.Index, Term: c.Newest.Term, Sum: c.Newest.Sum,
 			YourIndex: c.You.Index, YourTerm: c.You.Term, YourSum: c.You.Sum,
-			YouDiverged: c.You.Diverged, Diverged: diverged, Member: c.Member,
+			YouDiverged: c.You.Diverged, Diverged: diverged, Member: c.Member, Members: g.membersFor(c),
 		}
 	})
 	return r, err
@@ -131,14 +132,18 @@ func (g *Group) claim(ctx context.Context, other uint64, diverged bool) (r askAc
 // that has grown since an older copy of this directory was made.
 func (g *Group) answerClaim(ctx context.Context, r askAcknowledged, member bool) (a acknowledgedUpTo, err error) {
 	var unfit error
+	if s := g.standings.Load(); s != nil && len(g.roster(s).table) > 0 { // what the log says goes before the state
+		_, member = g.roster(s).table[r.ID]
+	}
 	started, err := g.look(ctx, func(k consensus.Known, conf *raftpb.ConfState, log raft.Storage) {
 		c := k.ClaimOf(log, conf, g.id, r.ID, r.Index)
 		a = acknowledgedUpTo{
 			Index: c.You.Index, Term: c.You.Term, Sum: c.You.Sum, YouDiverged: c.You.Diverged,
 			Newest: c.Newest.Index, NewestTerm: c.Newest.Term, NewestSum: c.Newest.Sum,
-			Yours: c.Yours.Term, YoursSum: c.Yours.Sum, Member: c.Member,
+			Yours: c.Yours.Term, YoursSum: c.Yours.Sum, Member: c.Member, Members: g.membersFor(c),
 		}
 		if member {
+			g.meet(k, r.Member, r.Index, r.Members)
 			unfit = consensus.Judge(log, k.Of(g.id), r.claim())
 		} else if unfit = g.judgeStranger(k, log, r); unfit != nil {
 			unfit = fmt.Errorf("%w, as node %s knows, which this node does not know", unfit, nodeName(r.ID))
@@ -165,23 +170,55 @@ func (g *Group) answerClaim(ctx context.Context, r askAcknowledged, member bool)
 	return a, err
 }
 
-// judgeStranger returns why this node must not take part according to one that is no member, as
-// far as this one knows. Most are former members, and a former member may have diverged, or hold
-// what nobody counts on any more. So only entries count, not what it says of them; a node that
-// knows others ends only before it has started, and only if it has fewer entries than it had; and
-// a node that is alone believes nobody who was a member.
+// judgeStranger returns why this node must not take part according to a node that is no member, as
+// far as this one knows. Most of them were removed, and may have diverged before. A node that is
+// alone compares entries with one that it does not know as a former member. A node that knows other
+// members hears only, before it has started, that it lacks entries.
 func (g *Group) judgeStranger(k consensus.Known, log raft.Storage, r askAcknowledged) error {
 	now, said := g.roster(g.standings.Load()), r.claim()
 	if now.former(r.ID) {
 		return nil
 	}
-	if said.You.Diverged = false; now.alone(g.id) {
+	said.You.Diverged = false // without an entry to compare
+	if now.alone(g.id) {
 		return consensus.Judge(log, k.Of(g.id), said)
 	}
 	if g.member.Runner() != nil {
 		return nil
 	}
 	return consensus.Lacks(log, said.You)
+}
+
+// membersBytesMax bounds the members in a claim.
+const membersBytesMax = claimBytesMax / 2
+
+// membersFor lists the members for another node, if it is one.
+func (g *Group) membersFor(c consensus.Claim) (all []metMember) {
+	if !c.Member {
+		return nil
+	}
+	size := 0
+	for id, d := range g.roster(g.standings.Load()).table {
+		if size += len(d.Name) + len(d.Address) + 16; size <= membersBytesMax {
+			all = append(all, metMember{id, d.Name, d.Address})
+		}
+	}
+	return all
+}
+
+// meet takes note of what another member says of the members as of an index that this node does
+// not have. Its leader may be one that joined while this node was down: it does not know that one.
+func (g *Group) meet(k consensus.Known, member bool, upTo uint64, all []metMember) {
+	if g.Met == nil || !member || len(all) == 0 || upTo <= k.Of(g.id).Index {
+		return
+	}
+	table := Table{}
+	for _, m := range all {
+		if d := (Description{Name: m.Name, Address: m.Address}); d.Check() == nil {
+			table[m.ID] = d
+		}
+	}
+	g.Met(table, upTo)
 }
 
 // claim is what the sender says about both nodes.
@@ -219,6 +256,7 @@ func (n *Node) exchange(ctx context.Context, other uint64, to Peer, diverged boo
 		return nil, false
 	}
 	_, err = n.Group.look(ctx, func(k consensus.Known, _ *raftpb.ConfState, log raft.Storage) {
+		n.Group.meet(k, a.Member, a.Newest, a.Members)
 		unfit = consensus.Judge(log, k.Of(n.Group.id), a.claim(said.Index))
 	})
 	return unfit, err == nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +34,10 @@ type Transport struct {
 	ctx    context.Context
 	stop   context.CancelFunc
 	// taking lets one content at a time come in: each is as large as the store.
-	taking   chan struct{}
+	taking chan struct{}
+	// met are members that the node's state may not have yet; mu serializes what connects to them.
+	met      atomic.Pointer[met]
+	mu       sync.Mutex
 	contents contents
 }
 
@@ -62,26 +66,69 @@ func (t *Transport) Close() {
 	t.links.Close()
 }
 
-// Changed takes over the addresses of the members.
+// met are the members as of an index. They count until the node's state has come to that index.
+type met struct {
+	table Table
+	upTo  uint64
+}
+
+// Met takes over members as of an index: those of the node's log, or of a node that has more.
+func (t *Transport) Met(members Table, upTo uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := t.met.Load(); now != nil && now.upTo >= upTo {
+		return
+	}
+	t.met.Store(&met{members, upTo})
+	var own Table
+	if r := t.member.roster.Load(); r != nil {
+		own = r.table
+	}
+	t.connect(own)
+}
+
+// Changed takes over the members of the node's state.
 func (t *Transport) Changed(members Table) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.connect(members)
+}
+
+// connect takes over the addresses of members, and of those that the node's state does not have
+// yet.
+func (t *Transport) connect(members Table) {
 	addresses := map[uint64]string{}
-	for id, d := range members {
-		if id != t.self && d.Address != "" {
-			addresses[id] = d.Address
+	for _, table := range []Table{members, t.ahead()} {
+		for id, d := range table {
+			if id != t.self && d.Address != "" {
+				addresses[id] = d.Address
+			}
 		}
 	}
 	t.links.SetPeers(addresses)
+}
+
+// ahead are the members that were met, if the node's state does not go as far.
+func (t *Transport) ahead() Table {
+	met := t.met.Load()
+	if met == nil || t.member.roster.Load() != nil && t.member.Applied().Index >= met.upTo {
+		return nil
+	}
+	return met.table
 }
 
 // isMember reports whether a node is a member. A blank node does not know, and takes what the
 // authority of the cluster has certified.
 func (t *Transport) isMember(id uint64) bool {
 	r := t.member.roster.Load()
-	if r == nil {
-		return true
+	if r != nil {
+		if _, member := r.table[id]; member {
+			return true
+		}
 	}
-	_, member := r.table[id]
-	return member
+	ahead := t.ahead()
+	_, member := ahead[id]
+	return member || r == nil && ahead == nil
 }
 
 const (

@@ -3,6 +3,7 @@ package http
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -102,22 +103,27 @@ func (s *Service) Spent() ([]byte, error) {
 	return json.Marshal(all)
 }
 
+var errSpent = errors.New("what was spent on another node is not a list of that")
+
 // SpentElsewhere counts what callers have spent of their rates on another node: what Spent
 // returned there.
 func (s *Service) SpentElsewhere(spent []byte) error {
 	all := json.NewDecoder(bytes.NewReader(spent))
-	if _, err := all.Token(); err != nil { // the bracket
-		return err
+	if begin, _ := all.Token(); begin != json.Delim('[') {
+		return errSpent
 	}
 	for all.More() { // one at a time: a list of empty ones would take much memory
 		var one limit.Spent
-		if err := all.Decode(&one); err != nil {
-			return err
+		err := all.Decode(&one)
+		if other := new(json.UnmarshalTypeError); errors.As(err, &other) {
+			continue // of another version
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errSpent, err)
 		}
 		s.shared.Spend([]limit.Spent{one})
 	}
-	_, err := all.Token()
-	return err
+	return nil
 }
 
 // Admit rejects a request, before anything of it is read, if its caller is over its rate,

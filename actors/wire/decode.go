@@ -49,15 +49,16 @@ type decoder struct {
 }
 
 // memoryFactor and memorySpare bound the memory that an input takes, relative to its size: a list
-// of empty items would take up to a hundred times as much.
-const memoryFactor, memorySpare = 8, 1 << 20
+// of empty items would take up to a hundred times as much. The spare has room for the standings of
+// some 300,000 agents of whom none is in a group, each of 2 bytes and 64 in memory.
+const memoryFactor, memorySpare = 8, 16 << 20
 
 func (t *Types) decoder(b []byte) *decoder {
 	return &decoder{t, memoryFactor*len(b) + memorySpare}
 }
 
-// take takes capacity for some values of a type.
-func (t *decoder) take(n int, of reflect.Type) error {
+// charge takes capacity for some values of a type.
+func (t *decoder) charge(n int, of reflect.Type) error {
 	if t.capacity -= n * int(of.Size()); t.capacity < 0 {
 		return errTooLarge
 	}
@@ -82,7 +83,7 @@ func (t *decoder) value(b []byte, depth int) (any, error) {
 	if p == nil {
 		return nil, fmt.Errorf("%w: %.100q", ErrUnregistered, name.b)
 	}
-	if err := t.take(1, p.of); err != nil {
+	if err := t.charge(1, p.of); err != nil {
 		return nil, err
 	}
 	scratch := p.scratch.Get()
@@ -149,7 +150,7 @@ func (t *decoder) get(f part, p *plan, v reflect.Value, depth int) error {
 	case instant:
 		return t.getInstant(f.b, v.Addr().Interface().(*time.Time), depth)
 	case pointer:
-		if err := t.take(1, p.elem.of); err != nil {
+		if err := t.charge(1, p.elem.of); err != nil {
 			return err
 		}
 		target := reflect.New(p.elem.of)
@@ -230,7 +231,7 @@ func (t *decoder) getItems(b []byte, p *plan, v reflect.Value, depth int) error 
 		rest = after
 	}
 	if v.Kind() == reflect.Slice {
-		if err := t.take(n, p.of.Elem()); err != nil {
+		if err := t.charge(n, p.of.Elem()); err != nil {
 			return err
 		}
 		v.Set(reflect.MakeSlice(p.of, n, n))

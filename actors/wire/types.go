@@ -313,5 +313,5 @@ var (
 
 	errMalformed = errors.New("wire: malformed value")
 	errTooDeep   = fmt.Errorf("wire: values are nested more than %d deep", depthMax)
-	errTooLarge  = fmt.Errorf("wire: a value takes more than %d times its size in memory", memoryFactor)
+	errTooLarge  = fmt.Errorf("wire: a value takes more than %d times its size, and %d bytes, in memory", memoryFactor, memorySpare)
 )

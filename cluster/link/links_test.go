@@ -32,7 +32,8 @@ type node struct {
 	block    chan struct{} // answers wait for it
 	taken    []byte
 	log      logged
-	removed  atomic.Bool // no peer is a member for this node
+	waits    atomic.Int32 // calls that wait, or did
+	removed  atomic.Bool  // no peer is a member for this node
 }
 
 // logged is a log that tests read.
@@ -78,6 +79,7 @@ func (n *node) Answer(ctx context.Context, from uint64, request []byte) ([]byte,
 		return nil, fmt.Errorf("%w: it is malformed", link.ErrFrame)
 	}
 	if string(request) == "wait" {
+		n.waits.Add(1)
 		select {
 		case <-n.block:
 		case <-ctx.Done():

@@ -63,7 +63,9 @@ func TestMalformedCalls(t *testing.T) {
 			reach(t, a, b.id)
 			waited := make(chan error)
 			go func() { _, err := a.Call(t.Context(), b.id, []byte("wait")); waited <- err }()
-			time.Sleep(10 * time.Millisecond)
+			for b.waits.Load() == 0 {
+				time.Sleep(time.Millisecond)
+			}
 			c.sent(a, b)
 			if err := <-waited; !errors.Is(err, link.ErrCut) {
 				t.Errorf("a call that waits on the stream: %v", err)

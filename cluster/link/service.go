@@ -115,7 +115,7 @@ func (l *Links) serveMessages(from uint64, stream grpc.ServerStream) error {
 // dropped names a peer whose stream ends because of what it sent, and returns the status of the
 // stream. Other errors are those of connections.
 func (l *Links) dropped(from uint64, err error) error {
-	if _, ended := status.FromError(err); ended || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+	if _, ended := status.FromError(err); !errors.Is(err, ErrFrame) && (ended || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled)) {
 		return err
 	}
 	l.Logger.Error("a node of the cluster is disconnected: it sent something malformed", "node", fmt.Sprintf("%016x", from), "error", err)
@@ -182,7 +182,7 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 		}
 	}}
 	ended := make(chan error, 1)
-	l.work.Go(func() { ended <- l.receiveCalls(ctx, counted, stream, &pool) })
+	l.work.Go(func() { ended <- l.receiveCalls(ctx, from, counted, stream, &pool) })
 	select {
 	case err := <-ended:
 		return l.dropped(from, err)
@@ -192,14 +192,19 @@ func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
 }
 
 // receiveCalls has the calls of a stream answered until it ends.
-func (l *Links) receiveCalls(ctx context.Context, counted *traffic, stream grpc.ServerStream, pool *workers) error {
+func (l *Links) receiveCalls(ctx context.Context, from uint64, counted *traffic, stream grpc.ServerStream, pool *workers) error {
 	for {
 		frames, err := counted.receive(stream)
 		if err != nil {
 			return err
 		}
+		member := l.Member(from)
 		for _, f := range frames {
 			l.answering.Add(1)
+			if !member { // one at a time
+				pool.answer(f)
+				continue
+			}
 			if err := pool.dispatch(ctx, f); err != nil {
 				l.answering.Add(-1)
 				return err

@@ -68,7 +68,7 @@ func (l *Log) Append(r consensus.Record) (uint64, error) {
 	l.view.add(r)
 	if n := len(r.Entries); n > 0 && l.view.hard.GetTerm() < r.Entries[n-1].GetTerm() {
 		// A member that came back so could vote again in a term in which it has voted.
-		return 0, fmt.Errorf("an entry of term %d is stored, and that the member is in term %d", r.Entries[n-1].GetTerm(), l.view.hard.GetTerm())
+		return 0, fmt.Errorf("the log stores an entry of term %d while its hard state is of term %d", r.Entries[n-1].GetTerm(), l.view.hard.GetTerm())
 	}
 	l.loose = append(l.loose, r)
 	l.count++

@@ -64,3 +64,31 @@ func TestLeaderRemoved(t *testing.T) {
 		t.Errorf("a node alone hands over: %s", said)
 	}
 }
+
+// TestLeaderThatJoinedMeanwhile: a node that was down while another one joined and came to lead
+// does not know its leader. It follows all the same.
+func TestLeaderThatJoinedMeanwhile(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, 3)
+	one, other := pair(t, n.server())
+	n.ready(t)
+	away := n.node(2)
+	away.kill()
+	must(t, n.add(3))
+	joined := n.node(3)
+	joined.eventuallyStatus(t, "four voters", func(c clusterStatus) bool { return c.voters() == 4 })
+	eventually(t, "the new node leads", func() bool {
+		_, err := joined.operate("cluster", "balance", "--to", joined.flag("--node-name"))
+		return err == nil && n.leader() == joined
+	})
+	one, other = one.on(joined), other.on(joined)
+	sent := text(one.send(other), "id")
+	must(t, away.begin(away.addr))
+	n.ready(t)
+	if n.leader() != joined {
+		t.Log("another node leads by now")
+	}
+	if !slices.ContainsFunc(other.on(away).everything(), func(m map[string]any) bool { return text(m, "id") == sent }) {
+		t.Error("it does not show the message")
+	}
+}

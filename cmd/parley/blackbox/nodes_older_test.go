@@ -273,6 +273,15 @@ func endsNobody(t *testing.T, n *nodes, holder *server) {
 		}
 	}
 	n.ready(t)
+	for _, s := range n.all[:2] { // a majority has to start, and one of them first
+		s.kill()
+	}
+	must(t, n.all[0].begin(n.all[0].addr))
+	if n.all[0].settles(t, 5*time.Second) {
+		t.Errorf("%s does not start, because one that is no member has diverged\n%s", n.all[0].flag("--node-name"), n.all[0].log.tail())
+	}
+	must(t, n.all[1].begin(n.all[1].addr))
+	n.ready(t)
 }
 
 // keepsDiverged checks what becomes of a node that holds messages which the others do not have:

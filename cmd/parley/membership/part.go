@@ -221,6 +221,7 @@ func (p *Part) Begin(ctx context.Context, n *actors.Node, s *persistence.Store, 
 		return err
 	}
 	self := cluster.Description{Name: p.identity.Name, Address: p.identity.Address}
+	p.group.Met = p.transport.Met
 	if err := p.group.Open(p.log, replica, self); err != nil {
 		return err
 	}

@@ -56,7 +56,6 @@ func (p *Part) checkStart(ctx context.Context) error {
 		return err
 	}
 	members := p.group.Newest()
-	p.transport.Changed(members)
 	waits := time.AfterFunc(awaitReport, func() { p.sayWaitsFor(members) })
 	defer waits.Stop()
 	return p.unfit(p.node.CheckStart(ctx, p.transport.Peer))
