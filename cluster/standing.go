@@ -82,9 +82,10 @@ func (g *Group) Newest() Table {
 	return g.roster(g.standings.Load()).table
 }
 
-// roster is the newest that this node knows. That of its state begins as old as its last flush.
+// roster is the newest that this node knows. That of its state begins as old as its last flush. It
+// does not wait for a batch that is being applied, because the loop calls it.
 func (g *Group) roster(s *standings) *roster {
-	if now := g.member.roster.Load(); now != nil && g.member.Applied().Index >= s.last {
+	if now := g.member.roster.Load(); now != nil && g.member.replica.Visible() >= s.last {
 		return now
 	}
 	return s.roster

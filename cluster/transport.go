@@ -108,10 +108,11 @@ func (t *Transport) connect(members Table) {
 	t.links.SetPeers(addresses)
 }
 
-// ahead are the members that were met, if the node's state does not go as far.
+// ahead are the members that were met, if the state does not go as far. The loop calls it: it must
+// not wait for a batch that is being applied.
 func (t *Transport) ahead() Table {
 	met := t.met.Load()
-	if met == nil || t.member.roster.Load() != nil && t.member.Applied().Index >= met.upTo {
+	if met == nil || t.member.roster.Load() != nil && t.member.replica.Visible() >= met.upTo {
 		return nil
 	}
 	return met.table

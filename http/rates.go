@@ -103,7 +103,7 @@ func (s *Service) Spent() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-var errSpent = errors.New("what was spent on another node is not a list of that")
+var errSpent = errors.New("what another node reports as spent rates is no list")
 
 // SpentElsewhere counts what callers have spent of their rates on another node: what Spent
 // returned there.
