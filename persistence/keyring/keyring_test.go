@@ -207,15 +207,18 @@ func TestKeysAreNeverShown(t *testing.T) {
 	}
 }
 
-// blockedFS lets renames wait, and counts them.
+// blockedFS lets renames wait, and counts them. It says when the first one begins to wait.
 type blockedFS struct {
 	vfs.FS
+	once    sync.Once
+	begun   chan struct{}
 	wait    chan struct{}
 	mu      sync.Mutex
 	renames int
 }
 
 func (f *blockedFS) Rename(from, to string) error {
+	f.once.Do(func() { close(f.begun) })
 	<-f.wait
 	f.mu.Lock()
 	f.renames++
@@ -227,16 +230,21 @@ func (f *blockedFS) Rename(from, to string) error {
 func TestCreatorsShareRewrites(t *testing.T) {
 	mem := vfs.NewMem()
 	mustMake(t, mem, testDir)
-	fsys := &blockedFS{FS: mem, wait: make(chan struct{})}
+	fsys := &blockedFS{FS: mem, begun: make(chan struct{}), wait: make(chan struct{})}
 	k := mustOpen(t, fsys, testDir)
 	var creators sync.WaitGroup
 	const orgs, each = 50, 3
 	keys := make([]Key, orgs*each)
-	for i := range keys {
+	create := func(i int) {
 		creators.Go(func() { keys[i] = mustCreate(t, k, orgIn(3, i%orgs)) })
 	}
+	create(0)
+	<-fsys.begun
+	for i := range keys[1:] {
+		create(1 + i)
+	}
 	s := &k.shards[3]
-	for waiting := 0; waiting < len(keys)-orgs; time.Sleep(time.Millisecond) {
+	for waiting := 0; waiting < len(keys)-1; time.Sleep(time.Millisecond) {
 		s.joining.Lock()
 		if waiting = 0; s.next != nil {
 			waiting = len(s.next.changes)
