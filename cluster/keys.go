@@ -3,12 +3,17 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"parley"
 	"parley/cluster/consensus"
+	"parley/cluster/raftlog"
 	"parley/journal"
+	"parley/persistence"
 )
 
 // Keys are the encryption keys of organizations, which each node keeps outside its store so
@@ -18,9 +23,12 @@ type Keys interface {
 	// Destruction the one that destroys it at an instant.
 	Creation(org parley.OrgID) ([]byte, error)
 	Destruction(org parley.OrgID, at time.Time) []byte
-	// Carry carries out changes in their order, durably. One that was carried out before
-	// changes nothing.
+	// Carry carries out changes in their order. A new key can be used at once, and is durable
+	// after Sync; what is destroyed is so durably. A change that was carried out before changes
+	// nothing.
 	Carry(changes [][]byte) error
+	// Sync makes durable what was carried out before.
+	Sync() error
 	// WriteTo writes all keys for another node, whose ReadFrom adds them to its own,
 	// durably, and reads no further.
 	io.WriterTo
@@ -71,6 +79,70 @@ func (m *Member) changeKey(ctx context.Context, r changeKey) error {
 		return parley.ErrOutcomeUnknown
 	}
 	return journal.ErrNotLeader
+}
+
+// carry carries out changes of keys.
+func (m *Member) carry(changes [][]byte) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if m.keys == nil {
+		return errNoKeys
+	}
+	if err := m.keys.Carry(changes); err != nil {
+		return fmt.Errorf("cluster: changes of keys: %w", err)
+	}
+	return nil
+}
+
+// syncKeys makes durable what was carried out before.
+func (m *Member) syncKeys() error {
+	if m.keys == nil {
+		return nil
+	}
+	if err := m.keys.Sync(); err != nil {
+		return fmt.Errorf("cluster: the keys cannot be written: %w", err)
+	}
+	return nil
+}
+
+// carryAgain carries out the changes of keys that the replica has applied already: what its store
+// has flushed may be ahead of the files of the keys after a crash. The log still has all that are
+// not in the files, see followFlushes.
+func (m *Member) carryAgain() error {
+	changes, err := appliedKeys(m.log.Visit, m.replica.Applied())
+	if err == nil {
+		err = m.carry(changes)
+	}
+	return err
+}
+
+// AppliedKeys returns the changes of keys in the log of a stopped node that its replica, which is
+// at a position, has applied.
+func AppliedKeys(log raftlog.Options, at persistence.GroupPosition) ([][]byte, error) {
+	return appliedKeys(func(visit func(*raftpb.Entry) error) (uint64, error) { return raftlog.Entries(log, 0, visit) }, at)
+}
+
+// appliedKeys returns the changes of keys in a log that a replica at a position has applied, in
+// their order. A log that does not lead to the position is what a crash left beside the content of
+// another member, with whose keys that came: then there are none.
+func appliedKeys(entries func(func(*raftpb.Entry) error) (first uint64, err error), at persistence.GroupPosition) (changes [][]byte, err error) {
+	leads := false
+	_, err = entries(func(e *raftpb.Entry) error {
+		if e.GetIndex() > at.Number {
+			return nil
+		}
+		leads = e.GetIndex() == at.Number && e.GetTerm() == at.Term
+		payload, err := consensus.Payload(e)
+		if err == nil && len(payload) > 0 && payload[0] == keyEntry {
+			changes = append(changes, payload[1:])
+		}
+		return err
+	})
+	if err != nil || !leads {
+		return nil, err
+	}
+	return changes, nil
 }
 
 // receiveKeys adds the keys of another member. They do no harm if the content that follows

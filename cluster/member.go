@@ -48,6 +48,7 @@ type Member struct {
 	fences       fences
 	// changes of leadership are carried out in order, and not in the loop.
 	changes chan func() error
+	closing atomic.Bool
 	stop    chan struct{}
 	work    sync.WaitGroup
 }
@@ -89,6 +90,8 @@ type MemberOptions struct {
 const (
 	// durableEvery is how often the member looks up what its store has made durable.
 	durableEvery = 50 * time.Millisecond
+	// keysEvery is how often new keys are written, if the store flushes nothing meanwhile.
+	keysEvery = time.Second
 	// changesMax is far more changes of leadership than wait for one that is slow.
 	changesMax = 1024
 	// batchBytesMax is far more than a store puts into one batch.
@@ -110,6 +113,9 @@ func (m *Member) Start(o MemberOptions) error {
 	m.replica, m.fatal, m.logger, m.keys, m.leading, m.id, m.changed = o.Replica, o.Fatal, o.Logger, o.Keys, o.Leading, o.ID, o.Changed
 	m.log, m.clock = o.Log, o.Clock
 	if err := m.begin(o); err != nil {
+		return err
+	}
+	if err := m.carryAgain(); err != nil {
 		return err
 	}
 	if at := m.Applied(); len(at.Described) > 0 { // the loop reports only later changes
@@ -156,12 +162,15 @@ func (m *Member) begin(o MemberOptions) error {
 // returns the position that it has reached. The member is not started after it. Of the options
 // it needs ID, Voters, Described, Replica, Keys, Log, Logger and Fatal.
 func (m *Member) Recover(o MemberOptions) (index, term uint64, err error) {
-	m.replica, m.keys, m.logger, m.fatal = o.Replica, o.Keys, o.Logger, o.Fatal
+	m.replica, m.keys, m.logger, m.fatal, m.log = o.Replica, o.Keys, o.Logger, o.Fatal, o.Log
 	if err := m.begin(o); err != nil {
 		return 0, 0, err
 	}
+	if err := m.carryAgain(); err != nil {
+		return 0, 0, err
+	}
 	at, err := consensus.Recover(memberLog{o.Log}, m, o.ID, o.Described[o.ID])
-	return at.Index, at.Term, err
+	return at.Index, at.Term, errors.Join(err, m.syncKeys())
 }
 
 // Runner is the loop, for the links.
@@ -169,6 +178,7 @@ func (m *Member) Runner() *consensus.Runner { return m.runner.Load() }
 
 // Close leaves the leadership and stops.
 func (m *Member) Close() {
+	m.closing.Store(true)
 	if r := m.runner.Load(); r != nil {
 		r.Close()
 		m.follow(0, 0)
@@ -176,6 +186,9 @@ func (m *Member) Close() {
 	close(m.stop)
 	m.work.Wait()
 	m.replica.StepDown(0)
+	if err := m.syncKeys(); err != nil {
+		m.logger.Warn("the next start takes keys from the log", "error", err)
+	}
 }
 
 // change carries out changes of leadership. At the end it carries out those that wait: the loop
@@ -195,10 +208,13 @@ func (m *Member) change() {
 	}
 }
 
-// followFlushes keeps durable up to date: the loop must not wait for the disk.
+// followFlushes keeps durable up to date: the loop must not wait for the disk. What a store has
+// flushed counts once the keys are durable that were carried out before: until then the log keeps
+// their changes.
 func (m *Member) followFlushes() {
 	tick := time.NewTicker(durableEvery)
 	defer tick.Stop()
+	synced := m.clock()
 	for {
 		select {
 		case <-tick.C:
@@ -209,6 +225,15 @@ func (m *Member) followFlushes() {
 		if err != nil {
 			m.logger.Error("what a replica has flushed cannot be read", "error", err)
 			continue
+		}
+		if now := m.clock(); index != m.durable.Load() || now.Sub(synced) >= keysEvery {
+			if err := m.syncKeys(); err != nil {
+				if !m.closing.Load() { // what waits for room on the disk gives up then
+					m.fatal(err)
+				}
+				return
+			}
+			synced = now
 		}
 		m.durable.Store(index)
 	}
@@ -256,7 +281,7 @@ func (m *Member) Confirm(ctx context.Context, term uint64) error {
 // Apply implements consensus.State.
 func (m *Member) Apply(entries []consensus.Committed, after consensus.Applied) error {
 	places := make([]persistence.Committed, len(entries))
-	var keys [][]byte // all of these entries share the work of the disk
+	var keys [][]byte
 	for i, e := range entries {
 		places[i] = persistence.Committed{Index: e.Index, Term: e.Term, Batch: e.Payload}
 		if len(e.Payload) > 0 && e.Payload[0] == keyEntry {
@@ -267,20 +292,6 @@ func (m *Member) Apply(entries []consensus.Committed, after consensus.Applied) e
 		return err
 	}
 	return m.replica.Apply(places, noteOf(after))
-}
-
-// carry carries out changes of keys.
-func (m *Member) carry(changes [][]byte) error {
-	if len(changes) == 0 {
-		return nil
-	}
-	if m.keys == nil {
-		return errNoKeys
-	}
-	if err := m.keys.Carry(changes); err != nil {
-		return fmt.Errorf("cluster: changes of keys: %w", err)
-	}
-	return nil
 }
 
 // Applied implements consensus.State.

@@ -31,6 +31,7 @@ type replicas struct {
 	tick     time.Duration
 	catchUp  uint64
 	leading  Leading
+	keys     func(n int) Keys // none if nil
 	ahead    atomic.Int64
 	open     *group
 	// links, if set, connects a member instead of a network in the process.
@@ -163,8 +164,13 @@ func (g *group) startOne(n int, joining bool) error {
 	if g.of.links != nil {
 		links = g.of.links(n, g.members[n])
 	}
+	var keys Keys
+	if g.of.keys != nil {
+		keys = g.of.keys(n)
+	}
 	if err := g.members[n].Start(MemberOptions{
-		ID: id, Voters: g.voters, Joining: joining, Nonce: rand.Uint64(), Replica: replica, Log: g.logs[n], Links: links, Clock: time.Now,
+		Keys: keys,
+		ID:   id, Voters: g.voters, Joining: joining, Nonce: rand.Uint64(), Replica: replica, Log: g.logs[n], Links: links, Clock: time.Now,
 		Logger: slog.New(slog.DiscardHandler), Fatal: g.of.fatal, Tick: g.of.tick, CatchUpBytes: g.of.catchUp, Leading: g.of.leading,
 	}); err != nil {
 		return err

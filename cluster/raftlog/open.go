@@ -58,8 +58,8 @@ func Verify(o Options) (c Contents, err error) {
 	return Contents{r.records, r.log.state.cut(), Position{last, r.log.state.term(last)}}, nil
 }
 
-// Entries calls visit with the entries behind an index that Open would keep, in order, and returns
-// the first index that the log holds. It changes nothing. Nothing else may have the log open.
+// Entries calls visit with the entries behind an index of a log that nothing has open, in order,
+// and returns the first index that the log holds. It changes nothing.
 func Entries(o Options, after uint64, visit func(*raftpb.Entry) error) (first uint64, err error) {
 	o.setDefaults()
 	o.FS, o.New = disk.ReadOnlyFS{FS: o.FS}, false
@@ -67,20 +67,7 @@ func Entries(o Options, after uint64, visit func(*raftpb.Entry) error) (first ui
 	if err != nil {
 		return 0, err
 	}
-	first = r.log.state.cut().Index + 1
-	for next, end := max(first, after+1), r.log.state.last+1; next < end; {
-		entries, err := r.log.Entries(next, end, uint64(o.PendingBytes))
-		if err != nil {
-			return first, err
-		}
-		for _, e := range entries {
-			if err := visit(e); err != nil {
-				return first, err
-			}
-		}
-		next += uint64(len(entries))
-	}
-	return first, nil
+	return r.log.visit(after, visit)
 }
 
 // read reads all segments of a log. It has none, if it is new.

@@ -98,6 +98,32 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return c.entries, nil
 }
 
+// Visit calls visit with all entries, in order. Nothing may change the log meanwhile.
+func (l *Log) Visit(visit func(*raftpb.Entry) error) (first uint64, err error) {
+	return l.visit(0, visit)
+}
+
+// visit calls visit with the entries behind an index, in order, and returns the first index that
+// the log holds.
+func (l *Log) visit(after uint64, visit func(*raftpb.Entry) error) (first uint64, err error) {
+	l.mu.Lock()
+	first, end := l.state.cut().Index+1, l.state.last+1
+	l.mu.Unlock()
+	for next := max(first, after+1); next < end; {
+		entries, err := l.Entries(next, end, uint64(l.o.PendingBytes))
+		if err != nil {
+			return first, err
+		}
+		for _, e := range entries {
+			if err := visit(e); err != nil {
+				return first, err
+			}
+		}
+		next += uint64(len(entries))
+	}
+	return first, nil
+}
+
 // collection gathers consecutive entries up to a size.
 type collection struct {
 	entries   []*raftpb.Entry

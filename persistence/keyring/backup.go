@@ -15,7 +15,8 @@ import (
 // bounds the memory that it takes.
 const copiedAtOnce = 32
 
-// CopyTo makes dir, a directory of a backup, hold what is durable in this keyring. A
+// CopyTo makes dir, a directory of a backup, hold what this keyring holds, and writes first what
+// its own files lack. A
 // backup directory has one keyring for all of its snapshots: keys that were destroyed
 // vanish from all of them. Shards that are up to date are not written. A crash leaves
 // one sound copy of every shard, the former or the new one; the next CopyTo does the
@@ -31,10 +32,7 @@ const copiedAtOnce = 32
 // single shards are replaced.
 func (k *Keyring) CopyTo(fsys vfs.FS, dir string) error {
 	if _, err := fsys.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return writeDirectory(fsys, dir, func(shard byte) ([]byte, error) {
-			_, content, err := k.sealed(shard)
-			return content, err
-		})
+		return writeDirectory(fsys, dir, k.sealed)
 	}
 	r, err := newReader(fsys, dir, nil)
 	if err != nil {
@@ -61,7 +59,7 @@ func (k *Keyring) CopyTo(fsys vfs.FS, dir string) error {
 		n := min(len(stale), copiedAtOnce)
 		contents := map[byte][]byte{}
 		for _, shard := range stale[:n] {
-			if _, contents[shard], err = k.sealed(shard); err != nil {
+			if contents[shard], err = k.sealed(shard); err != nil {
 				return err
 			}
 		}
@@ -73,15 +71,24 @@ func (k *Keyring) CopyTo(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// sealed returns the file of what is durable in a shard.
-func (k *Keyring) sealed(shard byte) (header, []byte, error) {
-	h := k.header
-	h.shard = shard
-	t, generation := k.shards[shard].snapshot()
+// sealed returns the file of a shard.
+func (k *Keyring) sealed(shard byte) ([]byte, error) {
+	t, generation, err := k.stored(&k.shards[shard])
 	defer clear(t)
-	h.generation = generation
-	content, err := k.wrapper.seal(h, k.server, t)
-	return h, content, err
+	if err != nil {
+		return nil, err
+	}
+	h := k.header
+	h.shard, h.generation = shard, generation
+	return k.wrapper.seal(h, k.server, t)
+}
+
+// stored writes what the files of a shard lack, and returns what they hold then.
+func (k *Keyring) stored(s *shard) (t table, generation uint64, err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	t, err = k.store(s)
+	return t, s.generation, err
 }
 
 // stale returns the shards of a backup that are not as this keyring is, and refuses a
@@ -93,9 +100,12 @@ func (k *Keyring) stale(x *examination) (stale []byte, err error) {
 	}
 	for i := range Shards {
 		shard := byte(i)
-		t, generation := k.shards[i].snapshot()
+		t, generation, err := k.stored(&k.shards[i])
 		same := bytes.Equal(t, x.tables[i])
 		clear(t)
+		if err != nil {
+			return nil, err
+		}
 		switch there := x.state.Generations[i]; {
 		case there > generation || there == generation && !same:
 			return nil, fmt.Errorf("%s: %w: shard %02x has generation %d there and %d here", x.dir, ErrDiverged, shard, there, generation)

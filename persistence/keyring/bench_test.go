@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
@@ -93,10 +94,11 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkCarryNew carries out 300 new keys, one after the other as single ones, or at once.
-func BenchmarkCarryNew(b *testing.B) {
+// BenchmarkAdopt carries out 300 new keys: one after the other as single ones, adopted, or
+// adopted and synced.
+func BenchmarkAdopt(b *testing.B) {
 	for name, carry := range map[string]func(*Keyring, [][]byte) error{
-		"one by one": func(k *Keyring, changes [][]byte) error {
+		"carried": func(k *Keyring, changes [][]byte) error {
 			for _, c := range changes {
 				if err := k.Carry(c); err != nil {
 					return err
@@ -104,7 +106,10 @@ func BenchmarkCarryNew(b *testing.B) {
 			}
 			return nil
 		},
-		"at once": (*Keyring).CarryNew,
+		"adopted": (*Keyring).Adopt,
+		"synced": func(k *Keyring, changes [][]byte) error {
+			return errors.Join(k.Adopt(changes), k.Sync())
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			k, _ := benchmarked(b, 0, 0)

@@ -160,12 +160,12 @@ func (k *Keyring) Repaired() []Finding { return k.repaired }
 func (k *Keyring) ServerKey() Key { return k.server }
 
 // Key returns an organization's key and state. The key is zero unless the state is Live.
-// A state is returned once it is durable.
+// A state is returned once it is durable, or was adopted.
 func (k *Keyring) Key(org parley.OrgID) (key Key, state State) {
 	s := k.shard(org)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	state, value := s.durable.state(org)
+	state, value := s.seen.state(org)
 	if state == Live {
 		key = Key(value)
 	}
@@ -178,7 +178,7 @@ func (k *Keyring) ErasedAt(org parley.OrgID) (time.Time, bool) {
 	s := k.shard(org)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	state, value := s.durable.state(org)
+	state, value := s.seen.state(org)
 	if state != Erased {
 		return time.Time{}, false
 	}
@@ -190,7 +190,7 @@ func (k *Keyring) Erased() (all []parley.OrgID) {
 	for i := range k.shards {
 		s := &k.shards[i]
 		s.mu.RLock()
-		all = s.durable.erased(all)
+		all = s.seen.erased(all)
 		s.mu.RUnlock()
 	}
 	return all

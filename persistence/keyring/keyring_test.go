@@ -270,7 +270,7 @@ func fillShard(k *Keyring, shard byte) {
 	for i := range recordsMax - 1 {
 		s.wanted = append(append(append(s.wanted, make([]byte, idBytes-3)...), byte(i>>8), byte(i), shard), append([]byte{byte(Live)}, bytes.Repeat([]byte{1}, KeyBytes)...)...)
 	}
-	s.durable = bytes.Clone(s.wanted)
+	s.seen = bytes.Clone(s.wanted)
 }
 
 // TestFull: a full shard takes no more, and what it has stays.
@@ -356,7 +356,7 @@ func TestKeysAreWiped(t *testing.T) {
 	mustMake(t, fsys, testDir)
 	k := mustOpen(t, fsys, testDir)
 	key := mustCreate(t, k, orgIn(4, 1))
-	former := k.shards[4].durable
+	former := k.shards[4].seen
 	if !bytes.Contains(former, key[:]) {
 		t.Fatal("control: the key is not in memory")
 	}

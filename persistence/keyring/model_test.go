@@ -34,6 +34,8 @@ type model struct {
 	restores int
 	// destroyed are all keys that ever were.
 	destroyed []Key
+	// adopted are all changes that ever were adopted, as the log of a node has them.
+	adopted [][]byte
 }
 
 func drawOrg(t *rapid.T) parley.OrgID {
@@ -53,6 +55,30 @@ func (m *model) create(t *rapid.T) {
 	default:
 		m.orgs[org] = organization{state: Live, key: key}
 	}
+}
+
+// adopt adopts keys, which readers see at once.
+func (m *model) adopt(t *rapid.T) {
+	var some [][]byte
+	for range rapid.IntRange(1, 3).Draw(t, "keys") {
+		org := drawOrg(t)
+		change, err := m.k.Creation(org)
+		if err != nil {
+			t.Fatal(err)
+		}
+		some = append(some, change)
+		if m.orgs[org].state == Unknown {
+			c, err := m.k.wrapper.decodeChange(change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.orgs[org] = organization{state: Live, key: c.key}
+		}
+	}
+	if err := m.k.Adopt(some); err != nil {
+		t.Fatal(err)
+	}
+	m.adopted = append(m.adopted, some...)
 }
 
 func (m *model) destroy(t *rapid.T) {
@@ -75,6 +101,9 @@ func (m *model) reopen(t *rapid.T) {
 		t.Fatal(err)
 	}
 	m.k = k
+	if err := k.Adopt(m.adopted); err != nil { // those that were not synced are lost
+		t.Fatal(err)
+	}
 }
 
 // damage spoils one copy of a shard, then opens the keyring again.
@@ -143,8 +172,11 @@ func (m *model) compare(t *rapid.T, k *Keyring, orgs map[parley.OrgID]organizati
 // check compares the open keyring with the model.
 func (m *model) check(t *rapid.T) { m.compare(t, m.k, m.orgs) }
 
-// verify counts what the files hold, and looks for destroyed keys.
+// verify counts what the files hold once they are synced, and looks for destroyed keys.
 func (m *model) verify(t *rapid.T) {
+	if err := m.k.Sync(); err != nil {
+		t.Fatal(err)
+	}
 	live, erased := 0, 0
 	for _, o := range m.orgs {
 		if o.state == Live {
@@ -191,7 +223,7 @@ func TestModel(t *testing.T) {
 		}
 		m.k, m.server = k, k.ServerKey()
 		rt.Repeat(map[string]func(*rapid.T){
-			"create": m.create, "create more": m.create, "destroy": m.destroy, "destroy more": m.destroy, "reopen": m.reopen,
+			"create": m.create, "create more": m.create, "destroy": m.destroy, "destroy more": m.destroy, "adopt": m.adopt, "reopen": m.reopen,
 			"damage": m.damage, "backup": m.backup, "restore": m.restore, "verify": m.verify, "": m.check,
 		})
 	})

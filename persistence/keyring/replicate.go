@@ -69,8 +69,8 @@ func (k *Keyring) full(org parley.OrgID) bool {
 	s := k.shard(org)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, found := s.durable.find(org)
-	return !found && s.durable.records() >= recordsMax
+	_, found := s.seen.find(org)
+	return !found && s.seen.records() >= recordsMax
 }
 
 // Carry makes a change that Creation or Destruction returned, here or on another node, and
@@ -78,49 +78,62 @@ func (k *Keyring) full(org parley.OrgID) bool {
 // tombstone that finds no room is not made, on any node: the organization has no key then, and
 // never gets one.
 func (k *Keyring) Carry(b []byte) error {
-	c, err := k.decodeChange(b)
+	c, err := k.wrapper.decodeChange(b)
 	if err != nil {
 		return err
 	}
 	defer clear(c.key[:])
-	if c.destroy {
-		if err := k.Destroy(c.org, c.at); !errors.Is(err, ErrFull) {
-			return err
-		}
-		return nil
+	if !c.destroy {
+		return k.change(c)
 	}
-	if _, state := k.Key(c.org); state != Unknown {
-		return nil
+	if err := k.Destroy(c.org, c.at); !errors.Is(err, ErrFull) {
+		return err
 	}
-	return k.change(c)
+	return nil
 }
 
-// CarryNew makes changes that Creation returned, as Carry does with one after the other. Each
-// shard is written once, and many at a time: files that are synced together share the work of the
-// file system. Destructions are refused: what holds a key in memory has to know of each.
-func (k *Keyring) CarryNew(all [][]byte) error {
+// Adopt makes changes that Creation returned, as Carry does with one after the other, but does not
+// wait for the disk: Sync does. The caller can repeat them after a crash before that.
+// Destructions are refused: they have to be durable at once, and what holds a key in memory has
+// to know of each. After an error some are made.
+func (k *Keyring) Adopt(all [][]byte) error {
 	shards := map[byte][]change{}
 	for _, b := range all {
-		c, err := k.decodeChange(b)
+		c, err := k.wrapper.decodeChange(b)
 		if err != nil {
 			return err
 		}
 		if c.destroy {
 			return errChange
 		}
-		if _, state := k.Key(c.org); state == Unknown {
-			shards[shardOf(c.org)] = append(shards[shardOf(c.org)], c)
+		shards[shardOf(c.org)] = append(shards[shardOf(c.org)], c)
+	}
+	for shard, changes := range shards {
+		err := k.adopt(&k.shards[shard], changes)
+		clear(changes)
+		if err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// Sync makes durable what was adopted before. Shards are written many at a time: files that are
+// synced together share the work of the file system.
+func (k *Keyring) Sync() error {
 	var writing errgroup.Group
 	writing.SetLimit(writers)
-	for shard, changes := range shards {
+	for i := range k.shards {
+		s := &k.shards[i]
+		s.mu.RLock()
+		ahead := s.ahead
+		s.mu.RUnlock()
+		if !ahead {
+			continue
+		}
 		writing.Go(func() error {
-			s := &k.shards[shard]
-			s.turn.Lock()
-			defer s.turn.Unlock()
-			err := k.rewrite(s, changes)
-			clear(changes)
+			t, _, err := k.stored(s)
+			clear(t)
 			return err
 		})
 	}
@@ -135,7 +148,7 @@ func Destroyed(change []byte) (org parley.OrgID, at time.Time, ok bool) {
 	return parley.OrgID(change[1:changeHead]), instant(change[changeHead:]), true
 }
 
-func (k *Keyring) decodeChange(b []byte) (c change, err error) {
+func (w wrapper) decodeChange(b []byte) (c change, err error) {
 	if len(b) < changeHead {
 		return c, errChange
 	}
@@ -147,7 +160,7 @@ func (k *Keyring) decodeChange(b []byte) (c change, err error) {
 	case b[0] != creation || len(b) != creationBytes:
 		return c, errChange
 	}
-	aead, err := k.wrapper.transport(changePurpose)
+	aead, err := w.transport(changePurpose)
 	if err != nil {
 		return c, err
 	}
@@ -183,7 +196,7 @@ func (k *Keyring) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	out := bufio.NewWriter(w)
 	for i := range Shards {
-		t, _ := k.shards[i].snapshot()
+		t := k.shards[i].snapshot()
 		sealed := aead.Seal(nil, nil, t, []byte{byte(i)})
 		clear(t)
 		head := binary.BigEndian.AppendUint32(nil, uint32(len(sealed)))

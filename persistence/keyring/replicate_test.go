@@ -3,10 +3,13 @@ package keyring
 import (
 	"bytes"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"parley"
 )
@@ -75,9 +78,10 @@ func TestCarriedChanges(t *testing.T) {
 	}
 }
 
-// TestNewKeysAtOnce: many new keys that are carried out at once are those of one after the other,
-// also where two are for one organization. A destruction is refused.
-func TestNewKeysAtOnce(t *testing.T) {
+// TestAdoptedKeys: readers see adopted keys at once, which are those of changes that are carried
+// out one after the other, also where two are for one organization. They are lost by a crash until
+// Sync, or another change of the shard. A destruction is refused.
+func TestAdoptedKeys(t *testing.T) {
 	a, b := nodes(t)
 	var changes [][]byte
 	for n := range 300 {
@@ -90,19 +94,144 @@ func TestNewKeysAtOnce(t *testing.T) {
 		}
 		changes = append(changes, c)
 	}
+	alike := func(b *Keyring, orgs int) {
+		t.Helper()
+		for n := range 290 {
+			here, state := a.Key(orgNumber(n))
+			if there, other := b.Key(orgNumber(n)); n < orgs && (here != there || state != Live || other != Live) || n >= orgs && other != Unknown {
+				t.Errorf("organization %d: %v and %v, equal keys: %v", n, state, other, here == there)
+			}
+		}
+	}
+	reopened := func() *Keyring {
+		t.Helper()
+		k, err := Open(b.fs, "keys", bytes.Repeat([]byte{7}, WrappingKeyBytes), Options{Witnessed: b.State()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
 	for range 2 {
-		if err := b.CarryNew(changes); err != nil {
+		if err := b.Adopt(changes); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for n := range 290 {
-		here, state := a.Key(orgNumber(n))
-		if there, other := b.Key(orgNumber(n)); here != there || state != Live || other != Live {
-			t.Errorf("organization %d: %v and %v, equal keys: %v", n, state, other, here == there)
+	alike(b, 290)
+	alike(reopened(), 0)
+	report, err := Verify(b.fs, "keys", bytes.Repeat([]byte{7}, WrappingKeyBytes))
+	if err == nil && report.Live == 0 {
+		err = report.Adopt(append(changes, Destruction(orgNumber(0), testStart)))
+	}
+	if err != nil || report.Live != 290 || report.KeyState(orgNumber(0)) != Live {
+		t.Errorf("a report has %d keys, want 290: %v", report.Live, err)
+	}
+	if err := b.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	alike(reopened(), 290)
+	before := b.State()
+	if err := b.Sync(); err != nil || b.State() != before {
+		t.Errorf("nothing was adopted, and files were written: %v", err)
+	}
+	if err := b.Adopt([][]byte{Destruction(orgNumber(0), testStart)}); err == nil {
+		t.Error("a destruction is adopted")
+	}
+}
+
+// failingFS refuses to create files while it is set.
+type failingFS struct {
+	vfs.FS
+	fails atomic.Bool
+}
+
+func (f *failingFS) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.fails.Load() {
+		return nil, errorfs.ErrInjected
+	}
+	return f.FS.Create(path, c)
+}
+
+// TestAdoptingAfterAFault: what a failed rewrite may have stored is not shown with what is adopted
+// after it, and is not forgotten.
+func TestAdoptingAfterAFault(t *testing.T) {
+	mem := vfs.NewMem()
+	mustMake(t, mem, testDir)
+	fsys := &failingFS{FS: mem}
+	k := mustOpen(t, fsys, testDir)
+	old, org := orgIn(5, 0), orgIn(5, 1)
+	key := mustCreate(t, k, old)
+	change, err := k.Creation(org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsys.fails.Store(true)
+	if err := k.Destroy(old, testStart); err == nil {
+		t.Fatal("a key is destroyed without a disk")
+	}
+	if err := k.Adopt([][]byte{change}); err != nil {
+		t.Fatal(err)
+	}
+	if is, state := k.Key(old); is != key || state != Live {
+		t.Errorf("what is not durable is shown: %v", state)
+	}
+	if _, state := k.Key(org); state != Live {
+		t.Errorf("an adopted key is not shown: %v", state)
+	}
+	if err := k.Sync(); err == nil {
+		t.Error("synced without a disk")
+	}
+	if err := k.CopyTo(mem, backupDir); err == nil {
+		t.Error("a backup lacks an adopted key")
+	}
+	fsys.fails.Store(false)
+	if err := k.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []*Keyring{k, mustOpen(t, mem, testDir)} {
+		_, gone := k.Key(old)
+		if _, state := k.Key(org); gone != Erased || state != Live {
+			t.Errorf("%v and %v", gone, state)
 		}
 	}
-	if err := b.CarryNew([][]byte{Destruction(orgNumber(0), testStart)}); err == nil {
-		t.Error("a destruction is taken for a new key")
+}
+
+// TestAdoptingWhileSyncing adopts keys while others are written, and finds all in the files.
+func TestAdoptingWhileSyncing(t *testing.T) {
+	mem := vfs.NewMem()
+	mustMake(t, mem, testDir)
+	k := mustOpen(t, mem, testDir)
+	over := make(chan struct{})
+	var syncing sync.WaitGroup
+	syncing.Go(func() {
+		for ended := false; !ended; {
+			select {
+			case <-over:
+				ended = true
+			default:
+			}
+			if err := k.Sync(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	const keys = 500
+	for n := range keys {
+		change, err := k.Creation(orgIn(6, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Adopt([][]byte{change}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(over)
+	syncing.Wait()
+	again := mustOpen(t, mem, testDir)
+	for n := range keys {
+		here, _ := k.Key(orgIn(6, n))
+		if there, state := again.Key(orgIn(6, n)); here != there || state != Live {
+			t.Fatalf("key %d is not in the files", n)
+		}
 	}
 }
 

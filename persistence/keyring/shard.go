@@ -14,25 +14,28 @@ import (
 type shard struct {
 	number byte
 
-	// mu guards what readers see: the table that is durable in both copies, and its
-	// generation.
-	mu         sync.RWMutex
-	durable    table
+	// mu guards the tables.
+	mu sync.RWMutex
+	// seen is what readers see: what is durable in both copies, and what was adopted.
+	seen table
+	// wanted is what the files have to hold: all changes that were ever begun. It is another
+	// table than seen after a rewrite failed: what a failed rewrite may have stored is never
+	// taken back, because a crash could bring it to light.
+	wanted table
+	// ahead says that the files do not hold wanted. changed counts its changes.
+	ahead   bool
+	changed uint64
+	// generation is that of the files.
 	generation uint64
 
 	// joining guards next, the changes that wait for the rewrite under way to end.
 	joining sync.Mutex
 	next    *batch
 
-	// turn is held by the goroutine that rewrites the shard. It guards the rest.
-	turn sync.Mutex
-	// wanted is the table with all changes that were ever begun. It differs from durable
-	// after a rewrite failed: what a failed rewrite may have stored is never taken back,
-	// because a crash could bring it to light.
-	wanted table
-	ahead  bool
-	// written is the last generation that a rewrite used. It is never used twice by one
-	// process, because a failed rewrite may have stored it.
+	// turn is held by the goroutine that rewrites the shard. It guards written, the last
+	// generation that a rewrite used. It is never used twice by one process, because a failed
+	// rewrite may have stored it.
+	turn    sync.Mutex
 	written uint64
 }
 
@@ -53,7 +56,7 @@ type batch struct {
 }
 
 func (s *shard) open(number byte, t table, generation uint64) {
-	s.number, s.durable, s.wanted, s.generation, s.written = number, t, t, generation, generation
+	s.number, s.seen, s.wanted, s.generation, s.written = number, t, t, generation, generation
 }
 
 // change makes a change and returns when it is durable. All changes of a shard that
@@ -83,30 +86,61 @@ func (k *Keyring) change(c change) error {
 	return b.err
 }
 
-// rewrite applies changes to a shard and writes it.
+// rewrite applies changes to a shard and writes it. The caller has the turn.
 func (k *Keyring) rewrite(s *shard, changes []change) error {
-	if err := k.apply(s, changes); err != nil || !s.ahead {
+	s.mu.Lock()
+	err := k.apply(s, changes)
+	s.mu.Unlock()
+	if err != nil {
 		return err
+	}
+	t, err := k.store(s)
+	clear(t)
+	return err
+}
+
+// store writes what the files of a shard lack, and returns a copy of what they hold then. The
+// caller has the turn.
+func (k *Keyring) store(s *shard) (table, error) {
+	s.mu.RLock()
+	t, changed, ahead := bytes.Clone(s.wanted), s.changed, s.ahead
+	s.mu.RUnlock()
+	if !ahead {
+		return t, nil
 	}
 	h := k.header
 	s.written++
 	h.shard, h.generation = s.number, s.written
-	content, err := k.wrapper.seal(h, k.server, s.wanted)
+	content, err := k.wrapper.seal(h, k.server, t)
 	if err == nil {
 		err = replaceShard(k.fs, k.dir, s.number, content)
 	}
 	if err != nil {
-		return fmt.Errorf("shard %02x of the keyring cannot be written: %w", s.number, err)
+		return t, fmt.Errorf("shard %02x of the keyring cannot be written: %w", s.number, err)
 	}
-	s.publish()
+	s.publish(changed)
 	k.note(s.number, s.written)
+	return t, nil
+}
+
+// apply adds changes to the wanted table. Those that it has already change nothing. The caller
+// holds mu.
+func (k *Keyring) apply(s *shard, changes []change) error {
+	t, changed, err := k.with(s.wanted, changes)
+	if err != nil || !changed {
+		return err
+	}
+	if s.split() {
+		clear(s.wanted) // nobody else has it
+	}
+	s.wanted, s.ahead = t, true
+	s.changed++
 	return nil
 }
 
-// apply adds changes to the wanted table. Those that it has already change nothing.
-func (k *Keyring) apply(s *shard, changes []change) error {
-	t := append(make(table, 0, len(s.wanted)+len(changes)*recordBytes), s.wanted...)
-	changed := false
+// with returns a table with changes, and whether there are any.
+func (k *Keyring) with(was table, changes []change) (t table, changed bool, err error) {
+	t = append(make(table, 0, len(was)+len(changes)*recordBytes), was...)
 	for _, c := range changes {
 		state, _ := t.state(c.org)
 		if state == Erased || state == Live && !c.destroy {
@@ -120,7 +154,7 @@ func (k *Keyring) apply(s *shard, changes []change) error {
 			value = tombstone(c.at)
 		} else if zero(value[:]) {
 			if err := fill(value[:], k.random); err != nil {
-				return err
+				return nil, false, err
 			}
 		}
 		if state = Live; c.destroy {
@@ -128,28 +162,51 @@ func (k *Keyring) apply(s *shard, changes []change) error {
 		}
 		t, changed = t.set(c.org, state, value), true
 	}
-	if !changed {
-		return nil
+	return slices.Clip(t), changed, nil
+}
+
+// adopt adds new keys, which have values, without writing them.
+func (k *Keyring) adopt(s *shard, changes []change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	split, was := s.split(), s.seen
+	if err := k.apply(s, changes); err != nil {
+		return err
 	}
-	if s.ahead {
-		clear(s.wanted) // nobody else has it
+	if !split {
+		s.seen = s.wanted
+	} else if t, _, err := k.with(was, changes); err == nil {
+		s.seen = t
+	} else {
+		return err
 	}
-	s.wanted, s.ahead = slices.Clip(t), true
+	if !same(was, s.seen) {
+		clear(was)
+	}
 	return nil
 }
 
-// publish makes the wanted table the one that readers see. It overwrites the former
-// one, which may contain keys that are destroyed now.
-func (s *shard) publish() {
+// publish lets readers see what is wanted, after it was written as it was when changed counted
+// its changes: what came later was adopted. It overwrites the former table, which may contain
+// keys that are destroyed now.
+func (s *shard) publish(changed uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.durable)
-	s.durable, s.generation, s.ahead = s.wanted, s.written, false
+	if s.split() {
+		clear(s.seen)
+	}
+	s.seen, s.generation, s.ahead = s.wanted, s.written, s.changed != changed
 }
 
-// snapshot returns a copy of what is durable.
-func (s *shard) snapshot() (t table, generation uint64) {
+// split reports whether readers see another table than is wanted.
+func (s *shard) split() bool { return !same(s.seen, s.wanted) }
+
+// same reports whether two tables are one in memory.
+func same(a, b table) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// snapshot returns a copy of what readers see.
+func (s *shard) snapshot() table {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return bytes.Clone(s.durable), s.generation
+	return bytes.Clone(s.seen)
 }

@@ -20,8 +20,9 @@ type Report struct {
 	// Findings are everything that is not right, by file.
 	Findings []Finding
 
-	tables [Shards]table
-	server Key
+	tables  [Shards]table
+	server  Key
+	wrapper *wrapper // nil if the keyring was verified without a key
 }
 
 // KeyState returns whether an organization has a key. It is Unknown for all if the
@@ -38,6 +39,27 @@ func (r *Report) Key(org parley.OrgID) (key Key, state State) {
 		key = Key(value)
 	}
 	return key, state
+}
+
+// Adopt adds the keys of changes that a keyring may have adopted and not written before a crash.
+// Destructions are passed over: they are written at once.
+func (r *Report) Adopt(changes [][]byte) error {
+	if r.wrapper == nil {
+		return nil
+	}
+	for _, b := range changes {
+		c, err := r.wrapper.decodeChange(b)
+		if err != nil {
+			return err
+		}
+		t := &r.tables[shardOf(c.org)]
+		if state, _ := t.state(c.org); c.destroy || state != Unknown || t.records() == recordsMax {
+			continue
+		}
+		*t = t.set(c.org, Live, c.key)
+		r.Live++
+	}
+	return nil
 }
 
 // ServerKey is Keyring.ServerKey; zero if the keyring was verified without a key.
@@ -68,7 +90,7 @@ func Verify(fsys vfs.FS, dir string, wrapping []byte) (*Report, error) {
 		return nil, err
 	}
 	slices.Sort(names)
-	r := &Report{State: x.state, tables: x.tables, server: x.server}
+	r := &Report{State: x.state, tables: x.tables, server: x.server, wrapper: w}
 	for _, name := range names {
 		switch {
 		case fileNames[name]:

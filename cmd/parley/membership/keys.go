@@ -58,7 +58,7 @@ func (k *Keys) Carry(changes [][]byte) error {
 		if created < 0 {
 			created = len(changes)
 		}
-		if err := k.awaitSpace("the keyring", func() error { return k.keyring.CarryNew(changes[:created]) }); err != nil {
+		if err := k.keyring.Adopt(changes[:created]); err != nil {
 			return err
 		}
 		if changes = changes[created:]; len(changes) == 0 {
@@ -71,6 +71,9 @@ func (k *Keys) Carry(changes [][]byte) error {
 	}
 	return nil
 }
+
+// Sync implements cluster.Keys.
+func (k *Keys) Sync() error { return k.awaitSpace("the keyring", k.keyring.Sync) }
 
 // destroy carries out a destruction.
 func (k *Keys) destroy(change []byte) error {

@@ -71,3 +71,21 @@ func VerifyLog(data string, archive *persistence.Archive, into *report.Verificat
 	}
 	return err
 }
+
+// AppliedKeys returns the changes of keys in the log of a stopped node that its tables have
+// applied: after a crash its keyring may lack new keys. A directory of no node has no log, and what
+// is wrong with one VerifyLog reports.
+func AppliedKeys(data string, at persistence.GroupPosition) ([][]byte, error) {
+	node, err := identity.ReadNode(data)
+	if err == nil {
+		var changes [][]byte
+		changes, err = cluster.AppliedKeys(raftlog.Options{Dir: filepath.Join(data, logDirectory), ID: uint64(node.ID)}, at)
+		if err == nil {
+			return changes, nil
+		}
+	}
+	if errors.Is(err, identity.ErrNone) || errors.Is(err, raftlog.ErrNone) || errors.Is(err, disk.ErrDamaged) {
+		err = nil
+	}
+	return nil, err
+}

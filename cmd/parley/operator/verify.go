@@ -175,6 +175,9 @@ func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.A
 	if opened = found.Report; opened == nil {
 		opened = &keyring.Report{} // of a directory that never had an organization
 	}
+	if err := adoptApplied(opened, data, archive); err != nil {
+		return opened, repairable, err
+	}
 	return opened, repairable, archive.Table(journal.SlugTable, func(_, id []byte) bool {
 		keys.Checked++
 		if len(id) != len(parley.OrgID{}) || found.Report == nil || found.KeyState(parley.IDFromBytes[parley.OrgID](id)) == keyring.Unknown {
@@ -182,6 +185,19 @@ func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.A
 		}
 		return true
 	})
+}
+
+// adoptApplied adds the new keys that a node has in its log alone, if it crashed.
+func adoptApplied(keys *keyring.Report, data string, archive *persistence.Archive) error {
+	at, err := archive.Position()
+	if err != nil {
+		return err
+	}
+	changes, err := membership.AppliedKeys(data, at)
+	if err != nil {
+		return err
+	}
+	return keys.Adopt(changes)
 }
 
 // verifyContents opens all contents and compares everything that is stored with the
