@@ -310,6 +310,15 @@ func keepsDiverged(t *testing.T, n *nodes, holder *server, lost []string) {
 	if listed := strings.Fields(said); !slices.Equal(listed, lost) {
 		t.Errorf("verify --diverged lists %d messages, want %d:\n%s", len(listed), len(lost), said)
 	}
+	for data, want := range map[string]string{holder.dir: `"diverged":true`, t.TempDir(): ""} {
+		said, err := (&server{}).execute("verify", "--diverged", "--json", "--data", data)
+		if want == "" && err == nil || want != "" && !strings.Contains(strings.ReplaceAll(said, " ", ""), want) {
+			t.Errorf("verify --diverged --json: %s, %v", said, err)
+		}
+	}
+	if said, err := (&server{}).execute("verify", "--diverged", "--data", rest[0].dir); err == nil || !strings.Contains(said, "in use") {
+		t.Errorf("verify --diverged reads the log of a node that runs: %s, %v", said, err)
+	}
 	replaceLost(t, n, slices.Index(n.all, holder))
 	eventually(t, "no node has diverged", shown(0))
 	n.ready(t)

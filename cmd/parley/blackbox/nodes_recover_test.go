@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -85,4 +86,10 @@ func TestMajorityLost(t *testing.T) {
 	w.check()
 	w.checkDetectsLosses()
 	t.Log(&w.tally)
+
+	n.all[1].kill()
+	if said, err := best.operate("cluster", "replace", "d"); err == nil || !strings.Contains(said, "cluster recover") {
+		t.Errorf("a token without a majority: %v\n%s", err, said)
+	}
+	n.all = n.all[:1]
 }

@@ -117,9 +117,18 @@ func (e *Endpoint) find(named string) (found identity.NodeID, err error) {
 
 var errUnnamed = parley.Refuse(parley.Unprocessable, "node_required", "Name a node.")
 
-func (e *Endpoint) replace(_ context.Context, id identity.NodeID) (any, error) {
+// replaceTimeout bounds how long a call of replace waits for a leader.
+const replaceTimeout = 5 * time.Second
+
+// replace issues a token, which is of no use while nobody leads that could admit a node.
+func (e *Endpoint) replace(ctx context.Context, id identity.NodeID) (any, error) {
 	if id == 0 {
 		return nil, errUnnamed
+	}
+	ctx, cancel := context.WithTimeout(ctx, replaceTimeout)
+	defer cancel()
+	if err := e.Part.store.Fence(ctx); err != nil {
+		return nil, errLeaderless
 	}
 	return e.token(id)
 }

@@ -107,6 +107,9 @@ func Open(ctx context.Context, o Options) (*Part, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\n  put that file back from a copy of the directory, or let a new node take this one's place:\n  parley cluster replace NODE, on another node", err)
 	}
+	if id.Joined && o.Token != "" {
+		o.Logger.Info("the join token is not used: the directory belongs to a node already; a new node needs a directory of its own", "node", id.ID.String(), "name", id.Name)
+	}
 	if o.Advertise != "" && o.Advertise != id.Address {
 		return nil, usage(fmt.Errorf("--cluster-advertise: the cluster knows this node by %s, not by %s; \"parley cluster replace\" puts a new node with another address in its place", id.Address, o.Advertise))
 	}

@@ -18,11 +18,11 @@ import (
 // ClusterCmd begins a cluster and changes it.
 type ClusterCmd struct {
 	Init    clusterInitCmd    `cmd:"" help:"Make the data directory of a stopped server, or a new one, the first node of a cluster."`
-	Token   clusterTokenCmd   `cmd:"" help:"Print a token with which one new node can join within an hour."`
+	Token   clusterTokenCmd   `cmd:"" help:"Print a token with which one new node can join within an hour: serve --join HOST:PORT --join-token TOKEN."`
 	Status  clusterStatusCmd  `cmd:"" help:"Show the nodes of the cluster and who leads."`
 	Drain   clusterDrainCmd   `cmd:"" help:"Have a node hand over its leadership and report that it is not ready, before it is stopped."`
 	Remove  clusterRemoveCmd  `cmd:"" help:"Take a node out of the cluster for good."`
-	Replace clusterReplaceCmd `cmd:"" help:"Print a token whose node takes the place of another one, such as one that lost its disk."`
+	Replace clusterReplaceCmd `cmd:"" help:"Print a token with which a new node takes the place of another one, such as one that lost its disk."`
 	Recover clusterRecoverCmd `cmd:"" help:"Go on with one stopped node alone, when a majority is lost for good."`
 	Balance clusterBalanceCmd `cmd:"" help:"Hand the leadership to a node, or to any other one."`
 }

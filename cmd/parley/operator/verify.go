@@ -59,15 +59,7 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 		return c.listDiverged(std)
 	}
 	began := time.Now()
-	dir, err := datadir.Journal(c.Data)
-	if err != nil {
-		return err
-	}
-	archive, err := persistence.OpenArchive(dir, persistence.Options{
-		Clock: time.Now, CacheBytes: verifyCache,
-		Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelError})),
-		Fatal:  func(err error) { os.Exit(std.Fail(err)) },
-	})
+	archive, err := c.open(std)
 	if err != nil {
 		return datadir.Advise(err, c.Data)
 	}
@@ -100,14 +92,39 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	return nil
 }
 
+// divergenceJSON is what --diverged prints with --json.
+type divergenceJSON struct {
+	Diverged bool `json:"diverged"`
+	*membership.OnlyHere
+}
+
+func (c *VerifyCmd) open(std *program.Streams) (*persistence.Archive, error) {
+	dir, err := datadir.Journal(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	return persistence.OpenArchive(dir, persistence.Options{
+		Clock: time.Now, CacheBytes: verifyCache,
+		Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelError})),
+		Fatal:  func(err error) { os.Exit(std.Fail(err)) },
+	})
+}
+
 // listDiverged prints what only this node has.
 func (c *VerifyCmd) listDiverged(std *program.Streams) error {
+	archive, err := c.open(std) // damaged tables do not matter, but no server may write to the log
+	if err == nil {
+		err = archive.Close()
+	}
+	if errors.Is(err, persistence.ErrInUse) {
+		return err
+	}
 	only, err := membership.Diverged(c.Data)
 	switch {
 	case err != nil:
 		return datadir.Advise(err, c.Data)
 	case std.JSON:
-		return std.Value(only)
+		return std.Value(divergenceJSON{only != nil, only})
 	case only == nil:
 		return std.Say("no server has found that %s has diverged from its cluster; a node finds that when it meets the others", c.Data)
 	}
