@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,9 @@ type Keys interface {
 	// Destruction the one that destroys it at an instant.
 	Creation(org parley.OrgID) ([]byte, error)
 	Destruction(org parley.OrgID, at time.Time) []byte
-	// Carry carries out changes in their order. A new key can be used at once, and is durable
-	// after Sync; what is destroyed is so durably. A change that was carried out before changes
-	// nothing.
+	// Carry carries out changes in their order. A new key can be used when it returns, and is
+	// durable after Sync. A destruction is durable when it returns. A change that was carried out
+	// before changes nothing.
 	Carry(changes [][]byte) error
 	// Sync makes durable what was carried out before.
 	Sync() error
@@ -124,8 +125,8 @@ func AppliedKeys(log raftlog.Options, at persistence.GroupPosition) ([][]byte, e
 }
 
 // appliedKeys returns the changes of keys in a log that a replica at a position has applied, in
-// their order. A log that does not lead to the position is what a crash left beside the content of
-// another member, with whose keys that came: then there are none.
+// their order. If the log does not contain the position, the node crashed while it installed the
+// content of another member: its keys were durable before, so there is nothing to repeat.
 func appliedKeys(entries func(func(*raftpb.Entry) error) (first uint64, err error), at persistence.GroupPosition) (changes [][]byte, err error) {
 	leads := false
 	_, err = entries(func(e *raftpb.Entry) error {
@@ -135,7 +136,7 @@ func appliedKeys(entries func(func(*raftpb.Entry) error) (first uint64, err erro
 		leads = e.GetIndex() == at.Number && e.GetTerm() == at.Term
 		payload, err := consensus.Payload(e)
 		if err == nil && len(payload) > 0 && payload[0] == keyEntry {
-			changes = append(changes, payload[1:])
+			changes = append(changes, bytes.Clone(payload[1:])) // it lies in a record
 		}
 		return err
 	})

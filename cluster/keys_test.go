@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"maps"
 	"sync"
 	"testing"
@@ -134,6 +135,7 @@ func TestKeysAfterAPowerLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	checkRecoveredKeys(t, left.CrashClone(vfs.CrashCloneCfg{}), keys.afterPowerLoss())
 	s.disks[0] = left
 	g = s.openAll()
 	if number := replicaOf(t, g.stores[0]).Applied().Number; number < last || len(keys.seen) != 1 {
@@ -155,6 +157,25 @@ func TestKeysAfterAPowerLoss(t *testing.T) {
 	}
 	if len(keys.durable) != 3 {
 		t.Errorf("a member that is closed has written %d keys of 3", len(keys.durable))
+	}
+}
+
+// checkRecoveredKeys: a member that goes on alone has written all keys.
+func checkRecoveredKeys(t *testing.T, disk vfs.FS, keys *diskKeys) {
+	t.Helper()
+	g := (&replicas{t: t, journals: 1, disks: []vfs.FS{disk}, dir: "nodes"}).openAll()
+	if err := g.stores[0].Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := g.members[0].Recover(MemberOptions{
+		ID: 1, Voters: []uint64{1}, Described: map[uint64]string{1: ""}, Replica: replicaOf(t, g.stores[0]), Keys: keys, Log: g.logs[0],
+		Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
+	})
+	if err != nil || len(keys.durable) != 3 {
+		t.Errorf("a member that goes on alone has written %d keys of 3, %v", len(keys.durable), err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -176,9 +176,13 @@ func (m *Member) Recover(o MemberOptions) (index, term uint64, err error) {
 // Runner is the loop, for the links.
 func (m *Member) Runner() *consensus.Runner { return m.runner.Load() }
 
-// Close leaves the leadership and stops.
+// BeginClose says that Close follows: what cannot be written any more is no reason to end the
+// process.
+func (m *Member) BeginClose() { m.closing.Store(true) }
+
+// Close leaves the leadership, stops, and writes the keys.
 func (m *Member) Close() {
-	m.closing.Store(true)
+	m.BeginClose()
 	if r := m.runner.Load(); r != nil {
 		r.Close()
 		m.follow(0, 0)
@@ -228,7 +232,7 @@ func (m *Member) followFlushes() {
 		}
 		if now := m.clock(); index != m.durable.Load() || now.Sub(synced) >= keysEvery {
 			if err := m.syncKeys(); err != nil {
-				if !m.closing.Load() { // what waits for room on the disk gives up then
+				if !m.closing.Load() { // waits for room on the disk end then
 					m.fatal(err)
 				}
 				return

@@ -67,6 +67,33 @@ func mustRestore(t testing.TB, fs vfs.FS, snapshot, to string) (*Store, *keyring
 	return openRestored(t, fs, to)
 }
 
+// TestBackupOfUnsyncedKeys: a snapshot needs a keyring that has all keys that were in use when it
+// was taken, also those that were not written yet.
+func TestBackupOfUnsyncedKeys(t *testing.T) {
+	fs := vfs.NewMem()
+	s, _ := filled(t, fs, 3)
+	k := keyringIn(t, fs, s)
+	change, err := k.Creation(orgOf(1))
+	if err == nil {
+		err = k.CarryUnsynced([][]byte{change})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _ := k.Key(orgOf(1))
+	before := k.State()
+	taken := mustBackup(t, s, backup.Options{To: "backup", Keyring: k})
+	mustClose(t, s)
+	if taken.Keyring == before || taken.Keyring != k.State() {
+		t.Error("an older keyring, without the key, would do for a restore")
+	}
+	r, restored := mustRestore(t, fs, taken.ID, "restored")
+	if found, _ := restored.Key(orgOf(1)); found != key {
+		t.Error("the key is missing")
+	}
+	mustClose(t, r)
+}
+
 // TestBackupHasTheKeyring: every snapshot is restored with the present keyring, so a key
 // that was destroyed later is not in it. Servers that share a backup directory each have
 // their own.

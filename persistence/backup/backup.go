@@ -71,9 +71,11 @@ type Source interface {
 
 // Keyring is the keyring of a store. keyring.Keyring is one.
 type Keyring interface {
+	// Sync makes durable what is in use already.
+	Sync() error
 	// State is what is durable now.
 	State() disk.KeyringState
-	// CopyTo makes a directory hold what is durable now.
+	// CopyTo makes a directory hold at least what is durable now.
 	CopyTo(fsys vfs.FS, dir string) error
 }
 
@@ -159,6 +161,9 @@ func (w *writer) backup(s Source, o Options) (*Snapshot, error) {
 func (w *writer) copyKeyring(snapshot *Snapshot, k Keyring) error {
 	if err := disk.MakeDirectory(w.fs, w.fs.PathJoin(w.dir, keyringFolder)); err != nil {
 		return err
+	}
+	if err := k.Sync(); err != nil { // a restore needs what State says
+		return fmt.Errorf("keys cannot be written: %w", err)
 	}
 	snapshot.Keyring = k.State()
 	if err := k.CopyTo(w.fs, keyringPath(w.fs, w.dir, snapshot.Keyring)); err != nil {

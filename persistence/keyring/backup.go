@@ -15,8 +15,8 @@ import (
 // bounds the memory that it takes.
 const copiedAtOnce = 32
 
-// CopyTo makes dir, a directory of a backup, hold what this keyring holds, and writes first what
-// its own files lack. A
+// CopyTo makes dir, a directory of a backup, hold what is durable in this keyring. Of a shard with
+// unsynced keys it writes the files first, with all that was begun. A
 // backup directory has one keyring for all of its snapshots: keys that were destroyed
 // vanish from all of them. Shards that are up to date are not written. A crash leaves
 // one sound copy of every shard, the former or the new one; the next CopyTo does the
@@ -83,11 +83,17 @@ func (k *Keyring) sealed(shard byte) ([]byte, error) {
 	return k.wrapper.seal(h, k.server, t)
 }
 
-// stored writes what the files of a shard lack, and returns what they hold then.
+// stored returns what the files of a shard hold. It writes unsynced keys first.
 func (k *Keyring) stored(s *shard) (t table, generation uint64, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	t, err = k.store(s)
+	s.mu.RLock()
+	t, unsynced := bytes.Clone(s.seen), s.unsynced
+	s.mu.RUnlock()
+	if unsynced {
+		clear(t)
+		t, err = k.store(s)
+	}
 	return t, s.generation, err
 }
 

@@ -94,9 +94,9 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkAdopt carries out 300 new keys: one after the other as single ones, adopted, or
-// adopted and synced.
-func BenchmarkAdopt(b *testing.B) {
+// BenchmarkCarryUnsynced carries out 300 new keys: one after the other as single ones, unsynced, or
+// unsynced and then synced.
+func BenchmarkCarryUnsynced(b *testing.B) {
 	for name, carry := range map[string]func(*Keyring, [][]byte) error{
 		"carried": func(k *Keyring, changes [][]byte) error {
 			for _, c := range changes {
@@ -106,9 +106,9 @@ func BenchmarkAdopt(b *testing.B) {
 			}
 			return nil
 		},
-		"adopted": (*Keyring).Adopt,
+		"unsynced": (*Keyring).CarryUnsynced,
 		"synced": func(k *Keyring, changes [][]byte) error {
-			return errors.Join(k.Adopt(changes), k.Sync())
+			return errors.Join(k.CarryUnsynced(changes), k.Sync())
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

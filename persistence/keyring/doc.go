@@ -4,7 +4,8 @@
 // lost. The keys are spread over 256 shards by a random byte of the organization's id.
 // A shard is one file in two copies, which is rewritten completely for every change, one
 // copy after the other, so that at every instant one of them is sound and has every
-// acknowledged key. What has new keys in a log of its own may adopt them, and write them later.
+// acknowledged key. A caller that keeps new keys in a log of its own can use them from memory,
+// and write them later.
 // The package also copies a keyring into a backup, restores it from
 // there, and verifies it. What the keys encrypt is decided elsewhere.
 //

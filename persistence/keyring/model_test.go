@@ -34,8 +34,8 @@ type model struct {
 	restores int
 	// destroyed are all keys that ever were.
 	destroyed []Key
-	// adopted are all changes that ever were adopted, as the log of a node has them.
-	adopted [][]byte
+	// unsynced are all changes that ever were made without syncing, as the log of a node has them.
+	unsynced [][]byte
 }
 
 func drawOrg(t *rapid.T) parley.OrgID {
@@ -57,8 +57,8 @@ func (m *model) create(t *rapid.T) {
 	}
 }
 
-// adopt adopts keys, which readers see at once.
-func (m *model) adopt(t *rapid.T) {
+// carry makes keys without syncing them, which readers see at once.
+func (m *model) carry(t *rapid.T) {
 	var some [][]byte
 	for range rapid.IntRange(1, 3).Draw(t, "keys") {
 		org := drawOrg(t)
@@ -75,10 +75,10 @@ func (m *model) adopt(t *rapid.T) {
 			m.orgs[org] = organization{state: Live, key: c.key}
 		}
 	}
-	if err := m.k.Adopt(some); err != nil {
+	if err := m.k.CarryUnsynced(some); err != nil {
 		t.Fatal(err)
 	}
-	m.adopted = append(m.adopted, some...)
+	m.unsynced = append(m.unsynced, some...)
 }
 
 func (m *model) destroy(t *rapid.T) {
@@ -101,7 +101,7 @@ func (m *model) reopen(t *rapid.T) {
 		t.Fatal(err)
 	}
 	m.k = k
-	if err := k.Adopt(m.adopted); err != nil { // those that were not synced are lost
+	if err := k.CarryUnsynced(m.unsynced); err != nil { // those that were not synced are lost
 		t.Fatal(err)
 	}
 }
@@ -223,7 +223,7 @@ func TestModel(t *testing.T) {
 		}
 		m.k, m.server = k, k.ServerKey()
 		rt.Repeat(map[string]func(*rapid.T){
-			"create": m.create, "create more": m.create, "destroy": m.destroy, "destroy more": m.destroy, "adopt": m.adopt, "reopen": m.reopen,
+			"create": m.create, "create more": m.create, "destroy": m.destroy, "destroy more": m.destroy, "carry": m.carry, "reopen": m.reopen,
 			"damage": m.damage, "backup": m.backup, "restore": m.restore, "verify": m.verify, "": m.check,
 		})
 	})

@@ -92,12 +92,17 @@ func (k *Keyring) Carry(b []byte) error {
 	return nil
 }
 
-// Adopt makes changes that Creation returned, as Carry does with one after the other, but does not
-// wait for the disk: Sync does. The caller can repeat them after a crash before that.
-// Destructions are refused: they have to be durable at once, and what holds a key in memory has
-// to know of each. After an error some are made.
-func (k *Keyring) Adopt(all [][]byte) error {
+// CarryUnsynced makes changes that Creation returned, as Carry does with one after the other, but
+// does not wait for the disk: Sync does. The caller can repeat them after a crash before that.
+// Destructions are refused: they have to be durable at once, and caches of keys must be told about
+// each one. After an error some changes are made.
+func (k *Keyring) CarryUnsynced(all [][]byte) error {
 	shards := map[byte][]change{}
+	defer func() {
+		for _, changes := range shards {
+			clear(changes)
+		}
+	}()
 	for _, b := range all {
 		c, err := k.wrapper.decodeChange(b)
 		if err != nil {
@@ -109,26 +114,25 @@ func (k *Keyring) Adopt(all [][]byte) error {
 		shards[shardOf(c.org)] = append(shards[shardOf(c.org)], c)
 	}
 	for shard, changes := range shards {
-		err := k.adopt(&k.shards[shard], changes)
-		clear(changes)
-		if err != nil {
+		if err := k.add(&k.shards[shard], changes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Sync makes durable what was adopted before. Shards are written many at a time: files that are
-// synced together share the work of the file system.
+// Sync makes durable what CarryUnsynced made before, and with it what failed before in the same
+// shards. They are written many at a time: files that are synced together share the work of the
+// file system.
 func (k *Keyring) Sync() error {
 	var writing errgroup.Group
 	writing.SetLimit(writers)
 	for i := range k.shards {
 		s := &k.shards[i]
 		s.mu.RLock()
-		ahead := s.ahead
+		unsynced := s.unsynced
 		s.mu.RUnlock()
-		if !ahead {
+		if !unsynced {
 			continue
 		}
 		writing.Go(func() error {

@@ -78,10 +78,10 @@ func TestCarriedChanges(t *testing.T) {
 	}
 }
 
-// TestAdoptedKeys: readers see adopted keys at once, which are those of changes that are carried
+// TestUnsyncedKeys: readers see unsynced keys at once, which are those of changes that are carried
 // out one after the other, also where two are for one organization. They are lost by a crash until
 // Sync, or another change of the shard. A destruction is refused.
-func TestAdoptedKeys(t *testing.T) {
+func TestUnsyncedKeys(t *testing.T) {
 	a, b := nodes(t)
 	var changes [][]byte
 	for n := range 300 {
@@ -112,7 +112,7 @@ func TestAdoptedKeys(t *testing.T) {
 		return k
 	}
 	for range 2 {
-		if err := b.Adopt(changes); err != nil {
+		if err := b.CarryUnsynced(changes); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestAdoptedKeys(t *testing.T) {
 	alike(reopened(), 0)
 	report, err := Verify(b.fs, "keys", bytes.Repeat([]byte{7}, WrappingKeyBytes))
 	if err == nil && report.Live == 0 {
-		err = report.Adopt(append(changes, Destruction(orgNumber(0), testStart)))
+		err = report.Carry(append(changes, Destruction(orgNumber(0), testStart)))
 	}
 	if err != nil || report.Live != 290 || report.KeyState(orgNumber(0)) != Live {
 		t.Errorf("a report has %d keys, want 290: %v", report.Live, err)
@@ -131,10 +131,10 @@ func TestAdoptedKeys(t *testing.T) {
 	alike(reopened(), 290)
 	before := b.State()
 	if err := b.Sync(); err != nil || b.State() != before {
-		t.Errorf("nothing was adopted, and files were written: %v", err)
+		t.Errorf("nothing is unsynced, and files were written: %v", err)
 	}
-	if err := b.Adopt([][]byte{Destruction(orgNumber(0), testStart)}); err == nil {
-		t.Error("a destruction is adopted")
+	if err := b.CarryUnsynced([][]byte{Destruction(orgNumber(0), testStart)}); err == nil {
+		t.Error("a destruction is unsynced")
 	}
 }
 
@@ -151,9 +151,9 @@ func (f *failingFS) Create(path string, c vfs.DiskWriteCategory) (vfs.File, erro
 	return f.FS.Create(path, c)
 }
 
-// TestAdoptingAfterAFault: what a failed rewrite may have stored is not shown with what is adopted
-// after it, and is not forgotten.
-func TestAdoptingAfterAFault(t *testing.T) {
+// TestUnsyncedKeysAfterAFault: what a failed rewrite may have stored is not shown with the keys
+// that come after it, and is not forgotten.
+func TestUnsyncedKeysAfterAFault(t *testing.T) {
 	mem := vfs.NewMem()
 	mustMake(t, mem, testDir)
 	fsys := &failingFS{FS: mem}
@@ -168,20 +168,20 @@ func TestAdoptingAfterAFault(t *testing.T) {
 	if err := k.Destroy(old, testStart); err == nil {
 		t.Fatal("a key is destroyed without a disk")
 	}
-	if err := k.Adopt([][]byte{change}); err != nil {
+	if err := k.CarryUnsynced([][]byte{change}); err != nil {
 		t.Fatal(err)
 	}
 	if is, state := k.Key(old); is != key || state != Live {
 		t.Errorf("what is not durable is shown: %v", state)
 	}
 	if _, state := k.Key(org); state != Live {
-		t.Errorf("an adopted key is not shown: %v", state)
+		t.Errorf("an unsynced key is not shown: %v", state)
 	}
 	if err := k.Sync(); err == nil {
 		t.Error("synced without a disk")
 	}
 	if err := k.CopyTo(mem, backupDir); err == nil {
-		t.Error("a backup lacks an adopted key")
+		t.Error("a backup lacks an unsynced key")
 	}
 	fsys.fails.Store(false)
 	if err := k.Sync(); err != nil {
@@ -195,8 +195,8 @@ func TestAdoptingAfterAFault(t *testing.T) {
 	}
 }
 
-// TestAdoptingWhileSyncing adopts keys while others are written, and finds all in the files.
-func TestAdoptingWhileSyncing(t *testing.T) {
+// TestCarryingWhileSyncing makes keys while others are written, and finds all in the files.
+func TestCarryingWhileSyncing(t *testing.T) {
 	mem := vfs.NewMem()
 	mustMake(t, mem, testDir)
 	k := mustOpen(t, mem, testDir)
@@ -220,7 +220,7 @@ func TestAdoptingWhileSyncing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Adopt([][]byte{change}); err != nil {
+		if err := k.CarryUnsynced([][]byte{change}); err != nil {
 			t.Fatal(err)
 		}
 	}

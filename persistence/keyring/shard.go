@@ -14,18 +14,19 @@ import (
 type shard struct {
 	number byte
 
-	// mu guards the tables.
+	// mu guards what follows, up to generation.
 	mu sync.RWMutex
-	// seen is what readers see: what is durable in both copies, and what was adopted.
+	// seen is what readers see: what is durable in both copies, and unsynced keys.
 	seen table
 	// wanted is what the files have to hold: all changes that were ever begun. It is another
 	// table than seen after a rewrite failed: what a failed rewrite may have stored is never
 	// taken back, because a crash could bring it to light.
 	wanted table
-	// ahead says that the files do not hold wanted. changed counts its changes.
-	ahead   bool
-	changed uint64
-	// generation is that of the files.
+	// ahead says that the files do not hold wanted, unsynced that a part of it is keys of
+	// CarryUnsynced. changed counts the changes of wanted.
+	ahead, unsynced bool
+	changed         uint64
+	// generation is that of the files. Only the holder of turn changes it.
 	generation uint64
 
 	// joining guards next, the changes that wait for the rewrite under way to end.
@@ -128,6 +129,7 @@ func (k *Keyring) store(s *shard) (table, error) {
 func (k *Keyring) apply(s *shard, changes []change) error {
 	t, changed, err := k.with(s.wanted, changes)
 	if err != nil || !changed {
+		clear(t)
 		return err
 	}
 	if s.split() {
@@ -154,7 +156,7 @@ func (k *Keyring) with(was table, changes []change) (t table, changed bool, err 
 			value = tombstone(c.at)
 		} else if zero(value[:]) {
 			if err := fill(value[:], k.random); err != nil {
-				return nil, false, err
+				return t, false, err
 			}
 		}
 		if state = Live; c.destroy {
@@ -165,29 +167,27 @@ func (k *Keyring) with(was table, changes []change) (t table, changed bool, err 
 	return slices.Clip(t), changed, nil
 }
 
-// adopt adds new keys, which have values, without writing them.
-func (k *Keyring) adopt(s *shard, changes []change) error {
+// add adds new keys, which have values, without writing them.
+func (k *Keyring) add(s *shard, changes []change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	split, was := s.split(), s.seen
-	if err := k.apply(s, changes); err != nil {
+	split, was, before := s.split(), s.seen, s.changed
+	if err := k.apply(s, changes); err != nil || s.changed == before {
 		return err
 	}
-	if !split {
-		s.seen = s.wanted
-	} else if t, _, err := k.with(was, changes); err == nil {
-		s.seen = t
-	} else {
-		return err
+	s.unsynced = true
+	if s.seen = s.wanted; split {
+		t, _, err := k.with(was, changes)
+		if s.seen = t; err != nil {
+			return err
+		}
 	}
-	if !same(was, s.seen) {
-		clear(was)
-	}
+	clear(was)
 	return nil
 }
 
 // publish lets readers see what is wanted, after it was written as it was when changed counted
-// its changes: what came later was adopted. It overwrites the former table, which may contain
+// its changes: what came later is unsynced keys. It overwrites the former table, which may contain
 // keys that are destroyed now.
 func (s *shard) publish(changed uint64) {
 	s.mu.Lock()
@@ -196,6 +196,7 @@ func (s *shard) publish(changed uint64) {
 		clear(s.seen)
 	}
 	s.seen, s.generation, s.ahead = s.wanted, s.written, s.changed != changed
+	s.unsynced = s.unsynced && s.ahead
 }
 
 // split reports whether readers see another table than is wanted.

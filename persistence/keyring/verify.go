@@ -41,9 +41,9 @@ func (r *Report) Key(org parley.OrgID) (key Key, state State) {
 	return key, state
 }
 
-// Adopt adds the keys of changes that a keyring may have adopted and not written before a crash.
-// Destructions are passed over: they are written at once.
-func (r *Report) Adopt(changes [][]byte) error {
+// Carry adds the keys of changes that a keyring may not have written before a crash. Destructions
+// are passed over: they are written at once.
+func (r *Report) Carry(changes [][]byte) error {
 	if r.wrapper == nil {
 		return nil
 	}

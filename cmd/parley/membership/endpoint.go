@@ -77,6 +77,8 @@ func refused(err error) error {
 
 var errLeaderless = parley.Refuse(parley.Unavailable, "no_leader", "No node leads; nothing was done. A majority of the voters must be up, see parley cluster status; if it is lost for good, see parley cluster recover.")
 
+var errUnconfirmed = parley.Refuse(parley.Unavailable, "no_leader", "The node could not confirm its contact with a leader; nothing was done. See parley cluster status; if a majority of the voters is lost for good, see parley cluster recover.")
+
 func sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
@@ -128,7 +130,7 @@ func (e *Endpoint) replace(ctx context.Context, id identity.NodeID) (any, error)
 	ctx, cancel := context.WithTimeout(ctx, replaceTimeout)
 	defer cancel()
 	if err := e.Part.store.Fence(ctx); err != nil {
-		return nil, errLeaderless
+		return nil, errUnconfirmed
 	}
 	return e.token(id)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"parley"
@@ -23,6 +24,9 @@ type Keys struct {
 	keyring *keyring.Keyring
 	sealer  *seal.Sealer
 	list    *datadir.ErasureList
+	// unforgotten are organizations whose keys a content destroys and that was not durable yet.
+	mu          sync.Mutex
+	unforgotten map[parley.OrgID]bool
 	// node and store are nil while no server runs.
 	node  forgetter
 	store *persistence.Store
@@ -33,7 +37,7 @@ type forgetter interface{ Forget(parley.OrgID) error }
 
 // NewKeys returns the keys of a node.
 func NewKeys(k *keyring.Keyring, s *seal.Sealer, list *datadir.ErasureList) *Keys {
-	return &Keys{keyring: k, sealer: s, list: list}
+	return &Keys{keyring: k, sealer: s, list: list, unforgotten: map[parley.OrgID]bool{}}
 }
 
 // Creation implements cluster.Keys.
@@ -58,7 +62,7 @@ func (k *Keys) Carry(changes [][]byte) error {
 		if created < 0 {
 			created = len(changes)
 		}
-		if err := k.keyring.Adopt(changes[:created]); err != nil {
+		if err := k.keyring.CarryUnsynced(changes[:created]); err != nil {
 			return err
 		}
 		if changes = changes[created:]; len(changes) == 0 {
@@ -72,8 +76,27 @@ func (k *Keys) Carry(changes [][]byte) error {
 	return nil
 }
 
-// Sync implements cluster.Keys.
-func (k *Keys) Sync() error { return k.awaitSpace("the keyring", k.keyring.Sync) }
+// Sync implements cluster.Keys. It may also destroy what ReadFrom could not.
+func (k *Keys) Sync() error {
+	if err := k.awaitSpace("the keyring", k.keyring.Sync); err != nil {
+		return err
+	}
+	return k.forgetDestroyed()
+}
+
+// forgetDestroyed forgets what is unforgotten and whose keys are destroyed by now.
+func (k *Keys) forgetDestroyed() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for org := range k.unforgotten {
+		if _, state := k.keyring.Key(org); state == keyring.Erased {
+			errs = append(errs, k.forget(org))
+			delete(k.unforgotten, org)
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // destroy carries out a destruction.
 func (k *Keys) destroy(change []byte) error {
@@ -125,15 +148,15 @@ func (k *Keys) WriteTo(w io.Writer) (int64, error) { return k.keyring.WriteTo(w)
 // ReadFrom implements cluster.Keys. A key that it destroys ends as one that Carry destroys. It
 // does not wait for room on the disk: the content is sent again.
 func (k *Keys) ReadFrom(r io.Reader) (int64, error) {
-	var destroyed []keyring.Tombstone
-	n, err := k.keyring.Receive(r, func(more []keyring.Tombstone) error {
-		destroyed = append(destroyed, more...)
-		return k.record(more...)
+	n, err := k.keyring.Receive(r, func(destroyed []keyring.Tombstone) error {
+		k.mu.Lock()
+		for _, d := range destroyed {
+			k.unforgotten[d.Org] = true
+		}
+		k.mu.Unlock()
+		return k.record(destroyed...)
 	})
-	for _, d := range destroyed {
-		err = errors.Join(err, k.forget(d.Org))
-	}
-	return n, err
+	return n, errors.Join(err, k.forgetDestroyed())
 }
 
 // Create gives an organization a key on all nodes.

@@ -5,8 +5,12 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
 	"parley/cluster"
@@ -26,6 +30,11 @@ func (f *forgotten) Forget(org parley.OrgID) error {
 // keysOfNodes returns the keys of some nodes of one cluster, and what their servers forgot.
 func keysOfNodes(t *testing.T, count int) (all []*Keys, nodes []*forgotten) {
 	t.Helper()
+	return keysOn(t, nil, count)
+}
+
+func keysOn(t *testing.T, fsys vfs.FS, count int) (all []*Keys, nodes []*forgotten) {
+	t.Helper()
 	wrapping := bytes.Repeat([]byte{7}, keyring.WrappingKeyBytes)
 	for range count {
 		data, server := t.TempDir(), keyring.Key{1}
@@ -33,7 +42,7 @@ func keysOfNodes(t *testing.T, count int) (all []*Keys, nodes []*forgotten) {
 		if err := keyring.MakeAlike(nil, dir, wrapping, server, nil); err != nil {
 			t.Fatal(err)
 		}
-		ring, err := keyring.Open(nil, dir, wrapping, keyring.Options{})
+		ring, err := keyring.Open(fsys, dir, wrapping, keyring.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,6 +100,62 @@ func TestKeyDestroyedByContent(t *testing.T) {
 		if want := (forgotten{gone}); !slices.Equal(*nodes[n], want) {
 			t.Errorf("node %d forgot %v, want %v", n, *nodes[n], want)
 		}
+	}
+}
+
+// fullDisk has no room for files while it is set.
+type fullDisk struct {
+	vfs.FS
+	full atomic.Bool
+}
+
+func (f *fullDisk) Create(path string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.full.Load() {
+		return nil, syscall.ENOSPC
+	}
+	return f.FS.Create(path, c)
+}
+
+// TestKeyDestroyedAfterAFault: a key that a content destroys, and that could be destroyed only
+// later, together with another change, is forgotten then.
+func TestKeyDestroyedAfterAFault(t *testing.T) {
+	disk := &fullDisk{FS: vfs.Default}
+	keys, nodes := keysOn(t, disk, 2)
+	gone, later := parley.OrgID{0: 1, 15: 1}, parley.OrgID{0: 2, 15: 1} // of one shard
+	create := func(org parley.OrgID, of ...*Keys) {
+		t.Helper()
+		change, err := keys[0].Creation(org)
+		for _, k := range of {
+			if err == nil {
+				err = k.Carry([][]byte{change})
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(gone, keys...)
+	if err := keys[0].Carry([][]byte{keys[0].Destruction(gone, time.UnixMilli(5))}); err != nil {
+		t.Fatal(err)
+	}
+	var content bytes.Buffer
+	if _, err := keys[0].WriteTo(&content); err != nil {
+		t.Fatal(err)
+	}
+	disk.full.Store(true)
+	if _, err := keys[1].ReadFrom(&content); err == nil {
+		t.Fatal("a key is destroyed without a disk")
+	}
+	if _, state := keys[1].keyring.Key(gone); state != keyring.Live || len(*nodes[1]) > 0 {
+		t.Fatalf("the key is %v, and forgotten are %v", state, *nodes[1])
+	}
+	disk.full.Store(false)
+	create(later, keys[1])
+	if err := keys[1].Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if _, state := keys[1].keyring.Key(gone); state != keyring.Erased || !slices.Equal(*nodes[1], forgotten{gone}) {
+		t.Errorf("the key is %v, and forgotten are %v", state, *nodes[1])
 	}
 }
 

@@ -469,6 +469,7 @@ func (p *Part) Close() error {
 		cancel()
 		p.transport.Close()
 	}
+	p.member.BeginClose()
 	if p.store != nil {
 		p.store.BeginClose() // a log that waits for room would never end
 	}

@@ -113,11 +113,11 @@ func (c *VerifyCmd) open(std *program.Streams) (*persistence.Archive, error) {
 // listDiverged prints what only this node has.
 func (c *VerifyCmd) listDiverged(std *program.Streams) error {
 	archive, err := c.open(std) // damaged tables do not matter, but no server may write to the log
-	if err == nil {
-		err = archive.Close()
-	}
-	if errors.Is(err, persistence.ErrInUse) {
+	switch {
+	case errors.Is(err, persistence.ErrInUse):
 		return err
+	case err == nil:
+		defer func() { _ = archive.Close() }()
 	}
 	only, err := membership.Diverged(c.Data)
 	switch {
@@ -192,7 +192,7 @@ func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.A
 	if opened = found.Report; opened == nil {
 		opened = &keyring.Report{} // of a directory that never had an organization
 	}
-	if err := adoptApplied(opened, data, archive); err != nil {
+	if err := carryApplied(opened, data, archive); err != nil {
 		return opened, repairable, err
 	}
 	return opened, repairable, archive.Table(journal.SlugTable, func(_, id []byte) bool {
@@ -204,8 +204,8 @@ func verifyKeyring(data string, master datadir.MasterKey, archive *persistence.A
 	})
 }
 
-// adoptApplied adds the new keys that a node has in its log alone, if it crashed.
-func adoptApplied(keys *keyring.Report, data string, archive *persistence.Archive) error {
+// carryApplied adds the new keys that a node has in its log alone, if it crashed.
+func carryApplied(keys *keyring.Report, data string, archive *persistence.Archive) error {
 	at, err := archive.Position()
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func adoptApplied(keys *keyring.Report, data string, archive *persistence.Archiv
 	if err != nil {
 		return err
 	}
-	return keys.Adopt(changes)
+	return keys.Carry(changes)
 }
 
 // verifyContents opens all contents and compares everything that is stored with the

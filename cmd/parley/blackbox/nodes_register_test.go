@@ -1,0 +1,56 @@
+package blackbox
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// BenchmarkSendsWhileRegistering sends from 4 clients to a cluster of three nodes while 16 others
+// register organizations. It reports what a registration and the median of the sends took.
+func BenchmarkSendsWhileRegistering(b *testing.B) {
+	n := startNodes(b, 3)
+	s := n.server()
+	o := s.org(b)
+	from, to := o.agent("from"), o.agent("to")
+	var mu sync.Mutex
+	var took []time.Duration
+	var sending, registering sync.WaitGroup
+	over := make(chan struct{})
+	b.ResetTimer()
+	for range 4 {
+		sending.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				began := time.Now()
+				from.send(to)
+				mu.Lock()
+				took = append(took, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	orgs := make(chan struct{})
+	for range 16 {
+		registering.Go(func() {
+			for range orgs {
+				s.org(b)
+			}
+		})
+	}
+	for range b.N {
+		orgs <- struct{}{}
+	}
+	close(orgs)
+	registering.Wait()
+	close(over)
+	sending.Wait()
+	b.StopTimer()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms/send-p50")
+}
