@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 )
@@ -45,9 +46,15 @@ func TestNodesStopAttempts(t *testing.T) {
 		follower := n.follower()
 		one, other := pair(t, n.server())
 		h := other.listens(answersSoon)
-		for range 60 {
-			one.send(other)
+		var sending sync.WaitGroup
+		for range 6 { // faster than they are delivered
+			sending.Go(func() {
+				for range 10 {
+					one.send(other)
+				}
+			})
 		}
+		sending.Wait()
 		h.to.waitForDelivery(t, 2)
 		forbid(follower, h)
 		answered := time.Now()
