@@ -195,6 +195,39 @@ func TestUnsyncedKeysAfterAFault(t *testing.T) {
 	}
 }
 
+// TestUnsyncedKeyOfAFailedRewrite: a key that a failed rewrite began already is shown when it is
+// carried, and Sync makes it durable.
+func TestUnsyncedKeyOfAFailedRewrite(t *testing.T) {
+	mem := vfs.NewMem()
+	mustMake(t, mem, testDir)
+	fsys := &failingFS{FS: mem}
+	k, org := mustOpen(t, fsys, testDir), orgIn(5, 1)
+	change, err := k.Creation(org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsys.fails.Store(true)
+	if err := k.Carry(change); err == nil {
+		t.Fatal("a key is durable without a disk")
+	}
+	if err := k.CarryUnsynced([][]byte{change}); err != nil {
+		t.Fatal(err)
+	}
+	if _, state := k.Key(org); state != Live {
+		t.Errorf("a carried key is not shown: %v", state)
+	}
+	if err := k.Sync(); err == nil {
+		t.Error("synced without a disk")
+	}
+	fsys.fails.Store(false)
+	if err := k.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if _, state := mustOpen(t, mem, testDir).Key(org); state != Live {
+		t.Errorf("a synced key is not in the files: %v", state)
+	}
+}
+
 // TestCarryingWhileSyncing makes keys while others are written, and finds all in the files.
 func TestCarryingWhileSyncing(t *testing.T) {
 	mem := vfs.NewMem()

@@ -171,18 +171,22 @@ func (k *Keyring) with(was table, changes []change) (t table, changed bool, err 
 func (k *Keyring) add(s *shard, changes []change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	split, was, before := s.split(), s.seen, s.changed
-	if err := k.apply(s, changes); err != nil || s.changed == before {
+	split, was := s.split(), s.seen
+	if err := k.apply(s, changes); err != nil {
 		return err
 	}
-	s.unsynced = true
-	if s.seen = s.wanted; split {
-		t, _, err := k.with(was, changes)
-		if s.seen = t; err != nil {
+	next, changed := s.wanted, !same(was, s.wanted)
+	if split { // wanted may have the keys already, of a rewrite that failed or is under way
+		var err error
+		if next, changed, err = k.with(was, changes); err != nil || !changed {
+			clear(next)
 			return err
 		}
 	}
-	clear(was)
+	if changed {
+		s.seen, s.unsynced = next, true
+		clear(was)
+	}
 	return nil
 }
 
