@@ -121,15 +121,18 @@ func (m *Member) carryAgain() error {
 // AppliedKeys returns the changes of keys in the log of a stopped node that its replica, which is
 // at a position, has applied.
 func AppliedKeys(log raftlog.Options, at persistence.GroupPosition) ([][]byte, error) {
-	return appliedKeys(func(visit func(*raftpb.Entry) error) (uint64, error) { return raftlog.Entries(log, 0, visit) }, at)
+	return appliedKeys(func(visit func(*raftpb.Entry) error) error {
+		_, err := raftlog.Entries(log, 0, visit)
+		return err
+	}, at)
 }
 
 // appliedKeys returns the changes of keys in a log that a replica at a position has applied, in
-// their order. If the log does not contain the position, the node crashed while it installed the
-// content of another member: its keys were durable before, so there is nothing to repeat.
-func appliedKeys(entries func(func(*raftpb.Entry) error) (first uint64, err error), at persistence.GroupPosition) (changes [][]byte, err error) {
+// their order. If the log has no entry at the position, because it was cut there, or the content
+// came from another member or a backup, all keys were durable before: there is nothing to repeat.
+func appliedKeys(entries func(func(*raftpb.Entry) error) error, at persistence.GroupPosition) (changes [][]byte, err error) {
 	leads := false
-	_, err = entries(func(e *raftpb.Entry) error {
+	err = entries(func(e *raftpb.Entry) error {
 		if e.GetIndex() > at.Number {
 			return nil
 		}

@@ -176,8 +176,8 @@ func (m *Member) Recover(o MemberOptions) (index, term uint64, err error) {
 // Runner is the loop, for the links.
 func (m *Member) Runner() *consensus.Runner { return m.runner.Load() }
 
-// BeginClose says that Close follows: what cannot be written any more is no reason to end the
-// process.
+// BeginClose announces Close: from then on a failed write does not end the process, which ends
+// waits for space on the disk with an error.
 func (m *Member) BeginClose() { m.closing.Store(true) }
 
 // Close leaves the leadership, stops, and writes the keys.
@@ -232,9 +232,7 @@ func (m *Member) followFlushes() {
 		}
 		if now := m.clock(); index != m.durable.Load() || now.Sub(synced) >= keysEvery {
 			if err := m.syncKeys(); err != nil {
-				if !m.closing.Load() { // waits for room on the disk end then
-					m.fatal(err)
-				}
+				m.Failed(err)
 				return
 			}
 			synced = now
@@ -402,7 +400,11 @@ func (m *Member) Members(conf *raftpb.ConfState, described map[uint64]string) {
 }
 
 // Failed implements consensus.Handler.
-func (m *Member) Failed(err error) { m.fatal(err) }
+func (m *Member) Failed(err error) {
+	if !m.closing.Load() {
+		m.fatal(err)
+	}
+}
 
 // noteOf is what a store keeps with its position: the ordinal of the last proposal in its
 // term, and the members.

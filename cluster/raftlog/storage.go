@@ -99,8 +99,9 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 }
 
 // Visit calls visit with all entries, in order. Nothing may change the log meanwhile.
-func (l *Log) Visit(visit func(*raftpb.Entry) error) (first uint64, err error) {
-	return l.visit(0, visit)
+func (l *Log) Visit(visit func(*raftpb.Entry) error) error {
+	_, err := l.visit(0, visit)
+	return err
 }
 
 // visit calls visit with the entries behind an index, in order, and returns the first index that

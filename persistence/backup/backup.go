@@ -71,7 +71,7 @@ type Source interface {
 
 // Keyring is the keyring of a store. keyring.Keyring is one.
 type Keyring interface {
-	// Sync makes durable what is in use already.
+	// Sync writes keys that are in use but not durable yet.
 	Sync() error
 	// State is what is durable now.
 	State() disk.KeyringState
@@ -162,7 +162,7 @@ func (w *writer) copyKeyring(snapshot *Snapshot, k Keyring) error {
 	if err := disk.MakeDirectory(w.fs, w.fs.PathJoin(w.dir, keyringFolder)); err != nil {
 		return err
 	}
-	if err := k.Sync(); err != nil { // a restore needs what State says
+	if err := k.Sync(); err != nil { // State must cover every key that the checkpoint uses
 		return fmt.Errorf("keys cannot be written: %w", err)
 	}
 	snapshot.Keyring = k.State()

@@ -15,9 +15,9 @@ import (
 // bounds the memory that it takes.
 const copiedAtOnce = 32
 
-// CopyTo makes dir, a directory of a backup, hold what is durable in this keyring. Of a shard with
-// unsynced keys it writes the files first, with all that was begun. A
-// backup directory has one keyring for all of its snapshots: keys that were destroyed
+// CopyTo makes dir, a directory of a backup, hold what is durable in this keyring. It first
+// writes the shards of this keyring that have unsynced keys, including changes that failed
+// before. A backup directory has one keyring for all of its snapshots: keys that were destroyed
 // vanish from all of them. Shards that are up to date are not written. A crash leaves
 // one sound copy of every shard, the former or the new one; the next CopyTo does the
 // rest, and Open does too.
@@ -83,7 +83,7 @@ func (k *Keyring) sealed(shard byte) ([]byte, error) {
 	return k.wrapper.seal(h, k.server, t)
 }
 
-// stored returns what the files of a shard hold. It writes unsynced keys first.
+// stored returns what is durable in both copies of a shard. It writes unsynced keys first.
 func (k *Keyring) stored(s *shard) (t table, generation uint64, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()

@@ -160,7 +160,7 @@ func (k *Keyring) Repaired() []Finding { return k.repaired }
 func (k *Keyring) ServerKey() Key { return k.server }
 
 // Key returns an organization's key and state. The key is zero unless the state is Live.
-// A state is returned once it is durable, or by CarryUnsynced.
+// A state is shown once it is durable, and a key of CarryUnsynced at once.
 func (k *Keyring) Key(org parley.OrgID) (key Key, state State) {
 	s := k.shard(org)
 	s.mu.RLock()

@@ -257,7 +257,8 @@ func (k *Keyring) merge(shard byte, t table, destroys func([]Tombstone) error) e
 	if err := t.check(shard); err != nil {
 		return fmt.Errorf("%w: shard %02x: %w", errChange, shard, err)
 	}
-	var changes []change
+	changes := make([]change, 0, t.records())
+	defer func() { clear(changes) }()
 	var destroyed []Tombstone
 	for i := range t.records() {
 		r := t.record(i)

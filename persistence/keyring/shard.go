@@ -22,7 +22,7 @@ type shard struct {
 	// table than seen after a rewrite failed: what a failed rewrite may have stored is never
 	// taken back, because a crash could bring it to light.
 	wanted table
-	// ahead says that the files do not hold wanted, unsynced that a part of it is keys of
+	// ahead says that the files lack a part of wanted, unsynced that this part includes keys of
 	// CarryUnsynced. changed counts the changes of wanted.
 	ahead, unsynced bool
 	changed         uint64
@@ -190,9 +190,9 @@ func (k *Keyring) add(s *shard, changes []change) error {
 	return nil
 }
 
-// publish lets readers see what is wanted, after it was written as it was when changed counted
-// its changes: what came later is unsynced keys. It overwrites the former table, which may contain
-// keys that are destroyed now.
+// publish lets readers see what is wanted, after the state with that number of changes was written:
+// changes since then are unsynced keys. It overwrites the former table, which may contain keys that
+// are destroyed now.
 func (s *shard) publish(changed uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -122,7 +122,7 @@ var errUnnamed = parley.Refuse(parley.Unprocessable, "node_required", "Name a no
 // replaceTimeout bounds how long a call of replace waits for a leader.
 const replaceTimeout = 5 * time.Second
 
-// replace issues a token, which is of no use while nobody leads that could admit a node.
+// replace issues a token, which is useless without a leader to admit the node.
 func (e *Endpoint) replace(ctx context.Context, id identity.NodeID) (any, error) {
 	if id == 0 {
 		return nil, errUnnamed

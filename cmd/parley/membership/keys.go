@@ -24,7 +24,8 @@ type Keys struct {
 	keyring *keyring.Keyring
 	sealer  *seal.Sealer
 	list    *datadir.ErasureList
-	// unforgotten are organizations whose keys a content destroys and that was not durable yet.
+	// unforgotten are organizations whose keys a received content destroys, until this node's
+	// caches have forgotten them.
 	mu          sync.Mutex
 	unforgotten map[parley.OrgID]bool
 	// node and store are nil while no server runs.
@@ -76,12 +77,16 @@ func (k *Keys) Carry(changes [][]byte) error {
 	return nil
 }
 
-// Sync implements cluster.Keys. It may also destroy what ReadFrom could not.
+// Sync implements cluster.Keys. It also forgets organizations whose destruction ReadFrom could not
+// make durable; what cannot be forgotten is tried again by the next Sync.
 func (k *Keys) Sync() error {
 	if err := k.awaitSpace("the keyring", k.keyring.Sync); err != nil {
 		return err
 	}
-	return k.forgetDestroyed()
+	if err := k.forgetDestroyed(); err != nil {
+		slog.Error("an organization whose key was destroyed is still in memory; it is tried again", "error", err)
+	}
+	return nil
 }
 
 // forgetDestroyed forgets what is unforgotten and whose keys are destroyed by now.
@@ -90,10 +95,14 @@ func (k *Keys) forgetDestroyed() error {
 	defer k.mu.Unlock()
 	var errs []error
 	for org := range k.unforgotten {
-		if _, state := k.keyring.Key(org); state == keyring.Erased {
-			errs = append(errs, k.forget(org))
-			delete(k.unforgotten, org)
+		if _, state := k.keyring.Key(org); state != keyring.Erased {
+			continue
 		}
+		if err := k.forget(org); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(k.unforgotten, org)
 	}
 	return errors.Join(errs...)
 }
