@@ -39,6 +39,9 @@ func (ms *Messages) Broadcast(ctx context.Context, s GroupSend) (Posted, error) 
 // broadcast is one event of the conversation and one record, however many members there
 // are.
 func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
+	if err := requireSum(t, ms.core, s.FromOrg); err != nil {
+		return nil, err
+	}
 	scope := append(s.From.Bytes(), s.Group[:]...)
 	known, err := findRepeat(t, scope, &s.Content)
 	if err != nil {

@@ -97,7 +97,7 @@ func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
 			}
 			panic("group: unknown request")
 		},
-		HandleQueued: gs.handleQueued,
+		GatherQueued: gs.gatherQueued, HandleQueued: gs.handleQueued,
 	}
 }
 
@@ -113,35 +113,32 @@ func (gs *Groups) handleQueued(t *groupTurn, m *record.SagaMessage) error {
 		}
 		return host.IgnoreRefusal(err)
 	case record.SagaMessage_forget:
-		limit, err := gs.seatLimit(t)
-		if err != nil {
-			return err
-		}
-		return host.IgnoreRefusal(gs.decide(t, group.Forget{Agent: agent, SeatLimit: limit}))
+		return host.IgnoreRefusal(gs.decide(t, group.Forget{Agent: agent, SeatLimit: t.State.seatLimit}))
 	}
 	return nil
 }
 
-// seatLimit returns the owner's limit of members. It comes from the owner's state, or
-// from the last request if Options.SeatLimit is nil.
-func (gs *Groups) seatLimit(t *groupTurn) (*int, error) {
-	if gs.seats == nil {
-		return t.State.seatLimit, nil
+// gatherQueued reads the owner's limit of members, on which it depends whom the seat of a revoked
+// agent goes to. Without Options.SeatLimit it is that of the last request.
+func (gs *Groups) gatherQueued(h *groupState, m *record.SagaMessage) error {
+	if m.GetKind() != record.SagaMessage_forget || gs.seats == nil {
+		return nil
 	}
-	if owner, cached := gs.orgs.Cached(t.State.Org); cached {
-		return gs.seats(owner), nil
+	if owner, cached := gs.orgs.Cached(h.Org); cached {
+		h.setSeatLimit(gs.seats(owner))
+		return nil
 	}
 	v := gs.journal.Latest()
 	defer v.Close()
-	_, stored, err := v.State(rules.OrgStream(t.State.Org))
+	_, stored, err := v.State(rules.OrgStream(h.Org))
 	owner := &org.State{}
 	if err == nil {
 		err = owner.UnmarshalVT(stored)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		h.setSeatLimit(gs.seats(owner))
 	}
-	return gs.seats(owner), nil
+	return err
 }
 
 // setSeatLimit stores the limit that a request contains.

@@ -226,6 +226,9 @@ func repeatAnswer(r *idempotencyRecord) Posted {
 
 // send applies the sender's rules to a direct send and starts the conversation.
 func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
+	if err := requireSum(t, ms.core, s.FromOrg); err != nil {
+		return nil, err
+	}
 	if held, err := heldByOther(t, s); err != nil || held {
 		return Posted{Held: held}, err
 	}
@@ -335,6 +338,9 @@ func (ms *Messages) kind() *host.Kind[*conversation.State, conversation.Command,
 // reply decides a reply in a conversation and posts it. judge applies the rules and then
 // calls grant, which may still refuse the reply.
 func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
+	if err := requireSum(t, ms.core, r.FromOrg); err != nil {
+		return nil, err
+	}
 	scope := append(r.Conversation.Bytes(), r.From[:]...)
 	known, err := findRepeat(t, scope, &r.Content)
 	if err != nil {

@@ -42,21 +42,14 @@ const sumsMax = 1 << 16
 
 // take grants one of today's slots to an entry, or returns a refusal and the entries on
 // which it depends. A nil limit grants any number, and entry is then not called. take
-// runs inside the turn, after all other rules. It reads the disk only at an
-// organization's first message of a day. // spec: Organization quotas
+// runs inside the turn, after all other rules. // spec: Organization quotas
 func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now time.Time, entry func() *host.Pending) (rests []*host.Pending, err error) {
 	day := journal.Day(now)
 	u := q.of(org, day)
 	defer u.mu.Unlock()
 	// Turns around midnight may run in either order: the day never goes back.
 	if day > u.day {
-		v := j.View()
-		defer v.Close()
-		n, err := v.Used(org, day)
-		if err != nil {
-			return nil, err
-		}
-		u.day, u.n = day, n
+		return nil, q.lacking(j, org, day)
 	}
 	if limit == nil {
 		u.n++
@@ -71,6 +64,38 @@ func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now tim
 	u.n++
 	u.granted = append(u.granted, entry())
 	return nil, nil
+}
+
+// known returns nil if the day's sum is known. At an organization's first message of a day or a
+// term it returns a host.Lacking, which reads what the journal counted.
+func (q *dayQuota) known(j journal.Journal, org parley.OrgID, day uint32) error {
+	u := q.of(org, day)
+	defer u.mu.Unlock()
+	if day > u.day {
+		return q.lacking(j, org, day)
+	}
+	return nil
+}
+
+func (q *dayQuota) lacking(j journal.Journal, org parley.OrgID, day uint32) error {
+	return &host.Lacking{Gather: func() error { return q.count(j, org, day) }}
+}
+
+// count reads what the organization sent on a day. No turn of this term has counted one of that
+// day before, so the sum lacks none.
+func (q *dayQuota) count(j journal.Journal, org parley.OrgID, day uint32) error {
+	u := q.of(org, day)
+	defer u.mu.Unlock()
+	if day <= u.day {
+		return nil // another caller has read it
+	}
+	v := j.View()
+	defer v.Close()
+	n, err := v.Used(org, day)
+	if err == nil {
+		u.day, u.n = day, n
+	}
+	return err
 }
 
 // of returns the organization's sum, locked.
@@ -120,14 +145,33 @@ func (q *dayQuota) sweep(day uint32) {
 	})
 }
 
+// requireSum ends a turn that lacks the sum of a sender's day. It comes first in the turn, so that
+// the one after it draws the same random numbers.
+func requireSum[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *core, org parley.OrgID) error {
+	q, err := quotaOf(t, c)
+	if err != nil {
+		return err
+	}
+	return q.known(t.Journal(), org, journal.Day(t.Now))
+}
+
 // grant takes a slot of the organization's day for the turn's entry. A refusal waits for
 // the entries that it counted.
 func grant[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *core, org parley.OrgID, limit *int) error {
-	m := c.memory.Load()
-	if t.Entry.Activation < m.after {
-		return journal.ErrNotLeader // of a former term: its entry would be rejected too
+	q, err := quotaOf(t, c)
+	if err != nil {
+		return err
 	}
-	counted, err := m.quota.take(t.Journal(), org, limit, t.Now, t.Pending)
+	counted, err := q.take(t.Journal(), org, limit, t.Now, t.Pending)
 	t.DependOn(counted)
 	return err
+}
+
+// quotaOf returns the sums of the turn's term.
+func quotaOf[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *core) (*dayQuota, error) {
+	m := c.memory.Load()
+	if t.Entry.Activation < m.after {
+		return nil, journal.ErrNotLeader // of a former term: its entry would be rejected too
+	}
+	return &m.quota, nil
 }

@@ -317,3 +317,40 @@ func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 		t.Errorf("%d sent above the limit", n)
 	}
 }
+
+// TestNoTurnReadsTheSum: while the sum of one organization is read, the same conversation takes the
+// replies of another.
+func TestNoTurnReadsTheSum(t *testing.T) {
+	read, reading := make(chan struct{}), make(chan struct{}, 1)
+	var slow atomic.Pointer[parley.OrgID]
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal {
+		return &wrongUsage{j, func(v journal.View, id parley.OrgID, day uint32) (int64, error) {
+			if of := slow.Load(); of != nil && *of == id {
+				reading <- struct{}{}
+				<-read
+			}
+			return v.Used(id, day)
+		}}
+	}))
+	acme, from := r.agents("acme", 1)
+	other, to := r.agents("other", 1)
+	slow.Store(&other)
+	opening := direct(acme, from[0], to[0], "first", "")
+	opening.ToOrg = other
+	first := must(r.send(opening))(t)
+	done := make(chan error)
+	go func() {
+		theirs := answerTo(other, first.Message, "of the slow one", "")
+		theirs.ToOrg = acme
+		_, err := r.reply(theirs)
+		done <- err
+	}()
+	<-reading
+	own := answerTo(acme, first.Message, "of the other", "")
+	own.From, own.To, own.ToOrg, own.Continues = from[0], to[0], other, true
+	must(r.reply(own))(t)
+	close(read)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -28,6 +28,8 @@ type Kind[S rules.State, C any, E rules.Event] struct {
 	// HandleQueued handles one message of the actor's durable queue; nil if the kind
 	// gets none. After an error, also a refusal, the message stays in the queue.
 	HandleQueued func(*Turn[S, C, E], *record.SagaMessage) error
+	// GatherQueued, if set, reads before the turn what HandleQueued needs from other homes.
+	GatherQueued func(S, *record.SagaMessage) error
 	// HandlePage, if set, handles a page of the queue in one turn, instead of HandleQueued.
 	HandlePage func(*Turn[S, C, E], []*record.SagaMessage) error
 	// Gather is how long the actor waits after a message was queued before it handles its
@@ -201,6 +203,10 @@ func (e *entity[S, C, E]) serve(m *ask) {
 		t := e.begin()
 		defer t.abandon()
 		reply, err := e.kind.Handle(t, m.command)
+		if lacking := (*Lacking)(nil); errors.As(err, &lacking) { // depends on nothing, so it need not be durable
+			m.complete(nil, err)
+			return nil
+		}
 		if err != nil && !parley.IsRefusal(err) {
 			return err
 		}
@@ -274,8 +280,10 @@ var errDamaged = parley.ErrOverloaded.Saying("A file of the node that leads is d
 // Its next activation gets the hints that are not done.
 func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 	failed := func(err, reason error, stack []byte) {
-		e.engine.Logger.Error("actor failed", "stream", e.handle.stream.Kind, "id", e.handle.stream.ID.String(),
-			"error", err, "stack", string(stack))
+		if stack != nil || !parley.IsRefusal(err) { // a refusal is no defect: the journal is closing
+			e.engine.Logger.Error("actor failed", "stream", e.handle.stream.Kind, "id", e.handle.stream.ID.String(),
+				"error", err, "stack", string(stack))
+		}
 		if m != nil {
 			m.complete(nil, reason)
 		}
@@ -286,18 +294,8 @@ func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 			failed(fmt.Errorf("panic: %v", r), parley.ErrInternal, debug.Stack())
 		}
 	}()
-	err := run()
-	switch {
-	case err == nil:
-	case parley.IsRefusal(err): // no defect: the journal is closing
-		if m != nil {
-			m.complete(nil, err)
-		}
-		e.abort()
-	case e.engine.Router != nil && e.engine.journal.Damage() != "":
-		failed(err, errDamaged, nil)
-	default:
-		failed(err, parley.ErrInternal, nil)
+	if err := run(); err != nil {
+		failed(err, e.engine.reason(err), nil)
 	}
 }
 

@@ -109,11 +109,16 @@ func (e *entity[S, C, E]) queuePage() (page []journal.QueuedMessage, more bool, 
 // handleQueued handles one message. If that fails, nothing of the turn is kept and the
 // message stays: the actor is dropped, and its next activation tries again.
 func (e *entity[S, C, E]) handleQueued(r *journal.QueuedMessage, then func(error)) error {
+	said, malformed := record.DecodeSagaMessage(e.handle.stream.Kind, r.Data)
+	if malformed == nil && e.kind.GatherQueued != nil {
+		if err := e.kind.GatherQueued(e.state, said); err != nil {
+			return err
+		}
+	}
 	t := e.begin()
 	defer t.abandon()
-	said, err := record.DecodeSagaMessage(e.handle.stream.Kind, r.Data)
-	if err != nil {
-		e.quarantine(t, r, err)
+	if malformed != nil {
+		e.quarantine(t, r, malformed)
 	} else if err := e.kind.HandleQueued(t, said); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"parley"
 	"parley/actors/record"
 	"parley/journal"
 )
@@ -142,4 +143,49 @@ func TestQueuePageIsBoundedInBytes(t *testing.T) {
 	if page, more, err := x.queuePage(); err != nil || len(page) != 1 || more {
 		t.Errorf("the last page of %d messages, more: %v, %v", len(page), more, err)
 	}
+}
+
+// TestFactsAreGatheredBetweenTurns: a request that lacks a fact is decided again when it is read.
+// What handling a queued message needs is read before the turn.
+func TestFactsAreGatheredBetweenTurns(t *testing.T) {
+	var fact, gathered int
+	var broken error
+	e, l := newEngine(t, 1, func(e *Engine) {
+		k := tallyKind(1)
+		k.Handle = func(t *Turn[*tally, add, *tally], request any) (any, error) {
+			if n := request.(add); int(n) > fact {
+				return nil, &Lacking{func() error { gathered++; fact++; return broken }}
+			}
+			return t.State.sum, t.Decide(request.(add))
+		}
+		k.GatherQueued = func(_ *tally, said *record.SagaMessage) error {
+			fact = int(said.GetNumber())
+			return nil
+		}
+		k.HandleQueued = func(t *Turn[*tally, add, *tally], said *record.SagaMessage) error {
+			if fact != int(said.GetNumber()) {
+				return errors.New("handled before the fact was read")
+			}
+			return t.Decide(add(fact))
+		}
+		Register(e, k)
+	})
+	s := streamOf(1)
+	if reply, err := e.Decide(Request{s, 0, add(2)}); err != nil || gathered != 2 {
+		t.Fatalf("%v (%v) after %d were gathered", reply, err, gathered)
+	}
+	if _, err := e.Decide(Request{s, 0, add(100)}); err != parley.ErrOverloaded || gathered != 2+gathersMax {
+		t.Errorf("%v after %d were gathered", err, gathered-2)
+	}
+	broken = errors.New("the disk cannot be read")
+	if _, err := e.Decide(Request{s, 0, add(100)}); err != parley.ErrInternal {
+		t.Errorf("a fact that cannot be read: %v", err)
+	}
+	l.enqueueNumber(s, 3)
+	l.onQueued(s)
+	eventually(t, "the message is handled", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.stream(s).events) == 2
+	})
 }

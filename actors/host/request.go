@@ -52,11 +52,39 @@ func route[R any](e *Engine, r Request) (answer R, err error) {
 // sizeMax is far more than a request has. Larger sizes would overflow what is admitted.
 const sizeMax = 1 << 30
 
-// Decide has an actor of this node answer a request.
-func (e *Engine) Decide(r Request) (any, error) {
+// A Lacking error is what a turn answers that needs a fact from another home, which no turn reads.
+// The turn has decided nothing yet, and is dropped. Gather reads the fact, so that the next turn has
+// it.
+type Lacking struct{ Gather func() error }
+
+func (*Lacking) Error() string { return "a fact from another home is not known yet" }
+
+// gathersMax is how often a request may lack a fact: once, and again around midnight or if another
+// node led in between.
+const gathersMax = 4
+
+// Decide has an actor of this node answer a request. Between two turns it gathers the facts that the
+// first one lacked.
+func (e *Engine) Decide(r Request) (reply any, err error) {
 	if e.produce[r.Stream.Kind] == nil || r.Size < 0 || r.Size > sizeMax { // a node of another version, or a malformed request
 		return nil, parley.ErrInternal
 	}
+	for range gathersMax {
+		reply, err = e.decide(r)
+		var lacking *Lacking
+		if !errors.As(err, &lacking) {
+			return reply, err
+		}
+		if err := lacking.Gather(); err != nil {
+			e.Logger.Error("a fact that a request needs cannot be read", "stream", r.Stream.Kind, "error", err)
+			return nil, e.reason(err)
+		}
+	}
+	return nil, parley.ErrOverloaded
+}
+
+// decide answers a request with one turn.
+func (e *Engine) decide(r Request) (any, error) {
 	if _, query := r.Content.(ReadOnly); query {
 		if e.queries.Add(1) > e.QueriesMax {
 			e.answered()
@@ -69,6 +97,17 @@ func (e *Engine) Decide(r Request) (any, error) {
 		return nil, err
 	}
 	return e.ask(r.Stream, r.Content, release)
+}
+
+// reason is the error that a caller gets.
+func (e *Engine) reason(err error) error {
+	switch {
+	case parley.IsRefusal(err):
+		return err
+	case e.Router != nil && e.journal.Damage() != "":
+		return errDamaged
+	}
+	return parley.ErrInternal
 }
 
 // ReadOnly is a request whose turn appends nothing.

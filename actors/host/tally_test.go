@@ -111,6 +111,8 @@ type fakeStream struct {
 
 func (l *fakeJournal) Damage() string { return l.damage }
 
+func (l *fakeJournal) Admit(parley.Slot, int) (func(), error) { return func() {}, nil }
+
 func newFakeJournal() *fakeJournal { return &fakeJournal{streams: map[journal.Stream]*fakeStream{}} }
 
 func (l *fakeJournal) stream(s journal.Stream) *fakeStream {
