@@ -87,6 +87,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		FormatMajorVersion:          disk.EngineFormat,
 		Merger:                      layout.Merger,
 		CacheSize:                   s.opts.CacheBytes,
+		MaxOpenFiles:                s.opts.FilesMax,
 		MemTableSize:                s.opts.MemTableBytes,
 		MemTableStopWritesThreshold: 4,
 		// A compaction takes a whole core for seconds: leave half of the cores to requests.

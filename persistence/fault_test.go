@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,22 +181,30 @@ func TestDiskFaultsControl(t *testing.T) {
 }
 
 // TestPatienceControl: without retries the engine ends the process where it could wait
-// for space, and retries a table thousands of times.
+// for space or for a file descriptor, and retries a table thousands of times.
 func TestPatienceControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()
 	x := newFaultRuns(t, 1)
-	f := fault{"write of log", 6, false, errNoSpace}
-	for hasty, want := range map[bool]string{true: faultEnded, false: faultHarmless} {
-		outcome, hits := x.run(t, f, nil, func(o *Options) { o.noRetries = hasty })
+	for _, c := range []struct {
+		fault
+		hasty bool
+		want  string
+	}{
+		{fault{"write of log", 6, false, errNoSpace}, true, faultEnded},
+		{fault{"write of log", 6, false, errNoSpace}, false, faultHarmless},
+		// Without retries the engine ends the whole process, this one too.
+		{fault{"create of log", 2, false, syscall.EMFILE}, false, faultHarmless},
+	} {
+		outcome, hits := x.run(t, c.fault, nil, func(o *Options) { o.noRetries = c.hasty })
 		if outcome == faultRecovered {
 			outcome = faultHarmless // trouble was seen while it waited
 		}
-		if outcome != want || hits != 1 {
-			t.Errorf("%v, without retries %v: %s, want %s", f, hasty, outcome, want)
+		if outcome != c.want || hits != 1 {
+			t.Errorf("%v, without retries %v: %s, want %s", c.fault, c.hasty, outcome, c.want)
 		}
 	}
-	f = fault{"create of table", 3, true, errIO}
+	f := fault{"create of table", 3, true, errIO}
 	_, patient := x.run(t, f, nil, nil)
 	_, hasty := x.run(t, f, nil, func(o *Options) { o.noRetries = true })
 	t.Logf("a table that cannot be written is tried %d times until trouble is reported, without the retrying file system %d times", patient, hasty)

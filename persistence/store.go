@@ -35,6 +35,8 @@ type Options struct {
 	// Fatal is called when the store cannot go on, for instance after a failed
 	// sync, when it is unknown what is stored. It must end the process.
 	Fatal func(error)
+	// FilesMax bounds the tables and blob files that are open at once; 0 is 1,000.
+	FilesMax int
 	// CacheBytes of the block cache; 0 is 128 MiB.
 	CacheBytes int64
 	// TimerEvery is the interval at which due timers are looked for, and so the

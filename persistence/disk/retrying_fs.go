@@ -28,8 +28,8 @@ const (
 // reports a full disk. Writes of tables do not wait, because abandoning a table
 // is what frees space: they fail after a pause.
 //
-// Only lack of space is ever retried, and never a sync: after a failed sync it
-// is unknown what is stored.
+// A lack of file descriptors is treated in the same way. Nothing else is ever retried, and
+// never a sync: after a failed sync it is unknown what is stored.
 type RetryingFS struct {
 	vfs.FS
 	m *Monitor
@@ -84,6 +84,12 @@ func (p RetryingFS) use(path string, category vfs.DiskWriteCategory) fileUse {
 // NoSpace reports whether an error means that the disk, or a quota, is full.
 func NoSpace(err error) bool {
 	return err != nil && (vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT))
+}
+
+// passing reports whether an error may pass without anybody touching the disk: it is full, or the
+// process or the system has no descriptors left.
+func passing(err error) bool {
+	return NoSpace(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // try runs do and, where lack of space is worth waiting for, retries it.
@@ -313,10 +319,10 @@ func (e noSpaceError) Error() string { return e.why }
 func (e noSpaceError) Unwrap() error { return syscall.ENOSPC }
 
 // AwaitSpace calls do, which writes a file outside the engine or one that it cannot go on
-// without. While there is no space, do is retried, until the store closes.
+// without. While there is no space or no descriptor, do is retried, until the store closes.
 func (m *Monitor) AwaitSpace(path string, do func() error) error {
 	err := do()
-	if NoSpace(err) && m.watched.Load() {
+	if passing(err) && m.watched.Load() {
 		err = m.awaitSpace(path, err, do)
 	}
 	return err
@@ -326,10 +332,14 @@ func (m *Monitor) AwaitSpace(path string, do func() error) error {
 func (m *Monitor) awaitSpace(path string, err error, do func() error) error {
 	m.starved.Add(1)
 	defer m.starved.Add(-1)
-	m.o.Logger.Error("the disk is full: the journal waits for space", "file", path, "error", err)
+	lack := "the disk is full: the journal waits for space"
+	if !NoSpace(err) {
+		lack = "no file descriptor is free: the journal waits for one"
+	}
+	m.o.Logger.Error(lack, "file", path, "error", err)
 	tick := time.NewTicker(retryEvery)
 	defer tick.Stop()
-	for NoSpace(err) {
+	for passing(err) {
 		select {
 		case <-m.o.Closing:
 			return err
@@ -338,7 +348,7 @@ func (m *Monitor) awaitSpace(path string, err error, do func() error) error {
 		err = do()
 	}
 	if err == nil {
-		m.o.Logger.Warn("there is space again: the journal continues", "file", path)
+		m.o.Logger.Warn("the journal continues", "file", path)
 	}
 	return err
 }

@@ -18,3 +18,14 @@ func connectionsMax(files uint64) int {
 	}
 	return int(files - filesReserved)
 }
+
+// storeFilesMax returns how many tables the store may have open if the process may have that many
+// files open: half of those that are not for connections, so that the other half is left for new
+// files, the cluster and the operator; 0 if the number is not known.
+func storeFilesMax(files uint64) int {
+	connections := connectionsMax(files)
+	if connections == 0 {
+		return 0
+	}
+	return (int(files) - connections) / 2
+}

@@ -6,8 +6,12 @@ func TestConnectionsLeaveDescriptorsToTheJournal(t *testing.T) {
 	for files, want := range map[uint64]int{
 		0: 0, 1 << 62: 0, 64: 32, 1024: 512, 4000: 2000, 4096: 2096, 20_000: 18_000, 1 << 20: 1<<20 - filesReserved,
 	} {
-		if got := connectionsMax(files); got != want {
+		got, store := connectionsMax(files), storeFilesMax(files)
+		if got != want {
 			t.Errorf("of %d files %d are for connections, want %d", files, got, want)
+		}
+		if got > 0 && (store < 1 || got+2*store > int(files)) {
+			t.Errorf("of %d files %d are for connections and %d for tables", files, got, store)
 		}
 	}
 }

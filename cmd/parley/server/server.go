@@ -172,7 +172,7 @@ func (h *running) startActors(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	h.store, h.keyring, err = datadir.OpenStore(cfg.Data, found, persistence.Options{
-		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
+		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3, FilesMax: storeFilesMax(filesMax()),
 		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
 		Existing:  found.Filed && !h.member.blank, // the key file is created after the journal
 		Sequencer: h.member.sequencer,
