@@ -217,6 +217,10 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 	@$(SAY) "wall clocks that jump or are wrong, in a binary that takes minutes to build"
 	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^(TestClockJumps|TestWrongClock)$$' -nodes.clocks 10
 
+.PHONY: soak-bounds
+soak-bounds: server ## Take all connections, and leave answers unread, as docs/limits.md says
+	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^(TestUnreadAnswersAreBoundedInTheKernel|TestSilentConnectionsOnAllListeners)$$' -bounds.connections 1000 -bounds.for 60s
+
 # The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
 SOAK ?= 20m
 .PHONY: soak

@@ -51,7 +51,7 @@ func (s agentDirectory) streamAgents(c *rest.Call, in *api.SearchStream) error {
 		opening = append(opening, endOfSearch...)
 	}
 	st.hold = s.Budget.Hold(st.account, nil)
-	if !st.hold.Grow(cap(opening)) {
+	if !st.hold.Grow(cap(opening) + connlimit.SendBytes) {
 		return rest.ErrHeld
 	}
 	ctx := c.Context()
@@ -82,6 +82,7 @@ func (st *searchStream) serve(ctx context.Context, conn net.Conn, opening []byte
 		if cause := recover(); cause != nil {
 			st.Logger.Error("search stream failed", "panic", cause, "stack", string(debug.Stack()))
 		}
+		connlimit.AwaitRead(conn, st.draining)
 		_ = conn.Close()
 		if line != nil {
 			line.Leave()
@@ -106,7 +107,7 @@ func (st *searchStream) serve(ctx context.Context, conn net.Conn, opening []byte
 		}
 	}()
 	b, err := appendPhase(nil, st.byMeaning(ctx))
-	if err == nil && !st.hold.Grow(cap(opening)+cap(b)) {
+	if err == nil && !st.hold.Grow(cap(opening)+cap(b)+connlimit.SendBytes) {
 		b, err = appendPhase(nil, failedPhase("The results take more memory than the server has at the moment."))
 	}
 	if err == nil {

@@ -34,8 +34,12 @@ const (
 	exportStall = 30 * time.Second
 	// exportBytesLeast is the least memory that an export may be given for ids.
 	exportBytesLeast = 1 << 20
-	// exportOwn is about what an export takes besides: chunks, and the record at hand.
-	exportOwn = 4 << 20
+	// exportSendBuffer is how much of an export the kernel may hold: with the usual send buffer a
+	// distant reader would wait for each part of it. The kernel takes twice as much memory.
+	exportSendBuffer = 1 << 20
+	// exportOwn is about what an export takes besides: chunks, the record at hand, and what the
+	// kernel holds.
+	exportOwn = 4<<20 + 2*exportSendBuffer
 )
 
 // exportStream is one export. It writes as fast as its reader reads.
@@ -120,10 +124,16 @@ func (s *core) recordsHeader() string { return "X-" + rest.HeaderWord(s.Brand) +
 // goroutine.
 func (st *exportStream) serve(ctx context.Context, conn net.Conn, head []byte) {
 	conn, line := connlimit.Hijack(conn)
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(exportSendBuffer) // otherwise it is slower
+	}
 	completed := false
 	defer func() {
 		if cause := recover(); cause != nil {
 			st.Logger.Error("export failed", "panic", cause, "stack", string(debug.Stack()))
+		}
+		if completed {
+			connlimit.AwaitRead(conn, st.draining)
 		}
 		_ = conn.Close()
 		if line != nil {

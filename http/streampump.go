@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"parley"
+	"parley/http/connlimit"
 	"parley/http/content"
 	"parley/http/limit"
 	"parley/http/rest"
@@ -283,7 +284,7 @@ func (st *agentStream) put(g *batch, b []byte) error {
 			hold: st.streams.service.Budget.Hold(rest.AccountOf(st.source.org), nil),
 		}
 		g.bytes, g.transfers = nil, nil
-		if !st.pending.hold.Grow(cap(b)) {
+		if !st.pending.hold.Grow(cap(b) + connlimit.SendBytes) { // the socket is full
 			return rest.ErrHeld // the client resumes by id
 		}
 		return errFull

@@ -25,6 +25,9 @@ type Conn struct {
 	starting, busy atomic.Bool
 	// writing: an answer is being written.
 	writing atomic.Bool
+	// failed: an answer could not be written.
+	failed atomic.Bool
+	sends  sendQueue
 	// state is stateServing, stateEvicted, or a kind of waiting with its start.
 	state atomic.Int64
 	// number and gone belong to the listener's watcher, under its mu. gone is nil unless
@@ -145,13 +148,19 @@ func (l *Conn) SetReadDeadline(t time.Time) error {
 
 // Write sends a part of an answer. While the client does not read it, the connection
 // may be evicted.
-func (l *Conn) Write(p []byte) (int, error) {
+func (l *Conn) Write(p []byte) (n int, err error) {
 	state := l.since(kindWriting)
 	waiting := l.state.CompareAndSwap(stateServing, state)
 	l.writing.Store(true)
-	n, err := l.Conn.Write(p)
+	if l.beginWrite(len(p)) {
+		n, err = l.Conn.Write(p)
+	} else {
+		err = errUnread
+	}
+	l.endWrite()
 	l.writing.Store(false)
 	if err != nil {
+		l.failed.Store(true)
 		l.discard()
 	}
 	if waiting {
@@ -189,7 +198,7 @@ func (l *Conn) evict() (finish func()) {
 
 // end closes an evicted connection, which ends its reads and writes.
 func (l *Conn) end() {
-	if l.writing.Load() {
+	if l.writing.Load() || queued(l.Conn) > 0 {
 		l.discard()
 	}
 	_ = l.Conn.Close()
@@ -214,6 +223,9 @@ func (l *Conn) Close() error {
 	if l.lingers.Load() {
 		l.park()
 		linger(l.Conn)
+	}
+	if l.closeWhenRead() {
+		return nil
 	}
 	err := l.Conn.Close()
 	l.Leave()

@@ -7,6 +7,7 @@
 package connlimit
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -62,6 +63,7 @@ type Listener struct {
 	starting int
 	failed   error // of the listener
 	watcher  watcher
+	unread   unreadSet
 }
 
 // Bounds are the numbers of connections that may be open.
@@ -71,6 +73,9 @@ type Bounds struct {
 	Total, Served, PerAddress int
 	// Exempt, if set, reports addresses to which PerAddress does not apply.
 	Exempt func(netip.Addr) bool
+	// Budget counts what the kernel holds of answers that clients have not read. nil counts
+	// nothing.
+	Budget *limit.Budget
 	// many and starting are connsMany and startingMost, unless a test sets others.
 	many, starting int
 	// Fixed turns eviction off. Only the controls of tests set it.
@@ -106,6 +111,14 @@ const (
 	// send MLS commits of up to 8 MiB, some of them more than they may.
 	refusalReads = 12 << 20
 )
+
+// Listen listens at a TCP address. The kernel holds no more of its connections than Limit expects. A
+// connection of multipath TCP would have several sockets, each with buffers of its own.
+func Listen(address string) (net.Listener, error) {
+	c := net.ListenConfig{Control: boundSocket}
+	c.SetMultipathTCP(false)
+	return c.Listen(context.Background(), "tcp", address)
+}
 
 // Limit makes a Listener over ln. refusal returns the whole answer to a connection that
 // is refused.
@@ -209,7 +222,7 @@ func (l *Listener) started() {
 
 // admit counts a connection and queues it for Accept; nil if it is refused.
 func (l *Listener) admit(conn net.Conn) *Conn {
-	n := &Conn{Conn: conn, listener: l}
+	n := &Conn{Conn: conn, listener: l, sends: sendQueue{buffer: sendBuffer}}
 	n.state.Store(n.since(kindIdle))
 	exempt := true
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {

@@ -27,10 +27,15 @@ const chunkedLength = 1 << 30
 // body only if the client asks whether to send it (Expect: 100-continue). So a request
 // that must be rejected is made to look as if its client had asked.
 func (s *Server) arriving(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
-	if h.ContentLength() == -1 {
+	switch h.ContentLength() {
+	case -1:
 		h.SetContentLength(chunkedLength)
 		c.MaxRequestBodySize = 1 // so many bytes the engine waits for itself
-	} else if !s.mayArrive(h) {
+		return c
+	case chunkedLength: // as announced, it is too much
+		h.SetContentLength(chunkedLength + 1)
+	}
+	if !s.mayArrive(h) {
 		h.Set(fasthttp.HeaderExpect, "100-continue")
 	}
 	return c
@@ -107,11 +112,14 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *buffer.Buf
 		return nil, fasthttp.ErrBodyTooLarge
 	}
 	on = buffer.New(0)
+	wide := connlimit.Receiving{Conn: ctx.Conn()}
+	defer func() { wide.End(&on.Hold) }()
 	for {
 		if len(on.Bytes) == cap(on.Bytes) && len(on.Bytes) < most {
-			if err = s.grow(ctx, &on, min(2*cap(on.Bytes), most)); err != nil {
+			if err = s.grow(ctx, &on, min(2*cap(on.Bytes), most), wide.Extra); err != nil {
 				return on, err
 			}
+			wide.Begin(&on.Hold, most)
 		}
 		n, err := from.Read(on.Bytes[len(on.Bytes):cap(on.Bytes)])
 		on.Bytes = on.Bytes[:len(on.Bytes)+n]
@@ -125,13 +133,14 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *buffer.Buf
 	}
 }
 
-// grow moves a body to a larger buffer, if its caller may hold that much.
-func (s *Server) grow(ctx *fasthttp.RequestCtx, on **buffer.Buffer, room int) error {
+// grow moves a body to a larger buffer, if its caller may hold that much. Its hold has extra bytes
+// besides.
+func (s *Server) grow(ctx *fasthttp.RequestCtx, on **buffer.Buffer, room, extra int) error {
 	hold := &(*on).Hold
 	if room > limit.Small && *hold == (limit.Hold{}) {
 		*hold = s.host.Budget.Hold(s.account(ctx), connlimit.Evict(ctx.Conn()))
 	}
-	if !hold.Grow(buffer.Size(room)) {
+	if !hold.Grow(buffer.Size(room) + extra) {
 		return rest.ErrHeld
 	}
 	larger := buffer.New(room)

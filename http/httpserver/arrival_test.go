@@ -35,6 +35,8 @@ func TestLargeBodiesNeedAValidToken(t *testing.T) {
 		{"Bearer good", -1, true},
 		{"Bearer good", parley.BodyBytesMax, true},
 		{"Bearer good", parley.BodyBytesMax + 1, false},
+		{"Bearer good", chunkedLength, false},
+		{"Bearer good", chunkedLength + 1, false},
 	} {
 		var h fasthttp.RequestHeader
 		h.SetMethod("POST")

@@ -74,6 +74,7 @@ func New(o Options) (*Server, error) {
 		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.Connections,
 		overload: o.Overload, errorPage: o.ErrorPage, damaged: o.Damaged, leaving: o.Leaving,
 	}
+	s.bounds.Budget = o.Budget
 	running, halt := context.WithCancel(context.Background())
 	s.halt = halt
 	s.host = rest.Host{

@@ -134,6 +134,7 @@ func TestLimits(t *testing.T) {
 	s := newToy(t, func(o *Options) { o.ReadTimeout = 200 * time.Millisecond })
 	for name, c := range map[string]struct{ request, status, code string }{
 		"large body":         {"POST /token HTTP/1.1\r\nHost: toy\r\nContent-Length: 1048577\r\nX-Request-ID: r\r\n\r\nx", "413", `"code":"payload_too_large","request_id":"r"`},
+		"huge body":          {"POST /token HTTP/1.1\r\nHost: toy\r\nContent-Length: 1073741824\r\nX-Request-ID: r\r\n\r\n0\r\n\r\n", "413", `"code":"payload_too_large","request_id":"r"`},
 		"large chunked body": {"POST /token HTTP/1.1\r\nHost: toy\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\n" + strings.Repeat("x", 0x200000) + "\r\n0\r\n\r\n", "413", `"code":"payload_too_large"`},
 		"large headers":      {"GET / HTTP/1.1\r\nHost: toy\r\nX-A: " + strings.Repeat("x", 17<<10) + "\r\n\r\n", "431", `"code":"headers_too_large"`},
 		"slow headers":       {"GET / HTTP/1.1\r\nHost: toy\r\n", "408", `"code":"request_timeout"`},

@@ -138,7 +138,9 @@ func (c *Call) grow(to int) error {
 		return nil
 	}
 	if c.held == (limit.Hold{}) {
-		c.held = c.host.Budget.Hold(c.Account(), connlimit.Evict(c.ctx.Conn()))
+		account := c.Account()
+		c.held = c.host.Budget.Hold(account, connlimit.Evict(c.ctx.Conn()))
+		connlimit.Charge(c.ctx.Conn(), account)
 	}
 	if !c.held.Grow(to) {
 		return ErrHeld
@@ -207,6 +209,9 @@ func (c *Call) RequestCtx() *fasthttp.RequestCtx { return c.ctx }
 func (c *Call) Static(media string, body []byte) {
 	c.ctx.SetContentType(media)
 	c.ctx.Response.SetBodyRaw(body)
+	if len(body) > limit.Small {
+		connlimit.Charge(c.ctx.Conn(), c.Account())
+	}
 }
 
 // noteKey is the user value under which Note keeps its value.

@@ -58,9 +58,9 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	h.logStarted(&cfg)
 	served := make(chan error, 3)
 	go func() { served <- h.http.Serve(h.listener) }()
-	go func() { served <- admin.Serve(h.admin.Admin, h.adminListener) }()
+	go func() { served <- serveOperators(h.admin.Admin, h.adminListener) }()
 	if h.metricsListener != nil {
-		go func() { served <- admin.Serve(h.admin.Metrics, h.metricsListener) }()
+		go func() { served <- serveOperators(h.admin.Metrics, h.metricsListener) }()
 	}
 	ready(h.listener.Addr().String())
 	select {
@@ -130,14 +130,14 @@ func start(ctx context.Context, cfg Config) (h *running, err error) {
 	if err = h.startActors(ctx, cfg); err != nil {
 		return h, err
 	}
-	if h.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+	if h.listener, err = connlimit.Listen(cfg.Listen); err != nil {
 		return h, err
 	}
 	if h.adminListener, err = listenAdmin(cfg); err != nil {
 		return h, err
 	}
 	if cfg.MetricsListen != "" {
-		if h.metricsListener, err = net.Listen("tcp", cfg.MetricsListen); err != nil {
+		if h.metricsListener, err = connlimit.Listen(cfg.MetricsListen); err != nil {
 			return h, err
 		}
 	}
@@ -150,9 +150,9 @@ func start(ctx context.Context, cfg Config) (h *running, err error) {
 // listenAdmin opens the admin address. If the default address is in use by another server
 // and no address was set, it takes any free port.
 func listenAdmin(cfg Config) (net.Listener, error) {
-	ln, err := net.Listen("tcp", cfg.AdminListen)
+	ln, err := connlimit.Listen(cfg.AdminListen)
 	if errors.Is(err, syscall.EADDRINUSE) && cfg.origins["admin-listen"] == "default" {
-		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err == nil {
+		if ln, err = connlimit.Listen("127.0.0.1:0"); err == nil {
 			slog.Warn("the default admin address is in use; another is taken", "default", cfg.AdminListen, "admin", ln.Addr().String())
 		}
 	}
