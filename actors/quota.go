@@ -84,18 +84,18 @@ func (q *dayQuota) lacking(j journal.Journal, org parley.OrgID, day uint32) erro
 // count reads what the organization sent on a day. No turn of this term has counted one of that
 // day before, so the sum lacks none.
 func (q *dayQuota) count(j journal.Journal, org parley.OrgID, day uint32) error {
-	u := q.of(org, day)
-	defer u.mu.Unlock()
-	if day <= u.day {
-		return nil // another caller has read it
-	}
 	v := j.View()
 	defer v.Close()
-	n, err := v.Used(org, day)
-	if err == nil {
+	n, err := v.Used(org, day) // without the lock, which turns take
+	if err != nil {
+		return err
+	}
+	u := q.of(org, day)
+	defer u.mu.Unlock()
+	if day > u.day { // no other caller has read it
 		u.day, u.n = day, n
 	}
-	return err
+	return nil
 }
 
 // of returns the organization's sum, locked.

@@ -52,9 +52,8 @@ func route[R any](e *Engine, r Request) (answer R, err error) {
 // sizeMax is far more than a request has. Larger sizes would overflow what is admitted.
 const sizeMax = 1 << 30
 
-// A Lacking error is what a turn answers that needs a fact from another home, which no turn reads.
-// The turn has decided nothing yet, and is dropped. Gather reads the fact, so that the next turn has
-// it.
+// Lacking is returned by a turn that needs a fact from another home, which no turn reads. It has decided
+// nothing yet, and is dropped. Gather reads the fact, so that the next turn has it.
 type Lacking struct{ Gather func() error }
 
 func (*Lacking) Error() string { return "a fact from another home is not known yet" }
