@@ -78,11 +78,14 @@ type searchStream struct {
 // goroutine.
 func (st *searchStream) serve(ctx context.Context, conn net.Conn, opening []byte) {
 	conn, line := connlimit.Hijack(conn)
+	written := false
 	defer func() {
 		if cause := recover(); cause != nil {
 			st.Logger.Error("search stream failed", "panic", cause, "stack", string(debug.Stack()))
 		}
-		connlimit.AwaitRead(conn, st.draining)
+		if written {
+			connlimit.AwaitRead(conn, st.draining)
+		}
 		_ = conn.Close()
 		if line != nil {
 			line.Leave()
@@ -95,6 +98,7 @@ func (st *searchStream) serve(ctx context.Context, conn net.Conn, opening []byte
 		return
 	}
 	if _, err := conn.Write(opening); err != nil || st.semantic == "" {
+		written = err == nil
 		return
 	}
 	go func() { // notices that the client has closed the connection
@@ -110,8 +114,9 @@ func (st *searchStream) serve(ctx context.Context, conn net.Conn, opening []byte
 	if err == nil && !st.hold.Grow(cap(opening)+cap(b)+connlimit.SendBytes) {
 		b, err = appendPhase(nil, failedPhase("The results take more memory than the server has at the moment."))
 	}
-	if err == nil {
-		_, _ = conn.Write(append(b, endOfSearch...))
+	if err == nil && ctx.Err() == nil {
+		_, err = conn.Write(append(b, endOfSearch...))
+		written = err == nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"parley/http/limit"
 	"parley/http/overload"
 )
 
@@ -62,6 +63,7 @@ func (l *Conn) serve() bool {
 	if !l.busy.Swap(true) {
 		l.sameAddress.busy.Add(1)
 	}
+	l.charge(limit.Account{})
 	return true
 }
 
@@ -198,7 +200,7 @@ func (l *Conn) evict() (finish func()) {
 
 // end closes an evicted connection, which ends its reads and writes.
 func (l *Conn) end() {
-	if l.writing.Load() || queued(l.Conn) > 0 {
+	if l.writing.Load() || queued(l.Conn) > limit.Small { // a small answer may be on its way
 		l.discard()
 	}
 	_ = l.Conn.Close()
@@ -265,6 +267,7 @@ func Hijack(conn net.Conn) (net.Conn, *Conn) {
 	if !ok {
 		return conn, nil
 	}
+	l.handOver()
 	l.hijack()
 	return l.Conn, l
 }

@@ -112,8 +112,8 @@ const (
 	refusalReads = 12 << 20
 )
 
-// Listen listens at a TCP address. The kernel holds no more of its connections than Limit expects. A
-// connection of multipath TCP would have several sockets, each with buffers of its own.
+// Listen listens at a TCP address, with fixed buffers in the kernel for each connection. A connection
+// of multipath TCP would have several sockets, each with buffers of its own.
 func Listen(address string) (net.Listener, error) {
 	c := net.ListenConfig{Control: boundSocket}
 	c.SetMultipathTCP(false)
@@ -228,6 +228,7 @@ func (l *Listener) admit(conn net.Conn) *Conn {
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		address := tcp.AddrPort().Addr().Unmap().WithZone("") // networks have none
 		n.address = limit.AddressKey(address)
+		n.smallReceiveBuffer()
 		exempt = l.bounds.Exempt != nil && l.bounds.Exempt(address)
 	}
 	l.mu.Lock()

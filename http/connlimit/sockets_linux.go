@@ -10,13 +10,15 @@ import (
 )
 
 // boundSocket bounds what the kernel holds of each connection that a listener will accept, and for
-// how long: accepted sockets have the options of their listener. // source: tcp(7), socket(7)
+// how long: accepted sockets have the options of their listener. The receive buffer decides once,
+// at the handshake, how far the window can grow; it is made small afterwards.
+// // source: tcp(7), socket(7)
 func boundSocket(_, _ string, socket syscall.RawConn) error {
 	var err error
 	failed := socket.Control(func(fd uintptr) {
 		err = errors.Join(
 			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer),
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBufferMost),
 			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(vanishAfter.Milliseconds())),
 		)
 	})
@@ -34,10 +36,24 @@ func queued(conn net.Conn) (n int) {
 	if err != nil {
 		return 0
 	}
-	if socket.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }) != nil || err != nil {
+	if socket.Control(func(fd uintptr) { n, err = unsent(int(fd)) }) != nil || err != nil {
 		return 0
 	}
 	return n
+}
+
+// unsent is how many bytes of a socket its other end has not acknowledged. A connection that was
+// reset has none, whatever the kernel counts.
+func unsent(fd int) (int, error) {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil || info.State == unix.BPF_TCP_CLOSE {
+		return 0, err
+	}
+	return n, nil
 }
 
 // NoticeVanished makes the kernel close a connection whose client acknowledges nothing

@@ -55,10 +55,33 @@ type sendQueue struct {
 // Charge sets the account that pays for what the kernel holds of the answer on conn.
 func Charge(conn net.Conn, account limit.Account) {
 	if l, ok := conn.(*Conn); ok {
-		l.sends.mu.Lock()
-		l.sends.account = account
-		l.sends.mu.Unlock()
+		l.charge(account)
 	}
+}
+
+func (l *Conn) charge(account limit.Account) {
+	q := &l.sends
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.counted && account != q.account && queued(l.Conn) == 0 { // the former caller pays no longer
+		l.release()
+	}
+	q.account = account
+}
+
+// smallReceiveBuffer makes the receive buffer as small as it is for strangers.
+func (l *Conn) smallReceiveBuffer() {
+	if tcp, ok := l.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(receiveBuffer)
+	}
+}
+
+// handOver ends the counting: a stream counts what the kernel holds itself.
+func (l *Conn) handOver() {
+	l.sends.mu.Lock()
+	defer l.sends.mu.Unlock()
+	l.listener.unread.remove(l)
+	l.release()
 }
 
 // AwaitRead waits until the client has read everything that was written to a hijacked connection,
@@ -127,14 +150,20 @@ func (l *Conn) endWrite() {
 	case queued(l.Conn) > 0:
 		l.listener.unread.add(l)
 	default:
-		q.release()
+		l.release()
 	}
 }
 
-// release gives back what the kernel held. The caller of release holds mu.
-func (q *sendQueue) release() {
+// release gives back what the kernel held, and makes the send buffer small again. The caller of
+// release holds mu.
+func (l *Conn) release() {
+	q := &l.sends
 	q.hold.Release()
 	q.hold, q.counted, q.sent = limit.Hold{}, false, 0
+	if tcp, ok := l.Conn.(*net.TCPConn); ok && q.buffer > sendBuffer {
+		_ = tcp.SetWriteBuffer(sendBuffer)
+		q.buffer = sendBuffer
+	}
 }
 
 // closeWhenRead closes the connection once its client has read everything, at the latest after
@@ -145,9 +174,12 @@ func (l *Conn) closeWhenRead() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	half, ok := l.Conn.(interface{ CloseWrite() error })
-	if !q.counted || !ok || l.failed.Load() || l.state.Load() == stateEvicted || queued(l.Conn) <= 0 || half.CloseWrite() != nil {
-		q.release()
+	if !ok || l.failed.Load() || l.state.Load() == stateEvicted || queued(l.Conn) <= 0 || half.CloseWrite() != nil {
+		l.release()
 		return false
+	}
+	if half, ok := l.Conn.(interface{ CloseRead() error }); ok {
+		_ = half.CloseRead() // ends the server's read
 	}
 	l.answered()
 	for state := l.state.Load(); state != stateEvicted && !l.state.CompareAndSwap(state, l.since(kindWriting)); {
@@ -166,11 +198,11 @@ func (l *Conn) settle() {
 	defer q.mu.Unlock()
 	closing := !q.closeAt.IsZero()
 	late := closing && !l.listener.clock().Before(q.closeAt)
-	if q.counted && !late && (q.writing || queued(l.Conn) > 0) {
+	if (q.counted || closing) && !late && (q.writing || queued(l.Conn) > 0) {
 		return
 	}
 	l.listener.unread.remove(l)
-	q.release()
+	l.release()
 	if closing {
 		if late {
 			l.discard()

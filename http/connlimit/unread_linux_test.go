@@ -141,6 +141,7 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	for name, end := range map[string]func(server *Conn, late *atomic.Bool){
 		"late":    func(_ *Conn, late *atomic.Bool) { late.Store(true) },
 		"evicted": func(server *Conn, _ *atomic.Bool) { server.evict()() },
+		"reset":   nil, // by the client
 	} {
 		t.Run(name, func(t *testing.T) {
 			var late atomic.Bool
@@ -153,9 +154,17 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 			})
 			write(t, server, 2*limit.Small)
 			_ = server.Close()
-			end(server, &late)
+			if end == nil {
+				_ = client.SetLinger(0)
+				_ = client.Close()
+			} else {
+				end(server, &late)
+			}
 			awaitClosed(t, server)
 			awaitHeld(t, budget, 0)
+			if end == nil {
+				return
+			}
 			if _, err := io.ReadAll(client); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("the client gets %v", err)
 			}

@@ -138,9 +138,7 @@ func (c *Call) grow(to int) error {
 		return nil
 	}
 	if c.held == (limit.Hold{}) {
-		account := c.Account()
-		c.held = c.host.Budget.Hold(account, connlimit.Evict(c.ctx.Conn()))
-		connlimit.Charge(c.ctx.Conn(), account)
+		c.held = c.host.Budget.Hold(c.Account(), connlimit.Evict(c.ctx.Conn()))
 	}
 	if !c.held.Grow(to) {
 		return ErrHeld
@@ -298,6 +296,7 @@ func (c *Call) send(status int, body []byte, on *buffer.Buffer) error {
 		c.ctx.Response.SetBody(body)
 		return nil
 	}
+	connlimit.Charge(c.ctx.Conn(), c.Account())
 	if on == nil {
 		on = &buffer.Buffer{Bytes: body}
 	} else {

@@ -86,8 +86,8 @@ func NoSpace(err error) bool {
 	return err != nil && (vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT))
 }
 
-// passing reports whether an error may pass without anybody touching the disk: it is full, or the
-// process or the system has no descriptors left.
+// passing reports whether an error may end by itself: the disk is full, or no file descriptor is
+// free.
 func passing(err error) bool {
 	return NoSpace(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

@@ -177,7 +177,7 @@ func (s *threeListeners) attacked(t *testing.T, count int, reads int64, lasts ti
 	peak = <-measured
 	t.Logf("%d connections: the kernel held %.1f MB; p99 %v before, %v during, %v on a server that is not attacked, of %d calls; %d open files",
 		count, float64(peak)/1e6, before.p99(), during.p99(), during.reference.p99(), len(during.took), s.openFiles(t))
-	if len(during.refused) > 0 {
+	if len(during.refused)*100 > len(during.took) { // an idle connection of theirs may be the one that is closed
 		t.Errorf("%d of %d honest calls failed, the first: %s", len(during.refused), len(during.took), during.refused[0])
 	}
 	if p99 := during.p99(); p99 > max(time.Second, 4*before.p99(), 4*during.reference.p99()) {

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -11,8 +13,8 @@ import (
 )
 
 const (
-	// operatorsMax is how many connections a listener for operators has open at most. Beyond it the
-	// one is closed that has waited longest for a request, or for its client to read an answer.
+	// operatorsMax is how many connections a listener for operators has open at most. The listener
+	// then closes the one that has waited longest for a request, or for its client to read an answer.
 	operatorsMax = 64
 	// stallMax is how long a client may accept nothing of an answer, or take to send a body.
 	stallMax = 30 * time.Second
@@ -21,20 +23,36 @@ const (
 // connKey is the context key of a request's connection.
 type connKey struct{}
 
-// followed tells the connection's listener when a request is served, so that it closes connections
-// at which nothing happens before others, and gives each write some time.
+// followed tells the connection's listener when a request has arrived with its body, so that it
+// closes idle connections before those at work, and gives each write some time.
 func followed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &stallingWriter{ResponseWriter: w, deadline: http.NewResponseController(w)}
+		conn, _ := r.Context().Value(connKey{}).(net.Conn)
 		if r.ContentLength != 0 {
 			_ = answer.deadline.SetReadDeadline(time.Now().Add(stallMax))
-		}
-		if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok && !connlimit.Serve(conn) {
+			arriving := *r // the server looks at the Body of its own request
+			arriving.Body = &arrivingBody{r.Body, conn}
+			r = &arriving
+		} else if !connlimit.Serve(conn) {
 			panic(http.ErrAbortHandler) // its place was given to another
 		}
 		defer answer.extend() // for what is written after the handler
 		h.ServeHTTP(answer, r)
 	})
+}
+
+// arrivingBody is the body of a request that counts as idle until the body has arrived.
+type arrivingBody struct {
+	io.ReadCloser
+	conn net.Conn
+}
+
+func (b *arrivingBody) Read(p []byte) (n int, err error) {
+	if n, err = b.ReadCloser.Read(p); errors.Is(err, io.EOF) {
+		connlimit.Serve(b.conn)
+	}
+	return n, err
 }
 
 // stallingWriter gives each write of an answer the time that its client may stall.
