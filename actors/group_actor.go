@@ -118,8 +118,8 @@ func (gs *Groups) handleQueued(t *groupTurn, m *record.SagaMessage) error {
 	return nil
 }
 
-// gatherQueued reads the owner's limit of members, on which it depends whom the seat of a revoked
-// agent goes to. Without Options.SeatLimit it is that of the last request.
+// gatherQueued reads the owner's limit of members, which decides whether a join request gets the seat
+// of a revoked agent. Without Options.SeatLimit it is that of the last request.
 func (gs *Groups) gatherQueued(h *groupState, m *record.SagaMessage) error {
 	if m.GetKind() != record.SagaMessage_forget || gs.seats == nil {
 		return nil

@@ -84,9 +84,8 @@ func (l *Conn) handOver() {
 	l.release()
 }
 
-// AwaitRead waits until the client has read everything that was written to a hijacked connection,
-// but not longer than its client may take, or until stop is closed. Afterwards what the kernel held
-// need not be counted any more.
+// AwaitRead waits until the client has acknowledged everything that was written to a hijacked
+// connection, at most for vanishAfter or until stop is closed: what the kernel holds counts until then.
 func AwaitRead(conn net.Conn, stop <-chan struct{}) {
 	late := time.After(vanishAfter)
 	for queued(conn) > 0 {
@@ -174,7 +173,7 @@ func (l *Conn) closeWhenRead() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	half, ok := l.Conn.(interface{ CloseWrite() error })
-	if !ok || l.failed.Load() || l.state.Load() == stateEvicted || queued(l.Conn) <= 0 || half.CloseWrite() != nil {
+	if !ok || l.failed.Load() || l.state.Load() == stateEvicted || queued(l.Conn) == 0 || half.CloseWrite() != nil {
 		l.release()
 		return false
 	}
