@@ -98,6 +98,9 @@ func TestDiskFaults(t *testing.T) {
 			}
 			tally := x.all(t, faults)
 			logTally(t, tally)
+			if raceDetector {
+				return // of each kind one operation fails, and a slow run may not reach it
+			}
 			for _, what := range []string{"create", "write", "sync"} {
 				for _, kind := range []string{"table", "blob"} {
 					outcomes := tally[fmt.Sprintf("%s of %s, %v", what, kind, errIO)]
