@@ -220,6 +220,7 @@ soak-cluster: server ## Kill, halt, cut off, stall and damage the nodes of clust
 .PHONY: soak-bounds
 soak-bounds: server ## Take all connections, and leave answers unread, as docs/limits.md says
 	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^(TestUnreadAnswersAreBoundedInTheKernel|TestSilentConnectionsOnAllListeners)$$' -bounds.connections 1000 -bounds.for 60s
+	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^TestTenantEndsAtItsQuotas$$' -tenant.for 10m -tenant.stored 1000000000
 
 # The attackers of docs/guarantees.md and docs/cluster.md for longer, about 50 minutes.
 SOAK ?= 20m

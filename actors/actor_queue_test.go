@@ -177,7 +177,7 @@ func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, b
 	j := &queueMeter{stream: s}
 	r.wrap, r.tune = func(under journal.Journal) journal.Journal { j.Journal = under; return j }, tune
 	r.open()
-	if _, err := host.Ask[*agent.State](r.node.engine, s, 0, host.GetState{}); err != nil {
+	if _, err := host.Ask[*agent.State](context.Background(), r.node.engine, s, 0, host.GetState{}); err != nil {
 		t.Fatal(err)
 	}
 	before = j.handled.Load()

@@ -32,7 +32,7 @@ func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command
 	if err != nil {
 		return nil, err
 	}
-	changed, err := host.Ask[*agent.State](as.engine, rules.AgentStream(id), 0, request)
+	changed, err := host.Ask[*agent.State](ctx, as.engine, rules.AgentStream(id), 0, request)
 	if err == nil {
 		awaitAll(in, func(m *agent.Membership) { as.awaitLoss(ctx, m.GroupID(), id) })
 	}
@@ -174,10 +174,16 @@ func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 			return nil, err
 		}
 		if card != nil {
+			if err := releaseCard(t, id, now.Owner()); err != nil {
+				return nil, err
+			}
 			t.DeleteRow(journal.CardTable, id.Bytes())
 		}
 		t.DeleteRow(journal.ActivityTable, id.Bytes())
 	case agent.WithdrawCard:
+		if err := releaseCard(t, id, now.Owner()); err != nil {
+			return nil, err
+		}
 		t.DeleteRow(journal.CardTable, id.Bytes())
 	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey, agent.RotateKeys, agent.Logged, agent.StoreKeyPackages, agent.ClaimKeyPackage: // no effect on other actors
 	}

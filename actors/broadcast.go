@@ -69,7 +69,7 @@ func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 				return err
 			}
 		}
-		return grant(t, ms.core, s.FromOrg, s.DayLimit)
+		return grant(t, ms.core, &s.Content, len(t.State.Recipients(s.From)))
 	}
 	if err := t.DecideIf(ask, grant); errors.Is(err, group.ErrRepeated) {
 		return repeatAnswer(known), nil
@@ -138,7 +138,6 @@ func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedC
 	t.Entry.Records = append(t.Entry.Records, encoded)
 	fan.Ref = parley.AnyID(message)
 	t.AddEffects(fan)
-	countMessage(t.Entry, s.FromOrg)
 	recordActivity(t, ms.core, s.From, s.FromOrg)
 	return stored, nil
 }

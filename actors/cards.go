@@ -26,8 +26,8 @@ type publishCard struct {
 // PublishCard publishes an agent's card, in place of any it had before. The instants and
 // the number of the card are set here. The caller must not use the card afterwards; the
 // one that is returned is its own. // spec: Agent cards
-func (as *Agents) PublishCard(_ context.Context, id parley.AgentID, c agent.PublishCard, card *record.Card) (PublishedCard, error) {
-	return host.Ask[PublishedCard](as.engine, rules.AgentStream(id), card.SizeVT(), publishCard{c, card})
+func (as *Agents) PublishCard(ctx context.Context, id parley.AgentID, c agent.PublishCard, card *record.Card) (PublishedCard, error) {
+	return host.Ask[PublishedCard](ctx, as.engine, rules.AgentStream(id), card.SizeVT(), publishCard{c, card})
 }
 
 func (as *Agents) publishCard(t *agentTurn, r publishCard) (any, error) {
@@ -42,6 +42,17 @@ func (as *Agents) publishCard(t *agentTurn, r publishCard) (any, error) {
 		return nil, err
 	}
 	id := now.AgentID()
+	if err := releaseCard(t, id, now.Owner()); err != nil {
+		return nil, err
+	}
 	t.PutRow(journal.CardTable, id.Bytes(), stored)
+	t.Store(now.Owner(), journal.RoundStored(len(stored)))
 	return PublishedCard{now, card}, nil
+}
+
+// releaseCard has an agent's owner no longer pay for its card, which the turn deletes or replaces.
+func releaseCard(t *agentTurn, id parley.AgentID, owner parley.OrgID) error {
+	card, _, err := t.Row(journal.CardTable, id.Bytes())
+	t.Store(owner, -journal.RoundStored(len(card)))
+	return err
 }

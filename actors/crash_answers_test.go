@@ -99,8 +99,8 @@ func (x *imageCheck) checkOrg(id parley.OrgID, known *knownOrg) {
 			x.fault("lost: credential %s of %s (revoked %v): %v, found as of %s (%v)", client, id, revoked, c, owner, err)
 		}
 	}
-	if used, err := x.node.node.Orgs.Used(ctx, id); err != nil || used < known.used {
-		x.fault("lost: %d slots were said to be used, it is %d (%v)", known.used, used, err)
+	if used, err := x.node.node.Orgs.Used(ctx, id); err != nil || used.Messages < known.used {
+		x.fault("lost: %d slots were said to be used, it is %d (%v)", known.used, used.Messages, err)
 	}
 }
 
@@ -231,8 +231,8 @@ func (x *imageCheck) checkConsistency() {
 		x.fault("half: %d messages are in transcripts, %d in inboxes", sent, len(x.inbox))
 	}
 	for owner := range x.orgs {
-		if n, err := x.node.node.Orgs.Used(context.Background(), owner); err != nil || n != used[owner] {
-			x.fault("half: %d slots are used, there are %d messages (%v)", n, used[owner], err)
+		if n, err := x.node.node.Orgs.Used(context.Background(), owner); err != nil || n.Messages != used[owner] {
+			x.fault("half: %d slots are used, there are %d messages (%v)", n.Messages, used[owner], err)
 		}
 	}
 	for id := range x.agents {

@@ -277,7 +277,7 @@ func (c *client) readOrg(owner parley.OrgID) {
 	c.answered(c.node().Agents.Each(context.Background(), owner, func(a *agent.State) bool { c.sawAgent(a); return true }))
 	used, err := c.node().Orgs.Used(context.Background(), owner)
 	if c.answered(err) {
-		c.claim(func(k *knownFacts) { k.org(owner).used = max(k.org(owner).used, used) })
+		c.claim(func(k *knownFacts) { k.org(owner).used = max(k.org(owner).used, used.Messages) })
 	}
 }
 

@@ -40,7 +40,7 @@ func newErasures(c *core) *erasure.Erasures {
 
 // Begin implements erasure.Host.
 func (h erasureHost) Begin(id parley.OrgID, row []byte) error {
-	_, err := host.Ask[any](h.engine, rules.OrgStream(id), len(row), beginErasure{row})
+	_, err := host.Ask[any](context.Background(), h.engine, rules.OrgStream(id), len(row), beginErasure{row})
 	return err
 }
 

@@ -99,7 +99,7 @@ func askGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, size in
 	if err := gs.Exists(ctx, id); err != nil {
 		return r, err
 	}
-	return host.Ask[R](gs.engine, rules.GroupStream(id), size, request)
+	return host.Ask[R](ctx, gs.engine, rules.GroupStream(id), size, request)
 }
 
 // Create creates a group and seats its founder. The name stays in use even if the
@@ -113,7 +113,7 @@ func (gs *Groups) Create(ctx context.Context, c NewGroup) (GroupMade, error) {
 	random := gs.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Found.ID = parley.NewID[parley.GroupID](slot, gs.clock(), gs.entropy())
-	made, err := host.Ask[GroupMade](gs.engine, rules.OrgStream(c.Found.Org), len(c.Found.Description), foundGroup{c, confined || in && c.Found.Isolated})
+	made, err := host.Ask[GroupMade](ctx, gs.engine, rules.OrgStream(c.Found.Org), len(c.Found.Description), foundGroup{c, confined || in && c.Found.Isolated})
 	if err != nil {
 		return made, err
 	}

@@ -58,7 +58,7 @@ type (
 // StoreKeyPackages stores KeyPackages for others to claim. One that was uploaded before is
 // not stored again, also after it was claimed, so that no repeat of a request makes the
 // server hand it out twice. // docs: mls.md
-func (as *Agents) StoreKeyPackages(_ context.Context, id parley.AgentID, up UploadedKeyPackages) (StoredKeyPackages, error) {
+func (as *Agents) StoreKeyPackages(ctx context.Context, id parley.AgentID, up UploadedKeyPackages) (StoredKeyPackages, error) {
 	size := 0
 	for _, k := range up.Once {
 		size += len(k.Data)
@@ -66,14 +66,14 @@ func (as *Agents) StoreKeyPackages(_ context.Context, id parley.AgentID, up Uplo
 	if up.LastResort != nil {
 		size += len(up.LastResort.Data)
 	}
-	return host.Ask[StoredKeyPackages](as.engine, rules.AgentStream(id), size, storeKeyPackages{up})
+	return host.Ask[StoredKeyPackages](ctx, as.engine, rules.AgentStream(id), size, storeKeyPackages{up})
 }
 
 // ClaimKeyPackage hands out one of an agent's KeyPackages: of a cipher suite, or of any for
 // 0. Of several, it is the one that expires first. When none is left, that of last resort
 // is the answer, and without that agent.ErrNoKeyPackage. // docs: mls.md
-func (as *Agents) ClaimKeyPackage(_ context.Context, id parley.AgentID, suite uint16) (ClaimedKeyPackage, error) {
-	return host.Ask[ClaimedKeyPackage](as.engine, rules.AgentStream(id), 0, claimKeyPackage{suite})
+func (as *Agents) ClaimKeyPackage(ctx context.Context, id parley.AgentID, suite uint16) (ClaimedKeyPackage, error) {
+	return host.Ask[ClaimedKeyPackage](ctx, as.engine, rules.AgentStream(id), 0, claimKeyPackage{suite})
 }
 
 func (k KeyPackage) key(of parley.AgentID, lastResort bool) record.KeyPackageKey {
@@ -102,9 +102,12 @@ func (as *Agents) storeKeyPackages(t *agentTurn, r storeKeyPackages) (any, error
 	if err := t.Decide(c); err != nil {
 		return nil, err
 	}
-	deleteRows(t, journal.KeyPackageTable, gone)
+	if err := deleteKeyPackages(t, gone); err != nil {
+		return nil, err
+	}
 	deleteRows(t, journal.HandedOutTable, handedOut)
 	for _, k := range fresh {
+		t.Store(t.State.Owner(), journal.RoundStored(len(k.Data)))
 		t.PutRow(journal.KeyPackageTable, k.key(self, false).Bytes(), k.Data)
 	}
 	if c.LastResort {
@@ -112,7 +115,10 @@ func (as *Agents) storeKeyPackages(t *agentTurn, r storeKeyPackages) (any, error
 		if err != nil {
 			return nil, err
 		}
-		deleteRows(t, journal.KeyPackageTable, former)
+		if err := deleteKeyPackages(t, former); err != nil {
+			return nil, err
+		}
+		t.Store(t.State.Owner(), journal.RoundStored(len(r.LastResort.Data)))
 		t.PutRow(journal.KeyPackageTable, r.LastResort.key(self, true).Bytes(), r.LastResort.Data)
 	}
 	as.publishAfter(t)
@@ -184,7 +190,9 @@ func (as *Agents) claimKeyPackage(t *agentTurn, r claimKeyPackage) (any, error) 
 		c.Found, c.LastResort = !found.LastResort, found.LastResort
 	}
 	refusal := t.Decide(c)
-	deleteRows(t, journal.KeyPackageTable, gone)
+	if err := deleteKeyPackages(t, gone); err != nil {
+		return nil, err
+	}
 	as.publishAfter(t)
 	if refusal != nil {
 		return nil, refusal
@@ -194,6 +202,7 @@ func (as *Agents) claimKeyPackage(t *agentTurn, r claimKeyPackage) (any, error) 
 		return nil, err
 	}
 	if c.Found {
+		t.Store(t.State.Owner(), -journal.RoundStored(len(data)))
 		t.DeleteRow(journal.KeyPackageTable, found.Bytes())
 		t.PutRow(journal.HandedOutTable, found.HandedOut(), nil)
 	}
@@ -283,6 +292,19 @@ func expiredClaims(t *agentTurn, self parley.AgentID, n *agent.ExpiredKeyPackage
 	return over, err
 }
 
+// deleteKeyPackages deletes KeyPackages, and has their owner no longer pay for them.
+func deleteKeyPackages(t *agentTurn, keys [][]byte) error {
+	for _, key := range keys {
+		data, _, err := t.Row(journal.KeyPackageTable, key)
+		if err != nil {
+			return err
+		}
+		t.Store(t.State.Owner(), -journal.RoundStored(len(data)))
+	}
+	deleteRows(t, journal.KeyPackageTable, keys)
+	return nil
+}
+
 func deleteRows(t *agentTurn, table journal.Table, keys [][]byte) {
 	for _, key := range keys {
 		t.DeleteRow(table, key)
@@ -297,7 +319,9 @@ func dropKeyPackages(t *agentTurn, id parley.AgentID) error {
 	if err != nil {
 		return err
 	}
-	deleteRows(t, journal.KeyPackageTable, keys)
+	if err := deleteKeyPackages(t, keys); err != nil {
+		return err
+	}
 	t.Entry.Rows = append(t.Entry.Rows, journal.Row{Slot: t.Entry.Slot, Table: journal.HandedOutTable, Key: id.Bytes(), Delete: true, Beneath: true})
 	return nil
 }

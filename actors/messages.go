@@ -33,6 +33,8 @@ type Content struct {
 	FromOrg, ToOrg parley.OrgID
 	// DayLimit is how many messages FromOrg may send a day; nil means no limit.
 	DayLimit *int
+	// Sent is how many bytes of it the sender sent: payload, own copy, metadata, attestations.
+	Sent int
 }
 
 // DirectSend is a message from one agent to another that starts a conversation, with the
@@ -114,13 +116,13 @@ type idempotencyRecord struct {
 // Send starts a conversation with a first message. It returns when the message is on
 // stable storage. // spec: Messaging
 func (ms *Messages) Send(ctx context.Context, s DirectSend) (Posted, error) {
-	p, err := host.Ask[Posted](ms.engine, rules.AgentStream(s.From), len(s.Body)+len(s.SelfPayload), s)
+	p, err := host.Ask[Posted](ctx, ms.engine, rules.AgentStream(s.From), len(s.Body)+len(s.SelfPayload), s)
 	return ms.completeRepeat(ctx, p, err)
 }
 
 // Reply continues a conversation.
 func (ms *Messages) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
-	p, err := host.Ask[Posted](ms.engine, decidingStream(r.Conversation, r.Host), len(r.Body)+len(r.SelfPayload), r)
+	p, err := host.Ask[Posted](ctx, ms.engine, decidingStream(r.Conversation, r.Host), len(r.Body)+len(r.SelfPayload), r)
 	if now, closed := ms.closedWithOwner(ctx, r.Conversation, r.Host, err); closed {
 		err = now.Closed()
 	}
@@ -139,7 +141,7 @@ func (ms *Messages) closedWithOwner(ctx context.Context, id parley.ConversationI
 
 // ChangeStatus changes the status of a conversation.
 func (ms *Messages) ChangeStatus(ctx context.Context, c ChangeStatus) (*conversation.State, error) {
-	changed, err := host.Ask[*conversation.State](ms.engine, decidingStream(c.Conversation, c.Host), 0, c)
+	changed, err := host.Ask[*conversation.State](ctx, ms.engine, decidingStream(c.Conversation, c.Host), 0, c)
 	if now, closed := ms.closedWithOwner(ctx, c.Conversation, c.Host, err); closed {
 		err = now.NoTransition()
 	}
@@ -243,7 +245,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
 	}
-	grant := func() error { return grant(t, ms.core, s.FromOrg, s.DayLimit) }
+	grant := func() error { return grant(t, ms.core, &s.Content, 0) }
 	if err := t.DecideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
 		return repeatAnswer(known), nil
 	} else if err != nil {
@@ -257,7 +259,6 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	if err := appendMessage(t, record, s.To); err != nil {
 		return nil, err
 	}
-	countMessage(t.Entry, s.FromOrg)
 	recordActivity(t, ms.core, s.From, s.FromOrg)
 	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{record.MessageID(), s.To, s.Type}, record.Owners())
 	return Posted{Message: record}, nil
@@ -298,11 +299,6 @@ func appendMessage[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], r
 		To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(encoded.ID), Note: journal.TypeHash(record.Type), Begins: record.Starts(),
 	})
 	return nil
-}
-
-// countMessage counts one message in an organization's day.
-func countMessage(e *journal.Entry, org parley.OrgID) {
-	e.Counts = append(e.Counts, journal.Count{Org: org, Day: journal.Day(e.At), N: 1})
 }
 
 type conversationTurn = host.Turn[*conversation.State, conversation.Command, conversation.Event]
@@ -353,7 +349,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 	if known != nil {
 		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
 	}
-	grant := func() error { return grant(t, ms.core, r.FromOrg, r.DayLimit) }
+	grant := func() error { return grant(t, ms.core, &r.Content, 0) }
 	if err := judge(ask, grant); errors.Is(err, conversation.ErrRepeated) {
 		return repeatAnswer(known), nil
 	} else if err != nil {
@@ -367,7 +363,6 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 	if err := appendMessage(t, record, r.To); err != nil {
 		return nil, err
 	}
-	countMessage(t.Entry, r.FromOrg)
 	recordActivity(t, ms.core, r.From, r.FromOrg)
 	if r.Reads {
 		at := t.Now.UnixMilli()

@@ -152,7 +152,7 @@ func (p *scriptRunner) lookUp(ctx context.Context) {
 		owner := one(p, p.orgs)
 		used, err := p.node.Orgs.Used(ctx, owner)
 		count, counting := p.node.Messages.CountSince(ctx, id, p.clock().Add(-5*time.Hour).UnixMilli())
-		p.noteResult(errors.Join(err, counting), "%s used %d, %s was sent %d", owner, used, id, count)
+		p.noteResult(errors.Join(err, counting), "%s used %v, %s was sent %d", owner, used, id, count)
 	}
 }
 
@@ -162,7 +162,7 @@ func (p *scriptRunner) readAll() {
 	for _, owner := range p.orgs {
 		o := must(p.node.Orgs.Current(ctx, owner))(p.t)
 		used, err := p.node.Orgs.Used(ctx, owner)
-		p.noteResult(err, "%s %v %s used %d", owner, o.GetName(), credentials(o), used)
+		p.noteResult(err, "%s %v %s used %v", owner, o.GetName(), credentials(o), used)
 		p.noteResult(p.node.Agents.Each(ctx, owner, func(a *agent.State) bool {
 			p.note("agent %s %s %d %d %s\n", a.AgentID(), a.GetName(), a.GetCreatedMs(), a.GetRevokedMs(), a.GetIncomingPolicy())
 			return true

@@ -109,7 +109,27 @@ func (w *mlsRows) write() error {
 			continue
 		}
 		w.t.DeleteRow(journal.MLSMemberTable, key)
+		if err := w.release(key); err != nil {
+			return err
+		}
 		w.t.AddEffects(journal.PutRow{Row: journal.Row{Slot: w.t.Entry.Slot, Table: journal.MLSWelcomeTable, Key: key, Delete: true}})
+	}
+	return nil
+}
+
+// release has the sender of a Welcome no longer pay for it. A Welcome of the same entry is not stored
+// yet: nobody pays less for it.
+func (w *mlsRows) release(key []byte) error {
+	row, _, err := w.t.Row(journal.MLSWelcomeTable, key)
+	if err != nil {
+		return err
+	}
+	welcome := &record.MLSWelcome{}
+	if err := welcome.UnmarshalVT(row); err != nil {
+		return err
+	}
+	if payer := welcome.GetPayer(); len(payer) > 0 {
+		w.t.Store(parley.IDFromBytes[parley.OrgID](payer), -journal.RoundStored(len(welcome.GetWelcome())))
 	}
 	return nil
 }
@@ -172,8 +192,17 @@ func (w *mlsRows) commit(e *group.Committed, leavers []group.Member, abandoned [
 				return err
 			}
 		}
-		if err := putLong(t, journal.MLSWelcomeTable, key, &record.MLSWelcome{Welcome: c.Welcome, CreatedMs: e.GetAtMs()}); err != nil {
+		welcome := &record.MLSWelcome{Welcome: c.Welcome, CreatedMs: e.GetAtMs()}
+		if t.Payer != nil {
+			welcome.Payer = t.Payer.Org.Bytes()
+		}
+		if err := putLong(t, journal.MLSWelcomeTable, key, welcome); err != nil {
 			return err
+		}
+	}
+	if t.Payer != nil {
+		for _, sent := range [][]byte{c.Welcome, c.Message, c.GroupInfo} {
+			t.Store(t.Payer.Org, journal.RoundStored(len(sent)))
 		}
 	}
 	commit := &record.MLSCommit{Commit: c.Message, CommittedBy: c.By.Bytes(), CreatedMs: e.GetAtMs()}

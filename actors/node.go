@@ -158,7 +158,7 @@ func New(o Options) *Node {
 		seats: o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
 	}
 	c.memory.Store(&leaderMemory{})
-	c.engine.Router = o.Router
+	c.engine.Router, c.engine.Meter = o.Router, meter{c}
 	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
 	c.messages, c.groups = &Messages{c.queries.Messages, c}, &Groups{c.queries.Groups, c}
 	c.erasures = newErasures(c)

@@ -21,27 +21,27 @@ func (orgs *Orgs) Current(_ context.Context, id parley.OrgID) (*org.State, error
 }
 
 // Change alters an organization's record. // spec: Organization
-func (orgs *Orgs) Change(_ context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
-	return host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, c)
+func (orgs *Orgs) Change(ctx context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
+	return host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, c)
 }
 
 // SetTerms changes what an organization is entitled to: org.GrantTier, org.SetAllowance,
 // org.LiftAllowance or org.ConfirmEmail. Suspend and Resume are separate methods. The
 // change applies from the organization's next request.
-func (orgs *Orgs) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
-	return host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, c)
+func (orgs *Orgs) SetTerms(ctx context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
+	return host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, c)
 }
 
 // AddCredential adds a credential to an organization.
-func (orgs *Orgs) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
+func (orgs *Orgs) AddCredential(ctx context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
 	client := parley.NewID[parley.ClientID](id.Slot(), orgs.clock(), orgs.entropy())
-	_, err := host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
+	_, err := host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
 	return client, err
 }
 
 // RevokeCredential revokes a credential. Its tokens are no longer valid.
-func (orgs *Orgs) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
-	_, err := host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
+func (orgs *Orgs) RevokeCredential(ctx context.Context, id parley.OrgID, client parley.ClientID) error {
+	_, err := host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
 	return err
 }
 
@@ -67,7 +67,7 @@ func (as *Agents) Create(ctx context.Context, c NewAgent) (*agent.State, error) 
 	if c.Kids, err = as.freeKids(ctx, c.Create.ID, c.Create.OrgID, c.Create.SigningKey, c.Create.EncryptionKey); err != nil {
 		return nil, err
 	}
-	return host.Ask[*agent.State](as.engine, rules.OrgStream(c.Create.OrgID), 0, c)
+	return host.Ask[*agent.State](ctx, as.engine, rules.OrgStream(c.Create.OrgID), 0, c)
 }
 
 func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {

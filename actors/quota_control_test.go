@@ -14,7 +14,7 @@ import (
 // wrongUsage is a journal that returns a wrong count of used quota.
 type wrongUsage struct {
 	journal.Journal
-	used func(v journal.View, org parley.OrgID, day uint32) (int64, error)
+	used func(v journal.View, org parley.OrgID, day uint32) (journal.Usage, error)
 }
 
 func (j *wrongUsage) View() journal.View { return &wrongUsageView{j.Journal.View(), j} }
@@ -24,36 +24,39 @@ type wrongUsageView struct {
 	of *wrongUsage
 }
 
-func (v *wrongUsageView) Used(org parley.OrgID, day uint32) (int64, error) {
+func (v *wrongUsageView) Used(org parley.OrgID, day uint32) (journal.Usage, error) {
 	return v.of.used(v.View, org, day)
 }
 
 // TestDailyQuotaIsExactControl plants one defect of counting at a time.
 func TestDailyQuotaIsExactControl(t *testing.T) {
-	truth := func(v journal.View, org parley.OrgID, day uint32) (int64, error) { return v.Used(org, day) }
+	truth := func(v journal.View, org parley.OrgID, day uint32) (journal.Usage, error) { return v.Used(org, day) }
 	for defect, c := range map[string]struct {
-		used  func(v journal.View, org parley.OrgID, day uint32) (int64, error)
+		used  func(v journal.View, org parley.OrgID, day uint32) (journal.Usage, error)
 		shift time.Duration // by which the day changes early
 	}{
 		"": {used: truth},
-		"never counts": {used: func(journal.View, parley.OrgID, uint32) (int64, error) {
-			return -1000, nil
+		"never counts": {used: func(journal.View, parley.OrgID, uint32) (journal.Usage, error) {
+			return journal.Usage{Messages: -1000}, nil
 		}},
-		"forgets at a restart": {used: func(journal.View, parley.OrgID, uint32) (int64, error) {
-			return 0, nil
+		"forgets at a restart": {used: func(journal.View, parley.OrgID, uint32) (journal.Usage, error) {
+			return journal.Usage{}, nil
 		}},
-		"counts twice": {used: func(v journal.View, org parley.OrgID, day uint32) (int64, error) {
+		"counts twice": {used: func(v journal.View, org parley.OrgID, day uint32) (journal.Usage, error) {
 			n, err := v.Used(org, day)
-			return 2 * n, err
+			n.Sum(n)
+			return n, err
 		}},
-		"loses one": {used: func(v journal.View, org parley.OrgID, day uint32) (int64, error) {
+		"loses one": {used: func(v journal.View, org parley.OrgID, day uint32) (journal.Usage, error) {
 			n, err := v.Used(org, day)
-			return max(0, n-1), err
+			n.Messages = max(0, n.Messages-1)
+			return n, err
 		}},
-		"counts yesterday too": {used: func(v journal.View, org parley.OrgID, day uint32) (int64, error) {
+		"counts yesterday too": {used: func(v journal.View, org parley.OrgID, day uint32) (journal.Usage, error) {
 			n, err := v.Used(org, day)
 			before, _ := v.Used(org, day-1)
-			return n + before, err
+			n.Sum(before)
+			return n, err
 		}},
 		"rolls an hour early":      {used: truth, shift: time.Hour},
 		"rolls an hour late":       {used: truth, shift: -time.Hour},

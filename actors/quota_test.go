@@ -59,7 +59,7 @@ func (d *quotaFixture) sendConcurrently(limit *int) (granted int) {
 
 func (d *quotaFixture) checkUsed(want int64) {
 	d.t.Helper()
-	if used := must(d.node.Orgs.Used(context.Background(), d.owner))(d.t); used != want {
+	if used := must(d.node.Orgs.Used(context.Background(), d.owner))(d.t).Messages; used != want {
 		d.t.Errorf("used %d, want %d", used, want)
 	}
 }
@@ -82,7 +82,7 @@ func dayFaults(d *quotaFixture, clock *manualClock) (faults []string) {
 		}
 	}
 	used := func(what string, want int) {
-		hold("used "+what, int(must(d.node.Orgs.Used(ctx, d.owner))(d.t)), want)
+		hold("used "+what, int(must(d.node.Orgs.Used(ctx, d.owner))(d.t).Messages), want)
 	}
 	limit := 10
 	hold("sent", d.sendConcurrently(&limit), 10)
@@ -260,7 +260,7 @@ func TestDailyQuotaSurvivesACrash(t *testing.T) {
 		r.close()
 		r.fs = crashed
 		r.open()
-		kept := must(r.node.Orgs.Used(context.Background(), d.owner))(t)
+		kept := must(r.node.Orgs.Used(context.Background(), d.owner))(t).Messages
 		if n := d.sendConcurrently(&limit); int64(n)+kept != int64(limit) {
 			t.Errorf("%d survived and %d were sent afterwards, %d allowed", kept, n, limit)
 		}
@@ -324,7 +324,7 @@ func TestNoTurnReadsTheSum(t *testing.T) {
 	read, reading := make(chan struct{}), make(chan struct{}, 1)
 	var slow atomic.Pointer[parley.OrgID]
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal {
-		return &wrongUsage{j, func(v journal.View, id parley.OrgID, day uint32) (int64, error) {
+		return &wrongUsage{j, func(v journal.View, id parley.OrgID, day uint32) (journal.Usage, error) {
 			if of := slow.Load(); of != nil && *of == id {
 				reading <- struct{}{}
 				<-read

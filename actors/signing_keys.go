@@ -14,8 +14,8 @@ type issuerTurn = host.Turn[*issuer.State, issuer.Command, issuer.Event]
 
 // Mint offers a signing key. The issuer accepts it if the current key is due for
 // replacement. Mint returns the keys in force afterwards.
-func (ks *Keys) Mint(_ context.Context, c issuer.Mint) (*issuer.State, error) {
-	return host.Ask[*issuer.State](ks.engine, ks.stream, 0, c)
+func (ks *Keys) Mint(ctx context.Context, c issuer.Mint) (*issuer.State, error) {
+	return host.Ask[*issuer.State](ctx, ks.engine, ks.stream, 0, c)
 }
 
 // Current returns the signing keys in force.

@@ -44,14 +44,14 @@ type releaseTask struct {
 }
 
 // ClaimTask claims the key of a message. Claims are kept as long as keys.
-func (ms *Messages) ClaimTask(_ context.Context, c TaskClaim) (TaskHold, error) {
-	return host.Ask[TaskHold](ms.engine, rules.AgentStream(c.Oldest), 0, c)
+func (ms *Messages) ClaimTask(ctx context.Context, c TaskClaim) (TaskHold, error) {
+	return host.Ask[TaskHold](ctx, ms.engine, rules.AgentStream(c.Oldest), 0, c)
 }
 
 // ReleaseTask gives up a claim with which nothing could be sent, unless the key was claimed
 // again meanwhile.
-func (ms *Messages) ReleaseTask(_ context.Context, c TaskClaim, h TaskHold) error {
-	_, err := host.Ask[bool](ms.engine, rules.AgentStream(c.Oldest), 0, releaseTask{c, h.Turn})
+func (ms *Messages) ReleaseTask(ctx context.Context, c TaskClaim, h TaskHold) error {
+	_, err := host.Ask[bool](ctx, ms.engine, rules.AgentStream(c.Oldest), 0, releaseTask{c, h.Turn})
 	return err
 }
 

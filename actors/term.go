@@ -9,6 +9,6 @@ type leaderMemory struct {
 	// term: one in the middle of a turn must not read into this memory what the next leaders
 	// will change.
 	after    uint64
-	quota    dayQuota
+	quota    usages
 	activity activity
 }

@@ -201,8 +201,13 @@ func ownMeaning(t testing.TB, slot parley.Slot, p journaltest.Pair) string {
 			return fmt.Sprintf("timer %s: %s of kind %d at %s", what, s.ID, s.Kind, due.Format(time.RFC3339))
 		}
 	case layout.QuotaFamily:
-		if owner, day, ok := layout.QuotaOf(p.Key); ok {
-			return fmt.Sprintf("quota %s: %s used %d on day %d", what, owner, layout.Number(p.Value), day)
+		if q, ok := layout.QuotaOf(p.Key); ok {
+			n, stored := layout.DecodeCount(q.Of, layout.Number(p.Value))
+			used := fmt.Sprintf("%d", n)
+			if q.Of != journal.CountedMessages || stored != 0 {
+				used = fmt.Sprintf("%d of kind %d and stored %d", n, q.Of, stored)
+			}
+			return fmt.Sprintf("quota %s: %s used %s on day %d", what, q.Org, used, q.Day)
 		}
 	case layout.OutboxReceivedFamily:
 		if source, ok := layout.SourceOf(p.Key); ok {

@@ -336,7 +336,7 @@ func answersOf(t testing.TB, node *Node, id parley.OrgID, say func(string, ...an
 	ctx := context.Background()
 	o := must(node.Orgs.Current(ctx, id))(t)
 	say("organization %s: %s", id, oneLine(o))
-	say("  by slug %s, first active %s, used today %d", must(node.Orgs.BySlug(ctx, o.GetSlug()))(t), must(node.Agents.FirstActive(ctx, id))(t).AgentID(), must(node.Orgs.Used(ctx, id))(t))
+	say("  by slug %s, first active %s, used today %d", must(node.Orgs.BySlug(ctx, o.GetSlug()))(t), must(node.Agents.FirstActive(ctx, id))(t).AgentID(), must(node.Orgs.Used(ctx, id))(t).Messages)
 	groups, _, err := node.Groups.Owned(ctx, id, 0, 100)
 	for _, g := range must(groups, err)(t) {
 		say("  group %s", g)

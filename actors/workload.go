@@ -47,7 +47,7 @@ func (orgs *Orgs) ProveWorkload(ctx context.Context, id parley.OrgID, c *org.Wor
 	if err != nil {
 		return nil, err
 	}
-	return host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, org.ProveWorkload{Challenge: c, SPIFFEID: spiffeID, Taken: holder != id})
+	return host.Ask[*org.State](ctx, orgs.engine, rules.OrgStream(id), 0, org.ProveWorkload{Challenge: c, SPIFFEID: spiffeID, Taken: holder != id})
 }
 
 // claimWorkload returns the organization that has a SPIFFE id. If none has, it becomes id.

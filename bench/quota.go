@@ -28,6 +28,7 @@ var (
 	limitedTerms = []string{
 		"--quota-profile", "public",
 		"--quota", "tier3.agents=1000000000", "--quota", "tier3.messages_per_day=1000000000000", "--quota", "tier3.groups=1000000000",
+		"--quota", "tier3.stored_bytes=1000000000000000", "--quota", "tier3.changes_per_day=1000000000",
 		"--rate", "register=100000000", "--rate", "token=100000000", "--rate", "writes=100000000", "--rate", "reads=100000000", "--rate", "public=100000000",
 	}
 )

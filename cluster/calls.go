@@ -17,6 +17,8 @@ type (
 		Stream  journal.Stream
 		Size    int
 		Content any
+		// Payer is nil from a node of a former version.
+		Payer *parley.Payer
 	}
 	// appendEntry is an entry that no actor decided.
 	appendEntry struct {

@@ -109,7 +109,7 @@ func (n *Node) Ask(r host.Request, here func(host.Request) (any, error)) (any, e
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout-n.Clock().Sub(began))
 		defer cancel()
-		return n.forward(ctx, leader, ask{r.Stream, r.Size, r.Content})
+		return n.forward(ctx, leader, ask{r.Stream, r.Size, r.Content, r.Payer})
 	})
 }
 
@@ -229,7 +229,7 @@ func (n *Node) Answer(ctx context.Context, from uint64, member bool, request []b
 			a.Failure = journal.ErrNotLeader
 			break
 		}
-		a.Content, a.Failure = (*decide)(host.Request{Stream: r.Stream, Size: r.Size, Content: r.Content})
+		a.Content, a.Failure = (*decide)(host.Request{Stream: r.Stream, Size: r.Size, Content: r.Content, Payer: r.Payer})
 	case appendEntry:
 		if !r.valid() {
 			return nil, fmt.Errorf("%w: %w", link.ErrFrame, errNoRequest)

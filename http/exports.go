@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/http/api"
 	"parley/http/limit"
 	"parley/http/rest"
 )
@@ -78,6 +79,18 @@ func (x *exports) take(c *rest.Call, st *exportStream, quota *int) error {
 	x.open[st.org], x.begun[st.org] = st, append(begun, now)
 	x.note(string(st.org[:]), 1)
 	return nil
+}
+
+// used returns how many exports of an organization count, and when the first no longer does.
+func (x *exports) used(org parley.OrgID) (n int, resets *api.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.forget(x.clock())
+	begun := x.begun[org]
+	if len(begun) > 0 {
+		resets = new(api.At(begun[0].Add(exportWindow)))
+	}
+	return len(begun), resets
 }
 
 // Report implements limit.Counter.

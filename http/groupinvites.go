@@ -171,6 +171,8 @@ func (v *inviteRun) reason(to *agent.State, err error) string {
 		return api.SkipIsolation
 	case errors.Is(err, group.ErrFull):
 		return api.SkipFull
+	case errors.Is(err, parley.ErrQuotaExceeded):
+		return api.SkipQuota
 	}
 	return ""
 }

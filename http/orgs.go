@@ -48,7 +48,7 @@ func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 	if err != nil {
 		return api.Quotas{}, err
 	}
-	sent, err := s.Node.Orgs.Used(c.Context(), c.Caller.Org)
+	used, err := s.Node.Orgs.Used(c.Context(), c.Caller.Org)
 	if err != nil {
 		return api.Quotas{}, err
 	}
@@ -59,7 +59,12 @@ func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 	midnight := api.At(c.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
 	q.Quotas[quotaAgents] = api.Quota{Limit: s.Quotas.Of(o, quotaAgents), Used: new(int(o.GetActiveAgents()))}
 	q.Quotas[quotaGroups] = api.Quota{Limit: s.Quotas.Of(o, quotaGroups), Used: new(int(o.GetActiveGroups()))}
-	q.Quotas[quotaMessages] = api.Quota{Limit: s.Quotas.Of(o, quotaMessages), Used: new(int(sent)), ResetsAt: &midnight}
+	for name, n := range map[string]int64{quotaMessages: used.Messages, parley.QuotaChanges: used.Changes, parley.QuotaInvitations: used.Invitations} {
+		q.Quotas[name] = api.Quota{Limit: s.Quotas.Of(o, name), Used: new(int(n)), ResetsAt: &midnight}
+	}
+	q.Quotas[parley.QuotaStoredBytes] = api.Quota{Limit: s.Quotas.Of(o, parley.QuotaStoredBytes), Used: new(int(max(used.Stored, 0)))}
+	exported, again := s.exports.used(c.Caller.Org)
+	q.Quotas[quotaExports] = api.Quota{Limit: s.Quotas.Of(o, quotaExports), Used: &exported, ResetsAt: again}
 	return q, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"parley"
 	"parley/actors/org"
 	"parley/http/rest"
 )
@@ -15,7 +16,7 @@ type QuotaProfile [org.TierMax + 1]map[string]int
 // The quotas, in the wording and the order of the answer.
 const (
 	quotaAgents   = "agents"
-	quotaMessages = "messages_per_day"
+	quotaMessages = parley.QuotaMessages
 	quotaGroups   = "groups"
 	quotaWebhooks = "webhooks_per_agent"
 	quotaMembers  = "group_members"
@@ -23,15 +24,20 @@ const (
 	quotaExports  = "exports_per_hour"
 )
 
-var quotaNames = [...]string{quotaAgents, quotaMessages, quotaGroups, quotaWebhooks, quotaMembers, quotaStreams, quotaExports}
+var quotaNames = [...]string{
+	quotaAgents, quotaMessages, quotaGroups, quotaWebhooks, quotaMembers, quotaStreams, quotaExports,
+	parley.QuotaStoredBytes, parley.QuotaChanges, parley.QuotaInvitations, parley.QuotaInvitationsPerAgent,
+}
 
 // Quotas returns the profile with a name: "open" has no limits but that of exports,
 // "public" is for deployments that anyone may join.
 func Quotas(profile string) QuotaProfile {
 	if profile == "public" {
 		return QuotaProfile{
-			limits(0, 0, 0, 0, 0, 0, 0), limits(3, 100, 5, 3, 64, 3, 1), limits(10, 1000, 25, 10, 256, 10, 1),
-			limits(unlimited, unlimited, unlimited, 50, 1000, 50, 1),
+			limits(0, 0, 0, 0, 0, 0, 0, 0, 20, 0, 3),
+			limits(3, 100, 5, 3, 64, 3, 1, 1<<30, 1000, 50, 3),
+			limits(10, 1000, 25, 10, 256, 10, 1, 50<<30, 10_000, 500, 3),
+			limits(unlimited, unlimited, unlimited, 50, 1000, 50, 1, unlimited, unlimited, 10_000, 3),
 		}
 	}
 	var open QuotaProfile
@@ -95,6 +101,14 @@ func (p QuotaProfile) Of(o *org.State, name string) *int {
 		return limit
 	}
 	return p.limit(int(o.GetTrustTier()), name)
+}
+
+// payer returns who pays for what an organization's requests store.
+func (p QuotaProfile) payer(o *org.State) *parley.Payer {
+	return &parley.Payer{
+		Org: o.OrgID(), StoredBytes: p.Of(o, parley.QuotaStoredBytes), Changes: p.Of(o, parley.QuotaChanges),
+		Invitations: p.Of(o, parley.QuotaInvitations), InvitationsPerAgent: p.Of(o, parley.QuotaInvitationsPerAgent),
+	}
 }
 
 // Seats returns how many members a group of the owner may have. nil means no limit.

@@ -243,7 +243,10 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	if err != nil {
 		return rest.Caller{}, err
 	}
-	return rest.Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), Suspended: o.Suspended(), Record: o}, nil
+	return rest.Caller{
+		Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), Suspended: o.Suspended(),
+		Payer: s.Quotas.payer(o), Record: o,
+	}, nil
 }
 
 // errOrgErased refuses the tokens of an organization that was erased.

@@ -195,11 +195,71 @@ type Timer struct {
 	Cancel bool
 }
 
-// Count adds N to the messages that an organization sent on a day.
+// Count adds to what an organization used on a day.
 type Count struct {
 	Org parley.OrgID
 	Day uint32
-	N   int64
+	// N is how many of Of are added.
+	N  int64
+	Of Counted
+	// Bytes are added to what the organization stores, in steps of StoredStep. Only a count of
+	// messages may have them.
+	Bytes int64
+	// Part says which row of the day has the count. No row may get more than
+	// CountedMax messages or CountedBytesMax bytes.
+	Part uint16
+}
+
+// Counted is what a Count counts.
+type Counted uint8
+
+// What is counted of an organization on a day.
+const (
+	CountedMessages Counted = iota
+	CountedChanges
+	CountedInvitations
+	CountedKeyChanges
+)
+
+const (
+	// StoredStep is the unit of stored bytes.
+	StoredStep = 16
+	// CountedMax and CountedBytesMax are what one row of a day may have.
+	CountedMax      = 1 << 29
+	CountedBytesMax = StoredStep << 32
+)
+
+// RoundStored rounds a number of bytes up to whole steps.
+func RoundStored(n int) int64 { return (int64(n) + StoredStep - 1) / StoredStep * StoredStep }
+
+// Usage is what an organization used: on a day, but for Stored.
+type Usage struct {
+	Messages, Changes, Invitations, KeyChanges int64
+	// Stored is how many bytes it stores, of all days.
+	Stored int64
+}
+
+// Sum adds another usage.
+func (u *Usage) Sum(more Usage) {
+	u.Messages += more.Messages
+	u.Changes += more.Changes
+	u.Invitations += more.Invitations
+	u.KeyChanges += more.KeyChanges
+	u.Stored += more.Stored
+}
+
+// Add adds what a count counts on the day of the usage.
+func (u *Usage) Add(of Counted, n int64) {
+	switch of {
+	case CountedMessages:
+		u.Messages += n
+	case CountedChanges:
+		u.Changes += n
+	case CountedInvitations:
+		u.Invitations += n
+	case CountedKeyChanges:
+		u.KeyChanges += n
+	}
 }
 
 // Entry is what one turn of an actor appends to its journal. The journal stores all

@@ -147,8 +147,8 @@ type View interface {
 	// Queue calls fn with the messages queued for an actor after the number beyond,
 	// oldest first, until fn returns false.
 	Queue(s Stream, beyond uint64, fn func(QueuedMessage) bool) error
-	// Used is what an organization used on a day, summed over all homes.
-	Used(org parley.OrgID, day uint32) (int64, error)
+	// Used is what an organization used on a day and stores in all, summed over all homes.
+	Used(org parley.OrgID, day uint32) (Usage, error)
 }
 
 // Subscription follows a feed: it returns every entry once, in order.

@@ -113,14 +113,16 @@ func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
 	})
 }
 
-// Quotas lists what each organization used on each day, as each journal counted it.
-func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error {
+// Quotas lists how many messages each organization sent on each day, as each journal counted
+// them.
+func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, sent uint64) error) error {
 	return a.own(layout.QuotaFamily, func(n int, k, value []byte) error {
-		org, day, ok := layout.QuotaOf(k)
-		if !ok || len(value) != 8 {
+		q, ok := layout.QuotaOf(k)
+		if !ok || len(value) != 8 || q.Of != journal.CountedMessages {
 			return nil
 		}
-		return fn(n, org, day, layout.Number(value))
+		sent, _ := layout.DecodeCount(q.Of, layout.Number(value))
+		return fn(n, q.Org, q.Day, uint64(sent))
 	})
 }
 

@@ -67,7 +67,7 @@ func checkImage(w *workload, s *Store, known []promise, settled bool) []string {
 			}
 		}
 	}
-	if used, err := v.Used(w.org, 1); err != nil || used != present {
+	if used, err := v.Used(w.org, 1); err != nil || used.Messages != present {
 		x.fault("counted %d, there are %d operations (%v)", used, present, err)
 	}
 	for _, c := range known {

@@ -411,17 +411,25 @@ func (v *storeView) Queue(s journal.Stream, beyond uint64, fn func(journal.Queue
 	})
 }
 
-// Used is what an organization used on a day, over all journals.
-func (v *storeView) Used(org parley.OrgID, day uint32) (int64, error) {
-	sum := uint64(0)
+// Used is what an organization used on a day, over all journals. It reads all rows of the
+// organization, one for each day and journal.
+func (v *storeView) Used(org parley.OrgID, day uint32) (u journal.Usage, err error) {
 	for n := range int(v.store.homes) {
-		value, _, err := v.get(v.store.homes.QuotaKey(n, org, day))
-		if err != nil {
-			return 0, err
-		}
-		sum += layout.Number(value)
+		from := v.store.homes.QuotasKey(n, org)
+		err = errors.Join(err, v.scan(from, layout.After(from), false, func(k, value []byte) (bool, error) {
+			q, ok := layout.QuotaOf(k)
+			if !ok {
+				return true, nil
+			}
+			count, bytes := layout.DecodeCount(q.Of, layout.Number(value))
+			u.Stored += bytes
+			if q.Day == day {
+				u.Add(q.Of, count)
+			}
+			return true, nil
+		}))
 	}
-	return int64(sum), nil
+	return u, err
 }
 
 // Row reads one row as last applied, durable or not.

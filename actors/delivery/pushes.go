@@ -44,13 +44,13 @@ const replaceTries = 3
 // SetPushConfig creates a configuration of push notifications, or replaces the one that has
 // its id. A replaced one goes on where it was. Errors include ErrPushConfigs and, for a
 // revoked agent, parley.ErrGone.
-func (hooks *Webhooks) SetPushConfig(_ context.Context, c PushConfig) (*webhook.State, error) {
+func (hooks *Webhooks) SetPushConfig(ctx context.Context, c PushConfig) (*webhook.State, error) {
 	for try := 1; ; try++ {
 		id := hooks.NewID(c.Initiator)
 		copy(id[:record.TaskIDBytes], record.TaskPart(c.Task))
 		sealed := c.Seal(id)
 		size := len(c.URL) + len(c.SentURL) + len(c.ConfigID) + len(sealed)
-		made, err := host.Ask[*webhook.State](hooks.engine, rules.AgentStream(c.Initiator), size, CreateWebhook{
+		made, err := host.Ask[*webhook.State](ctx, hooks.engine, rules.AgentStream(c.Initiator), size, CreateWebhook{
 			ID: id, Agent: c.Initiator, Org: c.Org, URL: c.URL, SentURL: c.SentURL, SealedSecret: sealed,
 			Task: c.Task, ConfigID: c.ConfigID, After: c.After,
 		})
@@ -58,7 +58,7 @@ func (hooks *Webhooks) SetPushConfig(_ context.Context, c PushConfig) (*webhook.
 			return made, err
 		}
 		id = made.WebhookID()
-		made, err = host.Ask[*webhook.State](hooks.engine, rules.WebhookStream(id), size, webhook.Redirect{
+		made, err = host.Ask[*webhook.State](ctx, hooks.engine, rules.WebhookStream(id), size, webhook.Redirect{
 			By: c.Org, URL: c.URL, SentURL: c.SentURL, SealedSecret: c.Seal(id),
 		})
 		if !errors.Is(err, webhook.ErrUnknown) || try == replaceTries {

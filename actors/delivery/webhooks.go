@@ -88,8 +88,8 @@ func (hooks *Webhooks) NewID(of parley.AgentID) webhook.ID {
 // Create creates a webhook. It follows its agent's feed from now on. Errors include
 // webhook.ErrDuplicate, parley.ErrQuotaExceeded and, for a revoked agent,
 // parley.ErrGone. // spec: Webhooks
-func (hooks *Webhooks) Create(_ context.Context, c CreateWebhook) (*webhook.State, error) {
-	return host.Ask[*webhook.State](hooks.engine, rules.AgentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
+func (hooks *Webhooks) Create(ctx context.Context, c CreateWebhook) (*webhook.State, error) {
+	return host.Ask[*webhook.State](ctx, hooks.engine, rules.AgentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
 }
 
 // CreateFor creates a webhook in a turn of its agent, the only actor that knows all of
@@ -155,8 +155,8 @@ func (hooks *Webhooks) Retire(t *agentTurn, self parley.AgentID) error {
 
 // Change applies webhook.Toggle, Rotate or Delete and returns the new state.
 // // spec: Webhooks
-func (hooks *Webhooks) Change(_ context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
-	return host.Ask[*webhook.State](hooks.engine, rules.WebhookStream(id), 0, c)
+func (hooks *Webhooks) Change(ctx context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
+	return host.Ask[*webhook.State](ctx, hooks.engine, rules.WebhookStream(id), 0, c)
 }
 
 // releaseTarget ends the courier's hold on the target of the turn's webhook, so that the
@@ -168,18 +168,18 @@ func (hooks *Webhooks) releaseTarget(t *webhookTurn) {
 }
 
 // Test creates a delivery of a test event.
-func (hooks *Webhooks) Test(_ context.Context, id webhook.ID, by parley.OrgID) (query.WebhookJob, error) {
-	return hooks.attemptNow(id, jobRequest{Command: webhook.Test{By: by}})
+func (hooks *Webhooks) Test(ctx context.Context, id webhook.ID, by parley.OrgID) (query.WebhookJob, error) {
+	return hooks.attemptNow(ctx, id, jobRequest{Command: webhook.Test{By: by}})
 }
 
 // RetryJob begins an attempt of a job now. The job may wait for its next attempt, or be
 // dead; a dead job gets all its attempts again.
-func (hooks *Webhooks) RetryJob(_ context.Context, id webhook.ID, by parley.OrgID, job webhook.JobID) (query.WebhookJob, error) {
-	return hooks.attemptNow(id, jobRequest{Command: webhook.Retry{By: by}, Job: job})
+func (hooks *Webhooks) RetryJob(ctx context.Context, id webhook.ID, by parley.OrgID, job webhook.JobID) (query.WebhookJob, error) {
+	return hooks.attemptNow(ctx, id, jobRequest{Command: webhook.Retry{By: by}, Job: job})
 }
 
-func (hooks *Webhooks) attemptNow(id webhook.ID, r jobRequest) (query.WebhookJob, error) {
-	a, err := host.Ask[attemptedJob](hooks.engine, rules.WebhookStream(id), 0, r)
+func (hooks *Webhooks) attemptNow(ctx context.Context, id webhook.ID, r jobRequest) (query.WebhookJob, error) {
+	a, err := host.Ask[attemptedJob](ctx, hooks.engine, rules.WebhookStream(id), 0, r)
 	if err != nil {
 		return query.WebhookJob{}, err
 	}

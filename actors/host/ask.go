@@ -27,6 +27,7 @@ const (
 // late answer never reaches an ask that is in use again.
 type ask struct {
 	command  any
+	payer    *parley.Payer
 	deadline time.Time
 	reply    any
 	err      error
@@ -98,6 +99,6 @@ func (a *ask) wait(timeout time.Duration) (any, error) {
 }
 
 func (a *ask) recycle() {
-	a.command, a.reply, a.err, a.release = nil, nil, nil, nil
+	a.command, a.payer, a.reply, a.err, a.release = nil, nil, nil, nil, nil
 	a.pool.cells.Put(a)
 }

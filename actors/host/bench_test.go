@@ -22,7 +22,7 @@ func BenchmarkIdleActor(b *testing.B) {
 	}
 	before := inUse()
 	for _, s := range streams {
-		if sum, err := e.ask(s, look{}, func() {}); sum != uint64(1) || err != nil {
+		if sum, err := e.ask(s, look{}, nil, func() {}); sum != uint64(1) || err != nil {
 			b.Fatal(fmt.Sprint(sum, err))
 		}
 	}

@@ -68,6 +68,8 @@ type Engine struct {
 	QueriesMax int64
 	// Router, if set, takes requests to the node that decides.
 	Router Router
+	// Meter, if set, counts what requests use.
+	Meter Meter
 	// Asked, if set, is called with each request and its answer. Only tests set it.
 	Asked func(request, reply any)
 
@@ -239,7 +241,7 @@ func (e *Engine) drop(h *activeActor, reason error) {
 // ask sends a request to a stream's actor and waits for the answer. release is called
 // once, when the request is answered, even if the caller has given up by then: it
 // frees the room that was admitted for the request.
-func (e *Engine) ask(s journal.Stream, request any, release func()) (any, error) {
+func (e *Engine) ask(s journal.Stream, request any, payer *parley.Payer, release func()) (any, error) {
 	deadline := e.clock().Add(e.Timeout)
 	for {
 		patience := deadline.Sub(e.clock())
@@ -248,6 +250,7 @@ func (e *Engine) ask(s journal.Stream, request any, release func()) (any, error)
 			return nil, parley.ErrOverloaded
 		}
 		a := e.asks.ask(request, deadline, release)
+		a.payer = payer
 		h := e.actor(s)
 		h.mailbox.PostUserMessage(a)
 		reply, err := a.wait(patience)

@@ -201,14 +201,15 @@ func (e *entity[S, C, E]) serve(m *ask) {
 		}
 		e.handle.used.Store(e.engine.clock().UnixNano())
 		t := e.begin()
+		t.Payer = m.payer
 		defer t.abandon()
-		reply, err := e.kind.Handle(t, m.command)
-		if lacking := (*Lacking)(nil); errors.As(err, &lacking) { // depends on nothing, so it need not be durable
-			m.complete(nil, err)
+		reply, err, failure := e.handleMetered(t, m.command)
+		if lacking := (*Lacking)(nil); errors.As(failure, &lacking) { // depends on nothing, so it need not be durable
+			m.complete(nil, failure)
 			return nil
 		}
-		if err != nil && !parley.IsRefusal(err) {
-			return err
+		if failure != nil {
+			return failure
 		}
 		t.commit(func(failure error) {
 			if errors.Is(failure, journal.ErrErased) || errors.Is(failure, journal.ErrNotLeader) { // nothing was done

@@ -171,14 +171,14 @@ func TestFactsAreGatheredBetweenTurns(t *testing.T) {
 		Register(e, k)
 	})
 	s := streamOf(1)
-	if reply, err := e.Decide(Request{s, 0, add(2)}); err != nil || gathered != 2 {
+	if reply, err := e.Decide(Request{Stream: s, Content: add(2)}); err != nil || gathered != 2 {
 		t.Fatalf("%v (%v) after %d were gathered", reply, err, gathered)
 	}
-	if _, err := e.Decide(Request{s, 0, add(100)}); err != parley.ErrOverloaded || gathered != 2+gathersMax {
+	if _, err := e.Decide(Request{Stream: s, Content: add(100)}); err != parley.ErrOverloaded || gathered != 2+gathersMax {
 		t.Errorf("%v after %d were gathered", err, gathered-2)
 	}
 	broken = errors.New("the disk cannot be read")
-	if _, err := e.Decide(Request{s, 0, add(100)}); err != parley.ErrInternal {
+	if _, err := e.Decide(Request{Stream: s, Content: add(100)}); err != parley.ErrInternal {
 		t.Errorf("a fact that cannot be read: %v", err)
 	}
 	l.enqueueNumber(s, 3)

@@ -272,7 +272,7 @@ func TestQueuedMessagesAreHandledOnceDespitePassivation(t *testing.T) {
 	}
 	close(stop)
 	<-swept
-	if sum, err := e.ask(s, look{}, func() {}); sum != uint64(words) || err != nil {
+	if sum, err := e.ask(s, look{}, nil, func() {}); sum != uint64(words) || err != nil {
 		t.Errorf("%d messages of 1 each gave %v, %v", words, sum, err)
 	}
 }
@@ -284,7 +284,7 @@ func TestShortActivationsStoreState(t *testing.T) {
 	e, l := newEngine(t, every)
 	s := streamOf(1)
 	for n := range 20 {
-		if _, err := e.ask(s, add(1), func() {}); err != nil {
+		if _, err := e.ask(s, add(1), nil, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		l.mu.Lock()
@@ -302,13 +302,13 @@ func TestShortActivationsStoreState(t *testing.T) {
 func TestActorNoticesStreamCreatedLater(t *testing.T) {
 	e, l := newEngine(t, 1)
 	s := streamOf(1)
-	if sum, err := e.ask(s, look{}, func() {}); sum != uint64(0) || err != nil {
+	if sum, err := e.ask(s, look{}, nil, func() {}); sum != uint64(0) || err != nil {
 		t.Fatalf("without a stream the tally answers %v, %v", sum, err)
 	}
 	l.mu.Lock() // as an entry of another actor does
 	l.stream(s).events = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 9}}}
 	l.mu.Unlock()
-	if sum, err := e.ask(s, add(1), func() {}); sum != uint64(10) || err != nil {
+	if sum, err := e.ask(s, add(1), nil, func() {}); sum != uint64(10) || err != nil {
 		t.Errorf("with a stream the tally answers %v, %v", sum, err)
 	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -19,6 +20,8 @@ type Request struct {
 	Size int
 	// Content is what the kind of the actor handles. ReadOnly content is a query.
 	Content any
+	// Payer pays for what the request stores, nil if nobody does.
+	Payer *parley.Payer
 }
 
 // A Router takes requests to the node whose actors decide. here is Engine.Decide, for
@@ -31,9 +34,10 @@ type Router interface {
 // stream's actor. The request and the answer are data that could cross a network: exported
 // fields, without closures and without memory that the actor changes later. An error is a
 // *parley.Refusal. A request that changed something is answered when the change is
-// durable, or with parley.ErrOutcomeUnknown if that takes longer than AnswerTimeout.
-func Ask[R any](e *Engine, s journal.Stream, size int, request any) (R, error) {
-	return route[R](e, Request{s, size, request})
+// durable, or with parley.ErrOutcomeUnknown if that takes longer than AnswerTimeout. The
+// payer of the context pays for what is stored.
+func Ask[R any](ctx context.Context, e *Engine, s journal.Stream, size int, request any) (R, error) {
+	return route[R](e, Request{s, size, request, parley.PayerOf(ctx)})
 }
 
 func route[R any](e *Engine, r Request) (answer R, err error) {
@@ -89,13 +93,13 @@ func (e *Engine) decide(r Request) (any, error) {
 			e.answered()
 			return nil, parley.ErrOverloaded
 		}
-		return e.ask(r.Stream, r.Content, e.answered)
+		return e.ask(r.Stream, r.Content, nil, e.answered)
 	}
 	release, err := e.journal.Admit(r.Stream.Slot(), EntryBytes+r.Size)
 	if err != nil {
 		return nil, err
 	}
-	return e.ask(r.Stream, r.Content, release)
+	return e.ask(r.Stream, r.Content, r.Payer, release)
 }
 
 // reason is the error that a caller gets.

@@ -283,7 +283,7 @@ type answer struct {
 func askInBackground(e *Engine, s journal.Stream, request any) <-chan answer {
 	to := make(chan answer, 1)
 	go func() {
-		reply, err := e.ask(s, request, func() {})
+		reply, err := e.ask(s, request, nil, func() {})
 		to <- answer{reply, err}
 	}()
 	return to

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"parley"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -21,6 +22,10 @@ type Turn[S rules.State, C any, E rules.Event] struct {
 	Now time.Time
 	// Entry is what the turn appends.
 	Entry *journal.Entry
+	// Payer pays for what the request stores, nil if nobody does.
+	Payer *parley.Payer
+	// stored is what the meter is told.
+	stored []Stored
 	// afterJournal: the answer depends on rows that other actors write, so on every
 	// entry that the journal was given before.
 	afterJournal bool

@@ -67,8 +67,8 @@ func (q *Orgs) ByClient(ctx context.Context, client parley.ClientID) (parley.Org
 	return parley.OrgID(id), err
 }
 
-// Used returns how many messages an organization has sent today.
-func (q *Orgs) Used(ctx context.Context, id parley.OrgID) (used int64, err error) {
+// Used returns what an organization has used today, and stores in all.
+func (q *Orgs) Used(ctx context.Context, id parley.OrgID) (used journal.Usage, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		used, err = v.Used(id, journal.Day(q.clock()))
 		return err

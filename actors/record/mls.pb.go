@@ -142,8 +142,10 @@ func (x *MLSGroupInfo) GetGroupInfo() []byte {
 type MLSWelcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The MLSMessage, byte for byte.
-	Welcome       []byte `protobuf:"bytes,1,opt,name=welcome,proto3" json:"welcome,omitempty"`
-	CreatedMs     int64  `protobuf:"varint,2,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
+	Welcome   []byte `protobuf:"bytes,1,opt,name=welcome,proto3" json:"welcome,omitempty"`
+	CreatedMs int64  `protobuf:"varint,2,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
+	// The id of the organization whose stored bytes it counts for; empty from a former version.
+	Payer         []byte `protobuf:"bytes,3,opt,name=payer,proto3" json:"payer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +192,13 @@ func (x *MLSWelcome) GetCreatedMs() int64 {
 		return x.CreatedMs
 	}
 	return 0
+}
+
+func (x *MLSWelcome) GetPayer() []byte {
+	if x != nil {
+		return x.Payer
+	}
+	return nil
 }
 
 // MLSMember is the row of an agent in journal.MLSMemberTable.
@@ -269,12 +278,13 @@ const file_actors_record_mls_proto_rawDesc = "" +
 	"\fMLSGroupInfo\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1d\n" +
 	"\n" +
-	"group_info\x18\x02 \x01(\fR\tgroupInfo\"E\n" +
+	"group_info\x18\x02 \x01(\fR\tgroupInfo\"[\n" +
 	"\n" +
 	"MLSWelcome\x12\x18\n" +
 	"\awelcome\x18\x01 \x01(\fR\awelcome\x12\x1d\n" +
 	"\n" +
-	"created_ms\x18\x02 \x01(\x03R\tcreatedMs\"e\n" +
+	"created_ms\x18\x02 \x01(\x03R\tcreatedMs\x12\x14\n" +
+	"\x05payer\x18\x03 \x01(\fR\x05payer\"e\n" +
 	"\tMLSMember\x12\x1a\n" +
 	"\bwelcomes\x18\x01 \x03(\x04R\bwelcomes\x12\x1d\n" +
 	"\n" +

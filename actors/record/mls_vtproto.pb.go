@@ -145,6 +145,13 @@ func (m *MLSWelcome) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Payer) > 0 {
+		i -= len(m.Payer)
+		copy(dAtA[i:], m.Payer)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Payer)))
+		i--
+		dAtA[i] = 0x1a
+	}
 	if m.CreatedMs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CreatedMs))
 		i--
@@ -273,6 +280,10 @@ func (m *MLSWelcome) SizeVT() (n int) {
 	}
 	if m.CreatedMs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.CreatedMs))
+	}
+	l = len(m.Payer)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -625,6 +636,40 @@ func (m *MLSWelcome) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 3:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Payer", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Payer = append(m.Payer[:0], dAtA[iNdEx:postIndex]...)
+			if m.Payer == nil {
+				m.Payer = []byte{}
+			}
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -60,6 +60,7 @@ const (
 	SkipInvited   = "already_invited"
 	SkipIsolation = "isolation_conflict"
 	SkipFull      = "group_full"
+	SkipQuota     = "quota_exceeded"
 )
 
 // Invitation is the outcome for one entry of a list of agents to invite.
@@ -70,7 +71,7 @@ type Invitation struct {
 	RequestID *parley.JoinRequestID `json:"request_id"`
 	Status    string                `json:"status" enum:"invited,pending,not_required,skipped"`
 	// Reason is null unless Status is skipped.
-	Reason *string `json:"reason" enum:"not_found,revoked,self,already_member,already_invited,isolation_conflict,group_full"`
+	Reason *string `json:"reason" enum:"not_found,revoked,self,already_member,already_invited,isolation_conflict,group_full,quota_exceeded"`
 }
 
 // InviteResults is the answer to an invitation of several agents.

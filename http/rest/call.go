@@ -31,6 +31,8 @@ type Caller struct {
 	// Erasing: the organization is being erased, or was, because a request with this token
 	// asked for it. The caller may repeat that request and do nothing else.
 	Erasing bool
+	// Payer pays for what the organization's requests store.
+	Payer *parley.Payer
 	// Record is what the authenticator knows about the organization, for handlers. It is
 	// shared between calls.
 	Record any
@@ -230,8 +232,13 @@ func Noted(ctx *fasthttp.RequestCtx) any { return ctx.UserValue(noteKey{}) }
 func (c *Call) Draining() <-chan struct{} { return c.host.Draining }
 
 // Context ends when the server no longer waits for requests. It does not end when the
-// client closes the connection.
-func (c *Call) Context() context.Context { return c.host.Running }
+// client closes the connection. It has the caller's payer.
+func (c *Call) Context() context.Context {
+	if c.Caller.Payer == nil {
+		return c.host.Running
+	}
+	return parley.WithPayer(c.host.Running, c.Caller.Payer)
+}
 
 // Park records that the handler begins to wait for an event: until it calls resume, its
 // connection may be closed for another one.

@@ -18,6 +18,7 @@ func (d *Desk) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	if e.selfPayload != nil {
 		out.SelfPayload = *e.selfPayload
 	}
+	out.Sent = len(e.Payload) + len(out.SelfPayload) + len(e.Metadata) + len(e.Attestations) + len(e.Task)
 	return out
 }
 

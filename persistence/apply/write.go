@@ -45,7 +45,8 @@ func (ev *Evaluator) write(it *Item) error {
 		if ev.counts == nil {
 			ev.counts = map[string]uint64{}
 		}
-		ev.counts[string(ev.state.homes.QuotaKey(ev.state.journal, c.Org, c.Day))] += uint64(c.N)
+		key := ev.state.homes.QuotaKey(ev.state.journal, layout.Quota{Org: c.Org, Day: c.Day, Of: c.Of, Part: c.Part})
+		ev.counts[string(key)] += layout.EncodeCount(c.N, c.Bytes)
 	}
 	if e.Retire {
 		if have := ev.state.activations[e.Stream]; !have.unknown {

@@ -94,19 +94,29 @@ func testCounts(r *rig) {
 	for _, slot := range []parley.Slot{near, near2, far, farther} {
 		a := r.appender(r.stream(slot), 0)
 		for range 5 {
-			a.begin(&journal.Entry{Counts: []journal.Count{{Org: org, Day: 7, N: 2}, {Org: org, Day: 8, N: 1}}})
+			a.begin(&journal.Entry{Counts: []journal.Count{{Org: org, Day: 7, N: 2, Bytes: 48}, {Org: org, Day: 8, N: 1, Part: 1}}})
 		}
-		a.mustAppend(&journal.Entry{Counts: []journal.Count{{Org: org, Day: 7, N: -3}, {Org: other, Day: 7, N: 1}}})
+		a.mustAppend(&journal.Entry{Counts: []journal.Count{
+			{Org: org, Day: 7, N: -3},
+			{Org: org, Day: 8, Bytes: -16},
+			{Org: other, Day: 7, N: 1, Bytes: journal.CountedBytesMax / 4},
+			{Org: org, Day: 7, N: 1, Of: journal.CountedChanges},
+			{Org: org, Day: 7, N: 2, Of: journal.CountedInvitations},
+			{Org: org, Day: 8, N: 3, Of: journal.CountedKeyChanges},
+		}})
 	}
 	check := func() {
 		r.Helper()
 		r.view(func(v journal.View) {
-			for day, want := range map[uint32]int64{6: 0, 7: 28, 8: 20} {
+			const stored = 4 * (5*48 - 16)
+			for day, want := range map[uint32]journal.Usage{
+				6: {Stored: stored}, 7: {Messages: 28, Changes: 4, Invitations: 8, Stored: stored}, 8: {Messages: 20, KeyChanges: 12, Stored: stored},
+			} {
 				used, err := v.Used(org, day)
 				r.expect(line("used on day", day), line(used, err), line(want, nil))
 			}
 			used, err := v.Used(other, 7)
-			r.expect("used by another", line(used, err), "4 <nil>")
+			r.expect("used by another", line(used, err), line(journal.Usage{Messages: 4, Stored: journal.CountedBytesMax}, nil))
 		})
 	}
 	check()

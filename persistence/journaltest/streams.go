@@ -66,7 +66,7 @@ func testSequence(r *rig) {
 			receipts, _ := v.Receipts(journal.RecordReceipt{Message: message})
 			used, _ := v.Used(org, 3)
 			_, state, _ := v.State(a.stream)
-			r.expect(name+": records, receipts, counts", line(record, receipts, used), line([]byte{}, journal.Receipts{}, 0))
+			r.expect(name+": records, receipts, counts", line(record, receipts, used), line([]byte{}, journal.Receipts{}, journal.Usage{}))
 			r.expect(name+": state", string(state), "two")
 		})
 	}

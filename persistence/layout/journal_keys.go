@@ -49,9 +49,38 @@ func (h Homes) TimerKey(journal int, due uint64, s journal.Stream) []byte {
 }
 
 // QuotaKey is the key of what an organization used on a day.
-func (h Homes) QuotaKey(journal int, org parley.OrgID, day uint32) []byte {
-	k := append(h.JournalKey(QuotaFamily, journal, 20), org[:]...)
-	return binary.BigEndian.AppendUint32(k, day)
+func (h Homes) QuotaKey(journal int, q Quota) []byte {
+	return binary.BigEndian.AppendUint32(h.QuotasKey(journal, q.Org), uint32(q.Of)<<28|uint32(q.Part&0xfff)<<16|q.Day&0xffff)
+}
+
+// QuotasKey begins the keys of what an organization used.
+func (h Homes) QuotasKey(journal int, org parley.OrgID) []byte {
+	return append(h.JournalKey(QuotaFamily, journal, 20), org[:]...)
+}
+
+// Quota names the row of what an organization used on a day. Day has 16 bits, Part 12 and Of 4.
+type Quota struct {
+	Org  parley.OrgID
+	Day  uint32
+	Of   journal.Counted
+	Part uint16
+}
+
+// countBits is how many bits of a row have the messages. The bytes are above them, in steps, and
+// may be negative: more may have been removed on a day than was stored.
+const countBits = 30
+
+// EncodeCount returns what a count adds to the row of its day. Sums of rows are rows of the sums.
+func EncodeCount(n, bytes int64) uint64 {
+	return uint64(n + bytes/journal.StoredStep<<countBits)
+}
+
+// DecodeCount returns what the row of a day counts.
+func DecodeCount(of journal.Counted, row uint64) (n, bytes int64) {
+	if of != journal.CountedMessages {
+		return int64(row), 0
+	}
+	return int64(row & (1<<countBits - 1)), int64(row) >> countBits * journal.StoredStep
 }
 
 // Outbox names the outbox of journal Source for journal Target.
@@ -90,14 +119,16 @@ func TimerOf(k []byte) (s journal.Stream, due time.Time, ok bool) {
 	return s, time.UnixMilli(int64(Number(at))).UTC(), true
 }
 
-// QuotaOf is the organization and the day in a QuotaKey; false for a key of another
-// length.
-func QuotaOf(k []byte) (org parley.OrgID, day uint32, ok bool) {
+// QuotaOf is what a QuotaKey names; false for a key of another length.
+func QuotaOf(k []byte) (q Quota, ok bool) {
 	if len(k) != quotaKeyBytes {
-		return parley.OrgID{}, 0, false
+		return Quota{}, false
 	}
 	at := k[journalKeyBytes:]
-	return parley.IDFromBytes[parley.OrgID](at[:16]), binary.BigEndian.Uint32(at[16:]), true
+	what := binary.BigEndian.Uint32(at[16:])
+	return Quota{
+		Org: parley.IDFromBytes[parley.OrgID](at[:16]), Day: what & 0xffff, Part: uint16(what >> 16 & 0xfff), Of: journal.Counted(what >> 28),
+	}, true
 }
 
 // Applied is the row that says what a journal has applied.

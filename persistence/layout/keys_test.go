@@ -45,7 +45,7 @@ func TestKeysAreApart(t *testing.T) {
 		"rows": RowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "outbox": h.OutboxKey(1, 2, 1<<50), "timers": h.TimerKey(1, 1<<60, s),
 		"another stream": EventKey(longer, 1), "state": StateKey(s), "feed receipts": FeedKey(ReceiptFamily, agent, 3),
 		"another table": RowKey(7, journal.RosterTable, nil), "another outbox": h.OutboxKey(1, 3, 1), "a outbox back": h.OutboxKey(2, 1, 1),
-		"outbox in": h.OutboxReceivedKey(1, 2), "another journal's timers": h.TimerKey(2, 0, s), "quota": h.QuotaKey(1, parley.OrgID(s.ID), 1),
+		"outbox in": h.OutboxReceivedKey(1, 2), "another journal's timers": h.TimerKey(2, 0, s), "quota": h.QuotaKey(1, Quota{Org: parley.OrgID(s.ID), Day: 1}),
 		"applied": h.JournalKey(AppliedFamily, 1, 0), "format": StoreKey(FormatFamily), "head": HeadKey(7),
 		"copies": MessageKey(CopiesFamily, 7, parley.MessageID(s.ID)),
 		"record": MessageKey(RecordFamily, 7, parley.MessageID(s.ID)), "receipts": MessageKey(ReceiptFamily, 7, parley.MessageID(s.ID)),
@@ -80,7 +80,7 @@ func TestHomesAreRanges(t *testing.T) {
 			}
 			for _, k := range [][]byte{
 				h.JournalKey(AppliedFamily, n, 0), h.OutboxKey(n, 1, 1<<50), h.OutboxReceivedKey(n, 1),
-				h.TimerKey(n, 1<<60, s), h.QuotaKey(n, parley.OrgID(s.ID), 1<<30),
+				h.TimerKey(n, 1<<60, s), h.QuotaKey(n, Quota{Org: parley.OrgID(s.ID), Day: 1 << 15, Of: 3, Part: 1<<12 - 1}),
 			} {
 				if bytes.Compare(k, Key(low, 0, 0)) < 0 || bytes.Compare(k, Key(high, 0, 0)[:2]) >= 0 {
 					t.Errorf("%d journals: key %x of journal %d lies outside its span", h, k, n)

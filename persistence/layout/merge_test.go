@@ -15,7 +15,7 @@ import (
 // TestMergeOrder folds operands in any order and grouping, as compactions do.
 func TestMergeOrder(t *testing.T) {
 	receiptsKey := MessageKey(ReceiptFamily, 3, parley.MessageID{})
-	sumKey := Homes(3).QuotaKey(2, parley.OrgID{}, 9)
+	sumKey := Homes(3).QuotaKey(2, Quota{Day: 9})
 	rapid.Check(t, func(t *rapid.T) {
 		var receipts, sums [][]byte
 		want, sum := journal.Receipts{}, uint64(0)
@@ -84,7 +84,7 @@ func fold(t *rapid.T, key []byte, operands [][]byte) []byte {
 func TestMergeRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ key, value []byte }{
 		"receipts of 8 bytes": {MessageKey(ReceiptFamily, 1, parley.MessageID{}), make([]byte, 8)},
-		"a sum of 16 bytes":   {Homes(3).QuotaKey(1, parley.OrgID{}, 1), make([]byte, 16)},
+		"a sum of 16 bytes":   {Homes(3).QuotaKey(1, Quota{Day: 1}), make([]byte, 16)},
 		"a family of others":  {MessageKey(RecordFamily, 1, parley.MessageID{}), make([]byte, 16)},
 		"a key of no family":  {[]byte{0}, make([]byte, 16)},
 	} {

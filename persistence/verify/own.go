@@ -40,7 +40,7 @@ func (in *inspection) journalRow(slot parley.Slot, family byte, k, value []byte)
 			}
 		}
 	case layout.QuotaFamily:
-		if _, _, known = layout.QuotaOf(k); known {
+		if _, known = layout.QuotaOf(k); known {
 			in.whole(where, value, 8)
 		}
 	case layout.TimerFamily:

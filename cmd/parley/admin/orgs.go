@@ -249,7 +249,7 @@ func (d *OrgEndpoint) find(ctx context.Context, name string) (parley.OrgID, erro
 }
 
 func (d *OrgEndpoint) show(ctx context.Context, o *org.State) (*OrgTerms, error) {
-	sent, err := d.Node.Orgs.Used(ctx, o.OrgID())
+	usage, err := d.Node.Orgs.Used(ctx, o.OrgID())
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +258,11 @@ func (d *OrgEndpoint) show(ctx context.Context, o *org.State) (*OrgTerms, error)
 		TierGrantedAt: atMs(o.GetTierGrantedMs()), EmailConfirmedAt: atMs(o.GetEmailConfirmedMs()),
 		AgentCount: o.GetActiveAgents(), GroupCount: o.GetActiveGroups(), CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()), Quotas: map[string]OrgQuota{},
 	}
-	used := map[string]*int64{"agents": &t.AgentCount, "groups": &t.GroupCount, "messages_per_day": &sent}
+	usage.Stored = max(usage.Stored, 0)
+	used := map[string]*int64{
+		"agents": &t.AgentCount, "groups": &t.GroupCount, parley.QuotaMessages: &usage.Messages, parley.QuotaStoredBytes: &usage.Stored,
+		parley.QuotaChanges: &usage.Changes, parley.QuotaInvitations: &usage.Invitations,
+	}
 	for _, name := range parleyhttp.QuotaNames() {
 		part := OrgQuota{Limit: d.Quotas.Of(o, name), Used: used[name], From: "tier"}
 		if _, set := o.Allowed(name); set {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"parley"
 	"parley/http/httpserver"
 	"parley/http/rest"
 )
@@ -14,7 +15,10 @@ import (
 var requestBuckets = []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}
 
 // quotaNames are exposed as 0 until a quota is used up, so that alerts can compare.
-var quotaNames = []string{"agents", "messages_per_day", "groups", "group_members", "streams_per_agent", "webhooks_per_agent"}
+var quotaNames = []string{
+	"agents", "messages_per_day", "groups", "group_members", "streams_per_agent", "webhooks_per_agent",
+	parley.QuotaStoredBytes, parley.QuotaChanges, parley.QuotaInvitations, parley.QuotaInvitationsPerAgent,
+}
 
 // RequestMeter counts answers. Counting another answer of a known route and status
 // class allocates nothing and takes no lock.

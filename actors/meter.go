@@ -1,0 +1,111 @@
+package actors
+
+import (
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/actors/host"
+	"parley/actors/org"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+// meter counts the changes that organizations make on a day, and what they store.
+// // spec: Organization quotas
+type meter struct{ *core }
+
+// Ready implements host.Meter.
+func (m meter) Ready(e *journal.Entry, p *parley.Payer, request any) error {
+	if !changes(request) {
+		return nil // the turn asks itself
+	}
+	q, err := m.usagesFor(e)
+	if err != nil {
+		return err
+	}
+	day := journal.Day(e.At)
+	if r, invites := request.(Invitation); invites && r.Org != p.Org {
+		if err := q.known(m.journal, invitationsTo(p.Org, r.Agent), day); err != nil {
+			return err
+		}
+	}
+	return q.known(m.journal, p.Org, day)
+}
+
+// Take implements host.Meter. What removes something is counted, and never refused.
+func (m meter) Take(e *journal.Entry, p *parley.Payer, request any, stored []host.Stored) error {
+	q, err := m.usagesFor(e)
+	if err != nil {
+		return err
+	}
+	own, others := int64(0), map[parley.OrgID]int64{}
+	for _, s := range stored {
+		if s.Org == p.Org {
+			own += s.Bytes
+		} else {
+			others[s.Org] += s.Bytes
+		}
+	}
+	if changes(request) {
+		w := want{limits: p, always: removes(request)}
+		w.Changes = 1
+		if changesKeys(request) {
+			w.KeyChanges = 1
+		}
+		if r, invites := request.(Invitation); invites && r.Org != p.Org {
+			w.Invitations, w.guest = 1, r.Agent
+		}
+		w.Stored = max(own, 0)
+		if _, err := q.take(m.journal, e, p.Org, &w, nil); err != nil {
+			return err
+		}
+	}
+	// Only now: of an entry that is refused nothing is removed.
+	if own < 0 {
+		q.release(e, p.Org, own)
+	}
+	for id, bytes := range others {
+		q.release(e, id, bytes)
+	}
+	return nil
+}
+
+// changes reports whether a request counts as a change: it is no message and no mark.
+func changes(request any) bool {
+	switch request.(type) {
+	case DirectSend, ReplyTo, GroupSend, TaskClaim, releaseTask, host.TimerDue:
+		return false
+	}
+	return true
+}
+
+// removes reports whether a request takes something away: deletes, revokes, leaves, declines.
+func removes(request any) bool {
+	switch r := request.(type) {
+	case org.RevokeCredential,
+		agent.WithdrawCard, agent.RevokePollToken,
+		group.Remove, group.Delete, mlsAcknowledgment,
+		webhook.Delete:
+		return true
+	case loggedChange:
+		return removes(r.Command)
+	case agent.Logged:
+		return removes(r.Command)
+	case agent.Revoke, agent.RetireKey, agent.RemovePQKey:
+		return true
+	}
+	return false
+}
+
+// changesKeys reports whether a request changes the keys of an agent.
+func changesKeys(request any) bool {
+	switch r := request.(type) {
+	case loggedChange:
+		return changesKeys(r.Command)
+	case agent.Logged:
+		return changesKeys(r.Command)
+	case agent.RotateKeys, agent.BindKeys, agent.SetPQKey:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,139 @@
+package blackbox
+
+import (
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley/http/mls/mlstest"
+)
+
+var (
+	tenantFor    = flag.Duration("tenant.for", 12*time.Second, "how long a tenant tries to fill the disk")
+	tenantStored = flag.Int("tenant.stored", 30_000_000, "its quota stored_bytes")
+)
+
+// tenantChanges is the tenant's quota changes_per_day, and tenantChangeBytes what one of them may take of
+// the disk.
+const (
+	tenantChanges     = 1000
+	tenantChangeBytes = 10_000
+)
+
+// TestTenantEndsAtItsQuotas: a tenant that tries everything that writes, all at once and again and again,
+// ends at its quotas: the disk has grown by what they say and a tenth.
+func TestTenantEndsAtItsQuotas(t *testing.T) {
+	oneServerOnly(t, "the test is about one directory")
+	s := start(t, "--quota-profile", "public",
+		"--quota", fmt.Sprint("tier1.stored_bytes=", *tenantStored), "--quota", fmt.Sprint("tier1.changes_per_day=", tenantChanges),
+		"--quota", "tier1.messages_per_day=none", "--quota", "tier1.groups=none",
+		"--rate", "writes=none", "--rate", "reads=none", "--rate", "token=none", "--rate", "register=none", "--rate", "public=none")
+	o := s.org(t)
+	a, b := o.agent("writer"), o.agent("reader")
+	sealed := a.mlsGroup(b)
+	before := diskOf(t, s.dir)
+	payload := b64(randomBytes(60_000))
+	var epoch atomic.Int64
+	epoch.Store(1)
+	attacks := map[string]func() *answer{
+		"message": func() *answer {
+			return a.trySend(b, obj{"encrypted_payload": payload, "self_encrypted_payload": payload})
+		},
+		"broadcast": func() *answer {
+			return sealed.tryBroadcast(a, obj{"encrypted_payload": b64(mlstest.Application(sealed.id, 1))})
+		},
+		"card":       func() *answer { return a.put(a.path("/card"), merged(plainCard(), obj{"description": payload[:4000]})) },
+		"group":      func() *answer { return a.tryCreateGroup(obj{"description": payload[:500]}) },
+		"credential": func() *answer { return o.post("/org/credentials", obj{}) },
+		"key package": func() *answer {
+			return a.publishKeyPackages(obj{"key_packages": []any{a.keyPackage()}})
+		},
+		"commit": func() *answer {
+			at := epoch.Load()
+			commit := mlstest.Commit{Group: sealed.id, Epoch: uint64(at), Padding: 100_000}
+			done := sealed.tryCommit(a, sealed.mlsCommit(uint64(at), obj{"commit": b64(commit.Message())}))
+			if done.status == 201 {
+				epoch.CompareAndSwap(at, at+1)
+			}
+			return done
+		},
+		"poll token": func() *answer { return a.post(a.path("/poll-token"), obj{}) },
+	}
+	end := time.Now().Add(*tenantFor)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	over, done, other := map[string]int{}, map[string]int{}, map[string]string{}
+	for name, attack := range attacks {
+		for range 2 {
+			all.Go(func() {
+				for time.Now().Before(end) {
+					got := attack()
+					mu.Lock()
+					switch code, _ := got.body["code"].(string); {
+					case got.status < 300:
+						done[name]++
+					case code == "quota_exceeded":
+						over[fmt.Sprint(got.at("quota"))]++
+					default:
+						other[name] = fmt.Sprintf("%d %s", got.status, code)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	all.Wait()
+	quotas := o.get("/org/quotas").want(200)
+	stored, changes := quotas.at("quotas.stored_bytes.used").(float64), quotas.at("quotas.changes_per_day.used").(float64)
+	grew := diskOf(t, s.dir) - before
+	t.Logf("done %v, refused by quota %v, else %v; %.0f bytes are counted as stored, %.0f changes; the disk grew by %d", done, over, other, stored, changes, grew)
+	if stored > 1.05*float64(*tenantStored) || stored < 0.95*float64(*tenantStored) {
+		t.Errorf("%.0f bytes are counted as stored, the quota is %d", stored, *tenantStored)
+	}
+	if changes != tenantChanges {
+		t.Errorf("%.0f changes were made, the quota is %d", changes, tenantChanges)
+	}
+	if most := 1.1 * (float64(*tenantStored) + tenantChanges*tenantChangeBytes); float64(grew) > most {
+		t.Errorf("the disk grew by %d bytes, want at most %.0f", grew, most)
+	}
+	for _, quota := range []string{"stored_bytes", "changes_per_day"} {
+		if over[quota] == 0 {
+			t.Errorf("nothing was refused by %s", quota)
+		}
+	}
+	for name := range attacks {
+		if done[name] == 0 {
+			t.Errorf("no %s was accepted: %s", name, other[name])
+		}
+	}
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+// diskOf is how many bytes the files of a directory take.
+func diskOf(t testing.TB, dir string) (sum int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // a file that was removed meanwhile
+		}
+		if info, err := d.Info(); err == nil {
+			sum += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
