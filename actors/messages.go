@@ -35,6 +35,10 @@ type Content struct {
 	DayLimit *int
 	// Sent is how many bytes of it the sender sent: payload, own copy, metadata, attestations.
 	Sent int
+	// PairRate is how many messages a minute two agents may exchange, 0 for any number. In an
+	// A2A task, Updates do not count.
+	PairRate int
+	Update   bool
 }
 
 // DirectSend is a message from one agent to another that starts a conversation, with the
@@ -245,7 +249,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
 	}
-	grant := func() error { return grant(t, ms.core, &s.Content, 0) }
+	grant := func() error { return grantBetween(t, ms.core, &s.Content, direction{s.From, s.To}) }
 	if err := t.DecideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
 		return repeatAnswer(known), nil
 	} else if err != nil {
@@ -349,7 +353,10 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 	if known != nil {
 		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
 	}
-	grant := func() error { return grant(t, ms.core, &r.Content, 0) }
+	if r.Update && in.GetTask() {
+		r.PairRate = 0
+	}
+	grant := func() error { return grantBetween(t, ms.core, &r.Content, direction{r.From, r.To}) }
 	if err := judge(ask, grant); errors.Is(err, conversation.ErrRepeated) {
 		return repeatAnswer(known), nil
 	} else if err != nil {

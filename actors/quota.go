@@ -283,6 +283,22 @@ func grant[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *core, 
 	return err
 }
 
+// grantBetween is grant for a message from one agent to another, whose pair has a rate.
+func grantBetween[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *core, m *Content, d direction) error {
+	if m.PairRate == 0 {
+		return grant(t, c, m, 0)
+	}
+	of := &c.memory.Load().pairs
+	if err := of.take(d, m.PairRate, t.Now); err != nil {
+		return err
+	}
+	err := grant(t, c, m, 0)
+	if err != nil {
+		of.giveBack(d, m.PairRate)
+	}
+	return err
+}
+
 // CopyBytes is what a copy of a broadcast counts for.
 const CopyBytes = 100
 

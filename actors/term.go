@@ -10,5 +10,6 @@ type leaderMemory struct {
 	// will change.
 	after    uint64
 	quota    usages
+	pairs    pairs
 	activity activity
 }

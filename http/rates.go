@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/actors/org"
 	"parley/http/limit"
 	"parley/http/rest"
 )
@@ -27,6 +28,17 @@ type Rates struct {
 	Token, TokenFailures, Writes, Reads, Public int
 	// A2A counts requests over the A2A bridge, per organization and minute.
 	A2A int
+	// Pair counts messages that two agents exchange, per minute. An organization of the highest
+	// tier is exempt. The actors count it.
+	Pair int
+}
+
+// pair returns the rate of the caller's agents, 0 for none.
+func (r Rates) pair(who rest.Caller) int {
+	if who.Tier >= org.TierMax {
+		return 0
+	}
+	return r.Pair
 }
 
 // tokenBurst is how many tokens a client may request at once.
@@ -35,7 +47,7 @@ const tokenBurst = 20
 // RatesOf returns the rates of a profile: no limits for "open".
 func RatesOf(profile string) Rates {
 	if profile == "public" {
-		return Rates{Register: 10, Token: 60, TokenFailures: 20, Writes: 600, Reads: 1200, Public: 120, A2A: 120}
+		return Rates{Register: 10, Token: 60, TokenFailures: 20, Writes: 600, Reads: 1200, Public: 120, A2A: 120, Pair: 120}
 	}
 	return Rates{}
 }
@@ -44,11 +56,11 @@ func RatesOf(profile string) Rates {
 func (r Rates) With(name string, rate int) (Rates, error) {
 	known := map[string]*int{
 		"register": &r.Register, "token": &r.Token, "token_failures": &r.TokenFailures,
-		"writes": &r.Writes, "reads": &r.Reads, "public": &r.Public, "a2a": &r.A2A,
+		"writes": &r.Writes, "reads": &r.Reads, "public": &r.Public, "a2a": &r.A2A, "pair": &r.Pair,
 	}
 	switch {
 	case known[name] == nil:
-		return r, fmt.Errorf("there is no rate %q; there are register, token, token_failures, writes, reads, public and a2a", name)
+		return r, fmt.Errorf("there is no rate %q; there are register, token, token_failures, writes, reads, public, a2a and pair", name)
 	case rate < 0:
 		return r, fmt.Errorf("%d is less than none", rate)
 	}

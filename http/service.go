@@ -170,6 +170,7 @@ func NewService(o ServiceOptions) *Service {
 	}
 	s.desk = submission.New(submission.Options{
 		Node: o.Node, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.allowed(who, quotaMessages) },
+		PairRate: o.Rates.pair,
 	})
 	s.bridge = a2a.New(a2a.Options{
 		Node: o.Node, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,

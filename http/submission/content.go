@@ -13,7 +13,7 @@ import (
 func (d *Desk) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	out := actors.Content{
 		Type: e.Type, Key: e.idempotencyKey, Forged: e.signatureErr, FromOrg: c.Caller.Org,
-		DayLimit: d.dayLimit(c.Caller),
+		DayLimit: d.dayLimit(c.Caller), PairRate: d.pairRate(c.Caller), Update: e.Type == d.brand+".v1."+StatusUpdate,
 	}
 	if e.selfPayload != nil {
 		out.SelfPayload = *e.selfPayload

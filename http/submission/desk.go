@@ -22,6 +22,9 @@ type Options struct {
 	// DayLimit returns how many messages a caller's organization may send a day; nil
 	// means no limit.
 	DayLimit func(rest.Caller) *int
+	// PairRate returns how many messages a minute the agents of a caller may exchange with one
+	// other; 0 means no limit.
+	PairRate func(rest.Caller) int
 }
 
 // Desk submits messages.
@@ -29,10 +32,11 @@ type Desk struct {
 	node          *actors.Node
 	domain, brand string
 	dayLimit      func(rest.Caller) *int
+	pairRate      func(rest.Caller) int
 }
 
 // New returns a Desk.
-func New(o Options) *Desk { return &Desk{o.Node, o.Domain, o.Brand, o.DayLimit} }
+func New(o Options) *Desk { return &Desk{o.Node, o.Domain, o.Brand, o.DayLimit, o.PairRate} }
 
 // Ways by which a message comes, see api.Provenance.
 const (

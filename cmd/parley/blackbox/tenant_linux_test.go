@@ -33,7 +33,7 @@ func TestTenantEndsAtItsQuotas(t *testing.T) {
 	s := start(t, "--quota-profile", "public",
 		"--quota", fmt.Sprint("tier1.stored_bytes=", *tenantStored), "--quota", fmt.Sprint("tier1.changes_per_day=", tenantChanges),
 		"--quota", "tier1.messages_per_day=none", "--quota", "tier1.groups=none",
-		"--rate", "writes=none", "--rate", "reads=none", "--rate", "token=none", "--rate", "register=none", "--rate", "public=none")
+		"--rate", "writes=none", "--rate", "reads=none", "--rate", "token=none", "--rate", "register=none", "--rate", "public=none", "--rate", "pair=none")
 	o := s.org(t)
 	a, b := o.agent("writer"), o.agent("reader")
 	sealed := a.mlsGroup(b)
