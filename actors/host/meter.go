@@ -29,7 +29,7 @@ func (t *Turn[S, C, E]) Store(org parley.OrgID, bytes int64) {
 	}
 }
 
-// handle has the kind handle a request, and the meter judge what that adds. A refusal of the meter
+// handleMetered has the kind handle a request, and the meter judge what that adds. A refusal of the meter
 // is a failure: nothing of the turn is stored, and because its state is changed already, the actor is
 // loaded anew.
 func (e *entity[S, C, E]) handleMetered(t *Turn[S, C, E], request any) (reply any, refusal, failure error) {

@@ -149,7 +149,10 @@ func (w *writer) carrying(m *message, at time.Time) (*journal.Entry, *record.Mes
 }
 
 func (w *writer) countOf(m *message, r *record.Message) journal.Count {
-	return journal.Count{Org: r.SenderOrg(), Day: journal.Day(time.UnixMilli(w.postedMs(&w.talks[m.talk], m))), N: 1}
+	return journal.Count{
+		Org: r.SenderOrg(), Day: journal.Day(time.UnixMilli(w.postedMs(&w.talks[m.talk], m))), N: 1,
+		Bytes: journal.RoundStored(len(r.GetContent()) + len(r.GetSelfPayload())),
+	}
 }
 
 // copies returns the entry of copies of one broadcast. Each such entry has the record of the

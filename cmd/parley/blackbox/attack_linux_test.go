@@ -47,8 +47,11 @@ var underLimits = []string{"sh", "-c", `ulimit -n 6000 && ulimit -v 3145728 && e
 // attackFlags lift the rate limits, which would stop the attack before it reaches the
 // memory limits.
 func attackFlags(memory string) []string {
-	flags := []string{"--quota-profile", "public", "--quota", "tier1.messages_per_day=none", "--memory-limit", memory}
-	for _, rate := range []string{"register", "token", "writes", "reads", "public"} {
+	flags := []string{"--quota-profile", "public", "--memory-limit", memory}
+	for _, quota := range []string{"messages_per_day", "stored_bytes", "changes_per_day"} {
+		flags = append(flags, "--quota", "tier1."+quota+"=none")
+	}
+	for _, rate := range []string{"register", "token", "writes", "reads", "public", "pair"} {
 		flags = append(flags, "--rate", rate+"=none")
 	}
 	return flags

@@ -137,7 +137,7 @@ func (x *importedGroups) read(o *org) readAnswers {
 		body := string(serverOwn.ReplaceAll(a.raw, nil))
 		switch {
 		case path == "/org/quotas": // a map in no order
-			sorted, _ := json.Marshal(a.body)
+			sorted, _ := json.Marshal(quotasLeft(a))
 			body = string(sorted)
 		case a.status >= 500 || a.status == 401 || a.status == 429:
 			a.errorf("unexpected")
