@@ -1,7 +1,10 @@
 package http
 
 import (
+	"cmp"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +25,14 @@ const (
 	exportsElsewhereMax = 1000
 	// exportLife bounds an export: a reader that takes longer is cut off.
 	exportLife = time.Hour
+	// exportWait is how long a request waits for others to end, exportsWaitingMax how many do.
+	exportWait        = 20 * time.Second
+	exportsWaitingMax = 64
+	// exportRateLeast is how many bytes a second a reader must take while others wait. It is judged
+	// over exportJudged, in which the server has waited for it at least half of the time.
+	exportRateLeast = 1 << 20
+	exportJudged    = 5 * time.Second
+	exportLook      = 250 * time.Millisecond
 )
 
 var (
@@ -43,14 +54,88 @@ type exports struct {
 	open   map[parley.OrgID]*exportStream
 	begun  map[parley.OrgID][]time.Time
 	closed bool
+	// waiting are requests for which there is no place, in the order in which they came.
+	waiting []*exportStream
 }
 
 func newExports(clock parley.Clock) *exports {
 	return &exports{clock: clock, note: func(string, int) {}, open: map[parley.OrgID]*exportStream{}, begun: map[parley.OrgID][]time.Time{}}
 }
 
-// take reserves an export, which begins the hour. quota nil means no limit.
+// take reserves an export, which begins the hour. It waits for a place. quota nil means no limit.
 func (x *exports) take(c *rest.Call, st *exportStream, quota *int) error {
+	if err := x.enter(c, st, quota); err != nil {
+		return err
+	}
+	select {
+	case <-st.place:
+		return nil
+	default:
+	}
+	defer c.Park()()
+	tick := time.NewTicker(exportLook)
+	defer tick.Stop()
+	for until := x.clock().Add(exportWait); ; {
+		select {
+		case <-st.place:
+			return nil
+		case <-c.Draining():
+			if x.leave(st) {
+				return errDraining
+			}
+		case <-tick.C:
+		}
+		now := x.clock()
+		x.judge(now)
+		if (now.After(until) || c.Gone()) && x.leave(st) {
+			return errExportsFull.With("retry_after", limit.Seconds(exportWait))
+		}
+	}
+}
+
+// leave ends the wait of a request. It reports false if the request has got a place.
+func (x *exports) leave(st *exportStream) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := slices.Index(x.waiting, st)
+	if at < 0 {
+		return false
+	}
+	x.waiting = slices.Delete(x.waiting, at, at+1)
+	return true
+}
+
+// judge breaks off exports whose readers are slow, the slowest first, one for each that waits.
+func (x *exports) judge(now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	wanted, slow := len(x.waiting), map[*exportStream]float64{}
+	for _, st := range x.open {
+		rate, known := st.speed.rate(now)
+		switch {
+		case st.broken:
+			wanted--
+		case known && rate < exportRateLeast && st.conn != nil:
+			slow[st] = rate
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(slow), func(a, b *exportStream) int { return cmp.Compare(slow[a], slow[b]) })
+	for _, st := range all[:max(min(wanted, len(all)), 0)] {
+		st.broken = true
+		_ = st.conn.Close()
+	}
+}
+
+// admit begins an export. The caller holds mu.
+func (x *exports) admit(st *exportStream, now time.Time) {
+	st.began = now
+	x.open[st.org], x.begun[st.org] = st, append(x.begun[st.org], now)
+	x.note(string(st.org[:]), 1)
+	close(st.place)
+}
+
+// enter admits an export at once, or lets it wait.
+func (x *exports) enter(c *rest.Call, st *exportStream, quota *int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	now := x.clock()
@@ -70,14 +155,15 @@ func (x *exports) take(c *rest.Call, st *exportStream, quota *int) error {
 		}
 	}
 	switch {
-	case x.open[st.org] != nil:
+	case x.open[st.org] != nil, slices.ContainsFunc(x.waiting, func(other *exportStream) bool { return other.org == st.org }):
 		return errExportRunning.With("retry_after", limit.Seconds(time.Minute))
-	case x.closed || len(x.open) >= exportsMax:
+	case x.closed || len(x.waiting) >= exportsWaitingMax:
 		return errExportsFull
+	case len(x.open) >= exportsMax:
+		x.waiting = append(x.waiting, st)
+	default:
+		x.admit(st, now)
 	}
-	st.began = now
-	x.open[st.org], x.begun[st.org] = st, append(begun, now)
-	x.note(string(st.org[:]), 1)
 	return nil
 }
 
@@ -133,6 +219,11 @@ func (x *exports) done(st *exportStream, counts bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.open, st.org)
+	if len(x.waiting) > 0 && !x.closed {
+		next := x.waiting[0]
+		x.waiting = x.waiting[1:]
+		x.admit(next, x.clock())
+	}
 	if counts {
 		return
 	}

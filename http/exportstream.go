@@ -52,6 +52,9 @@ type exportStream struct {
 	conn     net.Conn // guarded by exports.mu until attached
 	broken   bool     // guarded by exports.mu
 	draining <-chan struct{}
+	// place is closed when the export may begin.
+	place chan struct{}
+	speed exportSpeed
 
 	// chunk is being filled: room for its head, then lines.
 	chunk   []byte
@@ -82,12 +85,13 @@ func (s compliance) export(c *rest.Call, in *api.GetExport) error {
 	if !c.RequestCtx().Request.Header.IsHTTP11() {
 		return errExportHTTP10
 	}
-	st := &exportStream{core: s.core, org: in.ID, draining: c.Draining(), sum: sha256.New()}
-	capacity, err := st.reserve(c)
-	if err != nil {
+	st := &exportStream{core: s.core, org: in.ID, draining: c.Draining(), place: make(chan struct{}), sum: sha256.New()}
+	if err := s.exports.take(c, st, s.allowed(c.Caller, quotaExports)); err != nil {
 		return err
 	}
-	if err := s.exports.take(c, st, s.allowed(c.Caller, quotaExports)); err != nil {
+	capacity, err := st.reserve(c)
+	if err != nil {
+		s.exports.done(st, false)
 		st.hold.Release()
 		return err
 	}
@@ -256,7 +260,10 @@ func (st *exportStream) write(b []byte) error {
 		st.theirs = true
 		return err
 	}
-	_, err := st.conn.Write(b)
+	began := st.Clock()
+	st.speed.begin(began)
+	n, err := st.conn.Write(b)
+	st.speed.end(st.Clock(), n)
 	st.theirs = err != nil
 	return err
 }

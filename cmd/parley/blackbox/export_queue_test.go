@@ -1,0 +1,75 @@
+package blackbox
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// slowExport begins an export of an agent's organization, of which it reads 20 KB a second.
+func slowExport(t *testing.T, g *agent) {
+	t.Helper()
+	req, err := g.s.request(g.token, "GET", "/orgs/"+g.org.id+"/export", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", req.URL.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := req.Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), req)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("a slow export: %v %v", resp, err)
+	}
+	go func() {
+		for err == nil {
+			_, err = io.CopyN(io.Discard, resp.Body, 1000)
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+}
+
+// TestSlowExportsGiveWay: two organizations that read their exports slowly keep all places only while
+// nobody else wants one. An export that gave way does not count.
+func TestSlowExportsGiveWay(t *testing.T) {
+	oneServerOnly(t, "the places are those of one process")
+	s := start(t)
+	var writers []*agent
+	payload := b64(randomBytes(90_000))
+	for range 3 {
+		o := s.org(t)
+		g, to := o.agent("writer"), o.agent("reader")
+		for range 40 {
+			g.send(to, obj{"encrypted_payload": payload})
+		}
+		writers = append(writers, g)
+	}
+	underWay := func() (n float64) {
+		for _, g := range writers[:2] {
+			n += g.get("/org/quotas").want(200).at("quotas.exports_per_hour.used").(float64)
+		}
+		return n
+	}
+	slowExport(t, writers[0])
+	slowExport(t, writers[1])
+	time.Sleep(6 * time.Second)
+	if n := underWay(); n != 2 {
+		t.Errorf("while nobody waited, %.0f of 2 slow exports were ended", 2-n)
+	}
+	began := time.Now()
+	exportOf(t, writers[2])
+	took, left := time.Since(began), underWay()
+	if t.Logf("another export was wanted, and ended %v later; %.0f of 2 slow ones gave way", took, 2-left); left != 1 {
+		t.Error("want one")
+	}
+}
