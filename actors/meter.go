@@ -34,28 +34,28 @@ func (m meter) Ready(e *journal.Entry, p *parley.Payer, request any) error {
 
 // Take implements host.Meter. What removes something is counted, and never refused.
 func (m meter) Take(e *journal.Entry, p *parley.Payer, request any, stored []host.Stored) error {
+	counts := changes(request)
+	if !counts && len(stored) == 0 {
+		return nil
+	}
 	q, err := m.usagesFor(e)
 	if err != nil {
 		return err
 	}
-	own, others := int64(0), map[parley.OrgID]int64{}
+	own := int64(0)
 	for _, s := range stored {
 		if s.Org == p.Org {
 			own += s.Bytes
-		} else {
-			others[s.Org] += s.Bytes
 		}
 	}
-	if changes(request) {
-		w := want{limits: p, always: removes(request)}
-		w.Changes = 1
+	if counts {
+		w := want{Usage: journal.Usage{Changes: 1, Stored: max(own, 0)}, limits: p, always: removes(request)}
 		if changesKeys(request) {
 			w.KeyChanges = 1
 		}
 		if r, invites := request.(Invitation); invites && r.Org != p.Org {
 			w.Invitations, w.guest = 1, r.Agent
 		}
-		w.Stored = max(own, 0)
 		if _, err := q.take(m.journal, e, p.Org, &w, nil); err != nil {
 			return err
 		}
@@ -64,8 +64,10 @@ func (m meter) Take(e *journal.Entry, p *parley.Payer, request any, stored []hos
 	if own < 0 {
 		q.release(e, p.Org, own)
 	}
-	for id, bytes := range others {
-		q.release(e, id, bytes)
+	for _, s := range stored {
+		if s.Org != p.Org {
+			q.release(e, s.Org, s.Bytes)
+		}
 	}
 	return nil
 }
@@ -73,25 +75,19 @@ func (m meter) Take(e *journal.Entry, p *parley.Payer, request any, stored []hos
 // changes reports whether a request counts as a change: it is no message and no mark.
 func changes(request any) bool {
 	switch request.(type) {
-	case DirectSend, ReplyTo, GroupSend, TaskClaim, releaseTask, host.TimerDue:
+	case DirectSend, ReplyTo, GroupSend, TaskClaim, releaseTask:
 		return false
 	}
 	return true
 }
 
-// removes reports whether a request takes something away: deletes, revokes, leaves, declines.
+// removes reports whether a request takes something away: deletes, revokes, leaves, acknowledges.
 func removes(request any) bool {
-	switch r := request.(type) {
+	switch commandOf(request).(type) {
 	case org.RevokeCredential,
-		agent.WithdrawCard, agent.RevokePollToken,
+		agent.Revoke, agent.RetireKey, agent.RemovePQKey, agent.WithdrawCard, agent.RevokePollToken,
 		group.Remove, group.Delete, mlsAcknowledgment,
 		webhook.Delete:
-		return true
-	case loggedChange:
-		return removes(r.Command)
-	case agent.Logged:
-		return removes(r.Command)
-	case agent.Revoke, agent.RetireKey, agent.RemovePQKey:
 		return true
 	}
 	return false
@@ -99,13 +95,20 @@ func removes(request any) bool {
 
 // changesKeys reports whether a request changes the keys of an agent.
 func changesKeys(request any) bool {
-	switch r := request.(type) {
-	case loggedChange:
-		return changesKeys(r.Command)
-	case agent.Logged:
-		return changesKeys(r.Command)
+	switch commandOf(request).(type) {
 	case agent.RotateKeys, agent.BindKeys, agent.SetPQKey:
 		return true
 	}
 	return false
+}
+
+// commandOf returns what a request asks for, without what goes into the key log with it.
+func commandOf(request any) any {
+	if r, ok := request.(loggedChange); ok {
+		request = r.Command
+	}
+	if r, ok := request.(agent.Logged); ok {
+		request = r.Command
+	}
+	return request
 }

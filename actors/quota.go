@@ -59,7 +59,7 @@ type want struct {
 }
 
 // invitationsTo names the sum of the invitations of an organization to one agent. It is no id of an
-// organization: those do not begin with the year 10889.
+// organization: those begin with a time, and none with ffff.
 func invitationsTo(org parley.OrgID, agent parley.AgentID) (id parley.OrgID) {
 	digest := sha256.Sum256(slices.Concat(org[:], agent[:]))
 	copy(id[:], digest[:])

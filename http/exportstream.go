@@ -260,8 +260,7 @@ func (st *exportStream) write(b []byte) error {
 		st.theirs = true
 		return err
 	}
-	began := st.Clock()
-	st.speed.begin(began)
+	st.speed.begin(st.Clock())
 	n, err := st.conn.Write(b)
 	st.speed.end(st.Clock(), n)
 	st.theirs = err != nil

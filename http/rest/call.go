@@ -72,6 +72,8 @@ type Call struct {
 	// and the large buffers.
 	held        limit.Hold
 	taken, body int
+	// running is what Context returns, nil until then.
+	running context.Context
 	// Caller is the zero Caller on routes that need no bearer token.
 	Caller Caller
 }
@@ -234,10 +236,13 @@ func (c *Call) Draining() <-chan struct{} { return c.host.Draining }
 // Context ends when the server no longer waits for requests. It does not end when the
 // client closes the connection. It has the caller's payer.
 func (c *Call) Context() context.Context {
-	if c.Caller.Payer == nil {
-		return c.host.Running
+	if c.running == nil {
+		c.running = c.host.Running
+		if c.Caller.Payer != nil {
+			c.running = parley.WithPayer(c.running, c.Caller.Payer)
+		}
 	}
-	return parley.WithPayer(c.host.Running, c.Caller.Payer)
+	return c.running
 }
 
 // Park records that the handler begins to wait for an event: until it calls resume, its
