@@ -192,17 +192,22 @@ func TestBenchOverload(t *testing.T) {
 	t.Parallel()
 	report, _ := measured(t, "overload", "--duration", "200ms", "--warmup", "50ms", "--repeats", "1", "--connections", "300", "--agents", "8")
 	var factors []float64
+	answered := 0
 	for _, run := range report.Runs {
 		f := run.Figures
 		factors = append(factors, f["factor_of_capacity"])
-		// A busy machine may answer everything that was sent in such a short window
-		// after its end.
-		if run.Scenario != "overload" || run.Latency.Count == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
+		answered += run.Latency.Count
+		if run.Scenario != "overload" || run.Operations == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
 			t.Errorf("%+v", run)
 		}
-		if run.Rate > 0 && (f["intended_per_second"] == 0 || f["offered_per_second"] > f["intended_per_second"] || run.Laps["generator's delay"] == nil) {
+		// On a busy machine such a short window may pass before anything is sent in it.
+		sent := run.Latency.Count > 0
+		if run.Rate > 0 && (sent && f["intended_per_second"] == 0 || f["offered_per_second"] > f["intended_per_second"] || run.Laps["generator's delay"] == nil) {
 			t.Errorf("%+v", run)
 		}
+	}
+	if answered == 0 {
+		t.Error("nothing was sent and answered within a window")
 	}
 	if !slices.Equal(factors, []float64{0, 0.5, 1, 2, 5}) {
 		t.Errorf("steps %v", factors)

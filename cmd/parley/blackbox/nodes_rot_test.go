@@ -122,6 +122,7 @@ func TestLeaderRots(t *testing.T) {
 		t.Fatalf("%s: the node does not lead a second time\n%s", met, victim.log.tail())
 	}
 	n.heed(t)
+	w.apart.Store(true) // a read may meet the damage at once
 	w.runThrough(nil, clientCounts{8, 2, 2}, 300*time.Millisecond, func() {
 		w.inboxes(victim)
 		n.yields(t, victim)
