@@ -113,7 +113,7 @@ unit: haproxy ## Layers, rules, journal, doors, command line
 .PHONY: blackbox
 blackbox: haproxy ## The binary through HTTP, with one journal, with four, and as three nodes behind a proxy
 	@$(SAY) "black box"
-	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 20m)
+	$(call RUN,,standard-quiet,$(BLACKBOX),-count=1 -timeout 30m)
 
 .PHONY: test-short
 test-short: ## The quick part of the tests
