@@ -324,7 +324,7 @@ func (x *erasureScene) pairs() (n int) {
 	x.t.Helper()
 	archive := x.store.Archive()
 	err := archive.Pairs(func(key, _ []byte) error {
-		if bytes.IndexByte([]byte("ESBFRCM"), key[2]) >= 0 {
+		if bytes.IndexByte([]byte("ESBFNRCM"), key[2]) >= 0 {
 			n++
 		}
 		return nil

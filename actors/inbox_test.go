@@ -81,8 +81,8 @@ func rowsBefore(t *testing.T, r *testNode, of parley.AgentID, before uint64, lim
 	defer v.Close()
 	var page []query.Message
 	var err error
-	scan := v.FeedBefore(of, before, func(e journal.FeedEntry) bool {
-		if e.Kind.BringsMessage() && err == nil {
+	scan := v.InboxBefore(of, before, func(e journal.FeedEntry) bool {
+		if err == nil {
 			var m query.Message
 			m, err = query.ReadRecord(v, of.Slot(), parley.MessageID(e.Ref))
 			m.Position = e.Position

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"parley"
@@ -169,7 +170,7 @@ func (p *scriptRunner) noteStreamed(l *streamClient, entries []journal.FeedEntry
 func (p *scriptRunner) newEntries(l *streamClient) (all []journal.FeedEntry) {
 	newest := uint64(0)
 	v := p.contents.View()
-	err := v.FeedBefore(l.agent, 0, func(e journal.FeedEntry) bool { newest = e.Position; return false })
+	err := v.Feed(l.agent, 0, math.MaxUint64, func(e journal.FeedEntry) bool { newest = e.Position; return true })
 	v.Close()
 	eventually(p.t, "the stream has caught up", func() bool {
 		entries := []journal.FeedEntry(nil)

@@ -172,7 +172,7 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 		r := &record.Message{}
 		decodeAgain(t, r, p.Value[8:])
 		return fmt.Sprintf("record at %d under %d: %s", binary.BigEndian.Uint64(p.Value), slot, oneLine(r))
-	case family == 'F':
+	case family == 'F' || family == 'N':
 		return fmt.Sprintf("feed of %s at %d: %d %s", id(rest), binary.BigEndian.Uint64(rest[16:]), p.Value[0], id(p.Value[9:]))
 	case family == 'C':
 		return fmt.Sprintf("copies from %s under %d, at %d, to %x", id(rest), slot, binary.BigEndian.Uint64(p.Value), p.Value[8:])
@@ -309,8 +309,8 @@ func covers(p journaltest.Pair) []string {
 		return []string{"family E", fmt.Sprintf("stream of kind %d", rest[0])}
 	case family == 'S':
 		return []string{"family S", fmt.Sprintf("state of a stream of kind %d", rest[0])}
-	case family == 'F':
-		return []string{"family F", fmt.Sprintf("feed entry of kind %d", p.Value[0])}
+	case family == 'F' || family == 'N':
+		return []string{fmt.Sprintf("family %c", family), fmt.Sprintf("feed entry of kind %d", p.Value[0])}
 	case family == 'M':
 		return []string{fmt.Sprintf("marks of %d bytes", len(rest))}
 	case family == 'R':

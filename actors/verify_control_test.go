@@ -52,13 +52,13 @@ var rowControls = map[string]tamperCase{
 		x.set(layout.StateKey(layout.StreamOf(k)), append(layout.EncodeNumber(99), 1))
 	}, []string{"states"}, false},
 	"an arrival goes back": {func(x *tamperer) {
-		x.alter('F', isStatusEntry, func(v []byte) []byte {
+		x.alter('N', isStatusEntry, func(v []byte) []byte {
 			binary.BigEndian.PutUint64(v[1:], uint64(noon.Add(99*time.Hour).UnixMilli()))
 			return v
 		})
 	}, []string{"feeds"}, false},
 	"a feed entry of another kind": {func(x *tamperer) {
-		x.alter('F', isStatusEntry, func(v []byte) []byte { v[0] = 9; return v })
+		x.alter('N', isStatusEntry, func(v []byte) []byte { v[0] = 9; return v })
 	}, []string{"status-entries", "values"}, false},
 	"a counter went back": {func(x *tamperer) {
 		x.alter(layout.AppliedFamily, nil, func(v []byte) []byte {
@@ -268,10 +268,10 @@ var meaningControls = map[string]tamperCase{
 	"a feed entry is gone": {func(x *tamperer) {
 		x.dropFirst('F', isMessageEntry)
 	}, []string{"feed-entries", "record-places", "untransferred"}, false},
-	"a status entry is gone": {func(x *tamperer) { x.dropFirst('F', isStatusEntry) }, []string{"status-entries"}, false},
+	"a status entry is gone": {func(x *tamperer) { x.dropFirst('N', isStatusEntry) }, []string{"status-entries"}, false},
 	"two status entries changed places": {func(x *tamperer) {
-		k, v := x.find('F', func(_, v []byte) bool { return v[0] == 2 && string(v[25:]) == "paused" })
-		k2, v2 := x.find('F', func(k2, v2 []byte) bool {
+		k, v := x.find('N', func(_, v []byte) bool { return v[0] == 2 && string(v[25:]) == "paused" })
+		k2, v2 := x.find('N', func(k2, v2 []byte) bool {
 			return bytes.Equal(k2[:19], k[:19]) && bytes.Equal(v2[9:25], v[9:25]) && string(v2[25:]) == "completed"
 		})
 		x.set(k, append(v[:25:25], v2[25:]...))

@@ -76,7 +76,7 @@ var groupControls = map[string]tamperCase{
 		}, func(e conversation.Event) { e.(*conversation.StatusChanged).By = x.agents[2].Bytes() })
 	}, []string{"history"}, false},
 	"a member was not notified about a change": {func(x *tamperer) {
-		x.dropFirst('F', func(k, v []byte) bool { return isStatusEntry(k, v) && bytes.Equal(k[3:19], x.agents[0][:]) })
+		x.dropFirst('N', func(k, v []byte) bool { return isStatusEntry(k, v) && bytes.Equal(k[3:19], x.agents[0][:]) })
 	}, []string{"status-entries"}, false},
 	"one who came later was notified about more": {func(x *tamperer) { x.repeatGroupEvent() }, []string{"status-entries"}, false},
 	"an agent was in two groups, one of them isolated": {func(x *tamperer) {
@@ -102,10 +102,10 @@ var groupControls = map[string]tamperCase{
 	"a place is not noted":    {func(x *tamperer) { x.dropFirst('R', ofTable(journal.PlaceTable)) }, []string{"place-rows"}, false},
 	"a place has other seats": {func(x *tamperer) { x.alter('R', ofTable(journal.PlaceTable), flipLast) }, []string{"place-rows"}, false},
 	"a feed reports no new member": {func(x *tamperer) {
-		x.dropFirst('F', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.MemberJoined })
+		x.dropFirst('N', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.MemberJoined })
 	}, []string{"group-news"}, false},
 	"a feed reports another request": {func(x *tamperer) {
-		x.alter('F', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.RequestResolved }, flipLast)
+		x.alter('N', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.RequestResolved }, flipLast)
 	}, []string{"group-news"}, false},
 	"the directory shows nothing": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.PublicTable)) }, []string{"directory-rows"}, false},
 	"the directory shows what is not public": {func(x *tamperer) {
@@ -187,7 +187,7 @@ func (x *tamperer) swapCopies() {
 // repeatGroupEvent sends a group event again to an agent that was not a member at the
 // time.
 func (x *tamperer) repeatGroupEvent() {
-	k, v := x.find('F', func(k, v []byte) bool {
+	k, v := x.find('N', func(k, v []byte) bool {
 		return isStatusEntry(k, v) && string(v[25:]) == "completed" && !bytes.Equal(k[3:19], x.agents[0][:]) && !bytes.Equal(k[3:19], x.agents[1][:])
 	})
 	x.set(k, append(v[:25:25], "paused"...))

@@ -106,10 +106,10 @@ var mlsControls = map[string]tamperCase{
 	"a commit removes an empty seat": {func(x *tamperer) {
 		rewriteCommit(x, func(c *group.Committed) bool { return c.GetEpoch() == 1 }, func(c *group.Committed) { c.Removed = []uint32{77} })
 	}, []string{"group-history"}, true},
-	"a member was not notified about a commit":     {func(x *tamperer) { x.dropFirst('F', isMLSEntry(record.MLSCommitted)) }, []string{"group-news"}, false},
-	"a member was not notified about a Welcome":    {func(x *tamperer) { x.dropFirst('F', isMLSEntry(record.MLSWelcomed)) }, []string{"group-news"}, false},
-	"nobody was notified who awaits a leaf":        {func(x *tamperer) { x.dropFirst('F', isMLSEntry(record.MLSAdmission)) }, []string{"group-news"}, false},
-	"nobody was notified about a leaf left behind": {func(x *tamperer) { x.dropFirst('F', isMLSEntry(record.MLSRemoval)) }, []string{"group-news"}, false},
+	"a member was not notified about a commit":     {func(x *tamperer) { x.dropFirst('N', isMLSEntry(record.MLSCommitted)) }, []string{"group-news"}, false},
+	"a member was not notified about a Welcome":    {func(x *tamperer) { x.dropFirst('N', isMLSEntry(record.MLSWelcomed)) }, []string{"group-news"}, false},
+	"nobody was notified who awaits a leaf":        {func(x *tamperer) { x.dropFirst('N', isMLSEntry(record.MLSAdmission)) }, []string{"group-news"}, false},
+	"nobody was notified about a leaf left behind": {func(x *tamperer) { x.dropFirst('N', isMLSEntry(record.MLSRemoval)) }, []string{"group-news"}, false},
 	"a pending member got a broadcast": {func(x *tamperer) {
 		x.alter('C', func(_, v []byte) bool { return bytes.HasSuffix(v, x.agents[2][:]) }, func(v []byte) []byte {
 			return append(v[:len(v)-20], append([]byte{0, 0, 0, 4}, x.agents[3][:]...)...)

@@ -43,6 +43,20 @@ func (v *countingView) Feed(agent parley.AgentID, from, upTo uint64, fn func(jou
 	})
 }
 
+func (v *countingView) Inbox(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
+	return v.View.Inbox(agent, from, upTo, func(e journal.FeedEntry) bool {
+		v.rows.Add(1)
+		return fn(e)
+	})
+}
+
+func (v *countingView) InboxBefore(agent parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
+	return v.View.InboxBefore(agent, before, func(e journal.FeedEntry) bool {
+		v.rows.Add(1)
+		return fn(e)
+	})
+}
+
 func (v *countingView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(uint64, journal.Receipts)) error {
 	return v.View.FeedReceipts(agent, low, high, func(position uint64, m journal.Receipts) {
 		v.rows.Add(1)
@@ -80,7 +94,7 @@ func (v *countingView) Untransferred(agent parley.AgentID, from uint64, rows int
 	if err != nil {
 		return told, read, err
 	}
-	return told, read, v.View.Feed(agent, max(noted, max(from, 1)-1), told, func(journal.FeedEntry) bool {
+	return told, read, v.View.Inbox(agent, max(noted, max(from, 1)-1), told, func(journal.FeedEntry) bool {
 		v.rows.Add(1)
 		return true
 	})
@@ -189,25 +203,47 @@ func TestWaitCountsUnreadNearby(t *testing.T) {
 	}
 }
 
-// TestWaitSkipsOtherFeedEntries: entries between two messages of a feed are skipped in
-// pages, and the next message is found.
-func TestWaitSkipsOtherFeedEntries(t *testing.T) {
-	r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().WaitRows = 3 }))
+// TestPagesStayFull: other feed entries, however many lie between and before the messages, neither
+// blank a page nor are they read for it.
+func TestPagesStayFull(t *testing.T) {
+	const messages, notices = 30, 10_000
+	o := &countingJournal{}
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	owner, ids := r.agents("acme", 2)
-	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t)
-	talk := first.Message.Conversation()
+	from, to := ids[0], ids[1]
+	var talk parley.ConversationID
+	for i := range messages {
+		talk = must(r.send(direct(owner, from, to, fmt.Sprint(i), "")))(t).Message.Conversation()
+	}
 	for i := range 10 {
 		status := []string{"open", "paused"}[i%2]
 		must(r.node.Messages.ChangeStatus(context.Background(), ChangeStatus{Conversation: talk, By: ids[:1], Status: status}))(t)
 	}
-	place := r.node.Feeds.After(ids[1], r.inbox(ids[1])[0].Position)
-	if w := r.wait(place, 20); len(w.Items) != 0 {
-		t.Errorf("got %v", contents(w))
+	for range notices / 100 {
+		stored := make(chan error, 1)
+		e := &journal.Entry{Slot: to.Slot(), At: r.node.clock(), Release: func(err error) { stored <- err }}
+		for range 100 {
+			e.Effects = append(e.Effects, journal.AppendFeed{To: to, Kind: journal.ReceiptEntry, Ref: parley.AnyID(to)})
+		}
+		r.store.Append(e)
+		must(0, <-stored)(t)
 	}
-	must(r.send(direct(owner, ids[0], ids[1], "second", "")))(t)
-	for _, from := range []query.Awaited{place, r.node.Feeds.After(ids[1], r.inbox(ids[1])[1].Position)} {
-		if w := r.wait(from, 20); !slices.Equal(contents(w), []string{"second"}) {
-			t.Errorf("got %v", contents(w))
+	ctx, limit := context.Background(), 20
+	pages := map[string]func() int{
+		"inbox": func() int { return len(must2(r.node.Messages.Inbox(ctx, to, 0, limit, "", nil))(t)) },
+		"deep inbox": func() int {
+			return len(must2(r.node.Messages.Inbox(ctx, to, r.inbox(to)[2].Position, limit, "", nil))(t))
+		},
+		"of one type": func() int {
+			return len(must2(r.node.Messages.Inbox(ctx, to, 0, limit, r.inbox(to)[0].Record.GetType(), nil))(t))
+		},
+		"wait":          func() int { return len(r.wait(r.node.Feeds.After(to, 0), limit).Items) },
+		"untransferred": func() int { return len(r.wait(r.node.Feeds.Untransferred(to), limit).Items) },
+	}
+	for name, page := range pages {
+		items := 0
+		if read := o.reads(func() { items = page() }); items != limit || read > 4*messages {
+			t.Errorf("%s: %d of %d messages, for which %d rows were read", name, items, limit, read)
 		}
 	}
 }

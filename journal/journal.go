@@ -116,9 +116,12 @@ type View interface {
 	// Feed calls fn with the entries of an agent's feed at positions (from, upTo],
 	// oldest first, until fn returns false.
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(FeedEntry) bool) error
-	// FeedBefore calls fn with the entries below a position, newest first, until fn
-	// returns false. before 0 is the end of the feed.
-	FeedBefore(agent parley.AgentID, before uint64, fn func(FeedEntry) bool) error
+	// Inbox does as Feed with the entries that bring messages only. The others are not
+	// read, however many there are.
+	Inbox(agent parley.AgentID, from, upTo uint64, fn func(FeedEntry) bool) error
+	// InboxBefore calls fn with the entries below a position that bring messages, newest
+	// first, until fn returns false. before 0 is the end of the feed.
+	InboxBefore(agent parley.AgentID, before uint64, fn func(FeedEntry) bool) error
 	// Commit returns the number of a commit that the view shows, with all before it; it may
 	// show later ones too. It is 0 if that is not known.
 	Commit() uint64

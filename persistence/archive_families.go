@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"errors"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -35,16 +36,31 @@ func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, positi
 
 // Feeds lists every feed, entry by entry in order.
 func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error {
-	return a.family(layout.FeedFamily, func(_ parley.Slot, k, value []byte) error {
-		if len(k) != 27 || len(value) < 25 || layout.Dropped(value) {
-			return nil
+	if a.rows == nil {
+		return journal.ErrClosed
+	}
+	messages, err := a.rows.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	rows, err := newFeedRows(messages)
+	if err != nil {
+		return errors.Join(err, messages.Close())
+	}
+	for slot := parley.Slot(0); slot < parley.Slots && err == nil; slot++ {
+		for ok := rows.first(layout.Key(slot, layout.FeedFamily, 0), layout.Key(slot, layout.FeedFamily+1, 0)); ok && err == nil; ok = rows.next() {
+			k, value := rows.row().Key(), rows.row().Value()
+			if len(k) != layout.FeedKeyBytes || len(value) < layout.FeedBytes || layout.Dropped(value) {
+				continue
+			}
+			var e journal.FeedEntry
+			if e, err = layout.DecodeFeed(layout.Number(k[19:]), value); err == nil {
+				err = fn(layout.AgentOf(k), e)
+			}
 		}
-		e, err := layout.DecodeFeed(layout.Number(k[19:]), value)
-		if err != nil {
-			return err
-		}
-		return fn(parley.IDFromBytes[parley.AgentID](k[3:19]), e)
-	})
+		err = errors.Join(err, rows.err())
+	}
+	return errors.Join(err, rows.close(), messages.Close())
 }
 
 // Copies lists every copy of a broadcast, with the slot under which the list of

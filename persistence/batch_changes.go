@@ -87,7 +87,7 @@ func (c *batchChanges) reach(number int, position uint64) {
 func (c *batchChanges) read(set bool, k, value []byte) error {
 	slot, family := layout.FamilyOf(k)
 	switch family {
-	case layout.FeedFamily:
+	case layout.FeedFamily, layout.NoticeFamily:
 		return c.readFeed(k, value)
 	case layout.ReceiptFamily:
 		if len(k) == layout.FeedKeyBytes {

@@ -307,24 +307,62 @@ func (v *storeView) Feed(agent parley.AgentID, from, upTo uint64, fn func(journa
 	if from >= upTo {
 		return nil
 	}
-	return v.feed(agent, from+1, upTo, false, fn)
+	if v.rows == nil {
+		return journal.ErrClosed
+	}
+	low, high := feedBounds(agent, from+1, upTo)
+	iter, err := v.scanner(low, high)
+	if err != nil {
+		return err
+	}
+	rows, err := newFeedRows(iter.Iterator)
+	if err != nil {
+		return errors.Join(err, v.release(iter))
+	}
+	more := true
+	for ok := rows.first(low, high); ok && more && err == nil; ok = rows.next() {
+		more, err = giveFeed(rows.row().Key(), rows.row().Value(), fn)
+	}
+	return errors.Join(err, rows.err(), rows.close(), v.release(iter))
 }
 
-// FeedBefore calls fn with agent's feed entries of positions below before,
-// newest first, until fn returns false. before 0 is the end of the feed.
-func (v *storeView) FeedBefore(agent parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
-	return v.feed(agent, 0, before-1, true, fn)
+// Inbox calls fn with the entries of agent's feed that bring messages, of positions (from,
+// upTo], oldest first, until fn returns false.
+func (v *storeView) Inbox(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
+	if from >= upTo {
+		return nil
+	}
+	return v.inbox(agent, from+1, upTo, false, fn)
 }
 
-func (v *storeView) feed(agent parley.AgentID, low, high uint64, reverse bool, fn func(journal.FeedEntry) bool) error {
-	lowKey, highKey := layout.FeedKey(layout.FeedFamily, agent, low), layout.After(layout.FeedKey(layout.FeedFamily, agent, high))
-	return v.scan(lowKey, highKey, reverse, func(k, value []byte) (bool, error) {
-		if len(value) > 0 && layout.Dropped(value) {
+// InboxBefore calls fn with the entries of agent's feed that bring messages, of positions
+// below before, newest first, until fn returns false. before 0 is the end of the feed.
+func (v *storeView) InboxBefore(agent parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
+	return v.inbox(agent, 0, before-1, true, fn)
+}
+
+func (v *storeView) inbox(agent parley.AgentID, from, upTo uint64, reverse bool, fn func(journal.FeedEntry) bool) error {
+	low, high := feedBounds(agent, from, upTo)
+	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) {
+		if len(value) > 0 && !layout.FeedKindOf(value).BringsMessage() { // stored by an older version
 			return true, nil
 		}
-		e, err := layout.DecodeFeed(layout.Number(k[len(k)-8:]), value)
-		return err == nil && fn(e), err
+		return giveFeed(k, value, fn)
 	})
+}
+
+// feedBounds are the keys between which the messages of positions from to upTo are.
+func feedBounds(agent parley.AgentID, from, upTo uint64) (low, high []byte) {
+	return layout.FeedKey(layout.FeedFamily, agent, from), layout.After(layout.FeedKey(layout.FeedFamily, agent, upTo))
+}
+
+// giveFeed calls fn with an entry, unless it was dropped.
+func giveFeed(k, value []byte, fn func(journal.FeedEntry) bool) (more bool, err error) {
+	if len(value) > 0 && layout.Dropped(value) {
+		return true, nil
+	}
+	e, err := layout.DecodeFeed(layout.Number(k[len(k)-8:]), value)
+	return err == nil && fn(e), err
 }
 
 // Row returns the value of one row.

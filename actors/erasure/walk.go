@@ -268,10 +268,8 @@ func (w *walk) gather(list []parley.ConversationID, agent parley.AgentID) (_ []p
 	}
 	messages := 0
 	var copies []parley.AnyID // that begin conversations
-	err = w.view.Feed(agent, 0, math.MaxUint64, func(e journal.FeedEntry) bool {
-		if e.Kind.BringsMessage() {
-			messages++
-		}
+	err = w.view.Inbox(agent, 0, math.MaxUint64, func(e journal.FeedEntry) bool {
+		messages++
 		switch {
 		case e.Begins && e.Kind == journal.MessageEntry:
 			list = append(list, conversation.StartedBy(parley.MessageID(e.Ref)))

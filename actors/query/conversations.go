@@ -126,7 +126,7 @@ func (l *listing) rows(before uint64) (rows []listed, err error) {
 func (l *listing) entries(before, upTo uint64) (entries []listed, reached uint64, err error) {
 	var begins []journal.FeedEntry
 	seen := 0
-	err = l.view.FeedBefore(l.agent, before, func(e journal.FeedEntry) bool {
+	err = l.view.InboxBefore(l.agent, before, func(e journal.FeedEntry) bool {
 		if e.Position <= upTo {
 			return false
 		}
@@ -172,7 +172,7 @@ func StartedBy(v journal.View, agent parley.AgentID, e journal.FeedEntry) (parle
 func (q *Messages) missingRows(v journal.View, agent parley.AgentID, beyond, upTo uint64) (*journal.Entry, error) {
 	var begins []journal.FeedEntry
 	seen, reached := 0, beyond
-	err := v.Feed(agent, beyond, upTo, func(e journal.FeedEntry) bool {
+	err := v.Inbox(agent, beyond, upTo, func(e journal.FeedEntry) bool {
 		seen, reached = seen+1, e.Position
 		if e.Begins {
 			begins = append(begins, e)

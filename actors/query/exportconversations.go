@@ -164,7 +164,7 @@ func (x *Export) conversationsOf(id parley.AgentID, visit func(parley.Conversati
 	if err = errors.Join(err, bad); err != nil {
 		return err
 	}
-	err = x.view.Feed(id, upTo, math.MaxInt64, func(e journal.FeedEntry) bool {
+	err = x.view.Inbox(id, upTo, math.MaxInt64, func(e journal.FeedEntry) bool {
 		if !e.Begins {
 			return true
 		}

@@ -53,10 +53,8 @@ func (x *Export) message(id parley.MessageID) (Message, error) {
 func (x *Export) messageIDs(add func(parley.AnyID)) error {
 	hosted := map[parley.ConversationID]struct{}{}
 	return x.eachAgent(func(id parley.AgentID) error {
-		err := x.view.Feed(id, 0, math.MaxInt64, func(e journal.FeedEntry) bool {
-			if e.Kind.BringsMessage() {
-				add(e.Ref)
-			}
+		err := x.view.Inbox(id, 0, math.MaxInt64, func(e journal.FeedEntry) bool {
+			add(e.Ref)
 			return true
 		})
 		if err != nil {

@@ -54,11 +54,9 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 		}); err != nil {
 			return err
 		}
-		return v.FeedBefore(agent, s.After+1, func(e journal.FeedEntry) bool {
-			if e.Kind.BringsMessage() {
-				s.Last = parley.MessageID(e.Ref)
-			}
-			return !e.Kind.BringsMessage()
+		return v.InboxBefore(agent, s.After+1, func(e journal.FeedEntry) bool {
+			s.Last = parley.MessageID(e.Ref)
+			return false
 		})
 	})
 	if err == nil && s.OnlyUntransferred && read >= q.limits.TransferredStep {

@@ -89,12 +89,12 @@ func (p *inboxPage) add(e journal.FeedEntry) (more bool, err error) {
 // scan adds messages from the rows of a feed before a position, after seen entries were read.
 func (p *inboxPage) scan(v journal.View, agent parley.AgentID, before uint64, seen int) error {
 	note, had, failed := journal.TypeHash(p.only), len(p.messages), error(nil)
-	err := v.FeedBefore(agent, before, func(e journal.FeedEntry) (more bool) {
+	err := v.InboxBefore(agent, before, func(e journal.FeedEntry) (more bool) {
 		if len(p.messages) == p.limit || seen >= scanMax {
 			p.next = p.last
 			return false
 		}
-		if seen++; !e.Kind.BringsMessage() || p.only != "" && !bytes.Equal(e.Note, note) {
+		if seen++; p.only != "" && !bytes.Equal(e.Note, note) {
 			p.last = e.Position
 			return true
 		}

@@ -49,16 +49,14 @@ func (c newestCache) of(v journal.View, agent parley.AgentID) (n *newestMessages
 		return n, 0, nil
 	}
 	n = &newestMessages{commit: v.Commit(), entries: make([]FeedEntry, 0, newestEntries), whole: true}
-	err = v.FeedBefore(agent, 0, func(e journal.FeedEntry) bool {
+	err = v.InboxBefore(agent, 0, func(e journal.FeedEntry) bool {
 		if len(n.entries) == newestEntries || seen == scanMax {
 			n.whole = false
 			return false
 		}
 		seen, n.end = seen+1, e.Position
-		if e.Kind.BringsMessage() {
-			e.Note, e.Record = nil, nil
-			n.entries = append(n.entries, FeedEntry{FeedEntry: e})
-		}
+		e.Note, e.Record = nil, nil
+		n.entries = append(n.entries, FeedEntry{FeedEntry: e})
 		return true
 	})
 	if err != nil {

@@ -39,10 +39,10 @@ func newPollIndex(limits *Limits) *pollIndex {
 	})}
 }
 
-// feedIndex counts the messages of one feed in blocks of its entries.
+// feedIndex counts the messages of one feed in blocks.
 //
-// Invariant, under mu: blocks are adjacent and ascending, and cover every entry from
-// the first block up to position upTo, which is durable. Each has blockEntries entries,
+// Invariant, under mu: blocks are adjacent and ascending, and cover every message from
+// the first block up to position upTo, which is durable. Each has blockEntries messages,
 // except the newest and, if whole is set, the oldest.
 type feedIndex struct {
 	agent        parley.AgentID
@@ -54,11 +54,11 @@ type feedIndex struct {
 	mu       sync.Mutex
 	blocks   []feedBlock
 	upTo     uint64
-	whole    bool  // the blocks begin at the feed's first entry
+	whole    bool  // the blocks begin with the feed's first message
 	maxDelay int64 // longest time from creation to arrival, in milliseconds
 }
 
-// feedBlock is a run of feed entries. Arrival times never decrease along the feed and
+// feedBlock is a run of messages in a feed. Arrival times never decrease along the feed and
 // are never before the message's creation. Creation times are in no order. All times
 // are Unix milliseconds.
 type feedBlock struct {
@@ -67,7 +67,6 @@ type feedBlock struct {
 	oldest       int64  // creation time of its oldest message
 	total        int64  // messages from the beginning of the index to the end of the block
 	messages     int32
-	entries      int32
 }
 
 // blockTimes holds the creation times of a block's messages.
@@ -123,8 +122,8 @@ func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, dur
 		t.certain += times.since(since)
 	}
 	// Entries of the view after the index become durable before the view returns.
-	err = v.Feed(x.agent, upTo, math.MaxUint64, func(e journal.FeedEntry) bool {
-		if e.Kind.BringsMessage() && createdAt(e) > since {
+	err = v.Inbox(x.agent, upTo, math.MaxUint64, func(e journal.FeedEntry) bool {
+		if createdAt(e) > since {
 			t.certain++
 		}
 		return true
@@ -235,9 +234,9 @@ func (x *feedIndex) extend(ctx context.Context, v journal.View, durable uint64) 
 	if x.upTo >= durable {
 		return nil
 	}
-	err := v.Feed(x.agent, x.upTo, durable, func(e journal.FeedEntry) bool {
+	err := v.Inbox(x.agent, x.upTo, durable, func(e journal.FeedEntry) bool {
 		n := len(x.blocks)
-		if n == 0 || int(x.blocks[n-1].entries) == x.blockEntries {
+		if n == 0 || int(x.blocks[n-1].messages) == x.blockEntries {
 			if ctx.Err() != nil {
 				return false
 			}
@@ -245,11 +244,12 @@ func (x *feedIndex) extend(ctx context.Context, v journal.View, durable uint64) 
 			n++
 		}
 		b := &x.blocks[n-1]
-		if b.entries == 0 {
+		if b.messages == 0 {
 			b.first, b.began = e.Position, e.At
 		}
 		b.last, b.ended, x.upTo = e.Position, e.At, e.Position
-		b.total += int64(x.addEntry(b, e))
+		x.addEntry(b, e)
+		b.total++
 		return true
 	})
 	if err == nil {
@@ -273,15 +273,15 @@ func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) erro
 	}
 	var below []feedBlock // newest first
 	b, whole := newBlock(until), true
-	err := v.FeedBefore(x.agent, before, func(e journal.FeedEntry) bool {
-		if int(b.entries) == x.blockEntries {
+	err := v.InboxBefore(x.agent, before, func(e journal.FeedEntry) bool {
+		if int(b.messages) == x.blockEntries {
 			below = append(below, b)
 			if whole = b.began > since && ctx.Err() == nil; !whole {
 				return false
 			}
 			b = newBlock(b.total - int64(b.messages))
 		}
-		if b.entries == 0 {
+		if b.messages == 0 {
 			b.last, b.ended = e.Position, e.At
 		}
 		b.first, b.began = e.Position, e.At
@@ -291,7 +291,7 @@ func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) erro
 	if err != nil {
 		return err
 	}
-	if whole && b.entries > 0 {
+	if whole && b.messages > 0 {
 		below = append(below, b)
 	}
 	x.whole = whole
@@ -302,15 +302,10 @@ func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) erro
 
 func newBlock(until int64) feedBlock { return feedBlock{oldest: math.MaxInt64, total: until} }
 
-// addEntry counts an entry in a block and returns how many messages it adds.
-func (x *feedIndex) addEntry(b *feedBlock, e journal.FeedEntry) int32 {
-	b.entries++
-	if !e.Kind.BringsMessage() {
-		return 0
-	}
+// addEntry counts an entry in a block.
+func (x *feedIndex) addEntry(b *feedBlock, e journal.FeedEntry) {
 	created := createdAt(e)
 	b.messages, b.oldest, x.maxDelay = b.messages+1, min(b.oldest, created), max(x.maxDelay, e.At-created)
-	return 1
 }
 
 // read returns the creation times of a block's messages. The last result is cached.
@@ -319,10 +314,8 @@ func (x *feedIndex) read(v journal.View, b *feedBlock) (*blockTimes, error) {
 		return times, nil
 	}
 	times := &blockTimes{first: b.first, last: b.last, created: make([]int64, 0, b.messages)}
-	err := v.Feed(x.agent, b.first-1, b.last, func(e journal.FeedEntry) bool {
-		if e.Kind.BringsMessage() {
-			times.created = append(times.created, createdAt(e))
-		}
+	err := v.Inbox(x.agent, b.first-1, b.last, func(e journal.FeedEntry) bool {
+		times.created = append(times.created, createdAt(e))
 		return true
 	})
 	if err == nil && len(times.created) == int(b.messages) { // an older view may lack entries

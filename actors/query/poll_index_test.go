@@ -22,9 +22,9 @@ type feedView struct {
 	read  *int
 }
 
-func (v feedView) Feed(_ parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
+func (v feedView) Inbox(_ parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
 	for _, e := range v.lines {
-		if e.Position > from && e.Position <= upTo {
+		if e.Kind.BringsMessage() && e.Position > from && e.Position <= upTo {
 			if *v.read++; !fn(e) {
 				break
 			}
@@ -33,9 +33,9 @@ func (v feedView) Feed(_ parley.AgentID, from, upTo uint64, fn func(journal.Feed
 	return nil
 }
 
-func (v feedView) FeedBefore(_ parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
+func (v feedView) InboxBefore(_ parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
 	for _, e := range slices.Backward(v.lines) {
-		if e.Position < before {
+		if e.Kind.BringsMessage() && e.Position < before {
 			if *v.read++; !fn(e) {
 				break
 			}
@@ -142,7 +142,7 @@ func TestPollsOfAnyFeedSeeDefects(t *testing.T) {
 		},
 		"the index believes it is whole": func(x *feedIndex) { x.whole = len(x.blocks) > 0 },
 		"a line is taken in twice": func(x *feedIndex) {
-			if n := len(x.blocks); n > 0 && x.blocks[n-1].entries > 0 {
+			if n := len(x.blocks); n > 0 && x.blocks[n-1].messages > 0 {
 				x.upTo = x.blocks[n-1].last - 1
 			}
 		},

@@ -32,8 +32,8 @@ func WalkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows in
 		return err
 	}
 	for from = max(from, passed); from < upTo && rows > 0; {
-		entries, last, read, err := entriesWithReceipts(v, agent, from, upTo, min(rows, unreadEntries), unreadEntries)
-		rows -= read
+		entries, last, err := entriesWithReceipts(v, agent, from, upTo, min(rows, unreadEntries))
+		rows -= len(entries)
 		for i := 0; i < len(entries) && err == nil; i++ {
 			if entries[i].Receipts.ReadAt == 0 {
 				err = fn(entries[i])
@@ -48,17 +48,14 @@ func WalkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows in
 }
 
 // entriesWithReceipts returns the messages among the entries of a feed after position
-// from, up to upTo, with their receipts: at most limit of them, from at most rows
-// entries. last is the position that it reached, read how many entries it read.
-func entriesWithReceipts(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit int) (entries []FeedEntry, last uint64, read int, err error) {
+// from, up to upTo, with their receipts: at most limit of them. last is the position that
+// it reached.
+func entriesWithReceipts(v journal.View, agent parley.AgentID, from, upTo uint64, limit int) (entries []FeedEntry, last uint64, err error) {
 	last = upTo
-	err = v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
-		if e.Kind.BringsMessage() {
-			e.Note = nil // it aliases the feed's memory
-			entries = append(entries, FeedEntry{FeedEntry: e})
-		}
-		read++
-		if read == rows || len(entries) == limit {
+	err = v.Inbox(agent, from, upTo, func(e journal.FeedEntry) bool {
+		e.Note = nil // it aliases the feed's memory
+		entries = append(entries, FeedEntry{FeedEntry: e})
+		if len(entries) == limit {
 			last = e.Position
 			return false
 		}
@@ -67,7 +64,7 @@ func entriesWithReceipts(v journal.View, agent parley.AgentID, from, upTo uint64
 	if err == nil {
 		err = fillEntryReceipts(v, agent, entries)
 	}
-	return entries, last, read, err
+	return entries, last, err
 }
 
 // fillEntryReceipts fills in the receipts of entries, oldest first.

@@ -50,7 +50,7 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 	q := a.reader
 	durable := q.journal.DurablePosition(a.agent) // read before the view opens, which has everything up to it
 	err = q.view(ctx, func(v journal.View) error {
-		entries, last, read, err := entriesWithReceipts(v, a.agent, a.beyond, ^uint64(0), q.limits.WaitRows, limit)
+		entries, last, err := entriesWithReceipts(v, a.agent, a.beyond, ^uint64(0), limit)
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 			w.Items = append(w.Items, Message{Record: record, Receipts: l.Receipts, Position: l.Position})
 		}
 		// Where all entries were erased, the next messages lie beyond them.
-		if more = len(w.Items) == 0 && (read == q.limits.WaitRows || len(entries) == limit); more {
+		if more = len(w.Items) == 0 && len(entries) == limit; more {
 			a.beyond = last
 			return nil
 		}

@@ -225,7 +225,7 @@ func (ev *Evaluator) appendFeed(it *Item, w journal.AppendFeed, at int64) error 
 func (ev *Evaluator) writeFeed(agent parley.AgentID, e *journal.FeedEntry) error {
 	ev.feeds = append(ev.feeds, agent)
 	op := ev.batch.SetDeferred(layout.FeedKeyBytes, layout.FeedBytes+len(e.Note))
-	layout.PutFeedKey(op.Key, layout.FeedFamily, agent, e.Position)
+	layout.PutFeedKey(op.Key, layout.FeedFamilyOf(e.Kind), agent, e.Position)
 	layout.PutFeed(op.Value, e)
 	return op.Finish()
 }

@@ -66,15 +66,26 @@ func testFeed(r *rig) {
 	}
 }
 
+// testFeedPages reads pages of a feed in which other entries lie between the messages, and pages of
+// the messages alone.
 func testFeedPages(r *rig) {
 	agent, other := r.agent(near), r.agent(near)
 	a := r.appender(r.stream(near), 0)
-	for range 9 {
+	kinds := []journal.FeedKind{journal.StatusEntry, journal.MessageEntry, journal.CopyEntry, journal.GroupEntry, journal.ReceiptEntry, journal.MessageEntry, journal.StatusEntry, journal.StatusEntry, journal.CopyEntry}
+	for _, kind := range kinds {
 		for _, to := range []parley.AgentID{agent, other} {
-			a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: journal.StatusEntry, Ref: parley.AnyID(agent)}}})
+			a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: kind, Ref: parley.AnyID(r.message(near))}}})
 		}
 	}
 	p := r.positions(agent)
+	messages := func(page []uint64) (only []uint64) {
+		for _, at := range page {
+			if kinds[slices.Index(p, at)].BringsMessage() {
+				only = append(only, at)
+			}
+		}
+		return only
+	}
 	pages := []struct {
 		from, upTo uint64
 		want       []uint64
@@ -93,16 +104,22 @@ func testFeedPages(r *rig) {
 			var got []uint64
 			r.must(v.Feed(agent, page.from, page.upTo, func(e journal.FeedEntry) bool { got = append(got, e.Position); return true }))
 			r.expect(line("feed from", page.from, "to", page.upTo), got, page.want)
+			got = nil
+			r.must(v.Inbox(agent, page.from, page.upTo, func(e journal.FeedEntry) bool { got = append(got, e.Position); return true }))
+			r.expect(line("inbox from", page.from, "to", page.upTo), got, messages(page.want))
 		}
-		slices.Reverse(p)
-		for before, want := range map[uint64][]uint64{0: p, ^uint64(0): p, p[0]: p[1:], p[4]: p[5:], p[8]: nil, 1: nil} {
+		for before, want := range map[uint64][]uint64{0: p, ^uint64(0): p, p[8]: p[:8], p[4]: p[:4], p[0]: nil, 1: nil} {
 			var got []uint64
-			r.must(v.FeedBefore(agent, before, func(e journal.FeedEntry) bool { got = append(got, e.Position); return true }))
-			r.expect(line("feed before", before), got, want)
+			r.must(v.InboxBefore(agent, before, func(e journal.FeedEntry) bool { got = append(got, e.Position); return true }))
+			slices.Reverse(got)
+			r.expect(line("inbox before", before), got, messages(want))
 		}
 		var got []uint64
-		r.must(v.FeedBefore(agent, 0, func(e journal.FeedEntry) bool { got = append(got, e.Position); return len(got) < 3 }))
-		r.expect("the newest three", got, p[:3])
+		r.must(v.Feed(agent, 0, p[8], func(e journal.FeedEntry) bool { got = append(got, e.Position); return len(got) < 3 }))
+		r.expect("the oldest three", got, p[:3])
+		got = nil
+		r.must(v.InboxBefore(agent, 0, func(e journal.FeedEntry) bool { got = append(got, e.Position); return len(got) < 3 }))
+		r.expect("the newest three messages", got, []uint64{p[8], p[5], p[2]})
 	})
 }
 

@@ -67,7 +67,7 @@ func (r *rig) untransferredInPieces(agent parley.AgentID, from uint64, want []st
 					break
 				}
 				looked := 0
-				r.must(v.Feed(agent, max(at, 1)-1, told, func(journal.FeedEntry) bool { looked++; return true }))
+				r.must(v.Inbox(agent, max(at, 1)-1, told, func(journal.FeedEntry) bool { looked++; return true }))
 				r.expect("a piece ends where all before is told", last <= told && told >= at, true)
 				r.expect("entries read", read, rows)
 				if at > 0 && looked != rows || pieces > 1000 {

@@ -17,7 +17,8 @@ import (
 //	slot S stream                state: seq, encoding
 //	slot B message               record: position, bytes
 //	slot C copy                  copies of a broadcast, of one chunk: first position, seats
-//	slot F agent position        feed entry
+//	slot F agent position        feed entry that brings a message
+//	slot N agent position        feed entry of another kind
 //	slot M agent position        receipts, at the recipient's home
 //	slot M message               receipts, at the conversation's home if that is another
 //	slot T stream number         durable queue of an actor
@@ -38,6 +39,7 @@ const (
 	RecordFamily  = 'B'
 	CopiesFamily  = 'C'
 	FeedFamily    = 'F'
+	NoticeFamily  = 'N'
 	ReceiptFamily = 'M'
 	QueueFamily   = 'T'
 	RowFamily     = 'R'
@@ -85,6 +87,23 @@ func StateKey(s journal.Stream) []byte { return StreamKey(StateFamily, s, 0) }
 // QueueKey is the key of a message in an actor's durable queue.
 func QueueKey(s journal.Stream, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(StreamKey(QueueFamily, s, 8), number)
+}
+
+// FeedFamilyOf is the family of the entries of a kind. Those that bring no message have one of their
+// own, so that however many there are, the messages are read without them. (An older version stored
+// all of them in FeedFamily.)
+func FeedFamilyOf(kind journal.FeedKind) byte {
+	if kind.BringsMessage() {
+		return FeedFamily
+	}
+	return NoticeFamily
+}
+
+// NoticeKey is the key in NoticeFamily that corresponds to one in FeedFamily.
+func NoticeKey(k []byte) []byte {
+	k = append([]byte(nil), k...)
+	k[2] += NoticeFamily - FeedFamily
+	return k
 }
 
 // FeedKeyBytes is the length of a FeedKey.

@@ -49,10 +49,11 @@ type inspection struct {
 
 	// The stream and the feed that are being read, and their last event and
 	// arrival.
-	stream  journal.Stream
-	seq     uint64
-	feed    parley.AgentID
-	arrival int64
+	stream     journal.Stream
+	seq        uint64
+	feed       parley.AgentID
+	feedFamily byte
+	arrival    int64
 	// passedUpTo is the answer of passed for the agent passedBy.
 	passedBy   parley.AgentID
 	passedUpTo uint64
@@ -249,7 +250,7 @@ func (in *inspection) row(k, value []byte) {
 
 // shapes are the lengths of keys and the least and greatest lengths of values, by family; -1 is any.
 var shapes = map[byte]struct{ keys, least, most int }{
-	layout.EventFamily: {28, 9, -1}, layout.StateFamily: {20, 8, -1}, layout.RecordFamily: {19, 8, -1}, layout.FeedFamily: {27, 25, -1},
+	layout.EventFamily: {28, 9, -1}, layout.StateFamily: {20, 8, -1}, layout.RecordFamily: {19, 8, -1}, layout.FeedFamily: {27, 25, -1}, layout.NoticeFamily: {27, 25, -1},
 	layout.CopiesFamily:  {19, 8 + layout.SeatBytes, -1},
 	layout.ReceiptFamily: {-1, layout.ReceiptBytes, layout.AnnouncedReceiptBytes}, layout.QueueFamily: {28, 0, -1}, layout.RowFamily: {-1, 0, -1},
 }
@@ -271,8 +272,8 @@ func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
 		in.state(slot, layout.StreamOf(k), layout.Number(value))
 	case layout.RecordFamily:
 		in.record(slot, parley.IDFromBytes[parley.MessageID](k[3:]), layout.Number(value))
-	case layout.FeedFamily:
-		in.feedEntry(slot, k, value)
+	case layout.FeedFamily, layout.NoticeFamily:
+		in.feedEntry(slot, family, k, value)
 	case layout.CopiesFamily:
 		in.chunk(slot, k, value)
 	case layout.QueueFamily:
@@ -338,12 +339,12 @@ func (in *inspection) place(slot parley.Slot, id parley.MessageID, position uint
 	enter(slot, 1, b[:])
 }
 
-func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
+func (in *inspection) feedEntry(slot parley.Slot, family byte, k, value []byte) {
 	agent, position := parley.IDFromBytes[parley.AgentID](k[3:19]), layout.Number(k[19:])
 	in.feeds.Checked++
 	in.placed(slot, k)
-	if agent != in.feed {
-		in.feed, in.arrival = agent, 0
+	if agent != in.feed || family != in.feedFamily {
+		in.feed, in.feedFamily, in.arrival = agent, family, 0
 	}
 	at, latest := int64(layout.NumberAt(value, 1)), in.applied[in.homes.Of(slot)].Arrival
 	switch {
@@ -358,6 +359,9 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	kind := layout.FeedKindOf(value)
 	if kind != journal.FeedKind(value[0]) && !kind.BringsMessage() {
 		in.values.Fault(feedName(agent, position), "an entry that is not a message begins a conversation")
+	}
+	if kind.BringsMessage() && family != layout.FeedFamily {
+		in.values.Fault(feedName(agent, position), "a message among the entries that bring none: no inbox shows it")
 	}
 	switch kind {
 	case journal.MessageEntry:
