@@ -25,6 +25,10 @@ const (
 	// that is kept free.
 	queueShare = 4
 	queueLeast = 2 << 20
+	// What a start flushes fits in ballastTables memtables; ballastMore is for several starts on a disk
+	// that stays full, less on a small one.
+	ballastTables = 2
+	ballastMore   = 16 << 20
 )
 
 // openEngine opens Pebble, in a new directory too in the engine format that we pin:
@@ -44,7 +48,7 @@ func (s *Store) openEngine() (err error) {
 		return fmt.Errorf("data directory %s %w", s.dir, lockError(err, ": a server that runs already; stop it, or use another directory"))
 	}
 	s.lock = lock
-	if err := removeLeft(s.opts.FS, s.dir); err != nil {
+	if err := errors.Join(removeLeft(s.opts.FS, s.dir), s.useBallast()); err != nil {
 		return errors.Join(fmt.Errorf("data directory %s: %w", s.dir, err), lock.Close())
 	}
 	fresh, err := s.examine()
@@ -155,6 +159,18 @@ func (l engineLogger) Fatalf(format string, args ...any) {
 	err := l.s.disk.Explain(fmt.Errorf("storage engine: "+format, args...))
 	l.s.opts.Fatal(err)
 	panic(err) // Fatal should have ended the process; the engine must not go on
+}
+
+// useBallast makes room for the start, and has the ballast restored when there is room again. A
+// disk on which nothing is kept free has none.
+func (s *Store) useBallast() error {
+	if s.opts.FreeBytesMin <= 0 {
+		return nil
+	}
+	tables := int64(s.opts.MemTableBytes)
+	b := &disk.Ballast{FS: s.opts.FS, Dir: s.dir, Bytes: ballastTables*tables + min(ballastMore, ballastTables*2*tables)}
+	s.disk.Keep(b)
+	return b.Release()
 }
 
 // fitDisk makes memtables and queues fit a small disk.

@@ -90,6 +90,8 @@ type Monitor struct {
 	// written since; floor is where refusals begin. Both are 0 where the file
 	// system does not report its space.
 	free, floor atomic.Int64
+	// ballast is restored when there is room, until nothing of it is missing.
+	ballast *Ballast
 	// look requests a measurement before the next one is due.
 	look chan struct{}
 	// watched is set once Watch runs: from then on Trouble reports refusals.
@@ -109,6 +111,9 @@ type Monitor struct {
 func NewMonitor(o Options) *Monitor {
 	return &Monitor{o: o, began: o.Clock(), look: make(chan struct{}, 1)}
 }
+
+// Keep has the Monitor restore a ballast when there is room. It is called before Watch.
+func (m *Monitor) Keep(b *Ballast) { m.ballast = b }
 
 // Record has the file systems of this Monitor keep w up to date.
 func (m *Monitor) Record(w *Witness) { m.witness = w }
@@ -285,6 +290,7 @@ func (m *Monitor) watchSpace() {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
 	for m.measureSpace() {
+		m.restoreBallast()
 		select {
 		case <-m.o.Closing:
 			return
@@ -320,6 +326,21 @@ func (m *Monitor) measureSpace() bool {
 		m.o.Logger.Log(context.Background(), level, "free space of the data directory's disk", "writes_refused", full, "free", usage.AvailBytes, "floor", floor)
 	}
 	return true
+}
+
+// restoreBallast restores the ballast when there is so much room that writes are not refused for it.
+func (m *Monitor) restoreBallast() {
+	if m.ballast == nil || m.full.Load() {
+		return
+	}
+	floor := uint64(m.floor.Load())
+	whole, err := m.ballast.Restore(floor + floor/4)
+	if err != nil {
+		m.o.Logger.Warn("no space is kept for a start on a full disk", "error", err)
+	}
+	if whole || err != nil {
+		m.ballast = nil
+	}
 }
 
 // spend subtracts n bytes written from the free space. Crossing the floor
