@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -100,6 +101,18 @@ func (s *Server) delay(conn net.Conn, err error) {
 	if s.overload.ToDelay(s.clock(), err) {
 		defer connlimit.Park(conn)()
 		s.overload.Delay(s.draining)
+	}
+}
+
+// concealStep is far more than what takes longer for a thing that a caller may not know of than for
+// one that does not exist.
+const concealStep = 2 * time.Millisecond
+
+// conceal makes the time until an answer of "not found" say nothing about why: it is a multiple of
+// concealStep.
+func (s *Server) conceal(ctx *fasthttp.RequestCtx, err error) {
+	if errors.Is(err, parley.ErrNotFound) {
+		time.Sleep(concealStep - s.clock().Sub(ctx.Time())%concealStep)
 	}
 }
 

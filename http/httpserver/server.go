@@ -301,6 +301,7 @@ func (s *Server) call(ctx *fasthttp.RequestCtx, r *rest.Route) {
 	if err != nil {
 		c.ReleaseAnswer()
 		s.delay(ctx.Conn(), err)
+		s.conceal(ctx, err)
 		s.refuse(ctx, r, c.RequestID(), err)
 	}
 }

@@ -122,6 +122,17 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
+// TestNotFoundTakesWholeSteps: the time until the answer does not tell what was looked up.
+func TestNotFoundTakesWholeSteps(t *testing.T) {
+	s := newToy(t, nil)
+	for range 10 {
+		began := time.Now()
+		if a := s.ask(t, "GET", "/fail/missing", ""); a.StatusCode != 404 || time.Since(began) < concealStep {
+			t.Errorf("%d after %v", a.StatusCode, time.Since(began))
+		}
+	}
+}
+
 func TestPanicKeepsTheConnection(t *testing.T) {
 	s := newToy(t, nil)
 	said := s.say(t, "GET /fail/panic HTTP/1.1\r\nHost: toy\r\n\r\nGET /things/public HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n")

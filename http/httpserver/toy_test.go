@@ -142,6 +142,8 @@ func toyFail(c *rest.Call, in *struct {
 		panic("the secret of the panic")
 	case "defect":
 		return toyAnswer{}, io.ErrUnexpectedEOF
+	case "missing":
+		return toyAnswer{}, parley.ErrNotFound
 	case "conflict":
 		return toyAnswer{}, errToy.With("current_status", "open").With("allowed", []string{"paused"})
 	case "rule":
