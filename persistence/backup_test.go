@@ -147,7 +147,7 @@ func TestStoreBackupUnderLoad(t *testing.T) {
 						time.Sleep(50 * time.Microsecond)
 					}
 				}
-				snapshot := mustBackup(t, s, backup.Options{To: "backup", Beside: map[string][]byte{"master.key": []byte("secret")}})
+				snapshot := mustBackup(t, s, backup.Options{To: "backup", MasterKey: []byte("secret")})
 				promised[snapshot.ID] = before
 			}
 			close(done)
@@ -314,7 +314,7 @@ func rewrite(t testing.TB, fs vfs.FS, path string, change func([]byte) []byte) {
 func TestDamagedBackupIsRefused(t *testing.T) {
 	fs := vfs.NewMem()
 	s, _ := filled(t, fs, 300)
-	snapshot := mustBackup(t, s, backup.Options{To: "backup", Beside: map[string][]byte{"master.key": []byte("secret")}})
+	snapshot := mustBackup(t, s, backup.Options{To: "backup", MasterKey: []byte("secret")})
 	mustClose(t, s)
 	paths := []string{"backup/snapshots/" + snapshot.ID}
 	for _, name := range files(t, fs, "backup/files") {

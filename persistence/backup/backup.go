@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +41,8 @@ const (
 	keyringFolder = "keyrings"
 	// unfinished is the suffix of files that are being written.
 	unfinished = ".tmp"
+	// MasterKeyName is the only file in a snapshot that is not the store's.
+	MasterKeyName = "master.key"
 	// journalPrefix begins the names of the store's files in a snapshot.
 	journalPrefix = "journal/"
 	// copyBytes are read at a time. Between two reads a copy can be cancelled.
@@ -92,8 +93,11 @@ type Options struct {
 	Keep int
 	// Keyring is the store's keyring; nil if it has none.
 	Keyring Keyring
-	// Beside are small files that are stored with the journals, by name.
-	Beside map[string][]byte
+	// MasterKey is the content of the file MasterKeyName, which is stored with the journals;
+	// nil leaves it out.
+	MasterKey []byte
+	// IndexKey authenticates the index to those who have it; nil if there is none.
+	IndexKey []byte
 	// Progress, if set, is called as the backup proceeds. It must not block.
 	Progress func(Progress)
 }
@@ -139,7 +143,7 @@ func (w *writer) backup(s Source, o Options) (*Snapshot, error) {
 		return nil, fmt.Errorf("%w: a snapshot ends at commit %d, and there were %d", disk.ErrDamaged, last.Number, aside.Commits)
 	}
 	snapshot := &Snapshot{Owner: o.Owner, Journals: journals, Commits: last.Number}
-	if err := w.take(snapshot, aside.Dir, o.Beside); err != nil {
+	if err := w.take(snapshot, aside.Dir, o.MasterKey); err != nil {
 		return nil, err
 	}
 	if o.Keyring != nil {
@@ -147,7 +151,7 @@ func (w *writer) backup(s Source, o Options) (*Snapshot, error) {
 			return nil, err
 		}
 	}
-	if err := w.list(snapshot, s.Now()); err != nil {
+	if err := w.list(snapshot, s.Now(), o.IndexKey); err != nil {
 		return nil, err
 	}
 	if o.Keep > 0 {
@@ -224,12 +228,12 @@ func (w *writer) tell(stage string, done, total int64) {
 
 // take copies the files of the checkpoint aside, and those beside, into the backup
 // directory and adds them to the snapshot.
-func (w *writer) take(snapshot *Snapshot, aside string, beside map[string][]byte) error {
+func (w *writer) take(snapshot *Snapshot, aside string, masterKey []byte) error {
 	if err := w.read(snapshot, aside); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(beside)) {
-		snapshot.Files = append(snapshot.Files, File{Name: name, Size: int64(len(beside[name])), Sum: sum(beside[name])})
+	if masterKey != nil {
+		snapshot.Files = append(snapshot.Files, File{Name: MasterKeyName, Size: int64(len(masterKey)), Sum: sum(masterKey)})
 	}
 	missing, need := w.missing(snapshot.Files)
 	if err := disk.NeedSpace(w.fs, w.dir, need); err != nil {
@@ -237,7 +241,7 @@ func (w *writer) take(snapshot *Snapshot, aside string, beside map[string][]byte
 	}
 	done := int64(0)
 	for _, f := range missing {
-		source := io.ReadCloser(io.NopCloser(bytes.NewReader(beside[f.Name])))
+		source := io.ReadCloser(io.NopCloser(bytes.NewReader(masterKey)))
 		if base, ok := strings.CutPrefix(f.Name, journalPrefix); ok {
 			var err error
 			if source, err = w.fs.Open(w.fs.PathJoin(aside, base), vfs.SequentialReadsOption); err != nil {
@@ -380,7 +384,7 @@ func sum(data []byte) string {
 
 // list writes the index, which makes the snapshot visible. Its name is an instant
 // that is later than those of all other snapshots, even if the clock goes back.
-func (w *writer) list(snapshot *Snapshot, now time.Time) error {
+func (w *writer) list(snapshot *Snapshot, now time.Time, key []byte) error {
 	names, err := snapshotNames(w.fs, w.dir)
 	if err != nil {
 		return err
@@ -393,6 +397,9 @@ func (w *writer) list(snapshot *Snapshot, now time.Time) error {
 		}
 	}
 	snapshot.Taken, snapshot.ID = now, now.Format(snapshotName)
+	if key != nil {
+		snapshot.mac = mac(key, snapshot.body())
+	}
 	path := w.fs.PathJoin(w.dir, indexFolder, snapshot.ID)
 	f, err := create(w.fs, path+unfinished)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,8 @@ type Snapshot struct {
 	// that has at least this. It is zero if the store had none.
 	Keyring disk.KeyringState
 	Files   []File
+	// mac is the authenticator of the index, empty if it was written without a key.
+	mac string
 }
 
 // Bytes is the size of what a restore writes.
@@ -62,14 +65,24 @@ func (s *Snapshot) Bytes() int64 {
 	return n
 }
 
-// Has reports whether the snapshot holds a file.
-func (s *Snapshot) Has(name string) bool {
-	return slices.ContainsFunc(s.Files, func(f File) bool { return f.Name == name })
+// HasMasterKey reports whether the snapshot holds the master key.
+func (s *Snapshot) HasMasterKey() bool {
+	return slices.ContainsFunc(s.Files, func(f File) bool { return f.Name == MasterKeyName })
 }
 
 // encode returns the index: lines that a person can read and sha256sum can check,
 // the last of them the hash of the others.
 func (s *Snapshot) encode() []byte {
+	b := bytes.NewBuffer(s.body())
+	if s.mac != "" {
+		fmt.Fprintf(b, "mac %s\n", s.mac)
+	}
+	fmt.Fprintf(b, "end %s\n", sum(b.Bytes()))
+	return b.Bytes()
+}
+
+// body returns the lines of the index that say what the snapshot is.
+func (s *Snapshot) body() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\ntaken %s\njournals %d\ncommits %d\ncopied %d\n", indexFormat, s.Taken.Format(snapshotName), s.Journals, s.Commits, s.Copied)
 	if s.Owner != "" {
@@ -85,7 +98,6 @@ func (s *Snapshot) encode() []byte {
 	for _, f := range s.Files {
 		fmt.Fprintf(&b, "file %s %d %s\n", f.Sum, f.Size, f.Name)
 	}
-	fmt.Fprintf(&b, "end %s\n", sum(b.Bytes()))
 	return b.Bytes()
 }
 
@@ -123,6 +135,8 @@ func (s *Snapshot) decodeLine(line string) (err error) {
 		_, err = fmt.Sscanf(rest, "%d", &s.Commits)
 	case "copied":
 		_, err = fmt.Sscanf(rest, "%d", &s.Copied)
+	case "mac":
+		s.mac = rest
 	case "keyring":
 		s.Keyring, err = decodeKeyring(rest)
 	case "file":
@@ -156,12 +170,15 @@ func decodeKeyring(text string) (state disk.KeyringState, err error) {
 	return state, err
 }
 
-// check refuses names that lead out of the restored directory, and sums that are
-// not hashes.
+// engineFile matches the names of the engine's files in a checkpoint.
+var engineFile = regexp.MustCompile(`^([0-9]{6,20}\.(sst|blob|log)|(MANIFEST|OPTIONS)-[0-9]{6,20}|marker\.[a-z-]+\.[0-9]{6,20}\.(MANIFEST-)?[0-9]{1,20})$`)
+
+// check refuses names that no backup writes: a restore would put such a file into the data
+// directory, where it may have a meaning, or out of it. It refuses sums that are not hashes, too.
 func (f File) check() error {
-	base := strings.TrimPrefix(f.Name, journalPrefix)
-	if base == "" || base == "." || base == ".." || base == "journal" || strings.ContainsAny(base, `/\`) {
-		return errors.New("not the name of a file in a data directory")
+	base, engine := strings.CutPrefix(f.Name, journalPrefix)
+	if engine && !engineFile.MatchString(base) || !engine && f.Name != MasterKeyName {
+		return errors.New("no backup has a file of this name")
 	}
 	if !isSum(f.Sum) || f.Size < 0 {
 		return errors.New("neither a hash nor a size")
@@ -266,6 +283,9 @@ func readSnapshot(fsys vfs.FS, dir, name string) (*Snapshot, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the backup directory %s has no snapshot %s", dir, name)
 	}
+	if errors.Is(err, disk.ErrNotRegular) {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +300,7 @@ func readSnapshot(fsys vfs.FS, dir, name string) (*Snapshot, error) {
 }
 
 func readFile(fsys vfs.FS, path string) ([]byte, error) {
-	f, err := fsys.Open(path)
+	f, err := disk.OpenRegular(fsys, path)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,8 @@ type RestoreOptions struct {
 }
 
 // Restore creates a data directory from a snapshot: its journals in the folder
-// journal, ready to be opened, and the files of Options.Beside next to it. It
+// journal, ready to be opened, and the master key next to it, if the
+// snapshot has it. It
 // checks the hash of every file. After an error, which names the damaged or missing
 // file, nothing is left.
 func Restore(ctx context.Context, o RestoreOptions) (*Snapshot, error) {
@@ -57,6 +58,7 @@ func Restore(ctx context.Context, o RestoreOptions) (*Snapshot, error) {
 		return s, nil
 	}
 	_ = fsys.RemoveAll(fsys.PathJoin(o.To, restoring))
+	_ = fsys.Remove(fsys.PathJoin(o.To, restoredIndex))
 	for _, f := range s.Files {
 		if !strings.HasPrefix(f.Name, journalPrefix) {
 			_ = fsys.Remove(fsys.PathJoin(o.To, f.Name))
@@ -125,6 +127,9 @@ func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) er
 	if err := witnessRestored(fsys, aside, s, state); err != nil {
 		return err
 	}
+	if err := keepIndex(fsys, o.To, s); err != nil {
+		return err
+	}
 	for _, dir := range []string{aside, o.To} {
 		if err := disk.SyncDirectory(fsys, dir); err != nil {
 			return err
@@ -134,6 +139,19 @@ func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) er
 		return err
 	}
 	return disk.SyncDirectory(fsys, o.To)
+}
+
+// keepIndex writes the index into the data directory, for CheckRestored.
+func keepIndex(fsys vfs.FS, to string, s *Snapshot) error {
+	f, err := create(fsys, fsys.PathJoin(to, restoredIndex))
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(s.encode())
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // witnessRestored checks that the restored journals match the index, and gives them
@@ -196,9 +214,12 @@ func checkKeyring(fsys vfs.FS, dir string, s *Snapshot) error {
 func (w *writer) fetch(to io.Writer, f File, stage string, done *int64, total int64) error {
 	path := contentPath(w.fs, w.dir, f.Sum)
 	damaged := func(err error) error { return fmt.Errorf("%w: %s (%s): %w", ErrDamaged, path, f.Name, err) }
-	source, err := w.fs.Open(path, vfs.SequentialReadsOption)
+	source, err := disk.OpenRegular(w.fs, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return damaged(errors.New("it is missing"))
+	}
+	if errors.Is(err, disk.ErrNotRegular) {
+		return damaged(disk.ErrNotRegular)
 	}
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func newReader(fsys vfs.FS, dir string, w *wrapper) (*reader, error) {
 // missing permission, say nothing about the file: they are err.
 func readFile(fsys vfs.FS, path string, most int64) (b []byte, reason, err error) {
 	b, err = func() ([]byte, error) {
-		f, err := fsys.Open(path, vfs.SequentialReadsOption)
+		f, err := disk.OpenRegular(fsys, path)
 		if err != nil {
 			return nil, err
 		}
@@ -103,6 +103,8 @@ func readFile(fsys vfs.FS, path string, most int64) (b []byte, reason, err error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errors.New("it is missing"), nil
+	case errors.Is(err, disk.ErrNotRegular):
+		return nil, disk.ErrNotRegular, nil
 	case errors.Is(err, syscall.EIO):
 		return nil, fmt.Errorf("it cannot be read: %w", syscall.EIO), nil
 	}

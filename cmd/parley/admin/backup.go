@@ -114,6 +114,6 @@ type Snapshot struct {
 func SnapshotOf(dir string, s *backup.Snapshot) *Snapshot {
 	return &Snapshot{
 		Dir: dir, Snapshot: s.ID, TakenAt: api.At(s.Taken), Commits: s.Commits,
-		Files: len(s.Files), Bytes: s.Bytes(), Copied: s.Copied, MasterKey: s.Has(datadir.MasterKeyFile),
+		Files: len(s.Files), Bytes: s.Bytes(), Copied: s.Copied, MasterKey: s.HasMasterKey(),
 	}
 }

@@ -31,8 +31,8 @@ type Backup struct {
 	// Keyring is nil if the data directory has none yet.
 	Keyring *keyring.Keyring
 	Data    string
-	// Owner is the name under which this server's snapshots are stored, see BackupOwner.
-	Owner string
+	// Master is the master key, nil if there is none.
+	Master *auth.MasterKey
 	// Target checks and resolves the directory of a backup. It is nil if a person runs
 	// the backup with their own permissions.
 	Target func(to string) (string, error)
@@ -48,6 +48,9 @@ func BackupOwner(master *auth.MasterKey) (string, error) {
 	name, err := master.Derive("backup owner")
 	return hex.EncodeToString(name[:min(len(name), 8)]), err
 }
+
+// backupIndexKey returns the key that authenticates indexes of backups.
+func backupIndexKey(master *auth.MasterKey) ([]byte, error) { return master.Derive("backup index") }
 
 // Check rejects a request that cannot be carried out, or whose directory the server may
 // not write to.
@@ -96,19 +99,26 @@ func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup
 	if within {
 		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s is inside the data directory: a backup there would be lost with it", r.To)}
 	}
-	if r.Keep > 0 && d.Owner == "" {
+	owner, err := BackupOwner(d.Master)
+	if err != nil {
+		return nil, err
+	}
+	if r.Keep > 0 && owner == "" {
 		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--keep: without the master key the server's own snapshots cannot be identified")}
 	}
-	options := backup.Options{Owner: d.Owner, Keep: r.Keep, Progress: progress}
+	options := backup.Options{Owner: owner, Keep: r.Keep, Progress: progress}
+	if d.Master != nil {
+		if options.IndexKey, err = backupIndexKey(d.Master); err != nil {
+			return nil, err
+		}
+	}
 	if d.Keyring != nil {
 		options.Keyring = d.Keyring
 	}
 	if !r.WithoutKey {
-		key, err := d.key()
-		if err != nil {
+		if options.MasterKey, err = d.key(); err != nil {
 			return nil, fmt.Errorf("the master key cannot be backed up (use --without-key to leave it out): %w", err)
 		}
-		options.Beside = map[string][]byte{MasterKeyFile: key}
 	}
 	if options.To, err = d.prepare(r.To); err != nil {
 		return nil, err

@@ -18,11 +18,12 @@ import (
 	"parley/http/auth"
 	"parley/journal"
 	"parley/persistence"
+	"parley/persistence/backup"
 )
 
 // MasterKeyFile is the file of the data directory with the key that seals the keys that
 // sign access tokens, the secrets of webhooks, and the keyring.
-const MasterKeyFile = "master.key"
+const MasterKeyFile = backup.MasterKeyName
 
 // MasterKeyVariable holds the master key if it must not be in a file. It is not a
 // setting, because `parley config` prints settings.
@@ -69,8 +70,17 @@ func masterKeyText() (string, error) {
 }
 
 // FindMasterKey reads the master key from the environment, else from its file beside
-// the journal. It does not make one.
+// the journal. It does not make one. If the directory was restored, the key must be the one with
+// which the backup was made.
 func FindMasterKey(data string) (MasterKey, error) {
+	found, err := findMasterKey(data)
+	if err == nil && found.Key != nil {
+		err = backup.CheckRestored(nil, data, func() ([]byte, error) { return backupIndexKey(found.Key) })
+	}
+	return found, err
+}
+
+func findMasterKey(data string) (MasterKey, error) {
 	found := MasterKey{File: filepath.Join(data, MasterKeyFile)}
 	_, err := os.Lstat(found.File)
 	found.Filed = err == nil

@@ -76,11 +76,7 @@ func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*adm
 	if err != nil {
 		return nil, err
 	}
-	owner, err := datadir.BackupOwner(found.Key)
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	to := &datadir.Backup{Store: store, Keyring: keys, Data: c.Data, Owner: owner}
+	to := &datadir.Backup{Store: store, Keyring: keys, Data: c.Data, Master: found.Key}
 	made, err := to.Take(ctx, datadir.BackupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, progress(std))
 	if err = errors.Join(err, store.Close()); err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"parley/cmd/parley/admin"
-	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/persistence/backup"
 )
@@ -28,7 +27,7 @@ func (c *RestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 		return std.Value(line)
 	}
 	note := ""
-	if !restored.Has(datadir.MasterKeyFile) {
+	if !restored.HasMasterKey() {
 		note = "\n  the backup has no master.key: put the key into the directory (mode 600) before a server is started on it"
 	}
 	return std.Say("restored snapshot %s into %s: %d files, %s%s\n  %s\n  as the first node of a new cluster, before that: %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, program.Typed("serve --data "+c.Data), program.Typed("cluster init --data "+c.Data+" --advertise HOST:PORT"))

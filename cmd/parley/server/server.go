@@ -344,12 +344,8 @@ func (h *running) startAdmin(cfg Config, quotas parleyhttp.QuotaProfile) error {
 	if err != nil {
 		return err
 	}
-	owner, err := datadir.BackupOwner(h.master)
-	if err != nil {
-		return err
-	}
 	backups := &admin.BackupEndpoint{Backup: &datadir.Backup{
-		Store: h.store, Keyring: h.keyring, Data: cfg.Data, Owner: owner,
+		Store: h.store, Keyring: h.keyring, Data: cfg.Data, Master: h.master,
 		Target: func(to string) (string, error) { return datadir.BackupTarget(to, cfg.BackupDir) },
 	}}
 	calls := []admin.Endpoint{
