@@ -130,6 +130,9 @@ func BenchmarkSearch(b *testing.B) {
 			return Query{Categories: []string{fmt.Sprintf("category-%d", g.r.IntN(40))}, Languages: []string{"en"}, Verified: &yes}
 		})
 	})
+	b.Run("newest", func(b *testing.B) {
+		measure(b, func(*generator) Query { return Query{} })
+	})
 	b.Run("by name", func(b *testing.B) {
 		measure(b, func(*generator) Query { return Query{Sort: ByName} })
 	})

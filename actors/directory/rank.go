@@ -122,6 +122,19 @@ func (v *version) eachAllowed(m *scratch, do func(ordinal uint32, p *page, i int
 	}
 }
 
+// eachAllowedBackwards calls do for each allowed document, the one with the highest number first.
+func (v *version) eachAllowedBackwards(m *scratch, do func(ordinal uint32, p *page, i int)) {
+	for w := int(v.limit+63)/64 - 1; w >= 0; w-- {
+		for word := m.allowed[w]; word != 0; {
+			last := bits.Len64(word) - 1
+			word &^= 1 << last
+			ordinal := uint32(w*64 + last)
+			p, i := v.at(ordinal)
+			do(ordinal, p, i)
+		}
+	}
+}
+
 // best keeps the hits with the highest scores; of equal ones those with the lower id.
 type best struct {
 	v    *version

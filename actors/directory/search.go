@@ -3,6 +3,7 @@ package directory
 import (
 	"bytes"
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -37,7 +38,9 @@ func (x *index) search(q *Query) (*Result, error) {
 	if len(words) == 0 && q.Vector == nil {
 		v.browse(m, q, p, r)
 		total := 0
-		v.eachAllowed(m, func(uint32, *page, int) { total++ })
+		for _, word := range m.allowed[:(v.limit+63)/64] {
+			total += bits.OnesCount64(word)
+		}
 		r.Total = &total
 		return r, nil
 	}
@@ -148,8 +151,12 @@ func (q *Query) limit() int { return max(1, min(q.Limit, LimitMax)) }
 func (v *version) browse(m *scratch, q *Query, p *position, r *Result) {
 	limit := q.limit()
 	w := window{order: order{byName: q.Sort == ByName, oldest: q.oldest}, max: limit + 1}
-	v.eachAllowed(m, func(ordinal uint32, page *page, i int) {
-		if !v.state.isLive(ordinal) {
+	each := v.eachAllowed
+	if w.order.newest() { // most documents have numbers in the order in which their agents were created
+		each = v.eachAllowedBackwards
+	}
+	each(m, func(ordinal uint32, page *page, i int) {
+		if w.order.newest() && w.bounded && page.created[i] < w.bound.created || !v.state.isLive(ordinal) {
 			return
 		}
 		k := key{created: page.created[i], begin: page.begin[i], card: page.cards[i]}
@@ -179,6 +186,8 @@ type key struct {
 
 // order compares keys: by name, or the newest or the oldest first.
 type order struct{ byName, oldest bool }
+
+func (o order) newest() bool { return !o.byName && !o.oldest }
 
 func (o order) compare(a, b *key) int {
 	if !o.byName {
