@@ -18,7 +18,8 @@ import (
 // somebody who can write to the backup directory has replaced files and their hashes.
 const restoredIndex = "restored.index"
 
-// ErrForged: the index of the snapshot that was restored was not written with this master key.
+// ErrForged is returned if the index of the snapshot that was restored was not written with this
+// master key.
 var ErrForged = errors.New("the index of the backup that was restored was not written with this master key")
 
 // mac is the authenticator of an index, in hexadecimal digits.

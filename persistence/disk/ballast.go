@@ -61,8 +61,8 @@ func (b Ballast) Release() error {
 	return nil
 }
 
-// Restore makes the files that are missing, as long as the disk keeps more than floor bytes free
-// beside them. It reports whether none is missing.
+// Restore makes one of the files that are missing, if the disk keeps more than floor bytes free
+// beside it. It reports whether none was missing.
 func (b Ballast) Restore(floor uint64) (whole bool, err error) {
 	size := b.Bytes / ballastFiles
 	for number := range ballastFiles {
@@ -76,6 +76,7 @@ func (b Ballast) Restore(floor uint64) (whole bool, err error) {
 		if err := b.reserve(b.file(number), size); err != nil {
 			return false, errors.Join(err, b.FS.Remove(b.file(number)))
 		}
+		return false, nil
 	}
 	return true, nil
 }
