@@ -228,6 +228,7 @@ func TestPagesStayFull(t *testing.T) {
 		r.store.Append(e)
 		must(0, <-stored)(t)
 	}
+	awaitKeyLog(t, r.node, ids...)
 	ctx, limit := context.Background(), 20
 	pages := map[string]func() int{
 		"inbox": func() int { return len(must2(r.node.Messages.Inbox(ctx, to, 0, limit, "", nil))(t)) },

@@ -81,10 +81,12 @@ func (b Ballast) Restore(floor uint64) (whole bool, err error) {
 	return true, nil
 }
 
+// reserve makes a file. It syncs nothing: after a power failure the file may be missing, and is made
+// again.
 func (b Ballast) reserve(name string, size int64) error {
 	f, err := b.FS.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Preallocate(0, size), f.Sync(), f.Close())
+	return errors.Join(f.Preallocate(0, size), f.Close())
 }
