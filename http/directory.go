@@ -34,6 +34,8 @@ type Directory interface {
 	// Categories returns the categories of all cards, the most frequent first, then by
 	// name.
 	Categories() ([]directory.Count, error)
+	// Version is another number once what Agents and Categories search has changed.
+	Version() uint64
 }
 
 const (
@@ -164,27 +166,34 @@ func (s agentDirectory) nextCursor(x *agentSearch, position []byte, byWords bool
 // findAgents returns a page of public cards.
 // // spec: Directory and discovery (all public, no auth)
 func (s agentDirectory) findAgents(c *rest.Call, in *api.FindAgents) (rest.Rendered, error) {
+	body, err := s.publicPages.of(c, func() ([]byte, bool, error) { return s.renderAgents(c, in) })
+	return rest.Rendered{JSON: body}, err
+}
+
+// renderAgents renders a page. It is not to be kept if the words of semantic were looked for instead
+// of its meaning.
+func (s agentDirectory) renderAgents(c *rest.Call, in *api.FindAgents) (body []byte, keep bool, err error) {
 	x, byWords, err := s.prepare(c, in)
 	if err != nil {
-		return rest.Rendered{}, err
+		return nil, false, err
 	}
 	result, rows, err := s.search(c, x.Query)
 	if err != nil {
-		return rest.Rendered{}, err
+		return nil, false, err
 	}
 	size := rest.PageFrame
 	for _, row := range rows {
 		size += len(row) + len(",")
 	}
 	if err := c.Reserve(2 * size); err != nil { // for the rows, and for the answer
-		return rest.Rendered{}, err
+		return nil, false, err
 	}
 	page := rowPage{Items: rows, SearchMode: result.Modes, Total: result.Total}
 	if page.HasMore = result.Next != nil; page.HasMore {
 		page.NextCursor = s.nextCursor(&x, result.Next, byWords)
 	}
-	body, err := json.Marshal(page)
-	return rest.Rendered{JSON: body}, err
+	body, err = json.Marshal(page)
+	return body, !byWords, err
 }
 
 // rowPage is an api.AgentPage whose rows are rendered.

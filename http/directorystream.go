@@ -35,18 +35,22 @@ func (s agentDirectory) streamAgents(c *rest.Call, in *api.SearchStream) error {
 	if words.Text = textOf(&in.SearchText); words.Text == "" {
 		words.Text = st.semantic
 	}
-	found, err := s.ranked(c, words)
+	first, err := s.publicPages.of(c, func() ([]byte, bool, error) {
+		found, err := s.ranked(c, words)
+		if err != nil {
+			return nil, false, err
+		}
+		phase, err := s.phase(c.Context(), api.PhaseFuzzy, found)
+		if err != nil {
+			return nil, false, err
+		}
+		event, err := appendPhase(nil, phase)
+		return event, true, err
+	})
 	if err != nil {
 		return err
 	}
-	phase, err := s.phase(c.Context(), api.PhaseFuzzy, found)
-	if err != nil {
-		return err
-	}
-	opening, err := appendPhase(append(c.AppendStreamHead(nil), "\r\n"...), phase)
-	if err != nil {
-		return err
-	}
+	opening := append(append(c.AppendStreamHead(nil), "\r\n"...), first...)
 	if st.semantic == "" {
 		opening = append(opening, endOfSearch...)
 	}

@@ -42,37 +42,46 @@ func (s *Service) ErrorPage(path string, p *rest.Problem, requestID string) rest
 
 // home returns the start page.
 func (s pages) home(c *rest.Call) (rest.HTML, error) {
-	x := newAgentSearch(&api.FindAgents{Limit: homeRows, Sort: api.SortRelevance})
-	rows, found, err := s.rows(c, &x)
-	if err != nil {
-		return rest.HTML{}, err
-	}
-	categories, err := s.Directory.Categories()
-	if err != nil {
-		return rest.HTML{}, err
-	}
-	return pageOf(s.site().Home(web.Home{Newest: rows, Total: found.Total, Categories: counts(categories[:min(len(categories), homeCategories)])}))
+	return pageOf(s.publicPages.of(c, func() ([]byte, bool, error) {
+		x := newAgentSearch(&api.FindAgents{Limit: homeRows, Sort: api.SortRelevance})
+		rows, found, err := s.rows(c, &x)
+		if err != nil {
+			return nil, false, err
+		}
+		categories, err := s.Directory.Categories()
+		if err != nil {
+			return nil, false, err
+		}
+		body, err := s.site().Home(web.Home{Newest: rows, Total: found.Total, Categories: counts(categories[:min(len(categories), homeCategories)])})
+		return body, true, err
+	}))
 }
 
 // findAgents returns a page of the agents that a search finds.
 func (s pages) findAgents(c *rest.Call, in *web.Search) (rest.HTML, error) {
+	return pageOf(s.publicPages.of(c, func() ([]byte, bool, error) { return s.renderAgents(c, in) }))
+}
+
+// renderAgents renders a page, which is to be kept as agentDirectory's is.
+func (s pages) renderAgents(c *rest.Call, in *web.Search) (body []byte, keep bool, err error) {
 	x, byWords, err := agentDirectory(s).prepare(c, in.Find())
 	if err != nil {
-		return rest.HTML{}, err
+		return nil, false, err
 	}
 	rows, found, err := s.rows(c, &x)
 	if err != nil {
-		return rest.HTML{}, err
+		return nil, false, err
 	}
 	categories, err := s.Directory.Categories()
 	if err != nil {
-		return rest.HTML{}, err
+		return nil, false, err
 	}
 	out := web.Agents{Search: *in, Categories: counts(categories), Rows: rows, Modes: found.Modes, Total: found.Total}
 	if found.Next != nil {
 		out.Cursor = agentDirectory(s).nextCursor(&x, found.Next, byWords)
 	}
-	return pageOf(s.site().Agents(out))
+	body, err = s.site().Agents(out)
+	return body, !byWords, err
 }
 
 // rows finds agents, and returns what a list shows of those that may be shown now.

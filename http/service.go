@@ -126,18 +126,19 @@ type core struct {
 	receiptKeys *receiptKeys
 	// signing is held from reading the signing keys until they are in use, so that an older
 	// set cannot replace a newer one.
-	signing   sync.Mutex
-	keyNews   keyNews
-	logSigner logSigner
-	streams   *streams
-	exports   *exports
-	endings   *endings
-	queries   *limit.Slots
-	meanings  *limit.Slots // of searches that wait for a vector
-	lists     rest.Lists
-	desk      *submission.Desk
-	bridge    *a2a.Bridge
-	erasures  erasureNews
+	signing     sync.Mutex
+	keyNews     keyNews
+	logSigner   logSigner
+	streams     *streams
+	exports     *exports
+	endings     *endings
+	queries     *limit.Slots
+	meanings    *limit.Slots // of searches that wait for a vector
+	lists       rest.Lists
+	publicPages *publicPages
+	desk        *submission.Desk
+	bridge      *a2a.Bridge
+	erasures    erasureNews
 	// queriesLinger is set by tests only: a search keeps its place while it waits for the
 	// disk.
 	queriesLinger bool
@@ -184,6 +185,7 @@ func NewService(o ServiceOptions) *Service {
 	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	s.meanings = limit.NewSlots(meaningsMax)
+	s.publicPages = newPublicPages(func() pageVersion { return pageVersion{s.Node.Agents.Changes(), s.Directory.Version()} })
 	return &Service{s, admission{s}}
 }
 
@@ -202,6 +204,7 @@ func (s *core) forget(org parley.OrgID) {
 	s.bridge.Forget(org)
 	s.streams.endIf(func(st *agentStream) bool { return st.source.org == org })
 	s.streams.rendered.clear()
+	s.publicPages.pages.InvalidateAll()
 	s.streams.pages.turn()
 	s.streams.pages.turn() // what was young before
 	s.erasures.announce()

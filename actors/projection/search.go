@@ -34,6 +34,9 @@ func (d *Directory) Categories() ([]directory.Count, error) {
 	return d.agents.Categories(), nil
 }
 
+// Version returns the number of changes of what Agents and Categories search.
+func (d *Directory) Version() uint64 { return d.agents.Generation() }
+
 func (d *Directory) ready() error {
 	select {
 	case <-d.built:

@@ -29,6 +29,10 @@ func (q *Agents) Card(ctx context.Context, id parley.AgentID) (card *record.Card
 	return card, err
 }
 
+// Changes returns a number that is another one once the answer to a change of an agent, an
+// organization or a card is out.
+func (q *Agents) Changes() uint64 { return q.lookups.changes.Load() }
+
 // LastActive returns the hour in which an agent last sent a message; zero if it has not.
 // It is also zero if the agent has sent nothing since servers record the hour.
 // // spec: Directory and discovery (all public, no auth)

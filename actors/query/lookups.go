@@ -36,6 +36,8 @@ type lookups struct {
 	names *otter.Cache[nameOf, parley.AnyID]
 	// groups holds the owners of groups, deleted or not.
 	groups *otter.Cache[parley.GroupID, parley.OrgID]
+	// changes counts the changes of agents, organizations and cards.
+	changes atomic.Uint64
 }
 
 // nameOf is a name in a table. owner is zero where names are unique without one. The
@@ -70,11 +72,14 @@ func newLookups(j journal.Journal) *lookups {
 // changed drops a record that was changed, perhaps by another node. An actor of this node
 // publishes the new record afterwards.
 func (f *lookups) changed(c journal.Change) {
-	if c.Stream.Kind == journal.AgentStream {
+	switch {
+	case c.Table != 0: // a card, which is not cached
+	case c.Stream.Kind == journal.AgentStream:
 		f.agents.forget(parley.AgentID(c.Stream.ID))
-	} else {
+	default:
 		f.orgs.forget(parley.OrgID(c.Stream.ID))
 	}
+	f.changes.Add(1) // last: who sees the new number reads nothing old
 }
 
 // stateCache caches the states of one kind of aggregate. It may drop any of them at any

@@ -105,7 +105,8 @@ func New(o Options) *Queries {
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
 	o.Journal.Observe(journal.Observer{
-		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream}, Changed: r.lookups.changed, Replaced: r.forget,
+		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream}, Tables: []journal.Table{journal.CardTable},
+		Changed: r.lookups.changed, Replaced: r.forget,
 		Dropped: r.counts.forget,
 	})
 	return &Queries{
@@ -133,6 +134,7 @@ func (q *reader) forget() {
 	q.counts.feeds.InvalidateAll()
 	q.records.forget()
 	q.newest.feeds.InvalidateAll()
+	l.changes.Add(1)
 }
 
 // ForgetErased drops what is cached of an organization whose key was destroyed, of its

@@ -1,0 +1,63 @@
+package http
+
+import (
+	"github.com/maypok86/otter/v2"
+
+	"parley/http/rest"
+)
+
+const (
+	// publicPagesBytes bounds the memory of rendered pages, publicPageOverhead is about how many
+	// bytes one takes besides its body and its key.
+	publicPagesBytes   = 16 << 20
+	publicPageOverhead = 256
+)
+
+// publicPages keeps rendered pages of the directory as long as nothing has changed that any of
+// them might show: strangers can ask for them as often as they like, and each takes far more to
+// render than to send.
+type publicPages struct {
+	pages *otter.Cache[string, publicPage]
+	// version is another one whenever an agent, an organization, a card or the index has changed.
+	// Once the answer to a change is out, it is.
+	version func() pageVersion
+}
+
+type pageVersion struct{ changes, index uint64 }
+
+type publicPage struct {
+	version pageVersion
+	body    []byte
+}
+
+func newPublicPages(version func() pageVersion) *publicPages {
+	return &publicPages{version: version, pages: otter.Must(&otter.Options[string, publicPage]{
+		MaximumWeight: publicPagesBytes,
+		Weigher: func(uri string, p publicPage) uint32 {
+			return uint32(publicPageOverhead + len(uri) + len(p.body))
+		},
+	})}
+}
+
+// of returns the page of a request, which depends on its target only. render renders it; keep
+// says whether another request may get it too. The result is shared and must not be changed.
+func (p *publicPages) of(c *rest.Call, render func() (body []byte, keep bool, err error)) ([]byte, error) {
+	uri := string(c.RequestCtx().RequestURI())
+	body, kept, err := p.page(uri, render)
+	if kept {
+		err = c.Reserve(len(body))
+	}
+	return body, err
+}
+
+func (p *publicPages) page(uri string, render func() (body []byte, keep bool, err error)) (body []byte, kept bool, err error) {
+	version := p.version() // before anything is read
+	if page, found := p.pages.GetIfPresent(uri); found && page.version == version {
+		return page.body, true, nil
+	}
+	body, keep, err := render()
+	if err == nil && keep {
+		p.pages.Set(uri, publicPage{version, body})
+	}
+	return body, false, err
+}
