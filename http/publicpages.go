@@ -18,8 +18,8 @@ const (
 // render than to send.
 type publicPages struct {
 	pages *otter.Cache[string, publicPage]
-	// version is another one whenever an agent, an organization, a card or the index has changed.
-	// Once the answer to a change is out, it is.
+	// version counts the changes of agents, organizations, cards and the index. It has grown before
+	// the answer to a change is out.
 	version func() pageVersion
 }
 

@@ -48,17 +48,16 @@ func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error
 		return errors.Join(err, messages.Close())
 	}
 	for slot := parley.Slot(0); slot < parley.Slots && err == nil; slot++ {
-		for ok := rows.first(layout.Key(slot, layout.FeedFamily, 0), layout.Key(slot, layout.FeedFamily+1, 0)); ok && err == nil; ok = rows.next() {
-			k, value := rows.row().Key(), rows.row().Value()
+		err = rows.scan(layout.Key(slot, layout.FeedFamily, 0), layout.Key(slot, layout.FeedFamily+1, 0), func(k, value []byte) (bool, error) {
 			if len(k) != layout.FeedKeyBytes || len(value) < layout.FeedBytes || layout.Dropped(value) {
-				continue
+				return true, nil
 			}
-			var e journal.FeedEntry
-			if e, err = layout.DecodeFeed(layout.Number(k[19:]), value); err == nil {
+			e, err := layout.DecodeFeed(layout.Number(k[19:]), value)
+			if err == nil {
 				err = fn(layout.AgentOf(k), e)
 			}
-		}
-		err = errors.Join(err, rows.err())
+			return true, err
+		})
 	}
 	return errors.Join(err, rows.close(), messages.Close())
 }

@@ -319,11 +319,8 @@ func (v *storeView) Feed(agent parley.AgentID, from, upTo uint64, fn func(journa
 	if err != nil {
 		return errors.Join(err, v.release(iter))
 	}
-	more := true
-	for ok := rows.first(low, high); ok && more && err == nil; ok = rows.next() {
-		more, err = giveFeed(rows.row().Key(), rows.row().Value(), fn)
-	}
-	return errors.Join(err, rows.err(), rows.close(), v.release(iter))
+	err = rows.scan(low, high, func(k, value []byte) (bool, error) { return giveFeed(k, value, fn) })
+	return errors.Join(err, rows.close(), v.release(iter))
 }
 
 // Inbox calls fn with the entries of agent's feed that bring messages, of positions (from,
