@@ -51,6 +51,7 @@ var memory = map[string]string{
 	"query.Webhooks.reader": holds, "query.reader.lookups": holds, "query.reader.records": fixed, "query.reader.counts": holds,
 	"query.reader.newest": checked, "query.reader.limits": config, "query.reader.agents": holds, "query.reader.groups": holds,
 	"query.lookups.agents": observed, "query.lookups.orgs": observed, "query.lookups.firsts": checked, "query.lookups.oldest": fixed,
+	"query.lookups.changes": observed,
 	"query.lookups.rosters": checked, "query.lookups.names": fixed, "query.lookups.groups": fixed,
 	"query.pollIndex.feeds": observed, "query.pollIndex.limits": config,
 
