@@ -109,18 +109,19 @@ type outbox struct {
 	mu     sync.Mutex
 	frames []frame
 	bytes  int
+	max    int
 	closed bool
 	ready  chan struct{}
 }
 
-func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1)} }
+func newOutbox(bytesMax int) *outbox { return &outbox{max: bytesMax, ready: make(chan struct{}, 1)} }
 
 // put adds a frame. It returns false, and does not add it, if too much waits or it is closed.
 func (o *outbox) put(f frame) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	size := frameBytes + len(f.body)
-	if o.closed || o.bytes > 0 && o.bytes+size > waitingBytesMax {
+	if o.closed || o.bytes > 0 && o.bytes+size > o.max {
 		return false
 	}
 	o.frames, o.bytes = append(o.frames, f), o.bytes+size

@@ -52,11 +52,11 @@ type Links struct {
 	Options
 	acceptor *acceptor
 	server   *grpc.Server
-	// strangers serves the connections of strangers.
-	strangers *grpc.Server
-	ctx       context.Context
-	stop      context.CancelFunc
-	work      sync.WaitGroup
+	// strangers and guests serve the connections of those who are no members.
+	strangers, guests *grpc.Server
+	ctx               context.Context
+	stop              context.CancelFunc
+	work              sync.WaitGroup
 	// answering counts the calls of peers whose answers gRPC does not have yet.
 	answering atomic.Int64
 
@@ -77,7 +77,8 @@ const (
 func New(o Options) *Links {
 	l := &Links{Options: o, peers: map[uint64]*remote{}, traffic: map[uint64]*traffic{}}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.acceptor, l.strangers = newAcceptor(credentials.NewTLS(o.Security.Server())), strangerServer()
+	l.acceptor = newAcceptor(credentials.NewTLS(o.Security.Server()), l.node, o.Member)
+	l.strangers, l.guests = lobbyServer(strangerBytesMax, 1), lobbyServer(guestBytesMax, 2)
 	l.server = grpc.NewServer(
 		grpc.Creds(l.acceptor), grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(batchBytesMax), grpc.InitialWindowSize(8<<20), grpc.InitialConnWindowSize(16<<20),
@@ -85,11 +86,13 @@ func New(o Options) *Links {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveEvery / 2, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(connectTimeout), grpc.MaxConcurrentStreams(64), grpc.WaitForHandlers(true),
 	)
-	l.server.RegisterService(l.describe(), nil)
+	l.server.RegisterService(l.describe(waitingBytesMax), nil)
+	l.guests.RegisterService(l.describe(guestAnswersMax), nil)
 	if o.Register != nil {
 		o.Register(l.strangers)
 	}
-	l.work.Go(func() { _ = l.strangers.Serve(l.acceptor.strangers) }) // it ends with Close
+	l.work.Go(func() { _ = l.strangers.Serve(l.acceptor.strangers) }) // they end with Close
+	l.work.Go(func() { _ = l.guests.Serve(l.acceptor.guests) })
 	return l
 }
 
@@ -114,6 +117,7 @@ func (l *Links) Drain(ctx context.Context) {
 func (l *Links) Close() {
 	l.stop()
 	l.strangers.Stop()
+	l.guests.Stop()
 	l.server.Stop()
 	l.mu.Lock()
 	for _, p := range l.peers {
@@ -124,8 +128,9 @@ func (l *Links) Close() {
 	l.work.Wait()
 }
 
-// SetPeers sets the addresses of all peers.
+// SetPeers sets the addresses of all peers. Members may have changed with them.
 func (l *Links) SetPeers(addresses map[uint64]string) {
+	defer l.acceptor.changed(l.ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
@@ -169,7 +174,7 @@ func (l *Links) dial(id uint64, address string) (*remote, error) {
 	}
 	ctx, stop := context.WithCancel(l.ctx)
 	p := &remote{
-		id: id, address: address, conn: conn, ctx: ctx, stop: stop, messages: newOutbox(), calls: newOutbox(),
+		id: id, address: address, conn: conn, ctx: ctx, stop: stop, messages: newOutbox(waitingBytesMax), calls: newOutbox(waitingBytesMax),
 		pending: map[uint64]*call{}, traffic: l.trafficOf(id), logger: l.Logger,
 		malformed: func(err error) error { return l.dropped(id, err) },
 	}
@@ -250,7 +255,12 @@ func (l *Links) caller(ctx context.Context) (uint64, error) {
 	if !ok {
 		return 0, status.Error(codes.Unauthenticated, "no connection")
 	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	return l.node(p.AuthInfo)
+}
+
+// node returns the node that has shown its certificate.
+func (l *Links) node(auth credentials.AuthInfo) (uint64, error) {
+	info, ok := auth.(credentials.TLSInfo)
 	if !ok || len(info.State.VerifiedChains) == 0 {
 		return 0, status.Error(codes.Unauthenticated, "a node of the cluster shows its certificate")
 	}

@@ -34,6 +34,7 @@ type node struct {
 	log      logged
 	waits    atomic.Int32 // calls that wait, or did
 	removed  atomic.Bool  // no peer is a member for this node
+	answered atomic.Int64 // bytes
 }
 
 // logged is a log that tests read.
@@ -85,7 +86,9 @@ func (n *node) Answer(ctx context.Context, from uint64, request []byte) ([]byte,
 		case <-ctx.Done():
 		}
 	}
-	return fmt.Appendf(nil, "%d asked %s", from, request), nil
+	answer := fmt.Appendf(nil, "%d asked %s", from, request)
+	n.answered.Add(int64(len(answer)))
+	return answer, nil
 }
 
 func (n *node) Take(_ context.Context, _ uint64, header []byte, content io.Reader) error {

@@ -62,8 +62,10 @@ const (
 	workersIdle = 256
 )
 
-// describe returns the service for gRPC.
-func (l *Links) describe() *grpc.ServiceDesc {
+// describe returns the service for gRPC. At most answersBytes of answers wait for a caller to take
+// them.
+func (l *Links) describe(answersBytes int) *grpc.ServiceDesc {
+	serveCalls := func(from uint64, stream grpc.ServerStream) error { return l.serveCalls(from, stream, answersBytes) }
 	with := func(s grpc.StreamDesc, membersOnly bool, serve func(uint64, grpc.ServerStream) error) grpc.StreamDesc {
 		s.Handler = func(_ any, stream grpc.ServerStream) error {
 			from, err := l.caller(stream.Context())
@@ -79,7 +81,7 @@ func (l *Links) describe() *grpc.ServiceDesc {
 	}
 	return &grpc.ServiceDesc{
 		ServiceName: serviceName, HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{with(messagesStream, true, l.serveMessages), with(callsStream, false, l.serveCalls), with(contentStream, true, l.serveContent)},
+		Streams: []grpc.StreamDesc{with(messagesStream, true, l.serveMessages), with(callsStream, false, serveCalls), with(contentStream, true, l.serveContent)},
 	}
 }
 
@@ -118,7 +120,9 @@ func (l *Links) dropped(from uint64, err error) error {
 	if _, ended := status.FromError(err); !errors.Is(err, ErrFrame) && (ended || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled)) {
 		return err
 	}
-	l.Logger.Error("a node of the cluster is disconnected: it sent something malformed", "node", fmt.Sprintf("%016x", from), "error", err)
+	if l.trafficFrom(from).mayBeNamed() {
+		l.Logger.Error("a node of the cluster is disconnected: it sent something malformed", "node", fmt.Sprintf("%016x", from), "error", err)
+	}
 	return status.Error(codes.InvalidArgument, err.Error())
 }
 
@@ -135,10 +139,10 @@ func (t *traffic) receive(stream interface{ RecvMsg(any) error }) ([]frame, erro
 
 // serveCalls answers the calls of a peer. Answers that are ready at the same time leave
 // together.
-func (l *Links) serveCalls(from uint64, stream grpc.ServerStream) error {
+func (l *Links) serveCalls(from uint64, stream grpc.ServerStream, answersBytes int) error {
 	ctx, stop := context.WithCancel(stream.Context())
 	defer stop()
-	answers, counted := newOutbox(), l.trafficFrom(from)
+	answers, counted := newOutbox(answersBytes), l.trafficFrom(from)
 	l.work.Go(func() {
 		defer func() { l.answering.Add(-int64(answers.close())) }()
 		for {
@@ -196,6 +200,9 @@ func (l *Links) receiveCalls(ctx context.Context, from uint64, counted *traffic,
 	for {
 		frames, err := counted.receive(stream)
 		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil { // nobody would send the answers
 			return err
 		}
 		member := l.Member(from)

@@ -3,6 +3,7 @@ package link
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -29,6 +30,25 @@ type traffic struct {
 	// heard is when something was last received, in ns since 1970; 0 if nothing was.
 	heard atomic.Int64
 	clock func() time.Time
+
+	// named counts how often the peer was named in the log in a minute since 1970.
+	naming sync.Mutex
+	named  int
+	minute int64
+}
+
+// namedMax is how often a minute a peer is named in the log for what it sent.
+const namedMax = 600
+
+// mayBeNamed counts that the peer is named in the log, unless it was too often.
+func (t *traffic) mayBeNamed() bool {
+	t.naming.Lock()
+	defer t.naming.Unlock()
+	if minute := t.clock().Unix() / 60; minute != t.minute {
+		t.minute, t.named = minute, 0
+	}
+	t.named++
+	return t.named <= namedMax
 }
 
 func (t *traffic) noteSent(messages, bytes int) {
