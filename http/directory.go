@@ -166,7 +166,7 @@ func (s agentDirectory) nextCursor(x *agentSearch, position []byte, byWords bool
 // findAgents returns a page of public cards.
 // // spec: Directory and discovery (all public, no auth)
 func (s agentDirectory) findAgents(c *rest.Call, in *api.FindAgents) (rest.Rendered, error) {
-	body, err := s.publicPages.of(c, func() ([]byte, bool, error) { return s.renderAgents(c, in) })
+	body, err := s.publicPages.of(c, "", func() ([]byte, bool, error) { return s.renderAgents(c, in) })
 	return rest.Rendered{JSON: body}, err
 }
 

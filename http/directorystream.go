@@ -35,7 +35,7 @@ func (s agentDirectory) streamAgents(c *rest.Call, in *api.SearchStream) error {
 	if words.Text = textOf(&in.SearchText); words.Text == "" {
 		words.Text = st.semantic
 	}
-	first, err := s.publicPages.of(c, func() ([]byte, bool, error) {
+	first, err := s.publicPages.of(c, "", func() ([]byte, bool, error) {
 		found, err := s.ranked(c, words)
 		if err != nil {
 			return nil, false, err

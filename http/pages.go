@@ -42,7 +42,7 @@ func (s *Service) ErrorPage(path string, p *rest.Problem, requestID string) rest
 
 // home returns the start page.
 func (s pages) home(c *rest.Call) (rest.HTML, error) {
-	return pageOf(s.publicPages.of(c, func() ([]byte, bool, error) {
+	return pageOf(s.publicPages.of(c, "", func() ([]byte, bool, error) {
 		x := newAgentSearch(&api.FindAgents{Limit: homeRows, Sort: api.SortRelevance})
 		rows, found, err := s.rows(c, &x)
 		if err != nil {
@@ -59,7 +59,7 @@ func (s pages) home(c *rest.Call) (rest.HTML, error) {
 
 // findAgents returns a page of the agents that a search finds.
 func (s pages) findAgents(c *rest.Call, in *web.Search) (rest.HTML, error) {
-	return pageOf(s.publicPages.of(c, func() ([]byte, bool, error) { return s.renderAgents(c, in) }))
+	return pageOf(s.publicPages.of(c, "", func() ([]byte, bool, error) { return s.renderAgents(c, in) }))
 }
 
 // renderAgents renders a page, which is to be kept as agentDirectory's is.
@@ -112,13 +112,21 @@ func counts(of []directory.Count) []api.CategoryCount {
 // agent returns the page of an agent of the directory.
 func (s pages) agent(c *rest.Call, in *web.NamedAgent) (rest.HTML, error) {
 	a, err := s.desk.AgentByHandle(c, in.Handle)
-	if err == nil {
-		var shown api.ListedAgent
-		if shown, err = s.listedAgent(c.Context(), a.AgentID()); err == nil {
-			return pageOf(s.site().Agent(shown))
-		}
+	if err != nil {
+		return rest.HTML{}, unlistedIf(err)
 	}
-	return rest.HTML{}, unlistedIf(err)
+	active, err := s.Node.Agents.LastActive(c.Context(), a.AgentID())
+	if err != nil {
+		return rest.HTML{}, err
+	}
+	return pageOf(s.publicPages.of(c, active.String(), func() ([]byte, bool, error) {
+		shown, err := s.listedAgent(c.Context(), a.AgentID())
+		if err != nil {
+			return nil, false, unlistedIf(err)
+		}
+		body, err := s.site().Agent(shown)
+		return body, true, err
+	}))
 }
 
 // findGroups returns a page of public groups.

@@ -33,31 +33,32 @@ type publicPage struct {
 func newPublicPages(version func() pageVersion) *publicPages {
 	return &publicPages{version: version, pages: otter.Must(&otter.Options[string, publicPage]{
 		MaximumWeight: publicPagesBytes,
-		Weigher: func(uri string, p publicPage) uint32 {
-			return uint32(publicPageOverhead + len(uri) + len(p.body))
+		Weigher: func(key string, p publicPage) uint32 {
+			return uint32(publicPageOverhead + len(key) + len(p.body))
 		},
 	})}
 }
 
-// of returns the page of a request, which depends on its target only. render renders it; keep
-// says whether another request may get it too. The result is shared and must not be changed.
-func (p *publicPages) of(c *rest.Call, render func() (body []byte, keep bool, err error)) ([]byte, error) {
-	uri := string(c.RequestCtx().RequestURI())
-	body, kept, err := p.page(uri, render)
+// of returns the page of a request, which depends on its target and on beside only. render renders
+// it; keep says whether another request may get it too. The result is shared and must not be
+// changed.
+func (p *publicPages) of(c *rest.Call, beside string, render func() (body []byte, keep bool, err error)) ([]byte, error) {
+	key := string(c.RequestCtx().RequestURI()) + " " + beside
+	body, kept, err := p.page(key, render)
 	if kept {
 		err = c.Reserve(len(body))
 	}
 	return body, err
 }
 
-func (p *publicPages) page(uri string, render func() (body []byte, keep bool, err error)) (body []byte, kept bool, err error) {
+func (p *publicPages) page(key string, render func() (body []byte, keep bool, err error)) (body []byte, kept bool, err error) {
 	version := p.version() // before anything is read
-	if page, found := p.pages.GetIfPresent(uri); found && page.version == version {
+	if page, found := p.pages.GetIfPresent(key); found && page.version == version {
 		return page.body, true, nil
 	}
 	body, keep, err := render()
 	if err == nil && keep {
-		p.pages.Set(uri, publicPage{version, body})
+		p.pages.Set(key, publicPage{version, body})
 	}
 	return body, false, err
 }

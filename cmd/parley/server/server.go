@@ -354,10 +354,11 @@ func (h *running) startAdmin(cfg Config, quotas parleyhttp.QuotaProfile) error {
 	if h.member.part != nil {
 		calls = append(calls, &membership.Endpoint{Part: h.member.part})
 	}
-	h.admin = admin.NewServer(h.service, promhttp.HandlerFor(telemetry.Metrics(telemetry.Sources{
+	metrics := promhttp.HandlerFor(telemetry.Metrics(telemetry.Sources{
 		Store: h.store, Node: h.node, HTTP: h.http, Service: h.service, Webhooks: h.webhooks.sender, Requests: h.meter,
 		Cluster: membership.Stats(h.member.part),
-	}), promhttp.HandlerOpts{}), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, calls...)
+	}), promhttp.HandlerOpts{})
+	h.admin = admin.NewServer(h.service, telemetry.Kept(metrics, time.Now), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, calls...)
 	return nil
 }
 
