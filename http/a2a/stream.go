@@ -165,7 +165,7 @@ func (b *Bridge) stream(c *call, at query.Moment, v view, history *int, brief bo
 		return nil, parley.ErrQuotaExceeded.OverQuota("streams_per_agent", *most, used, nil)
 	}
 	st.hold = b.Budget.Hold(c.Account(), nil)
-	if !st.hold.Grow(streamBytes + cap(opening)) {
+	if !st.hold.Grow(streamBytes + cap(opening) + connlimit.SendBytes) {
 		b.streams.remove(st)
 		return nil, rest.ErrHeld
 	}
@@ -359,7 +359,7 @@ func (st *taskStream) deliver(ctx context.Context, conn net.Conn, events []query
 			break // also if the task has gone on meanwhile
 		}
 	}
-	if !st.hold.Grow(streamBytes+cap(b)) || len(b) > 0 && !st.write(conn, b) {
+	if !st.hold.Grow(streamBytes+cap(b)+connlimit.SendBytes) || len(b) > 0 && !st.write(conn, b) {
 		return false
 	}
 	st.hold.Shrink(streamBytes)

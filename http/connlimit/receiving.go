@@ -21,7 +21,7 @@ func (r *Receiving) Begin(hold *limit.Hold, size int) {
 		return
 	}
 	tcp, ok := l.Conn.(*net.TCPConn)
-	if extra := overhead * receiveBufferMost; ok && hold.Bytes() > 0 && hold.Grow(hold.Bytes()+extra) {
+	if extra := overhead * receiveBufferMost; ok && hold.Bytes() > 0 && hold.GrowIfFree(hold.Bytes()+extra) {
 		r.Extra = extra
 		_ = tcp.SetReadBuffer(receiveBufferMost)
 	}

@@ -129,7 +129,7 @@ func (l *Conn) count(n int) bool {
 		q.counted, q.hold = true, l.listener.bounds.Budget.Hold(payer, l.evict)
 	}
 	if larger := min(n, sendBufferMost); larger > q.buffer && q.account.Name != "" && !q.account.Stranger {
-		if tcp, ok := l.Conn.(*net.TCPConn); ok && q.hold.Grow(overhead*min(q.sent, larger)) && tcp.SetWriteBuffer(larger) == nil {
+		if tcp, ok := l.Conn.(*net.TCPConn); ok && q.hold.GrowIfFree(overhead*min(q.sent, larger)) && tcp.SetWriteBuffer(larger) == nil {
 			q.buffer = larger
 			return true
 		}

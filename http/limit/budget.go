@@ -78,9 +78,9 @@ func NewBudget(total int64) *Budget {
 	return &Budget{total: total, callers: map[Account]*holdings{}}
 }
 
-// take requests n more bytes for a request. It gets all of them or none. finish must be
-// called in either case, without the lock.
-func (b *Budget) take(h *holding, n int64) (given bool, finish []func()) {
+// take requests n more bytes for a request. It gets all of them or none. If there are too few and
+// needed is set, others make room. finish must be called in either case, without the lock.
+func (b *Budget) take(h *holding, n int64, needed bool) (given bool, finish []func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mine := int64(0)
@@ -89,6 +89,9 @@ func (b *Budget) take(h *holding, n int64) (given bool, finish []func()) {
 	}
 	given = !h.ended
 	if given && (mine+n > (b.total-b.held)/shareOfFree || h.caller.Stranger && b.public+n > b.total/strangersPart) {
+		if !needed {
+			return false, nil
+		}
 		given, finish = b.makeRoom(h.caller, mine+n, n)
 	}
 	if !given {
@@ -254,11 +257,16 @@ func (h *Hold) Bytes() int {
 
 // Grow raises the hold to at least the given bytes, and reports whether that is allowed.
 // If not, the hold is unchanged.
-func (h *Hold) Grow(to int) bool {
+func (h *Hold) Grow(to int) bool { return h.grow(to, true) }
+
+// GrowIfFree is Grow for what the request can do without: nobody has to make room for it.
+func (h *Hold) GrowIfFree(to int) bool { return h.grow(to, false) }
+
+func (h *Hold) grow(to int, needed bool) bool {
 	if h.budget == nil || to <= Small || to <= h.Bytes() {
 		return true
 	}
-	given, finish := h.budget.take(h.on, int64(to)-h.on.bytes)
+	given, finish := h.budget.take(h.on, int64(to)-h.on.bytes, needed)
 	for _, f := range finish {
 		f()
 	}

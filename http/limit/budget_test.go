@@ -320,3 +320,17 @@ func TestBudgetUnderContention(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestNobodyMakesRoomForTheOptional: what a request can do without ends no other's.
+func TestNobodyMakesRoomForTheOptional(t *testing.T) {
+	b := limit.NewBudget(256 * mib)
+	takeAll(b, 64, 64<<10, true)
+	before := b.Stats().Ended
+	h := b.Hold(org("mine"), nil)
+	if h.GrowIfFree(mib) || b.Stats().Ended != before {
+		t.Errorf("%+v", b.Stats())
+	}
+	if !h.Grow(mib) || b.Stats().Ended == before {
+		t.Errorf("control: %+v", b.Stats())
+	}
+}
