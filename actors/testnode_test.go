@@ -169,7 +169,7 @@ func (r *testNode) start(dir string) error {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	options := persistence.Options{
-		FS: r.fs, Journals: r.journals, Clock: r.journalClock, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
+		FS: r.fs, Journals: r.journals, Clock: r.journalClock, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20, StallPatience: time.Minute,
 		// A shutdown by Pebble must not end the test process.
 		Fatal: func(err error) { panic(err) },
 	}

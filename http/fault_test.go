@@ -133,7 +133,9 @@ func TestStalledDisk(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := &badDisk{}
 				ln := fasthttputil.NewInmemoryListener()
-				h := newHarness(t, journals, ln, ln.Dial, func(o *harnessOptions) { o.Store.FS = errorfs.Wrap(vfs.NewMem(), disk) })
+				h := newHarness(t, journals, ln, ln.Dial, func(o *harnessOptions) {
+					o.Store.FS, o.Store.StallPatience = errorfs.Wrap(vfs.NewMem(), disk), 0
+				})
 				from, to := h.agent("from"), h.agent("to")
 				token := h.token(h.client)
 				act := []string{"X-Svc-Agent", from.String(), "Idempotency-Key", "one"}
@@ -171,7 +173,7 @@ func TestTablesCannotBeWritten(t *testing.T) {
 		disk := &badDisk{}
 		ln := fasthttputil.NewInmemoryListener()
 		h := newHarness(t, 1, ln, ln.Dial, func(o *harnessOptions) {
-			o.Store.FS, o.Store.MemTableBytes = errorfs.Wrap(vfs.NewMem(), disk), 64<<10
+			o.Store.FS, o.Store.MemTableBytes, o.Store.StallPatience = errorfs.Wrap(vfs.NewMem(), disk), 64<<10, 0
 		})
 		from, to := h.agent("from"), h.agent("to")
 		token := h.token(h.client)

@@ -118,7 +118,7 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 	t.Helper()
 	entropy, logger := parley.CountingEntropy(), slog.New(slog.DiscardHandler)
 	options := persistence.Options{
-		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
+		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20, StallPatience: time.Minute,
 	}
 	var ids atomic.Int64
 	o := &harnessOptions{Dir: "data", Store: options, Clock: time.Now, Server: httpserver.Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}

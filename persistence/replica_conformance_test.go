@@ -70,7 +70,7 @@ func (s *replicas) openAll() *oneJournal {
 	j := &oneJournal{group: s, released: make(chan func()), over: make(chan struct{})}
 	for n, fs := range s.disks {
 		store, err := persistence.Open("journal", persistence.Options{
-			FS: fs, Journals: s.journals, Clock: s.now, Logger: slog.New(slog.DiscardHandler), MemTableBytes: 256 << 10, CacheBytes: 1 << 20,
+			FS: fs, Journals: s.journals, Clock: s.now, Logger: slog.New(slog.DiscardHandler), MemTableBytes: 256 << 10, CacheBytes: 1 << 20, StallPatience: time.Minute,
 			Sequencer: s.members[n],
 			Fatal:     func(err error) { s.t.Errorf("fatal: %v", err) },
 		})

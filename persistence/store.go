@@ -62,6 +62,9 @@ type Options struct {
 	// entries still find space; 0 is 256 MiB, negative none. At most an eighth of
 	// the disk.
 	FreeBytesMin int64
+	// StallPatience is how long the engine may stall writes, or a sync may take, before new writes
+	// are refused and the server is reported unhealthy; 0 is 800 ms.
+	StallPatience time.Duration
 	// Sequencer, if set, makes the store a replica: it applies batches in the order that
 	// the sequencer decides, and takes entries while it leads. The sequencer's log keeps
 	// the batches until they are durable here.
@@ -120,6 +123,9 @@ func (o *Options) ensureDefaults() error {
 	}
 	if o.FreeBytesMin == 0 {
 		o.FreeBytesMin = 256 << 20
+	}
+	if o.StallPatience == 0 {
+		o.StallPatience = 800 * time.Millisecond
 	}
 	if o.QueueBytes == 0 {
 		o.QueueBytes = 64 << 20
@@ -269,7 +275,7 @@ func (s *Store) Start(onQueue func(journal.Stream), onTimer func(journal.Stream,
 func (s *Store) newMonitor() *disk.Monitor {
 	return disk.NewMonitor(disk.Options{
 		FS: s.opts.FS, Dir: s.dir, Clock: s.opts.Clock, Logger: s.opts.Logger, Fatal: s.opts.Fatal,
-		FreeBytesMin: s.opts.FreeBytesMin, Closing: s.closing, Replicated: s.opts.Sequencer != nil,
+		FreeBytesMin: s.opts.FreeBytesMin, Patience: s.opts.StallPatience, Closing: s.closing, Replicated: s.opts.Sequencer != nil,
 	})
 }
 

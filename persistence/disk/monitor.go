@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// stallPatience is how long the engine may stall writes, or a sync may take,
-	// before new writes are refused and the server is reported unhealthy.
-	stallPatience = 800 * time.Millisecond
 	// A pulse that comes pulseLate or more after the one before shows that the
 	// process itself was stopped, or had no processor: the disk is not to blame.
 	pulseEvery = 100 * time.Millisecond
@@ -40,6 +37,7 @@ const (
 var (
 	errStalled = parley.ErrOverloaded.Saying("The disk takes no writes at present; nothing was done. Try again shortly.")
 	errFull    = parley.ErrOverloaded.Saying("The disk is nearly full; nothing was done. Try again when there is room.")
+	errNoFiles = parley.ErrOverloaded.Saying("The server has no file descriptor left; nothing was done. Try again shortly.")
 )
 
 // Options of a Monitor. All but FreeBytesMin are required.
@@ -56,6 +54,9 @@ type Options struct {
 	// FreeBytesMin of the disk below which writes are refused, capped by
 	// FloorShare. 0 or less refuses none.
 	FreeBytesMin int64
+	// Patience is how long the engine may stall writes, or a sync may take, before new writes are
+	// refused.
+	Patience time.Duration
 	// Closing is closed when the store closes: nothing waits any longer.
 	Closing <-chan struct{}
 	// Replicated says that other nodes have the same content.
@@ -83,9 +84,10 @@ type Monitor struct {
 	pulse, woke atomic.Int64
 	// Failures since the last success, and when the last one happened.
 	flushFailures, flushFailed, compactionFailures, compactionFailed atomic.Int64
-	// starved counts the writes that wait for space.
-	starved atomic.Int64
-	full    atomic.Bool
+	// starved counts the writes that wait for space, filesShort those that wait for a file
+	// descriptor.
+	starved, filesShort atomic.Int64
+	full                atomic.Bool
 	// free is what the disk had free when it was last measured, less what was
 	// written since; floor is where refusals begin. Both are 0 where the file
 	// system does not report its space.
@@ -143,6 +145,9 @@ func (m *Monitor) Trouble(busySince int64) *parley.Refusal {
 	if m.full.Load() || m.starved.Load() > 0 {
 		return errFull
 	}
+	if m.filesShort.Load() > 0 {
+		return errNoFiles
+	}
 	oldest := Earliest(busySince, Earliest(Earliest(m.stalled.Load(), m.flushing.Load()), m.witnessing.Load()))
 	if oldest == 0 {
 		return nil
@@ -151,7 +156,7 @@ func (m *Monitor) Trouble(busySince int64) *parley.Refusal {
 	if m.watched.Load() && time.Duration(now-m.pulse.Load()) >= pulseLate {
 		return nil // the process has just resumed: the disk has had no time yet
 	}
-	if time.Duration(now-max(oldest, m.woke.Load())) > stallPatience {
+	if time.Duration(now-max(oldest, m.woke.Load())) > m.o.Patience {
 		return errStalled
 	}
 	return nil

@@ -330,12 +330,12 @@ func (m *Monitor) AwaitSpace(path string, do func() error) error {
 
 // awaitSpace retries do until there is space or the store closes.
 func (m *Monitor) awaitSpace(path string, err error, do func() error) error {
-	m.starved.Add(1)
-	defer m.starved.Add(-1)
-	lack := "the disk is full: the journal waits for space"
+	waits, lack := &m.starved, "the disk is full: the journal waits for space"
 	if !NoSpace(err) {
-		lack = "no file descriptor is free: the journal waits for one"
+		waits, lack = &m.filesShort, "no file descriptor is free: the journal waits for one"
 	}
+	waits.Add(1)
+	defer waits.Add(-1)
 	m.o.Logger.Error(lack, "file", path, "error", err)
 	tick := time.NewTicker(retryEvery)
 	defer tick.Stop()
@@ -374,7 +374,7 @@ func (m *Monitor) awaitWitness(err error) error {
 
 // failed notes that a file could not be written. If the engine cannot go on
 // without it the process ends; while the store is being opened, also if tables
-// cannot be written for stallPatience, because the opening would retry for ever.
+// cannot be written for Options.Patience, because the opening would retry for ever.
 func (m *Monitor) failed(use fileUse, path string, err error) {
 	m.trouble.Store(&failure{path, err})
 	now := m.Age()
@@ -386,7 +386,7 @@ func (m *Monitor) failed(use fileUse, path string, err error) {
 	case flushUse:
 		m.flushFailed.Store(now)
 		m.flushFailures.Add(1)
-		if !m.flushing.CompareAndSwap(0, now) && !m.watched.Load() && time.Duration(now-m.flushing.Load()) > stallPatience {
+		if !m.flushing.CompareAndSwap(0, now) && !m.watched.Load() && time.Duration(now-m.flushing.Load()) > m.o.Patience {
 			m.o.Fatal(fmt.Errorf("opening %s: %s cannot be written: %w", m.o.Dir, path, err))
 		}
 	case compactionUse:
