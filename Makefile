@@ -30,11 +30,11 @@ RACED := ./cluster/consensus ./actors ./actors/delivery ./actors/host ./actors/q
 # alive: collecting it less often saves a quarter of their CPU.
 EASY := GOGC=400 GOMEMLIMIT=2GiB
 FLAGS := -vet=off -timeout 14m -parallel 8
-# Runs the tests of PACKAGES. Machines of CI stall for seconds: up to three tests that
-# fail are run once more, each alone. One that then passes is listed as unstable, and
-# should be mended; a data race, a panic or a package without a verdict is never forgiven.
+# Runs the tests of PACKAGES. Machines of CI stall for seconds: up to eight tests that
+# fail, a subtest and those around it one each, are run once more, each alone. One that
+# then passes is listed as unstable, and should be mended; a data race, a panic or a package without a verdict is never forgiven.
 RUN = @unstable=$$(mktemp); trap 'rm -f "$$unstable"' EXIT; set -x; \
-	$(1) $(TOOL) gotestsum --format $(2) --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures 3 --rerun-fails-run-root-test \
+	$(1) $(TOOL) gotestsum --format $(2) --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures 8 --rerun-fails-run-root-test \
 		--rerun-fails-abort-on-data-race --rerun-fails-report "$$unstable" --packages "$$(echo $(3))" -- $(4); \
 	{ set +x; } 2>/dev/null; \
 	if [ -s "$$unstable" ]; then printf '\n!! UNSTABLE, failed once and then passed:\n' >&2; cat "$$unstable" >&2; fi
