@@ -13,7 +13,8 @@ import (
 )
 
 // Buffer is pooled memory for a body that is received, or an answer that is rendered. It
-// is reused after its request is answered.
+// is reused after its request is answered. A Buffer that New has not made is not: its bytes may be
+// shared, such as those of a page that is kept.
 //
 // A large one becomes the body of its answer without being copied. Then it is freed, and
 // what it holds no longer counts, when the client has read it or the connection has
@@ -22,6 +23,8 @@ type Buffer struct {
 	Bytes []byte
 	Hold  limit.Hold
 	sent  int
+	// pooled: nobody else has the bytes.
+	pooled bool
 }
 
 const (
@@ -34,7 +37,7 @@ const (
 )
 
 var (
-	small = sync.Pool{New: func() any { return &Buffer{Bytes: make([]byte, 0, smallest)} }}
+	small = sync.Pool{New: func() any { return &Buffer{Bytes: make([]byte, 0, smallest), pooled: true} }}
 	large [classes]sync.Pool
 )
 
@@ -50,12 +53,12 @@ func New(size int) *Buffer {
 		}
 		return s
 	case class > classes:
-		return &Buffer{Bytes: make([]byte, 0, size)}
+		return &Buffer{Bytes: make([]byte, 0, size), pooled: true}
 	}
 	if s, ok := large[class-1].Get().(*Buffer); ok {
 		return s
 	}
-	return &Buffer{Bytes: make([]byte, 0, limit.Small<<class)}
+	return &Buffer{Bytes: make([]byte, 0, limit.Small<<class), pooled: true}
 }
 
 // classOf is how often limit.Small is doubled to have room for size bytes.
@@ -71,6 +74,9 @@ func Size(size int) int {
 
 // Free returns the buffer to its pool, by its capacity.
 func (s *Buffer) Free() {
+	if !s.pooled {
+		return
+	}
 	class := bits.Len(uint(cap(s.Bytes) / limit.Small))
 	s.Bytes, s.sent = s.Bytes[:0], 0
 	switch {
