@@ -90,7 +90,7 @@ func (st *searchStream) serve(ctx context.Context, conn net.Conn, opening []byte
 		if written {
 			connlimit.AwaitRead(conn, st.draining)
 		}
-		_ = conn.Close()
+		_ = connlimit.Shut(conn)
 		if line != nil {
 			line.Leave()
 		}

@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/http/api"
+	"parley/http/connlimit"
 	"parley/http/limit"
 	"parley/http/rest"
 )
@@ -122,7 +123,7 @@ func (x *exports) judge(now time.Time) {
 	all := slices.SortedFunc(maps.Keys(slow), func(a, b *exportStream) int { return cmp.Compare(slow[a], slow[b]) })
 	for _, st := range all[:max(min(wanted, len(all)), 0)] {
 		st.broken = true
-		_ = st.conn.Close()
+		_ = connlimit.Shut(st.conn)
 	}
 }
 
@@ -255,7 +256,7 @@ func (x *exports) breakOff(id parley.OrgID) {
 			continue
 		}
 		if st.broken = true; st.conn != nil {
-			_ = st.conn.Close()
+			_ = connlimit.Shut(st.conn)
 		}
 	}
 }

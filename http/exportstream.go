@@ -139,7 +139,7 @@ func (st *exportStream) serve(ctx context.Context, conn net.Conn, head []byte) {
 		if completed {
 			connlimit.AwaitRead(conn, st.draining)
 		}
-		_ = conn.Close()
+		_ = connlimit.Shut(conn)
 		if line != nil {
 			line.Leave()
 		}

@@ -186,7 +186,7 @@ func (st *agentStream) end() {
 	if st.feed != nil {
 		st.feed.Close()
 	}
-	_ = st.conn.Close()
+	_ = connlimit.Shut(st.conn)
 	if st.line != nil {
 		st.line.Leave()
 	}

@@ -228,7 +228,7 @@ func (st *taskStream) serve(ctx context.Context, conn net.Conn, line *connlimit.
 		}
 		stop()
 		st.bridge.streams.remove(st)
-		_ = conn.Close()
+		_ = connlimit.Shut(conn)
 		if line != nil {
 			line.Leave()
 		}
@@ -242,6 +242,11 @@ func (st *taskStream) serve(ctx context.Context, conn net.Conn, line *connlimit.
 	connlimit.Watch(conn, line, func() { close(closed) })
 	beat := time.NewTicker(keepAlive)
 	defer beat.Stop()
+	defer func() {
+		if st.complete() { // the end of a large task may be on its way
+			connlimit.AwaitRead(conn, st.draining)
+		}
+	}()
 	for st.pump(ctx, conn) {
 		select {
 		case <-follower.wake:

@@ -200,10 +200,10 @@ func (l *Conn) evict() (finish func()) {
 
 // end closes an evicted connection, which ends its reads and writes.
 func (l *Conn) end() {
-	if l.writing.Load() || queued(l.Conn) > limit.Small { // a small answer may be on its way
+	if l.writing.Load() {
 		l.discard()
 	}
-	_ = l.Conn.Close()
+	_ = Shut(l.Conn)
 	if gone := l.listener.watcher.remove(l); gone != nil {
 		gone()
 	}

@@ -28,6 +28,10 @@ const (
 	// vanishAfter is how long a client may leave data unread or unacknowledged. Then the
 	// kernel closes its connection.
 	vanishAfter = 30 * time.Second
+	// leftMost is how much unread data a connection that is shut may leave in the kernel, leftFor how
+	// long at most.
+	leftMost = 4 << 10
+	leftFor  = 2 * time.Second
 	// unreadEvery is how often the server looks whether clients have read their answers.
 	unreadEvery = 50 * time.Millisecond
 )
@@ -76,12 +80,36 @@ func (l *Conn) smallReceiveBuffer() {
 	}
 }
 
-// handOver ends the counting: a stream counts what the kernel holds itself.
+// handOver ends the counting: a stream counts what the kernel holds itself. Former answers that
+// the client has not read count until it has.
 func (l *Conn) handOver() {
-	l.sends.mu.Lock()
-	defer l.sends.mu.Unlock()
-	l.listener.unread.remove(l)
-	l.release()
+	q := &l.sends
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.counted || queued(l.Conn) == 0 {
+		l.listener.unread.remove(l)
+		l.release()
+		return
+	}
+	l.smallSendBuffer()
+	l.listener.unread.add(l)
+}
+
+// Shut closes a connection whose client may not have read everything. What the kernel holds after
+// that counts nowhere: it drops it at once if that is more than a small answer, which may be on its
+// way, and otherwise soon.
+func Shut(conn net.Conn) error {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		switch n := queued(conn); {
+		case n > leftMost:
+			_ = tcp.SetLinger(0)
+		case n > 0:
+			if socket, err := tcp.SyscallConn(); err == nil {
+				_ = NoticeVanished(socket, leftFor)
+			}
+		}
+	}
+	return conn.Close()
 }
 
 // AwaitRead waits until the client has acknowledged everything that was written to a hijacked
@@ -153,15 +181,19 @@ func (l *Conn) endWrite() {
 	}
 }
 
-// release gives back what the kernel held, and makes the send buffer small again. The caller of
-// release holds mu.
+// release gives back what the kernel held. The caller of release holds mu.
 func (l *Conn) release() {
 	q := &l.sends
 	q.hold.Release()
 	q.hold, q.counted, q.sent = limit.Hold{}, false, 0
-	if tcp, ok := l.Conn.(*net.TCPConn); ok && q.buffer > sendBuffer {
+	l.smallSendBuffer()
+}
+
+// smallSendBuffer makes the send buffer small again. The caller holds mu.
+func (l *Conn) smallSendBuffer() {
+	if tcp, ok := l.Conn.(*net.TCPConn); ok && l.sends.buffer > sendBuffer {
 		_ = tcp.SetWriteBuffer(sendBuffer)
-		q.buffer = sendBuffer
+		l.sends.buffer = sendBuffer
 	}
 }
 
