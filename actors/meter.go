@@ -33,17 +33,18 @@ func (m meter) Ready(e *journal.Entry, p *parley.Payer, request any) error {
 }
 
 // Take implements host.Meter. What removes something is counted, and never refused.
-func (m meter) Take(e *journal.Entry, p *parley.Payer, request any, stored []host.Stored) error {
-	counts := changes(request)
-	if !counts && len(stored) == 0 {
-		return nil
+func (m meter) Take(of host.Metered) ([]*host.Pending, error) {
+	e, p, request := of.Entry, of.Payer, of.Request
+	counts := of.Accepted && changes(request)
+	if !counts && len(of.Stored) == 0 {
+		return nil, nil
 	}
 	q, err := m.usagesFor(e)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	own := int64(0)
-	for _, s := range stored {
+	for _, s := range of.Stored {
 		if s.Org == p.Org {
 			own += s.Bytes
 		}
@@ -56,20 +57,20 @@ func (m meter) Take(e *journal.Entry, p *parley.Payer, request any, stored []hos
 		if r, invites := request.(Invitation); invites && r.Org != p.Org {
 			w.Invitations, w.guest = 1, r.Agent
 		}
-		if _, err := q.take(m.journal, e, p.Org, &w, nil); err != nil {
-			return err
+		if rests, err := q.take(m.journal, e, p.Org, &w, of.Pending); err != nil {
+			return rests, err
 		}
 	}
 	// Only now: of an entry that is refused nothing is removed.
 	if own < 0 {
 		q.release(e, p.Org, own)
 	}
-	for _, s := range stored {
+	for _, s := range of.Stored {
 		if s.Org != p.Org {
 			q.release(e, s.Org, s.Bytes)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // changes reports whether a request counts as a change: it is no message and no mark.

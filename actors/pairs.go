@@ -37,7 +37,7 @@ func (p *pairs) take(d direction, rate int, now time.Time) error {
 	at := now.UnixNano()
 	free := max(p.free[d], at)
 	if wait := time.Duration(free + one - at - int64(time.Minute)); wait > 0 {
-		return errPairRate.With("retry_after", int(math.Ceil(wait.Seconds())))
+		return errPairRate.With("retry_after", int(math.Ceil(wait.Seconds()))).With("limit", max((rate+1)/2, 1))
 	}
 	if _, known := p.free[d]; !known && len(p.free) >= pairsMax {
 		p.forget(at)

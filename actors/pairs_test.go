@@ -34,7 +34,7 @@ func TestPairRate(t *testing.T) {
 		t.Errorf("%d messages at once, want 60", n)
 	}
 	err := send(0, 1)
-	if refusal, ok := err.(*parley.Refusal); !ok || refusal.Code != "rate_limited" || fmt.Sprint(refusal.Extra) != "map[rate:pair retry_after:1]" {
+	if refusal, ok := err.(*parley.Refusal); !ok || refusal.Code != "rate_limited" || fmt.Sprint(refusal.Extra) != "map[limit:60 rate:pair retry_after:1]" {
 		t.Errorf("beyond the rate: %v", err)
 	}
 	if n := sent(1, 0); n != 60 {

@@ -21,8 +21,8 @@ import (
 type usages struct {
 	mu   sync.RWMutex
 	used map[parley.OrgID]*usedToday
-	// swept is the last day on which sums of earlier days were dropped.
-	swept uint32
+	// sweepAt is how many sums there are when those that are not needed are dropped next.
+	sweepAt int
 }
 
 type usedToday struct {
@@ -38,9 +38,9 @@ type usedToday struct {
 	dropped bool
 }
 
-// sumsMax is how many organizations have a sum before the sums of those that sent nothing
-// today are dropped.
-const sumsMax = 1 << 16
+// sumsLeast is how many sums there are at least before those that are not needed are dropped: those
+// of former days, and those of zero, which anyone can have made by what is then refused.
+const sumsLeast = 1 << 16
 
 // keyChangesFree is how many changes of keys an organization may always make on a day: anyone who has
 // lost a key must be able to replace it.
@@ -124,8 +124,11 @@ func (q *usages) take(j journal.Journal, e *journal.Entry, org parley.OrgID, w *
 	if !w.guest.Zero() {
 		to := q.of(invitationsTo(org, w.guest), day)
 		defer to.mu.Unlock()
+		if day > to.day {
+			return nil, q.lacking(j, invitationsTo(org, w.guest), day)
+		}
 		if err := w.exceededTo(&to.Usage, e.At); err != nil {
-			return nil, err
+			return slices.Clone(u.granted), err
 		}
 		defer func() {
 			if err == nil {
@@ -222,9 +225,9 @@ func (q *usages) of(org parley.OrgID, day uint32) *usedToday {
 func (q *usages) add(org parley.OrgID, day uint32) *usedToday {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.used) >= sumsMax && q.swept < day {
-		q.swept = day
+	if len(q.used) >= max(q.sweepAt, sumsLeast) {
 		q.sweep(day)
+		q.sweepAt = 2 * len(q.used)
 	}
 	if q.used == nil {
 		q.used = map[parley.OrgID]*usedToday{}
@@ -237,14 +240,15 @@ func (q *usages) add(org parley.OrgID, day uint32) *usedToday {
 	return u
 }
 
-// sweep drops the sums of days before day, except those in use. They can be read again.
+// sweep drops the sums of days before day, and those of zero, except those in use. They can be read
+// again.
 func (q *usages) sweep(day uint32) {
 	maps.DeleteFunc(q.used, func(_ parley.OrgID, u *usedToday) bool {
 		if !u.mu.TryLock() {
 			return false
 		}
 		defer u.mu.Unlock()
-		u.dropped = u.day < day
+		u.dropped = u.day < day || u.Usage == journal.Usage{} && u.stored == 0
 		return u.dropped
 	})
 }

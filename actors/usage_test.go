@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,7 +13,9 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/delivery"
 	"parley/actors/group"
+	"parley/actors/webhook"
 	"parley/journal"
 )
 
@@ -231,5 +234,57 @@ func TestInvitationsAreExact(t *testing.T) {
 	all.Wait()
 	if made.Load() != 7 || d.usage().Invitations != 10 {
 		t.Errorf("%d more agents were invited, %d counted; want 7 and 10", made.Load(), d.usage().Invitations)
+	}
+}
+
+// TestSumsAreDropped: what is refused leaves no sum for good, and what was used is still known when
+// the sums that are not needed are dropped.
+func TestSumsAreDropped(t *testing.T) {
+	q, day := &usages{}, uint32(20_000)
+	id := func(n int) (id parley.OrgID) {
+		binary.BigEndian.PutUint32(id[:], uint32(n))
+		return id
+	}
+	for n := range 4 * sumsLeast {
+		u := q.of(id(n), day)
+		u.day = day
+		if n%1000 == 0 {
+			u.Invitations = 1
+		}
+		u.mu.Unlock()
+	}
+	if len(q.used) > 2*sumsLeast {
+		t.Errorf("%d sums are kept", len(q.used))
+	}
+	for n := 0; n < 4*sumsLeast; n += 1000 {
+		if u := q.used[id(n)]; u == nil || u.Invitations != 1 {
+			t.Fatalf("the sum of %d is lost", n)
+		}
+	}
+}
+
+// TestRefusedChangesDoNotCount: a webhook that is refused because there is one for its URL is no
+// change, below the limit and at it.
+func TestRefusedChangesDoNotCount(t *testing.T) {
+	r := newTestNode(t)
+	d := newQuotaFixture(t, r)
+	ctx := parley.WithPayer(context.Background(), &parley.Payer{Org: d.owner, Changes: new(3)})
+	create := func(url string) error {
+		_, err := d.node.Webhooks.Create(ctx, delivery.CreateWebhook{
+			Agent: d.ids[0], ID: d.node.Webhooks.NewID(d.ids[0]), Org: d.owner, URL: url, SentURL: url, SealedSecret: []byte("sealed"),
+		})
+		return err
+	}
+	if err := create("https://one.example/"); err != nil {
+		t.Fatal(err)
+	}
+	counted := d.usage().Changes
+	for range 5 {
+		if err := create("https://one.example/"); !errors.Is(err, webhook.ErrDuplicate) {
+			t.Fatalf("a second webhook of the URL: %v", err)
+		}
+	}
+	if now := d.usage().Changes; now != counted {
+		t.Errorf("%d changes are counted, want %d", now, counted)
 	}
 }

@@ -169,12 +169,22 @@ func (v *inviteRun) reason(to *agent.State, err error) string {
 		return api.SkipInvited
 	case errors.Is(err, group.ErrIsolationConflict):
 		return api.SkipIsolation
-	case errors.Is(err, group.ErrFull):
+	case errors.Is(err, parley.ErrQuotaExceeded) && ofGroup(err):
 		return api.SkipFull
 	case errors.Is(err, parley.ErrQuotaExceeded):
 		return api.SkipQuota
 	}
 	return ""
+}
+
+// ofGroup reports whether a refusal is about how many members or join requests a group may have.
+func ofGroup(err error) bool {
+	refusal := (*parley.Refusal)(nil)
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	quota := refusal.Extra["quota"]
+	return quota == quotaMembers || quota == quotaJoinRequests
 }
 
 // ask invites one agent. The rules judge unknown agents too, so that only callers who may

@@ -22,6 +22,8 @@ const (
 	quotaMembers  = "group_members"
 	quotaStreams  = "streams_per_agent"
 	quotaExports  = "exports_per_hour"
+	// quotaJoinRequests is no quota of organizations.
+	quotaJoinRequests = "join_requests"
 )
 
 var quotaNames = [...]string{

@@ -204,6 +204,9 @@ func (e *entity[S, C, E]) serve(m *ask) {
 		t.Payer = m.payer
 		defer t.abandon()
 		reply, err, failure := e.handleMetered(t, m.command)
+		if t.spoiled { // the state has changed already: it is loaded anew
+			defer e.abort()
+		}
 		if lacking := (*Lacking)(nil); errors.As(failure, &lacking) { // depends on nothing, so it need not be durable
 			m.complete(nil, failure)
 			return nil

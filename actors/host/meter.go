@@ -11,8 +11,22 @@ type Meter interface {
 	// Ready is called before the turn. It returns a Lacking if it is not known what the payer
 	// used.
 	Ready(e *journal.Entry, p *parley.Payer, request any) error
-	// Take adds to the entry of the turn what it counts, or refuses the entry.
-	Take(e *journal.Entry, p *parley.Payer, request any, stored []Stored) error
+	// Take adds to the entry of the turn what it counts. Or it returns a refusal, and the entries on
+	// which that depends.
+	Take(m Metered) (rests []*Pending, err error)
+}
+
+// Metered is a turn that a Meter judges.
+type Metered struct {
+	Entry   *journal.Entry
+	Payer   *parley.Payer
+	Request any
+	// Accepted: the rules did not refuse the request. What they refused counts as no change, though
+	// the turn may store something.
+	Accepted bool
+	Stored   []Stored
+	// Pending returns the entry, for later refusals to depend on.
+	Pending func() *Pending
 }
 
 // Stored is how many more bytes an organization stores after a turn; fewer if it is negative.
@@ -29,9 +43,8 @@ func (t *Turn[S, C, E]) Store(org parley.OrgID, bytes int64) {
 	}
 }
 
-// handleMetered has the kind handle a request, and the meter judge what that adds. A refusal of the meter
-// is a failure: nothing of the turn is stored, and because its state is changed already, the actor is
-// loaded anew.
+// handleMetered has the kind handle a request, and the meter judge what that adds. Of a turn that the
+// meter refuses nothing is stored, and it is spoiled.
 func (e *entity[S, C, E]) handleMetered(t *Turn[S, C, E], request any) (reply any, refusal, failure error) {
 	meter := e.engine.Meter
 	if t.Payer == nil {
@@ -46,8 +59,18 @@ func (e *entity[S, C, E]) handleMetered(t *Turn[S, C, E], request any) (reply an
 	if err != nil && !parley.IsRefusal(err) {
 		return nil, nil, err
 	}
-	if meter != nil && !t.empty() {
-		failure = meter.Take(t.Entry, t.Payer, request, t.stored)
+	if meter == nil || !t.adds() {
+		return reply, err, nil
 	}
-	return reply, err, failure
+	rests, over := meter.Take(Metered{t.Entry, t.Payer, request, err == nil, t.stored, t.Pending})
+	if over == nil {
+		return reply, err, nil
+	}
+	t.spoiled = true
+	if !parley.IsRefusal(over) {
+		return nil, nil, over
+	}
+	t.Entry, t.afterJournal = &journal.Entry{At: t.Entry.At}, false
+	t.DependOn(rests)
+	return nil, over, nil
 }

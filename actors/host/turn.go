@@ -37,6 +37,8 @@ type Turn[S rules.State, C any, E rules.Event] struct {
 	durable []func()
 	// Events are what the turn has decided so far.
 	Events []E
+	// spoiled: the state has changed, and the meter refused what would store that.
+	spoiled bool
 }
 
 // dependency is an entry that an answer waits for. If it is the actor's own, the answer fails
@@ -205,10 +207,14 @@ func (t *Turn[S, C, E]) FirstKeys(table journal.Table, prefix []byte, limit int)
 
 func overlayKey(table journal.Table, key []byte) string { return string(byte(table)) + string(key) }
 
-func (t *Turn[S, C, E]) empty() bool {
+func (t *Turn[S, C, E]) empty() bool { return !t.adds() && !t.afterJournal }
+
+// adds reports whether the turn stores anything.
+func (t *Turn[S, C, E]) adds() bool {
 	e := t.Entry
-	return len(e.Events) == 0 && len(e.Rows) == 0 && len(e.Effects) == 0 && len(e.Handled) == 0 &&
-		len(e.Timers) == 0 && len(e.Hosted) == 0 && !e.Purge && !t.afterJournal
+	nothing := len(e.Events) == 0 && len(e.Rows) == 0 && len(e.Effects) == 0 && len(e.Handled) == 0 &&
+		len(e.Timers) == 0 && len(e.Hosted) == 0 && !e.Purge
+	return !nothing
 }
 
 // commit appends the turn's entry and calls release when it is durable. The answer of a

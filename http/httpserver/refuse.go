@@ -54,6 +54,11 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 	case fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
 		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(p.RetryAfter()))
 	}
+	if most, own := p.Extra["limit"].(int); own && p.Extra["rate"] != nil { // of a rate that the request met after that of its route
+		for i, n := range [...]int{most, 0, p.RetryAfter()} {
+			h.Set(rest.RateHeaders[i], strconv.Itoa(n))
+		}
+	}
 	if s.errorPage != nil && r.RefusedAsPage(ctx.Request.Header.Peek(fasthttp.HeaderAccept)) {
 		ctx.SetStatusCode(p.Status)
 		page := s.errorPage(string(ctx.URI().PathOriginal()), &p, id)
