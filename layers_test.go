@@ -287,6 +287,7 @@ var locks = []lock{
 	{"github.com/knadh/koanf", []string{"parley/cmd/parley/server"}, "only the command reads settings"},
 	{"github.com/lmittmann/tint", []string{"parley/cmd/parley/server"}, "the command chooses the format of logs"},
 	{"github.com/prometheus/client_golang", []string{"parley/cmd/parley/server", "parley/cmd/parley/telemetry"}, "packages count; the command exposes the counts as metrics"},
+	{"github.com/prometheus/common", []string{"parley/cmd/parley/telemetry"}, "it knows in which form a scrape is answered"},
 	{"go.opentelemetry.io/otel", []string{"parley/cmd/parley/telemetry"}, "packages report what happened; the command makes spans of it"},
 }
 

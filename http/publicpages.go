@@ -39,11 +39,11 @@ func newPublicPages(version func() pageVersion) *publicPages {
 	})}
 }
 
-// of returns the page of a request, which depends on its target and on beside only. render renders
+// of returns the page of a request, which depends on Call.Target and on beside only. render renders
 // it; keep says whether another request may get it too. The result is shared and must not be
 // changed.
 func (p *publicPages) of(c *rest.Call, beside string, render func() (body []byte, keep bool, err error)) ([]byte, error) {
-	key := string(c.RequestCtx().RequestURI()) + " " + beside
+	key := c.Target() + " " + beside
 	body, kept, err := p.page(key, render)
 	if kept {
 		err = c.Reserve(len(body))

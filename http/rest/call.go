@@ -346,6 +346,19 @@ var RateHeaders = [...]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLim
 // ErrRateLimited rejects a request beyond its caller's rate.
 var ErrRateLimited = parley.Refuse(parley.RateLimited, "rate_limited", "Too many requests. Try again later.")
 
+// Target returns the path of the request, and those members of its query that the route knows: what
+// the answer may depend on.
+func (c *Call) Target() string {
+	target := c.ctx.Path()
+	for i := range c.route.plan.query {
+		name := c.route.plan.query[i].name
+		for _, value := range c.ctx.QueryArgs().PeekMulti(name) {
+			target = strconv.AppendQuote(append(append(target, ' '), name...), string(value))
+		}
+	}
+	return string(target)
+}
+
 // SetRate sets the rate headers, and rejects a request beyond the limit.
 func (c *Call) SetRate(s limit.Standing) error {
 	if s.Limit == 0 {

@@ -4,24 +4,23 @@ import (
 	"bytes"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
 
 	"parley"
 )
 
-const (
-	// keptFor is how long a scrape is answered again. It takes milliseconds to gather all
-	// metrics, and anyone who reaches a listener of operators may ask for them.
-	keptFor = 100 * time.Millisecond
-	// keptMax bounds the kinds of answers that are kept: each Accept and Accept-Encoding has its own.
-	keptMax, keptNameMax = 8, 1 << 10
-)
+// keptFor is how long a scrape is answered again. It takes milliseconds to gather all metrics, and
+// anyone who reaches a listener of operators may ask for them.
+const keptFor = 100 * time.Millisecond
 
-// Kept answers each kind of request for metrics at most once in keptFor by h, and repeats that
-// answer meanwhile. One request at a time has them gathered.
+// Kept has h gather and encode metrics at most once in keptFor for each of the few forms that clients
+// may ask for, and repeats that answer meanwhile. One request at a time has them gathered.
 func Kept(h http.Handler, clock parley.Clock) http.Handler {
-	return &keptMetrics{handler: h, clock: clock, scrapes: map[string]*scrape{}}
+	return &keptMetrics{handler: h, clock: clock, scrapes: map[scrapeForm]*scrape{}}
 }
 
 type keptMetrics struct {
@@ -29,7 +28,13 @@ type keptMetrics struct {
 	clock   parley.Clock
 
 	mu      sync.Mutex
-	scrapes map[string]*scrape
+	scrapes map[scrapeForm]*scrape
+}
+
+// scrapeForm is what an answer depends on.
+type scrapeForm struct {
+	format expfmt.Format
+	packed bool
 }
 
 // scrape is an answer.
@@ -49,21 +54,24 @@ func (k *keptMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (k *keptMetrics) scrape(r *http.Request) *scrape {
-	name := r.Header.Get("Accept") + "\n" + r.Header.Get("Accept-Encoding")
+	form := scrapeForm{
+		expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...),
+		strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"),
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock()
-	if s := k.scrapes[name]; s != nil && now.Sub(s.began) < keptFor {
+	if s := k.scrapes[form]; s != nil && now.Sub(s.began) < keptFor {
 		return s
+	}
+	r = r.Clone(r.Context())
+	r.Header = http.Header{"Accept": {string(form.format)}}
+	if form.packed {
+		r.Header.Set("Accept-Encoding", "gzip")
 	}
 	s := &scrape{began: now, header: http.Header{}, status: http.StatusOK}
 	k.handler.ServeHTTP(s, r)
-	if len(k.scrapes) >= keptMax {
-		clear(k.scrapes)
-	}
-	if len(name) <= keptNameMax {
-		k.scrapes[name] = s
-	}
+	k.scrapes[form] = s
 	return s
 }
 
