@@ -168,7 +168,7 @@ func (s *Store) useBallast() error {
 		return nil
 	}
 	tables := int64(s.opts.MemTableBytes)
-	b := &disk.Ballast{FS: s.opts.FS, Dir: s.dir, Bytes: ballastTables*tables + min(ballastMore, ballastTables*2*tables)}
+	b := &disk.Ballast{FS: s.plain, Dir: s.dir, Bytes: ballastTables*tables + min(ballastMore, ballastTables*2*tables)}
 	s.disk.Keep(b)
 	return b.Release()
 }

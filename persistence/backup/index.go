@@ -304,9 +304,15 @@ func readFile(fsys vfs.FS, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(f)
+	text, err := io.ReadAll(io.LimitReader(f, indexBytesMax+1))
+	if err == nil && len(text) > indexBytesMax {
+		err = fmt.Errorf("%s has more than %d bytes", path, indexBytesMax)
+	}
 	return text, errors.Join(err, f.Close())
 }
+
+// indexBytesMax is more than the index of a million files takes.
+const indexBytesMax = 256 << 20
 
 // chooseSnapshot returns the snapshot of a name, or the newest if name is empty.
 func chooseSnapshot(fsys vfs.FS, dir, name string) (*Snapshot, error) {
