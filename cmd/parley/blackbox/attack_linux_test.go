@@ -367,7 +367,7 @@ func TestHonestClientsDuringAttackControl(t *testing.T) {
 // TestSilentConnectionsDoNotBlockClients opens more silent connections than the server
 // accepts, from the address of the honest client.
 func TestSilentConnectionsDoNotBlockClients(t *testing.T) {
-	s := startThrough(t, []string{"sh", "-c", `ulimit -n 1024 && exec "$0" "$@"`}) // room for 512 connections
+	s := startThrough(t, []string{"sh", "-c", `ulimit -n 1408 && exec "$0" "$@"`}) // room for 512 connections
 	for range 520 {
 		conn, err := net.Dial("tcp", s.addr)
 		if err != nil {

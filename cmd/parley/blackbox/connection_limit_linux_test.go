@@ -95,7 +95,7 @@ func TestTwoAddressesDoNotBlockOthers(t *testing.T) {
 		"streams": func(g *agent) string { return get(g.token, g.path("/stream")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := startThrough(t, []string{"sh", "-c", `ulimit -n 512 && exec "$0" "$@"`}) // 256 places
+			s := startThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
 			request := ask(s.org(t).agent("holder"))
 			client.CloseIdleConnections()
 			idle, err := s.from(1)
@@ -150,7 +150,7 @@ func (e *ending) Read(b []byte) (int, error) {
 // opening silent ones from as many addresses as there are places. The client's next
 // request, a send without an idempotency key, is served at once.
 func TestAnEvictedClientRecovers(t *testing.T) {
-	s := startThrough(t, []string{"sh", "-c", `ulimit -n 512 && exec "$0" "$@"`}) // 256 places
+	s := startThrough(t, []string{"sh", "-c", `ulimit -n 896 && exec "$0" "$@"`}) // 256 places
 	alice, bob := pair(t, s)
 	client.CloseIdleConnections()
 	dialled := make(chan *ending, 10)

@@ -97,6 +97,7 @@ func TestTenantEndsAtItsQuotas(t *testing.T) {
 	all.Wait()
 	quotas := o.get("/org/quotas").want(200)
 	stored, changes := quotas.at("quotas.stored_bytes.used").(float64), quotas.at("quotas.changes_per_day.used").(float64)
+	s.kill()
 	s.restart(t) // which stores what was only in the engine's logs yet
 	grew := diskOf(t, s.dir) - before
 	t.Logf("done %v, refused by quota %v, else %v; %.0f bytes are counted as stored, %.0f changes; the disk grew by %d", done, over, other, stored, changes, grew)
