@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -43,15 +44,16 @@ func testObserver(r *rig) {
 		},
 	})
 	// The change in another home is reported there too, once it is applied.
+	r.must(r.Journal.Settle(context.Background()))
 	r.expect("a row", r.row(far.Slot, journal.ClientTable, "far"), "there")
 	for _, want := range []struct {
 		table journal.Table
 		key   string
 		s     journal.Stream
 	}{{journal.RosterTable, "near", none}, {journal.ClientTable, "far", none}, {0, "", org}} {
-		if !all.has(want.table, want.key, want.s) {
-			r.Errorf("the change of table %d, %q, stream %s was not reported", want.table, want.key, want.s.ID)
-		}
+		r.until(fmt.Sprintf("the change of table %d, %q, stream %s is reported", want.table, want.key, want.s.ID), func() bool {
+			return all.has(want.table, want.key, want.s)
+		})
 	}
 	if all.has(journal.NameTable, "unobserved", none) {
 		r.Error("a change of another table was reported")
