@@ -57,7 +57,7 @@ func (m meter) Take(of host.Metered) ([]*host.Pending, error) {
 		if r, invites := request.(Invitation); invites && r.Org != p.Org {
 			w.Invitations, w.guest = 1, r.Agent
 		}
-		if rests, err := q.take(m.journal, e, p.Org, &w, of.Pending); err != nil {
+		if rests, err := q.take(m.journal, e, p.Org, &w, of.Turn.Pending); err != nil {
 			return rests, err
 		}
 	}

@@ -25,8 +25,8 @@ type Metered struct {
 	// the turn may store something.
 	Accepted bool
 	Stored   []Stored
-	// Pending returns the entry, for later refusals to depend on.
-	Pending func() *Pending
+	// Turn has the entry, for later refusals to depend on.
+	Turn interface{ Pending() *Pending }
 }
 
 // Stored is how many more bytes an organization stores after a turn; fewer if it is negative.
@@ -62,7 +62,7 @@ func (e *entity[S, C, E]) handleMetered(t *Turn[S, C, E], request any) (reply an
 	if meter == nil || !t.adds() {
 		return reply, err, nil
 	}
-	rests, over := meter.Take(Metered{t.Entry, t.Payer, request, err == nil, t.stored, t.Pending})
+	rests, over := meter.Take(Metered{t.Entry, t.Payer, request, err == nil, t.stored, t})
 	if over == nil {
 		return reply, err, nil
 	}

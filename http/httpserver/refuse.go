@@ -54,8 +54,8 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 	case fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
 		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(p.RetryAfter()))
 	}
-	if most, own := p.Extra["limit"].(int); own && p.Extra["rate"] != nil { // of a rate that the request met after that of its route
-		for i, n := range [...]int{most, 0, p.RetryAfter()} {
+	if allowed, ok := p.Extra["limit"].(int); ok && p.Extra["rate"] != nil { // a rate that is judged after the route's
+		for i, n := range [...]int{allowed, 0, p.RetryAfter()} {
 			h.Set(rest.RateHeaders[i], strconv.Itoa(n))
 		}
 	}

@@ -346,14 +346,14 @@ var RateHeaders = [...]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLim
 // ErrRateLimited rejects a request beyond its caller's rate.
 var ErrRateLimited = parley.Refuse(parley.RateLimited, "rate_limited", "Too many requests. Try again later.")
 
-// Target returns the path of the request, and those members of its query that the route knows: what
-// the answer may depend on.
+// Target returns the path of the request and the query parameters that its route reads: what the
+// answer may depend on.
 func (c *Call) Target() string {
-	target := c.ctx.Path()
+	target, pairs := slices.Clone(c.ctx.Path()), splitPairs(string(c.ctx.URI().QueryString()))
 	for i := range c.route.plan.query {
-		name := c.route.plan.query[i].name
-		for _, value := range c.ctx.QueryArgs().PeekMulti(name) {
-			target = strconv.AppendQuote(append(append(target, ' '), name...), string(value))
+		name, values := c.route.plan.query[i].find(pairs)
+		for _, value := range values {
+			target = append(append(append(append(target, '&'), name...), '='), value...)
 		}
 	}
 	return string(target)
