@@ -52,11 +52,11 @@ type Links struct {
 	Options
 	acceptor *acceptor
 	server   *grpc.Server
-	// strangers and guests serve the connections of those who are no members.
-	strangers, guests *grpc.Server
-	ctx               context.Context
-	stop              context.CancelFunc
-	work              sync.WaitGroup
+	// strangers and nonMembers serve the connections of those who are no members.
+	strangers, nonMembers *grpc.Server
+	ctx                   context.Context
+	stop                  context.CancelFunc
+	work                  sync.WaitGroup
 	// answering counts the calls of peers whose answers gRPC does not have yet.
 	answering atomic.Int64
 
@@ -78,7 +78,7 @@ func New(o Options) *Links {
 	l := &Links{Options: o, peers: map[uint64]*remote{}, traffic: map[uint64]*traffic{}}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.acceptor = newAcceptor(credentials.NewTLS(o.Security.Server()), l.node, o.Member)
-	l.strangers, l.guests = lobbyServer(strangerBytesMax, 1), lobbyServer(guestBytesMax, 2)
+	l.strangers, l.nonMembers = limitedServer(strangerBytesMax, 1), limitedServer(nonMemberBytesMax, 2)
 	l.server = grpc.NewServer(
 		grpc.Creds(l.acceptor), grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(batchBytesMax), grpc.InitialWindowSize(8<<20), grpc.InitialConnWindowSize(16<<20),
@@ -87,12 +87,12 @@ func New(o Options) *Links {
 		grpc.ConnectionTimeout(connectTimeout), grpc.MaxConcurrentStreams(64), grpc.WaitForHandlers(true),
 	)
 	l.server.RegisterService(l.describe(waitingBytesMax), nil)
-	l.guests.RegisterService(l.describe(guestAnswersMax), nil)
+	l.nonMembers.RegisterService(l.describe(nonMemberAnswersMax), nil)
 	if o.Register != nil {
 		o.Register(l.strangers)
 	}
 	l.work.Go(func() { _ = l.strangers.Serve(l.acceptor.strangers) }) // they end with Close
-	l.work.Go(func() { _ = l.guests.Serve(l.acceptor.guests) })
+	l.work.Go(func() { _ = l.nonMembers.Serve(l.acceptor.nonMembers) })
 	return l
 }
 
@@ -117,7 +117,7 @@ func (l *Links) Drain(ctx context.Context) {
 func (l *Links) Close() {
 	l.stop()
 	l.strangers.Stop()
-	l.guests.Stop()
+	l.nonMembers.Stop()
 	l.server.Stop()
 	l.mu.Lock()
 	for _, p := range l.peers {

@@ -38,9 +38,9 @@ func calls(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	return stream
 }
 
-// TestGuestsSendLittle: a node that is no member can send no batch that is larger than a client's
+// TestNonMembersSendLittle: a node that is no member can send no batch that is larger than a client's
 // request, and a member can.
-func TestGuestsSendLittle(t *testing.T) {
+func TestNonMembersSendLittle(t *testing.T) {
 	all := connect(t, members(t, 2)...)
 	a, b := all[0], all[1]
 	for _, c := range []struct {
@@ -68,9 +68,9 @@ func TestGuestsSendLittle(t *testing.T) {
 	}
 }
 
-// TestGuestsTakeTheirAnswers: a node that is no member and takes no answers gets few. A member may
+// TestNonMembersTakeTheirAnswers: a node that is no member and takes no answers gets few. A member may
 // let more of them wait.
-func TestGuestsTakeTheirAnswers(t *testing.T) {
+func TestNonMembersTakeTheirAnswers(t *testing.T) {
 	all := connect(t, members(t, 2)...)
 	a, b := all[0], all[1]
 	const bytes, most = 4 << 20, 1 << 20
@@ -100,17 +100,17 @@ func TestGuestsTakeTheirAnswers(t *testing.T) {
 	}
 }
 
-// TestGuestsAreFew: of the connections of nodes that are no members most are ended, and a member
+// TestNonMembersAreFew: of the connections of nodes that are no members most are ended, and a member
 // gets in while they have the others.
-func TestGuestsAreFew(t *testing.T) {
+func TestNonMembersAreFew(t *testing.T) {
 	identities := members(t, 3)
 	all := connect(t, identities[0], identities[1])
-	a, guest := all[0], all[1]
+	a, other := all[0], all[1]
 	a.removed.Store(true)
 	const many, few = 60, 16
 	var ended atomic.Int64
 	for range many {
-		conn, err := tls.Dial("tcp", a.address, guest.identity.Client(a.id))
+		conn, err := tls.Dial("tcp", a.address, other.identity.Client(a.id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,9 +131,9 @@ func TestGuestsAreFew(t *testing.T) {
 	reach(t, b, a.id)
 }
 
-// TestGuestBecomesMember: a node that connected as a guest connects again once it is a member, and
+// TestNonMemberBecomesMember: a node that connected as no member connects again once it is a member, and
 // its large batches are taken.
-func TestGuestBecomesMember(t *testing.T) {
+func TestNonMemberBecomesMember(t *testing.T) {
 	identities := members(t, 2)
 	a := connect(t, identities[0])[0]
 	a.removed.Store(true)
@@ -142,7 +142,7 @@ func TestGuestBecomesMember(t *testing.T) {
 	reach(t, b, a.id)
 	large := make([]byte, 8<<20)
 	if _, err := b.Call(t.Context(), a.id, large); err == nil {
-		t.Fatal("control: a large call of a guest was answered")
+		t.Fatal("control: a large call of a non-member was answered")
 	}
 	a.removed.Store(false)
 	a.SetPeers(map[uint64]string{b.id: b.address})

@@ -18,25 +18,25 @@ const (
 	// the cluster's authority, or not yet. One more ends the oldest. So strangers keep each other
 	// out, and a node only with so many new connections during its handshake.
 	strangersMax = 128
-	// guestsMax bounds the connections of nodes that are no members, in the same way: nodes that
+	// nonMembersMax bounds the connections of nodes that are no members, in the same way: nodes that
 	// were removed, or that this node does not know yet.
-	guestsMax = 16
-	// visitTime is how long the connection of a stranger or a guest lasts.
-	visitTime = 30 * time.Second
+	nonMembersMax = 16
+	// limitedConnTime is how long the connection that is not of a member lasts.
+	limitedConnTime = 30 * time.Second
 	// strangerBytesMax bounds what a stranger may ask in one request, windowBytes what it may
 	// send before that is read, which is the least that gRPC allows.
 	strangerBytesMax, windowBytes = 8 << 10, 64 << 10
-	// guestBytesMax bounds a batch of a guest. A node learns from the answer to its calls that it was
+	// nonMemberBytesMax bounds a batch of a node that is no member. A node learns from the answer to its calls that it was
 	// removed, and its batches also hold what its clients ask.
-	guestBytesMax = 4 << 20
-	// guestAnswersMax bounds the answers that wait for a guest to take them.
-	guestAnswersMax = 64 << 10
-	// farewell is how long a node that was removed may use the connections that it has, in which
-	// others may be answered by it.
-	farewell = 30 * time.Second
+	nonMemberBytesMax = 4 << 20
+	// nonMemberAnswersMax bounds the answers that wait for such a node to take them.
+	nonMemberAnswersMax = 64 << 10
+	// removedGrace is how long a node that was removed keeps its connections: calls that are under way
+	// are answered.
+	removedGrace = 30 * time.Second
 )
 
-// acceptor tells members, guests and strangers apart when a connection comes in. That of a member
+// acceptor tells members, nodes that are no members, and strangers apart when a connection comes in. That of a member
 // goes to the server of Links, the others go to servers that take little.
 type acceptor struct {
 	credentials.TransportCredentials
@@ -44,7 +44,7 @@ type acceptor struct {
 	caller func(credentials.AuthInfo) (id uint64, err error)
 	member func(id uint64) bool
 
-	strangers, guests *lobby
+	strangers, nonMembers *limitedListener
 
 	mu sync.Mutex
 	// members are the connections of members, with their nodes.
@@ -54,28 +54,28 @@ type acceptor struct {
 func newAcceptor(c credentials.TransportCredentials, caller func(credentials.AuthInfo) (uint64, error), member func(uint64) bool) *acceptor {
 	return &acceptor{
 		TransportCredentials: c, caller: caller, member: member,
-		strangers: newLobby(strangersMax), guests: newLobby(guestsMax), members: map[net.Conn]uint64{},
+		strangers: newLimitedListener(strangersMax), nonMembers: newLimitedListener(nonMembersMax), members: map[net.Conn]uint64{},
 	}
 }
 
-// lobbyServer returns a server for connections that have passed the handshake.
-func lobbyServer(requestBytesMax int, streams uint32) *grpc.Server {
+// limitedServer returns a server for connections that have passed the handshake.
+func limitedServer(requestBytesMax int, streams uint32) *grpc.Server {
 	return grpc.NewServer(
-		grpc.Creds(visitorCredentials{insecure.NewCredentials()}),
+		grpc.Creds(limitedCredentials{insecure.NewCredentials()}),
 		grpc.ForceServerCodecV2(rawCodec{}), grpc.MaxRecvMsgSize(requestBytesMax), grpc.MaxHeaderListSize(strangerBytesMax),
 		grpc.StaticStreamWindowSize(windowBytes), grpc.StaticConnWindowSize(windowBytes), grpc.ReadBufferSize(strangerBytesMax),
 		grpc.MaxConcurrentStreams(streams), grpc.ConnectionTimeout(connectTimeout), grpc.WaitForHandlers(true),
 	)
 }
 
-// visitorCredentials are those that visitors have shown to the acceptor.
-type visitorCredentials struct {
+// limitedCredentials are those that clients have shown to the acceptor.
+type limitedCredentials struct {
 	credentials.TransportCredentials
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (visitorCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	v, ok := c.(*visitor)
+func (limitedCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	v, ok := c.(*limitedConn)
 	if !ok {
 		return nil, nil, net.ErrClosed
 	}
@@ -111,8 +111,8 @@ func (a *acceptor) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 	}
 	a.strangers.leave(raw)
 	if !a.member(id) {
-		a.guests.enter(raw)
-		a.guests.serve(raw, conn, info)
+		a.nonMembers.enter(raw)
+		a.nonMembers.serve(raw, conn, info)
 		return nil, nil, credentials.ErrConnDispatched
 	}
 	m := &memberConn{conn, a}
@@ -136,15 +136,16 @@ func (m *memberConn) Close() error {
 	return m.Conn.Close()
 }
 
-// changed means that members came or went. Guests connect again, as what they are now. Those who
-// are members no more have to in a while, if they are none then.
+// changed means that members came or went. The connections of non-members end, so that they connect
+// again as what they are now. Those of former members end after removedGrace, unless these are members
+// again.
 func (a *acceptor) changed(ctx context.Context) {
-	a.guests.end()
+	a.nonMembers.end()
 	former := a.former()
 	if len(former) == 0 {
 		return
 	}
-	time.AfterFunc(farewell, func() {
+	time.AfterFunc(removedGrace, func() {
 		if ctx.Err() != nil {
 			return
 		}
@@ -165,24 +166,24 @@ func (a *acceptor) former() []net.Conn {
 	return slices.Collect(maps.Keys(open))
 }
 
-// lobby is a listener for connections that the acceptor has accepted, of which it keeps few.
-type lobby struct {
+// limitedListener is a listener for connections that the acceptor has accepted, of which it keeps few.
+type limitedListener struct {
 	max    int
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 
 	mu sync.Mutex
-	// open are the connections before their handshakes, the oldest first.
+	// open are the connections below TLS, the oldest first.
 	open []net.Conn
 }
 
-func newLobby(most int) *lobby {
-	return &lobby{max: most, conns: make(chan net.Conn), closed: make(chan struct{})}
+func newLimitedListener(most int) *limitedListener {
+	return &limitedListener{max: most, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // enter counts a connection.
-func (l *lobby) enter(c net.Conn) {
+func (l *limitedListener) enter(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) >= l.max {
@@ -193,14 +194,14 @@ func (l *lobby) enter(c net.Conn) {
 }
 
 // leave means that a connection has ended, or does not belong here.
-func (l *lobby) leave(c net.Conn) {
+func (l *limitedListener) leave(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = slices.DeleteFunc(l.open, func(o net.Conn) bool { return o == c })
 }
 
 // end ends all connections.
-func (l *lobby) end() {
+func (l *limitedListener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.open {
@@ -210,9 +211,9 @@ func (l *lobby) end() {
 }
 
 // serve hands a connection to the server, after its handshake.
-func (l *lobby) serve(raw, conn net.Conn, info credentials.AuthInfo) {
-	v := &visitor{Conn: conn, info: info, leave: func() { l.leave(raw) }}
-	v.end = time.AfterFunc(visitTime, func() { _ = conn.Close() }) // the server then closes it too
+func (l *limitedListener) serve(raw, conn net.Conn, info credentials.AuthInfo) {
+	v := &limitedConn{Conn: conn, info: info, leave: func() { l.leave(raw) }}
+	v.end = time.AfterFunc(limitedConnTime, func() { _ = conn.Close() }) // the server then closes it too
 	select {
 	case l.conns <- v:
 	case <-l.closed:
@@ -220,8 +221,8 @@ func (l *lobby) serve(raw, conn net.Conn, info credentials.AuthInfo) {
 	}
 }
 
-// visitor is the connection of a stranger or a guest after the handshake.
-type visitor struct {
+// limitedConn is the connection that is not of a member after the handshake.
+type limitedConn struct {
 	net.Conn
 	info  credentials.AuthInfo
 	leave func()
@@ -229,14 +230,14 @@ type visitor struct {
 }
 
 // Close implements net.Conn.
-func (v *visitor) Close() error {
+func (v *limitedConn) Close() error {
 	v.end.Stop()
 	v.leave()
 	return v.Conn.Close()
 }
 
 // Accept implements net.Listener.
-func (l *lobby) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
 		return c, nil
@@ -246,10 +247,10 @@ func (l *lobby) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (l *lobby) Close() error {
+func (l *limitedListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (*lobby) Addr() net.Addr { return &net.TCPAddr{} }
+func (*limitedListener) Addr() net.Addr { return &net.TCPAddr{} }
