@@ -131,19 +131,17 @@ func TestTwoAddressesDoNotBlockOthers(t *testing.T) {
 	}
 }
 
-// ending is a connection that signals when it is closed.
+// ending is a connection that signals when the client closes it, from when on the client
+// does not use it for another request.
 type ending struct {
 	net.Conn
 	once  sync.Once
 	ended chan struct{}
 }
 
-func (e *ending) Read(b []byte) (int, error) {
-	n, err := e.Conn.Read(b)
-	if err != nil {
-		e.once.Do(func() { close(e.ended) })
-	}
-	return n, err
+func (e *ending) Close() error {
+	e.once.Do(func() { close(e.ended) })
+	return e.Conn.Close()
 }
 
 // TestAnEvictedClientRecovers makes the server close the idle connection of a client by
