@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"parley/actors/org"
@@ -99,6 +100,7 @@ func TestStreamsEndOnOtherNodes(t *testing.T) {
 		h.service.endings.Report(func(key string, _ int) { told = append(told, key) })
 		alice, bob := h.agent("alice"), h.agent("bob")
 		heard, kept := h.listen(alice, h.token(h.client), ""), h.listen(bob, h.token(h.client), "")
+		synctest.Wait() // an opening is sent before its stream is registered
 		h.service.endings.Spend("no id", 1)
 		h.service.endings.Spend(string(alice[:]), 1)
 		began := time.Now()
