@@ -29,7 +29,7 @@ RACED := ./cluster/consensus ./actors ./actors/delivery ./actors/host ./actors/q
 # lint has every package vetted. These tests leave much garbage and keep little
 # alive: collecting it less often saves a quarter of their CPU.
 EASY := GOGC=400 GOMEMLIMIT=2GiB
-FLAGS := -vet=off -timeout 14m -parallel 8
+FLAGS := -vet=off -timeout 25m -parallel 8
 # Runs the tests of PACKAGES. Machines of CI stall for seconds: up to eight tests that
 # fail, a subtest and those around it one each, are run once more, each alone. One that
 # then passes is listed as unstable, and should be mended; a data race, a panic or a package without a verdict is never forgiven.
