@@ -21,7 +21,7 @@ import (
 // Terms are the settings for what callers may do. Every number of the profile can be set.
 type Terms struct {
 	Quota          []quotaTerm    `env:"PARLEY_QUOTA" placeholder:"tierT.NAME=N" help:"Override a limit of the profile, such as tier1.agents=5 or tier2.groups=none; repeated, or in the file as the tables [quotas.tier0] to [quotas.tier3]."`
-	Rate           []rateTerm     `env:"PARLEY_RATE" placeholder:"NAME=N" help:"Override a rate of the profile: register (an hour and address), token (a minute and client), token_failures (wrong secrets, a minute and address), writes and reads (a minute and organization), public (a minute and address); none removes a limit. Repeated, or in the file as the table [rates]."`
+	Rate           []rateTerm     `env:"PARLEY_RATE" placeholder:"NAME=N" help:"Override a rate of the profile: register (an hour and address), token (a minute and client), token_failures (wrong secrets, a minute and address), writes, reads and a2a (a minute and organization), public (a minute and address), pair (messages between two agents, a minute); none removes a limit. Repeated, or in the file as the table [rates]."`
 	TrustedProxies []proxyNetwork `name:"trusted-proxies" env:"PARLEY_TRUSTED_PROXIES" placeholder:"NETWORK" help:"Addresses or networks of trusted proxies, whose X-Forwarded-For is used; separated by commas. Default: none."`
 	SMTPURL        secretURL      `name:"smtp-url" env:"PARLEY_SMTP_URL" placeholder:"URL" help:"Mail server for the emails of --tier1 email, as smtp://user:password@host:port or smtps://; default: none, tokens are logged."`
 	SMTPFrom       string         `name:"smtp-from" env:"PARLEY_SMTP_FROM" placeholder:"ADDRESS" help:"Sender address of these emails; default: parley@ the domain."`
