@@ -117,7 +117,7 @@ const concealStep = 2 * time.Millisecond
 // concealStep.
 func (s *Server) conceal(ctx *fasthttp.RequestCtx, err error) {
 	if errors.Is(err, parley.ErrNotFound) {
-		time.Sleep(concealStep - s.clock().Sub(ctx.Time())%concealStep)
+		sleep(concealStep - s.clock().Sub(ctx.Time())%concealStep)
 	}
 }
 
