@@ -21,7 +21,7 @@ const (
 	// nonMembersMax bounds the connections of nodes that are no members, in the same way: nodes that
 	// were removed, or that this node does not know yet.
 	nonMembersMax = 16
-	// limitedConnTime is how long the connection that is not of a member lasts.
+	// limitedConnTime is how long a connection lasts that is no member's.
 	limitedConnTime = 30 * time.Second
 	// strangerBytesMax bounds what a stranger may ask in one request, windowBytes what it may
 	// send before that is read, which is the least that gRPC allows.
