@@ -210,7 +210,7 @@ func (x *exportScene) compareRecords(p *tenant, e exported) {
 	same("org", "/org", e.byType[api.ExportOrg][0], "export", "suspended", "credentials", "tier_granted_at", "tier_lowered", "allowances")
 	for _, a := range e.byType[api.ExportAgent] {
 		same(
-			"agent", "/agents/"+a["id"].(string), a, "card", "former_keys", "key_bindings", "roster_place", "signing_key_since", "encryption_key_since",
+			"agent", "/agents/"+a["id"].(string), a, "card", "former_keys", "key_bindings", "signing_key_since", "encryption_key_since",
 			"pq_public_key_since", "unbound_since", "last_active_at",
 		)
 		if a["id"] == x.art {
@@ -221,10 +221,10 @@ func (x *exportScene) compareRecords(p *tenant, e exported) {
 		}
 	}
 	for _, g := range e.byType[api.ExportGroup] {
-		same("group", "/groups/"+g["id"].(string), g, "roster_place", "deleted_at", "announced", "history")
+		same("group", "/groups/"+g["id"].(string), g, "deleted_at")
 	}
 	for _, c := range e.byType[api.ExportConversation] {
-		same("conversation", "/conversations/"+c["id"].(string), c, "group_id", "participants", "updated_at", "task", "messages", "status_changes", "listed", "announced")
+		same("conversation", "/conversations/"+c["id"].(string), c, "group_id", "participants", "updated_at", "task", "messages", "status_changes")
 	}
 	x.compareSchema(e)
 	if got := e.field(api.ExportAgent, "id"); len(got) != 2 {

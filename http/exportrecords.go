@@ -81,7 +81,7 @@ func (st *exportStream) writeAgents(context.Context) error {
 	o := st.read.Org()
 	return st.read.Agents(func(a query.ExportedAgent) error {
 		record := api.ExportedAgent{
-			Agent: st.agentIn(a.State, o), RosterPlace: a.Place, FormerKeys: []api.ExportedKey{}, KeyBindings: []api.ExportedBinding{},
+			Agent: st.agentIn(a.State, o), FormerKeys: []api.ExportedKey{}, KeyBindings: []api.ExportedBinding{},
 			UnboundSince: api.Maybe(a.UnboundSince()), LastActiveAt: api.Maybe(a.LastActive),
 		}
 		if k := a.GetPqKey(); k != nil {
@@ -138,6 +138,20 @@ func exportedKey(key agent.Key) api.ExportedKey {
 	return api.ExportedKey{
 		PublicKey: api.NewJWK(key.Curve, key.Raw), ValidFrom: api.At(key.Since), ValidUntil: api.Maybe(key.Until), RetiredAt: api.Maybe(key.Retired),
 	}
+}
+
+func (st *exportStream) writeGroups(ctx context.Context) error {
+	return st.read.Groups(func(g *group.State) error {
+		v, err := g.View(group.GetView{MemberIDs: true}, st.read.At())
+		if err != nil {
+			return err
+		}
+		record := api.ExportedGroup{Group: groupOf(v), DeletedAt: maybeMillis(g.DeletedMs)}
+		if record.Handle, err = st.groupHandle(ctx, g.Org, g.Name); err != nil {
+			return err
+		}
+		return st.addValue(api.ExportGroup, record)
+	})
 }
 
 func (st *exportStream) writeMemberships(ctx context.Context) error {
@@ -223,24 +237,6 @@ func appendConversation(b []byte, c query.ExportedConversation) []byte {
 		b = content.AppendTime(append(b, `,"at":`...), time.UnixMilli(change.GetAtMs()))
 		b = content.AppendOptional(append(b, `,"reason":`...), unlessEmpty(change.GetReason()))
 		b = append(content.AppendID(append(b, `,"after":`...), parley.AnyID(change.After)), '}')
-	}
-	b = append(b, `],"listed":[`...)
-	for i, place := range c.Listed {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = content.AppendID(append(b, `{"agent_id":`...), parley.AnyID(place.Agent))
-		b = append(strconv.AppendUint(append(b, `,"position":`...), place.Position, 10), '}')
-	}
-	b = append(b, `],"announced":[`...)
-	for i, a := range c.Announced {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = content.AppendID(append(b, `{"agent_id":`...), parley.AnyID(a.Agent))
-		b = strconv.AppendUint(append(b, `,"position":`...), a.Position, 10)
-		b = content.AppendText(append(b, `,"status":`...), a.Status.String())
-		b = append(content.AppendBool(append(b, `,"own":`...), a.Own), '}')
 	}
 	return append(b, `]}`...)
 }

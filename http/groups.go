@@ -251,3 +251,10 @@ func (s *core) mayKnow(c *rest.Call, id parley.GroupID) error {
 	_, err := s.viewGroup(c, id, group.Onlooker)
 	return err
 }
+
+func visibilityOf(public bool) string {
+	if public {
+		return api.PublicGroups
+	}
+	return api.PrivateGroups
+}

@@ -67,11 +67,8 @@ func eventsOf(names []string) []webhook.What {
 	return events
 }
 
-func (s webhooks) sealHook(id webhook.ID, secret string) []byte { return SealHook(s.Vault, id, secret) }
-
-// SealHook seals the secret of a webhook.
-func SealHook(vault *auth.MasterKey, id webhook.ID, secret string) []byte {
-	return vault.SealSecret(sealOfHooks, id.Bytes(), []byte(secret))
+func (s webhooks) sealHook(id webhook.ID, secret string) []byte {
+	return s.Vault.SealSecret(sealOfHooks, id.Bytes(), []byte(secret))
 }
 
 // openHook unseals a webhook's secret. The error is auth.ErrSealed if it was not sealed

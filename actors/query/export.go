@@ -3,7 +3,6 @@ package query
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
@@ -106,33 +105,25 @@ func (x *Export) Registration() (first *org.Registered, err error) {
 	return first, errors.Join(err, bad)
 }
 
-// ExportedAgent is an agent with its card, nil if it has none, its number in the
-// roster, from 1, and the hour in which it last sent, zero if it has not.
+// ExportedAgent is an agent with its card, nil if it has none, and the hour in which it last sent,
+// zero if it has not.
 type ExportedAgent struct {
 	*agent.State
 	Card       *record.Card
-	Place      int
 	LastActive time.Time
 }
 
 // Agents visits the organization's agents, revoked ones too.
 func (x *Export) Agents(visit func(ExportedAgent) error) error {
-	type place [24]byte // agent, number in the roster
-	list := func(add func(place)) error {
-		number := uint64(0)
-		return x.eachAgent(func(id parley.AgentID) error {
-			number++
-			add(place(binary.BigEndian.AppendUint64(id.Bytes(), number)))
-			return nil
-		})
+	list := func(add func(parley.AnyID)) error {
+		return x.eachAgent(func(id parley.AgentID) error { add(parley.AnyID(id)); return nil })
 	}
-	return ascend(x.capacity, func(a, b place) int { return bytes.Compare(a[:], b[:]) }, list, func(p place) error {
-		id := parley.AnyID(p[:16])
+	return x.ascendIDs(list, func(id parley.AnyID) error {
 		a, err := x.agent(parley.AgentID(id))
 		if a == nil || err != nil {
 			return err
 		}
-		shown := ExportedAgent{State: a, Place: int(binary.BigEndian.Uint64(p[16:]))}
+		shown := ExportedAgent{State: a}
 		card, found, err := x.view.Row(id.Slot(), journal.CardTable, id[:])
 		if err == nil && found {
 			shown.Card = &record.Card{}
@@ -277,6 +268,17 @@ func (x *Export) group(id parley.GroupID) (*group.State, error) {
 		return nil, unlessErased(err)
 	}
 	return g, nil
+}
+
+// Groups visits the groups that the organization owns, deleted ones too.
+func (x *Export) Groups(visit func(*group.State) error) error {
+	return x.ascendIDs(x.ownedGroups, func(id parley.AnyID) error {
+		g, err := x.group(parley.GroupID(id))
+		if g == nil || err != nil {
+			return err
+		}
+		return visit(g)
+	})
 }
 
 // ownedGroups adds the groups that the organization owns, in the order of creation.

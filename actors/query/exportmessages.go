@@ -60,7 +60,7 @@ func (x *Export) messageIDs(add func(parley.AnyID)) error {
 		if err != nil {
 			return err
 		}
-		return x.conversationsOf(id, func(c parley.ConversationID, _ uint64) error {
+		return x.conversationsOf(id, func(c parley.ConversationID) error {
 			if _, seen := hosted[c]; seen {
 				return nil
 			}

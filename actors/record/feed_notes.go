@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"parley"
 	"parley/actors/webhook"
@@ -41,12 +40,6 @@ var groupNews = [...]string{
 	Invited: "invited", RequestCreated: "request.created", RequestResolved: "request.resolved",
 	MemberJoined: "member.joined", MemberLeft: "member.left",
 	MLSCommitted: "mls_commit", MLSWelcomed: "mls_welcome", MLSAdmission: "mls_admission", MLSRemoval: "mls_removal",
-}
-
-// ParseGroupNews returns the kind of group event with a name in the API.
-func ParseGroupNews(name string) (kind byte, known bool) {
-	at := slices.Index(groupNews[:], name)
-	return byte(max(at, 0)), at > 0 && name != ""
 }
 
 // GroupNews decodes the note of a GroupEntry: the event, "" if its kind is unknown, and

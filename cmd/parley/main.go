@@ -54,7 +54,6 @@ type commands struct {
 
 	Backup  operator.BackupCmd  `cmd:"" help:"Write, list, check and prune snapshots of a server's data, running or not."`
 	Restore operator.RestoreCmd `cmd:"" help:"Restore a snapshot into a new data directory."`
-	Import  operator.ImportCmd  `cmd:"" help:"Make a new data directory of an organization's export."`
 	Verify  operator.VerifyCmd  `cmd:"" help:"Check the data directory of a stopped server for damage and inconsistencies."`
 
 	Cluster operator.ClusterCmd `cmd:"" help:"Begin a cluster of nodes, let nodes join and leave, and see how they are; for the operator."`

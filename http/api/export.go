@@ -15,7 +15,7 @@ type GetExport struct {
 const MediaNDJSON = "application/x-ndjson"
 
 // ExportFormat is the version of the form of exports.
-const ExportFormat = "parley-export-3"
+const ExportFormat = "parley-export-4"
 
 // Types of the lines of an export, in their order. // spec: Export record types
 const (
@@ -99,8 +99,6 @@ type ExportedChallenge struct {
 // ExportedAgent is an agent with its card, its former keys and the bindings of its keys.
 type ExportedAgent struct {
 	Agent
-	// RosterPlace numbers the agents of the organization in the order of creation, from 1.
-	RosterPlace int               `json:"roster_place"`
 	Card        json.RawMessage   `json:"card"`
 	FormerKeys  []ExportedKey     `json:"former_keys"`
 	KeyBindings []ExportedBinding `json:"key_bindings"`
@@ -144,19 +142,6 @@ type ExportedConversation struct {
 	Messages int64 `json:"messages"`
 	// StatusChanges are oldest first.
 	StatusChanges []ExportedStatusChange `json:"status_changes"`
-	// Listed are its places in the lists of the organization's agents.
-	Listed []ExportedPlace `json:"listed"`
-	// Announced are the changes of status in the feeds of the organization's agents. It is
-	// empty unless a group hosts the conversation.
-	Announced []ExportedStatus `json:"announced"`
-}
-
-// ExportedStatus is a change of a conversation's status at a position of an agent's feed.
-type ExportedStatus struct {
-	ExportedPlace
-	Status string `json:"status"`
-	// Own: the agent itself asked for the change.
-	Own bool `json:"own"`
 }
 
 // ExportedStatusChange is a change of a conversation's status.
@@ -169,11 +154,17 @@ type ExportedStatusChange struct {
 	After parley.MessageID `json:"after"`
 }
 
-// ExportedPlace is a place in the list of an agent's conversations. The places of an agent
-// and the positions of its inbox are one order.
-type ExportedPlace struct {
-	AgentID  parley.AgentID `json:"agent_id"`
-	Position uint64         `json:"position"`
+// ExportedGroup is a group that the organization owns.
+type ExportedGroup struct {
+	Group
+	// DeletedAt is null while the group exists.
+	DeletedAt *Time `json:"deleted_at"`
+}
+
+// ExportedJoinRequest is a join request. Consented: the agent wants the seat.
+type ExportedJoinRequest struct {
+	JoinRequest
+	Consented bool `json:"consented"`
 }
 
 // ExportedMessage is a message with what the reads of it do not show.
