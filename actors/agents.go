@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"time"
 
 	"parley"
 	"parley/actors/agent"
@@ -20,33 +19,18 @@ type agentTurn = host.Turn[*agent.State, agent.Command, agent.Event]
 // Change alters an agent: agent.Change, RotateKeys, BindKeys, RetireKey,
 // SetPQKey, RemovePQKey, IssuePollToken, RevokePollToken, WithdrawCard or Revoke. // spec: Agents
 func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
-	var in []*agent.Membership
-	if _, ends := c.(agent.Revoke); ends {
-		a, err := host.Query[*agent.State](as.engine, rules.AgentStream(id), host.GetState{})
-		if err != nil {
-			return nil, err
-		}
-		in = a.GetGroups()
-	}
 	request, err := as.logged(ctx, id, c)
 	if err != nil {
 		return nil, err
 	}
-	changed, err := host.Ask[*agent.State](ctx, as.engine, rules.AgentStream(id), 0, request)
-	if err == nil {
-		awaitAll(in, func(m *agent.Membership) { as.awaitLoss(ctx, m.GroupID(), id) })
-	}
-	return changed, err
+	return host.Ask[*agent.State](ctx, as.engine, rules.AgentStream(id), 0, request)
 }
 
 // awaitLoss waits until a group has removed an agent, or the wait times out.
-func (as *Agents) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
-	for pause := time.Millisecond; ; pause *= 2 {
-		v, err := host.Query[group.View](as.engine, rules.GroupStream(id), group.GetView{Agents: []parley.AgentID{of}})
-		if err != nil || !v.Agents[0].Seated() || v.Deleted() || as.pause(ctx, pause) != nil {
-			return
-		}
-	}
+func (as *Agents) awaitLoss(id parley.GroupID, of parley.AgentID) {
+	_, _ = host.Await(as.engine, rules.GroupStream(id), group.GetView{Agents: []parley.AgentID{of}}, func(v group.View) bool {
+		return !v.Agents[0].Seated() || v.Deleted()
+	})
 }
 
 func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
@@ -188,5 +172,21 @@ func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send, agent.PublishCard, agent.SetPQKey, agent.RemovePQKey, agent.RotateKeys, agent.Logged, agent.StoreKeyPackages, agent.ClaimKeyPackage: // no effect on other actors
 	}
 	as.publishAfter(t)
+	if _, revoked := c.(agent.Revoke); revoked {
+		return as.leftGroups(now, groups), nil
+	}
 	return now, nil
+}
+
+// leftGroups is the reply of a turn that revoked an agent: its state, once its groups have removed it,
+// or when the wait times out.
+func (as *Agents) leftGroups(now *agent.State, in []*agent.Membership) *host.Unfinished {
+	ids := make([]parley.GroupID, 0, len(in))
+	for _, m := range in {
+		ids = append(ids, m.GroupID())
+	}
+	return &host.Unfinished{Finish: func() (any, error) {
+		awaitAll(ids, func(id parley.GroupID) { as.awaitLoss(id, now.AgentID()) })
+		return now, nil
+	}}
 }

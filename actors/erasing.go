@@ -54,9 +54,7 @@ func (h erasureHost) GroupExists(id parley.GroupID) (bool, error) {
 }
 
 // AwaitLoss implements erasure.Host.
-func (h erasureHost) AwaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
-	h.agents.awaitLoss(ctx, id, of)
-}
+func (h erasureHost) AwaitLoss(id parley.GroupID, of parley.AgentID) { h.agents.awaitLoss(id, of) }
 
 // DestroyKey implements erasure.Host.
 func (h erasureHost) DestroyKey(id parley.OrgID, at time.Time) error {

@@ -1,28 +1,16 @@
 package actors
 
 import (
+	"context"
 	"slices"
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
 )
-
-// joinOutcome is the result of a request for a seat: the number of an offer that the
-// agent must still answer, or a request that others decide.
-type joinOutcome struct {
-	Offer   uint32
-	Request *group.Request
-}
-
-// voteOutcome is the result of a vote, with the number of the resulting offer, 0 for
-// none.
-type voteOutcome struct {
-	Voted
-	Offer uint32
-}
 
 func (gs *Groups) join(t *groupTurn, c joining) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
@@ -32,9 +20,13 @@ func (gs *Groups) join(t *groupTurn, c joining) (any, error) {
 		return nil, err
 	}
 	if o := t.State.OfferTo(c.Agent); o != nil {
-		return joinOutcome{Offer: o.GetNumber()}, nil
+		id, offer := t.State.ID, o.GetNumber()
+		return &host.Unfinished{Finish: func() (any, error) {
+			m, err := gs.awaitSeat(id, offer)
+			return Joined{Member: &m}, err
+		}}, nil
 	}
-	return joinOutcome{Request: t.State.RequestOf(c.Agent)}, nil
+	return Joined{Request: t.State.RequestOf(c.Agent)}, nil
 }
 
 // invite decides an invitation. If a request results, it adds the message that notifies
@@ -79,16 +71,30 @@ func (gs *Groups) vote(t *groupTurn, c group.CastVote) (any, error) {
 	if err := gs.decide(t, c); err != nil {
 		return nil, err
 	}
-	v := voteOutcome{Voted: Voted{Request: t.State.Request(c.Request), Vote: group.Deny}}
+	v := Voted{Request: t.State.Request(c.Request), Vote: group.Deny}
 	if c.Approve {
 		v.Vote = group.Approve
 	}
 	if v.Request == nil {
 		v.Request = settledNow(t, c.Request)
 	} else if o := t.State.OfferTo(v.Request.AgentID()); o != nil {
-		v.Offer = o.GetNumber()
+		return gs.seated(t.State.ID, v, o.GetNumber()), nil
 	}
 	return v, nil
+}
+
+// seated is the reply to a vote that led to an offer: the request that the seat settles, or as it
+// is if that takes too long.
+func (gs *Groups) seated(id parley.GroupID, v Voted, offer uint32) *host.Unfinished {
+	return &host.Unfinished{Finish: func() (any, error) {
+		if _, err := gs.awaitSeat(id, offer); err != nil && !parley.IsRefusal(err) {
+			return v, nil
+		}
+		if settled, err := gs.SettledRequest(context.Background(), id, v.Request.RequestID()); err == nil {
+			v.Request = settled
+		}
+		return v, nil
+	}}
 }
 
 // heldSeatBy reports whether an agent ever held a seat numbered up to mark, the last
@@ -108,7 +114,7 @@ func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
 	return nil
 }
 
-// remove removes a member and returns the seats that are offered to others as a result.
+// remove removes a member. Others may get a seat as a result.
 func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 	t.State.setSeatLimit(c.SeatLimit)
 	if _, member := t.State.Member(c.Agent); !member && t.State.Epoch > 0 {
@@ -118,11 +124,13 @@ func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 		}
 		c.CommittedMs = m.GetRemovedMs()
 	}
-	err := gs.decide(t, c)
-	return offeredIn(t.Events), err
+	if err := gs.decide(t, c); err != nil {
+		return nil, err
+	}
+	return gs.settled(t.State.ID, offeredIn(t.Events), []parley.AgentID{c.Agent}, nil), nil
 }
 
-// delete deletes the group and returns the members that the caller waits for.
+// delete deletes the group. Its members leave it.
 func (gs *Groups) delete(t *groupTurn, c group.Delete) (any, error) {
 	if err := gs.decide(t, c); err != nil {
 		return nil, err
@@ -132,7 +140,7 @@ func (gs *Groups) delete(t *groupTurn, c group.Delete) (any, error) {
 	for _, m := range members[:min(len(members), awaitedMax)] {
 		ids = append(ids, m.Agent)
 	}
-	return ids, nil
+	return gs.settled(t.State.ID, nil, ids, nil), nil
 }
 
 func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
-	"time"
 
 	"parley"
 	"parley/actors/agent"
@@ -113,14 +112,7 @@ func (gs *Groups) Create(ctx context.Context, c NewGroup) (GroupMade, error) {
 	random := gs.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Found.ID = parley.NewID[parley.GroupID](slot, gs.clock(), gs.entropy())
-	made, err := host.Ask[GroupMade](ctx, gs.engine, rules.OrgStream(c.Found.Org), len(c.Found.Description), foundGroup{c, confined || in && c.Found.Isolated})
-	if err != nil {
-		return made, err
-	}
-	if _, err := gs.awaitSeat(ctx, made.ID, c.Found.Founder, 1); err != nil && !made.Repeated {
-		return made, err
-	}
-	return made, nil
+	return host.Ask[GroupMade](ctx, gs.engine, rules.OrgStream(c.Found.Org), len(c.Found.Description), foundGroup{c, confined || in && c.Found.Isolated})
 }
 
 // otherGroups reports whether an agent is in a group other than one, and whether that
@@ -166,7 +158,7 @@ func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 	case known != nil && known.kind != c.Name:
 		return nil, errGroupKeyMismatch
 	case known != nil:
-		return GroupMade{parley.GroupID(known.message), true}, nil
+		return gs.founded(GroupMade{parley.GroupID(known.message), true}), nil
 	case r.Confined:
 		return nil, group.ErrIsolationConflict
 	}
@@ -188,36 +180,38 @@ func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 	t.AddEffects(create)
 	t.Enqueue(rules.AgentStream(c.Founder), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
 	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{parley.MessageID(c.ID), c.Org, c.Name}, journal.OwnedBy(c.Org))
-	return GroupMade{ID: c.ID}, nil
+	return gs.founded(GroupMade{ID: c.ID}), nil
+}
+
+// founded waits until a group's founder has its seat.
+func (gs *Groups) founded(made GroupMade) *host.Unfinished {
+	return &host.Unfinished{Finish: func() (any, error) {
+		if _, err := gs.awaitSeat(made.ID, 1); err != nil && !made.Repeated {
+			return nil, err
+		}
+		return made, nil
+	}}
 }
 
 // awaitSeat waits until the agent has taken or refused an offered seat. The agent decides
-// and the group seats it, both through durable messages; queries only show when that has
-// happened.
-func (gs *Groups) awaitSeat(ctx context.Context, id parley.GroupID, of parley.AgentID, offer uint32) (group.Member, error) {
-	for pause := time.Millisecond; ; pause *= 2 {
-		_, err := host.Query[*agent.State](gs.engine, rules.AgentStream(of), host.GetState{})
-		if err != nil {
-			return group.Member{}, outcomeUnknown(err)
-		}
-		f, err := host.Query[group.Fate](gs.engine, rules.GroupStream(id), group.GetFate{Offer: offer})
-		switch {
-		case err != nil:
-			return f.Member, outcomeUnknown(err)
-		case f.Seated:
-			return f.Member, nil
-		case f.Reason == group.ReasonIsolation:
-			return f.Member, group.ErrIsolationConflict
-		case f.Reason == group.ReasonRevoked:
-			return f.Member, group.ErrAgentRevoked
-		case !f.Kept && f.Deleted:
-			return f.Member, group.ErrDeleted
-		case !f.Kept: // the agent took the seat and has left since
-			return f.Member, parley.ErrOutcomeUnknown
-		}
-		if err := gs.pause(ctx, pause); err != nil {
-			return f.Member, err
-		}
+// and the group seats it, both through durable messages.
+func (gs *Groups) awaitSeat(id parley.GroupID, offer uint32) (group.Member, error) {
+	f, err := host.Await(gs.engine, rules.GroupStream(id), group.GetFate{Offer: offer}, func(f group.Fate) bool {
+		return f.Seated || f.Reason != "" || !f.Kept
+	})
+	switch {
+	case err != nil:
+		return f.Member, outcomeUnknown(err)
+	case f.Seated:
+		return f.Member, nil
+	case f.Reason == group.ReasonIsolation:
+		return f.Member, group.ErrIsolationConflict
+	case f.Reason == group.ReasonRevoked:
+		return f.Member, group.ErrAgentRevoked
+	case f.Deleted:
+		return f.Member, group.ErrDeleted
+	default: // the agent took the seat and has left since
+		return f.Member, parley.ErrOutcomeUnknown
 	}
 }
 
@@ -242,12 +236,7 @@ func (gs *Groups) Join(ctx context.Context, id parley.GroupID, c group.Join) (Jo
 	if err != nil {
 		return Joined{}, err
 	}
-	kept, err := askGroup[joinOutcome](ctx, gs, id, len(c.Message), joining{c, in, confined})
-	if err != nil || kept.Offer == 0 {
-		return Joined{Request: kept.Request}, err
-	}
-	m, err := gs.awaitSeat(ctx, id, c.Agent, kept.Offer)
-	return Joined{Member: &m}, err
+	return askGroup[Joined](ctx, gs, id, len(c.Message), joining{c, in, confined})
 }
 
 // Invite invites an agent. In an open group it creates no request, because the agent can
@@ -266,44 +255,30 @@ func (gs *Groups) Invite(ctx context.Context, id parley.GroupID, c Invitation) (
 	return askGroup[*group.Request](ctx, gs, id, len(c.Message), c)
 }
 
-// Vote votes on a request. If the vote settles the request, the result is the settled
-// request. // spec: Groups
-func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote) (Voted, error) {
-	v, err := gs.castVote(ctx, id, c)
-	if err != nil || v.Offer == 0 {
-		return v.Voted, err
-	}
-	if _, err := gs.awaitSeat(ctx, id, v.Request.AgentID(), v.Offer); err != nil && !parley.IsRefusal(err) {
-		return v.Voted, err
-	}
-	settled, err := gs.SettledRequest(ctx, id, c.Request)
-	if err == nil {
-		v.Request = settled
-	}
-	return v.Voted, nil
-}
-
 // RemoveMember ends a membership. It returns when the agent's record agrees and the
 // agents that get a seat as a result are seated, or when the wait times out.
 func (gs *Groups) RemoveMember(ctx context.Context, id parley.GroupID, c group.Remove) error {
-	given, err := askGroup[[]parley.Seat](ctx, gs, id, 0, c)
-	if err != nil {
-		return err
-	}
-	awaitAll(given, func(o parley.Seat) { _, _ = gs.awaitSeat(ctx, id, o.Agent, o.Number) })
-	gs.awaitDeparture(ctx, id, c.Agent)
-	return nil
+	_, err := askGroup[any](ctx, gs, id, 0, c)
+	return err
 }
 
 // awaitDeparture waits until an agent's record shows that it left a group, or the wait
 // times out. The agent is no member either way.
-func (gs *Groups) awaitDeparture(ctx context.Context, id parley.GroupID, of parley.AgentID) {
-	for pause := time.Millisecond; ; pause *= 2 {
-		a, err := host.Query[*agent.State](gs.engine, rules.AgentStream(of), host.GetState{})
-		if err != nil || !a.In(id) || gs.pause(ctx, pause) != nil {
-			return
-		}
+func (gs *Groups) awaitDeparture(id parley.GroupID, of parley.AgentID) {
+	_, _ = host.Await(gs.engine, rules.AgentStream(of), host.GetState{}, func(a *agent.State) bool { return !a.In(id) })
+}
+
+// settled is the reply of a turn that offered seats, or ended memberships: reply, once the agents have
+// taken the seats, and their records agree that they have left, or when the wait times out.
+func (gs *Groups) settled(id parley.GroupID, offered []parley.Seat, gone []parley.AgentID, reply any) any {
+	if len(offered) == 0 && len(gone) == 0 {
+		return reply
 	}
+	return &host.Unfinished{Finish: func() (any, error) {
+		awaitAll(offered, func(o parley.Seat) { _, _ = gs.awaitSeat(id, o.Number) })
+		awaitAll(gone, func(of parley.AgentID) { gs.awaitDeparture(id, of) })
+		return reply, nil
+	}}
 }
 
 // ChangeRole promotes or demotes a member.
@@ -316,12 +291,8 @@ const awaitedMax = 256
 
 // Delete ends a group and keeps its conversations.
 func (gs *Groups) Delete(ctx context.Context, id parley.GroupID, c group.Delete) error {
-	members, err := askGroup[[]parley.AgentID](ctx, gs, id, 0, c)
-	if err != nil {
-		return err
-	}
-	awaitAll(members, func(of parley.AgentID) { gs.awaitDeparture(ctx, id, of) })
-	return nil
+	_, err := askGroup[any](ctx, gs, id, 0, c)
+	return err
 }
 
 // awaitAll runs wait for the first awaitedMax items concurrently and waits for all.

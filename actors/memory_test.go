@@ -43,7 +43,7 @@ var memory = map[string]string{
 	"host.Engine.workers": process, "host.Engine.quarantined": process, "host.Engine.live": process, "host.Engine.queries": process,
 	"host.Engine.activations": process, "host.Engine.draining": process,
 	// A hint that comes late activates an actor, which is rejected on a node that does not lead.
-	"host.Engine.retries": process, "host.Engine.gathers": process,
+	"host.Engine.retries": process, "host.Engine.gathers": process, "host.Engine.watches": process,
 
 	"query.Queries.Agents": holds, "query.Queries.Orgs": holds, "query.Queries.Messages": holds, "query.Queries.Feeds": holds,
 	"query.Queries.Groups": holds, "query.Queries.Webhooks": holds, "query.Queries.reader": holds, "query.Agents.reader": holds,

@@ -30,14 +30,6 @@ type MLSCommitted struct {
 	Repeated bool
 }
 
-// mlsOutcome is MLSCommitted, with the agents whose membership ended and the seats that
-// others get as a result.
-type mlsOutcome struct {
-	MLSCommitted
-	Gone    []parley.AgentID
-	Offered []parley.Seat
-}
-
 // committedKept bounds the commits that a group's actor keeps in memory.
 const committedKept = 1024
 
@@ -56,13 +48,7 @@ func (gs *Groups) CommitMLS(ctx context.Context, id parley.GroupID, c MLSCommit)
 		welcome := sha256.Sum256(c.Welcome)
 		c.Commit.Welcome = welcome[:]
 	}
-	done, err := askGroup[mlsOutcome](ctx, gs, id, len(c.Message)+len(c.GroupInfo)+len(c.Welcome), c)
-	if err != nil {
-		return done.MLSCommitted, err
-	}
-	awaitAll(done.Offered, func(o parley.Seat) { _, _ = gs.awaitSeat(ctx, id, o.Agent, o.Number) })
-	awaitAll(done.Gone, func(of parley.AgentID) { gs.awaitDeparture(ctx, id, of) })
-	return done.MLSCommitted, nil
+	return askGroup[MLSCommitted](ctx, gs, id, len(c.Message)+len(c.GroupInfo)+len(c.Welcome), c)
 }
 
 // commitMLS decides a commit. Commit, GroupInfo and Welcome are stored in the same entry
@@ -82,7 +68,7 @@ func (gs *Groups) commitMLS(t *groupTurn, c MLSCommit) (any, error) {
 	err := gs.decideWith(t, c.Commit, &c)
 	switch {
 	case errors.Is(err, group.ErrCommitRepeated):
-		return mlsOutcome{MLSCommitted: MLSCommitted{Epoch: c.Epoch + 1, Repeated: true}}, nil
+		return MLSCommitted{Epoch: c.Epoch + 1, Repeated: true}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -91,13 +77,13 @@ func (gs *Groups) commitMLS(t *groupTurn, c MLSCommit) (any, error) {
 	}
 	t.State.committed[c.Epoch] = acceptedCommit{c.By, [sha256.Size]byte(c.Commit.Commit)}
 	delete(t.State.committed, c.Epoch-committedKept)
-	done := mlsOutcome{MLSCommitted: MLSCommitted{Epoch: t.State.Epoch}, Offered: offeredIn(t.Events)}
+	var gone []parley.AgentID
 	for _, agent := range c.Removed {
 		if _, member := t.State.Member(agent); !member {
-			done.Gone = append(done.Gone, agent)
+			gone = append(gone, agent)
 		}
 	}
-	return done, nil
+	return gs.settled(t.State.ID, offeredIn(t.Events), gone, MLSCommitted{Epoch: t.State.Epoch}), nil
 }
 
 // acceptedIn returns the commit that was accepted in an epoch.

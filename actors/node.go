@@ -256,23 +256,3 @@ func (n *Node) Overloaded() *parley.Refusal { return n.journal.Overloaded() }
 
 // Damage returns the file of the journal that was found damaged, "" if none was.
 func (n *Node) Damage() string { return n.journal.Damage() }
-
-// pauseMax is the longest pause between two queries of an unfinished saga. Beyond it the
-// caller gives up waiting.
-const pauseMax = 2 * time.Second
-
-// pause waits before a saga is queried again. It returns parley.ErrOutcomeUnknown if d
-// exceeds pauseMax or ctx is done.
-func (c *core) pause(ctx context.Context, d time.Duration) error {
-	if d > pauseMax {
-		return parley.ErrOutcomeUnknown
-	}
-	late := time.NewTimer(d)
-	defer late.Stop()
-	select {
-	case <-late.C:
-		return nil
-	case <-ctx.Done():
-		return parley.ErrOutcomeUnknown
-	}
-}

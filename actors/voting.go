@@ -10,11 +10,11 @@ import (
 	"parley/actors/group"
 )
 
-// castVote has a group decide a vote. If the request names no agent, the group cannot
-// tell which of the organization's agents were electors before, so castVote looks them
-// up.
-func (gs *Groups) castVote(ctx context.Context, id parley.GroupID, c group.CastVote) (voteOutcome, error) {
-	v, err := askGroup[voteOutcome](ctx, gs, id, 0, c)
+// Vote votes on a request. If the vote settles the request, the result is the settled
+// request. If the vote names no agent, the group cannot tell which of the organization's agents
+// were electors before, so Vote looks them up. // spec: Groups
+func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote) (Voted, error) {
+	v, err := askGroup[Voted](ctx, gs, id, 0, c)
 	if !c.By.Agent.Zero() || !errors.Is(err, group.ErrNotInElectorate) {
 		return v, err
 	}
@@ -23,7 +23,7 @@ func (gs *Groups) castVote(ctx context.Context, id parley.GroupID, c group.CastV
 		return v, cmp.Or(failure, err)
 	}
 	c.Former = true
-	return askGroup[voteOutcome](ctx, gs, id, 0, c)
+	return askGroup[Voted](ctx, gs, id, 0, c)
 }
 
 // wasElector reports whether an agent of the organization had a seat when the request was

@@ -22,7 +22,7 @@ type Host interface {
 	// GroupExists reports whether a group that was created still exists.
 	GroupExists(parley.GroupID) (bool, error)
 	// AwaitLoss waits for a while until an agent has no seat in a group.
-	AwaitLoss(context.Context, parley.GroupID, parley.AgentID)
+	AwaitLoss(parley.GroupID, parley.AgentID)
 	// DestroyKey destroys an organization's key, durably. It may be repeated.
 	DestroyKey(org parley.OrgID, at time.Time) error
 	// Forget drops from memory what belongs to an organization with these agents, and ends

@@ -144,7 +144,7 @@ func (r *run) leaveGroups(ctx context.Context) error {
 	for _, s := range seats {
 		slots <- struct{}{}
 		waiting.Go(func() {
-			r.Host.AwaitLoss(ctx, s.group, s.agent)
+			r.Host.AwaitLoss(s.group, s.agent)
 			<-slots
 		})
 	}

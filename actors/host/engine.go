@@ -70,12 +70,14 @@ type Engine struct {
 	Router Router
 	// Meter, if set, counts what requests use.
 	Meter Meter
-	// Asked, if set, is called with each request and its answer. Only tests set it.
+	// Asked, if set, is called with each request that may come from another node, and its answer.
+	// Only tests set it.
 	Asked func(request, reply any)
 
 	asks        askPool
 	workers     workerPool
 	retries     retries
+	watches     watches
 	quarantined atomic.Uint64 // messages
 
 	shards [actorShards]struct {
@@ -233,6 +235,7 @@ func (e *Engine) drop(h *activeActor, reason error) {
 	e.live.Add(-1)
 	hinted := h.mailbox.close(reason)
 	e.system.Root.Stop(pid)
+	e.watches.notify(h.stream)
 	if hinted != 0 && errors.Is(reason, errStopped) {
 		e.nudge(h.stream, hinted)
 	}
@@ -256,9 +259,6 @@ func (e *Engine) ask(s journal.Stream, request any, payer *parley.Payer, release
 		reply, err := a.wait(patience)
 		// errStopped means that no actor took the request: it is safe to ask again.
 		if !errors.Is(err, errStopped) {
-			if e.Asked != nil {
-				e.Asked(request, reply)
-			}
 			return reply, err
 		}
 	}

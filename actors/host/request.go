@@ -66,9 +66,21 @@ func (*Lacking) Error() string { return "a fact from another home is not known y
 // node led in between.
 const gathersMax = 4
 
-// Decide has an actor of this node answer a request. Between two turns it gathers the facts that the
+// Decide has an actor of this node answer a request.
+func (e *Engine) Decide(r Request) (any, error) {
+	reply, err := e.answer(r)
+	if unfinished, ok := reply.(*Unfinished); ok && err == nil {
+		reply, err = unfinished.Finish()
+	}
+	if e.Asked != nil {
+		e.Asked(r.Content, reply)
+	}
+	return reply, err
+}
+
+// answer has an actor of this node answer a request. Between two turns it gathers the facts that the
 // first one lacked.
-func (e *Engine) Decide(r Request) (reply any, err error) {
+func (e *Engine) answer(r Request) (reply any, err error) {
 	if e.produce[r.Stream.Kind] == nil || r.Size < 0 || r.Size > sizeMax { // a node of another version, or a malformed request
 		return nil, parley.ErrInternal
 	}

@@ -261,6 +261,7 @@ func (t *Turn[S, C, E]) commit(release func(error)) {
 			for _, fn := range durable {
 				fn()
 			}
+			engine.watches.notify(handle.stream)
 		}
 		own.release(err)
 		release(err)
