@@ -260,7 +260,7 @@ func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Opened{Message: in, Payload: payload, SenderKid: kid, RecipientSigned: true, FormerKey: former}, nil
+	return &Opened{Message: in, Payload: payload, SenderKid: kid, FormerKey: former}, nil
 }
 
 // LeaveGroup removes the agent from a group and drops its keys for it.

@@ -15,15 +15,11 @@ import (
 
 // The format hpke-v1. Every byte is explained in docs/encryption.md.
 const (
-	// This client writes version 2, or 3 if the recipient has a post-quantum key. The
-	// signature of version 1 covers the recipient's key, those of the others the
-	// recipient's agent id too.
+	// This client writes version 2, or 3 if the recipient has a post-quantum key.
 	sealVersion  = 0x02
-	sealVersion1 = 0x01
 	sealVersion3 = 0x03
 	sealInfo     = "parley/hpke-v1"
 	sealLabel    = "parley/hpke-v1/signature/2\n"
-	sealLabel1   = "parley/hpke-v1/signature\n"
 	sealLabel3   = "parley/hpke-v1/signature/3\n"
 	encSize      = 32
 	// encSizeHybrid is an ML-KEM-768 ciphertext and an X25519 key.
@@ -64,10 +60,6 @@ type Unsealed struct {
 	Payload []byte
 	// SenderKid is the id of the key that signed it.
 	SenderKid string
-	// RecipientSigned reports that the signature covers the recipient's agent id. It is
-	// false for version 1, whose signature covers only the recipient's key: another agent
-	// that published the same key could forward the text.
-	RecipientSigned bool
 	// PostQuantum reports that the payload was sealed to a post-quantum key (version 3).
 	PostQuantum bool
 }
@@ -136,30 +128,25 @@ func encrypt(version byte, to hpke.PublicKey, plain []byte) (string, error) {
 type signedText struct {
 	version      byte
 	sender       parley.AgentID
-	recipient    parley.AgentID // not signed in version 1
+	recipient    parley.AgentID
 	recipientKid string
 	payload      []byte
 }
 
 func (t signedText) bytes() []byte {
-	b := make([]byte, 0, len(sealLabel)+37+37+len(t.recipientKid)+1+len(t.payload))
-	switch t.version {
-	case sealVersion1:
-		b = append(append(append(b, sealLabel1...), t.sender.String()...), '\n')
-		return append(append(append(b, t.recipientKid...), '\n'), t.payload...)
-	case sealVersion3:
-		b = append(b, sealLabel3...)
-	default:
-		b = append(b, sealLabel...)
+	label := sealLabel
+	if t.version == sealVersion3 {
+		label = sealLabel3
 	}
-	b = append(append(b, t.sender.String()...), '\n')
+	b := make([]byte, 0, len(label)+37+37+len(t.recipientKid)+1+len(t.payload))
+	b = append(append(append(b, label...), t.sender.String()...), '\n')
 	b = append(append(b, t.recipient.String()...), '\n')
 	return append(append(append(b, t.recipientKid...), '\n'), t.payload...)
 }
 
 // Open decrypts a payload with any current or former key of the recipient's ring, and
-// verifies that the agent sender signed it for that key and, except in version 1, for the
-// ring's agent. It returns nothing of a payload that fails.
+// verifies that the agent sender signed it for that key and for the ring's agent. It
+// returns nothing of a payload that fails.
 func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLookup) (*Unsealed, error) {
 	version, sealed, err := decodeSealed(text)
 	if err != nil {
@@ -181,7 +168,7 @@ func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLook
 	if err := verifySigned(kid, signature, signed.bytes(), lookup); err != nil {
 		return nil, err
 	}
-	return &Unsealed{Payload: payload, SenderKid: kid, RecipientSigned: version != sealVersion1, PostQuantum: version == sealVersion3}, nil
+	return &Unsealed{Payload: payload, SenderKid: kid, PostQuantum: version == sealVersion3}, nil
 }
 
 // decodeSealed returns the version and enc ‖ ciphertext. It tolerates padding, because
@@ -198,7 +185,7 @@ func decodeSealed(text string) (version byte, sealed []byte, err error) {
 	}
 	enc := encSize
 	switch b[0] {
-	case sealVersion, sealVersion1:
+	case sealVersion:
 	case sealVersion3:
 		enc = encSizeHybrid
 	default:

@@ -42,8 +42,8 @@ type KeyExchange struct {
 	// Fresh reports that something changed: the key was not known, or the request has
 	// been answered now.
 	Fresh bool
-	// RecipientSigned and FormerKey are those of Opened.
-	RecipientSigned, FormerKey bool
+	// FormerKey is that of Opened.
+	FormerKey bool
 }
 
 // HandleKeyExchange handles a message of the key exchange: it stores a sender's key, or
@@ -51,7 +51,7 @@ type KeyExchange struct {
 // members. It is safe to call twice for a message.
 func (a *Agent) HandleKeyExchange(ctx context.Context, m api.Message) (*KeyExchange, error) {
 	if m.FromAgentID == a.ID() {
-		return &KeyExchange{Kind: a.kind(m), With: m.ToAgentID, RecipientSigned: true}, nil
+		return &KeyExchange{Kind: a.kind(m), With: m.ToAgentID}, nil
 	}
 	opened, err := a.OpenMessage(ctx, m)
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *Agent) HandleKeyExchange(ctx context.Context, m api.Message) (*KeyExcha
 	if err != nil {
 		return nil, err
 	}
-	out := &KeyExchange{Kind: k.Kind, GroupID: k.GroupID, With: m.FromAgentID, Generation: k.Generation, RecipientSigned: opened.RecipientSigned, FormerKey: opened.FormerKey}
+	out := &KeyExchange{Kind: k.Kind, GroupID: k.GroupID, With: m.FromAgentID, Generation: k.Generation, FormerKey: opened.FormerKey}
 	if k.Kind == distributionType {
 		out.Fresh, err = a.keepKey(ctx, m.FromAgentID, k, false)
 	} else {

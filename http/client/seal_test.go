@@ -80,7 +80,7 @@ func TestSealAndOpen(t *testing.T) {
 			t.Fatalf("%d bytes became %d characters", len(payload), len(text))
 		}
 		got, err := Open(bob, ann.AgentID(), text, published(ann))
-		if err != nil || string(got.Payload) != payload || got.SenderKid != ann.SigningKey().Kid || !got.RecipientSigned {
+		if err != nil || string(got.Payload) != payload || got.SenderKid != ann.SigningKey().Kid {
 			t.Fatalf("%d bytes: %v %+v", len(payload), err, got)
 		}
 		if _, err := Open(bob, ann.AgentID(), text+"==", published(ann)); err != nil {
@@ -160,7 +160,7 @@ func TestForeignMailFails(t *testing.T) {
 		"in another sender's name":   {bob, eve, text, published(ann, eve), ErrForged},
 		"under a key not published":  {bob, ann, text, published(eve), ErrForged},
 		"to another with this key":   {twinOf(t, bob), ann, text, published(ann), ErrForged},
-		"called version 1":           {bob, ann, relabel(t, text, sealVersion1), published(ann), ErrForged},
+		"called version 1":           {bob, ann, relabel(t, text, 1), published(ann), ErrSealedForm},
 		"forwarded by the recipient": {eve, ann, reseal(t, bob, text, eve.EncryptionKey()), published(ann), ErrForged},
 		"signed by another": {bob, ann, seal(t, impostor(eve, ann.AgentID()), bob, "x"), func(string) (api.JWK, error) {
 			return ann.SigningKey(), nil
@@ -172,19 +172,6 @@ func TestForeignMailFails(t *testing.T) {
 		if got, err := Open(c.ring, c.sender.AgentID(), c.text, c.lookup); !errors.Is(err, c.want) || got != nil {
 			t.Errorf("%s: %v (%+v), want %v", name, err, got, c.want)
 		}
-	}
-}
-
-// TestTheRecipientIsSignedControl: a text that is signed in the former way, for a key
-// and not for an agent, opens at another agent that publishes the same key.
-func TestTheRecipientIsSignedControl(t *testing.T) {
-	ann, bob, _ := cast(t)
-	id, signing := ann.signer()
-	former := signedText{sealVersion1, id, parley.AgentID{}, bob.EncryptionKey().Kid, []byte("for Bob alone")}
-	text := relabel(t, sealPlain(t, bob.EncryptionKey(), string(signing.signed(former.bytes(), former.payload))), sealVersion1)
-	got, err := Open(twinOf(t, bob), ann.AgentID(), text, published(ann))
-	if err != nil || string(got.Payload) != "for Bob alone" || got.RecipientSigned {
-		t.Errorf("%v %+v", err, got)
 	}
 }
 
@@ -325,8 +312,6 @@ const (
 	// vectorFile has texts of version 2, vectorFile3 of version 3.
 	vectorFile  = "testdata/hpke-v1-byte2.json"
 	vectorFile3 = "testdata/hpke-v1-byte3.json"
-	// vectorFile1 has texts of version 1, which nothing writes any more.
-	vectorFile1 = "testdata/hpke-v1.json"
 )
 
 func TestVectors(t *testing.T) {
@@ -338,14 +323,11 @@ func TestVectors(t *testing.T) {
 		makeVectors(t, vectorFile, rings)
 		makeVectors(t, vectorFile3, hybrids)
 	}
-	t.Run(vectorFile, func(t *testing.T) { judgeVectors(t, vectorFile, rings, Unsealed{RecipientSigned: true}) })
-	t.Run(vectorFile1, func(t *testing.T) { judgeVectors(t, vectorFile1, rings, Unsealed{}) })
-	t.Run(vectorFile3, func(t *testing.T) {
-		judgeVectors(t, vectorFile3, hybrids, Unsealed{RecipientSigned: true, PostQuantum: true})
-	})
+	t.Run(vectorFile, func(t *testing.T) { judgeVectors(t, vectorFile, rings, false) })
+	t.Run(vectorFile3, func(t *testing.T) { judgeVectors(t, vectorFile3, hybrids, true) })
 }
 
-func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, opened Unsealed) {
+func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, postQuantum bool) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -364,7 +346,7 @@ func judgeVectors(t *testing.T, file string, rings map[string]*KeyRing, opened U
 	}
 	for _, c := range v.Open {
 		got, err := Open(rings[c.To], rings[c.From].AgentID(), c.Text, published(rings[c.From]))
-		if err != nil || hex.EncodeToString(got.Payload) != c.Payload || got.SenderKid != rings[c.From].SigningKey().Kid || got.RecipientSigned != opened.RecipientSigned || got.PostQuantum != opened.PostQuantum {
+		if err != nil || hex.EncodeToString(got.Payload) != c.Payload || got.SenderKid != rings[c.From].SigningKey().Kid || got.PostQuantum != postQuantum {
 			t.Errorf("%s: %v %+v", c.Why, err, got)
 		}
 		if want := explain(t, c.sealedCase, rings); c != want {
@@ -400,7 +382,7 @@ func makeVectors(t *testing.T, file string, rings map[string]*KeyRing) {
 	v.Refuse = []sealedCase{
 		{Why: "sealed to another key", From: "ann", To: "eve", Text: good},
 		{Why: "for another agent that publishes the same encryption key", From: "ann", To: "twin", Text: good},
-		{Why: "version byte changed to 1", From: "ann", To: "bob", Text: relabel(t, good, sealVersion1)},
+		{Why: "version byte changed to 1", From: "ann", To: "bob", Text: relabel(t, good, 1)},
 		{Why: "version byte changed", From: "ann", To: "bob", Text: relabel(t, good, sealVersion+sealVersion3-version)},
 		{Why: "unknown version byte", From: "ann", To: "bob", Text: relabel(t, good, 9)},
 		{Why: "sent on by its recipient, sealed anew", From: "ann", To: "eve", Text: forward(good)},

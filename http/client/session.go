@@ -308,9 +308,6 @@ type Opened struct {
 	Payload []byte
 	// SenderKid is the key id under which the sender publishes the key that signed.
 	SenderKid string
-	// RecipientSigned reports that the signature covers this agent's id or, for a group
-	// message, the group. See Unsealed.
-	RecipientSigned bool
 	// FormerKey reports that the sender has since replaced the key that signed.
 	FormerKey bool
 	// PostQuantum reports that the payload was sealed to a post-quantum key. It is false
@@ -344,7 +341,7 @@ func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Opened{Message: m, Payload: opened.Payload, SenderKid: opened.SenderKid, RecipientSigned: opened.RecipientSigned, FormerKey: former, PostQuantum: opened.PostQuantum}, nil
+	return &Opened{Message: m, Payload: opened.Payload, SenderKid: opened.SenderKid, FormerKey: former, PostQuantum: opened.PostQuantum}, nil
 }
 
 // lookup returns signatureKey for a message. It records whether the key is a former one.

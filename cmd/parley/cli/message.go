@@ -28,9 +28,6 @@ type openedMessage struct {
 	CleartextOverA2A bool `json:"cleartext_over_a2a,omitzero"`
 	// OpenError says why there is no payload.
 	OpenError *string `json:"open_error"`
-	// RecipientSigned reports whether the signature covers the recipient. It does not in
-	// version 1 of hpke-v1.
-	RecipientSigned bool `json:"recipient_signed"`
 	// FormerKey reports whether the sender has since replaced the key that signed.
 	FormerKey bool `json:"former_key"`
 	// PostQuantum reports whether the message is encrypted to a post-quantum key of its
@@ -80,7 +77,7 @@ func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, 
 	}
 	s.Verified = true
 	if news != nil {
-		s.RecipientSigned, s.FormerKey = news.RecipientSigned, news.FormerKey
+		s.FormerKey = news.FormerKey
 		word := "a sender's key"
 		if news.Kind != "sender_key_distribution" {
 			word = "a request for a sender's key"
@@ -91,7 +88,7 @@ func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, 
 		s.KeyExchange = &word
 		return s
 	}
-	s.RecipientSigned, s.FormerKey = opened.RecipientSigned, opened.FormerKey
+	s.FormerKey = opened.FormerKey
 	if body := string(opened.Payload); utf8.ValidString(body) {
 		s.Payload = &body
 	} else {
@@ -133,9 +130,6 @@ func (s *openedMessage) verdict() string {
 		return "NOT verified"
 	}
 	verdict := "verified"
-	if !s.RecipientSigned {
-		verdict += ", recipient not signed"
-	}
 	if s.FormerKey {
 		verdict += ", former key"
 	}

@@ -18,13 +18,10 @@ const thumbprint = (crv, raw) =>
 const pqThumbprint = (alg, raw) =>
   createHash('sha256').update(`{"alg":"${alg}","kty":"AKP","pub":"${raw.toString('base64url')}"}`).digest('base64url')
 
-// signedText depends on the version byte: 1 does not name the recipient's agent id, and 3
-// names the X-Wing key.
+// signedText depends on the version byte: 3 names the X-Wing key.
 const signedText = (version, sender, recipient, recipientPublic, payload) => {
   const kid = version === 3 ? pqThumbprint('X-Wing', recipientPublic) : thumbprint('X25519', recipientPublic)
-  const names = version === 1
-    ? `parley/hpke-v1/signature\n${sender}\n${kid}\n`
-    : `parley/hpke-v1/signature/${version}\n${sender}\n${recipient}\n${kid}\n`
+  const names = `parley/hpke-v1/signature/${version}\n${sender}\n${recipient}\n${kid}\n`
   return Buffer.concat([Buffer.from(names), payload])
 }
 
@@ -33,7 +30,7 @@ const signedText = (version, sender, recipient, recipientPublic, payload) => {
 async function open({ sealed, sender, signer, recipient, recipient_private, recipient_public }) {
   const box = bytes(sealed)
   const version = box[0]
-  if (![1, 2, 3].includes(version)) throw new Error('not hpke-v1')
+  if (![2, 3].includes(version)) throw new Error('not hpke-v1')
   const suite = suiteOf(version)
   const end = version === 3 ? 1121 : 33
   const recipientKey = await suite.kem.deserializePrivateKey(bytes(recipient_private))
