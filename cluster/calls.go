@@ -17,8 +17,7 @@ type (
 		Stream  journal.Stream
 		Size    int
 		Content any
-		// Payer is nil from a node of a former version.
-		Payer *parley.Payer
+		Payer   *parley.Payer
 	}
 	// appendEntry is an entry that no actor decided.
 	appendEntry struct {
@@ -53,20 +52,19 @@ type (
 	// nodeState is how a node is: ready, unready, joining or draining.
 	nodeState struct {
 		State string
-		// Settings are nil from a node of a former version.
 		Settings []string
-		// Now is what its wall clock shows, zero from a node of a former version.
+		// Now is what its wall clock shows.
 		Now time.Time
-		// Reason says why it is not ready, "" if it is, or is of a former version.
+		// Reason says why it is not ready, "" if it is.
 		Reason string
 		// Version is that of its program, Applied how far its content goes, FreeBytes what is
-		// left on its disk. All are zero from a node of a former version.
+		// left on its disk.
 		Version   string
 		Applied   uint64
 		FreeBytes int64
 	}
 	// askAcknowledged says what its sender knows of itself and of the receiver, and asks for the
-	// same. It answers an acknowledgedUpTo. All but ID is zero from a node of a former version.
+	// same. It answers an acknowledgedUpTo.
 	askAcknowledged struct {
 		ID uint64
 		// Index and Term are the newest committed entry that the sender holds durably; the
@@ -80,8 +78,7 @@ type (
 		Member  bool
 		Members []metMember
 	}
-	// acknowledgedUpTo is what a node knows of another one and of itself. All but Index is zero
-	// from a node of a former version.
+	// acknowledgedUpTo is what a node knows of another one and of itself.
 	acknowledgedUpTo struct {
 		// Index and Term are the newest committed entry that the one who asks holds durably, as
 		// far as the other one knows.

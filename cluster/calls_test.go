@@ -97,7 +97,7 @@ func TestInvalidEntries(t *testing.T) {
 // TestMalformedRequests: what cannot be read is told apart from what a node of another version
 // sends, and of those who are no members nothing is decoded that is larger than a claim.
 func TestMalformedRequests(t *testing.T) {
-	n := &Node{Options: Options{Types: typesOf(RegisterTypes), Gossiped: func([]byte) error { return errors.New("it cannot be read") }}}
+	n := &Node{Options: Options{Types: registeredTypes(), Gossiped: func([]byte) error { return errors.New("it cannot be read") }}}
 	encoded := func(r any) []byte {
 		b, err := n.Types.Append(nil, r)
 		if err != nil {

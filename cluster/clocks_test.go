@@ -29,21 +29,14 @@ func (p distantPeer) Call(ctx context.Context, request []byte) ([]byte, error) {
 	return p.answer(ctx, request)
 }
 
-// typesOf are the types of a node, to which nodeState belongs as a version has it.
-func typesOf(version func(*wire.Types)) *wire.Types {
+func registeredTypes() *wire.Types {
 	t := wire.NewTypes()
-	version(t)
+	RegisterTypes(t)
 	return t
 }
 
-// formerTypes have a nodeState without a clock. They know no more than a measurement needs.
-func formerTypes(t *wire.Types) {
-	type nodeState struct{ State string }
-	t.Add(askState{}, answer{}, nodeState{})
-}
-
 // TestClockOffset: the offset is that of the middle of the round trip, and unknown if that took
-// long, or if the peer is of a former version, which understands the new one.
+// long.
 func TestClockOffset(t *testing.T) {
 	s := &replicas{t: t, journals: 1, dir: "group", disks: []vfs.FS{vfs.NewMem()}}
 	g := s.openAll()
@@ -57,7 +50,7 @@ func TestClockOffset(t *testing.T) {
 		}
 	}()
 	ms, now := time.Millisecond, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	asking, err := NewNode(Options{Store: g.stores[0], Types: typesOf(RegisterTypes), Clock: func() time.Time { return now }})
+	asking, err := NewNode(Options{Store: g.stores[0], Types: registeredTypes(), Clock: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +67,7 @@ func TestClockOffset(t *testing.T) {
 		"a peer that was stopped": {0, 0, time.Minute, 0, true},
 	} {
 		answering := &Node{
-			Options: Options{Types: typesOf(RegisterTypes), Group: NewGroup(nil, 1, func() time.Time { return now.Add(c.ahead) }, func() NodeState { return NodeState{State: "ready"} }, nil)},
+			Options: Options{Types: registeredTypes(), Group: NewGroup(nil, 1, func() time.Time { return now.Add(c.ahead) }, func() NodeState { return NodeState{State: "ready"} }, nil)},
 		}
 		answer := func(ctx context.Context, request []byte) ([]byte, error) {
 			return answering.Answer(ctx, 2, true, request)
@@ -84,29 +77,6 @@ func TestClockOffset(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v", name, got, ok, c.want)
 		}
 	}
-	former := distantPeer{now: &now, answer: func(context.Context, []byte) ([]byte, error) {
-		types := typesOf(formerTypes)
-		state, err := types.Value(mustAppend(t, typesOf(RegisterTypes), nodeState{State: "draining", Now: now}))
-		if err != nil {
-			return nil, err
-		}
-		return types.Append(nil, answer{Content: state})
-	}}
-	if got, ok := asking.ClockOffset(t.Context(), former); ok {
-		t.Errorf("a node of a former version has an offset of %v", got)
-	}
-	if s, err := asking.StateOf(t.Context(), former); s.State != "draining" || s.Version != "" || err != nil {
-		t.Errorf("a node of a former version is %+v: %v", s, err)
-	}
-}
-
-func mustAppend(t *testing.T, types *wire.Types, v any) []byte {
-	t.Helper()
-	b, err := types.Append(nil, v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 // compared has the nodes of a cluster compare their clocks, and says which of them are wrong.
@@ -227,12 +197,11 @@ func TestClockJumpsCountLate(t *testing.T) {
 	}
 }
 
-// TestApplicantsClock: a node with a wrong clock is not taken in, and hears how wrong it is. One
-// of a former version does not say what its clock shows.
+// TestApplicantsClock: a node with a wrong clock is not taken in, and hears how wrong it is.
 func TestApplicantsClock(t *testing.T) {
 	here := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for there, want := range map[time.Time]string{
-		here: "", here.Add(5 * time.Second): "", here.Add(-5 * time.Second): "", {}: "",
+		here: "", here.Add(5 * time.Second): "", here.Add(-5 * time.Second): "",
 		here.Add(time.Minute):                      "the wall clock of the new node is 1m0s ahead of that of this node, and they may differ by 5s: set the wrong one right",
 		here.Add(-time.Hour - 40*time.Millisecond): "the wall clock of the new node is 1h0m0.04s behind that of this node, and they may differ by 5s: set the wrong one right",
 	} {

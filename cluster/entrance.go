@@ -28,8 +28,8 @@ type Application struct {
 	Request []byte `json:"request"`
 	Name    string `json:"name"`
 	Address string `json:"address"`
-	// Now is what the wall clock of the node shows, zero from one of a former version.
-	Now time.Time `json:"now,omitzero"`
+	// Now is what the wall clock of the node shows.
+	Now time.Time `json:"now"`
 	// KeyGiven says that the node was given the master key, and stores none.
 	KeyGiven bool `json:"key_given,omitzero"`
 }
@@ -136,8 +136,6 @@ func (e *Entrance) join(ctx context.Context, request []byte) ([]byte, error) {
 func checkClock(there, here time.Time) error {
 	offset, how := there.Sub(here), "ahead of"
 	switch {
-	case there.IsZero():
-		return nil
 	case sideOf(offset) == near:
 		return nil
 	case sideOf(offset) == behind:

@@ -183,7 +183,7 @@ func attack(t *testing.T, ids []*identity.Identity, logged *counting) *attacked 
 	a.leader = nil // it changes
 	for n, m := range a.members {
 		node, err := NewNode(Options{
-			Store: a.stores[n], Types: typesOf(RegisterTypes), Clock: time.Now, Leader: a.transports[n].Leader,
+			Store: a.stores[n], Types: registeredTypes(), Clock: time.Now, Leader: a.transports[n].Leader,
 			Group: NewGroup(m, uint64(n+1), time.Now, func() NodeState { return NodeState{State: "ready"} }, nil), Gossiped: func([]byte) error { return nil },
 		})
 		if err != nil {

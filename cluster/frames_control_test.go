@@ -26,7 +26,7 @@ func TestPlantedIndexErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	types := typesOf(RegisterTypes)
+	types := registeredTypes()
 	claim, err := types.Append(nil, askAcknowledged{ID: 2, Index: 5, Term: 1})
 	if err != nil {
 		t.Fatal(err)

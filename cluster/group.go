@@ -205,7 +205,7 @@ func (g *Group) drain(ctx context.Context, s consensus.Status, id uint64) {
 	if id == g.id {
 		g.Drain(ctx)
 	} else if s.Active(id) {
-		_, _ = g.node.call(ctx, g.Peer(id), drainNode{}) // of a former version it goes at once
+		_, _ = g.node.call(ctx, g.Peer(id), drainNode{})
 	}
 }
 

@@ -52,7 +52,7 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 // HandOver has the leader hand over to a member, or to the most advanced one if id is 0.
 func (n *Node) HandOver(ctx context.Context, id uint64) error { return n.toLeader(ctx, hand{id}) }
 
-// SettingsOf asks a peer for its settings: nil if it is of a former version.
+// SettingsOf asks a peer for its settings.
 func (n *Node) SettingsOf(ctx context.Context, peer Peer) ([]string, error) {
 	s, err := n.StateOf(ctx, peer)
 	return s.Settings, err
@@ -72,14 +72,14 @@ func (n *Node) StateOf(ctx context.Context, peer Peer) (NodeState, error) {
 }
 
 // ClockOffset measures by how much the wall clock of a peer is ahead of this node's. ok is false
-// if the peer does not answer soon enough to tell, or is of a former version.
+// if the peer does not answer soon enough to tell.
 func (n *Node) ClockOffset(ctx context.Context, peer Peer) (ahead time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, roundTripMax)
 	defer cancel()
 	sent := n.Clock()
 	s, err := n.StateOf(ctx, peer)
 	took := n.Clock().Sub(sent)
-	if err != nil || s.Now.IsZero() || took > roundTripMax {
+	if err != nil || took > roundTripMax {
 		return 0, false
 	}
 	return s.Now.Sub(sent.Add(took / 2)), true

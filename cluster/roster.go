@@ -94,8 +94,8 @@ func keptDescriptions(conf *raftpb.ConfState, described map[uint64]string) map[u
 	return kept
 }
 
-// newRoster decodes what a position says. Descriptions that are missing, or cannot be read, of
-// another version, are empty.
+// newRoster decodes what a position says. Descriptions that are missing, or cannot be read, are
+// empty.
 func newRoster(conf *raftpb.ConfState, described map[uint64]string) *roster {
 	r := &roster{conf: conf, table: Table{}, tokens: map[string]uint64{}}
 	for _, id := range slices.Concat(conf.GetVoters(), conf.GetVotersOutgoing(), conf.GetLearners(), conf.GetLearnersNext()) {
@@ -112,17 +112,6 @@ func newRoster(conf *raftpb.ConfState, described map[uint64]string) *roster {
 		}
 	}
 	return r
-}
-
-// unnamed is how many voters nobody knows a name of. They count for the majority, and nobody
-// can reach them.
-func (r *roster) unnamed() (count int) {
-	for _, id := range r.conf.GetVoters() {
-		if r.table[id].Name == "" {
-			count++
-		}
-	}
-	return count
 }
 
 // logChanges tells the operator what changed since an earlier roster. After a crash a node may

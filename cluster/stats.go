@@ -31,9 +31,6 @@ type Stats struct {
 	FenceFailures uint64
 	// MembersUp is how many members this node reaches, itself included.
 	MembersUp int
-	// Unnamed voters count for the majority and cannot be reached, because nobody knows a name
-	// or an address of them.
-	Unnamed   int
 	Contents  Contents
 	Forwarded Forwarded
 	Window    Window
@@ -72,7 +69,6 @@ func (t *Transport) Stats() (s Stats, ok bool) {
 		MembersUp: 1, Contents: t.contents.read(), Links: t.links.Stats(),
 	}
 	if known := m.roster.Load(); known != nil {
-		s.Unnamed = known.unnamed()
 		for _, l := range s.Links {
 			if _, member := known.table[l.Peer]; member && l.Up {
 				s.MembersUp++

@@ -196,7 +196,7 @@ func (t *Transport) Send(messages []consensus.Message) {
 }
 
 // encodeMessage returns the floor and the message of raft, with one more field: what the sender
-// knows of the members. A node of a former version overlooks that.
+// knows of the members.
 func encodeMessage(m consensus.Message) ([]byte, error) {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, floorBytes+proto.Size(m.Raft)+knownBytes*len(m.Known)), m.Floor)
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m.Raft)

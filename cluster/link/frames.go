@@ -39,11 +39,10 @@ func sumOf(message []byte) uint64 {
 	return uint64(crc32.Checksum(message, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// checkSums returns ErrDamaged if one of the messages is not what its sender meant. Former
-// programs send no checksums, but 0.
+// checkSums returns ErrDamaged if one of the messages is not what its sender meant.
 func checkSums(messages []frame) error {
 	for _, f := range messages {
-		if f.id != 0 && f.id != sumOf(f.body) {
+		if f.id != sumOf(f.body) {
 			return ErrDamaged
 		}
 	}

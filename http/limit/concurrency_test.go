@@ -175,7 +175,7 @@ func TestConcurrencyTellsLittle(t *testing.T) {
 		for _, one := range all {
 			heard[string(one.Key)] = one.Count
 		}
-		old.Spend(all) // a former version ignores it
+		old.Spend(all) // a node that does not know this limit ignores it
 		if clock.advance(100 * time.Millisecond); len(all) > most {
 			t.Fatalf("%d are told at a time, at most %d should be", len(all), most)
 		}

@@ -14,7 +14,7 @@ var nodesUpgrade = flag.Bool("nodes.upgrade", false, "run TestRollingUpgrade, wh
 
 // formerCommit is the program that TestRollingUpgrade replaces: an earlier one that served with
 // several nodes.
-const formerCommit = "52319ccabce6570b481d408e0a1b1f2c7e7b7033"
+const formerCommit = "128a604e"
 
 // formerProgram builds the program of the former commit. bin keeps it for further runs.
 func formerProgram(t *testing.T) string {

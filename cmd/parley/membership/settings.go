@@ -7,7 +7,7 @@ import (
 )
 
 // compareSettings warns of settings that differ from those of the leader, if that is another
-// node. If it does not answer, or is of a former version, nothing is compared.
+// node. If it does not answer, nothing is compared.
 func (p *Part) compareSettings(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()

@@ -28,8 +28,7 @@ type NodeStatus struct {
 	State string `json:"state"`
 	// Reason says why it is unready, or what is wrong with a member; else nil.
 	Reason *string `json:"reason"`
-	// Version is that of its program; nil if it is down, or too old to tell, as are the numbers
-	// below.
+	// Version is that of its program; nil if it is down, as are the numbers below.
 	Version *string `json:"version"`
 	// LagEntries is how many entries that are committed its content lacks.
 	LagEntries *uint64 `json:"lag_entries"`
@@ -93,9 +92,6 @@ func (p *Part) Status(ctx context.Context) (s Status, err error) {
 	return s, nil
 }
 
-// unnamedReason is why a member cannot be reached of which the cluster has no description.
-const unnamedReason = "The cluster knows neither a name nor an address of this node, which counts for the majority all the same. Remove it by its id: parley cluster remove."
-
 // divergedReason is why a member has to be replaced that has diverged.
 const divergedReason = "This node holds entries that were acknowledged and that the others do not have: parley verify --diverged lists its messages, parley cluster replace puts another node in its place."
 
@@ -114,16 +110,13 @@ func (p *Part) ask(ctx context.Context, n *NodeStatus, g consensus.Status) {
 	if said.State == "ready" && slices.Contains(g.Applied.Conf.GetLearners(), uint64(n.ID)) {
 		said.State = "joining"
 	}
-	switch {
-	case n.Name == "":
-		said.Reason = unnamedReason
-	case slices.Contains(g.Diverged, uint64(n.ID)):
+	if slices.Contains(g.Diverged, uint64(n.ID)) {
 		said.Reason = divergedReason
 	}
 	if n.State = said.State; said.Reason != "" {
 		n.Reason = &said.Reason
 	}
-	if said.Version != "" {
+	if said.State != "down" {
 		n.Version, n.DiskFreeBytes = &said.Version, &said.FreeBytes
 		n.LagEntries = new(g.Commit - min(g.Commit, said.Applied))
 	}

@@ -62,7 +62,6 @@ func groupCollector(take clusterStats) prometheus.Collector {
 		counter("parley_cluster_leaderships_total", "Leaderships that this node has seen begin, its own and those of other nodes.", func(s stats) uint64 { return s.Leaderships }),
 		gauge("parley_cluster_voters", "Members of the group that vote.", func(s stats) int { return s.Loop.Voters }),
 		gauge("parley_cluster_learners", "Members of the group that do not vote yet.", func(s stats) int { return s.Loop.Learners }),
-		gauge("parley_cluster_voters_unnamed", "Voters that count for the majority and cannot be reached, because the cluster has no description of them: remove them.", func(s stats) int { return s.Unnamed }),
 		gauge("parley_cluster_diverged", "1 while a member of the group holds entries that were acknowledged and that the group does not have, until it is replaced.", func(s stats) int { return oneIf(s.Loop.Diverged > 0) }),
 		gauge("parley_cluster_members_up", "Members of the group that this node reaches, itself included.", func(s stats) int { return s.MembersUp }),
 	)
