@@ -57,8 +57,8 @@ func TestBackupKeepsOthers(t *testing.T) {
 	}
 }
 
-// TestBackupKeepsOthersControl: if all snapshots have the same owner, as before
-// owners were recorded, Keep deletes those of every server.
+// TestBackupKeepsOthersControl: if all snapshots have the same owner, Keep deletes those of
+// every server.
 func TestBackupKeepsOthersControl(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 10)

@@ -13,14 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
 	"parley/journal"
 	"parley/journal/report"
-	"parley/persistence/backup"
-	"parley/persistence/disk"
 	"parley/persistence/layout"
 	"parley/persistence/verify"
 )
@@ -316,72 +313,6 @@ func TestVerifyNamesADamagedBlob(t *testing.T) {
 	if tried == 0 || unused > 1 {
 		t.Errorf("%d blob files were in use, %d not yet", tried, unused)
 	}
-}
-
-// TestFormerEngineFormat opens a directory that an engine without blob files wrote:
-// it gets today's format, its values move into blob files when they are compacted,
-// and so they do in a copy restored from a backup.
-func TestFormerEngineFormat(t *testing.T) {
-	from := vfs.NewMem()
-	s := running(t, from, "d", 1)
-	for key := range 100 {
-		mustAppend(t, s, blobRow(key, 900))
-	}
-	fs := vfs.NewMem()
-	db, err := pebble.Open("d", &pebble.Options{FS: fs, Merger: layout.Merger, FormatMajorVersion: pebble.FormatMinSupported, Logger: engineLogger{s}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := s.Archive()
-	err = old.Pairs(func(key, value []byte) error { return db.Set(key, value, nil) })
-	if err = errors.Join(err, db.Flush(), db.Close(), old.Close()); err != nil {
-		t.Fatal(err)
-	}
-	mustClose(t, s)
-	check := func(s *Store, dir string) {
-		t.Helper()
-		if got := s.db.FormatMajorVersion(); got != disk.EngineFormat {
-			t.Errorf("%s has the format %v", dir, got)
-		}
-		if err := s.db.Compact(context.Background(), []byte{0}, []byte{0xFF, 0xFF, 0xFF}, false); err != nil {
-			t.Error(err)
-		}
-		if _, content := blobsOf(t, fs, dir); bytes.Count(content, blobRow(7, 900).Value) != 1 {
-			t.Errorf("%s: the values are not in blob files", dir)
-		}
-		v := s.view()
-		defer v.Close()
-		for key := range 100 {
-			row := blobRow(key, 900)
-			if value, _, err := v.Row(0, blobTable, row.Key); err != nil || !bytes.Equal(value, row.Value) {
-				t.Fatalf("%s: row %d is read as %d bytes (%v)", dir, key, len(value), err)
-			}
-		}
-	}
-	if names, _ := blobsOf(t, fs, "d"); len(names) > 0 {
-		t.Fatalf("the former format has %q", names)
-	}
-	looked := mustOpenArchive(t, "d", testOptions(fs, 0)) // as verify and backups do, which change nothing
-	rows := 0
-	err = looked.Tables(func(_ parley.Slot, table journal.Table, _, _ []byte) error {
-		rows += count(table == blobTable)
-		return nil
-	})
-	if err = errors.Join(err, looked.Close()); err != nil || rows != 100 {
-		t.Errorf("%d rows are read of the former format (%v)", rows, err)
-	}
-	opts := testOptions(fs, 0)
-	opts.AcceptLoss = true // the pairs came without a witness
-	s = mustOpen(t, "d", opts)
-	if err := startQuietly(s); err != nil {
-		t.Fatal(err)
-	}
-	mustBackup(t, s, backup.Options{To: "backup"})
-	check(s, "d")
-	mustClose(t, s)
-	again := restored(t, fs, "backup", "", "target")
-	check(again, "target/journal")
-	mustClose(t, again)
 }
 
 // TestBlobFaultControl: the engine alone panics where the end of a blob file cannot be

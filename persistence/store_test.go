@@ -2,7 +2,6 @@ package persistence
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"parley/journal"
 	"parley/persistence/disk"
-	"parley/persistence/layout"
 )
 
 func mustOpen(t testing.TB, dir string, opts Options) *Store {
@@ -69,33 +67,6 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 		t.Errorf("created with 4 journals, opened with %d", got)
 	}
 	mustClose(t, s)
-}
-
-// TestOpenRefusesOtherFormats: a directory of another format is refused, also if losses
-// are accepted. The same directory opens once the row is as it was.
-func TestOpenRefusesOtherFormats(t *testing.T) {
-	key := layout.StoreKey(layout.FormatFamily)
-	for want, change := range map[string]func(made []byte) []byte{
-		fmt.Sprintf("format %d; this program reads format %d", layout.FormatVersion+1, layout.FormatVersion): func(made []byte) []byte {
-			return append(layout.EncodeNumber(layout.FormatVersion+1), made[8:]...)
-		},
-		"not made by this program": func(made []byte) []byte { return made[:10] },
-	} {
-		fs := vfs.NewMem()
-		s := mustOpen(t, "d", testOptions(fs, 4))
-		made, _, err := layout.Get(s.db, key)
-		if err = errors.Join(err, s.db.Set(key, change(made), pebble.Sync)); err != nil {
-			t.Fatal(err)
-		}
-		mustClose(t, s)
-		losing := testOptions(fs, 0)
-		losing.AcceptLoss = true
-		refusedWith(t, "d", testOptions(fs, 0), want)
-		refusedWith(t, "d", losing, want)
-		changeEngine(t, fs, func(db *pebble.DB) error { return errors.Join(db.Set(key, made, pebble.Sync), db.Flush()) })
-		mustClose(t, mustOpen(t, "d", losing))
-		mustClose(t, mustOpen(t, "d", testOptions(fs, 4)))
-	}
 }
 
 func TestOpenRefusesOptions(t *testing.T) {

@@ -57,7 +57,7 @@ func (u *untransferred) report(fn func(position uint64, id parley.MessageID) boo
 		}
 		u.rows, u.last = u.rows-1, positionOf(u.feed)
 		value := u.feed.Value()
-		if len(value) < layout.FeedBytes || !layout.FeedKindOf(value).BringsMessage() || layout.Dropped(value) || u.wasTransferred() {
+		if len(value) < layout.FeedBytes || layout.Dropped(value) || u.wasTransferred() {
 			continue
 		}
 		if !fn(u.last, parley.MessageID(value[9:layout.FeedBytes])) {

@@ -341,9 +341,6 @@ func (v *storeView) InboxBefore(agent parley.AgentID, before uint64, fn func(jou
 func (v *storeView) inbox(agent parley.AgentID, from, upTo uint64, reverse bool, fn func(journal.FeedEntry) bool) error {
 	low, high := feedBounds(agent, from, upTo)
 	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) {
-		if len(value) > 0 && !layout.FeedKindOf(value).BringsMessage() { // stored by an older version
-			return true, nil
-		}
 		return giveFeed(k, value, fn)
 	})
 }

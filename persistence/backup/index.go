@@ -39,8 +39,7 @@ type Snapshot struct {
 	// ID is the snapshot's name in its backup directory.
 	ID    string
 	Taken time.Time
-	// Owner is the owner of the snapshot, empty in snapshots of releases that did
-	// not record it.
+	// Owner is the owner of the snapshot, empty if it has none.
 	Owner string
 	// Journals is the number of journals, Commits how many commits all of them had
 	// made together.

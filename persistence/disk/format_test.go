@@ -15,18 +15,15 @@ func TestEngineFormat(t *testing.T) {
 		t.Fatalf("the number %d means another format: FormatValueSeparation is %d now", EngineFormat, pebble.FormatValueSeparation)
 	}
 	fs := vfs.NewMem()
-	// The least format that the engine opens stands for every earlier release.
-	for _, format := range []pebble.FormatMajorVersion{pebble.FormatMinSupported, EngineFormat} {
-		db, err := pebble.Open("d", &pebble.Options{FS: fs, FormatMajorVersion: format, Logger: silent{t}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := db.FormatMajorVersion(); got != format {
-			t.Errorf("the directory has format %d, want %d", got, format)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+	db, err := pebble.Open("d", &pebble.Options{FS: fs, FormatMajorVersion: EngineFormat, Logger: silent{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := db.FormatMajorVersion(); got != EngineFormat {
+		t.Errorf("the directory has format %d, want %d", got, EngineFormat)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

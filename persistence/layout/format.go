@@ -34,7 +34,7 @@ type OtherFormatError struct {
 }
 
 func (e OtherFormatError) Error() string {
-	return fmt.Sprintf("the data directory has format %d; this program reads format %d", e.Version, FormatVersion)
+	return fmt.Sprintf("the data directory has format %d; this program reads format %d: use the program that wrote it, or begin with an empty directory", e.Version, FormatVersion)
 }
 
 // ReadFormat reads the row; a new directory has none. Another version is an

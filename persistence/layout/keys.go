@@ -90,8 +90,7 @@ func QueueKey(s journal.Stream, number uint64) []byte {
 }
 
 // FeedFamilyOf is the family of the entries of a kind. Those that bring no message have one of their
-// own, so that however many there are, the messages are read without them. (An older version stored
-// all of them in FeedFamily.)
+// own, so that however many there are, the messages are read without them.
 func FeedFamilyOf(kind journal.FeedKind) byte {
 	if kind.BringsMessage() {
 		return FeedFamily

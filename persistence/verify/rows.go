@@ -360,8 +360,8 @@ func (in *inspection) feedEntry(slot parley.Slot, family byte, k, value []byte) 
 	if kind != journal.FeedKind(value[0]) && !kind.BringsMessage() {
 		in.values.Fault(feedName(agent, position), "an entry that is not a message begins a conversation")
 	}
-	if kind.BringsMessage() && family != layout.FeedFamily {
-		in.values.Fault(feedName(agent, position), "a message among the entries that bring none: no inbox shows it")
+	if family != layout.FeedFamilyOf(kind) {
+		in.values.Fault(feedName(agent, position), "a message among the entries that bring none, or the reverse: inboxes do not show the messages")
 	}
 	switch kind {
 	case journal.MessageEntry:
