@@ -54,8 +54,6 @@ func TestA2ACardIsSignedOnce(t *testing.T) {
 			t.Errorf("%d cards were made, want %d: only those of an erased organization are dropped", made, c.made)
 		}
 	}
-	h.service.bridgeCards.SetKeys(auth.KeySet{})
-	h.public().ask("GET", path, "").want(503)
 }
 
 // TestCardKeySignsNoTokens: a token that is signed with the key of cards is rejected, and

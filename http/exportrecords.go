@@ -58,16 +58,10 @@ func (st *exportStream) writeOrg(context.Context) error {
 	return errors.Join(
 		st.addValue(api.ExportOrg, record),
 		st.addValue(api.ExportUser, api.ExportedUser{Email: first.GetContactEmail(), VerifiedAt: maybeMillis(o.GetEmailConfirmedMs())}),
-		st.addValue(api.ExportPowChallenge, challengeOf(first)),
+		st.addValue(api.ExportPowChallenge, api.ExportedChallenge{
+			ChallengeID: first.GetChallengeId(), Difficulty: int(first.GetDifficulty()), SolvedAt: atMillis(first.GetAtMs()),
+		}),
 	)
-}
-
-func challengeOf(first *org.Registered) api.ExportedChallenge {
-	record := api.ExportedChallenge{SolvedAt: atMillis(first.GetAtMs())}
-	if id := first.GetChallengeId(); id != "" {
-		record.ChallengeID, record.Difficulty = &id, new(int(first.GetDifficulty()))
-	}
-	return record
 }
 
 func maybeMillis(ms int64) *api.Time {

@@ -44,11 +44,8 @@ type ServiceOptions struct {
 	// KeyLifetime is the age at which a signing key is replaced; 0 is
 	// parley.SigningKeyLifetime.
 	KeyLifetime time.Duration
-	// CardKeys sign the A2A cards of agents. An empty set means that none could be stored
-	// yet: cards are rejected as overloaded until RenewKeys has stored one.
-	CardKeys auth.KeySet
-	// ReceiptKeys sign the receipts of messages. An empty set is treated as one of CardKeys.
-	ReceiptKeys auth.KeySet
+	// CardKeys sign the A2A cards of agents, ReceiptKeys the receipts of messages.
+	CardKeys, ReceiptKeys auth.KeySet
 	// Dev is set on a developer's machine, where organizations have no host names.
 	Dev bool
 	// Difficulty of proofs of work.

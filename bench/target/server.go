@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -76,12 +75,9 @@ func (s *Server) Start(ctx context.Context) (Door, error) {
 // data is the server's data directory.
 func (s *Server) data() string { return filepath.Join(s.Dir, "data") }
 
-// adminToken reads the token for operator calls; older releases have none.
+// adminToken reads the token for operator calls.
 func (s *Server) adminToken() (string, error) {
 	token, err := os.ReadFile(filepath.Join(s.data(), "admin.token"))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
 	return strings.TrimSpace(string(token)), err
 }
 

@@ -23,11 +23,8 @@ const (
 	policiesMax = 10_000
 )
 
-var (
-	// ErrNotEnabled rejects requests to an agent whose card does not have a2a_enabled.
-	ErrNotEnabled = parley.ErrNotFound.Saying("The agent is not A2A-enabled.")
-	errNoCardKey  = parley.ErrOverloaded.Saying("The key that signs A2A cards could not be stored yet. Try again later.")
-)
+// ErrNotEnabled rejects requests to an agent whose card does not have a2a_enabled.
+var ErrNotEnabled = parley.ErrNotFound.Saying("The agent is not A2A-enabled.")
 
 // CardOptions configure Cards.
 type CardOptions struct {
@@ -118,9 +115,6 @@ func (c *Cards) Card(ctx context.Context, a *agent.State) (Document, error) {
 		return Document{}, err
 	}
 	key := c.Keys().Current
-	if key.Kid == "" {
-		return Document{}, errNoCardKey
-	}
 	changed := c.Changed(a, o)
 	if since := c.signsSince(key); since.After(changed) {
 		changed = since

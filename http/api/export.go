@@ -88,12 +88,11 @@ type ExportedUser struct {
 	VerifiedAt *Time `json:"verified_at"`
 }
 
-// ExportedChallenge is the proof of work that registered the organization. Members are
-// null if it registered before servers recorded them.
+// ExportedChallenge is the proof of work that registered the organization.
 type ExportedChallenge struct {
-	ChallengeID *string `json:"challenge_id"`
-	Difficulty  *int    `json:"difficulty"`
-	SolvedAt    Time    `json:"solved_at"`
+	ChallengeID string `json:"challenge_id"`
+	Difficulty  int    `json:"difficulty"`
+	SolvedAt    Time   `json:"solved_at"`
 }
 
 // ExportedAgent is an agent with its card, its former keys and the bindings of its keys.

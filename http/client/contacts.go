@@ -289,7 +289,7 @@ func (a *Agent) unpinned(ctx context.Context, m api.Message, c *contact, kid str
 	if record == nil || kidOf(record.SigningPublicKey) != kid {
 		return key, false, ErrForged
 	}
-	if m.FromAgentID == a.ID() && a.Keys.unrecorded() || a.judge().accepted[kid] {
+	if a.judge().accepted[kid] {
 		next := c.pin.clone()
 		next.addFormer(FormerKey{record.SigningPublicKey.X, kid})
 		if _, err := a.Pins().apply(a.Client.BaseURL(), []pinChange{{c.pin, next}}); err != nil {

@@ -31,8 +31,7 @@ type KeyRing struct {
 	// formerHybrid are the former X-Wing keys, oldest first. The X25519 half of each is
 	// also in former.
 	formerHybrid []*hybridKey
-	// formerSigning are the public halves of the former signing keys, oldest first. Rings
-	// that were rotated before these were recorded have fewer of them than former.
+	// formerSigning are the public halves of the former signing keys, oldest first.
 	formerSigning []api.JWK
 }
 
@@ -249,11 +248,4 @@ func (k *KeyRing) signingPublic(kid string) (key api.JWK, current, own bool) {
 		}
 	}
 	return api.JWK{}, false, false
-}
-
-// unrecorded reports whether the ring had signing keys that it did not record.
-func (k *KeyRing) unrecorded() bool {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	return len(k.formerSigning) < len(k.former)
 }

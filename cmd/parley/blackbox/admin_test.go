@@ -236,8 +236,7 @@ func TestNoFileIsEverReadableByOthers(t *testing.T) {
 	}
 }
 
-// TestNoFileIsEverReadableByOthersControl sets the mode of a file after creating it, as
-// an older version did.
+// TestNoFileIsEverReadableByOthersControl sets the mode of a file after creating it.
 func TestNoFileIsEverReadableByOthersControl(t *testing.T) {
 	top := t.TempDir()
 	path := filepath.Join(top, "master.key")

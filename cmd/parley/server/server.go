@@ -247,32 +247,13 @@ func (h *running) ensureKeyring(data string) (err error) {
 	return nil
 }
 
-// laterKeys returns the keys that sign something that older versions did not sign. If such
-// a version has served the directory, and the disk is full now, the set is empty: the key is
-// stored later.
-func (h *running) laterKeys(ctx context.Context, of *actors.Keys, cfg Config, what string) (auth.KeySet, error) {
-	keys, err := parleyhttp.SigningKeys(ctx, of, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
-	switch {
-	case errors.Is(err, parley.ErrOverloaded), errors.Is(err, parley.ErrOutcomeUnknown):
-		slog.Warn(what+" cannot be signed yet: the key for them could not be stored", "error", err)
-	case err != nil:
-		return keys, fmt.Errorf("keys that sign %s: %w", what, err)
-	}
-	return keys, nil
-}
-
 func (h *running) startServers(ctx context.Context, cfg Config) error {
-	keys, err := parleyhttp.SigningKeys(ctx, h.node.Keys, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
-	if err != nil {
-		return fmt.Errorf("signing keys: %w", err)
-	}
-	cardKeys, err := h.laterKeys(ctx, h.node.CardKeys, cfg, "A2A cards")
-	if err != nil {
-		return err
-	}
-	receiptKeys, err := h.laterKeys(ctx, h.node.ReceiptKeys, cfg, "receipts of messages")
-	if err != nil {
-		return err
+	var tokenKeys, cardKeys, receiptKeys auth.KeySet
+	for of, keys := range map[*actors.Keys]*auth.KeySet{h.node.Keys: &tokenKeys, h.node.CardKeys: &cardKeys, h.node.ReceiptKeys: &receiptKeys} {
+		var err error
+		if *keys, err = parleyhttp.SigningKeys(ctx, of, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy); err != nil {
+			return fmt.Errorf("signing keys: %w", err)
+		}
 	}
 	secret, err := h.master.Derive("cursors")
 	if err != nil {
@@ -300,7 +281,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 	budget := limit.NewBudget(cfg.requestMemory())
 	trouble, cutOff := h.member.contact()
 	h.service = parleyhttp.NewService(parleyhttp.ServiceOptions{
-		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
+		Node: h.node, Issuer: auth.NewIssuer(base, base, tokenKeys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand, Dev: cfg.Dev,
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), CardKeys: cardKeys, ReceiptKeys: receiptKeys, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
