@@ -13,7 +13,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/rules"
 	"parley/journal"
@@ -74,7 +73,6 @@ type saga struct {
 
 var sagas = []saga{
 	{name: "registration", prepare: func(*client) {}, do: func(c *client) { c.registerOrg("acme") }},
-	{name: "forgetting", prepare: func(*client) {}, do: func(c *client) { c.expireChallenge("acme") }},
 	{name: "creation", prepare: func(c *client) { c.registerOrg("acme") }, do: func(c *client) { c.create(c.orgs[0], "alice") }},
 	{name: "creations of one name", prepare: func(c *client) { c.registerOrg("acme") }, do: func(c *client) { c.create(c.orgs[0], "alice"); c.create(c.orgs[0], "alice") }},
 	{name: "revocation", prepare: (*client).prepareOrg, do: func(c *client) {
@@ -108,15 +106,6 @@ func (c *client) prepareOrg() {
 	c.registerOrg("acme")
 	c.create(c.orgs[0], "alice")
 	c.create(c.orgs[0], "bob")
-}
-
-// expireChallenge ends the lifetime of a challenge that an earlier release stored.
-func (c *client) expireChallenge(slug string) {
-	s, due, err := tryStoreFormerChallenge(c.node(), slug, parley.OrgID{})
-	if !c.answered(err) {
-		return
-	}
-	c.node().engine.Fire(s, due)
 }
 
 // changeAgent changes an agent, if it exists.

@@ -12,7 +12,6 @@ import (
 	"parley/actors/keylog"
 	"parley/actors/org"
 	"parley/actors/record"
-	"parley/actors/registration"
 	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -109,7 +108,6 @@ func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byt
 }
 
 var laws = []decoderRules{
-	decoderRulesOf("registration", 3, rules.Registration, blankOf[registration.State], formOf[registration.State]),
 	decoderRulesOf("org", 16, rules.Org, blankOf[org.State], formOf[org.State]),
 	decoderRulesOf("agent", 17, rules.Agent, blankOf[agent.State], formOf[agent.State]),
 	decoderRulesOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),

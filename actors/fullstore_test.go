@@ -79,8 +79,6 @@ func newFullStore(t testing.TB, journals int, options ...option) *fullStore {
 	for n := range 6 { // sequentially: the homes must not change from run to run
 		w.agents = append(w.agents, w.agent(w.owner, fmt.Sprintf("a%d", n)))
 	}
-	storeFormerChallenge(t, w.node, "unsolved", parley.OrgID{})
-	storeFormerChallenge(t, w.node, "acme", w.owner)
 	if _, err := w.solve(must(w.challenge("hard"))(t)); err != nil {
 		t.Fatal(err)
 	}

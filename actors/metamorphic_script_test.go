@@ -127,11 +127,10 @@ func (p *scriptRunner) tune(n *Node) {
 	if p.stateEvery == 0 {
 		return
 	}
-	talks, keys, challenges := n.messages.kind(), n.Keys.kind(), n.orgs.registrationKind()
-	talks.StateEvery, keys.StateEvery, challenges.StateEvery = p.stateEvery, p.stateEvery, p.stateEvery
+	talks, keys := n.messages.kind(), n.Keys.kind()
+	talks.StateEvery, keys.StateEvery = p.stateEvery, p.stateEvery
 	host.Register(n.engine, talks)
 	host.Register(n.engine, keys)
-	host.Register(n.engine, challenges)
 	groups := n.groups.kind()
 	groups.StateEvery, groups.Weight = p.stateEvery, nil
 	host.Register(n.engine, groups)

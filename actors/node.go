@@ -167,7 +167,6 @@ func New(o Options) *Node {
 		Engine: c.engine, Journal: o.Journal, Clock: o.Clock, Entropy: o.Entropy, Queries: c.queries, Logger: o.Logger,
 		Courier: o.Courier, Load: o.Load,
 	})
-	host.Register(c.engine, c.orgs.registrationKind())
 	host.Register(c.engine, c.orgs.kind())
 	host.Register(c.engine, c.agents.kind())
 	host.Register(c.engine, c.messages.kind())

@@ -125,23 +125,6 @@ func spentKey(c *registration.Challenge) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, journal.Day(c.ExpiresAt())), c.GetText()...)
 }
 
-type registrationTurn = host.Turn[*registration.State, any, registration.Event]
-
-// registrationKind only deletes challenges that former releases stored.
-func (orgs *Orgs) registrationKind() *host.Kind[*registration.State, any, registration.Event] {
-	return &host.Kind[*registration.State, any, registration.Event]{
-		Stream: journal.RegistrationStream, Rules: rules.Registration, StateEvery: 1,
-		Blank: func() *registration.State { return &registration.State{} },
-		Handle: func(t *registrationTurn, request any) (any, error) {
-			if due, ok := request.(host.TimerDue); ok {
-				t.Purge(due)
-				return nil, nil
-			}
-			panic("registration: unknown request")
-		},
-	}
-}
-
 func createOrg(c org.Register, now time.Time) (journal.CreateStream, *org.State, error) {
 	made := &org.State{}
 	create, err := rules.Org.Begin(rules.OrgStream(c.ID), made, org.Command(c), now)

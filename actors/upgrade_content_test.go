@@ -24,7 +24,6 @@ import (
 	"parley/actors/keylog"
 	"parley/actors/org"
 	"parley/actors/record"
-	"parley/actors/registration"
 	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -57,7 +56,6 @@ func aggregateOf[S stateMessage, E rules.Event](name string, zero func() S, blan
 }
 
 var aggregates = map[journal.StreamKind]aggregate{
-	journal.RegistrationStream: aggregateOf("registration", func() *registration.State { return &registration.State{} }, registration.New, registration.Evolve),
 	journal.OrgStream:          aggregateOf("org", func() *org.State { return &org.State{} }, org.New, org.Evolve),
 	journal.AgentStream:        aggregateOf("agent", func() *agent.State { return &agent.State{} }, agent.New, agent.Evolve),
 	journal.ConversationStream: aggregateOf("conversation", func() *conversation.State { return &conversation.State{} }, conversation.New, conversation.Evolve),
@@ -336,7 +334,7 @@ func uncovered(t testing.TB, pairs []journaltest.Pair) []string {
 	for kind := journal.MessageEntry; kind <= journal.ReceiptEntry; kind++ {
 		wanted = append(wanted, fmt.Sprintf("feed entry of kind %d", kind))
 	}
-	for kind := journal.RegistrationStream; kind <= journal.WebhookStream; kind++ {
+	for kind := journal.OrgStream; kind <= journal.WebhookStream; kind++ {
 		if kind != journal.SlugStream && kind != journal.ConversationStream {
 			wanted = append(wanted, fmt.Sprintf("state of a stream of kind %d", kind))
 		}

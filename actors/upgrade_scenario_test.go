@@ -124,8 +124,6 @@ func (l *releaseScenario) run() {
 	ctx := context.Background()
 	must(l.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
 	acme, globex := l.org("acme"), l.org("globex")
-	storeFormerChallenge(l.t, l.node, "unsolved", parley.OrgID{})
-	storeFormerChallenge(l.t, l.node, "acme", acme)
 	if _, err := l.node.Orgs.Register(ctx, Solution{Challenge: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
 		l.t.Fatal("a wrong nonce was accepted")
 	}

@@ -17,7 +17,6 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/org"
 	"parley/actors/record"
-	"parley/actors/registration"
 	"parley/actors/rules"
 	"parley/journal"
 	"parley/journal/report"
@@ -60,6 +59,9 @@ var rowControls = map[string]tamperCase{
 	"a feed entry of another kind": {func(x *tamperer) {
 		x.alter('N', isStatusEntry, func(v []byte) []byte { v[0] = 9; return v })
 	}, []string{"status-entries", "values"}, false},
+	"a status among the messages": {func(x *tamperer) {
+		x.move('N', isStatusEntry, func(k []byte) []byte { k[2] = layout.FeedFamily; return k })
+	}, []string{"values"}, false},
 	"a counter went back": {func(x *tamperer) {
 		x.alter(layout.AppliedFamily, nil, func(v []byte) []byte {
 			applied, err := layout.DecodeApplied(v)
@@ -176,10 +178,9 @@ var rowControls = map[string]tamperCase{
 		x.alter('R', ofTable(journal.ActivityTable), func(v []byte) []byte { return append(v, 0) })
 	}, []string{"activity-rows"}, false},
 	"a timer for nobody": {func(x *tamperer) {
-		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}
+		s := journal.Stream{Kind: journal.AgentStream, ID: nobody}
 		x.set(x.homes().TimerKey(0, 5, s), nil)
 	}, []string{"timers", "timers-due"}, false},
-	"a timer is gone":           {func(x *tamperer) { x.dropFirst(layout.TimerFamily, nil) }, []string{"timers-due"}, false},
 	"a commit is gone":          {func(x *tamperer) { x.dropFirst(layout.HeadFamily, nil) }, []string{"format"}, false},
 	"the newest commit is gone": {dropNewestCommit, []string{"witness"}, false},
 	"the newest commit is gone, of a server restored from a node": {func(x *tamperer) {
@@ -214,11 +215,6 @@ var meaningControls = map[string]tamperCase{
 		x.move('E', ofKind(journal.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
 		x.move('S', ofKind(journal.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
 	}, []string{"stream-begin"}, false},
-	"a challenge was made as another": {func(x *tamperer) {
-		rewriteEvent(x, journal.RegistrationStream, rules.Registration, func(e registration.Event) bool { i, ok := e.(*registration.Issued); return ok && i.Slug == "unsolved" },
-			func(e registration.Event) { e.(*registration.Issued).Id = nobody[:] })
-		x.dropFirst('S', func(k, v []byte) bool { return k[3] == 1 && bytes.Contains(v, []byte("unsolved")) })
-	}, []string{"state", "stream-begin"}, false},
 	"a move that the table does not have": {func(x *tamperer) {
 		rewriteEvent(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool {
 			s, ok := e.(*conversation.StatusChanged)
@@ -321,10 +317,6 @@ var meaningControls = map[string]tamperCase{
 	"a used challenge made nobody": {func(x *tamperer) {
 		x.alter('R', ofTable(journal.SpentTable), flipLast)
 	}, []string{"registrations"}, false},
-	"a challenge of a former release made nobody": {func(x *tamperer) {
-		rewriteEvent(x, journal.RegistrationStream, rules.Registration, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
-			func(e registration.Event) { e.(*registration.Solved).OrgId = nobody[:] })
-	}, []string{"registrations", "state"}, false},
 	"an organization lives elsewhere than its slug": {func(x *tamperer) {
 		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { r, ok := e.(*org.Registered); return ok && r.Slug == "hard" },
 			func(e org.Event) { e.(*org.Registered).Slug = "soft" })

@@ -101,6 +101,8 @@ var groupControls = map[string]tamperCase{
 	}, []string{"concern-rows"}, false},
 	"a place is not noted":    {func(x *tamperer) { x.dropFirst('R', ofTable(journal.PlaceTable)) }, []string{"place-rows"}, false},
 	"a place has other seats": {func(x *tamperer) { x.alter('R', ofTable(journal.PlaceTable), flipLast) }, []string{"place-rows"}, false},
+	"a holder is not noted":   {func(x *tamperer) { x.dropFirst('R', ofTable(journal.HolderTable)) }, []string{"holder-rows"}, false},
+	"a holder is another":     {func(x *tamperer) { x.alter('R', ofTable(journal.HolderTable), flipLast) }, []string{"holder-rows"}, false},
 	"a feed reports no new member": {func(x *tamperer) {
 		x.dropFirst('N', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.MemberJoined })
 	}, []string{"group-news"}, false},
@@ -212,5 +214,5 @@ func TestVerifyGroupControls(t *testing.T) {
 var groupNamesOfChecks = map[string]bool{
 	"group-history": true, "seats-underway": true, "broadcast-readers": true, "isolation": true, "copies": true, "group-name-rows": true,
 	"group-roster-rows": true, "groups": true, "group-endings": true, "memberships": true, "concern-rows": true, "request-rows": true,
-	"place-rows": true, "group-news": true, "directory-rows": true, "group-conversations": true,
+	"place-rows": true, "holder-rows": true, "group-news": true, "directory-rows": true, "group-conversations": true,
 }

@@ -288,9 +288,6 @@ type Entry struct {
 	// Hosted appends to further streams that this actor alone writes. They live in
 	// its slot.
 	Hosted []StreamAppend
-	// Purge removes the stream's events and state for good. Its timers are
-	// cancelled in the same entry.
-	Purge bool
 	// Rows are rows of the entry's own slot.
 	Rows    []Row
 	Records []Record

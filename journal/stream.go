@@ -14,7 +14,6 @@ type StreamKind byte
 
 // Stream kinds.
 const (
-	RegistrationStream StreamKind = 1
 	OrgStream          StreamKind = 2
 	AgentStream        StreamKind = 3
 	ConversationStream StreamKind = 4

@@ -114,8 +114,7 @@ type KeyBinding struct {
 	EncryptionKey []byte `protobuf:"bytes,4,opt,name=encryption_key,json=encryptionKey,proto3" json:"encryption_key,omitempty"`
 	// 64 bytes by the former signing key over the same text, or empty.
 	PreviousSignature []byte `protobuf:"bytes,5,opt,name=previous_signature,json=previousSignature,proto3" json:"previous_signature,omitempty"`
-	// The key that previous_signature is by. Bindings from before this was noted lack
-	// it until one is dropped; until then those before them tell it.
+	// The key that previous_signature is by, or empty.
 	PreviousKey   []byte `protobuf:"bytes,6,opt,name=previous_key,json=previousKey,proto3" json:"previous_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -690,10 +689,9 @@ type Created struct {
 	EncryptionKey  []byte                 `protobuf:"bytes,9,opt,name=encryption_key,json=encryptionKey,proto3" json:"encryption_key,omitempty"`
 	PollTokenHash  []byte                 `protobuf:"bytes,10,opt,name=poll_token_hash,json=pollTokenHash,proto3" json:"poll_token_hash,omitempty"`
 	AtMs           int64                  `protobuf:"varint,11,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	// Absent in events from before the key log.
-	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Leaf           *KeyLeaf               `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Created) Reset() {
@@ -893,11 +891,7 @@ type KeysRotated struct {
 	SigningKey    []byte                 `protobuf:"bytes,1,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
 	EncryptionKey []byte                 `protobuf:"bytes,2,opt,name=encryption_key,json=encryptionKey,proto3" json:"encryption_key,omitempty"`
 	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	// False in events from before key bindings: they fold without since_ms,
-	// unbound_ms and keys_ms, as they did when they were written.
-	Dated bool `protobuf:"varint,4,opt,name=dated,proto3" json:"dated,omitempty"`
-	// Absent in events from before the key log.
-	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	Leaf          *KeyLeaf               `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -951,13 +945,6 @@ func (x *KeysRotated) GetAtMs() int64 {
 		return x.AtMs
 	}
 	return 0
-}
-
-func (x *KeysRotated) GetDated() bool {
-	if x != nil {
-		return x.Dated
-	}
-	return false
 }
 
 func (x *KeysRotated) GetLeaf() *KeyLeaf {
@@ -1067,10 +1054,9 @@ func (x *PollTokenRevoked) GetAtMs() int64 {
 
 // Revoked: the agent acts no more; its poll token and its memberships went with it.
 type Revoked struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	AtMs  int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	// Absent in events from before the key log.
-	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Leaf          *KeyLeaf               `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1258,8 +1244,7 @@ type KeysBound struct {
 	AtMs    int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// The place among the bindings of the one that was dropped to make room; zero
 	// for none, for the first binding always stays.
-	Drop uint32 `protobuf:"varint,3,opt,name=drop,proto3" json:"drop,omitempty"`
-	// Absent in events from before the key log.
+	Drop          uint32   `protobuf:"varint,3,opt,name=drop,proto3" json:"drop,omitempty"`
 	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1326,12 +1311,11 @@ func (x *KeysBound) GetLeaf() *KeyLeaf {
 // KeyDistrusted: the owner retired a former key; what is signed with it from now
 // on does not verify.
 type KeyDistrusted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Curve string                 `protobuf:"bytes,1,opt,name=curve,proto3" json:"curve,omitempty"`
-	Raw   []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
-	AtMs  int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	// Absent in events from before the key log.
-	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Curve         string                 `protobuf:"bytes,1,opt,name=curve,proto3" json:"curve,omitempty"`
+	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Leaf          *KeyLeaf               `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1396,12 +1380,11 @@ func (x *KeyDistrusted) GetLeaf() *KeyLeaf {
 
 // PQKeySet: this post-quantum key holds from now on, in place of any other.
 type PQKeySet struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Algorithm string                 `protobuf:"bytes,1,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
-	Raw       []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
-	AtMs      int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	// Absent in events from before the key log.
-	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Algorithm     string                 `protobuf:"bytes,1,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Leaf          *KeyLeaf               `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1466,10 +1449,9 @@ func (x *PQKeySet) GetLeaf() *KeyLeaf {
 
 // PQKeyRemoved: the agent has no post-quantum key.
 type PQKeyRemoved struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	AtMs  int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	// Absent in events from before the key log.
-	Leaf          *KeyLeaf `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	Leaf          *KeyLeaf               `protobuf:"bytes,15,opt,name=leaf,proto3" json:"leaf,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1795,14 +1777,13 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x10_human_oversightB\x12\n" +
 	"\x10_incoming_policyB\x12\n" +
 	"\x10_outgoing_policyB\v\n" +
-	"\t_unlisted\"\xae\x01\n" +
+	"\t_unlisted\"\x9e\x01\n" +
 	"\vKeysRotated\x12\x1f\n" +
 	"\vsigning_key\x18\x01 \x01(\fR\n" +
 	"signingKey\x12%\n" +
 	"\x0eencryption_key\x18\x02 \x01(\fR\rencryptionKey\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x14\n" +
-	"\x05dated\x18\x04 \x01(\bR\x05dated\x12,\n" +
-	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leaf\":\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12,\n" +
+	"\x04leaf\x18\x0f \x01(\v2\x18.parley.v1.agent.KeyLeafR\x04leafJ\x04\b\x04\x10\x05\":\n" +
 	"\x0fPollTokenIssued\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"'\n" +

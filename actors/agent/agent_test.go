@@ -259,7 +259,7 @@ func TestGolden(t *testing.T) {
 				HumanOversight: proto.Bool(false), IncomingPolicy: proto.String(agent.GroupsOnly),
 				OutgoingPolicy: proto.String(agent.GroupsOnly), Unlisted: proto.Bool(false), AtMs: at,
 			},
-			&agent.KeysRotated{SigningKey: key("s2"), EncryptionKey: key("e2"), AtMs: at, Dated: true, Leaf: leaf},
+			&agent.KeysRotated{SigningKey: key("s2"), EncryptionKey: key("e2"), AtMs: at, Leaf: leaf},
 			&agent.PollTokenIssued{Hash: key("poll"), AtMs: at},
 			&agent.PollTokenRevoked{AtMs: at},
 			&agent.Revoked{AtMs: at, Leaf: leaf},

@@ -818,16 +818,6 @@ func (m *KeysRotated) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x7a
 	}
-	if m.Dated {
-		i--
-		if m.Dated {
-			dAtA[i] = 1
-		} else {
-			dAtA[i] = 0
-		}
-		i--
-		dAtA[i] = 0x20
-	}
 	if m.AtMs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.AtMs))
 		i--
@@ -1814,9 +1804,6 @@ func (m *KeysRotated) SizeVT() (n int) {
 	}
 	if m.AtMs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.AtMs))
-	}
-	if m.Dated {
-		n += 2
 	}
 	if m.Leaf != nil {
 		l = m.Leaf.SizeVT()
@@ -4420,26 +4407,6 @@ func (m *KeysRotated) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 4:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Dated", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Dated = bool(v != 0)
 		case 15:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Leaf", wireType)

@@ -85,7 +85,6 @@ func evolveChanged(s *State, e *Changed) {
 }
 
 // evolveKeysRotated records when the new keys became current and that they are not bound.
-// Events of former releases, which are not Dated, lack these facts.
 func evolveKeysRotated(s *State, e *KeysRotated) {
 	s.SigningKey, s.SigningSinceMs = s.rotate(parley.Ed25519, s.SigningKey, s.SigningSinceMs, e.SigningKey, e)
 	s.EncryptionKey, s.EncryptionSinceMs = s.rotate(parley.X25519, s.EncryptionKey, s.EncryptionSinceMs, e.EncryptionKey, e)
@@ -95,24 +94,15 @@ func evolveKeysRotated(s *State, e *KeysRotated) {
 	if len(e.SigningKey) > 0 {
 		s.forgetKeyPackages()
 	}
-	if !e.Dated {
-		return
-	}
 	s.KeysMs = e.AtMs
 	if s.UnboundMs == 0 {
 		s.UnboundMs = e.AtMs
 	}
 }
 
-// evolveKeysBound drops a binding if the event says so. Before that it records which key
-// made each previous signature, because without the dropped binding the order of the
-// bindings would point to another key.
 func evolveKeysBound(s *State, e *KeysBound) {
 	s.Bindings, s.UnboundMs, s.KeysMs = append(s.Bindings, e.Binding), 0, e.AtMs
 	if place := int(e.Drop); place > 0 && place < len(s.Bindings) {
-		for at, key := range s.vouchers() {
-			s.Bindings[at].PreviousKey = key
-		}
 		s.Bindings = slices.Concat(s.Bindings[:place], s.Bindings[place+1:])
 	}
 }
@@ -125,11 +115,9 @@ func (s *State) rotate(curve string, current []byte, sinceMs int64, fresh []byte
 		return current, sinceMs
 	}
 	was := &FormerKey{Curve: curve, Raw: current, RetiredMs: e.AtMs, SinceMs: sinceMs}
-	sinceMs = 0
+	sinceMs = e.AtMs
 	if back := s.former(curve, fresh); back != nil {
 		sinceMs = back.SinceMs
-	} else if e.Dated {
-		sinceMs = e.AtMs
 	}
 	s.FormerKeys = append(slices.DeleteFunc(s.FormerKeys, func(k *FormerKey) bool { return k.is(curve, fresh) }), was)
 	return fresh, sinceMs

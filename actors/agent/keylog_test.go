@@ -63,6 +63,6 @@ func TestLogEntries(t *testing.T) {
 	check(do(agent.RemovePQKey{}), parley.KeyLogEntry{Number: 6, Kind: "pq_removed", SigningKid: kid("ed2"), EncryptionKid: seal("e2")})
 	check(do(agent.Revoke{}), parley.KeyLogEntry{Number: 7, Kind: "revoked", SigningKid: kid("ed2"), EncryptionKid: seal("e2")})
 	if _, logged := agent.KeyLogEntry(id, "alice@acme", &agent.KeysRotated{SigningKey: key("ed3")}); logged {
-		t.Error("an event from before the key log has an entry")
+		t.Error("an event without a leaf has an entry")
 	}
 }

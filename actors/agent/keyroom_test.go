@@ -120,9 +120,8 @@ func TestUploadsLeaveTheOwnersRoom(t *testing.T) {
 	}
 }
 
-// TestOwnerRotatesAFullAgent: an agent created by a former release may have 1,000
-// former keys that no binding names. If these counted, as in that release, the owner
-// could not rotate keys.
+// TestOwnerRotatesAFullAgent: an agent whose keys were never bound may have 1,000 former
+// keys. If these counted after its owner binds keys, the owner could not rotate keys.
 func TestOwnerRotatesAFullAgent(t *testing.T) {
 	p := begun(t, 0)
 	if err := p.rotate(t, 0, nil); err != nil {
@@ -132,7 +131,7 @@ func TestOwnerRotatesAFullAgent(t *testing.T) {
 		p.l.State.FormerKeys = append(p.l.State.FormerKeys, &agent.FormerKey{Curve: parley.X25519, Raw: rawKey(50_000 + n), RetiredMs: 1})
 	}
 	if grown := len(p.l.State.GetFormerKeys()) + 2; grown <= parley.FormerKeysMax {
-		t.Fatalf("the former way of counting still has room: %d keys", grown)
+		t.Fatalf("without separate limits there would still be room: %d keys", grown)
 	}
 	if err := p.upload(t, 7); err != nil { // the owner's keys become former
 		t.Errorf("the first upload: %v", err)

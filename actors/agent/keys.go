@@ -105,13 +105,7 @@ func (s *State) Continuity(place int) string {
 }
 
 // KeysChangedAt returns when a key was last created, rotated, bound or retired.
-func (s *State) KeysChangedAt() time.Time {
-	last := max(s.GetCreatedMs(), s.GetKeysMs())
-	if n := len(s.GetFormerKeys()); n > 0 { // rotated before keys_ms was stored
-		last = max(last, s.FormerKeys[n-1].RetiredMs)
-	}
-	return instant(last)
-}
+func (s *State) KeysChangedAt() time.Time { return instant(max(s.GetCreatedMs(), s.GetKeysMs())) }
 
 // Proof is the owner's statement of which two keys are the agent's.
 type Proof struct {
@@ -165,7 +159,7 @@ func decideRotateKeys(s *State, c RotateKeys, now time.Time) ([]Event, error) {
 	}
 	rotated := &KeysRotated{
 		SigningKey: replacing(s.GetSigningKey(), c.Signing), EncryptionKey: replacing(s.GetEncryptionKey(), c.Encryption),
-		AtMs: now.UnixMilli(), Dated: true,
+		AtMs: now.UnixMilli(),
 	}
 	if rotated.SigningKey == nil && rotated.EncryptionKey == nil {
 		if c.Proof == nil {
@@ -284,32 +278,12 @@ func (s *State) predecessor(signing []byte) []byte {
 	return nil
 }
 
-// vouchers returns, by index, the signing keys that made the bindings' previous
-// signatures. Where the key was not recorded, it is that of the latest earlier binding
-// with another key.
-func (s *State) vouchers() map[int][]byte {
-	by := map[int][]byte{}
-	var last, other []byte // the latest signing key so far, and the latest one before it that differs
-	for place, b := range s.GetBindings() {
-		if !bytes.Equal(b.SigningKey, last) {
-			last, other = b.SigningKey, last
-		}
-		switch {
-		case b.PreviousKey != nil:
-			by[place] = b.PreviousKey
-		case len(b.PreviousSignature) > 0 && other != nil:
-			by[place] = other
-		}
-	}
-	return by
-}
-
 // linked returns the signing keys that a key leads to in signed steps, including itself.
 // Each is in a binding with a previous signature by this key or by another linked key.
 func (s *State) linked(from []byte) map[string]bool {
-	linked, by := map[string]bool{string(from): true}, s.vouchers()
-	for place, b := range s.GetBindings() {
-		if linked[string(by[place])] {
+	linked := map[string]bool{string(from): true}
+	for _, b := range s.GetBindings() {
+		if linked[string(b.PreviousKey)] {
 			linked[string(b.SigningKey)] = true
 		}
 	}

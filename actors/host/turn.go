@@ -117,13 +117,6 @@ func (t *Turn[S, C, E]) dependOnOwn(entry *Pending) {
 // before: it depends on rows that other actors write.
 func (t *Turn[S, C, E]) DependOnJournal() { t.afterJournal = true }
 
-// Purge removes the actor's stream, whose time is over, and the timer that said so.
-func (t *Turn[S, C, E]) Purge(due TimerDue) {
-	t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: due.Due, Stream: t.Entry.Stream, Cancel: true})
-	t.Entry.Purge, t.Entry.Retire = true, true
-	t.OnDurable(func() { t.entity.engine.drop(t.entity.handle, errStopped) })
-}
-
 // AddEffects adds effects on other streams, feeds and rows.
 func (t *Turn[S, C, E]) AddEffects(effects ...journal.Effect) {
 	t.Entry.Effects = append(t.Entry.Effects, effects...)
@@ -213,7 +206,7 @@ func (t *Turn[S, C, E]) empty() bool { return !t.adds() && !t.afterJournal }
 func (t *Turn[S, C, E]) adds() bool {
 	e := t.Entry
 	nothing := len(e.Events) == 0 && len(e.Rows) == 0 && len(e.Effects) == 0 && len(e.Handled) == 0 &&
-		len(e.Timers) == 0 && len(e.Hosted) == 0 && !e.Purge
+		len(e.Timers) == 0 && len(e.Hosted) == 0
 	return !nothing
 }
 

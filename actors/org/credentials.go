@@ -14,7 +14,7 @@ func decideAddCredential(s *State, c AddCredential, now time.Time) ([]Event, err
 		return nil, ErrQuotaExceeded.OverQuota("credentials", parley.CredentialsMax, live, nil)
 	}
 	return []Event{&CredentialAdded{
-		ClientId: c.ClientID.Bytes(), SecretHash: c.SecretHash, AtMs: now.UnixMilli(), Forgotten: s.forgettable(now), Cleared: true,
+		ClientId: c.ClientID.Bytes(), SecretHash: c.SecretHash, AtMs: now.UnixMilli(), Forgotten: s.forgettable(now),
 	}}, nil
 }
 

@@ -431,7 +431,6 @@ type Registered struct {
 	SecretHash   []byte                 `protobuf:"bytes,7,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
 	AtMs         int64                  `protobuf:"varint,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	// The solved proof of work: its id as its client sent it, and its leading zero bits.
-	// Empty and zero for organizations of earlier releases.
 	ChallengeId   string `protobuf:"bytes,9,opt,name=challenge_id,json=challengeId,proto3" json:"challenge_id,omitempty"`
 	Difficulty    uint32 `protobuf:"varint,10,opt,name=difficulty,proto3" json:"difficulty,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -614,10 +613,8 @@ type CredentialAdded struct {
 	ClientId   []byte                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	SecretHash []byte                 `protobuf:"bytes,2,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
 	AtMs       int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	// Client ids of revoked credentials that leave the state with this.
-	Forgotten [][]byte `protobuf:"bytes,4,rep,name=forgotten,proto3" json:"forgotten,omitempty"`
-	// Whether their rows left with it too; those of earlier releases stayed.
-	Cleared       bool `protobuf:"varint,5,opt,name=cleared,proto3" json:"cleared,omitempty"`
+	// Client ids of revoked credentials that leave with this, and their rows too.
+	Forgotten     [][]byte `protobuf:"bytes,4,rep,name=forgotten,proto3" json:"forgotten,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -678,13 +675,6 @@ func (x *CredentialAdded) GetForgotten() [][]byte {
 		return x.Forgotten
 	}
 	return nil
-}
-
-func (x *CredentialAdded) GetCleared() bool {
-	if x != nil {
-		return x.Cleared
-	}
-	return false
 }
 
 // CredentialRevoked: a credential and the tokens it bought are no longer good.
@@ -1454,14 +1444,13 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x05at_ms\x18\x04 \x01(\x03R\x04atMsB\a\n" +
 	"\x05_nameB\x10\n" +
 	"\x0e_contact_emailB\x0f\n" +
-	"\r_country_code\"\x9c\x01\n" +
+	"\r_country_code\"\x88\x01\n" +
 	"\x0fCredentialAdded\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +
 	"secretHash\x12\x13\n" +
 	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x1c\n" +
-	"\tforgotten\x18\x04 \x03(\fR\tforgotten\x12\x18\n" +
-	"\acleared\x18\x05 \x01(\bR\acleared\"E\n" +
+	"\tforgotten\x18\x04 \x03(\fR\tforgottenJ\x04\b\x05\x10\x06\"E\n" +
 	"\x11CredentialRevoked\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"<\n" +

@@ -181,7 +181,7 @@ func TestGolden(t *testing.T) {
 			&org.Changed{
 				Name: proto.String("Acme"), ContactEmail: proto.String("b@acme.example"), CountryCode: proto.String(""), AtMs: at,
 			},
-			&org.CredentialAdded{ClientId: client, SecretHash: hash, AtMs: at, Forgotten: [][]byte{id}, Cleared: true},
+			&org.CredentialAdded{ClientId: client, SecretHash: hash, AtMs: at, Forgotten: [][]byte{id}},
 			&org.CredentialRevoked{ClientId: client, AtMs: at},
 			&org.AgentAdded{AgentId: agent, AtMs: at},
 			&org.AgentRetired{AgentId: agent, AtMs: at},

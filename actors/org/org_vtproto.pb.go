@@ -525,16 +525,6 @@ func (m *CredentialAdded) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Cleared {
-		i--
-		if m.Cleared {
-			dAtA[i] = 1
-		} else {
-			dAtA[i] = 0
-		}
-		i--
-		dAtA[i] = 0x28
-	}
 	if len(m.Forgotten) > 0 {
 		for iNdEx := len(m.Forgotten) - 1; iNdEx >= 0; iNdEx-- {
 			i -= len(m.Forgotten[iNdEx])
@@ -1389,9 +1379,6 @@ func (m *CredentialAdded) SizeVT() (n int) {
 			l = len(b)
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
-	}
-	if m.Cleared {
-		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -3208,26 +3195,6 @@ func (m *CredentialAdded) UnmarshalVT(dAtA []byte) error {
 			m.Forgotten = append(m.Forgotten, make([]byte, postIndex-iNdEx))
 			copy(m.Forgotten[len(m.Forgotten)-1], dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
-		case 5:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Cleared", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Cleared = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

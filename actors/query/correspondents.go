@@ -23,13 +23,11 @@ func (q *Groups) SeatHolder(ctx context.Context, id parley.GroupID, org parley.O
 }
 
 // SeatHolders calls fn once for each agent of an organization that is, or ever was, a
-// member of a group, with the numbers of its seats, until fn returns false. The agent
-// named in journal.HolderTable comes first. Groups whose members joined before that
-// table existed have no row in it, so all other agents are checked even if there is
-// none.
+// member of a group, with the numbers of its seats, until fn returns false. The first of
+// them, which journal.HolderTable names, comes first.
 func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.OrgID, fn func(of parley.AgentID, seats []uint32) bool) error {
-	var noted parley.AgentID
-	more := true
+	var first parley.AgentID
+	more := false
 	held := func(v journal.View, a parley.AgentID) error {
 		place, found, err := v.Row(id.Slot(), journal.PlaceTable, record.PlaceKey(id, a))
 		if err == nil && found {
@@ -42,8 +40,8 @@ func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.
 		if err != nil || !found {
 			return err
 		}
-		noted = parley.IDFromBytes[parley.AgentID](row)
-		return held(v, noted)
+		first = parley.IDFromBytes[parley.AgentID](row)
+		return held(v, first)
 	})
 	for beyond := []byte(nil); err == nil && more; err = cmp.Or(err, ctx.Err()) {
 		err = q.view(ctx, func(v journal.View) error {
@@ -54,7 +52,7 @@ func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.
 			})
 			last := len(page) < RosterPage
 			for _, a := range page {
-				if err == nil && more && a != noted {
+				if err == nil && more && a != first {
 					err = held(v, a)
 				}
 			}

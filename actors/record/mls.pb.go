@@ -144,7 +144,7 @@ type MLSWelcome struct {
 	// The MLSMessage, byte for byte.
 	Welcome   []byte `protobuf:"bytes,1,opt,name=welcome,proto3" json:"welcome,omitempty"`
 	CreatedMs int64  `protobuf:"varint,2,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
-	// The id of the organization whose stored bytes it counts for; empty from a former version.
+	// The id of the organization whose stored bytes it counts for.
 	Payer         []byte `protobuf:"bytes,3,opt,name=payer,proto3" json:"payer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -79,7 +79,7 @@ func QuarantineKey(s journal.Stream, number uint64) []byte {
 // StreamName returns a readable name of a stream: the kind of its actor and its id.
 func StreamName(s journal.Stream) string {
 	kinds := map[journal.StreamKind]string{
-		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
+		journal.OrgStream: "organization", journal.AgentStream: "agent",
 		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
 		journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
 		journal.KeyLogStream: "key log",

@@ -9,15 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/registration"
 )
-
-var rules = actorstest.Rules[*registration.State, any, registration.Event]{
-	Zero: func() *registration.State { return &registration.State{} }, Evolve: registration.Evolve,
-	Tag: registration.Tag, New: registration.New,
-}
 
 const (
 	challenge  = "00112233445566778899aabbccddeeff"
@@ -86,24 +80,4 @@ func TestSolves(t *testing.T) {
 			t.Errorf("Solves(c, %s, %d) = %v", c.nonce, c.bits, got)
 		}
 	}
-}
-
-func TestGolden(t *testing.T) {
-	id, org := parley.AnyID(actorstest.Named("challenge")).Bytes(), parley.OrgID(actorstest.Named("acme")).Bytes()
-	at := actorstest.Epoch.UnixMilli()
-	actorstest.Golden(
-		t, "testdata/events.golden", rules,
-		&registration.State{
-			Id: id, Email: "a@acme.example", Slug: "acme", OrgName: "Acme", Challenge: challenge, Difficulty: 20,
-			IssuedMs: at, ExpiresMs: at + 600_000, Tries: 3, SolvedOrg: org,
-		},
-		[]registration.Event{
-			&registration.Issued{
-				Id: id, Email: "a@acme.example", Slug: "acme", OrgName: "Acme", Challenge: challenge, Difficulty: 20,
-				ExpiresMs: at + 600_000, AtMs: at,
-			},
-			&registration.Missed{AtMs: at},
-			&registration.Solved{OrgId: org, AtMs: at},
-		},
-	)
 }

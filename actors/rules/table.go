@@ -12,17 +12,12 @@ import (
 	"parley/actors/keylog"
 	"parley/actors/org"
 	"parley/actors/record"
-	"parley/actors/registration"
 	"parley/actors/webhook"
 	"parley/journal"
 )
 
-// The aggregates. A Registration takes no more commands: challenges are stateless, and
-// only former releases stored any.
+// The aggregates.
 var (
-	Registration = Aggregate[*registration.State, any, registration.Event]{
-		Evolve: registration.Evolve, Tag: registration.Tag, New: registration.New,
-	}
 	Org = Aggregate[*org.State, org.Command, org.Event]{
 		Decide: org.Decide, Evolve: org.Evolve, Tag: org.Tag, New: org.New,
 		Owners: func(s *org.State) journal.Owners { return journal.OwnedBy(s.OrgID()) },

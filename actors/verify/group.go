@@ -22,7 +22,7 @@ type groupChecks struct {
 type groupMultisets struct {
 	groupNames, groupRoster, groups, endings     *report.Multiset
 	members, concerns, requests, places, notices *report.Multiset
-	directory, talks                             *report.Multiset
+	holders, directory, talks                    *report.Multiset
 	mlsMultisets
 }
 
@@ -48,6 +48,7 @@ func openGroups(open opener) groupMultisets {
 		concerns:     open("concern-rows", "each live request is noted with the agent that it is about", "the agent does not know of the request: it cannot answer it, nor end it when it is revoked", "a request is noted that is not live", idsAt("agent", "request")),
 		requests:     open("request-rows", "each settled request can be read, as it was settled", "the request was settled and cannot be read", "a row of a request that was not settled so", idsAt("group", "request")),
 		places:       open("place-rows", "the row of an agent in a group lists its former and current seats", "the agent's seats are not noted: it does not find what it got there", "a place that nobody had, or that lists other seats", idsAt("group", "agent")),
+		holders:      open("holder-rows", "the first member that an organization ever had in a group is noted", "the organization does not find what its agents got in the group", "a first member that the organization did not have", idsAt("group", "organization")),
 		notices:      open("group-news", "what became of a group's members and requests is in the feeds of those whom it concerns, once", "the agent's feed does not have it", "a feed has what did not happen, or has it twice", newsMember),
 		directory:    open("directory-rows", "the directory shows each public group as it is, and no other", "the directory does not show the group as it is", "the directory shows a group that is not so", idAt("group")),
 		talks:        open("group-conversations", "a group's conversations are those that it began", "the group has begun a conversation that is not there or is not its own", "a conversation in a group that did not begin it", idsAt("group", "conversation")),
@@ -74,6 +75,8 @@ type groupReplay struct {
 	// numbers of all seats that each agent ever had.
 	listed map[parley.AgentID]parley.ConversationID
 	seats  map[parley.AgentID][]byte
+	// held has the organizations that ever had a seat.
+	held map[parley.OrgID]bool
 	// due are all timers ever set; kept are the offers not answered yet.
 	due  map[int64]bool
 	kept map[uint32]bool
@@ -97,7 +100,7 @@ func (x *verifier) replayGroup(s journal.Stream) streamReplay {
 	}
 	g := &groupReplay{
 		x: x, stream: s, id: parley.GroupID(s.ID), state: t.state,
-		listed: map[parley.AgentID]parley.ConversationID{}, seats: map[parley.AgentID][]byte{}, due: map[int64]bool{}, kept: map[uint32]bool{},
+		listed: map[parley.AgentID]parley.ConversationID{}, seats: map[parley.AgentID][]byte{}, held: map[parley.OrgID]bool{}, due: map[int64]bool{}, kept: map[uint32]bool{},
 	}
 	t.judge = g.judge
 	t.after = g.follows
@@ -204,6 +207,10 @@ func (g *groupReplay) follows(e group.Event) {
 
 func (g *groupReplay) seated(m group.Member) {
 	g.seats[m.Agent] = record.AppendSeat(g.seats[m.Agent], m.Seat)
+	if !g.held[m.Org] {
+		g.held[m.Org] = true
+		g.x.holders.Expect(g.stream.Slot(), 1, g.id[:], m.Org[:], m.Agent[:])
+	}
 	g.news(m.Agent, record.MemberJoined, nil)
 	if now := g.state.Conversation; !now.Zero() && g.listed[m.Agent] != now {
 		g.x.lists.Expect(m.Agent.Slot(), 1, m.Agent[:], now[:])

@@ -140,7 +140,8 @@ func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []by
 		x.requests.Find(slot, 1, key, value)
 	case table == journal.PlaceTable && len(key) == 32:
 		x.places.Find(slot, 1, key, value)
-	case table == journal.HolderTable && len(key) == 32 && len(value) == 16: // groups from before the table have no rows
+	case table == journal.HolderTable && len(key) == 32 && len(value) == 16:
+		x.holders.Find(slot, 1, key, value)
 	case table == journal.ConcernTable && len(key) == 32:
 		if !x.underway.settled[string(key)] {
 			x.concerns.Find(slot, 1, key, value)

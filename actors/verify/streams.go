@@ -3,15 +3,12 @@ package verify
 import (
 	"bytes"
 	"encoding/binary"
-	"time"
 
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/issuer"
-	"parley/actors/org"
 	"parley/actors/record"
-	"parley/actors/registration"
 	"parley/actors/rules"
 	"parley/journal"
 )
@@ -21,8 +18,6 @@ func big(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 // replayOf returns the replay for a stream of that kind.
 func (x *verifier) replayOf(s journal.Stream) streamReplay {
 	switch s.Kind {
-	case journal.RegistrationStream:
-		return x.replayRegistration(s)
 	case journal.OrgStream:
 		return x.replayOrg(s)
 	case journal.AgentStream:
@@ -183,40 +178,6 @@ func (x *verifier) finish(r *replay) error {
 		x.state.Fault(record.StreamName(r.stream), "its stored state is of %d events, and it has %d: others see it as it was", r.storedAt, r.events)
 	}
 	return r.run.done(r.events)
-}
-
-func (x *verifier) replayRegistration(s journal.Stream) streamReplay {
-	t := &aggregateReplay[*registration.State, any, registration.Event]{
-		rules: rules.Registration, state: &registration.State{}, blank: func() *registration.State { return &registration.State{} },
-	}
-	t.judge = func(seq uint64, e registration.Event) error {
-		switch e := e.(type) {
-		case *registration.Issued:
-			x.begins(s, seq, e.GetId())
-			due := time.UnixMilli(e.GetExpiresMs()).Add(registration.ChallengeKept)
-			x.timersDue.Expect(s.Slot(), 1, timerKey(s, due))
-		case *registration.Solved:
-			return x.solvedBy(s, t.state.GetSlug(), parley.IDFromBytes[parley.OrgID](e.GetOrgId()))
-		case *registration.Missed: // no effect
-		}
-		return nil
-	}
-	t.end = func() error { return nil }
-	return t
-}
-
-// solvedBy checks the organization that a solution registered.
-func (x *verifier) solvedBy(s journal.Stream, slug string, made parley.OrgID) error {
-	x.registered.Checked++
-	_, stored, err := x.State(rules.OrgStream(made))
-	if err != nil {
-		return err
-	}
-	o := &org.State{}
-	if stored == nil || o.UnmarshalVT(stored) != nil || o.GetSlug() != slug {
-		x.registered.Fault(record.StreamName(s), "it was solved for %q, and organization %s is not there or has another slug", slug, made)
-	}
-	return nil
 }
 
 func (x *verifier) replayIssuer(s journal.Stream) streamReplay {

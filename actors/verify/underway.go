@@ -285,9 +285,7 @@ func (x *verifier) replayOrg(s journal.Stream) streamReplay {
 		case *org.CredentialAdded:
 			x.clients.Expect(s.Slot(), 1, e.GetClientId(), self[:])
 			for _, client := range e.GetForgotten() {
-				if e.GetCleared() {
-					x.clients.Find(s.Slot(), 1, client, self[:])
-				}
+				x.clients.Find(s.Slot(), 1, client, self[:])
 			}
 		case *org.AgentAdded:
 			x.agents.Expect(s.Slot(), 1, self[:], e.GetAgentId())

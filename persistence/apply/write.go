@@ -80,15 +80,7 @@ func (ev *Evaluator) writeStream(e *journal.Entry, at int64) error {
 	}
 	have.seq += uint64(len(e.Events))
 	ev.state.activations[e.Stream] = have
-	if !e.Purge {
-		return nil
-	}
-	prefix := layout.StreamKey(layout.EventFamily, e.Stream, 0)
-	if err := ev.batch.DeleteRange(prefix, layout.After(prefix), nil); err != nil {
-		return err
-	}
-	ev.state.activations[e.Stream] = activation{number: have.number}
-	return ev.batch.Delete(layout.StateKey(e.Stream), nil)
+	return nil
 }
 
 func (ev *Evaluator) writeEvents(s journal.Stream, seq uint64, events []journal.StoredEvent, state []byte, at int64) error {

@@ -81,7 +81,6 @@ var requirements = []struct {
 	{"retiring and activating in one batch loses no count", testReactivation},
 	{"events and states are read back as appended", testReplay},
 	{"a stream begins once", testCreateStream},
-	{"a purged stream is gone", testPurge},
 	{"a feed keeps order and positions", testFeed},
 	{"a feed is read from any place in either direction", testFeedPages},
 	{"a view notices what changed in a feed", testFeedChanges},

@@ -9,7 +9,7 @@ import (
 
 func streamName(s journal.Stream) string {
 	kind := map[journal.StreamKind]string{
-		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
+		journal.OrgStream: "organization", journal.AgentStream: "agent",
 		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
 		journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
 		journal.KeyLogStream: "key log",
