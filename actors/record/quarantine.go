@@ -76,15 +76,16 @@ func QuarantineKey(s journal.Stream, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(k, s.ID[:]...), number)
 }
 
+var streamKinds = map[journal.StreamKind]string{
+	journal.OrgStream: "organization", journal.AgentStream: "agent",
+	journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
+	journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
+	journal.KeyLogStream: "key log",
+}
+
 // StreamName returns a readable name of a stream: the kind of its actor and its id.
 func StreamName(s journal.Stream) string {
-	kinds := map[journal.StreamKind]string{
-		journal.OrgStream: "organization", journal.AgentStream: "agent",
-		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
-		journal.GroupStream: "group", journal.WebhookStream: "webhook", journal.WorkloadStream: "workload identity",
-		journal.KeyLogStream: "key log",
-	}
-	if kind, ok := kinds[s.Kind]; ok {
+	if kind, ok := streamKinds[s.Kind]; ok {
 		return kind + " " + s.ID.String()
 	}
 	return fmt.Sprintf("stream %d/%s", s.Kind, s.ID)
