@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -32,11 +34,22 @@ func TestVerifyFindsDamagedContents(t *testing.T) {
 			}
 		}
 	}
-	verify(0, "is in order") // control
+	verify(0, "is in order: "+checksInDocs(t)+" held") // control
 	whole := changeContent(t, data, func(value []byte) []byte { value[len(value)-1] ^= 1; return value })
 	verify(1, "contents: slot", "stored content is damaged")
 	changeContent(t, data, func([]byte) []byte { return whole })
 	verify(0, "is in order")
+}
+
+// checksInDocs returns how many checks docs/guarantees.md promises, as "92 checks".
+func checksInDocs(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/guarantees.md")
+	promised := regexp.MustCompile("`parley verify`: ([0-9]+ checks) ").FindSubmatch(text)
+	if err != nil || promised == nil {
+		t.Fatalf("docs/guarantees.md does not say how many checks parley verify makes: %v", err)
+	}
+	return string(promised[1])
 }
 
 // changeContent changes the first sealed row of a data directory, and returns it as it
