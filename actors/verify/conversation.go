@@ -77,7 +77,7 @@ func (k *conversationReplay) judge(seq uint64, e conversation.Event) {
 
 // begun checks the start of the conversation, and its first message.
 func (k *conversationReplay) begun(seq uint64, e *conversation.Started) {
-	k.holds(streamBegin, seq != 1 || !k.state.Exists(), k.name, "event %d makes it once more", seq)
+	k.must(streamBegin, seq != 1 || !k.state.Exists(), "event %d makes it once more", seq)
 	k.begins(seq, e.GetId())
 	if len(e.GetGroup()) == 0 {
 		k.expect(conversationLists, e.GetInitiator(), k.id[:])
@@ -108,7 +108,7 @@ func (k *conversationReplay) lawful(seq uint64, e conversation.Event, atMs int64
 }
 
 func (k *conversationReplay) unlawful(seq uint64, why string) {
-	k.fault(conversationHistory, k.name, "event %d: %s", seq, why)
+	k.fault(conversationHistory, k.name(), "event %d: %s", seq, why)
 }
 
 // recorded checks what is true of every message of the conversation, and returns its
@@ -200,7 +200,7 @@ func (k *conversationReplay) inOrder(where string, to parley.AgentID, position u
 // of them in those of participants, and of agents that have been members of its group since
 // it began. The feeds of other members have some of them, which readFeeds checks.
 func (k *conversationReplay) finished() {
-	k.holds(conversationHistory, !k.opens, k.name, "its last reply had to open it, and did not")
+	k.must(conversationHistory, !k.opens, "its last reply had to open it, and did not")
 	if k.host.Zero() {
 		for _, p := range k.state.GetParticipants() {
 			k.notified(p.Agent())
@@ -227,7 +227,7 @@ func (k *conversationReplay) notified(agent parley.AgentID) {
 	there := len(k.changes) - len(awaited)
 	for n, status := range awaited {
 		if there < 0 || k.changes[there+n].String() != status {
-			k.fault(statusUnderway, k.name, "a change to %s is on its way to agent %s, which did not happen then", status, agent)
+			k.fault(statusUnderway, k.name(), "a change to %s is on its way to agent %s, which did not happen then", status, agent)
 			return
 		}
 	}

@@ -54,7 +54,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) {
 		g.notify() // the last admin has no successor
 	}
 	why := g.unlawful(e)
-	g.holds(groupHistory, why == "", g.name, "event %d: %s", seq, why)
+	g.must(groupHistory, why == "", "event %d: %s", seq, why)
 	switch e := e.(type) {
 	case *group.Founded:
 		g.begins(seq, e.GetId())
@@ -181,7 +181,7 @@ func (g *groupReplay) finished() {
 	g.notify()
 	s := g.state
 	governed := s.Deleted() || len(s.Members()) == 0 || len(record.Admins(s)) > 0
-	g.holds(groupHistory, governed, g.name, "it has members and no admin")
+	g.must(groupHistory, governed, "it has members and no admin")
 	for _, m := range s.Members() {
 		if !s.Deleted() && !g.forgets[pair(parley.AnyID(m.Agent), g.stream.ID)] {
 			g.expect(memberships, membership(m.Agent, g.id, m.Offer, s.Isolated))
@@ -252,11 +252,11 @@ func (g *groupReplay) awaited() {
 	words := g.offers[g.id]
 	for number := range g.kept {
 		n := words[number]
-		g.holds(seatsUnderway, n == 1, g.name, "the seat of offer %d is kept and %d words about it are on their way: nobody will settle it", number, n)
+		g.must(seatsUnderway, n == 1, "the seat of offer %d is kept and %d words about it are on their way: nobody will settle it", number, n)
 	}
 	for number, n := range words {
 		_, _, reason, kept := g.state.Fate(number)
-		g.holds(seatsUnderway, kept || reason == group.ReasonRevoked, g.name, "%d words are on their way about offer %d, which is settled or was never made", n, number)
+		g.must(seatsUnderway, kept || reason == group.ReasonRevoked, "%d words are on their way about offer %d, which is settled or was never made", n, number)
 	}
 	delete(g.offers, g.id)
 }

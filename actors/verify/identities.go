@@ -19,7 +19,7 @@ func replayIssuer(r *replay) {
 	follow(r, rules.Issuer, &issuer.State{}, &issuer.State{}, func(uint64, issuer.Event) {})
 	r.end = func() {
 		known := slices.Contains([]journal.Stream{rules.SigningKeyStream, rules.CardKeyStream, rules.ReceiptKeyStream, rules.LogKeyStream}, r.stream)
-		r.holds(streamBegin, known, r.name, "signing keys exist for access tokens, cards, receipts and the key log, and these are others")
+		r.must(streamBegin, known, "signing keys exist for access tokens, cards, receipts and the key log, and these are others")
 	}
 }
 
@@ -30,7 +30,7 @@ func replayOrg(r *replay) {
 		case *org.Registered:
 			r.begins(seq, e.GetId())
 			slug, claimed := e.GetSlug(), r.HiddenStream(rules.SlugStream(e.GetSlug()))
-			r.holds(organizationHome, parley.SlotOf(slug) == self.Slot(), r.name, "its slug %q is looked for in slot %d", slug, parley.SlotOf(slug))
+			r.must(organizationHome, parley.SlotOf(slug) == self.Slot(), "its slug %q is looked for in slot %d", slug, parley.SlotOf(slug))
 			r.expect(slugRows, self[:], r.HiddenKey(journal.SlugTable, []byte(slug)))
 			r.expect(slugClaims, claimed.ID[:], self[:])
 			r.expect(clientRows, e.GetClientId(), self[:])
@@ -52,7 +52,7 @@ func replayOrg(r *replay) {
 		case *org.WorkloadProven:
 			id := e.GetSpiffeId()
 			holder, _ := r.row(parley.SlotOf(id), journal.WorkloadTable, []byte(id))
-			r.holds(workloadIdentities, bytes.Equal(holder, self[:]), r.name, "it has proven %q, which belongs to %x: another organization may prove it too", id, holder)
+			r.must(workloadIdentities, bytes.Equal(holder, self[:]), "it has proven %q, which belongs to %x: another organization may prove it too", id, holder)
 		case *org.AllowanceLifted, *org.AllowanceSet, *org.Changed, *org.CredentialRevoked, *org.EmailConfirmed,
 			*org.ErasureBegun, *org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere follows
 		}
@@ -73,7 +73,7 @@ func replayKeyLog(r *replay) {
 		}
 	})
 	r.end = func() {
-		r.holds(streamBegin, r.stream == rules.KeyLogStream, r.name, "there is one key log, and this is another")
+		r.must(streamBegin, r.stream == rules.KeyLogStream, "there is one key log, and this is another")
 	}
 }
 
@@ -110,7 +110,7 @@ func (a *agentReplay) judge(seq uint64, e agent.Event) {
 	case *agent.Entered:
 		for _, m := range a.state.GetGroups() {
 			may := bytes.Equal(m.GetGroup(), e.GetGroup()) || !m.GetIsolated() && !e.GetIsolated()
-			a.holds(isolation, may, a.name, "it entered group %x while it was in %x, and one of them is isolated", e.GetGroup(), m.GetGroup())
+			a.must(isolation, may, "it entered group %x while it was in %x, and one of them is isolated", e.GetGroup(), m.GetGroup())
 		}
 	case *agent.KeyDistrusted, *agent.KeysBound, *agent.Changed, *agent.Departed, *agent.KeysRotated, *agent.PollTokenIssued, *agent.PollTokenRevoked,
 		*agent.CardPublished, *agent.CardWithdrawn, *agent.PQKeySet, *agent.PQKeyRemoved, *agent.KeyPackagesStored, *agent.KeyPackageClaimed, *agent.KeyPackagesExpired: // the changes are checked at the end
@@ -124,7 +124,7 @@ func (a *agentReplay) judge(seq uint64, e agent.Event) {
 func (a *agentReplay) belongs() {
 	groups := a.state.GetGroups()
 	for _, m := range groups {
-		a.holds(isolation, !m.GetIsolated() || len(groups) == 1, a.name, "it is in isolated group %s and in %d others", m.GroupID(), len(groups)-1)
+		a.must(isolation, !m.GetIsolated() || len(groups) == 1, "it is in isolated group %s and in %d others", m.GroupID(), len(groups)-1)
 		leaves := a.departs[pair(a.stream.ID, parley.AnyID(m.GroupID()))] >= m.GetOffer()
 		comes := a.entered[string(membership(a.id, m.GroupID(), m.GetOffer(), false))]
 		if !leaves && !comes {
@@ -160,11 +160,11 @@ func (a *agentReplay) findable() {
 	for _, k := range keys {
 		if len(k.GetRaw()) > 0 {
 			kid := parley.Thumbprint(k.GetCurve(), k.GetRaw())
-			a.holds(kidRows, a.leads(journal.KidTable, kid), a.name, "its key %s finds nobody: what it signed cannot be verified", kid)
+			a.must(kidRows, a.leads(journal.KidTable, kid), "its key %s finds nobody: what it signed cannot be verified", kid)
 		}
 	}
 	if hash := string(a.state.GetPollTokenHash()); hash != "" {
-		a.holds(pollRows, a.leads(journal.PollTable, hash), a.name, "its poll token finds nobody: polling answers as if it were unknown")
+		a.must(pollRows, a.leads(journal.PollTable, hash), "its poll token finds nobody: polling answers as if it were unknown")
 	}
 }
 
@@ -190,7 +190,7 @@ func (a *agentReplay) keyEvent(owner parley.OrgID, e agent.Event) {
 	entry, _ := agent.KeyLogEntry(a.id, name+"@"+a.slug(owner), e)
 	leaf := entry.Commitment()
 	a.expect(keyLogLeaves, leaf[:])
-	a.holds(keyLogEntries, entry.Number == number, a.name, "its entry %d of the key log is numbered %d", number, entry.Number)
+	a.must(keyLogEntries, entry.Number == number, "its entry %d of the key log is numbered %d", number, entry.Number)
 	a.fold()
 	pq, after := "", a.state
 	if k := after.GetPqKey(); k != nil {
@@ -198,7 +198,7 @@ func (a *agentReplay) keyEvent(owner parley.OrgID, e agent.Event) {
 	}
 	signing, encryption := parley.Thumbprint(parley.Ed25519, after.GetSigningKey()), parley.Thumbprint(parley.X25519, after.GetEncryptionKey())
 	same, unsalted := entry.SigningKid == signing && entry.EncryptionKid == encryption && entry.PQKid == pq, make([]byte, len(entry.Salt))
-	a.holds(keyLogEntries, same && !bytes.Equal(entry.Salt[:], unsalted), a.name, "its entry %d of the key log names other keys than it had, or has no salt", entry.Number)
+	a.must(keyLogEntries, same && !bytes.Equal(entry.Salt[:], unsalted), "its entry %d of the key log names other keys than it had, or has no salt", entry.Number)
 }
 
 // cardRow checks the row of a card. It is never in an outbox: the agent itself writes it.

@@ -101,7 +101,7 @@ func (g *groupReplay) welcome(key []byte, c acceptedCommit) {
 	value, found := g.row(g.stream.Slot(), journal.MLSWelcomeTable, key)
 	if w := (&record.MLSWelcome{}); found && (row{g.verifier, g.stream.Slot(), journal.MLSWelcomeTable, key, value}).decode(w) {
 		digest := sha256.Sum256(w.GetWelcome())
-		g.holds(groupHistory, bytes.Equal(digest[:], c.GetWelcome()), g.name, "the Welcome of epoch %d is another than came with the commit", c.GetEpoch())
+		g.must(groupHistory, bytes.Equal(digest[:], c.GetWelcome()), "the Welcome of epoch %d is another than came with the commit", c.GetEpoch())
 	}
 }
 

@@ -23,7 +23,9 @@ func (r row) once() {
 	before := bytes.Clone(r.key)
 	binary.BigEndian.PutUint32(before, binary.BigEndian.Uint32(r.key)-1)
 	earlier, twice, err := r.HiddenRow(r.slot, journal.OnceTable, before)
-	r.holds(onceRows, !twice, where, "the day before it stood for message %x: one key has made two messages", earlier[:min(16, len(earlier))])
+	if r.fails(onceRows, twice) {
+		r.fault(onceRows, where, "the day before it stood for message %x: one key has made two messages", earlier[:min(16, len(earlier))])
+	}
 	if r.failed(err) {
 		return
 	}

@@ -17,7 +17,6 @@ import (
 type replay struct {
 	*verifier
 	stream journal.Stream
-	name   string
 	// play decodes an event, checks it and folds it into state. fold folds the event that is
 	// being checked, if that has not happened yet. end checks the whole stream.
 	play  func(seq uint64, f journal.StoredEvent) error
@@ -56,7 +55,7 @@ var replays = map[journal.StreamKind]func(*replay){
 }
 
 func replayOf(x *verifier, s journal.Stream) *replay {
-	r := &replay{verifier: x, stream: s, name: record.StreamName(s), end: func() {}}
+	r := &replay{verifier: x, stream: s, end: func() {}}
 	if begin, known := replays[s.Kind]; known {
 		begin(r)
 		return r
@@ -110,10 +109,19 @@ func workloadKey(slot parley.Slot, org []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(make([]byte, 0, 18), uint16(slot)), org...)
 }
 
+func (r *replay) name() string { return record.StreamName(r.stream) }
+
+// must checks a statement about the stream, and reports a fault if it is false.
+func (r *replay) must(c check, isTrue bool, wrong string, args ...any) {
+	if r.fails(c, !isTrue) {
+		r.fault(c, r.name(), wrong, args...)
+	}
+}
+
 // begins checks an event that begins the stream.
 func (r *replay) begins(seq uint64, self []byte) {
-	r.holds(streamBegin, seq <= 1, r.name, "event %d makes it once more", seq)
-	r.holds(streamBegin, bytes.Equal(self, r.stream.ID[:]), r.name, "it was made as %x: nobody finds it", self)
+	r.must(streamBegin, seq <= 1, "event %d makes it once more", seq)
+	r.must(streamBegin, bytes.Equal(self, r.stream.ID[:]), "it was made as %x: nobody finds it", self)
 }
 
 // readStreams replays every stream.
@@ -147,7 +155,7 @@ func (r *replay) start() {
 	}
 	start, found, err := rules.Conversation.Start(r, r.stream)
 	if err != nil {
-		r.fault(eventDecode, r.name, "its first message: %v: requests for it fail", err)
+		r.fault(eventDecode, r.name(), "its first message: %v: requests for it fail", err)
 		r.broken = true
 	}
 	if err != nil || !found {
@@ -205,10 +213,10 @@ func (r *replay) next(seq uint64, f journal.StoredEvent) {
 		return
 	}
 	if seq == 1 && !r.started {
-		r.holds(streamBegin, f.Tag == 1, r.name, "its first event is not the one that makes it")
+		r.must(streamBegin, f.Tag == 1, "its first event is not the one that makes it")
 	}
 	if err := r.play(seq, f); r.fails(eventDecode, err != nil) {
-		r.fault(eventDecode, r.name, "event %d: %v: requests for it fail", seq, err)
+		r.fault(eventDecode, r.name(), "event %d: %v: requests for it fail", seq, err)
 		r.broken = true
 		return
 	}
@@ -216,8 +224,8 @@ func (r *replay) next(seq uint64, f journal.StoredEvent) {
 		return
 	}
 	folded, stored, err := r.states()
-	r.holds(storedState, err == nil, r.name, "its stored state cannot be read: %v", err)
-	r.holds(storedState, bytes.Equal(folded, stored), r.name, "its stored state is not what its first %d events give: what it shows did not happen", seq)
+	r.must(storedState, err == nil, "its stored state cannot be read: %v", err)
+	r.must(storedState, bytes.Equal(folded, stored), "its stored state is not what its first %d events give: what it shows did not happen", seq)
 }
 
 // states returns the encoded state so far and the stored one, encoded again.
@@ -240,6 +248,6 @@ func (r *replay) finish() {
 		return
 	}
 	current := r.stored != nil && r.storedAt >= r.events
-	r.holds(storedState, r.lags || current, r.name, "its stored state is of %d events, and it has %d: others see it as it was", r.storedAt, r.events)
+	r.must(storedState, r.lags || current, "its stored state is of %d events, and it has %d: others see it as it was", r.storedAt, r.events)
 	r.end()
 }

@@ -144,7 +144,7 @@ func (x *verifier) createdStream(w journal.CreateStream) {
 	r := replayOf(x, w.Stream)
 	for n, f := range w.Events {
 		if err := r.play(uint64(n)+1, f); err != nil {
-			x.fault(eventDecode, r.name, "it is on its way and cannot be made: %v", err)
+			x.fault(eventDecode, r.name(), "it is on its way and cannot be made: %v", err)
 			return
 		}
 	}
