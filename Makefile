@@ -248,6 +248,8 @@ cover: ## Test coverage, by package and in all
 # of its own, because it needs other versions of protobuf than the plugins. Neither
 # it nor the plugins use the network: buf.gen.yaml names local plugins only.
 BUF := $(GO) tool -modfile=$(CURDIR)/tools/buf/go.mod buf
+# A test makes the OpenAPI document, because it needs the unexported plans of routes.
+OPENAPI = $(GO) test ./http/rest -count=1 -run '^TestOpenAPIIsCurrent$$'
 PLUGINS := bin/protoc-gen-go bin/protoc-gen-go-vtproto
 
 $(PLUGINS) &: tools/go.mod
@@ -256,13 +258,15 @@ $(PLUGINS) &: tools/go.mod
 	touch $(PLUGINS)
 
 .PHONY: generate
-generate: $(PLUGINS) ## Write the Go code of the .proto files
+generate: $(PLUGINS) ## Write the Go code of the .proto files, and the OpenAPI document
 	$(BUF) generate
+	$(OPENAPI) -update
 
 .PHONY: check-generated
-check-generated: $(PLUGINS) ## Check that the .proto files pass buf lint and that the generated code is current
+check-generated: $(PLUGINS) ## Check that the .proto files pass buf lint and that what is generated is current
 	@$(SAY) "generated code (building buf takes 1.5 minutes the first time)"
 	$(BUF) lint
+	$(OPENAPI)
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(BUF) generate --output "$$fresh"; \
 	diff <(find actors -name '*.pb.go' | sort) <(cd "$$fresh" && find actors -name '*.pb.go' | sort) || \

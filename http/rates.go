@@ -142,7 +142,7 @@ func (s *Service) SpentElsewhere(spent []byte) error {
 // or if it would write while the server is overloaded. // spec: Errors
 func (s admission) Admit(c *rest.Call) error {
 	r := c.Route()
-	if r.Access != rest.Bearer && r.Access != rest.Tier1 && !r.Operation.Probe { // Bearer has done it
+	if r.Access != rest.Bearer && r.Access != rest.Tier1 && !r.Probe { // Bearer has done it
 		if err := s.Node.Fence(c.Context()); err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (s admission) Admit(c *rest.Call) error {
 		}
 	}
 	switch {
-	case r.Operation.Probe || r.Path == "/poll/{token}":
+	case r.Probe || r.Path == "/poll/{token}":
 		return nil
 	case r.Path == "/auth/register":
 		return s.takeBySource(c, s.rates.register)

@@ -21,7 +21,7 @@ type Endpoint struct {
 // Endpoints returns the whole interface, documentation included.
 func Endpoints() []Endpoint {
 	var all []Endpoint
-	for _, r := range append((&Service{}).Routes(), docs.Routes(nil)...) {
+	for _, r := range append((&Service{}).Routes(), docs.Routes("", "")...) {
 		all = append(all, Endpoint{r.Method, r.Path})
 	}
 	return all
@@ -37,13 +37,9 @@ const (
 
 // Routes returns the whole interface, in the order of the specification.
 func (s *Service) Routes() []rest.Route {
-	all := slices.Concat(
+	return slices.Concat(
 		s.registrationRoutes(), s.messagingRoutes(), s.cardRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.directoryRoutes(), s.pageRoutes(), s.otherRoutes(),
 	)
-	for i := range all {
-		all[i].Operation = operations[all[i].Method+" "+all[i].Path]
-	}
-	return all
 }
 
 func (s *Service) registrationRoutes() []rest.Route {
@@ -120,7 +116,7 @@ func (s *Service) agentRoutes() []rest.Route {
 		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/consistency", rest.Public, 200, "Prove that the key log begins with an earlier one.", keyLog.consistency),
 		rest.Typed(post, "/agents/{id}/verify-svid/challenge", rest.Bearer, 201, "Ask for a challenge to prove a workload identity.", workload.createSVIDChallenge),
 		rest.Typed(post, "/agents/{id}/verify-svid", rest.Bearer, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.verifySVID),
-		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.webFinger).As(api.MediaJRD),
+		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.webFinger).As(api.MediaJRD).WithBadRequest(),
 		rest.RenderedAs[api.DIDDocument](get, "/agents/{name}/did.json", rest.Public, 200, "DID document of an agent (did:web).", identity.did).As(api.MediaDID),
 		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", conversations.agentConversations),
 	}
@@ -215,8 +211,8 @@ func (s *Service) otherRoutes() []rest.Route {
 
 		// Infrastructure
 		rest.RenderedAs[api.Start](get, "/", rest.Public, 200, "What runs here: a start page to browsers, links to all others.", serverInfo.startPage).ForPeople(),
-		rest.Typed(get, "/health", rest.Public, 200, "Health check.", serverInfo.health),
-		rest.Typed(get, "/readyz", rest.Public, 200, "Readiness, for load balancers.", serverInfo.ready),
+		rest.Typed(get, "/health", rest.Public, 200, "Health check.", serverInfo.health).ForProbes(),
+		rest.Typed(get, "/readyz", rest.Public, 200, "Readiness, for load balancers.", serverInfo.ready).ForProbes(),
 		rest.Typed(get, "/version", rest.Public, 200, "Version of the software.", serverInfo.version),
 	}
 }

@@ -25,6 +25,17 @@ import (
 //go:embed index.html init.js page.css favicon.png *.gz *.txt LICENSE NOTICE
 var pageFiles embed.FS
 
+// openAPI is the document with placeholders for what differs between servers.
+//
+//go:embed openapi.json
+var openAPI string
+
+// Document returns the OpenAPI document of a server.
+func Document(brand, version string) []byte {
+	filled := strings.NewReplacer("<brand>", brand, "<Brand>", rest.HeaderWord(brand), "<version>", version).Replace(openAPI)
+	return []byte(filled)
+}
+
 // pagePolicy lets the page load from this server only.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -45,9 +56,10 @@ const (
 	Folder = "/docs/"
 )
 
-// Routes are the routes of the document and the page. document returns the document.
-func Routes(document func() []byte) []rest.Route {
-	routes := []rest.Route{
+// Routes are the routes of the document and the page.
+func Routes(brand, version string) []rest.Route {
+	document := sync.OnceValue(func() []byte { return Document(brand, version) })
+	return []rest.Route{
 		rest.Raw(fasthttp.MethodGet, "/openapi.json", rest.Public, rest.JSONMedia, "This description, OpenAPI 3.1.", func(c *rest.Call, _ *struct{}) error {
 			c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
 			c.Static(rest.JSONMedia, document())
@@ -60,10 +72,6 @@ func Routes(document func() []byte) []rest.Route {
 			return page(c, in.File)
 		}),
 	}
-	for i, id := range []string{"getOpenAPI", "getDocumentation", "getDocumentationFile"} {
-		routes[i].Operation.ID = id
-	}
-	return routes
 }
 
 // document is one file of the page.

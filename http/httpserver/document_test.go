@@ -31,8 +31,7 @@ func newDocuments(t *testing.T) *documents {
 		}
 	}
 	missing := func(*rest.Call, *toyQuestion) (rest.Rendered, error) { return rest.Rendered{}, parley.ErrNotFound }
-	strict := rest.RenderedAs[api.Object](stdhttp.MethodGet, "/strict", rest.Public, 200, "x", missing).As("application/toy+json")
-	strict.Operation.BadRequest = true
+	strict := rest.RenderedAs[api.Object](stdhttp.MethodGet, "/strict", rest.Public, 200, "x", missing).As("application/toy+json").WithBadRequest()
 	s.toy = newToy(t, func(o *Options) {
 		o.Clock = func() time.Time { return time.UnixMilli(s.now.Load()) }
 		o.Routes = append(o.Routes, strict,

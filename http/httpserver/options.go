@@ -3,7 +3,6 @@ package httpserver
 import (
 	"cmp"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"time"
 
@@ -30,9 +29,6 @@ type Options struct {
 	Brand string
 	// Version is the version of the software, for the OpenAPI document.
 	Version string
-	// WireSource is the source of the wire structs, whose comments become the
-	// descriptions in the OpenAPI document. nil means no descriptions.
-	WireSource fs.FS
 	// Admit, if set, checks a call whose caller is known, before its trust tier and the
 	// schema are checked: rate limits, load shedding. An error rejects the call.
 	Admit func(*rest.Call) error

@@ -41,7 +41,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err 
 	if r != nil && r.Access == rest.Basic {
 		p = p.AsOAuth()
 	}
-	if r != nil && r.Operation.BadRequest {
+	if r != nil && r.BadRequest {
 		p = p.AsBadRequest()
 	}
 	h := &ctx.Response.Header

@@ -43,7 +43,6 @@ type Server struct {
 	errorPage    func(string, *rest.Problem, string) rest.HTML
 	damaged      func(reads bool) *parley.Refusal
 	leaving      func() bool
-	document     []byte
 	bounds       connlimit.Bounds
 	single       []string      // headers that must not be repeated
 	large        []*rest.Route // those with a bound of their own for bodies
@@ -80,15 +79,10 @@ func New(o Options) (*Server, error) {
 	s.host = rest.Host{
 		Budget: o.Budget, Source: o.Source, Clock: o.Clock, Draining: s.draining, Running: running, Observed: o.Observe != nil,
 	}
-	s.routes = append(slices.Clone(o.Routes), docs.Routes(func() []byte { return s.document })...)
+	s.routes = append(slices.Clone(o.Routes), docs.Routes(o.Brand, o.Version)...)
 	if err := s.mount(rest.HeaderWord(o.Brand)); err != nil {
 		return nil, err
 	}
-	document, err := rest.OpenAPI(s.routes, o.Brand, o.Version, o.WireSource)
-	if err != nil {
-		return nil, err
-	}
-	s.document = document
 	s.engine = &fasthttp.Server{
 		Handler:                      s.serve,
 		ErrorHandler:                 s.answerUnread,

@@ -74,12 +74,12 @@ func TestBindNumbersAndMaps(t *testing.T) {
 }
 
 // TestBrandInDocument checks that the document describes a branded member under the
-// brand, in requests and in answers.
+// placeholder of the brand, in requests and in answers.
 func TestBrandInDocument(t *testing.T) {
 	document := documentOf(t, []Route{Typed("PUT", "/x", Public, 200, "Put.", func(*Call, *toyBranded) (toyBranded, error) { return toyBranded{}, nil })})
 	for _, schema := range []string{"ToyBranded", "ToyBrandedInput"} {
 		properties := at(t, document, "components", "schemas", schema, "properties").(map[string]any)
-		if properties["acme"] == nil || properties["svc"] != nil {
+		if properties[brandWord] == nil || properties["svc"] != nil {
 			t.Errorf("%s has the properties %v", schema, properties)
 		}
 	}

@@ -2,47 +2,50 @@ package rest
 
 import (
 	"encoding/json"
-	"io/fs"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"parley/http/api"
 )
 
-// servicePlans plans the routes of the service, without a service behind them.
-func servicePlans(t *testing.T) []Route {
+// servicePlans plans the routes of the server, without a service behind them.
+func servicePlans(t *testing.T, brand string) []Route {
 	t.Helper()
 	routes := ServiceRoutes()
 	for i := range routes {
-		if err := routes[i].Prepare("Acme"); err != nil {
+		if err := routes[i].Prepare(brand); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return routes
 }
 
-// ServiceRoutes returns the routes of the service, WireSource the source of its
-// structs. service_test.go sets them, because a test of package rest cannot import the
+// ServiceRoutes returns the routes of the server, ServiceDocument the document that it
+// serves. service_test.go sets them, because a test of package rest cannot import the
 // service.
 var (
-	ServiceRoutes func() []Route
-	WireSource    func() fs.FS
+	ServiceRoutes   func() []Route
+	ServiceDocument func(brand, version string) []byte
 )
 
-func serviceDocument(t *testing.T, brand string) map[string]any {
+// serviceDocument returns the document of a server with the brand acme.
+func serviceDocument(t *testing.T) map[string]any {
 	t.Helper()
-	text, err := OpenAPI(servicePlans(t), brand, "", WireSource())
-	if err != nil {
-		t.Fatal(err)
+	text := ServiceDocument("acme", "1.2")
+	for _, placeholder := range []string{brandWord, headerWord, versionWord} {
+		if strings.Contains(string(text), placeholder) {
+			t.Errorf("the document has %s", placeholder)
+		}
 	}
 	var document map[string]any
 	if err := json.Unmarshal(text, &document); err != nil {
 		t.Fatal(err)
+	}
+	if version := at(t, document, "info", "version"); version != "1.2" {
+		t.Errorf("version %v", version)
 	}
 	return document
 }
@@ -50,13 +53,14 @@ func serviceDocument(t *testing.T, brand string) map[string]any {
 // TestExamplesAreAccepted binds the example of every body with the route's binder,
 // including the rules across members.
 func TestExamplesAreAccepted(t *testing.T) {
-	b, bodies := newSchemas("acme", nil), 0
-	for _, r := range servicePlans(t) {
+	document, bodies := serviceDocument(t), 0
+	for _, r := range servicePlans(t, "Acme") {
 		if !r.plan.bodied {
 			continue
 		}
 		bodies++
-		text, err := jsonv2.Marshal(b.exampleBody(r.plan.body))
+		example := at(t, document, "paths", r.Path, strings.ToLower(r.Method), "requestBody", "content", JSONMedia, "example")
+		text, err := json.Marshal(example)
 		if err != nil || len(r.plan.body.fields) > 0 && string(text) == "{}" {
 			t.Errorf("%s %s: example %s, %v", r.Method, r.Path, text, err)
 			continue
@@ -114,7 +118,7 @@ func TestDescriptionsAreForReaders(t *testing.T) {
 			}
 		}
 	}
-	document := serviceDocument(t, "acme")
+	document := serviceDocument(t)
 	visit("", document)
 	if texts < 200 {
 		t.Errorf("only %d texts", texts)
@@ -126,7 +130,7 @@ func TestDescriptionsAreForReaders(t *testing.T) {
 }
 
 func TestDocumentOfTheService(t *testing.T) {
-	document := serviceDocument(t, "acme")
+	document := serviceDocument(t)
 	walk(t, document, document)
 	schemas := at(t, document, "components", "schemas")
 	if provenance, _ := json.Marshal(at(t, schemas, "Message", "properties", "metadata", "properties", "provenance")); string(provenance) != `{"$ref":"#/components/schemas/Provenance"}` {
@@ -177,24 +181,34 @@ func TestDocumentOfTheService(t *testing.T) {
 	}
 }
 
-// TestOperations: each route of the service has its own operation id, and lists only
-// codes that do not follow from the route.
+// TestOperations: each route of the server has an entry in operations, with an id of its own
+// and only codes that do not follow from the route.
 func TestOperations(t *testing.T) {
 	camelCase := regexp.MustCompile(`^[a-z]+([A-Z]+[a-z0-9]*)*$`)
-	ids := map[string]string{}
-	for _, r := range servicePlans(t) {
-		name, op := r.Method+" "+r.Path, r.Operation
+	ids, routed := map[string]string{}, map[string]bool{}
+	for _, r := range servicePlans(t, "Acme") {
+		name := r.Method + " " + r.Path
+		op, entered := operations[name]
+		if routed[name] = true; !entered {
+			t.Errorf("%s has no entry in operations: add its id and the codes of its refusals", name)
+			continue
+		}
 		if other, taken := ids[op.ID]; taken || !camelCase.MatchString(op.ID) {
 			t.Errorf("%s: the id %q is not a free camelCase verb (%s)", name, op.ID, other)
 		}
 		ids[op.ID] = name
 		for _, code := range strings.Fields(op.Refuses) {
-			if code, _, _ := strings.Cut(code, "/"); StatusOfCode(code) == 0 {
+			if code, _, _ := strings.Cut(code, "/"); statusOfCode(code) == 0 {
 				t.Errorf("%s: no status for the code %s", name, code)
 			}
 			if slices.Contains(impliedCodes(&r), code) && code != "not_owner" && code != "not_found" {
 				t.Errorf("%s: %s follows from the route and need not be listed", name, code)
 			}
+		}
+	}
+	for name := range operations {
+		if !routed[name] {
+			t.Errorf("operations has %s, which is not a route", name)
 		}
 	}
 	if ids["sendMessage"] != "POST /messages" || ids["replyToMessage"] != "POST /messages/{id}/reply" {

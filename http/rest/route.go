@@ -33,8 +33,12 @@ type Route struct {
 	// Status is the status of a successful answer unless the handler overrides it.
 	Status int
 	Access Access
-	// Operation is what the OpenAPI document states beyond what follows from the route.
-	Operation Operation
+	// BadRequest: input that does not match the schema is answered with 400 instead of 422,
+	// as the standard of the route demands.
+	BadRequest bool
+	// Probe: load balancers call the route again and again. It has no rate limit, and is
+	// never rejected for load.
+	Probe bool
 	// BodyMax bounds the body, in bytes; 0 means parley.BodyBytesMax.
 	BodyMax int
 
@@ -145,6 +149,18 @@ func (r *Route) OpenToSuspended() bool {
 	return r.Exempt || r.Method == fasthttp.MethodGet && !r.Streams
 }
 
+// ForProbes returns the route as a Probe.
+func (r Route) ForProbes() Route {
+	r.Probe = true
+	return r
+}
+
+// WithBadRequest returns the route with BadRequest set.
+func (r Route) WithBadRequest() Route {
+	r.BadRequest = true
+	return r
+}
+
 // WithBody returns the route with another bound for its bodies, in bytes.
 func (r Route) WithBody(most int) Route {
 	r.BodyMax = most
@@ -199,9 +215,6 @@ func (r *Route) parameters() []string {
 // Prepare builds the binding plan and checks the path against it. brand is the word in
 // header names, such as Svc in X-Svc-Agent.
 func (r *Route) Prepare(brand string) (err error) {
-	if r.Operation.ID == "" {
-		r.Operation.ID = derivedID(r)
-	}
 	if r.plan, err = newPlan(r.in, brand); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
 	}

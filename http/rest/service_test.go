@@ -7,6 +7,6 @@ import (
 )
 
 func init() {
-	rest.ServiceRoutes = func() []rest.Route { return append((&parleyhttp.Service{}).Routes(), docs.Routes(nil)...) }
-	rest.WireSource = parleyhttp.WireSource
+	rest.ServiceRoutes = func() []rest.Route { return append((&parleyhttp.Service{}).Routes(), docs.Routes("", "")...) }
+	rest.ServiceDocument = docs.Document
 }

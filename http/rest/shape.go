@@ -51,8 +51,6 @@ type rules struct {
 	split            bool
 	preset           string // the default, as written in the tag
 	hasPreset        bool
-	description      string
-	example          string
 }
 
 // shape describes how one value is read: its kind, its Go type, its rules.
@@ -188,7 +186,7 @@ func newShape(t reflect.Type, r rules) (*shape, error) {
 		s.members, err = newMembers(s.typ)
 	case kindList:
 		each := r
-		each.minItems, each.maxItems, each.required, each.hasPreset, each.example = 0, 0, false, false, ""
+		each.minItems, each.maxItems, each.required, each.hasPreset = 0, 0, false, false
 		s.item, err = newShape(s.typ.Elem(), each)
 	case kindMap:
 		if s.typ.Key().Kind() != reflect.String || s.typ.Elem().Kind() != reflect.String {
@@ -311,7 +309,7 @@ func rulesOf(tag reflect.StructTag) (r rules, err error) {
 	r.minItems, r.maxItems, r.maxBytes = length("minItems"), length("maxItems"), length("maxBytes")
 	r.minimum, r.hasMin = number("minimum")
 	r.maximum, r.hasMax = number("maximum")
-	r.format, r.description, r.example = tag.Get("format"), tag.Get("description"), tag.Get("example")
+	r.format = tag.Get("format")
 	r.split = tag.Get("split") == "true"
 	r.preset, r.hasPreset = tag.Lookup("default")
 	if words := tag.Get("enum"); words != "" {

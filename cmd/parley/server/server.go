@@ -290,7 +290,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		Notice: cfg.notice(), ClusterTrouble: trouble, Elsewhere: h.member.elsewhere(), CutOff: cutOff,
 	})
 	h.http, err = httpserver.New(httpserver.Options{
-		Routes: h.service.Routes(), WireSource: parleyhttp.WireSource(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
+		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: program.ThisBuild().Version,
 		Connections: connlimit.Bounds{
 			Total: connectionsMax(filesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,

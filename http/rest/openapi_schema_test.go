@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"io/fs"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,18 +12,14 @@ import (
 // schemas collects the named schemas of a document. A struct that is sent and received
 // has two schemas if they differ.
 type schemas struct {
-	comments comments
-	word     string // the brand
-	brand    *strings.Replacer
-	named    []namedSchema
-	err      error
+	comments   comments
+	operations map[string]operation
+	named      []namedSchema
+	err        error
 }
 
-// newSchemas returns an empty collection. Descriptions come from the comments of the wire
-// structs; brand replaces their placeholders, which a page would take for HTML.
-func newSchemas(brand string, wireSource fs.FS) *schemas {
-	return &schemas{comments: readComments(wireSource), word: brand, brand: strings.NewReplacer("<brand>", brand, "<Brand>", HeaderWord(brand), branded, "X-"+HeaderWord(brand)+"-")}
-}
+// about returns what operations states about a route.
+func (b *schemas) about(r *Route) operation { return b.operations[r.Method+" "+r.Path] }
 
 type namedSchema struct {
 	typ    reflect.Type
@@ -78,31 +73,36 @@ func schemaName(t reflect.Type) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// input describes what a field accepts.
-func (b *schemas) input(s *shape, f *field, nullable bool) object {
+// input describes what a value of a request may be.
+func (b *schemas) input(s *shape) object {
 	var schema object
 	switch s.kind {
 	case kindStruct:
 		schema = b.inputBody(s.typ, s.members)
 	case kindList:
-		schema = object{{"type", "array"}, {"items", b.input(s.item, nil, false)}}
+		schema = object{{"type", "array"}, {"items", b.input(s.item)}}
 		schema = bound(schema, "minItems", s.minItems)
 		schema = bound(schema, "maxItems", s.maxItems)
 	case kindMap:
-		schema = object{{"type", "object"}, {"additionalProperties", b.input(s.item, nil, false)}}
+		schema = object{{"type", "object"}, {"additionalProperties", b.input(s.item)}}
 		schema = bound(schema, "maxProperties", s.maxItems)
 	default:
 		schema = scalar(s.kind)
 	}
-	schema = s.constrain(schema)
+	return s.constrain(schema)
+}
+
+// inputField describes what a field accepts.
+func (b *schemas) inputField(owner reflect.Type, f *field, nullable bool) object {
+	schema := b.input(f.shape)
 	if nullable {
 		schema = alsoNull(schema)
 	}
-	if f != nil && f.preset.IsValid() {
-		schema = schema.with("default", presetValue(s))
+	if f.preset.IsValid() {
+		schema = schema.with("default", presetValue(f.shape))
 	}
-	if s.example != "" {
-		schema = schema.with("examples", []any{b.exampleOf(s)})
+	if example := exampleTag(owner, f); example != "" {
+		schema = schema.with("examples", []any{fromTag(f.shape, example)})
 	}
 	return schema
 }
@@ -202,7 +202,7 @@ func (b *schemas) inputBody(t reflect.Type, m *members) object {
 		properties, required := object{}, []string{}
 		for i := range m.fields {
 			f := &m.fields[i]
-			property := b.input(f.shape, f, !f.shape.required)
+			property := b.inputField(t, f, !f.shape.required)
 			if text := b.describe(t, f); text != "" {
 				property = property.with("description", text)
 			}
@@ -222,7 +222,7 @@ func (b *schemas) inputBody(t reflect.Type, m *members) object {
 // describe returns the description of a field: its tag, else the comment in the source,
 // and the rules that no schema keyword expresses.
 func (b *schemas) describe(owner reflect.Type, f *field) string {
-	text := f.shape.description
+	text := owner.FieldByIndex(f.index).Tag.Get("description")
 	if text == "" {
 		text = b.comments.ofField(owner, f.index)
 	}
@@ -235,7 +235,7 @@ func (b *schemas) describe(owner reflect.Type, f *field) string {
 	if len(f.names) > 1 {
 		text += " Also accepted as " + strings.Join(f.names[1:], ", ") + "."
 	}
-	return b.brand.Replace(strings.TrimSpace(text))
+	return strings.TrimSpace(text)
 }
 
 // output describes what a Go type marshals to.
@@ -280,7 +280,7 @@ func (b *schemas) outputStruct(t reflect.Type) object {
 func (b *schemas) objectOf(t reflect.Type, properties object, required []string) object {
 	schema := object{{"type", "object"}}
 	if text := b.comments.of(t); text != "" {
-		schema = schema.with("description", b.brand.Replace(text))
+		schema = schema.with("description", text)
 	}
 	schema = schema.with("properties", properties)
 	if len(required) > 0 {
@@ -304,7 +304,7 @@ func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *o
 			name = sf.Name
 		}
 		if sf.Tag.Get("brand") == "true" {
-			name = b.word
+			name = brandWord
 		}
 		omitted := strings.Contains(sf.Tag.Get("json"), ",omit")
 		typ := sf.Type
@@ -323,7 +323,7 @@ func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *o
 			text = b.comments.ofField(owner, index)
 		}
 		if text != "" {
-			property = property.with("description", b.brand.Replace(text))
+			property = property.with("description", text)
 		}
 		*properties = properties.with(name, property)
 		if !omitted {

@@ -115,7 +115,7 @@ func (b *schemas) hookHeaders() []object {
 		{"webhook-timestamp", "Seconds since 1970 at the time of the attempt.", true},
 		{"webhook-signature", "v1, and the base64 HMAC-SHA256 of id, timestamp and body joined by dots, keyed with the bytes of the secret. During a rotation a second one by the former secret follows a blank.", true},
 	} {
-		all = append(all, object{{"name", b.brand.Replace(h.name)}, {"in", "header"}, {"required", h.required}, {"description", h.text}, {"schema", object{{"type", "string"}}}})
+		all = append(all, object{{"name", h.name}, {"in", "header"}, {"required", h.required}, {"description", h.text}, {"schema", object{{"type", "string"}}}})
 	}
 	return all
 }

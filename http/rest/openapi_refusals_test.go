@@ -9,10 +9,10 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Operation is what the document states about a route beyond what follows from the route
+// operation is what the document states about a route beyond what follows from the route
 // itself: its name, the codes its handler refuses with, and the headers of its answer.
-type Operation struct {
-	// ID is the operationId; by default it follows from method and path.
+type operation struct {
+	// ID is the operationId.
 	ID string
 	// Refuses lists codes, separated by blanks. refusalsOf adds those that follow from
 	// the route (its access, parameters and body). A code that has two statuses stands for
@@ -25,12 +25,6 @@ type Operation struct {
 	Again string
 	// Bodies maps statuses to their body type, if it is not Error.
 	Bodies map[int]reflect.Type
-	// BadRequest: input that does not match the schema is answered with 400 instead of 422,
-	// as the standard of the route demands.
-	BadRequest bool
-	// Probe: load balancers call the route again and again. It has no rate limit, and is
-	// never rejected for load.
-	Probe bool
 }
 
 // statusCodes are the codes of refusals by their status. A route cannot declare a code
@@ -59,27 +53,14 @@ var statusCodes = []struct {
 	{fasthttp.StatusServiceUnavailable, []string{"outcome_unknown", "overloaded"}},
 }
 
-// StatusOfCode returns the status of a code, 0 if the code is unknown.
-func StatusOfCode(code string) int {
+// statusOfCode returns the status of a code, 0 if the code is unknown.
+func statusOfCode(code string) int {
 	for _, s := range statusCodes {
 		if slices.Contains(s.codes, code) {
 			return s.status
 		}
 	}
 	return 0
-}
-
-// derivedID derives an operationId from method and path, so it is unique.
-func derivedID(r *Route) string {
-	var b strings.Builder
-	b.WriteString(strings.ToLower(r.Method))
-	for _, word := range strings.FieldsFunc(r.Path, func(c rune) bool { return strings.ContainsRune("/{}._-", c) }) {
-		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
-	}
-	if strings.HasSuffix(r.Path, "/") {
-		b.WriteString("Slash")
-	}
-	return b.String()
 }
 
 // refusal is one status that a route refuses with, and its codes.
@@ -90,18 +71,18 @@ type refusal struct {
 
 // refusalsOf returns all refusals of a route by status: those that follow from the route
 // and those of its handler.
-func refusalsOf(r *Route) []refusal {
-	codes := append(impliedCodes(r), strings.Fields(r.Operation.Refuses)...)
+func refusalsOf(r *Route, op operation) []refusal {
+	codes := append(impliedCodes(r), strings.Fields(op.Refuses)...)
 	var all []refusal
 	for _, s := range statusCodes {
 		found := refusal{status: s.status}
 		for _, code := range s.codes {
-			declared := StatusOfCode(code) == s.status && slices.Contains(codes, code) || slices.Contains(codes, code+"/"+strconv.Itoa(s.status))
-			if declared && !(code == classInvalid && r.Operation.BadRequest) {
+			declared := statusOfCode(code) == s.status && slices.Contains(codes, code) || slices.Contains(codes, code+"/"+strconv.Itoa(s.status))
+			if declared && !(code == classInvalid && r.BadRequest) {
 				found.codes = append(found.codes, code)
 			}
 		}
-		if s.status == fasthttp.StatusBadRequest && r.Operation.BadRequest {
+		if s.status == fasthttp.StatusBadRequest && r.BadRequest {
 			found.codes = append(found.codes, classInvalid)
 		}
 		if found.codes != nil {
@@ -136,7 +117,7 @@ func impliedCodes(r *Route) []string {
 		{r.plan.body != nil, "payload_too_large"},
 		{r.plan.body != nil && r.Access != Basic, "unsupported_media_type"},
 		{(r.plan.body != nil || len(r.plan.path)+len(r.plan.query)+len(r.plan.header) > 0) && r.Access != Basic, "validation_error"},
-		{!r.Operation.Probe, "rate_limited overloaded"},
+		{!r.Probe, "rate_limited overloaded"},
 		{secured && writes, "outcome_unknown"},
 	} {
 		if c.applies {

@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -15,22 +15,18 @@ import (
 // comments are doc comments by type name and by Type.Field.
 type comments map[string]string
 
-// readComments reads the comments of the wire structs from their source, to use them as
-// descriptions in the OpenAPI document.
-func readComments(wireSource fs.FS) comments {
+// readComments reads the comments of the wire structs from the source in a folder, to use
+// them as descriptions in the OpenAPI document.
+func readComments(folder string) (comments, error) {
 	c := comments{}
-	if wireSource == nil {
-		return c
-	}
-	files, _ := fs.Glob(wireSource, "*.go")
-	for _, name := range files {
-		source, err := fs.ReadFile(wireSource, name)
-		if err != nil || strings.HasSuffix(name, "_test.go") {
+	files, _ := filepath.Glob(folder + "/*.go") // the pattern is valid
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		tree, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			continue
+			return nil, err
 		}
 		for _, declaration := range tree.Decls {
 			if types, ok := declaration.(*ast.GenDecl); ok && types.Tok == token.TYPE {
@@ -38,7 +34,7 @@ func readComments(wireSource fs.FS) comments {
 			}
 		}
 	}
-	return c
+	return c, nil
 }
 
 func (c comments) read(types *ast.GenDecl) {

@@ -13,8 +13,8 @@ import (
 )
 
 func (b *schemas) operation(r *Route) object {
-	op := object{{"operationId", r.Operation.ID}, {"tags", []string{tagOf(r)}}, {"summary", b.brand.Replace(r.Summary)}}
-	description := b.brand.Replace(b.comments.of(r.in))
+	op := object{{"operationId", b.about(r).ID}, {"tags", []string{tagOf(r)}}, {"summary", r.Summary}}
+	description := b.comments.of(r.in)
 	security := []object{}
 	switch r.Access {
 	case Tier1:
@@ -55,11 +55,11 @@ func (b *schemas) parameter(owner reflect.Type, in string, f *field) object {
 	if f.shape.kind == kindList {
 		p = p.with("style", "form").with("explode", !f.shape.split)
 	}
-	return p.with("schema", b.input(f.shape, f, false))
+	return p.with("schema", b.inputField(owner, f, false))
 }
 
 func (b *schemas) requestBody(r *Route) object {
-	media := object{{"schema", b.inputBody(r.in, r.plan.body)}, {"example", b.exampleBody(r.plan.body)}}
+	media := object{{"schema", b.inputBody(r.in, r.plan.body)}, {"example", bodyExample(r.in, r.plan.body)}}
 	content := object{{JSONMedia, media}}
 	if r.plan.form {
 		content = append(object{{formMedia, media}}, content...)
@@ -160,10 +160,10 @@ func withCodes(schema object, codes []string) object {
 }
 
 func (b *schemas) responses(r *Route) object {
-	op := r.Operation
+	op := b.about(r)
 	success := object{{"description", fasthttp.StatusMessage(r.Status)}}
 	own := strings.Fields(op.Headers)
-	if !r.Operation.Probe {
+	if !r.Probe {
 		own = append(own, RateHeaders[:]...)
 	}
 	success = success.with("headers", headers(own...))
@@ -180,7 +180,7 @@ func (b *schemas) responses(r *Route) object {
 	if slices.Contains(own, fasthttp.HeaderETag) {
 		byStatus[fasthttp.StatusNotModified] = object{{"description", "The document is that of If-None-Match or If-Modified-Since."}, {"headers", headers(own...)}}
 	}
-	for _, refusal := range refusalsOf(r) {
+	for _, refusal := range refusalsOf(r, op) {
 		byStatus[refusal.status] = b.refusalOn(r, refusal)
 	}
 	for status, body := range op.Bodies {

@@ -1,32 +1,20 @@
-package http
+package rest
 
 import (
-	"embed"
-	"io/fs"
 	"reflect"
 
 	"github.com/valyala/fasthttp"
 
 	"parley/http/api"
-	"parley/http/rest"
 )
-
-//go:embed api/*.go
-var wireSource embed.FS
-
-// WireSource returns the source of the wire structs, for httpserver.Options.
-func WireSource() fs.FS {
-	source, _ := fs.Sub(wireSource, "api") // the path is valid
-	return source
-}
 
 const (
 	documentHeaders = "Cache-Control ETag Last-Modified"
 	pageHeaders     = "Cache-Control ETag"
 )
 
-// operations has an entry for each route of the service, by method and path.
-var operations = map[string]rest.Operation{
+// operations has an entry for each route of the server, by method and path.
+var operations = map[string]operation{
 	"POST /auth/register":                         {ID: "register", Refuses: "slug_taken"},
 	"POST /auth/register/solve":                   {ID: "solveChallenge", Refuses: "pow_invalid slug_taken challenge_used challenge_expired not_found"},
 	"POST /auth/verify-email":                     {ID: "verifyEmail", Refuses: "not_found gone"},
@@ -78,7 +66,7 @@ var operations = map[string]rest.Operation{
 	"GET /key-log/checkpoint":         {ID: "getKeyLogCheckpoint", Headers: documentHeaders},
 	"GET /key-log/proofs/inclusion":   {ID: "proveKeyLogInclusion", Headers: documentHeaders},
 	"GET /key-log/proofs/consistency": {ID: "proveKeyLogConsistency", Headers: documentHeaders},
-	"GET /.well-known/webfinger":      {ID: "getWebFinger", Headers: documentHeaders, Refuses: "not_found", BadRequest: true},
+	"GET /.well-known/webfinger":      {ID: "getWebFinger", Headers: documentHeaders, Refuses: "not_found"},
 	"GET /agents/{name}/did.json":     {ID: "getDIDDocument", Headers: documentHeaders, Refuses: "gone"},
 	"GET /agents/{id}/conversations":  {ID: "listConversations", Refuses: "not_owner"},
 
@@ -134,8 +122,8 @@ var operations = map[string]rest.Operation{
 	"GET /conversations/{id}":                    {ID: "getConversation", Refuses: "not_owner gone"},
 	"GET /conversations/{id}/participants":       {ID: "listParticipants", Refuses: "not_owner gone"},
 	"PATCH /conversations/{id}/status":           {ID: "updateConversationStatus", Refuses: "not_owner not_member role_not_allowed invalid_transition gone quota_exceeded"},
-	"GET /health":                                {ID: "getHealth", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Health]()}},
-	"GET /readyz":                                {ID: "getReadiness", Probe: true, Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready](), fasthttp.StatusNotFound: reflect.TypeFor[api.Ready]()}},
+	"GET /health":                                {ID: "getHealth", Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Health]()}},
+	"GET /readyz":                                {ID: "getReadiness", Bodies: map[int]reflect.Type{fasthttp.StatusServiceUnavailable: reflect.TypeFor[api.Ready](), fasthttp.StatusNotFound: reflect.TypeFor[api.Ready]()}},
 	"GET /version":                               {ID: "getVersion"},
 
 	"GET /orgs/{id}/export": {ID: "exportOrganization", Refuses: "not_owner quota_exceeded invalid_request"},
@@ -148,4 +136,8 @@ var operations = map[string]rest.Operation{
 	"GET /a/{handle}":    {ID: "getAgentPage", Headers: pageHeaders, Refuses: "gone"},
 	"GET /g/{handle}":    {ID: "getGroupPage", Headers: pageHeaders},
 	"GET /assets/{file}": {ID: "getAsset"},
+
+	"GET /openapi.json": {ID: "getOpenAPI"},
+	"GET /docs":         {ID: "getDocumentation"},
+	"GET /docs/{file}":  {ID: "getDocumentationFile"},
 }

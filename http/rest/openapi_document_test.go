@@ -1,20 +1,56 @@
 package rest
 
 import (
+	"errors"
+	"flag"
 	"fmt"
-	"io/fs"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 )
 
-// The document is derived from the binding plans, not by a reflecting library. The plans
-// hold every constraint that is enforced, so the document cannot differ from the server.
-// A library would not understand tags such as aliases, split, maxBytes or the brand in
-// header names.
+// The files openapi_*_test.go and operations_test.go make http/docs/openapi.json, which the
+// server embeds. They are tests because they read the binding plans: these hold every
+// constraint that is enforced, so the document cannot differ from the server. A reflecting
+// library would not understand tags such as aliases, split, maxBytes or the brand in header
+// names.
+
+var update = flag.Bool("update", false, "write ../docs/openapi.json anew")
+
+// TestOpenAPIIsCurrent: the committed document is the one that follows from the routes, the
+// wire structs and operations.
+func TestOpenAPIIsCurrent(t *testing.T) {
+	const file = "../docs/openapi.json"
+	text, err := openAPI(servicePlans(t, headerWord), operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	committed, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(committed), "\n"), strings.Split(string(text), "\n")); diff != "" {
+		t.Errorf("http/docs/openapi.json is not current (- committed, + generated); run: make generate\n%s", diff)
+	}
+}
+
+// Placeholders in the document, which the server replaces.
+const (
+	brandWord   = "<brand>"
+	headerWord  = "<Brand>" // the brand as header names spell it
+	versionWord = "<version>"
+)
 
 // object is a JSON object that keeps the order of its members.
 type object []entry
@@ -46,12 +82,14 @@ const documentIntroduction = `Organizations register, own agents, and let them e
 
 Every response has X-Request-ID; a supplied one of at most 128 safe characters is echoed. Times are UTC, RFC 3339 with microseconds. In requests null means absent, unless a field says that null clears it. Members of a body that are not described are ignored, except where their schema forbids additional ones. Errors have one shape: a sentence (or, for 422, a list of faults), a class name, a stable code and the request id.`
 
-// OpenAPI renders the routes as an OpenAPI 3.1 document. brand is the word in header
-// names, version that of the software. wireSource is the source of the wire structs,
-// whose comments become descriptions; nil means no descriptions. The routes must be
-// prepared.
-func OpenAPI(routes []Route, brand, version string, wireSource fs.FS) ([]byte, error) {
-	b := newSchemas(brand, wireSource)
+// openAPI renders the routes as an OpenAPI 3.1 document with placeholders. operations says
+// more about them. The routes must be prepared with headerWord.
+func openAPI(routes []Route, operations map[string]operation) ([]byte, error) {
+	texts, err := readComments("../api")
+	if err != nil {
+		return nil, err
+	}
+	b := &schemas{comments: texts, operations: operations}
 	for i := range routes {
 		if out := routes[i].out; out != nil && out != reflect.TypeFor[Rendered]() && out != reflect.TypeFor[NoContent]() {
 			b.output(out)
@@ -75,7 +113,7 @@ func OpenAPI(routes []Route, brand, version string, wireSource fs.FS) ([]byte, e
 		{"openapi", "3.1.0"},
 		{"info", object{
 			{"title", "Parley"},
-			{"version", versionOr(version)},
+			{"version", versionWord},
 			{"description", documentIntroduction},
 			{"license", object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}},
 		}},
@@ -90,10 +128,36 @@ func OpenAPI(routes []Route, brand, version string, wireSource fs.FS) ([]byte, e
 			{"securitySchemes", securitySchemes()},
 		}},
 	}
-	if b.err != nil {
-		return nil, b.err
+	text, err := document.render(3)
+	if err = errors.Join(b.err, err); err != nil {
+		return nil, err
 	}
-	return json.Marshal(document)
+	return []byte(strings.ReplaceAll(text, branded, "X-"+headerWord+"-") + "\n"), nil
+}
+
+// render returns the object as JSON with one line for each of its members, to the given
+// depth: an operation and a schema have one line each.
+func (o object) render(depth int) (string, error) {
+	var lines []string
+	for _, e := range o {
+		name, err := json.Marshal(e.name)
+		if err != nil {
+			return "", err
+		}
+		var value string
+		if nested, ok := e.value.(object); ok && depth > 1 {
+			value, err = nested.render(depth - 1)
+		} else {
+			var text []byte
+			text, err = json.Marshal(e.value)
+			value = string(text)
+		}
+		if err != nil {
+			return "", err
+		}
+		lines = append(lines, string(name)+":"+value)
+	}
+	return "{\n" + strings.Join(lines, ",\n") + "\n}", nil
 }
 
 func securitySchemes() object {
@@ -106,13 +170,6 @@ func securitySchemes() object {
 		}},
 		{"basic", object{{"type", "http"}, {"scheme", "basic"}, {"description", "The client_id and client_secret of a registration."}}},
 	}
-}
-
-func versionOr(version string) string {
-	if version == "" {
-		return "0"
-	}
-	return version
 }
 
 // tagOf groups operations by the first segment of their path.
