@@ -92,7 +92,7 @@ func quick(t *testing.T, targets ...target.Target) (Config, *bytes.Buffer) {
 		Targets: targets, Repeats: 2, Duration: 30 * time.Millisecond,
 		Cases:  []Case{{Scenario: scenario.Send, Clients: 2}},
 		Params: scenario.Params{Payload: 64, Agents: 2, Senders: 1},
-		Dir:    t.TempDir(), ProbeTime: 10 * time.Millisecond, Live: report.NewLive(&said, false, 0),
+		Dir:    t.TempDir(), ProbeTime: 10 * time.Millisecond, Live: report.NewLive(&said),
 	}, &said
 }
 
@@ -224,9 +224,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"nothing to measure": func(c *Config) { c.Targets = nil },
 		"repeats":            func(c *Config) { c.Repeats = 0 },
 		"a token lives":      func(c *Config) { c.Duration = time.Hour },
-		"bound":              func(c *Config) { c.Ladder = true },
 		"clients":            func(c *Config) { c.Cases[0].Clients = 0 },
-		"--depth":            func(c *Config) { c.Cases[0].Scenario = scenario.Deep },
 		"are called a":       func(c *Config) { c.Targets = append(c.Targets, &plain{name: "a"}) },
 		"payload":            func(c *Config) { c.Params.Payload = 1 },
 	} {
@@ -247,7 +245,7 @@ func TestCases(t *testing.T) {
 	}{
 		{[]string{"send"}, nil, nil, []Case{{Scenario: "send", Clients: 1}, {Scenario: "send", Clients: 64}, {Scenario: "send", Clients: 256}}},
 		{[]string{"inbox", "stream"}, nil, nil, []Case{{Scenario: "inbox", Clients: 64}, {Scenario: "stream", Clients: 1}}},
-		{[]string{"fanout", "votes"}, nil, nil, []Case{{Scenario: "fanout", Clients: 8}, {Scenario: "votes", Clients: 64}}},
+		{[]string{"fanout", "hotgroup"}, nil, nil, []Case{{Scenario: "fanout", Clients: 8}, {Scenario: "hotgroup", Clients: 64}}},
 		{[]string{"reply"}, []int{2, 8}, []float64{100}, []Case{{Scenario: "reply", Clients: 2}, {Scenario: "reply", Clients: 8}, {Scenario: "reply", Clients: 8, Rate: 100}}},
 	} {
 		got, err := Cases(c.scenarios, c.clients, c.rates)
@@ -270,30 +268,5 @@ func TestLogsOfTheStore(t *testing.T) {
 		if isStoreLog(name) != want {
 			t.Errorf("%s is a log: %v", name, !want)
 		}
-	}
-}
-
-func TestLadderLeavesItsRungs(t *testing.T) {
-	config, said := quick(t, &plain{name: "a"})
-	config.Cases, config.Ladder, config.Bound = nil, true, 10*time.Second
-	out, err := Run(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	best := 0.0
-	if len(out.Ladders) != 1 || out.Ladders[0].Target != "a" || out.Ladders[0].BoundMs != 10_000 || out.Ladders[0].Scenario != scenario.Send {
-		t.Fatalf("ladders: %+v", out.Ladders)
-	}
-	for _, run := range out.Runs {
-		if run.Rate <= 0 || run.Scenario != scenario.Send || run.Figures["ladder_best_per_second"] <= 0 {
-			t.Errorf("%+v", run)
-		}
-		best = run.Figures["ladder_best_per_second"]
-		if best != out.Ladders[0].Rate {
-			t.Errorf("the ladder found %v, its runs have %v", out.Ladders[0].Rate, best)
-		}
-	}
-	if len(out.Runs) == 0 || !strings.Contains(said.String(), fmt.Sprintf("is %.0f/s", best)) {
-		t.Errorf("%d rungs; the log has %s", len(out.Runs), said)
 	}
 }

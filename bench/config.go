@@ -45,13 +45,7 @@ type Config struct {
 	// Repeats of each case, WarmUp and Duration of each run.
 	Repeats          int
 	WarmUp, Duration time.Duration
-	// Poisson draws random gaps for open loops instead of equal ones.
-	Poisson bool
-	Params  scenario.Params
-	// Ladder searches, on each target, for the highest rate of Send whose 99th percentile
-	// stays within Bound.
-	Ladder bool
-	Bound  time.Duration
+	Params           scenario.Params
 	// Verify kills our server at the end, starts it again and reads everything back.
 	// Cases of Overload and Failover imply it.
 	Verify bool
@@ -168,15 +162,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("%d kills cannot be", c.Kills)
 	case c.Duration <= 0 || c.WarmUp < 0 || c.WarmUp+c.Duration > runLongest:
 		return fmt.Errorf("warm-up and duration should be some time, together at most %v: that is how long a token lives", runLongest)
-	case c.Ladder && c.Bound <= 0:
-		return errors.New("a ladder needs a bound for the 99th percentile")
 	}
 	for _, k := range c.Cases {
 		if k.Clients < 1 || k.Rate < 0 {
 			return fmt.Errorf("%s cannot be run with %d clients at a rate of %v", k.Scenario, k.Clients, k.Rate)
-		}
-		if k.Scenario == scenario.Deep && c.Params.Depth < 2 {
-			return errors.New("deep compares page 1 with another: name it with --depth")
 		}
 		if k.Scenario == scenario.Quota && c.Own == nil {
 			return errNotOwn

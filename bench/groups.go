@@ -19,7 +19,6 @@ const fanClients = 8
 func Groups() []Case {
 	return []Case{
 		{Scenario: scenario.Fanout, Clients: fanClients},
-		{Scenario: scenario.Votes, Clients: defaultClients},
 		{Scenario: scenario.HotGroup, Clients: hotClients},
 	}
 }

@@ -39,7 +39,7 @@ func TestGrowthIsChecked(t *testing.T) {
 			Server: func(string) target.Target { return &plain{name: "a", refuses: errors.New("started")} },
 			Agents: 10, Messages: 10, Clients: 1, Active: 2, Pages: 2, Duration: 1,
 			Params: scenario.Params{Payload: 64, Agents: 1, Senders: 1}, Dir: t.TempDir(),
-			Live: report.NewLive(&bytes.Buffer{}, false, 0),
+			Live: report.NewLive(&bytes.Buffer{}),
 		}
 	}
 	for what, change := range map[string]func(*Growth){

@@ -76,11 +76,6 @@ func (r *runner) all(ctx context.Context) (err error) {
 			}
 		}
 	}
-	if r.Ladder {
-		if err := r.ladders(ctx); err != nil {
-			return err
-		}
-	}
 	if r.out.Nodes != nil {
 		report.CompareNodes(r.out)
 	}
@@ -306,10 +301,10 @@ func termOf(ctx context.Context, t target.Target) (uint64, error) {
 
 func (r *runner) plan(clients int, rate float64) load.Plan {
 	return load.Plan{
-		Clients: clients, Rate: rate, Poisson: r.Poisson, WarmUp: r.WarmUp, Duration: r.Duration,
+		Clients: clients, Rate: rate, WarmUp: r.WarmUp, Duration: r.Duration,
 		// A target that cannot keep up gets the same time once more. Arrivals still due
 		// after that are counted as never sent.
-		Overtime: r.Duration, Seed: r.Params.Seed,
+		Overtime: r.Duration,
 	}
 }
 
@@ -355,86 +350,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-// ladders searches for the highest rate that each target holds. Each rung is a run.
-func (r *runner) ladders(ctx context.Context) error {
-	clients := defaultClients
-	for _, c := range r.Cases {
-		if c.Scenario == scenario.Send {
-			clients = max(clients, c.Clients)
-		}
-	}
-	for _, s := range slices.Clone(r.here) {
-		if s.lost != nil {
-			continue
-		}
-		if err := r.ladder(ctx, s, clients); err != nil {
-			return fmt.Errorf("%s: ladder: %w", s.host.Name(), err)
-		}
-	}
-	return nil
-}
-
-func (r *runner) ladder(ctx context.Context, s *side, clients int) error {
-	r.Live.Note(fmt.Sprintf("%s: looking for the highest rate whose p99 stays within %v", s.host.Name(), r.Bound))
-	var watches []*watch
-	var rung load.Dial
-	var trouble error
-	// Each rung is prepared as its own run: its messages get unique keys, and its clients
-	// get fresh tokens.
-	look := func(rate float64) load.Watch {
-		rung, trouble = s.host.Prepare(ctx, scenario.Send, clients)
-		r.settle(ctx)
-		r.Live.Begin(report.Task{
-			Target: s.host.Name(), Scenario: scenario.Send, Clients: clients, Rate: rate, Repeat: 1, Repeats: 1,
-			WarmUp: r.WarmUp, Duration: r.Duration,
-		})
-		w := newWatch(r.Live, s.target.Processes())
-		watches = append(watches, w)
-		return w
-	}
-	dial := func(ctx context.Context, worker int) (load.Client, error) {
-		if trouble != nil {
-			return nil, trouble
-		}
-		return rung(ctx, worker)
-	}
-	climb, err := load.Ladder(ctx, load.Search{Plan: r.plan(clients, 0), Bound: r.Bound}, dial, look)
-	var settled result.Run
-	if s.host.Settle(&settled); settled.Failures > 0 {
-		err = errors.Join(err, fmt.Errorf("%d messages got an id that another has", settled.Failures))
-	}
-	if climb == nil {
-		return err
-	}
-	best := 0.0
-	if climb.Best != nil {
-		best = climb.Best.Rate
-	}
-	for i, rung := range climb.Rungs {
-		if rung.Measurement == nil {
-			continue
-		}
-		run := result.Run{Target: s.host.Name(), Scenario: scenario.Send, Clients: clients, Rate: rung.Rate, Repeat: 1}
-		rung.Measurement.Fill(&run)
-		run.Figures = map[string]float64{"ladder_best_per_second": best}
-		if at := i + 1; at < len(watches) { // the first was the closed loop
-			watches[at].fill(&run, s.target.Processes())
-		}
-		r.out.Runs = append(r.out.Runs, run)
-		verdict := "holds"
-		if rung.Fails != "" {
-			verdict = rung.Fails
-		}
-		r.Live.Note(fmt.Sprintf("%s: %.0f/s: p99 %.2f ms: %s", s.host.Name(), rung.Rate, run.Latency.P99, verdict))
-	}
-	if err != nil {
-		return err
-	}
-	r.out.Ladders = append(r.out.Ladders, result.Ladder{
-		Target: s.host.Name(), Scenario: scenario.Send, Clients: clients, BoundMs: r.Bound.Seconds() * 1e3, Rate: best,
-	})
-	r.Live.Note(fmt.Sprintf("%s: the highest rate whose p99 stays within %v is %.0f/s (closed loop: %.0f/s)", s.host.Name(), r.Bound, best, climb.Capacity))
-	return nil
 }

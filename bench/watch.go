@@ -12,7 +12,6 @@ import (
 type watch struct {
 	live    *report.Live
 	account *machine.Account
-	second  *machine.Account
 	started time.Time
 	cpu     result.CPU
 	window  time.Duration
@@ -22,21 +21,18 @@ type watch struct {
 }
 
 func newWatch(live *report.Live, pids []int) *watch {
-	return &watch{live: live, account: machine.NewAccount(pids), second: machine.NewAccount(pids), started: time.Now()}
+	return &watch{live: live, account: machine.NewAccount(pids), started: time.Now()}
 }
 
 // Begin implements load.Watch.
 func (w *watch) Begin() {
 	w.opened = time.Now()
 	w.account.Begin()
-	w.second.Begin()
 }
 
 // Tick implements load.Watch.
 func (w *watch) Tick(second result.Second) {
-	cpu := w.second.End()
-	w.second.Begin()
-	w.live.Tick(report.Moment{Elapsed: time.Since(w.started), Second: second, CPU: cpu})
+	w.live.Tick(time.Since(w.started), second)
 }
 
 // End implements load.Watch.
@@ -48,9 +44,9 @@ func (w *watch) End() {
 // charge adds the target's processor time until settle returns to that of its operations.
 func (w *watch) charge(settle func()) {
 	began := time.Now()
-	w.second.Begin()
+	w.account.Begin()
 	settle()
-	w.debt = w.second.End().Target * time.Since(began).Seconds()
+	w.debt = w.account.End().Target * time.Since(began).Seconds()
 }
 
 // fill writes the processor time into a run, and the reason if it makes the run invalid.

@@ -50,8 +50,6 @@ type Plan struct {
 	Clients int
 	// Rate is the arrivals per second of all workers together; 0 is a closed loop.
 	Rate float64
-	// Poisson draws exponential gaps between arrivals instead of equal ones.
-	Poisson bool
 	// WarmUp is how long the load runs at the same rate before the window. It is not
 	// measured.
 	WarmUp time.Duration
@@ -65,8 +63,6 @@ type Plan struct {
 	// Patience is how long a worker redials a broken connection before the run fails; 0
 	// is five seconds.
 	Patience time.Duration
-	// Seed makes Poisson gaps repeatable.
-	Seed uint64
 }
 
 // NeverSent is the reason of arrivals that were given up after Plan.Overtime.

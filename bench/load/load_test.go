@@ -394,29 +394,6 @@ func TestWatchSeesTheWindowAndLapsItsParts(t *testing.T) {
 	})
 }
 
-func TestPoissonKeepsTheRateAndItsSeed(t *testing.T) {
-	plan := Plan{Clients: 4, Rate: 1000, Poisson: true, Seed: 7}
-	first, again := newPace(plan, 2), newPace(plan, 2)
-	const n = 20_000
-	var before time.Duration
-	var sum, squares float64
-	for range n {
-		at := first.next()
-		if at != again.next() {
-			t.Fatal("the same seed gives other arrivals")
-		}
-		gap := (at - before).Seconds()
-		before = at
-		sum += gap
-		squares += gap * gap
-	}
-	mean := sum / n
-	deviation := math.Sqrt(squares/n - mean*mean)
-	if math.Abs(mean-0.004) > 0.0002 || math.Abs(deviation/mean-1) > 0.05 {
-		t.Errorf("gaps with mean %v and deviation %v", mean, deviation)
-	}
-}
-
 func TestPlansThatCannotBeRun(t *testing.T) {
 	good := Plan{Clients: 1, Duration: time.Second}
 	bad := map[string]func(*Plan){

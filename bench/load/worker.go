@@ -3,7 +3,6 @@ package load
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -227,30 +226,19 @@ func (w *worker) redial(now time.Time, cause error) error {
 	}
 }
 
-// pace computes a worker's arrivals as offsets from the start of the run.
+// pace computes a worker's arrivals as offsets from the start of the run: the ticks index,
+// index+clients, … of equal gaps.
 type pace struct {
 	// gap is the nanoseconds between arrivals of all workers together.
-	gap         float64
-	tick, every float64
-	at          float64
-	random      *rand.Rand
+	gap, tick, every float64
 }
 
 func newPace(plan Plan, index int) pace {
-	p := pace{gap: 1e9 / plan.Rate, tick: float64(index), every: float64(plan.Clients)}
-	if plan.Poisson {
-		p.random = rand.New(rand.NewPCG(plan.Seed, uint64(index)))
-	}
-	return p
+	return pace{gap: 1e9 / plan.Rate, tick: float64(index), every: float64(plan.Clients)}
 }
 
-// next returns the next arrival: the ticks index, index+clients, … of equal gaps, or the
-// worker's share of a Poisson process, which is a Poisson process too.
+// next returns the next arrival.
 func (p *pace) next() time.Duration {
-	if p.random != nil {
-		p.at += p.random.ExpFloat64() * p.gap * p.every
-		return time.Duration(p.at)
-	}
 	at := time.Duration(p.tick * p.gap)
 	p.tick += p.every
 	return at

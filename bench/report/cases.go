@@ -9,15 +9,15 @@ import (
 
 // Case is one combination of parameters that every target runs.
 type Case struct {
-	Scenario string `json:"scenario"`
+	Scenario string
 	// Clients is the number of concurrent connections.
-	Clients int `json:"clients"`
+	Clients int
 	// Rate is the arrivals per second of an open loop; 0 is a closed loop.
-	Rate float64 `json:"rate"`
+	Rate float64
 	// Window, Growing and Size are as in result.Run.
-	Window  float64 `json:"window_seconds,omitempty"`
-	Growing string  `json:"growing,omitempty"`
-	Size    int64   `json:"size,omitempty"`
+	Window  float64
+	Growing string
+	Size    int64
 }
 
 // String returns the name of the case, as headings show it.
@@ -46,10 +46,8 @@ func clientsText(n int) string {
 // Spread is a quantity over the repeats of one case.
 type Spread struct {
 	// Runs is the number of repeats; if it is 0, there is no value.
-	Runs   int     `json:"runs"`
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
+	Runs             int
+	Median, Min, Max float64
 }
 
 // NewSpread returns the median, the minimum and the maximum of values. The median of an

@@ -11,7 +11,7 @@ import (
 	"parley/bench/result"
 )
 
-// document is the text and the tables of a report, before they become Markdown or HTML.
+// document is the text and the tables of a report, before they become Markdown.
 type document struct {
 	title string
 	when  string
@@ -26,7 +26,6 @@ type document struct {
 	verdict      string
 	ratios       table
 	ratioNote    string
-	ladders      table
 	goals        table
 	nodes        *nodesSection
 	overloads    []overloadSection
@@ -66,7 +65,6 @@ func newDocument(r *result.Report) document {
 	d.verdict, d.verification = verification(r.Verified)
 	groups := byCase(r)
 	d.ratios, d.ratioNote = ratioTable(targets(r), groups)
-	d.ladders = ladderTable(r.Ladders)
 	d.goals = goalTable(r.Goals)
 	d.nodes = newNodesSection(r)
 	for _, o := range r.Overloads {

@@ -7,55 +7,155 @@ import (
 	"parley/bench/result"
 )
 
-// Names of the scenarios and figures that goals use.
-const (
-	scenarioFanout     = "fanout"
-	scenarioHotGroup   = "hotgroup"
-	scenarioCold       = "cold"
-	figureRecipients   = "recipients"
-	figureDeliveries   = "deliveries_per_second"
-	figureCastOfDirect = "broadcast_of_direct_p50"
-	figureCopyLog      = "log_bytes_per_copy"
-)
+// goal is a published bound for the median of a quantity of ours.
+type goal struct {
+	scenario string
+	// what names the quantity. A verb stands for the case, or for the figure size if there is one.
+	what, size string
+	of         measure
+	bound      float64
+	atMost     bool
+	// when says to which cases the goal applies; nil is the closed loop with the most clients.
+	when func(c Case, g group) bool
+	// peer is the target, and beside the scenario, by whose quantity with the same number of
+	// clients ours is divided.
+	peer, beside string
+}
 
-// Bounds of the published goals of groups.
-const (
-	deliveriesLeast   = 400_000
-	castOfDirectMost  = 2
-	copyLogMost       = 250
-	hotGroupOfColdMin = 0.7
-)
+// goals are the published goals of one server. Rates are operations a second, times
+// milliseconds unless the name says otherwise.
+var goals = []goal{
+	{scenario: "send", what: "%s: rate by that of floor", of: throughput, bound: 0.70, when: clients(256), peer: "floor"},
+	{scenario: "send", what: "%s: rate by that of floor", of: throughput, bound: 0.66, when: clients(64), peer: "floor"},
+	{scenario: "send", what: "%s: p50 by that of floor", of: latency(p50), bound: 1.2, atMost: true, when: clients(1), peer: "floor"},
+	{scenario: "send", what: "%s: rate by that of postgres", of: throughput, bound: 3, when: clients(64), peer: "postgres"},
+	{scenario: "send", what: "%s: rate by that of jetstream", of: throughput, bound: 2, when: clients(64), peer: "jetstream"},
+	{scenario: "send", what: "%s: p99, ms", of: latency(p99), bound: 10, atMost: true, when: func(_ Case, g group) bool { return g.runs[0].Share == 0.5 }},
+	{scenario: "reply", what: "%s: p99, ms", of: latency(p99), bound: 15, atMost: true, when: func(c Case, _ group) bool { return c.Rate == 2000 }},
+	{scenario: "inbox", what: "%s: p99, ms", of: latency(p99), bound: 15, atMost: true, when: clients(64)},
+	{scenario: "inbox", what: "%s: rate by that of floor", of: throughput, bound: 1, when: clients(64), peer: "floor"},
+	{scenario: "stream", what: "bytes of memory for an idle stream", of: figure("bytes_per_stream"), bound: 3.5 * 1024, atMost: true},
+	{scenario: "stream", what: "an event to all streams: until the last has it, ms", of: figure("last_ms"), bound: 70, atMost: true},
 
-// Goals compares the runs of groups with the published goals, by target. It omits a
-// goal without a run.
-func Goals(r *result.Report) []result.Goal {
-	var out []result.Goal
-	cases, names := byCase(r), targets(r)
+	{scenario: "fanout", what: "fan-out to %s members: durable deliveries a second", size: "recipients", of: figure("deliveries_per_second"), bound: 400_000},
+	{scenario: "fanout", what: "201 of a broadcast to %s, by the 201 of a direct message", size: "recipients", of: figure("broadcast_of_direct_p50"), bound: 2, atMost: true},
+	{scenario: "fanout", what: "bytes of log for a copy, beyond the payload", of: figure("log_bytes_per_copy"), bound: 250, atMost: true},
+	{scenario: "hotgroup", what: "%s: rate by that of replies in many conversations", of: throughput, bound: 0.7, when: closed, beside: "cold"},
+
+	{scenario: "poll", what: "polls a second of %s messages", size: "messages", of: throughput, bound: 10_000, when: having("messages", 1_000_000)},
+	{scenario: "webhook", what: "sends a second to agents with a webhook by those without, in turn", of: figure("hooked_of_bare"), bound: 0.85},
+	{scenario: "webhook", what: "webhook deliveries a second", of: delivered, bound: 5000},
+	{scenario: "webhook", what: "p99 from the 201 to the delivery while 1 % of the targets hang, ms", of: figure("beside_hanging_p99_ms"), bound: 250, atMost: true},
+	{scenario: "webhook", what: "processor time for a delivery after the sends, µs", of: figure("us_per_delivery"), bound: 100, atMost: true},
+	{scenario: "quota", what: "sends a second with quota and rate checks, by those without, in turn", of: figure("limited_of_free"), bound: 0.97},
+	{scenario: "a2a", what: "SendMessage through to the reply, by messages/sync, in turn", of: figure("a2a_of_sync"), bound: 0.5},
+	{scenario: "a2a", what: "subscriptions at once that got the end of their task", of: figure("subscriptions"), bound: 5000},
+
+	// Those of the directory are goals of one client: searches of several wait for each other.
+	{scenario: "directory", what: "search by words, one in five misspelled, p50, ms", of: lap("words", p50), bound: 5, atMost: true, when: searches},
+	{scenario: "directory", what: "search by words, one in five misspelled, p99, ms", of: lap("words", p99), bound: 30, atMost: true, when: searches},
+	{scenario: "directory", what: "search by meaning, p50, ms", of: lap("meaning", p50), bound: 20, atMost: true, when: searches},
+	{scenario: "directory", what: "filters, p50, ms", of: lap("filters", p50), bound: 5, atMost: true, when: searches},
+	{scenario: "directory", what: "a published card is found, the slowest, ms", of: lap(lapFound, longest), bound: 1000, atMost: true, when: searches},
+
+	{scenario: "erase", what: "erasure of an organization, s", of: figure("erase_seconds"), bound: 60, atMost: true, when: erasures},
+	{scenario: "erase", what: "others' p99 during an erasure, by that before", of: figure("p99_of_before"), bound: 2, atMost: true, when: erasures},
+}
+
+// lapFound is the part of a run of the directory in which a published card is found.
+const lapFound = "100 published a second: found by its words after the 200"
+
+func closed(c Case, _ group) bool { return c.Rate == 0 }
+
+func clients(n int) func(Case, group) bool {
+	return func(c Case, _ group) bool { return c.Rate == 0 && c.Clients == n }
+}
+
+// having is for closed loops with a figure of at least some value.
+func having(name string, least float64) func(Case, group) bool {
+	return func(c Case, g group) bool { return c.Rate == 0 && g.spread(figure(name)).Median >= least }
+}
+
+func searches(c Case, g group) bool { return c.Clients == 1 && having("cards", 100_000)(c, g) }
+
+func erasures(c Case, g group) bool {
+	return g.spread(figure("agents")).Median >= 1000 && g.spread(figure("messages")).Median >= 1_000_000
+}
+
+// delivered returns the rate of deliveries. A server whose processors are all busy handles
+// sends first, so its rate may show only after the sends have ended.
+func delivered(r result.Run) (float64, bool) {
+	all, there := figure("webhook_deliveries_per_second")(r)
+	drained, ebbed := figure("drain_per_second")(r)
+	return max(all, drained), there || ebbed
+}
+
+// lap measures a part of an operation.
+func lap(name string, part func(result.Latency) float64) measure {
+	return func(r result.Run) (float64, bool) {
+		l, there := r.Laps[name]
+		return part(l), there && l.Count > 0
+	}
+}
+
+func longest(l result.Latency) float64 { return l.Max }
+
+// Goals compares the runs of our target, which is the first, with the published goals. It
+// omits a goal without a run.
+func Goals(r *result.Report) (out []result.Goal) {
 	if r.Nodes != nil { // all others are goals of a single server
 		return nodesGoals(r.Nodes)
 	}
-	if len(names) > 0 {
-		out = sendGoals(cases, names[0])
-	}
-	for _, target := range names {
-		if g, _, ok := largest(cases, scenarioFanout, target); ok {
-			out = append(out, fanoutGoals(g)...)
+	cases := byCase(r)
+	for _, c := range cases {
+		mine, there := c.of(targets(r)[0])
+		if !there || c.Growing != "" {
+			continue
 		}
-		out = append(out, deliveryGoals(cases, target)...)
-		out = append(out, directoryGoals(cases, target)...)
-		out = append(out, eraseGoals(cases, target)...)
-		for _, c := range cases {
-			if c.Scenario != scenarioHotGroup || c.Rate > 0 {
+		for _, one := range goals {
+			applies := one.when
+			if applies == nil {
+				applies = func(c Case, _ group) bool { return c == largest(cases, c.Scenario, mine.target) }
+			}
+			if one.scenario != c.Scenario || !applies(c.Case, mine) {
 				continue
 			}
-			hot, okHot := c.of(target)
-			cold, okCold := sameClients(cases, c, target)
-			if okHot && okCold {
-				out = append(out, hotGoal(c, hot, cold))
+			if goal, measured := one.judge(cases, c, mine); measured {
+				out = append(out, goal)
 			}
 		}
 	}
 	return out
+}
+
+// judge compares our results in a case with the goal; measured is false if there is nothing to
+// compare.
+func (o goal) judge(cases []caseGroups, c caseGroups, mine group) (goal result.Goal, measured bool) {
+	goal = result.Goal{Target: mine.target, What: o.what, Bound: o.bound, AtMost: o.atMost, Doubtful: mine.doubtful}
+	switch {
+	case o.size != "":
+		goal.What = fmt.Sprintf(o.what, whole(mine.spread(figure(o.size)).Median))
+	case o.peer != "" || o.beside != "" || o.what[0] == '%':
+		goal.What = fmt.Sprintf(o.what, c)
+	}
+	if o.peer == "" && o.beside == "" {
+		s := mine.spread(o.of)
+		goal.Measured = s.Median
+		return judged(goal), s.Runs > 0
+	}
+	other, there := c.of(o.peer)
+	if o.beside != "" {
+		at := slices.IndexFunc(cases, func(b caseGroups) bool { return b.Scenario == o.beside && b.Rate == 0 && b.Clients == c.Clients })
+		if at >= 0 {
+			other, there = cases[at].of(mine.target)
+		}
+	}
+	if !there {
+		return goal, false
+	}
+	r := ratio(mine, other, o.of)
+	goal.Measured, goal.Doubtful = r.OfMedians, r.Doubtful || r.OfMedians == 0
+	return judged(goal), true
 }
 
 // of returns the results of a target in a case.
@@ -68,53 +168,13 @@ func (c caseGroups) of(target string) (group, bool) {
 }
 
 // largest returns the closed loop of a scenario with the most clients.
-func largest(cases []caseGroups, scenario, target string) (best group, c caseGroups, ok bool) {
+func largest(cases []caseGroups, scenario, target string) (most Case) {
 	for _, one := range cases {
-		if g, there := one.of(target); there && one.Scenario == scenario && one.Rate == 0 && one.Growing == "" && (!ok || one.Clients > c.Clients) {
-			best, c, ok = g, one, true
+		if _, there := one.of(target); there && one.Scenario == scenario && one.Rate == 0 && one.Growing == "" && one.Clients > most.Clients {
+			most = one.Case
 		}
 	}
-	return best, c, ok
-}
-
-// sameClients returns the results of a target in Cold with as many clients as in c.
-func sameClients(cases []caseGroups, c caseGroups, target string) (group, bool) {
-	for _, one := range cases {
-		if one.Scenario == scenarioCold && one.Rate == 0 && one.Clients == c.Clients {
-			return one.of(target)
-		}
-	}
-	return group{}, false
-}
-
-func fanoutGoals(g group) []result.Goal {
-	to := whole(g.spread(figure(figureRecipients)).Median)
-	all := []struct {
-		what, figure string
-		bound        float64
-		atMost       bool
-	}{
-		{"fan-out to " + to + " members: durable deliveries a second", figureDeliveries, deliveriesLeast, false},
-		{"201 of a broadcast to " + to + ", by the 201 of a direct message", figureCastOfDirect, castOfDirectMost, true},
-		{"bytes of log for a copy, beyond the payload", figureCopyLog, copyLogMost, true},
-	}
-	var out []result.Goal
-	for _, one := range all {
-		goal := result.Goal{Target: g.target, What: one.what, Bound: one.bound, AtMost: one.atMost}
-		s := g.spread(figure(one.figure))
-		if goal.Measured, goal.Doubtful = s.Median, g.doubtful; s.Runs > 0 {
-			out = append(out, judged(goal))
-		}
-	}
-	return out
-}
-
-func hotGoal(c caseGroups, hot, cold group) result.Goal {
-	r := ratio(hot, cold, throughput)
-	return judged(result.Goal{
-		Target: hot.target, What: fmt.Sprintf("commands to one group by replies in many conversations, %s", clientsText(c.Clients)),
-		Measured: r.OfMedians, Bound: hotGroupOfColdMin, Doubtful: r.Doubtful || r.OfMedians == 0,
-	})
+	return most
 }
 
 func judged(g result.Goal) result.Goal {

@@ -30,149 +30,65 @@ type Task struct {
 	WarmUp, Duration time.Duration
 }
 
-// Moment is the state of a run, once a second.
-type Moment struct {
-	// Elapsed is the time since the start of the run, including the warm-up.
-	Elapsed time.Duration
-	// Second is the second that just ended.
-	Second result.Second
-	// CPU is the split of that second, in cores; PerOperation is not shown.
-	CPU result.CPU
-}
+// progressEvery is the pause between lines about a run in progress.
+const progressEvery = 10 * time.Second
 
-// plainEvery is the pause between progress lines if the output is not a terminal.
-const plainEvery = 10 * time.Second
-
-// Live shows a running bench. On a terminal it redraws a small block and leaves one line
-// for each run that ended; elsewhere it writes plain lines. It is safe for concurrent
-// use. It ignores write errors: a closed terminal must not spoil a measurement.
+// Live writes a line when a run starts and when it ends, and now and then between. It is
+// safe for concurrent use. It ignores write errors: a closed terminal must not spoil a
+// measurement.
 type Live struct {
-	mu         sync.Mutex
-	out        io.Writer
-	isTerminal bool
-	width      int
+	mu  sync.Mutex
+	out io.Writer
 
 	task     Task
 	running  bool
-	last     Moment
 	failures int64
 	done     int64
-	rates    []float64
-	drawn    int
 	said     time.Duration
 }
 
-// NewLive returns a view that writes to out. On a terminal, lines are cut to width
-// columns; a width under 20 means 80.
-func NewLive(out io.Writer, isTerminal bool, width int) *Live {
-	if width < 20 {
-		width = 80
-	}
-	return &Live{out: out, isTerminal: isTerminal, width: width}
-}
+// NewLive returns a view that writes to out.
+func NewLive(out io.Writer) *Live { return &Live{out: out} }
 
 // Begin shows that a run starts.
 func (l *Live) Begin(t Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.task, l.running, l.last = t, true, Moment{}
-	l.failures, l.done, l.rates, l.said = 0, 0, nil, 0
-	if l.isTerminal {
-		l.redraw()
-		return
-	}
+	l.task, l.running = t, true
+	l.failures, l.done, l.said = 0, 0, 0
 	l.print(taskTitle(t) + ": started, " + plannedTime(t))
 }
 
-// Tick shows the second that just ended.
-func (l *Live) Tick(m Moment) {
+// Tick tells what happened in the second that just ended. elapsed is the time since the
+// start of the run, including the warm-up.
+func (l *Live) Tick(elapsed time.Duration, s result.Second) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.running {
+	l.failures += s.Failures
+	l.done += s.Operations
+	if !l.running || elapsed-l.said < progressEvery {
 		return
 	}
-	l.last = m
-	l.failures += m.Second.Failures
-	l.done += m.Second.Operations
-	l.rates = append(l.rates, float64(m.Second.Operations))
-	if l.isTerminal {
-		l.redraw()
-		return
-	}
-	if m.Elapsed-l.said >= plainEvery {
-		l.said = m.Elapsed.Truncate(plainEvery)
-		l.print(fmt.Sprintf("%s: %s, %s", taskTitle(l.task), l.phase(), l.now()))
-	}
+	l.said = elapsed.Truncate(progressEvery)
+	l.print(fmt.Sprintf("%s: %s, %s op/s, p99 %s ms, failures %s", taskTitle(l.task), l.phase(elapsed), whole(float64(s.Operations)), number(s.P99), whole(float64(l.failures))))
 }
 
-// End shows the result of the run in one line that stays on the screen.
+// End shows the result of the run.
 func (l *Live) End(r result.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.erase()
 	l.running = false
 	l.print(taskTitle(l.task) + ": " + outcome(r))
 }
 
-// Note writes one line that stays on the screen, such as what happens between runs.
+// Note writes one line, such as what happens between runs.
 func (l *Live) Note(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.erase()
 	l.print(text)
-	if l.running && l.isTerminal {
-		l.redraw()
-	}
 }
 
 func (l *Live) print(line string) { _, _ = io.WriteString(l.out, printable(line)+"\n") }
-
-// erase removes the block from the terminal and leaves the cursor where the block began.
-func (l *Live) erase() {
-	if l.drawn > 0 {
-		_, _ = fmt.Fprintf(l.out, "\x1b[%dA\r\x1b[J", l.drawn)
-		l.drawn = 0
-	}
-}
-
-func (l *Live) redraw() {
-	lines := l.block()
-	var b strings.Builder
-	if l.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\r", l.drawn)
-	}
-	for _, line := range lines {
-		b.WriteString(cut(printable(line), l.width-1))
-		b.WriteString("\x1b[K\n")
-	}
-	l.drawn = len(lines)
-	_, _ = io.WriteString(l.out, b.String())
-}
-
-func (l *Live) block() []string {
-	total := l.task.WarmUp + l.task.Duration
-	done := 0.0
-	switch {
-	case l.task.Operations > 0:
-		done = min(1, float64(l.done)/float64(l.task.Operations))
-	case total > 0:
-		done = min(1, float64(l.last.Elapsed)/float64(total))
-	}
-	bar := progressBar(done, max(10, min(40, l.width-44)))
-	cpu := l.last.CPU
-	return []string{
-		taskTitle(l.task),
-		fmt.Sprintf("  %s %s", bar, l.phase()),
-		"  " + l.now(),
-		fmt.Sprintf("  CPU cores: target %.2f, generator %.2f, neighbours %.2f", cpu.Target, cpu.Generator, cpu.Neighbours),
-		"  op/s " + sparkline(l.rates, max(10, min(60, l.width-9))),
-	}
-}
-
-func (l *Live) now() string {
-	s := l.last.Second
-	return fmt.Sprintf("%s op/s, p99 %s ms, failures %s", whole(float64(s.Operations)), number(s.P99), whole(float64(l.failures)))
-}
 
 func taskTitle(t Task) string {
 	var b strings.Builder
@@ -197,19 +113,14 @@ func plannedTime(t Task) string {
 	return seconds(t.WarmUp) + " of warm-up and " + seconds(t.Duration)
 }
 
-// phase describes the progress of the run.
-func (l *Live) phase() string {
-	if l.task.Operations == 0 {
-		return phase(l.task, l.last.Elapsed)
-	}
-	return fmt.Sprintf("%s of %s in %s", whole(float64(l.done)), whole(float64(l.task.Operations)), seconds(l.last.Elapsed))
-}
-
-// phase describes the progress of a run of a planned length. A run that exceeds its plan
-// is an open loop that fell behind and still sends its remaining arrivals.
-func phase(t Task, elapsed time.Duration) string {
+// phase describes the progress of the run. A run that exceeds its plan is an open loop that
+// fell behind and still sends its remaining arrivals.
+func (l *Live) phase(elapsed time.Duration) string {
+	t := l.task
 	total := t.WarmUp + t.Duration
 	switch {
+	case t.Operations > 0:
+		return fmt.Sprintf("%s of %s in %s", whole(float64(l.done)), whole(float64(t.Operations)), seconds(elapsed))
 	case elapsed < t.WarmUp:
 		return "warming up, " + seconds(elapsed) + " of " + seconds(t.WarmUp)
 	case elapsed > total+time.Second:
@@ -231,32 +142,6 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%d s", int(math.Round(d.Seconds())))
 }
 
-func progressBar(done float64, columns int) string {
-	full := int(math.Round(done * float64(columns)))
-	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", columns-full) + "]"
-}
-
-// sparkline draws the last values from a base of zero, so that a flat line means a
-// constant rate.
-func sparkline(values []float64, columns int) string {
-	const levels = "▁▂▃▄▅▆▇█"
-	marks := []rune(levels)
-	values = values[max(0, len(values)-columns):]
-	top := 0.0
-	for _, v := range values {
-		top = max(top, v)
-	}
-	var b strings.Builder
-	for _, v := range values {
-		at := 0
-		if top > 0 {
-			at = int(math.Round(max(0, v) / top * float64(len(marks)-1)))
-		}
-		b.WriteRune(marks[at])
-	}
-	return b.String()
-}
-
 // printable prevents names from other sources from controlling the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -265,12 +150,4 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
-}
-
-func cut(s string, columns int) string {
-	runes := []rune(s)
-	if len(runes) <= columns {
-		return s
-	}
-	return string(runes[:columns-1]) + "…"
 }

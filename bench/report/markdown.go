@@ -39,7 +39,6 @@ func Markdown(w io.Writer, r *result.Report) error {
 		}
 	}
 	writeTable(&b, "## ", d.goals)
-	writeTable(&b, "## ", d.ladders)
 	for _, o := range d.overloads {
 		writeTable(&b, "## ", o.table)
 		fmt.Fprintf(&b, "%s\n\n", escapeMarkdown(overloadReading))

@@ -26,9 +26,8 @@ const (
 	failoverP99Best = 600
 )
 
-// Names of the scenario and the figures of kills of the leader.
+// Names of the figures of kills of the leader.
 const (
-	scenarioFailover = "failover"
 	// FigureKills is how often the leader was killed. The others are as in
 	// result.Failover.
 	FigureKills    = "kills"
@@ -47,7 +46,7 @@ func CompareNodes(r *result.Report) {
 		if !there {
 			continue
 		}
-		if c.Scenario == scenarioFailover {
+		if c.Scenario == "failover" {
 			of := func(name string) float64 { return mine.spread(figure(name)).Median }
 			n.Failover = &result.Failover{Kills: int(of(FigureKills)), P50: of(FigureFirstP50), P99: of(FigureFirstP99), Max: of(FigureFirstMax), Ready: of(FigureReadyP50)}
 			continue
@@ -67,7 +66,7 @@ func CompareNodes(r *result.Report) {
 
 // nodesGoals compares several nodes with the published goals.
 func nodesGoals(n *result.Nodes) (out []result.Goal) {
-	sends, page := Case{Scenario: scenarioSend, Clients: manyClients}.String(), Case{Scenario: scenarioInbox, Clients: 1}.String()
+	sends, page := Case{Scenario: "send", Clients: manyClients}.String(), Case{Scenario: "inbox", Clients: 1}.String()
 	for _, c := range n.Cases {
 		if c.SinglePerSecond == 0 {
 			continue

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -48,21 +47,13 @@ func TestOverloadsAreHeldAgainstTheirGoals(t *testing.T) {
 func TestOverloadsAreShown(t *testing.T) {
 	r := &result.Report{Runs: []result.Run{pressedRun(0, 1000, 20, 1e6), pressedRun(0.5, 500, 10, 1e6), pressedRun(1, 990, 15, 2e6), pressedRun(5, 900, 25, 2.4e6)}}
 	r.Overloads = Overloads(r)
-	for name, write := range map[string]func(*bytes.Buffer) error{
-		"Markdown": func(b *bytes.Buffer) error { return Markdown(b, r) },
-		"HTML":     func(b *bytes.Buffer) error { return HTML(b, r) },
-	} {
-		var b bytes.Buffer
-		if err := write(&b); err != nil {
-			t.Fatal(err)
+	text := render(t, Markdown, r)
+	for _, want := range []string{"Overload: parley", "5 ×", "closed loop", "goal: at least 0.80): 0.90, met", overloadReading[:60]} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not shown", want)
 		}
-		for _, want := range []string{"Overload: parley", "5 ×", "closed loop", "goal: at least 0.80): 0.90, met", overloadReading[:60]} {
-			if !strings.Contains(b.String(), want) {
-				t.Errorf("%s does not contain %q", name, want)
-			}
-		}
-		if strings.Contains(b.String(), "Behind") {
-			t.Errorf("%s calls a target late that was offered more than it can do", name)
-		}
+	}
+	if strings.Contains(text, "Behind") {
+		t.Error("a target is called late that was offered more than it can do")
 	}
 }

@@ -1,188 +1,171 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
-	"slices"
-	"sort"
+	"math"
 	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	_ "gonum.org/v1/plot/vg/vgsvg" // the format of the plots
 
 	"parley/bench/result"
 )
 
-// Every plot has this width: about the width it gets on a page with two plots side by
-// side, so that its text appears at about its nominal size.
 const (
-	plotWidth  = 560.0
-	plotLeft   = 72.0
-	plotRight  = plotWidth - 22
-	plotInside = 210.0
+	plotWidth  = 14 * vg.Centimeter
+	plotHeight = 8 * vg.Centimeter
 )
 
-// sheet is the layout that all plots except the bars share.
-type sheet struct {
-	*drawing
-	bottom, top float64
+// drawing is one plot as SVG. Its title is also the text for readers who do not see it.
+type drawing struct {
+	file, title string
+	svg         []byte
 }
 
-func newSheet(id, title, description string, entries []entry) sheet {
-	const above = 20
-	legend := legendHeight(plotLeft, above, plotWidth, entries)
-	top := above + legend - 6
-	s := sheet{bottom: top + plotInside, top: top}
-	s.drawing = newDrawing(id, plotWidth, s.bottom+46, title, description)
-	s.legend(plotLeft, above, entries)
-	return s
-}
-
-// entries returns the legend of a case. The number of a target is its position among all
-// targets, so that it has one colour on the whole page.
-func entries(names []string, groups []group) []entry {
-	var out []entry
-	for _, g := range groups {
-		out = append(out, entry{n: slices.Index(names, g.target), name: g.target, hollow: g.doubtful})
+// draw draws the latencies of each case, and each growth curve.
+func draw(r *result.Report) ([]drawing, error) {
+	var all []drawing
+	add := func(file, title string, p *plot.Plot, lines []any) error {
+		if len(lines) == 0 {
+			return nil
+		}
+		p.Title.Text = title
+		p.Add(plotter.NewGrid())
+		if err := plotutil.AddLinePoints(p, lines...); err != nil {
+			return fmt.Errorf("plot %s: %w", title, err)
+		}
+		if _, logarithmic := p.Y.Scale.(plot.LogScale); logarithmic { // an axis of one value would reach zero
+			p.Y.Min, p.Y.Max = p.Y.Min*0.9, p.Y.Max*1.1
+		} else {
+			p.Y.Min = 0
+		}
+		to, err := p.WriterTo(plotWidth, plotHeight, "svg")
+		if err != nil {
+			return err
+		}
+		var svg bytes.Buffer
+		if _, err := to.WriteTo(&svg); err != nil {
+			return err
+		}
+		all = append(all, drawing{file, title, svg.Bytes()})
+		return nil
 	}
-	return out
-}
-
-// told describes every group's spread in words, for readers who do not see the plot.
-func told(groups []group, m measure, unit string) string {
-	var parts []string
-	for _, g := range groups {
-		parts = append(parts, g.target+": "+spreadText(g.spread(m), g.doubtful)+" "+unit)
+	grown, others := growths(byCase(r))
+	for i, c := range others {
+		p := plot.New()
+		if err := add(fmt.Sprintf("latency-%d.svg", i+1), "Latency: "+c.String(), p, latencyLines(p, c)); err != nil {
+			return nil, err
+		}
 	}
-	return strings.Join(parts, "; ")
+	for i, g := range grown {
+		for k, chart := range growthCharts {
+			p := plot.New()
+			if err := add(fmt.Sprintf("growth-%d-%d.svg", i+1, k+1), chart.title+" by "+g.growing, p, chart.lines(p, g)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
 }
 
-// bars draws throughput as bars from zero, with the spread as a whisker.
-func bars(id string, names []string, c caseGroups) string {
-	const row, above = 34.0, 12.0
-	longest, top := 0, c.Rate
+// latencyLines sets the axes for latency by percentile, and returns a line for each target.
+func latencyLines(p *plot.Plot, c caseGroups) (lines []any) {
+	p.X.Label.Text, p.Y.Label.Text = "percentile of operations", "latency, ms"
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	var ticks plot.ConstantTicks
+	for _, percentile := range []float64{50, 90, 99, 99.9, 99.99} {
+		ticks = append(ticks, plot.Tick{Value: nines(percentile), Label: plain(percentile)})
+	}
+	p.X.Tick.Marker = ticks
 	for _, g := range c.groups {
-		longest = max(longest, min(20, len([]rune(g.target))))
-		top = max(top, g.spread(throughput).Max)
-	}
-	left := 16 + glyph*1.05*float64(longest)
-	bottom := above + row*float64(len(c.groups))
-	d := newDrawing(id, plotWidth, bottom+46, "Throughput: "+c.String(),
-		"Operations per second, median with least and greatest. "+told(c.groups, throughput, "op/s"))
-	x := linear("operations per second", left, plotWidth-160, top, 4)
-	for _, t := range x.ticks {
-		d.line("grid", x.at(t.at), above, x.at(t.at), bottom)
-		d.text("small", "middle", x.at(t.at), bottom+17, t.label)
-	}
-	d.text("label", "middle", (x.from+x.to)/2, bottom+36, x.label)
-	for i, g := range c.groups {
-		s, y, n := g.spread(throughput), above+row*(float64(i)+0.5), slices.Index(names, g.target)
-		class := fmt.Sprintf("bar c%d", n%colours)
-		if g.doubtful {
-			class = fmt.Sprintf("void c%d", n%colours)
+		if curve := curveOf(g); len(curve) > 0 {
+			lines = append(lines, printable(g.target), curve)
 		}
-		d.rect(class, left, y-9, x.at(s.Median)-left, 18)
-		if s.Runs > 1 {
-			d.line("whisker", x.at(s.Min), y, x.at(s.Max), y)
-			d.line("whisker", x.at(s.Min), y-5, x.at(s.Min), y+5)
-			d.line("whisker", x.at(s.Max), y-5, x.at(s.Max), y+5)
+	}
+	return lines
+}
+
+// nines maps a percentile so that each further nine is one step to the right.
+func nines(percentile float64) float64 { return -math.Log10(1 - percentile/100) }
+
+// curveOf returns the medians over the repeats at each percentile from 50 on that all of them have.
+// Curves have the same percentiles; longer runs have more of them.
+func curveOf(g group) (curve plotter.XYs) {
+	for i := 0; ; i++ {
+		var values []float64
+		percentile := 0.0
+		for _, run := range g.counted {
+			if i < len(run.Latency.Curve) && run.Latency.Curve[i].Percentile < 100 {
+				percentile = run.Latency.Curve[i].Percentile
+				values = append(values, run.Latency.Curve[i].Ms)
+			}
 		}
-		d.text("small", "end", left-8, y+4, cut(printable(g.target), 20))
-		d.text("small", "start", x.at(s.Max)+9, y+4, spreadText(s, g.doubtful))
+		if len(values) < len(g.counted) || len(values) == 0 {
+			return curve
+		}
+		if v := NewSpread(values).Median; percentile >= 50 && finite(v) && v > 0 {
+			curve = append(curve, plotter.XY{X: nines(percentile), Y: v})
+		}
 	}
-	d.line("axis", left, above, left, bottom)
-	if c.Rate > 0 {
-		d.line("offered", x.at(c.Rate), above-6, x.at(c.Rate), bottom)
-		d.text("small", "end", x.at(c.Rate)-4, above-1, "offered")
-	}
-	return d.done()
 }
 
-// quantile returns the time that percentile percent of the operations did not exceed. It
-// returns false if no operation was slower.
-func quantile(l result.Latency, percentile float64) (float64, bool) {
-	curve := curveOf(l)
-	at := sort.Search(len(curve), func(i int) bool { return curve[i].Percentile >= percentile-1e-9 })
-	if at == len(curve) || float64(l.Count)*(1-percentile/100) < 1-1e-6 {
-		return 0, false
-	}
-	return curve[at].Ms, true
+// growthChart is a plot of quantities by size.
+type growthChart struct {
+	title, unit string
+	// by is the divisor of values for the axis.
+	by         float64
+	quantities []quantity
 }
 
-func curveOf(l result.Latency) []result.Point {
-	if len(l.Curve) > 0 {
-		return l.Curve
-	}
-	return []result.Point{{Percentile: 50, Ms: l.P50}, {Percentile: 90, Ms: l.P90}, {Percentile: 99, Ms: l.P99}, {Percentile: 99.9, Ms: l.P999}}
+var growthCharts = []growthChart{
+	{"Throughput", "operations per second", 1, []quantity{{name: "op/s", of: throughput}}},
+	{"Memory", "MiB", 1 << 20, []quantity{
+		{name: "resident", of: resident},
+		{name: "with active agents", of: figure("resident_active_bytes")},
+		{name: "restarted, with active agents", of: figure("resident_restarted_bytes")},
+	}},
+	{"Bytes on the disk", "bytes", 1, []quantity{
+		{name: "per agent", of: figure("disk_bytes_per_agent")},
+		{name: "per message", of: figure("disk_bytes_per_message")},
+	}},
+	{"Inbox pages", "p50, ms", 1, []quantity{
+		{name: "first page", of: figure("first_page_p50_ms")},
+		{name: "deep page", of: figure("deep_page_p50_ms")},
+	}},
+	{"Restart", "seconds", 1, []quantity{
+		{name: "after SIGTERM", of: figure("restart_term_seconds")},
+		{name: "after SIGKILL", of: figure("restart_kill_seconds")},
+	}},
 }
 
-// curve returns a group's latency by percentile: the spread over its runs at each
-// percentile for which every run has at least one slower operation.
-func curve(g group) (percentiles []float64, spreads []Spread) {
-	grid := slices.Clone(percentileTicks)
-	for _, r := range g.counted {
-		for _, p := range curveOf(r.Latency) {
-			if p.Percentile > 50 && p.Percentile < 99.99 {
-				grid = append(grid, p.Percentile)
+// lines sets the axes, and returns a line for each quantity of each target. Size is on a logarithmic
+// scale, on which an empty server is where one of size 1 would be.
+func (c growthChart) lines(p *plot.Plot, g growth) (lines []any) {
+	p.X.Label.Text, p.Y.Label.Text = g.growing+" (log scale)", c.unit
+	var ticks plot.ConstantTicks
+	for _, step := range g.steps {
+		ticks = append(ticks, plot.Tick{Value: decades(step.Size), Label: whole(float64(step.Size))})
+	}
+	p.X.Tick.Marker = ticks
+	for _, target := range g.targets() {
+		for _, q := range c.quantities {
+			var points plotter.XYs
+			for _, step := range g.steps {
+				of, there := step.of(target)
+				if s := of.spread(q.of); there && s.Runs > 0 {
+					points = append(points, plotter.XY{X: decades(step.Size), Y: s.Median / c.by})
+				}
+			}
+			if len(points) > 1 {
+				lines = append(lines, strings.TrimSpace(printable(target)+" "+q.name), points)
 			}
 		}
 	}
-	slices.Sort(grid)
-	for _, p := range slices.Compact(grid) {
-		s := g.spread(func(r result.Run) (float64, bool) { return quantile(r.Latency, p) })
-		if s.Runs == len(g.counted) && s.Max > 0 {
-			percentiles, spreads = append(percentiles, p), append(spreads, s)
-		}
-	}
-	return percentiles, spreads
+	return lines
 }
 
-// distribution draws latency by percentile, one line per target with a band from the
-// smallest to the largest repeat. It returns "" if no latency was measured.
-func distribution(id string, names []string, c caseGroups) string {
-	type line struct {
-		group
-		percentiles []float64
-		spreads     []Spread
-	}
-	var lines []line
-	var shown []group
-	low, high := 0.0, 0.0
-	for _, g := range c.groups {
-		ps, ss := curve(g)
-		if len(ps) == 0 {
-			continue
-		}
-		lines, shown = append(lines, line{g, ps, ss}), append(shown, g)
-		for _, s := range ss {
-			high = max(high, s.Max)
-			if s.Min > 0 && (low == 0 || s.Min < low) {
-				low = s.Min
-			}
-		}
-	}
-	if len(lines) == 0 || low == 0 {
-		return ""
-	}
-	s := newSheet(id, "Latency by percentile: "+c.String(),
-		"Median over the repeats, the band from the least to the greatest. At p99: "+told(shown, latency(p99), "ms"), entries(names, shown))
-	x, y := percentileAxis(plotLeft, plotRight), logarithmic("latency, ms", s.bottom, s.top, low, high)
-	s.frame(x, y)
-	for _, l := range lines {
-		n := slices.Index(names, l.target)
-		var middle, band []spot
-		for i, p := range l.percentiles {
-			middle = append(middle, spot{x.at(nines(p)), y.at(l.spreads[i].Median)})
-			band = append(band, spot{x.at(nines(p)), y.at(l.spreads[i].Max)})
-		}
-		for i := len(l.percentiles) - 1; i >= 0; i-- {
-			band = append(band, spot{x.at(nines(l.percentiles[i])), y.at(l.spreads[i].Min)})
-		}
-		if len(l.counted) > 1 {
-			s.path("polygon", fmt.Sprintf("band c%d", n%colours), band)
-		}
-		s.path("polyline", ink(n), middle)
-		for i, p := range l.percentiles {
-			if slices.Contains(percentileTicks, p) {
-				s.mark(n, middle[i], l.doubtful)
-			}
-		}
-	}
-	return s.done()
-}
+func decades(size int64) float64 { return math.Log10(float64(max(size, 1))) }

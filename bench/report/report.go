@@ -1,11 +1,10 @@
-// Package report presents the results of a measurement: as files, as Markdown, as one
-// self-contained HTML page, as a comparison of two measurements, and as a live view
-// during the run. It computes from its inputs and reads no clock, so the same report
-// gives the same bytes.
+// Package report presents the results of a measurement: as JSON, as Markdown, as plots, as
+// input of benchstat, and line by line during the run. It computes from its inputs and reads
+// no clock, so the same report gives the same bytes.
 //
 // Three rules keep it honest. A number over several repeats is a median and is shown with
 // its minimum and maximum. An invalid run is listed with its reason and enters no median.
-// Bars begin at zero, and an axis that does not is labelled as logarithmic.
+// An axis of a plot begins at zero or is logarithmic.
 package report
 
 import (
@@ -20,41 +19,54 @@ import (
 	"parley/bench/result"
 )
 
-// ErrSchema is returned for a file that is not a report of this layout.
-var ErrSchema = errors.New("not a bench report of the layout " + result.Schema)
-
-// Save writes results.json, results.md and results.html into dir, which it creates if
-// necessary, and returns the paths of the files it wrote. Each file appears complete or
-// not at all, and replaces an older one. If a file cannot be written, Save still writes
-// the others, and the error names that file.
+// Save writes results.json, results.md with its plots, and results.txt for benchstat into dir,
+// which it creates if necessary, and returns the paths of the files it wrote. Each file appears
+// complete or not at all, and replaces an older one. If a file cannot be written, Save still
+// writes the others, and the error names that file.
 func Save(dir string, r *result.Report) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
+	drawings, err := draw(r)
+	failed := []error{err}
 	files := []struct {
 		name  string
-		write func(io.Writer, *result.Report) error
+		write func(io.Writer) error
 	}{
-		{"results.json", writeJSON},
-		{"results.md", Markdown},
-		{"results.html", HTML},
+		{"results.json", func(w io.Writer) error { return writeJSON(w, r) }},
+		{"results.md", func(w io.Writer) error { return errors.Join(Markdown(w, r), linkDrawings(w, drawings)) }},
+		{"results.txt", func(w io.Writer) error { return Benchmarks(w, r) }},
 	}
 	var paths []string
-	var failed []error
-	for _, f := range files {
-		path := filepath.Join(dir, f.name)
-		var b bytes.Buffer
-		err := f.write(&b, r)
+	save := func(name string, text []byte, err error) {
+		path := filepath.Join(dir, name)
 		if err == nil {
-			err = replace(path, b.Bytes())
+			err = replace(path, text)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", path, err))
-			continue
+			return
 		}
 		paths = append(paths, path)
 	}
+	for _, f := range files {
+		var b bytes.Buffer
+		err := f.write(&b)
+		save(f.name, b.Bytes(), err)
+	}
+	for _, d := range drawings {
+		save(d.file, d.svg, nil)
+	}
 	return paths, errors.Join(failed...)
+}
+
+// linkDrawings writes the end of the Markdown: the plots beside it.
+func linkDrawings(w io.Writer, drawings []drawing) (err error) {
+	for _, d := range drawings {
+		_, failed := fmt.Fprintf(w, "\n![%s](%s)\n", escapeMarkdown(d.title), d.file)
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 func writeJSON(w io.Writer, r *result.Report) error {
@@ -87,27 +99,4 @@ func replace(path string, data []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
-}
-
-// Load reads a results.json. For a file of another layout it returns an error that wraps
-// ErrSchema and names the layout of the file.
-func Load(path string) (*result.Report, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var head struct {
-		Schema string `json:"schema"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", path, ErrSchema, err)
-	}
-	if head.Schema != result.Schema {
-		return nil, fmt.Errorf("%s: %w: its schema is %q", path, ErrSchema, head.Schema)
-	}
-	var r result.Report
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return &r, nil
 }

@@ -81,11 +81,7 @@ func sample() *result.Report {
 		},
 		DiskBefore: result.Disk{Syncs: 900, P50ms: 1.05, P99ms: 3.4},
 		DiskAfter:  result.Disk{Syncs: 610, P50ms: 1.62, P99ms: 5.1},
-		Ladders: []result.Ladder{
-			{Target: "parley", Scenario: "reply", Clients: 16, BoundMs: 10, Rate: 4000},
-			{Target: "floor", Scenario: "reply", Clients: 16, BoundMs: 10},
-		},
-		Verified: &result.Verification{Acknowledged: 120000, Unknown: 3, Found: 120000, Killed: true, RestartSeconds: 0.84},
+		Verified:   &result.Verification{Acknowledged: 120000, Unknown: 3, Found: 120000, Killed: true, RestartSeconds: 0.84},
 	}
 	for repeat := 1; repeat <= 3; repeat++ {
 		k := float64(repeat)

@@ -19,22 +19,6 @@ func newSection(c caseGroups) section {
 	return s
 }
 
-// ladderTable shows the results of the searches for the highest rate.
-func ladderTable(ladders []result.Ladder) table {
-	t := table{
-		caption: "Highest rate whose p99 stays within a bound",
-		head:    []string{"Target", "Scenario", "Clients", "Bound, ms", "Rate, op/s"}, left: 2,
-	}
-	for _, l := range ladders {
-		rate := "none that was tried"
-		if l.Rate > 0 {
-			rate = number(l.Rate)
-		}
-		t.rows = append(t.rows, []string{l.Target, l.Scenario, whole(float64(l.Clients)), number(l.BoundMs), rate})
-	}
-	return t
-}
-
 func runTable(c caseGroups) table {
 	t := table{
 		caption: "Results",

@@ -1,10 +1,10 @@
 // Package result holds the results of a measurement: plain values that are written as
-// JSON, read back by comparisons, and drawn by the report. It measures nothing.
+// JSON and shown by the report. It measures nothing.
 package result
 
 import "time"
 
-// Schema names the layout of a Report. Readers reject any other.
+// Schema names the layout of a Report.
 const Schema = "parley-bench/1"
 
 // Report is one invocation of the bench.
@@ -21,8 +21,6 @@ type Report struct {
 	DiskBefore Disk  `json:"disk_before"`
 	DiskAfter  Disk  `json:"disk_after"`
 	Runs       []Run `json:"runs"`
-	// Ladders are the results of searches for the highest rate; their rungs are runs.
-	Ladders []Ladder `json:"ladders,omitempty"`
 	// Overloads summarize the runs of overload.
 	Overloads []Overload `json:"overloads,omitempty"`
 	// Nodes compares several nodes with a single server; nil if one server was measured.
@@ -98,19 +96,6 @@ type Run struct {
 	Resident uint64 `json:"resident_bytes"`
 	// Invalid says why this run proves nothing; empty if it is valid.
 	Invalid string `json:"invalid"`
-}
-
-// Ladder is the result of a search for the highest rate of one scenario on one target
-// whose 99th percentile of latency stays within a bound.
-type Ladder struct {
-	Target   string `json:"target"`
-	Scenario string `json:"scenario"`
-	// Clients is the number of concurrent connections.
-	Clients int     `json:"clients"`
-	BoundMs float64 `json:"bound_ms"`
-	// Rate is the highest rate that the target held, in arrivals per second; 0 if it held
-	// none of those tried.
-	Rate float64 `json:"rate"`
 }
 
 // Overload is the behaviour of a target at and beyond its capacity.

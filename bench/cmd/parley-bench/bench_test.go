@@ -2,10 +2,7 @@ package main
 
 import (
 	"net/http"
-	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -38,12 +35,12 @@ type benchReport struct {
 // acknowledged message is read back after a kill.
 func TestBench(t *testing.T) {
 	t.Parallel()
-	scenarios := []string{"send", "reply", "sync", "inbox", "deep", "stream", "mixed", "hot", "idle", "fanout", "votes", "hotgroup"}
+	scenarios := []string{"send", "reply", "sync", "inbox", "stream", "hot", "idle", "fanout", "hotgroup"}
 	args := append([]string{
-		"--duration", "150ms", "--warmup", "10ms", "--repeats", "2", "--clients", "4", "--agents", "12", "--depth", "3",
+		"--duration", "150ms", "--warmup", "10ms", "--repeats", "2", "--clients", "4", "--agents", "12",
 		"--streams", "40", "--members", "300", "--electors", "50", "--verify", "--serve-args=--journals 2",
 	}, scenarios...)
-	report, out := measured(t, args...)
+	report, _ := measured(t, args...)
 	if report.Schema != "parley-bench/1" || len(report.Runs) != 2*len(scenarios) {
 		t.Fatalf("%s with %d runs", report.Schema, len(report.Runs))
 	}
@@ -56,7 +53,7 @@ func TestBench(t *testing.T) {
 		if run.Failures != 0 || done == 0 && run.Scenario != "idle" {
 			t.Errorf("%s: %d operations, failures %v", run.Scenario, done, run.Reasons)
 		}
-		for _, lap := range map[string][]string{"reply": {"accepted", "delivery"}, "deep": {"first page", "deep page"}}[run.Scenario] {
+		for _, lap := range map[string][]string{"reply": {"accepted", "delivery"}}[run.Scenario] {
 			if run.Laps[lap] == nil {
 				t.Errorf("%s: lap %q is missing", run.Scenario, lap)
 			}
@@ -82,11 +79,6 @@ func TestBench(t *testing.T) {
 	broadcasts, _ := v["broadcasts"].(float64)
 	if commands, _ := v["commands"].(float64); broadcasts < 4 || v["copies"] != 300*broadcasts || commands < 20 || v["partial"] != nil || v["commands_lost"] != nil {
 		t.Errorf("verification of groups: %v", v)
-	}
-	results := filepath.Join(out, "results.json")
-	said, err := parley("bench", "compare", results, results).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "send") {
-		t.Errorf("compare: %v\n%s", err, said)
 	}
 }
 
@@ -186,9 +178,6 @@ func TestBenchGrowth(t *testing.T) {
 // TestBenchOverload: overloads a server a little. It does not measure, but every step
 // is present, nothing failed, and every accepted message was read back.
 func TestBenchOverload(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("many connections in one goroutine need Linux")
-	}
 	t.Parallel()
 	report, _ := measured(t, "overload", "--duration", "200ms", "--warmup", "50ms", "--repeats", "1", "--connections", "300", "--agents", "8")
 	var factors []float64

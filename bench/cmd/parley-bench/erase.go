@@ -47,7 +47,7 @@ func (c *eraseCmd) Run(ctx context.Context, std *terminal) error {
 		Server: &target.Server{Label: ours, Binary: binary, Dir: filepath.Join(dir, ours), Args: strings.Fields(c.Serve), Env: childEnvironment()},
 		Agents: c.Agents, Messages: c.Messages, Clients: c.Clients, Rate: c.Rate, WarmUp: c.Warmup, Duration: c.Duration, Verify: c.Verify,
 		Params: scenario.Params{Seed: c.Seed, Payload: c.Payload, Agents: c.Recipients, Senders: c.Recipients},
-		Dir:    filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
+		Dir:    filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err), Command: os.Args,
 	})
 	if measured == nil {
 		return exitError{code: exitUsage, err: err}

@@ -55,7 +55,7 @@ func (c *growthCmd) Run(ctx context.Context, std *terminal) error {
 		Agents: c.Agents, Messages: c.Messages, Clients: c.Clients, Active: c.Active, Rest: c.Rest, Pages: c.Pages,
 		WarmUp: c.Warmup, Duration: c.Duration, Verify: c.Verify,
 		Params: scenario.Params{Seed: c.Seed, Payload: c.Payload, Agents: c.Recipients, Senders: c.Senders},
-		Dir:    dir, ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
+		Dir:    dir, ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err), Command: os.Args,
 		Save: func(r *result.Report) error {
 			_, err := report.Save(resultsDir(c.Out, r), r)
 			return err

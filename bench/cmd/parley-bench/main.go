@@ -25,10 +25,9 @@ type commands struct {
 	JSON   bool   `name:"json" help:"Print results as one JSON value."`
 	Server string `name:"server" placeholder:"FILE" help:"Server program to measure; default: parley beside this program, or on PATH."`
 
-	Run     runCmd     `cmd:"" default:"withargs" help:"Measure; default subcommand."`
-	Growth  growthCmd  `cmd:"" help:"Measure how agents and stored messages, as they grow in number, change speed, memory, disk and restart."`
-	Erase   eraseCmd   `cmd:"" help:"Measure how long the erasure of a large organization takes, and how others fare meanwhile."`
-	Compare compareCmd `cmd:"" help:"Show what changed from one results.json to another."`
+	Run    runCmd    `cmd:"" default:"withargs" help:"Measure; default subcommand."`
+	Growth growthCmd `cmd:"" help:"Measure how agents and stored messages, as they grow in number, change speed, memory, disk and restart."`
+	Erase  eraseCmd  `cmd:"" help:"Measure how long the erasure of a large organization takes, and how others fare meanwhile."`
 }
 
 // Exit codes: those of parley that apply here.

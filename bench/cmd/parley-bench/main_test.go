@@ -118,7 +118,7 @@ func measured(t *testing.T, args ...string) (benchReport, string) {
 	if err != nil {
 		t.Fatalf("results.json: %v", err)
 	}
-	for _, name := range []string{"results.md", "results.html"} {
+	for _, name := range []string{"results.md", "results.txt"} {
 		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}

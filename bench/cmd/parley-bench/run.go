@@ -18,7 +18,7 @@ import (
 )
 
 type runCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota, directory, a2a, failover; default: send to mixed."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, stream, hot, cold, idle, overload, fanout, hotgroup, poll, webhook, quota, directory, a2a, failover; default: send to stream."`
 	Goals     bool     `help:"Run the cases that the published goals name, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
@@ -26,7 +26,7 @@ type runCmd struct {
 	AdminURL string   `name:"admin-url" placeholder:"URL" help:"Admin listener of that server, for its metrics."`
 	PID      int      `name:"pid" help:"Process of that server if it runs here, for its CPU and memory."`
 	Beside   []string `placeholder:"FILE" help:"Peers to measure in turn with ours, each a program."`
-	Nodes    int      `placeholder:"N" help:"Measure a cluster of this many nodes behind haproxy; 1 is a cluster of one voter. Without scenarios: send, inbox, mixed."`
+	Nodes    int      `placeholder:"N" help:"Measure a cluster of this many nodes behind haproxy; 1 is a cluster of one voter. Without scenarios: send, inbox."`
 	InTurn   bool     `help:"With --nodes: haproxy gives each connection to the next node that is ready, not to the one that leads."`
 	Single   bool     `name:"beside-single" help:"With --nodes: measure a single server behind the same haproxy too, the two in turn."`
 	Kills    int      `default:"10" help:"How often failover kills the leader."`
@@ -35,21 +35,17 @@ type runCmd struct {
 
 	Clients  []int         `placeholder:"N" help:"Connections that ask at once; default: 1, 64 and 256 for send, 64 for others."`
 	Rates    []float64     `placeholder:"N" help:"Arrivals a second: adds open loops with the most clients."`
-	Poisson  bool          `help:"Draw the gaps between arrivals by chance."`
 	Duration time.Duration `default:"5s" help:"Measured window of each run."`
 	Warmup   time.Duration `default:"1s" help:"What goes before it, at the same pace."`
 	Repeats  int           `default:"3" help:"Runs of each case, all targets in turn."`
-	Ladder   bool          `help:"Look for the highest rate of send that stays within --p99."`
-	P99      time.Duration `name:"p99" default:"10ms" help:"Bound for the 99th percentile of --ladder."`
 
 	Payload       int    `default:"1024" help:"Characters of encrypted_payload."`
 	Agents        int    `default:"1000" help:"Recipients."`
 	Senders       int    `default:"1" help:"Senders to them."`
-	Depth         int    `placeholder:"PAGE" help:"Page that deep compares with page 1; adds deep to the default scenarios."`
 	Streams       int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
 	Connections   int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
 	Members       int    `default:"1000" help:"Members of the group that fanout broadcasts to."`
-	Electors      int    `default:"10000" help:"Members of the group in which votes and hotgroup vote."`
+	Electors      int    `default:"10000" help:"Members of the group in which hotgroup votes."`
 	Polled        int    `default:"1000000" help:"Messages of the agent that poll asks about."`
 	Hooks         int    `default:"1000" help:"Webhooks of webhook."`
 	Cards         int    `default:"100000" help:"Cards of directory."`
@@ -146,13 +142,13 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 	}
 	return bench.Config{
 		Targets: config.Targets, Cases: cases, Nodes: c.Nodes, Kills: c.Kills,
-		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
+		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration,
 		Params: scenario.Params{
-			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
+			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Streams: c.Streams, Connections: c.Connections,
 			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks, Cards: c.Cards, Subscriptions: c.Subscriptions,
 		},
-		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify, Own: own,
-		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
+		Verify: c.Verify, Own: own,
+		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err), Command: os.Args,
 	}, remove, nil
 }
 
@@ -185,13 +181,10 @@ func (c *runCmd) cases() ([]bench.Case, error) {
 	}
 	names := c.Scenarios
 	if len(names) == 0 && c.Nodes > 0 {
-		names = []string{scenario.Send, scenario.Inbox, scenario.Mixed}
+		names = []string{scenario.Send, scenario.Inbox}
 	}
 	if len(names) == 0 {
-		names = []string{scenario.Send, scenario.Reply, scenario.Sync, scenario.Inbox, scenario.Stream, scenario.Mixed}
-		if c.Depth > 0 {
-			names = append(names, scenario.Deep)
-		}
+		names = []string{scenario.Send, scenario.Reply, scenario.Sync, scenario.Inbox, scenario.Stream}
 	}
 	return bench.Cases(names, c.Clients, c.Rates)
 }
@@ -245,25 +238,4 @@ func (c *runCmd) targets(dir, binary string, own func(dir string, flags ...strin
 		all = append(all, peer)
 	}
 	return all, nil
-}
-
-type compareCmd struct {
-	A string `arg:"" help:"results.json from before."`
-	B string `arg:"" help:"results.json from after."`
-}
-
-// Run prints the changes from A to B.
-func (c *compareCmd) Run(std *terminal) error {
-	var both [2]*result.Report
-	for i, path := range []string{c.A, c.B} {
-		var err error
-		if both[i], err = report.Load(path); err != nil {
-			return exitError{code: exitUsage, err: err}
-		}
-	}
-	comparison := report.Compare(both[0], both[1])
-	if std.json {
-		return std.value(comparison)
-	}
-	return comparison.Markdown(std.out)
 }
