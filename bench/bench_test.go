@@ -49,9 +49,9 @@ func (p *plain) Stop() error {
 	return nil
 }
 
-func (p *plain) Start(context.Context) (target.Door, error) {
+func (p *plain) Start(context.Context) (target.Endpoint, error) {
 	if p.refuses != nil {
-		return target.Door{}, p.refuses
+		return target.Endpoint{}, p.refuses
 	}
 	p.boxes = map[string][]json.RawMessage{}
 	mux := http.NewServeMux()
@@ -83,7 +83,7 @@ func (p *plain) Start(context.Context) (target.Door, error) {
 	})
 	p.server = httptest.NewServer(mux)
 	p.server.Config.ErrorLog = nil
-	return target.Door{Address: strings.TrimPrefix(p.server.URL, "http://"), Token: "t", Kind: target.Plain, Version: p.name + " 1"}, nil
+	return target.Endpoint{Address: strings.TrimPrefix(p.server.URL, "http://"), Token: "t", Kind: target.Plain, Version: p.name + " 1"}, nil
 }
 
 func quick(t *testing.T, targets ...target.Target) (Config, *bytes.Buffer) {

@@ -40,7 +40,7 @@ type Config struct {
 	// Nodes, if not 0, says that the first target is a cluster of so many nodes. A target
 	// with the name Single is then compared with it.
 	Nodes int
-	// Kills is how often Failover kills the leader; 0 is 10. It takes no repeats.
+	// Kills is how often Failover kills the leader. It takes no repeats.
 	Kills int
 	// Repeats of each case, WarmUp and Duration of each run.
 	Repeats          int
@@ -70,6 +70,10 @@ const defaultClients = 64
 // directoryClients is the default number of clients of Directory: one shows how long a
 // search takes that waits for no other.
 const directoryClients = 1
+
+// fanClients is the default number of concurrent broadcasts: enough that a group always
+// has another broadcast to work on, without overload.
+const fanClients = 8
 
 // hotClients is the number of clients on one conversation or one group.
 const hotClients = 512
@@ -131,7 +135,7 @@ const (
 
 // Goals returns the cases that the published goals name.
 func Goals() []Case {
-	cases := []Case{
+	return []Case{
 		{Scenario: scenario.Idle, Clients: 1},
 		{Scenario: scenario.Send, Clients: 1},
 		{Scenario: scenario.Send, Clients: 64},
@@ -144,9 +148,24 @@ func Goals() []Case {
 		{Scenario: scenario.Stream, Clients: 1},
 		{Scenario: scenario.Hot, Clients: hotClients},
 		{Scenario: scenario.Cold, Clients: hotClients},
+		{Scenario: scenario.Fanout, Clients: fanClients},
+		{Scenario: scenario.HotGroup, Clients: hotClients},
 	}
-	return append(cases, Groups()...)
 }
+
+// Overload returns the cases that show what a server does beyond its capacity: the closed
+// loop that finds it, and open loops at shares of it.
+func Overload() []Case {
+	cases := []Case{{Scenario: scenario.Overload, Clients: defaultClients}}
+	for _, factor := range []float64{report.Unloaded, 1, 2, 5} {
+		cases = append(cases, Case{Scenario: scenario.Overload, Clients: defaultClients, Share: factor})
+	}
+	return cases
+}
+
+// isOverload reports whether a case loads the target beyond its capacity. The messages
+// accepted in such a case are always read back.
+func isOverload(c Case) bool { return c.Scenario == scenario.Overload }
 
 // ofOneProcess are the scenarios that look into the process or the files of the server.
 var ofOneProcess = []string{scenario.Stream, scenario.Fanout, scenario.A2A, scenario.Directory, scenario.Quota}
@@ -158,8 +177,6 @@ func (c *Config) check() error {
 		return errors.New("there is nothing to measure")
 	case c.Repeats < 1:
 		return fmt.Errorf("%d repeats measure nothing", c.Repeats)
-	case c.Kills < 0:
-		return fmt.Errorf("%d kills cannot be", c.Kills)
 	case c.Duration <= 0 || c.WarmUp < 0 || c.WarmUp+c.Duration > runLongest:
 		return fmt.Errorf("warm-up and duration should be some time, together at most %v: that is how long a token lives", runLongest)
 	}
@@ -169,6 +186,9 @@ func (c *Config) check() error {
 		}
 		if k.Scenario == scenario.Quota && c.Own == nil {
 			return errNotOwn
+		}
+		if k.Scenario == scenario.Failover && c.Kills < 1 {
+			return errors.New("failover without kills measures nothing")
 		}
 		if k.Scenario == scenario.Failover && c.Nodes < failoverLeast {
 			return fmt.Errorf("failover kills the node that leads: %d nodes are needed at least, with --nodes", failoverLeast)

@@ -70,7 +70,7 @@ func Erase(ctx context.Context, e Erasure) (*result.Report, error) {
 		return out, fmt.Errorf("the disk under %s cannot be probed: %w", e.Dir, err)
 	}
 	if err = r.start(ctx); err == nil {
-		err = (&eraser{grower: grower{runner: r, growth: &Growth{Clients: e.Clients}, side: r.here[0]}, erasure: &e}).all(ctx)
+		err = (&eraser{grower: newGrower(r, &Growth{Clients: e.Clients}, ""), erasure: &e}).all(ctx)
 	}
 	out.Goals = report.Goals(out)
 	if err == nil {
@@ -94,13 +94,14 @@ func (e *Erasure) check() error {
 
 // eraser is a call of Erase in progress.
 type eraser struct {
-	grower
+	*grower
+	org     *scenario.Erasure
 	erasure *Erasure
 }
 
 func (e *eraser) all(ctx context.Context) error {
-	host := e.side.host
-	if err := host.BeginErase(ctx, e.erasure.Agents); err != nil {
+	var err error
+	if e.org, err = scenario.BeginErasure(ctx, e.side.host.Host, e.erasure.Agents); err != nil {
 		return err
 	}
 	filled, err := e.fillErased(ctx)
@@ -108,7 +109,7 @@ func (e *eraser) all(ctx context.Context) error {
 		return err
 	}
 	e.settle(ctx)
-	before, err := e.send(ctx, e.plan(othersSending, e.erasure.Rate), newWatch(e.Live, e.side.target.Processes()))
+	before, err := e.send(ctx, e.plan(), newWatch(e.Live, e.side.target.Processes()))
 	if err != nil {
 		return err
 	}
@@ -119,22 +120,27 @@ func (e *eraser) all(ctx context.Context) error {
 	run.Figures["fill_per_second"] = filled
 	e.out.Runs = append(e.out.Runs, *run)
 	e.Live.End(*run)
-	if err := host.CheckErased(ctx); err != nil || !e.erasure.Verify {
+	if err := e.org.Check(ctx); err != nil || !e.erasure.Verify {
 		return err
 	}
 	if err := e.verify(ctx, e.side); err != nil {
 		return err
 	}
-	return host.CheckGone(ctx) // by the server that was killed and started again
+	return e.org.CheckGone(ctx) // by the server that was killed and started again
 }
 
 // fillErased stores the messages of the organization, and returns how many a second.
 func (e *eraser) fillErased(ctx context.Context) (perSecond float64, err error) {
 	n := e.erasure.Messages
 	sum, err := e.chunks(ctx, n, fillChunk, false, e.watching("fill", n), func(int64) (load.Dial, error) {
-		return e.side.host.PrepareErased(ctx)
-	}, func() error { return e.side.host.SettleErased(n) })
+		return e.org.Prepare(ctx)
+	}, func() error { return e.org.SettlePart(n) })
 	return sum.PerSecond(), err
+}
+
+// plan is the load of others.
+func (e *eraser) plan() load.Plan {
+	return load.Plan{Clients: othersSending, Rate: e.erasure.Rate, WarmUp: e.WarmUp, Duration: e.Duration, Overtime: e.Duration}
 }
 
 // send lets others send.
@@ -171,13 +177,13 @@ func (e *eraser) erase(ctx context.Context, before *load.Measurement) (*result.R
 		}
 		began := time.Now()
 		var err error
-		agents, messages, err = e.side.host.EraseNow(ctx)
+		agents, messages, err = e.org.Erase(ctx)
 		if took = time.Since(began); err == nil {
 			err = errEnough
 		}
 		cancel(err)
 	}()
-	plan := e.plan(othersSending, e.erasure.Rate)
+	plan := e.plan()
 	plan.Duration = growthLongest
 	during, err := e.send(under, plan, w)
 	if err == nil || !errors.Is(err, errEnough) {

@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// defaultKills is the default of Config.Kills.
-	defaultKills = 10
 	// failoverLeast is how many nodes there must be: with fewer nobody is left who can lead.
 	failoverLeast = 3
 	// failoverPatience bounds the time until a message is acknowledged again.
@@ -36,29 +34,29 @@ type nodes interface {
 	StartNode(ctx context.Context, i int) error
 }
 
-// failover performs a run of Failover: kills of the leader under load, each after all nodes
-// have become ready again.
-func (r *runner) failover(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
-	kills := r.Kills
-	if kills == 0 {
-		kills = defaultKills
-	}
-	task.WarmUp, task.Duration = 0, 0
-	r.Live.Begin(task)
-	f := failures{outages: load.NewHistogram()}
-	for n := range kills {
-		if err = r.killLeader(ctx, s, run.Clients, &f); err != nil {
+// failover is scenario.Failover on several nodes.
+type failover struct {
+	*runner
+	side *side
+}
+
+// Run implements scenario.Scenario: kills of the leader under load, each after all nodes have
+// become ready again.
+func (o *failover) Run(ctx context.Context, r *scenario.Round) (err error) {
+	r.Bench.Begin(ctx)
+	name, f := o.side.host.Name(), failures{outages: load.NewHistogram()}
+	for n := range o.Kills {
+		if err = o.killLeader(ctx, r.Plan.Clients, &f); err != nil {
 			err = fmt.Errorf("kill %d: %w", n+1, err)
 			break
 		}
 		last := len(f.firsts) - 1
-		r.Live.Note(fmt.Sprintf("%s: kill %d of %d: the first 201 after %.0f ms, all nodes ready after %.1f s", s.host.Name(), n+1, kills, f.firsts[last], f.readies[last]/1e3))
+		o.Live.Note(fmt.Sprintf("%s: kill %d of %d: the first 201 after %.0f ms, all nodes ready after %.1f s", name, n+1, o.Kills, f.firsts[last], f.readies[last]/1e3))
 	}
-	if len(f.firsts) == 0 {
-		return false, err
+	if len(f.firsts) > 0 {
+		f.fill(r.Result)
 	}
-	f.fill(run)
-	return true, err
+	return err
 }
 
 // failures are what the kills of a run have shown.
@@ -86,9 +84,10 @@ func quantile(values []float64, percent int) float64 {
 }
 
 // killLeader kills the leader once under load, and starts it again.
-func (r *runner) killLeader(ctx context.Context, s *side, clients int, f *failures) error {
+func (o *failover) killLeader(ctx context.Context, clients int, f *failures) error {
+	s := o.side
 	var outage scenario.Outage
-	dial, err := s.host.PrepareFailover(ctx, clients, &outage)
+	dial, err := scenario.PrepareFailover(ctx, s.host, clients, &outage)
 	if err != nil {
 		return err
 	}

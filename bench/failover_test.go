@@ -19,7 +19,7 @@ func TestQuantile(t *testing.T) {
 // TestFailoverNeedsNodes: a leader that is killed needs two others that elect one.
 func TestFailoverNeedsNodes(t *testing.T) {
 	config, _ := quick(t, &plain{name: "a"})
-	config.Cases = []Case{{Scenario: scenario.Failover, Clients: 2}}
+	config.Cases, config.Kills = []Case{{Scenario: scenario.Failover, Clients: 2}}, 1
 	for nodes, want := range map[int]string{0: "3 nodes", 2: "3 nodes", 3: ""} {
 		config.Nodes = nodes
 		if err := config.check(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -150,7 +150,6 @@ func (g *Growth) all(ctx context.Context, out *result.Report) (err error) {
 	}
 	if g.Messages > 0 {
 		params := g.Params
-		params.Depth = g.Pages
 		if g.Verify {
 			params.Sample = int(max(1, g.Messages/samples))
 		}
@@ -169,7 +168,12 @@ type grower struct {
 	*runner
 	growth *Growth
 	side   *side
+	host   *scenario.Growth
 	dir    string
+}
+
+func newGrower(r *runner, g *Growth, dir string) *grower {
+	return &grower{runner: r, growth: g, side: r.here[0], host: &scenario.Growth{Host: r.here[0].host.Host}, dir: dir}
 }
 
 // curve grows one server from an empty directory and removes its data afterwards.
@@ -190,7 +194,7 @@ func (g *Growth) curve(ctx context.Context, out *result.Report, name string, par
 		return err
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
-	if err := grow(&grower{runner: r, growth: g, side: r.here[0], dir: dir}, ctx); err != nil {
+	if err := grow(newGrower(r, g, dir), ctx); err != nil {
 		return fmt.Errorf("growing %s: %w", name, err)
 	}
 	return nil
@@ -213,7 +217,7 @@ func (g *grower) keep(run result.Run) error {
 }
 
 func (g *grower) resident() uint64 {
-	return meter{pids: g.side.target.Processes()}.Resident()
+	return machine.Processes(g.side.target.Processes()...).Resident
 }
 
 // disk records the disk space that the server uses, and the bytes written per item for
@@ -238,12 +242,12 @@ func (g *grower) term(ctx context.Context, run *result.Run) error {
 	}
 	run.Figures["stop_seconds"] = time.Since(began).Seconds()
 	began = time.Now()
-	door, err := g.side.target.Start(ctx)
+	endpoint, err := g.side.target.Start(ctx)
 	if err != nil {
 		return fmt.Errorf("the server does not start again: %w", err)
 	}
 	run.Figures["restart_term_seconds"] = time.Since(began).Seconds()
-	g.side.host.Reopen(door)
+	g.host.Reopen(endpoint)
 	return nil
 }
 

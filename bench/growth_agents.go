@@ -20,7 +20,7 @@ func (g *grower) agents(ctx context.Context) error {
 	have := int64(1)
 	for i, size := range steps {
 		run := result.Run{
-			Target: g.side.host.Name(), Scenario: scenario.Create, Clients: g.growth.Clients, Repeat: 1,
+			Target: g.host.Name(), Scenario: scenario.Create, Clients: g.growth.Clients, Repeat: 1,
 			Growing: growingAgents, Size: size, Figures: map[string]float64{},
 		}
 		err := g.create(ctx, size-have, &run)
@@ -45,7 +45,7 @@ func (g *grower) create(ctx context.Context, n int64, run *result.Run) error {
 	if n <= 0 {
 		return nil
 	}
-	host, w := g.side.host, g.watching(scenario.Create, n)
+	host, w := g.host, g.watching(scenario.Create, n)
 	made := g.Params.Agents
 	sum, err := g.chunks(ctx, n, createChunk, true, w, func(part int64) (load.Dial, error) {
 		return host.PrepareAgents(ctx, g.Params.Agents+int(part))
@@ -96,7 +96,7 @@ func (g *grower) lookAtAgents(ctx context.Context, run *result.Run, last bool) (
 // memory at the end, in bytes, and the duration in seconds.
 func (g *grower) talk(ctx context.Context) (resident, seconds float64, err error) {
 	active := min(g.growth.Active, g.Params.Agents)
-	dial, err := g.side.host.PrepareRing(ctx, active)
+	dial, err := g.host.PrepareRing(ctx, active)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -109,7 +109,7 @@ func (g *grower) talk(ctx context.Context) (resident, seconds float64, err error
 	if m != nil {
 		m.Fill(&run)
 	}
-	g.side.host.Settle(&run)
+	g.host.Settle(&run)
 	w.fill(&run, g.side.target.Processes())
 	g.Live.End(run)
 	if err == nil && run.Failures > 0 {

@@ -57,10 +57,7 @@ func (g *grower) beside(ctx context.Context, run *result.Run) (err error) {
 // window performs one measurement of sends for beside.
 func (g *grower) window(ctx context.Context, r *runner, s *side, n int) (perSecond float64, err error) {
 	run := result.Run{Target: s.host.Name(), Scenario: scenario.Send, Clients: g.growth.Clients, Repeat: n + 1}
-	_, err = r.load(ctx, s, &run, report.Task{
-		Target: run.Target, Scenario: run.Scenario, Clients: run.Clients, Repeat: n + 1, Repeats: besideWindows,
-		WarmUp: g.WarmUp, Duration: g.Duration,
-	})
+	_, err = r.measure(ctx, s, &run, report.Task{Repeat: n + 1, Repeats: besideWindows, WarmUp: g.WarmUp, Duration: g.Duration})
 	if err == nil {
 		g.Live.End(run)
 	}

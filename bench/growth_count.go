@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -94,7 +93,7 @@ func (g *grower) chunks(ctx context.Context, n, size int64, strict bool, w *watc
 		}
 		m, err := g.exactly(ctx, part, strict, dial, onlooker{w})
 		if m != nil {
-			add(sum, m)
+			sum.Add(m)
 		}
 		if settled := settle(); err == nil {
 			err = settled
@@ -105,20 +104,6 @@ func (g *grower) chunks(ctx context.Context, n, size int64, strict bool, w *watc
 		n -= part
 	}
 	return sum, nil
-}
-
-func add(sum, m *load.Measurement) {
-	sum.Seconds += m.Seconds
-	sum.Intended += m.Intended
-	sum.Operations += m.Operations
-	sum.Failures += m.Failures
-	sum.InTime += m.InTime
-	sum.Latency.Merge(m.Latency)
-	sum.Service.Merge(m.Service)
-	sum.Series = append(sum.Series, m.Series...)
-	for reason, n := range maps.All(m.Reasons) {
-		sum.Reasons[reason] += n
-	}
 }
 
 // watching starts the live view of n operations.

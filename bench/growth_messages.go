@@ -13,15 +13,15 @@ import (
 // messages stores messages up to each size in turn, starting with an empty server.
 func (g *grower) messages(ctx context.Context) error {
 	for _, size := range append([]int64{0}, sizes(firstMessages, g.growth.Messages)...) {
-		if size > 0 && size < g.side.host.Stored() && size < g.growth.Messages {
+		if size > 0 && size < g.host.Stored() && size < g.growth.Messages {
 			continue // the messages sent at the last size already exceed this one
 		}
 		run := result.Run{
-			Target: g.side.host.Name(), Scenario: scenario.Send, Clients: g.growth.Clients, Repeat: 1,
+			Target: g.host.Name(), Scenario: scenario.Send, Clients: g.growth.Clients, Repeat: 1,
 			Growing: growingMessages, Figures: map[string]float64{},
 		}
-		err := g.fill(ctx, size-g.side.host.Stored(), &run)
-		run.Size = g.side.host.Stored()
+		err := g.fill(ctx, size-g.host.Stored(), &run)
+		run.Size = g.host.Stored()
 		if err == nil {
 			err = g.lookAtMessages(ctx, &run)
 		}
@@ -45,7 +45,7 @@ func (g *grower) fill(ctx context.Context, n int64, run *result.Run) error {
 	if n <= 0 {
 		return nil
 	}
-	host, w := g.side.host, g.watching("fill", n)
+	host, w := g.host, g.watching("fill", n)
 	var settled result.Run
 	sum, err := g.chunks(ctx, n, fillChunk, false, w, func(int64) (load.Dial, error) {
 		return host.PrepareFill(ctx, g.growth.Pages)
@@ -68,9 +68,7 @@ func (g *grower) fill(ctx context.Context, n int64, run *result.Run) error {
 // lookAtMessages measures a server that stores this many messages.
 func (g *grower) lookAtMessages(ctx context.Context, run *result.Run) error {
 	figures := run.Figures
-	if _, err := g.load(ctx, g.side, run, report.Task{
-		Target: run.Target, Scenario: run.Scenario, Clients: run.Clients, Repeat: 1, Repeats: 1, WarmUp: g.WarmUp, Duration: g.Duration,
-	}); err != nil {
+	if _, err := g.measure(ctx, g.side, run, report.Task{Repeat: 1, Repeats: 1, WarmUp: g.WarmUp, Duration: g.Duration}); err != nil {
 		return err
 	}
 	run.Figures = figures
@@ -84,7 +82,7 @@ func (g *grower) lookAtMessages(ctx context.Context, run *result.Run) error {
 		return err
 	}
 	g.settle(ctx)
-	if err := g.disk(run, "message", g.side.host.Stored()); err != nil {
+	if err := g.disk(run, "message", g.host.Stored()); err != nil {
 		return err
 	}
 	if err := g.kill(ctx, run); err != nil {
@@ -95,12 +93,12 @@ func (g *grower) lookAtMessages(ctx context.Context, run *result.Run) error {
 
 // dive reads the first page of the long inbox and its deepest page in turn.
 func (g *grower) dive(ctx context.Context, run *result.Run) error {
-	dial, depth, err := g.side.host.PrepareDive(ctx, g.growth.Pages)
+	dial, depth, err := g.host.PrepareDive(ctx, g.growth.Pages)
 	if err != nil || depth == 0 {
 		return err
 	}
 	g.settle(ctx)
-	g.Live.Begin(report.Task{Target: run.Target, Scenario: scenario.Deep, Clients: 1, Repeat: 1, Repeats: 1, Duration: g.Duration})
+	g.Live.Begin(report.Task{Target: run.Target, Scenario: "deep page", Clients: 1, Repeat: 1, Repeats: 1, Duration: g.Duration})
 	w := newWatch(g.Live, g.side.target.Processes())
 	m, err := load.Run(ctx, load.Plan{Clients: 1, Duration: g.Duration}, dial, w)
 	if err != nil {
@@ -126,8 +124,8 @@ func (g *grower) verifySample(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("verification: %w", err)
 	}
-	g.Live.Note(fmt.Sprintf("%s: reading %d of %d acknowledged messages back", g.side.host.Name(), g.side.host.Acknowledged(), g.side.host.Stored()))
-	v, err := g.side.host.VerifySample(ctx)
+	g.Live.Note(fmt.Sprintf("%s: reading %d of %d acknowledged messages back", g.host.Name(), g.host.Acknowledged(), g.host.Stored()))
+	v, err := g.host.VerifySample(ctx)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func TestGrowthIsChecked(t *testing.T) {
 		"2 to 9999999":       func(g *Growth) { g.Agents = 1 },
 		"two active":         func(g *Growth) { g.Active = 1 },
 		"together at most":   func(g *Growth) { g.Duration = 0 },
-		"a payload":          func(g *Growth) { g.Params.Payload = 1 },
+		"of payload":         func(g *Growth) { g.Params.Payload = 1 },
 		"are free":           func(g *Growth) { g.Messages = 10_000_000_000; g.Params.Payload = 100_000 },
 		"could read back":    func(g *Growth) { g.Messages, g.Verify = 0, true },
 		"messages at most t": func(g *Growth) { g.Messages = math.MaxInt64 },

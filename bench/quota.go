@@ -36,73 +36,73 @@ var (
 // errNotOwn is returned if the bench cannot start the servers of Quota.
 var errNotOwn = errors.New("quota compares two servers of the bench's own, one without and one with limits: it cannot be asked of a server named by --url")
 
-// quota performs a run of Quota. The run holds the last window with limits and the
-// failures of all windows; the figures cover all windows.
-func (r *runner) quota(ctx context.Context, run *result.Run, task report.Task) (measured bool, err error) {
-	if r.Own == nil {
-		return false, errNotOwn
-	}
-	dir, err := os.MkdirTemp(r.Dir, "parley-quota-")
+// quota is scenario.Quota.
+type quota struct{ *runner }
+
+// Run implements scenario.Scenario. The run holds the last window with limits and the failures of
+// all windows; the figures cover all windows.
+func (q *quota) Run(ctx context.Context, r *scenario.Round) (err error) {
+	dir, err := os.MkdirTemp(q.Dir, "parley-quota-")
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	var two [2]*runner
 	for i, terms := range [...][]string{freeTerms, limitedTerms} {
-		one := r.apart(filepath.Join(dir, fmt.Sprint(i)), terms, i*limitedTier)
+		one := q.apart(filepath.Join(dir, fmt.Sprint(i)), terms, i*limitedTier)
 		if err := one.start(ctx); err != nil {
-			return false, fmt.Errorf("a server with %q: %w", terms, err)
+			return fmt.Errorf("a server with %q: %w", terms, err)
 		}
 		defer func() { err = errors.Join(err, one.stop()) }()
 		two[i] = one
 	}
-	free, limited := two[0].here[0], two[1].here[0]
-	if _, err := free.host.CheckTerms(ctx, false); err != nil {
-		return false, err
+	free, limited := scenario.Terms{Host: two[0].here[0].host.Host}, scenario.Terms{Host: two[1].here[0].host.Host}
+	if _, err := free.Check(ctx, false); err != nil {
+		return err
 	}
-	before, err := limited.host.CheckTerms(ctx, true)
+	before, err := limited.Check(ctx, true)
 	if err != nil {
-		return false, err
+		return err
 	}
+	r.Bench.Begin(ctx)
 	var windows quotaTally
 	for n := range quotaWindows {
 		for i, one := range two {
-			window, err := r.quotaWindow(ctx, one, two, task, n)
+			window, err := q.window(ctx, one, two, r.Result, n)
 			if err != nil {
-				return false, err
+				return err
 			}
 			windows.add(window, i == 1)
 		}
 	}
-	after, err := limited.host.Spent(ctx)
+	after, err := limited.Spent(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	windows.fill(run)
-	return true, windows.counted(before, after, limited.host.Stored())
+	windows.fill(r.Result)
+	return windows.counted(before, after, limited.Host.Stored())
 }
 
 // apart returns a runner for a server of the bench with further flags. Its measurements
 // are not kept.
-func (r *runner) apart(dir string, terms []string, tier int) *runner {
-	one := &runner{out: &result.Report{Versions: map[string]string{}}, Config: r.Config}
+func (q *quota) apart(dir string, terms []string, tier int) *runner {
+	one := &runner{out: &result.Report{Versions: map[string]string{}}, Config: q.Config}
 	one.Params.Keep, one.Params.Sample, one.Params.Tier = false, 0, tier
-	one.Targets = []target.Target{r.Own(dir, terms...)}
+	one.Targets = []target.Target{q.Own(dir, terms...)}
 	return one
 }
 
-// quotaWindow measures sends on one of two servers while the other is idle.
-func (r *runner) quotaWindow(ctx context.Context, one *runner, two [2]*runner, task report.Task, n int) (result.Run, error) {
+// window measures sends on one of two servers while the other is idle.
+func (q *quota) window(ctx context.Context, one *runner, two [2]*runner, of *result.Run, n int) (result.Run, error) {
 	var pids []int
 	for _, each := range two {
 		pids = append(pids, each.here[0].target.Processes()...)
 	}
 	settle(ctx, pids)
-	task.Scenario, task.Repeat, task.Repeats = scenario.Send, n+1, quotaWindows
-	window := result.Run{Target: task.Target, Scenario: scenario.Send, Clients: task.Clients, Repeat: n + 1}
-	_, err := one.load(ctx, one.here[0], &window, task)
+	window := result.Run{Target: of.Target, Scenario: scenario.Send, Clients: of.Clients, Repeat: n + 1}
+	_, err := one.measure(ctx, one.here[0], &window, report.Task{Repeat: n + 1, Repeats: quotaWindows, WarmUp: q.WarmUp, Duration: q.Duration})
 	if err == nil {
-		r.Live.End(window)
+		q.Live.End(window)
 	}
 	return window, err
 }

@@ -44,7 +44,7 @@ type runner struct {
 // side is one target of the bench.
 type side struct {
 	target target.Target
-	host   *scenario.Host
+	host   *scenario.Set
 	// lost is the reason why it no longer takes part.
 	lost error
 }
@@ -94,9 +94,9 @@ func (r *runner) all(ctx context.Context) (err error) {
 func (r *runner) start(ctx context.Context) error {
 	for i, t := range r.Targets {
 		s := &side{target: t}
-		door, err := t.Start(ctx)
+		endpoint, err := t.Start(ctx)
 		if err == nil {
-			s.host, err = scenario.NewHost(ctx, t.Name(), door, r.Params)
+			s.host, err = scenario.NewSet(ctx, t.Name(), endpoint, r.Params)
 		}
 		if ctx.Err() != nil {
 			return errors.Join(context.Cause(ctx), t.Stop())
@@ -110,7 +110,7 @@ func (r *runner) start(ctx context.Context) error {
 			r.out.Versions[t.Name()] = "left out: " + err.Error()
 			continue
 		}
-		r.out.Versions[t.Name()] = door.Version
+		r.out.Versions[t.Name()] = endpoint.Version
 		r.here = append(r.here, s)
 	}
 	return nil
@@ -189,34 +189,9 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 	}
 	run := result.Run{Target: s.host.Name(), Scenario: c.Scenario, Clients: c.Clients, Rate: rate, Share: c.Share, Window: c.Window.Seconds(), Repeat: repeat}
 	r.number++
-	task := report.Task{
-		Target: run.Target, Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate,
+	measured, err := r.measure(ctx, s, &run, report.Task{
 		Repeat: repeat, Repeats: r.repeats(c), Number: r.number, Of: r.of, WarmUp: r.WarmUp, Duration: cmp.Or(c.Window, r.Duration),
-	}
-	var err error
-	var measured bool
-	switch c.Scenario {
-	case scenario.Stream:
-		measured, err = r.streams(ctx, s, &run, task)
-	case scenario.Idle:
-		measured, err = r.idle(ctx, s, &run, task)
-	case scenario.Overload:
-		measured, err = r.overload(ctx, s, &run, task, c.Share)
-	case scenario.Fanout:
-		measured, err = r.fanout(ctx, s, &run, task)
-	case scenario.Webhook:
-		measured, err = r.webhook(ctx, s, &run, task)
-	case scenario.Directory:
-		measured, err = r.directory(ctx, s, &run, task)
-	case scenario.A2A:
-		measured, err = r.a2a(ctx, s, &run, task)
-	case scenario.Quota:
-		measured, err = r.quota(ctx, &run, task)
-	case scenario.Failover:
-		measured, err = r.failover(ctx, s, &run, task)
-	default:
-		measured, err = r.load(ctx, s, &run, task)
-	}
+	})
 	if measured {
 		if err != nil {
 			run.Invalid = "broken off: " + err.Error()
@@ -225,6 +200,57 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		r.Live.End(run)
 	}
 	return err
+}
+
+// measure performs a run of a scenario, and reports whether there is something measured.
+func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
+	task.Target, task.Scenario, task.Rate = run.Target, run.Scenario, run.Rate
+	around := &round{runner: r, side: s, task: task, run: run}
+	defer around.close()
+	elected, err := termOf(ctx, s.target)
+	if err != nil {
+		return false, err
+	}
+	plan := load.Plan{
+		Clients: run.Clients, Rate: run.Rate, WarmUp: r.WarmUp, Duration: task.Duration,
+		// A target that cannot keep up gets the same time once more. Arrivals still due
+		// after that are counted as never sent.
+		Overtime: task.Duration,
+	}
+	one := &scenario.Round{Plan: plan, Result: run, Bench: around}
+	err = r.scenario(s, run.Scenario).Run(ctx, one)
+	w := around.watch
+	if err == nil && run.Window > 0 {
+		w.charge(func() { r.settle(ctx) })
+	}
+	s.host.Settle(run)
+	if w == nil || w.window == 0 && run.Operations == 0 {
+		return false, err
+	}
+	if w.window > 0 {
+		w.fill(run, s.target.Processes())
+		run.CPU.PerOperation = cmp.Or(one.CPUPerOperation, run.CPU.PerOperation)
+	}
+	if elected == 0 || err != nil || run.Scenario == scenario.Failover {
+		return true, err
+	}
+	now, err := termOf(ctx, s.target)
+	if run.Figures == nil {
+		run.Figures = map[string]float64{}
+	}
+	run.Figures[figureElections] = float64(now - elected)
+	return true, err
+}
+
+// scenario returns a scenario on a target.
+func (r *runner) scenario(s *side, name string) scenario.Scenario {
+	switch name {
+	case scenario.Quota:
+		return &quota{r}
+	case scenario.Failover:
+		return &failover{r, s}
+	}
+	return s.host.Scenario(name)
 }
 
 // capacity returns the median throughput of a target in the closed loops of a scenario
@@ -244,47 +270,6 @@ func (r *runner) capacity(s *side, name string) float64 {
 	return report.NewSpread(reached).Median
 }
 
-// load performs a run of a scenario with many clients.
-func (r *runner) load(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
-	dial, err := s.host.Prepare(ctx, run.Scenario, run.Clients)
-	if err != nil {
-		return false, err
-	}
-	elected, err := termOf(ctx, s.target)
-	if err != nil {
-		return false, err
-	}
-	r.settle(ctx)
-	r.Live.Begin(task)
-	w := newWatch(r.Live, s.target.Processes())
-	plan := r.plan(run.Clients, run.Rate)
-	plan.Duration, plan.Overtime = task.Duration, task.Duration
-	measurement, err := load.Run(ctx, plan, dial, w)
-	if err == nil && run.Window > 0 {
-		w.charge(func() { r.settle(ctx) })
-	}
-	if measurement != nil {
-		measurement.Fill(run)
-	}
-	if run.Scenario == scenario.Poll {
-		run.Figures = map[string]float64{scenario.FigurePolled: float64(s.host.Polled())}
-	}
-	s.host.Settle(run)
-	if measurement == nil {
-		return false, err
-	}
-	w.fill(run, s.target.Processes())
-	if elected == 0 || err != nil {
-		return true, err
-	}
-	now, err := termOf(ctx, s.target)
-	if run.Figures == nil {
-		run.Figures = map[string]float64{}
-	}
-	run.Figures[figureElections] = float64(now - elected)
-	return true, err
-}
-
 // figureElections is how many elections several nodes held during a run.
 const figureElections = "elections"
 
@@ -297,15 +282,6 @@ func termOf(ctx context.Context, t target.Target) (uint64, error) {
 		return 0, nil
 	}
 	return led.Term(ctx)
-}
-
-func (r *runner) plan(clients int, rate float64) load.Plan {
-	return load.Plan{
-		Clients: clients, Rate: rate, WarmUp: r.WarmUp, Duration: r.Duration,
-		// A target that cannot keep up gets the same time once more. Arrivals still due
-		// after that are counted as never sent.
-		Overtime: r.Duration,
-	}
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"parley/bench/machine"
 	"parley/bench/report"
 	"parley/bench/result"
+	"parley/bench/scenario"
 )
 
 // watch measures processor time during one window and updates the live view.
@@ -61,7 +62,7 @@ func (w *watch) fill(run *result.Run, pids []int) {
 	if run.Invalid == "" {
 		run.Invalid = machine.Invalid(w.cpu)
 	}
-	if run.Invalid == "" && run.Operations == 0 {
+	if run.Invalid == "" && run.Operations == 0 && run.Scenario != scenario.Idle {
 		run.Invalid = "no operation succeeded"
 	}
 }

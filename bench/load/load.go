@@ -97,9 +97,6 @@ type Measurement struct {
 	Latency, Service *Histogram
 	// Laps holds the parts that clients noted.
 	Laps map[string]*Histogram
-	// Series holds the seconds of the window by time of answer. The last may be shorter
-	// than a second.
-	Series []result.Second
 }
 
 // PerSecond returns the actual throughput in operations per second.
@@ -110,7 +107,7 @@ func (m *Measurement) PerSecond() float64 {
 	return float64(m.Operations) / m.Seconds
 }
 
-// Add adds another window of the same kind, except its Laps and Series.
+// Add adds another window of the same kind, except its Laps.
 func (m *Measurement) Add(other *Measurement) {
 	m.Seconds += other.Seconds
 	m.Intended += other.Intended
@@ -136,7 +133,6 @@ func (m *Measurement) Fill(run *result.Run) {
 	run.Reasons = m.Reasons
 	run.Latency = m.Latency.Latency()
 	run.Service = m.Service.Latency()
-	run.Series = m.Series
 	run.Laps = nil
 	for name, lap := range m.Laps {
 		if run.Laps == nil {

@@ -17,9 +17,6 @@ const (
 	dialsAtOnce = 64
 	// usualPatience is the default of Plan.Patience.
 	usualPatience = 5 * time.Second
-	// scrap is the length below which the rest of the window does not count as a second
-	// of its own.
-	scrap = 50 * time.Millisecond
 )
 
 // run is a call of Run in progress.
@@ -135,14 +132,14 @@ func (r *run) measure(cancel context.CancelCauseFunc, watch Watch) *Measurement 
 		return nil
 	}
 	watch.Begin()
-	series := r.observe(watch, done)
+	r.observe(watch, done)
 	watch.End()
-	return r.sum(series)
+	return r.sum()
 }
 
-// observe calls Tick every second until done is closed.
-func (r *run) observe(watch Watch, done <-chan struct{}) []result.Second {
-	var series []result.Second
+// observe calls Tick every second until done is closed, and for the rest of a second at the
+// end.
+func (r *run) observe(watch Watch, done <-chan struct{}) {
 	last := r.begin
 	ticks := time.NewTimer(time.Until(last.Add(time.Second)))
 	defer ticks.Stop()
@@ -150,29 +147,21 @@ func (r *run) observe(watch Watch, done <-chan struct{}) []result.Second {
 		select {
 		case <-ticks.C:
 			last = last.Add(time.Second)
-			second := r.meter.take()
-			series = append(series, second)
-			watch.Tick(second)
+			watch.Tick(r.meter.take())
 			ticks.Reset(time.Until(last.Add(time.Second)))
 		case <-done:
-			second := r.meter.take()
-			if n := len(series); n > 0 && time.Since(last) < scrap {
-				series[n-1].Operations += second.Operations
-				series[n-1].Failures += second.Failures
-				return series
-			}
-			watch.Tick(second)
-			return append(series, second)
+			watch.Tick(r.meter.take())
+			return
 		}
 	}
 }
 
 // sum merges the workers' counts after all of them have ended.
-func (r *run) sum(series []result.Second) *Measurement {
+func (r *run) sum() *Measurement {
 	m := &Measurement{
 		Reasons: make(map[string]int64),
 		Latency: NewHistogram(), Service: NewHistogram(),
-		Laps: make(map[string]*Histogram), Series: series,
+		Laps: make(map[string]*Histogram),
 	}
 	last := r.begin.Add(min(time.Since(r.begin), r.plan.Duration))
 	for _, w := range r.workers {

@@ -9,30 +9,28 @@ import (
 	"parley/bench/result"
 )
 
-// Names of the figures of overload runs that this package reads.
+// Names of the scenario, the figures and the part of runs that this file reads.
 const (
-	// FigureFactor is the intended rate as a share of capacity; 0 is the closed loop.
-	FigureFactor = "factor_of_capacity"
-	// FigurePeak is the target's peak memory in the run, in bytes.
-	FigurePeak = "resident_peak_bytes"
-
-	figureIntended = "intended_per_second"
-	figureOffered  = "offered_per_second"
-	figureRefused  = "refused_per_second"
-	lapRefused     = "refused, from the real sending"
+	figurePeak       = "resident_peak_bytes"
+	figureIntended   = "intended_per_second"
+	figureOffered    = "offered_per_second"
+	figureRefused    = "refused_per_second"
+	scenarioOverload = "overload"
+	lapRefused       = "refused, from the real sending"
 )
 
 // Unloaded is the factor with which the others are compared.
 const Unloaded = 0.5
 
-// Overloads summarizes the runs that have a factor, by target.
+// Overloads summarizes the runs of overload, by target. Its steps are shares of capacity; 0 is
+// the closed loop.
 func Overloads(r *result.Report) []result.Overload {
 	var out []result.Overload
 	for _, name := range targets(r) {
 		byFactor := map[float64][]result.Run{}
 		for _, run := range r.Runs {
-			if factor, ok := run.Figures[FigureFactor]; ok && run.Target == name {
-				byFactor[factor] = append(byFactor[factor], run)
+			if run.Scenario == scenarioOverload && run.Target == name {
+				byFactor[run.Share] = append(byFactor[run.Share], run)
 			}
 		}
 		if len(byFactor) == 0 {
@@ -57,7 +55,7 @@ func stepOf(factor float64, g group) result.OverloadStep {
 	figure := func(name string) float64 { return median(func(r result.Run) float64 { return r.Figures[name] }) }
 	s := result.OverloadStep{
 		Factor: factor, Doubtful: g.doubtful, Connections: g.runs[0].Clients,
-		Intended: figure(figureIntended), Offered: figure(figureOffered), Refused: figure(figureRefused), Resident: figure(FigurePeak),
+		Intended: figure(figureIntended), Offered: figure(figureOffered), Refused: figure(figureRefused), Resident: figure(figurePeak),
 		Accepted:    median(func(r result.Run) float64 { return r.PerSecond }),
 		P50:         median(func(r result.Run) float64 { return r.Service.P50 }),
 		P99:         median(func(r result.Run) float64 { return r.Service.P99 }),

@@ -10,10 +10,10 @@ import (
 // pressedRun is one run of overload.
 func pressedRun(factor, accepted, p99, memory float64) result.Run {
 	return result.Run{
-		Target: "parley", Scenario: "overload", Clients: 4096, Rate: factor * 1000, Repeat: 1, PerSecond: accepted,
+		Target: "parley", Scenario: "overload", Clients: 4096, Rate: factor * 1000, Repeat: 1, PerSecond: accepted, Share: factor,
 		Service: result.Latency{Count: 10, P50: p99 / 2, P99: p99}, Latency: result.Latency{Count: 10, P99: p99 + 1},
 		Laps:    map[string]result.Latency{lapRefused: {Count: 1, P99: 7}},
-		Figures: map[string]float64{FigureFactor: factor, FigurePeak: memory, figureIntended: factor * 1000, figureOffered: accepted, figureRefused: factor},
+		Figures: map[string]float64{figurePeak: memory, figureIntended: factor * 1000, figureOffered: accepted, figureRefused: factor},
 	}
 }
 

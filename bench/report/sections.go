@@ -153,8 +153,7 @@ func shortfalls(c caseGroups) []string {
 	var out []string
 	for _, g := range c.groups {
 		s := g.spread(throughput)
-		_, pressed := g.runs[0].Figures[FigureFactor] // beyond what it can do
-		if c.Rate > 0 && !pressed && s.Runs > 0 && s.Median < keptUp*c.Rate {
+		if c.Rate > 0 && c.Scenario != scenarioOverload && s.Runs > 0 && s.Median < keptUp*c.Rate {
 			out = append(out, fmt.Sprintf("Behind: %s answered %s of the %s offered each second (median).", g.target, number(s.Median), plain(c.Rate)))
 		}
 	}

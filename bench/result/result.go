@@ -76,7 +76,7 @@ type Run struct {
 	PerSecond  float64 `json:"per_second"`
 	// Failures counts operations that were refused, broke or got a wrong answer. Reasons
 	// counts them by the first words of the reason. In overload, a proper refusal is not
-	// a failure: it is counted in Figures, and as Failures in Series.
+	// a failure: it is counted in Figures.
 	Failures int64            `json:"failures"`
 	Reasons  map[string]int64 `json:"reasons"`
 	// Latency is measured from the intended start of an operation, Service from the time
@@ -89,7 +89,6 @@ type Run struct {
 	// Figures are single numbers that a scenario names with their unit, such as
 	// "bytes_per_stream" or "last_ms".
 	Figures map[string]float64 `json:"figures,omitempty"`
-	Series  []Second           `json:"series"`
 	CPU     CPU                `json:"cpu"`
 	// Resident is the memory of the target's processes at the end, in bytes; 0 if it
 	// cannot be measured.
@@ -230,9 +229,9 @@ type Point struct {
 
 // Second is one second of a run.
 type Second struct {
-	Operations int64   `json:"operations"`
-	Failures   int64   `json:"failures"`
-	P99        float64 `json:"p99_ms"`
+	Operations, Failures int64
+	// P99 is in milliseconds.
+	P99 float64
 }
 
 // CPU is the processor time by user in the measured window, in cores.

@@ -15,8 +15,7 @@ const (
 	// a2aTurns is how many windows each of the two calls gets, in turn. Each takes that
 	// part of the duration of a run, so that a moment in which the machine is slow hits
 	// both.
-	a2aTurns         = 4
-	subscriptionsMax = 100_000
+	a2aTurns = 4
 	// taskTextMax bounds the text of a task: longer parts do not fit into a payload.
 	taskTextMax = 98_000
 )
@@ -49,39 +48,61 @@ const (
 	LapEnd  = "subscriptions: end of a task after its reply was sent"
 )
 
-// bridge holds the agents of A2A. They are not in the world's boxes, because what they
-// send is not read back: the payloads of tasks are not those of the bench.
-type bridge struct {
+// a2a is A2A. Its agents are not in the world's boxes, because what they send is not read back:
+// the payloads of tasks are not those of the bench.
+type a2a struct {
+	host *Host
+	set  *Set
 	// callers begin tasks of responders, each of the one in the same place.
 	callers, responders []*agent
+	// subscribing are pairs of an agent that begins tasks and the one that answers them.
+	subscribing [][2]*agent
 }
 
-// A2A calls agents by POST /messages/sync and by SendMessage in turn, each through to the
-// reply of the same kind of agent. It sets all of run except its CPU. window observes the
-// last turn of SendMessage, whose processor time is representative.
-func (h *Host) A2A(ctx context.Context, plan load.Plan, meter Meter, window load.Watch, run *result.Run) error {
-	if h.world == nil {
-		return fmt.Errorf("%s does not take part in %s", h.name, A2A)
-	}
-	if h.params.Payload > taskTextMax {
+// Run implements Scenario. First it calls agents by POST /messages/sync and by SendMessage in
+// turn, each through to the reply of the same kind of agent. The window is the last turn of
+// SendMessage. Then it begins tasks, restarts the server, because memory left by the calls would
+// make streams appear smaller, and subscribes to the tasks.
+func (a *a2a) Run(ctx context.Context, r *Round) error {
+	if a.host.params.Payload > taskTextMax {
 		return fmt.Errorf("a task takes a text of at most %d characters", taskTextMax)
 	}
-	if err := h.bridged(ctx, plan.Clients); err != nil {
-		return fmt.Errorf("%s: no agents that are reachable over A2A: %w", h.name, err)
+	if err := a.calls(ctx, r); err != nil {
+		return err
 	}
+	r.CPUPerOperation = r.Result.Figures[FigureA2ACPU]
+	n := r.Bench.Limit(a.host.params.Subscriptions, "subscriptions")
+	a.host.note("beginning %d tasks and subscribing to them", n)
+	tasks, err := a.beginTasks(ctx, n)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Bench.Restart(ctx); err != nil {
+		return err
+	}
+	return a.subscribe(ctx, tasks, r.Bench.Meter(), r.Result)
+}
+
+// calls measures the two kinds of calls.
+func (a *a2a) calls(ctx context.Context, r *Round) error {
+	plan, run := r.Plan, r.Result
+	if err := a.bridged(ctx, plan.Clients); err != nil {
+		return fmt.Errorf("%s: no agents that are reachable over A2A: %w", a.host.Name(), err)
+	}
+	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
 	plan.Duration /= a2aTurns
 	plan.WarmUp /= a2aTurns
 	plan.Overtime = plan.Duration
 	var synced, called turns
 	for n := range a2aTurns {
-		if err := h.callTurn(ctx, Sync, plan, &costWatch{meter: meter}, &synced); err != nil {
+		if err := a.callTurn(ctx, Sync, plan, &costWatch{meter: meter}, &synced); err != nil {
 			return err
 		}
 		watch := &costWatch{meter: meter}
 		if n == a2aTurns-1 {
 			watch.next = window
 		}
-		if err := h.callTurn(ctx, A2A, plan, watch, &called); err != nil {
+		if err := a.callTurn(ctx, A2A, plan, watch, &called); err != nil {
 			return err
 		}
 	}
@@ -96,17 +117,14 @@ func (h *Host) A2A(ctx context.Context, plan load.Plan, meter Meter, window load
 	run.Laps = map[string]result.Latency{LapSync: synced.all.Latency.Latency(), LapA2A: called.all.Latency.Latency()}
 	run.Failures += synced.all.Failures
 	for reason, n := range synced.all.Reasons {
-		if run.Reasons == nil {
-			run.Reasons = map[string]int64{}
-		}
-		run.Reasons[Sync+": "+reason] += n
+		addReason(run, Sync+": "+reason, n)
 	}
 	return nil
 }
 
 // callTurn measures one window of one of the two calls.
-func (h *Host) callTurn(ctx context.Context, name string, plan load.Plan, watch *costWatch, into *turns) error {
-	dial, err := h.Prepare(ctx, name, plan.Clients)
+func (a *a2a) callTurn(ctx context.Context, name string, plan load.Plan, watch *costWatch, into *turns) error {
+	dial, err := a.set.Prepare(ctx, name, plan.Clients)
 	if err != nil {
 		return err
 	}
@@ -172,24 +190,23 @@ func (w *costWatch) End() {
 }
 
 // bridged makes sure that there are n agents that call, and n that are reachable over A2A.
-func (h *Host) bridged(ctx context.Context, n int) error {
-	b := &h.bridge
-	have := len(b.callers)
+func (a *a2a) bridged(ctx context.Context, n int) error {
+	have, w := len(a.callers), a.host.world
 	if n <= have {
 		return nil
 	}
-	callers, err := h.world.create(ctx, h.world.globex, "caller-%d", have, n-have)
+	callers, err := w.create(ctx, w.globex, "caller-%d", have, n-have)
 	if err != nil {
 		return err
 	}
-	responders, err := h.world.create(ctx, h.world.acme, "responder-%d", have, n-have)
+	responders, err := w.create(ctx, w.acme, "responder-%d", have, n-have)
 	if err != nil {
 		return err
 	}
 	if err := enable(ctx, responders); err != nil {
 		return err
 	}
-	b.callers, b.responders = append(b.callers, callers...), append(b.responders, responders...)
+	a.callers, a.responders = append(a.callers, callers...), append(a.responders, responders...)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,20 +38,21 @@ type taskRequest struct {
 
 // taskRequest builds the request that begins a task: with now it is answered at once, else
 // after the reply.
-func (h *Host) taskRequest(from, to *agent, now bool) *taskRequest {
+func (a *a2a) taskRequest(from, to *agent, now bool) *taskRequest {
+	h := a.host
 	text := make([]byte, h.payloads.length())
 	h.payloads.write(text, Key{})
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"%s","role":"ROLE_USER","parts":%s%s%s},"configuration":{"returnImmediately":%t}}}`,
 		text[:keyLength], partsHead, text, partsTail, now)
-	r := &taskRequest{bytes: wire.Request("POST", "/a2a/"+to.handle, from.org.token, h.a2aHeaders(from), body)}
+	r := &taskRequest{bytes: wire.Request("POST", "/a2a/"+to.handle, from.org.token, h.world.a2aHeaders(from), body)}
 	r.id = bytes.Index(r.bytes, text[:keyLength])
 	r.text = bytes.Index(r.bytes, text)
 	return r
 }
 
 // a2aHeaders are the headers of a call on behalf of an agent.
-func (h *Host) a2aHeaders(from *agent) [][2]string {
-	brand := h.world.brand
+func (w *world) a2aHeaders(from *agent) [][2]string {
+	brand := w.brand
 	return [][2]string{{"X-" + strings.ToUpper(brand[:1]) + brand[1:] + "-Agent", from.id.String()}, {"A2A-Version", "1.0"}, {"X-A2A-Timeout", "10"}}
 }
 
@@ -69,7 +71,8 @@ type partsReply struct {
 	parts               []byte
 }
 
-func (h *Host) partsReply(token string) *partsReply {
+func (a *a2a) partsReply(token string) *partsReply {
+	h := a.host
 	r := &partsReply{parts: h.payloads.parts(Key{})}
 	placeholder := strings.Repeat("0", 36)
 	payload := base64.RawURLEncoding.EncodeToString(r.parts)
@@ -147,24 +150,26 @@ type calling struct {
 	trouble error
 }
 
-func (h *Host) prepareA2A(ctx context.Context, clients int) (load.Dial, error) {
-	if err := h.bridged(ctx, clients); err != nil {
+// Prepare implements Load.
+func (a *a2a) Prepare(ctx context.Context, clients int) (load.Dial, error) {
+	h := a.host
+	if err := a.bridged(ctx, clients); err != nil {
 		return nil, err
 	}
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		from, to := h.bridge.callers[worker], h.bridge.responders[worker]
+		from, to := a.callers[worker], a.responders[worker]
 		c := &calling{payloads: h.payloads, key: Key{Run: run, Worker: uint32(worker)}}
 		var err error
-		if c.conn, err = wire.DialHTTP(ctx, h.door.Address); err == nil {
-			if c.answers, err = wire.DialHTTP(ctx, h.door.Address); err == nil {
+		if c.conn, err = wire.DialHTTP(ctx, h.Endpoint().Address); err == nil {
+			if c.answers, err = wire.DialHTTP(ctx, h.Endpoint().Address); err == nil {
 				c.stream, err = h.listen(ctx, to)
 			}
 		}
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		c.request, c.reply = h.taskRequest(from, to, false), h.partsReply(to.org.token)
+		c.request, c.reply = a.taskRequest(from, to, false), a.partsReply(to.org.token)
 		c.ended.Go(c.serve)
 		return c, nil
 	}, nil
@@ -206,7 +211,7 @@ func nextTask(stream *wire.Stream) (message, error) {
 		if event.Name != "message" {
 			continue
 		}
-		m, err := readMessage(event.Data)
+		m, err := findMessage(event.Data)
 		if err != nil {
 			err = errors.New("wrong answer: an event that is not a message")
 		}
@@ -227,26 +232,24 @@ func (c *calling) Do(_ context.Context, n int, _ *load.Laps) error {
 		}
 		return err
 	}
-	task, err := resultOf(answer, "task")
+	told, err := readA2A(answer)
 	if err != nil {
 		return err
 	}
-	return c.judge(task)
+	return c.judge(told.Result.Task)
 }
 
 // judge checks a task: it has the message that began it and the result that was given.
-func (c *calling) judge(task []byte) error {
+func (c *calling) judge(task *a2aTask) error {
 	expected := c.key
 	expected.Part = answered
 	id := c.request.bytes[c.request.id : c.request.id+keyLength]
-	text := plainText(at(first(at(first(at(task, "artifacts")), "parts")), "text"))
-	switch state := plainText(at(task, "status", "state")); {
-	case !bytes.Equal(plainText(at(first(at(task, "history")), "messageId")), id):
+	switch {
+	case len(task.History) == 0 || task.History[0].MessageID != string(id):
 		return wrong("another message than the one sent")
-	case string(state) != taskCompleted:
-		return load.Refused{Reason: "the wait ended in " + string(state)}
-	}
-	if key, sound := c.payloads.read(text); !sound || key != expected {
+	case task.Status.State != taskCompleted:
+		return load.Refused{Reason: "the wait ended in " + task.Status.State}
+	case len(task.Artifacts) == 0 || !c.payloads.isText(task.Artifacts[0].Parts, expected):
 		return wrong("another result than the one given")
 	}
 	return nil
@@ -278,49 +281,73 @@ func (c *calling) Close() error {
 	return errors.Join(errs...)
 }
 
-// resultOf returns a member of the result of a JSON-RPC response.
-func resultOf(answer wire.Answer, name string) ([]byte, error) {
+// a2aAnswer holds the members of a JSON-RPC response that are checked, and of an event of a
+// subscription.
+type a2aAnswer struct {
+	Result struct {
+		Task     *a2aTask `json:"task"`
+		Artifact *struct {
+			Artifact a2aArtifact `json:"artifact"`
+		} `json:"artifactUpdate"`
+		Status *struct {
+			TaskID string    `json:"taskId"`
+			Status a2aStatus `json:"status"`
+		} `json:"statusUpdate"`
+	} `json:"result"`
+	Error *struct {
+		Code int `json:"code"`
+		Data []struct {
+			Reason string `json:"reason"`
+		} `json:"data"`
+	} `json:"error"`
+}
+
+type a2aTask struct {
+	ID      string    `json:"id"`
+	Status  a2aStatus `json:"status"`
+	History []struct {
+		MessageID string `json:"messageId"`
+	} `json:"history"`
+	Artifacts []a2aArtifact `json:"artifacts"`
+}
+
+type a2aStatus struct {
+	State string `json:"state"`
+}
+
+type a2aArtifact struct {
+	Parts []a2aPart `json:"parts"`
+}
+
+type a2aPart struct {
+	Text string `json:"text"`
+}
+
+// readA2A reads a response that has a task.
+func readA2A(answer wire.Answer) (told a2aAnswer, err error) {
 	if answer.Status != 200 {
 		err, _ := refusal(answer)
-		return nil, err
+		return told, err
 	}
-	if found := at(answer.Body, "result", name); found != nil {
-		return found, nil
-	}
-	if code := at(answer.Body, "error", "code"); code != nil {
-		reason := plainText(at(first(at(answer.Body, "error", "data")), "reason"))
-		return nil, load.Refused{Reason: fmt.Sprintf("A2A error %s %s", code, reason)}
-	}
-	return nil, errA2A
-}
-
-// at returns the value of a member of an object, or of a member of its member; nil if there
-// is none.
-func at(object []byte, path ...string) []byte {
-	for _, wanted := range path {
-		walk := membersOf(object)
-		object = nil
-		for object == nil {
-			name, value, ok := walk.next()
-			if !ok {
-				return nil
-			}
-			if string(name) == wanted {
-				object = value
-			}
+	err = json.Unmarshal(answer.Body, &told)
+	switch {
+	case err == nil && told.Error != nil:
+		reason := ""
+		if len(told.Error.Data) > 0 {
+			reason = told.Error.Data[0].Reason
 		}
+		return told, load.Refused{Reason: fmt.Sprintf("A2A error %d %s", told.Error.Code, reason)}
+	case err != nil || told.Result.Task == nil:
+		return told, errA2A
 	}
-	return object
+	return told, nil
 }
 
-// first returns the first element of an array; nil if there is none.
-func first(array []byte) []byte {
-	if len(array) == 0 || array[0] != '[' {
-		return nil
+// isText reports whether the first of the parts has the payload of key as its text.
+func (p *payloads) isText(parts []a2aPart, key Key) bool {
+	if len(parts) == 0 {
+		return false
 	}
-	value, _, ok := cutValue(skipBlank(array[1:]))
-	if !ok {
-		return nil
-	}
-	return value
+	got, sound := p.read([]byte(parts[0].Text))
+	return sound && got == key
 }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,45 +25,44 @@ const (
 	completers = 64
 )
 
-// Task is a task that was begun and not answered.
-type Task struct {
+// task is a task that was begun and not answered.
+type task struct {
 	id, message uuid
 	key         Key
 	from, to    *agent
 }
 
-// BeginTasks begins tasks: an equal number by each of many agents, half of which belong to
+// beginTasks begins tasks: an equal number by each of many agents, half of which belong to
 // one organization and half to the other.
-func (h *Host) BeginTasks(ctx context.Context, n int) ([]Task, error) {
-	if h.world == nil {
-		return nil, fmt.Errorf("%s does not take part in %s", h.name, A2A)
-	}
+func (a *a2a) beginTasks(ctx context.Context, n int) ([]task, error) {
+	h := a.host
 	pairs := (n + tasksPerAgent - 1) / tasksPerAgent
-	if err := h.subscribers(ctx, pairs); err != nil {
-		return nil, fmt.Errorf("%s: no agents for subscriptions: %w", h.name, err)
+	if err := a.subscribers(ctx, pairs); err != nil {
+		return nil, fmt.Errorf("%s: no agents for subscriptions: %w", h.Name(), err)
 	}
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
 	}
 	run := h.nextRun()
-	tasks := make([]Task, n)
+	tasks := make([]task, n)
 	err := together(ctx, setupCalls, pairs, func(ctx context.Context, i int) error {
 		own := tasks[i*n/pairs : (i+1)*n/pairs]
 		for k := range own {
-			own[k] = Task{key: Key{Run: run, Worker: uint32(i), N: uint32(k)}, from: h.subscribing[i][0], to: h.subscribing[i][1]}
+			own[k] = task{key: Key{Run: run, Worker: uint32(i), N: uint32(k)}, from: a.subscribing[i][0], to: a.subscribing[i][1]}
 		}
-		return h.beginOf(ctx, own)
+		return a.beginOf(ctx, own)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: tasks cannot be begun: %w", h.name, err)
+		return nil, fmt.Errorf("%s: tasks cannot be begun: %w", h.Name(), err)
 	}
 	return tasks, nil
 }
 
 // subscribers makes sure that there are n pairs of an agent that begins tasks and one that
 // answers them.
-func (h *Host) subscribers(ctx context.Context, n int) error {
-	for have := len(h.subscribing); have < n; have = len(h.subscribing) {
+func (a *a2a) subscribers(ctx context.Context, n int) error {
+	h := a.host
+	for have := len(a.subscribing); have < n; have = len(a.subscribing) {
 		from, to, count := h.world.globex, h.world.acme, (n+1)/2
 		if have > 0 { // the other half, in the other direction
 			from, to, count = to, from, n-have
@@ -79,7 +79,7 @@ func (h *Host) subscribers(ctx context.Context, n int) error {
 			return err
 		}
 		for i := range begin {
-			h.subscribing = append(h.subscribing, [2]*agent{begin[i], answer[i]})
+			a.subscribing = append(a.subscribing, [2]*agent{begin[i], answer[i]})
 		}
 	}
 	return nil
@@ -87,14 +87,15 @@ func (h *Host) subscribers(ctx context.Context, n int) error {
 
 // beginOf begins the tasks of one agent with another, and finds their messages in the
 // other's inbox.
-func (h *Host) beginOf(ctx context.Context, tasks []Task) error {
-	conn, err := wire.DialHTTP(ctx, h.door.Address)
+func (a *a2a) beginOf(ctx context.Context, tasks []task) error {
+	h := a.host
+	conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	places := make(map[uuid]*Task, len(tasks))
-	request := h.taskRequest(tasks[0].from, tasks[0].to, true)
+	places := make(map[uuid]*task, len(tasks))
+	request := a.taskRequest(tasks[0].from, tasks[0].to, true)
 	for i := range tasks {
 		t := &tasks[i]
 		request.write(h.payloads, t.key)
@@ -102,12 +103,12 @@ func (h *Host) beginOf(ctx context.Context, tasks []Task) error {
 		if err != nil {
 			return err
 		}
-		task, err := resultOf(answer, "task")
+		told, err := readA2A(answer)
 		if err != nil {
 			return err
 		}
 		var known bool
-		if t.id, known = parseUUID(plainText(at(task, "id"))); !known || string(plainText(at(task, "status", "state"))) != taskSubmitted {
+		if t.id, known = parseUUID([]byte(told.Result.Task.ID)); !known || told.Result.Task.Status.State != taskSubmitted {
 			return wrong("not a task that was submitted")
 		}
 		places[t.id] = t
@@ -134,14 +135,15 @@ func (h *Host) beginOf(ctx context.Context, tasks []Task) error {
 	return err
 }
 
-// Subscribe subscribes to tasks, measures the memory of the streams, and answers all tasks.
+// subscribe subscribes to tasks, measures the memory of the streams, and answers all tasks.
 // Each stream must bring the result and the end of its task, and then end. It adds to the
 // figures and laps of run.
-func (h *Host) Subscribe(ctx context.Context, tasks []Task, meter Meter, run *result.Run) error {
-	if err := h.world.freshTokens(ctx); err != nil {
-		return fmt.Errorf("%s gives no tokens: %w", h.name, err)
+func (a *a2a) subscribe(ctx context.Context, tasks []task, meter Meter, run *result.Run) error {
+	h := a.host
+	if err := h.freshTokens(ctx); err != nil {
+		return err
 	}
-	s := &subscriptions{host: h, tasks: tasks, streams: make([]*wire.Stream, len(tasks)), ends: make(chan taskEnd, len(tasks))}
+	s := &subscriptions{a2a: a, host: h, tasks: tasks, streams: make([]*wire.Stream, len(tasks)), ends: make(chan taskEnd, len(tasks))}
 	defer s.close()
 	before := measured(ctx, meter)
 	if err := s.open(ctx); err != nil {
@@ -167,8 +169,9 @@ func measured(ctx context.Context, meter Meter) memory {
 
 // subscriptions holds the streams of tasks.
 type subscriptions struct {
+	a2a     *a2a
 	host    *Host
-	tasks   []Task
+	tasks   []task
 	streams []*wire.Stream
 	ends    chan taskEnd
 	readers sync.WaitGroup
@@ -186,8 +189,8 @@ func (s *subscriptions) open(ctx context.Context) error {
 	return together(ctx, streamDials, len(s.tasks), func(ctx context.Context, i int) error {
 		t := &s.tasks[i]
 		body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"SubscribeToTask","params":{"id":"%s"}}`, t.id)
-		request := wire.Request("POST", "/a2a/"+t.to.handle, t.from.org.token, append(s.host.a2aHeaders(t.from), [2]string{"Accept", "text/event-stream"}), body)
-		stream, err := wire.OpenStream(ctx, s.host.addressOf(i%subscribedFrom), s.host.door.Address, request)
+		request := wire.Request("POST", "/a2a/"+t.to.handle, t.from.org.token, append(s.host.world.a2aHeaders(t.from), [2]string{"Accept", "text/event-stream"}), body)
+		stream, err := wire.OpenStream(ctx, s.host.addressOf(i%subscribedFrom), s.host.Endpoint().Address, request)
 		if err != nil {
 			return fmt.Errorf("subscription %d of %d cannot be opened: %w", i+1, len(s.tasks), err)
 		}
@@ -196,11 +199,12 @@ func (s *subscriptions) open(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("a subscription without its first event: %w", err)
 		}
-		if id, _ := parseUUID(plainText(at(event.Data, "result", "task", "id"))); id != t.id {
+		var told a2aAnswer
+		if json.Unmarshal(event.Data, &told) != nil || told.Result.Task == nil || told.Result.Task.ID != t.id.String() {
 			return wrong("a subscription begins with another task")
 		}
 		s.readers.Go(func() {
-			at, err := s.host.readEnd(stream, t)
+			at, err := readEnd(stream, s.host.payloads, t)
 			s.ends <- taskEnd{i, at, err}
 		})
 		return nil
@@ -209,28 +213,31 @@ func (s *subscriptions) open(ctx context.Context) error {
 
 // readEnd reads a stream to its end: the result of the task, its completion and nothing
 // else except that the task is being worked on. arrived is when the completion arrived.
-func (h *Host) readEnd(stream *wire.Stream, t *Task) (arrived time.Time, err error) {
+func readEnd(stream *wire.Stream, p *payloads, t *task) (arrived time.Time, err error) {
 	for given := false; ; {
 		event, err := stream.Next()
 		if err != nil {
 			return arrived, fmt.Errorf("a subscription ends before its task: %w", err)
 		}
 		arrived = time.Now()
-		if parts := at(event.Data, "result", "artifactUpdate", "artifact", "parts"); parts != nil {
+		var told a2aAnswer
+		if json.Unmarshal(event.Data, &told) != nil {
+			return arrived, errA2A
+		}
+		if update := told.Result.Artifact; update != nil {
 			expected := t.key
 			expected.Part = answered
-			if key, sound := h.payloads.read(plainText(at(first(parts), "text"))); !sound || key != expected || given {
+			if given || !p.isText(update.Artifact.Parts, expected) {
 				return arrived, wrong("a subscription brings another result than the one given")
 			}
 			given = true
 			continue
 		}
-		update := at(event.Data, "result", "statusUpdate")
-		id, _ := parseUUID(plainText(at(update, "taskId")))
-		switch state := string(plainText(at(update, "status", "state"))); {
-		case id == t.id && state == taskWorking && !given:
+		update := told.Result.Status
+		switch own := update != nil && update.TaskID == t.id.String(); {
+		case own && update.Status.State == taskWorking && !given:
 			continue
-		case id != t.id || state != taskCompleted || !given:
+		case !own || update.Status.State != taskCompleted || !given:
 			return arrived, wrong("a subscription does not bring the end of its task")
 		}
 		if _, err = stream.Next(); !errors.Is(err, io.EOF) {
@@ -244,7 +251,7 @@ func (h *Host) readEnd(stream *wire.Stream, t *Task) (arrived time.Time, err err
 func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 	sent, began := make([]time.Time, len(s.tasks)), time.Now()
 	err := together(ctx, completers, min(completers, len(s.tasks)), func(ctx context.Context, worker int) error {
-		conn, err := wire.DialHTTP(ctx, s.host.door.Address)
+		conn, err := wire.DialHTTP(ctx, s.host.Endpoint().Address)
 		if err != nil {
 			return err
 		}
@@ -254,7 +261,7 @@ func (s *subscriptions) complete(ctx context.Context, run *result.Run) error {
 			t := &s.tasks[i]
 			reply := replies[t.to.org]
 			if reply == nil {
-				reply = s.host.partsReply(t.to.org.token)
+				reply = s.a2a.partsReply(t.to.org.token)
 				replies[t.to.org] = reply
 			}
 			key := t.key

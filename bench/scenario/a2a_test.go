@@ -120,19 +120,12 @@ func (s *fake) subscribed(w http.ResponseWriter, r *http.Request, id string) {
 // call runs A2A for a moment and then subscribes to tasks.
 func call(t *testing.T, f fault) (run result.Run, w window, err error) {
 	t.Helper()
-	s, door := newFake(t, f)
-	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1})
+	s, endpoint := newFake(t, f)
+	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Subscriptions: 3*tasksPerAgent - 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.A2A(t.Context(), load.Plan{Clients: 2, Duration: 20 * time.Millisecond * a2aTurns}, unseen{s}, &w, &run); err != nil {
-		return run, w, err
-	}
-	h.Settle(&run)
-	tasks, err := h.BeginTasks(t.Context(), 3*tasksPerAgent-1)
-	if err == nil {
-		err = h.Subscribe(t.Context(), tasks, unseen{s}, &run)
-	}
+	run, err = runOnce(t, h, A2A, load.Plan{Clients: 2, Duration: 20 * time.Millisecond * a2aTurns}, around{meter: unseen{s}, window: &w})
 	return run, w, err
 }
 

@@ -30,7 +30,7 @@ type assembly struct {
 }
 
 // assemble creates an open group and seats agents in it, many at once.
-func (h *Host) assemble(ctx context.Context, name string, founder *agent, agents []*agent) (*assembly, error) {
+func assemble(ctx context.Context, h *Host, name string, founder *agent, agents []*agent) (*assembly, error) {
 	h.note("seating %d agents in a group", len(agents))
 	made, err := founder.org.client.CreateGroup(ctx, api.CreateGroup{
 		ActingAgent: founder.id.String(), Name: name, EnrollmentPolicy: api.EnrollOpen,
@@ -44,7 +44,7 @@ func (h *Host) assemble(ctx context.Context, name string, founder *agent, agents
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			joined, err := h.join(conn, g, agents[i])
+			joined, err := g.join(conn, h.world, agents[i])
 			if err == nil && joined.Status != api.Joined {
 				err = wrong("an open group that seats nobody")
 			}
@@ -54,14 +54,17 @@ func (h *Host) assemble(ctx context.Context, name string, founder *agent, agents
 		}
 		return nil
 	})
+	if err == nil {
+		err = g.count(ctx, agents)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", h.name, err)
 	}
-	return g, h.count(ctx, g, agents)
+	return g, nil
 }
 
 // count lists the members of a group and checks that each of agents is there once.
-func (h *Host) count(ctx context.Context, g *assembly, agents []*agent) error {
+func (g *assembly) count(ctx context.Context, agents []*agent) error {
 	byID := map[parley.AgentID]*agent{g.founder.id: g.founder}
 	for _, a := range agents {
 		byID[a.id] = a
@@ -70,31 +73,19 @@ func (h *Host) count(ctx context.Context, g *assembly, agents []*agent) error {
 	g.place = make(map[uint32]int, expected)
 	for m, err := range g.founder.org.client.MembersAll(ctx, api.ListMembers{ID: g.id, Limit: 200}) {
 		if err != nil {
-			return fmt.Errorf("%s: the members cannot be listed: %w", h.name, err)
+			return fmt.Errorf("the members cannot be listed: %w", err)
 		}
 		if byID[m.AgentID] == nil {
-			return fmt.Errorf("%s: %s is in the group twice, or should not be", h.name, m.AgentID)
+			return fmt.Errorf("%s is in the group twice, or should not be", m.AgentID)
 		}
 		g.place[byID[m.AgentID].box] = len(g.members)
 		g.members = append(g.members, byID[m.AgentID])
 		delete(byID, m.AgentID)
 	}
 	if len(g.members) != expected {
-		return fmt.Errorf("%s: the group has %d members of %d", h.name, len(g.members), expected)
+		return fmt.Errorf("the group has %d members of %d", len(g.members), expected)
 	}
 	return nil
-}
-
-// aside runs a task that is not measured, over its own connections.
-func (h *Host) aside(ctx context.Context, connections int, task func(conn *wire.HTTP, worker, workers int) error) error {
-	return together(ctx, connections, connections, func(ctx context.Context, worker int) error {
-		conn, err := wire.DialHTTP(ctx, h.door.Address)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		return task(conn, worker, connections)
-	})
 }
 
 // joining holds the members of the answer to a join that are checked.
@@ -110,9 +101,9 @@ type joining struct {
 }
 
 // join requests a seat for an agent.
-func (h *Host) join(conn *wire.HTTP, g *assembly, a *agent) (joining, error) {
+func (g *assembly) join(conn *wire.HTTP, w *world, a *agent) (joining, error) {
 	var told joining
-	answer, err := conn.Do(wire.Request("POST", g.path("/join"), a.org.token, h.world.acting(a), []byte("{}")))
+	answer, err := conn.Do(wire.Request("POST", g.path("/join"), a.org.token, w.acting(a), []byte("{}")))
 	if err != nil {
 		return told, err
 	}

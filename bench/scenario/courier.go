@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"parley/bench/target"
 	"parley/bench/wire"
@@ -18,21 +19,14 @@ type courier interface {
 	Close() error
 }
 
-// natsStream and natsSubject are the stream and the subject prefix of the inboxes in
-// NATS.
-const (
-	natsStream  = "INBOX"
-	natsSubject = "inbox."
-)
-
 // courier connects the client with the number worker of the current run.
 func (h *Host) courier(ctx context.Context, worker int) (courier, error) {
-	if h.door.Kind == target.NATS {
-		conn, err := wire.DialNATS(ctx, h.door.Address)
+	if h.endpoint.Kind == target.NATS {
+		conn, err := dialNATS(h.endpoint.Address)
 		if err != nil {
 			return nil, err
 		}
-		return &natsCourier{conn: conn, payloads: h.payloads, payload: make([]byte, h.payloads.length())}, nil
+		return &natsCourier{natsConn: conn, payloads: h.payloads, payload: make([]byte, h.payloads.length())}, nil
 	}
 	c, err := h.caller(ctx)
 	if err != nil {
@@ -46,7 +40,7 @@ func (h *Host) courier(ctx context.Context, worker int) (courier, error) {
 func (h *Host) postCourier(c *caller, worker int) *postCourier {
 	post := &postCourier{caller: c, agents: h.params.Agents}
 	if h.world == nil {
-		post.token, post.kind = h.door.Token, "svc.v1.task_request"
+		post.token, post.kind = h.endpoint.Token, "svc.v1.task_request"
 		post.from, post.domain = "planner-3@globex.example.org", "@acme.example.org"
 		return post
 	}
@@ -66,7 +60,7 @@ type caller struct {
 }
 
 func (h *Host) caller(ctx context.Context) (*caller, error) {
-	conn, err := wire.DialHTTP(ctx, h.door.Address)
+	conn, err := wire.DialHTTP(ctx, h.endpoint.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -181,16 +175,46 @@ func appendContent(body []byte, kind string, payload []byte) []byte {
 		`"metadata":{"trace":"0af7651916cd43dd8448eb211c80319c","priority":5,"tags":["a","b","c"]},"content_type":"application/json"}`, kind, payload)
 }
 
-// natsCourier publishes to a subject of the stream and waits for the acknowledgement.
-type natsCourier struct {
-	conn     *wire.NATS
-	payloads *payloads
-	payload  []byte
+// newSendRequest builds the request for a message of one agent to another.
+func newSendRequest(h *Host, path string, from, to *agent) *sendRequest {
+	payload := make([]byte, h.payloads.length())
+	h.payloads.write(payload, Key{})
+	body := []byte(`{"to_handle":"` + to.handle + `","from_handle":"` + from.handle + `",`)
+	body = appendContent(body, h.world.messageType("task_request"), payload)
+	r := &sendRequest{bytes: wire.Request("POST", path, from.org.token, nil, body)}
+	r.payload = bytes.Index(r.bytes, payload)
+	return r
 }
 
-func (c *natsCourier) deliver(to int, key Key) error {
-	c.payloads.write(c.payload, key)
-	return c.conn.Publish(natsSubject+strconv.Itoa(to), c.payload)
+// replyRequest is POST /messages/{id}/reply, with the id and the payload overwritten in
+// place.
+type replyRequest struct {
+	bytes       []byte
+	id, payload int
 }
 
-func (c *natsCourier) Close() error { return c.conn.Close() }
+func newReplyRequest(h *Host, token string) *replyRequest {
+	placeholder := strings.Repeat("0", 36)
+	payload := make([]byte, h.payloads.length())
+	h.payloads.write(payload, Key{})
+	body := appendContent([]byte("{"), h.world.messageType("task_response"), payload)
+	r := &replyRequest{bytes: wire.Request("POST", "/messages/"+placeholder+"/reply", token, nil, body)}
+	r.id = bytes.Index(r.bytes, []byte(placeholder))
+	r.payload = bytes.Index(r.bytes, payload)
+	return r
+}
+
+// reply replies to the message original with the message of key, which goes to the
+// mailbox of to.
+func (c *caller) reply(r *replyRequest, original uuid, key Key, to *agent) (message, error) {
+	original.put(r.bytes[r.id:])
+	c.payloads.write(r.bytes[r.payload:], key)
+	m, err := c.post(r.bytes, key, to.box)
+	if err != nil {
+		return m, err
+	}
+	if string(m.recipientHandle) != to.handle {
+		return m, wrong("another recipient than the one asked for")
+	}
+	return m, nil
+}

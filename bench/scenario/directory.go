@@ -5,26 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"net"
 	"net/url"
-	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"parley/bench/cards"
 	"parley/bench/load"
-	"parley/bench/result"
 	"parley/bench/wire"
 )
 
 const (
-	// defaultCards is the default of Params.Cards.
-	defaultCards = 100_000
-	// cardsLeast and cardsMost bound Params.Cards.
-	cardsLeast = 100
-	cardsMost  = 1_000_000
 	// publishers is how many connections publish at once.
 	publishers = 32
 	// cardPatience bounds the wait for cards, and for their vectors, that are not found.
@@ -92,69 +86,65 @@ type cardIndex struct {
 	marks atomic.Int64
 }
 
-// Cards returns how many cards Directory publishes.
-func (h *Host) Cards() int {
-	if h.params.Cards > 0 {
-		return h.params.Cards
-	}
-	return defaultCards
+// directory is Directory.
+type directory struct {
+	host *Host
+	// index is nil until the cards are published.
+	index *cardIndex
+	// foundWithin bounds the wait for a published card, patience that for all cards.
+	foundWithin, patience time.Duration
 }
 
-// Directory searches the directory as planned, then publishes cards at a fixed rate and
-// measures when they are found. The first run fills the directory. Directory sets all of
-// run except its CPU, which is that of the searches.
-func (h *Host) Directory(ctx context.Context, plan load.Plan, meter Meter, window load.Watch, run *result.Run) error {
-	if h.world == nil {
-		return fmt.Errorf("%s does not take part in %s", h.name, Directory)
-	}
-	if h.index == nil {
-		if err := h.fillDirectory(ctx, meter); err != nil {
-			return fmt.Errorf("%s: no directory: %w", h.name, err)
+// Run implements Scenario. It searches the directory as planned, then publishes cards at a fixed
+// rate and measures when they are found. At the end it restarts a server that the bench has
+// started, and waits until all cards are found again. The first run fills the directory. The
+// window is that of the searches.
+func (d *directory) Run(ctx context.Context, r *Round) error {
+	h, run := d.host, r.Result
+	if d.index == nil {
+		if err := d.publishAll(ctx, r.Bench.Meter()); err != nil {
+			return fmt.Errorf("%s: no directory: %w", h.Name(), err)
 		}
 	}
-	if err := h.world.freshTokens(ctx); err != nil {
-		return fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	if err := h.freshTokens(ctx); err != nil {
+		return err
 	}
-	meter.Settle(ctx)
 	tally := &searchTally{}
-	m, err := load.Run(ctx, plan, h.searchingWith(tally), window)
+	m, err := load.Run(ctx, r.Plan, d.searches(tally), r.Bench.Begin(ctx))
 	if m == nil {
 		return err
 	}
 	m.Fill(run)
-	run.Figures = map[string]float64{}
-	for name, value := range h.index.figures {
-		run.Figures[name] = value
-	}
+	run.Figures = maps.Clone(d.index.figures)
 	if err == nil {
 		err = tally.judge(run.Figures)
+	}
+	if err == nil {
+		err = d.publishAgain(ctx, r.Plan, run)
 	}
 	if err != nil {
 		return err
 	}
-	return h.publishAgain(ctx, plan, run)
-}
-
-// AwaitDirectory waits until a server that was restarted finds all cards, and sets the
-// figures of a restart that began at an instant and has answered since another.
-func (h *Host) AwaitDirectory(ctx context.Context, began, answered time.Time, run *result.Run) error {
-	err := h.awaitCards(ctx, "", func(l *listing) bool { return l.total >= h.index.others+len(h.index.cards) })
-	run.Figures[FigureRestarted] = answered.Sub(began).Seconds() * 1e3
-	run.Figures[FigureRestartedAll] = time.Since(began).Seconds() * 1e3
+	took, err := r.Bench.Restart(ctx)
+	if err != nil || took == 0 {
+		return err
+	}
+	answered := time.Now()
+	err = d.await(ctx, "", func(l *listing) bool { return l.total >= d.index.others+len(d.index.cards) })
+	run.Figures[FigureRestarted] = took.Seconds() * 1e3
+	run.Figures[FigureRestartedAll] = (took + time.Since(answered)).Seconds() * 1e3
 	return err
 }
 
-// fillDirectory creates the agents and publishes their cards.
-func (h *Host) fillDirectory(ctx context.Context, meter Meter) error {
-	count := h.Cards()
+// publishAll creates the agents and publishes their cards.
+func (d *directory) publishAll(ctx context.Context, meter Meter) error {
+	h, count := d.host, d.host.params.Cards
 	h.note("publishing %d cards", count)
-	if err := h.world.freshTokens(ctx); err != nil {
+	if err := h.freshTokens(ctx); err != nil {
 		return err
 	}
-	x := &cardIndex{cards: cards.Make(h.params.Seed, count), agents: make([]*agent, count), place: make(map[uuid]int, count), sizes: map[string]int{}, words: map[string]byte{}, fresh: max(2*republishers, min(freshMost, count/10))}
-	x.last = fmt.Sprintf("last-%x", rand.Uint64())
-	x.cards[count-1].Categories = append(x.cards[count-1].Categories, x.last)
-	conn, err := h.publicConnection(ctx, 0)
+	x := newCardIndex(h.params.Seed, count)
+	conn, err := d.connect(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -169,27 +159,20 @@ func (h *Host) fillDirectory(ctx context.Context, meter Meter) error {
 	x.others = before.total
 	meter.Settle(ctx)
 	resident, began := meter.Resident(), time.Now()
-	if err := h.enrollAll(ctx, x, 0, count-1); err != nil {
+	if err := d.enrollAll(ctx, x, 0, count-1); err != nil {
 		return err
 	}
-	if err := h.enrollAll(ctx, x, count-1, count); err != nil {
+	if err := d.enrollAll(ctx, x, count-1, count); err != nil {
 		return err
 	}
 	ended := time.Now()
-	for i, a := range x.agents {
-		x.place[uuid(a.id)] = i
-		for _, category := range x.cards[i].Categories {
-			x.sizes[category]++
-		}
-	}
 	x.figures = map[string]float64{FigureCards: float64(count), FigurePublished: float64(count) / ended.Sub(began).Seconds()}
-	h.index = x
 	h.note("%d cards published in %.1f s, waiting for their vectors", count, ended.Sub(began).Seconds())
-	if err := h.awaitCards(ctx, "", func(l *listing) bool { return l.total == x.others+count }); err != nil {
+	if err := d.await(ctx, "", func(l *listing) bool { return l.total == x.others+count }); err != nil {
 		return err
 	}
 	meant := "category=" + x.last + "&semantic=" + meaningOf(&x.cards[count-1])
-	if err := h.awaitCards(ctx, meant, func(l *listing) bool { return len(l.ids) == 1 }); err != nil {
+	if err := d.await(ctx, meant, func(l *listing) bool { return len(l.ids) == 1 }); err != nil {
 		return err
 	}
 	x.figures[FigureVectors] = time.Since(ended).Seconds() * 1e3
@@ -197,9 +180,28 @@ func (h *Host) fillDirectory(ctx context.Context, meter Meter) error {
 	if now := meter.Resident(); resident > 0 && now > resident {
 		x.figures[FigureCardMemory] = float64(now-resident) / float64(count)
 	}
-	x.countWords()
-	x.drawFilters(rand.New(rand.NewPCG(h.params.Seed, 1)))
+	for i, a := range x.agents {
+		x.place[uuid(a.id)] = i
+	}
+	d.index = x
 	return nil
+}
+
+// newCardIndex makes cards, and counts what searches look for.
+func newCardIndex(seed uint64, count int) *cardIndex {
+	x := &cardIndex{
+		cards: cards.Make(seed, count), agents: make([]*agent, count), place: make(map[uuid]int, count), sizes: map[string]int{},
+		words: map[string]byte{}, fresh: max(2*republishers, min(freshMost, count/10)), last: fmt.Sprintf("last-%x", rand.Uint64()),
+	}
+	x.cards[count-1].Categories = append(x.cards[count-1].Categories, x.last)
+	for i := range x.cards {
+		for _, category := range x.cards[i].Categories {
+			x.sizes[category]++
+		}
+	}
+	x.countWords()
+	x.drawFilters(rand.New(rand.NewPCG(seed, 1)))
+	return x
 }
 
 // meaningOf returns what a card says first, within the bound of a query, for a query
@@ -223,14 +225,14 @@ func (x *cardIndex) countWords() {
 	}
 }
 
-// awaitCards searches until the answer is as wanted.
-func (h *Host) awaitCards(ctx context.Context, query string, enough func(*listing) bool) error {
-	conn, err := h.publicConnection(ctx, 0)
+// await searches until the answer is as wanted.
+func (d *directory) await(ctx context.Context, query string, enough func(*listing) bool) error {
+	conn, err := d.connect(ctx, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	for deadline := time.Now().Add(h.cardPatience); ; {
+	for deadline := time.Now().Add(d.patience); ; {
 		l, err := search(conn, query)
 		switch {
 		case err != nil && !isShed(err):
@@ -238,7 +240,7 @@ func (h *Host) awaitCards(ctx context.Context, query string, enough func(*listin
 		case err == nil && enough(l):
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("not all cards were found within %v (%v)", h.cardPatience, err)
+			return fmt.Errorf("not all cards were found within %v (%v)", d.patience, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -249,9 +251,9 @@ func (h *Host) awaitCards(ctx context.Context, query string, enough func(*listin
 }
 
 // enrollAll creates agents and publishes their cards, from one place up to another.
-func (h *Host) enrollAll(ctx context.Context, x *cardIndex, from, upTo int) error {
+func (d *directory) enrollAll(ctx context.Context, x *cardIndex, from, upTo int) error {
 	return together(ctx, publishers, min(publishers, upTo-from), func(ctx context.Context, worker int) error {
-		p, err := h.publisher(ctx)
+		p, err := d.publisher(ctx)
 		if err != nil {
 			return err
 		}
@@ -271,19 +273,10 @@ func isShed(err error) bool {
 	return errors.As(err, &refused) && strings.HasPrefix(refused.Reason, "status 503")
 }
 
-// publicConnection connects one of the clients without a token. A server lets each address
-// search once at a time, so on one machine each client gets an address of its own.
-func (h *Host) publicConnection(ctx context.Context, client int) (*wire.HTTP, error) {
-	return wire.DialHTTPFrom(ctx, h.addressOf(client), h.door.Address)
-}
-
-// addressOf returns the address of a client, nil for any.
-func (h *Host) addressOf(client int) net.IP {
-	host, _, err := net.SplitHostPort(h.door.Address)
-	if ip := net.ParseIP(host).To4(); err != nil || ip == nil || !ip.IsLoopback() || runtime.GOOS != "linux" {
-		return nil
-	}
-	return net.IPv4(127, 77, byte(client/250), byte(1+client%250))
+// connect connects one of the clients without a token. A server lets each address search once at
+// a time.
+func (d *directory) connect(ctx context.Context, client int) (*wire.HTTP, error) {
+	return wire.DialHTTPFrom(ctx, d.host.addressOf(client), d.host.Endpoint().Address)
 }
 
 // publisher publishes cards.
@@ -294,8 +287,9 @@ type publisher struct {
 	body, request []byte
 }
 
-func (h *Host) publisher(ctx context.Context) (*publisher, error) {
-	conn, err := wire.DialHTTP(ctx, h.door.Address)
+func (d *directory) publisher(ctx context.Context) (*publisher, error) {
+	h := d.host
+	conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 	if err != nil {
 		return nil, err
 	}
@@ -312,22 +306,20 @@ func (p *publisher) Close() error { return p.conn.Close() }
 
 // enroll creates an agent and publishes its card.
 func (p *publisher) enroll(x *cardIndex, i int) error {
-	made := &agent{org: p.world.acme}
+	of := p.world.acme
 	if i%10 >= 7 {
-		made.org = p.world.globex
+		of = p.world.globex
 	}
 	p.body = fmt.Appendf(p.body[:0], `{"name":"card-%d",%s`, i, p.create)
-	p.request = wire.AppendRequest(p.request[:0], "POST", "/agents", made.org.token, nil, p.body)
+	p.request = wire.AppendRequest(p.request[:0], "POST", "/agents", of.token, nil, p.body)
 	answer, err := p.patiently(201)
 	if err != nil {
 		return err
 	}
-	id, _ := memberOf(answer.Body, "id")
-	agentID, ok := parseUUID(plainText(id))
-	if !ok {
-		return wrong("an agent without id")
+	made, err := readAgent(answer.Body, of)
+	if err != nil {
+		return err
 	}
-	copy(made.id[:], agentID[:])
 	x.agents[i] = made
 	if err := p.compose(made, &x.cards[i]); err != nil {
 		return err
@@ -397,4 +389,71 @@ func appendCard(to []byte, brand string, c *cards.Card) ([]byte, error) {
 		"name": c.Name, "description": c.Description, "version": "1.0.0", "is_public": true, "skills": skills, brand: extension,
 	})
 	return append(to, body...), err
+}
+
+// filter is a combination of filters.
+type filter struct {
+	category, language, jurisdiction, pricing, tag, kind string
+	// query is the filter in a query string, count how many cards pass it.
+	query string
+	count int
+}
+
+func (f *filter) encode() string {
+	values := url.Values{}
+	for name, value := range map[string]string{
+		"category": f.category, "language": f.language, "jurisdiction": f.jurisdiction, "pricing_model": f.pricing, "tag": f.tag, "message_type": f.kind,
+	} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	return values.Encode()
+}
+
+func (f *filter) passes(c *cards.Card) bool {
+	same := func(want, have string) bool { return want == "" || strings.EqualFold(want, have) }
+	return same(f.jurisdiction, c.Jurisdiction) && same(f.pricing, c.PricingModel) &&
+		(f.category == "" || slices.Contains(c.Categories, f.category)) &&
+		(f.kind == "" || slices.Contains(c.MessageTypes, f.kind)) &&
+		(f.language == "" || slices.ContainsFunc(c.Languages, func(l string) bool {
+			return same(f.language, l) || strings.HasPrefix(strings.ToLower(l), strings.ToLower(f.language)+"-")
+		})) &&
+		(f.tag == "" || slices.ContainsFunc(c.Skills, func(k cards.Skill) bool { return slices.Contains(k.Tags, f.tag) }))
+}
+
+// drawFilters draws filters of one to three values of random cards, and counts the cards
+// that pass each.
+func (x *cardIndex) drawFilters(random *rand.Rand) {
+	for range filtersDrawn {
+		c := &x.cards[random.IntN(len(x.cards))]
+		var f filter
+		for range 1 + random.IntN(3) {
+			switch random.IntN(6) {
+			case 0, 1:
+				f.category = c.Categories[0]
+			case 2:
+				f.language = c.Languages[0]
+			case 3:
+				f.jurisdiction = c.Jurisdiction
+			case 4:
+				f.pricing = c.PricingModel
+			default:
+				f.tag = c.Skills[0].Tags[0]
+			}
+		}
+		if random.IntN(4) == 0 && len(c.MessageTypes) > 0 {
+			f.kind = c.MessageTypes[0]
+		}
+		if f == (filter{}) {
+			f.category = c.Categories[0]
+		}
+		f.query = f.encode()
+		for i := range x.cards {
+			if f.passes(&x.cards[i]) {
+				f.count++
+			}
+		}
+		x.filters = append(x.filters, f)
+	}
 }

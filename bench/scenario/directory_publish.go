@@ -39,15 +39,15 @@ const (
 
 // publishAgain publishes cards again at a fixed rate, each with a new word, and looks for
 // each until it is found.
-func (h *Host) publishAgain(ctx context.Context, plan load.Plan, run *result.Run) error {
+func (d *directory) publishAgain(ctx context.Context, plan load.Plan, run *result.Run) error {
 	plan.Clients, plan.Rate = republishers, publishRate
 	under, stop := context.WithCancel(ctx)
 	defer stop()
 	var beside sync.WaitGroup
 	searches, tally := load.NewHistogram(), &searchTally{}
 	var besideErr error
-	beside.Go(func() { besideErr = h.searchBeside(under, searches, tally) })
-	m, err := load.Run(ctx, plan, h.republisher, nil)
+	beside.Go(func() { besideErr = d.searchBeside(under, searches, tally) })
+	m, err := load.Run(ctx, plan, d.republisher, nil)
 	stop()
 	beside.Wait()
 	if m == nil {
@@ -61,14 +61,14 @@ func (h *Host) publishAgain(ctx context.Context, plan load.Plan, run *result.Run
 	}
 	for reason, n := range m.Reasons {
 		run.Failures += n
-		run.Reasons["publishing: "+reason] += n
+		addReason(run, "publishing: "+reason, n)
 	}
 	return errors.Join(err, besideErr)
 }
 
 // searchBeside searches by words now and then.
-func (h *Host) searchBeside(ctx context.Context, into *load.Histogram, tally *searchTally) error {
-	s, err := h.searcher(ctx, republishers, h.nextRun(), tally)
+func (d *directory) searchBeside(ctx context.Context, into *load.Histogram, tally *searchTally) error {
+	s, err := d.searcher(ctx, republishers, d.host.nextRun(), tally)
 	if err != nil {
 		return err
 	}
@@ -101,17 +101,17 @@ type republishing struct {
 	within   time.Duration
 }
 
-func (h *Host) republisher(ctx context.Context, worker int) (load.Client, error) {
-	p, err := h.publisher(ctx)
+func (d *directory) republisher(ctx context.Context, worker int) (load.Client, error) {
+	p, err := d.publisher(ctx)
 	if err != nil {
 		return nil, err
 	}
-	searches, err := h.publicConnection(ctx, worker)
+	searches, err := d.connect(ctx, worker)
 	if err != nil {
 		_ = p.Close()
 		return nil, err
 	}
-	return &republishing{publisher: p, searches: searches, index: h.index, within: h.foundWithin}, nil
+	return &republishing{publisher: p, searches: searches, index: d.index, within: d.foundWithin}, nil
 }
 
 // Close implements load.Client.

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -100,17 +101,17 @@ type searching struct {
 	request []byte
 }
 
-func (h *Host) searchingWith(tally *searchTally) load.Dial {
-	run := h.nextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) { return h.searcher(ctx, worker, run, tally) }
+func (d *directory) searches(tally *searchTally) load.Dial {
+	run := d.host.nextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) { return d.searcher(ctx, worker, run, tally) }
 }
 
-func (h *Host) searcher(ctx context.Context, client int, run uint16, tally *searchTally) (*searching, error) {
-	conn, err := h.publicConnection(ctx, client)
+func (d *directory) searcher(ctx context.Context, client int, run uint16, tally *searchTally) (*searching, error) {
+	conn, err := d.connect(ctx, client)
 	if err != nil {
 		return nil, err
 	}
-	return &searching{conn: conn, host: h, index: h.index, random: h.choice(run, client), client: client, tally: tally}, nil
+	return &searching{conn: conn, host: d.host, index: d.index, random: d.host.choice(run, client), client: client, tally: tally}, nil
 }
 
 // Close implements load.Client.
@@ -299,7 +300,8 @@ func (s *searching) detail(laps *load.Laps) error {
 		err, _ := refusal(answer)
 		return err
 	}
-	if name, _ := memberOf(answer.Body, "name"); string(plainText(name)) != c.Name {
+	var shown cardRow
+	if json.Unmarshal(answer.Body, &shown) != nil || shown.Name != c.Name {
 		return wrong("another card than the one asked for")
 	}
 	return nil
@@ -311,7 +313,7 @@ func (s *searching) stream(ctx context.Context, laps *load.Laps) error {
 	i, c := s.target()
 	path := "/directory/agents/stream?q=" + url.QueryEscape(cards.Names(s.random, c, false)) + "&semantic=" + url.QueryEscape(c.Skills[0].Description)
 	began := time.Now()
-	stream, err := wire.DialStreamFrom(ctx, s.host.addressOf(s.client), s.host.door.Address, path, "", "")
+	stream, err := wire.DialStream(ctx, s.host.addressOf(s.client), s.host.Endpoint().Address, path, "")
 	if err != nil {
 		return err
 	}
@@ -322,12 +324,11 @@ func (s *searching) stream(ctx context.Context, laps *load.Laps) error {
 			return err
 		}
 		laps.Note(phase.lap, time.Since(began))
-		name, _ := memberOf(event.Data, "phase")
-		l, err := readRows(event.Data, "results")
+		l, err := readRows(event.Data)
 		if err != nil {
 			return err
 		}
-		if string(plainText(name)) != phase.name || phase.name == "fuzzy" && !s.has(l, i) {
+		if l.phase != phase.name || phase.name == "fuzzy" && !s.has(l, i) {
 			return wrong("a phase of a search that does not find its card")
 		}
 	}
@@ -404,4 +405,73 @@ func (s *searching) pass(l *listing, f *filter) error {
 		}
 	}
 	return nil
+}
+
+// listing is a page of the directory.
+type listing struct {
+	ids    []uuid
+	scores []float64
+	modes  []string
+	total  int // -1 if it is not known
+	cursor string
+	more   bool
+	phase  string // of a stream
+}
+
+// search reads one page of the directory.
+func search(conn *wire.HTTP, query string) (*listing, error) {
+	answer, err := conn.Do(wire.Request("GET", "/directory/agents?"+query, "", nil, nil))
+	if err != nil {
+		return nil, err
+	}
+	return readListing(answer)
+}
+
+func readListing(answer wire.Answer) (*listing, error) {
+	if answer.Status != 200 {
+		err, _ := refusal(answer)
+		return nil, err
+	}
+	return readRows(answer.Body)
+}
+
+// cardRow is a row of a page, or one agent.
+type cardRow struct {
+	ID    string   `json:"id"`
+	Name  string   `json:"name"`
+	Score *float64 `json:"score"`
+}
+
+// cardRows is a page, or one phase of a stream.
+type cardRows struct {
+	Items   []cardRow `json:"items"`
+	Results []cardRow `json:"results"`
+	Phase   string    `json:"phase"`
+	Modes   []string  `json:"search_mode"`
+	Total   *int      `json:"total"`
+	Cursor  string    `json:"next_cursor"`
+	More    bool      `json:"has_more"`
+}
+
+// readRows reads the rows of an object, and what else a page has.
+func readRows(body []byte) (*listing, error) {
+	var j cardRows
+	if json.Unmarshal(body, &j) != nil || j.Items == nil && j.Results == nil {
+		return nil, wrong("not a page of the directory")
+	}
+	l := &listing{phase: j.Phase, modes: j.Modes, total: -1, cursor: j.Cursor, more: j.More}
+	if j.Total != nil {
+		l.total = *j.Total
+	}
+	for _, one := range append(j.Items, j.Results...) {
+		id, known := parseUUID([]byte(one.ID))
+		if !known || slices.Contains(l.ids, id) {
+			return nil, wrong("a row without id, or a card that comes twice")
+		}
+		l.ids = append(l.ids, id)
+		if one.Score != nil {
+			l.scores = append(l.scores, *one.Score)
+		}
+	}
+	return l, nil
 }

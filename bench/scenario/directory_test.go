@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"parley/bench/load"
-	"parley/bench/result"
 )
 
 // catalog is the directory of a fake: the latest card of each agent, in the order in which
@@ -245,46 +243,36 @@ func (s *fake) search(w http.ResponseWriter, r *http.Request) {
 	tell(w, 200, map[string]any{"items": rows, "next_cursor": next, "has_more": next != nil, "search_mode": modes, "total": total})
 }
 
-// unmeasured is a Meter that sees nothing.
-type unmeasured struct{}
-
-func (unmeasured) Resident() uint64            { return 0 }
-func (unmeasured) CPU() time.Duration          { return 0 }
-func (unmeasured) Open() int                   { return -1 }
-func (unmeasured) Log() (uint64, bool)         { return 0, false }
-func (unmeasured) Live(context.Context) uint64 { return 0 }
-func (unmeasured) Settle(context.Context)      {}
-
 // fakeCards is how many cards the directory of a fake has: so many that some words are on
 // more than one page.
 const fakeCards = 300
 
 // directoryHost returns a host for a fake with a fault.
-func directoryHost(t *testing.T, f fault) *Host {
+func directoryHost(t *testing.T, f fault) (*Set, *directory) {
 	t.Helper()
-	_, door := newFake(t, f)
-	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 3, Payload: 64, Agents: 1, Senders: 1, Cards: fakeCards})
+	_, endpoint := newFake(t, f)
+	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 3, Payload: 64, Agents: 1, Senders: 1, Cards: fakeCards})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return h, h.Scenario(Directory).(*directory)
 }
 
 // tryDirectory fills the directory of a fake, searches it in every way, publishes some
 // cards again, and returns what it finds wrong first.
 func tryDirectory(t *testing.T, f fault) error {
-	h := directoryHost(t, f)
+	_, d := directoryHost(t, f)
 	if f == hidesCard || f == ignoresFilters {
-		h.cardPatience = 200 * time.Millisecond
+		d.patience = 200 * time.Millisecond
 	}
 	if f == keepsOldCard {
-		h.foundWithin = 200 * time.Millisecond
+		d.foundWithin = 200 * time.Millisecond
 	}
-	if err := h.fillDirectory(t.Context(), unmeasured{}); err != nil {
+	if err := d.publishAll(t.Context(), unseen{}); err != nil {
 		return err
 	}
 	laps, tally, figures := load.NewLaps(), &searchTally{}, map[string]float64{}
-	s, err := h.searcher(t.Context(), 0, 1, tally)
+	s, err := d.searcher(t.Context(), 0, 1, tally)
 	if err != nil {
 		return err
 	}
@@ -324,7 +312,7 @@ func tryDirectory(t *testing.T, f fault) error {
 	if figures[FigureMisspelled] == 0 || figures[FigureNeeds] == 0 {
 		return fmt.Errorf("figures %v", figures)
 	}
-	r, err := h.republisher(t.Context(), 1)
+	r, err := d.republisher(t.Context(), 1)
 	if err != nil {
 		return err
 	}
@@ -337,12 +325,6 @@ func tryDirectory(t *testing.T, f fault) error {
 	return nil
 }
 
-type nothing struct{}
-
-func (nothing) Begin()             {}
-func (nothing) Tick(result.Second) {}
-func (nothing) End()               {}
-
 // TestSoundDirectoryPasses is the control of the test below, and runs the scenario for a
 // moment.
 func TestSoundDirectoryPasses(t *testing.T) {
@@ -350,8 +332,9 @@ func TestSoundDirectoryPasses(t *testing.T) {
 	if err := tryDirectory(t, sound); err != nil {
 		t.Fatal(err)
 	}
-	h, run := directoryHost(t, sound), &result.Run{}
-	if err := h.Directory(t.Context(), load.Plan{Clients: 2, Duration: 300 * time.Millisecond}, unmeasured{}, nothing{}, run); err != nil || run.Failures != 0 || run.Operations == 0 {
+	h, _ := directoryHost(t, sound)
+	run, err := runOnce(t, h, Directory, load.Plan{Clients: 2, Duration: 300 * time.Millisecond}, around{unseen{}, &window{}, time.Millisecond})
+	if err != nil || run.Failures != 0 || run.Operations == 0 {
 		t.Fatalf("%v, %d operations, failures %v", err, run.Operations, run.Reasons)
 	}
 	for _, lap := range []string{LapText, LapPut, LapFound, LapMeant, LapTextBeside} {
@@ -362,9 +345,8 @@ func TestSoundDirectoryPasses(t *testing.T) {
 	if f := run.Figures; f[FigureCards] != fakeCards || f[FigurePublished] <= 0 || f[FigureVectors] <= 0 {
 		t.Errorf("figures %v", f)
 	}
-	began := time.Now()
-	if err := h.AwaitDirectory(t.Context(), began, began.Add(time.Millisecond), run); err != nil || run.Figures[FigureRestarted] != 1 || run.Figures[FigureRestartedAll] <= 0 {
-		t.Errorf("%v, figures %v", err, run.Figures)
+	if f := run.Figures; f[FigureRestarted] != 1 || f[FigureRestartedAll] <= 1 {
+		t.Errorf("figures %v", f)
 	}
 }
 
@@ -396,20 +378,20 @@ func TestWrongDirectoriesFail(t *testing.T) {
 
 // TestFilterOracle: what a filter is to count is what a plain comparison counts.
 func TestFilterOracle(t *testing.T) {
-	h := directoryHost(t, sound)
-	if err := h.fillDirectory(t.Context(), unmeasured{}); err != nil {
+	_, d := directoryHost(t, sound)
+	if err := d.publishAll(t.Context(), unseen{}); err != nil {
 		t.Fatal(err)
 	}
 	some := 0
-	for _, f := range h.index.filters {
+	for _, f := range d.index.filters {
 		if f.count == 0 || f.query == "" {
 			t.Errorf("filter %+v finds nothing", f)
 		}
-		if f.count < len(h.index.cards) {
+		if f.count < len(d.index.cards) {
 			some++
 		}
 	}
-	if len(h.index.filters) != filtersDrawn || some < filtersDrawn/2 {
-		t.Errorf("of %d filters %d exclude a card", len(h.index.filters), some)
+	if len(d.index.filters) != filtersDrawn || some < filtersDrawn/2 {
+		t.Errorf("of %d filters %d exclude a card", len(d.index.filters), some)
 	}
 }

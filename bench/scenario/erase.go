@@ -13,8 +13,7 @@ import (
 	"parley/http/api"
 )
 
-// Erase is the erasure of an organization while others send. Only Host.BeginErase and the
-// methods after it perform it.
+// Erase is the erasure of an organization while others send, as Erasure performs it.
 const Erase = "erase"
 
 const (
@@ -26,8 +25,9 @@ const (
 	erasedPolls = 16
 )
 
-// erased is the organization that Erase erases.
-type erased struct {
+// Erasure is an organization that is erased.
+type Erasure struct {
+	*Host
 	org    *org
 	agents []*agent
 	log    acknowledgedLog
@@ -46,56 +46,56 @@ const (
 	erasedParts
 )
 
-// BeginErase creates the organization that will be erased, with its agents.
-func (h *Host) BeginErase(ctx context.Context, agents int) error {
+// BeginErasure creates the organization that will be erased, with its agents.
+func BeginErasure(ctx context.Context, h *Host, agents int) (*Erasure, error) {
 	h.note("creating an organization of %d agents", agents)
 	o, err := h.world.register(ctx, "initech-"+h.world.acme.credentials.OrgSlug)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	h.erased = &erased{org: o}
-	if h.erased.agents, err = h.world.create(ctx, o, "clerk-%d", 0, agents); err != nil {
-		return err
+	e := &Erasure{Host: h, org: o}
+	if e.agents, err = h.world.create(ctx, o, "clerk-%d", 0, agents); err != nil {
+		return nil, err
 	}
 	for _, worker := range h.world.workers[:min(erasedPolls, len(h.world.workers))] {
 		address, err := worker.org.client.PollToken(ctx, worker.id)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		h.erased.polls = append(h.erased.polls, address[strings.LastIndexByte(address, '/')+1:])
+		e.polls = append(e.polls, address[strings.LastIndexByte(address, '/')+1:])
 	}
-	return nil
+	return e, nil
 }
 
-// PrepareErased prepares messages of the organization that will be erased: a third between
+// Prepare prepares messages of the organization that will be erased: a third between
 // its agents, a third from them to workers, and a third from workers to them. Each begins a
 // conversation.
-func (h *Host) PrepareErased(ctx context.Context) (load.Dial, error) {
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+func (e *Erasure) Prepare(ctx context.Context) (load.Dial, error) {
+	h := e.Host
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
 	}
-	var err error
-	if h.erased.org.token, err = h.erased.org.client.Authenticated(h.erased.org.credentials).Token(ctx); err != nil {
+	if err := e.org.freshToken(ctx); err != nil {
 		return nil, err
 	}
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		conn, err := wire.DialHTTP(ctx, h.door.Address)
+		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 		if err != nil {
 			return nil, err
 		}
 		return &erasedSender{
-			caller: &caller{conn: conn, book: h.erased.log.begin(), payloads: h.payloads}, erased: h.erased, workers: h.world.workers,
+			caller: &caller{conn: conn, book: e.log.begin(), payloads: h.payloads}, erased: e, workers: h.world.workers,
 			kind: h.world.messageType("task_request"), choice: h.choice(run, worker),
 			key: Key{Run: run, Worker: uint32(worker)}, payload: make([]byte, h.payloads.length()),
 		}, nil
 	}, nil
 }
 
-// erasedSender is a client of PrepareErased.
+// erasedSender is a client of Prepare.
 type erasedSender struct {
 	*caller
-	erased                 *erased
+	erased                 *Erasure
 	workers                []*agent
 	kind                   string
 	choice                 *rand.Rand
@@ -124,28 +124,27 @@ func (s *erasedSender) Do(_ context.Context, n int, _ *load.Laps) error {
 	return err
 }
 
-// SettleErased collects the answers to a part of the messages, of messages in all.
-func (h *Host) SettleErased(messages int64) error {
-	if twice := h.erased.log.settle(int(max(1, messages/erasedSample))); twice > 0 {
+// SettlePart collects the answers to a part of the messages, of messages in all.
+func (e *Erasure) SettlePart(messages int64) error {
+	if twice := e.log.settle(int(max(1, messages/erasedSample))); twice > 0 {
 		return fmt.Errorf("%d messages got an id that another has", twice)
 	}
 	return nil
 }
 
-// EraseNow erases the organization, and returns how many agents and messages that removed.
-func (h *Host) EraseNow(ctx context.Context) (agents, messages int64, err error) {
-	told, err := h.erased.org.client.EraseOrg(ctx, h.erased.org.credentials.OrgID)
+// Erase erases the organization, and returns how many agents and messages that removed.
+func (e *Erasure) Erase(ctx context.Context) (agents, messages int64, err error) {
+	told, err := e.org.client.EraseOrg(ctx, e.org.credentials.OrgID)
 	if err != nil {
 		return 0, 0, err
 	}
-	h.erased.told = told
+	e.told = told
 	return told.AgentsDeleted, told.MessagesDeleted, nil
 }
 
-// CheckErased checks the counts of the erasure, what CheckGone checks, and that the workers have the acknowledged messages of others only.
-// Their messages must have been kept, see Params.Keep.
-func (h *Host) CheckErased(ctx context.Context) error {
-	e := h.erased
+// Check checks the counts of the erasure, what CheckGone checks, and that the workers have the
+// acknowledged messages of others only. Their messages must have been kept, see Params.Keep.
+func (e *Erasure) Check(ctx context.Context) error {
 	want := api.Erasure{
 		OrgID: e.org.credentials.OrgID, ErasedAt: e.told.ErasedAt, AgentsDeleted: int64(len(e.agents)),
 		MessagesDeleted: e.log.count, ConversationsDeleted: e.log.count,
@@ -153,18 +152,18 @@ func (h *Host) CheckErased(ctx context.Context) error {
 	if *e.told != want {
 		return fmt.Errorf("the erasure counts %+v, want %+v", *e.told, want)
 	}
-	if err := h.CheckGone(ctx); err != nil {
+	if err := e.CheckGone(ctx); err != nil {
 		return err
 	}
-	return h.checkPolls(ctx)
+	return e.checkPolls(ctx)
 }
 
 // CheckGone checks that a sample of what was erased is gone for those who had access.
-func (h *Host) CheckGone(ctx context.Context) error {
-	if err := h.world.freshTokens(ctx); err != nil {
+func (e *Erasure) CheckGone(ctx context.Context) error {
+	h := e.Host
+	if err := h.freshTokens(ctx); err != nil {
 		return err
 	}
-	e := h.erased
 	type read struct {
 		path, token string
 		want        int
@@ -195,13 +194,14 @@ func (h *Host) CheckGone(ctx context.Context) error {
 }
 
 // checkPolls compares the counts of polls with the messages that others sent.
-func (h *Host) checkPolls(ctx context.Context) error {
+func (e *Erasure) checkPolls(ctx context.Context) error {
+	h := e.Host
 	counts := map[uint32]int{}
 	for _, one := range h.acknowledged.entries {
 		counts[one.box]++
 	}
 	lost := len(h.acknowledged.unknown)
-	for i, token := range h.erased.polls {
+	for i, token := range e.polls {
 		worker := h.world.workers[i]
 		n, err := worker.org.client.Poll(ctx, api.Poll{Token: token})
 		if err != nil {

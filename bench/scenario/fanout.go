@@ -2,18 +2,19 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"parley"
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/wire"
 )
 
 const (
-	// defaultMembers is the default of Params.Members.
-	defaultMembers = 1000
 	// Rounds of single broadcasts. The first ones only warm up.
 	roundsLeast  = 10
 	roundsMost   = 300
@@ -47,74 +48,80 @@ const (
 	LapAfterAmid   = "amid broadcasts: last copy after the 201"
 )
 
-// fanout is one run of Fanout in progress.
+// fanout is Fanout.
 type fanout struct {
-	host  *Host
-	group *assembly
-	ears  *ears
-	run   *result.Run
-	laps  map[string]*load.Histogram
+	host *Host
+	// group gets the broadcasts of the speakers, once it was assembled.
+	group    *assembly
+	speakers []*agent
+	// patience bounds the wait for copies that do not arrive.
+	patience time.Duration
+}
+
+// fanoutRun is a run of Fanout in progress.
+type fanoutRun struct {
+	*fanout
+	listeners *listeners
+	run       *result.Run
+	laps      map[string]*load.Histogram
 	// Run numbers: of broadcasts sent one at a time, of concurrent broadcasts, and of
 	// direct messages.
 	alone, concurrent, direct uint16
 }
 
-// Fanout broadcasts to a group. First it sends one broadcast at a time, in turn with
-// direct messages, and waits until all copies can be read. Then it follows the plan,
-// with as many broadcasts as the target accepts. It sets all of run except its CPU.
-func (h *Host) Fanout(ctx context.Context, plan load.Plan, meter Meter, window load.Watch, run *result.Run) (err error) {
-	if h.world == nil {
-		return fmt.Errorf("%s does not take part in %s", h.name, Fanout)
-	}
-	if err := h.fanoutGroup(ctx); err != nil {
+// Run implements Scenario. It broadcasts to a group. First it sends one broadcast at a time, in
+// turn with direct messages, and waits until all copies can be read. Then it follows the plan,
+// with as many broadcasts as the target accepts.
+func (f *fanout) Run(ctx context.Context, r *Round) (err error) {
+	h := f.host
+	if err := f.assemble(ctx); err != nil {
 		return err
 	}
-	if err := h.world.freshTokens(ctx); err != nil {
-		return fmt.Errorf("%s gives no tokens: %w", h.name, err)
-	}
-	f := &fanout{host: h, group: h.largeGroup, run: run, laps: map[string]*load.Histogram{}}
-	if f.ears, err = h.ears(ctx, h.largeGroup); err != nil {
+	if err := h.freshTokens(ctx); err != nil {
 		return err
 	}
-	defer f.ears.close()
-	f.alone, f.direct, f.concurrent = h.nextRun(), h.nextRun(), h.nextRun()
-	run.Figures = map[string]float64{FigureRecipients: float64(h.largeGroup.recipients())}
-	meter.Settle(ctx)
-	if err := f.oneByOne(ctx, plan.Duration/2); err != nil {
+	one := &fanoutRun{fanout: f, run: r.Result, laps: map[string]*load.Histogram{}}
+	if one.listeners, err = f.listen(ctx); err != nil {
+		return err
+	}
+	defer one.listeners.close()
+	one.alone, one.direct, one.concurrent = h.nextRun(), h.nextRun(), h.nextRun()
+	r.Result.Figures = map[string]float64{FigureRecipients: float64(f.group.recipients())}
+	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
+	if err := one.oneByOne(ctx, r.Plan.Duration/2); err != nil {
 		return err
 	}
 	meter.Settle(ctx)
-	if err := f.together(ctx, plan, meter, window); err != nil {
+	if err := one.together(ctx, r.Plan, meter, window); err != nil {
 		return err
 	}
-	return f.check(ctx)
+	if r.Result.Figures[FigureDeliveries] == 0 {
+		return errors.New("no copy came")
+	}
+	return one.check(ctx)
 }
 
-// fanoutGroup creates the group that Fanout broadcasts to, once.
-func (h *Host) fanoutGroup(ctx context.Context) error {
-	if h.largeGroup != nil {
+// assemble creates the group, once.
+func (f *fanout) assemble(ctx context.Context) (err error) {
+	h := f.host
+	if f.group != nil {
 		return nil
 	}
-	count := h.params.Members
-	if count == 0 {
-		count = defaultMembers
+	if err := h.freshTokens(ctx); err != nil {
+		return err
 	}
-	err := h.world.freshTokens(ctx)
+	if f.speakers, err = h.world.agents(ctx, h.world.globex, "speaker-%d", 0, h.params.Senders); err != nil {
+		return err
+	}
+	members, err := h.world.ofBoth(ctx, "member-%d", 0, h.params.Members)
 	if err != nil {
 		return err
 	}
-	if h.speakers, err = h.world.agents(ctx, h.world.globex, "speaker-%d", 0, h.params.Senders); err != nil {
-		return err
-	}
-	members, err := h.world.ofBoth(ctx, "member-%d", 0, count)
-	if err != nil {
-		return err
-	}
-	h.largeGroup, err = h.assemble(ctx, "large", h.speakers[0], append(h.speakers[1:len(h.speakers):len(h.speakers)], members...))
+	f.group, err = assemble(ctx, h, "large", f.speakers[0], append(f.speakers[1:len(f.speakers):len(f.speakers)], members...))
 	return err
 }
 
-func (f *fanout) lap(name string, d time.Duration) {
+func (f *fanoutRun) lap(name string, d time.Duration) {
 	if f.laps[name] == nil {
 		f.laps[name] = load.NewHistogram()
 	}
@@ -122,8 +129,8 @@ func (f *fanout) lap(name string, d time.Duration) {
 }
 
 // oneByOne measures single broadcasts, in turn with direct messages.
-func (f *fanout) oneByOne(ctx context.Context, budget time.Duration) error {
-	c, err := f.host.herald(ctx, f.group, f.group.founder)
+func (f *fanoutRun) oneByOne(ctx context.Context, budget time.Duration) error {
+	c, err := newBroadcaster(ctx, f.host, f.group, f.group.founder)
 	if err != nil {
 		return err
 	}
@@ -143,14 +150,14 @@ func (f *fanout) oneByOne(ctx context.Context, budget time.Duration) error {
 			return fmt.Errorf("a broadcast: %w", err)
 		}
 		answered := time.Now()
-		f.ears.answered(key, id, began, answered, true)
-		if err := f.ears.await(ctx, func(k Key) bool { return k == key }); err != nil {
+		f.listeners.answered(key, id, began, answered, true)
+		if err := f.listeners.await(ctx, func(k Key) bool { return k == key }); err != nil {
 			return err
 		}
 		if n >= roundsWarmUp {
 			f.lap(LapDirectAlone, direct)
 			f.lap(LapCastAlone, answered.Sub(began))
-			f.lap(LapLastAlone, f.ears.landing(key).last.Sub(began))
+			f.lap(LapLastAlone, f.listeners.progress(key).last.Sub(began))
 		}
 	}
 	if direct := f.laps[LapDirectAlone].Quantile(50); direct > 0 {
@@ -173,7 +180,7 @@ func (o *opened) Begin() {
 
 // together measures broadcasts as planned, and their cost. Costs cover the whole run with
 // its warm-up, until the last copy can be read.
-func (f *fanout) together(ctx context.Context, plan load.Plan, meter Meter, window load.Watch) error {
+func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, window load.Watch) error {
 	cpu := meter.CPU()
 	logged, seen := meter.Log()
 	under, stop := context.WithCancel(ctx)
@@ -191,7 +198,7 @@ func (f *fanout) together(ctx context.Context, plan load.Plan, meter Meter, wind
 	m.Fill(f.run)
 	f.run.Laps = laps
 	if err == nil {
-		err = f.ears.await(ctx, func(k Key) bool { return k.Run == f.concurrent })
+		err = f.listeners.await(ctx, func(k Key) bool { return k.Run == f.concurrent })
 	}
 	copies := f.landed(watch.at)
 	f.fillLaps()
@@ -211,13 +218,13 @@ func (f *fanout) together(ctx context.Context, plan load.Plan, meter Meter, wind
 
 // landed sets the figures that depend on the arrival of all copies, and returns the
 // number of copies.
-func (f *fanout) landed(begin time.Time) (copies float64) {
+func (f *fanoutRun) landed(begin time.Time) (copies float64) {
 	each := float64(f.group.recipients())
 	var measured float64
 	var answered, last time.Time
-	for _, l := range f.ears.answers(f.concurrent) {
+	for _, l := range f.listeners.answers(f.concurrent) {
 		copies += each
-		if !l.measured || l.heard < len(f.ears.owners) {
+		if !l.measured || l.received < len(f.listeners.owners) {
 			continue
 		}
 		measured += each
@@ -242,7 +249,7 @@ func (f *fanout) landed(begin time.Time) (copies float64) {
 	return copies
 }
 
-func (f *fanout) fillLaps() {
+func (f *fanoutRun) fillLaps() {
 	f.run.Laps = map[string]result.Latency{}
 	for name, lap := range f.laps {
 		if lap.Count() > 0 {
@@ -252,7 +259,7 @@ func (f *fanout) fillLaps() {
 }
 
 // beside sends direct messages during the broadcasts.
-func (f *fanout) beside(ctx context.Context) {
+func (f *fanoutRun) beside(ctx context.Context) {
 	c, err := f.host.caller(ctx)
 	if err != nil {
 		return // the connections of the run fail as well and report the error
@@ -278,29 +285,118 @@ func (f *fanout) beside(ctx context.Context) {
 	}
 }
 
-func (f *fanout) dial(ctx context.Context, worker int) (load.Client, error) {
-	c, err := f.host.herald(ctx, f.group, f.host.speakers[worker%len(f.host.speakers)])
+func (f *fanoutRun) dial(ctx context.Context, worker int) (load.Client, error) {
+	c, err := newBroadcaster(ctx, f.host, f.group, f.speakers[worker%len(f.speakers)])
 	if err != nil {
 		return nil, err
 	}
-	return &heralding{herald: c, ears: f.ears, key: Key{Run: f.concurrent, Worker: uint32(worker)}}, nil
+	return &broadcasting{broadcaster: c, listeners: f.listeners, key: Key{Run: f.concurrent, Worker: uint32(worker)}}, nil
 }
 
-// heralding is the client of Fanout.
-type heralding struct {
-	*herald
-	// ears is nil if no member has a stream.
-	ears *ears
-	key  Key
+// broadcasting is the client of Fanout.
+type broadcasting struct {
+	*broadcaster
+	// listeners is nil if no member has a stream.
+	listeners *listeners
+	key       Key
 }
 
 // Do implements load.Client.
-func (c *heralding) Do(_ context.Context, n int, laps *load.Laps) error {
+func (c *broadcasting) Do(_ context.Context, n int, laps *load.Laps) error {
 	c.key.N = uint32(n)
 	began := time.Now()
 	id, err := c.cast(c.key)
-	if c.ears != nil && id != (uuid{}) {
-		c.ears.answered(c.key, id, began, time.Now(), laps.Measured())
+	if c.listeners != nil && id != (uuid{}) {
+		c.listeners.answered(c.key, id, began, time.Now(), laps.Measured())
 	}
 	return err
 }
+
+// broadcaster broadcasts to a group on one connection.
+type broadcaster struct {
+	*caller
+	group   *assembly
+	from    *agent
+	request *sendRequest
+}
+
+func newBroadcaster(ctx context.Context, h *Host, g *assembly, from *agent) (*broadcaster, error) {
+	c, err := h.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &broadcaster{caller: c, group: g, from: from, request: newSendRequest(h, "/messages", from, &agent{handle: g.handle})}, nil
+}
+
+// recipients returns how many copies a broadcast has.
+func (g *assembly) recipients() int { return len(g.members) - 1 }
+
+// cast broadcasts the message of key, checks the answer and returns the broadcast's id.
+func (c *broadcaster) cast(key Key) (uuid, error) {
+	c.payloads.write(c.request.bytes[c.request.payload:], key)
+	sent := cast{key: key, group: c.group, from: c.from.box}
+	answer, err := c.conn.Do(c.request.bytes)
+	if err != nil {
+		if !errors.Is(err, wire.ErrClosing) { // which means that nothing was sent
+			c.book.lostCasts = append(c.book.lostCasts, sent)
+		}
+		return uuid{}, err
+	}
+	if answer.Status != 201 {
+		err, known := refusal(answer)
+		if !known {
+			c.book.lostCasts = append(c.book.lostCasts, sent)
+		}
+		return uuid{}, err
+	}
+	told, err := readReceipt(answer.Body)
+	if err != nil {
+		c.book.lostCasts = append(c.book.lostCasts, sent)
+		return uuid{}, err
+	}
+	sent.id = told.broadcast
+	c.book.casts = append(c.book.casts, sent)
+	return told.broadcast, c.judge(told, key)
+}
+
+// receipt holds the members of the answer to a broadcast that are checked.
+type receipt struct {
+	ID          string `json:"id"`
+	BroadcastID string `json:"broadcast_id"`
+	Recipients  int    `json:"recipient_count"`
+	Handle      string `json:"group_handle"`
+	Payload     string `json:"encrypted_payload"`
+
+	copy, broadcast uuid
+}
+
+func readReceipt(body []byte) (r receipt, err error) {
+	if json.Unmarshal(body, &r) != nil {
+		return r, wrong("not a JSON object")
+	}
+	r.copy, _ = parseUUID([]byte(r.ID))
+	broadcast, identified := parseUUID([]byte(r.BroadcastID))
+	if !identified {
+		return r, wrong("no UUID as broadcast_id")
+	}
+	r.broadcast = broadcast
+	return r, nil
+}
+
+func (c *broadcaster) judge(told receipt, key Key) error {
+	got, sound := c.payloads.read([]byte(told.Payload))
+	switch {
+	case !sound || got != key:
+		return wrong("another payload than the one sent")
+	case told.Handle != c.group.handle:
+		return wrong("another group than the one asked for")
+	case told.Recipients != c.group.recipients():
+		return wrong("another recipient_count than the group's other members")
+	case broadcastOf(told.copy) != told.broadcast:
+		return wrong("a copy of another broadcast")
+	}
+	return nil
+}
+
+// broadcastOf returns the broadcast that a message is a copy of, if it is a copy.
+func broadcastOf(id uuid) uuid { return uuid(parley.MessageID(id).Broadcast()) }

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 )
@@ -15,7 +16,7 @@ func TestFindMessage(t *testing.T) {
 	} {
 		full, err := readMessage([]byte(text))
 		found, err2 := findMessage([]byte(text))
-		if err != nil || err2 != nil || !reflect.DeepEqual(full, found) {
+		if err != nil || err2 != nil || fmt.Sprint(full) != fmt.Sprint(found) {
 			t.Errorf("%s: %+v %v, in full %+v %v", text, found, err2, full, err)
 		}
 	}
@@ -44,7 +45,7 @@ func TestAnswersReadPage(t *testing.T) {
 			t.Errorf("%v: %+v, the first was %+v", err, p, pages[0])
 		}
 	}
-	if p, err := a.readPage([]byte(`{"items":[`+row+`],"next_cursor":null,"has_more":false}`), func(message) error { return nil }); err != nil || p.count != 1 || p.hasMore || p.cursor != nil {
+	if p, err := a.readPage([]byte(`{"items":[`+row+`],"next_cursor":null,"has_more":false}`), func(message) error { return nil }); err != nil || p.count != 1 || p.hasMore || p.cursor != "" {
 		t.Errorf("%v: %+v", err, p)
 	}
 	if _, err := a.readPage([]byte(whole), func(message) error { return wrong("payload") }); err == nil {

@@ -36,7 +36,7 @@ type club struct {
 	casts              uint32
 	commands           int
 	mute               *owner // the first who voted, and on what
-	unheard            int
+	discardLog         int
 }
 
 // plea is a join request of the fake.
@@ -154,9 +154,9 @@ func (s *fake) vote(w http.ResponseWriter, r *http.Request) {
 		status = "approved"
 	}
 	if g.commands == 1 {
-		g.mute, g.unheard = who, at
+		g.mute, g.discardLog = who, at
 	}
-	if s.fault != forgetsVote || who != g.mute || at != g.unheard {
+	if s.fault != forgetsVote || who != g.mute || at != g.discardLog {
 		g.requests[at].votes[who] = choice
 	}
 	tell(w, 200, map[string]any{"request_id": r.PathValue("request"), "status": status, "your_vote": choice})
@@ -211,7 +211,7 @@ func (s *fake) broadcast(body map[string]any, from *owner, g *club) (int, any) {
 		if n := len(m.rows); seat == victim && third && s.fault == swapsCopies {
 			m.rows[n-1], m.rows[n-2] = m.rows[n-2], m.rows[n-1]
 		}
-		for _, ear := range m.ears {
+		for _, ear := range m.listeners {
 			ear <- kept
 		}
 	}

@@ -10,33 +10,31 @@ import (
 )
 
 // newGroups is a host with small groups.
-func newGroups(t *testing.T, f fault) *Host {
+func newGroups(t *testing.T, f fault) *Set {
 	t.Helper()
-	_, door := newFake(t, f)
-	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 2, Members: 4, Electors: 15, Keep: true})
+	_, endpoint := newFake(t, f)
+	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 2, Members: 4, Electors: 15, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.patience = 200 * time.Millisecond
+	h.Scenario(Fanout).(*fanout).patience = 200 * time.Millisecond
 	return h
 }
 
-func fannedOut(t *testing.T, h *Host) (result.Run, window, error) {
+func fannedOut(t *testing.T, h *Set) (result.Run, window, error) {
 	t.Helper()
-	var run result.Run
 	var w window
-	err := h.Fanout(t.Context(), load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, unseen{}, &w, &run)
-	h.Settle(&run)
+	run, err := runOnce(t, h, Fanout, load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, around{meter: unseen{}, window: &w})
 	return run, w, err
 }
 
-// medley runs PrepareMedley until there are some broadcasts, and has one commuter leave
+// mixedLoad runs PrepareMixedLoad until there are some broadcasts, and has one joiner leave
 // and return. It returns how many operations failed.
-func medley(t *testing.T, h *Host) (failures int64) {
+func mixedLoad(t *testing.T, h *Set) (failures int64) {
 	t.Helper()
 	const clients = 8
 	for before := len(h.acknowledged.casts); len(h.acknowledged.casts) < before+6; {
-		dial, err := h.PrepareMedley(t.Context(), clients)
+		dial, err := PrepareMixedLoad(t.Context(), h, clients)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,14 +83,14 @@ func TestSoundGroupsPass(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{Votes, HotGroup, Votes} {
+	for _, name := range []string{HotGroup, HotGroup} {
 		run, err := measure(t, h, name)
 		if err != nil || run.Failures != 0 || run.Operations == 0 {
 			t.Errorf("%s: %v, %d operations, failures %v", name, err, run.Operations, run.Reasons)
 		}
 	}
-	if failures := medley(t, h); failures != 0 {
-		t.Errorf("medley: %d failures", failures)
+	if failures := mixedLoad(t, h); failures != 0 {
+		t.Errorf("mixedLoad: %d failures", failures)
 	}
 	v, err := h.Verify(t.Context())
 	if err != nil || !v.Clean() || v.Found != v.Acknowledged || v.Unknown != 0 || int(v.Acknowledged) != h.Acknowledged() {
@@ -101,8 +99,8 @@ func TestSoundGroupsPass(t *testing.T) {
 	if v.Broadcasts < 20 || v.Copies != 5*v.Broadcasts || v.Commands < 30 {
 		t.Errorf("too little was verified: %+v", v)
 	}
-	if len(h.house.commuters) != 8 {
-		t.Errorf("%d commuters", len(h.house.commuters))
+	if n := len(hotGroupOf(h).joiners); n != 8 {
+		t.Errorf("%d joiners", n)
 	}
 }
 
@@ -124,9 +122,9 @@ func TestWrongGroupsAreFailures(t *testing.T) {
 		{swapsCopies, Fanout, "copies twice or not in the order of the group"},
 		{listsFewer, Fanout, "the group has 5 members of 6"},
 		{seatsNobody, Fanout, "an open group that seats nobody"},
-		{otherVote, Votes, "another vote than the one cast"},
-		{settlesEarly, Votes, "a request that a fifth of its electors settles"},
-		{unknownOutcome, Votes, "status 503 outcome_unknown"},
+		{otherVote, HotGroup, "another vote than the one cast"},
+		{settlesEarly, HotGroup, "a request that a fifth of its electors settles"},
+		{unknownOutcome, HotGroup, "status 503 outcome_unknown"},
 	} {
 		t.Run(string(c.fault)+" in "+c.scenario, func(t *testing.T) {
 			t.Parallel()
@@ -168,13 +166,13 @@ func TestVerifyFindsViolationsOfGroups(t *testing.T) {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
 			h := newGroups(t, fault)
-			if err := h.fanoutGroup(t.Context()); err != nil {
+			if err := h.Scenario(Fanout).(*fanout).assemble(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := h.convene(t.Context()); err != nil {
+			if err := h.Scenario(HotGroup).(loads).Load.(*hotGroup).convene(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			medley(t, h)
+			mixedLoad(t, h)
 			v, err := h.Verify(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -194,7 +192,7 @@ func TestVerifyFindsViolationsOfGroups(t *testing.T) {
 
 func TestVotesNeedElectors(t *testing.T) {
 	h := newGroups(t, sound)
-	if _, err := h.Prepare(t.Context(), Votes, 100); err == nil || !strings.Contains(err.Error(), "more than 3 voters") {
+	if _, err := h.Prepare(t.Context(), HotGroup, 100); err == nil || !strings.Contains(err.Error(), "more than 3 voters") {
 		t.Errorf("a hundred clients for three voters: %v", err)
 	}
 }

@@ -11,22 +11,29 @@ import (
 	"parley"
 	"parley/bench/load"
 	"parley/bench/result"
-	"parley/bench/target"
 	"parley/bench/wire"
 )
 
-// Create is the creation of one agent. Only Host.PrepareAgents prepares it.
+// Create is the creation of one agent, as Growth.PrepareAgents prepares it.
 const Create = "create"
+
+// Growth makes one target grow.
+type Growth struct {
+	*Host
+	unborn []*agent // workers that are being created
+	// lengthy is how many messages the long inbox has.
+	lengthy atomic.Int64
+}
 
 // PrepareAgents prepares the creation of workers until there are upTo of them. Each
 // operation of the clients creates one. SettleAgents adds them to the host.
-func (h *Host) PrepareAgents(ctx context.Context, upTo int) (load.Dial, error) {
+func (h *Growth) PrepareAgents(ctx context.Context, upTo int) (load.Dial, error) {
 	have := len(h.world.workers)
 	if upTo <= have {
 		return nil, fmt.Errorf("%d agents are there already", have)
 	}
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
 	}
 	signing, err := json.Marshal(h.world.key.SigningKey())
 	if err != nil {
@@ -40,7 +47,7 @@ func (h *Host) PrepareAgents(ctx context.Context, upTo int) (load.Dial, error) {
 	unborn, next := h.unborn, new(atomic.Int64)
 	rest := fmt.Sprintf(`","signing_public_key":%s,"encryption_public_key":%s}`, signing, encryption)
 	return func(ctx context.Context, _ int) (load.Client, error) {
-		conn, err := wire.DialHTTP(ctx, h.door.Address)
+		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +57,7 @@ func (h *Host) PrepareAgents(ctx context.Context, upTo int) (load.Dial, error) {
 
 // SettleAgents adds the created workers to the host, up to the first that was not
 // created, and returns how many there are now.
-func (h *Host) SettleAgents() int {
+func (h *Growth) SettleAgents() int {
 	for _, a := range h.unborn {
 		if a == nil {
 			break
@@ -92,25 +99,24 @@ func (c *creating) Do(context.Context, int, *load.Laps) error {
 		err, _ := refusal(answer)
 		return err
 	}
-	made := &agent{org: c.org}
-	for walk := membersOf(answer.Body); ; {
-		name, value, ok := walk.next()
-		if !ok {
-			break
-		}
-		switch string(name) {
-		case "id":
-			id, _ := parseUUID(plainText(value))
-			made.id = parley.AgentID(id)
-		case "handle":
-			made.handle = string(plainText(value))
-		}
-	}
-	if made.id.Zero() || made.handle == "" {
-		return wrong("an agent without id or handle")
+	made, err := readAgent(answer.Body, c.org)
+	if err != nil {
+		return err
 	}
 	c.unborn[i] = made
 	return nil
+}
+
+// readAgent reads the answer to the creation of an agent.
+func readAgent(body []byte, of *org) (*agent, error) {
+	var told struct {
+		ID     parley.AgentID `json:"id"`
+		Handle string         `json:"handle"`
+	}
+	if json.Unmarshal(body, &told) != nil || told.ID.Zero() || told.Handle == "" {
+		return nil, wrong("an agent without id or handle")
+	}
+	return &agent{org: of, id: told.ID, handle: told.Handle}, nil
 }
 
 // Close implements load.Client.
@@ -119,9 +125,9 @@ func (c *creating) Close() error { return c.conn.Close() }
 // PrepareRing prepares messages from each of the first active workers to the next one,
 // and from the last to the first. As many operations as there are workers make all of
 // them senders and recipients.
-func (h *Host) PrepareRing(ctx context.Context, active int) (load.Dial, error) {
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+func (h *Growth) PrepareRing(ctx context.Context, active int) (load.Dial, error) {
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
 	}
 	run, next := h.nextRun(), new(atomic.Int64)
 	active = min(active, len(h.world.workers))
@@ -170,9 +176,9 @@ const longShare = 4
 
 // PrepareFill prepares messages to randomly chosen workers. A part of them goes to the
 // first worker until its inbox has pages pages.
-func (h *Host) PrepareFill(ctx context.Context, pages int) (load.Dial, error) {
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+func (h *Growth) PrepareFill(ctx context.Context, pages int) (load.Dial, error) {
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
 	}
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
@@ -216,16 +222,16 @@ func (f *filling) Do(_ context.Context, n int, _ *load.Laps) error {
 const walkPage = 100
 
 // PrepareDive finds the deepest full page of the long inbox, at most pages deep, and
-// prepares reading it and the first page in turn, as Deep does. depth is 0 if the inbox
-// has no second page; then there is no dial.
-func (h *Host) PrepareDive(ctx context.Context, pages int) (dial load.Dial, depth int, err error) {
+// prepares reading it and the first page in turn. depth is 0 if the inbox has no second page;
+// then there is no dial.
+func (h *Growth) PrepareDive(ctx context.Context, pages int) (dial load.Dial, depth int, err error) {
 	if depth = min(pages, int(h.lengthy.Load()/pageSize)); depth < 2 {
 		return nil, 0, nil
 	}
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, 0, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, 0, err
 	}
-	r, err := h.reader(ctx)
+	r, err := newReader(ctx, h.Host)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -241,14 +247,18 @@ func (h *Host) PrepareDive(ctx context.Context, pages int) (dial load.Dial, dept
 			size = walkPage
 		}
 		if cursor, err = r.step(base+strconv.Itoa(size)+cursor, size); err != nil {
-			return nil, 0, fmt.Errorf("%s: no deep page: %w", h.name, err)
+			return nil, 0, fmt.Errorf("%s: no deep page: %w", h.Name(), err)
 		}
 		left -= size
 	}
 	first := base + strconv.Itoa(pageSize)
-	h.long = &longInbox{first: first, deep: first + cursor}
-	dial, err = h.prepareDeep(ctx)
-	return dial, depth, err
+	return func(ctx context.Context, _ int) (load.Client, error) {
+		r, err := newReader(ctx, h.Host)
+		if err != nil {
+			return nil, err
+		}
+		return &diving{reader: r, first: first, deep: first + cursor}, nil
+	}, depth, nil
 }
 
 // step reads a page and returns the cursor of the next one.
@@ -273,18 +283,15 @@ func (r *reader) step(path string, size int) (cursor string, err error) {
 }
 
 // VerifySample reads each message that Params.Sample kept, by its id.
-func (h *Host) VerifySample(ctx context.Context) (*result.Verification, error) {
-	if h.world == nil || h.door.Kind != target.Parley {
-		return nil, fmt.Errorf("%s gives no messages to read back", h.name)
-	}
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+func (h *Growth) VerifySample(ctx context.Context) (*result.Verification, error) {
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
 	}
 	h.acknowledged.settle(h.params.keep())
 	entries := h.acknowledged.entries
 	var found, missing, altered atomic.Int64
 	err := together(ctx, verifyReaders, verifyReaders, func(ctx context.Context, reader int) error {
-		conn, err := wire.DialHTTP(ctx, h.door.Address)
+		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 		if err != nil {
 			return err
 		}
@@ -305,7 +312,7 @@ func (h *Host) VerifySample(ctx context.Context) (*result.Verification, error) {
 		return ctx.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
+		return nil, fmt.Errorf("%s cannot be verified: %w", h.Name(), err)
 	}
 	return &result.Verification{
 		Acknowledged: int64(len(entries)), SampleOf: h.acknowledged.count,
@@ -314,7 +321,7 @@ func (h *Host) VerifySample(ctx context.Context) (*result.Verification, error) {
 }
 
 // lookUp reports whether a message is as it was sent; nil means that it is missing.
-func (h *Host) lookUp(conn *wire.HTTP, e entry) (kept *bool, err error) {
+func (h *Growth) lookUp(conn *wire.HTTP, e entry) (kept *bool, err error) {
 	answer, err := conn.Do(wire.Request("GET", "/messages/"+e.id.String(), h.world.acme.token, nil, nil))
 	if err != nil {
 		return nil, err

@@ -28,14 +28,14 @@ func times(t *testing.T, n int, dial load.Dial, err error) {
 	}
 }
 
-func grownHost(t *testing.T, f fault) *Host {
+func grownHost(t *testing.T, f fault) *Growth {
 	t.Helper()
-	_, door := newFake(t, f)
-	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Depth: 3, Sample: 2})
+	_, endpoint := newFake(t, f)
+	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Sample: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return &Growth{Host: h.Host}
 }
 
 func TestAgentsAreMadeAndTalk(t *testing.T) {

@@ -1,77 +1,19 @@
-// Package scenario defines what one operation of each scenario is, how its answers are
-// checked, and which messages were acknowledged.
 package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"sync/atomic"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
 	"time"
 
-	"parley/bench/load"
 	"parley/bench/result"
 	"parley/bench/target"
+	"parley/bench/wire"
 )
-
-// Names of the scenarios.
-const (
-	// Send is a direct message from one of a few senders to one of many agents.
-	Send = "send"
-	// Reply is a round trip through the event streams of both agents.
-	Reply = "reply"
-	// Sync is a request that waits for the other agent's answer.
-	Sync = "sync"
-	// Inbox is the newest page of an agent that has messages.
-	Inbox = "inbox"
-	// Deep is the first and the deepest page of one long inbox, in turn.
-	Deep = "deep"
-	// Mixed is 70 % send, 15 % inbox, 10 % reply, 5 % reading one message.
-	Mixed = "mixed"
-	// Hot is many callers that reply in one conversation, Cold the same in ten thousand
-	// conversations.
-	Hot  = "hot"
-	Cold = "cold"
-	// Stream opens idle streams, sends one event to all of them, and closes them. It is
-	// not a load but a separate measurement: see Host.Streams.
-	Stream = "stream"
-	// Idle is a server without requests; the runner measures it alone.
-	Idle = "idle"
-	// Overload is Send over thousands of connections, at and beyond capacity. It has
-	// its own load generator: see Host.Press.
-	Overload = "overload"
-	// Fanout is broadcasts to one large group. It measures more than operations: see
-	// Host.Fanout.
-	Fanout = "fanout"
-	// Votes is members of one very large group that vote on its join requests.
-	Votes = "votes"
-	// HotGroup is Votes with joins and departures among them.
-	HotGroup = "hotgroup"
-	// Poll requests how many messages have arrived for an agent that has very many.
-	Poll = "poll"
-	// Webhook sends to agents without and with a webhook. It measures more than
-	// operations: see Host.Webhook.
-	Webhook = "webhook"
-	// Quota is Send on two servers in turn, without and with quotas and rates; the
-	// runner measures it alone. See Host.CheckTerms.
-	Quota = "quota"
-	// Directory searches a directory of many cards. It measures more than operations: see
-	// Host.Directory.
-	Directory = "directory"
-	// A2A calls agents over the A2A bridge, in turn with Sync, and subscribes to many
-	// tasks. It measures more than operations: see Host.A2A and Host.Subscribe.
-	A2A = "a2a"
-	// Failover is Send on several nodes, of which the one that leads is killed again and
-	// again; the runner measures it alone. See Host.PrepareFailover.
-	Failover = "failover"
-)
-
-// Names lists all scenarios in the order in which they are run. Deep needs a depth. Hot
-// and the scenarios after it are run only if they are named.
-func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota, Directory, A2A, Failover}
-}
 
 // Params are the parameters of the scenarios.
 type Params struct {
@@ -83,22 +25,15 @@ type Params struct {
 	// Agents is the number of recipients, Senders the number of agents that send to
 	// them.
 	Agents, Senders int
-	// Depth is the page that Deep compares with the first.
-	Depth int
-	// Streams is how many streams Stream opens.
-	Streams int
-	// Connections is how many connections Overload opens.
-	Connections int
+	// Streams is how many streams Stream opens, Connections how many connections Overload
+	// opens, Subscriptions how many streams of tasks A2A opens.
+	Streams, Connections, Subscriptions int
 	// Members is how many agents get a copy of each broadcast of Fanout, Electors how
-	// many may vote in Votes; 0 stands for 1,000 and 10,000.
+	// many may vote in HotGroup.
 	Members, Electors int
 	// Polled is how many messages the polled agent of Poll has, Hooks how many agents
-	// have a webhook in Webhook; 0 stands for 1,000,000 and 1,000.
-	Polled, Hooks int
-	// Cards is how many cards Directory publishes; 0 stands for 100,000.
-	Cards int
-	// Subscriptions is how many streams of tasks A2A opens; 0 stands for 5,000.
-	Subscriptions int
+	// have a webhook in Webhook, Cards how many cards Directory publishes.
+	Polled, Hooks, Cards int
 	// Tier is the trust tier that the operator sets for the organizations of the bench;
 	// 0 leaves it unchanged.
 	Tier int
@@ -119,27 +54,31 @@ func (p Params) keep() int {
 	return p.Sample
 }
 
-// Check rejects parameters that cannot be run.
+// Check rejects parameters that cannot be run. A number of 0 belongs to a scenario that is not
+// run.
 func (p Params) Check() error {
-	switch {
-	case p.Payload < PayloadMin || p.Payload > 131072:
-		return fmt.Errorf("a payload of %d characters is not between %d and 131072", p.Payload, PayloadMin)
-	case p.Agents < 1 || p.Agents >= 10_000_000:
-		return fmt.Errorf("%d agents are not between 1 and 9999999", p.Agents)
-	case p.Senders < 1 || p.Senders > 10_000:
-		return fmt.Errorf("%d senders are not between 1 and 10000", p.Senders)
-	case p.Depth < 0 || p.Streams < 0 || p.Connections < 0:
-		return fmt.Errorf("neither depth nor streams nor connections may be negative")
-	case p.Members < 0 || p.Members > groupMost || p.Electors > groupMost:
-		return fmt.Errorf("%d members and %d electors are not between 1 and %d", p.Members, p.Electors, groupMost)
-	case p.Polled < 0 || p.Hooks < 0 || p.Hooks >= 1_000_000:
-		return fmt.Errorf("%d messages polled or %d webhooks are too few or too many", p.Polled, p.Hooks)
-	case p.Cards < 0 || p.Cards > 0 && p.Cards < cardsLeast || p.Cards > cardsMost:
-		return fmt.Errorf("%d cards are not between %d and %d", p.Cards, cardsLeast, cardsMost)
-	case p.Subscriptions < 0 || p.Subscriptions > subscriptionsMax:
-		return fmt.Errorf("%d subscriptions are not between 0 and %d", p.Subscriptions, subscriptionsMax)
-	case p.Electors != 0 && p.Electors < electorsLeast:
-		return fmt.Errorf("%d electors settle whatever they vote on: at least %d are needed", p.Electors, electorsLeast)
+	for _, one := range []struct {
+		what     string
+		n        int
+		least    int
+		most     int
+		required bool
+	}{
+		{"characters of payload", p.Payload, PayloadMin, 131_072, true},
+		{"agents", p.Agents, 1, 9_999_999, true},
+		{"senders", p.Senders, 1, 10_000, true},
+		{"streams", p.Streams, 2, workersMax, false},
+		{"connections", p.Connections, 1, workersMax - 1, false},
+		{"subscriptions", p.Subscriptions, 1, 100_000, false},
+		{"members", p.Members, 1, groupMost, false},
+		{"electors", p.Electors, electorsLeast, groupMost, false}, // two settle every vote
+		{"messages polled", p.Polled, 1, 1_000_000_000, false},
+		{"webhooks", p.Hooks, 1, 999_999, false},
+		{"cards", p.Cards, 100, 1_000_000, false},
+	} {
+		if (one.n != 0 || one.required) && (one.n < one.least || one.n > one.most) {
+			return fmt.Errorf("%d %s are not between %d and %d", one.n, one.what, one.least, one.most)
+		}
 	}
 	return nil
 }
@@ -148,44 +87,26 @@ func (p Params) Check() error {
 // their agents. One goroutine uses it; the clients it creates run concurrently.
 type Host struct {
 	name         string
-	door         target.Door
+	endpoint     target.Endpoint
 	params       Params
 	payloads     *payloads
 	acknowledged acknowledgedLog
 	run          uint16
 	world        *world // nil unless the target is Parley
 	filled       int    // messages that every worker has at least
-	long         *longInbox
-	openings     []opening // conversations of the first planner
-	unborn       []*agent  // workers that are being created
-	lengthy      atomic.Int64
-	largeGroup   *assembly     // the group that Fanout broadcasts to
-	speakers     []*agent      // the agents that broadcast
-	patience     time.Duration // for copies that do not arrive
-	house        *house        // the group of Votes
-	polled       *polled       // the polled mailbox
-	hooks        *hooks        // the agents of Webhook
-	index        *cardIndex    // the cards of Directory
-	bridge       bridge        // the agents of A2A
-	subscribing  [][2]*agent   // an agent that begins tasks, and the one that answers them
-	erased       *erased       // the organization of Erase
-	// newsPatience bounds the wait for deliveries that do not arrive.
-	newsPatience time.Duration
-	// foundWithin bounds the wait for a published card, cardPatience that for all cards.
-	foundWithin, cardPatience time.Duration
 }
 
 // NewHost prepares a target.
-func NewHost(ctx context.Context, name string, door target.Door, params Params) (*Host, error) {
+func NewHost(ctx context.Context, name string, endpoint target.Endpoint, params Params) (*Host, error) {
 	if err := params.Check(); err != nil {
 		return nil, err
 	}
-	h := &Host{name: name, door: door, params: params, payloads: newPayloads(params.Seed, params.Payload), patience: landingPatience, newsPatience: newsPatience, foundWithin: foundWithin, cardPatience: cardPatience}
-	if door.Kind != target.Parley {
+	h := &Host{name: name, endpoint: endpoint, params: params, payloads: newPayloads(params.Seed, params.Payload)}
+	if endpoint.Kind != target.Parley {
 		return h, nil
 	}
 	var err error
-	if h.world, err = newWorld(ctx, door, params); err != nil {
+	if h.world, err = newWorld(ctx, endpoint, params); err != nil {
 		return nil, fmt.Errorf("%s cannot be made ready: %w", name, err)
 	}
 	return h, nil
@@ -194,65 +115,25 @@ func NewHost(ctx context.Context, name string, door target.Door, params Params) 
 // Name returns the target's name.
 func (h *Host) Name() string { return h.name }
 
-// Door returns the target's addresses and tokens.
-func (h *Host) Door() target.Door { return h.door }
+// Endpoint returns the target's addresses and tokens.
+func (h *Host) Endpoint() target.Endpoint { return h.endpoint }
 
 // Reopen sets the addresses of a restarted target.
-func (h *Host) Reopen(door target.Door) {
-	h.door = door
+func (h *Host) Reopen(endpoint target.Endpoint) {
+	h.endpoint = endpoint
 	if h.world != nil {
 		h.world.close()
 	}
 }
 
-// Can reports whether the target supports a scenario.
-func (h *Host) Can(name string) bool {
-	if h.world != nil {
-		return slices.Contains(Names(), name)
-	}
-	return name == Send || name == Inbox
-}
-
-// Prepare prepares a scenario for its clients and returns the Dial that connects them.
-// Each preparation gets new tokens. They live for a quarter of an hour, which bounds a
-// run.
-func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial, error) {
-	if !h.Can(name) {
-		return nil, fmt.Errorf("%s does not take part in %s", h.name, name)
-	}
-	if clients < 1 || clients >= workersMax {
-		return nil, fmt.Errorf("%d clients are not between 1 and %d", clients, workersMax-1)
-	}
-	if h.world != nil {
-		if err := h.world.freshTokens(ctx); err != nil {
-			return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+// freshTokens gets new tokens, which have their full lifetime left.
+func (h *Host) freshTokens(ctx context.Context) error {
+	for _, o := range []*org{h.world.globex, h.world.acme} {
+		if err := o.freshToken(ctx); err != nil {
+			return fmt.Errorf("%s gives no tokens: %w", h.name, err)
 		}
 	}
-	switch name {
-	case Send:
-		return h.prepareSend()
-	case Inbox:
-		return h.prepareInbox(ctx)
-	case Deep:
-		return h.prepareDeep(ctx)
-	case Reply:
-		return h.prepareReply(ctx, clients)
-	case Sync:
-		return h.prepareSync(ctx, clients)
-	case Mixed:
-		return h.prepareMixed(ctx)
-	case Hot:
-		return h.prepareTalk(ctx, 1)
-	case Cold:
-		return h.prepareTalk(ctx, coldConversations)
-	case Votes, HotGroup:
-		return h.prepareVotes(ctx, clients, name == HotGroup)
-	case Poll:
-		return h.preparePoll(ctx)
-	case A2A:
-		return h.prepareA2A(ctx, clients)
-	}
-	return nil, fmt.Errorf("%s is not a load; known are: %s", name, strings.Join(Names(), ", "))
+	return nil
 }
 
 // Settle ends a run: it collects the answers that its clients received. An id that was
@@ -267,10 +148,15 @@ func (h *Host) Settle(run *result.Run) {
 	if run.Seconds > 0 {
 		run.PerSecond = float64(run.Operations) / run.Seconds
 	}
+	addReason(run, "wrong answer: an id that another message has", twice)
+}
+
+// addReason counts failures with a reason.
+func addReason(run *result.Run, reason string, n int64) {
 	if run.Reasons == nil {
 		run.Reasons = map[string]int64{}
 	}
-	run.Reasons["wrong answer: an id that another message has"] += twice
+	run.Reasons[reason] += n
 }
 
 // Stored returns how many messages were acknowledged in total.
@@ -295,5 +181,123 @@ func (h *Host) nextRun() uint16 {
 func (h *Host) note(format string, args ...any) {
 	if h.params.Note != nil {
 		h.params.Note(h.name + ": " + fmt.Sprintf(format, args...))
+	}
+}
+
+// choice returns the random generator of one client, the same for the same seed.
+func (h *Host) choice(run uint16, worker int) *rand.Rand {
+	return rand.New(rand.NewPCG(h.params.Seed, uint64(run)<<32|uint64(worker)))
+}
+
+// listen opens the stream of an agent.
+func (h *Host) listen(ctx context.Context, a *agent) (*wire.Stream, error) {
+	return wire.DialStream(ctx, nil, h.endpoint.Address, "/agents/"+a.id.String()+"/stream", a.org.token)
+}
+
+// addressOf returns the address that a client connects from, nil for any. A server bounds what
+// one address may do at once, so on one machine clients get addresses of their own.
+func (h *Host) addressOf(client int) net.IP {
+	host, _, err := net.SplitHostPort(h.endpoint.Address)
+	if ip := net.ParseIP(host).To4(); err != nil || ip == nil || !ip.IsLoopback() || runtime.GOOS != "linux" {
+		return nil
+	}
+	return net.IPv4(127, 77, byte(client/250), byte(1+client%250))
+}
+
+// fillers is the number of connections that fill inboxes concurrently.
+const fillers = 32
+
+// fill makes sure that every worker has a page of messages. One filler sends all messages
+// of a worker, one at a time, so that their order is known.
+func (h *Host) fill(ctx context.Context) error {
+	if h.filled >= pageSize {
+		return nil
+	}
+	h.note("filling %d inboxes with %d messages each", h.params.Agents, pageSize)
+	err := h.deliverAll(ctx, func(filler int) (count int, to func(n int) int) {
+		own := (h.params.Agents - filler + fillers - 1) / fillers
+		return own * pageSize, func(n int) int { return filler + n%own*fillers }
+	})
+	if err != nil {
+		return fmt.Errorf("%s: inboxes cannot be filled: %w", h.name, err)
+	}
+	h.filled = pageSize
+	return nil
+}
+
+// deliverAll sends the messages that share assigns to each filler.
+func (h *Host) deliverAll(ctx context.Context, share func(filler int) (count int, to func(n int) int)) error {
+	run := h.nextRun()
+	err := together(ctx, fillers, fillers, func(ctx context.Context, worker int) error {
+		c, err := h.courier(ctx, worker)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		count, to := share(worker)
+		for n := range count {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := c.deliver(to(n), Key{Run: run, Worker: uint32(worker), N: uint32(n)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, h.settleFill())
+}
+
+// settleFill collects the answers to messages that are not measured.
+func (h *Host) settleFill() error {
+	if twice := h.acknowledged.settle(h.params.keep()); twice > 0 {
+		return fmt.Errorf("%d messages got an id that another has", twice)
+	}
+	return nil
+}
+
+// aside runs a task that is not measured, over its own connections.
+func (h *Host) aside(ctx context.Context, connections int, task func(conn *wire.HTTP, worker, workers int) error) error {
+	return together(ctx, connections, connections, func(ctx context.Context, worker int) error {
+		conn, err := wire.DialHTTP(ctx, h.endpoint.Address)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return task(conn, worker, connections)
+	})
+}
+
+// together runs task for 0 to n-1 in that many worker goroutines and stops at the first
+// error.
+func together(ctx context.Context, workers, n int, task func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	for w := range min(workers, n) {
+		group.Go(func() {
+			for i := w; i < n && ctx.Err() == nil; i += workers {
+				if err := task(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return ctx.Err()
+}
+
+// sleepUntil waits until a time.
+func sleepUntil(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

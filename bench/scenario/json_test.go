@@ -57,7 +57,7 @@ func TestReadPage(t *testing.T) {
 		return nil
 	}
 	p, err := readPage([]byte(whole), each)
-	if err != nil || p.count != 2 || count != 2 || !p.hasMore || string(p.cursor) != "c=1" {
+	if err != nil || p.count != 2 || count != 2 || !p.hasMore || p.cursor != "c=1" {
 		t.Errorf("%v %+v after %d messages", err, p, count)
 	}
 	for i := range whole {
@@ -70,7 +70,7 @@ func TestReadPage(t *testing.T) {
 			t.Errorf("passes: %s", text)
 		}
 	}
-	if p, err := readPage([]byte(`{"messages":[],"next_cursor":null}`), each); err != nil || p.count != 0 || p.hasMore || p.cursor != nil {
+	if p, err := readPage([]byte(`{"messages":[],"next_cursor":null}`), each); err != nil || p.count != 0 || p.hasMore || p.cursor != "" {
 		t.Errorf("an empty page: %v %+v", err, p)
 	}
 }

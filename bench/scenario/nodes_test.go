@@ -14,10 +14,10 @@ import (
 )
 
 // anotherNode is a second way to a fake server. change may change each page of an inbox.
-func anotherNode(t *testing.T, door target.Door, change func(items []json.RawMessage) []json.RawMessage) string {
+func anotherNode(t *testing.T, endpoint target.Endpoint, change func(items []json.RawMessage) []json.RawMessage) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request, _ := http.NewRequestWithContext(r.Context(), r.Method, "http://"+door.Address+r.URL.RequestURI(), nil)
+		request, _ := http.NewRequestWithContext(r.Context(), r.Method, "http://"+endpoint.Address+r.URL.RequestURI(), nil)
 		request.Header = r.Header
 		answer, err := http.DefaultClient.Do(request)
 		if err != nil {
@@ -78,7 +78,9 @@ func TestVerifyReadsEveryNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			same := func(items []json.RawMessage) []json.RawMessage { return items }
-			h.door.Nodes = []string{h.door.Address, anotherNode(t, h.door, same), anotherNode(t, h.door, c.change)}
+			endpoint := h.Endpoint()
+			endpoint.Nodes = []string{endpoint.Address, anotherNode(t, endpoint, same), anotherNode(t, endpoint, c.change)}
+			h.Reopen(endpoint)
 			v, err := h.Verify(t.Context())
 			if err != nil || len(v.Nodes) != 3 || v.Acknowledged == 0 {
 				t.Fatalf("%v, %+v", err, v)

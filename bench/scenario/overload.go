@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"parley/bench/load"
@@ -13,291 +16,407 @@ import (
 	"parley/bench/wire"
 )
 
-// Press is the load of one step of Overload.
-type Press struct {
-	// Connections is the number of connections, which stay open all the time.
-	Connections int
-	// Rate is the arrivals per second of an open loop. 0 is a closed loop, in which as
-	// many connections as Clients send again as soon as they have an answer.
-	Rate             float64
-	Clients          int
-	WarmUp, Duration time.Duration
-}
-
 const (
-	// pressPatience bounds the time until an answer. A server that sheds load in time
+	// overloadPatience bounds the time until an answer. A server that sheds load in time
 	// never needs it.
-	pressPatience = 15 * time.Second
-	// pressBurst bounds the requests that are sent before answers are read again.
-	pressBurst = 64
-	// pressRest is how long a client of the closed loop pauses after a refusal; an
+	overloadPatience = 15 * time.Second
+	// overloadClients is the number of clients in the closed loop, which finds capacity.
+	overloadClients = 256
+	// overloadDials bounds the dials at once, because more would overflow the listen queue.
+	overloadDials = 256
+	// redialPause is the pause before a broken connection is dialled again.
+	redialPause = 200 * time.Millisecond
+	// refusedPause is how long a client of the closed loop pauses after a refusal; an
 	// immediate retry would not be a closed loop.
-	pressRest = 20 * time.Millisecond
+	refusedPause = 20 * time.Millisecond
 )
 
-// Press sends messages over many connections from one goroutine and sets all of run
-// except its CPU and memory. In the open loop, an arrival that finds every connection
-// waiting for an answer is not sent. It is counted, so that the intended rate is not
-// mistaken for the offered one.
+// overload is Overload. It sends messages over many connections. In the open loop, an arrival
+// that finds every connection waiting for an answer is not sent. It is counted, so that the
+// intended rate is not mistaken for the offered one. In the closed loop each of at most
+// overloadClients sends again as soon as it has an answer.
 //
 // A proper refusal, 429 or 503 with a whole number of seconds in Retry-After, is not a
 // failure: refusals are what this scenario examines. Every other answer except 201 is a
 // failure.
-func (h *Host) Press(ctx context.Context, p Press, window load.Watch, run *result.Run) error {
-	if h.world == nil {
-		return fmt.Errorf("%s does not take part in %s", h.name, Overload)
+type overload struct{ host *Host }
+
+// Run implements Scenario.
+func (o *overload) Run(ctx context.Context, r *Round) error {
+	h := o.host
+	count := r.Bench.Limit(h.params.Connections, "connections")
+	if r.Plan.Rate == 0 {
+		count = min(count, overloadClients)
 	}
-	if p.Connections < 1 || p.Connections >= workersMax || p.Rate == 0 && (p.Clients < 1 || p.Clients > p.Connections) {
-		return fmt.Errorf("%d clients on %d connections cannot be", p.Clients, p.Connections)
+	if err := h.freshTokens(ctx); err != nil {
+		return err
 	}
-	if err := h.world.freshTokens(ctx); err != nil {
-		return fmt.Errorf("%s gives no tokens: %w", h.name, err)
-	}
-	connections, err := wire.DialConnections(ctx, h.door.Address, p.Connections)
+	r.Result.Clients = count
+	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
+	meter.ForgetPeak() // otherwise it would be the peak of all runs so far
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	step := &overloadStep{Plan: r.Plan, host: h, senders: make([]*overloadSender, count), idle: make(chan *overloadSender, count), tally: newTally()}
+	defer step.close()
+	key := h.nextRun()
+	err := together(ctx, overloadDials, count, func(ctx context.Context, i int) (err error) {
+		s := &overloadSender{step: step, key: Key{Run: key, Worker: uint32(i)}, choice: h.choice(key, i), due: make(chan time.Time, 1)}
+		step.senders[i] = s
+		return s.dial(ctx)
+	})
 	if err != nil {
 		return err
 	}
-	defer connections.Close()
-	key := h.nextRun()
-	caller := &caller{book: h.acknowledged.begin(), payloads: h.payloads}
-	press := &press{
-		Press: p, connections: connections, courier: h.postCourier(caller, 0), choice: h.choice(key, 0), run: key,
-		members: make([]asking, p.Connections), tally: newTally(),
+	defer context.AfterFunc(ctx, step.close)()
+	err = step.all(ctx, window)
+	step.tally.fill(r.Result, r.Plan)
+	if peak := meter.Peak(); peak > 0 {
+		r.Result.Figures[FigurePeak] = float64(peak)
 	}
-	watched := press.watched(window)
-	err = press.all(ctx)
-	<-watched
-	press.tally.fill(run, p)
 	return err
 }
 
-// asking is the last request of a connection.
-type asking struct {
-	key Key
-	to  int
-	// due is when the request was due.
-	due time.Time
-}
-
-// press is one step in progress. One goroutine does all of its work.
-type press struct {
-	Press
-	connections *wire.Connections
-	courier     *postCourier
-	choice      *rand.Rand
-	run         uint16
-	members     []asking
-	// start of the warm-up, and the edges of the window.
-	start, begin, end time.Time
-	arrivals          int64     // due since start
-	clients           int       // of the closed loop, asking or resting
-	resting           []resting // in the order in which they continue
-	tally             *tally
-	seconds           chan result.Second
-	opened, closed    chan struct{}
-}
-
-// resting is a client of the closed loop that was refused and pauses.
-type resting struct {
-	member int
-	until  time.Time
-}
-
-// watched calls the methods of window in another goroutine, because its readings take
-// some time. over is closed after the last call.
-func (p *press) watched(window load.Watch) (over <-chan struct{}) {
-	p.seconds, p.opened, p.closed = make(chan result.Second, 600), make(chan struct{}), make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-p.opened:
-		case <-p.closed:
-			return
-		}
-		window.Begin()
-		for second := range p.seconds {
-			window.Tick(second)
-		}
-		window.End()
-	}()
-	return done
+// overloadStep is one step in progress.
+type overloadStep struct {
+	load.Plan
+	host    *Host
+	senders []*overloadSender
+	// idle holds the senders that wait for an arrival, in the order in which they became idle.
+	idle  chan *overloadSender
+	start time.Time
+	// begin and end are the edges of the window.
+	begin, end time.Time
+	tally      *tally
 }
 
 // all warms up, measures, and waits for the remaining answers.
-func (p *press) all(ctx context.Context) error {
+func (p *overloadStep) all(ctx context.Context, window load.Watch) error {
 	p.start = time.Now()
 	p.begin = p.start.Add(p.WarmUp)
 	p.end = p.begin.Add(p.Duration)
-	err := p.pace(ctx)
-	close(p.seconds)
-	close(p.closed)
+	var working, watching sync.WaitGroup
+	for _, s := range p.senders {
+		working.Go(func() { s.work(ctx) })
+	}
+	watching.Go(func() { p.watch(ctx, window) })
+	if p.Rate > 0 {
+		p.pace(ctx)
+	}
+	for _, s := range p.senders {
+		close(s.due)
+	}
+	working.Wait()
+	watching.Wait()
+	return context.Cause(ctx)
+}
+
+// watch calls the methods of window.
+func (p *overloadStep) watch(ctx context.Context, window load.Watch) {
+	if sleepUntil(ctx, p.begin) != nil {
+		return
+	}
+	window.Begin()
+	defer window.End()
+	for next := p.begin; next.Before(p.end); {
+		next = next.Add(min(time.Second, p.end.Sub(next)))
+		if sleepUntil(ctx, next) != nil {
+			return
+		}
+		window.Tick(p.tally.second())
+	}
+}
+
+// pace gives each arrival to a sender that is idle, until the window is over.
+func (p *overloadStep) pace(ctx context.Context) {
+	for n := 0; ; {
+		now := time.Now()
+		if !now.Before(p.end) || ctx.Err() != nil {
+			return
+		}
+		for due := int(now.Sub(p.start).Seconds()*p.Rate) + 1; n < due; n++ {
+			at := p.start.Add(time.Duration(float64(n) / p.Rate * 1e9))
+			select {
+			case s := <-p.idle:
+				s.due <- at
+			default:
+				p.tally.notOffered(p.inside(at))
+			}
+		}
+		time.Sleep(time.Until(p.start.Add(time.Duration(float64(n) / p.Rate * 1e9))))
+	}
+}
+
+func (p *overloadStep) inside(at time.Time) bool { return !at.Before(p.begin) && at.Before(p.end) }
+
+// close closes every connection.
+func (p *overloadStep) close() {
+	for _, s := range p.senders {
+		if s != nil {
+			s.hangUp(true)
+		}
+	}
+}
+
+// overloadSender sends on one connection, one request at a time.
+type overloadSender struct {
+	step   *overloadStep
+	key    Key
+	choice *rand.Rand
+	// due gives the arrivals of an open loop, and is closed at the end.
+	due chan time.Time
+
+	mu      sync.Mutex // of courier and closed, which the end of the run may change
+	courier *postCourier
+	closed  bool
+}
+
+func (s *overloadSender) dial(ctx context.Context) error {
+	c, err := s.step.host.caller(ctx)
 	if err != nil {
 		return err
 	}
-	for deadline := p.end.Add(pressPatience); p.connections.Asked() > 0; {
-		if time.Now().After(deadline) {
-			p.connections.Break(time.Now(), p.heard)
-		}
-		if err := p.connections.Hear(10*time.Millisecond, p.heard); err != nil {
-			return err
-		}
+	c.conn.SetPatience(overloadPatience)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.courier = s.step.host.postCourier(c, 0); s.closed {
+		return errors.Join(context.Canceled, c.Close())
 	}
 	return nil
 }
 
-// pace sends requests and reads answers until the window is over.
-func (p *press) pace(ctx context.Context) error {
-	opened := false
-	next := p.begin.Add(time.Second)
-	for {
-		now := time.Now()
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !opened && !now.Before(p.begin):
-			opened = true
-			close(p.opened)
-		case !now.Before(p.end):
-			if now.Sub(next.Add(-time.Second)) > 100*time.Millisecond {
-				p.seconds <- p.tally.second()
-			}
-			return nil
-		case !now.Before(next):
-			p.seconds <- p.tally.second()
-			next = next.Add(time.Second)
-			p.connections.Break(now.Add(-pressPatience), p.heard)
-		}
-		wait := p.ask(now)
-		if err := p.connections.Hear(min(wait, p.end.Sub(now), 10*time.Millisecond), p.heard); err != nil {
-			return err
-		}
+// hangUp closes the connection, with final for ever.
+func (s *overloadSender) hangUp(final bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = s.closed || final
+	if s.courier != nil {
+		_ = s.courier.Close()
 	}
 }
 
-// ask sends the requests that are due, at most one burst, and returns the time until the
-// next is due.
-func (p *press) ask(now time.Time) (wait time.Duration) {
-	if p.Rate == 0 {
-		return p.askAgain(now)
-	}
-	due := int64(now.Sub(p.start).Seconds()*p.Rate) + 1
-	for burst := 0; p.arrivals < due; p.arrivals++ {
-		at := p.start.Add(time.Duration(float64(p.arrivals) / p.Rate * 1e9))
-		if burst++; burst > pressBurst {
-			return 0
+// work sends until the window is over. A connection that breaks is dialled again after a
+// pause.
+func (s *overloadSender) work(ctx context.Context) {
+	for broken := false; ; {
+		if broken {
+			if sleepUntil(ctx, time.Now().Add(redialPause)) != nil || !time.Now().Before(s.step.end) {
+				return
+			}
+			if err := s.dial(ctx); err != nil {
+				s.step.tally.failed("no connection: " + reasonOf(err))
+				continue
+			}
 		}
-		i, idle := p.connections.Take()
-		if !idle {
-			p.tally.notOffered(p.inside(at))
-			burst-- // nothing was sent
+		due, more := s.next()
+		if !more {
+			return
+		}
+		refused, err := s.send(due)
+		if broken = err != nil; broken {
+			s.hangUp(false)
 			continue
 		}
-		p.send(i, at)
-	}
-	return p.start.Add(time.Duration(float64(p.arrivals) / p.Rate * 1e9)).Sub(now)
-}
-
-// askAgain sends for the clients of the closed loop that do not rest, and returns the
-// time until the next one continues.
-func (p *press) askAgain(now time.Time) (wait time.Duration) {
-	for len(p.resting) > 0 && !now.Before(p.resting[0].until) {
-		p.resting = p.resting[1:]
-		p.clients--
-	}
-	for p.clients < p.Clients {
-		i, idle := p.connections.Take()
-		if !idle {
-			break
+		if refused && s.step.Rate == 0 {
+			_ = sleepUntil(ctx, time.Now().Add(refusedPause))
 		}
-		p.clients++
-		p.send(i, time.Now())
-	}
-	if len(p.resting) > 0 {
-		return p.resting[0].until.Sub(now)
-	}
-	return time.Second
-}
-
-func (p *press) inside(at time.Time) bool { return !at.Before(p.begin) && at.Before(p.end) }
-
-func (p *press) send(i int, due time.Time) {
-	m := &p.members[i]
-	m.key.Run, m.key.Worker = p.run, uint32(i)
-	m.key.N++
-	m.to, m.due = p.choice.IntN(p.courier.agents), due
-	sent := p.connections.Ask(i, p.courier.request(m.to, m.key))
-	if p.inside(due) {
-		p.tally.sent(sent.Sub(due))
 	}
 }
 
-// heard records the outcome of a request.
-func (p *press) heard(h wire.Heard) {
-	m := &p.members[h.Member]
-	refused := false
-	switch {
-	case m.due.IsZero(): // not sent: the connection could not be dialled again
-		p.tally.failed("no connection: " + h.Err.Error())
-		return
-	case h.Err != nil:
-		p.courier.book.lost(m.key)
-		p.tally.failed(reasonOf(h.Err))
-	default:
-		refused = p.judge(h, m)
+// next waits for the next arrival.
+func (s *overloadSender) next() (due time.Time, more bool) {
+	if s.step.Rate == 0 {
+		now := time.Now()
+		return now, now.Before(s.step.end)
 	}
-	m.due = time.Time{}
-	switch {
-	case p.Rate > 0:
-	case refused:
-		p.resting = append(p.resting, resting{h.Member, h.At.Add(pressRest)})
-	case p.clients > 0:
-		p.clients--
-	}
+	s.step.idle <- s
+	due, more = <-s.due
+	return due, more
 }
 
-// reasonOf returns the key of an error in the report. There are few different keys.
-func reasonOf(err error) string {
-	if errors.Is(err, wire.ErrLate) {
-		return fmt.Sprintf("no answer within %v", pressPatience)
+// send sends a message and judges the answer. The error means that the connection is of no
+// further use.
+func (s *overloadSender) send(due time.Time) (refused bool, err error) {
+	s.key.N++
+	to, c, t := s.choice.IntN(s.courier.agents), s.courier, s.step.tally
+	request := c.request(to, s.key)
+	sent := time.Now()
+	if s.step.inside(due) {
+		t.sent(sent.Sub(due))
 	}
-	return "the connection broke: " + err.Error()
-}
-
-// judge records an answer and reports whether it is a proper refusal.
-func (p *press) judge(h wire.Heard, m *asking) (refused bool) {
-	inside := p.inside(m.due)
-	if h.Answer.Status == 429 || h.Answer.Status == 503 {
-		if fault := p.refusal(h.Answer, m); fault != "" {
-			p.tally.failed(fault)
+	answer, err := c.conn.Do(request)
+	answered := time.Now()
+	if errors.Is(err, wire.ErrClosing) { // nothing was sent
+		t.failed("the server ended the connection")
+		return false, err
+	}
+	if err != nil {
+		c.book.lost(s.key)
+		t.failed(reasonOf(err))
+		return false, err
+	}
+	if answer.Status == 429 || answer.Status == 503 {
+		if fault := s.faultOf(answer); fault != "" {
+			t.failed(fault)
 		} else {
-			p.tally.refused(inside, p.inside(h.At), h.At.Sub(h.Sent))
+			t.refused(s.step.inside(due), s.step.inside(answered), answered.Sub(sent))
 		}
-		return true
+		return true, closing(answer)
 	}
-	recipient := p.courier.workers[m.to]
-	got, err := p.courier.told(h.Answer, m.key, recipient.box)
+	recipient := c.workers[to]
+	got, err := c.told(answer, s.key, recipient.box)
 	if err == nil && string(got.recipientHandle) != recipient.handle {
 		err = wrong("another recipient than the one asked for")
 	}
 	if err != nil {
-		p.tally.failed(err.Error())
-		return false
+		t.failed(err.Error())
+	} else {
+		t.accepted(s.step.inside(due), s.step.inside(answered), answered.Sub(sent), answered.Sub(due))
 	}
-	p.tally.accepted(inside, p.inside(h.At), h.At.Sub(h.Sent), h.At.Sub(m.due))
-	return false
+	return false, closing(answer)
 }
 
-// refusal describes what is wrong with a refusal, or returns "". A proper refusal has
-// had no effect and says when to retry.
-func (p *press) refusal(answer wire.Answer, m *asking) (fault string) {
+// closing returns an error if the server closes the connection after an answer.
+func closing(answer wire.Answer) error {
+	if answer.Closing {
+		return wire.ErrClosing
+	}
+	return nil
+}
+
+// faultOf describes what is wrong with a refusal, or returns "". A proper refusal has had no
+// effect and says when to retry.
+func (s *overloadSender) faultOf(answer wire.Answer) string {
 	err, known := refusal(answer)
 	if !known {
-		p.courier.book.lost(m.key)
+		s.courier.book.lost(s.key)
 		return err.Error()
 	}
 	if seconds, err := strconv.Atoi(answer.RetryAfter); err != nil || seconds < 1 {
 		return fmt.Sprintf("status %d without a whole number of seconds in Retry-After", answer.Status)
 	}
 	return ""
+}
+
+// reasonOf returns the key of an error in the report. There are few different keys.
+func reasonOf(err error) string {
+	var network *net.OpError
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Sprintf("no answer within %v", overloadPatience)
+	case errors.As(err, &network):
+		return "the connection broke: " + network.Op + ": " + network.Err.Error()
+	}
+	return "the connection broke: " + err.Error()
+}
+
+// Names of the figures and laps of a run of Overload.
+const (
+	// FigureIntended is the number of arrivals due per second, FigureOffered the number
+	// sent, and FigureNotOffered the number for which every connection was still waiting
+	// for an answer.
+	FigureIntended   = "intended_per_second"
+	FigureOffered    = "offered_per_second"
+	FigureNotOffered = "not_offered_per_second"
+	// FigureRefused is the number of 503 and 429 answers per second.
+	FigureRefused = "refused_per_second"
+	// FigurePeak is the target's peak memory in the run, in bytes.
+	FigurePeak = "resident_peak_bytes"
+	// LapRefused is the latency of refusals from the actual sending; LapLag is the delay
+	// with which the generator sent.
+	LapRefused = "refused, from the real sending"
+	LapLag     = "generator's delay"
+)
+
+// tally counts the results of one step of Overload, of all senders together. Throughputs are
+// counted by time of answer and latencies by time of sending, both only within the window.
+type tally struct {
+	mu                 sync.Mutex
+	intended, offered  int64
+	answered, refusals int64 // within the window
+	failures           int64
+	reasons            map[string]int64
+	latency, service   *load.Histogram // of the accepted
+	refusing, lag      *load.Histogram
+	recent             *load.Histogram // accepted in this second
+	recently, recentNo int64
+}
+
+func newTally() *tally {
+	return &tally{
+		reasons: map[string]int64{}, latency: load.NewHistogram(), service: load.NewHistogram(),
+		refusing: load.NewHistogram(), lag: load.NewHistogram(), recent: load.NewHistogram(),
+	}
+}
+
+func (t *tally) sent(lag time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.intended++
+	t.offered++
+	t.lag.Record(lag)
+}
+
+func (t *tally) notOffered(inside bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if inside {
+		t.intended++
+	}
+}
+
+func (t *tally) accepted(sentInside, answeredInside bool, service, latency time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if sentInside {
+		t.service.Record(service)
+		t.latency.Record(latency)
+	}
+	if answeredInside {
+		t.answered++
+		t.recently++
+		t.recent.Record(service)
+	}
+}
+
+func (t *tally) refused(sentInside, answeredInside bool, service time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if sentInside {
+		t.refusing.Record(service)
+	}
+	if answeredInside {
+		t.refusals++
+		t.recentNo++
+	}
+}
+
+// failed counts a failure, whether or not it is within the window.
+func (t *tally) failed(reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures++
+	t.reasons[reason]++
+}
+
+// second ends a second. Its refusals are reported as Failures.
+func (t *tally) second() result.Second {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := result.Second{Operations: t.recently, Failures: t.recentNo, P99: float64(t.recent.Quantile(99).Microseconds()) / 1e3}
+	t.recently, t.recentNo = 0, 0
+	t.recent.Reset()
+	return s
+}
+
+func (t *tally) fill(run *result.Run, p load.Plan) {
+	seconds := p.Duration.Seconds()
+	each := func(n int64) float64 { return float64(n) / seconds }
+	run.Seconds, run.Operations, run.PerSecond = seconds, t.answered, each(t.answered)
+	run.Failures, run.Reasons = t.failures, t.reasons
+	run.Latency, run.Service = t.latency.Latency(), t.service.Latency()
+	run.Laps = map[string]result.Latency{LapRefused: t.refusing.Latency(), LapLag: t.lag.Latency()}
+	run.Figures = map[string]float64{
+		FigureIntended: each(t.intended), FigureOffered: each(t.offered),
+		FigureNotOffered: each(t.intended - t.offered), FigureRefused: each(t.refusals),
+	}
 }

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"math"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -29,28 +28,22 @@ func (o *onlooker) Tick(s result.Second) {
 
 var _ load.Watch = (*onlooker)(nil)
 
-// pressed runs one step of Overload.
-func pressed(t *testing.T, h *Host, p Press) (result.Run, *onlooker) {
+// pressed runs one step of Overload over twenty connections; a rate of 0 is the closed loop.
+func pressed(t *testing.T, h *Set, rate float64) (result.Run, *onlooker) {
 	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("many connections in one goroutine need Linux")
-	}
-	var run result.Run
+	h.params.Connections = 20
 	looks := &onlooker{}
-	if err := h.Press(t.Context(), p, looks, &run); err != nil {
+	plan := load.Plan{Rate: rate, WarmUp: 20 * time.Millisecond, Duration: 300 * time.Millisecond}
+	run, err := runOnce(t, h, Overload, plan, around{meter: unseen{}, window: looks})
+	if err != nil {
 		t.Fatal(err)
 	}
-	h.Settle(&run)
 	return run, looks
-}
-
-func press20(rate float64) Press {
-	return Press{Connections: 20, Clients: 4, Rate: rate, WarmUp: 20 * time.Millisecond, Duration: 300 * time.Millisecond}
 }
 
 func TestPressOpenLoop(t *testing.T) {
 	h := newHost(t, sound)
-	run, looks := pressed(t, h, press20(500))
+	run, looks := pressed(t, h, 500)
 	f := run.Figures
 	if run.Failures != 0 || run.Operations < 100 || f[FigureRefused] != 0 || run.Service.Count == 0 {
 		t.Errorf("%d operations, failures %v, figures %v", run.Operations, run.Reasons, f)
@@ -72,7 +65,7 @@ func TestPressOpenLoop(t *testing.T) {
 
 // TestPressSaysWhatItCouldNotOffer: requests far more than the connections can carry.
 func TestPressSaysWhatItCouldNotOffer(t *testing.T) {
-	run, _ := pressed(t, newHost(t, sound), press20(1e6))
+	run, _ := pressed(t, newHost(t, sound), 1e6)
 	f := run.Figures
 	if math.Abs(f[FigureIntended]-1e6) > 2e5 || f[FigureNotOffered] < 5e5 || f[FigureOffered] > 4e5 || run.Operations == 0 {
 		t.Errorf("%d operations, figures %v", run.Operations, f)
@@ -81,12 +74,12 @@ func TestPressSaysWhatItCouldNotOffer(t *testing.T) {
 
 func TestPressClosedLoop(t *testing.T) {
 	h := newHost(t, shedsWell)
-	run, _ := pressed(t, h, press20(0))
+	run, _ := pressed(t, h, 0)
 	if run.Failures != 0 || run.Operations == 0 || run.Figures[FigureRefused] == 0 || run.Figures[FigureNotOffered] != 0 {
 		t.Errorf("%d operations, failures %v, figures %v", run.Operations, run.Reasons, run.Figures)
 	}
-	// A refused client pauses, so four clients cannot be refused more often than this.
-	if most := 4 / pressRest.Seconds(); run.Figures[FigureRefused] > most {
+	// A refused client pauses, so twenty clients cannot be refused more often than this.
+	if most := 20 / refusedPause.Seconds(); run.Figures[FigureRefused] > most {
 		t.Errorf("%v refusals a second, at most %v are possible", run.Figures[FigureRefused], most)
 	}
 	if v, err := h.Verify(t.Context()); err != nil || !v.Clean() || v.Found != v.Acknowledged {
@@ -110,7 +103,7 @@ func TestPressNoticesFaults(t *testing.T) {
 	} {
 		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()
-			run, _ := pressed(t, newHost(t, f), press20(300))
+			run, _ := pressed(t, newHost(t, f), 300)
 			var said []string
 			for r := range run.Reasons {
 				said = append(said, r)
@@ -134,7 +127,7 @@ func TestPressedMessagesAreVerified(t *testing.T) {
 		shedsAndKeeps: func(v *result.Verification) int64 { return v.Stray },
 	} {
 		h := newHost(t, f)
-		pressed(t, h, press20(300))
+		pressed(t, h, 300)
 		if v, err := h.Verify(t.Context()); err != nil || found(v) == 0 {
 			t.Errorf("%s: %v, %+v", f, err, v)
 		}

@@ -2,10 +2,10 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// defaultPolled is the default of Params.Polled.
-	defaultPolled = 1_000_000
 	// instants is the number of times since which Poll requests counts, spread over the
 	// period in which the messages arrived.
 	instants = 256
@@ -34,15 +32,31 @@ type polled struct {
 	counts   []int
 }
 
-// preparePoll fills the mailbox, once, and sends each request that the clients will
-// repeat, to get the correct counts.
-func (h *Host) preparePoll(ctx context.Context) (load.Dial, error) {
-	if h.polled == nil {
-		if err := h.fillPolled(ctx); err != nil {
-			return nil, fmt.Errorf("%s: nothing to poll: %w", h.name, err)
+// poll is Poll.
+type poll struct {
+	host *Host
+	set  *Set
+	// mailbox is nil until it was filled.
+	mailbox *polled
+}
+
+// Run implements Scenario.
+func (s *poll) Run(ctx context.Context, r *Round) error {
+	err := loads{s, s.set, Poll}.Run(ctx, r)
+	r.Result.Figures = map[string]float64{FigurePolled: float64(s.host.params.Polled)}
+	return err
+}
+
+// Prepare implements Load. It fills the mailbox, once, and sends each request that the clients
+// will repeat, to get the correct counts.
+func (s *poll) Prepare(ctx context.Context, _ int) (load.Dial, error) {
+	h := s.host
+	if s.mailbox == nil {
+		if err := s.fill(ctx); err != nil {
+			return nil, fmt.Errorf("%s: nothing to poll: %w", h.Name(), err)
 		}
 	}
-	p := *h.polled
+	p := *s.mailbox
 	ask := func(since time.Time) {
 		query := "?since=" + url.QueryEscape(since.UTC().Format(time.RFC3339Nano))
 		p.requests = append(p.requests, wire.Request("GET", p.path+query, "", nil, nil))
@@ -52,25 +66,25 @@ func (h *Host) preparePoll(ctx context.Context) (load.Dial, error) {
 		ask(p.began.Add(p.ended.Sub(p.began) * time.Duration(i) / (instants - 1)))
 	}
 	ask(time.Now().AddDate(1, 0, 0))
-	conn, err := wire.DialHTTP(ctx, h.door.Address)
+	conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
 	for _, request := range p.requests {
-		n, err := poll(conn, request)
+		n, err := count(conn, request)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", h.name, err)
+			return nil, fmt.Errorf("%s: %w", h.Name(), err)
 		}
 		p.counts = append(p.counts, n)
 	}
 	falling := slices.IsSortedFunc(p.counts, func(a, b int) int { return b - a })
-	if !falling || p.counts[0] < h.Polled() || p.counts[len(p.counts)-1] != 0 {
-		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.name, h.Polled(), p.counts[0])
+	if !falling || p.counts[0] < h.params.Polled || p.counts[len(p.counts)-1] != 0 {
+		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.Name(), h.params.Polled, p.counts[0])
 	}
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		conn, err := wire.DialHTTP(ctx, h.door.Address)
+		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
 		if err != nil {
 			return nil, err
 		}
@@ -79,16 +93,9 @@ func (h *Host) preparePoll(ctx context.Context) (load.Dial, error) {
 	}, nil
 }
 
-// Polled returns the number of messages that the polled agent of Poll has.
-func (h *Host) Polled() int {
-	if h.params.Polled > 0 {
-		return h.params.Polled
-	}
-	return defaultPolled
-}
-
-func (h *Host) fillPolled(ctx context.Context) error {
-	h.note("filling one inbox with %d messages", h.Polled())
+func (s *poll) fill(ctx context.Context) error {
+	h, count := s.host, s.host.params.Polled
+	h.note("filling one inbox with %d messages", count)
 	owner := h.world.workers[0]
 	address, err := owner.org.client.PollToken(ctx, owner.id)
 	if err != nil {
@@ -100,14 +107,14 @@ func (h *Host) fillPolled(ctx context.Context) error {
 	}
 	p := &polled{path: address[at:], began: time.Now()}
 	share := func(filler int) (int, func(int) int) {
-		return (h.Polled() - filler + fillers - 1) / fillers, func(int) int { return 0 }
+		return (count - filler + fillers - 1) / fillers, func(int) int { return 0 }
 	}
 	if err := h.deliverAll(ctx, share); err != nil {
 		return err
 	}
 	p.ended = time.Now()
-	h.polled = p
-	return h.world.freshTokens(ctx)
+	s.mailbox = p
+	return h.freshTokens(ctx)
 }
 
 // polling is the client of Poll.
@@ -123,15 +130,15 @@ func (p *polling) Close() error { return p.conn.Close() }
 // Do implements load.Client.
 func (p *polling) Do(context.Context, int, *load.Laps) error {
 	at := p.pick(len(p.mailbox.requests))
-	n, err := poll(p.conn, p.mailbox.requests[at])
+	n, err := count(p.conn, p.mailbox.requests[at])
 	if err == nil && n != p.mailbox.counts[at] {
 		err = wrong("another count than before")
 	}
 	return err
 }
 
-// poll sends the request and reads the count.
-func poll(conn *wire.HTTP, request []byte) (int, error) {
+// count sends the request and reads the count.
+func count(conn *wire.HTTP, request []byte) (int, error) {
 	answer, err := conn.Do(request)
 	if err != nil {
 		return 0, err
@@ -140,18 +147,11 @@ func poll(conn *wire.HTTP, request []byte) (int, error) {
 		err, _ := refusal(answer)
 		return 0, err
 	}
-	walk := membersOf(answer.Body)
-	for {
-		name, value, ok := walk.next()
-		if !ok {
-			return 0, wrong("a poll without a count")
-		}
-		if string(name) == "count" {
-			n, err := strconv.Atoi(string(value))
-			if err != nil {
-				err = wrong("a count that is no number")
-			}
-			return n, err
-		}
+	var told struct {
+		Count *int `json:"count"`
 	}
+	if json.Unmarshal(answer.Body, &told) != nil || told.Count == nil {
+		return 0, wrong("a poll without a count")
+	}
+	return *told.Count, nil
 }

@@ -3,9 +3,7 @@ package scenario
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"parley/bench/target"
 	"parley/http/api"
 )
 
@@ -40,24 +37,25 @@ type Spent struct {
 	Resets time.Time
 }
 
-// CheckTerms sends a message and checks what the server says about its limits. With
+// Terms are what a server says about its limits. Quota compares two servers by them.
+type Terms struct{ Host *Host }
+
+// Check sends a message and checks the terms. With
 // limits, every quota must be a number, the message must be counted and every kind of
 // rate must be stated. Without limits, the quota of messages must be open and no rate
 // may be stated. Comparing two servers is meaningless if one of them is not configured
 // as expected.
-func (h *Host) CheckTerms(ctx context.Context, limited bool) (Spent, error) {
-	if h.world == nil {
-		return Spent{}, fmt.Errorf("%s does not take part in %s", h.name, Quota)
-	}
-	spent, err := h.checkTerms(ctx, limited)
+func (t Terms) Check(ctx context.Context, limited bool) (Spent, error) {
+	spent, err := t.check(ctx, limited)
 	if err != nil {
-		return Spent{}, fmt.Errorf("%s: the terms are not those that were asked for: %w", h.name, err)
+		return Spent{}, fmt.Errorf("%s: the terms are not those that were asked for: %w", t.Host.Name(), err)
 	}
 	return spent, nil
 }
 
-func (h *Host) checkTerms(ctx context.Context, limited bool) (Spent, error) {
-	if err := h.world.freshTokens(ctx); err != nil {
+func (t Terms) check(ctx context.Context, limited bool) (Spent, error) {
+	h := t.Host
+	if err := h.freshTokens(ctx); err != nil {
 		return Spent{}, err
 	}
 	quotas, err := h.world.globex.client.Quotas(ctx)
@@ -68,12 +66,12 @@ func (h *Host) checkTerms(ctx context.Context, limited bool) (Spent, error) {
 		return Spent{}, err
 	}
 	before := spentOf(quotas)
-	for _, call := range h.ratedCalls() {
-		if err := h.checkRate(ctx, call, limited); err != nil {
+	for _, call := range t.calls() {
+		if err := t.checkRate(ctx, call, limited); err != nil {
 			return Spent{}, err
 		}
 	}
-	after, err := h.Spent(ctx)
+	after, err := t.Spent(ctx)
 	if err == nil && after.Resets.Equal(before.Resets) && after.Messages != before.Messages+1 {
 		err = fmt.Errorf("a message was sent and %s went from %d to %d", quotaOfSends, before.Messages, after.Messages)
 	}
@@ -81,8 +79,8 @@ func (h *Host) checkTerms(ctx context.Context, limited bool) (Spent, error) {
 }
 
 // Spent returns how many of today's messages the server has counted.
-func (h *Host) Spent(ctx context.Context) (Spent, error) {
-	quotas, err := h.world.globex.client.Quotas(ctx)
+func (t Terms) Spent(ctx context.Context) (Spent, error) {
+	quotas, err := t.Host.world.globex.client.Quotas(ctx)
 	if err != nil {
 		return Spent{}, err
 	}
@@ -140,8 +138,9 @@ type ratedCall struct {
 	status        int
 }
 
-// ratedCalls returns a call of each kind that a sender makes. The second sends a message.
-func (h *Host) ratedCalls() []ratedCall {
+// calls returns a call of each kind that a sender makes. The second sends a message.
+func (t Terms) calls() []ratedCall {
+	h := t.Host
 	payload := make([]byte, h.payloads.length())
 	h.payloads.write(payload, Key{Run: h.nextRun()})
 	body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, h.world.workers[0].handle, h.world.planners[0].handle)
@@ -156,7 +155,8 @@ func (h *Host) ratedCalls() []ratedCall {
 }
 
 // checkRate makes a call and checks whether the answer states a rate.
-func (h *Host) checkRate(ctx context.Context, call ratedCall, limited bool) error {
+func (t Terms) checkRate(ctx context.Context, call ratedCall, limited bool) error {
+	h := t.Host
 	request, err := http.NewRequestWithContext(ctx, call.method, h.world.base+call.path, bytes.NewReader(call.body))
 	if err != nil {
 		return err
@@ -184,48 +184,6 @@ func (h *Host) checkRate(ctx context.Context, call ratedCall, limited bool) erro
 		return fmt.Errorf("the rate of %s is not checked: %s %s states none", call.rate, call.method, call.path)
 	case !limited && stated != "":
 		return fmt.Errorf("there is a rate of %s: %s %s states %q", call.rate, call.method, call.path, stated)
-	}
-	return nil
-}
-
-// askedMax bounds the number of bytes read from an answer.
-const askedMax = 1 << 20
-
-// ask makes a request that is not measured, and closes its connection.
-func ask(request *http.Request) (status int, header http.Header, text []byte, err error) {
-	request.Close = true
-	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(request)
-	if err != nil {
-		return 0, nil, nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err = io.ReadAll(io.LimitReader(answer.Body, askedMax))
-	return answer.StatusCode, answer.Header, text, err
-}
-
-// promote makes the operator set the trust tier of an organization.
-func promote(ctx context.Context, door target.Door, o *org, tier int) error {
-	slug := o.credentials.OrgSlug
-	if door.Admin == "" {
-		return fmt.Errorf("organization %s stays in its trust tier: the operator's door is not known", slug)
-	}
-	order, err := json.Marshal(map[string]int{"tier": tier})
-	if err != nil {
-		return err
-	}
-	path := "http://" + door.Admin + "/orgs/" + url.PathEscape(slug) + "/tier"
-	request, err := http.NewRequestWithContext(ctx, "POST", path, bytes.NewReader(order))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+door.AdminToken)
-	status, _, text, err := ask(request)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", status, text)
-	}
-	if err != nil {
-		return fmt.Errorf("organization %s cannot be raised to trust tier %d: %w", slug, tier, err)
 	}
 	return nil
 }

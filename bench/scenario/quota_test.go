@@ -71,17 +71,17 @@ func TestTermsAreChecked(t *testing.T) {
 		"a tier too low":        {fault: lowTier, limited: true, takenAs: true, says: "trust tier 0, not 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, door := newFake(t, c.fault)
+			s, endpoint := newFake(t, c.fault)
 			s.limited = c.limited
 			params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1}
 			if c.takenAs {
 				params.Tier = 3
 			}
-			h, err := NewHost(t.Context(), "fake", door, params)
+			h, err := NewSet(t.Context(), "fake", endpoint, params)
 			if err != nil {
 				t.Fatal(err)
 			}
-			spent, err := h.CheckTerms(t.Context(), c.takenAs)
+			spent, err := Terms{h.Host}.Check(t.Context(), c.takenAs)
 			switch {
 			case c.says == "" && (err != nil || spent.Messages != 1 || spent.Resets.IsZero()):
 				t.Errorf("%v, %+v", err, spent)
@@ -94,10 +94,10 @@ func TestTermsAreChecked(t *testing.T) {
 
 // TestTiersNeedTheOperator: without the operator's API no organization is raised.
 func TestTiersNeedTheOperator(t *testing.T) {
-	_, door := newFake(t, sound)
-	door.Admin = ""
+	_, endpoint := newFake(t, sound)
+	endpoint.Admin = ""
 	params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Tier: 3}
-	if _, err := NewHost(t.Context(), "fake", door, params); err == nil || !strings.Contains(err.Error(), "the operator's door is not known") {
+	if _, err := NewSet(t.Context(), "fake", endpoint, params); err == nil || !strings.Contains(err.Error(), "the operator's endpoint is not known") {
 		t.Errorf("an organization is raised without the operator: %v", err)
 	}
 }

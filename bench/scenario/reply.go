@@ -1,9 +1,10 @@
 package scenario
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"parley/bench/load"
@@ -21,16 +22,17 @@ type pair struct {
 	asker, answerer   *agent
 	ask, answer       *caller
 	toAsker, toAnswer *wire.Stream
-	question          *directRequest
+	question          *sendRequest
 	reply             *replyRequest
 	key               Key
 }
 
-// directRequest is POST /messages to one recipient, with the payload overwritten in
-// place.
-type directRequest = sendRequest
+// reply is Reply.
+type reply struct{ host *Host }
 
-func (h *Host) prepareReply(ctx context.Context, clients int) (load.Dial, error) {
+// Prepare implements Load.
+func (r *reply) Prepare(ctx context.Context, clients int) (load.Dial, error) {
+	h := r.host
 	if err := h.world.pairs(ctx, clients); err != nil {
 		return nil, err
 	}
@@ -40,21 +42,10 @@ func (h *Host) prepareReply(ctx context.Context, clients int) (load.Dial, error)
 		if err := p.open(ctx, h); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
-		p.question = h.direct("/messages", p.asker, p.answerer)
-		p.reply = h.replyRequest(h.world.acme.token)
+		p.question = newSendRequest(h, "/messages", p.asker, p.answerer)
+		p.reply = newReplyRequest(h, h.world.acme.token)
 		return p, nil
 	}, nil
-}
-
-// direct builds the request for a message of one agent to another.
-func (h *Host) direct(path string, from, to *agent) *directRequest {
-	payload := make([]byte, h.payloads.length())
-	h.payloads.write(payload, Key{})
-	body := []byte(`{"to_handle":"` + to.handle + `","from_handle":"` + from.handle + `",`)
-	body = appendContent(body, h.world.messageType("task_request"), payload)
-	r := &directRequest{bytes: wire.Request("POST", path, from.org.token, nil, body)}
-	r.payload = bytes.Index(r.bytes, payload)
-	return r
 }
 
 func (p *pair) open(ctx context.Context, h *Host) (err error) {
@@ -69,11 +60,6 @@ func (p *pair) open(ctx context.Context, h *Host) (err error) {
 	}
 	p.toAnswer, err = h.listen(ctx, p.answerer)
 	return err
-}
-
-// listen opens the stream of an agent.
-func (h *Host) listen(ctx context.Context, a *agent) (*wire.Stream, error) {
-	return wire.DialStream(ctx, h.door.Address, "/agents/"+a.id.String()+"/stream", a.org.token, "")
 }
 
 // Do implements load.Client: one complete round trip.
@@ -143,7 +129,7 @@ func nextMessage(stream *wire.Stream, p *payloads) (message, Key, error) {
 		if event.Name != "message" {
 			continue
 		}
-		m, err := readMessage(event.Data)
+		m, err := findMessage(event.Data)
 		if err != nil {
 			return m, Key{}, errors.New("wrong answer: an event that is not a message")
 		}
@@ -168,5 +154,162 @@ func (p *pair) Close() error {
 			errs = append(errs, s.Close())
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// waiting is one client of Sync: an asker with a waiting request, and an agent that
+// answers the messages on its stream.
+type waiting struct {
+	*caller
+	asker, answerer *agent
+	request         *sendRequest
+	key             Key
+
+	answers *caller
+	stream  *wire.Stream
+	reply   *replyRequest
+	ended   sync.WaitGroup
+	mu      sync.Mutex
+	trouble error
+}
+
+// syncCalls is Sync.
+type syncCalls struct{ host *Host }
+
+// Prepare implements Load.
+func (s *syncCalls) Prepare(ctx context.Context, clients int) (load.Dial, error) {
+	h := s.host
+	if err := h.world.pairs(ctx, clients); err != nil {
+		return nil, err
+	}
+	run := h.nextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) {
+		w := &waiting{asker: h.world.askers[worker], answerer: h.world.answers[worker], key: Key{Run: run, Worker: uint32(worker)}}
+		err := w.open(ctx, h)
+		if err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+		w.request = newSendRequest(h, "/messages/sync?timeout_ms=10000", w.asker, w.answerer)
+		w.reply = newReplyRequest(h, h.world.acme.token)
+		w.ended.Go(w.serve)
+		return w, nil
+	}, nil
+}
+
+func (w *waiting) open(ctx context.Context, h *Host) (err error) {
+	if w.caller, err = h.caller(ctx); err != nil {
+		return err
+	}
+	if w.answers, err = h.caller(ctx); err != nil {
+		return err
+	}
+	w.stream, err = h.listen(ctx, w.answerer)
+	return err
+}
+
+// serve answers until the stream ends. On an error it also ends the asker's connection,
+// which would otherwise wait for an answer that never arrives.
+func (w *waiting) serve() {
+	for {
+		m, key, err := nextMessage(w.stream, w.answers.payloads)
+		if err == nil && key.Run == w.key.Run {
+			key.Part = answered
+			_, err = w.answers.reply(w.reply, m.id, key, w.asker)
+		}
+		if err != nil {
+			w.mu.Lock()
+			w.trouble = err
+			w.mu.Unlock()
+			_ = w.caller.Close()
+			return
+		}
+	}
+}
+
+// Do implements load.Client.
+func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
+	w.key.N, w.key.Part = uint32(n), question
+	w.payloads.write(w.request.bytes[w.request.payload:], w.key)
+	answer, err := w.conn.Do(w.request.bytes)
+	if err != nil {
+		w.book.lost(w.key)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.trouble != nil {
+			return w.trouble
+		}
+		return err
+	}
+	if answer.Status != 200 {
+		err, known := refusal(answer)
+		if !known {
+			w.book.lost(w.key)
+		}
+		return err
+	}
+	return w.judge(answer.Body)
+}
+
+// judge reads the question and its reply from the answer. The answerer's own book has the
+// reply.
+func (w *waiting) judge(body []byte) error {
+	var told struct {
+		Message messageJSON  `json:"message"`
+		Reply   *messageJSON `json:"reply"`
+		Status  string       `json:"status"`
+	}
+	sent := false
+	if json.Unmarshal(body, &told) == nil {
+		if m, err := told.Message.message(); err == nil {
+			w.book.acknowledged(m.id, w.key, w.answerer.box)
+			key, sound := w.payloads.read(m.payload)
+			sent = sound && key == w.key
+		}
+	}
+	switch {
+	case !sent:
+		w.book.lost(w.key)
+		return wrong("another message than the one sent")
+	case told.Status != "replied":
+		return load.Refused{Reason: "sync ended as " + told.Status}
+	case told.Reply == nil:
+		return wrong("another reply than the one given")
+	}
+	expected := w.key
+	expected.Part = answered
+	if key, sound := w.payloads.read([]byte(told.Reply.Payload)); !sound || key != expected {
+		return wrong("another reply than the one given")
+	}
+	return nil
+}
+
+// parting bounds how long Close waits for the answer to the last reply. The asker may
+// have the reply before the answerer gets its acknowledgement.
+const parting = time.Second
+
+// Close implements load.Client. The answerer sends nothing more, but waits for the
+// outcome of its last reply, because otherwise a reply that the asker received would
+// count as unknown.
+func (w *waiting) Close() error {
+	var errs []error
+	if w.caller != nil {
+		errs = append(errs, w.caller.Close())
+	}
+	if w.stream != nil {
+		errs = append(errs, w.stream.Close())
+	}
+	if w.answers != nil {
+		ended := make(chan struct{})
+		go func() {
+			w.ended.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(parting):
+		}
+		errs = append(errs, w.answers.Close())
+	}
+	w.ended.Wait()
 	return errors.Join(errs...)
 }

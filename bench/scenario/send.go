@@ -2,20 +2,20 @@ package scenario
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"sync"
+	"time"
 
 	"parley/bench/load"
 )
 
-// sending is the client of Send.
-type sending struct {
-	courier
-	choice *rand.Rand
-	agents int
-	key    Key
-}
+// send is Send.
+type send struct{ host *Host }
 
-func (h *Host) prepareSend() (load.Dial, error) {
+// Prepare implements Load.
+func (s *send) Prepare(context.Context, int) (load.Dial, error) {
+	h := s.host
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		c, err := h.courier(ctx, worker)
@@ -29,13 +29,162 @@ func (h *Host) prepareSend() (load.Dial, error) {
 	}, nil
 }
 
-// choice returns the random generator of one client, the same for the same seed.
-func (h *Host) choice(run uint16, worker int) *rand.Rand {
-	return rand.New(rand.NewPCG(h.params.Seed, uint64(run)<<32|uint64(worker)))
+// sending is the client of Send.
+type sending struct {
+	courier
+	choice *rand.Rand
+	agents int
+	key    Key
 }
 
 // Do implements load.Client.
 func (s *sending) Do(_ context.Context, n int, _ *load.Laps) error {
 	s.key.N = uint32(n)
 	return s.deliver(s.choice.IntN(s.agents), s.key)
+}
+
+// coldConversations is the number of conversations of Cold.
+const coldConversations = 10_000
+
+// talk is Hot and Cold: messages in conversations that one agent began.
+type talk struct {
+	host          *Host
+	conversations int
+	openings      []opening
+}
+
+// opening is a message that began a conversation.
+type opening struct {
+	id uuid
+	to *agent
+}
+
+// Prepare implements Load. It starts conversations of the first planner with the workers in
+// turn. All clients then write in them as that planner.
+func (t *talk) Prepare(ctx context.Context, _ int) (load.Dial, error) {
+	h := t.host
+	if t.openings == nil {
+		h.note("opening %d conversations", t.conversations)
+		if err := t.open(ctx); err != nil {
+			return nil, fmt.Errorf("%s: no conversations to talk in: %w", h.Name(), err)
+		}
+	}
+	run := h.nextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) {
+		c, err := h.caller(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &talking{
+			caller: c, request: newReplyRequest(h, h.world.globex.token), openings: t.openings,
+			choice: h.choice(run, worker), key: Key{Run: run, Worker: uint32(worker)},
+		}, nil
+	}, nil
+}
+
+func (t *talk) open(ctx context.Context) error {
+	h := t.host
+	run := h.nextRun()
+	openings := make([]opening, t.conversations)
+	connections := min(fillers, t.conversations)
+	err := together(ctx, connections, connections, func(ctx context.Context, worker int) error {
+		c, err := h.caller(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		post := h.postCourier(c, 0)
+		for n := 0; worker+n*connections < len(openings) && ctx.Err() == nil; n++ {
+			at := worker + n*connections
+			to := at % len(h.world.workers)
+			if err := post.deliver(to, Key{Run: run, Worker: uint32(worker), N: uint32(n)}); err != nil {
+				return err
+			}
+			told := c.book.entries
+			openings[at] = opening{id: told[len(told)-1].id, to: h.world.workers[to]}
+		}
+		return ctx.Err()
+	})
+	if err == nil {
+		err = h.settleFill()
+	}
+	t.openings = openings
+	return err
+}
+
+// talking is the client of Hot and Cold: the sender of the first messages sends further
+// messages in their conversations.
+type talking struct {
+	*caller
+	request  *replyRequest
+	openings []opening
+	choice   *rand.Rand
+	key      Key
+}
+
+// Do implements load.Client.
+func (t *talking) Do(_ context.Context, n int, _ *load.Laps) error {
+	t.key.N = uint32(n)
+	to := t.openings[t.choice.IntN(len(t.openings))]
+	_, err := t.reply(t.request, to.id, t.key, to.to)
+	return err
+}
+
+// Outage finds the first message that is acknowledged after a fault. Its methods may be
+// called concurrently.
+type Outage struct {
+	mu    sync.Mutex
+	since time.Time
+	first chan time.Time
+}
+
+// Begin says that something failed before now, and returns a channel that gets the time of the
+// first 201 to a request that was sent later. An answer to an earlier request may have been
+// under way when it failed, so it proves nothing.
+func (o *Outage) Begin() <-chan time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.since, o.first = time.Now(), make(chan time.Time, 1)
+	return o.first
+}
+
+// acknowledged notes a 201 to a request that was sent at a time.
+func (o *Outage) acknowledged(sent time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.first != nil && sent.After(o.since) {
+		o.first <- time.Now()
+		o.first = nil
+	}
+}
+
+// surviving is the client of Failover.
+type surviving struct {
+	load.Client
+	outage *Outage
+}
+
+// Do implements load.Client.
+func (s surviving) Do(ctx context.Context, n int, laps *load.Laps) error {
+	sent := time.Now()
+	err := s.Client.Do(ctx, n, laps)
+	if err == nil {
+		s.outage.acknowledged(sent)
+	}
+	return err
+}
+
+// PrepareFailover is Prepare for Send, whose answers tell when an outage is over.
+func PrepareFailover(ctx context.Context, s *Set, clients int, outage *Outage) (load.Dial, error) {
+	dial, err := s.Prepare(ctx, Send, clients)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, worker int) (load.Client, error) {
+		c, err := dial(ctx, worker)
+		if err != nil {
+			return nil, err
+		}
+		return surviving{c, outage}, nil
+	}, nil
 }

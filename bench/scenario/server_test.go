@@ -94,7 +94,7 @@ type fake struct {
 type owner struct {
 	id, handle string
 	rows       []*row // oldest first
-	ears       []chan *row
+	listeners  []chan *row
 }
 
 type row struct {
@@ -109,7 +109,7 @@ type row struct {
 	replied  chan *row
 }
 
-func newFake(t *testing.T, f fault) (*fake, target.Door) {
+func newFake(t *testing.T, f fault) (*fake, target.Endpoint) {
 	t.Helper()
 	s := &fake{fault: f, slugs: map[string]string{}, names: map[string]*owner{}, byID: map[string]*owner{}, sent: map[string]*row{}, clubs: map[string]*club{}, targets: map[string]string{}}
 	mux := http.NewServeMux()
@@ -138,7 +138,7 @@ func newFake(t *testing.T, f fault) (*fake, target.Door) {
 		server.Close()
 	})
 	address := strings.TrimPrefix(server.URL, "http://")
-	return s, target.Door{Address: address, Admin: address, Kind: target.Parley}
+	return s, target.Endpoint{Address: address, Admin: address, Kind: target.Parley}
 }
 
 func tell(w http.ResponseWriter, status int, v any) {
@@ -228,7 +228,7 @@ func (s *fake) keep(body map[string]any, from, to *owner, talk string) *row {
 	if s.fault == wrongEvent {
 		kept.ID = s.newID()
 	}
-	for _, ear := range to.ears {
+	for _, ear := range to.listeners {
 		ear <- &kept
 	}
 	s.announce(to, m)
@@ -382,12 +382,12 @@ func (s *fake) stream(w http.ResponseWriter, r *http.Request) {
 	ear := make(chan *row, 64)
 	s.mu.Lock()
 	o := s.byID[r.PathValue("id")]
-	o.ears = append(o.ears, ear)
+	o.listeners = append(o.listeners, ear)
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		o.ears = slices.DeleteFunc(o.ears, func(e chan *row) bool { return e == ear })
+		o.listeners = slices.DeleteFunc(o.listeners, func(e chan *row) bool { return e == ear })
 	}()
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = fmt.Fprint(w, "retry: 3000\n: hello\nid: 00000000-0000-0000-0000-000000000000\n\n")

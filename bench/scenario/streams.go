@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,25 +12,6 @@ import (
 	"parley/bench/result"
 	"parley/bench/wire"
 )
-
-// Meter measures the target's processes for Streams and Fanout.
-type Meter interface {
-	// Resident returns their memory in bytes; 0 if it cannot be measured.
-	Resident() uint64
-	// CPU returns the processor time they have used.
-	CPU() time.Duration
-	// Live collects garbage and returns the bytes of what is alive, stacks included; 0 if
-	// that is not known.
-	Live(ctx context.Context) uint64
-	// Open returns how many connections or descriptors they have open; negative if that
-	// is not known.
-	Open() int
-	// Log returns how many bytes they have appended to their logs since the meter was
-	// created; seen is false if that is not known.
-	Log() (bytes uint64, seen bool)
-	// Settle waits briefly until they are idle.
-	Settle(context.Context)
-}
 
 const (
 	// events is the number of events sent to all streams: CPU time is counted in ticks of
@@ -45,29 +25,34 @@ const (
 	closePatience = 10 * time.Second
 )
 
-// Streams opens n streams of one agent, measures their memory, sends events to all and
-// closes half of them. It sets all of run except its CPU.
-func (h *Host) Streams(ctx context.Context, n int, meter Meter, window load.Watch, run *result.Run) error {
-	if n < 2 {
-		return errors.New("fewer than two streams show nothing")
+// streams is Stream.
+type streams struct{ host *Host }
+
+// Run implements Scenario, on a server that was started for it: memory left by an earlier run
+// would make streams appear smaller.
+func (s *streams) Run(ctx context.Context, r *Round) error {
+	if _, err := r.Bench.Restart(ctx); err != nil {
+		return err
 	}
+	h, run := s.host, r.Result
+	run.Clients = r.Bench.Limit(h.params.Streams, "streams")
 	if err := h.world.pairs(ctx, 1); err != nil {
 		return err
 	}
-	if err := h.world.freshTokens(ctx); err != nil {
+	if err := h.freshTokens(ctx); err != nil {
 		return err
 	}
-	readers := &streamReaders{host: h, arrivals: make(chan arrival, n)}
+	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
+	readers := &streamReaders{host: h, arrivals: make(chan arrival, run.Clients)}
 	defer readers.close()
 	run.Figures = map[string]float64{}
-	meter.Settle(ctx)
 	before := meter.Resident()
-	if err := readers.gather(ctx, n); err != nil {
+	if err := readers.gather(ctx, run.Clients); err != nil {
 		return err
 	}
 	meter.Settle(ctx)
 	if after := meter.Resident(); before > 0 && after > 0 {
-		run.Figures["bytes_per_stream"] = math.Round((float64(after) - float64(before)) / float64(n))
+		run.Figures["bytes_per_stream"] = math.Round((float64(after) - float64(before)) / float64(run.Clients))
 	}
 	window.Begin()
 	err := readers.broadcast(ctx, meter, run)
@@ -75,6 +60,7 @@ func (h *Host) Streams(ctx context.Context, n int, meter Meter, window load.Watc
 	if err != nil {
 		return err
 	}
+	r.CPUPerOperation = run.Figures["us_per_event"]
 	return readers.leave(ctx, meter, run)
 }
 
@@ -132,7 +118,7 @@ func (c *streamReaders) broadcast(ctx context.Context, meter Meter, run *result.
 		return err
 	}
 	defer func() { _ = sender.Close() }()
-	request := h.direct("/messages", h.world.askers[0], h.world.answers[0])
+	request := newSendRequest(h, "/messages", h.world.askers[0], h.world.answers[0])
 	key := Key{Run: h.nextRun()}
 	all := load.NewHistogram()
 	var lasts []float64

@@ -10,13 +10,10 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
-	"parley/bench/wire"
 	"parley/http/api"
 )
 
 const (
-	// defaultHooks is the default of Params.Hooks.
-	defaultHooks = 1000
 	// hangingShare is the share of the targets that never answer in the second part;
 	// hangingRate is the rate of messages per second in that part.
 	hangingShare = 0.01
@@ -61,34 +58,36 @@ const (
 	LapHanging = "while 1 % hang: delivery after the 201"
 )
 
-// hooks holds the agents of Webhook.
-type hooks struct {
+// webhook is Webhook.
+type webhook struct {
+	host *Host
+	// sink is nil until the agents have their webhooks.
 	sink         *sink
 	bare, hooked []*agent
 	// well holds the hooked agents whose targets answer: all, or all but the first.
 	well []*agent
+	// patience bounds the wait for deliveries that do not arrive.
+	patience time.Duration
 }
 
-// Webhook sends to agents without and with a webhook in turn, as many messages as the
-// target accepts, and then at a fixed rate while some targets hang. It waits for all
-// deliveries. It sets all of run except its CPU, which is that of the last turn with
-// webhooks.
-func (h *Host) Webhook(ctx context.Context, plan load.Plan, meter Meter, window load.Watch, run *result.Run) error {
-	if h.world == nil {
-		return fmt.Errorf("%s does not take part in %s", h.name, Webhook)
+// Run implements Scenario. It sends to agents without and with a webhook in turn, as many
+// messages as the target accepts, and then at a fixed rate while some targets hang. It waits for
+// all deliveries. The window is the last turn with webhooks.
+func (w *webhook) Run(ctx context.Context, r *Round) error {
+	if err := w.hook(ctx); err != nil {
+		return fmt.Errorf("%s: no webhooks: %w", w.host.Name(), err)
 	}
-	if err := h.hook(ctx); err != nil {
-		return fmt.Errorf("%s: no webhooks: %w", h.name, err)
+	if err := w.heal(ctx); err != nil {
+		return fmt.Errorf("%s: targets that hang stay: %w", w.host.Name(), err)
 	}
-	if err := h.heal(ctx); err != nil {
-		return fmt.Errorf("%s: targets that hang stay: %w", h.name, err)
-	}
+	plan, run := r.Plan, r.Result
+	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
 	var bare, hooked float64
-	var t tide
+	var t deliveries
 	const turns = 2
 	laps := map[string]*load.Histogram{LapNews: load.NewHistogram(), LapHanging: load.NewHistogram()}
 	for turn := range turns {
-		m, err := h.turn(ctx, plan, meter, h.hooks.bare, nil)
+		m, err := w.turn(ctx, plan, meter, w.bare, nil)
 		if err != nil {
 			return err
 		}
@@ -97,17 +96,17 @@ func (h *Host) Webhook(ctx context.Context, plan load.Plan, meter Meter, window 
 		if turn < turns-1 {
 			look = nil
 		}
-		m, err = h.turn(ctx, plan, meter, h.hooks.hooked, look)
+		m, err = w.turn(ctx, plan, meter, w.hooked, look)
 		if m == nil {
 			return err
 		}
 		hooked += m.PerSecond() / turns
 		m.Fill(run)
 		cpu := meter.CPU()
-		if err := errors.Join(err, h.awaitNews(ctx)); err != nil {
+		if err := errors.Join(err, w.awaitNews(ctx)); err != nil {
 			return err
 		}
-		c := h.hooks.sink.catch()
+		c := w.sink.catch()
 		t.add(c, meter.CPU()-cpu)
 		for _, wait := range c.waits {
 			laps[LapNews].Record(wait)
@@ -118,7 +117,7 @@ func (h *Host) Webhook(ctx context.Context, plan load.Plan, meter Meter, window 
 	if bare > 0 {
 		run.Figures[FigureHookedOfBare] = hooked / bare
 	}
-	if err := h.besideHanging(ctx, plan, meter, laps[LapHanging]); err != nil {
+	if err := w.besideHanging(ctx, plan, meter, laps[LapHanging]); err != nil {
 		return err
 	}
 	run.Figures[FigureHangingP99] = laps[LapHanging].Quantile(99).Seconds() * 1e3
@@ -129,8 +128,8 @@ func (h *Host) Webhook(ctx context.Context, plan load.Plan, meter Meter, window 
 	return nil
 }
 
-// tide sums the deliveries of several turns.
-type tide struct {
+// deliveries sums the deliveries of several turns.
+type deliveries struct {
 	came, again, after int
 	// under is the time in which all deliveries arrived, ebb the time in which those
 	// after the last 201 did, and longest the longest such time of a turn.
@@ -140,7 +139,7 @@ type tide struct {
 }
 
 // add adds a turn after whose last 201 the target used cpu.
-func (t *tide) add(c catch, cpu time.Duration) {
+func (t *deliveries) add(c catch, cpu time.Duration) {
 	t.again += c.again
 	if c.came == 0 {
 		return
@@ -153,7 +152,7 @@ func (t *tide) add(c catch, cpu time.Duration) {
 	}
 }
 
-func (t *tide) figures() map[string]float64 {
+func (t *deliveries) figures() map[string]float64 {
 	figures := map[string]float64{FigureNewsDrain: t.longest.Seconds() * 1e3, FigureAgain: float64(t.again)}
 	if t.under > 0 {
 		figures[FigureNews] = float64(t.came) / t.under.Seconds()
@@ -168,126 +167,127 @@ func (t *tide) figures() map[string]float64 {
 
 // besideHanging measures deliveries while some targets hang. The hanging targets get
 // messages like all others.
-func (h *Host) besideHanging(ctx context.Context, plan load.Plan, meter Meter, into *load.Histogram) error {
-	if err := h.hang(ctx); err != nil {
+func (w *webhook) besideHanging(ctx context.Context, plan load.Plan, meter Meter, into *load.Histogram) error {
+	if err := w.hang(ctx); err != nil {
 		return err
 	}
 	// The warm-up makes sure that the server already knows that these targets hang.
 	plan.Rate, plan.WarmUp = hangingRate, max(plan.WarmUp, plan.Duration/2)
-	if _, err := h.turn(ctx, plan, meter, h.hooks.hooked, nil); err != nil {
+	if _, err := w.turn(ctx, plan, meter, w.hooked, nil); err != nil {
 		return err
 	}
-	if err := h.awaitNews(ctx); err != nil {
+	if err := w.awaitNews(ctx); err != nil {
 		return err
 	}
-	for _, wait := range h.hooks.sink.catch().waits {
+	for _, wait := range w.sink.catch().waits {
 		into.Record(wait)
 	}
 	return nil
 }
 
 // turn sends to some agents as planned.
-func (h *Host) turn(ctx context.Context, plan load.Plan, meter Meter, to []*agent, window load.Watch) (*load.Measurement, error) {
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+func (w *webhook) turn(ctx context.Context, plan load.Plan, meter Meter, to []*agent, window load.Watch) (*load.Measurement, error) {
+	if err := w.host.freshTokens(ctx); err != nil {
+		return nil, err
 	}
-	h.hooks.sink.forget()
+	w.sink.forget()
 	meter.Settle(ctx)
-	return load.Run(ctx, plan, h.sendingTo(to, h.hooks.tells()), window)
+	return load.Run(ctx, plan, w.sendingTo(to), window)
 }
 
 // hook creates the agents, once, and the webhooks of half of them.
-func (h *Host) hook(ctx context.Context) error {
-	if h.hooks != nil {
+func (w *webhook) hook(ctx context.Context) (err error) {
+	if w.sink != nil {
 		return nil
 	}
-	count := h.params.Hooks
-	if count == 0 {
-		count = defaultHooks
-	}
+	h, count := w.host, w.host.params.Hooks
 	h.note("making %d webhooks", count)
-	var k hooks
-	var err error
-	if k.bare, err = h.world.agents(ctx, h.world.acme, "barer-%06d", 0, count); err != nil {
+	if w.bare, err = h.world.agents(ctx, h.world.acme, "barer-%06d", 0, count); err != nil {
 		return err
 	}
-	if k.hooked, err = h.world.agents(ctx, h.world.acme, "hooks-%06d", 0, count); err != nil {
+	if w.hooked, err = h.world.agents(ctx, h.world.acme, "hooks-%06d", 0, count); err != nil {
 		return err
 	}
-	if k.sink, err = openSink(); err != nil {
+	if w.sink, err = openSink(); err != nil {
 		return err
 	}
-	if err = k.aim(ctx, k.hooked, taking); err != nil {
-		k.sink.close()
+	if err := w.aim(ctx, w.hooked, taking); err != nil {
+		w.close()
 		return err
 	}
-	k.well, h.hooks = k.hooked, &k
+	w.well = w.hooked
 	return nil
 }
 
+// close closes the targets.
+func (w *webhook) close() {
+	if w.sink != nil {
+		w.sink.close()
+		w.sink = nil
+	}
+}
+
 // aim creates webhooks for agents, each with its own target.
-func (k *hooks) aim(ctx context.Context, agents []*agent, path string) error {
+func (w *webhook) aim(ctx context.Context, agents []*agent, path string) error {
 	return together(ctx, setupCalls, len(agents), func(ctx context.Context, i int) error {
 		a := agents[i]
-		_, err := a.org.client.CreateWebhook(ctx, api.CreateWebhook{AgentID: a.id, URL: k.sink.base + path + a.id.String()})
+		_, err := a.org.client.CreateWebhook(ctx, api.CreateWebhook{AgentID: a.id, URL: w.sink.base + path + a.id.String()})
 		return err
 	})
 }
 
 // hang makes the targets of the first agents hang.
-func (h *Host) hang(ctx context.Context) error {
-	k := h.hooks
-	n := max(1, int(hangingShare*float64(len(k.hooked))))
-	if n == len(k.hooked) {
+func (w *webhook) hang(ctx context.Context) error {
+	n := max(1, int(hangingShare*float64(len(w.hooked))))
+	if n == len(w.hooked) {
 		return nil
 	}
-	if err := k.turnTo(ctx, k.hooked[:n], hanging); err != nil {
+	if err := w.turnTo(ctx, w.hooked[:n], hanging); err != nil {
 		return err
 	}
-	k.well = k.hooked[n:]
+	w.well = w.hooked[n:]
 	return nil
 }
 
 // heal makes all targets answer again, so that each run begins like the first.
-func (h *Host) heal(ctx context.Context) error {
-	k := h.hooks
-	if err := k.turnTo(ctx, k.hooked[:len(k.hooked)-len(k.well)], taking); err != nil {
+func (w *webhook) heal(ctx context.Context) error {
+	if err := w.turnTo(ctx, w.hooked[:len(w.hooked)-len(w.well)], taking); err != nil {
 		return err
 	}
-	k.well = k.hooked
+	w.well = w.hooked
 	return nil
 }
 
 // turnTo gives agents other targets by replacing their webhooks.
-func (k *hooks) turnTo(ctx context.Context, agents []*agent, path string) error {
+func (w *webhook) turnTo(ctx context.Context, agents []*agent, path string) error {
 	for _, a := range agents {
 		all, err := a.org.client.Webhooks(ctx, api.ListWebhooks{AgentID: &a.id})
 		if err != nil {
 			return err
 		}
-		for _, w := range all {
-			if err := a.org.client.DeleteWebhook(ctx, w.ID); err != nil {
+		for _, hook := range all {
+			if err := a.org.client.DeleteWebhook(ctx, hook.ID); err != nil {
 				return err
 			}
 		}
 	}
-	return k.aim(ctx, agents, path)
+	return w.aim(ctx, agents, path)
 }
 
 // awaitNews waits for the delivery of every acknowledged message whose target answers.
-func (h *Host) awaitNews(ctx context.Context) error {
-	lost, err := h.lateNews(ctx)
+func (w *webhook) awaitNews(ctx context.Context) error {
+	lost, err := w.lateNews(ctx)
 	if err == nil && lost > 0 {
-		due := h.hooks.sink.due.Load()
-		err = fmt.Errorf("of %d messages to agents with a webhook %d were not delivered within %v", due, lost, h.newsPatience)
+		due := w.sink.due.Load()
+		err = fmt.Errorf("of %d messages to agents with a webhook %d were not delivered within %v", due, lost, w.patience)
 	}
 	return err
 }
 
 // lateNews waits likewise and returns how many deliveries are missing when patience ends.
-func (h *Host) lateNews(ctx context.Context) (lost int64, err error) {
-	for deadline := time.Now().Add(h.newsPatience); ; {
-		if lost = h.hooks.sink.waiting(); lost == 0 || time.Now().After(deadline) {
+func (w *webhook) lateNews(ctx context.Context) (lost int64, err error) {
+	for deadline := time.Now().Add(w.patience); ; {
+		if lost = w.sink.waiting(); lost == 0 || time.Now().After(deadline) {
 			return lost, nil
 		}
 		select {
@@ -298,70 +298,55 @@ func (h *Host) lateNews(ctx context.Context) (lost int64, err error) {
 	}
 }
 
-// Close releases the resources of the host.
-func (h *Host) Close() {
-	if h.hooks != nil {
-		h.hooks.sink.close()
+// sendingTo returns a Dial for clients that send to agents whose names differ only in their last
+// digits. It records the messages whose delivery must arrive: those to agents whose target
+// answers.
+func (w *webhook) sendingTo(to []*agent) load.Dial {
+	h := w.host
+	well := make(map[*agent]bool, len(w.well))
+	for _, a := range w.well {
+		well[a] = true
 	}
-}
-
-// sendingTo returns a Dial for clients that send to agents whose names differ only in
-// their last digits.
-func (h *Host) sendingTo(to []*agent, tell func(*agent, uuid)) load.Dial {
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		c, err := h.caller(ctx)
 		if err != nil {
 			return nil, err
 		}
-		s := &hookSending{caller: c, to: to, tell: tell, choice: h.choice(run, worker), key: Key{Run: run, Worker: uint32(worker)}}
-		from := h.world.planners[worker%len(h.world.planners)]
-		payload := make([]byte, h.payloads.length())
-		h.payloads.write(payload, s.key)
-		body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, to[0].handle, from.handle)
-		body = appendContent(body, h.world.messageType("task_request"), payload)
-		s.request = wire.Request("POST", "/messages", from.org.token, nil, body)
-		s.handle, s.payload = bytes.Index(s.request, []byte(to[0].handle)), bytes.Index(s.request, payload)
-		return s, nil
-	}
-}
-
-// tells returns a function that records the messages whose delivery must arrive: those to
-// agents whose target answers.
-func (k *hooks) tells() func(*agent, uuid) {
-	well := make(map[*agent]bool, len(k.well))
-	for _, a := range k.well {
-		well[a] = true
-	}
-	return func(a *agent, id uuid) {
-		if well[a] {
-			k.sink.accepted(id)
-		}
+		request := newSendRequest(h, "/messages", h.world.planners[worker%len(h.world.planners)], to[0])
+		return &hookSending{
+			caller: c, sink: w.sink, to: to, well: well, choice: h.choice(run, worker), key: Key{Run: run, Worker: uint32(worker)},
+			request: request, handle: bytes.Index(request.bytes, []byte(to[0].handle)),
+		}, nil
 	}
 }
 
 // hookSending is the client of Webhook.
 type hookSending struct {
 	*caller
-	to              []*agent
-	choice          *rand.Rand
-	key             Key
-	request         []byte
-	handle, payload int
-	tell            func(*agent, uuid)
+	sink    *sink
+	to      []*agent
+	well    map[*agent]bool
+	choice  *rand.Rand
+	key     Key
+	request *sendRequest
+	// handle is where the recipient's handle is in the request.
+	handle int
 }
 
 // Do implements load.Client.
 func (s *hookSending) Do(_ context.Context, n int, _ *load.Laps) error {
 	s.key.N = uint32(n)
 	to := s.to[s.choice.IntN(len(s.to))]
-	copy(s.request[s.handle:], to.handle)
-	s.payloads.write(s.request[s.payload:], s.key)
-	m, err := s.post(s.request, s.key, to.box)
+	copy(s.request.bytes[s.handle:], to.handle)
+	s.payloads.write(s.request.bytes[s.request.payload:], s.key)
+	m, err := s.post(s.request.bytes, s.key, to.box)
 	if err != nil {
 		return err
 	}
-	s.tell(to, m.id)
+	if s.well[to] {
+		s.sink.accepted(m.id)
+	}
 	if string(m.recipientHandle) != to.handle {
 		return wrong("another recipient than the one asked for")
 	}

@@ -152,7 +152,6 @@ func TestASinkTakesDeliveriesOnly(t *testing.T) {
 		"another agent":       newsOf(id.String(), id.String()),
 		"another event":       strings.Replace(good, newsEvent, "message.read", 1),
 		"no event":            strings.Replace(good, `"event"`, `"occasion"`, 1),
-		"two messages":        strings.Replace(good, "{", `{"message_id":"`+id.String()+`",`, 1),
 		"cut off":             good[:len(good)-1],
 		"something behind it": good + "{}",
 		"all of it too deep":  `{"news":` + good + `}`,
@@ -167,20 +166,6 @@ func TestASinkTakesDeliveriesOnly(t *testing.T) {
 	}
 	if status := take(t, s, taking+someAgent, good); status != 204 || s.waiting() != 0 { // the control
 		t.Errorf("a delivery: %d, %d waited for", status, s.waiting())
-	}
-}
-
-func TestTakingNewsAllocatesNothing(t *testing.T) {
-	s := openedSink(t)
-	id := uuid{6: 0x70, 15: 1}
-	body, agent := []byte(newsOf(id.String(), someAgent)), []byte(someAgent)
-	s.accepted(id)
-	if n := testing.AllocsPerRun(100, func() {
-		if got, ok := readNews(body, agent); ok {
-			s.came(got)
-		}
-	}); n != 0 || s.waiting() != 0 {
-		t.Errorf("%v allocations, %d waited for", n, s.waiting())
 	}
 }
 
@@ -251,10 +236,10 @@ func TestTargetsThatHang(t *testing.T) {
 }
 
 // newHooks is a host with few webhooks.
-func newHooks(t *testing.T, f fault) *Host {
+func newHooks(t *testing.T, f fault) *Set {
 	t.Helper()
-	_, door := newFake(t, f)
-	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Hooks: 5, Keep: true})
+	_, endpoint := newFake(t, f)
+	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Hooks: 5, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,10 +247,9 @@ func newHooks(t *testing.T, f fault) *Host {
 	return h
 }
 
-func hooked(t *testing.T, h *Host) (run result.Run, w window, err error) {
+func hooked(t *testing.T, h *Set) (run result.Run, w window, err error) {
 	t.Helper()
-	err = h.Webhook(t.Context(), load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, unseen{}, &w, &run)
-	h.Settle(&run)
+	run, err = runOnce(t, h, Webhook, load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, around{meter: unseen{}, window: &w})
 	return run, w, err
 }
 
@@ -289,8 +273,8 @@ func TestWebhook(t *testing.T) {
 				t.Errorf("lap %q is missing", lap)
 			}
 		}
-		if len(h.hooks.well) != 4 {
-			t.Errorf("%d of 5 targets answer at the end", len(h.hooks.well))
+		if n := len(hooksOf(h).well); n != 4 {
+			t.Errorf("%d of 5 targets answer at the end", n)
 		}
 	}
 }
@@ -298,7 +282,7 @@ func TestWebhook(t *testing.T) {
 // TestNewsThatNeverComesFailsTheRun: the control of the test above.
 func TestNewsThatNeverComesFailsTheRun(t *testing.T) {
 	h := newHooks(t, forgetsNews)
-	h.newsPatience = 100 * time.Millisecond
+	h.Scenario(Webhook).(*webhook).patience = 100 * time.Millisecond
 	if _, _, err := hooked(t, h); err == nil || !strings.Contains(err.Error(), "were not delivered within") {
 		t.Errorf("a delivery that never arrived passes: %v", err)
 	}
@@ -324,11 +308,11 @@ func TestTide(t *testing.T) {
 		"nothing at all":  {[]catch{{}}, map[string]float64{FigureNewsDrain: 0, FigureAgain: 0}},
 		"exactly as much": {[]catch{{came: 2000, firstAnswer: 1, lastAnswer: time.Second, last: 2 * time.Second, after: drainLeast}}, map[string]float64{FigureDrained: drainLeast}},
 	} {
-		var tide tide
+		var deliveries deliveries
 		for _, turn := range c.turns {
-			tide.add(turn, 1200*time.Millisecond)
+			deliveries.add(turn, 1200*time.Millisecond)
 		}
-		got := tide.figures()
+		got := deliveries.figures()
 		for figure, want := range c.want {
 			if diff := got[figure] - want; diff > 1e-6 || diff < -1e-6 {
 				t.Errorf("%s: %s is %v, not %v", name, figure, got[figure], want)
@@ -370,10 +354,11 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHooks(t, c.fault)
-			if err := h.hook(t.Context()); err != nil {
+			hooks := h.Scenario(Webhook).(*webhook)
+			if err := hooks.hook(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			dial, err := h.PrepareMedley(t.Context(), 8)
+			dial, err := PrepareMixedLoad(t.Context(), h, 8)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -382,7 +367,7 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.Settle(&result.Run{})
-			s := h.hooks.sink
+			s := hooks.sink
 			server := c.lost
 			if c.spoil != nil {
 				server = 0
@@ -395,7 +380,7 @@ func TestVerifyFindsUndelivered(t *testing.T) {
 				until(t, "each told twice", func() bool { x := s.catch(); return x.again == x.accepted })
 			}
 			if c.lost > 0 {
-				h.newsPatience = time.Millisecond
+				hooks.patience = time.Millisecond
 			}
 			v, err := h.Verify(t.Context())
 			if err != nil {

@@ -1,12 +1,14 @@
 package scenario
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
-	"sync"
+	"net/url"
 
 	"parley"
 	"parley/bench/target"
@@ -48,8 +50,8 @@ type agent struct {
 	box    uint32
 }
 
-func newWorld(ctx context.Context, door target.Door, params Params) (*world, error) {
-	base := "http://" + door.Address
+func newWorld(ctx context.Context, endpoint target.Endpoint, params Params) (*world, error) {
+	base := "http://" + endpoint.Address
 	public, err := client.New(base)
 	if err != nil {
 		return nil, err
@@ -74,7 +76,7 @@ func newWorld(ctx context.Context, door target.Door, params Params) (*world, err
 		if params.Tier == 0 {
 			break
 		}
-		if err := promote(ctx, door, o, params.Tier); err != nil {
+		if err := promote(ctx, endpoint, o, params.Tier); err != nil {
 			return nil, err
 		}
 	}
@@ -149,16 +151,10 @@ func (w *world) pairs(ctx context.Context, n int) error {
 	return nil
 }
 
-// freshTokens gets new tokens, which have their full lifetime left.
-func (w *world) freshTokens(ctx context.Context) error {
-	for _, o := range []*org{w.globex, w.acme} {
-		token, err := o.client.Authenticated(o.credentials).Token(ctx)
-		if err != nil {
-			return err
-		}
-		o.token = token
-	}
-	return nil
+// freshToken gets a new token, which has its full lifetime left.
+func (o *org) freshToken(ctx context.Context) (err error) {
+	o.token, err = o.client.Authenticated(o.credentials).Token(ctx)
+	return err
 }
 
 func (w *world) close() {
@@ -168,24 +164,44 @@ func (w *world) close() {
 
 func (w *world) messageType(name string) string { return w.brand + ".v1." + name }
 
-// together runs task for 0 to n-1 in that many worker goroutines and stops at the first
-// error.
-func together(ctx context.Context, workers, n int, task func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	for w := range min(workers, n) {
-		group.Go(func() {
-			for i := w; i < n && ctx.Err() == nil; i += workers {
-				if err := task(ctx, i); err != nil {
-					cancel(err)
-				}
-			}
-		})
+// askedMax bounds the number of bytes read from an answer.
+const askedMax = 1 << 20
+
+// ask makes a request that is not measured, and closes its connection.
+func ask(request *http.Request) (status int, header http.Header, text []byte, err error) {
+	request.Close = true
+	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(request)
+	if err != nil {
+		return 0, nil, nil, err
 	}
-	group.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	defer func() { _ = answer.Body.Close() }()
+	text, err = io.ReadAll(io.LimitReader(answer.Body, askedMax))
+	return answer.StatusCode, answer.Header, text, err
+}
+
+// promote makes the operator set the trust tier of an organization.
+func promote(ctx context.Context, endpoint target.Endpoint, o *org, tier int) error {
+	slug := o.credentials.OrgSlug
+	if endpoint.Admin == "" {
+		return fmt.Errorf("organization %s stays in its trust tier: the operator's endpoint is not known", slug)
+	}
+	order, err := json.Marshal(map[string]int{"tier": tier})
+	if err != nil {
 		return err
 	}
-	return ctx.Err()
+	path := "http://" + endpoint.Admin + "/orgs/" + url.PathEscape(slug) + "/tier"
+	request, err := http.NewRequestWithContext(ctx, "POST", path, bytes.NewReader(order))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+endpoint.AdminToken)
+	status, _, text, err := ask(request)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", status, text)
+	}
+	if err != nil {
+		return fmt.Errorf("organization %s cannot be raised to trust tier %d: %w", slug, tier, err)
+	}
+	return nil
 }

@@ -42,18 +42,18 @@ const readyPatience = time.Minute
 func (c *Cluster) Name() string { return c.Label }
 
 // Start implements Target. The first start makes the cluster, later ones continue it.
-func (c *Cluster) Start(ctx context.Context) (Door, error) {
-	door, err := c.start(ctx)
+func (c *Cluster) Start(ctx context.Context) (Endpoint, error) {
+	endpoint, err := c.start(ctx)
 	if err != nil {
-		return Door{}, errors.Join(err, c.Kill(), c.balancer.end())
+		return Endpoint{}, errors.Join(err, c.Kill(), c.balancer.end())
 	}
-	return door, nil
+	return endpoint, nil
 }
 
-func (c *Cluster) start(ctx context.Context) (door Door, err error) {
+func (c *Cluster) start(ctx context.Context) (endpoint Endpoint, err error) {
 	if c.balancer == nil {
 		if c.balancer, err = newBalancer(c.Dir, c.Env); err != nil {
-			return Door{}, err
+			return Endpoint{}, err
 		}
 		c.balancer.leaderFirst = c.LeaderFirst
 	}
@@ -63,27 +63,27 @@ func (c *Cluster) start(ctx context.Context) (door Door, err error) {
 		err = c.each(func(s *Server) error { _, err := s.Start(ctx); return err })
 	}
 	if err != nil {
-		return Door{}, err
+		return Endpoint{}, err
 	}
-	door = Door{Address: c.balancer.address, Kind: Parley, Admin: c.all[0].admin}
+	endpoint = Endpoint{Address: c.balancer.address, Kind: Parley, Admin: c.all[0].admin}
 	for _, s := range c.all {
-		door.Nodes = append(door.Nodes, s.address)
+		endpoint.Nodes = append(endpoint.Nodes, s.address)
 	}
-	if door.AdminToken, err = c.all[0].adminToken(); err != nil {
-		return Door{}, err
+	if endpoint.AdminToken, err = c.all[0].adminToken(); err != nil {
+		return Endpoint{}, err
 	}
-	if err := c.balancer.begin(ctx, door.Nodes); err != nil {
-		return Door{}, err
+	if err := c.balancer.begin(ctx, endpoint.Nodes); err != nil {
+		return Endpoint{}, err
 	}
 	if err := c.Ready(ctx); err != nil {
-		return Door{}, err
+		return Endpoint{}, err
 	}
-	version, err := healthy(ctx, "http://"+door.Address)
+	version, err := healthy(ctx, "http://"+endpoint.Address)
 	if err != nil {
-		return Door{}, fmt.Errorf("%w\n%s", err, c.balancer.said())
+		return Endpoint{}, fmt.Errorf("%w\n%s", err, c.balancer.said())
 	}
-	door.Version = fmt.Sprintf("%s; %s behind %s", version, count(c.Nodes), c.balancer.version)
-	return door, nil
+	endpoint.Version = fmt.Sprintf("%s; %s behind %s", version, count(c.Nodes), c.balancer.version)
+	return endpoint, nil
 }
 
 // count says how many nodes there are.

@@ -34,18 +34,18 @@ type greeting struct {
 func (p *Peer) Name() string { return strings.TrimSuffix(filepath.Base(p.Binary), ".exe") }
 
 // Start implements Target.
-func (p *Peer) Start(ctx context.Context) (Door, error) {
+func (p *Peer) Start(ctx context.Context) (Endpoint, error) {
 	if p.running != nil {
-		return Door{}, fmt.Errorf("%s is running already", p.Name())
+		return Endpoint{}, fmt.Errorf("%s is running already", p.Name())
 	}
 	// A database may require a user of its own, which must have access to the directory.
 	data := filepath.Join(p.Dir, "data")
 	if err := os.MkdirAll(data, 0o755); err != nil {
-		return Door{}, err
+		return Endpoint{}, err
 	}
 	for _, dir := range []string{p.Dir, data} { // parley, which may have started the bench, sets a strict umask
 		if err := os.Chmod(dir, 0o755); err != nil {
-			return Door{}, err
+			return Endpoint{}, err
 		}
 	}
 	said := make(chan greeting, 1)
@@ -59,18 +59,18 @@ func (p *Peer) Start(ctx context.Context) (Door, error) {
 	}
 	binary, err := filepath.Abs(p.Binary)
 	if err != nil {
-		return Door{}, err
+		return Endpoint{}, err
 	}
 	args := []string{"--listen", "127.0.0.1:0", "--dir", data}
 	if p.running, err = launch(ctx, filepath.Join(p.Dir, "peer.log"), p.Env, binary, args, ready); err != nil {
-		return Door{}, err
+		return Endpoint{}, err
 	}
 	g := <-said
 	if g.Kind != Plain && g.Kind != NATS {
 		_ = p.Kill()
-		return Door{}, fmt.Errorf("%s says that it is of kind %q, which is unknown here", p.Name(), g.Kind)
+		return Endpoint{}, fmt.Errorf("%s says that it is of kind %q, which is unknown here", p.Name(), g.Kind)
 	}
-	return Door{Address: g.Address, Token: g.Token, Kind: g.Kind, Version: strings.TrimSpace(g.Name + " " + g.Version)}, nil
+	return Endpoint{Address: g.Address, Token: g.Token, Kind: g.Kind, Version: strings.TrimSpace(g.Name + " " + g.Version)}, nil
 }
 
 // Processes implements Target.

@@ -25,19 +25,19 @@ type Remote struct {
 func (r *Remote) Name() string { return r.Label }
 
 // Start implements Target.
-func (r *Remote) Start(ctx context.Context) (Door, error) {
+func (r *Remote) Start(ctx context.Context) (Endpoint, error) {
 	address, err := hostPort(r.URL)
 	if err != nil {
-		return Door{}, err
+		return Endpoint{}, err
 	}
-	door := Door{Address: address, Kind: Parley, AdminToken: r.AdminToken}
+	endpoint := Endpoint{Address: address, Kind: Parley, AdminToken: r.AdminToken}
 	if r.AdminURL != "" {
-		if door.Admin, err = hostPort(r.AdminURL); err != nil {
-			return Door{}, err
+		if endpoint.Admin, err = hostPort(r.AdminURL); err != nil {
+			return Endpoint{}, err
 		}
 	}
-	door.Version, err = healthy(ctx, "http://"+address)
-	return door, err
+	endpoint.Version, err = healthy(ctx, "http://"+address)
+	return endpoint, err
 }
 
 // hostPort returns the host and port of a plain http URL. The generator does not support

@@ -38,17 +38,17 @@ func (s *Server) Name() string { return s.Label }
 
 // Start implements Target. A restart uses the address of the first start, so that tokens,
 // whose issuer is the address, stay valid.
-func (s *Server) Start(ctx context.Context) (Door, error) {
+func (s *Server) Start(ctx context.Context) (Endpoint, error) {
 	if s.running != nil {
-		return Door{}, fmt.Errorf("%s is running already", s.Label)
+		return Endpoint{}, fmt.Errorf("%s is running already", s.Label)
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return Door{}, err
+		return Endpoint{}, err
 	}
 	if s.address == "" {
 		free, err := freeAddresses(2)
 		if err != nil {
-			return Door{}, err
+			return Endpoint{}, err
 		}
 		s.address, s.admin = free[0], free[1]
 	}
@@ -58,18 +58,18 @@ func (s *Server) Start(ctx context.Context) (Door, error) {
 	ready := func(line string) bool { return strings.HasPrefix(line, announcement) }
 	running, err := launch(ctx, filepath.Join(s.Dir, "server.log"), s.Env, s.Binary, args, ready)
 	if err != nil {
-		return Door{}, err
+		return Endpoint{}, err
 	}
 	s.running = running
 	version, err := healthy(ctx, "http://"+s.address)
 	if err != nil {
-		return Door{}, errors.Join(err, s.Kill())
+		return Endpoint{}, errors.Join(err, s.Kill())
 	}
 	token, err := s.adminToken()
 	if err != nil {
-		return Door{}, errors.Join(err, s.Kill())
+		return Endpoint{}, errors.Join(err, s.Kill())
 	}
-	return Door{Address: s.address, Kind: Parley, Admin: s.admin, AdminToken: token, Version: version}, nil
+	return Endpoint{Address: s.address, Kind: Parley, Admin: s.admin, AdminToken: token, Version: version}, nil
 }
 
 // data is the server's data directory.

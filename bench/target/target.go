@@ -19,8 +19,8 @@ const (
 	NATS Kind = "nats"
 )
 
-// Door holds the addresses and tokens of a target that is ready.
-type Door struct {
+// Endpoint holds the addresses and tokens of a target that is ready.
+type Endpoint struct {
 	// Address is host:port.
 	Address string
 	// Token is a bearer token; empty for Parley, where the bench registers.
@@ -43,7 +43,7 @@ type Target interface {
 	Name() string
 	// Start starts the target, on its former directory if there is one, and waits until
 	// it is ready.
-	Start(ctx context.Context) (Door, error)
+	Start(ctx context.Context) (Endpoint, error)
 	// Processes returns the roots of the process trees that count as the target's cost;
 	// none if they cannot be observed.
 	Processes() []int

@@ -58,14 +58,14 @@ func newPeer(t *testing.T, part string) *Peer {
 
 func TestPeer(t *testing.T) {
 	p := newPeer(t, "polite")
-	door, err := p.Start(t.Context())
+	endpoint, err := p.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if door.Kind != Plain || door.Token != "t" || door.Version != "p false" || len(p.Processes()) != 1 {
-		t.Errorf("%+v, processes %v", door, p.Processes())
+	if endpoint.Kind != Plain || endpoint.Token != "t" || endpoint.Version != "p false" || len(p.Processes()) != 1 {
+		t.Errorf("%+v, processes %v", endpoint, p.Processes())
 	}
-	conn, err := net.Dial("tcp", door.Address)
+	conn, err := net.Dial("tcp", endpoint.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +76,8 @@ func TestPeer(t *testing.T) {
 	if err := p.Stop(); err != nil {
 		t.Error(err)
 	}
-	if door, err = p.Start(t.Context()); err != nil || door.Version != "p true" {
-		t.Errorf("after a restart its directory is missing: %+v, %v", door, err)
+	if endpoint, err = p.Start(t.Context()); err != nil || endpoint.Version != "p true" {
+		t.Errorf("after a restart its directory is missing: %+v, %v", endpoint, err)
 	}
 	pid := p.Processes()[0]
 	if err := p.Kill(); err != nil || syscall.Kill(pid, 0) == nil {

@@ -4,24 +4,26 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
-	"slices"
+	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // HTTP is one HTTP/1.1 connection, used by one goroutine at a time. After an error it
 // stays broken and returns the same error again; dial a new one.
 type HTTP struct {
 	conn     net.Conn
-	reader   reader
+	in       *bufio.Reader
 	patience time.Duration
-	// kept and body are reused for each answer.
-	kept, body []byte
-	retryAfter string
-	broken     error
+	// answer is reused for each answer.
+	answer fasthttp.Response
+	broken error
 }
 
 // Answer is the answer to a request. Body is valid until the next Do.
@@ -45,7 +47,9 @@ func DialHTTPFrom(ctx context.Context, from net.IP, address string) (*HTTP, erro
 	if err != nil {
 		return nil, err
 	}
-	return &HTTP{conn: conn, reader: reader{in: bufio.NewReaderSize(conn, 16<<10)}, patience: Patience}, nil
+	c := &HTTP{conn: conn, in: bufio.NewReaderSize(conn, headBytesMax), patience: Patience}
+	c.answer.KeepBodyBuffer = true
+	return c, nil
 }
 
 // SetPatience sets the time limit of one Do.
@@ -69,89 +73,37 @@ func (c *HTTP) Do(request []byte) (Answer, error) {
 }
 
 func (c *HTTP) exchange(request []byte) (Answer, error) {
-	if c.reader.in.Buffered() > 0 {
-		rest, _ := c.reader.in.Peek(c.reader.in.Buffered())
-		return Answer{}, malformed("an answer that nobody asked for", rest)
+	if c.in.Buffered() > 0 {
+		return Answer{}, errors.New("wire: an answer that nobody asked for")
 	}
 	if err := c.conn.SetDeadline(time.Now().Add(c.patience)); err != nil {
 		return Answer{}, err
 	}
 	if _, err := c.conn.Write(request); err != nil {
-		return Answer{}, reading("sending the request", err)
+		return Answer{}, fmt.Errorf("wire: sending the request: %w", err)
 	}
-	answer, err := c.receive(request)
-	if err == nil && answer.Closing {
+	if err := c.answer.ReadLimitBody(c.in, BodyBytesMax); err != nil {
+		return Answer{}, fmt.Errorf("wire: reading the answer: %w", cause(err))
+	}
+	answer := Answer{
+		Status: c.answer.StatusCode(), Body: c.answer.Body(),
+		RetryAfter: string(c.answer.Header.Peek("Retry-After")), Closing: c.answer.ConnectionClose(),
+	}
+	if answer.Closing {
 		c.broken = ErrClosing
 	}
-	return answer, err
+	return answer, nil
 }
 
-// receive reads the answer to a request.
-func (c *HTTP) receive(request []byte) (Answer, error) {
-	h, kept, err := c.reader.head(c.kept)
-	c.kept = kept
-	if err != nil {
-		return Answer{}, reading("reading the head", cutOff(err))
-	}
-	if err := c.readBody(&h, request); err != nil {
-		return Answer{}, reading("reading the body", err)
-	}
-	// Most answers of a server that throttles have the same value, so one string serves
-	// for all of them.
-	if string(h.retryAfter) != c.retryAfter {
-		c.retryAfter = string(h.retryAfter)
-	}
-	return Answer{Status: h.status, Body: c.body, RetryAfter: c.retryAfter, Closing: h.closing}, nil
-}
-
-// readBody fills c.body by the rules of RFC 9112, section 6.3.
-func (c *HTTP) readBody(h *head, request []byte) (err error) {
-	c.body = c.body[:0]
+// cause replaces the errors of fasthttp for a deadline and for an early end.
+func cause(err error) error {
 	switch {
-	case h.status == 204 || h.status == 304 || len(request) > 5 && string(request[:5]) == "HEAD ":
-		return nil
-	case h.chunked:
-		return c.readChunks()
-	case h.length >= 0:
-		c.body, err = c.reader.take(c.body, h.length)
-		return err
-	default:
-		h.closing = true
-		return c.readToEnd()
+	case errors.Is(err, fasthttp.ErrTimeout):
+		return os.ErrDeadlineExceeded
+	case errors.Is(err, io.EOF):
+		return io.ErrUnexpectedEOF
 	}
-}
-
-func (c *HTTP) readChunks() error {
-	for {
-		n, err := c.reader.chunk()
-		if err != nil || n == 0 {
-			return err
-		}
-		if c.body, err = c.reader.take(c.body, n); err != nil {
-			return err
-		}
-		if err := c.reader.end(); err != nil {
-			return err
-		}
-	}
-}
-
-// readToEnd reads until the other end closes the connection.
-func (c *HTTP) readToEnd() error {
-	for {
-		if len(c.body) > BodyBytesMax {
-			return ErrTooLarge
-		}
-		c.body = slices.Grow(c.body, 4<<10)
-		n, err := c.reader.in.Read(c.body[len(c.body):cap(c.body)])
-		c.body = c.body[:len(c.body)+n]
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return err
 }
 
 // Close closes the connection. It may be called during Do, which then fails.

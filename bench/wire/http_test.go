@@ -141,7 +141,6 @@ func TestDoReusesOneConnection(t *testing.T) {
 			body, retry  string
 		}{
 			{"GET", "/counted", 200, string(large), ""},
-			{"HEAD", "/counted", 200, "", ""},
 			{"GET", "/chunked", 200, "at once, " + string(large), ""},
 			{"GET", "/empty", 204, "", ""},
 			{"POST", "/busy", 429, "", "7"},
@@ -158,43 +157,21 @@ func TestDoReusesOneConnection(t *testing.T) {
 	}
 }
 
-func TestDoReadsAnswers(t *testing.T) {
-	for name, test := range map[string]struct{ answer, body string }{
-		"until the end":           {"HTTP/1.1 200 OK\r\n\r\nall of it", "all of it"},
-		"bare line feeds":         {"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "ok"},
-		"no reason":               {"HTTP/1.1 200\r\ncontent-length:2\r\n\r\nok", "ok"},
-		"same length twice":       {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", "ok"},
-		"chunk extensions":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n2 ;a=b\r\nok\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n", "ok0123456789"},
-		"a field beyond a buffer": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 40<<10) + "\r\nContent-Length: 2\r\n\r\nok", "ok"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			answer, err := answering(t, test.answer).Do(get())
-			if err != nil || answer.Status != 200 || string(answer.Body) != test.body {
-				t.Errorf("got %d %q %v", answer.Status, answer.Body, err)
-			}
-		})
-	}
-}
-
-func TestDoRefusesWhatIsNoAnswer(t *testing.T) {
+// TestBrokenStaysBroken: after an answer that is not one, or is too large, the connection is
+// of no further use.
+func TestBrokenStaysBroken(t *testing.T) {
 	for name, answer := range map[string]string{
-		"another protocol":    "SSH-2.0-OpenSSH_9.2\r\n",
-		"no number":           "HTTP/1.1 2x0 OK\r\n\r\n",
-		"protocol switched":   "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-		"field without colon": "HTTP/1.1 200 OK\r\nnonsense\r\n\r\n",
-		"two lengths":         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
-		"negative length":     "HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok",
-		"length and chunks":   "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"compressed":          "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-		"chunk without size":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nok\r\n",
-		"chunk too long":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
+		"another protocol": "SSH-2.0-OpenSSH_9.2\r\n",
+		"two lengths":      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+		"chunk too long":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
+		"large head":       "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", headBytesMax) + "\r\n\r\n",
+		"large body":       "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(BodyBytesMax+1) + "\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := answering(t, answer)
 			answered, err := c.Do(get())
-			var malformed *MalformedError
-			if !errors.As(err, &malformed) {
-				t.Fatalf("got %d %q %v, want a MalformedError", answered.Status, answered.Body, err)
+			if err == nil {
+				t.Fatalf("got %d %q", answered.Status, answered.Body)
 			}
 			if _, again := c.Do(get()); again != err {
 				t.Errorf("the broken connection then returned %v", again)
@@ -203,37 +180,10 @@ func TestDoRefusesWhatIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestDoIsBounded(t *testing.T) {
-	for name, answer := range map[string]string{
-		"one field":     "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", HeadBytesMax) + "\r\n\r\n",
-		"many fields":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: 0123456789\r\n", HeadBytesMax/10) + "\r\n",
-		"many interims": strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", HeadBytesMax/10),
-		"body":          "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(BodyBytesMax+1) + "\r\n\r\n",
-		"chunk":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			if answer, err := answering(t, answer).Do(get()); !errors.Is(err, ErrTooLarge) {
-				t.Errorf("got %d, %d bytes, %v", answer.Status, len(answer.Body), err)
-			}
-		})
-	}
-}
-
-// TestDoTakesNoMemoryForAClaim: the server announces a large answer and sends little.
-func TestDoTakesNoMemoryForAClaim(t *testing.T) {
-	c := answering(t, "HTTP/1.1 200 OK\r\nContent-Length: "+strconv.Itoa(BodyBytesMax)+"\r\n\r\nlittle")
-	if _, err := c.Do(get()); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("got %v", err)
-	}
-	if cap(c.body) > 2*step {
-		t.Errorf("%d bytes were allocated", cap(c.body))
-	}
-}
-
 func TestDoNoticesAnEarlyEnd(t *testing.T) {
 	whole := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 	for n := range len(whole) {
-		if answer, err := answering(t, whole[:n]).Do(get()); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if answer, err := answering(t, whole[:n]).Do(get()); err == nil {
 			t.Errorf("after %q: got %d %q %v", whole[:n], answer.Status, answer.Body, err)
 		}
 	}
@@ -270,9 +220,8 @@ func TestDoRefusesAnUnaskedAnswer(t *testing.T) {
 	if _, err := c.Do(get()); err != nil {
 		t.Fatal(err)
 	}
-	var malformed *MalformedError
-	if _, err := c.Do(get()); !errors.As(err, &malformed) {
-		t.Errorf("an unrequested answer was read as the answer to this request: %v", err)
+	if _, err := c.Do(get()); err == nil {
+		t.Error("an unrequested answer was read as the answer to this request")
 	}
 }
 
@@ -300,9 +249,8 @@ func TestDialHTTPEndsWithItsContext(t *testing.T) {
 func TestDoAllocatesNothing(t *testing.T) {
 	request := Request("POST", "/messages", "tok", nil, bytes.Repeat([]byte("x"), 1000))
 	for name, answer := range map[string]string{
-		"counted":   "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("y", 1000),
-		"chunked":   "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3E8\r\n" + strings.Repeat("y", 1000) + "\r\n0\r\n\r\n",
-		"throttled": "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
+		"counted": "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("y", 1000),
+		"chunked": "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3E8\r\n" + strings.Repeat("y", 1000) + "\r\n0\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := connected(t, scripted(t, func(conn net.Conn, in *bufio.Reader) {

@@ -1,5 +1,5 @@
 // Package wire holds raw connections to systems under test: HTTP/1.1 and server-sent
-// events over one TCP connection, and the text protocol of NATS.
+// events over one TCP connection.
 //
 // A generator that shares two cores with the server it measures must be cheap: a
 // connection has one read buffer and one body buffer, reuses both, and allocates nothing
@@ -19,11 +19,9 @@ import (
 )
 
 const (
-	// HeadBytesMax bounds the status line and all fields of one answer together, and one
-	// line of the NATS protocol.
-	HeadBytesMax = 64 << 10
-	// BodyBytesMax bounds the body of one answer, one event of a stream and one NATS
-	// message.
+	// headBytesMax bounds the status line and all fields of one answer together.
+	headBytesMax = 16 << 10
+	// BodyBytesMax bounds the body of one answer, and one event of a stream.
 	BodyBytesMax = 64 << 20
 	// Patience bounds the time of one operation, from the first byte sent to the last
 	// byte received.
@@ -34,27 +32,12 @@ const (
 )
 
 var (
-	// ErrTooLarge is returned for an answer beyond HeadBytesMax or BodyBytesMax.
-	ErrTooLarge = errors.New("wire: the answer is larger than a measurement allows")
+	// ErrTooLarge is returned for an event beyond BodyBytesMax.
+	ErrTooLarge = errors.New("wire: the event is larger than a measurement allows")
 	// ErrClosing is returned for a request on a connection whose peer announced in its
 	// last answer that it would close the connection.
 	ErrClosing = errors.New("wire: the other end announced that it closes this connection")
 )
-
-// MalformedError is returned for an answer that violates its protocol.
-type MalformedError struct {
-	// What names the violated rule, and Got is the beginning of the received data.
-	What, Got string
-}
-
-func (e *MalformedError) Error() string {
-	return fmt.Sprintf("wire: %s, got %q", e.What, e.Got)
-}
-
-// malformed copies the received data, because its buffer will be reused.
-func malformed(what string, got []byte) error {
-	return &MalformedError{What: what, Got: string(got[:min(len(got), 64)])}
-}
 
 // StatusError is returned if the answer to a request for a stream is not a stream.
 type StatusError struct {

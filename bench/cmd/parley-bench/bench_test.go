@@ -10,6 +10,7 @@ import (
 type benchRun struct {
 	Scenario   string  `json:"scenario"`
 	Rate       float64 `json:"rate"`
+	Share      float64 `json:"share"`
 	Repeat     int     `json:"repeat"`
 	Growing    string  `json:"growing"`
 	Size       int64   `json:"size"`
@@ -87,11 +88,11 @@ func TestBench(t *testing.T) {
 func TestBenchOfARunningServer(t *testing.T) {
 	t.Parallel()
 	s := running(t)
-	door, err := s.Start(t.Context())
+	endpoint, err := s.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, _ := measured(t, "--url", "http://"+door.Address, "--duration", "100ms", "--warmup", "0s", "--repeats", "1",
+	report, _ := measured(t, "--url", "http://"+endpoint.Address, "--duration", "100ms", "--warmup", "0s", "--repeats", "1",
 		"--clients", "2", "--agents", "2", "--rates", "100", "--verify", "send")
 	rates := []float64{}
 	for _, run := range report.Runs {
@@ -100,7 +101,7 @@ func TestBenchOfARunningServer(t *testing.T) {
 	if !slices.Equal(rates, []float64{0, 100}) || report.Verified["killed"] != false || report.Verified["missing"] != 0.0 {
 		t.Errorf("%v, %v", rates, report.Verified)
 	}
-	answer, err := http.Get("http://" + door.Address + "/health")
+	answer, err := http.Get("http://" + endpoint.Address + "/health")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func TestBenchOverload(t *testing.T) {
 	answered := 0
 	for _, run := range report.Runs {
 		f := run.Figures
-		factors = append(factors, f["factor_of_capacity"])
+		factors = append(factors, run.Share)
 		answered += run.Latency.Count
 		if run.Scenario != "overload" || run.Operations == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
 			t.Errorf("%+v", run)

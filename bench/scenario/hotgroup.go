@@ -13,9 +13,7 @@ import (
 )
 
 const (
-	// defaultElectors is the default of Params.Electors.
-	defaultElectors = 10_000
-	electorsLeast   = 3
+	electorsLeast = 3
 	// applicants is the number of join requests that members vote on.
 	applicants = 16
 	// voterShare is the divisor for the electors that vote: so few vote that no request
@@ -26,15 +24,18 @@ const (
 	commandEvery = 10
 )
 
-// house is a group with a large electorate and open requests.
-type house struct {
+// hotGroup is HotGroup: a group with a large electorate and open requests, in which members
+// vote, and agents join and leave.
+type hotGroup struct {
+	host *Host
+	// assembly is nil until the group was made.
 	*assembly
 	requests []uuid
 	voters   []*agent
-	// ballots are indexed by voter and request, see house.ballot.
+	// ballots are indexed by voter and request, see voting.vote.
 	ballots []ballot
-	// commuters are the agents that join and leave. Each belongs to one client.
-	commuters []*commuter
+	// joiners are the agents that join and leave. Each belongs to one client.
+	joiners []*joiner
 	// open reports whether any agent may join.
 	open bool
 }
@@ -46,23 +47,21 @@ type ballot struct {
 	unsure bool
 }
 
-// commuter is an agent that alternately joins and leaves.
-type commuter struct {
+// joiner is an agent that alternately joins and leaves.
+type joiner struct {
 	*agent
 	inside, unsure bool
 }
 
-// convene creates the group of Votes, once.
-func (h *Host) convene(ctx context.Context) error {
-	if h.house != nil {
+// convene creates the group, once.
+func (g *hotGroup) convene(ctx context.Context) error {
+	if g.assembly != nil {
 		return nil
 	}
+	h := g.host
 	count := h.params.Electors
-	if count == 0 {
-		count = defaultElectors
-	}
 	h.note("making %d electors", count)
-	if err := h.world.freshTokens(ctx); err != nil {
+	if err := h.freshTokens(ctx); err != nil {
 		return err
 	}
 	chair, err := h.world.agents(ctx, h.world.globex, "chair-%d", 0, 1)
@@ -73,40 +72,40 @@ func (h *Host) convene(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	group, err := h.assemble(ctx, "house", chair[0], electors)
-	if err != nil {
+	made := *g
+	if made.assembly, err = assemble(ctx, h, "house", chair[0], electors); err != nil {
 		return err
 	}
-	made := &house{assembly: group, voters: electors[:max(1, count/voterShare)]}
-	if err := h.enroll(ctx, made, api.EnrollMajority); err != nil {
+	made.voters = electors[:max(1, count/voterShare)]
+	if err := made.enroll(ctx, api.EnrollMajority); err != nil {
 		return err
 	}
-	if err := h.file(ctx, made); err != nil {
-		return fmt.Errorf("%s: no requests to vote on: %w", h.name, err)
+	if err := made.file(ctx); err != nil {
+		return fmt.Errorf("%s: no requests to vote on: %w", h.Name(), err)
 	}
 	made.ballots = make([]ballot, len(made.voters)*len(made.requests))
-	h.house = made
+	*g = made
 	return nil
 }
 
 // enroll changes the enrollment policy of the group.
-func (h *Host) enroll(ctx context.Context, g *house, policy string) error {
+func (g *hotGroup) enroll(ctx context.Context, policy string) error {
 	_, err := g.founder.org.client.UpdateGroup(ctx, api.GroupPatch{ID: g.id, ActingAgent: g.founder.id.String(), EnrollmentPolicy: &policy})
 	if err != nil {
-		return fmt.Errorf("%s: the enrollment policy stays as it was: %w", h.name, err)
+		return fmt.Errorf("%s: the enrollment policy stays as it was: %w", g.host.Name(), err)
 	}
 	return nil
 }
 
 // file makes the applicants request seats.
-func (h *Host) file(ctx context.Context, g *house) error {
-	seekers, err := h.world.ofBoth(ctx, "applicant-%d", 0, applicants)
+func (g *hotGroup) file(ctx context.Context) error {
+	seekers, err := g.host.world.ofBoth(ctx, "applicant-%d", 0, applicants)
 	if err != nil {
 		return err
 	}
-	return h.aside(ctx, 1, func(conn *wire.HTTP, _, _ int) error {
+	return g.host.aside(ctx, 1, func(conn *wire.HTTP, _, _ int) error {
 		for _, a := range seekers {
-			filed, err := h.join(conn, g.assembly, a)
+			filed, err := g.join(conn, g.host.world, a)
 			if err != nil {
 				return err
 			}
@@ -120,68 +119,60 @@ func (h *Host) file(ctx context.Context, g *house) error {
 	})
 }
 
-// prepareVotes prepares votes, each of which reverses the elector's previous vote. With
-// commands, a tenth of the operations are joins and departures in the same group.
-func (h *Host) prepareVotes(ctx context.Context, clients int, commands bool) (load.Dial, error) {
-	if err := h.convene(ctx); err != nil {
+// Prepare implements Load: votes, each of which reverses the elector's previous vote, and, a tenth
+// of the operations, joins and departures.
+func (g *hotGroup) Prepare(ctx context.Context, clients int) (load.Dial, error) {
+	if err := g.convene(ctx); err != nil {
 		return nil, err
 	}
-	g := h.house
 	if clients > len(g.ballots) {
 		return nil, fmt.Errorf("%d clients are more than %d voters on %d requests can keep busy", clients, len(g.voters), len(g.requests))
 	}
-	if commands {
-		if err := h.admitCommuters(ctx, clients); err != nil {
-			return nil, err
-		}
+	if err := g.admitJoiners(ctx, clients); err != nil {
+		return nil, err
 	}
 	// Creating agents may have taken long.
-	if err := h.world.freshTokens(ctx); err != nil {
-		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	if err := g.host.freshTokens(ctx); err != nil {
+		return nil, err
 	}
 	return func(ctx context.Context, worker int) (load.Client, error) {
-		conn, err := wire.DialHTTP(ctx, h.door.Address)
+		conn, err := wire.DialHTTP(ctx, g.host.Endpoint().Address)
 		if err != nil {
 			return nil, err
 		}
-		v := &voting{conn: conn, world: h.world, house: g, at: worker, step: clients}
-		if commands {
-			v.commuter = g.commuters[worker]
-		}
-		return v, nil
+		return &voting{conn: conn, world: g.host.world, group: g, at: worker, step: clients, joiner: g.joiners[worker]}, nil
 	}, nil
 }
 
-// admitCommuters makes sure that there are as many commuters as clients and that the
+// admitJoiners makes sure that there are as many joiners as clients and that the
 // group admits them. Votes on earlier requests continue as before.
-func (h *Host) admitCommuters(ctx context.Context, clients int) error {
-	g := h.house
-	if have := len(g.commuters); have < clients {
-		made, err := h.world.ofBoth(ctx, "commuter-%d", have, clients-have)
+func (g *hotGroup) admitJoiners(ctx context.Context, clients int) error {
+	if have := len(g.joiners); have < clients {
+		made, err := g.host.world.ofBoth(ctx, "joiner-%d", have, clients-have)
 		if err != nil {
 			return err
 		}
 		for _, a := range made {
-			g.commuters = append(g.commuters, &commuter{agent: a})
+			g.joiners = append(g.joiners, &joiner{agent: a})
 		}
 	}
 	if g.open {
 		return nil
 	}
-	if err := h.enroll(ctx, g, api.EnrollOpen); err != nil {
+	if err := g.enroll(ctx, api.EnrollOpen); err != nil {
 		return err
 	}
 	g.open = true
 	return nil
 }
 
-// voting is the client of Votes and HotGroup. It alone uses every step-th ballot.
+// voting is the client of HotGroup. It alone uses every step-th ballot.
 type voting struct {
 	conn     *wire.HTTP
 	world    *world
-	house    *house
+	group    *hotGroup
 	at, step int
-	commuter *commuter // nil if nobody joins or leaves
+	joiner   *joiner
 	request  []byte
 	body     []byte
 }
@@ -191,11 +182,11 @@ func (v *voting) Close() error { return v.conn.Close() }
 
 // Do implements load.Client.
 func (v *voting) Do(_ context.Context, n int, _ *load.Laps) error {
-	if v.commuter != nil && n%commandEvery == commandEvery-1 {
-		return v.commute()
+	if n%commandEvery == commandEvery-1 {
+		return v.joinOrLeave()
 	}
 	at := v.at
-	if v.at += v.step; v.at >= len(v.house.ballots) {
+	if v.at += v.step; v.at >= len(v.group.ballots) {
 		v.at %= v.step
 	}
 	return v.vote(at)
@@ -203,14 +194,14 @@ func (v *voting) Do(_ context.Context, n int, _ *load.Laps) error {
 
 // vote reverses the vote of one ballot.
 func (v *voting) vote(at int) error {
-	b := &v.house.ballots[at]
-	voter, request := v.house.voters[at/len(v.house.requests)], v.house.requests[at%len(v.house.requests)]
+	b := &v.group.ballots[at]
+	voter, request := v.group.voters[at/len(v.group.requests)], v.group.requests[at%len(v.group.requests)]
 	choice := api.Approve
 	if b.approve {
 		choice = api.Deny
 	}
 	v.body = append(append(append(v.body[:0], `{"vote":"`...), choice...), `"}`...)
-	path := v.house.path("/requests/" + request.String() + "/vote")
+	path := v.group.path("/requests/" + request.String() + "/vote")
 	v.request = wire.AppendRequest(v.request[:0], "POST", path, voter.org.token, v.world.acting(voter), v.body)
 	answer, err := v.conn.Do(v.request)
 	if err != nil {
@@ -227,40 +218,30 @@ func (v *voting) vote(at int) error {
 }
 
 func judgeVote(body []byte, request uuid, choice string) error {
-	walk := membersOf(body)
-	var same, pending, counted bool
-	for {
-		name, value, ok := walk.next()
-		if !ok {
-			break
-		}
-		switch string(name) {
-		case "request_id":
-			id, _ := parseUUID(plainText(value))
-			same = id == request
-		case "status":
-			pending = string(plainText(value)) == "pending"
-		case "your_vote":
-			counted = string(plainText(value)) == choice
-		}
+	var told struct {
+		Request string `json:"request_id"`
+		Status  string `json:"status"`
+		Vote    string `json:"your_vote"`
 	}
+	err := json.Unmarshal(body, &told)
+	id, _ := parseUUID([]byte(told.Request))
 	switch {
-	case !walk.ended() || !same:
+	case err != nil || id != request:
 		return wrong("the vote on another request")
-	case !pending:
+	case told.Status != "pending":
 		return wrong("a request that a fifth of its electors settles")
-	case !counted:
+	case told.Vote != choice:
 		return wrong("another vote than the one cast")
 	}
 	return nil
 }
 
-// commute joins the group, or leaves it.
-func (v *voting) commute() error {
-	c := v.commuter
-	status, path, method, body := 200, v.house.path("/join"), "POST", []byte("{}")
+// joinOrLeave joins the group, or leaves it.
+func (v *voting) joinOrLeave() error {
+	c := v.joiner
+	status, path, method, body := 200, v.group.path("/join"), "POST", []byte("{}")
 	if c.inside {
-		status, path, method, body = 204, v.house.path("/members/"+c.id.String()), "DELETE", nil
+		status, path, method, body = 204, v.group.path("/members/"+c.id.String()), "DELETE", nil
 	}
 	v.request = wire.AppendRequest(v.request[:0], method, path, c.org.token, v.world.acting(c.agent), body)
 	answer, err := v.conn.Do(v.request)
@@ -284,10 +265,9 @@ func (v *voting) commute() error {
 	return nil
 }
 
-// recount compares the votes and the seats of the group of Votes with the last
+// recount compares the votes and the seats of the group with the last
 // acknowledged ones. It returns their number and how many are not in effect.
-func (h *Host) recount(ctx context.Context) (commands, lost int64, err error) {
-	g := h.house
+func (g *hotGroup) recount(ctx context.Context) (commands, lost int64, err error) {
 	var all, gone atomic.Int64
 	err = together(ctx, verifyReaders, len(g.voters), func(ctx context.Context, i int) error {
 		page, err := g.voters[i].org.client.Requests(ctx, api.ListRequests{ID: g.id, ActingAgent: g.voters[i].id.String(), Limit: 200})
@@ -319,8 +299,8 @@ func (h *Host) recount(ctx context.Context) (commands, lost int64, err error) {
 	return all.Load() + seats, gone.Load() + absent, err
 }
 
-// roll checks the members: those that never leave, and the commuters.
-func (g *house) roll(ctx context.Context) (all, gone int64, err error) {
+// roll checks the members: those that never leave, and the joiners.
+func (g *hotGroup) roll(ctx context.Context) (all, gone int64, err error) {
 	present := map[string]bool{}
 	for m, err := range g.founder.org.client.MembersAll(ctx, api.ListMembers{ID: g.id, Limit: 200}) {
 		if err != nil {
@@ -333,7 +313,7 @@ func (g *house) roll(ctx context.Context) (all, gone int64, err error) {
 			gone++
 		}
 	}
-	for _, c := range g.commuters {
+	for _, c := range g.joiners {
 		if c.unsure {
 			continue
 		}
@@ -346,7 +326,7 @@ func (g *house) roll(ctx context.Context) (all, gone int64, err error) {
 
 // tallied reports whether the counts of a request match the acknowledged votes. After
 // operations without an answer the right counts are not known.
-func (g *house) tallied(place int, r api.JoinRequest) bool {
+func (g *hotGroup) tallied(place int, r api.JoinRequest) bool {
 	var approvals, denials int
 	for i := place; i < len(g.ballots); i += len(g.requests) {
 		switch b := g.ballots[i]; {
@@ -360,41 +340,4 @@ func (g *house) tallied(place int, r api.JoinRequest) bool {
 		}
 	}
 	return r.Approvals != nil && r.Denials != nil && *r.Approvals == approvals && *r.Denials == denials
-}
-
-// PrepareMedley prepares the load under which a server is killed: messages; broadcasts,
-// votes and joins if there are groups for them; and messages to agents with a webhook if
-// there are any.
-func (h *Host) PrepareMedley(ctx context.Context, clients int) (load.Dial, error) {
-	send, err := h.Prepare(ctx, Send, clients)
-	if err != nil {
-		return nil, err
-	}
-	commands := send
-	if h.house != nil {
-		if commands, err = h.prepareVotes(ctx, min(clients, len(h.house.ballots)), true); err != nil {
-			return nil, err
-		}
-	}
-	hooked := send
-	if h.hooks != nil {
-		h.hooks.sink.forget()
-		hooked = h.sendingTo(h.hooks.well, h.hooks.tells())
-	}
-	run := h.nextRun()
-	return func(ctx context.Context, worker int) (load.Client, error) {
-		switch {
-		case worker%4 == 1 && h.largeGroup != nil:
-			c, err := h.herald(ctx, h.largeGroup, h.speakers[worker%len(h.speakers)])
-			if err != nil {
-				return nil, err
-			}
-			return &heralding{herald: c, key: Key{Run: run, Worker: uint32(worker)}}, nil
-		case worker%4 == 2 && h.house != nil && worker < len(h.house.ballots):
-			return commands(ctx, worker)
-		case worker%4 == 3:
-			return hooked(ctx, worker)
-		}
-		return send(ctx, worker)
-	}, nil
 }

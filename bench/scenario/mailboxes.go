@@ -12,42 +12,10 @@ import (
 // verifyReaders is the number of mailboxes that are read back concurrently.
 const verifyReaders = 8
 
-// Verify reads back every mailbox of the bench, in pages of a hundred, and compares the
-// messages with the acknowledged ones. Of a cluster it reads every node, not through the
-// balancer. The host's Params should have Keep set, because otherwise there is nothing to
-// compare with.
-func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
-	if h.world == nil {
-		return nil, fmt.Errorf("%s gives no inboxes to read back", h.name)
-	}
-	h.acknowledged.settle(h.params.keep())
-	var undelivered int64
-	var err error
-	if h.hooks != nil { // before the mailboxes are read: that would delay deliveries
-		if undelivered, err = h.lateNews(ctx); err != nil {
-			return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
-		}
-	}
-	v, err := h.readAll(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
-	}
-	if h.house != nil {
-		if v.Commands, v.CommandsLost, err = h.recount(ctx); err != nil {
-			return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
-		}
-	}
-	if h.hooks != nil {
-		c := h.hooks.sink.catch()
-		v.Deliveries, v.DeliveriesLost, v.DeliveredAgain = int64(c.accepted), undelivered, int64(c.again)
-	}
-	return v, nil
-}
-
-// readAll reads every mailbox, of a cluster on every node.
-func (h *Host) readAll(ctx context.Context) (*result.Verification, error) {
-	if len(h.door.Nodes) == 0 {
-		a, err := h.readFrom(ctx, h.door.Address)
+// readMailboxes reads every mailbox, of a cluster on every node.
+func readMailboxes(ctx context.Context, h *Host) (*result.Verification, error) {
+	if len(h.endpoint.Nodes) == 0 {
+		a, err := readFrom(ctx, h, h.endpoint.Address)
 		if err != nil {
 			return nil, err
 		}
@@ -55,10 +23,10 @@ func (h *Host) readAll(ctx context.Context) (*result.Verification, error) {
 	}
 	var all *result.Verification
 	var first *audit
-	for i, address := range h.door.Nodes {
+	for i, address := range h.endpoint.Nodes {
 		name := target.NodeName(i)
 		h.note("reading %d acknowledged messages from node %s", h.Acknowledged(), name)
-		a, err := h.readFrom(ctx, address)
+		a, err := readFrom(ctx, h, address)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", name, err)
 		}
@@ -78,10 +46,10 @@ func (h *Host) readAll(ctx context.Context) (*result.Verification, error) {
 }
 
 // readFrom reads every mailbox at an address.
-func (h *Host) readFrom(ctx context.Context, address string) (*audit, error) {
+func readFrom(ctx context.Context, h *Host, address string) (*audit, error) {
 	a := h.acknowledged.audit(len(h.world.boxes))
 	err := together(ctx, verifyReaders, len(h.world.boxes), func(ctx context.Context, i int) error {
-		if err := h.readBack(ctx, address, h.world.boxes[i], a); err != nil {
+		if err := readBack(ctx, h, address, h.world.boxes[i], a); err != nil {
 			return fmt.Errorf("inbox of %s: %w", h.world.boxes[i].handle, err)
 		}
 		return nil
@@ -90,13 +58,14 @@ func (h *Host) readFrom(ctx context.Context, address string) (*audit, error) {
 }
 
 // readBack reads one mailbox to its end.
-func (h *Host) readBack(ctx context.Context, address string, owner *agent, a *audit) error {
+func readBack(ctx context.Context, h *Host, address string, owner *agent, a *audit) error {
 	conn, err := wire.DialHTTP(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	cursor := ""
+	var pages answers
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -114,7 +83,7 @@ func (h *Host) readBack(ctx context.Context, address string, owner *agent, a *au
 			err, _ := refusal(answer)
 			return err
 		}
-		p, err := readPage(answer.Body, func(m message) error {
+		p, err := pages.readPage(answer.Body, func(m message) error {
 			key, sound := h.payloads.read(m.payload)
 			a.read(m.id, key, sound, owner.box)
 			return nil

@@ -1,0 +1,172 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/machine"
+	"parley/bench/report"
+	"parley/bench/result"
+	"parley/bench/scenario"
+	"parley/bench/target"
+)
+
+// sparedFiles is the number of file descriptors that either side needs besides its
+// connections.
+const sparedFiles = 512
+
+// round is the bench as one run of a scenario sees it.
+type round struct {
+	*runner
+	side *side
+	task report.Task
+	run  *result.Run
+	// watch is nil until Begin, meter until Meter.
+	watch *watch
+	meter *meter
+}
+
+// Begin implements scenario.Bench.
+func (r *round) Begin(ctx context.Context) load.Watch {
+	r.settle(ctx)
+	r.task.Clients = r.run.Clients
+	r.Live.Begin(r.task)
+	r.watch = newWatch(r.Live, r.side.target.Processes())
+	return r.watch
+}
+
+// Meter implements scenario.Bench.
+func (r *round) Meter() scenario.Meter {
+	if r.meter == nil {
+		r.meter = &meter{pids: r.side.target.Processes(), endpoint: r.side.host.Endpoint()}
+	}
+	return r.meter
+}
+
+// Limit implements scenario.Bench.
+func (r *round) Limit(n int, what string) int {
+	most := int(r.out.Machine.FileMax) - sparedFiles
+	if r.out.Machine.FileMax == 0 || n <= most {
+		return n
+	}
+	r.Live.Note(fmt.Sprintf("only %d %s instead of %d: a process may open %d files here", most, what, n, r.out.Machine.FileMax))
+	return most
+}
+
+// Restart implements scenario.Bench.
+func (r *round) Restart(ctx context.Context) (time.Duration, error) {
+	if err := r.side.target.Stop(); err != nil {
+		return 0, err
+	}
+	r.close()
+	began := time.Now()
+	endpoint, err := r.side.target.Start(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r.side.host.Reopen(endpoint)
+	if _, remote := r.side.target.(*target.Remote); remote {
+		return 0, nil
+	}
+	return time.Since(began), nil
+}
+
+// close ends the measurement of the processes.
+func (r *round) close() {
+	if r.meter != nil && r.meter.appends != nil {
+		r.meter.appends.Close()
+	}
+	r.meter = nil
+}
+
+// meter measures the processes of one target.
+type meter struct {
+	pids     []int
+	endpoint target.Endpoint
+	// appends measures the logs of the store; nil until Log is called.
+	appends *machine.Appends
+}
+
+// Resident implements scenario.Meter.
+func (m *meter) Resident() uint64 {
+	if len(m.pids) == 0 {
+		return 0
+	}
+	return machine.Processes(m.pids...).Resident
+}
+
+// Peak implements scenario.Meter.
+func (m *meter) Peak() (peak uint64) {
+	for _, pid := range m.pids {
+		peak += machine.PeakResident(pid)
+	}
+	return peak
+}
+
+// ForgetPeak implements scenario.Meter.
+func (m *meter) ForgetPeak() {
+	for _, pid := range m.pids {
+		_ = machine.ForgetPeak(pid) // then it is the peak of all runs so far
+	}
+}
+
+// CPU implements scenario.Meter.
+func (m *meter) CPU() time.Duration {
+	if len(m.pids) == 0 {
+		return 0
+	}
+	return machine.Processes(m.pids...).CPU
+}
+
+// Live implements scenario.Meter.
+func (m *meter) Live(ctx context.Context) uint64 {
+	if m.endpoint.Admin == "" {
+		return 0
+	}
+	bytes, err := liveBytes(ctx, m.endpoint.Admin, m.endpoint.AdminToken)
+	if err != nil {
+		return 0
+	}
+	return bytes
+}
+
+// Open implements scenario.Meter. It counts the descriptors of the process if it can read
+// them, and otherwise uses the server's own metric.
+func (m *meter) Open() int {
+	if len(m.pids) > 0 {
+		if n, err := machine.OpenFiles(m.pids[0]); err == nil {
+			return n
+		}
+	}
+	if m.endpoint.Admin != "" {
+		if n, err := openStreams(m.endpoint.Admin); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// Log implements scenario.Meter.
+func (m *meter) Log() (bytes uint64, seen bool) {
+	if len(m.pids) == 0 {
+		return 0, false
+	}
+	if m.appends == nil {
+		m.appends = machine.FollowAppends(m.pids[0], isStoreLog)
+	}
+	bytes, err := m.appends.Bytes()
+	return bytes, err == nil
+}
+
+// isStoreLog reports whether a store appends every batch to this file: the names of such
+// files are numbers.
+func isStoreLog(name string) bool {
+	number, found := strings.CutSuffix(name, ".log")
+	return found && number != "" && strings.Trim(number, "0123456789-") == ""
+}
+
+// Settle implements scenario.Meter.
+func (m *meter) Settle(ctx context.Context) { settle(ctx, m.pids) }

@@ -1,0 +1,360 @@
+// Package scenario defines the scenarios: what one operation of each is, how its answers are
+// checked, and which messages were acknowledged.
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+	"parley/bench/target"
+)
+
+// Scenario is one kind of run on one target. It keeps what its runs have in common, such as
+// agents, from one to the next.
+type Scenario interface {
+	// Run prepares a run, performs it and sets its results.
+	Run(ctx context.Context, r *Round) error
+}
+
+// Round is one run of a scenario.
+type Round struct {
+	Plan load.Plan
+	// Result gets the results. The bench itself sets the processor time and the memory.
+	Result *result.Run
+	// CPUPerOperation, if a scenario sets it, replaces the processor time for each operation in
+	// the window, in microseconds.
+	CPUPerOperation float64
+	Bench           Bench
+}
+
+// Bench is what a run needs of the bench around it.
+type Bench interface {
+	// Begin waits until the target is idle and shows that the run begins. The caller observes
+	// one window with the returned watch.
+	Begin(ctx context.Context) load.Watch
+	// Meter measures the target's processes as they are now.
+	Meter() Meter
+	// Restart stops the target in an orderly way, starts it again and returns how long the start
+	// took. A target that the bench did not start keeps running; then that is 0.
+	Restart(ctx context.Context) (took time.Duration, err error)
+	// Limit returns how many of n connections can be open at once, and notes if they are fewer.
+	Limit(n int, what string) int
+}
+
+// Meter measures the target's processes.
+type Meter interface {
+	// Resident returns their memory in bytes; 0 if it cannot be measured. Peak returns the
+	// largest since ForgetPeak.
+	Resident() uint64
+	Peak() uint64
+	ForgetPeak()
+	// CPU returns the processor time they have used.
+	CPU() time.Duration
+	// Live collects garbage and returns the bytes of what is alive, stacks included; 0 if
+	// that is not known.
+	Live(ctx context.Context) uint64
+	// Open returns how many connections or descriptors they have open; negative if that
+	// is not known.
+	Open() int
+	// Log returns how many bytes they have appended to their logs since it was first called;
+	// seen is false if that is not known.
+	Log() (bytes uint64, seen bool)
+	// Settle waits briefly until they are idle.
+	Settle(context.Context)
+}
+
+// Load is a scenario whose runs are loads of equal operations.
+type Load interface {
+	// Prepare prepares a run of that many clients and returns the Dial that connects them.
+	Prepare(ctx context.Context, clients int) (load.Dial, error)
+}
+
+// loads makes a Load a Scenario.
+type loads struct {
+	Load
+	set  *Set
+	name string
+}
+
+// Run implements Scenario.
+func (l loads) Run(ctx context.Context, r *Round) error {
+	dial, err := l.set.Prepare(ctx, l.name, r.Plan.Clients)
+	if err != nil {
+		return err
+	}
+	m, err := load.Run(ctx, r.Plan, dial, r.Bench.Begin(ctx))
+	if m != nil {
+		m.Fill(r.Result)
+	}
+	return err
+}
+
+// Names of the scenarios.
+const (
+	// Send is a direct message from one of a few senders to one of many agents.
+	Send = "send"
+	// Reply is a round trip through the event streams of both agents.
+	Reply = "reply"
+	// Sync is a request that waits for the other agent's answer.
+	Sync = "sync"
+	// Inbox is the newest page of an agent that has messages.
+	Inbox = "inbox"
+	// Stream opens idle streams, sends one event to all of them, and closes them.
+	Stream = "stream"
+	// Hot is many callers that reply in one conversation, Cold the same in ten thousand
+	// conversations.
+	Hot  = "hot"
+	Cold = "cold"
+	// Idle is a server without requests.
+	Idle = "idle"
+	// Overload is Send over thousands of connections, at and beyond capacity.
+	Overload = "overload"
+	// Fanout is broadcasts to one large group.
+	Fanout = "fanout"
+	// HotGroup is members of one very large group that vote on its join requests, with joins
+	// and departures among the votes.
+	HotGroup = "hotgroup"
+	// Poll requests how many messages have arrived for an agent that has very many.
+	Poll = "poll"
+	// Webhook sends to agents without and with a webhook.
+	Webhook = "webhook"
+	// Directory searches a directory of many cards.
+	Directory = "directory"
+	// A2A calls agents over the A2A bridge, in turn with Sync, and subscribes to many tasks.
+	A2A = "a2a"
+	// Quota is Send on two servers in turn, without and with quotas and rates. Failover is Send
+	// on several nodes, of which the one that leads is killed again and again. The bench itself
+	// has these two, because it starts and kills servers.
+	Quota    = "quota"
+	Failover = "failover"
+)
+
+// Names lists all scenarios in the order in which they are run. Hot and the scenarios after
+// it are run only if they are named.
+func Names() []string {
+	return []string{Send, Reply, Sync, Inbox, Stream, Hot, Cold, Idle, Overload, Fanout, HotGroup, Poll, Webhook, Quota, Directory, A2A, Failover}
+}
+
+// plain are the scenarios that targets other than Parley support.
+var plain = []string{Send, Inbox}
+
+// Set is the scenarios on one target.
+type Set struct {
+	*Host
+	// scenarios are those that were used so far, by name.
+	scenarios map[string]Scenario
+}
+
+// NewSet prepares a target.
+func NewSet(ctx context.Context, name string, endpoint target.Endpoint, params Params) (*Set, error) {
+	h, err := NewHost(ctx, name, endpoint, params)
+	if err != nil {
+		return nil, err
+	}
+	return &Set{h, map[string]Scenario{}}, nil
+}
+
+// Close releases the resources of the scenarios.
+func (s *Set) Close() {
+	for _, one := range s.scenarios {
+		if holds, is := one.(interface{ close() }); is {
+			holds.close()
+		}
+	}
+}
+
+// Can reports whether the target supports a scenario.
+func (s *Set) Can(name string) bool {
+	if s.world == nil {
+		return slices.Contains(plain, name)
+	}
+	return slices.Contains(Names(), name)
+}
+
+// Scenario returns a scenario on this target; nil if the bench itself has it.
+func (s *Set) Scenario(name string) Scenario {
+	if s.scenarios[name] == nil {
+		if one := newScenario(s, name); one != nil {
+			s.scenarios[name] = one
+		}
+	}
+	return s.scenarios[name]
+}
+
+// Prepare prepares the operations of a scenario for its clients and returns the Dial that
+// connects them. Each preparation gets new tokens. They live for a quarter of an hour, which
+// bounds a run.
+func (s *Set) Prepare(ctx context.Context, name string, clients int) (load.Dial, error) {
+	if !s.Can(name) {
+		return nil, fmt.Errorf("%s does not take part in %s", s.Name(), name)
+	}
+	operations, is := s.Scenario(name).(Load)
+	if !is {
+		return nil, fmt.Errorf("%s is not a load; scenarios are: %s", name, strings.Join(Names(), ", "))
+	}
+	if clients < 1 || clients >= workersMax {
+		return nil, fmt.Errorf("%d clients are not between 1 and %d", clients, workersMax-1)
+	}
+	if s.world != nil {
+		if err := s.freshTokens(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return operations.Prepare(ctx, clients)
+}
+
+// newScenario returns a scenario on a target; nil if there is no such scenario here.
+func newScenario(s *Set, name string) Scenario {
+	h := s.Host
+	switch name {
+	case Send:
+		return loads{&send{h}, s, name}
+	case Reply:
+		return loads{&reply{h}, s, name}
+	case Sync:
+		return loads{&syncCalls{h}, s, name}
+	case Inbox:
+		return loads{&inbox{h}, s, name}
+	case Stream:
+		return &streams{h}
+	case Hot:
+		return loads{&talk{host: h, conversations: 1}, s, name}
+	case Cold:
+		return loads{&talk{host: h, conversations: coldConversations}, s, name}
+	case Idle:
+		return idle{}
+	case Overload:
+		return &overload{h}
+	case Fanout:
+		return &fanout{host: h, patience: copiesPatience}
+	case HotGroup:
+		return loads{&hotGroup{host: h}, s, name}
+	case Poll:
+		return &poll{host: h, set: s}
+	case Webhook:
+		return &webhook{host: h, patience: newsPatience}
+	case Directory:
+		return &directory{host: h, foundWithin: foundWithin, patience: cardPatience}
+	case A2A:
+		return &a2a{host: h, set: s}
+	}
+	return nil
+}
+
+// idle is a server without load.
+type idle struct{}
+
+// Run implements Scenario.
+func (idle) Run(ctx context.Context, r *Round) error {
+	if _, err := r.Bench.Restart(ctx); err != nil {
+		return err
+	}
+	window := r.Bench.Begin(ctx)
+	window.Begin()
+	began := time.Now()
+	err := sleepUntil(ctx, began.Add(min(time.Second, r.Plan.Duration)))
+	window.End()
+	r.Result.Seconds = time.Since(began).Seconds()
+	r.Result.Figures = map[string]float64{"resident_bytes": float64(r.Bench.Meter().Resident())}
+	return err
+}
+
+// Verify reads back every mailbox of the bench, in pages of a hundred, and compares the
+// messages with the acknowledged ones, and votes, seats and deliveries likewise. Of a cluster it
+// reads every node, not through the balancer. Params.Keep should be set, because otherwise there
+// is nothing to compare with.
+func (s *Set) Verify(ctx context.Context) (*result.Verification, error) {
+	if s.world == nil {
+		return nil, fmt.Errorf("%s gives no inboxes to read back", s.Name())
+	}
+	v, err := s.verify(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be verified: %w", s.Name(), err)
+	}
+	return v, nil
+}
+
+func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
+	s.acknowledged.settle(s.params.keep())
+	var undelivered int64
+	var err error
+	hooks := hooksOf(s)
+	if hooks != nil { // before the mailboxes are read: that would delay deliveries
+		if undelivered, err = hooks.lateNews(ctx); err != nil {
+			return nil, err
+		}
+	}
+	v, err := readMailboxes(ctx, s.Host)
+	if err != nil {
+		return nil, err
+	}
+	if group := hotGroupOf(s); group != nil {
+		if v.Commands, v.CommandsLost, err = group.recount(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if hooks != nil {
+		c := hooks.sink.catch()
+		v.Deliveries, v.DeliveriesLost, v.DeliveredAgain = int64(c.accepted), undelivered, int64(c.again)
+	}
+	return v, nil
+}
+
+// hotGroupOf returns the group of HotGroup; nil if there is none yet.
+func hotGroupOf(s *Set) *hotGroup {
+	of, _ := s.scenarios[HotGroup].(loads)
+	if group, _ := of.Load.(*hotGroup); group != nil && group.assembly != nil {
+		return group
+	}
+	return nil
+}
+
+// hooksOf returns the webhooks of Webhook; nil if there are none yet.
+func hooksOf(s *Set) *webhook {
+	if hooks, _ := s.scenarios[Webhook].(*webhook); hooks != nil && hooks.sink != nil {
+		return hooks
+	}
+	return nil
+}
+
+// PrepareMixedLoad prepares the load under which a server is killed: messages; broadcasts,
+// votes and joins if there are groups for them; and messages to agents with a webhook if
+// there are any.
+func PrepareMixedLoad(ctx context.Context, s *Set, clients int) (load.Dial, error) {
+	send, err := s.Prepare(ctx, Send, clients)
+	if err != nil {
+		return nil, err
+	}
+	commands, hooked, group := send, send, hotGroupOf(s)
+	if group != nil {
+		if commands, err = group.Prepare(ctx, min(clients, len(group.ballots))); err != nil {
+			return nil, err
+		}
+	}
+	if hooks := hooksOf(s); hooks != nil {
+		hooks.sink.forget()
+		hooked = hooks.sendingTo(hooks.well)
+	}
+	fan, _ := s.scenarios[Fanout].(*fanout)
+	run := s.nextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) {
+		switch {
+		case worker%4 == 1 && fan != nil && fan.group != nil:
+			c, err := newBroadcaster(ctx, s.Host, fan.group, fan.speakers[worker%len(fan.speakers)])
+			if err != nil {
+				return nil, err
+			}
+			return &broadcasting{broadcaster: c, key: Key{Run: run, Worker: uint32(worker)}}, nil
+		case worker%4 == 2 && group != nil && worker < len(group.ballots):
+			return commands(ctx, worker)
+		case worker%4 == 3:
+			return hooked(ctx, worker)
+		}
+		return send(ctx, worker)
+	}, nil
+}
