@@ -51,7 +51,7 @@ type (
 	askState struct{}
 	// nodeState is how a node is: ready, unready, joining or draining.
 	nodeState struct {
-		State string
+		State    string
 		Settings []string
 		// Now is what its wall clock shows.
 		Now time.Time

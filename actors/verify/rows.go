@@ -53,10 +53,10 @@ var families = map[journal.Table]family{
 	journal.PlaceTable:        {key: of(32), check: byKey(placeRows)},
 	journal.PublicTable:       {key: of(16), check: row.public},
 	journal.HolderTable:       {key: of(32), value: of(16), check: byKey(holderRows)},
-	journal.TransferredTable:  {key: of(16), value: of(8)},  // the checks of feeds cover what it may not pass over
-	journal.ListedTable:       {key: of(16), value: of(8)},  // the same
-	journal.ReadTable:         {key: of(16), value: of(8)},  // the receipts cover what it passes over
-	journal.TaskedTable:       {key: of(16), value: of(8)},  // the checks of lists cover what it passes over
+	journal.TransferredTable:  {key: of(16), value: of(8)}, // the checks of feeds cover what it may not pass over
+	journal.ListedTable:       {key: of(16), value: of(8)}, // the same
+	journal.ReadTable:         {key: of(16), value: of(8)}, // the receipts cover what it passes over
+	journal.TaskedTable:       {key: of(16), value: of(8)}, // the checks of lists cover what it passes over
 	journal.TaskTable:         {key: of(48), value: of(0), check: row.task},
 	journal.WebhookTable:      {key: of(32), check: byKey(webhookRows)},
 	journal.DeliveryTable:     {key: of(24), check: row.delivery},
