@@ -14,8 +14,8 @@ import (
 // turn's entry is durable, and returns the answer.
 type Unfinished struct{ Finish func() (any, error) }
 
-// awaitMax is how long Await waits.
-const awaitMax = 2 * time.Second
+// awaitMax is how long Await waits: not as long as a node waits for the answer of another one.
+const awaitMax = 8 * time.Second
 
 // Await asks a stream's actor of this node q until done accepts the answer: at once, and whenever the
 // actor has stored something. It returns the last answer, with parley.ErrOutcomeUnknown if done has not
