@@ -246,7 +246,7 @@ cover: ## Test coverage, by package and in all
 
 # Generated code is committed, so that a build needs no generator. buf has a module
 # of its own, because it needs other versions of protobuf than the plugins. Neither
-# it nor the plugins use the network: buf.gen.yaml names local plugins only.
+# it nor the plugins use the network: buf.gen.*yaml name local plugins only.
 BUF := $(GO) tool -modfile=$(CURDIR)/tools/buf/go.mod buf
 # A test makes the OpenAPI document, because it needs the unexported plans of routes.
 OPENAPI = $(GO) test ./http/rest -count=1 -run '^TestOpenAPIIsCurrent$$'
@@ -260,6 +260,7 @@ $(PLUGINS) &: tools/go.mod
 .PHONY: generate
 generate: $(PLUGINS) ## Write the Go code of the .proto files, and the OpenAPI document
 	$(BUF) generate
+	$(BUF) generate --template buf.gen.messages.yaml
 	$(OPENAPI) -update
 
 .PHONY: check-generated
@@ -269,6 +270,7 @@ check-generated: $(PLUGINS) ## Check that the .proto files pass buf lint and tha
 	$(OPENAPI)
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(BUF) generate --output "$$fresh"; \
+	$(BUF) generate --template buf.gen.messages.yaml --output "$$fresh"; \
 	diff <(find actors -name '*.pb.go' | sort) <(cd "$$fresh" && find actors -name '*.pb.go' | sort) || \
 		{ echo "the list of generated files differs (< committed, > generated)" >&2; exit 1; }; \
 	for file in $$(cd "$$fresh" && find actors -name '*.pb.go'); do \

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/delivery"
@@ -48,7 +50,7 @@ func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 			case delivery.CreateWebhook:
 				return as.webhooks.CreateFor(t, r)
 			case host.GetState:
-				return rules.Clone(t.State, &agent.State{}), nil
+				return proto.CloneOf(t.State), nil
 			case loggedChange:
 				return as.changeLogged(t, r)
 			case publishCard:
@@ -107,7 +109,7 @@ func (as *Agents) publishAfter(t *agentTurn) {
 	if len(t.Entry.Events) == 0 {
 		return
 	}
-	seq, now := t.Seq(), rules.Clone(t.State, &agent.State{})
+	seq, now := t.Seq(), proto.CloneOf(t.State)
 	t.OnDurable(func() { as.Publish(seq, now) })
 }
 
@@ -133,7 +135,7 @@ func (as *Agents) change(t *agentTurn, c agent.Command) (any, error) {
 	if err := t.Decide(c); err != nil {
 		return nil, err
 	}
-	now := rules.Clone(t.State, &agent.State{})
+	now := proto.CloneOf(t.State)
 	if len(t.Entry.Events) == before {
 		return now, nil
 	}

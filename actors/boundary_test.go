@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
@@ -22,14 +24,8 @@ import (
 	"parley/journal"
 )
 
-// message is what a type with an encoding of its own has.
-type message interface {
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}
-
 var (
-	messageType = reflect.TypeFor[message]()
+	messageType = reflect.TypeFor[proto.Message]()
 	errorType   = reflect.TypeFor[error]()
 	// openTypes are the interface types that fields may have. The values are of listed types.
 	openTypes = []reflect.Type{

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
@@ -180,7 +182,7 @@ func (ms *Messages) changeStatusInGroup(t *groupTurn, c ChangeStatus) (any, erro
 		return nil, err
 	}
 	announceHostedStatus(t, k)
-	return rules.Clone(k.state, &conversation.State{}), nil
+	return proto.CloneOf(k.state), nil
 }
 
 // announceHostedStatus adds the status of a hosted conversation to every member's feed,

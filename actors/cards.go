@@ -3,6 +3,8 @@ package actors
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
@@ -34,7 +36,7 @@ func (as *Agents) publishCard(t *agentTurn, r publishCard) (any, error) {
 	if _, err := as.change(t, r.PublishCard); err != nil {
 		return nil, err
 	}
-	now, card := rules.Clone(t.State, &agent.State{}), r.Card
+	now, card := proto.CloneOf(t.State), r.Card
 	card.IsPublic, card.A2AEnabled = r.Public, r.A2AEnabled
 	card.CreatedMs, card.UpdatedMs, card.Revision = now.GetCard().GetCreatedMs(), now.GetCard().GetUpdatedMs(), now.GetCardRevision()
 	stored, err := card.MarshalVT()

@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/journal"
@@ -42,11 +43,11 @@ func fullCard(name string) *record.Card {
 func changeCard(x *tamperer, change func(*record.Card)) {
 	x.alter('R', ofTable(journal.CardTable), func(v []byte) []byte {
 		c := &record.Card{}
-		if err := c.UnmarshalVT(v); err != nil {
+		if err := encoding.Unmarshal(v, c); err != nil {
 			x.t.Fatal(err)
 		}
 		change(c)
-		row, err := c.MarshalVT()
+		row, err := encoding.Marshal(c)
 		if err != nil {
 			x.t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
@@ -16,7 +18,6 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
-	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -186,7 +187,7 @@ func (c *client) change() {
 	if !c.answered(err, parley.ErrNotFound) || err != nil {
 		return // not created at its home yet
 	}
-	want := rules.Clone(before, &agent.State{})
+	want := proto.CloneOf(before)
 	var do []agent.Command
 	switch draw := c.rng.IntN(8); {
 	case draw == 0:
@@ -213,7 +214,7 @@ func (c *client) change() {
 
 // changeOne makes one change towards want, after recording its possible outcome.
 func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agent.Command) *agent.State {
-	next := rules.Clone(state, &agent.State{})
+	next := proto.CloneOf(state)
 	switch command.(type) {
 	case agent.Change:
 		next.Unlisted, next.IncomingPolicy = want.Unlisted, want.IncomingPolicy

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
 
 	"parley/actors/agent"
-	"parley/actors/rules"
 	"parley/journal"
 	"parley/persistence/crashtest"
 )
@@ -115,7 +115,7 @@ func (c *client) changeAgent(n int, command agent.Command, alter func(*agent.Sta
 	if !c.answered(err) {
 		return
 	}
-	next := rules.Clone(before, &agent.State{})
+	next := proto.CloneOf(before)
 	alter(next)
 	c.mu.Lock()
 	a.versions = append(a.versions, fingerprint(next))

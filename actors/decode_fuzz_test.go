@@ -7,6 +7,7 @@ import (
 
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/keylog"
@@ -17,23 +18,16 @@ import (
 	"parley/journal"
 )
 
-// encoding has the methods of the generated code and of the protobuf library.
-type encoding interface {
-	proto.Message
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}
-
-// checkDecoder compares the generated decoder with the protobuf library, and decodes
+// checkDecoder compares the decoder, which may be generated, with the protobuf library, and decodes
 // again what it encodes. It returns false if the decoder rejects the bytes. The
 // generated decoder is stricter about fields of the wrong type, and accepts strings
 // that are not UTF-8.
-func checkDecoder(t *testing.T, b []byte, into, again, library encoding) bool {
+func checkDecoder(t *testing.T, b []byte, into, again, library proto.Message) bool {
 	t.Helper()
-	if into.UnmarshalVT(b) != nil {
+	if encoding.Unmarshal(b, into) != nil {
 		return false
 	}
-	written, err := into.MarshalVT()
+	written, err := encoding.Marshal(into)
 	if err != nil || len(written) != proto.Size(into) {
 		t.Fatalf("%v is encoded in %d bytes, %v", into, len(written), err)
 	}
@@ -45,7 +39,7 @@ func checkDecoder(t *testing.T, b []byte, into, again, library encoding) bool {
 			t.Fatalf("%x is decoded as %v and by the library as %v, %v", b, into, library, err)
 		}
 	}
-	if err := again.UnmarshalVT(written); err != nil || !proto.Equal(into, again) {
+	if err := encoding.Unmarshal(written, again); err != nil || !proto.Equal(into, again) {
 		t.Fatalf("%x is decoded as %v, and after encoding as %v, %v", b, into, again, err)
 	}
 	return true
@@ -61,10 +55,10 @@ type decoderRules struct {
 
 // decoderRulesOf wraps the rules. zero returns an empty state, form an empty message of
 // the type in which states are stored.
-func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byte, r rules.Aggregate[S, C, E], zero func() S, form func() encoding) decoderRules {
-	blank := func(tag byte) (E, encoding) {
+func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byte, r rules.Aggregate[S, C, E], zero func() S, form func() proto.Message) decoderRules {
+	blank := func(tag byte) (E, proto.Message) {
 		e, _ := r.New(tag)
-		return e, any(e).(encoding)
+		return e, any(e).(proto.Message)
 	}
 	return decoderRules{
 		name: name, events: events,
@@ -93,14 +87,14 @@ func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byt
 			if err != nil || facts[0].Tag != tag {
 				t.Fatalf("%s: %v is encoded as %v, %v", name, e, facts, err)
 			}
-			stored, err := s.MarshalVT()
+			stored, err := encoding.Marshal(s)
 			if err != nil || !checkDecoder(t, stored, form(), form(), form()) {
 				t.Fatalf("%s: the state after %v does not survive its snapshot: %x, %v", name, e, stored, err)
 			}
 		},
 		state: func(t *testing.T, b []byte) {
 			sound := checkDecoder(t, b, form(), form(), form())
-			if err := zero().UnmarshalVT(b); sound != (err == nil) {
+			if err := encoding.Unmarshal(b, zero()); sound != (err == nil) {
 				t.Fatalf("%s: the state %x: %v", name, b, err)
 			}
 		},
@@ -121,8 +115,8 @@ func blankOf[T any]() *T { return new(T) }
 
 func formOf[T any, P interface {
 	*T
-	encoding
-}]() encoding {
+	proto.Message
+}]() proto.Message {
 	return P(new(T))
 }
 

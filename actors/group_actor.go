@@ -5,6 +5,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/org"
@@ -133,7 +134,7 @@ func (gs *Groups) gatherQueued(h *groupState, m *record.SagaMessage) error {
 	_, stored, err := v.State(rules.OrgStream(h.Org))
 	owner := &org.State{}
 	if err == nil {
-		err = owner.UnmarshalVT(stored)
+		err = encoding.Unmarshal(stored, owner)
 	}
 	if err == nil {
 		h.setSeatLimit(gs.seats(owner))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/record"
@@ -231,7 +232,7 @@ func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leavers []group.Memb
 		return gs.memberSeated(t, e)
 	case *group.Resolved:
 		r := e.GetRequest()
-		data, err := r.MarshalVT()
+		data, err := encoding.Marshal(r)
 		if err != nil {
 			return err
 		}

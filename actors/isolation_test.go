@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
@@ -151,7 +153,7 @@ func TestIsolationControl(t *testing.T) {
 		decide := k.Rules.Decide
 		k.Rules.Decide = func(s *agent.State, c agent.Command, now time.Time) ([]agent.Event, error) {
 			if _, enters := c.(agent.Enter); enters {
-				s = rules.Clone(s, &agent.State{})
+				s = proto.CloneOf(s)
 				s.Groups = nil
 			}
 			return decide(s, c, now)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
@@ -30,7 +32,7 @@ func (l *KeyLog) kind() *host.Kind[*keylog.State, keylog.Command, keylog.Event] 
 			if _, ok := request.(host.GetState); !ok {
 				panic("key log: unknown request")
 			}
-			return rules.Clone(t.State, &keylog.State{}), nil
+			return proto.CloneOf(t.State), nil
 		},
 		HandlePage: appendLeaves,
 	}

@@ -14,6 +14,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/host"
 	"parley/actors/keylog"
 	"parley/actors/rules"
@@ -58,7 +59,7 @@ func fillKeyLog(b *testing.B, r *testNode, n int) {
 		}
 		keylog.Evolve(s, events[0])
 		if err == nil {
-			e.State, err = s.MarshalVT()
+			e.State, err = encoding.Marshal(s)
 		}
 		if err == nil {
 			err = host.Append(r.contents, e)

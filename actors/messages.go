@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
@@ -386,7 +388,7 @@ func (ms *Messages) changeStatus(t *conversationTurn, c ChangeStatus) (any, erro
 		return nil, err
 	}
 	announceStatus(t)
-	return rules.Clone(t.State, &conversation.State{}), nil
+	return proto.CloneOf(t.State), nil
 }
 
 // announceStatus adds each change of status of the turn to every participant's feed, marked

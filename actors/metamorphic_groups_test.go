@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/query"
 	"parley/actors/record"
@@ -221,9 +222,9 @@ func (p *scriptRunner) alterGroup(ctx context.Context, id parley.GroupID, n int)
 // readGroup notes everything that can be read of a group.
 func (p *scriptRunner) readGroup(ctx context.Context, id parley.GroupID) {
 	state := must(readGroup(ctx, p.node.Groups, id, func(s *group.State) string {
-		b, err := s.MarshalVT()
+		b, err := encoding.Marshal(s)
 		whole := &group.Snapshot{}
-		if err != nil || whole.UnmarshalVT(b) != nil {
+		if err != nil || encoding.Unmarshal(b, whole) != nil {
 			return "cannot be read"
 		}
 		return oneLine(whole)

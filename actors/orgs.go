@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
@@ -78,7 +80,7 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 			defer orgs.publishAfter(t)
 			switch r := request.(type) {
 			case host.GetState:
-				return rules.Clone(t.State, &org.State{}), nil
+				return proto.CloneOf(t.State), nil
 			case NewAgent:
 				return orgs.createAgent(t, r)
 			case beginErasure:
@@ -95,12 +97,12 @@ func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 					}
 				}
 				t.PutRow(journal.ClientTable, r.ClientID.Bytes(), t.State.GetId())
-				return rules.Clone(t.State, &org.State{}), nil
+				return proto.CloneOf(t.State), nil
 			case org.ProveWorkload:
 				return orgs.proveWorkload(t, r)
 			case org.Command:
 				err := t.Decide(r)
-				return rules.Clone(t.State, &org.State{}), err
+				return proto.CloneOf(t.State), err
 			}
 			panic("org: unknown request")
 		},
@@ -119,7 +121,7 @@ func (orgs *Orgs) publishAfter(t *orgTurn) {
 	if len(t.Entry.Events) == 0 {
 		return
 	}
-	seq, stored := t.Seq(), rules.Clone(t.State, &org.State{})
+	seq, stored := t.Seq(), proto.CloneOf(t.State)
 	t.OnDurable(func() {
 		orgs.Publish(seq, stored)
 		if !stored.Suspended() {

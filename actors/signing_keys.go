@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley/actors/host"
 	"parley/actors/issuer"
 	"parley/actors/rules"
@@ -71,7 +73,7 @@ func (ks *Keys) kind() *host.Kind[*issuer.State, issuer.Command, issuer.Event] {
 			default:
 				panic("issuer: unknown request")
 			}
-			return rules.Clone(t.State, &issuer.State{}), nil
+			return proto.CloneOf(t.State), nil
 		},
 	}
 }

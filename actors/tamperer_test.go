@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	actorsverify "parley/actors/verify"
@@ -212,7 +213,7 @@ func (x *tamperer) move(family byte, fits func(k, v []byte) bool, change func(k 
 func (x *tamperer) dropRecord(fits func(*record.Message) bool) {
 	x.dropFirst('B', func(_, v []byte) bool {
 		r := &record.Message{}
-		return r.UnmarshalVT(v[8:]) == nil && fits(r)
+		return encoding.Unmarshal(v[8:], r) == nil && fits(r)
 	})
 }
 
@@ -256,7 +257,7 @@ func rewriteEvent[S rules.State, C any, E rules.Event](x *tamperer, kind journal
 	k, v := x.find('E', func(k, v []byte) bool { return k[3] == byte(kind) && fits(decode(v)) })
 	e := decode(v)
 	change(e)
-	data, err := e.MarshalVT()
+	data, err := encoding.Marshal(e)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -268,7 +269,7 @@ func rewriteRecord(x *tamperer, fits func(k []byte, r *record.Message) bool, cha
 	x.t.Helper()
 	decode := func(v []byte) *record.Message {
 		r := &record.Message{}
-		if err := r.UnmarshalVT(v[8:]); err != nil {
+		if err := encoding.Unmarshal(v[8:], r); err != nil {
 			x.t.Fatal(err)
 		}
 		return r
@@ -276,7 +277,7 @@ func rewriteRecord(x *tamperer, fits func(k []byte, r *record.Message) bool, cha
 	k, v := x.find('B', func(k, v []byte) bool { return fits(k, decode(v)) })
 	r := decode(v)
 	change(r)
-	data, err := r.MarshalVT()
+	data, err := encoding.Marshal(r)
 	if err != nil {
 		x.t.Fatal(err)
 	}

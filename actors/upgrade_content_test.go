@@ -19,6 +19,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/keylog"
@@ -78,7 +79,7 @@ func (s *foldedGroup) fold(e group.Event) { group.Evolve(&s.state, e) }
 func (s *foldedGroup) MarshalVT() ([]byte, error) { return s.state.MarshalVT() }
 
 func (s *foldedGroup) UnmarshalVT(b []byte) error {
-	if err := s.Snapshot.UnmarshalVT(b); err != nil {
+	if err := proto.Unmarshal(b, &s.Snapshot); err != nil {
 		return err
 	}
 	return s.state.UnmarshalVT(b)
@@ -238,16 +239,12 @@ func eventMeaning(t testing.TB, s journal.Stream, seq, value []byte) string {
 }
 
 // decodeAgain decodes and encodes: the result must equal the stored bytes.
-func decodeAgain(t testing.TB, m interface {
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}, data []byte,
-) {
+func decodeAgain(t testing.TB, m any, data []byte) {
 	t.Helper()
-	if err := m.UnmarshalVT(data); err != nil {
+	if err := encoding.Unmarshal(data, m); err != nil {
 		t.Fatal(err)
 	}
-	if back, err := m.MarshalVT(); err != nil || !bytes.Equal(back, data) {
+	if back, err := encoding.Marshal(m); err != nil || !bytes.Equal(back, data) {
 		t.Errorf("%x is decoded and encoded as %x (%v)", data, back, err)
 	}
 }
@@ -286,7 +283,7 @@ func checkFolded(t *testing.T, pairs []journaltest.Pair) {
 			continue // an earlier state, to which readers apply the later events
 		}
 		compared++
-		if got, err := live[s].MarshalVT(); err != nil || !bytes.Equal(got, p.Value[8:]) {
+		if got, err := encoding.Marshal(live[s]); err != nil || !bytes.Equal(got, p.Value[8:]) {
 			t.Errorf("%s: its events give %s (%v)", meaning(t, p), oneLine(live[s]), err)
 		}
 	}

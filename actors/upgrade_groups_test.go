@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/record"
 )
@@ -123,9 +124,9 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	t.Helper()
 	ctx := context.Background()
 	told := must(readGroup(ctx, node.Groups, id, func(s *group.State) []string {
-		b, err := s.MarshalVT()
+		b, err := encoding.Marshal(s)
 		whole := &group.Snapshot{}
-		if err != nil || whole.UnmarshalVT(b) != nil {
+		if err != nil || encoding.Unmarshal(b, whole) != nil {
 			return []string{"cannot be read"}
 		}
 		lines := []string{oneLine(whole)}

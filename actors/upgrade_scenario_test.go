@@ -17,6 +17,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/issuer"
 	"parley/actors/org"
 	"parley/actors/query"
@@ -294,7 +295,7 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node, say func(str
 	}
 	for _, r := range rows[journal.ErasureTable] {
 		e := &record.Erasure{}
-		err := e.UnmarshalVT(r.value)
+		err := encoding.Unmarshal(r.value, e)
 		say("being erased: %s since %d, at the request of %x (%v)", parley.IDFromBytes[parley.OrgID](r.key), e.GetBegunMs(), e.GetToken(), err)
 	}
 	for _, r := range rows[journal.WorkloadTable] {

@@ -15,6 +15,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -202,11 +203,11 @@ var meaningControls = map[string]tamperCase{
 	"a stored state that did not happen": {func(x *tamperer) {
 		x.alter('S', ofKind(journal.AgentStream), func(v []byte) []byte {
 			s := &agent.State{}
-			if err := s.UnmarshalVT(v[8:]); err != nil {
+			if err := encoding.Unmarshal(v[8:], s); err != nil {
 				x.t.Fatal(err)
 			}
 			s.HumanOversight = !s.HumanOversight
-			data, _ := s.MarshalVT()
+			data, _ := encoding.Marshal(s)
 			return append(v[:8:8], data...)
 		})
 	}, []string{"state"}, false},
@@ -343,7 +344,7 @@ func swapPositions(x *tamperer) {
 		}
 		_, b := x.find('B', func(k, _ []byte) bool { return bytes.Equal(k[3:], v[9:25]) })
 		r := &record.Message{}
-		if err := r.UnmarshalVT(b[8:]); err != nil {
+		if err := encoding.Unmarshal(b[8:], r); err != nil {
 			x.t.Fatal(err)
 		}
 		of := string(k[3:19]) + string(r.ConversationId)

@@ -7,6 +7,7 @@ import (
 
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/record"
@@ -45,7 +46,7 @@ var groupControls = map[string]tamperCase{
 	}, []string{"seats-underway"}, false},
 	"a word about a seat in no group": {func(x *tamperer) {
 		s := rules.AgentStream(x.agents[1])
-		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: nobody[:], Number: 1}).MarshalVT()
+		word, _ := encoding.Marshal((&record.SagaMessage{Kind: record.SagaMessage_offer, Group: nobody[:], Number: 1}))
 		x.set(layout.QueueKey(s, 1), word)
 	}, []string{"seats-underway"}, false},
 	"a word of groups for whom it is not": {func(x *tamperer) {

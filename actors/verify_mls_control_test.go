@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -24,15 +27,15 @@ func isCountRow(k, v []byte) bool { return ofTable(journal.MLSMemberTable)(k, v)
 // alterMLS changes the first row of a table.
 func alterMLS[M any, P interface {
 	*M
-	encoding
+	proto.Message
 }](x *tamperer, fits func(k, v []byte) bool, change func(P)) {
 	x.alter('R', fits, func(v []byte) []byte {
 		m := P(new(M))
-		if err := m.UnmarshalVT(v); err != nil {
+		if err := encoding.Unmarshal(v, m); err != nil {
 			x.t.Fatal(err)
 		}
 		change(m)
-		b, err := m.MarshalVT()
+		b, err := encoding.Marshal(m)
 		if err != nil {
 			x.t.Fatal(err)
 		}
@@ -119,7 +122,7 @@ var mlsControls = map[string]tamperCase{
 
 func removedIn(v []byte) bool {
 	m := &record.MLSMember{}
-	return m.UnmarshalVT(v) == nil && m.GetRemovedMs() != 0
+	return encoding.Unmarshal(v, m) == nil && m.GetRemovedMs() != 0
 }
 
 // TestVerifyMLSControls plants one fault at a time in the data of an MLS group.

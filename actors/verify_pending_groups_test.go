@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/record"
 	"parley/journal"
@@ -90,7 +91,7 @@ func pendingGroupMessages(t *testing.T, v *groupStore) (kinds []string) {
 		switch w := w.(type) {
 		case journal.EnqueueFor:
 			said := &record.SagaMessage{}
-			if said.UnmarshalVT(w.Data) == nil {
+			if encoding.Unmarshal(w.Data, said) == nil {
 				kinds = append(kinds, said.GetKind().String())
 			}
 		case journal.Fanout:

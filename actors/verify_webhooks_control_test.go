@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -18,7 +19,7 @@ func rowOf(table journal.Table) func(k, _ []byte) bool {
 func changeJob(x *tamperer, status webhook.Status, change func(*webhook.Job)) {
 	read := func(v []byte) *webhook.Job {
 		j := &webhook.Job{}
-		if err := j.UnmarshalVT(v); err != nil {
+		if err := encoding.Unmarshal(v, j); err != nil {
 			panic(err)
 		}
 		return j
@@ -28,7 +29,7 @@ func changeJob(x *tamperer, status webhook.Status, change func(*webhook.Job)) {
 	}, func(v []byte) []byte {
 		j := read(v)
 		change(j)
-		row, err := j.MarshalVT()
+		row, err := encoding.Marshal(j)
 		if err != nil {
 			panic(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/host"
 	"parley/actors/org"
@@ -97,5 +99,5 @@ func (orgs *Orgs) proveWorkload(t *orgTurn, c org.ProveWorkload) (any, error) {
 		return nil, err
 	}
 	t.PutRow(journal.SpentTable, spent, t.State.GetId())
-	return rules.Clone(t.State, &org.State{}), nil
+	return proto.CloneOf(t.State), nil
 }

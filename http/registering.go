@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/registration"
 	"parley/http/api"
@@ -45,7 +46,7 @@ func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) 
 		Text: auth.NewChallenge(s.Entropy), Email: in.Email, Slug: in.OrgSlug, OrgName: name,
 		Difficulty: uint32(bits), ExpiresMs: expires.UnixMilli(),
 	}
-	sealed, err := challenge.MarshalVT()
+	sealed, err := encoding.Marshal(challenge)
 	if err != nil {
 		return api.Challenge{}, err
 	}
@@ -68,7 +69,7 @@ func (s signup) challenge(id string) (*registration.Challenge, error) {
 		return nil, registration.ErrUnknown
 	}
 	challenge := &registration.Challenge{}
-	return challenge, challenge.UnmarshalVT(sealed)
+	return challenge, encoding.Unmarshal(sealed, challenge)
 }
 
 // solve creates the organization of a solved challenge. The secret is returned only here;

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/http/client"
 )
 
@@ -270,7 +271,7 @@ func TestSecretsOfWebhooksAreSealed(t *testing.T) {
 	if err != nil || len(webhooks) != 1 {
 		t.Fatal(webhooks, err)
 	}
-	stored, err := webhooks[0].MarshalVT()
+	stored, err := encoding.Marshal(webhooks[0])
 	if err != nil || !strings.Contains(string(stored), "canary") {
 		t.Fatalf("%q, %v", stored, err)
 	}

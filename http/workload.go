@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/http/api"
 	"parley/http/auth"
@@ -31,7 +32,7 @@ func (s workload) createSVIDChallenge(c *rest.Call, in *api.CreateSVIDChallenge)
 		OrgId: c.Caller.Org.Bytes(), AgentId: in.ID.Bytes(), Nonce: auth.NewChallenge(s.Entropy),
 		ExpiresMs: c.Now().Add(parley.SVIDChallengeLifetime).UnixMilli(),
 	}
-	sealed, err := challenge.MarshalVT()
+	sealed, err := encoding.Marshal(challenge)
 	if err != nil {
 		return api.SVIDChallenge{}, err
 	}
@@ -99,7 +100,7 @@ func (s workload) svidChallenge(id string) (*org.WorkloadChallenge, error) {
 		return nil, org.ErrUnknownChallenge
 	}
 	challenge := &org.WorkloadChallenge{}
-	return challenge, challenge.UnmarshalVT(sealed)
+	return challenge, encoding.Unmarshal(sealed, challenge)
 }
 
 // prove verifies a document and records the identity that it proves.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"parley/actors/encoding"
 )
 
 // Turn is one command and its outcome.
@@ -60,7 +62,7 @@ func same[S State](t judge, a, b S) bool { return bytes.Equal(encode(t, a), enco
 func (r Rules[S, C, E]) thaw(t judge, s S) S {
 	t.Helper()
 	back := r.Zero()
-	if err := back.UnmarshalVT(encode(t, s)); err != nil {
+	if err := encoding.Unmarshal(encode(t, s), back); err != nil {
 		t.Fatal(err)
 	}
 	return back

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	"parley/actors/encoding"
 )
 
 // Epoch is the time at which every story begins.
@@ -15,16 +17,10 @@ var Epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // State is the state that an aggregate's events produce, in the form that a snapshot
 // stores.
-type State interface {
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}
+type State = any
 
 // Event is an event as a journal stores it.
-type Event interface {
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}
+type Event = any
 
 // Rules are an aggregate's functions.
 type Rules[S State, C any, E Event] struct {
@@ -88,7 +84,7 @@ func (r Rules[S, C, E]) reread(t judge, e E) E {
 	if !ok {
 		t.Fatalf("tag %d of %s makes no event", r.Tag(e), name(e))
 	}
-	if err := back.UnmarshalVT(encode(t, e)); err != nil {
+	if err := encoding.Unmarshal(encode(t, e), back); err != nil {
 		t.Fatal(err)
 	}
 	if !proto.Equal(message(e), message(back)) {
@@ -97,9 +93,9 @@ func (r Rules[S, C, E]) reread(t judge, e E) E {
 	return back
 }
 
-func encode(t judge, m interface{ MarshalVT() ([]byte, error) }) []byte {
+func encode(t judge, m any) []byte {
 	t.Helper()
-	b, err := m.MarshalVT()
+	b, err := encoding.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}

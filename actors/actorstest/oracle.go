@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"parley"
+	"parley/actors/encoding"
 )
 
 // Oracle is a second implementation of an aggregate, written from the specification and
@@ -226,7 +227,7 @@ func (x Trial[S, C, E, O]) fold(t judge, life *tried[S, C, E, O], e E) {
 	live := encode(t, life.State)
 	for after, state := range life.copies {
 		back, _ := x.Rules.New(x.Rules.Tag(e))
-		if err := back.UnmarshalVT(data); err != nil {
+		if err := encoding.Unmarshal(data, back); err != nil {
 			t.Fatal(err)
 		}
 		x.Rules.Evolve(state, back)

@@ -9,6 +9,7 @@ import (
 	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 )
 
 // pairs makes signing keys and proofs beyond the few named ones.
@@ -95,7 +96,7 @@ func TestUploadsLeaveTheOwnersRoom(t *testing.T) {
 			if taken < 100 || refused < 100 {
 				t.Errorf("%d uploads were accepted and %d refused", taken, refused)
 			}
-			if data, err := p.l.State.MarshalVT(); err != nil || len(data) > 64<<10 {
+			if data, err := encoding.Marshal(p.l.State); err != nil || len(data) > 64<<10 {
 				t.Errorf("the state stored with each change has %d bytes, %v", len(data), err)
 			}
 			if n := len(p.l.State.GetFormerKeys()); n > parley.ForeignKeysMax+6 {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 )
 
@@ -210,9 +212,8 @@ func (Broadcast) command()    {}
 //
 //sumtype:decl
 type Event interface {
+	proto.Message
 	event()
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
 }
 
 func (*Started) event()       {}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
@@ -264,7 +265,7 @@ func (hooks *Webhooks) foldJobs(t *webhookTurn) (jobChanges, error) {
 	}
 	id := t.State.WebhookID()
 	for number, j := range x.rows {
-		row, err := j.MarshalVT()
+		row, err := encoding.Marshal(j)
 		if err != nil {
 			return x, err
 		}
@@ -406,7 +407,7 @@ func jobOf(t *webhookTurn, number uint64) (*webhook.Job, error) {
 		err = fmt.Errorf("webhook %s has no job %d", id, number)
 	}
 	j := &webhook.Job{}
-	return j, errors.Join(err, j.UnmarshalVT(value))
+	return j, errors.Join(err, encoding.Unmarshal(value, j))
 }
 
 // retryOf decodes the key of a retry row.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
@@ -193,7 +195,7 @@ func (hooks *Webhooks) kind() *host.Kind[*webhookState, webhook.Command, webhook
 		Handle: func(t *webhookTurn, request any) (any, error) {
 			switch r := request.(type) {
 			case host.GetState:
-				return rules.Clone(t.State.State, &webhook.State{}), nil
+				return proto.CloneOf(t.State.State), nil
 			case host.TimerDue:
 				if t.Now.Before(r.Due) {
 					return nil, nil // it fires again
@@ -241,7 +243,7 @@ func (hooks *Webhooks) change(t *webhookTurn, c webhook.Command) (any, error) {
 	if err := t.Decide(c); err != nil {
 		return nil, err
 	}
-	changed := rules.Clone(t.State.State, &webhook.State{})
+	changed := proto.CloneOf(t.State.State)
 	if t.State.Deleted() {
 		hooks.deleteRows(t)
 		return changed, nil
@@ -269,7 +271,7 @@ func (hooks *Webhooks) deleteRows(t *webhookTurn) {
 		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: t.State.due, Stream: t.Entry.Stream, Cancel: true})
 		t.State.due = time.Time{}
 	}
-	d, gone := hooks.dispatch(), rules.Clone(t.State.State, &webhook.State{})
+	d, gone := hooks.dispatch(), proto.CloneOf(t.State.State)
 	t.OnDurable(func() { d.set(gone) })
 }
 
@@ -283,7 +285,7 @@ func (hooks *Webhooks) putRow(t *webhookTurn) {
 	t.AddEffects(journal.PutRow{Row: journal.Row{
 		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.WebhookRow(s.State), Owners: t.Owners(),
 	}})
-	d, now := hooks.dispatch(), rules.Clone(s.State, &webhook.State{})
+	d, now := hooks.dispatch(), proto.CloneOf(s.State)
 	t.OnDurable(func() { d.set(now) })
 }
 
@@ -322,7 +324,7 @@ func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 	if j == nil {
 		return nil, fmt.Errorf("job %d of webhook %s has no row", number, s.WebhookID())
 	}
-	return attemptedJob{rules.Clone(s.State, &webhook.State{}), j}, nil
+	return attemptedJob{proto.CloneOf(s.State), j}, nil
 }
 
 // Disabled returns an agent's webhooks that the server has disabled.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 )
 
@@ -270,13 +272,13 @@ func (s *State) MarshalVT() ([]byte, error) {
 			p.Ballots = append(p.Ballots, votes)
 		}
 	}
-	return p.MarshalVT()
+	return proto.Marshal(p)
 }
 
 // UnmarshalVT reads what MarshalVT wrote into an empty state.
 func (s *State) UnmarshalVT(b []byte) error {
 	p := &Snapshot{}
-	if err := p.UnmarshalVT(b); err != nil {
+	if err := proto.Unmarshal(b, p); err != nil {
 		return err
 	}
 	s.ID, s.Org = parley.IDFromBytes[parley.GroupID](p.GetId()), parley.IDFromBytes[parley.OrgID](p.GetOrg())

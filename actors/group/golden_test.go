@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors/actorstest"
+	"parley/actors/encoding"
 	"parley/actors/group"
 )
 
@@ -96,7 +97,7 @@ func TestGolden(t *testing.T) {
 // for byte. A field that the state drops is found.
 func TestSnapshotIsWhole(t *testing.T) {
 	for _, empty := range []string{"", "ballots", "offers", "last_request_id", "last_offer", "last_seat", "conversation", "declined", "epoch", "cipher_suite", "leaves"} {
-		want, err := goldenSnapshot().MarshalVT()
+		want, err := encoding.Marshal(goldenSnapshot())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,15 +105,15 @@ func TestSnapshotIsWhole(t *testing.T) {
 		if f := held.Descriptor().Fields(); empty != "" {
 			held.Clear(f.ByName(protoreflect.Name(empty)))
 		}
-		poorer, err := held.Interface().(*group.Snapshot).MarshalVT()
+		poorer, err := encoding.Marshal(held.Interface())
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := &group.State{}
-		if err := s.UnmarshalVT(poorer); err != nil {
+		if err := encoding.Unmarshal(poorer, s); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.MarshalVT()
+		got, err := encoding.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}

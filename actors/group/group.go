@@ -8,6 +8,8 @@
 package group
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 )
 
@@ -205,9 +207,8 @@ func (Commit) command()     {}
 //
 //sumtype:decl
 type Event interface {
+	proto.Message
 	event()
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
 }
 
 func (*Founded) event()     {}

@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/actorstest"
+	"parley/actors/encoding"
 	"parley/actors/group"
 )
 
@@ -325,9 +326,9 @@ func lawOfTheEnd(step turn) string {
 
 // stored returns the state as its snapshot.
 func stored(s *group.State) *group.Snapshot {
-	b, err := s.MarshalVT()
+	b, err := encoding.Marshal(s)
 	p := &group.Snapshot{}
-	if err != nil || p.UnmarshalVT(b) != nil {
+	if err != nil || encoding.Unmarshal(b, p) != nil {
 		panic("a state that cannot be stored")
 	}
 	return p

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/actorstest"
+	"parley/actors/encoding"
 	"parley/actors/group"
 )
 
@@ -69,8 +70,8 @@ func evolving[E group.Event](wrong func(before, after *group.Snapshot, e E)) fun
 func reshaped(s *group.State, change func(*group.Snapshot)) *group.State {
 	p, back := stored(s), &group.State{}
 	change(p)
-	b, err := p.MarshalVT()
-	if err != nil || back.UnmarshalVT(b) != nil {
+	b, err := encoding.Marshal(p)
+	if err != nil || encoding.Unmarshal(b, back) != nil {
 		panic("a snapshot that cannot be read")
 	}
 	return back

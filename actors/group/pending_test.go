@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/encoding"
 )
 
 // TestPendingRequestsAreCounted as they are filed, approved, settled and restored from
@@ -22,12 +23,12 @@ func TestPendingRequestsAreCounted(t *testing.T) {
 	s := &State{Info: Info{ID: parley.GroupID{1}, Org: org}}
 	expect := func(step string, pending, own int) {
 		t.Helper()
-		data, err := s.MarshalVT()
+		data, err := encoding.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		stored := &State{}
-		if err := stored.UnmarshalVT(data); err != nil {
+		if err := encoding.Unmarshal(data, stored); err != nil {
 			t.Fatal(err)
 		}
 		for from, state := range map[string]*State{"folded": s, "stored": stored} {

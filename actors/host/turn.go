@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -236,7 +237,7 @@ func (t *Turn[S, C, E]) commit(release func(error)) {
 	e.seq += uint64(len(t.Entry.Events))
 	e.stored += uint64(len(t.Entry.Events))
 	if len(t.Entry.Events) > 0 && e.stored >= e.kind.storeAfter(t.State) {
-		stored, err := t.State.MarshalVT()
+		stored, err := encoding.Marshal(t.State)
 		if err == nil {
 			t.Entry.State, e.stored = stored, 0
 		}

@@ -8,6 +8,8 @@ import (
 	"cmp"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 )
 
@@ -71,9 +73,8 @@ func (Mint) command() {}
 //
 //sumtype:decl
 type Event interface {
+	proto.Message
 	event()
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
 }
 
 func (*Minted) event() {}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+	"google.golang.org/protobuf/proto"
 
 	"parley"
 )
@@ -37,9 +38,8 @@ func (Append) command() {}
 //
 //sumtype:decl
 type Event interface {
+	proto.Message
 	event()
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
 }
 
 func (*Appended) event() {}

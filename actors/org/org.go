@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 )
 
@@ -172,9 +174,8 @@ func (RetireGroup) command()      {}
 //
 //sumtype:decl
 type Event interface {
+	proto.Message
 	event()
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
 }
 
 func (*Registered) event()        {}

@@ -16,6 +16,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/directory/embed"
+	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -63,7 +64,7 @@ func fill(b *testing.B, j journal.Journal) {
 			Owners: journal.OwnedBy(owner), At: time.Now(), Retire: true, Release: func(err error) { done(err); <-room; waiting.Done() },
 		})
 	}
-	encoded := func(m interface{ MarshalVT() ([]byte, error) }) []byte { return must(m.MarshalVT())(b) }
+	encoded := func(m any) []byte { return must(encoding.Marshal(m))(b) }
 	var owner parley.OrgID
 	for n := range cards() {
 		at, slot := time.UnixMilli(1_750_000_000_000+int64(n)), parley.Slot(r.IntN(parley.Slots))

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -75,7 +76,7 @@ func (s *slugs) of(id parley.OrgID) (string, error) {
 		return "", err
 	}
 	state := &org.State{}
-	if err := state.UnmarshalVT(stored); err != nil {
+	if err := encoding.Unmarshal(stored, state); err != nil {
 		return "", err
 	}
 	s.missed[id] = state.GetSlug()

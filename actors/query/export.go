@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/record"
@@ -381,7 +382,7 @@ func (x *Export) Requests(visit func(*group.State, *group.Request) error) error 
 			return err
 		}
 		r := &group.Request{}
-		if err := r.UnmarshalVT(value); err != nil {
+		if err := encoding.Unmarshal(value, r); err != nil {
 			return err
 		}
 		return visit(last, r)
@@ -393,7 +394,7 @@ func (x *Export) settled(id parley.GroupID, fn func(*group.Request)) error {
 	var bad error
 	err := x.view.Rows(id.Slot(), journal.RequestTable, id[:], nil, false, func(_, value []byte) bool {
 		r := &group.Request{}
-		if bad = r.UnmarshalVT(value); bad == nil {
+		if bad = encoding.Unmarshal(value, r); bad == nil {
 			fn(r)
 		}
 		return bad == nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/rules"
 	"parley/journal"
@@ -86,7 +87,7 @@ func (q *Groups) SettledRequests(ctx context.Context, id parley.GroupID, after p
 				return false
 			}
 			r := &group.Request{}
-			if bad = r.UnmarshalVT(value); bad != nil {
+			if bad = encoding.Unmarshal(value, r); bad != nil {
 				return false
 			}
 			page = append(page, r)
@@ -109,7 +110,7 @@ func (q *Groups) SettledRequest(ctx context.Context, id parley.GroupID, request 
 			return err
 		}
 		r = &group.Request{}
-		return r.UnmarshalVT(value)
+		return encoding.Unmarshal(value, r)
 	})
 	return r, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -19,7 +20,7 @@ func (q *Agents) KeyPackages(ctx context.Context, id parley.AgentID) (available 
 			return err
 		}
 		s := &agent.State{}
-		if err := s.UnmarshalVT(stored); err != nil {
+		if err := encoding.Unmarshal(stored, s); err != nil {
 			return err
 		}
 		available, lastResort = int(s.GetKeyPackages()), s.GetLastResort()

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/rules"
 	"parley/journal"
@@ -144,7 +145,7 @@ func load[K ~[16]byte, S rules.State](ctx context.Context, j journal.Journal, h 
 		return state, parley.ErrNotFound
 	}
 	state = blank()
-	if err := state.UnmarshalVT(stored); err != nil {
+	if err := encoding.Unmarshal(stored, state); err != nil {
 		return state, err
 	}
 	h.put(key, versioned[S]{seq, state}, func() bool { return h.changes[key[15]].Load() == changes })

@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/journal"
@@ -172,7 +173,7 @@ func (q *Agents) Publish(seq uint64, s *agent.State) {
 // PublishStored is Publish for an encoded state.
 func (q *Agents) PublishStored(seq uint64, stored []byte) {
 	s := &agent.State{}
-	if s.UnmarshalVT(stored) == nil {
+	if encoding.Unmarshal(stored, s) == nil {
 		q.Publish(seq, s)
 	}
 }

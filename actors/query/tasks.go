@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/rules"
@@ -95,7 +97,7 @@ type ConversationEvent struct {
 // everything fit.
 func (q *Messages) EventsAfter(ctx context.Context, m *Moment, limit int, fits Fits) (events []ConversationEvent, err error) {
 	id, last := m.State.ConversationID(), m.Event
-	state := rules.Clone(m.State, &conversation.State{})
+	state := proto.CloneOf(m.State)
 	err = q.view(ctx, func(v journal.View) error {
 		var bad error
 		scan := v.Events(rules.ConversationStream(id), last+1, false, func(n uint64, _ int64, f journal.StoredEvent) bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
@@ -124,7 +125,7 @@ func deliveriesOf(v journal.View, s *webhook.State, status webhook.Status, offse
 	read := 0
 	err = v.Rows(id.Slot(), journal.DeliveryTable, id[:], before, true, func(_, value []byte) bool {
 		var j webhook.Job
-		if bad = j.UnmarshalVT(value); bad != nil {
+		if bad = encoding.Unmarshal(value, &j); bad != nil {
 			return false
 		}
 		if read++; status != 0 && j.GetStatus() != status {
@@ -198,5 +199,5 @@ func ReadJob(v journal.View, id webhook.ID, number uint64) (*webhook.Job, error)
 		return nil, err
 	}
 	j := &webhook.Job{}
-	return j, j.UnmarshalVT(value)
+	return j, encoding.Unmarshal(value, j)
 }

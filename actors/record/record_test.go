@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/record"
 )
 
@@ -33,8 +34,8 @@ func TestStartedIsWhatTheRulesDecide(t *testing.T) {
 	if err != nil || len(events) != 1 {
 		t.Fatal(events, err)
 	}
-	want, _ := events[0].MarshalVT()
-	got, _ := m.Started().MarshalVT()
+	want, _ := encoding.Marshal(events[0])
+	got, _ := encoding.Marshal(m.Started())
 	if !bytes.Equal(got, want) {
 		t.Errorf("got  %x\nwant %x", got, want)
 	}

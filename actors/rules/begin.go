@@ -3,6 +3,7 @@ package rules
 import (
 	"time"
 
+	"parley/actors/encoding"
 	"parley/journal"
 )
 
@@ -19,15 +20,7 @@ func (r Aggregate[S, C, E]) Begin(s journal.Stream, blank S, c C, now time.Time)
 	}
 	create := journal.CreateStream{Stream: s, Owners: r.OwnersOf(blank)}
 	if create.Events, err = r.Encode(events); err == nil {
-		create.State, err = blank.MarshalVT()
+		create.State, err = encoding.Marshal(blank)
 	}
 	return create, err
-}
-
-// Clone copies a state into a blank one, so that the copy can leave its actor.
-func Clone[S State](from, into S) S {
-	if b, err := from.MarshalVT(); err == nil {
-		_ = into.UnmarshalVT(b)
-	}
-	return into
 }

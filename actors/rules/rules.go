@@ -7,21 +7,15 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/journal"
 )
 
-// Event is an event of any aggregate.
-type Event interface {
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-}
+// Event is an event of any aggregate: what encoding.Marshal encodes.
+type Event = any
 
-// State is the state of any aggregate.
-type State interface {
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
-	Exists() bool
-}
+// State is the state of any aggregate: a protobuf message, or what has an encoding of its own.
+type State interface{ Exists() bool }
 
 // Aggregate holds the pure functions of one aggregate: S is its state, C its commands, E
 // its events.
@@ -65,7 +59,7 @@ func (r Aggregate[S, C, E]) OwnersOf(s S) journal.Owners {
 func (r Aggregate[S, C, E]) Encode(events []E) ([]journal.StoredEvent, error) {
 	encoded := make([]journal.StoredEvent, 0, len(events))
 	for _, e := range events {
-		data, err := e.MarshalVT()
+		data, err := encoding.Marshal(e)
 		if err != nil {
 			return nil, fmt.Errorf("encode %T: %w", e, err)
 		}
@@ -81,7 +75,7 @@ func (r Aggregate[S, C, E]) Decode(f journal.StoredEvent) (E, error) {
 	if !ok {
 		return e, fmt.Errorf("event of unknown kind %d", f.Tag)
 	}
-	if err := e.UnmarshalVT(f.Data); err != nil {
+	if err := encoding.Unmarshal(f.Data, e); err != nil {
 		return e, fmt.Errorf("decode %T: %w", e, err)
 	}
 	return e, nil
@@ -95,7 +89,7 @@ func (r Aggregate[S, C, E]) Load(v Stored, s journal.Stream, into S) (seq, folde
 		return 0, 0, err
 	}
 	if stored != nil {
-		if err := into.UnmarshalVT(stored); err != nil {
+		if err := encoding.Unmarshal(stored, into); err != nil {
 			return 0, 0, fmt.Errorf("state of stream %d/%s: %w", s.Kind, s.ID, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -100,8 +101,8 @@ func (k *conversationReplay) lawful(seq uint64, e conversation.Event, atMs int64
 		k.unlawful(seq, fmt.Sprintf("the rules refuse it in status %s: %v", k.state.GetStatus(), refusal))
 		return
 	}
-	want, err := events[0].MarshalVT()
-	have, err2 := e.MarshalVT()
+	want, err := encoding.Marshal(events[0])
+	have, err2 := encoding.Marshal(e)
 	if err != nil || err2 != nil || conversation.Tag(events[0]) != conversation.Tag(e) || !bytes.Equal(want, have) {
 		k.unlawful(seq, "the rules come to another event")
 	}

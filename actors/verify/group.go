@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -70,7 +71,7 @@ func (g *groupReplay) judge(seq uint64, e group.Event) {
 		}
 	case *group.Resolved:
 		r := e.GetRequest()
-		data, err := r.MarshalVT()
+		data, err := encoding.Marshal(r)
 		g.failed(err)
 		g.expect(requestRows, g.id[:], r.GetId(), data)
 		g.news(r.AgentID(), record.RequestResolved, r.GetId())
@@ -339,13 +340,13 @@ func (g *groupReplay) unlawfulEnd(r *group.Request) string {
 	if had == nil {
 		return fmt.Sprintf("request %s is not live", r.RequestID())
 	}
-	data, err := r.MarshalVT()
+	data, err := encoding.Marshal(r)
 	as := &group.Request{}
-	if err != nil || as.UnmarshalVT(data) != nil {
+	if err != nil || encoding.Unmarshal(data, as) != nil {
 		return fmt.Sprintf("request %s cannot be read", r.RequestID())
 	}
 	as.Status, as.Reason, as.ResolvedMs = had.GetStatus(), had.GetReason(), had.GetResolvedMs()
-	want, err := had.MarshalVT()
-	have, err2 := as.MarshalVT()
+	want, err := encoding.Marshal(had)
+	have, err2 := encoding.Marshal(as)
 	return lawIf(err == nil && err2 == nil && bytes.Equal(want, have), "request %s was settled otherwise than it stood", r.RequestID())
 }

@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -61,7 +62,7 @@ func (r *reader) row(slot parley.Slot, table journal.Table, key []byte) (value [
 // which the replay of the stream reports.
 func (r *reader) load(s journal.Stream, into rules.State) bool {
 	_, stored, err := r.State(s)
-	return !r.failed(err) && stored != nil && into.UnmarshalVT(stored) == nil
+	return !r.failed(err) && stored != nil && encoding.Unmarshal(stored, into) == nil
 }
 
 // record reads the record of a message as stored in slot; nil if it is missing or cannot

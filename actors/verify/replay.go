@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -233,12 +234,12 @@ func (r *replay) states() (folded, stored []byte, err error) {
 	if r.blank == nil {
 		return nil, nil, errors.New("a claim has no state")
 	}
-	if err := r.blank.UnmarshalVT(r.stored); err != nil {
+	if err := encoding.Unmarshal(r.stored, r.blank); err != nil {
 		return nil, nil, err
 	}
-	folded, err = r.state.MarshalVT()
+	folded, err = encoding.Marshal(r.state)
 	r.failed(err)
-	stored, err = r.blank.MarshalVT()
+	stored, err = encoding.Marshal(r.blank)
 	return folded, stored, err
 }
 

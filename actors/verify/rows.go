@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -109,8 +110,8 @@ func (r row) unknown() {
 }
 
 // decode decodes the row's value, or reports that it cannot be read.
-func (r row) decode(into interface{ UnmarshalVT([]byte) error }) bool {
-	err := into.UnmarshalVT(r.value)
+func (r row) decode(into any) bool {
+	err := encoding.Unmarshal(r.value, into)
 	if err != nil {
 		r.fault(knownTables, fmt.Sprintf("table %d, key %x", r.table, r.key), "the row cannot be read: %v", err)
 	}

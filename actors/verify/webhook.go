@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
@@ -121,7 +122,7 @@ func (w *webhookReplay) newsOfTask(task parley.ConversationID, initiator parley.
 // delivery checks the row of a job.
 func (r row) delivery() {
 	j := &webhook.Job{}
-	if err := j.UnmarshalVT(r.value); err != nil || j.GetNumber() != binary.BigEndian.Uint64(r.key[16:]) {
+	if err := encoding.Unmarshal(r.value, j); err != nil || j.GetNumber() != binary.BigEndian.Uint64(r.key[16:]) {
 		r.fault(knownTables, describe(statements[deliveryRows].member, r.key), "it cannot be read, or is another's (%v)", err)
 		return
 	}

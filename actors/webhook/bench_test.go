@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley/actors/actorstest"
 	"parley/actors/webhook"
 )
@@ -106,14 +108,14 @@ func TestMemory(t *testing.T) {
 	if bytes := held(func() *webhook.State { s = busy(t, jobs); return s }); bytes > heldBytesMax {
 		t.Errorf("%d bytes for a webhook with %d jobs, %d allowed", bytes, jobs, heldBytesMax)
 	}
-	if sum := s.Summary(); sum.Pending != jobs || s.SizeVT() > storedBytesMax {
-		t.Errorf("%+v in %d bytes, %d allowed", sum, s.SizeVT(), storedBytesMax)
+	if sum := s.Summary(); sum.Pending != jobs || proto.Size(s) > storedBytesMax {
+		t.Errorf("%+v in %d bytes, %d allowed", sum, proto.Size(s), storedBytesMax)
 	}
 	for range 1000 {
 		attempt(t, s, 500)
 	}
-	if sum := s.Summary(); sum.Failed != 1000*manyPlaces || s.SizeVT() > storedBytesMax {
-		t.Errorf("%+v in %d bytes, %d allowed", sum, s.SizeVT(), storedBytesMax)
+	if sum := s.Summary(); sum.Failed != 1000*manyPlaces || proto.Size(s) > storedBytesMax {
+		t.Errorf("%+v in %d bytes, %d allowed", sum, proto.Size(s), storedBytesMax)
 	}
 }
 
@@ -126,8 +128,8 @@ func TestMemoryControl(t *testing.T) {
 		}
 		return s
 	}
-	if bytes := held(remembering); bytes <= heldBytesMax || remembering().SizeVT() <= storedBytesMax {
-		t.Errorf("%d bytes in memory and %d stored are within the bounds", bytes, remembering().SizeVT())
+	if bytes := held(remembering); bytes <= heldBytesMax || proto.Size(remembering()) <= storedBytesMax {
+		t.Errorf("%d bytes in memory and %d stored are within the bounds", bytes, proto.Size(remembering()))
 	}
 }
 

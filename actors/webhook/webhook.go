@@ -23,6 +23,8 @@ package webhook
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"parley"
 )
 
@@ -217,9 +219,8 @@ func (Finish) command()   {}
 //
 //sumtype:decl
 type Event interface {
+	proto.Message
 	event()
-	MarshalVT() ([]byte, error)
-	UnmarshalVT([]byte) error
 }
 
 func (*Created) event()     {}

@@ -39,7 +39,7 @@ func BenchmarkSend(b *testing.B) {
 	limit := 10_000
 	s := any(send{
 		content: content{Type: "text", Body: make([]byte, 1024), Key: "0190a6b0-0000-7000-8000-000000000001", FromOrg: parley.OrgID{1}, ToOrg: parley.OrgID{2}, DayLimit: &limit},
-		From:    parley.AgentID{3}, To: parley.AgentID{4}, Known: true, Groups: []*Note{{"membership"}, {"membership"}},
+		From:    parley.AgentID{3}, To: parley.AgentID{4}, Known: true, Groups: []*Note{{Value: "membership"}, {Value: "membership"}},
 	})
 	var buffer []byte
 	b.ReportAllocs()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 // part is a field as it was read: its number in n, or its bytes in b.
@@ -158,7 +159,7 @@ func (t *decoder) get(f part, p *plan, v reflect.Value, depth int) error {
 		return t.get(f, p.elem, target.Elem(), depth)
 	case message:
 		v.Set(reflect.New(p.of.Elem()))
-		return v.Interface().(vtMessage).UnmarshalVT(f.b)
+		return proto.Unmarshal(f.b, v.Interface().(proto.Message))
 	case list:
 		return t.getItems(f.b, p, v, depth)
 	case structure:

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 // Numbers of fields of the messages that stand for no struct.
@@ -89,10 +89,7 @@ func (t *Types) put(dst []byte, p *plan, v reflect.Value, depth int) (_ []byte, 
 		parts := instantParts{at.Unix(), uint32(at.Nanosecond())}
 		dst, err = t.putFields(dst, t.instant, reflect.ValueOf(&parts).Elem(), depth)
 	case message:
-		m := v.Interface().(vtMessage)
-		n := m.SizeVT()
-		dst = slices.Grow(dst, n)[:start+n]
-		_, err = m.MarshalToSizedBufferVT(dst[start:])
+		dst, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, v.Interface().(proto.Message))
 	case list:
 		dst, err = t.putItems(dst, p.elem, v, depth)
 	case structure:

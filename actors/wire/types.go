@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 // depthMax is how deep values in interfaces may be nested. Other nesting is bounded by the types,
@@ -64,17 +65,10 @@ const (
 	failure // an error
 )
 
-// vtMessage is a protobuf message with the methods of vtprotobuf.
-type vtMessage interface {
-	SizeVT() int
-	MarshalToSizedBufferVT([]byte) (int, error)
-	UnmarshalVT([]byte) error
-}
-
 var (
 	timeType    = reflect.TypeFor[time.Time]()
 	errorType   = reflect.TypeFor[error]()
-	messageType = reflect.TypeFor[vtMessage]()
+	messageType = reflect.TypeFor[proto.Message]()
 )
 
 // plan is how a type is encoded and decoded.

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
 	"parley"
@@ -101,37 +101,8 @@ func (rename) command() {}
 func (*move) command()  {}
 func (nested) command() {}
 
-// Note has the methods that vtprotobuf generates. Its field has number 1.
-type Note struct{ text string }
-
-func (n *Note) SizeVT() int {
-	if n.text == "" {
-		return 0
-	}
-	return 1 + protowire.SizeBytes(len(n.text))
-}
-
-func (n *Note) MarshalToSizedBufferVT(b []byte) (int, error) {
-	if n.text != "" {
-		protowire.AppendString(protowire.AppendTag(b[:len(b)-n.SizeVT()], 1, protowire.BytesType), n.text)
-	}
-	return n.SizeVT(), nil
-}
-
-func (n *Note) UnmarshalVT(b []byte) error {
-	for len(b) > 0 {
-		number, kind, size := protowire.ConsumeTag(b)
-		if size < 0 || number != 1 || kind != protowire.BytesType {
-			return errors.New("malformed Note")
-		}
-		text, length := protowire.ConsumeString(b[size:])
-		if length < 0 {
-			return errors.New("malformed Note")
-		}
-		n.text, b = text, b[size+length:]
-	}
-	return nil
-}
+// Note is a protobuf message. Its field has number 1.
+type Note = wrapperspb.StringValue
 
 var (
 	errErased = parley.ErrGone.Distinct().Saying("It was erased.")
@@ -168,7 +139,7 @@ func fill(t *rapid.T, v reflect.Value, depth int) {
 		}
 		return
 	case *Note:
-		at.text = rapid.String().Draw(t, "Note")
+		at.Value = rapid.String().Draw(t, "Note")
 		return
 	case *error:
 		if depth > 0 {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"parley/actors/encoding"
 	"parley/actors/issuer"
 	"parley/actors/rules"
 	"parley/cmd/parley/program"
@@ -193,7 +194,7 @@ func sealedKeys(v States) ([]*issuer.Key, error) {
 			return nil, fmt.Errorf("signing keys: %w", err)
 		}
 		var state issuer.State
-		if err := state.UnmarshalVT(stored); err != nil {
+		if err := encoding.Unmarshal(stored, &state); err != nil {
 			return nil, fmt.Errorf("%w: the state of the signing keys: %w", persistence.ErrDamaged, err)
 		}
 		keys = append(keys, state.Published(time.Now())...)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/encoding"
 	"parley/actors/issuer"
 	"parley/actors/rules"
 	"parley/cmd/parley/program"
@@ -107,7 +108,7 @@ func (s *sealedState) State(of journal.Stream) (uint64, []byte, error) {
 	if of != s.purpose {
 		return 0, nil, nil
 	}
-	stored, err := s.keys.MarshalVT()
+	stored, err := encoding.Marshal(&s.keys)
 	return 1, stored, err
 }
 
