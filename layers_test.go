@@ -154,11 +154,15 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/http/api"}), why: "the stored form of a message is the same for every sender and every reader"},
+	"parley/http/view": {
+		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query", "parley/http/api", "parley/http/auth", "parley/http/content"}),
+		why: "what is shown is given to the renderers: they look nothing up and know no request",
+	},
 	"parley/http/submission": {
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/content", "parley/http/mls"}),
 		why: "a message is judged alike through every interface",

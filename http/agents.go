@@ -10,6 +10,7 @@ import (
 	"parley/actors/agent"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 var errRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")
@@ -98,10 +99,10 @@ func (s agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) 
 	if err != nil {
 		return api.Agent{}, err
 	}
-	read := s.agentIn(a, o)
+	read := s.show.Agent(a, o)
 	disabled, unread := s.Node.Webhooks.Disabled(ctx, a)
 	for _, w := range disabled {
-		read.Warnings = append(read.Warnings, hookWarning(w))
+		read.Warnings = append(read.Warnings, view.WebhookWarning(w))
 	}
 	return read, unread
 }

@@ -8,17 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
 	"parley/actors/agent"
-	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
-	"parley/http/auth"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 // putCard publishes the card of one of the caller's agents. // spec: Agent cards
@@ -40,7 +38,7 @@ func (s cards) putCard(c *rest.Call, in *api.PutCard) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	body, err := s.branded(card)
+	body, err := s.show.Branded(card)
 	return rest.Rendered{JSON: body}, err
 }
 
@@ -74,7 +72,7 @@ func (s cards) document(c *rest.Call, name string, public bool) (rest.Rendered, 
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	body, err := s.branded(card)
+	body, err := s.show.Branded(card)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -136,7 +134,7 @@ func storedCard(in *api.PutCard) *record.Card {
 
 // extend sets what the extension of a request says.
 func extend(card *record.Card, x *api.PutCardExtension) {
-	card.Categories, card.Languages, card.MessageTypesAccepted = folded(x.Categories), folded(x.Languages), once(x.MessageTypesAccepted)
+	card.Categories, card.Languages, card.MessageTypesAccepted = folded(x.Categories), folded(x.Languages), view.Once(x.MessageTypesAccepted)
 	card.Jurisdiction, card.PricingModel = strings.ToUpper(strings.TrimSpace(text(x.Jurisdiction))), text(x.PricingModel)
 	card.A2AEnabled, card.A2AAcceptCleartext = x.A2AEnabled, x.A2AAcceptCleartext == nil || *x.A2AAcceptCleartext
 	if x.SLA != nil {
@@ -156,19 +154,7 @@ func folded(words []string) []string {
 			all = append(all, word)
 		}
 	}
-	return once(all)
-}
-
-// once returns words without repetitions, in the order in which they first occur.
-func once(words []string) (all []string) {
-	seen := make(map[string]bool, len(words))
-	for _, word := range words {
-		if !seen[word] {
-			all = append(all, word)
-		}
-		seen[word] = true
-	}
-	return all
+	return view.Once(all)
 }
 
 // cardOf returns a card as it is shown, with what the service adds, and when any of it
@@ -178,77 +164,5 @@ func (s *core) cardOf(ctx context.Context, a *agent.State, stored *record.Card) 
 	if err != nil {
 		return api.Card{}, time.Time{}, err
 	}
-	return s.showCard(a, o, stored), s.cardChanged(a, o, stored.GetUpdatedMs()), nil
-}
-
-// showCard returns a card as it is shown.
-func (s *core) showCard(a *agent.State, o *org.State, stored *record.Card) api.Card {
-	card := api.Card{
-		ID: a.AgentID(), AgentID: a.AgentID(), CreatedAt: api.At(stored.CreatedAt()), UpdatedAt: new(api.At(stored.UpdatedAt())),
-		Name: stored.GetName(), Description: new(stored.GetDescription()), Version: stored.Version,
-		DefaultInputModes: stored.GetDefaultInputModes(), DefaultOutputModes: stored.GetDefaultOutputModes(),
-		Skills: []api.AgentSkill{}, IsPublic: stored.GetIsPublic(), Extension: s.extensionOf(a, o, stored),
-	}
-	if p := stored.GetProvider(); p != nil {
-		card.Provider = &api.CardProvider{Organization: p.GetOrganization(), URL: p.GetUrl()}
-	}
-	if can := stored.GetCapabilities(); can != nil {
-		card.Capabilities = &api.CardCapabilities{Streaming: can.GetStreaming(), PushNotifications: can.GetPushNotifications()}
-	}
-	for _, skill := range stored.GetSkills() {
-		card.Skills = append(card.Skills, api.AgentSkill{
-			ID: skill.GetId(), Name: skill.GetName(), Description: skill.GetDescription(), Tags: skill.GetTags(), Examples: skill.GetExamples(),
-			InputModes: skill.GetInputModes(), OutputModes: skill.GetOutputModes(),
-		})
-	}
-	return card
-}
-
-// extensionOf returns the extension of a card: what its owner set, and what the service
-// adds.
-func (s *core) extensionOf(a *agent.State, o *org.State, stored *record.Card) api.CardExtension {
-	handle := parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String()
-	x := api.CardExtension{
-		AgentID: a.AgentID(), OrgID: a.Owner(), Address: handle, Handle: handle,
-		Categories: stored.GetCategories(), Languages: stored.GetLanguages(), Jurisdiction: unlessEmpty(stored.GetJurisdiction()),
-		PricingModel: unlessEmpty(stored.GetPricingModel()), Verified: o.GetTrustTier() >= 1, TrustTier: int(o.GetTrustTier()),
-		A2AEnabled: stored.GetA2AEnabled(), A2AAcceptCleartext: stored.GetA2AAcceptCleartext(), HumanOversight: a.GetHumanOversight(),
-		MessageTypesAccepted: stored.GetMessageTypesAccepted(), PayloadSchemas: map[string]string{},
-		VerificationWords: auth.VerificationWords(a.GetSigningKey()),
-		SigningKey:        api.NewJWK(parley.Ed25519, a.GetSigningKey()), EncryptionKey: api.NewJWK(parley.X25519, a.GetEncryptionKey()),
-	}
-	if stored.GetA2AEnabled() {
-		x.A2AEndpoint = new(s.BaseURL + "/a2a/" + handle)
-	}
-	if promised := stored.GetSla(); promised != nil {
-		x.SLA = &api.CardServiceLevel{ResponseTimeP95Ms: promised.ResponseTimeP95Ms, AvailabilityPercent: promised.AvailabilityPercent}
-	}
-	for _, schema := range stored.GetPayloadSchemas() {
-		x.PayloadSchemas[schema.GetMessageType()] = schema.GetUri()
-	}
-	return x
-}
-
-func unlessEmpty(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-// cardChanged returns when a card as it is shown last changed: the card, the agent's keys
-// and oversight, the organization's tier, or the addresses that the service is configured
-// with.
-func (s *core) cardChanged(a *agent.State, o *org.State, updatedMs int64) time.Time {
-	latest := max(updatedMs, o.GetEmailConfirmedMs(), o.GetTierGrantedMs(), o.GetWorkloadRaisedMs(), s.started*1000)
-	if at := a.CardChangedAt(); !at.IsZero() {
-		latest = max(latest, at.UnixMilli())
-	}
-	return time.UnixMilli(latest).UTC()
-}
-
-// branded renders a card with the brand as the name of its extension.
-func (s *core) branded(card api.Card) ([]byte, error) {
-	body, err := json.Marshal(card, json.Deterministic(true))
-	return api.Rebrand(body, api.DefaultBrand, s.Brand), err
+	return s.show.Card(a, o, stored), s.show.CardChanged(a, o, stored.GetUpdatedMs()), nil
 }

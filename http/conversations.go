@@ -11,6 +11,7 @@ import (
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -68,20 +69,7 @@ func (s conversations) getConversation(c *rest.Call, in *api.GetConversation) (a
 	if err != nil {
 		return api.Conversation{}, err
 	}
-	return conversationOf(state), nil
-}
-
-func conversationOf(s *conversation.State) api.Conversation {
-	out := api.Conversation{
-		ID: s.ConversationID(), Status: s.GetStatus().String(), CreatedAt: api.At(s.CreatedAt()), Metadata: api.Object(`{}`),
-	}
-	if len(s.GetMetadata()) > 0 {
-		out.Metadata = s.GetMetadata()
-	}
-	if parent := s.ParentID(); !parent.Zero() {
-		out.ParentConversationID = &parent
-	}
-	return out
+	return view.Conversation(state), nil
 }
 
 // participants returns the participants of a conversation, the initiator first.
@@ -135,7 +123,7 @@ func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 	if err != nil {
 		return api.Conversation{}, err
 	}
-	out := conversationOf(state)
+	out := view.Conversation(state)
 	out.UpdatedAt = new(api.At(state.UpdatedAt()))
 	return out, nil
 }
@@ -176,7 +164,9 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	return c.Render(room.size(), func(b []byte) []byte { return appendPage(b, page, room.viewer, s.lists.Cursor(list, next)) }), nil
+	return c.Render(room.size(), func(b []byte) []byte {
+		return view.AppendPage(b, s.toViews(c.Context(), page), room.viewer, s.lists.Cursor(list, next))
+	}), nil
 }
 
 // agentConversations returns a page of the conversations an agent takes part in.
@@ -195,7 +185,7 @@ func (s conversations) agentConversations(c *rest.Call, in *api.AgentConversatio
 		return page, err
 	}
 	for _, state := range states {
-		page.Items = append(page.Items, conversationOf(state))
+		page.Items = append(page.Items, view.Conversation(state))
 	}
 	if page.HasMore = next != 0; page.HasMore {
 		page.NextCursor = new(s.lists.Cursor(list, next))

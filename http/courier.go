@@ -14,6 +14,7 @@ import (
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/egress"
+	"parley/http/view"
 )
 
 // CourierOptions configure a Courier. All fields but Watch are required.
@@ -161,7 +162,7 @@ func saying(err error) string {
 func payloadOf(d delivery.Delivery) []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, `{"message_id":`...)
-	if d.Message.Zero() || !ofMessage(d.Event) {
+	if d.Message.Zero() || !view.OfMessage(d.Event) {
 		b = append(b, "null"...)
 	} else {
 		b = strconv.AppendQuote(b, d.Message.String())
@@ -173,7 +174,7 @@ func payloadOf(d delivery.Delivery) []byte {
 	b = append(b, `","timestamp":"`...)
 	b, _ = api.At(d.Happened).AppendText(b) // cannot fail: the year has four digits
 	b = append(b, '"')
-	if !ofMessage(d.Event) {
+	if !view.OfMessage(d.Event) {
 		b = appendConcerned(b, "conversation_id", parley.AnyID(d.Conversation))
 		b = appendConcerned(b, "group_id", parley.AnyID(d.Group))
 		b = appendConcerned(b, "request_id", parley.AnyID(d.Request))

@@ -18,6 +18,7 @@ import (
 	"parley/http/api"
 	"parley/http/limit"
 	"parley/http/rest"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -285,7 +286,7 @@ func (s *core) row(ctx context.Context, found directory.Row, scored bool) (*api.
 	if err != nil {
 		return nil, err
 	}
-	facts := factsOf(&card)
+	facts := view.ListedFields(&card)
 	if scored {
 		facts.Score = &found.Score
 	}
@@ -328,21 +329,6 @@ func (s *core) listed(ctx context.Context, id parley.AgentID) (api.Card, time.Ti
 	return card, a.CreatedAt(), err
 }
 
-// factsOf returns what the directory says of an agent beyond the members that every card
-// has.
-func factsOf(card *api.Card) api.AgentFacts {
-	x := &card.Extension
-	tags := []string{}
-	for i := range card.Skills {
-		tags = append(tags, card.Skills[i].Tags...)
-	}
-	return api.AgentFacts{
-		OrgID: x.OrgID, Handle: x.Handle, Categories: x.Categories, Tags: once(tags), Languages: x.Languages, Jurisdiction: x.Jurisdiction,
-		PricingModel: x.PricingModel, MessageTypesAccepted: x.MessageTypesAccepted, Verified: x.Verified, TrustTier: x.TrustTier,
-		HumanOversight: x.HumanOversight, A2AEnabled: x.A2AEnabled,
-	}
-}
-
 // getListedAgent returns an agent of the directory with its card. An agent that is not in
 // the directory cannot be told from one that does not exist. One that was erased is gone.
 // // spec: Directory and discovery (all public, no auth)
@@ -361,7 +347,7 @@ func (s *core) listedAgent(ctx context.Context, id parley.AgentID) (api.ListedAg
 	if err != nil {
 		return api.ListedAgent{}, err
 	}
-	detail := api.ListedAgent{Card: card, AgentFacts: factsOf(&card), RegisteredAt: api.At(created)}
+	detail := api.ListedAgent{Card: card, AgentFacts: view.ListedFields(&card), RegisteredAt: api.At(created)}
 	active, err := s.Node.Agents.LastActive(ctx, id)
 	if !active.IsZero() {
 		detail.LastActiveAt = new(api.At(active))

@@ -11,12 +11,11 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
-	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/webhook"
 	"parley/http/api"
-	"parley/http/auth"
 	"parley/http/content"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -42,8 +41,8 @@ func (st *exportStream) writeOrg(context.Context) error {
 		return err
 	}
 	record := api.ExportedOrg{
-		Org: orgOf(o), Suspended: o.Suspended(), Credentials: []api.ExportedCredential{},
-		TierGrantedAt: maybeMillis(o.GetTierGrantedMs()), TierLowered: o.GetTierLoweredMs() != 0, Allowances: []api.ExportedAllowance{},
+		Org: view.Org(o), Suspended: o.Suspended(), Credentials: []api.ExportedCredential{},
+		TierGrantedAt: view.MaybeMillis(o.GetTierGrantedMs()), TierLowered: o.GetTierLoweredMs() != 0, Allowances: []api.ExportedAllowance{},
 		Export: api.ExportInfo{Format: api.ExportFormat, SnapshotAt: api.At(st.read.At())},
 	}
 	for _, a := range o.GetAllowances() {
@@ -52,34 +51,27 @@ func (st *exportStream) writeOrg(context.Context) error {
 	}
 	for _, c := range o.GetCredentials() {
 		record.Credentials = append(record.Credentials, api.ExportedCredential{
-			ClientID: parley.IDFromBytes[parley.ClientID](c.GetClientId()), CreatedAt: atMillis(c.GetCreatedMs()), RevokedAt: maybeMillis(c.GetRevokedMs()),
+			ClientID: parley.IDFromBytes[parley.ClientID](c.GetClientId()), CreatedAt: view.Millis(c.GetCreatedMs()), RevokedAt: view.MaybeMillis(c.GetRevokedMs()),
 		})
 	}
 	return errors.Join(
 		st.addValue(api.ExportOrg, record),
-		st.addValue(api.ExportUser, api.ExportedUser{Email: first.GetContactEmail(), VerifiedAt: maybeMillis(o.GetEmailConfirmedMs())}),
+		st.addValue(api.ExportUser, api.ExportedUser{Email: first.GetContactEmail(), VerifiedAt: view.MaybeMillis(o.GetEmailConfirmedMs())}),
 		st.addValue(api.ExportPowChallenge, api.ExportedChallenge{
-			ChallengeID: first.GetChallengeId(), Difficulty: int(first.GetDifficulty()), SolvedAt: atMillis(first.GetAtMs()),
+			ChallengeID: first.GetChallengeId(), Difficulty: int(first.GetDifficulty()), SolvedAt: view.Millis(first.GetAtMs()),
 		}),
 	)
-}
-
-func maybeMillis(ms int64) *api.Time {
-	if ms == 0 {
-		return nil
-	}
-	return new(atMillis(ms))
 }
 
 func (st *exportStream) writeAgents(context.Context) error {
 	o := st.read.Org()
 	return st.read.Agents(func(a query.ExportedAgent) error {
 		record := api.ExportedAgent{
-			Agent: st.agentIn(a.State, o), FormerKeys: []api.ExportedKey{}, KeyBindings: []api.ExportedBinding{},
+			Agent: st.show.Agent(a.State, o), FormerKeys: []api.ExportedKey{}, KeyBindings: []api.ExportedBinding{},
 			UnboundSince: api.Maybe(a.UnboundSince()), LastActiveAt: api.Maybe(a.LastActive),
 		}
 		if k := a.GetPqKey(); k != nil {
-			record.PQSince = maybeMillis(k.GetSinceMs())
+			record.PQSince = view.MaybeMillis(k.GetSinceMs())
 		}
 		if key, found := a.KeyByKid(parley.Thumbprint(parley.Ed25519, a.GetSigningKey())); found {
 			record.SigningSince = api.At(key.Since)
@@ -88,7 +80,7 @@ func (st *exportStream) writeAgents(context.Context) error {
 			record.EncryptionSince = api.At(key.Since)
 		}
 		if a.Card != nil {
-			body, err := st.branded(st.showCard(a.State, o, a.Card))
+			body, err := st.show.Branded(st.show.Card(a.State, o, a.Card))
 			if err != nil {
 				return err
 			}
@@ -100,7 +92,7 @@ func (st *exportStream) writeAgents(context.Context) error {
 			}
 		}
 		for place, b := range a.GetBindings() {
-			bound := api.ExportedBinding{KeyBinding: bindingOf(a.State, place)}
+			bound := api.ExportedBinding{KeyBinding: view.KeyBinding(a.State, place)}
 			if previous := b.GetPreviousKey(); previous != nil {
 				bound.PreviousSigningKid = new(parley.Thumbprint(parley.Ed25519, previous))
 			}
@@ -108,24 +100,6 @@ func (st *exportStream) writeAgents(context.Context) error {
 		}
 		return st.addValue(api.ExportAgent, record)
 	})
-}
-
-// agentIn returns an agent of an organization as its owner sees it, without warnings about
-// its webhooks.
-func (s *core) agentIn(a *agent.State, o *org.State) api.Agent {
-	handle := parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String()
-	signing, encryption := api.NewJWK(parley.Ed25519, a.GetSigningKey()), api.NewJWK(parley.X25519, a.GetEncryptionKey())
-	read := api.Agent{
-		ID: a.AgentID(), AgentID: a.AgentID(), OrgID: a.Owner(), Name: a.GetName(), HumanOversight: a.GetHumanOversight(),
-		IncomingPolicy: a.GetIncomingPolicy(), OutgoingPolicy: a.GetOutgoingPolicy(), Unlisted: a.GetUnlisted(),
-		CreatedAt: api.At(a.CreatedAt()), Handle: &handle, VerificationWords: new(auth.VerificationWords(a.GetSigningKey())),
-		SigningPublicKey: &signing, EncryptionPublicKey: &encryption, Warnings: a.Warnings(),
-		PQPublicKey: pqKeyOf(a),
-	}
-	if at, revoked := a.RevokedAt(); revoked {
-		read.RevokedAt = new(api.At(at))
-	}
-	return read
 }
 
 func exportedKey(key agent.Key) api.ExportedKey {
@@ -140,7 +114,7 @@ func (st *exportStream) writeGroups(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		record := api.ExportedGroup{Group: groupOf(v), DeletedAt: maybeMillis(g.DeletedMs)}
+		record := api.ExportedGroup{Group: view.Group(v), DeletedAt: view.MaybeMillis(g.DeletedMs)}
 		if record.Handle, err = st.groupHandle(ctx, g.Org, g.Name); err != nil {
 			return err
 		}
@@ -172,7 +146,7 @@ func (s *core) handleIfKnown(ctx context.Context, id parley.AgentID) (*string, e
 
 func (st *exportStream) writeRequests(ctx context.Context) error {
 	return st.read.Requests(func(g *group.State, r *group.Request) error {
-		record := requestOf(g.Info, g.ViewRequest(r, group.Caller{Org: st.org}, st.read.At()))
+		record := view.JoinRequest(g.Info, g.ViewRequest(r, group.Caller{Org: st.org}, st.read.At()))
 		handle, err := st.groupHandle(ctx, g.Org, g.Name)
 		if err != nil {
 			return err
@@ -229,7 +203,7 @@ func appendConversation(b []byte, c query.ExportedConversation) []byte {
 		b = content.AppendText(append(b, `{"status":`...), change.GetStatus().String())
 		b = content.AppendID(append(b, `,"by":`...), parley.IDFromBytes[parley.AnyID](change.GetBy()))
 		b = content.AppendTime(append(b, `,"at":`...), time.UnixMilli(change.GetAtMs()))
-		b = content.AppendOptional(append(b, `,"reason":`...), unlessEmpty(change.GetReason()))
+		b = content.AppendOptional(append(b, `,"reason":`...), view.OrNull(change.GetReason()))
 		b = append(content.AppendID(append(b, `,"after":`...), parley.AnyID(change.After)), '}')
 	}
 	return append(b, `]}`...)
@@ -242,11 +216,11 @@ func appendOptionalID(b []byte, id parley.AnyID) []byte {
 	return content.AppendID(b, id)
 }
 
-func (st *exportStream) writeMessages(context.Context) error {
-	from := viewer{org: st.org, service: st.core}
+func (st *exportStream) writeMessages(ctx context.Context) error {
+	from := st.viewer(st.org, parley.AgentID{})
 	return st.read.Messages(func(m query.Message) error {
 		st.begin(api.ExportMessage)
-		st.chunk = appendMessage(st.chunk, m, from)
+		st.chunk = view.AppendMessage(st.chunk, st.toView(ctx, m), from)
 		st.chunk = append(st.appendStanding(append(st.chunk[:len(st.chunk)-1], `,"export":`...), m), '}')
 		return st.end()
 	})
@@ -272,7 +246,7 @@ func (st *exportStream) appendStanding(b []byte, m query.Message) []byte {
 	}
 	b = content.AppendInstant(append(b, `,"transferred_at":`...), m.Receipts.TransferredAt)
 	b = append(b, `,"transferred_by":`...)
-	if names, known := channels[m.Receipts.TransferredBy]; known {
+	if names, known := view.Channels[m.Receipts.TransferredBy]; known {
 		b = content.AppendText(b, names[0])
 	} else {
 		b = append(b, `null`...)
@@ -283,7 +257,7 @@ func (st *exportStream) appendStanding(b []byte, m query.Message) []byte {
 
 func (st *exportStream) writeWebhooks(context.Context) error {
 	return st.read.Webhooks(func(w *webhook.State) error {
-		return st.addValue(api.ExportWebhook, api.ExportedWebhook{Webhook: webhookOf(w), Target: w.GetUrl()})
+		return st.addValue(api.ExportWebhook, api.ExportedWebhook{Webhook: view.Webhook(w), Target: w.GetUrl()})
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"parley/http/content"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -73,7 +74,7 @@ func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) 
 	if n := len(g.FirstMembers); n > 0 {
 		by.Agent = g.FirstMembers[n-1]
 	}
-	v.group = groupOf(g)
+	v.group = view.Group(g)
 	if v.group.Handle, err = s.groupHandle(c.Context(), g.Org, g.Name); err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func appendInviteNotice(b []byte, g api.Group, message string) []byte {
 	blank(`,"request_id":"`, actors.BlankRequestID)
 	blank(`,"invited_by":"`, actors.BlankInviter)
 	blank(`,"status":"`, actors.BlankStatus)
-	b = content.AppendOptional(append(b, `,"message":`...), orNull(message))
+	b = content.AppendOptional(append(b, `,"message":`...), view.OrNull(message))
 	blank(`,"expires_at":"`, actors.BlankExpiry)
 	return append(b, '}')
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-	"time"
 
 	"parley"
 	"parley/actors"
@@ -13,47 +12,16 @@ import (
 	"parley/actors/group"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/view"
 	"parley/journal"
 )
-
-// requestOf returns a request of a group as its viewer sees it, without the group's handle.
-// // spec: Join request
-func requestOf(g group.Info, v group.RequestView) api.JoinRequest {
-	r := v.Request
-	out := api.JoinRequest{
-		ID: r.RequestID(), GroupID: g.ID, GroupName: new(g.Name), AgentID: r.AgentID(), Status: r.GetStatus().String(),
-		Message: orNull(r.GetMessage()), CreatedAt: atMillis(r.GetCreatedMs()), Reason: orNull(r.GetReason()),
-		YouMayVote: v.MayVote, YouMayVoteReason: v.MayVoteReason, YourVote: orNull(v.Vote),
-	}
-	if r.Nomination() {
-		out.InvitedBy = new(r.Inviter())
-	}
-	if r.GetExpiresMs() != 0 {
-		out.ExpiresAt = new(atMillis(r.GetExpiresMs()))
-	}
-	if r.GetResolvedMs() != 0 {
-		out.ResolvedAt = new(atMillis(r.GetResolvedMs()))
-	}
-	if v.Expired {
-		// It ended then, even if that was noticed later.
-		out.Status, out.ResolvedAt = group.Expired.String(), out.ExpiresAt
-	}
-	if r.GetTotal() > 0 {
-		out.ElectorateSize, out.QuorumTotalMembers = new(int(r.GetElectorate())), new(int(r.GetTotal()))
-		out.Approvals, out.Denials = new(int(r.GetApprovals())), new(int(r.GetDenials()))
-		out.ApprovalsNeeded, out.DenialsNeeded = new(r.ApprovalsNeeded()), new(r.DenialsNeeded())
-	}
-	return out
-}
-
-func atMillis(ms int64) api.Time { return api.At(time.UnixMilli(ms)) }
 
 // requestsOf returns requests of a group with the group's handle.
 func (s joinRequests) requestsOf(c *rest.Call, g group.Info, seen ...group.RequestView) ([]api.JoinRequest, error) {
 	handle, err := s.groupHandle(c.Context(), g.Org, g.Name)
 	rows := make([]api.JoinRequest, len(seen))
 	for i, v := range seen {
-		rows[i] = requestOf(g, v)
+		rows[i] = view.JoinRequest(g, v)
 		rows[i].GroupHandle = &handle
 	}
 	return rows, err

@@ -11,6 +11,7 @@ import (
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -117,29 +118,13 @@ func (s *core) groupHandle(ctx context.Context, owner parley.OrgID, name string)
 	return parley.Handle{Name: name, Slug: o.GetSlug(), Domain: s.Domain, Group: true}.String(), nil
 }
 
-// groupOf returns a group as a caller sees it, without its handle.
-func groupOf(v group.View) api.Group {
-	out := api.Group{
-		ID: v.ID, Name: v.Name, Description: orNull(v.Description), EnrollmentPolicy: v.Policy.String(), Visibility: visibilityOf(v.Public),
-		Isolated: v.Isolated, VoteDurationHours: v.VoteHours, MemberCount: v.Members, MemberAgentIDs: v.MemberIDs, CreatedAt: api.At(v.CreatedAt()),
-	}
-	if id := v.Conversation; !id.Zero() {
-		out.ConversationID = &id
-	}
-	if out.MLSEnabled = v.Epoch > 0; out.MLSEnabled {
-		out.MLSPending = v.MLSPending
-		out.MLSGroupID, out.MLSCipherSuite = new(v.ID.String()), new(int(v.Suite))
-	}
-	return out
-}
-
 // readGroup returns a group, with its owner, for callers that may read it.
 func (s groups) readGroup(c *rest.Call, id parley.GroupID) (g api.Group, owner parley.OrgID, err error) {
 	v, err := s.viewGroupWith(c, id, group.GetView{Viewer: groupViewer(c, group.Insider), MemberIDs: true})
 	if err != nil {
 		return g, owner, err
 	}
-	g = groupOf(v)
+	g = view.Group(v)
 	g.Handle, err = s.groupHandle(c.Context(), v.Org, v.Name)
 	return g, v.Org, err
 }
@@ -195,7 +180,7 @@ func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (g api.Group, err
 		c.SetStatus(200)
 		c.SetHeader(replayedHeader, "true")
 	}
-	g = groupOf(v)
+	g = view.Group(v)
 	g.Handle, err = s.groupHandle(c.Context(), v.Org, v.Name)
 	return g, err
 }
@@ -250,11 +235,4 @@ func (s groups) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, 
 func (s *core) mayKnow(c *rest.Call, id parley.GroupID) error {
 	_, err := s.viewGroup(c, id, group.Onlooker)
 	return err
-}
-
-func visibilityOf(public bool) string {
-	if public {
-		return api.PublicGroups
-	}
-	return api.PrivateGroups
 }

@@ -4,9 +4,9 @@ import (
 	"parley"
 	"parley/actors/directory"
 	"parley/actors/group"
-	"parley/actors/record"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 // getProfile returns what anyone may see of a public group.
@@ -17,7 +17,7 @@ func (s groupDirectory) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupP
 	if err != nil {
 		return api.GroupProfile{}, err
 	}
-	g := groupOf(v)
+	g := view.Group(v)
 	handle, err := s.groupHandle(c.Context(), v.Org, v.Name)
 	return api.GroupProfile{
 		ID: g.ID, Name: g.Name, Handle: handle, OrgID: v.Org, Description: g.Description, EnrollmentPolicy: g.EnrollmentPolicy,
@@ -47,18 +47,10 @@ func (s groupDirectory) findGroups(c *rest.Call, in *api.FindGroups) (api.Page[a
 	}
 	listed, err := s.Node.Groups.Listed(c.Context(), ids)
 	for _, g := range listed {
-		page.Items = append(page.Items, profileOf(g.PublicGroup, parley.Handle{Name: g.GetName(), Slug: g.Slug, Domain: s.Domain, Group: true}.String()))
+		page.Items = append(page.Items, view.Profile(g.PublicGroup, parley.Handle{Name: g.GetName(), Slug: g.Slug, Domain: s.Domain, Group: true}.String()))
 	}
 	if found.Next != nil {
 		page.HasMore, page.NextCursor = true, new(s.Cursors.Seal(list, found.Next))
 	}
 	return page, err
-}
-
-func profileOf(g *record.PublicGroup, handle string) api.GroupProfile {
-	return api.GroupProfile{
-		ID: g.GroupID(), Name: g.GetName(), Handle: handle, OrgID: g.Owner(), Description: orNull(g.GetDescription()),
-		EnrollmentPolicy: g.GetPolicy(), VoteDurationHours: int(g.GetVoteHours()), MemberCount: int(g.GetMembers()),
-		CreatedAt: atMillis(g.GetCreatedMs()), MLSEnabled: g.GetMls(),
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 // logKeyLifetime is the age at which the key that signs checkpoints is replaced: never.
@@ -171,7 +172,7 @@ func (s keyLog) entries(c *rest.Call, in *api.GetKeyLogEntries) (rest.Rendered, 
 func keyLogEntry(e *parley.KeyLogEntry) api.KeyLogEntry {
 	return api.KeyLogEntry{
 		AgentID: e.Agent, Address: e.Address, Number: int(e.Number), Kind: e.Kind,
-		SigningKid: e.SigningKid, EncryptionKid: e.EncryptionKid, PQKid: optional(e.PQKid), Subject: optional(e.Subject),
+		SigningKid: e.SigningKid, EncryptionKid: e.EncryptionKid, PQKid: view.OrNull(e.PQKid), Subject: view.OrNull(e.Subject),
 		At: e.At, Salt: base64.RawURLEncoding.EncodeToString(e.Salt[:]),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/rest"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -111,22 +112,7 @@ func (s agentKeys) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, erro
 	if err != nil {
 		return api.BoundKeys{}, err
 	}
-	return api.BoundKeys{KeyBinding: bindingOf(a, len(a.GetBindings())-1)}, nil
-}
-
-// bindingOf returns the binding at an index among those of an agent.
-func bindingOf(a *agent.State, place int) api.KeyBinding {
-	b := a.GetBindings()[place]
-	out := api.KeyBinding{
-		Signature: base64.RawURLEncoding.EncodeToString(b.GetSignature()), SignedAt: b.GetSignedAt(),
-		SigningKid:    parley.Thumbprint(parley.Ed25519, b.GetSigningKey()),
-		EncryptionKid: parley.Thumbprint(parley.X25519, b.GetEncryptionKey()),
-		Continuity:    a.Continuity(place),
-	}
-	if previous := b.GetPreviousSignature(); len(previous) > 0 {
-		out.PreviousSignature = new(base64.RawURLEncoding.EncodeToString(previous))
-	}
-	return out
+	return api.BoundKeys{KeyBinding: view.KeyBinding(a, len(a.GetBindings())-1)}, nil
 }
 
 // listBindings returns all bindings of an active agent's keys, oldest first. They are
@@ -145,7 +131,7 @@ func (s agentKeys) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rend
 	from := min(int(position), all)
 	to := min(from+in.Limit, all)
 	for place := from; place < to; place++ {
-		page.Items = append(page.Items, bindingOf(a, place))
+		page.Items = append(page.Items, view.KeyBinding(a, place))
 	}
 	if page.HasMore = to < all; page.HasMore {
 		page.NextCursor = new(s.lists.Cursor(list, uint64(to)))
@@ -240,11 +226,11 @@ func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 		AgentID: a.AgentID(), Handle: &handle,
 		SigningPublicKey:    new(api.NewJWK(parley.Ed25519, a.GetSigningKey())),
 		EncryptionPublicKey: new(api.NewJWK(parley.X25519, a.GetEncryptionKey())),
-		PQPublicKey:         pqKeyOf(a),
+		PQPublicKey:         view.PQKey(a),
 		UnboundSince:        api.Maybe(a.UnboundSince()),
 	}
 	if place, bound := a.BindingInForce(); bound {
-		keys.KeyBinding = new(bindingOf(a, place))
+		keys.KeyBinding = new(view.KeyBinding(a, place))
 	}
 	return keys, err
 }

@@ -15,6 +15,7 @@ import (
 	"parley/http/auth"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/view"
 )
 
 // receiptKeys are the keys that sign receipts. All former ones stay published, because a
@@ -76,7 +77,7 @@ func (s inbox) getReceipt(c *rest.Call, in *api.GetReceipt) (api.MessageReceipt,
 	if m, err = submission.Readable(c, m, err); err != nil {
 		return api.MessageReceipt{}, err
 	}
-	if err := c.Reserve(s.viewerOf(c, nil).sizeBound(m.Record)); err != nil {
+	if err := c.Reserve(s.viewerOf(c, nil).SizeBound(m.Record)); err != nil {
 		return api.MessageReceipt{}, err
 	}
 	if err := s.takeKeys(c.Context()); err != nil {
@@ -102,7 +103,7 @@ func signReceipt(key auth.SigningKey, brand string, claims *api.ReceiptClaims) (
 // get it, and never changes.
 func (s inbox) receiptOf(c *rest.Call, m query.Message) (*api.ReceiptClaims, error) {
 	var shown api.Message
-	if err := json.Unmarshal(appendMessage(nil, m, s.viewerOf(c, nil)), &shown); err != nil {
+	if err := json.Unmarshal(view.AppendMessage(nil, s.toView(c.Context(), m), s.viewerOf(c, nil)), &shown); err != nil {
 		return nil, err
 	}
 	place, err := s.Node.Messages.PlaceOf(c.Context(), m.Record)

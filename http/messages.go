@@ -8,6 +8,7 @@ import (
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -39,8 +40,8 @@ func (s messages) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error)
 func (s messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State) rest.Rendered {
 	notePosted(c, p)
 	v := s.viewerOf(c, from)
-	out := c.Render(v.sizeBound(p.Message), func(b []byte) []byte {
-		return appendMessage(b, query.Message{Record: p.Message, Receipts: p.Receipts}, v)
+	out := c.Render(v.SizeBound(p.Message), func(b []byte) []byte {
+		return view.AppendMessage(b, s.toView(c.Context(), query.Message{Record: p.Message, Receipts: p.Receipts}), v)
 	})
 	if p.Repeated {
 		out.Code = 200
@@ -82,7 +83,7 @@ func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, erro
 		return rest.Rendered{}, err
 	}
 	r, v := m.Record, s.viewerOf(c, acting)
-	if err := c.Reserve(v.sizeBound(r)); err != nil { // before anything is marked
+	if err := c.Reserve(v.SizeBound(r)); err != nil { // before anything is marked
 		return rest.Rendered{}, err
 	}
 	if r.RecipientOrg() == c.Caller.Org && !c.Head() {
@@ -94,7 +95,7 @@ func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, erro
 			return rest.Rendered{}, err
 		}
 	}
-	return c.Render(v.sizeBound(r), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
+	return c.Render(v.SizeBound(r), func(b []byte) []byte { return view.AppendMessage(b, s.toView(c.Context(), m), v) }), nil
 }
 
 // inbox returns a page of an agent's messages, newest first. It marks the messages that
@@ -112,7 +113,7 @@ func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	room := pageBudget{call: c, viewer: viewer{c.Caller.Org, in.ID, s.core}}
+	room := pageBudget{call: c, viewer: s.viewer(c.Caller.Org, in.ID)}
 	page, next, err := s.Node.Messages.Inbox(c.Context(), in.ID, before, in.Limit, only, room.fits)
 	if err != nil {
 		return rest.Rendered{}, err
@@ -123,6 +124,6 @@ func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 		}
 	}
 	return c.Render(room.size(), func(b []byte) []byte {
-		return appendPage(b, page, room.viewer, s.lists.Cursor(list, next))
+		return view.AppendPage(b, s.toViews(c.Context(), page), room.viewer, s.lists.Cursor(list, next))
 	}), nil
 }

@@ -17,6 +17,7 @@ import (
 	"parley/http/content"
 	"parley/http/mls"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 // mlsGroups has the requests of members of MLS groups. // docs: mls.md
@@ -215,7 +216,7 @@ func (s mlsGroups) listCommits(c *rest.Call, in *api.ListMLSCommits) (rest.Rende
 			b = content.AppendTime(append(b, `,"created_at":`...), time.UnixMilli(one.GetCreatedMs()))
 			b = append(b, '}')
 		}
-		return appendPageEnd(b, next)
+		return view.AppendPageEnd(b, next)
 	}), nil
 }
 
@@ -270,7 +271,7 @@ func (s mlsGroups) listWelcomes(c *rest.Call, in *api.ListMLSWelcomes) (rest.Ren
 			b = content.AppendTime(append(b, `,"created_at":`...), time.UnixMilli(one.GetCreatedMs()))
 			b = append(b, '}')
 		}
-		return appendPageEnd(b, next)
+		return view.AppendPageEnd(b, next)
 	}), nil
 }
 

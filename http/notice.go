@@ -5,6 +5,7 @@ import (
 
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 // Notice is what the transparency notice says of the provider; empty fields are null in
@@ -49,24 +50,16 @@ func (s compliance) complianceInfo(c *rest.Call, _ *api.Nothing) (rest.Rendered,
 	}
 	return c.Document(api.ComplianceInfo{
 		Service:  api.NoticeService{Name: "parley", Description: noticeDescription, URL: s.BaseURL, Domain: s.Domain, Version: s.Version},
-		Provider: api.NoticeProvider{Name: optional(n.Name), URL: optional(n.URL), Contact: optional(n.Contact), Country: optional(n.Country)},
+		Provider: api.NoticeProvider{Name: view.OrNull(n.Name), URL: view.OrNull(n.URL), Contact: view.OrNull(n.Contact), Country: view.OrNull(n.Country)},
 		AITransparency: api.NoticeTransparency{
 			Statement: noticeStatement, AgentsAreSoftware: true, HumanOversight: noticeOversight, Search: search,
 		},
 		DataProcessing: api.NoticeDataProcessing{
-			Purposes: noticePurposes, Location: optional(n.Location), Subprocessors: subprocessors, PrivacyPolicy: optional(n.PrivacyPolicy),
+			Purposes: noticePurposes, Location: view.OrNull(n.Location), Subprocessors: subprocessors, PrivacyPolicy: view.OrNull(n.PrivacyPolicy),
 			Encryption: noticeEncryption, Retention: noticeRetention,
 		},
 		Rights: noticeRights(), Standards: noticeStandards, UpdatedAt: api.At(updated),
 	}, time.Unix(s.started, 0), rest.CacheHour)
-}
-
-// optional returns nil for an empty text.
-func optional(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
 }
 
 var noticePurposes = []string{

@@ -10,36 +10,20 @@ import (
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 // getOrg returns the organization's record. // spec: Organization
 func (s orgs) getOrg(c *rest.Call, _ *api.Nothing) (api.Org, error) {
 	o, err := s.Node.Orgs.Current(c.Context(), c.Caller.Org)
-	return orgOf(o), err
+	return view.Org(o), err
 }
 
 func (s orgs) patchOrg(c *rest.Call, in *api.OrgPatch) (api.Org, error) {
 	o, err := s.Node.Orgs.Change(c.Context(), c.Caller.Org, org.Change{
 		Name: in.Name, ContactEmail: org.Clearable(in.ContactEmail), CountryCode: org.Clearable(in.CountryCode), Slug: in.Slug,
 	})
-	return orgOf(o), err
-}
-
-func orgOf(o *org.State) api.Org {
-	if o == nil {
-		return api.Org{}
-	}
-	return api.Org{
-		ID: o.OrgID(), Name: o.GetName(), ContactEmail: orNull(o.GetContactEmail()), CountryCode: orNull(o.GetCountryCode()),
-		Slug: orNull(o.GetSlug()), TrustTier: int(o.GetTrustTier()), AgentCount: int(o.GetActiveAgents()), CreatedAt: api.At(o.CreatedAt()),
-	}
-}
-
-func orNull(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
+	return view.Org(o), err
 }
 
 // quotas returns the limits of the organization's tier and their current use.

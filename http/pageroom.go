@@ -3,8 +3,8 @@ package http
 import (
 	"parley"
 	"parley/actors/record"
-	"parley/http/content"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 // pageBudget keeps a page of messages within parley.PageBytesMax. Before a message is
@@ -12,14 +12,14 @@ import (
 // memory budget.
 type pageBudget struct {
 	call   *rest.Call
-	viewer viewer
+	viewer view.Viewer
 	used   int
 }
 
 // fits reports whether the page has room for one more message. The first message always
 // fits, however long it is.
 func (p *pageBudget) fits(r *record.Message) (bool, error) {
-	n := p.viewer.sizeBound(r)
+	n := p.viewer.SizeBound(r)
 	if p.used > 0 && rest.PageFrame+p.used+n > parley.PageBytesMax {
 		return false, nil
 	}
@@ -29,15 +29,3 @@ func (p *pageBudget) fits(r *record.Message) (bool, error) {
 
 // size returns an upper bound of the size of the page in bytes.
 func (p *pageBudget) size() int { return rest.PageFrame + p.used }
-
-// sizeBound returns an upper bound of the bytes that appendMessage takes for the viewer.
-func (v viewer) sizeBound(r *record.Message) int {
-	n := content.MessageFrame + content.Size(r)
-	if v.org == r.SenderOrg() {
-		n += len(r.GetSelfPayload()) // its alphabet needs no escapes
-	}
-	if r.Copied() {
-		n += content.CopyFrame
-	}
-	return n
-}

@@ -9,6 +9,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/rest"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -20,7 +21,7 @@ func TestPageHasRoomForFirstMessage(t *testing.T) {
 	c := callOf(h.owner)
 	long := &record.Message{Content: storedWith([]byte(`{"x":"` + strings.Repeat("x", parley.PageBytesMax) + `"}`))}
 	for what, page := range map[string][]*record.Message{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
-		room := pageBudget{call: c, viewer: viewer{service: h.service.core}}
+		room := pageBudget{call: c, viewer: h.service.viewer(h.owner, parley.AgentID{})}
 		for i, r := range page {
 			if fits, err := room.fits(r); err != nil || fits != (i == 0) {
 				t.Errorf("%s, message %d: fits %v, %v", what, i+1, fits, err)
@@ -53,13 +54,13 @@ func TestSizeBoundHolds(t *testing.T) {
 		"broadcast": {stored(h.owner, other, long.Bytes()), 500},
 		"copy":      {stored(other, h.owner, long.Bytes()), 500},
 	} {
-		v := viewer{org: h.owner, service: h.service.core}
-		takes := len(appendMessage(nil, query.Message{Record: c.record, Receipts: read}, v))
-		if bound := v.sizeBound(c.record); takes > bound || takes+c.slack < bound {
+		v := h.service.viewer(h.owner, parley.AgentID{})
+		takes := len(view.AppendMessage(nil, h.service.toView(t.Context(), query.Message{Record: c.record, Receipts: read}), v))
+		if bound := v.SizeBound(c.record); takes > bound || takes+c.slack < bound {
 			t.Errorf("%s: takes %d bytes, %d are counted", what, takes, bound)
 		}
 	}
-	if page := len(appendPage(nil, nil, viewer{}, h.service.lists.Cursor("l", math.MaxUint64))); page > rest.PageFrame {
+	if page := len(view.AppendPage(nil, nil, view.Viewer{}, h.service.lists.Cursor("l", math.MaxUint64))); page > rest.PageFrame {
 		t.Errorf("an empty page takes %d bytes, %d are counted", page, rest.PageFrame)
 	}
 }

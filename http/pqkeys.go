@@ -45,12 +45,3 @@ func (s agentKeys) removePQKey(c *rest.Call, in *api.RemovePQKey) (rest.NoConten
 	_, err := agents(s).changeAgent(c, in.ID, agent.RemovePQKey{})
 	return rest.NoContent{}, err
 }
-
-// pqKeyOf returns an agent's post-quantum key, nil if it has none.
-func pqKeyOf(a *agent.State) *api.PQKey {
-	k := a.GetPqKey()
-	if k == nil {
-		return nil
-	}
-	return new(api.NewPQKey(k.GetAlgorithm(), k.GetRaw()))
-}

@@ -12,6 +12,7 @@ import (
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -138,8 +139,8 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 			}
 		}
 	}
-	v := viewer{c.Caller.Org, to, s.core}
-	return c.Render(v.sizeBound(m.Record), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
+	v := s.viewer(c.Caller.Org, to)
+	return c.Render(v.SizeBound(m.Record), func(b []byte) []byte { return view.AppendMessage(b, s.toView(c.Context(), m), v) }), nil
 }
 
 // ackMessages marks messages of an agent's inbox as read: the named ones, or all up to

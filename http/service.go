@@ -23,6 +23,7 @@ import (
 	"parley/http/rest"
 	"parley/http/submission"
 	"parley/http/svid"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -103,6 +104,7 @@ type core struct {
 	// https://api.parley.example and the domain is parley.example. It is "" if the server's
 	// host is not of this form.
 	hostSlug    string
+	show        view.Site
 	began       time.Time // with a monotonic clock's reading
 	started     int64     // the same as a Unix time
 	pollAddress *limit.Window
@@ -146,6 +148,7 @@ type core struct {
 func NewService(o ServiceOptions) *Service {
 	s := &core{ServiceOptions: o, began: o.Clock()}
 	s.started = s.began.Unix()
+	s.show = view.Site{BaseURL: o.BaseURL, Domain: o.Domain, Brand: o.Brand, Since: s.began}
 	if base, err := url.Parse(o.BaseURL); err == nil {
 		s.hostSlug = parley.SlugOfHost(base.Hostname(), o.Domain)
 	}
@@ -159,8 +162,10 @@ func NewService(o ServiceOptions) *Service {
 	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
 	s.keyNews.follow(o.Node.Keys, o.Node.CardKeys, o.Node.ReceiptKeys)
 	s.bridgeCards = a2a.NewCards(a2a.CardOptions{
-		BaseURL: o.BaseURL, Brand: o.Brand, Clock: o.Clock, Node: o.Node, Keys: o.CardKeys, Show: s.showCard,
-		Changed: func(a *agent.State, o *org.State) time.Time { return s.cardChanged(a, o, a.GetCard().GetUpdatedMs()) },
+		BaseURL: o.BaseURL, Brand: o.Brand, Clock: o.Clock, Node: o.Node, Keys: o.CardKeys, Show: s.show.Card,
+		Changed: func(a *agent.State, o *org.State) time.Time {
+			return s.show.CardChanged(a, o, a.GetCard().GetUpdatedMs())
+		},
 	})
 	s.streams, s.exports, s.endings = newStreams(s), newExports(o.Clock), newEndings(s)
 	if o.ClusterTrouble != nil {

@@ -10,6 +10,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/content"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -54,7 +55,7 @@ func (s *feedSource) appendEvent(b []byte, e journal.FeedEntry, m query.Message)
 	case journal.GroupEntry:
 		return appendGroupEvent(b, e)
 	case journal.MessageEntry, journal.CopyEntry:
-		return appendMessageEvent(b, m, viewer{s.org, s.agent, s.service})
+		return appendMessageEvent(b, s.service.toView(context.Background(), m), s.service.viewer(s.org, s.agent))
 	}
 	return b
 }
@@ -129,10 +130,10 @@ func appendGroupEvent(b []byte, e journal.FeedEntry) []byte {
 	return append(b, "}\n\n"...)
 }
 
-func appendMessageEvent(b []byte, m query.Message, v viewer) []byte {
+func appendMessageEvent(b []byte, m view.Message, v view.Viewer) []byte {
 	b, _ = m.Record.MessageID().AppendText(append(b, "id: "...))
 	b = append(b, "\nevent: message\ndata: "...)
-	b = appendMessage(b, m, v)
+	b = view.AppendMessage(b, m, v)
 	return append(b, "\n\n"...)
 }
 

@@ -16,6 +16,7 @@ import (
 	"parley/http/content"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -223,16 +224,17 @@ func (w *replyWait) render(posted actors.Posted) (rest.Rendered, error) {
 }
 
 func (w *replyWait) sizeBound(r *record.Message) int {
-	return rest.PageFrame + w.service.viewerOf(w.call, w.from).sizeBound(r)
+	return rest.PageFrame + w.service.viewerOf(w.call, w.from).SizeBound(r)
 }
 
-func (w *replyWait) appendResult(b []byte, sent query.Message, v viewer) []byte {
-	b = appendMessage(append(b, `{"message":`...), sent, v)
+func (w *replyWait) appendResult(b []byte, sent query.Message, v view.Viewer) []byte {
+	show := func(m query.Message) view.Message { return w.service.toView(w.call.Context(), m) }
+	b = view.AppendMessage(append(b, `{"message":`...), show(sent), v)
 	b = append(b, `,"reply":`...)
 	status := api.SyncTimeout
 	switch {
 	case w.reply != nil:
-		b, status = appendMessage(b, *w.reply, v), api.SyncReplied
+		b, status = view.AppendMessage(b, show(*w.reply), v), api.SyncReplied
 	case w.closed != "":
 		b, status = append(b, `null`...), api.SyncClosed
 	default:

@@ -12,6 +12,7 @@ import (
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/submission"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -28,7 +29,7 @@ func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 	}
 	out := &api.Traced{
 		MessageID: id, AcceptedAt: api.At(m.Record.CreatedAt()),
-		DeliveredAt: instant(m.Receipts.DeliveredAt()), ReadAt: instant(m.Receipts.ReadAt),
+		DeliveredAt: view.MaybeMillis(m.Receipts.DeliveredAt()), ReadAt: view.MaybeMillis(m.Receipts.ReadAt),
 	}
 	delivered := m.Receipts.DeliveredAt() != 0 || m.Receipts.ReadAt != 0
 	if m.Record.RecipientOrg() != c.Caller.Org {
@@ -60,19 +61,10 @@ func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 
 func reason(text string) *string { return &text }
 
-// channels are the wire names of the channels, each with a description.
-var channels = map[journal.Channel][2]string{
-	journal.InboxChannel:  {api.ChannelInbox, "A page of the inbox, or a request for the message, was answered with it."},
-	journal.StreamChannel: {api.ChannelStream, "It was written to a stream of the agent."},
-	journal.SyncChannel:   {api.ChannelSync, "It was the reply that a request waited for."},
-	journal.WaitChannel:   {api.ChannelWait, "A request that waited was answered with it."},
-	journal.BridgeChannel: {api.ChannelA2A, "It was carried over the A2A bridge."},
-}
-
 // carriage returns the attempt that transferred the message's body, if there is one. A
 // message that its recipient has marked as read may have none.
 func carriage(m journal.Receipts, detailed bool) []api.Attempt {
-	names, known := channels[m.TransferredBy]
+	names, known := view.Channels[m.TransferredBy]
 	if m.TransferredAt == 0 || !known {
 		return []api.Attempt{}
 	}
@@ -189,7 +181,7 @@ func jobReason(j query.WebhookJob, now time.Time) string {
 	case j.GetStatus() == webhook.Processing:
 		return failed + ", and one is under way"
 	case planned && held && due.Equal(until):
-		return failed + ", " + heldReason + ", and the next is due at " + api.At(due).String()
+		return failed + ", " + view.HeldReason + ", and the next is due at " + api.At(due).String()
 	case planned:
 		return failed + ", and the next is due at " + api.At(due).String()
 	}

@@ -9,6 +9,7 @@ import (
 	"parley/http/api"
 	"parley/http/content"
 	"parley/http/rest"
+	"parley/http/view"
 	"parley/journal"
 )
 
@@ -56,7 +57,7 @@ func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 		after = &last
 	}
 	return c.Render(w.budget.size(), func(b []byte) []byte {
-		return appendWaited(b, found, w.budget.viewer, after)
+		return appendWaited(b, s.toViews(c.Context(), found.Items), found.Unread, w.budget.viewer, after)
 	}), nil
 }
 
@@ -125,7 +126,7 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 // look returns the available messages and records them as transferred, unless the client
 // has gone.
 func (w *messageWait) look() (found query.Waiting, more bool, err error) {
-	w.budget = pageBudget{call: w.call, viewer: viewer{w.call.Caller.Org, w.agent, w.service}}
+	w.budget = pageBudget{call: w.call, viewer: w.service.viewer(w.call.Caller.Org, w.agent)}
 	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.budget.fits)
 	if err != nil || len(found.Items) == 0 || w.call.Gone() {
 		return found, more, err
@@ -133,20 +134,14 @@ func (w *messageWait) look() (found query.Waiting, more bool, err error) {
 	return found, more, inbox{w.service}.recordTransfers(w.call, w.agent, found.Items, journal.WaitChannel)
 }
 
-func appendWaited(b []byte, w query.Waiting, v viewer, after *parley.MessageID) []byte {
-	b = append(b, `{"items":[`...)
-	for i, m := range w.Items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendMessage(b, m, v)
-	}
+func appendWaited(b []byte, items []view.Message, unread int, v view.Viewer, after *parley.MessageID) []byte {
+	b = view.AppendMessages(append(b, `{"items":[`...), items, v)
 	b = append(b, `],"after":`...)
 	if after == nil {
 		b = append(b, `null`...)
 	} else {
 		b = content.AppendID(b, parley.AnyID(*after))
 	}
-	b = content.AppendInt(append(b, `,"unread":`...), w.Unread)
+	b = content.AppendInt(append(b, `,"unread":`...), unread)
 	return append(b, '}')
 }

@@ -15,6 +15,7 @@ import (
 	"parley/http/auth"
 	"parley/http/egress"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 // sealOfHooks is the purpose under which webhook secrets are sealed. Each is also bound
@@ -41,19 +42,12 @@ func (s webhooks) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.Webhoo
 	id, secret := s.Node.Webhooks.NewID(in.AgentID), egress.NewSecret(s.Entropy)
 	made, err := s.Node.Webhooks.Create(c.Context(), delivery.CreateWebhook{
 		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), SentURL: in.URL, Events: eventsOf(in.Events),
-		Description: orEmpty(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.allowed(c.Caller, quotaWebhooks),
+		Description: text(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.allowed(c.Caller, quotaWebhooks),
 	})
 	if err != nil {
 		return api.WebhookSecret{}, err
 	}
-	return api.WebhookSecret{Webhook: webhookOf(made), Secret: secret}, nil
-}
-
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
+	return api.WebhookSecret{Webhook: view.Webhook(made), Secret: secret}, nil
 }
 
 // eventsOf parses event names that the schema has accepted.
@@ -108,7 +102,7 @@ func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendere
 		if err != nil {
 			return rest.Rendered{}, err
 		}
-		if !l.Add(key, webhookOf(w), nil) {
+		if !l.Add(key, view.Webhook(w), nil) {
 			break
 		}
 	}
@@ -152,7 +146,7 @@ func (s webhooks) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook,
 	if err != nil {
 		return api.Webhook{}, hookless(err)
 	}
-	return webhookOf(changed), nil
+	return view.Webhook(changed), nil
 }
 
 func (s webhooks) deleteWebhook(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, error) {
@@ -168,7 +162,7 @@ func (s webhooks) rotateWebhookSecret(c *rest.Call, in *api.RotateWebhookSecret)
 	if err != nil {
 		return api.WebhookSecret{}, hookless(err)
 	}
-	return api.WebhookSecret{Webhook: webhookOf(changed), Secret: secret}, nil
+	return api.WebhookSecret{Webhook: view.Webhook(changed), Secret: secret}, nil
 }
 
 // hookless makes an id that was never issued indistinguishable from one of another
@@ -178,30 +172,4 @@ func hookless(err error) error {
 		return webhook.ErrUnknown
 	}
 	return err
-}
-
-// webhookOf returns a webhook as its owner sees it. // spec: Webhook (WebhookRead)
-func webhookOf(w *webhook.State) api.Webhook {
-	read := api.Webhook{
-		ID: parley.AnyID(w.WebhookID()), AgentID: w.Watched(), URL: w.SentURL(), Active: w.GetActive(),
-		CreatedAt: api.At(w.CreatedAt()), Events: []string{}, Description: orNull(w.GetDescription()),
-	}
-	for _, x := range w.GetEvents() {
-		read.Events = append(read.Events, x.Word())
-	}
-	if at, reason, disabled := w.DisabledAt(); disabled {
-		read.DisabledAt, read.DisabledReason = new(api.At(at)), new(reason.String())
-	}
-	return read
-}
-
-// hookWarning returns the warning to an agent's owner about a webhook that was switched
-// off.
-func hookWarning(w *webhook.State) string {
-	why := map[webhook.Reason]string{
-		webhook.TargetGone:   "its target answered 410 Gone",
-		webhook.OnlyFailures: "nothing could be delivered for days",
-	}
-	_, reason, _ := w.DisabledAt()
-	return "The webhook " + w.WebhookID().String() + " was switched off: " + why[reason] + "."
 }
