@@ -154,17 +154,21 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/http/api"}), why: "the stored form of a message is the same for every sender and every reader"},
+	"parley/http/access": {
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors"}),
+		why: "who acts, and what it may know, is the same for every resource",
+	},
 	"parley/http/view": {
 		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query", "parley/http/api", "parley/http/auth", "parley/http/content"}),
 		why: "what is shown is given to the renderers: they look nothing up and know no request",
 	},
 	"parley/http/submission": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/content", "parley/http/mls"}),
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/access", "parley/http/content", "parley/http/mls"}),
 		why: "a message is judged alike through every interface",
 	},
 	"parley/http/api":           {may: ground, why: "wire structs are shared with clients, which must not link the server"},
@@ -186,7 +190,7 @@ var lattice = map[string]place{
 		why:   "which requests are served, and in which order they are checked, does not depend on what they ask for",
 	},
 	"parley/http/a2a": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/query", "parley/http/content", "parley/http/egress", "parley/http/submission"}),
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/query", "parley/http/access", "parley/http/content", "parley/http/egress", "parley/http/submission"}),
 		why: "the bridge speaks A2A in terms of the service's own objects; http mounts it",
 	},
 	"parley/http/docs":      {may: []string{"parley", "parley/http/rest"}, why: "the documentation page is static files"},
@@ -222,8 +226,8 @@ var lattice = map[string]place{
 	// Commands.
 	"parley/cmd/parley":            {may: everything, why: "the command connects all packages"},
 	"parley/cmd/parley/telemetry":  {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
-	"parley/cmd/parley/operator":   {may: []string{"parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
-	"parley/cmd/parley/admin":      {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
+	"parley/cmd/parley/operator":   {may: []string{"parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/access", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
+	"parley/cmd/parley/admin":      {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/access", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
 	"parley/cmd/parley/datadir":    {may: []string{"parley", "parley/actors/encoding", "parley/actors/issuer", "parley/actors/rules", "parley/cluster/identity", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
 	"parley/cmd/parley/membership": {may: []string{"parley", "parley/actors", "parley/actors/host", "parley/cluster", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/raftlog", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal"}, why: "what makes a server a node of a cluster is together, and a server on its own needs none of it"},
 	"parley/cmd/parley/demo":       {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
@@ -233,7 +237,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/blackbox":   {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":    {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":     {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":     {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/server":     {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"

@@ -8,12 +8,11 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/view"
 )
-
-var errRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")
 
 // listAgents returns the organization's agents. // spec: Agents
 func (s agents) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, error) {
@@ -36,7 +35,7 @@ func (s agents) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, err
 }
 
 func (s agents) getAgent(c *rest.Call, in *api.GetAgent) (api.Agent, error) {
-	a, err := s.ownAgent(c, in.ID)
+	a, err := s.agents.Own(c, in.ID)
 	if err != nil {
 		return api.Agent{}, err
 	}
@@ -56,7 +55,7 @@ func (s agents) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, error
 			Unlisted: in.Unlisted != nil && *in.Unlisted, SigningKey: keys.signing, EncryptionKey: keys.encryption,
 			PollTokenHash: hash,
 		},
-		Limit: s.allowed(c.Caller, quotaAgents),
+		Limit: s.Quotas.Allowed(c.Caller, access.QuotaAgents),
 	})
 	if err != nil {
 		return api.Agent{}, err
@@ -83,7 +82,7 @@ func (s agents) deleteAgent(c *rest.Call, in *api.DeleteAgent) (rest.NoContent, 
 
 // changeAgent sends a command to one of the caller's agents.
 func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
-	if _, err := s.ownAgent(c, id); err != nil {
+	if _, err := s.agents.Own(c, id); err != nil {
 		return api.Agent{}, err
 	}
 	a, err := s.Node.Agents.Change(c.Context(), id, command)

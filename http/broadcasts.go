@@ -46,7 +46,7 @@ func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to pa
 	if errors.Is(err, group.ErrNotMember) || errors.Is(err, group.ErrDeleted) {
 		// Only a caller that may know of the group learns that the sender is not a
 		// member.
-		if unknown := s.mayKnow(c, id); errors.Is(unknown, group.ErrUnknown) {
+		if unknown := s.groups.MayKnow(c, id); errors.Is(unknown, group.ErrUnknown) {
 			err = unknown
 		}
 	}

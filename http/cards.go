@@ -21,7 +21,7 @@ import (
 
 // putCard publishes the card of one of the caller's agents. // spec: Agent cards
 func (s cards) putCard(c *rest.Call, in *api.PutCard) (rest.Rendered, error) {
-	if _, err := s.ownAgent(c, in.ID); err != nil {
+	if _, err := s.agents.Own(c, in.ID); err != nil {
 		return rest.Rendered{}, err
 	}
 	member := securityMember(in)
@@ -57,7 +57,7 @@ func (s cards) getWellKnownCard(c *rest.Call, in *api.GetWellKnownCard) (rest.Re
 // document answers with the card of an active agent. If it must be public, one that is not
 // counts as none.
 func (s cards) document(c *rest.Call, name string, public bool) (rest.Rendered, error) {
-	a, err := agentKeys(s).publicAgent(c, name)
+	a, err := s.agents.Public(c, name)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -81,7 +81,7 @@ func (s cards) document(c *rest.Call, name string, public bool) (rest.Rendered, 
 
 // deleteCard deletes the card of one of the caller's agents. Repeating it has no effect.
 func (s cards) deleteCard(c *rest.Call, in *api.DeleteCard) (rest.NoContent, error) {
-	_, err := s.ownAgent(c, in.ID)
+	_, err := s.agents.Own(c, in.ID)
 	if err == nil {
 		_, err = s.Node.Agents.Change(c.Context(), in.ID, agent.WithdrawCard{})
 	}

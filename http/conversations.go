@@ -103,7 +103,7 @@ func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 		request.Reason = *in.Reason
 	}
 	if in.ActingAgent != "" {
-		named, err := s.desk.Acting(c, in.ActingAgent)
+		named, err := s.agents.Acting(c, in.ActingAgent)
 		if err != nil {
 			return api.Conversation{}, err
 		}
@@ -133,7 +133,7 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if acting, err = s.desk.Acting(c, in.ActingAgent); err != nil {
+		if acting, err = s.agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
@@ -172,7 +172,7 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 // agentConversations returns a page of the conversations an agent takes part in.
 func (s conversations) agentConversations(c *rest.Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
 	page := api.Page[api.Conversation]{Items: []api.Conversation{}}
-	if _, err := s.ownAgent(c, in.ID); err != nil {
+	if _, err := s.agents.Own(c, in.ID); err != nil {
 		return page, err
 	}
 	list := "conversations " + in.ID.String()

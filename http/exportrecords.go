@@ -115,7 +115,7 @@ func (st *exportStream) writeGroups(ctx context.Context) error {
 			return err
 		}
 		record := api.ExportedGroup{Group: view.Group(v), DeletedAt: view.MaybeMillis(g.DeletedMs)}
-		if record.Handle, err = st.groupHandle(ctx, g.Org, g.Name); err != nil {
+		if record.Handle, err = st.groups.Handle(ctx, g.Org, g.Name); err != nil {
 			return err
 		}
 		return st.addValue(api.ExportGroup, record)
@@ -137,7 +137,7 @@ func (st *exportStream) writeMemberships(ctx context.Context) error {
 
 // handleIfKnown returns the handle of an agent, nil if its organization was erased.
 func (s *core) handleIfKnown(ctx context.Context, id parley.AgentID) (*string, error) {
-	handle, err := s.handleOf(ctx, id)
+	handle, err := s.agents.HandleOf(ctx, id)
 	if errors.Is(err, journal.ErrErased) || errors.Is(err, parley.ErrNotFound) {
 		return nil, nil
 	}
@@ -147,7 +147,7 @@ func (s *core) handleIfKnown(ctx context.Context, id parley.AgentID) (*string, e
 func (st *exportStream) writeRequests(ctx context.Context) error {
 	return st.read.Requests(func(g *group.State, r *group.Request) error {
 		record := view.JoinRequest(g.Info, g.ViewRequest(r, group.Caller{Org: st.org}, st.read.At()))
-		handle, err := st.groupHandle(ctx, g.Org, g.Name)
+		handle, err := st.groups.Handle(ctx, g.Org, g.Name)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/connlimit"
 	"parley/http/limit"
@@ -144,7 +145,7 @@ func (x *exports) enter(c *rest.Call, st *exportStream, quota *int) error {
 	begun := x.begun[st.org]
 	if quota != nil {
 		if *quota == 0 {
-			return parley.ErrQuotaExceeded.OverQuota(quotaExports, 0, len(begun), nil)
+			return parley.ErrQuotaExceeded.OverQuota(access.QuotaExports, 0, len(begun), nil)
 		}
 		standing := limit.Standing{OK: true, Limit: *quota, Remaining: max(*quota-len(begun)-1, 0), Reset: exportWindow}
 		if len(begun) >= *quota {

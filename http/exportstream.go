@@ -15,6 +15,7 @@ import (
 
 	"parley"
 	"parley/actors/query"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/connlimit"
 	"parley/http/limit"
@@ -86,7 +87,7 @@ func (s compliance) export(c *rest.Call, in *api.GetExport) error {
 		return errExportHTTP10
 	}
 	st := &exportStream{core: s.core, org: in.ID, draining: c.Draining(), place: make(chan struct{}), sum: sha256.New()}
-	if err := s.exports.take(c, st, s.allowed(c.Caller, quotaExports)); err != nil {
+	if err := s.exports.take(c, st, s.Quotas.Allowed(c.Caller, access.QuotaExports)); err != nil {
 		return err
 	}
 	capacity, err := st.reserve(c)

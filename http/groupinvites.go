@@ -9,6 +9,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/content"
 	"parley/http/rest"
@@ -60,13 +61,13 @@ func (s joinRequests) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, er
 // inviter returns the agent that the caller named, else its first admin in the group,
 // else its first member.
 func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) {
-	by, err := s.groupCaller(c, in.ActingAgent)
+	by, err := s.groups.Caller(c, in.ActingAgent)
 	if err != nil {
 		return nil, err
 	}
 	v := &inviteRun{service: s, call: c}
-	g, err := s.viewGroupWith(c, in.ID, group.GetView{
-		Viewer: groupViewer(c, group.Onlooker), FirstMembers: by.Agent.Zero(),
+	g, err := s.groups.ViewWith(c, in.ID, group.GetView{
+		Viewer: access.Viewer(c, group.Onlooker), FirstMembers: by.Agent.Zero(),
 	})
 	if err != nil {
 		return nil, err
@@ -75,14 +76,14 @@ func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) 
 		by.Agent = g.FirstMembers[n-1]
 	}
 	v.group = view.Group(g)
-	if v.group.Handle, err = s.groupHandle(c.Context(), g.Org, g.Name); err != nil {
+	if v.group.Handle, err = s.groups.Handle(c.Context(), g.Org, g.Name); err != nil {
 		return nil, err
 	}
-	if v.limit, err = s.seatLimit(c.Context(), g.Org); err != nil || by.Agent.Zero() {
+	if v.limit, err = s.groups.SeatLimit(c.Context(), g.Org); err != nil || by.Agent.Zero() {
 		return v, err
 	}
 	if v.by, err = s.Node.Agents.Get(c.Context(), by.Agent); err == nil {
-		v.byHandle, err = s.desk.Handle(c.Context(), v.by)
+		v.byHandle, err = s.agents.Handle(c.Context(), v.by)
 	}
 	return v, err
 }
@@ -94,7 +95,7 @@ func (v *inviteRun) batch(targets []api.Target, message *string) (api.InviteResu
 	for _, t := range targets {
 		row, err := v.entry(t, message)
 		if err != nil && len(out.Results) > 0 {
-			return out, afterCommit(err)
+			return out, access.AfterCommit(err)
 		}
 		if err != nil {
 			return out, err
@@ -141,7 +142,7 @@ func (v *inviteRun) entry(t api.Target, message *string) (api.Invitation, error)
 // known.
 func (v *inviteRun) row(name string, to *agent.State) (row api.Invitation, err error) {
 	if to != nil {
-		handle, err := v.service.desk.Handle(v.call.Context(), to)
+		handle, err := v.service.agents.Handle(v.call.Context(), to)
 		return api.Invitation{AgentID: new(to.AgentID()), Handle: &handle}, err
 	}
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
@@ -185,7 +186,7 @@ func ofGroup(err error) bool {
 		return false
 	}
 	quota := refusal.Extra["quota"]
-	return quota == quotaMembers || quota == quotaJoinRequests
+	return quota == access.QuotaMembers || quota == access.QuotaJoinRequests
 }
 
 // ask invites one agent. The rules judge unknown agents too, so that only callers who may
@@ -203,7 +204,7 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 	}
 	invitation := actors.Invitation{Invite: ask}
 	if to != nil {
-		handle, err := v.service.desk.Handle(v.call.Context(), to)
+		handle, err := v.service.agents.Handle(v.call.Context(), to)
 		if err != nil {
 			return to, nil, err
 		}
@@ -221,7 +222,7 @@ func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err err
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
 		a, err = s.Node.Agents.Get(c.Context(), id)
 	} else {
-		a, err = s.desk.AgentByHandle(c, name)
+		a, err = s.agents.ByHandle(c, name)
 	}
 	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrBadHandle) || errors.Is(err, journal.ErrErased) {
 		return nil, nil
@@ -263,9 +264,9 @@ func (s joinRequests) inviteRoster(c *rest.Call, g api.Group, founder *agent.Sta
 	if len(roster) == 0 {
 		return rows, nil
 	}
-	v := &inviteRun{service: s, call: c, group: g, by: founder, founding: true, limit: s.allowed(c.Caller, quotaMembers)}
+	v := &inviteRun{service: s, call: c, group: g, by: founder, founding: true, limit: s.Quotas.Allowed(c.Caller, access.QuotaMembers)}
 	var err error
-	if v.byHandle, err = s.desk.Handle(c.Context(), founder); err != nil {
+	if v.byHandle, err = s.agents.Handle(c.Context(), founder); err != nil {
 		return nil, err
 	}
 	var done map[parley.AgentID]*priorRequest

@@ -1,10 +1,9 @@
 package http
 
 import (
-	"context"
-
 	"parley"
 	"parley/actors/group"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/rest"
 )
@@ -19,10 +18,10 @@ func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.Gro
 		return page, err
 	}
 	members, err := s.Node.Groups.ListMembers(c.Context(), in.ID, group.ListMembers{
-		Viewer: groupViewer(c, group.Insider), After: uint32(seat), Limit: in.Limit + 1,
+		Viewer: access.Viewer(c, group.Insider), After: uint32(seat), Limit: in.Limit + 1,
 	})
 	if err != nil {
-		return page, s.groupErr(c, in.ID, err)
+		return page, s.groups.Err(c, in.ID, err)
 	}
 	for i, m := range members {
 		if i == in.Limit {
@@ -40,30 +39,20 @@ func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.Gro
 
 // memberOf returns a membership as the caller sees it. // spec: Group member
 func (s groups) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
-	handle, err := s.handleOf(c.Context(), m.Agent)
+	handle, err := s.agents.HandleOf(c.Context(), m.Agent)
 	return api.GroupMember{
 		AgentID: m.Agent, AgentHandle: handle, GroupID: of, ID: new(m.ID(of)), IsOwnOrg: m.Org == c.Caller.Org,
 		JoinedAt: api.At(m.JoinedAt()), Role: m.Role.String(), MLSSeated: m.Leaf,
 	}, err
 }
 
-// handleOf returns the handle of an agent.
-func (s *core) handleOf(ctx context.Context, id parley.AgentID) (*string, error) {
-	a, err := s.Node.Agents.Get(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	handle, err := s.desk.Handle(ctx, a)
-	return &handle, err
-}
-
 // patchMember promotes or demotes a member.
 func (s groups) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember, error) {
-	by, err := s.groupCaller(c, in.ActingAgent)
+	by, err := s.groups.Caller(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupMember{}, err
 	}
-	if err := s.mayKnow(c, in.ID); err != nil {
+	if err := s.groups.MayKnow(c, in.ID); err != nil {
 		return api.GroupMember{}, err
 	}
 	role, _ := group.ParseRole(in.Role)
@@ -72,20 +61,20 @@ func (s groups) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember,
 		return api.GroupMember{}, err
 	}
 	row, err := s.memberOf(c, in.ID, m)
-	return row, afterCommit(err)
+	return row, access.AfterCommit(err)
 }
 
 // removeMember removes a member, or lets the acting agent leave. // spec: Groups
 func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent, error) {
-	by, err := s.likelyCaller(c, in.ActingAgent)
+	by, err := s.groups.LikelyCaller(c, in.ActingAgent)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	v, err := s.viewGroup(c, in.ID, group.Onlooker)
+	v, err := s.groups.View(c, in.ID, group.Onlooker)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	limit, err := s.seatLimit(c.Context(), v.Org)
+	limit, err := s.groups.SeatLimit(c.Context(), v.Org)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
@@ -95,16 +84,16 @@ func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent
 // joinGroup requests a seat: by the group's policy, by an invitation, or as the consent
 // of a nominee. // spec: Join request and membership
 func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
-	a, err := s.soleAgent(c, in.ActingAgent)
+	a, err := s.agents.Sole(c, in.ActingAgent)
 	if err != nil {
 		return api.JoinResult{}, err
 	}
-	v, err := s.viewGroup(c, in.ID, group.Stranger)
+	v, err := s.groups.View(c, in.ID, group.Stranger)
 	if err != nil {
 		return api.JoinResult{}, err
 	}
 	join := group.Join{Agent: a.AgentID(), Org: c.Caller.Org}
-	if join.SeatLimit, err = s.seatLimit(c.Context(), v.Org); err != nil {
+	if join.SeatLimit, err = s.groups.SeatLimit(c.Context(), v.Org); err != nil {
 		return api.JoinResult{}, err
 	}
 	if in.Message != nil {
@@ -116,8 +105,8 @@ func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 		return api.JoinResult{}, err
 	case joined.Member != nil:
 		m, err := s.memberOf(c, in.ID, *joined.Member)
-		return api.JoinResult{Status: api.Joined, Member: &m}, afterCommit(err)
+		return api.JoinResult{Status: api.Joined, Member: &m}, access.AfterCommit(err)
 	}
 	r, err := joinRequests(s).requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
-	return api.JoinResult{Status: api.JoinPending, Request: &r}, afterCommit(err)
+	return api.JoinResult{Status: api.JoinPending, Request: &r}, access.AfterCommit(err)
 }

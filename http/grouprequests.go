@@ -18,7 +18,7 @@ import (
 
 // requestsOf returns requests of a group with the group's handle.
 func (s joinRequests) requestsOf(c *rest.Call, g group.Info, seen ...group.RequestView) ([]api.JoinRequest, error) {
-	handle, err := s.groupHandle(c.Context(), g.Org, g.Name)
+	handle, err := s.groups.Handle(c.Context(), g.Org, g.Name)
 	rows := make([]api.JoinRequest, len(seen))
 	for i, v := range seen {
 		rows[i] = view.JoinRequest(g, v)
@@ -53,7 +53,7 @@ var listedRequests = map[string]group.ListRequests{
 // filed. // spec: Groups
 func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
 	page := api.Page[api.JoinRequest]{Items: []api.JoinRequest{}}
-	by, err := s.likelyCaller(c, in.ActingAgent)
+	by, err := s.groups.LikelyCaller(c, in.ActingAgent)
 	if err != nil {
 		return page, err
 	}
@@ -68,7 +68,7 @@ func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page
 	// second.
 	live, err := s.Node.Groups.ListRequests(c.Context(), in.ID, q)
 	if err != nil {
-		return page, s.groupErr(c, in.ID, err)
+		return page, s.groups.Err(c, in.ID, err)
 	}
 	rows, more := live.Requests, false
 	if in.Status == "all" {
@@ -110,7 +110,7 @@ func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rende
 	list := "invites"
 	if in.ActingAgent != "" {
 		var err error
-		if named, err = s.desk.Acting(c, in.ActingAgent); err != nil {
+		if named, err = s.agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 		list += " " + named.AgentID().String()
@@ -172,11 +172,11 @@ func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.C
 
 // vote records or changes a vote of the acting agent. // spec: Groups
 func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
-	by, err := s.groupCaller(c, in.ActingAgent)
+	by, err := s.groups.Caller(c, in.ActingAgent)
 	if err != nil {
 		return api.VoteResult{}, err
 	}
-	g, err := s.viewGroupWith(c, in.ID, group.GetView{
+	g, err := s.groups.ViewWith(c, in.ID, group.GetView{
 		Viewer: group.Viewer{Caller: by, Needs: group.Stranger}, Request: in.RequestID,
 	})
 	if err != nil {
@@ -189,7 +189,7 @@ func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 			return api.VoteResult{}, err
 		}
 	}
-	if cast.SeatLimit, err = s.seatLimit(c.Context(), g.Org); err != nil {
+	if cast.SeatLimit, err = s.groups.SeatLimit(c.Context(), g.Org); err != nil {
 		return api.VoteResult{}, err
 	}
 	voted, err := s.Node.Groups.Vote(c.Context(), in.ID, cast)

@@ -13,12 +13,12 @@ import (
 // // spec: Directory and discovery (all public, no auth)
 func (s groupDirectory) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupProfile, error) {
 	// The caller is anonymous, so it is no member.
-	v, err := s.viewGroup(c, in.ID, group.Onlooker)
+	v, err := s.groups.View(c, in.ID, group.Onlooker)
 	if err != nil {
 		return api.GroupProfile{}, err
 	}
 	g := view.Group(v)
-	handle, err := s.groupHandle(c.Context(), v.Org, v.Name)
+	handle, err := s.groups.Handle(c.Context(), v.Org, v.Name)
 	return api.GroupProfile{
 		ID: g.ID, Name: g.Name, Handle: handle, OrgID: v.Org, Description: g.Description, EnrollmentPolicy: g.EnrollmentPolicy,
 		VoteDurationHours: g.VoteDurationHours, MemberCount: g.MemberCount, CreatedAt: g.CreatedAt, MLSEnabled: g.MLSEnabled,

@@ -26,6 +26,7 @@ import (
 	"parley/actors/projection"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/http/access"
 	"parley/http/auth"
 	"parley/http/content"
 	"parley/http/egress"
@@ -145,7 +146,7 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 	h.service = NewService(ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, entropy), Cursors: cursors,
 		Clock: time.Now, Entropy: entropy, BaseURL: base, Domain: "home.example", Brand: "svc",
-		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: Quotas("open"),
+		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: access.Quotas("open"),
 		Courier: h.courier, Guard: h.guard, Vault: h.vault, Directory: h.directory, Logger: logger, CardKeys: auth.KeySet{Current: cardKeyOf('c')}, ReceiptKeys: auth.KeySet{Current: cardKeyOf('r')},
 	})
 	o.Server.Routes, o.Server.Authenticator, o.Server.ErrorPage = h.service.Routes(), h.service, h.service.ErrorPage

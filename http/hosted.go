@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/journal"
@@ -22,7 +23,7 @@ import (
 // the first admin, or else one that has left.
 func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
 	host, org := state.GroupID(), c.Caller.Org
-	v, err := s.Node.Groups.View(c.Context(), host, group.GetView{Viewer: groupViewer(c, group.Unjudged), FirstMembers: true})
+	v, err := s.Node.Groups.View(c.Context(), host, group.GetView{Viewer: access.Viewer(c, group.Unjudged), FirstMembers: true})
 	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 // it returns the company of its former ones, and those members that belong to it.
 func (s conversations) attending(l *rest.List, state *conversation.State) (members []group.Member, company map[parley.AgentID]time.Time, err error) {
 	c, host := l.Call, state.GroupID()
-	look := group.GetView{Viewer: groupViewer(c, group.Unjudged), FirstMembers: true, Agents: []parley.AgentID{state.Initiator()}}
+	look := group.GetView{Viewer: access.Viewer(c, group.Unjudged), FirstMembers: true, Agents: []parley.AgentID{state.Initiator()}}
 	v, err := s.Node.Groups.View(c.Context(), host, look)
 	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
 		return nil, nil, err

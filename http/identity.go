@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/journal"
@@ -29,7 +30,7 @@ func (s identity) webFinger(c *rest.Call, in *api.GetWebFinger) (rest.Rendered, 
 	}
 	a, err := s.activeAgent(c, h.String())
 	if errors.Is(err, journal.ErrErased) {
-		err = errUnknownAgent
+		err = access.ErrUnknownAgent
 	}
 	if err != nil {
 		return rest.Rendered{}, err
@@ -108,13 +109,13 @@ func (s identity) agentAt(c *rest.Call, slug, name string) (*agent.State, parley
 	if err != nil {
 		return nil, parley.Handle{}, err
 	}
-	text, err := s.desk.Handle(c.Context(), a)
+	text, err := s.agents.Handle(c.Context(), a)
 	if err != nil {
 		return nil, parley.Handle{}, err
 	}
 	h, err := parley.ParseHandle(text)
 	if err == nil && slug != "" && slug != s.hostSlug && h.Slug != slug {
-		err = errUnknownAgent
+		err = access.ErrUnknownAgent
 	}
 	return a, h, err
 }
@@ -122,11 +123,11 @@ func (s identity) agentAt(c *rest.Call, slug, name string) (*agent.State, parley
 // activeAgent is publicAgent, except that there is no agent with a malformed name.
 func (s identity) activeAgent(c *rest.Call, name string) (*agent.State, error) {
 	if _, notID := parley.ParseID[parley.AgentID](name); notID != nil && !strings.Contains(name, "@") {
-		return nil, errUnknownAgent
+		return nil, access.ErrUnknownAgent
 	}
-	a, err := agentKeys(s).publicAgent(c, name)
+	a, err := s.agents.Public(c, name)
 	if errors.Is(err, parley.ErrBadHandle) {
-		return nil, errUnknownAgent
+		return nil, access.ErrUnknownAgent
 	}
 	return a, err
 }

@@ -134,7 +134,7 @@ func outOfTree(parameter, text string) error {
 
 // entries returns the entries of an agent in the key log, active or revoked.
 func (s keyLog) entries(c *rest.Call, in *api.GetKeyLogEntries) (rest.Rendered, error) {
-	a, err := agentKeys(s).namedAgent(c, in.ID)
+	a, err := s.agents.Named(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}

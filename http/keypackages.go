@@ -35,14 +35,14 @@ const (
 // publishKeyPackages stores KeyPackages of an agent. One fault refuses all of them.
 // // docs: mls.md
 func (s agentKeys) publishKeyPackages(c *rest.Call, in *api.PublishKeyPackages) (api.StoredKeyPackages, error) {
-	a, err := s.ownAgent(c, in.ID)
+	a, err := s.agents.Own(c, in.ID)
 	if err != nil {
 		return api.StoredKeyPackages{}, err
 	}
 	if a.Revoked() {
 		return api.StoredKeyPackages{}, agent.ErrRevoked
 	}
-	handle, err := s.handleOf(c.Context(), in.ID)
+	handle, err := s.agents.HandleOf(c.Context(), in.ID)
 	if err != nil {
 		return api.StoredKeyPackages{}, err
 	}
@@ -68,7 +68,7 @@ func (s agentKeys) publishKeyPackages(c *rest.Call, in *api.PublishKeyPackages) 
 
 // countKeyPackages counts the KeyPackages of an agent that others can claim.
 func (s agentKeys) countKeyPackages(c *rest.Call, in *api.CountKeyPackages) (api.KeyPackageCount, error) {
-	if _, err := s.ownAgent(c, in.ID); err != nil {
+	if _, err := s.agents.Own(c, in.ID); err != nil {
 		return api.KeyPackageCount{}, err
 	}
 	available, lastResort, err := s.Node.Agents.KeyPackages(c.Context(), in.ID)
@@ -78,7 +78,7 @@ func (s agentKeys) countKeyPackages(c *rest.Call, in *api.CountKeyPackages) (api
 // claimKeyPackage hands out a key package of an agent to a member that will add it to an MLS
 // group. One who may not claim learns no more than that there is none.
 func (s agentKeys) claimKeyPackage(c *rest.Call, in *api.ClaimKeyPackage) (api.ClaimedKeyPackage, error) {
-	claimer, err := s.soleAgent(c, in.ActingAgent)
+	claimer, err := s.agents.Sole(c, in.ActingAgent)
 	if err != nil {
 		return api.ClaimedKeyPackage{}, err
 	}

@@ -77,11 +77,11 @@ func (s agentKeys) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, erro
 // proofOf returns a key binding of one of the caller's agents in the form that its rules
 // verify. A signature that is not base64url counts as one that does not verify.
 func (s agentKeys) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
-	a, err := s.ownAgent(c, id)
+	a, err := s.agents.Own(c, id)
 	if err != nil {
 		return agent.Proof{}, err
 	}
-	handle, err := s.desk.Handle(c.Context(), a)
+	handle, err := s.agents.Handle(c.Context(), a)
 	if err != nil {
 		return agent.Proof{}, err
 	}
@@ -118,7 +118,7 @@ func (s agentKeys) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, erro
 // listBindings returns all bindings of an active agent's keys, oldest first. They are
 // public, because a client that trusted a former key follows them to the current one.
 func (s agentKeys) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rendered, error) {
-	a, err := s.publicAgent(c, in.ID)
+	a, err := s.agents.Public(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -141,7 +141,7 @@ func (s agentKeys) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rend
 
 // retireKey marks a former key as permanently untrusted.
 func (s agentKeys) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, error) {
-	if _, err := s.ownAgent(c, in.ID); err != nil {
+	if _, err := s.agents.Own(c, in.ID); err != nil {
 		return api.KeyRecord{}, err
 	}
 	a, err := s.Node.Agents.Change(c.Context(), in.ID, agent.RetireKey{Kid: in.Kid})
@@ -155,7 +155,7 @@ func (s agentKeys) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, er
 // of that thumbprint replaces the current one of its kind; former keys count.
 // // spec: Agents
 func (s agentKeys) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error) {
-	a, err := s.publicAgent(c, in.ID)
+	a, err := s.agents.Public(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -192,36 +192,8 @@ func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyR
 	return record, err
 }
 
-// publicAgent returns an active agent by exact id or handle, which any caller may name.
-func (s agentKeys) publicAgent(c *rest.Call, name string) (*agent.State, error) {
-	a, err := s.namedAgent(c, name)
-	if err == nil && a.Revoked() {
-		return nil, errUnknownAgent
-	}
-	return a, err
-}
-
-// namedAgent is publicAgent, revoked agents included.
-func (s agentKeys) namedAgent(c *rest.Call, name string) (a *agent.State, err error) {
-	if strings.Contains(name, "@") {
-		if a, err = s.desk.AgentByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
-			return nil, parley.ErrBadHandle.With("loc", []any{"path", "id"})
-		}
-	} else {
-		id, malformed := parley.ParseID[parley.AgentID](name)
-		if malformed != nil {
-			return nil, &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"path", "id"}, Msg: "Input should be a handle, such as name@org.domain, or a valid UUID", Type: rest.FaultUUIDParsing}}}
-		}
-		a, err = s.Node.Agents.Get(c.Context(), id)
-	}
-	if errors.Is(err, parley.ErrNotFound) {
-		return nil, errUnknownAgent
-	}
-	return a, err
-}
-
 func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
-	handle, err := s.desk.Handle(c.Context(), a)
+	handle, err := s.agents.Handle(c.Context(), a)
 	keys := api.AgentKeys{
 		AgentID: a.AgentID(), Handle: &handle,
 		SigningPublicKey:    new(api.NewJWK(parley.Ed25519, a.GetSigningKey())),

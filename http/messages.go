@@ -57,7 +57,7 @@ func (s messages) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, erro
 	var named *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if named, err = s.desk.Acting(c, in.ActingAgent); err != nil {
+		if named, err = s.agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
@@ -74,7 +74,7 @@ func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, erro
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if acting, err = s.desk.Acting(c, in.ActingAgent); err != nil {
+		if acting, err = s.agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
@@ -101,7 +101,7 @@ func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, erro
 // inbox returns a page of an agent's messages, newest first. It marks the messages that
 // it transfers for the first time as delivered, and waits until that is stored.
 func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
-	if _, err := s.ownAgent(c, in.ID); err != nil {
+	if _, err := s.agents.Own(c, in.ID); err != nil {
 		return rest.Rendered{}, err
 	}
 	only := ""

@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/buffer"
 	"parley/http/content"
@@ -32,10 +33,10 @@ type mlsReader struct {
 
 // reader returns the acting agent and what its organization may know of the group.
 func (s mlsGroups) reader(c *rest.Call, id parley.GroupID, name string) (r mlsReader, err error) {
-	if r.agent, err = s.soleAgent(c, name); err != nil {
+	if r.agent, err = s.agents.Sole(c, name); err != nil {
 		return r, err
 	}
-	v, err := s.viewGroupWith(c, id, group.GetView{Viewer: groupViewer(c, group.Stranger), Access: true})
+	v, err := s.groups.ViewWith(c, id, group.GetView{Viewer: access.Viewer(c, group.Stranger), Access: true})
 	r.owner, r.has = v.Org, v.Access
 	return r, err
 }
@@ -72,7 +73,7 @@ func (s mlsGroups) commit(c *rest.Call, in *api.CommitMLS) (api.MLSEpoch, error)
 		return api.MLSEpoch{}, err
 	}
 	commit.By = r.agent.AgentID()
-	if commit.SeatLimit, err = s.seatLimit(c.Context(), r.owner); err != nil {
+	if commit.SeatLimit, err = s.groups.SeatLimit(c.Context(), r.owner); err != nil {
 		return api.MLSEpoch{}, err
 	}
 	done, err := s.Node.Groups.CommitMLS(c.Context(), in.ID, commit)

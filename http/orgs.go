@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/org"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/rest"
@@ -37,18 +38,18 @@ func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 		return api.Quotas{}, err
 	}
 	q := api.Quotas{Tier: int(o.GetTrustTier()), Quotas: map[string]api.Quota{}}
-	for _, name := range quotaNames {
+	for _, name := range access.QuotaNames() {
 		q.Quotas[name] = api.Quota{Limit: s.Quotas.Of(o, name)}
 	}
 	midnight := api.At(c.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
-	q.Quotas[quotaAgents] = api.Quota{Limit: s.Quotas.Of(o, quotaAgents), Used: new(int(o.GetActiveAgents()))}
-	q.Quotas[quotaGroups] = api.Quota{Limit: s.Quotas.Of(o, quotaGroups), Used: new(int(o.GetActiveGroups()))}
-	for name, n := range map[string]int64{quotaMessages: used.Messages, parley.QuotaChanges: used.Changes, parley.QuotaInvitations: used.Invitations} {
+	q.Quotas[access.QuotaAgents] = api.Quota{Limit: s.Quotas.Of(o, access.QuotaAgents), Used: new(int(o.GetActiveAgents()))}
+	q.Quotas[access.QuotaGroups] = api.Quota{Limit: s.Quotas.Of(o, access.QuotaGroups), Used: new(int(o.GetActiveGroups()))}
+	for name, n := range map[string]int64{access.QuotaMessages: used.Messages, parley.QuotaChanges: used.Changes, parley.QuotaInvitations: used.Invitations} {
 		q.Quotas[name] = api.Quota{Limit: s.Quotas.Of(o, name), Used: new(int(n)), ResetsAt: &midnight}
 	}
 	q.Quotas[parley.QuotaStoredBytes] = api.Quota{Limit: s.Quotas.Of(o, parley.QuotaStoredBytes), Used: new(int(max(used.Stored, 0)))}
 	exported, again := s.exports.used(c.Caller.Org)
-	q.Quotas[quotaExports] = api.Quota{Limit: s.Quotas.Of(o, quotaExports), Used: &exported, ResetsAt: again}
+	q.Quotas[access.QuotaExports] = api.Quota{Limit: s.Quotas.Of(o, access.QuotaExports), Used: &exported, ResetsAt: again}
 	return q, nil
 }
 

@@ -111,7 +111,7 @@ func counts(of []directory.Count) []api.CategoryCount {
 
 // agent returns the page of an agent of the directory.
 func (s pages) agent(c *rest.Call, in *web.NamedAgent) (rest.HTML, error) {
-	a, err := s.desk.AgentByHandle(c, in.Handle)
+	a, err := s.agents.ByHandle(c, in.Handle)
 	if err != nil {
 		return rest.HTML{}, unlistedIf(err)
 	}

@@ -114,7 +114,7 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if acting, err = s.desk.Acting(c, in.ActingAgent); err != nil {
+		if acting, err = s.agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
@@ -146,7 +146,7 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 // ackMessages marks messages of an agent's inbox as read: the named ones, or all up to
 // one. // docs: delivery.md
 func (s inbox) ackMessages(c *rest.Call, in *api.Ack) (*api.Acked, error) {
-	if _, err := s.ownAgent(c, in.ID); err != nil {
+	if _, err := s.agents.Own(c, in.ID); err != nil {
 		return nil, err
 	}
 	if in.UpTo == nil {

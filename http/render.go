@@ -28,7 +28,7 @@ func (s *core) viewerOf(c *rest.Call, acting *agent.State) view.Viewer {
 func (s *core) toView(ctx context.Context, m query.Message) view.Message {
 	out := view.Message{Message: m}
 	if m.Record.Copied() {
-		out.Recipient, _ = s.handleOf(ctx, m.Record.Recipient()) // if possible
+		out.Recipient, _ = s.agents.HandleOf(ctx, m.Record.Recipient()) // if possible
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/http/a2a"
+	"parley/http/access"
 	"parley/http/auth"
 	"parley/http/egress"
 	"parley/http/limit"
@@ -56,7 +57,7 @@ type ServiceOptions struct {
 	// Poll bounds the unauthenticated poll endpoint.
 	Poll limit.Poll
 	// Quotas are the limits of the trust tiers.
-	Quotas QuotaProfile
+	Quotas access.QuotaProfile
 	// Rates are the request rates of callers; zero values mean no limits, for private
 	// deployments.
 	Rates Rates
@@ -105,6 +106,8 @@ type core struct {
 	// host is not of this form.
 	hostSlug    string
 	show        view.Site
+	agents      *access.Agents
+	groups      *access.Groups
 	began       time.Time // with a monotonic clock's reading
 	started     int64     // the same as a Unix time
 	pollAddress *limit.Window
@@ -152,6 +155,8 @@ func NewService(o ServiceOptions) *Service {
 	if base, err := url.Parse(o.BaseURL); err == nil {
 		s.hostSlug = parley.SlugOfHost(base.Hostname(), o.Domain)
 	}
+	s.agents = access.NewAgents(o.Node, o.Domain)
+	s.groups = access.NewGroups(o.Node, s.agents, o.Quotas)
 	s.pollAddress = limit.NewWindow(o.Poll.PerAddress, pollWindow, o.Clock)
 	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
 	s.keyClaims = limit.NewWindow(keyClaimsMax, keyClaimWindow, o.Clock)
@@ -172,12 +177,12 @@ func NewService(o ServiceOptions) *Service {
 		s.shared = s.share()
 	}
 	s.desk = submission.New(submission.Options{
-		Node: o.Node, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.allowed(who, quotaMessages) },
+		Node: o.Node, Agents: s.agents, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.Quotas.Allowed(who, access.QuotaMessages) },
 		PairRate: o.Rates.pair,
 	})
 	s.bridge = a2a.New(a2a.Options{
-		Node: o.Node, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
-		Transferred: s.bridgeTransferred, StreamLimit: func(who rest.Caller) *int { return s.allowed(who, quotaStreams) },
+		Node: o.Node, Agents: s.agents, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
+		Transferred: s.bridgeTransferred, StreamLimit: func(who rest.Caller) *int { return s.Quotas.Allowed(who, access.QuotaStreams) },
 		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault, CutOff: s.cutOff, Streams: s.taskStreams,
 	})
 	if o.Courier != nil {
@@ -211,11 +216,6 @@ func (s *core) forget(org parley.OrgID) {
 	s.streams.pages.turn() // what was young before
 	s.erasures.announce()
 }
-
-var (
-	errUnknownAgent = parley.ErrNotFound.Saying("There is no such agent.")
-	errForeignAgent = parley.ErrNotOwner.Saying("The agent belongs to another organization.")
-)
 
 // Bearer identifies a caller by its access token: the token must verify, and the
 // credential it was issued for must still be live. // spec: Authentication
@@ -251,7 +251,7 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	}
 	return rest.Caller{
 		Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), Suspended: o.Suspended(),
-		Payer: s.Quotas.payer(o), Record: o,
+		Payer: s.Quotas.Payer(o), Record: o,
 	}, nil
 }
 
@@ -266,20 +266,6 @@ func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 		err = errOrgErased
 	}
 	return rest.Caller{Org: org, Erasing: true}, err
-}
-
-// ownAgent returns an agent of the caller's organization, active or revoked.
-func (s *core) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error) {
-	a, err := s.Node.Agents.Get(c.Context(), id)
-	switch {
-	case errors.Is(err, parley.ErrNotFound):
-		return nil, errUnknownAgent
-	case err != nil:
-		return nil, err
-	case a.Owner() != c.Caller.Org:
-		return nil, errForeignAgent
-	}
-	return a, nil
 }
 
 // The handlers, by topic.

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/query"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/buffer"
 	"parley/http/connlimit"
@@ -27,21 +28,17 @@ const streamVanishWait = 30 * time.Second
 // streamAgent takes over a connection and writes an agent's feed to it.
 // // spec: Agent stream (GET /agents/{id}/stream, Bearer)
 func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
-	a, err := s.ownAgent(c, in.ID)
-	if err != nil {
+	if _, err := s.agents.Active(c, in.ID); err != nil {
 		return err
-	}
-	if a.Revoked() {
-		return errRevokedAgent
 	}
 	start, err := s.resume(c, in)
 	if err != nil {
 		return err
 	}
-	limit := s.allowed(c.Caller, quotaStreams)
+	limit := s.Quotas.Allowed(c.Caller, access.QuotaStreams)
 	audience, used := s.streams.take(in.ID, limit)
 	if audience == nil {
-		return parley.ErrQuotaExceeded.OverQuota(quotaStreams, *limit, used, nil)
+		return parley.ErrQuotaExceeded.OverQuota(access.QuotaStreams, *limit, used, nil)
 	}
 	st := &agentStream{
 		streams: s.streams, source: feedSource{service: s.core, agent: in.ID, org: c.Caller.Org, client: c.Caller.ClientID}, readers: audience, since: s.streams.pages.now(),

@@ -26,12 +26,9 @@ const (
 // wait answers as soon as there are messages for an agent, or with none after the
 // timeout. The messages it returns count as transferred. // docs: delivery.md
 func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
-	a, err := s.ownAgent(c, in.ID)
+	_, err := s.agents.Active(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
-	}
-	if a.Revoked() {
-		return rest.Rendered{}, errRevokedAgent
 	}
 	w := messageWait{service: s.core, call: c, agent: in.ID, awaited: s.Node.Feeds.Untransferred(in.ID), looks: waitReads}
 	if in.After != nil {

@@ -11,6 +11,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/delivery"
 	"parley/actors/webhook"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/egress"
@@ -29,11 +30,7 @@ func (s webhooks) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.Webhoo
 	if err != nil {
 		return api.WebhookSecret{}, err
 	}
-	a, err := s.ownAgent(c, in.AgentID)
-	if err == nil && a.Revoked() {
-		err = errRevokedAgent
-	}
-	if err == nil {
+	if _, err = s.agents.Active(c, in.AgentID); err == nil {
 		err = s.Guard.Admit(c.Context(), target)
 	}
 	if err != nil {
@@ -42,7 +39,7 @@ func (s webhooks) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.Webhoo
 	id, secret := s.Node.Webhooks.NewID(in.AgentID), egress.NewSecret(s.Entropy)
 	made, err := s.Node.Webhooks.Create(c.Context(), delivery.CreateWebhook{
 		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), SentURL: in.URL, Events: eventsOf(in.Events),
-		Description: text(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.allowed(c.Caller, quotaWebhooks),
+		Description: text(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.Quotas.Allowed(c.Caller, access.QuotaWebhooks),
 	})
 	if err != nil {
 		return api.WebhookSecret{}, err
@@ -81,7 +78,7 @@ const hookBytesLeast = 200
 func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendered, error) {
 	name := fmt.Sprint("webhooks ", in.IncludeInactive)
 	if in.AgentID != nil {
-		if _, err := s.ownAgent(c, *in.AgentID); err != nil {
+		if _, err := s.agents.Own(c, *in.AgentID); err != nil {
 			return rest.Rendered{}, err
 		}
 		name += " " + in.AgentID.String()

@@ -12,6 +12,7 @@ import (
 
 	"parley"
 	"parley/actors/encoding"
+	"parley/http/access"
 	"parley/http/client"
 )
 
@@ -243,7 +244,7 @@ func TestOwnersAreNotifiedOfDisabledWebhooks(t *testing.T) {
 
 func TestWebhooksOfAnAgentAreCounted(t *testing.T) {
 	g := newGroupHarness(t)
-	g.service.Quotas = Quotas("public")
+	g.service.Quotas = access.Quotas("public")
 	for _, path := range []string{"a", "b", "c"} {
 		g.first.hook(g.ann, "https://example.com/"+path, "").want(201)
 	}

@@ -45,7 +45,7 @@ func (s workload) createSVIDChallenge(c *rest.Call, in *api.CreateSVIDChallenge)
 
 // mayProve refuses an agent that can prove nothing.
 func (s workload) mayProve(c *rest.Call, id parley.AgentID) error {
-	a, err := s.ownAgent(c, id)
+	a, err := s.agents.Own(c, id)
 	switch {
 	case err != nil:
 		return err

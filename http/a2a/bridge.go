@@ -15,6 +15,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/query"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/egress"
@@ -26,9 +27,10 @@ import (
 
 // Options configure a Bridge. All fields but Streams are required.
 type Options struct {
-	Node  *actors.Node
-	Desk  *submission.Desk
-	Cards *Cards
+	Node   *actors.Node
+	Agents *access.Agents
+	Desk   *submission.Desk
+	Cards  *Cards
 	// Cursors seals the positions of lists.
 	Cursors *parley.Cursors
 	// Brand is the neutral word in message types and media types.
@@ -216,7 +218,7 @@ func (b *Bridge) addressed(c *rest.Call, name string) (a *agent.State, err error
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
 		a, err = b.Node.Agents.Get(c.Context(), id)
 	} else {
-		a, err = b.Desk.AgentByHandle(c, name)
+		a, err = b.Agents.ByHandle(c, name)
 	}
 	switch {
 	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrBadHandle):

@@ -20,6 +20,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/content"
 	"parley/http/rest"
@@ -306,9 +307,9 @@ func (b *Bridge) within(c *call, contextID string) (*parley.ConversationID, *age
 // is not the addressed one.
 func (b *Bridge) sender(c *call) (*agent.State, error) {
 	if c.in.ActingAgent != "" {
-		return b.Desk.Acting(c.Call, c.in.ActingAgent)
+		return b.Agents.Acting(c.Call, c.in.ActingAgent)
 	}
-	first, err := b.Desk.ActingOrFirst(c.Call, "")
+	first, err := b.Agents.ActingOrFirst(c.Call, "")
 	if err != nil || first.AgentID() != c.to.AgentID() {
 		return first, err
 	}
@@ -321,7 +322,7 @@ func (b *Bridge) sender(c *call) (*agent.State, error) {
 		return false
 	})
 	if err == nil && other == nil {
-		err = submission.ErrAgentRequired.With("candidates", []string{})
+		err = access.ErrAgentRequired.With("candidates", []string{})
 	}
 	return other, err
 }
@@ -350,7 +351,7 @@ func (b *Bridge) follow(c *call, in *sendParams, m *outgoing) (sent, error) {
 		return sent{}, err
 	}
 	if out.from.Revoked() {
-		return sent{}, submission.ErrActingAgent
+		return sent{}, access.ErrActingAgent
 	}
 	original, err := b.Node.Messages.GetRecord(c.Context(), state.LastMessage().Slot(), state.LastMessage())
 	if original, err = submission.Readable(c.Call, original, err); err != nil {

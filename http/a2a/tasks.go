@@ -261,7 +261,7 @@ func (b *Bridge) tasksOf(c *call, in *listParams) (all []taskPlace, err error) {
 // caller, until it fails.
 func (b *Bridge) eachInitiator(c *call, fn func(parley.AgentID) error) error {
 	if c.in.ActingAgent != "" {
-		a, err := b.Desk.Acting(c.Call, c.in.ActingAgent)
+		a, err := b.Agents.Acting(c.Call, c.in.ActingAgent)
 		if err != nil {
 			return err
 		}

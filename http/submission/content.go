@@ -30,7 +30,7 @@ func (d *Desk) contentOf(c *rest.Call, e *envelope, from, to *agent.State) (acto
 	}
 	var err error
 	e.SenderHandle = d.senderHandle(c, from)
-	if e.RecipientHandle, err = d.Handle(c.Context(), to); err != nil {
+	if e.RecipientHandle, err = d.agents.Handle(c.Context(), to); err != nil {
 		return out, err
 	}
 	out.ToOrg = to.Owner()

@@ -8,6 +8,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/content"
 	"parley/http/rest"
@@ -16,7 +17,8 @@ import (
 
 // Options configure a Desk. All fields are required.
 type Options struct {
-	Node *actors.Node
+	Node   *actors.Node
+	Agents *access.Agents
 	// Domain is the service domain in handles, Brand the word in message types.
 	Domain, Brand string
 	// DayLimit returns how many messages a caller's organization may send a day; nil
@@ -30,13 +32,14 @@ type Options struct {
 // Desk submits messages.
 type Desk struct {
 	node          *actors.Node
+	agents        *access.Agents
 	domain, brand string
 	dayLimit      func(rest.Caller) *int
 	pairRate      func(rest.Caller) int
 }
 
 // New returns a Desk.
-func New(o Options) *Desk { return &Desk{o.Node, o.Domain, o.Brand, o.DayLimit, o.PairRate} }
+func New(o Options) *Desk { return &Desk{o.Node, o.Agents, o.Domain, o.Brand, o.DayLimit, o.PairRate} }
 
 // Ways by which a message comes, see api.Provenance.
 const (
@@ -81,16 +84,16 @@ func (d *Desk) envelopeOf(c *rest.Call, in *api.Send, from *agent.State, via str
 // organization's first active agent. // spec: Messaging
 func (d *Desk) Sender(c *rest.Call, in *api.Send) (*agent.State, error) {
 	if in.FromHandle != nil {
-		return d.Acting(c, *in.FromHandle)
+		return d.agents.Acting(c, *in.FromHandle)
 	}
-	return d.ActingOrFirst(c, in.ActingAgent)
+	return d.agents.ActingOrFirst(c, in.ActingAgent)
 }
 
 func (d *Desk) recipient(c *rest.Call, in *api.Send) (*agent.State, error) {
 	if in.ToAgentID != nil {
 		return d.node.Agents.Get(c.Context(), *in.ToAgentID)
 	}
-	return d.AgentByHandle(c, *in.ToHandle)
+	return d.agents.ByHandle(c, *in.ToHandle)
 }
 
 // Task says that a message came over A2A.

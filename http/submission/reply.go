@@ -8,6 +8,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/http/access"
 	"parley/http/api"
 	"parley/http/content"
 	"parley/http/rest"
@@ -94,7 +95,7 @@ func (d *Desk) ends(c *rest.Call, r *record.Message, named *agent.State) (from, 
 		return nil, nil, err
 	}
 	if from.Revoked() {
-		return nil, nil, ErrActingAgent
+		return nil, nil, access.ErrActingAgent
 	}
 	to, err = d.node.Agents.Get(c.Context(), other)
 	return from, to, err

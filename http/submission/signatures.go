@@ -51,7 +51,7 @@ func (d *Desk) attestationKey(c *rest.Call, kid string) (key []byte, known bool,
 	wanted := kid
 	if slug, name, fragment, ok := auth.ParseAgentDID(kid, d.domain); ok {
 		handle := parley.Handle{Name: name, Slug: slug, Domain: d.domain}
-		a, err = d.AgentByHandle(c, handle.String())
+		a, err = d.agents.ByHandle(c, handle.String())
 		wanted = fragment
 	} else {
 		var id parley.AgentID

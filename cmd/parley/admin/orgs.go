@@ -19,6 +19,7 @@ import (
 	"parley/actors"
 	"parley/actors/org"
 	parleyhttp "parley/http"
+	"parley/http/access"
 	"parley/http/api"
 )
 
@@ -26,7 +27,7 @@ import (
 type OrgEndpoint struct {
 	Node    *actors.Node
 	Service *parleyhttp.Service
-	Quotas  parleyhttp.QuotaProfile
+	Quotas  access.QuotaProfile
 }
 
 // OrgItem is an organization in the answer of GET /orgs.
@@ -123,8 +124,8 @@ func (d *OrgEndpoint) Mount(mux *http.ServeMux) {
 }
 
 func (q *QuotaRequest) command() (org.Command, error) {
-	if !slices.Contains(parleyhttp.QuotaNames(), q.Name) {
-		return nil, errBadRequest.Saying(fmt.Sprintf("There is no quota %q; there are %q.", q.Name, parleyhttp.QuotaNames()))
+	if !slices.Contains(access.QuotaNames(), q.Name) {
+		return nil, errBadRequest.Saying(fmt.Sprintf("There is no quota %q; there are %q.", q.Name, access.QuotaNames()))
 	}
 	switch q.Limit.Kind() {
 	case 'n':
@@ -263,7 +264,7 @@ func (d *OrgEndpoint) show(ctx context.Context, o *org.State) (*OrgTerms, error)
 		"agents": &t.AgentCount, "groups": &t.GroupCount, parley.QuotaMessages: &usage.Messages, parley.QuotaStoredBytes: &usage.Stored,
 		parley.QuotaChanges: &usage.Changes, parley.QuotaInvitations: &usage.Invitations,
 	}
-	for _, name := range parleyhttp.QuotaNames() {
+	for _, name := range access.QuotaNames() {
 		part := OrgQuota{Limit: d.Quotas.Of(o, name), Used: used[name], From: "tier"}
 		if _, set := o.Allowed(name); set {
 			part.From = "operator"

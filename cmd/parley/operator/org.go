@@ -15,7 +15,7 @@ import (
 	"parley/actors/org"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/program"
-	parleyhttp "parley/http"
+	"parley/http/access"
 )
 
 type OrgCmd struct {
@@ -66,7 +66,7 @@ func printTerms(s *program.Streams, t *admin.OrgTerms) error {
 		}
 	}
 	rows := [][]string{{"QUOTA", "LIMIT", "USED", "FROM"}}
-	for _, name := range parleyhttp.QuotaNames() {
+	for _, name := range access.QuotaNames() {
 		q := t.Quotas[name]
 		limit, used := noLimit, ""
 		if q.Limit != nil {

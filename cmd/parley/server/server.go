@@ -25,6 +25,7 @@ import (
 	"parley/cmd/parley/program"
 	"parley/cmd/parley/telemetry"
 	parleyhttp "parley/http"
+	"parley/http/access"
 	"parley/http/auth"
 	"parley/http/connlimit"
 	"parley/http/content"
@@ -320,7 +321,7 @@ func (h *running) startWork(ctx context.Context, cfg *Config) {
 }
 
 // startAdmin starts the operator's interface.
-func (h *running) startAdmin(cfg Config, quotas parleyhttp.QuotaProfile) error {
+func (h *running) startAdmin(cfg Config, quotas access.QuotaProfile) error {
 	token, err := datadir.MakeAdminToken(cfg.Data)
 	if err != nil {
 		return err

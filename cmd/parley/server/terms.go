@@ -16,6 +16,7 @@ import (
 	"parley"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
+	"parley/http/access"
 )
 
 // Terms are the settings for what callers may do. Every number of the profile can be set.
@@ -155,8 +156,8 @@ func (t *Terms) validate(c *Config) error {
 }
 
 // quotas returns the profile with all overrides. Later ones take precedence.
-func (c *Config) quotas() (parleyhttp.QuotaProfile, error) {
-	profile := parleyhttp.Quotas(c.QuotaProfile)
+func (c *Config) quotas() (access.QuotaProfile, error) {
+	profile := access.Quotas(c.QuotaProfile)
 	for _, q := range c.Quota {
 		changed, err := profile.With(q.tier, q.name, q.limit)
 		if err != nil {

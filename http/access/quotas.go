@@ -1,4 +1,4 @@
-package http
+package access
 
 import (
 	"fmt"
@@ -15,19 +15,19 @@ type QuotaProfile [org.TierMax + 1]map[string]int
 
 // The quotas, in the wording and the order of the answer.
 const (
-	quotaAgents   = "agents"
-	quotaMessages = parley.QuotaMessages
-	quotaGroups   = "groups"
-	quotaWebhooks = "webhooks_per_agent"
-	quotaMembers  = "group_members"
-	quotaStreams  = "streams_per_agent"
-	quotaExports  = "exports_per_hour"
-	// quotaJoinRequests is no quota of organizations.
-	quotaJoinRequests = "join_requests"
+	QuotaAgents   = "agents"
+	QuotaMessages = parley.QuotaMessages
+	QuotaGroups   = "groups"
+	QuotaWebhooks = "webhooks_per_agent"
+	QuotaMembers  = "group_members"
+	QuotaStreams  = "streams_per_agent"
+	QuotaExports  = "exports_per_hour"
+	// QuotaJoinRequests is no quota of organizations.
+	QuotaJoinRequests = "join_requests"
 )
 
 var quotaNames = [...]string{
-	quotaAgents, quotaMessages, quotaGroups, quotaWebhooks, quotaMembers, quotaStreams, quotaExports,
+	QuotaAgents, QuotaMessages, QuotaGroups, QuotaWebhooks, QuotaMembers, QuotaStreams, QuotaExports,
 	parley.QuotaStoredBytes, parley.QuotaChanges, parley.QuotaInvitations, parley.QuotaInvitationsPerAgent,
 }
 
@@ -44,7 +44,7 @@ func Quotas(profile string) QuotaProfile {
 	}
 	var open QuotaProfile
 	for tier := range open {
-		open[tier] = map[string]int{quotaExports: 1}
+		open[tier] = map[string]int{QuotaExports: 1}
 	}
 	return open
 }
@@ -105,8 +105,8 @@ func (p QuotaProfile) Of(o *org.State, name string) *int {
 	return p.limit(int(o.GetTrustTier()), name)
 }
 
-// payer returns who pays for what an organization's requests store.
-func (p QuotaProfile) payer(o *org.State) *parley.Payer {
+// Payer returns who pays for what an organization's requests store.
+func (p QuotaProfile) Payer(o *org.State) *parley.Payer {
 	return &parley.Payer{
 		Org: o.OrgID(), StoredBytes: p.Of(o, parley.QuotaStoredBytes), Changes: p.Of(o, parley.QuotaChanges),
 		Invitations: p.Of(o, parley.QuotaInvitations), InvitationsPerAgent: p.Of(o, parley.QuotaInvitationsPerAgent),
@@ -114,10 +114,10 @@ func (p QuotaProfile) payer(o *org.State) *parley.Payer {
 }
 
 // Seats returns how many members a group of the owner may have. nil means no limit.
-func (p QuotaProfile) Seats(owner *org.State) *int { return p.Of(owner, quotaMembers) }
+func (p QuotaProfile) Seats(owner *org.State) *int { return p.Of(owner, QuotaMembers) }
 
-// allowed returns a caller's limit of a quota. nil means no limit.
-func (s *core) allowed(who rest.Caller, name string) *int {
+// Allowed returns a caller's limit of a quota. nil means no limit.
+func (p QuotaProfile) Allowed(who rest.Caller, name string) *int {
 	o, _ := who.Record.(*org.State)
-	return s.Quotas.Of(o, name)
+	return p.Of(o, name)
 }

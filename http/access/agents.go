@@ -1,0 +1,185 @@
+// Package access says who acts: the agent that a caller names, what its organization may know of a
+// group, and what its quotas are.
+package access
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/http/rest"
+)
+
+var (
+	ErrUnknownAgent = parley.ErrNotFound.Saying("There is no such agent.")
+	ErrForeignAgent = parley.ErrNotOwner.Saying("The agent belongs to another organization.")
+	ErrRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")
+
+	ErrAgentRequired = parley.Refuse(parley.Invalid, "agent_required", "Name the acting agent: your organization has several, or none.")
+	ErrActingAgent   = parley.ErrNotOwner.Saying("The acting agent is not an active agent of your organization.")
+)
+
+// Agents finds the agents that callers name.
+type Agents struct {
+	node   *actors.Node
+	domain string // in handles
+}
+
+// NewAgents returns the agents of a node.
+func NewAgents(node *actors.Node, domain string) *Agents { return &Agents{node, domain} }
+
+// Own returns an agent of the caller's organization, active or revoked.
+func (g *Agents) Own(c *rest.Call, id parley.AgentID) (*agent.State, error) {
+	a, err := g.node.Agents.Get(c.Context(), id)
+	switch {
+	case errors.Is(err, parley.ErrNotFound):
+		return nil, ErrUnknownAgent
+	case err != nil:
+		return nil, err
+	case a.Owner() != c.Caller.Org:
+		return nil, ErrForeignAgent
+	}
+	return a, nil
+}
+
+// Active is Own for active agents.
+func (g *Agents) Active(c *rest.Call, id parley.AgentID) (*agent.State, error) {
+	a, err := g.Own(c, id)
+	if err == nil && a.Revoked() {
+		return nil, ErrRevokedAgent
+	}
+	return a, err
+}
+
+// Acting returns the agent that a header or from_handle names by UUID, handle or bare
+// name. An unknown, foreign or revoked agent cannot act.
+func (g *Agents) Acting(c *rest.Call, name string) (*agent.State, error) {
+	a, err := g.named(c, strings.TrimSpace(name))
+	switch {
+	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrBadHandle):
+		return nil, ErrActingAgent
+	case err != nil:
+		return nil, err
+	case a.Owner() != c.Caller.Org || a.Revoked():
+		return nil, ErrActingAgent
+	}
+	return a, nil
+}
+
+func (g *Agents) named(c *rest.Call, name string) (*agent.State, error) {
+	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
+		return g.node.Agents.Get(c.Context(), id)
+	}
+	if strings.Contains(name, "@") {
+		return g.ByHandle(c, name)
+	}
+	id, err := g.node.Agents.ByName(c.Context(), c.Caller.Org, strings.ToLower(name))
+	if err != nil {
+		return nil, err
+	}
+	return g.node.Agents.Get(c.Context(), id)
+}
+
+// ByHandle returns the agent with a handle, active or revoked. The error is
+// parley.ErrBadHandle or parley.ErrNotFound if there is none.
+func (g *Agents) ByHandle(c *rest.Call, handle string) (*agent.State, error) {
+	h, err := parley.ParseHandle(handle)
+	if err != nil {
+		return nil, err
+	}
+	if h.Domain != g.domain || h.Group {
+		return nil, parley.ErrNotFound
+	}
+	owner, err := g.node.Orgs.BySlug(c.Context(), h.Slug)
+	if err != nil {
+		return nil, err
+	}
+	id, err := g.node.Agents.ByName(c.Context(), owner, h.Name)
+	if err != nil {
+		return nil, err
+	}
+	return g.node.Agents.Get(c.Context(), id)
+}
+
+// Handle returns the handle of an agent, which contains its organization's slug.
+func (g *Agents) Handle(ctx context.Context, a *agent.State) (string, error) {
+	o, err := g.node.Orgs.Get(ctx, a.Owner())
+	if err != nil {
+		return "", err
+	}
+	return parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: g.domain}.String(), nil
+}
+
+// ActingOrFirst returns the agent that was named, else the organization's first active
+// one.
+func (g *Agents) ActingOrFirst(c *rest.Call, name string) (*agent.State, error) {
+	if name != "" {
+		return g.Acting(c, name)
+	}
+	a, err := g.node.Agents.FirstActive(c.Context(), c.Caller.Org)
+	if errors.Is(err, parley.ErrNotFound) {
+		return nil, ErrAgentRequired.With("candidates", []string{})
+	}
+	return a, err
+}
+
+// candidatesMax bounds how many agents are suggested to a caller that named none.
+const candidatesMax = 100
+
+// Sole returns the agent that the caller named, else its only active one.
+func (g *Agents) Sole(c *rest.Call, name string) (*agent.State, error) {
+	if name != "" {
+		return g.Acting(c, name)
+	}
+	var sole *agent.State
+	candidates := []string{}
+	err := g.node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
+		sole, candidates = a, append(candidates, a.AgentID().String())
+		return len(candidates) < candidatesMax
+	})
+	if err == nil && len(candidates) != 1 {
+		err = ErrAgentRequired.With("candidates", candidates)
+	}
+	return sole, err
+}
+
+// HandleOf returns the handle of an agent.
+func (g *Agents) HandleOf(ctx context.Context, id parley.AgentID) (*string, error) {
+	a, err := g.node.Agents.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := g.Handle(ctx, a)
+	return &handle, err
+}
+
+// Public returns an active agent by exact id or handle, which any caller may name.
+func (g *Agents) Public(c *rest.Call, name string) (*agent.State, error) {
+	a, err := g.Named(c, name)
+	if err == nil && a.Revoked() {
+		return nil, ErrUnknownAgent
+	}
+	return a, err
+}
+
+// Named is Public, revoked agents included.
+func (g *Agents) Named(c *rest.Call, name string) (a *agent.State, err error) {
+	if strings.Contains(name, "@") {
+		if a, err = g.ByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
+			return nil, parley.ErrBadHandle.With("loc", []any{"path", "id"})
+		}
+	} else {
+		id, malformed := parley.ParseID[parley.AgentID](name)
+		if malformed != nil {
+			return nil, &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"path", "id"}, Msg: "Input should be a handle, such as name@org.domain, or a valid UUID", Type: rest.FaultUUIDParsing}}}
+		}
+		a, err = g.node.Agents.Get(c.Context(), id)
+	}
+	if errors.Is(err, parley.ErrNotFound) {
+		return nil, ErrUnknownAgent
+	}
+	return a, err
+}

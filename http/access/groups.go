@@ -1,0 +1,122 @@
+package access
+
+import (
+	"context"
+	"errors"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/group"
+	"parley/http/rest"
+	"parley/journal"
+)
+
+// Groups reads groups as far as callers may know of them.
+type Groups struct {
+	node   *actors.Node
+	agents *Agents
+	quotas QuotaProfile
+}
+
+// NewGroups returns the groups of a node. The quotas say how many members they may have.
+func NewGroups(node *actors.Node, agents *Agents, quotas QuotaProfile) *Groups {
+	return &Groups{node, agents, quotas}
+}
+
+// Viewer returns the caller's organization as the reader of a group.
+func Viewer(c *rest.Call, needs group.Access) group.Viewer {
+	return group.Viewer{Caller: group.Caller{Org: c.Caller.Org}, Needs: needs}
+}
+
+// View returns a group for a caller that needs the given access.
+func (g *Groups) View(c *rest.Call, id parley.GroupID, needs group.Access) (group.View, error) {
+	return g.ViewWith(c, id, group.GetView{Viewer: Viewer(c, needs)})
+}
+
+// ViewWith is View for callers that ask for more.
+func (g *Groups) ViewWith(c *rest.Call, id parley.GroupID, q group.GetView) (group.View, error) {
+	v, err := g.node.Groups.View(c.Context(), id, q)
+	return v, g.Err(c, id, err)
+}
+
+// Err returns the error of a read of a group as the caller may see it.
+func (g *Groups) Err(c *rest.Call, id parley.GroupID, err error) error {
+	if errors.Is(err, journal.ErrErased) {
+		return g.erased(c, id)
+	}
+	return err
+}
+
+// erased returns the refusal of what concerns a group whose owner was erased: it is
+// gone for an organization that ever had a seat in it, and unknown to others.
+func (g *Groups) erased(c *rest.Call, id parley.GroupID) error {
+	holder, err := g.node.Groups.SeatHolder(c.Context(), id, c.Caller.Org)
+	switch {
+	case err != nil:
+		return err
+	case holder.Zero():
+		return group.ErrUnknown
+	}
+	return journal.ErrErased
+}
+
+// Caller returns the caller as a group's rules see it: its organization and the
+// agent that it named.
+func (g *Groups) Caller(c *rest.Call, name string) (group.Caller, error) {
+	by := group.Caller{Org: c.Caller.Org}
+	if name == "" {
+		return by, nil
+	}
+	a, err := g.agents.Acting(c, name)
+	if err == nil {
+		by.Agent = a.AgentID()
+	}
+	return by, err
+}
+
+// LikelyCaller is Caller, but with the organization's only active agent if none is
+// named.
+func (g *Groups) LikelyCaller(c *rest.Call, name string) (group.Caller, error) {
+	by := group.Caller{Org: c.Caller.Org}
+	a, err := g.agents.Sole(c, name)
+	switch {
+	case err == nil:
+		by.Agent = a.AgentID()
+	case name == "" && errors.Is(err, ErrAgentRequired):
+		err = nil
+	}
+	return by, err
+}
+
+// SeatLimit returns how many members a group of an owner may have.
+func (g *Groups) SeatLimit(ctx context.Context, owner parley.OrgID) (*int, error) {
+	o, err := g.node.Orgs.Get(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	return g.quotas.Seats(o), nil
+}
+
+// Handle returns #name@slug.domain.
+func (g *Groups) Handle(ctx context.Context, owner parley.OrgID, name string) (string, error) {
+	o, err := g.node.Orgs.Get(ctx, owner)
+	if err != nil {
+		return "", err
+	}
+	return parley.Handle{Name: name, Slug: o.GetSlug(), Domain: g.agents.domain, Group: true}.String(), nil
+}
+
+// AfterCommit returns the error for a committed change that cannot be read back: an error
+// of the read must not look like a refusal of the change.
+func AfterCommit(err error) error {
+	if errors.Is(err, parley.ErrOverloaded) {
+		return parley.ErrOutcomeUnknown
+	}
+	return err
+}
+
+// MayKnow checks that the caller may know of a group that it wants to change.
+func (g *Groups) MayKnow(c *rest.Call, id parley.GroupID) error {
+	_, err := g.View(c, id, group.Onlooker)
+	return err
+}
