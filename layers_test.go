@@ -154,14 +154,18 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/docs", "parley/http/egress", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/http/api"}), why: "the stored form of a message is the same for every sender and every reader"},
 	"parley/http/access": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors"}),
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/view"}),
 		why: "who acts, and what it may know, is the same for every resource",
+	},
+	"parley/http/export": {
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/access", "parley/http/content", "parley/http/view"}),
+		why: resourceWhy,
 	},
 	"parley/http/view": {
 		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query", "parley/http/api", "parley/http/auth", "parley/http/content"}),
@@ -239,6 +243,8 @@ var lattice = map[string]place{
 	"parley/cmd/parley/judges":     {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
 	"parley/cmd/parley/server":     {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
+
+const resourceWhy = "a resource finds who acts, asks actors and renders; it knows no other resource"
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
 

@@ -165,7 +165,7 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 		return rest.Rendered{}, err
 	}
 	return c.Render(room.size(), func(b []byte) []byte {
-		return view.AppendPage(b, s.toViews(c.Context(), page), room.viewer, s.lists.Cursor(list, next))
+		return view.AppendPage(b, s.agents.ToViews(c.Context(), page), room.viewer, s.lists.Cursor(list, next))
 	}), nil
 }
 

@@ -40,7 +40,7 @@ func benchmarkExport(b *testing.B, letters int) {
 	defer h.close()
 	p := fillForExport(b, h, *exportMessages, letters)
 	hour := 0
-	h.service.exports.clock = func() time.Time { hour++; return time.Now().Add(time.Duration(hour) * exportWindow) }
+	h.service.exports.Clock = func() time.Time { hour++; return time.Now().Add(time.Duration(hour) * time.Hour) }
 	var size, heap, live int64
 	for b.Loop() {
 		heap = max(heap, heapGrowth(false, func() { size = p.discardExport() }))

@@ -103,7 +103,7 @@ func signReceipt(key auth.SigningKey, brand string, claims *api.ReceiptClaims) (
 // get it, and never changes.
 func (s inbox) receiptOf(c *rest.Call, m query.Message) (*api.ReceiptClaims, error) {
 	var shown api.Message
-	if err := json.Unmarshal(view.AppendMessage(nil, s.toView(c.Context(), m), s.viewerOf(c, nil)), &shown); err != nil {
+	if err := json.Unmarshal(view.AppendMessage(nil, s.agents.ToView(c.Context(), m), s.viewerOf(c, nil)), &shown); err != nil {
 		return nil, err
 	}
 	place, err := s.Node.Messages.PlaceOf(c.Context(), m.Record)

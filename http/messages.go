@@ -41,7 +41,7 @@ func (s messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State)
 	notePosted(c, p)
 	v := s.viewerOf(c, from)
 	out := c.Render(v.SizeBound(p.Message), func(b []byte) []byte {
-		return view.AppendMessage(b, s.toView(c.Context(), query.Message{Record: p.Message, Receipts: p.Receipts}), v)
+		return view.AppendMessage(b, s.agents.ToView(c.Context(), query.Message{Record: p.Message, Receipts: p.Receipts}), v)
 	})
 	if p.Repeated {
 		out.Code = 200
@@ -95,7 +95,7 @@ func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, erro
 			return rest.Rendered{}, err
 		}
 	}
-	return c.Render(v.SizeBound(r), func(b []byte) []byte { return view.AppendMessage(b, s.toView(c.Context(), m), v) }), nil
+	return c.Render(v.SizeBound(r), func(b []byte) []byte { return view.AppendMessage(b, s.agents.ToView(c.Context(), m), v) }), nil
 }
 
 // inbox returns a page of an agent's messages, newest first. It marks the messages that
@@ -124,6 +124,6 @@ func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 		}
 	}
 	return c.Render(room.size(), func(b []byte) []byte {
-		return view.AppendPage(b, s.toViews(c.Context(), page), room.viewer, s.lists.Cursor(list, next))
+		return view.AppendPage(b, s.agents.ToViews(c.Context(), page), room.viewer, s.lists.Cursor(list, next))
 	}), nil
 }

@@ -48,7 +48,7 @@ func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 		q.Quotas[name] = api.Quota{Limit: s.Quotas.Of(o, name), Used: new(int(n)), ResetsAt: &midnight}
 	}
 	q.Quotas[parley.QuotaStoredBytes] = api.Quota{Limit: s.Quotas.Of(o, parley.QuotaStoredBytes), Used: new(int(max(used.Stored, 0)))}
-	exported, again := s.exports.used(c.Caller.Org)
+	exported, again := s.exports.Used(c.Caller.Org)
 	q.Quotas[access.QuotaExports] = api.Quota{Limit: s.Quotas.Of(o, access.QuotaExports), Used: &exported, ResetsAt: again}
 	return q, nil
 }

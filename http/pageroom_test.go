@@ -55,7 +55,7 @@ func TestSizeBoundHolds(t *testing.T) {
 		"copy":      {stored(other, h.owner, long.Bytes()), 500},
 	} {
 		v := h.service.viewer(h.owner, parley.AgentID{})
-		takes := len(view.AppendMessage(nil, h.service.toView(t.Context(), query.Message{Record: c.record, Receipts: read}), v))
+		takes := len(view.AppendMessage(nil, h.service.agents.ToView(t.Context(), query.Message{Record: c.record, Receipts: read}), v))
 		if bound := v.SizeBound(c.record); takes > bound || takes+c.slack < bound {
 			t.Errorf("%s: takes %d bytes, %d are counted", what, takes, bound)
 		}

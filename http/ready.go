@@ -11,9 +11,8 @@ import (
 )
 
 var (
-	errDraining = parley.Refuse(parley.Unavailable, "draining", "The server is stopping.")
-	errDamaged  = parley.Refuse(parley.Unavailable, "damaged", "A file of the data directory is damaged.")
-	errFollows  = parley.Refuse(parley.Unavailable, "follows", "Another node of the cluster leads, or none does.")
+	errDamaged = parley.Refuse(parley.Unavailable, "damaged", "A file of the data directory is damaged.")
+	errFollows = parley.Refuse(parley.Unavailable, "follows", "Another node of the cluster leads, or none does.")
 )
 
 // Ready returns why this server should receive no requests: it is stopping, a data file is
@@ -22,7 +21,7 @@ var (
 // leads.
 func (s *core) Ready(ask api.GetReadiness) *parley.Refusal {
 	if s.closing.Load() {
-		return errDraining
+		return rest.ErrDraining
 	}
 	if s.Node.Damage() != "" {
 		return errDamaged
@@ -49,7 +48,7 @@ func ReadyStatus(ask api.GetReadiness, reason *parley.Refusal) int {
 	switch {
 	case reason == nil:
 		return fasthttp.StatusOK
-	case ask.Graceful && errors.Is(reason, errDraining):
+	case ask.Graceful && errors.Is(reason, rest.ErrDraining):
 		return fasthttp.StatusNotFound
 	}
 	return fasthttp.StatusServiceUnavailable

@@ -140,7 +140,7 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 		}
 	}
 	v := s.viewer(c.Caller.Org, to)
-	return c.Render(v.SizeBound(m.Record), func(b []byte) []byte { return view.AppendMessage(b, s.toView(c.Context(), m), v) }), nil
+	return c.Render(v.SizeBound(m.Record), func(b []byte) []byte { return view.AppendMessage(b, s.agents.ToView(c.Context(), m), v) }), nil
 }
 
 // ackMessages marks messages of an agent's inbox as read: the named ones, or all up to

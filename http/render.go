@@ -1,11 +1,8 @@
 package http
 
 import (
-	"context"
-
 	"parley"
 	"parley/actors/agent"
-	"parley/actors/query"
 	"parley/http/rest"
 	"parley/http/view"
 )
@@ -22,22 +19,4 @@ func (s *core) viewerOf(c *rest.Call, acting *agent.State) view.Viewer {
 		return s.viewer(c.Caller.Org, parley.AgentID{})
 	}
 	return s.viewer(c.Caller.Org, acting.AgentID())
-}
-
-// toView returns a message with what is shown beside it.
-func (s *core) toView(ctx context.Context, m query.Message) view.Message {
-	out := view.Message{Message: m}
-	if m.Record.Copied() {
-		out.Recipient, _ = s.agents.HandleOf(ctx, m.Record.Recipient()) // if possible
-	}
-	return out
-}
-
-// toViews is toView for a page.
-func (s *core) toViews(ctx context.Context, page []query.Message) []view.Message {
-	all := make([]view.Message, len(page))
-	for i, m := range page {
-		all[i] = s.toView(ctx, m)
-	}
-	return all
 }

@@ -21,7 +21,7 @@ type Endpoint struct {
 // Endpoints returns the whole interface, documentation included.
 func Endpoints() []Endpoint {
 	var all []Endpoint
-	for _, r := range append((&Service{}).Routes(), docs.Routes("", "")...) {
+	for _, r := range append(Declared(), docs.Routes("", "")...) {
 		all = append(all, Endpoint{r.Method, r.Path})
 	}
 	return all
@@ -34,6 +34,9 @@ const (
 	patch  = fasthttp.MethodPatch
 	remove = fasthttp.MethodDelete
 )
+
+// Declared returns the whole interface of a service that does not run, to describe it.
+func Declared() []rest.Route { return (&Service{core: &core{}}).Routes() }
 
 // Routes returns the whole interface, in the order of the specification.
 func (s *Service) Routes() []rest.Route {
@@ -205,7 +208,7 @@ func (s *Service) otherRoutes() []rest.Route {
 		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", conversations.patchStatus),
 
 		// Compliance
-		rest.Download("/orgs/{id}/export", api.MediaNDJSON, "Export everything that belongs to the organization, as lines of JSON.", compliance.export),
+		rest.Download("/orgs/{id}/export", api.MediaNDJSON, "Export everything that belongs to the organization, as lines of JSON.", s.exports.Serve),
 		rest.RenderedAs[api.ComplianceInfo](get, "/compliance/info", rest.Public, 200, "Transparency notice: who runs the service, and what it does with data.", compliance.complianceInfo),
 		rest.Raw(get, "/llms.txt", rest.Public, "text/plain", "What language models need to use the service.", compliance.llms),
 

@@ -20,6 +20,7 @@ import (
 	"parley/http/access"
 	"parley/http/auth"
 	"parley/http/egress"
+	"parley/http/export"
 	"parley/http/limit"
 	"parley/http/rest"
 	"parley/http/submission"
@@ -132,7 +133,7 @@ type core struct {
 	keyNews     keyNews
 	logSigner   logSigner
 	streams     *streams
-	exports     *exports
+	exports     *export.Exports
 	endings     *endings
 	queries     *limit.Slots
 	meanings    *limit.Slots // of searches that wait for a vector
@@ -172,7 +173,10 @@ func NewService(o ServiceOptions) *Service {
 			return s.show.CardChanged(a, o, a.GetCard().GetUpdatedMs())
 		},
 	})
-	s.streams, s.exports, s.endings = newStreams(s), newExports(o.Clock), newEndings(s)
+	s.streams, s.endings = newStreams(s), newEndings(s)
+	s.exports = export.New(export.Options{
+		Node: o.Node, Agents: s.agents, Groups: s.groups, Quotas: o.Quotas, Show: s.show, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
+	})
 	if o.ClusterTrouble != nil {
 		s.shared = s.share()
 	}
@@ -200,14 +204,14 @@ func NewService(o ServiceOptions) *Service {
 func (s *Service) Close() {
 	s.closing.Store(true)
 	s.streams.close()
-	s.exports.breakOff(parley.OrgID{})
+	s.exports.BreakOff(parley.OrgID{})
 	s.bridge.Close()
 }
 
 // forget ends the streams and the export of an organization that was erased, and drops
 // what was rendered: it may be of that organization.
 func (s *core) forget(org parley.OrgID) {
-	s.exports.breakOff(org)
+	s.exports.BreakOff(org)
 	s.bridge.Forget(org)
 	s.streams.endIf(func(st *agentStream) bool { return st.source.org == org })
 	s.streams.rendered.clear()

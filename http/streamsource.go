@@ -55,7 +55,7 @@ func (s *feedSource) appendEvent(b []byte, e journal.FeedEntry, m query.Message)
 	case journal.GroupEntry:
 		return appendGroupEvent(b, e)
 	case journal.MessageEntry, journal.CopyEntry:
-		return appendMessageEvent(b, s.service.toView(context.Background(), m), s.service.viewer(s.org, s.agent))
+		return appendMessageEvent(b, s.service.agents.ToView(context.Background(), m), s.service.viewer(s.org, s.agent))
 	}
 	return b
 }

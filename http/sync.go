@@ -228,7 +228,7 @@ func (w *replyWait) sizeBound(r *record.Message) int {
 }
 
 func (w *replyWait) appendResult(b []byte, sent query.Message, v view.Viewer) []byte {
-	show := func(m query.Message) view.Message { return w.service.toView(w.call.Context(), m) }
+	show := func(m query.Message) view.Message { return w.service.agents.ToView(w.call.Context(), m) }
 	b = view.AppendMessage(append(b, `{"message":`...), show(sent), v)
 	b = append(b, `,"reply":`...)
 	status := api.SyncTimeout

@@ -54,7 +54,7 @@ func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 		after = &last
 	}
 	return c.Render(w.budget.size(), func(b []byte) []byte {
-		return appendWaited(b, s.toViews(c.Context(), found.Items), found.Unread, w.budget.viewer, after)
+		return appendWaited(b, s.agents.ToViews(c.Context(), found.Items), found.Unread, w.budget.viewer, after)
 	}), nil
 }
 

@@ -10,7 +10,9 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/query"
 	"parley/http/rest"
+	"parley/http/view"
 )
 
 var (
@@ -182,4 +184,22 @@ func (g *Agents) Named(c *rest.Call, name string) (a *agent.State, err error) {
 		return nil, ErrUnknownAgent
 	}
 	return a, err
+}
+
+// ToView returns a message with what is shown beside it.
+func (g *Agents) ToView(ctx context.Context, m query.Message) view.Message {
+	out := view.Message{Message: m}
+	if m.Record.Copied() {
+		out.Recipient, _ = g.HandleOf(ctx, m.Record.Recipient()) // if possible
+	}
+	return out
+}
+
+// ToViews is ToView for a page.
+func (g *Agents) ToViews(ctx context.Context, page []query.Message) []view.Message {
+	all := make([]view.Message, len(page))
+	for i, m := range page {
+		all[i] = g.ToView(ctx, m)
+	}
+	return all
 }

@@ -61,6 +61,8 @@ var (
 	ErrNoRoute = parley.ErrNotFound
 	// ErrTier rejects a caller whose organization has not enough trust.
 	ErrTier = parley.Refuse(parley.Forbidden, "trust_tier_required", "Your organization needs trust tier 1 for this.")
+	// ErrDraining rejects what would begin, or wait, while the server stops.
+	ErrDraining = parley.Refuse(parley.Unavailable, "draining", "The server is stopping.")
 	// ErrHeld rejects a caller that holds too much memory.
 	ErrHeld      = parley.ErrOverloaded.ForOne().Saying("What is under way for you holds as much of the server's memory as it may; nothing was done. Try again shortly.")
 	errMediaType = Protocol(fasthttp.StatusUnsupportedMediaType, "unsupported_media_type", "The body must be application/json.")

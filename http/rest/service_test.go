@@ -7,6 +7,6 @@ import (
 )
 
 func init() {
-	rest.ServiceRoutes = func() []rest.Route { return append((&parleyhttp.Service{}).Routes(), docs.Routes("", "")...) }
+	rest.ServiceRoutes = func() []rest.Route { return append(parleyhttp.Declared(), docs.Routes("", "")...) }
 	rest.ServiceDocument = docs.Document
 }

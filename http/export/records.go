@@ -1,4 +1,4 @@
-package http
+package export
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 // writeAll writes the lines of all types in the order of the specification.
 // // spec: Export record types
-func (st *exportStream) writeAll(ctx context.Context) error {
+func (st *stream) writeAll(ctx context.Context) error {
 	for _, write := range []func(context.Context) error{
 		st.writeOrg, st.writeAgents, st.writeGroups, st.writeMemberships, st.writeRequests, st.writeConversations, st.writeMessages,
 		st.writeWebhooks, st.writeSigningKeys,
@@ -34,7 +34,7 @@ func (st *exportStream) writeAll(ctx context.Context) error {
 }
 
 // writeOrg writes the organization, who registered it, and by which proof of work.
-func (st *exportStream) writeOrg(context.Context) error {
+func (st *stream) writeOrg(context.Context) error {
 	o := st.read.Org()
 	first, err := st.read.Registration()
 	if err != nil {
@@ -63,11 +63,11 @@ func (st *exportStream) writeOrg(context.Context) error {
 	)
 }
 
-func (st *exportStream) writeAgents(context.Context) error {
+func (st *stream) writeAgents(context.Context) error {
 	o := st.read.Org()
 	return st.read.Agents(func(a query.ExportedAgent) error {
 		record := api.ExportedAgent{
-			Agent: st.show.Agent(a.State, o), FormerKeys: []api.ExportedKey{}, KeyBindings: []api.ExportedBinding{},
+			Agent: st.Show.Agent(a.State, o), FormerKeys: []api.ExportedKey{}, KeyBindings: []api.ExportedBinding{},
 			UnboundSince: api.Maybe(a.UnboundSince()), LastActiveAt: api.Maybe(a.LastActive),
 		}
 		if k := a.GetPqKey(); k != nil {
@@ -80,7 +80,7 @@ func (st *exportStream) writeAgents(context.Context) error {
 			record.EncryptionSince = api.At(key.Since)
 		}
 		if a.Card != nil {
-			body, err := st.show.Branded(st.show.Card(a.State, o, a.Card))
+			body, err := st.Show.Branded(st.Show.Card(a.State, o, a.Card))
 			if err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ func (st *exportStream) writeAgents(context.Context) error {
 		}
 		for _, k := range a.GetFormerKeys() {
 			if key, found := a.KeyByKid(parley.Thumbprint(k.GetCurve(), k.GetRaw())); found {
-				record.FormerKeys = append(record.FormerKeys, exportedKey(key))
+				record.FormerKeys = append(record.FormerKeys, keyOf(key))
 			}
 		}
 		for place, b := range a.GetBindings() {
@@ -102,27 +102,27 @@ func (st *exportStream) writeAgents(context.Context) error {
 	})
 }
 
-func exportedKey(key agent.Key) api.ExportedKey {
+func keyOf(key agent.Key) api.ExportedKey {
 	return api.ExportedKey{
 		PublicKey: api.NewJWK(key.Curve, key.Raw), ValidFrom: api.At(key.Since), ValidUntil: api.Maybe(key.Until), RetiredAt: api.Maybe(key.Retired),
 	}
 }
 
-func (st *exportStream) writeGroups(ctx context.Context) error {
+func (st *stream) writeGroups(ctx context.Context) error {
 	return st.read.Groups(func(g *group.State) error {
 		v, err := g.View(group.GetView{MemberIDs: true}, st.read.At())
 		if err != nil {
 			return err
 		}
 		record := api.ExportedGroup{Group: view.Group(v), DeletedAt: view.MaybeMillis(g.DeletedMs)}
-		if record.Handle, err = st.groups.Handle(ctx, g.Org, g.Name); err != nil {
+		if record.Handle, err = st.Groups.Handle(ctx, g.Org, g.Name); err != nil {
 			return err
 		}
 		return st.addValue(api.ExportGroup, record)
 	})
 }
 
-func (st *exportStream) writeMemberships(ctx context.Context) error {
+func (st *stream) writeMemberships(ctx context.Context) error {
 	return st.read.Memberships(func(g *group.State, m group.Member) error {
 		handle, err := st.handleIfKnown(ctx, m.Agent)
 		if err != nil {
@@ -136,18 +136,18 @@ func (st *exportStream) writeMemberships(ctx context.Context) error {
 }
 
 // handleIfKnown returns the handle of an agent, nil if its organization was erased.
-func (s *core) handleIfKnown(ctx context.Context, id parley.AgentID) (*string, error) {
-	handle, err := s.agents.HandleOf(ctx, id)
+func (x *Exports) handleIfKnown(ctx context.Context, id parley.AgentID) (*string, error) {
+	handle, err := x.Agents.HandleOf(ctx, id)
 	if errors.Is(err, journal.ErrErased) || errors.Is(err, parley.ErrNotFound) {
 		return nil, nil
 	}
 	return handle, err
 }
 
-func (st *exportStream) writeRequests(ctx context.Context) error {
+func (st *stream) writeRequests(ctx context.Context) error {
 	return st.read.Requests(func(g *group.State, r *group.Request) error {
 		record := view.JoinRequest(g.Info, g.ViewRequest(r, group.Caller{Org: st.org}, st.read.At()))
-		handle, err := st.groups.Handle(ctx, g.Org, g.Name)
+		handle, err := st.Groups.Handle(ctx, g.Org, g.Name)
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (st *exportStream) writeRequests(ctx context.Context) error {
 	})
 }
 
-func (st *exportStream) writeConversations(context.Context) error {
+func (st *stream) writeConversations(context.Context) error {
 	return st.read.Conversations(func(c query.ExportedConversation) error {
 		st.begin(api.ExportConversation)
 		st.chunk = appendConversation(st.chunk, c)
@@ -216,11 +216,11 @@ func appendOptionalID(b []byte, id parley.AnyID) []byte {
 	return content.AppendID(b, id)
 }
 
-func (st *exportStream) writeMessages(ctx context.Context) error {
-	from := st.viewer(st.org, parley.AgentID{})
+func (st *stream) writeMessages(ctx context.Context) error {
+	from := view.Viewer{Org: st.org, Logger: st.Logger}
 	return st.read.Messages(func(m query.Message) error {
 		st.begin(api.ExportMessage)
-		st.chunk = view.AppendMessage(st.chunk, st.toView(ctx, m), from)
+		st.chunk = view.AppendMessage(st.chunk, st.Agents.ToView(ctx, m), from)
 		st.chunk = append(st.appendStanding(append(st.chunk[:len(st.chunk)-1], `,"export":`...), m), '}')
 		return st.end()
 	})
@@ -228,7 +228,7 @@ func (st *exportStream) writeMessages(ctx context.Context) error {
 
 // appendStanding appends what the record of a message has besides the message: a
 // api.MessageExport.
-func (st *exportStream) appendStanding(b []byte, m query.Message) []byte {
+func (st *stream) appendStanding(b []byte, m query.Message) []byte {
 	r := m.Record
 	b = content.AppendID(append(b, `{"sender_org_id":`...), parley.AnyID(r.SenderOrg()))
 	b = content.AppendID(append(b, `,"recipient_org_id":`...), parley.AnyID(r.RecipientOrg()))
@@ -255,15 +255,15 @@ func (st *exportStream) appendStanding(b []byte, m query.Message) []byte {
 	return append(b, '}')
 }
 
-func (st *exportStream) writeWebhooks(context.Context) error {
+func (st *stream) writeWebhooks(context.Context) error {
 	return st.read.Webhooks(func(w *webhook.State) error {
 		return st.addValue(api.ExportWebhook, api.ExportedWebhook{Webhook: view.Webhook(w), Target: w.GetUrl()})
 	})
 }
 
-func (st *exportStream) writeSigningKeys(context.Context) error {
+func (st *stream) writeSigningKeys(context.Context) error {
 	return st.read.SigningKeys(func(a *agent.State, kid string, key agent.Key) error {
-		return st.addValue(api.ExportSigningKey, api.ExportedSigningKey{ID: kid, AgentID: a.AgentID(), ExportedKey: exportedKey(key)})
+		return st.addValue(api.ExportSigningKey, api.ExportedSigningKey{ID: kid, AgentID: a.AgentID(), ExportedKey: keyOf(key)})
 	})
 }
 

@@ -1,4 +1,4 @@
-package http
+package export
 
 import (
 	"cmp"
@@ -23,29 +23,29 @@ import (
 )
 
 const (
-	// exportChunk is about how many bytes are written at once, exportChunks how many chunks
+	// chunkBytes is about how many bytes are written at once, chunks how many chunks
 	// there are: one is filled, one waits, one is written.
-	exportChunk  = 64 << 10
-	exportChunks = 3
+	chunkBytes = 64 << 10
+	chunks     = 3
 	// chunkHead is the head of a chunk, with a size of eight digits, and chunkEnd its end.
 	// source: RFC 9112 section 7.1
 	chunkHead = "00000000\r\n"
 	chunkEnd  = "\r\n"
-	// exportStall is how long a reader may accept nothing.
-	exportStall = 30 * time.Second
-	// exportBytesLeast is the least memory that an export may be given for ids.
-	exportBytesLeast = 1 << 20
-	// exportSendBuffer is how much of an export the kernel may hold: with the usual send buffer a
+	// stall is how long a reader may accept nothing.
+	stall = 30 * time.Second
+	// idBytesLeast is the least memory that an export may be given for ids.
+	idBytesLeast = 1 << 20
+	// sendBuffer is how much of an export the kernel may hold: with the usual send buffer a
 	// distant reader would wait for each part of it. The kernel takes twice as much memory.
-	exportSendBuffer = 1 << 20
-	// exportOwn is about what an export takes besides: chunks, the record at hand, and what the
+	sendBuffer = 1 << 20
+	// ownBytes is about what an export takes besides: chunks, the record at hand, and what the
 	// kernel holds.
-	exportOwn = 4<<20 + 2*exportSendBuffer
+	ownBytes = 4<<20 + 2*sendBuffer
 )
 
-// exportStream is one export. It writes as fast as its reader reads.
-type exportStream struct {
-	*core
+// stream is one export. It writes as fast as its reader reads.
+type stream struct {
+	*Exports
 	org      parley.OrgID
 	began    time.Time
 	read     *query.Export
@@ -55,7 +55,7 @@ type exportStream struct {
 	draining <-chan struct{}
 	// place is closed when the export may begin.
 	place chan struct{}
-	speed exportSpeed
+	speed speed
 
 	// chunk is being filled: room for its head, then lines.
 	chunk   []byte
@@ -77,31 +77,31 @@ type writtenChunk struct {
 	err   error
 }
 
-// export takes over a connection and writes everything that belongs to the caller's
+// Serve takes over a connection and writes everything that belongs to the caller's
 // organization. // spec: Compliance and infrastructure
-func (s compliance) export(c *rest.Call, in *api.GetExport) error {
+func (x *Exports) Serve(c *rest.Call, in *api.GetExport) error {
 	if in.ID != c.Caller.Org {
 		return errForeignOrg
 	}
 	if !c.RequestCtx().Request.Header.IsHTTP11() {
-		return errExportHTTP10
+		return errHTTP10
 	}
-	st := &exportStream{core: s.core, org: in.ID, draining: c.Draining(), place: make(chan struct{}), sum: sha256.New()}
-	if err := s.exports.take(c, st, s.Quotas.Allowed(c.Caller, access.QuotaExports)); err != nil {
+	st := &stream{Exports: x, org: in.ID, draining: c.Draining(), place: make(chan struct{}), sum: sha256.New()}
+	if err := x.take(c, st, x.Quotas.Allowed(c.Caller, access.QuotaExports)); err != nil {
 		return err
 	}
 	capacity, err := st.reserve(c)
 	if err != nil {
-		s.exports.done(st, false)
+		x.done(st, false)
 		st.hold.Release()
 		return err
 	}
-	if st.read, err = s.Node.Orgs.Export(c.Context(), in.ID, capacity); err != nil {
-		s.exports.done(st, false)
+	if st.read, err = x.Node.Orgs.Export(c.Context(), in.ID, capacity); err != nil {
+		x.done(st, false)
 		st.hold.Release()
 		return err
 	}
-	head := c.AppendChunkedHead(nil, api.MediaNDJSON, s.recordsHeader()+", "+digestHeader)
+	head := c.AppendChunkedHead(nil, api.MediaNDJSON, x.recordsHeader()+", "+digestHeader)
 	ctx := c.Context()
 	c.RequestCtx().HijackSetNoResponse(true)
 	c.RequestCtx().Hijack(func(conn net.Conn) { st.serve(ctx, conn, head) })
@@ -110,10 +110,10 @@ func (s compliance) export(c *rest.Call, in *api.GetExport) error {
 
 // reserve counts the export's memory for its caller: as much for ids as the caller may
 // have.
-func (st *exportStream) reserve(c *rest.Call) (capacity int, err error) {
+func (st *stream) reserve(c *rest.Call) (capacity int, err error) {
 	st.hold = st.Budget.Hold(c.Account(), nil)
-	for capacity = query.ExportBytes; capacity >= exportBytesLeast; capacity /= 2 {
-		if st.hold.Grow(capacity + exportOwn) {
+	for capacity = query.ExportBytes; capacity >= idBytesLeast; capacity /= 2 {
+		if st.hold.Grow(capacity + ownBytes) {
 			return capacity, nil
 		}
 	}
@@ -123,14 +123,16 @@ func (st *exportStream) reserve(c *rest.Call) (capacity int, err error) {
 const digestHeader = "Repr-Digest"
 
 // recordsHeader is the name of the trailer with the number of lines.
-func (s *core) recordsHeader() string { return "X-" + rest.HeaderWord(s.Brand) + "-Export-Records" }
+func (x *Exports) recordsHeader() string {
+	return "X-" + rest.HeaderWord(x.Show.Brand) + "-Export-Records"
+}
 
 // serve writes the export, and closes the connection. It runs in the engine's hijack
 // goroutine.
-func (st *exportStream) serve(ctx context.Context, conn net.Conn, head []byte) {
+func (st *stream) serve(ctx context.Context, conn net.Conn, head []byte) {
 	conn, line := connlimit.Hijack(conn)
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(exportSendBuffer) // otherwise it is slower
+		_ = tcp.SetWriteBuffer(sendBuffer) // otherwise it is slower
 	}
 	completed := false
 	defer func() {
@@ -145,13 +147,13 @@ func (st *exportStream) serve(ctx context.Context, conn net.Conn, head []byte) {
 			line.Leave()
 		}
 		st.read.Close()
-		st.exports.done(st, completed || st.theirs && !st.exports.isBroken(st))
+		st.done(st, completed || st.theirs && !st.isBroken(st))
 		st.hold.Release()
 	}()
-	if !st.exports.attach(st, conn) {
+	if !st.attach(st, conn) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, exportLife)
+	ctx, cancel := context.WithTimeout(ctx, life)
 	defer cancel()
 	err := st.write(head)
 	if err == nil {
@@ -163,9 +165,9 @@ func (st *exportStream) serve(ctx context.Context, conn net.Conn, head []byte) {
 }
 
 // writeBody writes all lines, and the trailers if nothing lacks.
-func (st *exportStream) writeBody(ctx context.Context) error {
-	st.full, st.written = make(chan []byte, exportChunks), make(chan writtenChunk, exportChunks)
-	for range exportChunks - 1 {
+func (st *stream) writeBody(ctx context.Context) error {
+	st.full, st.written = make(chan []byte, chunks), make(chan writtenChunk, chunks)
+	for range chunks - 1 {
 		st.written <- writtenChunk{}
 	}
 	st.chunk = append(st.chunk, chunkHead...)
@@ -182,7 +184,7 @@ func (st *exportStream) writeBody(ctx context.Context) error {
 }
 
 // fillChunks fills chunks with all lines. There are no more when it returns.
-func (st *exportStream) fillChunks(ctx context.Context) error {
+func (st *stream) fillChunks(ctx context.Context) error {
 	defer close(st.full)
 	if err := st.writeAll(ctx); err != nil {
 		return err
@@ -194,26 +196,26 @@ func (st *exportStream) fillChunks(ctx context.Context) error {
 }
 
 // begin begins a line, end ends it. What comes between is appended to chunk.
-func (st *exportStream) begin(kind string) {
+func (st *stream) begin(kind string) {
 	st.chunk = append(append(append(st.chunk, `{"type":"`...), kind...), `","data":`...)
 }
 
-func (st *exportStream) end() error {
+func (st *stream) end() error {
 	st.chunk = append(st.chunk, "}\n"...)
 	st.records++
 	return st.flushFull()
 }
 
 // flushFull hands the chunk over if it is full, which it may be within a line.
-func (st *exportStream) flushFull() error {
-	if len(st.chunk) < exportChunk {
+func (st *stream) flushFull() error {
+	if len(st.chunk) < chunkBytes {
 		return nil
 	}
 	return st.flush()
 }
 
 // addValue writes one line with a value.
-func (st *exportStream) addValue(kind string, value any) error {
+func (st *stream) addValue(kind string, value any) error {
 	data, err := json.Marshal(value, json.Deterministic(true))
 	if err != nil {
 		return err
@@ -224,7 +226,7 @@ func (st *exportStream) addValue(kind string, value any) error {
 }
 
 // flush hands the lines at hand over as one chunk, and begins the next one.
-func (st *exportStream) flush() error {
+func (st *stream) flush() error {
 	if len(st.chunk) == len(chunkHead) {
 		return nil
 	}
@@ -236,7 +238,7 @@ func (st *exportStream) flush() error {
 
 // writeChunks hashes and writes chunks until there are no more. After an error it only
 // takes them.
-func (st *exportStream) writeChunks() {
+func (st *stream) writeChunks() {
 	defer close(st.written)
 	var err error
 	for chunk := range st.full {
@@ -251,13 +253,13 @@ func (st *exportStream) writeChunks() {
 }
 
 // write writes to the reader, and waits for it.
-func (st *exportStream) write(b []byte) error {
+func (st *stream) write(b []byte) error {
 	select {
 	case <-st.draining:
-		return errDraining
+		return rest.ErrDraining
 	default:
 	}
-	if err := st.conn.SetWriteDeadline(st.Clock().Add(exportStall)); err != nil {
+	if err := st.conn.SetWriteDeadline(st.Clock().Add(stall)); err != nil {
 		st.theirs = true
 		return err
 	}
