@@ -154,7 +154,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -165,6 +165,10 @@ var lattice = map[string]place{
 	},
 	"parley/http/export": {
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/access", "parley/http/content", "parley/http/view"}),
+		why: resourceWhy,
+	},
+	"parley/http/webhooks": {
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/http/a2a", "parley/http/access", "parley/http/egress", "parley/http/view"}),
 		why: resourceWhy,
 	},
 	"parley/http/view": {
@@ -229,7 +233,7 @@ var lattice = map[string]place{
 
 	// Commands.
 	"parley/cmd/parley":            {may: everything, why: "the command connects all packages"},
-	"parley/cmd/parley/telemetry":  {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
+	"parley/cmd/parley/telemetry":  {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/webhooks", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
 	"parley/cmd/parley/operator":   {may: []string{"parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/access", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
 	"parley/cmd/parley/admin":      {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/access", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
 	"parley/cmd/parley/datadir":    {may: []string{"parley", "parley/actors/encoding", "parley/actors/issuer", "parley/actors/rules", "parley/cluster/identity", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
@@ -241,7 +245,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/blackbox":   {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":    {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":     {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":     {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/server":     {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const resourceWhy = "a resource finds who acts, asks actors and renders; it knows no other resource"

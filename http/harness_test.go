@@ -32,6 +32,7 @@ import (
 	"parley/http/egress"
 	"parley/http/httpserver"
 	"parley/http/limit"
+	"parley/http/webhooks"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/seal/sealtest"
@@ -50,7 +51,7 @@ type harness struct {
 	guard   *egress.Guard
 	vault   *auth.MasterKey
 	sender  *egress.Sender
-	courier *Courier
+	courier *webhooks.Courier
 	// directory follows the journal; embedder makes its vectors.
 	directory *projection.Directory
 	embedder  *harnessEmbedder
@@ -188,7 +189,7 @@ func (h *harness) openWayOut(entropy parley.Entropy, logger *slog.Logger) {
 	if h.sender, err = egress.NewSender(egress.Options{Clock: time.Now, Guard: h.guard}); err != nil {
 		h.t.Fatal(err)
 	}
-	h.courier = NewCourier(CourierOptions{Guard: h.guard, Sender: h.sender, Vault: h.vault, Entropy: entropy, Logger: logger})
+	h.courier = webhooks.NewCourier(webhooks.CourierOptions{Guard: h.guard, Sender: h.sender, Vault: h.vault, Entropy: entropy, Logger: logger})
 }
 
 // close stops everything that runs.

@@ -162,17 +162,17 @@ func (s *Service) groupRoutes() []rest.Route {
 }
 
 func (s *Service) webhookRoutes() []rest.Route {
-	webhooks := webhooks{s.core}
+	webhooks := s.webhooks
 	return []rest.Route{
-		rest.Typed(post, "/webhooks", rest.Bearer, 201, "Have an agent's events delivered to a URL.", webhooks.createWebhook),
-		rest.RenderedAs[rest.ArrayOrPage[api.Webhook]](get, "/webhooks", rest.Bearer, 200, "Webhooks of the organization's agents, oldest first.", webhooks.listWebhooks),
-		rest.Typed(patch, "/webhooks/{id}", rest.Bearer, 200, "Switch a webhook on or off.", webhooks.patchWebhook),
-		rest.Typed(remove, "/webhooks/{id}", rest.Bearer, 204, "Delete a webhook.", webhooks.deleteWebhook),
-		rest.Typed(post, "/webhooks/{id}/test", rest.Bearer, 200, "Deliver a test event.", webhooks.testWebhook),
-		rest.Typed(post, "/webhooks/{id}/rotate-secret", rest.Bearer, 200, "Make a webhook's secret anew.", webhooks.rotateWebhookSecret),
-		rest.Typed(get, "/webhooks/{id}/deliveries", rest.Bearer, 200, "Delivery jobs of a webhook, newest first.", webhooks.listDeliveries),
-		rest.Typed(get, "/webhooks/{id}/deliveries/summary", rest.Bearer, 200, "Count a webhook's delivery jobs.", webhooks.summary),
-		rest.Typed(post, "/webhooks/{id}/deliveries/{job}/retry", rest.Bearer, 200, "Attempt a delivery job now.", webhooks.retryDelivery),
+		rest.Typed(post, "/webhooks", rest.Bearer, 201, "Have an agent's events delivered to a URL.", webhooks.Create),
+		rest.RenderedAs[rest.ArrayOrPage[api.Webhook]](get, "/webhooks", rest.Bearer, 200, "Webhooks of the organization's agents, oldest first.", webhooks.List),
+		rest.Typed(patch, "/webhooks/{id}", rest.Bearer, 200, "Switch a webhook on or off.", webhooks.Patch),
+		rest.Typed(remove, "/webhooks/{id}", rest.Bearer, 204, "Delete a webhook.", webhooks.Delete),
+		rest.Typed(post, "/webhooks/{id}/test", rest.Bearer, 200, "Deliver a test event.", webhooks.Test),
+		rest.Typed(post, "/webhooks/{id}/rotate-secret", rest.Bearer, 200, "Make a webhook's secret anew.", webhooks.RotateSecret),
+		rest.Typed(get, "/webhooks/{id}/deliveries", rest.Bearer, 200, "Delivery jobs of a webhook, newest first.", webhooks.ListDeliveries),
+		rest.Typed(get, "/webhooks/{id}/deliveries/summary", rest.Bearer, 200, "Count a webhook's delivery jobs.", webhooks.Summary),
+		rest.Typed(post, "/webhooks/{id}/deliveries/{job}/retry", rest.Bearer, 200, "Attempt a delivery job now.", webhooks.RetryDelivery),
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"parley/http/submission"
 	"parley/http/svid"
 	"parley/http/view"
+	"parley/http/webhooks"
 	"parley/journal"
 )
 
@@ -71,7 +72,7 @@ type ServiceOptions struct {
 	// network.
 	Mail func(address, token string)
 	// Courier, if set, gets the bridge, which writes push notifications.
-	Courier *Courier
+	Courier *webhooks.Courier
 	// Guard checks the targets of new webhooks, Vault seals their secrets.
 	Guard *egress.Guard
 	Vault *auth.MasterKey
@@ -134,6 +135,7 @@ type core struct {
 	logSigner   logSigner
 	streams     *streams
 	exports     *export.Exports
+	webhooks    *webhooks.Webhooks
 	endings     *endings
 	queries     *limit.Slots
 	meanings    *limit.Slots // of searches that wait for a vector
@@ -190,10 +192,13 @@ func NewService(o ServiceOptions) *Service {
 		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault, CutOff: s.cutOff, Streams: s.taskStreams,
 	})
 	if o.Courier != nil {
-		o.Courier.bridge.Store(s.bridge)
+		o.Courier.SetBridge(s.bridge)
 	}
 	o.Node.OnErased(s.forget)
 	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
+	s.webhooks = &webhooks.Webhooks{
+		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Lists: s.lists, Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault,
+	}
 	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	s.meanings = limit.NewSlots(meaningsMax)
 	s.publicPages = newPublicPages(func() pageVersion { return pageVersion{s.Node.Agents.Changes(), s.Directory.Version()} })
@@ -291,7 +296,6 @@ type (
 	pages          struct{ *core } // pages for people
 	orgs           struct{ *core }
 	signup         struct{ *core } // registration and tokens
-	webhooks       struct{ *core }
 	workload       struct{ *core } // proofs of workload identities
 	serverInfo     struct{ *core }
 	compliance     struct{ *core } // what the service does with data

@@ -13,9 +13,9 @@ import (
 
 	"parley"
 	"parley/cmd/parley/program"
-	parleyhttp "parley/http"
 	"parley/http/auth"
 	"parley/http/egress"
+	"parley/http/webhooks"
 )
 
 // Outbound holds the settings for the delivery of webhooks.
@@ -38,7 +38,7 @@ func (o *Outbound) validate() error {
 type webhookSender struct {
 	guard   *egress.Guard
 	sender  *egress.Sender
-	courier *parleyhttp.Courier
+	courier *webhooks.Courier
 }
 
 // landWait is how long a drain waits for deliveries in progress. Deliveries that are cut
@@ -68,7 +68,7 @@ func newWebhookSender(cfg *Config, master *auth.MasterKey) (*webhookSender, erro
 	if err != nil {
 		return nil, err
 	}
-	o.courier = parleyhttp.NewCourier(parleyhttp.CourierOptions{
+	o.courier = webhooks.NewCourier(webhooks.CourierOptions{
 		Guard: o.guard, Sender: o.sender, Vault: master, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 	})
 	return o, nil

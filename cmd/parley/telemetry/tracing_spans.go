@@ -17,6 +17,7 @@ import (
 	parleyhttp "parley/http"
 	"parley/http/egress"
 	"parley/http/httpserver"
+	"parley/http/webhooks"
 	"parley/journal"
 )
 
@@ -207,7 +208,7 @@ func (t *Traces) WrapJournal(j journal.Journal) journal.Journal {
 }
 
 // WatchDeliveries records the attempts of webhook deliveries.
-func (t *Traces) WatchDeliveries(courier *parleyhttp.Courier) {
+func (t *Traces) WatchDeliveries(courier *webhooks.Courier) {
 	if t != nil {
 		courier.Watch = t.attempt
 	}

@@ -16,10 +16,10 @@ import (
 	"parley"
 	"parley/actors/delivery"
 	"parley/actors/webhook"
-	parleyhttp "parley/http"
 	"parley/http/egress"
 	"parley/http/httpserver"
 	"parley/http/rest"
+	"parley/http/webhooks"
 	"parley/journal"
 	"parley/persistence"
 )
@@ -107,7 +107,7 @@ func TestSamplingByEnvironment(t *testing.T) {
 // webhook sender has no hooks.
 func TestTracesOff(t *testing.T) {
 	var off *Traces
-	courier := parleyhttp.NewCourier(parleyhttp.CourierOptions{})
+	courier := webhooks.NewCourier(webhooks.CourierOptions{})
 	off.WatchDeliveries(courier)
 	if j, bare := off.WrapJournal(&persistence.Store{}).(*persistence.Store); !bare || courier.Watch != nil {
 		t.Errorf("the journal is %T, the hooks of the webhook sender are %v", j, courier.Watch != nil)

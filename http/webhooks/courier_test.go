@@ -1,4 +1,4 @@
-package http
+package webhooks
 
 import (
 	"log/slog"

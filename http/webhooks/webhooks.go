@@ -1,4 +1,5 @@
-package http
+// Package webhooks serves webhooks and their deliveries, and hands deliveries to the sender.
+package webhooks
 
 import (
 	"bytes"
@@ -8,6 +9,7 @@ import (
 	"slices"
 
 	"parley"
+	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/delivery"
 	"parley/actors/webhook"
@@ -19,18 +21,30 @@ import (
 	"parley/http/view"
 )
 
+// Webhooks serves the webhooks of the callers' agents.
+type Webhooks struct {
+	Node    *actors.Node
+	Agents  *access.Agents
+	Quotas  access.QuotaProfile
+	Lists   rest.Lists
+	Entropy parley.Entropy
+	// Guard checks the targets of new webhooks, Vault seals their secrets.
+	Guard *egress.Guard
+	Vault *auth.MasterKey
+}
+
 // sealOfHooks is the purpose under which webhook secrets are sealed. Each is also bound
 // to the webhook's id.
 const sealOfHooks = "webhook secret"
 
-// createWebhook creates a webhook. Its secret is returned only here. The guard that
+// Create creates a webhook. Its secret is returned only here. The guard that
 // checks each dial also checks the target. // spec: Webhooks
-func (s webhooks) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
+func (s *Webhooks) Create(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
 	target, err := s.Guard.Parse(in.URL)
 	if err != nil {
 		return api.WebhookSecret{}, err
 	}
-	if _, err = s.agents.Active(c, in.AgentID); err == nil {
+	if _, err = s.Agents.Active(c, in.AgentID); err == nil {
 		err = s.Guard.Admit(c.Context(), target)
 	}
 	if err != nil {
@@ -39,12 +53,19 @@ func (s webhooks) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.Webhoo
 	id, secret := s.Node.Webhooks.NewID(in.AgentID), egress.NewSecret(s.Entropy)
 	made, err := s.Node.Webhooks.Create(c.Context(), delivery.CreateWebhook{
 		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), SentURL: in.URL, Events: eventsOf(in.Events),
-		Description: text(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.Quotas.Allowed(c.Caller, access.QuotaWebhooks),
+		Description: orEmpty(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.Quotas.Allowed(c.Caller, access.QuotaWebhooks),
 	})
 	if err != nil {
 		return api.WebhookSecret{}, err
 	}
 	return api.WebhookSecret{Webhook: view.Webhook(made), Secret: secret}, nil
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }
 
 // eventsOf parses event names that the schema has accepted.
@@ -58,7 +79,7 @@ func eventsOf(names []string) []webhook.What {
 	return events
 }
 
-func (s webhooks) sealHook(id webhook.ID, secret string) []byte {
+func (s *Webhooks) sealHook(id webhook.ID, secret string) []byte {
 	return s.Vault.SealSecret(sealOfHooks, id.Bytes(), []byte(secret))
 }
 
@@ -72,18 +93,18 @@ func openHook(vault *auth.MasterKey, id webhook.ID, sealed []byte) (string, erro
 // hookBytesLeast is less than the size of any webhook in an answer.
 const hookBytesLeast = 200
 
-// listWebhooks returns the webhooks of one agent or of all agents of the organization,
+// List returns the webhooks of one agent or of all agents of the organization,
 // oldest first. It sorts only their keys, then reads them one by one, because an
 // organization may have many.
-func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendered, error) {
+func (s *Webhooks) List(c *rest.Call, in *api.ListWebhooks) (rest.Rendered, error) {
 	name := fmt.Sprint("webhooks ", in.IncludeInactive)
 	if in.AgentID != nil {
-		if _, err := s.agents.Own(c, *in.AgentID); err != nil {
+		if _, err := s.Agents.Own(c, *in.AgentID); err != nil {
 			return rest.Rendered{}, err
 		}
 		name += " " + in.AgentID.String()
 	}
-	l, err := s.lists.New(c, in.Paging, name, 32)
+	l, err := s.Lists.New(c, in.Paging, name, 32)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -108,7 +129,7 @@ func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendere
 
 // hookKeys returns the keys of the webhooks in a list, in order: the instant of creation,
 // the agent's position in the roster, the id.
-func (s webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, err error) {
+func (s *Webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, err error) {
 	of := func(place uint64, id parley.AgentID) bool {
 		err = s.Node.Webhooks.Each(l.Call.Context(), id, func(w *webhook.State) {
 			key := binary.BigEndian.AppendUint64(nil, uint64(w.GetCreatedMs()))
@@ -137,8 +158,8 @@ func (s webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, e
 	return keys, err
 }
 
-// patchWebhook switches a webhook on or off. // spec: Webhook
-func (s webhooks) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error) {
+// Patch switches a webhook on or off. // spec: Webhook
+func (s *Webhooks) Patch(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error) {
 	changed, err := s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: c.Caller.Org, Active: in.Active})
 	if err != nil {
 		return api.Webhook{}, hookless(err)
@@ -146,14 +167,14 @@ func (s webhooks) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook,
 	return view.Webhook(changed), nil
 }
 
-func (s webhooks) deleteWebhook(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, error) {
+func (s *Webhooks) Delete(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, error) {
 	_, err := s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Delete{By: c.Caller.Org})
 	return rest.NoContent{}, hookless(err)
 }
 
-// rotateWebhookSecret creates a new secret, which is returned only here. The former
+// RotateSecret creates a new secret, which is returned only here. The former
 // secret also signs for a day.
-func (s webhooks) rotateWebhookSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
+func (s *Webhooks) RotateSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
 	id, secret := webhook.ID(in.ID), egress.NewSecret(s.Entropy)
 	changed, err := s.Node.Webhooks.Change(c.Context(), id, webhook.Rotate{By: c.Caller.Org, SealedSecret: s.sealHook(id, secret)})
 	if err != nil {

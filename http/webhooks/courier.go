@@ -1,4 +1,4 @@
-package http
+package webhooks
 
 import (
 	"errors"
@@ -41,6 +41,9 @@ type Courier struct {
 	// bridge writes push notifications. It is set once there is a service.
 	bridge atomic.Pointer[a2a.Bridge]
 }
+
+// SetBridge sets what writes push notifications.
+func (r *Courier) SetBridge(b *a2a.Bridge) { r.bridge.Store(b) }
 
 // NewCourier returns a Courier.
 func NewCourier(o CourierOptions) *Courier { return &Courier{CourierOptions: o} }

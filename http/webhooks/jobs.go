@@ -1,4 +1,4 @@
-package http
+package webhooks
 
 import (
 	"parley/actors/webhook"
@@ -7,8 +7,8 @@ import (
 	"parley/http/view"
 )
 
-// listDeliveries returns a page of a webhook's jobs, newest first. // spec: Webhooks
-func (s webhooks) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.DeliveryPage, error) {
+// ListDeliveries returns a page of a webhook's jobs, newest first. // spec: Webhooks
+func (s *Webhooks) ListDeliveries(c *rest.Call, in *api.ListDeliveries) (api.DeliveryPage, error) {
 	var status webhook.Status
 	if in.Status != nil {
 		status = webhook.Status(webhook.Status_value[*in.Status])
@@ -24,8 +24,8 @@ func (s webhooks) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.Deli
 	return page, nil
 }
 
-// summary counts a webhook's jobs. Jobs in progress count as pending.
-func (s webhooks) summary(c *rest.Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
+// Summary counts a webhook's jobs. Jobs in progress count as pending.
+func (s *Webhooks) Summary(c *rest.Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
 	w, err := s.Node.Webhooks.Get(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
 		return api.DeliverySummary{}, hookless(err)
@@ -36,8 +36,8 @@ func (s webhooks) summary(c *rest.Call, in *api.GetDeliverySummary) (api.Deliver
 	}, nil
 }
 
-// testWebhook delivers a test event, whichever events the webhook subscribes to.
-func (s webhooks) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
+// Test delivers a test event, whichever events the webhook subscribes to.
+func (s *Webhooks) Test(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
 	j, err := s.Node.Webhooks.Test(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
 		return api.Delivery{}, hookless(err)
@@ -45,8 +45,8 @@ func (s webhooks) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, 
 	return view.Delivery(j, c.Now()), nil
 }
 
-// retryDelivery attempts a job now. A dead job gets all its attempts again.
-func (s webhooks) retryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delivery, error) {
+// RetryDelivery attempts a job now. A dead job gets all its attempts again.
+func (s *Webhooks) RetryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delivery, error) {
 	j, err := s.Node.Webhooks.RetryJob(c.Context(), webhook.ID(in.ID), c.Caller.Org, webhook.JobID(in.Job))
 	if err != nil {
 		return api.Delivery{}, hookless(err)
