@@ -154,7 +154,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -169,6 +169,10 @@ var lattice = map[string]place{
 	},
 	"parley/http/webhooks": {
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/http/a2a", "parley/http/access", "parley/http/egress", "parley/http/view"}),
+		why: resourceWhy,
+	},
+	"parley/http/groups": {
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/http/access", "parley/http/content", "parley/http/mls", "parley/http/submission", "parley/http/view"}),
 		why: resourceWhy,
 	},
 	"parley/http/view": {

@@ -8,13 +8,11 @@ import (
 	"parley/http/rest"
 )
 
-const replayedHeader = "Idempotency-Replayed"
-
 // notePosted keeps the message that a call has stored for the server's Observe function,
 // and marks the answer if the message had been stored before. // docs: delivery.md
 func notePosted(c *rest.Call, p actors.Posted) {
 	if p.Repeated {
-		c.SetHeader(replayedHeader, "true")
+		c.SetHeader(rest.ReplayedHeader, "true")
 	}
 	c.Note(p.Message)
 }
@@ -30,5 +28,5 @@ func Posted(a *httpserver.Answer) (id parley.MessageID, repeated, posted bool) {
 	if id = p.MessageID(); p.Copied() {
 		id = id.Broadcast()
 	}
-	return id, a.Header(replayedHeader) != "", true
+	return id, a.Header(rest.ReplayedHeader) != "", true
 }

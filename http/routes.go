@@ -9,6 +9,7 @@ import (
 	"parley/http/a2a"
 	"parley/http/api"
 	"parley/http/docs"
+	"parley/http/groups"
 	"parley/http/rest"
 )
 
@@ -138,26 +139,26 @@ func (s *Service) orgRoutes() []rest.Route {
 }
 
 func (s *Service) groupRoutes() []rest.Route {
-	groups, joinRequests, mlsGroups := groups{s.core}, joinRequests{s.core}, mlsGroups{s.core}
+	group, requests, mls := groups.Groups{Options: s.grouping}, groups.Requests{Options: s.grouping}, groups.MLS{Options: s.grouping}
 	return []rest.Route{
-		rest.Typed(post, "/groups", rest.Bearer, 201, "Create a group.", groups.createGroup),
-		rest.Typed(get, "/groups", rest.Bearer, 200, "Groups of the organization, oldest first.", groups.listGroups),
-		rest.RenderedAs[rest.ArrayOrPage[api.JoinRequest]](get, "/groups/invites", rest.Bearer, 200, "Live invitations and nominations of the organization's agents.", joinRequests.listInvites),
-		rest.Typed(get, "/groups/{id}", rest.Bearer, 200, "Read a group.", groups.getGroup),
-		rest.Typed(patch, "/groups/{id}", rest.Bearer, 200, "Change a group.", groups.patchGroup),
-		rest.Typed(remove, "/groups/{id}", rest.Bearer, 204, "Delete a group.", groups.deleteGroup),
-		rest.Typed(get, "/groups/{id}/members", rest.Bearer, 200, "Members of a group, in the order of joining.", groups.listMembers),
-		rest.Typed(patch, "/groups/{id}/members/{agent_id}", rest.Bearer, 200, "Promote or demote a member.", groups.patchMember),
-		rest.Typed(remove, "/groups/{id}/members/{agent_id}", rest.Bearer, 204, "Leave a group, or remove a member.", groups.removeMember),
-		rest.Typed(post, "/groups/{id}/join", rest.Bearer, 200, "Join a group, or ask to.", groups.joinGroup),
-		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", joinRequests.invite),
-		rest.Typed(get, "/groups/{id}/requests", rest.Bearer, 200, "Join requests of a group, oldest first.", joinRequests.listRequests),
-		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Bearer, 200, "Vote on a join request.", joinRequests.vote),
-		rest.Typed(post, "/groups/{id}/mls/commits", rest.Bearer, 201, "Commit: begin the next epoch of a group's MLS group.", mlsGroups.commit).WithBody(parley.MLSBodyBytesMax),
-		rest.RenderedAs[api.Page[api.MLSCommit]](get, "/groups/{id}/mls/commits", rest.Bearer, 200, "Commits of a group's MLS group, by epoch.", mlsGroups.listCommits),
-		rest.RenderedAs[api.MLSGroupInfo](get, "/groups/{id}/mls/group-info", rest.Bearer, 200, "What an external commit to a group's MLS group begins with.", mlsGroups.groupInfo),
-		rest.RenderedAs[api.Page[api.MLSWelcome]](get, "/groups/{id}/mls/welcomes", rest.Bearer, 200, "MLS Welcomes of the acting agent, oldest first.", mlsGroups.listWelcomes),
-		rest.Typed(remove, "/groups/{id}/mls/welcomes/{welcome_id}", rest.Bearer, 204, "Acknowledge an MLS Welcome.", mlsGroups.acknowledgeWelcome),
+		rest.Typed(post, "/groups", rest.Bearer, 201, "Create a group.", group.Create),
+		rest.Typed(get, "/groups", rest.Bearer, 200, "Groups of the organization, oldest first.", group.List),
+		rest.RenderedAs[rest.ArrayOrPage[api.JoinRequest]](get, "/groups/invites", rest.Bearer, 200, "Live invitations and nominations of the organization's agents.", requests.ListInvites),
+		rest.Typed(get, "/groups/{id}", rest.Bearer, 200, "Read a group.", group.Get),
+		rest.Typed(patch, "/groups/{id}", rest.Bearer, 200, "Change a group.", group.Patch),
+		rest.Typed(remove, "/groups/{id}", rest.Bearer, 204, "Delete a group.", group.Delete),
+		rest.Typed(get, "/groups/{id}/members", rest.Bearer, 200, "Members of a group, in the order of joining.", group.ListMembers),
+		rest.Typed(patch, "/groups/{id}/members/{agent_id}", rest.Bearer, 200, "Promote or demote a member.", group.PatchMember),
+		rest.Typed(remove, "/groups/{id}/members/{agent_id}", rest.Bearer, 204, "Leave a group, or remove a member.", group.RemoveMember),
+		rest.Typed(post, "/groups/{id}/join", rest.Bearer, 200, "Join a group, or ask to.", group.Join),
+		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", requests.Invite),
+		rest.Typed(get, "/groups/{id}/requests", rest.Bearer, 200, "Join requests of a group, oldest first.", requests.List),
+		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Bearer, 200, "Vote on a join request.", requests.Vote),
+		rest.Typed(post, "/groups/{id}/mls/commits", rest.Bearer, 201, "Commit: begin the next epoch of a group's MLS group.", mls.Commit).WithBody(parley.MLSBodyBytesMax),
+		rest.RenderedAs[api.Page[api.MLSCommit]](get, "/groups/{id}/mls/commits", rest.Bearer, 200, "Commits of a group's MLS group, by epoch.", mls.ListCommits),
+		rest.RenderedAs[api.MLSGroupInfo](get, "/groups/{id}/mls/group-info", rest.Bearer, 200, "What an external commit to a group's MLS group begins with.", mls.GroupInfo),
+		rest.RenderedAs[api.Page[api.MLSWelcome]](get, "/groups/{id}/mls/welcomes", rest.Bearer, 200, "MLS Welcomes of the acting agent, oldest first.", mls.ListWelcomes),
+		rest.Typed(remove, "/groups/{id}/mls/welcomes/{welcome_id}", rest.Bearer, 204, "Acknowledge an MLS Welcome.", mls.AcknowledgeWelcome),
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"parley/http/auth"
 	"parley/http/egress"
 	"parley/http/export"
+	"parley/http/groups"
 	"parley/http/limit"
 	"parley/http/rest"
 	"parley/http/submission"
@@ -136,10 +137,11 @@ type core struct {
 	streams     *streams
 	exports     *export.Exports
 	webhooks    *webhooks.Webhooks
+	grouping    groups.Options
 	endings     *endings
 	queries     *limit.Slots
 	meanings    *limit.Slots // of searches that wait for a vector
-	lists       rest.Lists
+	lists       *rest.Lists
 	publicPages *publicPages
 	desk        *submission.Desk
 	bridge      *a2a.Bridge
@@ -195,9 +197,12 @@ func NewService(o ServiceOptions) *Service {
 		o.Courier.SetBridge(s.bridge)
 	}
 	o.Node.OnErased(s.forget)
-	s.lists = rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
+	s.lists = &rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.webhooks = &webhooks.Webhooks{
 		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Lists: s.lists, Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault,
+	}
+	s.grouping = groups.Options{
+		Node: o.Node, Agents: s.agents, Access: s.groups, Desk: s.desk, Quotas: o.Quotas, Lists: s.lists, Cursors: o.Cursors, Brand: o.Brand,
 	}
 	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	s.meanings = limit.NewSlots(meaningsMax)
@@ -289,8 +294,6 @@ type (
 	messages       struct{ *core } // sending
 	inbox          struct{ *core } // reading and acknowledging
 	conversations  struct{ *core }
-	groups         struct{ *core } // groups and their members
-	joinRequests   struct{ *core } // invitations, requests, votes
 	groupDirectory struct{ *core }
 	agentDirectory struct{ *core } // searching the cards of agents
 	pages          struct{ *core } // pages for people

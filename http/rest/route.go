@@ -241,6 +241,9 @@ func (r *Route) Prepare(brand string) (err error) {
 	return nil
 }
 
+// ReplayedHeader marks the answer to a request that was made before, under the same key.
+const ReplayedHeader = "Idempotency-Replayed"
+
 // HeaderWord returns a brand in the spelling of header names: Svc.
 func HeaderWord(brand string) string { return strings.ToUpper(brand[:1]) + brand[1:] }
 

@@ -26,7 +26,7 @@ type Webhooks struct {
 	Node    *actors.Node
 	Agents  *access.Agents
 	Quotas  access.QuotaProfile
-	Lists   rest.Lists
+	Lists   *rest.Lists
 	Entropy parley.Entropy
 	// Guard checks the targets of new webhooks, Vault seals their secrets.
 	Guard *egress.Guard

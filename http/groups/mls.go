@@ -1,4 +1,4 @@
-package http
+package groups
 
 import (
 	"encoding/base64"
@@ -21,8 +21,8 @@ import (
 	"parley/http/view"
 )
 
-// mlsGroups has the requests of members of MLS groups. // docs: mls.md
-type mlsGroups struct{ *core }
+// MLS has the requests of members of MLS groups. // docs: mls.md
+type MLS struct{ Options }
 
 // mlsReader is an agent that asks about a group's MLS group.
 type mlsReader struct {
@@ -32,11 +32,11 @@ type mlsReader struct {
 }
 
 // reader returns the acting agent and what its organization may know of the group.
-func (s mlsGroups) reader(c *rest.Call, id parley.GroupID, name string) (r mlsReader, err error) {
-	if r.agent, err = s.agents.Sole(c, name); err != nil {
+func (s MLS) reader(c *rest.Call, id parley.GroupID, name string) (r mlsReader, err error) {
+	if r.agent, err = s.Agents.Sole(c, name); err != nil {
 		return r, err
 	}
-	v, err := s.groups.ViewWith(c, id, group.GetView{Viewer: access.Viewer(c, group.Stranger), Access: true})
+	v, err := s.Access.ViewWith(c, id, group.GetView{Viewer: access.Viewer(c, group.Stranger), Access: true})
 	r.owner, r.has = v.Org, v.Access
 	return r, err
 }
@@ -50,9 +50,9 @@ func (r mlsReader) refused(err error) error {
 	return err
 }
 
-// commit begins the next epoch of a group's MLS group. Whether the group may be known is
+// Commit begins the next epoch of a group's MLS group. Whether the group may be known is
 // judged before what was sent.
-func (s mlsGroups) commit(c *rest.Call, in *api.CommitMLS) (api.MLSEpoch, error) {
+func (s MLS) Commit(c *rest.Call, in *api.CommitMLS) (api.MLSEpoch, error) {
 	r, err := s.reader(c, in.ID, in.ActingAgent)
 	if err != nil {
 		return api.MLSEpoch{}, err
@@ -73,7 +73,7 @@ func (s mlsGroups) commit(c *rest.Call, in *api.CommitMLS) (api.MLSEpoch, error)
 		return api.MLSEpoch{}, err
 	}
 	commit.By = r.agent.AgentID()
-	if commit.SeatLimit, err = s.groups.SeatLimit(c.Context(), r.owner); err != nil {
+	if commit.SeatLimit, err = s.Access.SeatLimit(c.Context(), r.owner); err != nil {
 		return api.MLSEpoch{}, err
 	}
 	done, err := s.Node.Groups.CommitMLS(c.Context(), in.ID, commit)
@@ -184,10 +184,10 @@ func appendBase64(b, data []byte) []byte {
 	return append(base64.RawURLEncoding.AppendEncode(append(b, '"'), data), '"')
 }
 
-// listCommits returns the commits that the acting agent may see.
-func (s mlsGroups) listCommits(c *rest.Call, in *api.ListMLSCommits) (rest.Rendered, error) {
+// ListCommits returns the commits that the acting agent may see.
+func (s MLS) ListCommits(c *rest.Call, in *api.ListMLSCommits) (rest.Rendered, error) {
 	list := "mls commits " + in.ID.String()
-	place, err := s.lists.Place(list, in.Cursor)
+	place, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -203,7 +203,7 @@ func (s mlsGroups) listCommits(c *rest.Call, in *api.ListMLSCommits) (rest.Rende
 	}
 	next := ""
 	if more {
-		next = s.lists.Cursor(list, commits[len(commits)-1].Epoch+1)
+		next = s.Lists.Cursor(list, commits[len(commits)-1].Epoch+1)
 	}
 	return c.Render(room.size(), func(b []byte) []byte {
 		b = append(b, `{"items":[`...)
@@ -221,8 +221,8 @@ func (s mlsGroups) listCommits(c *rest.Call, in *api.ListMLSCommits) (rest.Rende
 	}), nil
 }
 
-// groupInfo returns the GroupInfo of the present epoch.
-func (s mlsGroups) groupInfo(c *rest.Call, in *api.GetMLSGroupInfo) (rest.Rendered, error) {
+// GroupInfo returns the GroupInfo of the present epoch.
+func (s MLS) GroupInfo(c *rest.Call, in *api.GetMLSGroupInfo) (rest.Rendered, error) {
 	r, err := s.reader(c, in.ID, in.ActingAgent)
 	if err != nil {
 		return rest.Rendered{}, err
@@ -240,10 +240,10 @@ func (s mlsGroups) groupInfo(c *rest.Call, in *api.GetMLSGroupInfo) (rest.Render
 	}), nil
 }
 
-// listWelcomes returns the Welcomes that the acting agent has not acknowledged.
-func (s mlsGroups) listWelcomes(c *rest.Call, in *api.ListMLSWelcomes) (rest.Rendered, error) {
+// ListWelcomes returns the Welcomes that the acting agent has not acknowledged.
+func (s MLS) ListWelcomes(c *rest.Call, in *api.ListMLSWelcomes) (rest.Rendered, error) {
 	list := "mls welcomes " + in.ID.String()
-	since, err := s.lists.Place(list, in.Cursor)
+	since, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -258,7 +258,7 @@ func (s mlsGroups) listWelcomes(c *rest.Call, in *api.ListMLSWelcomes) (rest.Ren
 	}
 	next := ""
 	if more {
-		next = s.lists.Cursor(list, welcomes[len(welcomes)-1].Epoch+1)
+		next = s.Lists.Cursor(list, welcomes[len(welcomes)-1].Epoch+1)
 	}
 	return c.Render(room.size(), func(b []byte) []byte {
 		b = append(b, `{"items":[`...)
@@ -276,8 +276,8 @@ func (s mlsGroups) listWelcomes(c *rest.Call, in *api.ListMLSWelcomes) (rest.Ren
 	}), nil
 }
 
-// acknowledgeWelcome drops a Welcome of the acting agent.
-func (s mlsGroups) acknowledgeWelcome(c *rest.Call, in *api.AcknowledgeMLSWelcome) (rest.NoContent, error) {
+// AcknowledgeWelcome drops a Welcome of the acting agent.
+func (s MLS) AcknowledgeWelcome(c *rest.Call, in *api.AcknowledgeMLSWelcome) (rest.NoContent, error) {
 	r, err := s.reader(c, in.ID, in.ActingAgent)
 	if err != nil {
 		return rest.NoContent{}, err

@@ -1,4 +1,4 @@
-package http
+package groups
 
 import (
 	"bytes"
@@ -14,11 +14,11 @@ import (
 	"parley/http/rest"
 )
 
-// listGroups returns a page of the groups that the organization owns, oldest first,
+// List returns a page of the groups that the organization owns, oldest first,
 // followed by those in which it has a seat, as the request selects. // spec: Groups
-func (s groups) listGroups(c *rest.Call, in *api.ListGroups) (api.Page[api.Group], error) {
+func (s Groups) List(c *rest.Call, in *api.ListGroups) (api.Page[api.Group], error) {
 	l := &groupList{service: s, call: c, scope: in.Scope, limit: in.Limit, page: api.Page[api.Group]{Items: []api.Group{}}}
-	position, err := s.lists.Position("groups "+c.Caller.Org.String()+" "+in.Scope, in.Cursor, 8, 16)
+	position, err := s.Lists.Position("groups "+c.Caller.Org.String()+" "+in.Scope, in.Cursor, 8, 16)
 	if err != nil {
 		return l.page, err
 	}
@@ -38,7 +38,7 @@ func (s groups) listGroups(c *rest.Call, in *api.ListGroups) (api.Page[api.Group
 // groupList is a page that is being filled. A cursor of 8 bytes is a position among the
 // owned groups. A cursor of 16 bytes is the last seen group of the others.
 type groupList struct {
-	service groups
+	service Groups
 	call    *rest.Call
 	scope   string
 	limit   int
@@ -121,7 +121,7 @@ func (l *groupList) seated(position []byte) (next []byte, err error) {
 }
 
 // seats returns the groups that the caller's agents are in, in the order of their ids.
-func (s groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
+func (s Groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
 	err = s.Node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
 		for _, m := range a.GetGroups() {
 			ids = append(ids, m.GroupID())

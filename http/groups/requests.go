@@ -1,4 +1,4 @@
-package http
+package groups
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 )
 
 // requestsOf returns requests of a group with the group's handle.
-func (s joinRequests) requestsOf(c *rest.Call, g group.Info, seen ...group.RequestView) ([]api.JoinRequest, error) {
-	handle, err := s.groups.Handle(c.Context(), g.Org, g.Name)
+func (s Requests) requestsOf(c *rest.Call, g group.Info, seen ...group.RequestView) ([]api.JoinRequest, error) {
+	handle, err := s.Access.Handle(c.Context(), g.Org, g.Name)
 	rows := make([]api.JoinRequest, len(seen))
 	for i, v := range seen {
 		rows[i] = view.JoinRequest(g, v)
@@ -28,7 +28,7 @@ func (s joinRequests) requestsOf(c *rest.Call, g group.Info, seen ...group.Reque
 }
 
 // requestFor returns a request that was just made as a caller sees it who may know of it.
-func (s joinRequests) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
+func (s Requests) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
 	g, err := s.Node.Groups.View(c.Context(), id, group.GetView{Viewer: group.Viewer{Caller: by}, Request: r.RequestID()})
 	if err != nil {
 		return api.JoinRequest{}, err
@@ -49,16 +49,16 @@ var listedRequests = map[string]group.ListRequests{
 	"all":     {Overdue: true},
 }
 
-// listRequests returns a page of a group's join requests in the order in which they were
+// List returns a page of a group's join requests in the order in which they were
 // filed. // spec: Groups
-func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
+func (s Requests) List(c *rest.Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
 	page := api.Page[api.JoinRequest]{Items: []api.JoinRequest{}}
-	by, err := s.groups.LikelyCaller(c, in.ActingAgent)
+	by, err := s.Access.LikelyCaller(c, in.ActingAgent)
 	if err != nil {
 		return page, err
 	}
 	list := "requests " + in.ID.String() + " " + in.Status
-	position, err := s.lists.Position(list, in.Cursor, 16)
+	position, err := s.Lists.Position(list, in.Cursor, 16)
 	if err != nil {
 		return page, err
 	}
@@ -68,7 +68,7 @@ func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page
 	// second.
 	live, err := s.Node.Groups.ListRequests(c.Context(), in.ID, q)
 	if err != nil {
-		return page, s.groups.Err(c, in.ID, err)
+		return page, s.Access.Err(c, in.ID, err)
 	}
 	rows, more := live.Requests, false
 	if in.Status == "all" {
@@ -103,19 +103,19 @@ func merge(settled []*group.Request, live []group.RequestView) []group.RequestVi
 	return slices.CompactFunc(all, func(a, b group.RequestView) bool { return bytes.Equal(a.Request.GetId(), b.Request.GetId()) })
 }
 
-// listInvites returns the live invitations and nominations of the caller's agents, or of
+// ListInvites returns the live invitations and nominations of the caller's agents, or of
 // the one it named. // spec: Groups
-func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rendered, error) {
+func (s Requests) ListInvites(c *rest.Call, in *api.ListInvites) (rest.Rendered, error) {
 	var named *agent.State
 	list := "invites"
 	if in.ActingAgent != "" {
 		var err error
-		if named, err = s.agents.Acting(c, in.ActingAgent); err != nil {
+		if named, err = s.Agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 		list += " " + named.AgentID().String()
 	}
-	l, err := s.lists.New(c, in.Paging, list, 24)
+	l, err := s.Lists.New(c, in.Paging, list, 24)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -134,7 +134,7 @@ func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rende
 
 // addInvites adds the requests about one of the caller's agents, at the given position in
 // the roster, and reports whether the list continues.
-func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) bool {
+func (s Requests) addInvites(l *rest.List, place uint64, of parley.AgentID) bool {
 	concerns, err := s.Node.Groups.Concerns(l.Call.Context(), of)
 	if err != nil {
 		return l.Add(nil, nil, err)
@@ -154,7 +154,7 @@ func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) 
 
 // inviteOf returns a request about one of the caller's agents, or nil unless it is live
 // and was made by another agent, to a group that was not erased.
-func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
+func (s Requests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	g, err := s.Node.Groups.View(c.Context(), concern.Group, group.GetView{
 		Viewer: group.Viewer{Caller: group.Caller{Org: c.Caller.Org, Agent: of}}, Request: concern.Request,
 	})
@@ -170,13 +170,13 @@ func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.C
 	return &rows[0], err
 }
 
-// vote records or changes a vote of the acting agent. // spec: Groups
-func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
-	by, err := s.groups.Caller(c, in.ActingAgent)
+// Vote records or changes a vote of the acting agent. // spec: Groups
+func (s Requests) Vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
+	by, err := s.Access.Caller(c, in.ActingAgent)
 	if err != nil {
 		return api.VoteResult{}, err
 	}
-	g, err := s.groups.ViewWith(c, in.ID, group.GetView{
+	g, err := s.Access.ViewWith(c, in.ID, group.GetView{
 		Viewer: group.Viewer{Caller: by, Needs: group.Stranger}, Request: in.RequestID,
 	})
 	if err != nil {
@@ -189,7 +189,7 @@ func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 			return api.VoteResult{}, err
 		}
 	}
-	if cast.SeatLimit, err = s.groups.SeatLimit(c.Context(), g.Org); err != nil {
+	if cast.SeatLimit, err = s.Access.SeatLimit(c.Context(), g.Org); err != nil {
 		return api.VoteResult{}, err
 	}
 	voted, err := s.Node.Groups.Vote(c.Context(), in.ID, cast)

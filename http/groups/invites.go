@@ -1,4 +1,4 @@
-package http
+package groups
 
 import (
 	"encoding/base64"
@@ -20,7 +20,7 @@ import (
 
 // inviteRun is one request to invite agents to a group.
 type inviteRun struct {
-	service joinRequests
+	service Requests
 	call    *rest.Call
 	group   api.Group // only its id, names and isolation may be known
 	// by is the inviter, nil if none of the caller's agents may invite. The group's rules
@@ -31,8 +31,8 @@ type inviteRun struct {
 	limit    *int
 }
 
-// invite invites one agent or several. // spec: Groups
-func (s joinRequests) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, error) {
+// Invite invites one agent or several. // spec: Groups
+func (s Requests) Invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, error) {
 	v, err := s.inviter(c, in)
 	if err != nil {
 		return api.InviteAnswer{}, err
@@ -60,13 +60,13 @@ func (s joinRequests) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, er
 
 // inviter returns the agent that the caller named, else its first admin in the group,
 // else its first member.
-func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) {
-	by, err := s.groups.Caller(c, in.ActingAgent)
+func (s Requests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) {
+	by, err := s.Access.Caller(c, in.ActingAgent)
 	if err != nil {
 		return nil, err
 	}
 	v := &inviteRun{service: s, call: c}
-	g, err := s.groups.ViewWith(c, in.ID, group.GetView{
+	g, err := s.Access.ViewWith(c, in.ID, group.GetView{
 		Viewer: access.Viewer(c, group.Onlooker), FirstMembers: by.Agent.Zero(),
 	})
 	if err != nil {
@@ -76,14 +76,14 @@ func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) 
 		by.Agent = g.FirstMembers[n-1]
 	}
 	v.group = view.Group(g)
-	if v.group.Handle, err = s.groups.Handle(c.Context(), g.Org, g.Name); err != nil {
+	if v.group.Handle, err = s.Access.Handle(c.Context(), g.Org, g.Name); err != nil {
 		return nil, err
 	}
-	if v.limit, err = s.groups.SeatLimit(c.Context(), g.Org); err != nil || by.Agent.Zero() {
+	if v.limit, err = s.Access.SeatLimit(c.Context(), g.Org); err != nil || by.Agent.Zero() {
 		return v, err
 	}
 	if v.by, err = s.Node.Agents.Get(c.Context(), by.Agent); err == nil {
-		v.byHandle, err = s.agents.Handle(c.Context(), v.by)
+		v.byHandle, err = s.Agents.Handle(c.Context(), v.by)
 	}
 	return v, err
 }
@@ -142,7 +142,7 @@ func (v *inviteRun) entry(t api.Target, message *string) (api.Invitation, error)
 // known.
 func (v *inviteRun) row(name string, to *agent.State) (row api.Invitation, err error) {
 	if to != nil {
-		handle, err := v.service.agents.Handle(v.call.Context(), to)
+		handle, err := v.service.Agents.Handle(v.call.Context(), to)
 		return api.Invitation{AgentID: new(to.AgentID()), Handle: &handle}, err
 	}
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
@@ -190,7 +190,7 @@ func ofGroup(err error) bool {
 }
 
 // ask invites one agent. The rules judge unknown agents too, so that only callers who may
-// invite learn that an agent is unknown.
+// Invite learn that an agent is unknown.
 func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group.Request, err error) {
 	if to, err = v.service.target(v.call, name); err != nil {
 		return nil, nil, err
@@ -204,7 +204,7 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 	}
 	invitation := actors.Invitation{Invite: ask}
 	if to != nil {
-		handle, err := v.service.agents.Handle(v.call.Context(), to)
+		handle, err := v.service.Agents.Handle(v.call.Context(), to)
 		if err != nil {
 			return to, nil, err
 		}
@@ -217,12 +217,12 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 
 // target returns the agent with an id or a handle, active or revoked, or nil if there is
 // none.
-func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err error) {
+func (s Requests) target(c *rest.Call, name string) (a *agent.State, err error) {
 	name = strings.TrimSpace(name)
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
 		a, err = s.Node.Agents.Get(c.Context(), id)
 	} else {
-		a, err = s.agents.ByHandle(c, name)
+		a, err = s.Agents.ByHandle(c, name)
 	}
 	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrBadHandle) || errors.Is(err, journal.ErrErased) {
 		return nil, nil
@@ -236,7 +236,7 @@ func (v *inviteRun) notice(to *agent.State, handle, message string) actors.Conte
 	told := appendInviteNotice(nil, v.group, message)
 	e := content.Envelope{
 		Type: v.service.Brand + ".v1.group_invite", Version: api.HPKEv1, ContentType: rest.JSONMedia,
-		SenderHandle: v.byHandle, RecipientHandle: handle, Origin: v.service.desk.OriginOf(v.call, v.by, submission.ViaSystem),
+		SenderHandle: v.byHandle, RecipientHandle: handle, Origin: v.service.Desk.OriginOf(v.call, v.by, submission.ViaSystem),
 		Payload:  base64.RawURLEncoding.EncodeToString(told),
 		Metadata: append(append([]byte(`{"group_invite":`), told...), '}'),
 	}
@@ -259,14 +259,14 @@ func appendInviteNotice(b []byte, g api.Group, message string) []byte {
 
 // inviteRoster invites the agents of a founding roster. A repeated request reports the
 // invitations already made and makes the missing ones.
-func (s joinRequests) inviteRoster(c *rest.Call, g api.Group, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
+func (s Requests) inviteRoster(c *rest.Call, g api.Group, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
 	rows := []api.Invitation{}
 	if len(roster) == 0 {
 		return rows, nil
 	}
 	v := &inviteRun{service: s, call: c, group: g, by: founder, founding: true, limit: s.Quotas.Allowed(c.Caller, access.QuotaMembers)}
 	var err error
-	if v.byHandle, err = s.agents.Handle(c.Context(), founder); err != nil {
+	if v.byHandle, err = s.Agents.Handle(c.Context(), founder); err != nil {
 		return nil, err
 	}
 	var done map[parley.AgentID]*priorRequest
@@ -317,7 +317,7 @@ type priorRequest struct {
 }
 
 // invitedBefore returns the first request about each agent that was invited to a group.
-func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*priorRequest, error) {
+func (s Requests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*priorRequest, error) {
 	done := map[parley.AgentID]*priorRequest{}
 	live, err := s.Node.Groups.ListRequests(c.Context(), id, group.ListRequests{Overdue: true})
 	if err != nil {

@@ -1,4 +1,5 @@
-package http
+// Package groups serves groups, their members, join requests, votes and MLS groups.
+package groups
 
 import (
 	"errors"
@@ -9,29 +10,50 @@ import (
 	"parley/http/access"
 	"parley/http/api"
 	"parley/http/rest"
+	"parley/http/submission"
 	"parley/http/view"
 )
 
+// Options are what the handlers of groups need of the service.
+type Options struct {
+	Node    *actors.Node
+	Agents  *access.Agents
+	Access  *access.Groups
+	Desk    *submission.Desk
+	Quotas  access.QuotaProfile
+	Lists   *rest.Lists
+	Cursors *parley.Cursors
+	// Brand is the word in message types.
+	Brand string
+}
+
+// Groups has the requests about groups and their members, Requests those about invitations, join
+// requests and votes.
+type (
+	Groups   struct{ Options }
+	Requests struct{ Options }
+)
+
 // readGroup returns a group, with its owner, for callers that may read it.
-func (s groups) readGroup(c *rest.Call, id parley.GroupID) (g api.Group, owner parley.OrgID, err error) {
-	v, err := s.groups.ViewWith(c, id, group.GetView{Viewer: access.Viewer(c, group.Insider), MemberIDs: true})
+func (s Groups) readGroup(c *rest.Call, id parley.GroupID) (g api.Group, owner parley.OrgID, err error) {
+	v, err := s.Access.ViewWith(c, id, group.GetView{Viewer: access.Viewer(c, group.Insider), MemberIDs: true})
 	if err != nil {
 		return g, owner, err
 	}
 	g = view.Group(v)
-	g.Handle, err = s.groups.Handle(c.Context(), v.Org, v.Name)
+	g.Handle, err = s.Access.Handle(c.Context(), v.Org, v.Name)
 	return g, v.Org, err
 }
 
-func (s groups) getGroup(c *rest.Call, in *api.GetGroup) (api.Group, error) {
+func (s Groups) Get(c *rest.Call, in *api.GetGroup) (api.Group, error) {
 	g, _, err := s.readGroup(c, in.ID)
 	return g, err
 }
 
-// createGroup creates a group with its founder as the only member and invites the rest of
+// Create creates a group with its founder as the only member and invites the rest of
 // its roster. // spec: Groups
-func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated, error) {
-	founder, err := s.agents.ActingOrFirst(c, in.ActingAgent)
+func (s Groups) Create(c *rest.Call, in *api.CreateGroup) (api.GroupCreated, error) {
+	founder, err := s.Agents.ActingOrFirst(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupCreated{}, err
 	}
@@ -56,13 +78,13 @@ func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated
 	if err != nil {
 		return api.GroupCreated{}, access.AfterCommit(err)
 	}
-	rows, err := joinRequests(s).inviteRoster(c, g, founder, in.Members, made.Repeated)
+	rows, err := Requests{s.Options}.inviteRoster(c, g, founder, in.Members, made.Repeated)
 	return api.GroupCreated{Group: g, Invitations: rows}, access.AfterCommit(err)
 }
 
 // madeGroup returns a group that the caller has created, by this request or an earlier
 // one with the same key.
-func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (g api.Group, err error) {
+func (s Groups) madeGroup(c *rest.Call, made actors.GroupMade) (g api.Group, err error) {
 	v, err := s.Node.Groups.View(c.Context(), made.ID, group.GetView{MemberIDs: true})
 	if errors.Is(err, group.ErrUnknown) { // the founder joined another group meanwhile
 		err = group.ErrIsolationConflict
@@ -72,19 +94,19 @@ func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (g api.Group, err
 	}
 	if made.Repeated {
 		c.SetStatus(200)
-		c.SetHeader(replayedHeader, "true")
+		c.SetHeader(rest.ReplayedHeader, "true")
 	}
 	g = view.Group(v)
-	g.Handle, err = s.groups.Handle(c.Context(), v.Org, v.Name)
+	g.Handle, err = s.Access.Handle(c.Context(), v.Org, v.Name)
 	return g, err
 }
 
-func (s groups) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) {
-	by, err := s.groups.Caller(c, in.ActingAgent)
+func (s Groups) Patch(c *rest.Call, in *api.GroupPatch) (api.Group, error) {
+	by, err := s.Access.Caller(c, in.ActingAgent)
 	if err != nil {
 		return api.Group{}, err
 	}
-	if err := s.groups.MayKnow(c, in.ID); err != nil {
+	if err := s.Access.MayKnow(c, in.ID); err != nil {
 		return api.Group{}, err
 	}
 	change := group.Change{By: by, Name: in.Name, Isolated: in.Isolated, VoteHours: in.VoteDurationHours}
@@ -105,10 +127,10 @@ func (s groups) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) 
 	return g, access.AfterCommit(err)
 }
 
-func (s groups) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, error) {
-	by, err := s.groups.Caller(c, in.ActingAgent)
+func (s Groups) Delete(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, error) {
+	by, err := s.Access.Caller(c, in.ActingAgent)
 	if err == nil {
-		err = s.groups.MayKnow(c, in.ID)
+		err = s.Access.MayKnow(c, in.ID)
 	}
 	if err == nil {
 		err = s.Node.Groups.Delete(c.Context(), in.ID, group.Delete{By: by})

@@ -1,4 +1,4 @@
-package http
+package groups
 
 import (
 	"parley"
@@ -8,12 +8,12 @@ import (
 	"parley/http/rest"
 )
 
-// listMembers returns a page of a group's members in the order in which they joined.
+// ListMembers returns a page of a group's members in the order in which they joined.
 // // spec: Groups
-func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.GroupMember], error) {
+func (s Groups) ListMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.GroupMember], error) {
 	page := api.Page[api.GroupMember]{Items: []api.GroupMember{}}
 	list := "members " + in.ID.String()
-	seat, err := s.lists.Place(list, in.Cursor)
+	seat, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -21,11 +21,11 @@ func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.Gro
 		Viewer: access.Viewer(c, group.Insider), After: uint32(seat), Limit: in.Limit + 1,
 	})
 	if err != nil {
-		return page, s.groups.Err(c, in.ID, err)
+		return page, s.Access.Err(c, in.ID, err)
 	}
 	for i, m := range members {
 		if i == in.Limit {
-			page.HasMore, page.NextCursor = true, new(s.lists.Cursor(list, uint64(members[i-1].Seat)))
+			page.HasMore, page.NextCursor = true, new(s.Lists.Cursor(list, uint64(members[i-1].Seat)))
 			break
 		}
 		one, err := s.memberOf(c, in.ID, m)
@@ -38,21 +38,21 @@ func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.Gro
 }
 
 // memberOf returns a membership as the caller sees it. // spec: Group member
-func (s groups) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
-	handle, err := s.agents.HandleOf(c.Context(), m.Agent)
+func (s Groups) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
+	handle, err := s.Agents.HandleOf(c.Context(), m.Agent)
 	return api.GroupMember{
 		AgentID: m.Agent, AgentHandle: handle, GroupID: of, ID: new(m.ID(of)), IsOwnOrg: m.Org == c.Caller.Org,
 		JoinedAt: api.At(m.JoinedAt()), Role: m.Role.String(), MLSSeated: m.Leaf,
 	}, err
 }
 
-// patchMember promotes or demotes a member.
-func (s groups) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember, error) {
-	by, err := s.groups.Caller(c, in.ActingAgent)
+// PatchMember promotes or demotes a member.
+func (s Groups) PatchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember, error) {
+	by, err := s.Access.Caller(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupMember{}, err
 	}
-	if err := s.groups.MayKnow(c, in.ID); err != nil {
+	if err := s.Access.MayKnow(c, in.ID); err != nil {
 		return api.GroupMember{}, err
 	}
 	role, _ := group.ParseRole(in.Role)
@@ -64,36 +64,36 @@ func (s groups) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember,
 	return row, access.AfterCommit(err)
 }
 
-// removeMember removes a member, or lets the acting agent leave. // spec: Groups
-func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent, error) {
-	by, err := s.groups.LikelyCaller(c, in.ActingAgent)
+// RemoveMember removes a member, or lets the acting agent leave. // spec: Groups
+func (s Groups) RemoveMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent, error) {
+	by, err := s.Access.LikelyCaller(c, in.ActingAgent)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	v, err := s.groups.View(c, in.ID, group.Onlooker)
+	v, err := s.Access.View(c, in.ID, group.Onlooker)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	limit, err := s.groups.SeatLimit(c.Context(), v.Org)
+	limit, err := s.Access.SeatLimit(c.Context(), v.Org)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
 	return rest.NoContent{}, s.Node.Groups.RemoveMember(c.Context(), in.ID, group.Remove{Agent: in.AgentID, By: by, SeatLimit: limit})
 }
 
-// joinGroup requests a seat: by the group's policy, by an invitation, or as the consent
+// Join requests a seat: by the group's policy, by an invitation, or as the consent
 // of a nominee. // spec: Join request and membership
-func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
-	a, err := s.agents.Sole(c, in.ActingAgent)
+func (s Groups) Join(c *rest.Call, in *api.Join) (api.JoinResult, error) {
+	a, err := s.Agents.Sole(c, in.ActingAgent)
 	if err != nil {
 		return api.JoinResult{}, err
 	}
-	v, err := s.groups.View(c, in.ID, group.Stranger)
+	v, err := s.Access.View(c, in.ID, group.Stranger)
 	if err != nil {
 		return api.JoinResult{}, err
 	}
 	join := group.Join{Agent: a.AgentID(), Org: c.Caller.Org}
-	if join.SeatLimit, err = s.groups.SeatLimit(c.Context(), v.Org); err != nil {
+	if join.SeatLimit, err = s.Access.SeatLimit(c.Context(), v.Org); err != nil {
 		return api.JoinResult{}, err
 	}
 	if in.Message != nil {
@@ -107,6 +107,6 @@ func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 		m, err := s.memberOf(c, in.ID, *joined.Member)
 		return api.JoinResult{Status: api.Joined, Member: &m}, access.AfterCommit(err)
 	}
-	r, err := joinRequests(s).requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
+	r, err := Requests{s.Options}.requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
 	return api.JoinResult{Status: api.JoinPending, Request: &r}, access.AfterCommit(err)
 }
