@@ -154,7 +154,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -173,6 +173,10 @@ var lattice = map[string]place{
 	},
 	"parley/http/groups": {
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/http/access", "parley/http/content", "parley/http/mls", "parley/http/submission", "parley/http/view"}),
+		why: resourceWhy,
+	},
+	"parley/http/directory": {
+		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/directory", "parley/actors/query", "parley/http/access", "parley/http/view", "parley/http/web"}),
 		why: resourceWhy,
 	},
 	"parley/http/view": {
@@ -281,7 +285,7 @@ var locks = []lock{
 	{"go.etcd.io/raft/v3", []string{"parley/cluster", "parley/cluster/consensus", "parley/cluster/raftlog", "parley/cluster/simtest"}, "only the cluster layer replicates; the rest sees terms, indexes and bytes"},
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/cluster/raftlog", "parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
 	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums protect bytes on disk; secrets need a keyed hash"},
-	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/http/docs", "parley/http/httpserver", "parley/http/rest", "parley/bench/scenario", "parley/bench/wire"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
+	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/http/directory", "parley/http/docs", "parley/http/httpserver", "parley/http/rest", "parley/bench/scenario", "parley/bench/wire"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
 	{"github.com/fasthttp/router", []string{"parley/http/httpserver"}, "routes are declared in one table"},
 	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one package decides which tokens are valid"},
 	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/a2a", "parley/http/auth"}, "signatures of clients are verified before actors see a request; the bridge signs cards"},
@@ -293,7 +297,7 @@ var locks = []lock{
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
 	{"golang.org/x/sys", []string{"parley/http/connlimit"}, "one package decides what the kernel may hold of a connection"},
 	{"golang.org/x/sync", []string{"parley/persistence/keyring"}, "files that are written at once, and the first error of them"},
-	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/http", "parley/http/a2a", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
+	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/http/directory", "parley/http/a2a", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
 	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},

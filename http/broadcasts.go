@@ -21,26 +21,11 @@ func handleOfGroup(in *api.Send) (parley.Handle, bool) {
 	return h, err == nil && h.Group
 }
 
-// groupByHandle finds a group, deleted or not, by its handle.
-func (s messages) groupByHandle(c *rest.Call, h parley.Handle) (id parley.GroupID, err error) {
-	err = parley.ErrNotFound
-	if h.Domain == s.Domain {
-		var owner parley.OrgID
-		if owner, err = s.Node.Orgs.BySlug(c.Context(), h.Slug); err == nil {
-			id, err = s.Node.Groups.ByName(c.Context(), owner, h.Name)
-		}
-	}
-	if errors.Is(err, parley.ErrNotFound) {
-		err = group.ErrUnknown
-	}
-	return id, err
-}
-
 // broadcast sends to every member of a group except the sender. // spec: Messaging
 func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
 	var id parley.GroupID
 	posted, err := s.desk.Broadcast(c, in, from, to, func() (_ parley.GroupID, err error) {
-		id, err = s.groupByHandle(c, to)
+		id, err = s.groups.ByHandle(c, to)
 		return id, err
 	})
 	if errors.Is(err, group.ErrNotMember) || errors.Is(err, group.ErrDeleted) {

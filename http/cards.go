@@ -1,12 +1,10 @@
 package http
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -34,7 +32,7 @@ func (s cards) putCard(c *rest.Call, in *api.PutCard) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	card, _, err := s.cardOf(c.Context(), published.Agent, published.Card)
+	card, _, err := s.agents.Card(c.Context(), published.Agent, published.Card)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -68,7 +66,7 @@ func (s cards) document(c *rest.Call, name string, public bool) (rest.Rendered, 
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	card, changed, err := s.cardOf(c.Context(), a, stored)
+	card, changed, err := s.agents.Card(c.Context(), a, stored)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -100,14 +98,6 @@ func securityMember(in *api.PutCard) string {
 	return ""
 }
 
-// text returns a text, or "" if it is absent.
-func text(t *string) string {
-	if t == nil {
-		return ""
-	}
-	return *t
-}
-
 // storedCard returns a card in the form in which it is stored.
 func storedCard(in *api.PutCard) *record.Card {
 	card := &record.Card{
@@ -122,7 +112,7 @@ func storedCard(in *api.PutCard) *record.Card {
 	}
 	for _, skill := range in.Skills {
 		card.Skills = append(card.Skills, &record.CardSkill{
-			Id: skill.ID, Name: skill.Name, Description: skill.Description, Tags: folded(skill.Tags), Examples: skill.Examples,
+			Id: skill.ID, Name: skill.Name, Description: skill.Description, Tags: view.Folded(skill.Tags), Examples: skill.Examples,
 			InputModes: skill.InputModes, OutputModes: skill.OutputModes,
 		})
 	}
@@ -134,8 +124,8 @@ func storedCard(in *api.PutCard) *record.Card {
 
 // extend sets what the extension of a request says.
 func extend(card *record.Card, x *api.PutCardExtension) {
-	card.Categories, card.Languages, card.MessageTypesAccepted = folded(x.Categories), folded(x.Languages), view.Once(x.MessageTypesAccepted)
-	card.Jurisdiction, card.PricingModel = strings.ToUpper(strings.TrimSpace(text(x.Jurisdiction))), text(x.PricingModel)
+	card.Categories, card.Languages, card.MessageTypesAccepted = view.Folded(x.Categories), view.Folded(x.Languages), view.Once(x.MessageTypesAccepted)
+	card.Jurisdiction, card.PricingModel = strings.ToUpper(strings.TrimSpace(rest.Text(x.Jurisdiction))), rest.Text(x.PricingModel)
 	card.A2AEnabled, card.A2AAcceptCleartext = x.A2AEnabled, x.A2AAcceptCleartext == nil || *x.A2AAcceptCleartext
 	if x.SLA != nil {
 		card.Sla = &record.CardServiceLevel{ResponseTimeP95Ms: x.SLA.ResponseTimeP95Ms, AvailabilityPercent: x.SLA.AvailabilityPercent}
@@ -143,26 +133,4 @@ func extend(card *record.Card, x *api.PutCardExtension) {
 	for _, messageType := range slices.Sorted(maps.Keys(x.PayloadSchemas)) {
 		card.PayloadSchemas = append(card.PayloadSchemas, &record.CardSchema{MessageType: messageType, Uri: x.PayloadSchemas[messageType]})
 	}
-}
-
-// folded returns words trimmed and in lower case, each once, without blank ones. The
-// directory compares them in this form.
-func folded(words []string) []string {
-	all := make([]string, 0, len(words))
-	for _, word := range words {
-		if word = strings.ToLower(strings.TrimSpace(word)); word != "" {
-			all = append(all, word)
-		}
-	}
-	return view.Once(all)
-}
-
-// cardOf returns a card as it is shown, with what the service adds, and when any of it
-// last changed. // spec: Agent card
-func (s *core) cardOf(ctx context.Context, a *agent.State, stored *record.Card) (api.Card, time.Time, error) {
-	o, err := s.Node.Orgs.Get(ctx, a.Owner())
-	if err != nil {
-		return api.Card{}, time.Time{}, err
-	}
-	return s.show.Card(a, o, stored), s.show.CardChanged(a, o, stored.GetUpdatedMs()), nil
 }

@@ -438,9 +438,9 @@ func TestDirectoryWithoutProvider(t *testing.T) {
 // TestDirectorySearchNeedsAPlace: searches share the places of the other public searches.
 func TestDirectorySearchNeedsAPlace(t *testing.T) {
 	h := newCardHarness(t)
-	h.service.queries = limit.NewSlots(1)
-	*inside[time.Duration](h.service.queries, "wait") = time.Millisecond
-	leave, err := h.service.queries.Enter(address("another"), nil)
+	*inside[*limit.Slots](h.service.directory, "queries") = limit.NewSlots(1)
+	*inside[time.Duration](h.service.directory, "queries", "wait") = time.Millisecond
+	leave, err := (*inside[*limit.Slots](h.service.directory, "queries")).Enter(address("another"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,6 @@ func (h *harness) reopenDirectory(cards int) {
 	h.t.Helper()
 	h.directory.Close()
 	h.openDirectory(parley.RandomEntropy, slog.New(slog.DiscardHandler))
-	h.service.Directory = h.directory
+	h.service.Directory, h.service.directory.Index = h.directory, h.directory
 	h.settle(cards)
 }

@@ -362,9 +362,9 @@ func TestPagesEscapeCards(t *testing.T) {
 // TestPagesNeedAPlace: pages share the places of the other public searches.
 func TestPagesNeedAPlace(t *testing.T) {
 	h, _ := newPageHarness(t)
-	h.service.queries = limit.NewSlots(1)
-	*inside[time.Duration](h.service.queries, "wait") = time.Millisecond
-	leave, err := h.service.queries.Enter(address("another"), nil)
+	*inside[*limit.Slots](h.service.directory, "queries") = limit.NewSlots(1)
+	*inside[time.Duration](h.service.directory, "queries", "wait") = time.Millisecond
+	leave, err := (*inside[*limit.Slots](h.service.directory, "queries")).Enter(address("another"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

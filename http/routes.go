@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/http/a2a"
 	"parley/http/api"
+	"parley/http/directory"
 	"parley/http/docs"
 	"parley/http/groups"
 	"parley/http/rest"
@@ -178,25 +179,25 @@ func (s *Service) webhookRoutes() []rest.Route {
 }
 
 func (s *Service) directoryRoutes() []rest.Route {
-	agentDirectory, groupDirectory := agentDirectory{s.core}, groupDirectory{s.core}
+	agents, groups := directory.Agents{Directory: s.directory}, directory.Groups{Directory: s.directory}
 	return []rest.Route{
-		rest.RenderedAs[api.AgentPage](get, "/directory/agents", rest.Public, 200, "Search the cards of agents.", agentDirectory.findAgents),
-		rest.Stream(get, "/directory/agents/stream", rest.Public, "Search the cards of agents by words, then by meaning.", agentDirectory.streamAgents),
-		rest.RenderedAs[api.ListedAgent](get, "/directory/agents/{id}", rest.Public, 200, "An agent of the directory, with its card.", agentDirectory.getListedAgent),
-		rest.RenderedAs[rest.ArrayOrPage[api.CategoryCount]](get, "/directory/categories", rest.Public, 200, "Categories of public cards, the most frequent first.", agentDirectory.listCategories),
-		rest.Typed(get, "/directory/groups", rest.Public, 200, "Search public groups.", groupDirectory.findGroups),
-		rest.Typed(get, "/directory/groups/{id}", rest.Public, 200, "Profile of a public group.", groupDirectory.getProfile),
+		rest.RenderedAs[api.AgentPage](get, "/directory/agents", rest.Public, 200, "Search the cards of agents.", agents.Find),
+		rest.Stream(get, "/directory/agents/stream", rest.Public, "Search the cards of agents by words, then by meaning.", agents.Stream),
+		rest.RenderedAs[api.ListedAgent](get, "/directory/agents/{id}", rest.Public, 200, "An agent of the directory, with its card.", agents.Get),
+		rest.RenderedAs[rest.ArrayOrPage[api.CategoryCount]](get, "/directory/categories", rest.Public, 200, "Categories of public cards, the most frequent first.", agents.ListCategories),
+		rest.Typed(get, "/directory/groups", rest.Public, 200, "Search public groups.", groups.Find),
+		rest.Typed(get, "/directory/groups/{id}", rest.Public, 200, "Profile of a public group.", groups.Profile),
 	}
 }
 
 func (s *Service) pageRoutes() []rest.Route {
-	pages := pages{s.core}
+	pages := directory.Pages{Directory: s.directory}
 	return []rest.Route{
-		rest.Page("/find/agents", "Search the cards of agents, as a page for people.", pages.findAgents),
-		rest.Page("/find/groups", "Search public groups, as a page for people.", pages.findGroups),
-		rest.Page("/a/{handle}", "An agent of the directory, as a page for people.", pages.agent),
-		rest.Page("/g/{handle}", "A public group, as a page for people. The handle has no # here.", pages.group),
-		rest.Raw(get, "/assets/{file}", rest.Public, "*/*", "The files of the pages for people.", pages.asset),
+		rest.Page("/find/agents", "Search the cards of agents, as a page for people.", pages.FindAgents),
+		rest.Page("/find/groups", "Search public groups, as a page for people.", pages.FindGroups),
+		rest.Page("/a/{handle}", "An agent of the directory, as a page for people.", pages.Agent),
+		rest.Page("/g/{handle}", "A public group, as a page for people. The handle has no # here.", pages.Group),
+		rest.Raw(get, "/assets/{file}", rest.Public, "*/*", "The files of the pages for people.", pages.Asset),
 	}
 }
 

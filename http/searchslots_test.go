@@ -21,8 +21,8 @@ func newSearchHarness(t *testing.T, places int) *groupHarness {
 	g := newGroupHarness(t)
 	g.group("team", `,"enrollment_policy":"open"`)
 	*inside[func(*rest.Call) string](g.server, "host", "Source") = func(c *rest.Call) string { return c.Header("X-From") }
-	g.service.queries = limit.NewSlots(places)
-	*inside[time.Duration](g.service.queries, "wait") = time.Millisecond
+	*inside[*limit.Slots](g.service.directory, "queries") = limit.NewSlots(places)
+	*inside[time.Duration](g.service.directory, "queries", "wait") = time.Millisecond
 	return g
 }
 
@@ -35,7 +35,7 @@ func (g *groupHarness) searchFrom(address string) *response {
 func TestSearchWithoutPlaceIsRefused(t *testing.T) {
 	g := newSearchHarness(t, 2)
 	g.searchFrom("a").want(200)
-	leave, err := g.service.queries.Enter(address("a"), nil)
+	leave, err := (*inside[*limit.Slots](g.service.directory, "queries")).Enter(address("a"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestSearchWithoutPlaceIsRefused(t *testing.T) {
 	leave()
 	g.searchFrom("a").want(200)
 	for _, other := range []string{"b", "c"} { // all places are in use
-		leave, err := g.service.queries.Enter(address(other), nil)
+		leave, err := (*inside[*limit.Slots](g.service.directory, "queries")).Enter(address(other), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,14 +74,14 @@ func TestSearchReleasesPlaceBeforeDiskWait(t *testing.T) {
 	for _, linger := range []bool{false, true} { // true: the control
 		t.Run(fmt.Sprint("linger ", linger), func(t *testing.T) {
 			g := newSearchHarness(t, 1)
-			g.service.queriesLinger = linger
+			*inside[bool](g.service.directory, "queriesLinger") = linger
 			waits, goesOn := make(chan struct{}), make(chan struct{})
 			stalled := func(v journal.View) journal.View { return &stalledView{v, waits, goesOn} }
 			g.journal.wrapView.Store(&stalled)
 			var working sync.WaitGroup
 			working.Go(func() { g.searchFrom("a").want(200) })
 			<-waits
-			leave, err := g.service.queries.Enter(address("b"), nil)
+			leave, err := (*inside[*limit.Slots](g.service.directory, "queries")).Enter(address("b"), nil)
 			if free := err == nil; free == linger {
 				t.Errorf("another caller gets a place: %v", free)
 			}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"net/url"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"parley/http/a2a"
 	"parley/http/access"
 	"parley/http/auth"
+	"parley/http/directory"
 	"parley/http/egress"
 	"parley/http/export"
 	"parley/http/groups"
@@ -27,6 +27,7 @@ import (
 	"parley/http/submission"
 	"parley/http/svid"
 	"parley/http/view"
+	"parley/http/web"
 	"parley/http/webhooks"
 	"parley/journal"
 )
@@ -87,7 +88,7 @@ type ServiceOptions struct {
 	// an election takes: streams and waits end.
 	CutOff func() bool
 	// Directory finds agents and groups.
-	Directory Directory
+	Directory directory.Index
 	// Bundles verify workload identities. None can be proven if it is nil.
 	Bundles *svid.Bundles
 	// Logger logs defects.
@@ -131,25 +132,20 @@ type core struct {
 	receiptKeys *receiptKeys
 	// signing is held from reading the signing keys until they are in use, so that an older
 	// set cannot replace a newer one.
-	signing     sync.Mutex
-	keyNews     keyNews
-	logSigner   logSigner
-	streams     *streams
-	exports     *export.Exports
-	webhooks    *webhooks.Webhooks
-	grouping    groups.Options
-	endings     *endings
-	queries     *limit.Slots
-	meanings    *limit.Slots // of searches that wait for a vector
-	lists       *rest.Lists
-	publicPages *publicPages
-	desk        *submission.Desk
-	bridge      *a2a.Bridge
-	erasures    erasureNews
-	// queriesLinger is set by tests only: a search keeps its place while it waits for the
-	// disk.
-	queriesLinger bool
-	closing       atomic.Bool
+	signing   sync.Mutex
+	keyNews   keyNews
+	logSigner logSigner
+	streams   *streams
+	exports   *export.Exports
+	webhooks  *webhooks.Webhooks
+	grouping  groups.Options
+	endings   *endings
+	lists     *rest.Lists
+	directory *directory.Directory
+	desk      *submission.Desk
+	bridge    *a2a.Bridge
+	erasures  erasureNews
+	closing   atomic.Bool
 }
 
 // NewService returns the endpoints of a node.
@@ -160,7 +156,7 @@ func NewService(o ServiceOptions) *Service {
 	if base, err := url.Parse(o.BaseURL); err == nil {
 		s.hostSlug = parley.SlugOfHost(base.Hostname(), o.Domain)
 	}
-	s.agents = access.NewAgents(o.Node, o.Domain)
+	s.agents = access.NewAgents(o.Node, s.show)
 	s.groups = access.NewGroups(o.Node, s.agents, o.Quotas)
 	s.pollAddress = limit.NewWindow(o.Poll.PerAddress, pollWindow, o.Clock)
 	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
@@ -204,9 +200,10 @@ func NewService(o ServiceOptions) *Service {
 	s.grouping = groups.Options{
 		Node: o.Node, Agents: s.agents, Access: s.groups, Desk: s.desk, Quotas: o.Quotas, Lists: s.lists, Cursors: o.Cursors, Brand: o.Brand,
 	}
-	s.queries = limit.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
-	s.meanings = limit.NewSlots(meaningsMax)
-	s.publicPages = newPublicPages(func() pageVersion { return pageVersion{s.Node.Agents.Changes(), s.Directory.Version()} })
+	s.directory = directory.New(directory.Options{
+		Node: o.Node, Agents: s.agents, Groups: s.groups, Index: o.Directory, Lists: s.lists, Cursors: o.Cursors, Clock: o.Clock,
+		Budget: o.Budget, Logger: o.Logger, Site: web.Site{Version: o.Version, BaseURL: o.BaseURL, Domain: o.Domain, Brand: o.Brand},
+	})
 	return &Service{s, admission{s}}
 }
 
@@ -225,7 +222,7 @@ func (s *core) forget(org parley.OrgID) {
 	s.bridge.Forget(org)
 	s.streams.endIf(func(st *agentStream) bool { return st.source.org == org })
 	s.streams.rendered.clear()
-	s.publicPages.pages.InvalidateAll()
+	s.directory.Forget()
 	s.streams.pages.turn()
 	s.streams.pages.turn() // what was young before
 	s.erasures.announce()
@@ -284,24 +281,21 @@ func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 
 // The handlers, by topic.
 type (
-	agents         struct{ *core }
-	agentKeys      struct{ *core }
-	cards          struct{ *core }
-	bridge         struct{ *core } // A2A
-	agentStreams   struct{ *core }
-	keyLog         struct{ *core }
-	identity       struct{ *core } // documents by which others find an agent's keys
-	messages       struct{ *core } // sending
-	inbox          struct{ *core } // reading and acknowledging
-	conversations  struct{ *core }
-	groupDirectory struct{ *core }
-	agentDirectory struct{ *core } // searching the cards of agents
-	pages          struct{ *core } // pages for people
-	orgs           struct{ *core }
-	signup         struct{ *core } // registration and tokens
-	workload       struct{ *core } // proofs of workload identities
-	serverInfo     struct{ *core }
-	compliance     struct{ *core } // what the service does with data
+	agents        struct{ *core }
+	agentKeys     struct{ *core }
+	cards         struct{ *core }
+	bridge        struct{ *core } // A2A
+	agentStreams  struct{ *core }
+	keyLog        struct{ *core }
+	identity      struct{ *core } // documents by which others find an agent's keys
+	messages      struct{ *core } // sending
+	inbox         struct{ *core } // reading and acknowledging
+	conversations struct{ *core }
+	orgs          struct{ *core }
+	signup        struct{ *core } // registration and tokens
+	workload      struct{ *core } // proofs of workload identities
+	serverInfo    struct{ *core }
+	compliance    struct{ *core } // what the service does with data
 	// admission decides which requests are served, before the handlers run.
 	admission struct{ *core }
 )

@@ -5,6 +5,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"parley/http/api"
+	"parley/http/directory"
 	"parley/http/rest"
 )
 
@@ -21,9 +22,14 @@ func (s serverInfo) startPage(c *rest.Call, in *api.GetStart) (rest.Rendered, er
 		})
 		return rest.Rendered{JSON: body}, err
 	}
-	of, err := pages(s).home(c)
+	of, err := (directory.Pages{Directory: s.directory}).Home(c)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	return c.HTML(of), nil
+}
+
+// ErrorPage renders a refusal of a request for a path, for httpserver.Options.
+func (s *Service) ErrorPage(path string, p *rest.Problem, requestID string) rest.HTML {
+	return s.directory.ErrorPage(path, p, requestID)
 }

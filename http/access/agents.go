@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/query"
+	"parley/actors/record"
+	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/view"
 )
@@ -26,12 +29,12 @@ var (
 
 // Agents finds the agents that callers name.
 type Agents struct {
-	node   *actors.Node
-	domain string // in handles
+	node *actors.Node
+	show view.Site
 }
 
 // NewAgents returns the agents of a node.
-func NewAgents(node *actors.Node, domain string) *Agents { return &Agents{node, domain} }
+func NewAgents(node *actors.Node, show view.Site) *Agents { return &Agents{node, show} }
 
 // Own returns an agent of the caller's organization, active or revoked.
 func (g *Agents) Own(c *rest.Call, id parley.AgentID) (*agent.State, error) {
@@ -92,7 +95,7 @@ func (g *Agents) ByHandle(c *rest.Call, handle string) (*agent.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Domain != g.domain || h.Group {
+	if h.Domain != g.show.Domain || h.Group {
 		return nil, parley.ErrNotFound
 	}
 	owner, err := g.node.Orgs.BySlug(c.Context(), h.Slug)
@@ -112,7 +115,7 @@ func (g *Agents) Handle(ctx context.Context, a *agent.State) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: g.domain}.String(), nil
+	return g.show.Handle(a, o), nil
 }
 
 // ActingOrFirst returns the agent that was named, else the organization's first active
@@ -202,4 +205,14 @@ func (g *Agents) ToViews(ctx context.Context, page []query.Message) []view.Messa
 		all[i] = g.ToView(ctx, m)
 	}
 	return all
+}
+
+// Card returns a card as it is shown, with what the service adds, and when any of it
+// last changed. // spec: Agent card
+func (g *Agents) Card(ctx context.Context, a *agent.State, stored *record.Card) (api.Card, time.Time, error) {
+	o, err := g.node.Orgs.Get(ctx, a.Owner())
+	if err != nil {
+		return api.Card{}, time.Time{}, err
+	}
+	return g.show.Card(a, o, stored), g.show.CardChanged(a, o, stored.GetUpdatedMs()), nil
 }

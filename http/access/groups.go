@@ -103,7 +103,7 @@ func (g *Groups) Handle(ctx context.Context, owner parley.OrgID, name string) (s
 	if err != nil {
 		return "", err
 	}
-	return parley.Handle{Name: name, Slug: o.GetSlug(), Domain: g.agents.domain, Group: true}.String(), nil
+	return g.agents.show.GroupHandle(name, o.GetSlug()), nil
 }
 
 // AfterCommit returns the error for a committed change that cannot be read back: an error
@@ -119,4 +119,19 @@ func AfterCommit(err error) error {
 func (g *Groups) MayKnow(c *rest.Call, id parley.GroupID) error {
 	_, err := g.View(c, id, group.Onlooker)
 	return err
+}
+
+// ByHandle finds a group, deleted or not, by its handle.
+func (g *Groups) ByHandle(c *rest.Call, h parley.Handle) (id parley.GroupID, err error) {
+	err = parley.ErrNotFound
+	if h.Domain == g.agents.show.Domain {
+		var owner parley.OrgID
+		if owner, err = g.node.Orgs.BySlug(c.Context(), h.Slug); err == nil {
+			id, err = g.node.Groups.ByName(c.Context(), owner, h.Name)
+		}
+	}
+	if errors.Is(err, parley.ErrNotFound) {
+		err = group.ErrUnknown
+	}
+	return id, err
 }

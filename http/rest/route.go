@@ -244,6 +244,14 @@ func (r *Route) Prepare(brand string) (err error) {
 // ReplayedHeader marks the answer to a request that was made before, under the same key.
 const ReplayedHeader = "Idempotency-Replayed"
 
+// Text returns a text, or "" if it is absent.
+func Text(t *string) string {
+	if t == nil {
+		return ""
+	}
+	return *t
+}
+
 // HeaderWord returns a brand in the spelling of header names: Svc.
 func HeaderWord(brand string) string { return strings.ToUpper(brand[:1]) + brand[1:] }
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"strings"
 	"time"
 
 	"parley/http/api"
@@ -45,4 +46,16 @@ func Once(words []string) (all []string) {
 		seen[word] = true
 	}
 	return all
+}
+
+// Folded returns words trimmed and in lower case, each once, without blank ones. The
+// directory compares them in this form.
+func Folded(words []string) []string {
+	all := make([]string, 0, len(words))
+	for _, word := range words {
+		if word = strings.ToLower(strings.TrimSpace(word)); word != "" {
+			all = append(all, word)
+		}
+	}
+	return Once(all)
 }

@@ -53,19 +53,12 @@ func (s *Webhooks) Create(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecre
 	id, secret := s.Node.Webhooks.NewID(in.AgentID), egress.NewSecret(s.Entropy)
 	made, err := s.Node.Webhooks.Create(c.Context(), delivery.CreateWebhook{
 		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), SentURL: in.URL, Events: eventsOf(in.Events),
-		Description: orEmpty(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.Quotas.Allowed(c.Caller, access.QuotaWebhooks),
+		Description: rest.Text(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.Quotas.Allowed(c.Caller, access.QuotaWebhooks),
 	})
 	if err != nil {
 		return api.WebhookSecret{}, err
 	}
 	return api.WebhookSecret{Webhook: view.Webhook(made), Secret: secret}, nil
-}
-
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 // eventsOf parses event names that the schema has accepted.

@@ -1,4 +1,4 @@
-package http
+package directory
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"parley"
-	"parley/actors/directory"
+	index "parley/actors/directory"
 	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/web"
@@ -22,49 +22,45 @@ const (
 // assetCache is how long clients keep a file whose name has a hash of its contents.
 const assetCache = "public, max-age=31536000, immutable"
 
-func (s *core) site() web.Site {
-	return web.Site{Version: s.Version, BaseURL: s.BaseURL, Domain: s.Domain, Brand: s.Brand}
-}
-
 // pageOf returns a rendered page with its policy.
 func pageOf(body []byte, err error) (rest.HTML, error) {
 	return rest.HTML{Body: body, Policy: web.Policy}, err
 }
 
 // ErrorPage renders a refusal of a request for a path, for httpserver.Options.
-func (s *Service) ErrorPage(path string, p *rest.Problem, requestID string) rest.HTML {
-	body, err := s.site().Refusal(path, web.Refusal{Status: p.Status, Detail: p.Text(), RequestID: requestID})
+func (s *Directory) ErrorPage(path string, p *rest.Problem, requestID string) rest.HTML {
+	body, err := s.Site.Refusal(path, web.Refusal{Status: p.Status, Detail: p.Text(), RequestID: requestID})
 	if err != nil {
 		s.Logger.Error("error page failed", "request_id", requestID, "error", err)
 	}
 	return rest.HTML{Body: body, Policy: web.Policy}
 }
 
-// home returns the start page.
-func (s pages) home(c *rest.Call) (rest.HTML, error) {
-	return pageOf(s.publicPages.of(c, "", func() ([]byte, bool, error) {
+// Home returns the start page.
+func (s Pages) Home(c *rest.Call) (rest.HTML, error) {
+	return pageOf(s.kept.of(c, "", func() ([]byte, bool, error) {
 		x := newAgentSearch(&api.FindAgents{Limit: homeRows, Sort: api.SortRelevance})
 		rows, found, err := s.rows(c, &x)
 		if err != nil {
 			return nil, false, err
 		}
-		categories, err := s.Directory.Categories()
+		categories, err := s.Index.Categories()
 		if err != nil {
 			return nil, false, err
 		}
-		body, err := s.site().Home(web.Home{Newest: rows, Total: found.Total, Categories: counts(categories[:min(len(categories), homeCategories)])})
+		body, err := s.Site.Home(web.Home{Newest: rows, Total: found.Total, Categories: counts(categories[:min(len(categories), homeCategories)])})
 		return body, true, err
 	}))
 }
 
-// findAgents returns a page of the agents that a search finds.
-func (s pages) findAgents(c *rest.Call, in *web.Search) (rest.HTML, error) {
-	return pageOf(s.publicPages.of(c, "", func() ([]byte, bool, error) { return s.renderAgents(c, in) }))
+// FindAgents returns a page of the agents that a search finds.
+func (s Pages) FindAgents(c *rest.Call, in *web.Search) (rest.HTML, error) {
+	return pageOf(s.kept.of(c, "", func() ([]byte, bool, error) { return s.renderAgents(c, in) }))
 }
 
 // renderAgents renders a page, which is to be kept as agentDirectory's is.
-func (s pages) renderAgents(c *rest.Call, in *web.Search) (body []byte, keep bool, err error) {
-	x, byWords, err := agentDirectory(s).prepare(c, in.Find())
+func (s Pages) renderAgents(c *rest.Call, in *web.Search) (body []byte, keep bool, err error) {
+	x, byWords, err := s.prepare(c, in.Find())
 	if err != nil {
 		return nil, false, err
 	}
@@ -72,21 +68,21 @@ func (s pages) renderAgents(c *rest.Call, in *web.Search) (body []byte, keep boo
 	if err != nil {
 		return nil, false, err
 	}
-	categories, err := s.Directory.Categories()
+	categories, err := s.Index.Categories()
 	if err != nil {
 		return nil, false, err
 	}
 	out := web.Agents{Search: *in, Categories: counts(categories), Rows: rows, Modes: found.Modes, Total: found.Total}
 	if found.Next != nil {
-		out.Cursor = agentDirectory(s).nextCursor(&x, found.Next, byWords)
+		out.Cursor = s.nextCursor(&x, found.Next, byWords)
 	}
-	body, err = s.site().Agents(out)
+	body, err = s.Site.Agents(out)
 	return body, !byWords, err
 }
 
 // rows finds agents, and returns what a list shows of those that may be shown now.
-func (s pages) rows(c *rest.Call, x *agentSearch) (rows []web.Row, found *directory.Result, err error) {
-	if found, err = agentDirectory(s).ranked(c, x.Query); err != nil {
+func (s Pages) rows(c *rest.Call, x *agentSearch) (rows []web.Row, found *index.Result, err error) {
+	if found, err = s.ranked(c, x.Query); err != nil {
 		return nil, nil, err
 	}
 	for _, one := range found.Rows {
@@ -101,7 +97,7 @@ func (s pages) rows(c *rest.Call, x *agentSearch) (rows []web.Row, found *direct
 	return rows, found, nil
 }
 
-func counts(of []directory.Count) []api.CategoryCount {
+func counts(of []index.Count) []api.CategoryCount {
 	all := make([]api.CategoryCount, 0, len(of))
 	for _, category := range of {
 		all = append(all, api.CategoryCount{Name: category.Name, Count: category.Count})
@@ -109,9 +105,9 @@ func counts(of []directory.Count) []api.CategoryCount {
 	return all
 }
 
-// agent returns the page of an agent of the directory.
-func (s pages) agent(c *rest.Call, in *web.NamedAgent) (rest.HTML, error) {
-	a, err := s.agents.ByHandle(c, in.Handle)
+// Agent returns the page of an agent of the directory.
+func (s Pages) Agent(c *rest.Call, in *web.NamedAgent) (rest.HTML, error) {
+	a, err := s.Agents.ByHandle(c, in.Handle)
 	if err != nil {
 		return rest.HTML{}, unlistedIf(err)
 	}
@@ -119,23 +115,23 @@ func (s pages) agent(c *rest.Call, in *web.NamedAgent) (rest.HTML, error) {
 	if err != nil {
 		return rest.HTML{}, err
 	}
-	return pageOf(s.publicPages.of(c, active.String(), func() ([]byte, bool, error) {
+	return pageOf(s.kept.of(c, active.String(), func() ([]byte, bool, error) {
 		shown, err := s.listedAgent(c.Context(), a.AgentID())
 		if err != nil {
 			return nil, false, unlistedIf(err)
 		}
-		body, err := s.site().Agent(shown)
+		body, err := s.Site.Agent(shown)
 		return body, true, err
 	}))
 }
 
-// findGroups returns a page of public groups.
-func (s pages) findGroups(c *rest.Call, in *web.SearchGroups) (rest.HTML, error) {
-	found, err := groupDirectory(s).findGroups(c, in.Find())
+// FindGroups returns a page of public groups.
+func (s Pages) FindGroups(c *rest.Call, in *web.SearchGroups) (rest.HTML, error) {
+	found, err := Groups{s.Directory}.Find(c, in.Find())
 	if err != nil {
 		return rest.HTML{}, err
 	}
-	return pageOf(s.site().Groups(web.Groups{
+	return pageOf(s.Site.Groups(web.Groups{
 		Q: strings.TrimSpace(in.Q), Page: found, Next: web.NextGroups(in.Q, found.NextCursor), First: in.Cursor == nil,
 	}))
 }
@@ -143,17 +139,17 @@ func (s pages) findGroups(c *rest.Call, in *web.SearchGroups) (rest.HTML, error)
 // errNoGroup is the answer for every group that is not public.
 var errNoGroup = parley.ErrNotFound.Saying("There is no such group in the directory.")
 
-// group returns the page of a public group.
-func (s pages) group(c *rest.Call, in *web.NamedGroup) (rest.HTML, error) {
+// Group returns the page of a public group.
+func (s Pages) Group(c *rest.Call, in *web.NamedGroup) (rest.HTML, error) {
 	h, err := parley.ParseHandle("#" + in.Handle)
 	if err != nil {
 		return rest.HTML{}, errNoGroup
 	}
-	id, err := messages(s).groupByHandle(c, h)
+	id, err := s.Groups.ByHandle(c, h)
 	if err == nil {
 		var shown api.GroupProfile
-		if shown, err = groupDirectory(s).getProfile(c, &api.GetProfile{ID: id}); err == nil {
-			return pageOf(s.site().Group(shown))
+		if shown, err = (Groups{s.Directory}).Profile(c, &api.GetProfile{ID: id}); err == nil {
+			return pageOf(s.Site.Group(shown))
 		}
 	}
 	if isGone(err) {
@@ -162,8 +158,8 @@ func (s pages) group(c *rest.Call, in *web.NamedGroup) (rest.HTML, error) {
 	return rest.HTML{}, err
 }
 
-// asset returns a file that the pages load.
-func (s pages) asset(c *rest.Call, in *web.AssetName) error {
+// Asset returns a file that the pages load.
+func (s Pages) Asset(c *rest.Call, in *web.AssetName) error {
 	file := web.FindAsset(in.File)
 	if file == nil {
 		return parley.ErrNotFound

@@ -1,4 +1,4 @@
-package http
+package directory
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 func TestPublicPagesAreKept(t *testing.T) {
 	version, rendered, keep, failure := pageVersion{}, 0, true, error(nil)
 	during := func() {}
-	pages := newPublicPages(func() pageVersion { return version })
+	pages := newKeptPages(func() pageVersion { return version })
 	want := func(what string, want int) {
 		t.Helper()
 		body, _, err := pages.page("/find/agents", func() ([]byte, bool, error) {

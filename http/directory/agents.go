@@ -1,4 +1,4 @@
-package http
+package directory
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
-	"parley/actors/directory"
+	index "parley/actors/directory"
 	"parley/actors/query"
 	"parley/http/api"
 	"parley/http/limit"
@@ -21,23 +21,6 @@ import (
 	"parley/http/view"
 	"parley/journal"
 )
-
-// Directory finds agents and groups. What it finds may be out of date, so nothing of it is
-// shown but the order.
-type Directory interface {
-	// Agents finds a page of cards.
-	Agents(q directory.Query) (*directory.Result, error)
-	// Meaning returns the vector of a text and the least cosine of what it finds. It may
-	// ask another service, and fails if that does.
-	Meaning(ctx context.Context, text string) (vector []float32, threshold float32, err error)
-	// Groups finds a page of public groups.
-	Groups(text string, limit int, position []byte) (*directory.Result, error)
-	// Categories returns the categories of all cards, the most frequent first, then by
-	// name.
-	Categories() ([]directory.Count, error)
-	// Version is another number once what Agents and Categories search has changed.
-	Version() uint64
-}
 
 const (
 	// meaningWait bounds how long a search waits for the vector of its text.
@@ -51,7 +34,7 @@ var errMeaning = parley.ErrOverloaded.ForOne().Saying("Searching by meaning is n
 
 // agentSearch is a search for cards.
 type agentSearch struct {
-	directory.Query
+	index.Query
 	// semantic is the text whose meaning is looked for.
 	semantic string
 	// list is the name under which its cursors are sealed. It has all parameters except
@@ -60,7 +43,7 @@ type agentSearch struct {
 }
 
 // trimmed returns a text without surrounding blanks, "" if it is absent.
-func trimmed(t *string) string { return strings.TrimSpace(text(t)) }
+func trimmed(t *string) string { return strings.TrimSpace(rest.Text(t)) }
 
 // textOf returns the text that a search looks for: q, or query if q is blank.
 func textOf(in *api.SearchText) string {
@@ -72,17 +55,17 @@ func textOf(in *api.SearchText) string {
 
 // values returns values of a filter as they are compared, each once, in one order.
 func values(given []string) []string {
-	all := folded(given)
+	all := view.Folded(given)
 	slices.Sort(all)
 	return all
 }
 
 func newAgentSearch(in *api.FindAgents) agentSearch {
-	x := agentSearch{semantic: trimmed(in.Semantic), Query: directory.Query{
+	x := agentSearch{semantic: trimmed(in.Semantic), Query: index.Query{
 		Text: textOf(&in.SearchText), Categories: values(in.Category), Tags: values(in.Tag), Languages: values(in.Language),
 		Jurisdiction: strings.ToLower(trimmed(in.Jurisdiction)), MessageType: trimmed(in.MessageType), Verified: in.Verified,
-		PricingModel: text(in.PricingModel), Limit: in.Limit,
-		Sort: map[string]directory.Sort{api.SortRelevance: directory.ByRelevance, api.SortName: directory.ByName, api.SortCreatedAt: directory.ByCreated}[in.Sort],
+		PricingModel: rest.Text(in.PricingModel), Limit: in.Limit,
+		Sort: map[string]index.Sort{api.SortRelevance: index.ByRelevance, api.SortName: index.ByName, api.SortCreatedAt: index.ByCreated}[in.Sort],
 	}}
 	if in.OrgID != nil {
 		x.Org = *in.OrgID
@@ -123,7 +106,7 @@ func (x *agentSearch) resume(cursors *parley.Cursors, cursor *string) (byWords b
 // addMeaning adds the vector of semantic to a search. If it is not to be had, the words of
 // semantic are looked for instead, on all pages of the list: byWords. A list that began
 // with a vector cannot go on without.
-func (s agentDirectory) addMeaning(c *rest.Call, x *agentSearch) (byWords bool, err error) {
+func (s *Directory) addMeaning(c *rest.Call, x *agentSearch) (byWords bool, err error) {
 	x.Vector, x.Threshold, err = s.meaning(c.Context(), c.Account(), c.Draining(), x.semantic, meaningWait)
 	if !errors.Is(err, errNoMeaning) {
 		return false, err
@@ -136,7 +119,7 @@ func (s agentDirectory) addMeaning(c *rest.Call, x *agentSearch) (byWords bool, 
 
 // prepare returns a search that is ready to be ranked, and whether the words of semantic
 // are looked for instead of its meaning.
-func (s agentDirectory) prepare(c *rest.Call, in *api.FindAgents) (x agentSearch, byWords bool, err error) {
+func (s *Directory) prepare(c *rest.Call, in *api.FindAgents) (x agentSearch, byWords bool, err error) {
 	x = newAgentSearch(in)
 	byWords, err = x.resume(s.Cursors, in.Cursor)
 	if err == nil && x.semantic != "" && !byWords {
@@ -156,7 +139,7 @@ func (x *agentSearch) addWords() {
 }
 
 // nextCursor returns the cursor of a position.
-func (s agentDirectory) nextCursor(x *agentSearch, position []byte, byWords bool) *string {
+func (s *Directory) nextCursor(x *agentSearch, position []byte, byWords bool) *string {
 	kind := byte(positionAsAsked)
 	if byWords {
 		kind = positionByWords
@@ -164,16 +147,16 @@ func (s agentDirectory) nextCursor(x *agentSearch, position []byte, byWords bool
 	return new(s.Cursors.Seal(x.list, append([]byte{kind}, position...)))
 }
 
-// findAgents returns a page of public cards.
+// Find returns a page of public cards.
 // // spec: Directory and discovery (all public, no auth)
-func (s agentDirectory) findAgents(c *rest.Call, in *api.FindAgents) (rest.Rendered, error) {
-	body, err := s.publicPages.of(c, "", func() ([]byte, bool, error) { return s.renderAgents(c, in) })
+func (s Agents) Find(c *rest.Call, in *api.FindAgents) (rest.Rendered, error) {
+	body, err := s.kept.of(c, "", func() ([]byte, bool, error) { return s.renderAgents(c, in) })
 	return rest.Rendered{JSON: body}, err
 }
 
 // renderAgents renders a page. It is not to be kept if the words of semantic were looked for instead
 // of its meaning.
-func (s agentDirectory) renderAgents(c *rest.Call, in *api.FindAgents) (body []byte, keep bool, err error) {
+func (s Agents) renderAgents(c *rest.Call, in *api.FindAgents) (body []byte, keep bool, err error) {
 	x, byWords, err := s.prepare(c, in)
 	if err != nil {
 		return nil, false, err
@@ -208,7 +191,7 @@ type rowPage struct {
 
 // search finds a page and renders its rows. A page that would be too long ends earlier:
 // the search is repeated with as many rows as fit, so that its Next is theirs.
-func (s agentDirectory) search(c *rest.Call, q directory.Query) (*directory.Result, []jsontext.Value, error) {
+func (s *Directory) search(c *rest.Call, q index.Query) (*index.Result, []jsontext.Value, error) {
 	known := map[parley.AnyID]jsontext.Value{}
 	for {
 		result, err := s.ranked(c, q)
@@ -224,13 +207,13 @@ func (s agentDirectory) search(c *rest.Call, q directory.Query) (*directory.Resu
 }
 
 // ranked finds a page of cards.
-func (s agentDirectory) ranked(c *rest.Call, q directory.Query) (*directory.Result, error) {
-	return s.placed(c, func() (*directory.Result, error) { return s.Directory.Agents(q) })
+func (s *Directory) ranked(c *rest.Call, q index.Query) (*index.Result, error) {
+	return s.placed(c, func() (*index.Result, error) { return s.Index.Agents(q) })
 }
 
 // placed runs a search while it has a place, which it leaves before the rows are read: that
 // waits for the disk.
-func (s *core) placed(c *rest.Call, search func() (*directory.Result, error)) (*directory.Result, error) {
+func (s *Directory) placed(c *rest.Call, search func() (*index.Result, error)) (*index.Result, error) {
 	leave, err := s.queries.Enter(c.Account(), c.Draining())
 	if err != nil {
 		return nil, err
@@ -246,7 +229,7 @@ func (s *core) placed(c *rest.Call, search func() (*directory.Result, error)) (*
 // render renders the rows of a result that may be shown now, and returns how many of the
 // result's rows it has passed: fewer than all if the page would be too long. It keeps
 // rendered rows in known, with the score that they have.
-func (s *core) render(ctx context.Context, r *directory.Result, known map[parley.AnyID]jsontext.Value) (rows []jsontext.Value, passed int, err error) {
+func (s *Directory) render(ctx context.Context, r *index.Result, known map[parley.AnyID]jsontext.Value) (rows []jsontext.Value, passed int, err error) {
 	rows = []jsontext.Value{}
 	size := rest.PageFrame
 	for i, found := range r.Rows {
@@ -269,7 +252,7 @@ func (s *core) render(ctx context.Context, r *directory.Result, known map[parley
 }
 
 // renderRow renders a row, nil if it may not be shown.
-func (s *core) renderRow(ctx context.Context, found directory.Row, scored bool) (jsontext.Value, error) {
+func (s *Directory) renderRow(ctx context.Context, found index.Row, scored bool) (jsontext.Value, error) {
 	row, err := s.row(ctx, found, scored)
 	if row == nil || err != nil {
 		return nil, err
@@ -278,7 +261,7 @@ func (s *core) renderRow(ctx context.Context, found directory.Row, scored bool) 
 }
 
 // row returns a row, nil if it may not be shown.
-func (s *core) row(ctx context.Context, found directory.Row, scored bool) (*api.AgentRow, error) {
+func (s *Directory) row(ctx context.Context, found index.Row, scored bool) (*api.AgentRow, error) {
 	card, _, err := s.listed(ctx, parley.AgentID(found.ID))
 	if isGone(err) {
 		return nil, nil
@@ -306,7 +289,7 @@ var errUnlisted = parley.ErrNotFound.Saying("There is no such agent in the direc
 // listed returns the card of an agent as it is now, and when the agent was created. Only
 // an active agent that is not unlisted, whose card is public and whose organization is not
 // suspended is in the directory; for any other isGone reports true for the error.
-func (s *core) listed(ctx context.Context, id parley.AgentID) (api.Card, time.Time, error) {
+func (s *Directory) listed(ctx context.Context, id parley.AgentID) (api.Card, time.Time, error) {
 	a, err := s.Node.Agents.Get(ctx, id)
 	if err != nil {
 		return api.Card{}, time.Time{}, err
@@ -325,24 +308,24 @@ func (s *core) listed(ctx context.Context, id parley.AgentID) (api.Card, time.Ti
 	if err != nil {
 		return api.Card{}, time.Time{}, err
 	}
-	card, _, err := s.cardOf(ctx, a, stored)
+	card, _, err := s.Agents.Card(ctx, a, stored)
 	return card, a.CreatedAt(), err
 }
 
-// getListedAgent returns an agent of the directory with its card. An agent that is not in
+// Get returns an agent of the directory with its card. An agent that is not in
 // the directory cannot be told from one that does not exist. One that was erased is gone.
 // // spec: Directory and discovery (all public, no auth)
-func (s agentDirectory) getListedAgent(c *rest.Call, in *api.GetListedAgent) (rest.Rendered, error) {
+func (s Agents) Get(c *rest.Call, in *api.GetListedAgent) (rest.Rendered, error) {
 	shown, err := s.listedAgent(c.Context(), in.ID)
 	if err != nil {
 		return rest.Rendered{}, unlistedIf(err)
 	}
 	body, err := json.Marshal(shown, json.Deterministic(true))
-	return rest.Rendered{JSON: api.Rebrand(body, api.DefaultBrand, s.Brand)}, err
+	return rest.Rendered{JSON: api.Rebrand(body, api.DefaultBrand, s.Site.Brand)}, err
 }
 
 // listedAgent returns an agent of the directory with its card.
-func (s *core) listedAgent(ctx context.Context, id parley.AgentID) (api.ListedAgent, error) {
+func (s *Directory) listedAgent(ctx context.Context, id parley.AgentID) (api.ListedAgent, error) {
 	card, created, err := s.listed(ctx, id)
 	if err != nil {
 		return api.ListedAgent{}, err
@@ -367,14 +350,14 @@ func unlistedIf(err error) error {
 	return err
 }
 
-// listCategories lists the categories of public cards, the most frequent first.
+// ListCategories lists the categories of public cards, the most frequent first.
 // // spec: Directory and discovery (all public, no auth)
-func (s agentDirectory) listCategories(c *rest.Call, in *api.ListCategories) (rest.Rendered, error) {
-	l, err := s.lists.New(c, in.Paging, "directory categories")
+func (s Agents) ListCategories(c *rest.Call, in *api.ListCategories) (rest.Rendered, error) {
+	l, err := s.Lists.New(c, in.Paging, "directory categories")
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	all, err := s.Directory.Categories()
+	all, err := s.Index.Categories()
 	for _, category := range all {
 		// The keys of a list ascend.
 		key := append(binary.BigEndian.AppendUint64(nil, ^uint64(category.Count)), category.Name...)
@@ -390,7 +373,7 @@ var errNoMeaning = errors.New("the provider of vectors has failed")
 
 // meaning returns the vector of a text. The other errors than errNoMeaning reject a caller
 // that has another search under way, or the one too many of all callers.
-func (s *core) meaning(ctx context.Context, account limit.Account, draining <-chan struct{}, text string, wait time.Duration) ([]float32, float32, error) {
+func (s *Directory) meaning(ctx context.Context, account limit.Account, draining <-chan struct{}, text string, wait time.Duration) ([]float32, float32, error) {
 	leave, err := s.meanings.Enter(account, draining)
 	if err != nil {
 		return nil, 0, err
@@ -405,7 +388,7 @@ func (s *core) meaning(ctx context.Context, account limit.Account, draining <-ch
 		case <-ctx.Done():
 		}
 	}()
-	vector, threshold, err := s.Directory.Meaning(ctx, text)
+	vector, threshold, err := s.Index.Meaning(ctx, text)
 	if err != nil || len(vector) == 0 {
 		return nil, 0, errNoMeaning
 	}

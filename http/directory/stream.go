@@ -1,4 +1,4 @@
-package http
+package directory
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
-	"parley/actors/directory"
+	index "parley/actors/directory"
 	"parley/http/api"
 	"parley/http/connlimit"
 	"parley/http/limit"
@@ -25,17 +25,17 @@ const (
 	searchStreamMeaning = 8 * time.Second
 )
 
-// streamAgents takes over a connection and writes what a search for cards finds, in two
+// Stream takes over a connection and writes what a search for cards finds, in two
 // phases. The first is written before the vector of semantic is asked for.
 // // spec: Directory stream (GET /directory/agents/stream, public)
-func (s agentDirectory) streamAgents(c *rest.Call, in *api.SearchStream) error {
-	st := &searchStream{core: s.core, account: c.Account(), draining: c.Draining(), until: c.Now().Add(searchStreamLife)}
-	st.semantic, st.query = trimmed(in.Semantic), directory.Query{Limit: in.Limit}
+func (s Agents) Stream(c *rest.Call, in *api.SearchStream) error {
+	st := &searchStream{Directory: s.Directory, account: c.Account(), draining: c.Draining(), until: c.Now().Add(searchStreamLife)}
+	st.semantic, st.query = trimmed(in.Semantic), index.Query{Limit: in.Limit}
 	words := st.query
 	if words.Text = textOf(&in.SearchText); words.Text == "" {
 		words.Text = st.semantic
 	}
-	first, err := s.publicPages.of(c, "", func() ([]byte, bool, error) {
+	first, err := s.kept.of(c, "", func() ([]byte, bool, error) {
 		found, err := s.ranked(c, words)
 		if err != nil {
 			return nil, false, err
@@ -69,8 +69,8 @@ const endOfSearch = "data: " + api.StreamDone + "\n\n"
 
 // searchStream is a search stream that has taken its connection over.
 type searchStream struct {
-	*core
-	query    directory.Query
+	*Directory
+	query    index.Query
 	semantic string
 	account  limit.Account
 	draining <-chan struct{}
@@ -141,7 +141,7 @@ func (st *searchStream) byMeaning(ctx context.Context) searchPhase {
 	if err != nil {
 		return failedPhase("Too many searches are under way.")
 	}
-	found, err := st.Directory.Agents(st.query)
+	found, err := st.Index.Agents(st.query)
 	leave()
 	if err != nil {
 		return failedPhase("The search failed.")
@@ -161,7 +161,7 @@ type searchPhase struct {
 }
 
 // phase renders a phase. It ends before the row that would make it too long.
-func (s *core) phase(ctx context.Context, name string, found *directory.Result) (searchPhase, error) {
+func (s *Directory) phase(ctx context.Context, name string, found *index.Result) (searchPhase, error) {
 	rows, _, err := s.render(ctx, found, map[parley.AnyID]jsontext.Value{})
 	return searchPhase{Phase: name, Results: rows}, err
 }

@@ -1,4 +1,4 @@
-package http
+package directory
 
 import (
 	"github.com/maypok86/otter/v2"
@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// publicPagesBytes bounds the memory of rendered pages, publicPageOverhead is about how many
+	// keptPagesBytes bounds the memory of rendered pages, keptPageOverhead is about how many
 	// bytes one takes besides its body and its key.
-	publicPagesBytes   = 16 << 20
-	publicPageOverhead = 256
+	keptPagesBytes   = 16 << 20
+	keptPageOverhead = 256
 )
 
-// publicPages keeps rendered pages of the directory as long as nothing has changed that any of
+// keptPages keeps rendered pages of the directory as long as nothing has changed that any of
 // them might show: strangers can ask for them as often as they like, and each takes far more to
 // render than to send.
-type publicPages struct {
-	pages *otter.Cache[string, publicPage]
+type keptPages struct {
+	pages *otter.Cache[string, keptPage]
 	// version counts the changes of agents, organizations, cards and the index. It has grown before
 	// the answer to a change is out.
 	version func() pageVersion
@@ -25,16 +25,16 @@ type publicPages struct {
 
 type pageVersion struct{ changes, index uint64 }
 
-type publicPage struct {
+type keptPage struct {
 	version pageVersion
 	body    []byte
 }
 
-func newPublicPages(version func() pageVersion) *publicPages {
-	return &publicPages{version: version, pages: otter.Must(&otter.Options[string, publicPage]{
-		MaximumWeight: publicPagesBytes,
-		Weigher: func(key string, p publicPage) uint32 {
-			return uint32(publicPageOverhead + len(key) + len(p.body))
+func newKeptPages(version func() pageVersion) *keptPages {
+	return &keptPages{version: version, pages: otter.Must(&otter.Options[string, keptPage]{
+		MaximumWeight: keptPagesBytes,
+		Weigher: func(key string, p keptPage) uint32 {
+			return uint32(keptPageOverhead + len(key) + len(p.body))
 		},
 	})}
 }
@@ -42,7 +42,7 @@ func newPublicPages(version func() pageVersion) *publicPages {
 // of returns the page of a request, which depends on Call.Target and on beside only. render renders
 // it; keep says whether another request may get it too. The result is shared and must not be
 // changed.
-func (p *publicPages) of(c *rest.Call, beside string, render func() (body []byte, keep bool, err error)) ([]byte, error) {
+func (p *keptPages) of(c *rest.Call, beside string, render func() (body []byte, keep bool, err error)) ([]byte, error) {
 	key := c.Target() + " " + beside
 	body, kept, err := p.page(key, render)
 	if kept {
@@ -51,14 +51,14 @@ func (p *publicPages) of(c *rest.Call, beside string, render func() (body []byte
 	return body, err
 }
 
-func (p *publicPages) page(key string, render func() (body []byte, keep bool, err error)) (body []byte, kept bool, err error) {
+func (p *keptPages) page(key string, render func() (body []byte, keep bool, err error)) (body []byte, kept bool, err error) {
 	version := p.version() // before anything is read
 	if page, found := p.pages.GetIfPresent(key); found && page.version == version {
 		return page.body, true, nil
 	}
 	body, keep, err := render()
 	if err == nil && keep {
-		p.pages.Set(key, publicPage{version, body})
+		p.pages.Set(key, keptPage{version, body})
 	}
 	return body, false, err
 }
