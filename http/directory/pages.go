@@ -127,7 +127,7 @@ func (s Pages) Agent(c *rest.Call, in *web.NamedAgent) (rest.HTML, error) {
 
 // FindGroups returns a page of public groups.
 func (s Pages) FindGroups(c *rest.Call, in *web.SearchGroups) (rest.HTML, error) {
-	found, err := Groups{s.Directory}.Find(c, in.Find())
+	found, err := Groups(s).Find(c, in.Find())
 	if err != nil {
 		return rest.HTML{}, err
 	}
@@ -148,7 +148,7 @@ func (s Pages) Group(c *rest.Call, in *web.NamedGroup) (rest.HTML, error) {
 	id, err := s.Groups.ByHandle(c, h)
 	if err == nil {
 		var shown api.GroupProfile
-		if shown, err = (Groups{s.Directory}).Profile(c, &api.GetProfile{ID: id}); err == nil {
+		if shown, err = Groups(s).Profile(c, &api.GetProfile{ID: id}); err == nil {
 			return pageOf(s.Site.Group(shown))
 		}
 	}

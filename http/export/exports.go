@@ -1,3 +1,4 @@
+// Package export writes everything that belongs to an organization, as lines of JSON.
 package export
 
 import (

@@ -78,7 +78,7 @@ func (s Groups) Create(c *rest.Call, in *api.CreateGroup) (api.GroupCreated, err
 	if err != nil {
 		return api.GroupCreated{}, access.AfterCommit(err)
 	}
-	rows, err := Requests{s.Options}.inviteRoster(c, g, founder, in.Members, made.Repeated)
+	rows, err := Requests(s).inviteRoster(c, g, founder, in.Members, made.Repeated)
 	return api.GroupCreated{Group: g, Invitations: rows}, access.AfterCommit(err)
 }
 
