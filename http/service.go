@@ -192,7 +192,6 @@ func NewService(o ServiceOptions) *Service {
 	if o.Courier != nil {
 		o.Courier.SetBridge(s.bridge)
 	}
-	o.Node.OnErased(s.forget)
 	s.lists = &rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.webhooks = &webhooks.Webhooks{
 		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Lists: s.lists, Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault,
@@ -204,6 +203,7 @@ func NewService(o ServiceOptions) *Service {
 		Node: o.Node, Agents: s.agents, Groups: s.groups, Index: o.Directory, Lists: s.lists, Cursors: o.Cursors, Clock: o.Clock,
 		Budget: o.Budget, Logger: o.Logger, Site: web.Site{Version: o.Version, BaseURL: o.BaseURL, Domain: o.Domain, Brand: o.Brand},
 	})
+	o.Node.OnErased(s.forget)
 	return &Service{s, admission{s}}
 }
 

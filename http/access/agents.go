@@ -192,8 +192,11 @@ func (g *Agents) Named(c *rest.Call, name string) (a *agent.State, err error) {
 // ToView returns a message with what is shown beside it.
 func (g *Agents) ToView(ctx context.Context, m query.Message) view.Message {
 	out := view.Message{Message: m}
-	if m.Record.Copied() {
-		out.Recipient, _ = g.HandleOf(ctx, m.Record.Recipient()) // if possible
+	if !m.Record.Copied() {
+		return out
+	}
+	if handle, err := g.HandleOf(ctx, m.Record.Recipient()); err == nil { // resolved if possible
+		out.Recipient = handle
 	}
 	return out
 }
