@@ -23,7 +23,7 @@ type hourCount struct {
 
 func (j *hourCount) wrap(of journal.Journal) journal.Journal {
 	j.Journal = of
-	return j
+	return journal.Of(j)
 }
 
 func (j *hourCount) Append(e *journal.Entry) {

@@ -123,7 +123,9 @@ type queueMeter struct {
 	page, underway, underwayMost, handled atomic.Int64
 }
 
-func (j *queueMeter) Latest() journal.View { return queueMeterView{j.Journal.Latest(), j} }
+func (j *queueMeter) Latest() journal.View {
+	return journal.ViewOf(queueMeterView{j.Journal.Latest(), j})
+}
 
 type queueMeterView struct {
 	journal.View
@@ -175,7 +177,7 @@ func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, b
 		t.Fatal(err)
 	}
 	j := &queueMeter{stream: s}
-	r.wrap, r.tune = func(under journal.Journal) journal.Journal { j.Journal = under; return j }, tune
+	r.wrap, r.tune = func(under journal.Journal) journal.Journal { j.Journal = under; return journal.Of(j) }, tune
 	r.open()
 	if _, err := host.Ask[*agent.State](context.Background(), r.node.engine, s, 0, host.GetState{}); err != nil {
 		t.Fatal(err)
@@ -322,7 +324,7 @@ func TestQuarantineSurvivesACrash(t *testing.T) {
 	}
 	t.Run("control: struck out before it is kept", func(t *testing.T) {
 		skipUnderRace(t)
-		v := crashWithQuarantine(t, 1, func(j journal.Journal) journal.Journal { return removeFirst{j} })
+		v := crashWithQuarantine(t, 1, func(j journal.Journal) journal.Journal { return journal.Of(removeFirst{j}) })
 		if !v.lost() {
 			t.Errorf("%v, but no loss was found", v.tally)
 		}

@@ -31,7 +31,7 @@ func TestContactLookupIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &countingJournal{}
-			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().CorrespondentRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().CorrespondentRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return journal.Of(o) }))
 			owner, ids := r.agents("acme", 3)
 			other, strangers := r.agents("other", 1)
 			c := must(r.createGroup(owner, ids[0], "board", group.Open, false))(t)
@@ -61,7 +61,7 @@ func TestContactLookupIsBounded(t *testing.T) {
 // need not be searched.
 func TestSeatHolder(t *testing.T) {
 	o := &countingJournal{}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return journal.Of(o) }))
 	const many = 1100
 	owner, ids := r.agents("acme", 2)
 	other, strangers := r.agents("other", many)
@@ -153,7 +153,7 @@ func (r *testNode) putRow(row journal.Row) {
 // of them.
 func TestRosterIsReadInPages(t *testing.T) {
 	o := &countingJournal{}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return journal.Of(o) }))
 	owner, ids := r.agents("acme", 3*query.RosterPage)
 	awaitKeyLog(t, r.node, ids...)
 	var first parley.AgentID

@@ -73,7 +73,7 @@ func newMeteredNode(t *testing.T, journals int, wrap func(journal.Journal) journ
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.store, r.node = store, New(Options{Journal: wrap(sealed.New(store, testSealer)), Clock: r.clock, Entropy: r.entropy, Logger: logger})
+	r.store, r.node = store, New(Options{Journal: wrap(sealed.New(store.Journal, testSealer)), Clock: r.clock, Entropy: r.entropy, Logger: logger})
 	if err := r.node.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestBytesOfAMessage(t *testing.T) {
 func TestBytesOfAMessageControl(t *testing.T) {
 	for _, b := range messageBounds {
 		t.Run(fmt.Sprint(b.journals, " journals"), func(t *testing.T) {
-			sent, replied := messageCosts(t, b.journals, func(j journal.Journal) journal.Journal { return duplicateRecords{j} })
+			sent, replied := messageCosts(t, b.journals, func(j journal.Journal) journal.Journal { return journal.Of(duplicateRecords{j}) })
 			if sent.within(b.sent) || replied.within(b.reply) {
 				t.Errorf("written twice, a message costs %+v and a reply %+v: within %+v and %+v", sent, replied, b.sent, b.reply)
 			}

@@ -242,7 +242,7 @@ func (x *imageCheck) checkHistory(id parley.ConversationID, talk *seenConversati
 	defer v.Close()
 	replayed := &conversation.State{}
 	last := uint64(0)
-	start, found, err := rules.Conversation.Start(v, rules.ConversationStream(id))
+	start, found, err := rules.Conversation.Start(rules.StoredIn(v), rules.ConversationStream(id))
 	if x.noError(err, "the start of %s", id); found {
 		rules.Conversation.Evolve(replayed, start)
 	}

@@ -85,7 +85,7 @@ func (x *keyCrash) run(orgs int) (tally crashtest.Tally, faults []string) {
 		x.t.Fatal(err)
 	}
 	w := newWorkload(x.t, 1)
-	o := Options{Journal: s, Clock: w.clock, Entropy: w.entropy, Logger: slog.New(slog.DiscardHandler)}
+	o := Options{Journal: s.Journal, Clock: w.clock, Entropy: w.entropy, Logger: slog.New(slog.DiscardHandler)}
 	if !x.late {
 		o.NewKey = func(id parley.OrgID) error { _, err := k.Create(id); return err }
 	}
@@ -204,7 +204,7 @@ func TestCrashKeysControl(t *testing.T) {
 func TestNoKeyNoOrganization(t *testing.T) {
 	broken, made := true, 0
 	refusing := &refusingJournal{}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { refusing.Journal = j; return refusing }), withTuning(func(n *Node) {
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { refusing.Journal = j; return journal.Of(refusing) }), withTuning(func(n *Node) {
 		n.newKey = func(parley.OrgID) error {
 			made++
 			if broken {

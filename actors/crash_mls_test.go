@@ -239,7 +239,7 @@ func TestCrashMLSControls(t *testing.T) {
 		"lost: epoch": journal.MLSCommitTable, "half: the GroupInfo": journal.MLSGroupInfoTable, "lost: the Welcome": journal.MLSWelcomeTable,
 	} {
 		t.Run(want, func(t *testing.T) {
-			x := crashScenario{journals: 1, lives: 1, rounds: 12, wrap: func(j journal.Journal) journal.Journal { return withoutTable{j, table} }}
+			x := crashScenario{journals: 1, lives: 1, rounds: 12, wrap: func(j journal.Journal) journal.Journal { return journal.Of(withoutTable{j, table}) }}
 			for ; x.seed < 10; x.seed++ {
 				v := &crashResult{}
 				if x.run(t, v); strings.Contains(strings.Join(v.faults, "\n"), want) {

@@ -159,7 +159,7 @@ func (s saga) run(t testing.TB, v *crashResult, journals, drawn, passing int, wr
 		disk := crashtest.NewDisk(mem, crashDir, uint64(passing), w.claimed)
 		v.checkImages(w, disk, func() {
 			w.running = w.unopenedNode()
-			w.running.fs, w.running.wrap = disk.FS(), func(j journal.Journal) journal.Journal { knife.Journal = wrap(j); return knife }
+			w.running.fs, w.running.wrap = disk.FS(), func(j journal.Journal) journal.Journal { knife.Journal = wrap(j); return journal.Of(knife) }
 			disk.Record(s.later && knife.left >= 0)
 			if err := w.running.start(crashDir); err != nil {
 				t.Fatal(err)
@@ -248,7 +248,7 @@ func TestSagaControls(t *testing.T) {
 			v := &crashResult{brief: true}
 			for _, s := range slices.Concat(sagas, groupSagas) {
 				if v.broken == 0 {
-					s.run(ignoringErrors{t}, v, 1, 0, -1, func(j journal.Journal) journal.Journal { return effectDropper{j, forgets} })
+					s.run(ignoringErrors{t}, v, 1, 0, -1, func(j journal.Journal) journal.Journal { return journal.Of(effectDropper{j, forgets}) })
 				}
 			}
 			if v.broken == 0 {

@@ -222,8 +222,13 @@ func (j releaseEarly) Append(e *journal.Entry) {
 // undurableReads returns views that do not wait for the disk.
 type undurableReads struct{ journal.Journal }
 
-func (j undurableReads) View() journal.View   { return undurableReadsView{j.Journal.View()} }
-func (j undurableReads) Latest() journal.View { return undurableReadsView{j.Journal.Latest()} }
+func (j undurableReads) View() journal.View {
+	return journal.ViewOf(undurableReadsView{j.Journal.View()})
+}
+
+func (j undurableReads) Latest() journal.View {
+	return journal.ViewOf(undurableReadsView{j.Journal.Latest()})
+}
 
 type undurableReadsView struct{ journal.View }
 
@@ -234,7 +239,7 @@ func (undurableReadsView) Durable(context.Context) error { return nil }
 type undurableStreams struct{ journal.Journal }
 
 func (j undurableStreams) Follow(id parley.AgentID, after uint64, notify func()) journal.Subscription {
-	return &undurableStream{Subscription: j.Journal.Follow(id, after, notify), journal: j, agent: id, position: after}
+	return &undurableStream{Subscription: j.Journal.Follow(id, after, notify), journal: journal.Of(j), agent: id, position: after}
 }
 
 type undurableStream struct {
@@ -262,10 +267,10 @@ func TestCrashControls(t *testing.T) {
 	for name, x := range map[string]crashScenario{
 		"commits are not synced":                {journals: 1, tuneStore: unsynced},
 		"commits are not synced, four journals": {journals: 4, tuneStore: unsynced},
-		"readers do not wait for Durable":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return undurableReads{j} }},
-		"streams do not wait":                   {journals: 1, wrap: func(j journal.Journal) journal.Journal { return undurableStreams{j} }},
-		"answers leave before their sync":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return releaseEarly{j} }},
-		"answers leave, four journals":          {journals: 4, wrap: func(j journal.Journal) journal.Journal { return releaseEarly{j} }},
+		"readers do not wait for Durable":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return journal.Of(undurableReads{j}) }},
+		"streams do not wait":                   {journals: 1, wrap: func(j journal.Journal) journal.Journal { return journal.Of(undurableStreams{j}) }},
+		"answers leave before their sync":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return journal.Of(releaseEarly{j}) }},
+		"answers leave, four journals":          {journals: 4, wrap: func(j journal.Journal) journal.Journal { return journal.Of(releaseEarly{j}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &crashResult{brief: true}

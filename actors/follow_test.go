@@ -28,7 +28,7 @@ func (m *actAfterView) View() journal.View {
 // while a stream looks up its position is streamed, too.
 func TestStreamIncludesMessagesThatArriveWhileItStarts(t *testing.T) {
 	m := &actAfterView{}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return journal.Of(m) }))
 	owner, ids := r.agents("acme", 2)
 	var sent *record.Message
 	send := func() { sent = must(r.send(direct(owner, ids[0], ids[1], "now", "")))(t).Message }

@@ -34,7 +34,9 @@ type gatedJournal struct {
 	*fullJournal
 }
 
-func (j *fullJournal) wrap(of journal.Journal) journal.Journal { return gatedJournal{of, j} }
+func (j *fullJournal) wrap(of journal.Journal) journal.Journal {
+	return journal.Of(gatedJournal{of, j})
+}
 
 func (j gatedJournal) Admit(slot parley.Slot, size int) (func(), error) {
 	if j.full.Load() {

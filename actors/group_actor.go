@@ -169,7 +169,7 @@ func (gs *Groups) hosted(t *groupTurn, id parley.ConversationID) (*hostedConvers
 	defer v.Close()
 	k := &hostedConversation{state: &conversation.State{}}
 	var err error
-	if k.seq, k.stored, err = rules.Conversation.Load(v, rules.ConversationStream(id), k.state); err != nil {
+	if k.seq, k.stored, err = rules.Conversation.Load(rules.StoredIn(v), rules.ConversationStream(id), k.state); err != nil {
 		return nil, err
 	}
 	if k.state.GroupID() != h.ID {

@@ -39,7 +39,7 @@ func readGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, read f
 	v := gs.journal.View()
 	defer v.Close()
 	s := &group.State{}
-	if _, _, err := rules.Group.Load(v, rules.GroupStream(id), s); err != nil {
+	if _, _, err := rules.Group.Load(rules.StoredIn(v), rules.GroupStream(id), s); err != nil {
 		return r, err
 	}
 	return read(s), nil

@@ -72,7 +72,7 @@ func inBackground(do func() (Posted, error)) <-chan postResult {
 // though the journal has not received it yet. Its answer waits for the first.
 func TestKeyIsKnownBeforeItsRowIsStored(t *testing.T) {
 	g := &heldJournal{}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return journal.Of(g) }))
 	owner, ids := r.agents("acme", 2)
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t).Message
 	for name, do := range map[string]func(text string) (Posted, error){

@@ -26,7 +26,7 @@ func TestInboxKeepsUp(t *testing.T) {
 }
 
 func TestInboxKeepsUpControl(t *testing.T) {
-	blind := withWrap(func(j journal.Journal) journal.Journal { return unchangingJournal{j} })
+	blind := withWrap(func(j journal.Journal) journal.Journal { return journal.Of(unchangingJournal{j}) })
 	if wrong := inboxErrors(t, newTestNode(t, blind), 1500); wrong == "" {
 		t.Error("nobody notices a feed that is always unchanged")
 	}
@@ -103,7 +103,9 @@ func rowsBefore(t *testing.T, r *testNode, of parley.AgentID, before uint64, lim
 // unchangingJournal takes every feed for unchanged.
 type unchangingJournal struct{ journal.Journal }
 
-func (j unchangingJournal) View() journal.View { return unchangingView{j.Journal.View()} }
+func (j unchangingJournal) View() journal.View {
+	return journal.ViewOf(unchangingView{j.Journal.View()})
+}
 
 type unchangingView struct{ journal.View }
 

@@ -37,7 +37,7 @@ func asServed(b *testing.B) option {
 func fillKeyLog(b *testing.B, r *testNode, n int) {
 	b.Helper()
 	s, slot, activation := &keylog.State{}, rules.KeyLogStream.Slot(), r.contents.NextActivation()
-	if err := host.Append(r.contents, &journal.Entry{Slot: slot, Stream: rules.KeyLogStream, Activation: activation, Activate: true, At: r.clock()}); err != nil {
+	if err := host.Append(r.contents.Writer, &journal.Entry{Slot: slot, Stream: rules.KeyLogStream, Activation: activation, Activate: true, At: r.clock()}); err != nil {
 		b.Fatal(err)
 	}
 	for seq := uint64(0); s.GetSize() < uint64(n); seq++ {
@@ -62,7 +62,7 @@ func fillKeyLog(b *testing.B, r *testNode, n int) {
 			e.State, err = encoding.Marshal(s)
 		}
 		if err == nil {
-			err = host.Append(r.contents, e)
+			err = host.Append(r.contents.Writer, e)
 		}
 		if err != nil {
 			b.Fatal(err)

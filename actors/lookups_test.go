@@ -71,7 +71,7 @@ func TestReadersSeeAcknowledgedChanges(t *testing.T) {
 // changes and is evicted from the cache.
 func TestSlowReaderDoesNotCacheAnOldRecord(t *testing.T) {
 	slow := &slowDurability{}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return journal.Of(slow) }))
 	_, ids := r.agents("acme", 1)
 	awaitKeyLog(t, r.node, ids...) // it opens views too
 	r.node.queries.ForgetAgent(ids[0])
@@ -101,7 +101,7 @@ func (j *slowDurability) Latest() journal.View {
 		return j.Journal.Latest()
 	}
 	v.View = j.Journal.Latest()
-	return v
+	return journal.ViewOf(v)
 }
 
 type slowDurabilityView struct {
@@ -165,7 +165,7 @@ func TestCredentialChangesAreSeenAtOnce(t *testing.T) {
 // being created.
 func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	late := &hiddenState{}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { late.Journal = j; return late }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { late.Journal = j; return journal.Of(late) }))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
 	older, younger := r.agent(owner, "older"), r.agent(owner, "younger")
 	// The older one has not been created at its home yet.
@@ -192,7 +192,7 @@ type hiddenState struct {
 
 func (j *hiddenState) Latest() journal.View {
 	hidden, _ := j.hidden.Load().(parley.AgentID)
-	return hiddenStateView{j.Journal.Latest(), hidden}
+	return journal.ViewOf(hiddenStateView{j.Journal.Latest(), hidden})
 }
 
 type hiddenStateView struct {

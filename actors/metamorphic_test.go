@@ -143,28 +143,30 @@ func TestVariantsControl(t *testing.T) {
 			variant: variant{journals: 1, crash: 15}, tuneStore: func(o *persistence.Options) { o.Unsynced = true },
 		},
 		"keys of former openings are forgotten": {
-			variant: variant{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return withoutKeys{j, openings > 1} },
+			variant: variant{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return journal.Of(withoutKeys{j, openings > 1}) },
 		},
 		"a snapshot that does not count messages": {
 			variant: variant{journals: 1, stateEvery: 1, passivate: true}, tune: countLocally,
 		},
 		"an actor that begins with all but the last event": {
-			variant: variant{journals: 1, stateEvery: never, passivate: true}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutLastEvent{j} },
+			variant: variant{journals: 1, stateEvery: never, passivate: true}, wrap: func(_ int, j journal.Journal) journal.Journal { return journal.Of(withoutLastEvent{j}) },
 		},
 		"no marks for other homes": {
-			variant: variant{journals: 4}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutReceipts{j} },
+			variant: variant{journals: 4}, wrap: func(_ int, j journal.Journal) journal.Journal { return journal.Of(withoutReceipts{j}) },
 		},
 		"a follower that reads before it has caught up": {
-			variant: variant{journals: 1, follower: 100 * time.Millisecond}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutFence{j} },
+			variant: variant{journals: 1, follower: 100 * time.Millisecond}, wrap: func(_ int, j journal.Journal) journal.Journal { return journal.Of(withoutFence{j}) },
 		},
 		"a follower that keeps what a leader has changed": {
-			variant: variant{journals: 1, follower: 2 * time.Millisecond}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutChanges{j} },
+			variant: variant{journals: 1, follower: 2 * time.Millisecond}, wrap: func(_ int, j journal.Journal) journal.Journal { return journal.Of(withoutChanges{j}) },
 		},
 		"a follower by transfer that keeps what it knew": {
-			variant: variant{journals: 1, follower: 2 * time.Millisecond, transfer: true}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutChanges{j} },
+			variant: variant{journals: 1, follower: 2 * time.Millisecond, transfer: true}, wrap: func(_ int, j journal.Journal) journal.Journal { return journal.Of(withoutChanges{j}) },
 		},
 		"streams that begin anew with each opening": {
-			variant: variant{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return repeatFirstEntry{j, openings > 1} },
+			variant: variant{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal {
+				return journal.Of(repeatFirstEntry{j, openings > 1})
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +251,9 @@ func countLocally(n *Node) {
 // withoutLastEvent hides the last event from an actor that loads its state.
 type withoutLastEvent struct{ journal.Journal }
 
-func (j withoutLastEvent) View() journal.View { return withoutLastEventView{j.Journal.View()} }
+func (j withoutLastEvent) View() journal.View {
+	return journal.ViewOf(withoutLastEventView{j.Journal.View()})
+}
 
 type withoutLastEventView struct{ journal.View }
 

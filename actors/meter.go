@@ -25,11 +25,11 @@ func (m meter) Ready(e *journal.Entry, p *parley.Payer, request any) error {
 	}
 	day := journal.Day(e.At)
 	if r, invites := request.(Invitation); invites && r.Org != p.Org {
-		if err := q.known(m.journal, invitationsTo(p.Org, r.Agent), day); err != nil {
+		if err := q.known(m.journal.Reader, invitationsTo(p.Org, r.Agent), day); err != nil {
 			return err
 		}
 	}
-	return q.known(m.journal, p.Org, day)
+	return q.known(m.journal.Reader, p.Org, day)
 }
 
 // Take implements host.Meter. What removes something is counted, and never refused.
@@ -57,7 +57,7 @@ func (m meter) Take(of host.Metered) ([]*host.Pending, error) {
 		if r, invites := request.(Invitation); invites && r.Org != p.Org {
 			w.Invitations, w.guest = 1, r.Agent
 		}
-		if rests, err := q.take(m.journal, e, p.Org, &w, of.Turn.Pending); err != nil {
+		if rests, err := q.take(m.journal.Reader, e, p.Org, &w, of.Turn.Pending); err != nil {
 			return rests, err
 		}
 	}

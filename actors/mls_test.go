@@ -338,7 +338,7 @@ func TestCommitsWaitForBroadcasts(t *testing.T) {
 			j := &arrivals{asked: make(chan [2]parley.Slot, 1), skip: skip}
 			r := newTestNode(t, withJournals(4), withWrap(func(of journal.Journal) journal.Journal {
 				j.Journal = of
-				return j
+				return journal.Of(j)
 			}))
 			owner, a := r.agents("acme", 2)
 			member := a[1]

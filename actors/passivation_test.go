@@ -21,7 +21,7 @@ func passivateAtOnce(activations *atomic.Int64) []option {
 	return []option{
 		withTuning(func(n *Node) { n.engine.IdleFor = time.Nanosecond }),
 		withWrap(func(j journal.Journal) journal.Journal {
-			return &activationCounter{Journal: j, activations: activations}
+			return journal.Of(&activationCounter{Journal: j, activations: activations})
 		}),
 	}
 }

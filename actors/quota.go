@@ -113,7 +113,7 @@ func (w *want) limited() bool {
 // take grants an entry what it wants, and adds the counts to it. Or it returns a refusal, and the
 // entries on which that depends. pending is called only if there is a limit. take runs inside the
 // turn, after all other rules.
-func (q *usages) take(j journal.Journal, e *journal.Entry, org parley.OrgID, w *want, pending func() *host.Pending) (rests []*host.Pending, err error) {
+func (q *usages) take(j journal.Reader, e *journal.Entry, org parley.OrgID, w *want, pending func() *host.Pending) (rests []*host.Pending, err error) {
 	day := journal.Day(e.At)
 	u := q.of(org, day)
 	defer u.mu.Unlock()
@@ -172,7 +172,7 @@ func appendCounts(to []journal.Count, org parley.OrgID, day uint32, part uint16,
 
 // known returns nil if the day's sum is known. At the first thing that an organization does on a
 // day or in a term it returns a host.Lacking, which reads what the journal counted.
-func (q *usages) known(j journal.Journal, org parley.OrgID, day uint32) error {
+func (q *usages) known(j journal.Reader, org parley.OrgID, day uint32) error {
 	u := q.of(org, day)
 	defer u.mu.Unlock()
 	if day > u.day {
@@ -181,13 +181,13 @@ func (q *usages) known(j journal.Journal, org parley.OrgID, day uint32) error {
 	return nil
 }
 
-func (q *usages) lacking(j journal.Journal, org parley.OrgID, day uint32) error {
+func (q *usages) lacking(j journal.Reader, org parley.OrgID, day uint32) error {
 	return &host.Lacking{Gather: func() error { return q.count(j, org, day) }}
 }
 
 // count reads what the organization used on a day. No turn of this term has counted anything of that
 // day before, so the sum lacks nothing.
-func (q *usages) count(j journal.Journal, org parley.OrgID, day uint32) error {
+func (q *usages) count(j journal.Reader, org parley.OrgID, day uint32) error {
 	v := j.View()
 	defer v.Close()
 	n, err := v.Used(org, day) // without the lock, which turns take
@@ -271,7 +271,7 @@ func requireSum[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *c
 	if err != nil {
 		return err
 	}
-	return q.known(t.Journal(), org, journal.Day(t.Now))
+	return q.known(t.Reader(), org, journal.Day(t.Now))
 }
 
 // grant counts a message in its sender's day, and what it stores. A refusal waits for the entries
@@ -282,7 +282,7 @@ func grant[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], c *core, 
 		return err
 	}
 	w := want{Usage: journal.Usage{Messages: 1, Stored: journal.RoundStored(m.Sent + copies*CopyBytes)}, messages: m.DayLimit, limits: t.Payer}
-	counted, err := q.take(t.Journal(), t.Entry, m.FromOrg, &w, t.Pending)
+	counted, err := q.take(t.Reader(), t.Entry, m.FromOrg, &w, t.Pending)
 	t.DependOn(counted)
 	return err
 }

@@ -17,7 +17,7 @@ type wrongUsage struct {
 	used func(v journal.View, org parley.OrgID, day uint32) (journal.Usage, error)
 }
 
-func (j *wrongUsage) View() journal.View { return &wrongUsageView{j.Journal.View(), j} }
+func (j *wrongUsage) View() journal.View { return journal.ViewOf(&wrongUsageView{j.Journal.View(), j}) }
 
 type wrongUsageView struct {
 	journal.View
@@ -64,7 +64,7 @@ func TestDailyQuotaIsExactControl(t *testing.T) {
 	} {
 		t.Run(defect, func(t *testing.T) {
 			clock := newManualClock(noon)
-			r := newTestNode(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j journal.Journal) journal.Journal { return &wrongUsage{j, c.used} }))
+			r := newTestNode(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j journal.Journal) journal.Journal { return journal.Of(&wrongUsage{j, c.used}) }))
 			r.journalClock = time.Now
 			if faults := dayFaults(newQuotaFixture(t, r), clock); (len(faults) == 0) != (defect == "") {
 				t.Errorf("%q", faults)

@@ -324,13 +324,13 @@ func TestNoTurnReadsTheSum(t *testing.T) {
 	read, reading := make(chan struct{}), make(chan struct{}, 1)
 	var slow atomic.Pointer[parley.OrgID]
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal {
-		return &wrongUsage{j, func(v journal.View, id parley.OrgID, day uint32) (journal.Usage, error) {
+		return journal.Of(&wrongUsage{j, func(v journal.View, id parley.OrgID, day uint32) (journal.Usage, error) {
 			if of := slow.Load(); of != nil && *of == id {
 				reading <- struct{}{}
 				<-read
 			}
 			return v.Used(id, day)
-		}}
+		}})
 	}))
 	acme, from := r.agents("acme", 1)
 	other, to := r.agents("other", 1)

@@ -48,7 +48,7 @@ func (orgs *Orgs) Register(ctx context.Context, s Solution) (Registered, error) 
 	if err := orgs.makeKey(made.Org.OrgID()); err != nil {
 		return Registered{}, err
 	}
-	err = host.Append(orgs.journal, entry)
+	err = host.Append(orgs.journal.Writer, entry)
 	if errors.Is(err, journal.ErrExists) { // another request with this challenge or slug came first
 		if err = orgs.journal.Fence(ctx); err == nil { // maybe at another node: what it did has to be seen here
 			err = cmp.Or(orgs.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))

@@ -62,7 +62,7 @@ func TestRevokedAgentsAreReadOnce(t *testing.T) {
 	for name, forgets := range map[string]bool{"known": false, "control": true} {
 		t.Run(name, func(t *testing.T) {
 			o := &countingJournal{}
-			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().ForgetRosters = forgets }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().ForgetRosters = forgets }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return journal.Of(o) }))
 			owner, ids := r.agents("acme", many)
 			for _, id := range ids[:many-1] {
 				must(r.node.Agents.Change(context.Background(), id, agent.Revoke{}))(t)

@@ -79,7 +79,7 @@ func TestConcurrentSolutionsOfOneChallenge(t *testing.T) {
 	const attempts = 20
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		barrier := &entryBarrier{want: attempts, allArrived: make(chan struct{})}
-		r := newTestNode(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { barrier.Journal = j; return barrier }))
+		r := newTestNode(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { barrier.Journal = j; return journal.Of(barrier) }))
 		challenge := must(r.challenge("acme"))(t)
 		var made, used atomic.Int64
 		var solving sync.WaitGroup
@@ -110,7 +110,7 @@ func TestConcurrentSolutionsOfOneChallenge(t *testing.T) {
 func TestConcurrentSolutionsOfOneSlug(t *testing.T) {
 	challenges := make([]*registration.Challenge, 20)
 	all := &entryBarrier{want: int64(len(challenges)), allArrived: make(chan struct{})}
-	r := newTestNode(t, withJournals(4), withWrap(func(j journal.Journal) journal.Journal { all.Journal = j; return all }))
+	r := newTestNode(t, withJournals(4), withWrap(func(j journal.Journal) journal.Journal { all.Journal = j; return journal.Of(all) }))
 	for i := range challenges {
 		challenges[i] = must(r.challenge("acme"))(t)
 	}
@@ -167,7 +167,7 @@ func TestConcurrentSolutionsOfOneSlug(t *testing.T) {
 // leaves only when that entry is durable.
 func TestSlugRefusalWaitsForDurability(t *testing.T) {
 	g := &undurableJournal{durable: make(chan struct{})}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.heldReleases.Journal = j; return g }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.heldReleases.Journal = j; return journal.Of(g) }))
 	first, second := must(r.challenge("acme"))(t), must(r.challenge("acme"))(t)
 	g.hold(true)
 	solve := func(c *registration.Challenge) <-chan error {
@@ -205,7 +205,7 @@ type undurableJournal struct {
 }
 
 func (u *undurableJournal) View() journal.View {
-	return undurableView{u.heldReleases.Journal.View(), u}
+	return journal.ViewOf(undurableView{u.heldReleases.Journal.View(), u})
 }
 
 type undurableView struct {
@@ -232,7 +232,7 @@ func (g *heldReleases) releasesHeld() bool {
 func TestQuotaRefusalWaitsForDurability(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		g := &heldJournal{}
-		r := newTestNode(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
+		r := newTestNode(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return journal.Of(g) }))
 		owner, ids := r.agents("acme", 5)
 		limit := 1
 		send := func(from parley.AgentID) <-chan postResult {

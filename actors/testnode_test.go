@@ -183,9 +183,9 @@ func (r *testNode) start(dir string) error {
 	if err != nil {
 		return err
 	}
-	r.contents = store
+	r.contents = store.Journal
 	if !r.clear {
-		r.contents = sealed.New(store, r.sealer)
+		r.contents = sealed.New(store.Journal, r.sealer)
 	}
 	j := r.contents
 	if r.wrap != nil {

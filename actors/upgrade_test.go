@@ -170,7 +170,7 @@ func openRelease(t testing.TB, dir string, journals int, clock parley.Clock, acc
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := New(Options{Journal: sealed.New(store, testSealer), Clock: clock, Entropy: seededEntropy(at), Logger: logger})
+	node := New(Options{Journal: sealed.New(store.Journal, testSealer), Clock: clock, Entropy: seededEntropy(at), Logger: logger})
 	if err := node.Start(); err != nil {
 		t.Fatal(err)
 	}

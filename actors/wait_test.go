@@ -21,7 +21,9 @@ type countingJournal struct {
 	rows atomic.Int64
 }
 
-func (j *countingJournal) View() journal.View { return &countingView{j.Journal.View(), &j.rows} }
+func (j *countingJournal) View() journal.View {
+	return journal.ViewOf(&countingView{j.Journal.View(), &j.rows})
+}
 
 // reads returns how many rows fn reads. The test has waited for the key log, which reads
 // rows when it appends.
@@ -104,7 +106,7 @@ func (v *countingView) Untransferred(agent parley.AgentID, from uint64, rows int
 // transferred in pages.
 func memberWithLongFeed(t *testing.T, n int, tune func(*Node)) (*testNode, *countingJournal, *testGroup, []parley.AgentID) {
 	o := &countingJournal{}
-	r := newTestNode(t, withTuning(tune), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+	r := newTestNode(t, withTuning(tune), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return journal.Of(o) }))
 	owner, ids := r.agents("acme", 2)
 	c := must(r.createGroup(owner, ids[0], "board", group.Open, false))(t)
 	must(c.join(ids[1]))(t)
@@ -208,7 +210,7 @@ func TestWaitCountsUnreadNearby(t *testing.T) {
 func TestPagesStayFull(t *testing.T) {
 	const messages, notices = 30, 10_000
 	o := &countingJournal{}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return journal.Of(o) }))
 	owner, ids := r.agents("acme", 2)
 	from, to := ids[0], ids[1]
 	var talk parley.ConversationID

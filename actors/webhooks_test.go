@@ -395,8 +395,11 @@ type countedScans struct {
 	n *atomic.Int64
 }
 
-func (c *feedScans) View() journal.View   { return countedScans{c.Journal.View(), &c.n} }
-func (c *feedScans) Latest() journal.View { return countedScans{c.Journal.Latest(), &c.n} }
+func (c *feedScans) View() journal.View { return journal.ViewOf(countedScans{c.Journal.View(), &c.n}) }
+
+func (c *feedScans) Latest() journal.View {
+	return journal.ViewOf(countedScans{c.Journal.Latest(), &c.n})
+}
 
 func (v countedScans) Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
 	v.n.Add(1)
@@ -408,7 +411,7 @@ func (v countedScans) Feed(agent parley.AgentID, from, upTo uint64, fn func(jour
 // have grown.
 func TestOutcomesScanNoFeed(t *testing.T) {
 	c := &feedScans{}
-	h := openWebhookFixture(t, &webhookFixture{}, nil, withWrap(func(j journal.Journal) journal.Journal { c.Journal = j; return c }))
+	h := openWebhookFixture(t, &webhookFixture{}, nil, withWrap(func(j journal.Journal) journal.Journal { c.Journal = j; return journal.Of(c) }))
 	const messages = 10
 	one := func(n int) {
 		h.say(1)

@@ -62,7 +62,7 @@ func (orgs *Orgs) claimWorkload(ctx context.Context, id parley.OrgID, spiffeID s
 		return holder, err
 	}
 	slot := parley.SlotOf(spiffeID)
-	err = host.Append(orgs.journal, &journal.Entry{
+	err = host.Append(orgs.journal.Writer, &journal.Entry{
 		Slot: slot, At: orgs.clock(),
 		Effects: []journal.Effect{journal.CreateStream{
 			Stream: rules.WorkloadStream(spiffeID), Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes(), Clear: true}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"parley/journal"
 	"parley/persistence/journaltest"
 )
 
@@ -33,7 +34,7 @@ func TestConformanceOfMoving(t *testing.T) {
 				var now *moving
 				open := func() journaltest.Journal {
 					now = newMoving(s.openAll(), disks, kills)
-					return now
+					return journaltest.Journal{Journal: journal.Of(now), Close: now.Close}
 				}
 				closeAll := func() {
 					if err := now.Close(); err != nil {
@@ -88,8 +89,8 @@ func TestConformance(t *testing.T) {
 				}
 				t.Cleanup(closeAll)
 				return journaltest.Harness{
-					Journal: s.openAll(),
-					Reopen:  func() journaltest.Journal { closeAll(); return s.openAll() },
+					Journal: s.openAll().tested(),
+					Reopen:  func() journaltest.Journal { closeAll(); return s.openAll().tested() },
 					Crash: func() journaltest.Journal {
 						before := s.open
 						disks = before.crashDisks(disks)
@@ -100,7 +101,7 @@ func TestConformance(t *testing.T) {
 						if err := before.Close(); err != nil {
 							t.Errorf("close the abandoned group: %v", err)
 						}
-						return after
+						return after.tested()
 					},
 					Clock:    s.now,
 					Advance:  func(d time.Duration) { s.ahead.Add(int64(d)) },

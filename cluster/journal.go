@@ -7,28 +7,32 @@ import (
 
 	"parley"
 	"parley/journal"
-	"parley/persistence"
 )
 
-// Journal is the journal of a node: reads are those of its replica, and entries go to the
-// node that leads.
-type Journal struct {
-	*persistence.Store
-	node *Node
+// entries are what a node appends: they go to the node that leads.
+type entries struct {
+	journal.Journal // of the node's replica
+	node            *Node
 }
 
-// Journal returns the journal that actors and queries of this node use.
-func (n *Node) Journal() *Journal { return &Journal{n.Store, n} }
+// Journal returns the journal that actors and queries of this node use. Reads are those of
+// its replica, and entries go to the node that leads.
+func (n *Node) Journal() journal.Journal {
+	j := n.Store.Journal
+	e := &entries{j, n}
+	j.Writer, j.Health = e, e
+	return j
+}
 
-// Append implements journal.Journal. Entries that cross to the leader may overtake each other.
+// Append implements journal.Writer. Entries that cross to the leader may overtake each other.
 // One that no node has decided goes to the node that leads by then.
-func (j *Journal) Append(e *journal.Entry) {
+func (j *entries) Append(e *journal.Entry) {
 	leader, unknown := j.node.Leader()
 	here := leader == nil && unknown == nil
 	call, ofActor := callOf(e)
 	switch {
 	case ofActor != nil && here:
-		j.Store.Append(e)
+		j.Journal.Append(e)
 	case ofActor != nil:
 		released(e, ofActor)
 	case here:
@@ -40,14 +44,14 @@ func (j *Journal) Append(e *journal.Entry) {
 			}
 			released(e, err)
 		}
-		j.Store.Append(&moving)
+		j.Journal.Append(&moving)
 	default:
 		go j.cross(call, e)
 	}
 }
 
 // cross has the node that leads append an entry.
-func (j *Journal) cross(call appendEntry, e *journal.Entry) {
+func (j *entries) cross(call appendEntry, e *journal.Entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	_, err := j.node.untilDecided(ctx, call.repetition(), func() (any, error) {
@@ -72,17 +76,17 @@ func released(e *journal.Entry, err error) {
 	}
 }
 
-// Admit implements journal.Journal. An entry for another node takes a place in the window
+// Admit implements journal.Writer. An entry for another node takes a place in the window
 // of what this node has under way there; that node admits it.
-func (j *Journal) Admit(slot parley.Slot, size int) (func(), error) {
+func (j *entries) Admit(slot parley.Slot, size int) (func(), error) {
 	if leader, unknown := j.node.Leader(); leader == nil && unknown == nil {
-		return j.Store.Admit(slot, size)
+		return j.Journal.Admit(slot, size)
 	}
 	return j.node.window.take(size)
 }
 
-// Overloaded implements journal.Journal.
-func (j *Journal) Overloaded() *parley.Refusal {
+// Overloaded implements journal.Health.
+func (j *entries) Overloaded() *parley.Refusal {
 	if trouble := j.Trouble(); trouble != nil {
 		return trouble
 	}
@@ -92,17 +96,17 @@ func (j *Journal) Overloaded() *parley.Refusal {
 	case leader != nil:
 		return j.node.window.full()
 	}
-	return j.Store.Overloaded()
+	return j.Journal.Overloaded()
 }
 
-// Settle implements journal.Journal.
-func (j *Journal) Settle(ctx context.Context) error {
+// Settle implements journal.Writer.
+func (j *entries) Settle(ctx context.Context) error {
 	leader, err := j.node.Leader()
 	if err != nil {
 		return err
 	}
 	if leader == nil {
-		return j.Store.Settle(ctx)
+		return j.Journal.Settle(ctx)
 	}
 	_, err = j.node.forward(ctx, leader, settle{})
 	return err

@@ -19,6 +19,7 @@ import (
 	"parley/cluster/simtest"
 	"parley/journal"
 	"parley/persistence"
+	"parley/persistence/journaltest"
 )
 
 // replicas are the members of a group in one process, on disks of their own.
@@ -74,6 +75,11 @@ func (s *replicas) openAll() *group {
 	s.open, g.Store = g, g.stores[0]
 	g.releasing.Go(g.release)
 	return g
+}
+
+// tested is the journal as the suite uses it.
+func (g *group) tested() journaltest.Journal {
+	return journaltest.Journal{Journal: journal.Of(g), Close: g.Close}
 }
 
 // openOne opens the store and the log of a member.

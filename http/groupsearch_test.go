@@ -61,7 +61,7 @@ func TestGroupDirectory(t *testing.T) {
 func (g *groupHarness) walk(query string, between func()) (names []string, looked []int) {
 	g.t.Helper()
 	rows := 0
-	counted := func(v journal.View) journal.View { return &countedView{v, &rows} }
+	counted := func(v journal.View) journal.View { return journal.ViewOf(&countedView{v, &rows}) }
 	g.journal.wrapView.Store(&counted)
 	defer g.journal.wrapView.Store(nil)
 	for cursor := ""; len(looked) < 100; between() {

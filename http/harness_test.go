@@ -64,7 +64,7 @@ type harness struct {
 
 // harnessJournal is a Store as the actors use it.
 type harnessJournal struct {
-	*sealed.Journal
+	journal.Journal
 	views atomic.Int64 // how many were opened
 	// full: the disk has no room.
 	full atomic.Bool
@@ -131,9 +131,9 @@ func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{t: t, store: store, journal: &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}, dial: dial}
+	h := &harness{t: t, store: store, journal: &harnessJournal{Journal: sealed.New(store.Journal, sealtest.Sealer())}, dial: dial}
 	h.openWayOut(entropy, logger)
-	h.node = actors.New(actors.Options{Journal: h.journal, Clock: o.Clock, Entropy: entropy, Logger: logger, Courier: h.courier})
+	h.node = actors.New(actors.Options{Journal: journal.Of(h.journal), Clock: o.Clock, Entropy: entropy, Logger: logger, Courier: h.courier})
 	if err := h.node.Start(); err != nil {
 		t.Fatal(err)
 	}

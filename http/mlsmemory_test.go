@@ -38,7 +38,7 @@ func TestMLSReadsHaveABudget(t *testing.T) {
 	g.first.ask("POST", "/groups/"+id+"/mls/commits", fmt.Sprintf(`{"epoch":0,"commit":%q,"group_info":%q}`,
 		text(mlstest.Commit{Group: id, Padding: padding}.Message()), text(mlstest.GroupInfo{Group: id, Epoch: 1, Padding: padding}.Message())), as("ann")).want(201)
 	reads := &atomic.Int64{}
-	wrap := func(v journal.View) journal.View { return rowCounter{v, reads} }
+	wrap := func(v journal.View) journal.View { return journal.ViewOf(rowCounter{v, reads}) }
 	g.journal.wrapView.Store(&wrap)
 	const readers = 16
 	for _, path := range []string{"/mls/group-info", "/mls/commits"} {

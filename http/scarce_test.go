@@ -14,6 +14,7 @@ import (
 	"parley/actors"
 	"parley/http/a2a"
 	"parley/http/auth"
+	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/seal/sealtest"
 	"parley/persistence/sealed"
@@ -80,8 +81,8 @@ func TestSigningKeysOnFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}
-	n := actors.New(actors.Options{Journal: j, Clock: clock, Entropy: entropy, Logger: logger})
+	j := &harnessJournal{Journal: sealed.New(store.Journal, sealtest.Sealer())}
+	n := actors.New(actors.Options{Journal: journal.Of(j), Clock: clock, Entropy: entropy, Logger: logger})
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestStaleRenewalKeepsNewKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := actors.New(actors.Options{Journal: &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}, Clock: time.Now, Entropy: entropy, Logger: logger})
+	n := actors.New(actors.Options{Journal: journal.Of(&harnessJournal{Journal: sealed.New(store.Journal, sealtest.Sealer())}), Clock: time.Now, Entropy: entropy, Logger: logger})
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}

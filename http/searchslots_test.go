@@ -76,7 +76,7 @@ func TestSearchReleasesPlaceBeforeDiskWait(t *testing.T) {
 			g := newSearchHarness(t, 1)
 			*inside[bool](g.service.directory, "queriesLinger") = linger
 			waits, goesOn := make(chan struct{}), make(chan struct{})
-			stalled := func(v journal.View) journal.View { return &stalledView{v, waits, goesOn} }
+			stalled := func(v journal.View) journal.View { return journal.ViewOf(&stalledView{v, waits, goesOn}) }
 			g.journal.wrapView.Store(&stalled)
 			var working sync.WaitGroup
 			working.Go(func() { g.searchFrom("a").want(200) })

@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/http/auth"
+	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/seal/sealtest"
 	"parley/persistence/sealed"
@@ -28,7 +29,7 @@ func TestSigningKeyLifetimeIsApplied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := actors.New(actors.Options{Journal: &harnessJournal{Journal: sealed.New(store, sealtest.Sealer())}, Clock: clock, Entropy: entropy, Logger: logger})
+		n := actors.New(actors.Options{Journal: journal.Of(&harnessJournal{Journal: sealed.New(store.Journal, sealtest.Sealer())}), Clock: clock, Entropy: entropy, Logger: logger})
 		if err := n.Start(); err != nil {
 			t.Fatal(err)
 		}

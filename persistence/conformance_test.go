@@ -40,7 +40,7 @@ func (s *conformanceStore) open() journaltest.Journal {
 	if s.store = store; s.shown != nil {
 		return s.shown(store)
 	}
-	return store
+	return journaltest.Journal{Journal: store.Journal, Close: store.Close}
 }
 
 func (s *conformanceStore) close() {

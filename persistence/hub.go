@@ -75,7 +75,7 @@ type subscription struct {
 // Follow follows agent's feed beyond the position after. notify is called when
 // there may be something new, under a lock and perhaps by the acknowledger: it must
 // not block and must not call back.
-func (s *Store) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
+func (s feeds) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
 	return s.subscribe(agent, after, notify)
 }
 
@@ -104,20 +104,20 @@ func (sub *subscription) enter() {
 
 // Watch calls notify when there is something new in agent's feed, until stop is
 // called. notify must not block and must not call back.
-func (s *Store) Watch(agent parley.AgentID, notify func()) (stop func()) {
-	sub := &subscription{store: s, agent: agent, notify: notify, deaf: true}
+func (s feeds) Watch(agent parley.AgentID, notify func()) (stop func()) {
+	sub := &subscription{store: s.Store, agent: agent, notify: notify, deaf: true}
 	sub.enter()
 	return sub.Close
 }
 
 // DurablePosition is the position up to which agent's feed is durable.
-func (s *Store) DurablePosition(agent parley.AgentID) uint64 {
+func (s feeds) DurablePosition(agent parley.AgentID) uint64 {
 	return s.positionsOf(agent.Slot()).durable.level.Load()
 }
 
 // AssignedPosition is a position beyond which no view opened so far shows an entry
 // of agent's feed. If the durable position has reached it, nothing is under way.
-func (s *Store) AssignedPosition(agent parley.AgentID) uint64 {
+func (s feeds) AssignedPosition(agent parley.AgentID) uint64 {
 	return s.positionsOf(agent.Slot()).assigned.Load()
 }
 

@@ -254,7 +254,7 @@ func (j *journalState) release(it *item) {
 
 // Admit reserves space for one entry of about size bytes in the journal of slot, and
 // returns the function that frees it. The error is a refusal: nothing has happened.
-func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
+func (s writer) Admit(slot parley.Slot, size int) (func(), error) {
 	l := s.lead.Load()
 	if l == nil {
 		return nil, journal.ErrNotLeader
@@ -272,7 +272,7 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 
 // Overloaded is a refusal if no journal would admit an entry of a client now, else
 // nil. With it a server rejects a request before reading it.
-func (s *Store) Overloaded() *parley.Refusal {
+func (s health) Overloaded() *parley.Refusal {
 	if trouble := s.Trouble(); trouble != nil {
 		return trouble
 	}

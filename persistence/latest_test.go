@@ -59,7 +59,7 @@ func TestLatestIsDurableAfterItsReads(t *testing.T) {
 // latestStore is a journal that uses Latest for all views.
 type latestStore struct{ *Store }
 
-func (n latestStore) View() journal.View { return n.Store.latest() }
+func (n latestStore) View() journal.View { return journal.ViewOf(n.latest()) }
 
 // TestLatestConforms: for a caller that makes one read at a time, Latest behaves like a
 // view.
@@ -67,7 +67,9 @@ func TestLatestConforms(t *testing.T) {
 	unraced(t)
 	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
 		disk := vfs.NewCrashableMem()
-		s := &conformanceStore{t: t, journals: journals, dir: "journal", fs: disk, shown: func(s *Store) journaltest.Journal { return latestStore{s} }}
+		s := &conformanceStore{t: t, journals: journals, dir: "journal", fs: disk, shown: func(s *Store) journaltest.Journal {
+			return journaltest.Journal{Journal: journal.Of(latestStore{s}), Close: s.Close}
+		}}
 		return s.harness(func() {
 			disk = disk.CrashClone(vfs.CrashCloneCfg{})
 			s.fs = disk

@@ -16,7 +16,7 @@ type observers struct {
 }
 
 // Observe calls o for each change that is durable, until stop is called.
-func (s *Store) Observe(o journal.Observer) (stop func()) {
+func (s reader) Observe(o journal.Observer) (stop func()) {
 	s.observers.change(func(all []*journal.Observer) []*journal.Observer { return append(all, &o) })
 	return func() {
 		s.observers.change(func(all []*journal.Observer) []*journal.Observer {

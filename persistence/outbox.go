@@ -163,7 +163,7 @@ const settlePause = time.Millisecond
 // Settle returns once everything that was appended before the call is on stable storage
 // and has been applied in every journal: an empty entry in each journal is released
 // after everything before it, and then the messages that are in outboxes have to arrive.
-func (s *Store) Settle(ctx context.Context) error {
+func (s writer) Settle(ctx context.Context) error {
 	l := s.lead.Load()
 	if l == nil {
 		return journal.ErrNotLeader
@@ -203,7 +203,7 @@ func (s *Store) Settle(ctx context.Context) error {
 // Arrived returns once the messages that are under way from the journal of one slot to
 // that of another have arrived. An outbox keeps its order, so what views show of the
 // source by now has then been applied at the target.
-func (s *Store) Arrived(ctx context.Context, from, to parley.Slot) error {
+func (s writer) Arrived(ctx context.Context, from, to parley.Slot) error {
 	l := s.lead.Load()
 	if l == nil {
 		return s.arrivedInRows(ctx, s.homes.Of(from), s.homes.Of(to))
@@ -222,7 +222,7 @@ func (s *Store) Arrived(ctx context.Context, from, to parley.Slot) error {
 }
 
 // arrivedInRows is Arrived for a store that does not lead.
-func (s *Store) arrivedInRows(ctx context.Context, source, target int) error {
+func (s writer) arrivedInRows(ctx context.Context, source, target int) error {
 	if !s.enter() {
 		return journal.ErrClosed
 	}
@@ -245,7 +245,7 @@ func (s *Store) arrivedInRows(ctx context.Context, source, target int) error {
 }
 
 // lastSent is the number of the last message that is stored in an outbox, 0 if there is none.
-func (s *Store) lastSent(source, target int) (number uint64, err error) {
+func (s writer) lastSent(source, target int) (number uint64, err error) {
 	prefix := s.homes.OutboxPrefix(source, target)
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: layout.After(prefix)})
 	if err != nil {

@@ -226,8 +226,8 @@ func (r *Replica) StepDown(unproposed int) {
 	}
 }
 
-// Fence implements journal.Journal.
-func (s *Store) Fence(ctx context.Context) error {
+// Fence implements journal.Reader.
+func (s reader) Fence(ctx context.Context) error {
 	if s.opts.Sequencer == nil {
 		return nil
 	}
@@ -238,8 +238,8 @@ func (s *Store) Fence(ctx context.Context) error {
 	return s.replica.Await(ctx, index)
 }
 
-// Confirm implements journal.Journal.
-func (s *Store) Confirm(activation uint64, release func(error)) {
+// Confirm implements journal.Writer.
+func (s writer) Confirm(activation uint64, release func(error)) {
 	if s.opts.Sequencer == nil {
 		release(nil)
 		return

@@ -94,7 +94,12 @@ func (s *replicas) openAll() *oneJournal {
 	return j
 }
 
-// Start implements journal.Journal.
+// tested is the journal as the suite uses it.
+func (j *oneJournal) tested() journaltest.Journal {
+	return journaltest.Journal{Journal: journal.Of(j), Close: j.Close}
+}
+
+// Start implements journal.Writer.
 func (j *oneJournal) Start(onQueue func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
 	for n, store := range j.stores {
 		if err := store.Start(onQueue, onTimer); err != nil {
@@ -180,8 +185,8 @@ func TestConformanceOfReplicas(t *testing.T) {
 		}
 		t.Cleanup(s.closeAll)
 		return journaltest.Harness{
-			Journal: s.openAll(),
-			Reopen:  func() journaltest.Journal { s.closeAll(); return s.openAll() },
+			Journal: s.openAll().tested(),
+			Reopen:  func() journaltest.Journal { s.closeAll(); return s.openAll().tested() },
 			Crash: func() journaltest.Journal {
 				before := s.open
 				for n := range s.disks {
@@ -192,7 +197,7 @@ func TestConformanceOfReplicas(t *testing.T) {
 				if err := before.Close(); err != nil {
 					t.Errorf("close the abandoned stores: %v", err)
 				}
-				return after
+				return after.tested()
 			},
 			Clock:    s.now,
 			Advance:  func(d time.Duration) { s.ahead.Add(int64(d)) },

@@ -135,6 +135,7 @@ func (o *Options) ensureDefaults() error {
 
 // Store is a directory of journals. Its methods may be called from any goroutine.
 type Store struct {
+	journal.Journal
 	db        *pebble.DB
 	lock      *pebble.Lock
 	dir       string
@@ -183,6 +184,14 @@ type Store struct {
 	beganClose, closed sync.Once
 }
 
+// The parts of the journal that a store is.
+type (
+	writer struct{ *Store }
+	reader struct{ *Store }
+	feeds  struct{ *Store }
+	health struct{ *Store }
+)
+
 // Open opens the directory, or creates it. It refuses a directory that another
 // process has open.
 func Open(dir string, opts Options) (*Store, error) {
@@ -190,6 +199,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
+	s.Journal = journal.Journal{Writer: writer{s}, Reader: reader{s}, Feeds: feeds{s}, Health: health{s}}
 	s.plain, s.disk = opts.FS, s.newMonitor()
 	if !opts.noRetries {
 		s.opts.FS = s.disk.RetryingFS()
@@ -259,7 +269,7 @@ func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
 
 // Start begins to wake actors with queued messages and due timers. onQueue must not
 // block; onTimer is called again for a timer that its actor has not cancelled.
-func (s *Store) Start(onQueue func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
+func (s writer) Start(onQueue func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
 	s.onQueue, s.onTimer = onQueue, onTimer
 	if l := s.lead.Load(); l != nil {
 		if err := l.start(); err != nil {
@@ -288,20 +298,20 @@ func (s *Store) record(w *disk.Witness) {
 // Trouble is the reason why the store takes no writes, nil if it does: the engine
 // stalls writes, a sync hangs, or the disk is nearly full. It ends when its cause
 // does.
-func (s *Store) Trouble() *parley.Refusal {
+func (s health) Trouble() *parley.Refusal {
 	return s.disk.Trouble(s.lead.Load().busySince())
 }
 
 // Damage is the first file that was found damaged since the directory was opened,
 // empty if none was. Reads that need the damaged part return an error, never an
 // incomplete result; everything else is served.
-func (s *Store) Damage() string { return s.disk.Damage() }
+func (s health) Damage() string { return s.disk.Damage() }
 
 // Journals is the number of journals.
 func (s *Store) Journals() int { return int(s.homes) }
 
 // NextActivation numbers a new activation.
-func (s *Store) NextActivation() uint64 { return s.activation.Add(1) }
+func (s writer) NextActivation() uint64 { return s.activation.Add(1) }
 
 // positionsOf are the positions of the journal in which a slot lives.
 func (s *Store) positionsOf(slot parley.Slot) *feedPositions { return s.positions[s.homes.Of(slot)] }
@@ -311,7 +321,7 @@ func (s *Store) SameHome(a, b parley.Slot) bool { return s.homes.Same(a, b) }
 
 // Append hands an entry to its journal. It never blocks and never fails at once:
 // the outcome is passed to the entry's Release.
-func (s *Store) Append(e *journal.Entry) {
+func (s writer) Append(e *journal.Entry) {
 	l := s.lead.Load()
 	if l == nil {
 		if e.Release != nil {

@@ -53,7 +53,7 @@ const durablePatience = 5 * time.Second
 
 // View opens a view, which must be closed. A view of a closed store returns
 // journal.ErrClosed.
-func (s *Store) View() journal.View { return s.view() }
+func (s reader) View() journal.View { return journal.ViewOf(s.view()) }
 
 func (s *Store) view() *storeView {
 	if !s.enter() {
@@ -73,7 +73,7 @@ func (s *Store) view() *storeView {
 // Latest opens a view in which each read sees what is applied by then: two reads
 // may see two instants. It needs no snapshot, and suits a caller that reads one row
 // or scans once.
-func (s *Store) Latest() journal.View { return s.latest() }
+func (s reader) Latest() journal.View { return journal.ViewOf(s.latest()) }
 
 func (s *Store) latest() *storeView {
 	if !s.enter() {
@@ -465,7 +465,7 @@ func (v *storeView) Used(org parley.OrgID, day uint32) (u journal.Usage, err err
 }
 
 // Row reads one row as last applied, durable or not.
-func (s *Store) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bool, error) {
+func (s reader) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bool, error) {
 	if !s.enter() {
 		return nil, false, journal.ErrClosed
 	}

@@ -113,7 +113,7 @@ func (hooks *Webhooks) collectTask(t *webhookTurn) (more bool, err error) {
 	v := hooks.journal.View()
 	defer v.Close()
 	now := &conversation.State{}
-	number, _, err := rules.Conversation.Load(v, rules.ConversationStream(task), now)
+	number, _, err := rules.Conversation.Load(rules.StoredIn(v), rules.ConversationStream(task), now)
 	switch {
 	case errors.Is(err, journal.ErrErased), err == nil && !now.Exists():
 		c.Ended = true

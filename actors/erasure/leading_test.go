@@ -20,8 +20,15 @@ type brokenJournal struct {
 
 var errBroken = errors.New("the journal is broken")
 
-func (j brokenJournal) Latest() journal.View { j.views <- struct{}{}; return brokenView{} }
-func (j brokenJournal) View() journal.View   { j.views <- struct{}{}; return brokenView{} }
+func (j brokenJournal) Latest() journal.View {
+	j.views <- struct{}{}
+	return journal.ViewOf(brokenView{})
+}
+
+func (j brokenJournal) View() journal.View {
+	j.views <- struct{}{}
+	return journal.ViewOf(brokenView{})
+}
 
 type brokenView struct{ journal.View }
 
@@ -35,7 +42,7 @@ func (brokenView) Row(parley.Slot, journal.Table, []byte) ([]byte, bool, error) 
 func TestErasuresWorkWhereTheLeaderIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := brokenJournal{views: make(chan struct{}, 1000)}
-		e := New(Options{Journal: j, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
+		e := New(Options{Journal: journal.Of(j), Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		defer e.Close()
 		works := func() bool {
 			org := parley.OrgID{1}

@@ -293,7 +293,7 @@ func (w *walk) gather(list []parley.ConversationID, agent parley.AgentID) (_ []p
 // conversation visits one conversation, unless it is visited with other agents.
 func (w *walk) conversation(id parley.ConversationID) error {
 	s := rules.ConversationStream(id)
-	start, found, err := rules.Conversation.Start(w.view, s)
+	start, found, err := rules.Conversation.Start(rules.StoredIn(w.view), s)
 	if err != nil && !errors.Is(err, journal.ErrErased) {
 		return err
 	}

@@ -18,7 +18,7 @@ func BenchmarkIdleActor(b *testing.B) {
 	streams := make([]journal.Stream, actors)
 	for i := range streams {
 		streams[i] = journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID{0: byte(i >> 16), 6: 0x70, 8: 0x80, 14: byte(i >> 8), 15: byte(i)}}
-		e.journal.(*fakeJournal).stream(streams[i]).events = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 1}}}
+		e.journal.Writer.(*fakeJournal).stream(streams[i]).events = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 1}}}
 	}
 	before := inUse()
 	for _, s := range streams {

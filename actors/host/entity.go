@@ -174,7 +174,7 @@ func (e *entity[S, C, E]) load() error {
 	v := e.engine.journal.View()
 	defer v.Close()
 	e.state = e.kind.Blank()
-	seq, folded, err := e.kind.Rules.Load(v, e.handle.stream, e.state)
+	seq, folded, err := e.kind.Rules.Load(rules.StoredIn(v), e.handle.stream, e.state)
 	if err != nil {
 		e.erased = errors.Is(err, journal.ErrErased)
 		return err

@@ -149,7 +149,7 @@ func Query[R any](e *Engine, s journal.Stream, q ReadOnly) (R, error) {
 
 // Append appends an entry that no actor decided. It returns when the entry is durable,
 // or why the journal rejected it.
-func Append(j journal.Journal, e *journal.Entry) error {
+func Append(j journal.Writer, e *journal.Entry) error {
 	room, err := j.Admit(e.Slot, EntryBytes)
 	if err != nil {
 		return err

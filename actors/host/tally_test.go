@@ -213,8 +213,8 @@ func (l *fakeJournal) Start(onQueued func(journal.Stream), _ func(journal.Stream
 	return nil
 }
 
-func (l *fakeJournal) View() journal.View   { return &fakeView{of: l} }
-func (l *fakeJournal) Latest() journal.View { return &fakeView{of: l} }
+func (l *fakeJournal) View() journal.View   { return journal.ViewOf(&fakeView{of: l}) }
+func (l *fakeJournal) Latest() journal.View { return journal.ViewOf(&fakeView{of: l}) }
 
 type fakeView struct {
 	journal.View
@@ -256,7 +256,7 @@ func (v *fakeView) Queue(s journal.Stream, beyond uint64, fn func(journal.Queued
 // newEngine returns an engine with tallies over a fake journal.
 func newEngine(t testing.TB, stateEvery uint64, tune ...func(*Engine)) (*Engine, *fakeJournal) {
 	l := newFakeJournal()
-	e := New(l, time.Now, slog.New(slog.DiscardHandler), nil)
+	e := New(journal.Of(l), time.Now, slog.New(slog.DiscardHandler), nil)
 	Register(e, tallyKind(stateEvery))
 	for _, f := range tune {
 		f(e)

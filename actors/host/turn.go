@@ -90,8 +90,8 @@ func (t *Turn[S, C, E]) DecideIf(c C, grant func() error) error {
 // Seq is the sequence number of the actor's newest event, those of the turn included.
 func (t *Turn[S, C, E]) Seq() uint64 { return t.entity.seq + uint64(len(t.Entry.Events)) }
 
-// Journal is the journal that the turn's entry goes to.
-func (t *Turn[S, C, E]) Journal() journal.Journal { return t.entity.engine.journal }
+// Reader reads the journal that the turn's entry goes to.
+func (t *Turn[S, C, E]) Reader() journal.Reader { return t.entity.engine.journal.Reader }
 
 // Idle reports whether everything that the actor has appended is durable.
 func (t *Turn[S, C, E]) Idle() bool { return t.entity.last == nil || t.entity.last.Released() }

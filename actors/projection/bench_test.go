@@ -97,7 +97,7 @@ func BenchmarkStart(b *testing.B) {
 		}
 	}()
 	sealer := sealtest.Sealer()
-	j := sealed.New(store, sealer)
+	j := sealed.New(store.Journal, sealer)
 	if err := j.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {
 		b.Fatal(err)
 	}

@@ -65,7 +65,7 @@ type scene struct {
 // blindJournal has views in which all versions are equal.
 type blindJournal struct{ journal.Journal }
 
-func (j blindJournal) View() journal.View { return blindView{j.Journal.View()} }
+func (j blindJournal) View() journal.View { return journal.ViewOf(blindView{j.Journal.View()}) }
 
 type blindView struct{ journal.View }
 
@@ -85,9 +85,9 @@ func (s *scene) open() {
 	if s.store, err = persistence.Open("data", persistence.Options{FS: s.fs, Journals: 2, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.journal = sealed.New(s.store, s.sealer)
+	s.journal = sealed.New(s.store.Journal, s.sealer)
 	if s.sameVersions {
-		s.journal = blindJournal{s.journal}
+		s.journal = journal.Of(blindJournal{s.journal})
 	}
 	s.node = actors.New(actors.Options{Journal: s.journal, Clock: time.Now, Entropy: s.entropy, Logger: logger})
 	if err := s.node.Start(); err != nil {

@@ -76,7 +76,7 @@ func (d *Directory) docOf(v journal.View, id parley.AgentID) (doc *directory.Doc
 		return nil, true, err
 	}
 	a := &agent.State{}
-	if _, _, err := rules.Agent.Load(v, rules.AgentStream(id), a); err != nil {
+	if _, _, err := rules.Agent.Load(rules.StoredIn(v), rules.AgentStream(id), a); err != nil {
 		return nil, true, err
 	}
 	if !card.GetIsPublic() || !a.Exists() || a.Revoked() || a.GetUnlisted() {
@@ -99,7 +99,7 @@ func (d *Directory) docOf(v journal.View, id parley.AgentID) (doc *directory.Doc
 
 func orgOf(v journal.View, id parley.OrgID) (o *org.State, version uint64, err error) {
 	o = &org.State{}
-	if _, _, err = rules.Org.Load(v, rules.OrgStream(id), o); err == nil {
+	if _, _, err = rules.Org.Load(rules.StoredIn(v), rules.OrgStream(id), o); err == nil {
 		version, err = v.Version(rules.OrgStream(id))
 	}
 	return o, version, err

@@ -80,7 +80,7 @@ func (x *Export) At() time.Time { return x.at }
 // what was read may lack records.
 func (x *Export) Readable() error {
 	x.state = &org.State{}
-	_, _, err := rules.Org.Load(x.view, rules.OrgStream(x.org), x.state)
+	_, _, err := rules.Org.Load(rules.StoredIn(x.view), rules.OrgStream(x.org), x.state)
 	if err == nil && !x.state.Exists() {
 		err = parley.ErrNotFound
 	}
@@ -145,7 +145,7 @@ func (x *Export) Agents(visit func(ExportedAgent) error) error {
 // agent reads an agent, nil if its home does not have it yet.
 func (x *Export) agent(id parley.AgentID) (*agent.State, error) {
 	a := &agent.State{}
-	_, _, err := rules.Agent.Load(x.view, rules.AgentStream(id), a)
+	_, _, err := rules.Agent.Load(rules.StoredIn(x.view), rules.AgentStream(id), a)
 	if err != nil || !a.Exists() {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (x *Export) Webhooks(visit func(*webhook.State) error) error {
 	}
 	return x.ascendIDs(list, func(id parley.AnyID) error {
 		s := &webhook.State{}
-		_, _, err := rules.Webhook.Load(x.view, rules.WebhookStream(webhook.ID(id)), s)
+		_, _, err := rules.Webhook.Load(rules.StoredIn(x.view), rules.WebhookStream(webhook.ID(id)), s)
 		if err != nil || !s.Exists() || s.Deleted() {
 			return unlessErased(err)
 		}
@@ -264,7 +264,7 @@ func unlessErased(err error) error {
 // group reads a group, nil if there is none or its owner was erased.
 func (x *Export) group(id parley.GroupID) (*group.State, error) {
 	g := &group.State{}
-	_, _, err := rules.Group.Load(x.view, rules.GroupStream(id), g)
+	_, _, err := rules.Group.Load(rules.StoredIn(x.view), rules.GroupStream(id), g)
 	if err != nil || !g.Exists() {
 		return nil, unlessErased(err)
 	}

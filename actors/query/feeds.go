@@ -137,6 +137,7 @@ func (q *Feeds) DurablePosition(agent parley.AgentID) uint64 { return q.journal.
 func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []journal.FeedEntry, fn func(journal.FeedEntry, Message) error) error {
 	messages, erased := make([]Message, len(entries)), make([]bool, len(entries))
 	var v journal.View
+	opened := false
 	for i, e := range entries {
 		if !e.Kind.BringsMessage() {
 			continue
@@ -145,8 +146,8 @@ func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []jou
 		if e.Record != nil { // live: it has no receipts yet, except through another channel
 			messages[i].Record, err = liveRecord(e, agent)
 		} else {
-			if v == nil {
-				v = q.journal.View()
+			if !opened {
+				v, opened = q.journal.View(), true
 				defer v.Close()
 			}
 			messages[i], err = readMessage(v, agent.Slot(), parley.MessageID(e.Ref))
@@ -159,7 +160,7 @@ func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []jou
 		}
 		messages[i].Position = e.Position
 	}
-	if v != nil {
+	if opened {
 		if err := v.Durable(ctx); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ func (unobserved) Observe(journal.Observer) (stop func()) { return func() {} }
 func TestErasedNamesAreForgotten(t *testing.T) {
 	gone, kept := parley.OrgID{15: 1}, parley.OrgID{15: 2}
 	ours, others := parley.AgentID{15: 3}, parley.AgentID{15: 4}
-	q := New(Options{Journal: unobserved{}})
+	q := New(Options{Journal: journal.Of(unobserved{})})
 	l := q.reader.lookups
 	add := func(org parley.OrgID, agent parley.AgentID) {
 		for name, id := range map[nameOf]parley.AnyID{

@@ -23,7 +23,7 @@ const lookupsMax = 100_000
 // node answers, so no later request reads the old one. The actor that changed it publishes
 // the new one on its own node.
 type lookups struct {
-	journal journal.Journal
+	journal journal.Reader
 	agents  *stateCache[parley.AgentID, *agent.State]
 	orgs    *stateCache[parley.OrgID, *org.State]
 	// firsts holds the oldest active agent of each organization. It is valid as long as
@@ -56,7 +56,7 @@ type versioned[S rules.State] struct {
 	state S
 }
 
-func newLookups(j journal.Journal) *lookups {
+func newLookups(j journal.Reader) *lookups {
 	f := &lookups{
 		journal: j,
 		agents:  newStateCache[parley.AgentID, *agent.State](lookupsMax),
@@ -127,7 +127,7 @@ func (h *stateCache[K, S]) put(key K, f versioned[S], still func() bool) {
 	})
 }
 
-func load[K ~[16]byte, S rules.State](ctx context.Context, j journal.Journal, h *stateCache[K, S], key K, s journal.Stream, blank func() S) (state S, err error) {
+func load[K ~[16]byte, S rules.State](ctx context.Context, j journal.Reader, h *stateCache[K, S], key K, s journal.Stream, blank func() S) (state S, err error) {
 	if f, ok := h.cache.GetIfPresent(key); ok {
 		return f.state, nil
 	}

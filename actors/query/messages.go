@@ -159,7 +159,7 @@ func (q *reader) closeErased(ctx context.Context, s *conversation.State) error {
 }
 
 func readConversation(v journal.View, id parley.ConversationID, into *conversation.State) error {
-	_, _, err := rules.Conversation.Load(v, rules.ConversationStream(id), into)
+	_, _, err := rules.Conversation.Load(rules.StoredIn(v), rules.ConversationStream(id), into)
 	if err == nil && !into.Exists() {
 		err = conversation.ErrUnknown
 	}

@@ -112,7 +112,7 @@ func polls(t *rapid.T, spoil func(*feedIndex)) error {
 		if known { // the caller saw nothing beyond the durable position
 			least = counted(v.lines[:durable], since)
 		} else {
-			n, err = c.since(ctx, v, x, edge, since)
+			n, err = c.since(ctx, journal.ViewOf(v), x, edge, since)
 		}
 		cancel()
 		if !errors.Is(err, context.Canceled) && (err != nil || n < least || n > counted(most, since)) {
@@ -186,7 +186,7 @@ func TestPollReadsAtMostOneBlock(t *testing.T) {
 		x, edge := c.of(agent), uint64(len(v.lines))
 		n, known := x.known(edge, since)
 		if !known {
-			n, err = c.since(context.Background(), v, x, edge, since)
+			n, err = c.since(context.Background(), journal.ViewOf(v), x, edge, since)
 		}
 		if want := counted(v.lines, since); n != want || err != nil || read > most {
 			t.Errorf("since %d: %d (%v) of %d, %d entries were read, want at most %d", since, n, err, want, read, most)

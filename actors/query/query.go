@@ -101,7 +101,7 @@ type Limits struct {
 // New makes queries.
 func New(o Options) *Queries {
 	r := &reader{
-		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes, o.Render), newest: newNewestCache(),
+		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal.Reader), records: newRecordCache(o.RecordBytes, o.Render), newest: newNewestCache(),
 		limits: Limits{TransferredStep: 256, ListedStep: 256, ListedMax: 4096, ListRows: scanMax, TaskedStep: 256, TaskedMax: 1 << 17, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}

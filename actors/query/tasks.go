@@ -32,7 +32,7 @@ func (q *Messages) ConversationAt(ctx context.Context, id parley.ConversationID,
 	err = q.view(ctx, func(v journal.View) error {
 		m = Moment{State: &conversation.State{}}
 		if at == Latest {
-			m.Event, _, err = rules.Conversation.Load(v, stream, m.State)
+			m.Event, _, err = rules.Conversation.Load(rules.StoredIn(v), stream, m.State)
 		} else {
 			m.Event, err = foldUpTo(v, stream, at, m.State)
 		}
@@ -57,7 +57,7 @@ func (q *Messages) ConversationAt(ctx context.Context, id parley.ConversationID,
 // foldUpTo folds the first at events of a conversation into a state, and returns the number
 // of the last one.
 func foldUpTo(v journal.View, s journal.Stream, at uint64, into *conversation.State) (last uint64, err error) {
-	start, found, err := rules.Conversation.Start(v, s)
+	start, found, err := rules.Conversation.Start(rules.StoredIn(v), s)
 	if err != nil {
 		return 0, err
 	}

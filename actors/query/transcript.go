@@ -82,7 +82,7 @@ type transcriptPage struct {
 // conversation whose start is no stored event, the start has place 1, and event n has
 // place n+1.
 func (w *transcriptPage) walk(v journal.View, s journal.Stream, from uint64, descending bool) error {
-	start, found, err := rules.Conversation.Start(v, s)
+	start, found, err := rules.Conversation.Start(rules.StoredIn(v), s)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (q *Messages) PlaceOf(ctx context.Context, r *record.Message) (place uint64
 		id = id.Broadcast()
 	}
 	err = q.view(ctx, func(v journal.View) error {
-		start, found, err := rules.Conversation.Start(v, stream)
+		start, found, err := rules.Conversation.Start(rules.StoredIn(v), stream)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (q *Messages) PlaceOf(ctx context.Context, r *record.Message) (place uint64
 				return nil
 			}
 		}
-		last, _, err := rules.Conversation.Load(v, stream, &conversation.State{})
+		last, _, err := rules.Conversation.Load(rules.StoredIn(v), stream, &conversation.State{})
 		if err != nil {
 			return err
 		}

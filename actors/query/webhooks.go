@@ -33,7 +33,7 @@ func (q *Webhooks) Get(ctx context.Context, id webhook.ID, by parley.OrgID) (s *
 
 func webhookOf(v journal.View, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
 	s := &webhook.State{}
-	_, _, err := rules.Webhook.Load(v, rules.WebhookStream(id), s)
+	_, _, err := rules.Webhook.Load(rules.StoredIn(v), rules.WebhookStream(id), s)
 	if _, ofTask := s.Task(); err == nil && (!s.Exists() || s.Deleted() || s.Owner() != by || ofTask) {
 		err = webhook.ErrUnknown
 	}
@@ -62,7 +62,7 @@ func (q *Webhooks) Each(ctx context.Context, of parley.AgentID, fn func(*webhook
 				return err
 			}
 			s := &webhook.State{}
-			if _, _, err = rules.Webhook.Load(v, stream, s); err == nil && s.Exists() {
+			if _, _, err = rules.Webhook.Load(rules.StoredIn(v), stream, s); err == nil && s.Exists() {
 				fn(s)
 			}
 		}
@@ -86,7 +86,7 @@ func (q *Webhooks) PushConfigs(ctx context.Context, of parley.AgentID, task parl
 				return err
 			}
 			s := &webhook.State{}
-			if _, _, err = rules.Webhook.Load(v, stream, s); err == nil && s.Exists() && !s.Deleted() {
+			if _, _, err = rules.Webhook.Load(rules.StoredIn(v), stream, s); err == nil && s.Exists() && !s.Deleted() {
 				all = append(all, s)
 			}
 		}

@@ -40,12 +40,19 @@ type Aggregate[S State, C any, E Event] struct {
 	HasContent func(E) bool
 }
 
-// Stored is what Load reads from: a journal.View, or an archive.
-type Stored interface {
-	State(journal.Stream) (seq uint64, state []byte, err error)
-	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
-	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+// Stored is what Load reads from: parts of a journal.View, or of an archive.
+type Stored struct {
+	Streams interface {
+		State(journal.Stream) (seq uint64, state []byte, err error)
+		Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
+	}
+	Messages interface {
+		Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+	}
 }
+
+// StoredIn returns the parts of a view that Load reads from.
+func StoredIn(v journal.View) Stored { return Stored{v.StreamReader, v.MessageReader} }
 
 // OwnersOf returns the owners of what a state and its events contain.
 func (r Aggregate[S, C, E]) OwnersOf(s S) journal.Owners {
@@ -84,7 +91,7 @@ func (r Aggregate[S, C, E]) Decode(f journal.StoredEvent) (E, error) {
 // Load reads a stream into a blank state: the stored state, then the events after it. seq
 // is the number of the last event, folded the number of events applied.
 func (r Aggregate[S, C, E]) Load(v Stored, s journal.Stream, into S) (seq, folded uint64, err error) {
-	seq, stored, err := v.State(s)
+	seq, stored, err := v.Streams.State(s)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -103,7 +110,7 @@ func (r Aggregate[S, C, E]) Load(v Stored, s journal.Stream, into S) (seq, folde
 		}
 	}
 	var bad error
-	err = v.Events(s, seq+1, false, func(n uint64, _ int64, f journal.StoredEvent) bool {
+	err = v.Streams.Events(s, seq+1, false, func(n uint64, _ int64, f journal.StoredEvent) bool {
 		var e E
 		if n != seq+1 {
 			bad = fmt.Errorf("stream %d/%s: event %d follows %d", s.Kind, s.ID, n, seq)

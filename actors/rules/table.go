@@ -52,7 +52,7 @@ var (
 // started reads the start of a conversation between two agents from its first message. A
 // group's conversation has no such message: its start is its event 1.
 func started(v Stored, s journal.Stream) (e conversation.Event, found bool, err error) {
-	_, err = v.Message(s.Slot(), conversation.FirstMessageID(parley.ConversationID(s.ID)), func(stored []byte) error {
+	_, err = v.Messages.Message(s.Slot(), conversation.FirstMessageID(parley.ConversationID(s.ID)), func(stored []byte) error {
 		m := &record.Message{}
 		if err := m.UnmarshalHeader(stored); err != nil {
 			return err

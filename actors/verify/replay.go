@@ -154,7 +154,7 @@ func (r *replay) start() {
 	if r.stream.Kind != journal.ConversationStream {
 		return
 	}
-	start, found, err := rules.Conversation.Start(r, r.stream)
+	start, found, err := rules.Conversation.Start(rules.Stored{Streams: r, Messages: r}, r.stream)
 	if err != nil {
 		r.fault(eventDecode, r.name(), "its first message: %v: requests for it fail", err)
 		r.broken = true

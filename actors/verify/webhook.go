@@ -77,7 +77,7 @@ func (w *webhookReplay) collected(e *webhook.Collected) {
 	}
 	if task, is := w.state.Task(); is {
 		now := &conversation.State{}
-		_, _, err := rules.Conversation.Load(w, rules.ConversationStream(task), now)
+		_, _, err := rules.Conversation.Load(rules.Stored{Streams: w, Messages: w}, rules.ConversationStream(task), now)
 		if errors.Is(err, journal.ErrErased) || err == nil && !now.Exists() {
 			return
 		}

@@ -20,15 +20,12 @@ var testStart = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 // testOrg owns what tests of the suite append, which know no owners.
 var testOrg = parley.NewID[parley.OrgID](3, testStart, [10]byte{1})
 
-// layered is a layer with its store, as the suite uses it. It gives owners to everything
+// layered is a layer as the suite uses it. It gives owners to everything
 // that has none.
 type layered struct {
-	*Journal
-	store *persistence.Store
+	journal.Journal
 	owner journal.Owners
 }
-
-func (l *layered) Close() error { return l.store.Close() }
 
 func (l *layered) Append(e *journal.Entry) {
 	l.own(&e.Owners)
@@ -76,7 +73,8 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return &layered{New(store, sealer), store, journal.OwnedBy(testOrg)}
+			layer := &layered{New(store.Journal, sealer), journal.OwnedBy(testOrg)}
+			return journaltest.Journal{Journal: journal.Of(layer), Close: store.Close}
 		}
 		closeStore := func(s *persistence.Store) {
 			if err := s.Close(); err != nil {

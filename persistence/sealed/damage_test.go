@@ -114,7 +114,7 @@ func (w *world) damagedStore(t *testing.T, change func(all [][2][]byte)) *rig {
 	})
 	w.must(err)
 	t.Cleanup(func() { w.must(store.Close()) })
-	return &rig{TB: t, journals: w.journals, keys: w.keys, sealer: w.sealer, store: store, layer: New(store, w.sealer)}
+	return &rig{TB: t, journals: w.journals, keys: w.keys, sealer: w.sealer, store: store, layer: New(store.Journal, w.sealer)}
 }
 
 // contents are the values of a world that are sealed: the end of the key of each, and how
@@ -142,7 +142,7 @@ func (w *world) contents() map[string]struct {
 		}}
 	}
 	row := func(slot parley.Slot, table journal.Table, key []byte) content {
-		return content{layout.RowFamily, w.layer.cipher.hide(table, key), func(v journal.View) (string, error) {
+		return content{layout.RowFamily, w.cipher().hide(table, key), func(v journal.View) (string, error) {
 			data, _, err := v.Row(slot, table, key)
 			return string(data), err
 		}}

@@ -20,7 +20,7 @@ func TestFileIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(t, 1)
-	f := NewFile(mem, "data/file", r.layer.cipher.sealer)
+	f := NewFile(mem, "data/file", r.cipher().sealer)
 	read := func(from vfs.FS) string {
 		file, err := NewFile(from, "data/file", nil).Open()
 		if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func TestFileIsReplaced(t *testing.T) {
 // A block opens in its place and for its organization only, and not after that was erased.
 func TestFileBlocks(t *testing.T) {
 	r := newRig(t, 1)
-	f := NewFile(vfs.NewMem(), "file", r.layer.cipher.sealer)
+	f := NewFile(vfs.NewMem(), "file", r.cipher().sealer)
 	a, b := r.org(), r.org()
 	plain := []byte("the words of a card")
 	content, err := f.Seal(a, 3, plain)

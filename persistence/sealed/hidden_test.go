@@ -24,7 +24,7 @@ func onceKey(day uint32, scope []byte, name string) []byte {
 // another one in other tables, for other owners and under other server keys.
 func TestHiddenNames(t *testing.T) {
 	r := newRig(t, 1)
-	a, b, c := r.org(), r.org(), r.layer.cipher
+	a, b, c := r.org(), r.org(), r.cipher()
 	key := func(table journal.Table, owner parley.OrgID, name string) string {
 		hidden := c.hide(table, append(owner.Bytes(), name...))
 		if !bytes.HasPrefix(hidden, owner[:]) || len(hidden) != 16+seal.MACBytes {
@@ -80,7 +80,7 @@ func TestHiddenNames(t *testing.T) {
 // The caller's key is never changed.
 func TestHiddenPrefixes(t *testing.T) {
 	r := newRig(t, 1)
-	a, c := r.org(), r.layer.cipher
+	a, c := r.org(), r.cipher()
 	for table, keys := range map[journal.Table][][]byte{
 		journal.NameTable:      {nil, a[:5], a[:]},
 		journal.GroupNameTable: {a[:]},

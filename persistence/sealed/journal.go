@@ -11,9 +11,9 @@ import (
 	"parley/persistence/seal"
 )
 
-// Journal is a journal whose contents are sealed.
-type Journal struct {
-	journal.Journal
+// writer seals what it appends.
+type writer struct {
+	journal.Writer
 	cipher cipher
 	// appending counts the calls of Append under way, by the generation in which they
 	// began. Settle begins a generation and waits for the one before.
@@ -22,52 +22,62 @@ type Journal struct {
 	settling   sync.Mutex
 }
 
+// reader opens what it reads.
+type reader struct {
+	journal.Reader
+	cipher cipher
+}
+
 // New returns a layer in front of j. All of j's contents must have been written through
 // such a layer with the same keys.
-func New(j journal.Journal, s *seal.Sealer) *Journal { return &Journal{Journal: j, cipher: cipher{s}} }
+func New(j journal.Journal, s *seal.Sealer) journal.Journal {
+	j.Writer = &writer{Writer: j.Writer, cipher: cipher{s}}
+	j.Reader = &reader{j.Reader, cipher{s}}
+	return j
+}
 
 // Append seals the contents of an entry and appends it. An entry that cannot be sealed is
 // released at once and not appended: with journal.ErrErased if an owner was erased.
-func (j *Journal) Append(e *journal.Entry) {
-	defer j.appending[j.enter()].Add(-1)
-	if err := j.cipher.sealEntry(e); err != nil {
+func (w *writer) Append(e *journal.Entry) {
+	defer w.appending[w.enter()].Add(-1)
+	if err := w.cipher.sealEntry(e); err != nil {
 		if e.Release != nil {
 			e.Release(err)
 		}
 		return
 	}
-	j.Journal.Append(e)
+	w.Writer.Append(e)
 }
 
 // enter counts a call of Append in, and returns its generation.
-func (j *Journal) enter() uint32 {
+func (w *writer) enter() uint32 {
 	for {
-		now := j.generation.Load()
-		j.appending[now%2].Add(1)
-		if j.generation.Load() == now {
+		now := w.generation.Load()
+		w.appending[now%2].Add(1)
+		if w.generation.Load() == now {
 			return now % 2
 		}
-		j.appending[now%2].Add(-1) // Settle may not have seen it
+		w.appending[now%2].Add(-1) // Settle may not have seen it
 	}
 }
 
 // settlePause is the pause between two looks at the calls under way.
 const settlePause = time.Millisecond
 
-// Settle implements journal.Journal. Entries that were sealed before the call, and not yet
+// Settle implements journal.Writer. Entries that were sealed before the call, and not yet
 // given to the store, settle too.
-func (j *Journal) Settle(ctx context.Context) error {
-	j.settling.Lock()
-	defer j.settling.Unlock()
-	before := (j.generation.Add(1) - 1) % 2
-	for j.appending[before].Load() != 0 {
+func (w *writer) Settle(ctx context.Context) error {
+	w.settling.Lock()
+	defer w.settling.Unlock()
+	before := (w.generation.Add(1) - 1) % 2
+	for w.appending[before].Load() != 0 {
 		select {
 		case <-time.After(settlePause):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	return j.Journal.Settle(ctx)
+	return w.Writer.Settle(ctx)
 }
 
 // sealEntry replaces everything of an entry by what is stored of it.
@@ -140,12 +150,12 @@ func (c cipher) sealRow(r *journal.Row) (err error) {
 }
 
 // Row opens a row.
-func (j *Journal) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
-	return j.cipher.row(j.Journal, slot, table, key)
+func (r *reader) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
+	return r.cipher.row(r.Reader, slot, table, key)
 }
 
 // View opens a view that opens contents.
-func (j *Journal) View() journal.View { return view{j.Journal.View(), j.cipher} }
+func (r *reader) View() journal.View { return r.cipher.view(r.Reader.View()) }
 
 // Latest is View for the latest rows.
-func (j *Journal) Latest() journal.View { return view{j.Journal.Latest(), j.cipher} }
+func (r *reader) Latest() journal.View { return r.cipher.view(r.Reader.Latest()) }

@@ -13,7 +13,7 @@ import (
 func FuzzOpenRecord(f *testing.F) {
 	w := newWorld(f, 1)
 	owners, gone := journal.Owners{A: w.a, B: w.b}, w.org()
-	c := w.layer.cipher
+	c := w.cipher()
 	for _, header := range []string{"", "header", string(bytes.Repeat([]byte{'h'}, 300))} {
 		r := recordOf(w.message, header, "text", owners)
 		w.must(c.sealRecord(&r))

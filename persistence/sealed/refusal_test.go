@@ -55,12 +55,12 @@ func (w *world) without(owners journal.Owners) map[string]*journal.Entry {
 // rejected appends each entry and expects an error, and that the store got nothing.
 func (w *world) rejected(t *testing.T, all map[string]*journal.Entry, want error) {
 	t.Helper()
-	w.must(appendTo(w.store, &journal.Entry{Slot: near, Stream: w.host, Activation: w.store.NextActivation(), Activate: true}))
+	w.must(appendTo(w.store.Journal, &journal.Entry{Slot: near, Stream: w.host, Activation: w.store.NextActivation(), Activate: true}))
 	expect(t, "kinds of content", len(all), 12)
 	before := len(w.pairs())
 	for name, e := range all {
 		e.Slot, e.Stream, e.Activation = near, w.host, w.store.NextActivation()
-		w.must(appendTo(w.store, &journal.Entry{Slot: near, Stream: w.host, Activation: e.Activation, Activate: true}))
+		w.must(appendTo(w.store.Journal, &journal.Entry{Slot: near, Stream: w.host, Activation: e.Activation, Activate: true}))
 		given := w.below.entries()
 		if err := appendTo(w.layer, e); !errors.Is(err, want) {
 			t.Errorf("%s: %v", name, err)

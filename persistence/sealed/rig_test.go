@@ -37,7 +37,7 @@ type rig struct {
 	store    *persistence.Store
 	// below records what the layer gives to the store.
 	below *recorder
-	layer *Journal
+	layer journal.Journal
 	ids   uint64
 }
 
@@ -57,8 +57,8 @@ func (r *rig) open() {
 	})
 	r.must(err)
 	r.must(store.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}))
-	r.store, r.below = store, &recorder{Journal: store}
-	r.layer = New(r.below, r.sealer)
+	r.store, r.below = store, &recorder{Journal: store.Journal}
+	r.layer = New(journal.Of(r.below), r.sealer)
 }
 
 func (r *rig) restart() {
@@ -108,11 +108,14 @@ func appendTo(j journal.Journal, e *journal.Entry) error {
 // append appends an entry of a stream that has seq events, by a new activation.
 func (r *rig) append(s journal.Stream, seq uint64, e *journal.Entry) error {
 	activation := r.store.NextActivation()
-	err := appendTo(r.store, &journal.Entry{Slot: s.Slot(), Stream: s, Activation: activation, Activate: true})
+	err := appendTo(r.store.Journal, &journal.Entry{Slot: s.Slot(), Stream: s, Activation: activation, Activate: true})
 	r.must(err)
 	e.Slot, e.Stream, e.Activation, e.Expect = s.Slot(), s, activation, seq
 	return appendTo(r.layer, e)
 }
+
+// cipher is that of the layer.
+func (r *rig) cipher() cipher { return cipher{r.sealer} }
 
 // view calls look with a view of the layer.
 func (r *rig) view(look func(journal.View)) {

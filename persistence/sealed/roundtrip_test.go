@@ -273,12 +273,12 @@ func TestNothingInTheClear(t *testing.T) {
 		}
 	}
 	bare := newWorld(t, 4)
-	bare.layer = &Journal{Journal: bare.below, cipher: bare.layer.cipher}
+	bare.layer = journal.Of(bare.below)
 	e, below := bare.entry(), bare.below
 	activation := bare.store.NextActivation()
-	bare.must(appendTo(below, &journal.Entry{Slot: near, Stream: bare.host, Activation: activation, Activate: true}))
+	bare.must(appendTo(journal.Of(below), &journal.Entry{Slot: near, Stream: bare.host, Activation: activation, Activate: true}))
 	e.Slot, e.Stream, e.Activation = near, bare.host, activation
-	bare.must(appendTo(below, e))
+	bare.must(appendTo(journal.Of(below), e))
 	if got := strings.Count(string(below.given), canary); got < 18 {
 		t.Errorf("control: without the layer the store got %d contents and names", got)
 	}
@@ -289,10 +289,10 @@ func TestUnderway(t *testing.T) {
 	w := newWorld(t, 4)
 	e := w.entry()
 	e.Stream = w.host
-	w.must(w.layer.cipher.sealEntry(e))
+	w.must(w.cipher().sealEntry(e))
 	opened := 0
 	for _, x := range e.Effects {
-		x, err := w.layer.cipher.openEffect(x)
+		x, err := w.cipher().openEffect(x)
 		w.must(err)
 		switch x := x.(type) {
 		case journal.CreateStream:
@@ -304,7 +304,7 @@ func TestUnderway(t *testing.T) {
 			if x.State != nil {
 				expect(t, "state", string(x.State), "CANARYfar")
 			}
-			if x.Stream.Kind == journal.SlugStream && x.Stream != (&Archive{cipher: w.layer.cipher}).HiddenStream(w.slug) {
+			if x.Stream.Kind == journal.SlugStream && x.Stream != (&Archive{cipher: w.cipher()}).HiddenStream(w.slug) {
 				t.Error("the stream of a slug has its own id")
 			}
 			opened++
@@ -316,11 +316,11 @@ func TestUnderway(t *testing.T) {
 	expect(t, "effects", opened, 5)
 	// Control: they were sealed.
 	e = w.entry()
-	w.must(w.layer.cipher.sealEntry(e))
+	w.must(w.cipher().sealEntry(e))
 	w.erase(w.a)
 	refused := 0
 	for _, x := range e.Effects {
-		if _, err := w.layer.cipher.openEffect(x); errors.Is(err, journal.ErrErased) {
+		if _, err := w.cipher().openEffect(x); errors.Is(err, journal.ErrErased) {
 			refused++
 		}
 	}

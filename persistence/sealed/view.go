@@ -9,49 +9,58 @@ import (
 
 // view opens what a view of the store shows.
 type view struct {
-	journal.View
+	journal.StreamReader
+	journal.MessageReader
+	journal.RowReader
 	cipher cipher
 }
 
-func (v view) State(s journal.Stream) (seq uint64, state []byte, err error) {
-	return v.cipher.state(v.View, s)
+// view puts the layer in front of a view.
+func (c cipher) view(v journal.View) journal.View {
+	opened := &view{v.StreamReader, v.MessageReader, v.RowReader, c}
+	v.StreamReader, v.MessageReader, v.RowReader = opened, opened, opened
+	return v
 }
 
-func (v view) Version(s journal.Stream) (uint64, error) {
-	return v.View.Version(v.cipher.hideStream(s))
+func (v *view) State(s journal.Stream) (seq uint64, state []byte, err error) {
+	return v.cipher.state(v.StreamReader, s)
 }
 
-func (v view) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
-	return v.cipher.events(v.View, s, from, reverse, fn)
+func (v *view) Version(s journal.Stream) (uint64, error) {
+	return v.StreamReader.Version(v.cipher.hideStream(s))
 }
 
-func (v view) Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
-	return v.View.Message(reader, id, v.cipher.opening(id, read))
+func (v *view) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
+	return v.cipher.events(v.StreamReader, s, from, reverse, fn)
 }
 
-func (v view) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
-	return v.View.Broadcast(reader, id, v.cipher.opening(id, read))
+func (v *view) Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
+	return v.MessageReader.Message(reader, id, v.cipher.opening(id, read))
 }
 
-func (v view) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
-	return v.cipher.row(v.View, slot, table, key)
+func (v *view) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
+	return v.MessageReader.Broadcast(reader, id, v.cipher.opening(id, read))
 }
 
-func (v view) RowSize(slot parley.Slot, table journal.Table, key []byte) (int, error) {
-	return v.View.RowSize(slot, table, v.cipher.hide(table, key))
+func (v *view) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
+	return v.cipher.row(v.RowReader, slot, table, key)
 }
 
-func (v view) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
+func (v *view) RowSize(slot parley.Slot, table journal.Table, key []byte) (int, error) {
+	return v.RowReader.RowSize(slot, table, v.cipher.hide(table, key))
+}
+
+func (v *view) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
 	if beyond != nil {
 		beyond = v.cipher.hide(table, beyond)
 	}
 	return v.cipher.rows(table, fn, func(fn func(key, value []byte) bool) error {
-		return v.View.Rows(slot, table, prefix, beyond, reverse, fn)
+		return v.RowReader.Rows(slot, table, prefix, beyond, reverse, fn)
 	})
 }
 
-func (v view) Table(table journal.Table, fn func(key, value []byte) bool) error {
-	return v.cipher.rows(table, fn, func(fn func(key, value []byte) bool) error { return v.View.Table(table, fn) })
+func (v *view) Table(table journal.Table, fn func(key, value []byte) bool) error {
+	return v.cipher.rows(table, fn, func(fn func(key, value []byte) bool) error { return v.RowReader.Table(table, fn) })
 }
 
 // Readers of stored bytes: a view, an archive, or a journal.

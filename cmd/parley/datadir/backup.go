@@ -144,7 +144,7 @@ func (d *Backup) key() ([]byte, error) {
 	}
 	view := d.Store.View()
 	defer view.Close()
-	return raw, found.Fits(view)
+	return raw, found.Fits(view.StreamReader)
 }
 
 // contains reports whether path is dir or lies in it. path need not exist.

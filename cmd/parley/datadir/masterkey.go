@@ -114,7 +114,7 @@ func (m MasterKey) Given() bool { return m.given }
 // before the key was written.
 func (m MasterKey) KeyFor(store *persistence.Store) (*auth.MasterKey, error) {
 	view := store.View()
-	err := m.Fits(view)
+	err := m.Fits(view.StreamReader)
 	view.Close()
 	if err != nil || m.Key != nil {
 		return m.Key, err

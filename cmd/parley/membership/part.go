@@ -193,7 +193,7 @@ func (p *Part) Connect(s *persistence.Store) (journal.Journal, host.Router, erro
 		Store: s, Types: types, Leader: p.transport.Leader, Clock: p.Clock, Group: p.group, Gossiped: p.spending.receive,
 	})
 	if err != nil {
-		return nil, nil, err
+		return journal.Journal{}, nil, err
 	}
 	return p.node.Journal(), p.node, nil
 }

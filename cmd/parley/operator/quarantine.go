@@ -148,7 +148,7 @@ func quarantineLog(std *program.Streams) *slog.Logger {
 
 func (c *quarantineDropCmd) drop(ctx context.Context, store *persistence.Store, log *slog.Logger) (dropped []*QuarantineRow, err error) {
 	view := store.View()
-	all, rows, err := quarantined(view)
+	all, rows, err := quarantined(view.RowReader)
 	view.Close()
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ type member struct {
 // open returns the journal and the router of a node over a store.
 func (m *member) open(s *persistence.Store) (journal.Journal, host.Router, error) {
 	if m.connect == nil {
-		return s, nil, nil
+		return s.Journal, nil, nil
 	}
 	return m.connect(s)
 }

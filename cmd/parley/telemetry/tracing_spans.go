@@ -161,19 +161,19 @@ func (t *Traces) appended(id parley.MessageID, called bool, request trace.SpanCo
 	span.End(trace.WithTimestamp(p.ended))
 }
 
-// tracedJournal records when messages were passed to the journal and when they became
+// tracedWriter records when messages were passed to the journal and when they became
 // durable, which is when their entries are released.
-type tracedJournal struct {
-	journal.Journal
+type tracedWriter struct {
+	journal.Writer
 	traces *Traces
 }
 
 // Append appends an entry and records its times.
-func (j tracedJournal) Append(e *journal.Entry) {
+func (w tracedWriter) Append(e *journal.Entry) {
 	if len(e.Records) > 0 {
-		j.traces.follow(e)
+		w.traces.follow(e)
 	}
-	j.Journal.Append(e)
+	w.Writer.Append(e)
 }
 
 // follow records the times of an entry.
@@ -204,7 +204,8 @@ func (t *Traces) WrapJournal(j journal.Journal) journal.Journal {
 		found, err := v.Broadcast(reader, id.Broadcast(), func([]byte) error { return nil })
 		return err == nil && found
 	}
-	return tracedJournal{j, t}
+	j.Writer = tracedWriter{j.Writer, t}
+	return j
 }
 
 // WatchDeliveries records the attempts of webhook deliveries.
