@@ -297,7 +297,7 @@ func (x *imageCheck) verify(when string) {
 	audit := &report.Verification{}
 	err := rowverify.Rows(archive, audit)
 	if err == nil {
-		err = actorsverify.Run(archive, audit)
+		err = actorsverify.Run(actorsverify.ArchiveOf(archive), audit)
 	}
 	x.noError(errors.Join(err, archive.Close()), "audit, %s", when)
 	for _, f := range audit.First(3) {

@@ -34,7 +34,7 @@ func verifyStore(t testing.TB, r *testNode) *report.Verification {
 	if err := rowverify.Rows(archive, audit); err != nil {
 		t.Error(err)
 	}
-	if err := actorsverify.Run(archive, audit); err != nil {
+	if err := actorsverify.Run(actorsverify.ArchiveOf(archive), audit); err != nil {
 		t.Error(err)
 	}
 	return audit

@@ -85,7 +85,7 @@ func (r *testNode) verifyFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	if err := rowverify.Rows(archive, audit); err != nil {
 		t.Error(err)
 	}
-	if err := actorsverify.Run(archive, audit); err != nil && audit.Faults() == 0 {
+	if err := actorsverify.Run(actorsverify.ArchiveOf(archive), audit); err != nil && audit.Faults() == 0 {
 		t.Error(err)
 	}
 	return audit

@@ -48,7 +48,9 @@ var testSealer = sealtest.Sealer()
 
 // testArchive is an archive whose contents are open.
 type testArchive interface {
-	actorsverify.Archive
+	actorsverify.Entries
+	actorsverify.Lists
+	actorsverify.Places
 	rowverify.Source
 	Pairs(fn func(key, value []byte) error) error
 	Close() error

@@ -16,19 +16,26 @@ import (
 // Archive reads everything that is stored, at one instant. Package persistence has
 // implementations for an open store and for the directory of a stopped server. Byte
 // strings that it passes to functions are valid only during the call.
-type Archive interface {
+type Archive struct {
+	Entries
+	Lists
+	Places
+}
+
+// Entries reads single entries.
+type Entries interface {
 	State(journal.Stream) (seq uint64, state []byte, err error)
 	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
 	Receipts(journal.RecordReceipt) (journal.Receipts, error)
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error
 	Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error)
-
-	// CopiesOf lists the recipients of a broadcast's copies, as stored in its home.
-	CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
-	// The following methods list everything of their kind.
+}
+
+// Lists lists everything of a kind.
+type Lists interface {
 	Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error
 	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
 	Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error
@@ -39,6 +46,12 @@ type Archive interface {
 	Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error
 	// Underway lists effects that are in an outbox and not applied yet.
 	Underway(fn func(w journal.Effect) error) error
+	// CopiesOf lists the recipients of a broadcast's copies, as stored in its home.
+	CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error
+}
+
+// Places tells where entries are, and how names in their keys are stored.
+type Places interface {
 	// Home returns the number of the journal to which a slot belongs.
 	Home(slot parley.Slot) int
 	// HiddenKey returns the key of a row as Tables and Underway list it: names in it may
@@ -49,6 +62,16 @@ type Archive interface {
 	HiddenRow(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error)
 	// BroadcastSlot returns the slot under which a journal stores a broadcast.
 	BroadcastSlot(journal int, broadcast parley.MessageID) parley.Slot
+}
+
+// ArchiveOf returns an archive whose parts are all one.
+func ArchiveOf(all interface {
+	Entries
+	Lists
+	Places
+},
+) Archive {
+	return Archive{all, all, all}
 }
 
 // Run compares everything that is stored with the events: each row with the events from

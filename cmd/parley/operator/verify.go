@@ -232,7 +232,7 @@ func verifyContents(archive *persistence.Archive, keys *keyring.Report, into *re
 		into.Check("erased-contents", "contents of erased organizations remain, which nobody can read; until they are removed, rows cannot be compared with events").Checked = erased
 		return nil
 	}
-	return actorsverify.Run(opened, into)
+	return actorsverify.Run(actorsverify.ArchiveOf(opened), into)
 }
 
 // counted returns a number with its noun.
