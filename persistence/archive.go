@@ -16,6 +16,10 @@ import (
 // verification and export. It shows what is applied, durable or not.
 type Archive struct {
 	*storeView
+	streamsAt
+	messagesAt
+	feedsAt
+	rowsAt
 	// closes what was opened only for the archive.
 	closes func() error
 	// witness and unreadable, see Witness.
@@ -27,7 +31,11 @@ type Archive struct {
 // Archive shows all rows that the store holds now. The caller closes it. The store
 // continues to serve.
 func (s *Store) Archive() *Archive {
-	return &Archive{storeView: s.view(), closes: func() error { return nil }}
+	return newArchive(s.view(), func() error { return nil })
+}
+
+func newArchive(v *storeView, closes func() error) *Archive {
+	return &Archive{storeView: v, streamsAt: streamsAt{v}, messagesAt: messagesAt{v}, feedsAt: feedsAt{v}, rowsAt: rowsAt{v}, closes: closes}
 }
 
 // OpenArchive opens a directory for reading and changes nothing on the disk. It
@@ -51,9 +59,9 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	if unreadable != nil {
 		record = &disk.WitnessRecord{}
 	}
-	return &Archive{storeView: s.view(), witness: &record.Head, unreadable: unreadable, keyring: record.Keyring, closes: func() error {
-		return errors.Join(s.db.Close(), s.lock.Close())
-	}}, nil
+	a := newArchive(s.view(), func() error { return errors.Join(s.db.Close(), s.lock.Close()) })
+	a.witness, a.unreadable, a.keyring = &record.Head, unreadable, record.Keyring
+	return a, nil
 }
 
 // openUnchanged opens the engine read-only. The log is replayed into memory.

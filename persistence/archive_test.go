@@ -182,7 +182,7 @@ func TestArchiveAfterAKill(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := verify.Rows(&Archive{storeView: &storeView{}}, &report.Verification{}); !errors.Is(err, journal.ErrClosed) {
+	if err := verify.Rows(newArchive(&storeView{}, nil), &report.Verification{}); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("of a closed store: %v", err)
 	}
 }

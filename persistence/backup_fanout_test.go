@@ -49,7 +49,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 			}
 			for _, seat := range to {
 				got := uint64(0)
-				err := v.Feed(seat.Agent, 0, ^uint64(0), func(journal.FeedEntry) bool { got++; return true })
+				err := feedsAt{v}.Feed(seat.Agent, 0, ^uint64(0), func(journal.FeedEntry) bool { got++; return true })
 				if got != said || err != nil {
 					t.Fatalf("seat %d has %d copies of %d (%v)", seat.Number, got, said, err)
 				}

@@ -58,7 +58,7 @@ func (c *rowWriter) write(t testing.TB, s *Store) {
 // errors.
 func (c *rowWriter) found(t testing.TB, s *Store) uint64 {
 	t.Helper()
-	v := s.view()
+	v := s.View()
 	defer v.Close()
 	n := uint64(0)
 	err := v.Rows(c.slot, rowWriterTable, []byte(c.name), nil, false, func(k, value []byte) bool {

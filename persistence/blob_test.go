@@ -85,7 +85,7 @@ func TestLargeValuesGoIntoBlobs(t *testing.T) {
 	if e := s.Stats().Engine; e.Blobs != uint64(len(names)) || e.BlobBytes != uint64(len(content)) || e.DeadBytes != 0 {
 		t.Errorf("the metrics count %d blob files of %d bytes, %d of them dead; there are %d of %d", e.Blobs, e.BlobBytes, e.DeadBytes, len(names), len(content))
 	}
-	v := s.view()
+	v := s.View()
 	for _, row := range []journal.Row{small, large} {
 		if got, found, err := v.Row(0, blobTable, row.Key); err != nil || !found || !bytes.Equal(got, row.Value) {
 			t.Errorf("%d bytes are read back as %d (%v)", len(row.Value), len(got), err)
@@ -154,7 +154,7 @@ func TestBlobsLoseDeletedValues(t *testing.T) {
 	if n := s.db.Metrics().Compact.BlobFileRewriteCount; n > 0 {
 		t.Errorf("%d blob files were rewritten, at which the engine panics if one is damaged", n)
 	}
-	v := s.view()
+	v := s.View()
 	for key := range rows {
 		want := blobRow(key, 900).Value
 		switch {
@@ -203,7 +203,7 @@ func TestDamagedBlobWhileRunning(t *testing.T) {
 			} else {
 				rewrite(t, fs, path, change)
 			}
-			v := s.view()
+			v := s.View()
 			seen := 0
 			_, _, got := v.Row(0, blobTable, large.Key)
 			scanned := v.Rows(0, blobTable, nil, nil, false, func(_, value []byte) bool { seen += count(!bytes.Equal(value, small.Value)); return true })

@@ -34,10 +34,10 @@ func (c *feedChanges) noteAll(commit uint64) {
 }
 
 // Commit is the number of a commit that a snapshot shows, and all before it.
-func (v *storeView) Commit() uint64 { return v.atLeast }
+func (v feedsAt) Commit() uint64 { return v.atLeast }
 
 // FeedUnchanged implements journal.FeedReader. All commits that the snapshot shows have been
 // noted: a feed without a later one than commit is as it was then.
-func (v *storeView) FeedUnchanged(agent parley.AgentID, commit uint64) bool {
+func (v feedsAt) FeedUnchanged(agent parley.AgentID, commit uint64) bool {
 	return commit > 0 && commit <= v.atLeast && v.store.feeds.of(agent).Load() <= commit
 }

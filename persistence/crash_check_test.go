@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"parley"
 	"parley/journal"
 	"parley/persistence/crashtest"
@@ -15,7 +17,8 @@ import (
 // imageCheck is the complete content of an opened image.
 type imageCheck struct {
 	store *Store
-	view  *storeView
+	view  journal.View
+	read  pebble.Reader // what the view reads
 	// events are the streams of the operations whose events exist.
 	events  map[uint64]journal.Stream
 	queue   map[uint64]int // per operation: its messages in queues
@@ -40,7 +43,7 @@ func checkImage(w *workload, s *Store, known []promise, settled bool) []string {
 	v := s.view()
 	defer v.Close()
 	x := &imageCheck{
-		store: s, view: v, settled: settled,
+		store: s, view: v.parts(), read: v.rows, settled: settled,
 		events: map[uint64]journal.Stream{}, queue: map[uint64]int{}, handled: map[uint64]int{},
 		rows: map[uint64]int{}, farRows: map[uint64]int{},
 		feeds: map[parley.AgentID]map[uint64]parley.AnyID{}, refs: map[parley.AnyID]int{}, hosted: map[uint64]int{},
@@ -67,7 +70,7 @@ func checkImage(w *workload, s *Store, known []promise, settled bool) []string {
 			}
 		}
 	}
-	if used, err := v.Used(w.org, 1); err != nil || used.Messages != present {
+	if used, err := x.view.Used(w.org, 1); err != nil || used.Messages != present {
 		x.fault("counted %d, there are %d operations (%v)", used, present, err)
 	}
 	for _, c := range known {
@@ -241,7 +244,7 @@ func (s *imageCheck) checkOperation(w *workload, d *operation) {
 		}
 	}
 	if !d.due.IsZero() {
-		_, found, err := layout.Get(s.view.rows, s.view.store.homes.TimerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
+		_, found, err := layout.Get(s.read, s.store.homes.TimerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
 		s.expect(d, "the timer", done, true, count(found && err == nil))
 	}
 }
@@ -264,7 +267,7 @@ func (s *imageCheck) expect(d *operation, part string, done, near bool, n int) {
 }
 
 // recordOf copies the record of a message as stored for reader.
-func recordOf(v *storeView, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
+func recordOf(v journal.View, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
 	position, err = v.Message(reader, id, func(b []byte) error {
 		record = append([]byte{}, b...)
 		return nil

@@ -211,7 +211,7 @@ func (a *workloadActor) activate() {
 	if err := <-passed; err != nil {
 		a.t.Errorf("activation refused: %v", err)
 	}
-	v := a.store.view()
+	v := a.store.View()
 	defer v.Close()
 	last := uint64(0)
 	err := v.Events(a.stream, ^uint64(0), true, func(seq uint64, _ int64, _ journal.StoredEvent) bool { last = seq; return false })
@@ -310,7 +310,7 @@ func (a *workloadActor) appendEntry() {
 
 // handleQueue handles the queued messages, durable or not, as an actor does.
 func (a *workloadActor) handleQueue() {
-	v := a.store.view()
+	v := a.store.View()
 	var rows []journal.QueuedMessage
 	err := v.Queue(a.stream, 0, func(r journal.QueuedMessage) bool {
 		if r.Number > a.handled {
@@ -358,7 +358,7 @@ func (a *workloadActor) appendRefused() {
 func (w *workload) read(agent parley.AgentID, done chan struct{}) {
 	var marked atomic.Int64
 	for from := uint64(0); ; {
-		v := w.store.view()
+		v := w.store.View()
 		var shown []promise
 		err := v.Feed(agent, from, ^uint64(0), func(e journal.FeedEntry) bool {
 			shown = append(shown, promise{agent: agent, entry: e, isCopy: e.Kind == journal.CopyEntry})

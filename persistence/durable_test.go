@@ -98,7 +98,7 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	open := disk.hold()
 	released := appended(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}})
 	seen := func() (n int) {
-		v := s.view()
+		v := s.View()
 		defer v.Close()
 		if err := v.Feed(agent, 0, 99, func(journal.FeedEntry) bool { n++; return true }); err != nil {
 			t.Error(err)
@@ -108,7 +108,7 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	for seen() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	v := s.view()
+	v := s.View()
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := v.Durable(hurried); !errors.Is(err, parley.ErrOverloaded) {
@@ -193,7 +193,7 @@ func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 		}
 	}
 	s = mustOpen(t, "d", testOptions(fs, 2))
-	v := s.view()
+	v := s.View()
 	n := 0
 	if err := v.Feed(agent, 0, 1<<40, func(journal.FeedEntry) bool { n++; return true }); err != nil || n != entries {
 		t.Errorf("%d of %d feed entries followed (%v)", n, entries, err)

@@ -337,7 +337,7 @@ func (o *faultRun) checkSurvivors(journals int) {
 			o.t.Errorf("%v: the files with %d%% of the unsynced data cannot be opened: %v", o.disk.fault, kept, err)
 			continue
 		}
-		v := s.view()
+		v := s.View()
 		for stream, n := range acked {
 			found := uint64(0)
 			err := v.Events(stream, 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {

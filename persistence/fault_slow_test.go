@@ -137,7 +137,7 @@ func TestSlowDisk(t *testing.T) {
 		if c.most.Load() > 256 || c.refused.Load() == 0 || troubles == 0 || late > time.Second || took[len(took)*99/100] < 500*time.Millisecond {
 			t.Error("the queue is not bounded, no client was rejected, trouble was not reported in time, or the disk was not slow")
 		}
-		v := s.view()
+		v := s.View()
 		rows := int64(0)
 		if err := v.Rows(0, 1, nil, nil, false, func(_, _ []byte) bool { rows++; return true }); err != nil || rows != c.acked.Load() {
 			t.Errorf("%d entries were acknowledged, %d are stored (%v)", c.acked.Load(), rows, err)

@@ -342,7 +342,7 @@ func (sub *subscription) Next(limit int) ([]journal.FeedEntry, error) {
 
 // read returns rows of (from, upTo]; all of them are durable.
 func (sub *subscription) read(from, upTo uint64, limit int) ([]journal.FeedEntry, error) {
-	v := sub.store.view()
+	v := feedsAt{sub.store.view()}
 	defer v.Close()
 	var entries []journal.FeedEntry
 	err := v.Feed(sub.agent, from, upTo, func(e journal.FeedEntry) bool {

@@ -17,10 +17,10 @@ import (
 // was opened; like a view, it is durable only when that is synced.
 func TestLatestIsDurableAfterItsReads(t *testing.T) {
 	s, disk := openWithSyncControl(t, 1, nil)
-	view, latest := s.view(), s.latest()
+	view, latest := s.View(), s.Latest()
 	open := disk.hold()
 	released := appended(s, &journal.Entry{Rows: []journal.Row{{Table: journal.SlugTable, Key: []byte("acme"), Value: []byte("1")}}})
-	sees := func(v *storeView) bool {
+	sees := func(v journal.View) bool {
 		_, found, err := v.Row(0, journal.SlugTable, []byte("acme"))
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func TestLatestIsDurableAfterItsReads(t *testing.T) {
 		t.Errorf("%d readers are left", n)
 	}
 	mustClose(t, s)
-	if _, _, err := s.latest().State(newStream(1)); !errors.Is(err, journal.ErrClosed) {
+	if _, _, err := s.Latest().State(newStream(1)); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("of a closed store: %v", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestLatestIsDurableAfterItsReads(t *testing.T) {
 // latestStore is a journal that uses Latest for all views.
 type latestStore struct{ *Store }
 
-func (n latestStore) View() journal.View { return journal.ViewOf(n.latest()) }
+func (n latestStore) View() journal.View { return n.Store.Latest() }
 
 // TestLatestConforms: for a caller that makes one read at a time, Latest behaves like a
 // view.

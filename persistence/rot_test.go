@@ -159,7 +159,7 @@ func (r *killedDirectory) tryWith(opts Options) (outcome string, reason error) {
 		return rotRefused, err
 	}
 	defer func() { _ = s.Close() }()
-	v := s.view()
+	v := s.View()
 	defer v.Close()
 	var found []uint64
 	err = v.Events(r.s, 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {

@@ -372,7 +372,7 @@ func TestViewsOverARestore(t *testing.T) {
 	if n, err := entries(v); !errors.Is(err, journal.ErrBehind) {
 		t.Errorf("a view from before shows %d entries, %v", n, err)
 	}
-	if n, err := entries(journal.ViewOf(unprotected)); err != nil || n != 0 {
+	if n, err := entries(unprotected.parts()); err != nil || n != 0 {
 		t.Errorf("control: an unprotected view shows %d entries, %v: the protection is not needed", n, err)
 	}
 	later := s.View()

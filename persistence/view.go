@@ -38,6 +38,19 @@ type storeView struct {
 	idle atomic.Pointer[scanner]
 }
 
+// What a view shows, by kind: the parts of a journal.View.
+type (
+	streamsAt  struct{ *storeView }
+	messagesAt struct{ *storeView }
+	feedsAt    struct{ *storeView }
+	rowsAt     struct{ *storeView }
+)
+
+// parts is the view as its readers see it.
+func (v *storeView) parts() journal.View {
+	return journal.View{Instant: v, StreamReader: streamsAt{v}, MessageReader: messagesAt{v}, FeedReader: feedsAt{v}, RowReader: rowsAt{v}}
+}
+
 // scanner is an iterator that several scans use, one after the other.
 type scanner struct {
 	*pebble.Iterator
@@ -53,7 +66,7 @@ const durablePatience = 5 * time.Second
 
 // View opens a view, which must be closed. A view of a closed store returns
 // journal.ErrClosed.
-func (s reader) View() journal.View { return journal.ViewOf(s.view()) }
+func (s reader) View() journal.View { return s.view().parts() }
 
 func (s *Store) view() *storeView {
 	if !s.enter() {
@@ -73,7 +86,7 @@ func (s *Store) view() *storeView {
 // Latest opens a view in which each read sees what is applied by then: two reads
 // may see two instants. It needs no snapshot, and suits a caller that reads one row
 // or scans once.
-func (s reader) Latest() journal.View { return journal.ViewOf(s.latest()) }
+func (s reader) Latest() journal.View { return s.latest().parts() }
 
 func (s *Store) latest() *storeView {
 	if !s.enter() {
@@ -203,7 +216,7 @@ func (v *storeView) release(iter *scanner) error {
 
 // State returns a stream's stored state and the number of events folded into it;
 // nil if there is none.
-func (v *storeView) State(s journal.Stream) (seq uint64, state []byte, err error) {
+func (v streamsAt) State(s journal.Stream) (seq uint64, state []byte, err error) {
 	value, found, err := v.get(layout.StateKey(s))
 	if err != nil || !found {
 		return 0, nil, err
@@ -215,7 +228,7 @@ func (v *storeView) State(s journal.Stream) (seq uint64, state []byte, err error
 }
 
 // Version returns a hash of what is stored as a stream's state, 0 if there is nothing.
-func (v *storeView) Version(s journal.Stream) (uint64, error) {
+func (v streamsAt) Version(s journal.Stream) (uint64, error) {
 	if v.rows == nil {
 		return 0, journal.ErrClosed
 	}
@@ -233,7 +246,7 @@ func (v *storeView) Version(s journal.Stream) (uint64, error) {
 
 // Events calls fn with the stream's events, from number from (counted from 1) on in
 // order, or down from it if reverse, until fn returns false.
-func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
+func (v streamsAt) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
 	low, high := layout.EventKey(s, from), layout.After(layout.StreamKey(layout.EventFamily, s, 0))
 	if reverse {
 		low, high = layout.EventKey(s, 1), layout.After(layout.EventKey(s, from))
@@ -250,7 +263,7 @@ func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(
 // Message calls read with a message's record as stored for a reader at slot, and
 // returns the message's position in the feed of a recipient who lives there. The
 // record is only valid during the call. Without a record, read is not called.
-func (v *storeView) Message(slot parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
+func (v messagesAt) Message(slot parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
 	if v.rows == nil {
 		return 0, journal.ErrClosed
 	}
@@ -263,7 +276,7 @@ func (v *storeView) Message(slot parley.Slot, id parley.MessageID, read func(rec
 
 // record calls read with the record of a message that is stored under slot, if
 // there is one.
-func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(position uint64, record []byte) error) (found bool, err error) {
+func (v messagesAt) record(slot parley.Slot, id parley.MessageID, read func(position uint64, record []byte) error) (found bool, err error) {
 	value, closer, err := v.rows.Get(layout.MessageKey(layout.RecordFamily, slot, id))
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
@@ -280,7 +293,7 @@ func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(posi
 // Receipts returns the receipts of m's message: those stored beside the recipient's
 // feed, by position, or, if m has no recipient, those stored at the home of the
 // conversation.
-func (v *storeView) Receipts(m journal.RecordReceipt) (journal.Receipts, error) {
+func (v feedsAt) Receipts(m journal.RecordReceipt) (journal.Receipts, error) {
 	value, found, err := v.get(layout.ReceiptKey(m))
 	if err != nil || !found {
 		return journal.Receipts{}, err
@@ -290,7 +303,7 @@ func (v *storeView) Receipts(m journal.RecordReceipt) (journal.Receipts, error) 
 
 // FeedReceipts calls fn with the receipts of agent's messages at positions from low
 // to high, oldest first. Messages without receipts are left out.
-func (v *storeView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(position uint64, m journal.Receipts)) error {
+func (v feedsAt) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(position uint64, m journal.Receipts)) error {
 	lowKey, highKey := layout.FeedKey(layout.ReceiptFamily, agent, low), layout.After(layout.FeedKey(layout.ReceiptFamily, agent, high))
 	return v.scan(lowKey, highKey, false, func(k, value []byte) (bool, error) {
 		receipts, err := layout.DecodeReceipts(value)
@@ -303,7 +316,7 @@ func (v *storeView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func
 
 // Feed calls fn with agent's feed entries of positions (from, upTo], oldest
 // first, until fn returns false.
-func (v *storeView) Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
+func (v feedsAt) Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
 	if from >= upTo {
 		return nil
 	}
@@ -325,7 +338,7 @@ func (v *storeView) Feed(agent parley.AgentID, from, upTo uint64, fn func(journa
 
 // Inbox calls fn with the entries of agent's feed that bring messages, of positions (from,
 // upTo], oldest first, until fn returns false.
-func (v *storeView) Inbox(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
+func (v feedsAt) Inbox(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
 	if from >= upTo {
 		return nil
 	}
@@ -334,11 +347,11 @@ func (v *storeView) Inbox(agent parley.AgentID, from, upTo uint64, fn func(journ
 
 // InboxBefore calls fn with the entries of agent's feed that bring messages, of positions
 // below before, newest first, until fn returns false. before 0 is the end of the feed.
-func (v *storeView) InboxBefore(agent parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
+func (v feedsAt) InboxBefore(agent parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
 	return v.inbox(agent, 0, before-1, true, fn)
 }
 
-func (v *storeView) inbox(agent parley.AgentID, from, upTo uint64, reverse bool, fn func(journal.FeedEntry) bool) error {
+func (v feedsAt) inbox(agent parley.AgentID, from, upTo uint64, reverse bool, fn func(journal.FeedEntry) bool) error {
 	low, high := feedBounds(agent, from, upTo)
 	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) {
 		return giveFeed(k, value, fn)
@@ -360,12 +373,12 @@ func giveFeed(k, value []byte, fn func(journal.FeedEntry) bool) (more bool, err 
 }
 
 // Row returns the value of one row.
-func (v *storeView) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bool, error) {
+func (v rowsAt) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bool, error) {
 	return v.get(layout.RowKey(slot, table, k))
 }
 
 // RowSize returns the length of the stored value of one row, 0 if there is none.
-func (v *storeView) RowSize(slot parley.Slot, table journal.Table, k []byte) (int, error) {
+func (v rowsAt) RowSize(slot parley.Slot, table journal.Table, k []byte) (int, error) {
 	if v.rows == nil {
 		return 0, journal.ErrClosed
 	}
@@ -381,7 +394,7 @@ func (v *storeView) RowSize(slot parley.Slot, table journal.Table, k []byte) (in
 
 // Rows calls fn with the rows whose keys begin with prefix, after the key beyond
 // (nil: from the first, or from the last if reverse), until fn returns false.
-func (v *storeView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(k, value []byte) bool) error {
+func (v rowsAt) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(k, value []byte) bool) error {
 	low, head := layout.RowKey(slot, table, prefix), len(layout.RowKey(slot, table, nil))
 	high := layout.After(low)
 	switch {
@@ -394,7 +407,7 @@ func (v *storeView) Rows(slot parley.Slot, table journal.Table, prefix, beyond [
 }
 
 // Table calls fn with all rows of a table, in all journals, until fn returns false.
-func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) error {
+func (v rowsAt) Table(table journal.Table, fn func(k, value []byte) bool) error {
 	return v.table(table, func(k []byte, iter *pebble.Iterator) (bool, error) {
 		value, err := iter.ValueAndErr()
 		return err == nil && fn(k, value), err
@@ -403,11 +416,11 @@ func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) er
 
 // Keys calls fn with the keys of all rows of a table, in all journals, until fn returns
 // false. It reads no values.
-func (v *storeView) Keys(table journal.Table, fn func(k []byte) bool) error {
+func (v rowsAt) Keys(table journal.Table, fn func(k []byte) bool) error {
 	return v.table(table, func(k []byte, _ *pebble.Iterator) (bool, error) { return fn(k), nil })
 }
 
-func (v *storeView) table(table journal.Table, fn func(k []byte, at *pebble.Iterator) (bool, error)) error {
+func (v rowsAt) table(table journal.Table, fn func(k []byte, at *pebble.Iterator) (bool, error)) error {
 	if v.rows == nil {
 		return journal.ErrClosed
 	}
@@ -437,7 +450,7 @@ func (v *storeView) table(table journal.Table, fn func(k []byte, at *pebble.Iter
 // Queue calls fn with the messages queued for an actor after the given number,
 // oldest first. An actor that passes the last number it handled spares the engine
 // the deleted rows before it.
-func (v *storeView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
+func (v streamsAt) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
 	return v.scan(layout.QueueKey(s, beyond+1), layout.After(layout.StreamKey(layout.QueueFamily, s, 0)), false, func(k, value []byte) (bool, error) {
 		return fn(journal.QueuedMessage{Number: layout.Number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
 	})
@@ -445,7 +458,7 @@ func (v *storeView) Queue(s journal.Stream, beyond uint64, fn func(journal.Queue
 
 // Used is what an organization used on a day, over all journals. It reads all rows of the
 // organization, one for each day and journal.
-func (v *storeView) Used(org parley.OrgID, day uint32) (u journal.Usage, err error) {
+func (v rowsAt) Used(org parley.OrgID, day uint32) (u journal.Usage, err error) {
 	for n := range int(v.store.homes) {
 		from := v.store.homes.QuotasKey(n, org)
 		err = errors.Join(err, v.scan(from, layout.After(from), false, func(k, value []byte) (bool, error) {

@@ -32,7 +32,7 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	read := func(b *testing.B, open func() *storeView) {
+	read := func(b *testing.B, open func() journal.View) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for i := 0; pb.Next(); i++ {
@@ -44,8 +44,8 @@ func BenchmarkRead(b *testing.B) {
 			}
 		})
 	}
-	b.Run("view", func(b *testing.B) { read(b, s.view) })
-	b.Run("latest", func(b *testing.B) { read(b, s.latest) })
+	b.Run("view", func(b *testing.B) { read(b, s.View) })
+	b.Run("latest", func(b *testing.B) { read(b, s.Latest) })
 }
 
 // BenchmarkOpenNewDirectory opens a directory for the first time, on the real file system.

@@ -8,7 +8,7 @@ import (
 
 // Broadcast calls read with the record of a broadcast as stored at reader's home.
 // The record is only valid during the call. Without a record, read is not called.
-func (v *storeView) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
+func (v messagesAt) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
 	if v.rows == nil {
 		return false, journal.ErrClosed
 	}
@@ -19,7 +19,7 @@ func (v *storeView) Broadcast(reader parley.Slot, id parley.MessageID, read func
 // reader's home, chunk by chunk, until it returns false. The broadcast's home lists
 // all copies, another home those of its own agents. The seats are only valid during
 // the call.
-func (v *storeView) Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error {
+func (v messagesAt) Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error {
 	if v.rows == nil {
 		return journal.ErrClosed
 	}
@@ -42,7 +42,7 @@ func (v *storeView) Copies(reader parley.Slot, broadcast parley.MessageID, fn fu
 
 // Copy returns the recipient of a copy and its position in that agent's feed, as
 // stored at reader's home. The position is 0 if the agent lives in another journal.
-func (v *storeView) Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error) {
+func (v messagesAt) Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error) {
 	if v.rows == nil {
 		return to, 0, false, journal.ErrClosed
 	}

@@ -26,10 +26,10 @@ func TestScansOfAView(t *testing.T) {
 	for i := range 6 {
 		put(fmt.Sprintf("%d%d", i%2, i))
 	}
-	view, latest := s.view(), s.latest()
+	view, latest := s.View(), s.Latest()
 	defer view.Close()
 	defer latest.Close()
-	read := func(v *storeView, prefix string, reverse bool, most int) (got string) {
+	read := func(v journal.View, prefix string, reverse bool, most int) (got string) {
 		err := v.Rows(0, journal.SlugTable, []byte(prefix), nil, reverse, func(key, _ []byte) bool {
 			got += string(key) + " "
 			most--
