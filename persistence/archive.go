@@ -47,12 +47,13 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 		return nil, err
 	}
 	opts.FS = disk.ReadOnlyFS{FS: opts.FS}
-	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
-	s.disk = s.newMonitor()
-	if err := s.openUnchanged(); err != nil {
+	s := newStore(dir, opts)
+	o := opening{s}
+	s.disk = o.newMonitor()
+	if err := o.openUnchanged(); err != nil {
 		return nil, err
 	}
-	if err := s.readUnchanged(); err != nil {
+	if err := o.readUnchanged(); err != nil {
 		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
 	}
 	record, unreadable := disk.ReadWitness(s.opts.FS, s.dir)
@@ -65,7 +66,7 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 }
 
 // openUnchanged opens the engine read-only. The log is replayed into memory.
-func (s *Store) openUnchanged() error {
+func (s opening) openUnchanged() error {
 	desc, err := pebble.Peek(s.dir, s.opts.FS)
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", s.dir, err)
@@ -81,14 +82,14 @@ func (s *Store) openUnchanged() error {
 	if s.db, err = pebble.Open(s.dir, o); err != nil {
 		return errors.Join(fmt.Errorf("data directory %s cannot be read: %w", s.dir, err), s.lock.Close())
 	}
-	if err := s.requireBlobs(); err != nil {
+	if err := (examination{s}).requireBlobs(); err != nil {
 		return errors.Join(fmt.Errorf("data directory %s cannot be read: %w", s.dir, err), s.db.Close(), s.lock.Close())
 	}
 	return nil
 }
 
 // readUnchanged reads the format of the directory.
-func (s *Store) readUnchanged() error {
+func (s opening) readUnchanged() error {
 	journals, openings, err := s.readFormat()
 	if err != nil {
 		return err

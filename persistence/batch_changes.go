@@ -126,7 +126,8 @@ func (c *batchChanges) readFeed(k, value []byte) error {
 }
 
 // publish gives what other replicas wrote to subscribers and observers.
-func (s *Store) publish(c *batchChanges) {
+func (r *Replica) publish(c *batchChanges) {
+	s := r.store
 	for i := range c.appended {
 		s.hub.publish(c.appended[i].Agent, c.appended[i].Entry)
 	}

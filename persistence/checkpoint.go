@@ -22,7 +22,10 @@ const checkpointPrefix = "checkpoint."
 // use different directories.
 var checkpoints atomic.Uint64
 
-func (s *Store) lastCommit() disk.Head {
+// checkpointing makes the checkpoints of a store.
+type checkpointing struct{ *Store }
+
+func (s checkpointing) lastCommit() disk.Head {
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	return s.head
@@ -41,8 +44,8 @@ func (s *Store) Now() time.Time { return s.opts.Clock() }
 // none.
 func (s *Store) Checkpoint(ctx context.Context) (*disk.Checkpoint, error) {
 	dir := s.plain.PathJoin(s.dir, fmt.Sprint(checkpointPrefix, checkpoints.Add(1)))
-	c := &disk.Checkpoint{FS: s.plain, Dir: dir, Commits: s.lastCommit().Number}
-	if err := s.makeCheckpoint(ctx, dir); err != nil {
+	c := &disk.Checkpoint{FS: s.plain, Dir: dir, Commits: checkpointing{s}.lastCommit().Number}
+	if err := (checkpointing{s}).makeCheckpoint(ctx, dir); err != nil {
 		_ = c.Remove()
 		return nil, err
 	}
@@ -52,7 +55,7 @@ func (s *Store) Checkpoint(ctx context.Context) (*disk.Checkpoint, error) {
 // makeCheckpoint makes the directory. It leaves the log out: the content of the log is
 // flushed to tables first, and a copy taken while the log is written may have a
 // hole that looks like damage.
-func (s *Store) makeCheckpoint(ctx context.Context, aside string) error {
+func (s checkpointing) makeCheckpoint(ctx context.Context, aside string) error {
 	if !s.enter() {
 		return journal.ErrClosed
 	}
@@ -89,7 +92,7 @@ func (s *Store) makeCheckpoint(ctx context.Context, aside string) error {
 
 // requireSpace refuses a checkpoint if the store's disk is too full: the engine copies
 // its log and manifest.
-func (s *Store) requireSpace() error {
+func (s checkpointing) requireSpace() error {
 	fsys := s.plain
 	names, err := fsys.List(s.dir)
 	if err != nil {

@@ -31,9 +31,12 @@ const (
 	ballastMore   = 16 << 20
 )
 
+// opening opens the directory of a store that does not serve yet.
+type opening struct{ *Store }
+
 // openEngine opens Pebble, in a new directory too in the engine format that we pin:
 // its write-ahead logs distinguish corruption from a torn tail.
-func (s *Store) openEngine() (err error) {
+func (s opening) openEngine() (err error) {
 	defer func() {
 		if reason := recover(); reason != nil { // the engine panics on some directories that it cannot open
 			err = s.disk.Explain(fmt.Errorf("data directory %s cannot be opened: %v", s.dir, reason))
@@ -51,9 +54,10 @@ func (s *Store) openEngine() (err error) {
 	if err := errors.Join(removeLeft(s.opts.FS, s.dir), s.useBallast()); err != nil {
 		return errors.Join(fmt.Errorf("data directory %s: %w", s.dir, err), lock.Close())
 	}
-	fresh, err := s.examine()
+	x := examination{s}
+	fresh, err := x.examine()
 	if err != nil {
-		return errors.Join(s.unreadable(err), lock.Close())
+		return errors.Join(x.unreadable(err), lock.Close())
 	}
 	if fresh {
 		err = disk.StoreEngineFormat(s.opts.FS, s.dir)
@@ -62,7 +66,7 @@ func (s *Store) openEngine() (err error) {
 		s.db, err = pebble.Open(s.dir, s.engineOptions())
 	}
 	if err != nil {
-		return errors.Join(s.damaged(err), s.witness.Close(), lock.Close())
+		return errors.Join(x.damaged(err), s.witness.Close(), lock.Close())
 	}
 	return nil
 }
@@ -83,7 +87,7 @@ var ErrDamaged = disk.ErrDamaged
 // ErrInUse is returned if another process has the data directory open.
 var ErrInUse = errors.New("is in use by another process")
 
-func (s *Store) engineOptions() *pebble.Options {
+func (s opening) engineOptions() *pebble.Options {
 	compactions := max(1, runtime.GOMAXPROCS(0)/2)
 	o := &pebble.Options{
 		FS:                          disk.DirSyncFS{FS: s.disk.BlobFS(s.opts.FS)},
@@ -96,7 +100,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		MemTableStopWritesThreshold: 4,
 		// A compaction takes a whole core for seconds: leave half of the cores to requests.
 		CompactionConcurrencyRange: func() (int, int) { return 1, compactions },
-		Logger:                     engineLogger{s},
+		Logger:                     engineLogger{s.Store},
 		EventListener:              s.disk.Listener(),
 		DisableWAL:                 s.opts.Sequencer != nil, // the sequencer's log has what is lost
 	}
@@ -163,7 +167,7 @@ func (l engineLogger) Fatalf(format string, args ...any) {
 
 // useBallast makes room for the start, and has the ballast restored when there is room again. A
 // disk on which nothing is kept free has none.
-func (s *Store) useBallast() error {
+func (s opening) useBallast() error {
 	if s.opts.FreeBytesMin <= 0 {
 		return nil
 	}
@@ -174,7 +178,7 @@ func (s *Store) useBallast() error {
 }
 
 // fitDisk makes memtables and queues fit a small disk.
-func (s *Store) fitDisk() {
+func (s opening) fitDisk() {
 	usage, err := s.opts.FS.GetDiskUsage(s.dir)
 	if err != nil || usage.TotalBytes == 0 {
 		return

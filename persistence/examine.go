@@ -14,10 +14,13 @@ import (
 	"parley/persistence/layout"
 )
 
+// examination looks for what a directory lacks, before and while it is opened.
+type examination struct{ opening }
+
 // examine checks a directory before the engine may change anything in it, so that a
 // directory that is refused stays as it was found. It opens the witness, and
 // creates it if the directory is new.
-func (s *Store) examine() (fresh bool, err error) {
+func (s examination) examine() (fresh bool, err error) {
 	desc, err := pebble.Peek(s.dir, s.opts.FS)
 	if err != nil {
 		return false, s.damaged(err)
@@ -74,7 +77,7 @@ func (s *Store) examine() (fresh bool, err error) {
 }
 
 // makeWitness creates a witness that records no commit yet.
-func (s *Store) makeWitness() error {
+func (s examination) makeWitness() error {
 	w, err := disk.MakeWitness(s.opts.FS, s.dir, disk.Head{})
 	if err != nil {
 		return err
@@ -86,7 +89,7 @@ func (s *Store) makeWitness() error {
 // requireManifest refuses a directory whose witness records a manifest but which has
 // none: the engine would start a new database and remove files that it does not
 // know.
-func (s *Store) requireManifest(record *disk.WitnessRecord) error {
+func (s examination) requireManifest(record *disk.WitnessRecord) error {
 	was := s.opts.Existing || record != nil && (record.Head.Number > 0 || record.KnowsFiles())
 	names, err := s.opts.FS.List(s.dir)
 	if err != nil {
@@ -103,8 +106,8 @@ func (s *Store) requireManifest(record *disk.WitnessRecord) error {
 
 // requireFirstOpening refuses a directory without a witness, unless its first opening was
 // interrupted before anything was stored.
-func (s *Store) requireFirstOpening(missing error) error {
-	return s.inspect(withLogs, func(look *Store) error {
+func (s examination) requireFirstOpening(missing error) error {
+	return s.inspect(withLogs, func(look examination) error {
 		if _, openings, err := look.readFormat(); err != nil || openings > 0 {
 			return errors.Join(missing, err)
 		}
@@ -113,7 +116,7 @@ func (s *Store) requireFirstOpening(missing error) error {
 }
 
 // openKeyring opens the keyring, which must have what the witness records.
-func (s *Store) openKeyring(witnessed disk.KeyringState) (err error) {
+func (s examination) openKeyring(witnessed disk.KeyringState) (err error) {
 	if s.opts.OpenKeyring == nil {
 		return nil
 	}
@@ -125,7 +128,7 @@ func (s *Store) openKeyring(witnessed disk.KeyringState) (err error) {
 
 // requireKeyring returns an error if losses are accepted and the keyring is missing
 // altogether: nothing would be left that could be read.
-func (s *Store) requireKeyring(record *disk.WitnessRecord) error {
+func (s examination) requireKeyring(record *disk.WitnessRecord) error {
 	if s.opts.OpenKeyring == nil || s.keyring != nil || record == nil || !record.Keyring.Known() {
 		return nil
 	}
@@ -135,7 +138,7 @@ func (s *Store) requireKeyring(record *disk.WitnessRecord) error {
 // compareFiles compares the directory's files with the witness. If the witness does
 // not record the newest log as finished, as after a crash, the end of the log is
 // examined.
-func (s *Store) compareFiles(record *disk.WitnessRecord, manifest string) error {
+func (s examination) compareFiles(record *disk.WitnessRecord, manifest string) error {
 	if record.KnowsFiles() {
 		whole, err := record.CheckFiles(s.opts.FS, s.dir, s.opts.FS.PathBase(manifest))
 		if err != nil {
@@ -145,7 +148,7 @@ func (s *Store) compareFiles(record *disk.WitnessRecord, manifest string) error 
 			return s.inspect(withoutLogs, nothingMore)
 		}
 	}
-	return s.inspect(withLogs, func(look *Store) error {
+	return s.inspect(withLogs, func(look examination) error {
 		last, at, whole, err := layout.LastHead(look.db, record.Head.Number)
 		if err != nil {
 			return err
@@ -159,7 +162,7 @@ func (s *Store) compareFiles(record *disk.WitnessRecord, manifest string) error 
 
 // readOwnRows reads what an opening reads of the journals' own rows, so that damage
 // there is found before anything is changed.
-func (s *Store) readOwnRows() error {
+func (s examination) readOwnRows() error {
 	journals, openings, err := s.readFormat()
 	for n := 0; err == nil && openings > 0 && n < journals; n++ {
 		_, _, err = apply.Load(s.db, layout.Homes(journals), n)
@@ -175,13 +178,13 @@ const (
 	withoutLogs logged = false
 )
 
-func nothingMore(*Store) error { return nil }
+func nothingMore(examination) error { return nil }
 
 // inspect opens the engine without changing anything on the disk, refuses a directory
 // of another format, and looks whether the blob files are there. It replays the logs
 // also if the tables do not say which format the directory has.
-func (s *Store) inspect(logs logged, see func(*Store) error) error {
-	look := &Store{opts: s.opts, dir: s.dir, lock: s.lock}
+func (s examination) inspect(logs logged, see func(examination) error) error {
+	look := examination{opening{&Store{opts: s.opts, dir: s.dir, lock: s.lock}}}
 	look.opts.FS = disk.ReadOnlyFS{FS: s.opts.FS}
 	if !logs {
 		look.opts.FS = disk.WithoutLogsFS{FS: look.opts.FS}
@@ -213,7 +216,7 @@ func (s *Store) inspect(logs logged, see func(*Store) error) error {
 // requireBlobs returns an error if a blob file is missing or has another size. When
 // it opens a directory the engine checks this of tables only. Nothing may be written
 // meanwhile.
-func (s *Store) requireBlobs() error {
+func (s examination) requireBlobs() error {
 	if s.opts.trustBlobs {
 		return nil
 	}
@@ -232,7 +235,7 @@ func (s *Store) requireBlobs() error {
 
 // damaged turns an error of the engine at an opening into ErrDamaged, unless the
 // operating system refused. The engine does not always name the file.
-func (s *Store) damaged(err error) error {
+func (s examination) damaged(err error) error {
 	var number syscall.Errno
 	if errors.As(err, &number) && !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrDamaged) {
 		return fmt.Errorf("data directory %s cannot be opened: %w", s.dir, err)
@@ -246,7 +249,7 @@ func (s *Store) damaged(err error) error {
 
 // unreadable turns an error of the engine's checksums during an opening into ErrDamaged.
 // The error says the number of the file.
-func (s *Store) unreadable(err error) error {
+func (s examination) unreadable(err error) error {
 	if !pebble.IsCorruptionError(err) {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 // checkHeads compares the newest commits in the rows with the witness. With
 // Options.AcceptLoss, what is missing is given up.
-func (s *Store) checkHeads() error {
+func (s examination) checkHeads() error {
 	acked := s.witness.Latest()
 	last, at, whole, err := layout.LastHead(s.db, acked.Number)
 	if err == nil {
@@ -35,7 +35,7 @@ func (s *Store) checkHeads() error {
 // compare reports which acknowledged commits are missing. acked is the commit in the
 // witness, last the newest in the rows, at the one in the rows with the witness's
 // number. whole means that no commit is missing before the last one.
-func (s *Store) compare(acked, last, at disk.Head, whole bool) error {
+func (s examination) compare(acked, last, at disk.Head, whole bool) error {
 	switch {
 	case last.Number < acked.Number:
 		return fmt.Errorf("%w: the journal in %s ends at commit %d, and commits up to %d were acknowledged: %d are missing from the end of its log",
@@ -49,7 +49,7 @@ func (s *Store) compare(acked, last, at disk.Head, whole bool) error {
 }
 
 // giveUp records that heads before the last one may be missing from now on.
-func (s *Store) giveUp(last disk.Head) error {
+func (s examination) giveUp(last disk.Head) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }()
 	prefix := layout.StoreKey(layout.HeadFamily)

@@ -59,7 +59,7 @@ type feedPositions struct {
 }
 
 // openPositions reads the last position of every journal.
-func (s *Store) openPositions() error {
+func (s opening) openPositions() error {
 	for n := range int(s.homes) {
 		applied, err := s.homes.ReadApplied(s.db, n)
 		if err != nil {

@@ -57,7 +57,7 @@ func (x *Received) read(from io.Reader) (err error) {
 	if err := disk.MakeDirectory(x.store.plain, x.dir); err != nil {
 		return err
 	}
-	options := x.store.engineOptions()
+	options := opening{x.store}.engineOptions()
 	options.EnsureDefaults()
 	to := tableWriter{
 		received: x,
@@ -135,7 +135,7 @@ func (r *Replica) Restore(x *Received) error {
 	}
 	s.replacements.Add(1) // odd: reads of snapshots fail
 	defer s.replacements.Add(1)
-	if err := s.replaceRows(x); err != nil {
+	if err := r.replaceRows(x); err != nil {
 		return err
 	}
 	r.last = x.at
@@ -156,7 +156,8 @@ func (r *Replica) Restore(x *Received) error {
 // replaceRows takes all rows of the group away and puts those of a snapshot in their place.
 // What the engine holds in memory is flushed first: otherwise it would keep the tables there
 // beside it, and a crash would lose them.
-func (s *Store) replaceRows(x *Received) error {
+func (r *Replica) replaceRows(x *Received) error {
+	s := r.store
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	defer s.endOfEngine()

@@ -51,12 +51,12 @@ type Replica struct {
 }
 
 // openReplica reads where the store of a replica stands. It does not lead yet.
-func (s *Store) openReplica() error {
+func (s opening) openReplica() error {
 	last, err := layout.ReadGroupPosition(s.db)
 	if err != nil {
 		return err
 	}
-	s.replica = &Replica{store: s, last: last}
+	s.replica = &Replica{store: s.Store, last: last}
 	s.applied.Store(last.Number)
 	s.visible.Store(last.Number)
 	s.durable.raise(last.Number)
@@ -117,6 +117,15 @@ func (r *Replica) Flush() error {
 	return r.store.db.Flush()
 }
 
+// finish makes durable what a replica has applied, so that its log has little to replay. r is
+// nil for a store that is none.
+func (r *Replica) finish() error {
+	if r == nil || r.store.Trouble() != nil {
+		return nil
+	}
+	return r.Flush()
+}
+
 // Apply applies the next places of the order, in one step with a note of the sequencer's, and
 // publishes them. They are durable later, see Durable. After an error the replica must not
 // go on.
@@ -151,14 +160,14 @@ func (r *Replica) Apply(places []Committed, note []byte) error {
 	if err := batch.Set(layout.GroupKey(), next.Encode(), nil); err != nil {
 		return err
 	}
-	if err := r.store.applyOrdered(batch, next.Number, changes); err != nil {
+	if err := r.applyOrdered(batch, next.Number, changes); err != nil {
 		return err
 	}
 	r.last = next
 	for _, f := range own {
 		f.journal.applied(f)
 	}
-	r.store.publish(changes)
+	r.publish(changes)
 	r.store.durable.raise(next.Number) // a caller that waits for it finds everything published
 	return nil
 }
@@ -172,7 +181,8 @@ func (r *Replica) Begin(note []byte) error {
 }
 
 // applyOrdered applies the batch of a place, which then is committed and so durable.
-func (s *Store) applyOrdered(batch *pebble.Batch, index uint64, changes *batchChanges) error {
+func (r *Replica) applyOrdered(batch *pebble.Batch, index uint64, changes *batchChanges) error {
+	s := r.store
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	defer s.endOfEngine()

@@ -192,23 +192,29 @@ type (
 	health struct{ *Store }
 )
 
+func newStore(dir string, opts Options) *Store {
+	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
+	s.Journal = journal.Journal{Writer: writer{s}, Reader: reader{s}, Feeds: feeds{s}, Health: health{s}}
+	return s
+}
+
 // Open opens the directory, or creates it. It refuses a directory that another
 // process has open.
 func Open(dir string, opts Options) (*Store, error) {
 	if err := opts.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
-	s.Journal = journal.Journal{Writer: writer{s}, Reader: reader{s}, Feeds: feeds{s}, Health: health{s}}
-	s.plain, s.disk = opts.FS, s.newMonitor()
+	s := newStore(dir, opts)
+	o := opening{s}
+	s.plain, s.disk = opts.FS, o.newMonitor()
 	if !opts.noRetries {
 		s.opts.FS = s.disk.RetryingFS()
 	}
-	if err := s.openEngine(); err != nil {
+	if err := o.openEngine(); err != nil {
 		return nil, err
 	}
-	if err := s.openJournals(); err != nil {
-		return nil, errors.Join(s.unreadable(err), s.db.Close(), s.witness.Close(), s.lock.Close())
+	if err := o.openJournals(); err != nil {
+		return nil, errors.Join((examination{o}).unreadable(err), s.db.Close(), s.witness.Close(), s.lock.Close())
 	}
 	if s.keyring != nil {
 		s.Adopt(s.keyring)
@@ -222,12 +228,12 @@ func (s *Store) Adopt(k Keyring) { k.Follow(s.witness) }
 
 // openJournals reads the format of the directory, or writes it for a new one, and
 // opens the journals.
-func (s *Store) openJournals() error {
+func (s opening) openJournals() error {
 	journals, incarnation, err := s.readFormat()
 	if err != nil {
 		return err
 	}
-	if err := s.checkHeads(); err != nil {
+	if err := (examination{s}).checkHeads(); err != nil {
 		return err
 	}
 	incarnation++
@@ -253,7 +259,7 @@ func (s *Store) openJournals() error {
 
 // readFormat returns the number of journals, and how often the directory was opened
 // before.
-func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
+func (s opening) readFormat() (journals int, incarnation uint64, err error) {
 	journals = s.opts.Journals
 	format, found, err := layout.ReadFormat(s.db)
 	switch {
@@ -282,7 +288,7 @@ func (s writer) Start(onQueue func(journal.Stream), onTimer func(journal.Stream,
 
 // newMonitor creates the monitor of the store's directory, on the file system below
 // the engine's.
-func (s *Store) newMonitor() *disk.Monitor {
+func (s opening) newMonitor() *disk.Monitor {
 	return disk.NewMonitor(disk.Options{
 		FS: s.opts.FS, Dir: s.dir, Clock: s.opts.Clock, Logger: s.opts.Logger, Fatal: s.opts.Fatal,
 		FreeBytesMin: s.opts.FreeBytesMin, Patience: s.opts.StallPatience, Closing: s.closing, Replicated: s.opts.Sequencer != nil,
@@ -290,7 +296,7 @@ func (s *Store) newMonitor() *disk.Monitor {
 }
 
 // record makes the file systems keep the witness up to date.
-func (s *Store) record(w *disk.Witness) {
+func (s opening) record(w *disk.Witness) {
 	s.witness = w
 	s.disk.Record(w)
 }
@@ -358,7 +364,7 @@ func (s *Store) Close() error {
 		for tries := 0; s.readers.Load() > 0 && tries < readersWait; tries++ {
 			time.Sleep(time.Millisecond)
 		}
-		s.closeErr = errors.Join(s.flushReplica(), s.db.Close(), s.closeWitness(), s.lock.Close())
+		s.closeErr = errors.Join(s.replica.finish(), s.db.Close(), s.closeWitness(), s.lock.Close())
 	})
 	return s.closeErr
 }
@@ -369,15 +375,6 @@ func (s *Store) RetryingFS() vfs.FS { return s.opts.FS }
 // AwaitSpace calls do, which writes a file beside the store. From Start to BeginClose, do is
 // retried while there is no space, and meanwhile Trouble reports a full disk.
 func (s *Store) AwaitSpace(path string, do func() error) error { return s.disk.AwaitSpace(path, do) }
-
-// flushReplica makes what a replica has applied durable, so that its log has little to
-// replay.
-func (s *Store) flushReplica() error {
-	if s.replica == nil || s.Trouble() != nil {
-		return nil
-	}
-	return s.replica.Flush()
-}
 
 // closeWitness leaves no window of undetected damage, unless commits were not
 // synced.

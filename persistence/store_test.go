@@ -117,7 +117,8 @@ func TestEngineSeesRot(t *testing.T) {
 // TestEngineSeesRotControl opens a new engine only once: its log hides damage.
 func TestEngineSeesRotControl(t *testing.T) {
 	flips, seen := rot(t, func(fs vfs.FS) *Store {
-		s := &Store{opts: rotOptions(fs), dir: "d", hub: newHub(), closing: make(chan struct{})}
+		s := newStore("d", rotOptions(fs))
+		o := opening{s}
 		err := s.opts.ensureDefaults()
 		if err == nil {
 			err = fs.MkdirAll("d", 0o700)
@@ -125,16 +126,16 @@ func TestEngineSeesRotControl(t *testing.T) {
 		if err == nil {
 			s.lock, err = pebble.LockDirectory("d", fs)
 		}
-		s.disk = s.newMonitor()
+		s.disk = o.newMonitor()
 		if err == nil {
 			s.witness, err = disk.MakeWitness(fs, "d", disk.Head{})
-			s.record(s.witness)
+			o.record(s.witness)
 		}
 		if err == nil {
-			s.db, err = pebble.Open("d", s.engineOptions())
+			s.db, err = pebble.Open("d", o.engineOptions())
 		}
 		if err == nil {
-			err = s.openJournals()
+			err = o.openJournals()
 		}
 		if err != nil {
 			t.Fatal(err)
