@@ -1,11 +1,8 @@
 package disk
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,15 +19,8 @@ const (
 	// process itself was stopped, or had no processor: the disk is not to blame.
 	pulseEvery = 100 * time.Millisecond
 	pulseLate  = 400 * time.Millisecond
-	// spaceEvery is how often free space is measured.
-	spaceEvery = 250 * time.Millisecond
 	// failuresEvery is how often failures of background work are logged.
 	failuresEvery = time.Second
-	// FloorShare bounds what is kept free: at most one part in FloorShare of the disk.
-	FloorShare = 8
-	// reserveShare: below one part in reserveShare of the floor, compactions may
-	// write no more. The rest is for the log.
-	reserveShare = 2
 )
 
 // Why new writes are refused. Nothing was done in either case.
@@ -69,6 +59,7 @@ type Options struct {
 // Instants are ages: nanoseconds since the Monitor was made, by its clock, so
 // that a correction of the wall clock looks like no stall. Age 0 means "not".
 type Monitor struct {
+	space
 	o     Options
 	began time.Time
 	// witness is set before the engine opens any file that it records.
@@ -87,15 +78,6 @@ type Monitor struct {
 	// starved counts the writes that wait for space, filesShort those that wait for a file
 	// descriptor.
 	starved, filesShort atomic.Int64
-	full                atomic.Bool
-	// free is what the disk had free when it was last measured, less what was
-	// written since; floor is where refusals begin. Both are 0 where the file
-	// system does not report its space.
-	free, floor atomic.Int64
-	// ballast is restored when there is room, until nothing of it is missing.
-	ballast *Ballast
-	// look requests a measurement before the next one is due.
-	look chan struct{}
 	// watched is set once Watch runs: from then on Trouble reports refusals.
 	watched atomic.Bool
 	// trouble is the last failure of the file system.
@@ -111,11 +93,8 @@ type Monitor struct {
 
 // NewMonitor makes a Monitor that does not watch yet.
 func NewMonitor(o Options) *Monitor {
-	return &Monitor{o: o, began: o.Clock(), look: make(chan struct{}, 1)}
+	return &Monitor{space: space{o: o, look: make(chan struct{}, 1)}, o: o, began: o.Clock()}
 }
-
-// Keep has the Monitor restore a ballast when there is room. It is called before Watch.
-func (m *Monitor) Keep(b *Ballast) { m.ballast = b }
 
 // Record has the file systems of this Monitor keep w up to date.
 func (m *Monitor) Record(w *Witness) { m.witness = w }
@@ -129,8 +108,8 @@ func (m *Monitor) Watch(loops *sync.WaitGroup, witness bool) {
 	m.pulse.Store(m.Age())
 	m.watched.Store(true)
 	loops.Go(m.keepPulse)
-	if m.measureSpace() { // before any write is admitted
-		loops.Go(m.watchSpace)
+	if m.measure() { // before any write is admitted
+		loops.Go(m.watch)
 	}
 	if witness {
 		loops.Go(m.keepWitness)
@@ -261,10 +240,6 @@ func (m *Monitor) LastRead() string {
 	return ""
 }
 
-// Space gives the bytes that are free and the bytes below which writes are
-// refused; both 0 where the file system does not report its space.
-func (m *Monitor) Space() (free, floor int64) { return m.free.Load(), m.floor.Load() }
-
 // Listener receives the engine's events.
 func (m *Monitor) Listener() *pebble.EventListener {
 	log := m.o.Logger
@@ -287,83 +262,6 @@ func (m *Monitor) Listener() *pebble.EventListener {
 		CompactionEnd: func(i pebble.CompactionInfo) { m.compacted(i.Err) },
 		DiskSlow:      func(i pebble.DiskSlowInfo) { log.Warn("storage engine: slow disk", "info", i.String()) },
 	}
-}
-
-// watchSpace measures free space until the store closes. The engine cannot go on
-// without any, so writes are refused while some is left.
-func (m *Monitor) watchSpace() {
-	tick := time.NewTicker(spaceEvery)
-	defer tick.Stop()
-	for m.measureSpace() {
-		m.restoreBallast()
-		select {
-		case <-m.o.Closing:
-			return
-		case <-tick.C:
-		case <-m.look:
-		}
-	}
-}
-
-// measureSpace reports whether the file system reports its space at all.
-func (m *Monitor) measureSpace() bool {
-	usage, err := m.o.FS.GetDiskUsage(m.o.Dir)
-	if errors.Is(err, vfs.ErrUnsupported) {
-		return false
-	}
-	if err != nil {
-		m.o.Logger.Warn("free space of the data directory's disk is not known", "error", err)
-		return true
-	}
-	floor := min(uint64(max(m.o.FreeBytesMin, 0)), usage.TotalBytes/FloorShare)
-	m.floor.Store(int64(floor))
-	m.free.Store(int64(min(usage.AvailBytes, math.MaxInt64)))
-	was := m.full.Load()
-	if was {
-		floor += floor / 8 // so that the state does not flap
-	}
-	if full := usage.AvailBytes < floor; full != was {
-		m.full.Store(full)
-		level := slog.LevelInfo
-		if full {
-			level = slog.LevelWarn
-		}
-		m.o.Logger.Log(context.Background(), level, "free space of the data directory's disk", "writes_refused", full, "free", usage.AvailBytes, "floor", floor)
-	}
-	return true
-}
-
-// restoreBallast restores the ballast when there is so much room that writes are not refused for it.
-func (m *Monitor) restoreBallast() {
-	if m.ballast == nil || m.full.Load() {
-		return
-	}
-	floor := uint64(m.floor.Load())
-	whole, err := m.ballast.Restore(floor + floor/4)
-	if err != nil {
-		m.o.Logger.Warn("no space is kept for a start on a full disk", "error", err)
-	}
-	if whole || err != nil {
-		m.ballast = nil
-	}
-}
-
-// spend subtracts n bytes written from the free space. Crossing the floor
-// requests a measurement: a fast disk fills up between two of them.
-func (m *Monitor) spend(n int) {
-	left, floor := m.free.Add(-int64(n)), m.floor.Load()
-	if left < floor && left+int64(n) >= floor {
-		select {
-		case m.look <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// scarce reports whether the space that is left is reserved for the log.
-func (m *Monitor) scarce() bool {
-	floor := m.floor.Load()
-	return floor > 0 && m.free.Load() < floor/reserveShare
 }
 
 // Earliest is the smaller of two ages, where 0 means "not".
