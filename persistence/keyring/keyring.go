@@ -42,18 +42,21 @@ type Options struct {
 // Keyring is an open keyring. Its methods may be called from any goroutine. Only one
 // process may have a keyring open; that is for the caller to ensure.
 type Keyring struct {
+	shards
 	fs       vfs.FS
 	dir      string
 	wrapper  wrapper
 	header   header // of all files, but for shard and generation
 	server   Key
 	random   io.Reader
-	shards   [Shards]shard
 	repaired []Finding
 
 	following sync.Mutex
 	witness   *disk.Witness // nil until Follow
 }
+
+// shards are the shards of an open keyring, as readers of single keys see them.
+type shards [Shards]shard
 
 // Make creates a keyring without any organization: all shards, a new server key and a
 // new identity. Either the whole directory is made, or none. If dir exists the error
@@ -161,8 +164,8 @@ func (k *Keyring) ServerKey() Key { return k.server }
 
 // Key returns an organization's key and state. The key is zero unless the state is Live.
 // A state is shown once it is durable, and a key of CarryUnsynced at once.
-func (k *Keyring) Key(org parley.OrgID) (key Key, state State) {
-	s := k.shard(org)
+func (all *shards) Key(org parley.OrgID) (key Key, state State) {
+	s := all.shard(org)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	state, value := s.seen.state(org)
@@ -174,8 +177,8 @@ func (k *Keyring) Key(org parley.OrgID) (key Key, state State) {
 
 // ErasedAt returns the instant at which an organization's key was destroyed, in UTC, in
 // whole milliseconds, or false if it was not.
-func (k *Keyring) ErasedAt(org parley.OrgID) (time.Time, bool) {
-	s := k.shard(org)
+func (all *shards) ErasedAt(org parley.OrgID) (time.Time, bool) {
+	s := all.shard(org)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	state, value := s.seen.state(org)
@@ -186,9 +189,9 @@ func (k *Keyring) ErasedAt(org parley.OrgID) (time.Time, bool) {
 }
 
 // Erased returns the organizations whose keys were destroyed, in no order.
-func (k *Keyring) Erased() (all []parley.OrgID) {
-	for i := range k.shards {
-		s := &k.shards[i]
+func (in *shards) Erased() (all []parley.OrgID) {
+	for i := range in {
+		s := &in[i]
 		s.mu.RLock()
 		all = s.seen.erased(all)
 		s.mu.RUnlock()
@@ -266,4 +269,4 @@ func (k *Keyring) note(shard byte, generation uint64) {
 	}
 }
 
-func (k *Keyring) shard(org parley.OrgID) *shard { return &k.shards[shardOf(org)] }
+func (all *shards) shard(org parley.OrgID) *shard { return &all[shardOf(org)] }

@@ -65,8 +65,8 @@ func Destruction(org parley.OrgID, at time.Time) []byte {
 }
 
 // full reports whether the record of an organization would find no room.
-func (k *Keyring) full(org parley.OrgID) bool {
-	s := k.shard(org)
+func (all *shards) full(org parley.OrgID) bool {
+	s := all.shard(org)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	_, found := s.seen.find(org)
