@@ -10,8 +10,21 @@ import (
 	"parley/persistence/layout"
 )
 
+// ownRows are the rows that the directory and its journals have for themselves: the format,
+// commits, counters, timers and outboxes.
+type ownRows struct {
+	*inspection
+	outboxes map[layout.Outbox]*outboxRows
+}
+
+// outboxRows are the rows of an outbox.
+type outboxRows struct {
+	first, last uint64
+	holes       uint64
+}
+
 // directoryRow checks a row of the directory.
-func (in *inspection) directoryRow(family byte, k, value []byte) {
+func (in *ownRows) directoryRow(family byte, k, value []byte) {
 	where, head := fmt.Sprintf("key %x", k), layout.StoreKey(family)
 	switch {
 	case family == layout.FormatFamily && bytes.Equal(k, head):
@@ -24,7 +37,7 @@ func (in *inspection) directoryRow(family byte, k, value []byte) {
 }
 
 // journalRow checks one of a journal's own rows.
-func (in *inspection) journalRow(slot parley.Slot, family byte, k, value []byte) {
+func (in *ownRows) journalRow(slot parley.Slot, family byte, k, value []byte) {
 	where, number := fmt.Sprintf("key %x", k), in.homes.Of(slot)
 	in.owned(slot, in.homes.First(number), where)
 	known := false
@@ -68,14 +81,14 @@ func (in *inspection) journalRow(slot parley.Slot, family byte, k, value []byte)
 }
 
 // whole expects a value of size bytes.
-func (in *inspection) whole(where string, value []byte, size int) {
+func (in *ownRows) whole(where string, value []byte, size int) {
 	in.format.Checked++
 	if len(value) != size {
 		in.values.Fault(where, "a value of %d bytes cannot be read, %d are expected", len(value), size)
 	}
 }
 
-func (in *inspection) timer(number int, s journal.Stream) {
+func (in *ownRows) timer(number int, s journal.Stream) {
 	in.timers.Checked++
 	switch {
 	case in.homes.Of(s.Slot()) != number:
@@ -86,14 +99,14 @@ func (in *inspection) timer(number int, s journal.Stream) {
 }
 
 // outboxReceived checks that the outbox of a received number exists.
-func (in *inspection) outboxReceived(l layout.Outbox, where string) {
+func (in *ownRows) outboxReceived(l layout.Outbox, where string) {
 	if l.Source >= int(in.homes) {
 		in.keys.Fault(where, "there is no %s", l)
 	}
 }
 
 // outboxMessage checks one row of an outbox and counts gaps.
-func (in *inspection) outboxMessage(l layout.Outbox, n uint64, where string, value []byte) {
+func (in *ownRows) outboxMessage(l layout.Outbox, n uint64, where string, value []byte) {
 	if l.Target >= int(in.homes) {
 		in.keys.Fault(where, "there is no %s", l)
 		return
@@ -122,7 +135,7 @@ func (in *inspection) outboxMessage(l layout.Outbox, n uint64, where string, val
 }
 
 // homesOf returns the journals that an effect is for.
-func (in *inspection) homesOf(w journal.Effect) []int {
+func (in *ownRows) homesOf(w journal.Effect) []int {
 	many, ok := w.(journal.Fanout)
 	if !ok {
 		return []int{in.homes.Of(w.Home())}
@@ -136,7 +149,7 @@ func (in *inspection) homesOf(w journal.Effect) []int {
 
 // checkOutboxes compares the rows of each outbox with the number that its target
 // has applied.
-func (in *inspection) checkOutboxes() {
+func (in *ownRows) checkOutboxes() {
 	for l, rows := range in.outboxes {
 		applied, err := in.received(l)
 		switch {
@@ -154,7 +167,7 @@ func (in *inspection) checkOutboxes() {
 
 // checkHeads checks that no head is missing among the newest commits and, if no
 // server has the directory open, compares them with the witness.
-func (in *inspection) checkHeads() {
+func (in *ownRows) checkHeads() {
 	acked := disk.Head{}
 	if in.witness != nil {
 		acked = *in.witness
@@ -187,7 +200,7 @@ func (in *inspection) checkHeads() {
 }
 
 // received is the last number of an outbox that its target has applied.
-func (in *inspection) received(l layout.Outbox) (uint64, error) {
+func (in *ownRows) received(l layout.Outbox) (uint64, error) {
 	value, _, err := layout.Get(in.rows, in.homes.OutboxReceivedKey(l.Target, l.Source))
 	return layout.Number(value), err
 }

@@ -11,9 +11,17 @@ import (
 	"parley/persistence/layout"
 )
 
-// readReceipts compares feeds with receipts. The keys of the two families have the
+// receiptRows compares the rows of receipts with those of feeds.
+type receiptRows struct {
+	*inspection
+	// passedUpTo is the answer of passed for the agent passedBy.
+	passedBy   parley.AgentID
+	passedUpTo uint64
+}
+
+// read compares feeds with receipts. The keys of the two families have the
 // same order, so it reads them side by side.
-func (in *inspection) readReceipts() error {
+func (in *receiptRows) read() error {
 	var rows [2]*pebble.Iterator
 	for i := range rows {
 		iter, err := in.rows.NewIter(nil)
@@ -43,7 +51,7 @@ func (in *inspection) readReceipts() error {
 }
 
 // receiptsOf does so for one slot.
-func (in *inspection) receiptsOf(slot parley.Slot, rows [2]*pebble.Iterator) error {
+func (in *receiptRows) receiptsOf(slot parley.Slot, rows [2]*pebble.Iterator) error {
 	var at [2][]byte
 	letters := [2]byte{layout.FeedFamily, layout.ReceiptFamily}
 	show := func(i int, ok bool) {
@@ -87,7 +95,7 @@ func (in *inspection) receiptsOf(slot parley.Slot, rows [2]*pebble.Iterator) err
 
 // feedPlace checks one position of a feed: its entry and its receipts. has says which
 // of the two exist.
-func (in *inspection) feedPlace(place []byte, has [2]bool, rows [2]*pebble.Iterator) {
+func (in *receiptRows) feedPlace(place []byte, has [2]bool, rows [2]*pebble.Iterator) {
 	in.untransferred.Checked++
 	agent, position := parley.AgentID(place[:16]), layout.Number(place[16:])
 	entry, hasReceipt := has[0], has[1]
@@ -106,7 +114,7 @@ func (in *inspection) feedPlace(place []byte, has [2]bool, rows [2]*pebble.Itera
 
 // passed is the position up to which an agent's messages count as transferred. Feeds
 // are read one after another, so the last answer is kept.
-func (in *inspection) passed(agent parley.AgentID) uint64 {
+func (in *receiptRows) passed(agent parley.AgentID) uint64 {
 	if agent != in.passedBy {
 		value, _, _ := layout.Get(in.rows, layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:])) // another check reports what cannot be read
 		in.passedBy, in.passedUpTo = agent, layout.Number(value)

@@ -43,7 +43,7 @@ type inspection struct {
 	unwitnessed error
 	report      *report.Verification
 	applied     []layout.Applied // of each journal
-	outboxes    map[layout.Outbox]*outboxRows
+	own         *ownRows
 	// born are streams whose creation is in an outbox.
 	born map[journal.Stream]bool
 
@@ -54,9 +54,6 @@ type inspection struct {
 	feed       parley.AgentID
 	feedFamily byte
 	arrival    int64
-	// passedUpTo is the answer of passed for the agent passedBy.
-	passedBy   parley.AgentID
-	passedUpTo uint64
 
 	engine, keys, values, positions, events, states, feeds, records *report.Check
 	untransferred, queues, timers, outboxOrder, format              *report.Check
@@ -67,12 +64,6 @@ type inspection struct {
 	// with where lists are.
 	copies *report.Check
 	copied *report.Multiset
-}
-
-// outboxRows are the rows of an outbox.
-type outboxRows struct {
-	first, last uint64
-	holes       uint64
 }
 
 // Rows reads every key of a store and checks it against the rules of the journal,
@@ -89,8 +80,8 @@ func Rows(source Source, r *report.Verification) error {
 	in := newInspection(source, r)
 	in.checkEngine()
 	in.read()
-	in.checkOutboxes()
-	in.checkHeads()
+	in.own.checkOutboxes()
+	in.own.checkHeads()
 	places, copied := in.places.Reread(), in.copied.Reread()
 	if !places && !copied {
 		return nil
@@ -122,7 +113,8 @@ func Rows(source Source, r *report.Verification) error {
 }
 
 func newInspection(source Source, r *report.Verification) *inspection {
-	in := &inspection{source: source, rows: source.Reader(), homes: source.Homes(), report: r, outboxes: map[layout.Outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
+	in := &inspection{source: source, rows: source.Reader(), homes: source.Homes(), report: r, born: map[journal.Stream]bool{}}
+	in.own = &ownRows{in, map[layout.Outbox]*outboxRows{}}
 	if in.witness, in.unwitnessed = source.Witness(); in.witness != nil {
 		r.Check("witness", "the journal holds every commit that was acknowledged")
 	}
@@ -173,7 +165,7 @@ func (in *inspection) read() {
 		}
 		low = layout.Key(slot+1, 0, 0)[:2]
 	}
-	in.damaged("feeds and receipts", in.readReceipts())
+	in.damaged("feeds and receipts", (&receiptRows{inspection: in}).read())
 }
 
 // damaged records that reading could not continue.
@@ -238,11 +230,11 @@ func (in *inspection) row(k, value []byte) {
 	slot, family := layout.FamilyOf(k)
 	switch {
 	case slot == layout.StoreSlot:
-		in.directoryRow(family, k, value)
+		in.own.directoryRow(family, k, value)
 	case slot >= parley.Slots:
 		in.keys.Fault(fmt.Sprintf("key %x", k), "no slot has this number: the row belongs to nobody")
 	case family >= 'a':
-		in.journalRow(slot, family, k, value)
+		in.own.journalRow(slot, family, k, value)
 	default:
 		in.slotRow(slot, family, k, value)
 	}
