@@ -14,18 +14,13 @@ import (
 // Evaluator builds one batch. It changes the state with each item: items are judged
 // as if the earlier ones of the batch were stored.
 type Evaluator struct {
+	output
+	lengths
 	state *State
-	rows  Rows
-	batch *pebble.Batch
 	// first is what was applied when the batch began.
-	first layout.Applied
-	// lengths of streams that this batch created, extended as hosted, or retired:
-	// rows does not show them yet.
-	lengths  map[journal.Stream]uint64
+	first    layout.Applied
 	counts   map[string]uint64
 	received []bool // per source: this batch applied messages of it
-	// feeds are the agents whose feeds or receipts the batch changes, some more than once.
-	feeds []parley.AgentID
 	// parts of one chunk of a fan-out, by home, and the order in which its feeds are
 	// written; reused.
 	parts [][]parley.Seat
@@ -34,7 +29,7 @@ type Evaluator struct {
 
 // Begin starts a batch.
 func (s *State) Begin(rows Rows, batch *pebble.Batch) *Evaluator {
-	return &Evaluator{state: s, rows: rows, batch: batch, first: s.applied}
+	return &Evaluator{output: output{batch: batch}, lengths: lengths{state: s, rows: rows}, state: s, first: s.applied}
 }
 
 // Apply checks one item and, unless it refuses it, adds all of it to the batch. It
@@ -74,7 +69,7 @@ func (ev *Evaluator) Finish(arrived func(target int) uint64) error {
 
 // Lengths are the lengths of streams that the batch changes and the state does not keep.
 // Rows must show them to the next batches.
-func (ev *Evaluator) Lengths() map[journal.Stream]uint64 { return ev.lengths }
+func (ev *Evaluator) Lengths() map[journal.Stream]uint64 { return ev.changed }
 
 // Feeds returns the agents whose feeds, or receipts beside them, the batch changes. It may
 // list an agent more than once.
@@ -119,51 +114,10 @@ func (ev *Evaluator) check(e *journal.Entry) (refusal, err error) {
 	return nil, nil
 }
 
-// continues reports whether the appends to hosted streams begin where those end.
-func (ev *Evaluator) continues(hosted []journal.StreamAppend) (bool, error) {
-	for i := range hosted {
-		c := &hosted[i]
-		if again := slices.IndexFunc(hosted[:i], func(x journal.StreamAppend) bool { return x.Stream == c.Stream }); again >= 0 {
-			return false, nil // one append to a stream per entry
-		}
-		if agrees, err := ev.ends(c.Stream, c.Expect); err != nil || !agrees {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
 // begins recognizes the effect that creates s.
 func begins(s journal.Stream) func(journal.Effect) bool {
 	return func(w journal.Effect) bool {
 		create, ok := w.(journal.CreateStream)
 		return ok && create.Stream == s
 	}
-}
-
-// length is the number of events of a stream, this batch included.
-func (ev *Evaluator) length(s journal.Stream) (uint64, error) {
-	if have, ok := ev.state.activations[s]; ok && !have.unknown {
-		return have.seq, nil
-	}
-	if n, ok := ev.lengths[s]; ok {
-		return n, nil
-	}
-	return ev.rows.Length(s)
-}
-
-// ends reports whether a stream has n events, this batch included.
-func (ev *Evaluator) ends(s journal.Stream, n uint64) (bool, error) {
-	if have, ok := ev.lengths[s]; ok {
-		return have == n, nil
-	}
-	return ev.rows.Ends(s, n)
-}
-
-// remember keeps the length of a stream for the rest of the batch.
-func (ev *Evaluator) remember(s journal.Stream, n uint64) {
-	if ev.lengths == nil {
-		ev.lengths = map[journal.Stream]uint64{}
-	}
-	ev.lengths[s] = n
 }

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"parley"
@@ -182,13 +181,4 @@ func (ev *Evaluator) writeFarCopies(id parley.MessageID, chunk []parley.Seat) er
 		return nil
 	}
 	return ev.writeCopyList(s.homes.BroadcastSlot(s.journal, id), id, 0, far)
-}
-
-func (ev *Evaluator) writeCopyList(slot parley.Slot, id parley.MessageID, first uint64, to []parley.Seat) error {
-	k := layout.MessageKey(layout.CopiesFamily, slot, parley.Copy(id, to[0].Number))
-	op := ev.batch.SetDeferred(len(k), 8+layout.SeatBytes*len(to))
-	copy(op.Key, k)
-	binary.BigEndian.PutUint64(op.Value, first)
-	layout.AppendSeats(op.Value[:8], to)
-	return op.Finish()
 }

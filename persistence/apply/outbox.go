@@ -129,7 +129,7 @@ func (ev *Evaluator) applyMessage(it *Item) error {
 		ev.received = make([]bool, len(s.received))
 	}
 	ev.received[m.Source] = true
-	at := ev.arrival(time.UnixMilli(m.At))
+	at := ev.state.arrival(time.UnixMilli(m.At))
 	if m.Source == m.Target && s.ownOutbox[m.stream] == m.Number {
 		delete(s.ownOutbox, m.stream)
 	}

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -110,4 +111,17 @@ func (s *State) Position() uint64 { return s.applied.Position }
 // are under way in the journal's outbox to itself.
 func (s *State) feedsPending(stream journal.Stream) bool {
 	return max(s.loaded, s.ownOutbox[stream]) > s.received[s.journal]
+}
+
+// arrival stamps feed entries: not before the entry was appended, and not before
+// the last arrival.
+func (s *State) arrival(at time.Time) int64 {
+	s.applied.Arrival = max(s.applied.Arrival, at.UnixMilli())
+	return s.applied.Arrival
+}
+
+// next assigns a position.
+func (s *State) next() uint64 {
+	s.applied.Position++
+	return s.applied.Position
 }

@@ -3,7 +3,6 @@ package apply
 import (
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"parley"
 	"parley/journal"
@@ -14,7 +13,7 @@ import (
 func (ev *Evaluator) write(it *Item) error {
 	e := it.Entry
 	ev.state.applied.Entries++
-	stamp := ev.arrival(e.At)
+	stamp := ev.state.arrival(e.At)
 	if err := ev.writeStream(e, stamp); err != nil {
 		return err
 	}
@@ -57,19 +56,6 @@ func (ev *Evaluator) write(it *Item) error {
 	return nil
 }
 
-// arrival stamps feed entries: not before the entry was appended, and not before
-// the last arrival.
-func (ev *Evaluator) arrival(at time.Time) int64 {
-	ev.state.applied.Arrival = max(ev.state.applied.Arrival, at.UnixMilli())
-	return ev.state.applied.Arrival
-}
-
-// next assigns a position.
-func (ev *Evaluator) next() uint64 {
-	ev.state.applied.Position++
-	return ev.state.applied.Position
-}
-
 func (ev *Evaluator) writeStream(e *journal.Entry, at int64) error {
 	if e.Stream.Zero() || e.Activate {
 		return nil
@@ -81,34 +67,6 @@ func (ev *Evaluator) writeStream(e *journal.Entry, at int64) error {
 	have.seq += uint64(len(e.Events))
 	ev.state.activations[e.Stream] = have
 	return nil
-}
-
-func (ev *Evaluator) writeEvents(s journal.Stream, seq uint64, events []journal.StoredEvent, state []byte, at int64) error {
-	for _, e := range events {
-		seq++
-		value := make([]byte, 0, 9+len(e.Data))
-		value = append(value, e.Tag)
-		value = binary.BigEndian.AppendUint64(value, uint64(at))
-		if err := ev.batch.Set(layout.EventKey(s, seq), append(value, e.Data...), nil); err != nil {
-			return err
-		}
-	}
-	if state == nil {
-		return nil
-	}
-	value := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(state)), seq)
-	return ev.batch.Set(layout.StateKey(s), append(value, state...), nil)
-}
-
-func (ev *Evaluator) writeRow(r *journal.Row) error {
-	if r.Beneath {
-		low := layout.RowKey(r.Slot, r.Table, r.Key)
-		return ev.batch.DeleteRange(low, layout.After(low), nil)
-	}
-	if r.Delete {
-		return ev.batch.Delete(layout.RowKey(r.Slot, r.Table, r.Key), nil)
-	}
-	return ev.batch.Set(layout.RowKey(r.Slot, r.Table, r.Key), r.Value, nil)
 }
 
 // writeEffects performs the effects at this home and packs the others into one
@@ -168,7 +126,7 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 		return ev.batch.Merge(layout.ReceiptKey(w), layout.EncodeReceipts(w.Receipts), nil)
 	case journal.EnqueueFor:
 		it.Queued = append(it.Queued, w.To)
-		return ev.batch.Set(layout.QueueKey(w.To, ev.next()), w.Data, nil)
+		return ev.batch.Set(layout.QueueKey(w.To, ev.state.next()), w.Data, nil)
 	case journal.PutRow:
 		return ev.writeRow(&w.Row)
 	case journal.AddToList:
@@ -183,55 +141,18 @@ func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
 
 // addToList appends to the list of an agent's conversations.
 func (ev *Evaluator) addToList(agent parley.AgentID, conversation parley.ConversationID) error {
-	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), agent[:]...), ev.next())
+	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), agent[:]...), ev.state.next())
 	return ev.batch.Set(layout.RowKey(agent.Slot(), journal.ConversationTable, k), conversation[:], nil)
 }
 
-// dropFeed hides entries of a feed and deletes the receipts beside them. The rows of the
-// entries stay, so that a dropped entry can be told from a lost one.
-func (ev *Evaluator) dropFeed(w journal.DropFeed, at int64) error {
-	ev.feeds = append(ev.feeds, w.Of)
-	for _, m := range w.Messages {
-		value := make([]byte, layout.FeedBytes)
-		layout.PutDropped(value, m, at)
-		if err := ev.batch.Set(layout.FeedKey(layout.FeedFamily, w.Of, m.Position), value, nil); err != nil {
-			return err
-		}
-		if err := ev.batch.Delete(layout.FeedKey(layout.ReceiptFamily, w.Of, m.Position), nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (ev *Evaluator) appendFeed(it *Item, w journal.AppendFeed, at int64) error {
-	n := ev.next()
+	n := ev.state.next()
 	entry := journal.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at, Begins: w.Begins}
 	if w.Kind == journal.MessageEntry {
 		entry.Record = it.text(parley.MessageID(w.Ref))
 	}
 	it.Appended = append(it.Appended, Appended{w.To, entry})
 	return ev.writeFeed(w.To, &entry)
-}
-
-func (ev *Evaluator) writeFeed(agent parley.AgentID, e *journal.FeedEntry) error {
-	ev.feeds = append(ev.feeds, agent)
-	op := ev.batch.SetDeferred(layout.FeedKeyBytes, layout.FeedBytes+len(e.Note))
-	layout.PutFeedKey(op.Key, layout.FeedFamilyOf(e.Kind), agent, e.Position)
-	layout.PutFeed(op.Value, e)
-	return op.Finish()
-}
-
-// writeRecord stores a message for the agents of this home. position is its
-// position in the recipient's feed, 0 if that feed is in another journal.
-func (ev *Evaluator) writeRecord(slot parley.Slot, r *journal.Record, position uint64) error {
-	k := layout.MessageKey(layout.RecordFamily, slot, r.ID)
-	stored := r.Bytes()
-	op := ev.batch.SetDeferred(len(k), 8+len(stored))
-	copy(op.Key, k)
-	binary.BigEndian.PutUint64(op.Value, position)
-	copy(op.Value[8:], stored)
-	return op.Finish()
 }
 
 // createStream begins a stream. Whether it exists was checked with the entry. An
