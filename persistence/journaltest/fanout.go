@@ -43,7 +43,7 @@ func broadcastEntry(id parley.MessageID, text string, to []parley.Seat) *journal
 }
 
 // feedTexts describes the entries of a feed.
-func (r *rig) feedTexts(agent parley.AgentID) []string {
+func (r *reads) feedTexts(agent parley.AgentID) []string {
 	r.Helper()
 	var all []string
 	for _, e := range r.feed(agent) {
@@ -132,7 +132,7 @@ func (r *rig) checkCopies(id parley.MessageID, talk parley.ConversationID, to []
 	})
 }
 
-func (r *rig) text(v journal.View, reader parley.Slot, id parley.MessageID) string {
+func (r *reads) text(v journal.View, reader parley.Slot, id parley.MessageID) string {
 	text := ""
 	found, err := v.Broadcast(reader, id, func(record []byte) error { text = string(record); return nil })
 	return line(text, found, err)

@@ -49,12 +49,12 @@ func testFeedChanges(r *rig) {
 }
 
 // commit is the number of a commit that a new view shows.
-func (r *rig) commit() (n uint64) {
+func (r *reads) commit() (n uint64) {
 	r.view(func(v journal.View) { n = v.Commit() })
 	return n
 }
 
-func (r *rig) feedUnchanged(agent parley.AgentID, since uint64) (unchanged bool) {
+func (r *reads) feedUnchanged(agent parley.AgentID, since uint64) (unchanged bool) {
 	r.view(func(v journal.View) { unchanged = v.FeedUnchanged(agent, since) })
 	return unchanged
 }

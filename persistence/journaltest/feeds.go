@@ -11,7 +11,7 @@ import (
 	"parley/journal"
 )
 
-func (r *rig) positions(agent parley.AgentID) []uint64 {
+func (r *reads) positions(agent parley.AgentID) []uint64 {
 	var all []uint64
 	for _, e := range r.feed(agent) {
 		all = append(all, e.Position)

@@ -60,7 +60,7 @@ func Run(t *testing.T, open func(t *testing.T, journals int) Harness) {
 			for _, c := range requirements {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
-					r := &rig{T: t, Harness: open(t, journals), homes: journals}
+					r := &rig{reads: reads{t, open(t, journals)}, homes: journals}
 					r.start()
 					c.test(r)
 				})
@@ -124,10 +124,15 @@ var requirements = []struct {
 // patience is how many milliseconds a test waits for something that must happen.
 const patience = 10000
 
-// rig is the fixture of one test.
-type rig struct {
+// reads reads what the journal of one test holds.
+type reads struct {
 	*testing.T
 	Harness
+}
+
+// rig is the fixture of one test.
+type rig struct {
+	reads
 	homes int
 
 	mu    sync.Mutex
@@ -182,7 +187,7 @@ func (r *rig) until(what string, come func() bool) {
 	r.Fatalf("waited in vain: %s", what)
 }
 
-func (r *rig) must(err error) {
+func (r *reads) must(err error) {
 	r.Helper()
 	if err != nil {
 		r.Fatal(err)
@@ -243,7 +248,7 @@ func (r *rig) await(released <-chan error) error {
 }
 
 // view calls look with a view of the journal.
-func (r *rig) view(look func(journal.View)) {
+func (r *reads) view(look func(journal.View)) {
 	v := r.Journal.View()
 	defer v.Close()
 	look(v)
@@ -286,7 +291,7 @@ func storedEvent(text string) journal.StoredEvent {
 	return journal.StoredEvent{Tag: 3, Data: []byte(text)}
 }
 
-func (r *rig) events(s journal.Stream) []string {
+func (r *reads) events(s journal.Stream) []string {
 	r.Helper()
 	var all []string
 	r.view(func(v journal.View) {
@@ -320,7 +325,7 @@ func receiptsOf(v journal.View, reader parley.Slot, recipient parley.AgentID, id
 	return v.Receipts(journal.RecordReceipt{Recipient: recipient, Position: position})
 }
 
-func (r *rig) feed(agent parley.AgentID) []journal.FeedEntry {
+func (r *reads) feed(agent parley.AgentID) []journal.FeedEntry {
 	r.Helper()
 	var all []journal.FeedEntry
 	r.view(func(v journal.View) {
@@ -329,9 +334,9 @@ func (r *rig) feed(agent parley.AgentID) []journal.FeedEntry {
 	return all
 }
 
-func (r *rig) queue(s journal.Stream) []journal.QueuedMessage { return r.queueBeyond(s, 0) }
+func (r *reads) queue(s journal.Stream) []journal.QueuedMessage { return r.queueBeyond(s, 0) }
 
-func (r *rig) queueBeyond(s journal.Stream, number uint64) []journal.QueuedMessage {
+func (r *reads) queueBeyond(s journal.Stream, number uint64) []journal.QueuedMessage {
 	r.Helper()
 	var all []journal.QueuedMessage
 	r.view(func(v journal.View) {
@@ -340,7 +345,7 @@ func (r *rig) queueBeyond(s journal.Stream, number uint64) []journal.QueuedMessa
 	return all
 }
 
-func (r *rig) row(slot parley.Slot, table journal.Table, key string) string {
+func (r *reads) row(slot parley.Slot, table journal.Table, key string) string {
 	r.Helper()
 	value, found, err := r.Journal.Row(slot, table, []byte(key))
 	r.must(err)
@@ -358,7 +363,7 @@ func row(slot parley.Slot, table journal.Table, key, value string) journal.Row {
 func line(parts ...any) string { return strings.TrimSuffix(fmt.Sprintln(parts...), "\n") }
 
 // expect compares values as they are printed: bytes, lists and errors alike.
-func (r *rig) expect(what string, got, want any) {
+func (r *reads) expect(what string, got, want any) {
 	r.Helper()
 	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {
 		r.Errorf("%s: got %s, want %s", what, g, w)

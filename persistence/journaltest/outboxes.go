@@ -12,7 +12,7 @@ import (
 )
 
 // notes reads a feed and returns its numeric notes.
-func (r *rig) notes(agent parley.AgentID) []string {
+func (r *reads) notes(agent parley.AgentID) []string {
 	var all []string
 	for _, e := range r.feed(agent) {
 		all = append(all, string(e.Note))

@@ -8,7 +8,7 @@ import (
 	"parley/journal"
 )
 
-func (r *rig) queueTexts(s journal.Stream) []string {
+func (r *reads) queueTexts(s journal.Stream) []string {
 	var all []string
 	for _, row := range r.queue(s) {
 		all = append(all, string(row.Data))

@@ -10,7 +10,7 @@ import (
 
 // untransferred returns the untransferred messages of a feed, read in three ways that
 // must agree.
-func (r *rig) untransferred(agent parley.AgentID, from uint64) []string {
+func (r *reads) untransferred(agent parley.AgentID, from uint64) []string {
 	var all []string
 	r.view(func(v journal.View) {
 		told, _, err := v.Untransferred(agent, from, math.MaxInt, func(position uint64, id parley.MessageID) bool {
@@ -27,7 +27,7 @@ func (r *rig) untransferred(agent parley.AgentID, from uint64) []string {
 
 // scanUntransferred finds the untransferred messages entry by entry: those beyond the
 // position in TransferredTable whose receipts say nothing of a transfer.
-func (r *rig) scanUntransferred(v journal.View, agent parley.AgentID, from uint64) (all []string) {
+func (r *reads) scanUntransferred(v journal.View, agent parley.AgentID, from uint64) (all []string) {
 	r.Helper()
 	cursor, _, err := v.Row(agent.Slot(), journal.TransferredTable, agent[:])
 	r.must(err)
@@ -51,7 +51,7 @@ func (r *rig) scanUntransferred(v journal.View, agent parley.AgentID, from uint6
 
 // untransferredInPieces compares reads that each examine a few entries of the feed
 // with one read of all of it.
-func (r *rig) untransferredInPieces(agent parley.AgentID, from uint64, want []string) {
+func (r *reads) untransferredInPieces(agent parley.AgentID, from uint64, want []string) {
 	r.Helper()
 	r.view(func(v journal.View) {
 		for _, rows := range []int{1, 2, 3} {
