@@ -8,7 +8,7 @@ import (
 	"parley"
 	"parley/cluster/consensus"
 	"parley/cluster/raftlog"
-	"parley/persistence"
+	"parley/persistence/layout"
 )
 
 // MessagesAfter calls found with the messages that the log of a stopped node holds behind an index,
@@ -17,7 +17,7 @@ func MessagesAfter(log raftlog.Options, index uint64, found func(parley.MessageI
 	return raftlog.Entries(log, index, func(e *raftpb.Entry) error {
 		batch, err := consensus.Payload(e)
 		if err == nil && (len(batch) == 0 || batch[0] != keyEntry) {
-			err = persistence.BatchMessages(batch, found)
+			err = layout.BatchMessages(batch, found)
 		}
 		if err != nil {
 			return fmt.Errorf("entry %d of the log: %w", e.GetIndex(), err)

@@ -133,7 +133,7 @@ func (r *Replica) publish(c *batchChanges) {
 	}
 	for _, agent := range c.dropped {
 		s.hub.reread(agent)
-		s.observers.reportDropped(agent)
+		s.observers.ReportDropped(agent)
 	}
-	s.observers.reportChanges(c.changes)
+	s.observers.ReportChanges(c.changes)
 }

@@ -108,7 +108,7 @@ func (s *imageCheck) readStream(stream journal.Stream, operations []*operation) 
 	}
 	err = s.view.Queue(stream, 0, func(r journal.QueuedMessage) bool {
 		s.queue[layout.Number(r.Data)]++
-		if durable := s.store.lead.Load().home(stream.Slot()).durable.level.Load(); r.Number > durable {
+		if durable := s.store.lead.Load().home(stream.Slot()).durable.Level(); r.Number > durable {
 			s.fault("queued message %d is beyond the durable position %d", r.Number, durable)
 		}
 		return true

@@ -28,7 +28,7 @@ func (s examination) checkHeads() error {
 	s.head = last
 	s.applied.Store(last.Number)
 	s.visible.Store(last.Number)
-	s.durable.raise(last.Number)
+	s.durable.Raise(last.Number)
 	return err
 }
 

@@ -112,7 +112,7 @@ func (s feeds) Watch(agent parley.AgentID, notify func()) (stop func()) {
 
 // DurablePosition is the position up to which agent's feed is durable.
 func (s feeds) DurablePosition(agent parley.AgentID) uint64 {
-	return s.positionsOf(agent.Slot()).durable.level.Load()
+	return s.positionsOf(agent.Slot()).durable.Level()
 }
 
 // AssignedPosition is a position beyond which no view opened so far shows an entry

@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/admission"
 	"parley/persistence/apply"
 	"parley/persistence/disk"
 )
@@ -31,7 +32,7 @@ type journalState struct {
 	number int
 	*feedPositions
 	queue     *queue
-	admission *admissionLimiter
+	admission *admission.Limiter
 	inFlight  chan *flight
 	// idle has an element if nothing of the leadership was under way for a moment.
 	idle chan struct{}
@@ -88,7 +89,7 @@ func openJournal(l *leadership, number int) (*journalState, error) {
 	for target, n := range arrived {
 		j.outboxes[target].arrived.Store(n)
 	}
-	j.admission = newAdmissionLimiter(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
+	j.admission = admission.New(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
 	return j, nil
 }
 
@@ -198,10 +199,10 @@ func (j *journalState) acknowledge() {
 				return
 			}
 			// All journals share one log: earlier commits are durable too.
-			j.store.durable.raise(f.head.Number)
+			j.store.durable.Raise(f.head.Number)
 			j.store.witness.Note(f.head)
 		}
-		j.durable.raise(f.position)
+		j.durable.Raise(f.position)
 		j.releaseAll(f)
 		_ = f.batch.Close()
 	}
@@ -235,7 +236,9 @@ func (j *journalState) release(it *item) {
 			j.store.hub.reread(dropped.Of)
 		}
 	}
-	j.store.observers.report(it)
+	if it.Refusal == nil {
+		j.store.observers.Report(it.Entry)
+	}
 	for _, s := range it.Queued {
 		j.store.onQueue(s)
 	}
@@ -263,11 +266,11 @@ func (s writer) Admit(slot parley.Slot, size int) (func(), error) {
 	if trouble := s.Trouble(); trouble != nil {
 		return nil, trouble
 	}
-	if j.outboxesFull() || !j.admission.admit(size) {
+	if j.outboxesFull() || !j.admission.Admit(size) {
 		return nil, parley.ErrOverloaded
 	}
 	came := s.disk.Age()
-	return func() { j.admission.leave(size, came, s.disk.Age()) }, nil
+	return func() { j.admission.Leave(size, came, s.disk.Age()) }, nil
 }
 
 // Overloaded is a refusal if no journal would admit an entry of a client now, else
@@ -281,12 +284,12 @@ func (s health) Overloaded() *parley.Refusal {
 		return nil
 	}
 	for _, j := range l.journals {
-		if !j.admission.full() {
+		if !j.admission.Full() {
 			return nil
 		}
 	}
 	for _, j := range l.journals {
-		j.admission.press()
+		j.admission.Press()
 	}
 	return parley.ErrOverloaded
 }

@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/notify"
 )
 
 // leadership is the writing side of a store: its journals, with what they keep in memory
@@ -53,7 +54,7 @@ func (s *Store) newLeadership(term uint64) (*leadership, error) {
 // feedPositions are the positions of the feeds of one journal.
 type feedPositions struct {
 	// durable is the last durable position. It is raised before entries are published.
-	durable watermark
+	durable notify.Watermark
 	// assigned is the last position assigned. It is set before the row is visible.
 	assigned atomic.Uint64
 }
@@ -66,7 +67,7 @@ func (s opening) openPositions() error {
 			return err
 		}
 		p := &feedPositions{}
-		p.durable.raise(applied.Position)
+		p.durable.Raise(applied.Position)
 		p.assigned.Store(applied.Position)
 		s.positions = append(s.positions, p)
 	}

@@ -145,11 +145,11 @@ func (r *Replica) Restore(x *Received) error {
 			return err
 		}
 		p.assigned.Store(applied.Position)
-		p.durable.raise(applied.Position)
+		p.durable.Raise(applied.Position)
 	}
 	s.hub.rereadAll()
-	s.observers.reportReplaced()
-	s.durable.raise(x.at.Number) // a caller that waits for it finds everything published
+	s.observers.ReportReplaced()
+	s.durable.Raise(x.at.Number) // a caller that waits for it finds everything published
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (r *Replica) replaceRows(x *Received) error {
 		return err
 	}
 	s.applied.Store(x.at.Number)
-	s.feeds.noteAll(x.at.Number)
+	s.feeds.NoteAll(x.at.Number)
 	if _, err := s.db.IngestAndExcise(context.Background(), x.tables, nil, nil, groupSpan()); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (s opening) openReplica() error {
 	s.replica = &Replica{store: s.Store, last: last}
 	s.applied.Store(last.Number)
 	s.visible.Store(last.Number)
-	s.durable.raise(last.Number)
+	s.durable.Raise(last.Number)
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (r *Replica) Visible() uint64 { return r.store.visible.Load() }
 
 // Await returns once views show a place.
 func (r *Replica) Await(ctx context.Context, index uint64) error {
-	if !r.store.durable.wait(ctx, index, durablePatience) {
+	if !r.store.durable.Wait(ctx, index, durablePatience) {
 		return journal.ErrBehind
 	}
 	return nil
@@ -168,7 +168,7 @@ func (r *Replica) Apply(places []Committed, note []byte) error {
 		f.journal.applied(f)
 	}
 	r.publish(changes)
-	r.store.durable.raise(next.Number) // a caller that waits for it finds everything published
+	r.store.durable.Raise(next.Number) // a caller that waits for it finds everything published
 	return nil
 }
 
@@ -193,7 +193,7 @@ func (r *Replica) applyOrdered(batch *pebble.Batch, index uint64, changes *batch
 		return err
 	}
 	for n, position := range changes.positions {
-		s.positions[n].durable.raise(position)
+		s.positions[n].durable.Raise(position)
 	}
 	return batch.Close()
 }

@@ -66,7 +66,7 @@ func waitForWitness(t testing.TB, s *Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.Head.Number == s.durable.level.Load() {
+		if w.Head.Number == s.durable.Level() {
 			return
 		}
 		time.Sleep(time.Millisecond)

@@ -146,7 +146,7 @@ func (s *Store) Stats() Stats {
 		if l := s.lead.Load(); l != nil {
 			stats.Journals = append(stats.Journals, l.journals[n].stats())
 		} else {
-			stats.Journals = append(stats.Journals, JournalStats{Durable: p.durable.level.Load()})
+			stats.Journals = append(stats.Journals, JournalStats{Durable: p.durable.Level()})
 		}
 	}
 	return stats
@@ -154,12 +154,13 @@ func (s *Store) Stats() Stats {
 
 func (j *journalState) stats() JournalStats {
 	queued, late := j.queue.length()
+	admitted := j.admission.Load()
 	stats := JournalStats{
 		Entries: j.wrote.entries.Load(), Batches: j.wrote.batches.Load(), Bytes: j.wrote.bytes.Load(),
 		Syncs: j.wrote.syncs.Read(), Queued: queued + late, Late: late,
-		Admitted: int(j.admission.entries.Load()), AdmittedMax: int(j.admission.limit.Load()),
-		AdmittedBytes: j.admission.bytes.Load(), AdmittedBytesMax: j.admission.bytesMax,
-		Refused: j.admission.turned.Load(), Durable: j.durable.level.Load(),
+		Admitted: admitted.Entries, AdmittedMax: admitted.EntriesMax,
+		AdmittedBytes: admitted.Bytes, AdmittedBytesMax: admitted.BytesMax,
+		Refused: admitted.Refused, Durable: j.durable.Level(),
 	}
 	for i := range j.outboxes {
 		stats.Backlog += int(j.outboxes[i].depth.Load())

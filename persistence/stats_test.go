@@ -62,13 +62,3 @@ func TestStatsPutSyncsIntoBuckets(t *testing.T) {
 		t.Errorf("recording a sync allocates %v times", n)
 	}
 }
-
-func TestStatsCountFullLimiter(t *testing.T) {
-	g := newAdmissionLimiter(admissionLeast, 100)
-	if g.admit(101) || !g.admit(100) {
-		t.Fatal("the limit of bytes does not hold")
-	}
-	if n := g.turned.Load(); n != 1 {
-		t.Errorf("%d were rejected, not 1", n)
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"parley/persistence/apply"
 	"parley/persistence/disk"
 	"parley/persistence/layout"
+	"parley/persistence/notify"
 )
 
 // JournalsMax is how many journals a directory can be made with.
@@ -145,7 +146,7 @@ type Store struct {
 	// lead is the writing side; nil while another replica leads.
 	lead      atomic.Pointer[leadership]
 	hub       *hub
-	observers observers
+	observers notify.Observers
 	replica   *Replica // nil without a Sequencer
 	// activation numbers activations. It starts above all earlier ones.
 	activation atomic.Uint64
@@ -163,8 +164,8 @@ type Store struct {
 	applied atomic.Uint64
 	// visible is the number of the last batch that every new view shows.
 	visible atomic.Uint64
-	feeds   feedChanges
-	durable watermark
+	feeds   notify.FeedChanges
+	durable notify.Watermark
 	witness *disk.Witness
 	keyring Keyring // as OpenKeyring returned it
 
@@ -197,6 +198,9 @@ func newStore(dir string, opts Options) *Store {
 	s.Journal = journal.Journal{Writer: writer{s}, Reader: reader{s}, Feeds: feeds{s}, Health: health{s}}
 	return s
 }
+
+// Observe calls o for each change that is durable, until stop is called.
+func (s reader) Observe(o journal.Observer) (stop func()) { return s.observers.Add(o) }
 
 // Open opens the directory, or creates it. It refuses a directory that another
 // process has open.
@@ -404,7 +408,7 @@ func (s *Store) commitBatch(b *pebble.Batch, agents []parley.AgentID) (h disk.He
 // view that sees the batch waits for at least that number. The caller holds commit.
 func (s *Store) write(b *pebble.Batch, number uint64, agents []parley.AgentID, synced bool) (err error) {
 	s.applied.Store(number)
-	s.feeds.note(agents, number)
+	s.feeds.Note(agents, number)
 	if synced {
 		err = s.db.ApplyNoSyncWait(b, pebble.Sync)
 	} else {

@@ -135,10 +135,10 @@ func (v *storeView) Durable(ctx context.Context) error {
 	if !v.isInstant {
 		applied = v.store.applied.Load() // at or after everything that was read
 	}
-	if v.store.durable.level.Load() < applied && !v.shows(applied) {
+	if v.store.durable.Level() < applied && !v.shows(applied) {
 		applied-- // that commit is still under way, perhaps for long
 	}
-	if !v.store.durable.wait(ctx, applied, durablePatience) {
+	if !v.store.durable.Wait(ctx, applied, durablePatience) {
 		return parley.ErrOverloaded
 	}
 	return nil
@@ -484,4 +484,13 @@ func (s reader) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bo
 	}
 	defer s.readers.Add(-1)
 	return layout.Get(s.db, layout.RowKey(slot, table, k))
+}
+
+// Commit is the number of a commit that a snapshot shows, and all before it.
+func (v feedsAt) Commit() uint64 { return v.atLeast }
+
+// FeedUnchanged implements journal.FeedReader. All commits that the snapshot shows have been
+// noted: a feed without a later one than commit is as it was then.
+func (v feedsAt) FeedUnchanged(agent parley.AgentID, commit uint64) bool {
+	return commit > 0 && commit <= v.atLeast && v.store.feeds.Last(agent) <= commit
 }

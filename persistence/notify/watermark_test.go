@@ -1,4 +1,4 @@
-package persistence
+package notify
 
 import (
 	"context"
@@ -8,34 +8,34 @@ import (
 )
 
 func TestWatermark(t *testing.T) {
-	w := &watermark{}
-	w.raise(5)
+	w := &Watermark{}
+	w.Raise(5)
 	for _, level := range []uint64{0, 4, 5} {
-		if !w.wait(t.Context(), level, 0) {
+		if !w.Wait(t.Context(), level, 0) {
 			t.Errorf("at 5, waiting for %d", level)
 		}
 	}
 	hurried, cancel := context.WithCancel(t.Context())
 	cancel()
-	if w.wait(hurried, 6, time.Hour) || w.wait(t.Context(), 6, time.Millisecond) {
+	if w.Wait(hurried, 6, time.Hour) || w.Wait(t.Context(), 6, time.Millisecond) {
 		t.Error("at 5, a wait for 6 returned")
 	}
-	w.raise(3)
-	if got := w.level.Load(); got != 5 {
+	w.Raise(3)
+	if got := w.Level(); got != 5 {
 		t.Errorf("the watermark fell to %d", got)
 	}
 }
 
 func TestWatermarkWakesWhomItReached(t *testing.T) {
-	w := &watermark{}
+	w := &Watermark{}
 	var all sync.WaitGroup
 	for level := uint64(1); level <= 40; level++ {
 		for range 3 {
 			all.Go(func() {
-				if !w.wait(t.Context(), level, time.Minute) {
+				if !w.Wait(t.Context(), level, time.Minute) {
 					t.Errorf("not woken at %d", level)
 				}
-				if got := w.level.Load(); got < level {
+				if got := w.Level(); got < level {
 					t.Errorf("woken at %d, waiting for %d", got, level)
 				}
 			})
@@ -43,7 +43,7 @@ func TestWatermarkWakesWhomItReached(t *testing.T) {
 	}
 	for level := uint64(0); level <= 40; level += 5 {
 		time.Sleep(time.Millisecond)
-		w.raise(level)
+		w.Raise(level)
 	}
 	all.Wait()
 	if len(w.waiters) != 0 {

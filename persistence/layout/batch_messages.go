@@ -1,10 +1,9 @@
-package persistence
+package layout
 
 import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"parley"
-	"parley/persistence/layout"
 )
 
 // BatchMessages calls found with the messages whose records a batch writes. Copies of a record
@@ -25,7 +24,7 @@ func BatchMessages(repr []byte, found func(parley.MessageID)) error {
 		if kind != pebble.InternalKeyKindSet {
 			continue
 		}
-		if _, family := layout.FamilyOf(k); family == layout.RecordFamily && len(k) == layout.MessageKeyBytes {
+		if _, family := FamilyOf(k); family == RecordFamily && len(k) == MessageKeyBytes {
 			found(parley.MessageID(k[len(k)-len(parley.MessageID{}):]))
 		}
 	}

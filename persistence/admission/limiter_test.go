@@ -1,40 +1,40 @@
-package persistence
+package admission
 
 import (
 	"testing"
 	"time"
 )
 
-func TestAdmissionLimiterBounds(t *testing.T) {
-	b := newAdmissionLimiter(2, 100)
+func TestLimiterBounds(t *testing.T) {
+	b := New(2, 100)
 	steps := []struct {
 		size  int
 		admit bool
 	}{{40, true}, {61, false}, {60, true}, {0, false}}
 	for _, s := range steps {
-		if got := b.admit(s.size); got != s.admit {
+		if got := b.Admit(s.size); got != s.admit {
 			t.Errorf("%d bytes: admitted %v", s.size, got)
 		}
 	}
 	b.free(40)
 	b.free(60)
-	if b.entries.Load() != 0 || b.bytes.Load() != 0 || b.admit(101) || !b.admit(100) {
+	if b.entries.Load() != 0 || b.bytes.Load() != 0 || b.Admit(101) || !b.Admit(100) {
 		t.Errorf("left over: %d entries, %d bytes", b.entries.Load(), b.bytes.Load())
 	}
 }
 
-// TestAdmissionLimiterFollowsLatency: the limit falls to the minimum if entries take
+// TestLimiterFollowsLatency: the limit falls to the minimum if entries take
 // long, rises to the maximum if it is reached and they do not, and does not change if it
 // is not reached.
-func TestAdmissionLimiterFollowsLatency(t *testing.T) {
+func TestLimiterFollowsLatency(t *testing.T) {
 	const most = 5000
-	turn := func(g *admissionLimiter, mean time.Duration, pressed, flooded bool) int64 {
+	turn := func(g *Limiter, mean time.Duration, pressed, flooded bool) int64 {
 		for range 200 {
 			g.set(mean, pressed, flooded)
 		}
 		return g.limit.Load()
 	}
-	g := newAdmissionLimiter(most, 1)
+	g := New(most, 1)
 	start := g.limit.Load()
 	for _, step := range []struct {
 		why     string
@@ -45,9 +45,9 @@ func TestAdmissionLimiterFollowsLatency(t *testing.T) {
 	}{
 		{"quick and nobody presses", time.Millisecond, false, false, start},
 		{"quick and pressed", time.Millisecond, true, false, most},
-		{"slow", 2 * admissionGoal, true, false, admissionLeast},
-		{"slow in a flood", 2 * admissionGoal, true, true, admissionFlood},
-		{"the flood is over", 2 * admissionGoal, false, false, admissionLeast},
+		{"slow", 2 * goal, true, false, least},
+		{"slow in a flood", 2 * goal, true, true, flood},
+		{"the flood is over", 2 * goal, false, false, least},
 	} {
 		if got := turn(g, step.mean, step.pressed, step.flooded); got != step.want {
 			t.Errorf("%s: %d are admitted, want %d", step.why, got, step.want)
@@ -55,24 +55,34 @@ func TestAdmissionLimiterFollowsLatency(t *testing.T) {
 	}
 }
 
-// TestAdmissionLimiterAdjusts admits and releases entries: a window ends with a
+// TestLimiterAdjusts admits and releases entries: a window ends with a
 // release.
-func TestAdmissionLimiterAdjusts(t *testing.T) {
-	g, now := newAdmissionLimiter(5000, 1<<40), int64(1)
+func TestLimiterAdjusts(t *testing.T) {
+	g, now := New(5000, 1<<40), int64(1)
 	for range 400 {
 		came := now
-		for g.admit(1) {
+		for g.Admit(1) {
 			now++
 		}
 		g.refused.Store(0) // no overload
-		if now += int64(admissionGoal) * 3; !g.full() {
+		if now += int64(goal) * 3; !g.Full() {
 			t.Fatal("the limiter is not full but rejects")
 		}
 		for g.entries.Load() > 0 {
-			g.leave(1, came, now)
+			g.Leave(1, came, now)
 		}
 	}
-	if got := g.limit.Load(); got != admissionLeast {
+	if got := g.limit.Load(); got != least {
 		t.Errorf("entries take three times the target latency, and %d are admitted", got)
+	}
+}
+
+func TestLoadCountsRefusals(t *testing.T) {
+	g := New(least, 100)
+	if g.Admit(101) || !g.Admit(100) {
+		t.Fatal("the limit of bytes does not hold")
+	}
+	if n := g.Load().Refused; n != 1 {
+		t.Errorf("%d were rejected, not 1", n)
 	}
 }

@@ -1,4 +1,6 @@
-package persistence
+// Package notify holds those who wait for a number or want to know what changed. It knows
+// neither rows nor journals.
+package notify
 
 import (
 	"slices"
@@ -9,23 +11,23 @@ import (
 	"parley/journal"
 )
 
-// observers are those that Observe has added. Journals read them without a lock.
-type observers struct {
+// Observers are those that Add has added. Journals read them without a lock.
+type Observers struct {
 	mu  sync.Mutex
 	all atomic.Pointer[[]*journal.Observer]
 }
 
-// Observe calls o for each change that is durable, until stop is called.
-func (s reader) Observe(o journal.Observer) (stop func()) {
-	s.observers.change(func(all []*journal.Observer) []*journal.Observer { return append(all, &o) })
+// Add has o called for each change, until stop is called.
+func (x *Observers) Add(o journal.Observer) (stop func()) {
+	x.change(func(all []*journal.Observer) []*journal.Observer { return append(all, &o) })
 	return func() {
-		s.observers.change(func(all []*journal.Observer) []*journal.Observer {
+		x.change(func(all []*journal.Observer) []*journal.Observer {
 			return slices.DeleteFunc(all, func(x *journal.Observer) bool { return x == &o })
 		})
 	}
 }
 
-func (x *observers) change(f func([]*journal.Observer) []*journal.Observer) {
+func (x *Observers) change(f func([]*journal.Observer) []*journal.Observer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var all []*journal.Observer
@@ -39,34 +41,34 @@ func (x *observers) change(f func([]*journal.Observer) []*journal.Observer) {
 	x.all.Store(&all)
 }
 
-// report reports the changes of an item that is durable.
-func (x *observers) report(it *item) {
+// Report reports the changes of an entry that is durable.
+func (x *Observers) Report(e *journal.Entry) {
 	all := x.all.Load()
-	if all == nil || it.Refusal != nil {
+	if all == nil {
 		return
 	}
-	for i := range it.Rows {
-		reportRow(*all, &it.Rows[i])
+	for i := range e.Rows {
+		reportRow(*all, &e.Rows[i])
 	}
-	for _, w := range it.Effects {
+	for _, w := range e.Effects {
 		switch w := w.(type) {
 		case journal.PutRow:
 			reportRow(*all, &w.Row)
 		case journal.CreateStream:
 			reportStream(*all, w.Stream, len(w.Events) > 0 || w.State != nil)
 		case journal.DropFeed:
-			x.reportDropped(w.Of)
+			x.ReportDropped(w.Of)
 		case journal.AddToList, journal.AppendFeed, journal.EnqueueFor, journal.Fanout, journal.RecordReceipt:
 		}
 	}
-	for i := range it.Hosted {
-		reportStream(*all, it.Hosted[i].Stream, len(it.Hosted[i].Events) > 0 || it.Hosted[i].State != nil)
+	for i := range e.Hosted {
+		reportStream(*all, e.Hosted[i].Stream, len(e.Hosted[i].Events) > 0 || e.Hosted[i].State != nil)
 	}
-	reportStream(*all, it.Stream, len(it.Events) > 0 || it.State != nil)
+	reportStream(*all, e.Stream, len(e.Events) > 0 || e.State != nil)
 }
 
-// reportChanges reports changes that another replica made.
-func (x *observers) reportChanges(changes []journal.Change) {
+// ReportChanges reports changes that another replica made.
+func (x *Observers) ReportChanges(changes []journal.Change) {
 	all := x.all.Load()
 	if all == nil {
 		return
@@ -80,8 +82,8 @@ func (x *observers) reportChanges(changes []journal.Change) {
 	}
 }
 
-// reportDropped reports that a feed lost entries.
-func (x *observers) reportDropped(agent parley.AgentID) {
+// ReportDropped reports that a feed lost entries.
+func (x *Observers) ReportDropped(agent parley.AgentID) {
 	if all := x.all.Load(); all != nil {
 		for _, o := range *all {
 			if o.Dropped != nil {
@@ -91,8 +93,8 @@ func (x *observers) reportDropped(agent parley.AgentID) {
 	}
 }
 
-// reportReplaced reports that everything may have changed.
-func (x *observers) reportReplaced() {
+// ReportReplaced reports that everything may have changed.
+func (x *Observers) ReportReplaced() {
 	if all := x.all.Load(); all != nil {
 		for _, o := range *all {
 			o.Replaced()

@@ -1,4 +1,4 @@
-package persistence
+package notify
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watermark is a number that grows, and the goroutines that wait for it.
-type watermark struct {
+// Watermark is a number that grows, and the goroutines that wait for it.
+type Watermark struct {
 	level   atomic.Uint64
 	mu      sync.Mutex
 	waiters []waiter
@@ -19,8 +19,11 @@ type waiter struct {
 	ready chan struct{}
 }
 
-// raise sets the number to level, if that is higher.
-func (w *watermark) raise(level uint64) {
+// Level is the number now.
+func (w *Watermark) Level() uint64 { return w.level.Load() }
+
+// Raise sets the number to level, if that is higher.
+func (w *Watermark) Raise(level uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if level <= w.level.Load() {
@@ -39,8 +42,8 @@ func (w *watermark) raise(level uint64) {
 	w.waiters = kept
 }
 
-// wait reports whether the number reaches level within patience and ctx.
-func (w *watermark) wait(ctx context.Context, level uint64, patience time.Duration) bool {
+// Wait reports whether the number reaches level within patience and ctx.
+func (w *Watermark) Wait(ctx context.Context, level uint64, patience time.Duration) bool {
 	if w.level.Load() >= level {
 		return true
 	}
