@@ -86,10 +86,13 @@ var lattice = map[string]place{
 	},
 	"parley/actors/actorstest": {may: slices.Concat(ground, []string{"parley/actors/encoding"}), why: "it drives the tests of every aggregate, so it depends on none"},
 	"parley/persistence": {
-		may:   slices.Concat(ground, agreed, []string{"parley/persistence/apply", "parley/persistence/disk", "parley/persistence/layout"}),
+		may:   slices.Concat(ground, agreed, []string{"parley/persistence/admission", "parley/persistence/apply", "parley/persistence/disk", "parley/persistence/layout", "parley/persistence/notify", "parley/persistence/rows"}),
 		tests: []string{"parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/replicatest", "parley/persistence/verify"},
 		why:   "a journal stores bytes; only actors know what they mean",
 	},
+	"parley/persistence/admission": {why: "how many entries are taken depends on their sizes and how long they take, not on what they hold"},
+	"parley/persistence/notify":    {may: []string{"parley", "parley/journal"}, why: "who waits for a number, or observes, needs no rows"},
+	"parley/persistence/rows":      {may: slices.Concat(ground, agreed, []string{"parley/persistence/layout"}), why: "reading rows depends on the instant that is read, not on how they got there"},
 	"parley/persistence/disk": {may: ground, why: "it handles files and commits and does not know what their rows mean"},
 	"parley/persistence/keyring": {
 		may:   slices.Concat(ground, []string{"parley/persistence/disk"}),
@@ -129,7 +132,7 @@ var lattice = map[string]place{
 
 	// Several nodes.
 	"parley/cluster": {
-		may:   slices.Concat(ground, []string{"parley/actors/host", "parley/actors/wire", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/link", "parley/cluster/raftlog", "parley/journal", "parley/persistence"}),
+		may:   slices.Concat(ground, []string{"parley/actors/host", "parley/actors/wire", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/link", "parley/cluster/raftlog", "parley/journal", "parley/persistence", "parley/persistence/layout"}),
 		tests: []string{"parley/cluster/simtest", "parley/persistence/journaltest"},
 		why:   "nodes exchange requests, entries and batches as data; what they are about is known to actors and journals",
 	},

@@ -6,20 +6,20 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"parley"
-	"parley/journal"
 	"parley/persistence/disk"
 	"parley/persistence/layout"
+	"parley/persistence/rows"
 )
 
 // Archive shows all rows of a store at one instant, family by family, for
 // verification and export. It shows what is applied, durable or not.
 type Archive struct {
 	*storeView
-	streamsAt
-	messagesAt
-	feedsAt
-	rowsAt
+	rows.StreamReader
+	rows.MessageReader
+	rows.FeedReader
+	rows.TableReader
+	rows.Families
 	// closes what was opened only for the archive.
 	closes func() error
 	// witness and unreadable, see Witness.
@@ -35,7 +35,11 @@ func (s *Store) Archive() *Archive {
 }
 
 func newArchive(v *storeView, closes func() error) *Archive {
-	return &Archive{storeView: v, streamsAt: streamsAt{v}, messagesAt: messagesAt{v}, feedsAt: feedsAt{v}, rowsAt: rowsAt{v}, closes: closes}
+	r := &v.View
+	return &Archive{
+		storeView: v, StreamReader: rows.StreamReader{View: r}, MessageReader: rows.MessageReader{View: r}, FeedReader: rows.FeedReader{View: r},
+		TableReader: rows.TableReader{View: r}, Families: rows.Families{View: r}, closes: closes,
+	}
 }
 
 // OpenArchive opens a directory for reading and changes nothing on the disk. It
@@ -102,7 +106,7 @@ func (s opening) readUnchanged() error {
 }
 
 // Reader shows all rows; nil of a closed store.
-func (a *Archive) Reader() pebble.Reader { return a.rows }
+func (a *Archive) Reader() pebble.Reader { return a.storeView.Reader }
 
 // CheckLevels has the storage engine check itself.
 func (a *Archive) CheckLevels(stats *pebble.CheckLevelsStats) error {
@@ -122,76 +126,12 @@ func (a *Archive) Witness() (*disk.Head, error) { return a.witness, a.unreadable
 func (a *Archive) WitnessedKeyring() disk.KeyringState { return a.keyring }
 
 // Position is how far a replica has applied the order of its group; zero if it has no group.
-func (a *Archive) Position() (GroupPosition, error) { return layout.ReadGroupPosition(a.rows) }
+func (a *Archive) Position() (GroupPosition, error) {
+	return layout.ReadGroupPosition(a.storeView.Reader)
+}
 
 // Close releases the archive.
 func (a *Archive) Close() error {
 	a.storeView.Close()
 	return a.closes()
-}
-
-// family calls fn for every key of a family, in order. Key and value are only valid
-// during the call. It seeks once or twice per slot that has rows.
-func (a *Archive) family(letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
-	if a.rows == nil {
-		return journal.ErrClosed
-	}
-	iter, err := a.rows.NewIter(nil)
-	if err != nil {
-		return err
-	}
-	err = eachOfFamily(iter, letter, fn)
-	return errors.Join(err, iter.Close())
-}
-
-func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
-	for slot := parley.Slot(0); slot < parley.Slots; {
-		if !iter.SeekGE(layout.Key(slot, letter, 0)) {
-			return iter.Error()
-		}
-		at, has := layout.FamilyOf(iter.Key())
-		if at >= parley.Slots {
-			return nil
-		}
-		if at != slot || has != letter {
-			if at == slot || has > letter {
-				at++ // this slot has none
-			}
-			slot = at
-			continue
-		}
-		for ok := true; ok; ok = iter.Next() {
-			k := iter.Key()
-			if at, has := layout.FamilyOf(k); at != slot || has != letter {
-				break
-			}
-			value, err := iter.ValueAndErr()
-			if err == nil {
-				err = fn(slot, k, value)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if err := iter.Error(); err != nil {
-			return err
-		}
-		slot++
-	}
-	return nil
-}
-
-// own calls fn for every key of a family of the journals' own rows, journal by
-// journal, in order.
-func (a *Archive) own(letter byte, fn func(journal int, k, value []byte) error) error {
-	for n := range int(a.store.homes) {
-		low := a.store.homes.JournalKey(letter, n, 0)
-		if err := a.scan(low, layout.After(low), false, func(k, value []byte) (bool, error) {
-			err := fn(n, k, value)
-			return err == nil, err
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
 }

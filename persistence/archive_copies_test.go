@@ -283,7 +283,7 @@ func TestArchiveListsCopies(t *testing.T) {
 	a := mustOpenArchive(t, "d", testOptions(fs, 0))
 	defer func() { _ = a.Close() }()
 	sent, there := map[uint32]bool{}, map[uint32]bool{}
-	err := a.Copies(func(under parley.Slot, copied parley.MessageID, to parley.AgentID, position uint64) error {
+	err := a.Families.Copies(func(under parley.Slot, copied parley.MessageID, to parley.AgentID, position uint64) error {
 		if copied.Broadcast() != id || (position == 0) == (a.Home(under) == a.Home(to.Slot())) {
 			t.Errorf("copy %v for %v under slot %d at %d", copied, to, under, position)
 		}

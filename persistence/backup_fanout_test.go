@@ -43,13 +43,13 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			v := again.view()
-			said, err := apply.Stored{Reader: v.rows}.Length(group)
+			said, err := apply.Stored{Reader: v.Reader}.Length(group)
 			if err != nil || said < uint64(11*(i+1)) {
 				t.Errorf("%d broadcasts of %d (%v)", said, 11*(i+1), err)
 			}
 			for _, seat := range to {
 				got := uint64(0)
-				err := feedsAt{v}.Feed(seat.Agent, 0, ^uint64(0), func(journal.FeedEntry) bool { got++; return true })
+				err := v.parts().Feed(seat.Agent, 0, ^uint64(0), func(journal.FeedEntry) bool { got++; return true })
 				if got != said || err != nil {
 					t.Fatalf("seat %d has %d copies of %d (%v)", seat.Number, got, said, err)
 				}

@@ -43,7 +43,7 @@ func checkImage(w *workload, s *Store, known []promise, settled bool) []string {
 	v := s.view()
 	defer v.Close()
 	x := &imageCheck{
-		store: s, view: v.parts(), read: v.rows, settled: settled,
+		store: s, view: v.parts(), read: v.Reader, settled: settled,
 		events: map[uint64]journal.Stream{}, queue: map[uint64]int{}, handled: map[uint64]int{},
 		rows: map[uint64]int{}, farRows: map[uint64]int{},
 		feeds: map[parley.AgentID]map[uint64]parley.AnyID{}, refs: map[parley.AnyID]int{}, hosted: map[uint64]int{},

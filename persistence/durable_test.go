@@ -322,7 +322,7 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 		v := s.view()
 		defer v.Close()
 		prefix := layout.Homes(2).OutboxPrefix(0, 1)
-		if err := v.scan(prefix, layout.After(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
+		if err := v.Scan(prefix, layout.After(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
 			t.Error(err)
 		}
 		return n

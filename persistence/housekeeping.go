@@ -96,7 +96,7 @@ func (j *journalState) fireTimers(now time.Time) error {
 	high := j.store.homes.TimerKey(j.number, uint64(now.UnixMilli())+1, journal.Stream{})
 	fired := 0
 	j.fired = nil
-	return v.scan(low, high, false, func(k, _ []byte) (bool, error) {
+	return v.Scan(low, high, false, func(k, _ []byte) (bool, error) {
 		s, due, ok := layout.TimerOf(k)
 		if !ok {
 			j.store.opts.Logger.Error("a timer that cannot be read is left out", "journal", j.number, "key", fmt.Sprintf("%x", k))

@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/apply"
+	"parley/persistence/rows"
 )
 
 // hubShards spreads topics over locks.
@@ -342,10 +343,10 @@ func (sub *subscription) Next(limit int) ([]journal.FeedEntry, error) {
 
 // read returns rows of (from, upTo]; all of them are durable.
 func (sub *subscription) read(from, upTo uint64, limit int) ([]journal.FeedEntry, error) {
-	v := feedsAt{sub.store.view()}
+	v := sub.store.view()
 	defer v.Close()
 	var entries []journal.FeedEntry
-	err := v.Feed(sub.agent, from, upTo, func(e journal.FeedEntry) bool {
+	err := rows.FeedReader{View: &v.View}.Feed(sub.agent, from, upTo, func(e journal.FeedEntry) bool {
 		entries = append(entries, e)
 		return len(entries) < limit
 	})

@@ -17,6 +17,7 @@ import (
 
 	"parley/journal"
 	"parley/persistence/crashtest"
+	"parley/persistence/rows"
 )
 
 // alone is the Sequencer of a group of one replica: it applies what that proposes.
@@ -360,7 +361,7 @@ func TestViewsOverARestore(t *testing.T) {
 	v, sent := s.View(), written(t, r)
 	defer v.Close()
 	s.enter()
-	unprotected := &storeView{store: s, rows: s.db.NewSnapshot(), isInstant: true}
+	unprotected := &storeView{store: s, View: rows.View{Homes: s.homes, Reader: s.db.NewSnapshot(), Instant: true}}
 	defer unprotected.Close()
 	content, err := r.Snapshot()
 	if err != nil {

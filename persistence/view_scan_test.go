@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/journal"
+	"parley/persistence/rows"
 )
 
 // TestScansOfAView: scans that follow one another or begin within each other, that end early
@@ -40,7 +41,7 @@ func TestScansOfAView(t *testing.T) {
 		}
 		return got
 	}
-	for i := range scansMax + 10 {
+	for i := range rows.ScansMax + 10 {
 		if got := read(latest, "0", false, 9); i == 5 {
 			put("06") // after a scan
 		} else if want := map[bool]string{true: "00 02 04 ", false: "00 02 04 06 "}[i < 5]; got != want {

@@ -1,4 +1,4 @@
-package persistence
+package rows
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ import (
 //
 // No row says that a message is untransferred: it is if its entry lies beyond the
 // position in journal.TransferredTable and has no receipt of a transfer.
-func (v feedsAt) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (upTo uint64, read int, err error) {
-	transferred, _, err := v.get(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]))
+func (v FeedReader) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (upTo uint64, read int, err error) {
+	transferred, _, err := v.Get(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -36,7 +36,7 @@ func (v feedsAt) Untransferred(agent parley.AgentID, from uint64, rows int, fn f
 }
 
 // feedIterator iterates over a family of an agent's feed, from a position on.
-func (v feedsAt) feedIterator(family byte, agent parley.AgentID, from uint64) (*pebble.Iterator, error) {
+func (v FeedReader) feedIterator(family byte, agent parley.AgentID, from uint64) (*pebble.Iterator, error) {
 	return v.iterator(layout.FeedKey(family, agent, from), layout.After(layout.FeedKey(family, agent, ^uint64(0))))
 }
 

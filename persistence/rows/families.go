@@ -1,4 +1,4 @@
-package persistence
+package rows
 
 import (
 	"errors"
@@ -11,12 +11,13 @@ import (
 	"parley/persistence/layout"
 )
 
-// The archive family by family, for those who know what the rows mean. Byte
+// Families lists rows family by family, for those who know what the rows mean. Byte
 // strings are only valid during a call of fn, which ends the reading by an error.
+type Families struct{ *View }
 
 // Streams lists every event of every stream, stream by stream in order.
-func (a *Archive) Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error {
-	return a.family(layout.EventFamily, func(_ parley.Slot, k, value []byte) error {
+func (f Families) Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error {
+	return f.family(layout.EventFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 || len(value) < 9 {
 			return nil // verify.Rows reports what does not parse
 		}
@@ -25,8 +26,8 @@ func (a *Archive) Streams(fn func(s journal.Stream, seq uint64, f journal.Stored
 }
 
 // Records lists every message record, with the slot that keeps it.
-func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error {
-	return a.family(layout.RecordFamily, func(slot parley.Slot, k, value []byte) error {
+func (f Families) Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error {
+	return f.family(layout.RecordFamily, func(slot parley.Slot, k, value []byte) error {
 		if len(k) != 19 || len(value) < 8 {
 			return nil
 		}
@@ -35,11 +36,11 @@ func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, positi
 }
 
 // Feeds lists every feed, entry by entry in order.
-func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error {
-	if a.rows == nil {
+func (f Families) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error {
+	if f.Reader == nil {
 		return journal.ErrClosed
 	}
-	messages, err := a.rows.NewIter(nil)
+	messages, err := f.Reader.NewIter(nil)
 	if err != nil {
 		return err
 	}
@@ -65,8 +66,8 @@ func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error
 // Copies lists every copy of a broadcast, with the slot under which the list of
 // recipients is stored, and its position; the position is 0 if the recipient lives
 // in another journal.
-func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parley.AgentID, position uint64) error) error {
-	return a.family(layout.CopiesFamily, func(slot parley.Slot, k, value []byte) error {
+func (f Families) Copies(fn func(under parley.Slot, id parley.MessageID, to parley.AgentID, position uint64) error) error {
+	return f.family(layout.CopiesFamily, func(slot parley.Slot, k, value []byte) error {
 		c, err := layout.DecodeCopies(value)
 		if len(k) != 19 || err != nil {
 			return nil
@@ -84,8 +85,8 @@ func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parl
 
 // FarReceipts lists the receipts that are stored by message: at the home of the
 // conversation, if the recipient lives in another.
-func (a *Archive) FarReceipts(fn func(id parley.MessageID, m journal.Receipts) error) error {
-	return a.family(layout.ReceiptFamily, func(_ parley.Slot, k, value []byte) error {
+func (f Families) FarReceipts(fn func(id parley.MessageID, m journal.Receipts) error) error {
+	return f.family(layout.ReceiptFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 19 {
 			return nil // stored beside a feed
 		}
@@ -98,8 +99,8 @@ func (a *Archive) FarReceipts(fn func(id parley.MessageID, m journal.Receipts) e
 }
 
 // Tables lists every row of every table.
-func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value []byte) error) error {
-	return a.family(layout.RowFamily, func(slot parley.Slot, k, value []byte) error {
+func (f Families) Tables(fn func(slot parley.Slot, table journal.Table, k, value []byte) error) error {
+	return f.family(layout.RowFamily, func(slot parley.Slot, k, value []byte) error {
 		if len(k) < 4 {
 			return nil
 		}
@@ -108,8 +109,8 @@ func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value
 }
 
 // Queues lists every message in an actor's queue.
-func (a *Archive) Queues(fn func(s journal.Stream, data []byte) error) error {
-	return a.family(layout.QueueFamily, func(_ parley.Slot, k, value []byte) error {
+func (f Families) Queues(fn func(s journal.Stream, data []byte) error) error {
+	return f.family(layout.QueueFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 {
 			return nil
 		}
@@ -118,8 +119,8 @@ func (a *Archive) Queues(fn func(s journal.Stream, data []byte) error) error {
 }
 
 // Timers lists every timer that is set.
-func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
-	return a.own(layout.TimerFamily, func(_ int, k, _ []byte) error {
+func (f Families) Timers(fn func(s journal.Stream, due time.Time) error) error {
+	return f.own(layout.TimerFamily, func(_ int, k, _ []byte) error {
 		s, due, ok := layout.TimerOf(k)
 		if !ok {
 			return nil
@@ -130,8 +131,8 @@ func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
 
 // Quotas lists how many messages each organization sent on each day, as each journal counted
 // them.
-func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, sent uint64) error) error {
-	return a.own(layout.QuotaFamily, func(n int, k, value []byte) error {
+func (f Families) Quotas(fn func(journal int, org parley.OrgID, day uint32, sent uint64) error) error {
+	return f.own(layout.QuotaFamily, func(n int, k, value []byte) error {
 		q, ok := layout.QuotaOf(k)
 		if !ok || len(value) != 8 || q.Of != journal.CountedMessages {
 			return nil
@@ -143,13 +144,13 @@ func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, sent
 
 // Underway lists every effect in an outbox that its target has not applied yet, in
 // the order of each outbox.
-func (a *Archive) Underway(fn func(w journal.Effect) error) error {
-	return a.own(layout.OutboxFamily, func(_ int, k, value []byte) error {
-		from, number, ok := a.store.homes.OutboxOf(k)
+func (f Families) Underway(fn func(w journal.Effect) error) error {
+	return f.own(layout.OutboxFamily, func(_ int, k, value []byte) error {
+		from, number, ok := f.Homes.OutboxOf(k)
 		if !ok {
 			return nil
 		}
-		applied, err := a.applied(from)
+		applied, err := f.applied(from)
 		if err != nil || number <= applied {
 			return err
 		}
@@ -167,26 +168,26 @@ func (a *Archive) Underway(fn func(w journal.Effect) error) error {
 }
 
 // Home is the number of the journal in which a slot lives.
-func (a *Archive) Home(slot parley.Slot) int { return a.store.homes.Of(slot) }
+func (f Families) Home(slot parley.Slot) int { return f.Homes.Of(slot) }
 
 // BroadcastSlot is the slot under which a journal stores a broadcast.
-func (a *Archive) BroadcastSlot(journal int, broadcast parley.MessageID) parley.Slot {
-	return a.store.homes.BroadcastSlot(journal, broadcast)
+func (f Families) BroadcastSlot(journal int, broadcast parley.MessageID) parley.Slot {
+	return f.Homes.BroadcastSlot(journal, broadcast)
 }
 
 // applied is the last number of an outbox that its target has applied.
-func (a *Archive) applied(l layout.Outbox) (uint64, error) {
-	value, _, err := a.storeView.get(a.store.homes.OutboxReceivedKey(l.Target, l.Source))
+func (f Families) applied(l layout.Outbox) (uint64, error) {
+	value, _, err := f.Get(f.Homes.OutboxReceivedKey(l.Target, l.Source))
 	return layout.Number(value), err
 }
 
 // CopiesOf lists the recipients of a broadcast's copies, as its home stores them:
 // with the position of the copy if the recipient lives there too, else 0. Copies
 // for recipients of that home that are still under way are not listed.
-func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error {
+func (f Families) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error {
 	low := layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), broadcast)
 	high := layout.After(layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), parley.Copy(broadcast, ^uint32(0))))
-	return a.scan(low, high, false, func(_, value []byte) (bool, error) {
+	return f.Scan(low, high, false, func(_, value []byte) (bool, error) {
 		c, err := layout.DecodeCopies(value)
 		if err != nil {
 			return true, nil //nolint:nilerr // verify.Rows reports it
@@ -201,8 +202,8 @@ func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, p
 // Pairs lists every key with its value as stored, in order: a later release must be
 // able to read what this one wrote. Byte strings are only valid during a call of
 // fn, whose error ends the listing.
-func (a *Archive) Pairs(fn func(key, value []byte) error) error {
-	iter, err := a.rows.NewIter(&pebble.IterOptions{})
+func (f Families) Pairs(fn func(key, value []byte) error) error {
+	iter, err := f.Reader.NewIter(&pebble.IterOptions{})
 	if err != nil {
 		return err
 	}
@@ -216,4 +217,70 @@ func (a *Archive) Pairs(fn func(key, value []byte) error) error {
 		err = closeErr
 	}
 	return err
+}
+
+// family calls fn for every key of a family, in order. Key and value are only valid
+// during the call. It seeks once or twice per slot that has rows.
+func (f Families) family(letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
+	if f.Reader == nil {
+		return journal.ErrClosed
+	}
+	iter, err := f.Reader.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	err = eachOfFamily(iter, letter, fn)
+	return errors.Join(err, iter.Close())
+}
+
+func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
+	for slot := parley.Slot(0); slot < parley.Slots; {
+		if !iter.SeekGE(layout.Key(slot, letter, 0)) {
+			return iter.Error()
+		}
+		at, has := layout.FamilyOf(iter.Key())
+		if at >= parley.Slots {
+			return nil
+		}
+		if at != slot || has != letter {
+			if at == slot || has > letter {
+				at++ // this slot has none
+			}
+			slot = at
+			continue
+		}
+		for ok := true; ok; ok = iter.Next() {
+			k := iter.Key()
+			if at, has := layout.FamilyOf(k); at != slot || has != letter {
+				break
+			}
+			value, err := iter.ValueAndErr()
+			if err == nil {
+				err = fn(slot, k, value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := iter.Error(); err != nil {
+			return err
+		}
+		slot++
+	}
+	return nil
+}
+
+// own calls fn for every key of a family of the journals' own rows, journal by
+// journal, in order.
+func (f Families) own(letter byte, fn func(journal int, k, value []byte) error) error {
+	for n := range int(f.Homes) {
+		low := f.Homes.JournalKey(letter, n, 0)
+		if err := f.Scan(low, layout.After(low), false, func(k, value []byte) (bool, error) {
+			err := fn(n, k, value)
+			return err == nil, err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
