@@ -1,6 +1,4 @@
-// Package parley is the base that every other package imports: typed ids that
-// contain the slot of their owner, handles, refusals, limits and cursors.
-//
-// It does no I/O, starts no goroutine and reads no clock. docs/architecture.md
-// describes the packages above it.
+// Package parley is the root of the module. It holds no code but tests of the whole
+// tree. Programs that use a server import parley/client; docs/architecture.md describes
+// the packages.
 package parley

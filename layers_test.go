@@ -29,7 +29,10 @@ type place struct {
 // package below it.
 var lattice = map[string]place{
 	// Base.
-	"parley": {tests: []string{"parley/http"}, pure: false, why: "the base package imports nothing of this module"},
+	"parley":               {tests: []string{"parley/http"}, why: "the root of the module has no code, only tests of the whole tree"},
+	"parley/client/parley": {why: "ids, handles and refusals depend on nothing of this module"},
+	"parley/client":        {may: []string{"parley/client/parley", "parley/client/api"}, tests: []string{"parley/client/api"}, why: "a user of the client must not link Pebble or the server"},
+	"parley/client/api":    {may: ground, why: "wire structs are shared with clients, which must not link the server"},
 
 	// What actors and storage agree on.
 	"parley/journal/report": {may: ground, why: "the report of a verification depends neither on the checks nor on what is checked"},
@@ -91,9 +94,9 @@ var lattice = map[string]place{
 		why:   "a journal stores bytes; only actors know what they mean",
 	},
 	"parley/persistence/admission": {why: "how many entries are taken depends on their sizes and how long they take, not on what they hold"},
-	"parley/persistence/notify":    {may: []string{"parley", "parley/journal"}, why: "who waits for a number, or observes, needs no rows"},
+	"parley/persistence/notify":    {may: []string{"parley/client/parley", "parley/journal"}, why: "who waits for a number, or observes, needs no rows"},
 	"parley/persistence/rows":      {may: slices.Concat(ground, agreed, []string{"parley/persistence/layout"}), why: "reading rows depends on the instant that is read, not on how they got there"},
-	"parley/persistence/disk": {may: ground, why: "it handles files and commits and does not know what their rows mean"},
+	"parley/persistence/disk":      {may: ground, why: "it handles files and commits and does not know what their rows mean"},
 	"parley/persistence/keyring": {
 		may:   slices.Concat(ground, []string{"parley/persistence/disk"}),
 		tests: []string{"parley/persistence/crashtest"},
@@ -127,7 +130,7 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, agreed, []string{"parley/persistence", "parley/persistence/disk"}),
 		why: "the suite that every journal must pass depends on journals only",
 	},
-	"parley/persistence/replicatest": {may: []string{"parley", "parley/persistence"}, why: "an order of batches for tests depends on nothing but what a replica needs"},
+	"parley/persistence/replicatest": {may: []string{"parley/client/parley", "parley/persistence"}, why: "an order of batches for tests depends on nothing but what a replica needs"},
 	"parley/persistence/crashtest":   {why: "a file system that simulates crashes depends neither on journals nor on actors"},
 
 	// Several nodes.
@@ -158,39 +161,26 @@ var lattice = map[string]place{
 	// Interfaces.
 	"parley/http": {
 		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/http/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
+		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
-	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/http/api"}), why: "the stored form of a message is the same for every sender and every reader"},
+	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/client/api"}), why: "the stored form of a message is the same for every sender and every reader"},
 	"parley/http/access": {
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/view"}),
 		why: "who acts, and what it may know, is the same for every resource",
 	},
-	"parley/http/export": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/access", "parley/http/content", "parley/http/view"}),
-		why: resourceWhy,
-	},
-	"parley/http/webhooks": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/http/a2a", "parley/http/access", "parley/http/egress", "parley/http/view"}),
-		why: resourceWhy,
-	},
-	"parley/http/groups": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/http/access", "parley/http/content", "parley/http/mls", "parley/http/submission", "parley/http/view"}),
-		why: resourceWhy,
-	},
-	"parley/http/directory": {
-		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/directory", "parley/actors/query", "parley/http/access", "parley/http/view", "parley/http/web"}),
-		why: resourceWhy,
-	},
+	"parley/http/export":    {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/content"}), why: resourceWhy},
+	"parley/http/webhooks":  {may: slices.Concat(resource, []string{"parley/actors/delivery", "parley/http/a2a", "parley/http/egress"}), why: resourceWhy},
+	"parley/http/groups":    {may: slices.Concat(resource, []string{"parley/http/content", "parley/http/mls", "parley/http/submission"}), why: resourceWhy},
+	"parley/http/directory": {may: slices.Concat(resource, []string{"parley/actors/directory", "parley/actors/query", "parley/http/web"}), why: resourceWhy},
 	"parley/http/view": {
-		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query", "parley/http/api", "parley/http/auth", "parley/http/content"}),
+		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query", "parley/client/api", "parley/http/auth", "parley/http/content"}),
 		why: "what is shown is given to the renderers: they look nothing up and know no request",
 	},
 	"parley/http/submission": {
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/access", "parley/http/content", "parley/http/mls"}),
 		why: "a message is judged alike through every interface",
 	},
-	"parley/http/api":           {may: ground, why: "wire structs are shared with clients, which must not link the server"},
 	"parley/http/auth":          {may: ground, why: "tokens and proofs are verified without knowing the request they belong to"},
 	"parley/http/limit":         {may: ground, why: "a limit counts keys and depends on nothing else"},
 	"parley/http/svid":          {may: ground, tests: []string{"parley/http/svid/svidtest"}, why: "a workload identity is verified without knowing what it is proven for"},
@@ -199,25 +189,24 @@ var lattice = map[string]place{
 	"parley/http/mls":           {pure: true, tests: []string{"parley/http/mls/mlstest"}, why: "headers of MLS messages are read without knowing who sent them; actors get what was read as parts of commands"},
 	"parley/http/egress":        {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
 	"parley/http/rest": {
-		may:   slices.Concat(ground, []string{"parley/http/api", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit"}),
+		may:   slices.Concat(ground, []string{"parley/client/api", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit"}),
 		tests: []string{"parley/http", "parley/http/docs"},
 		why:   "how an endpoint is declared, bound, refused and described does not depend on what it does",
 	},
 	"parley/http/httpserver": {
 		may:   slices.Concat(ground, []string{"parley/http/buffer", "parley/http/connlimit", "parley/http/docs", "parley/http/limit", "parley/http/overload", "parley/http/rest"}),
-		tests: []string{"parley/http/api"},
+		tests: []string{"parley/client/api"},
 		why:   "which requests are served, and in which order they are checked, does not depend on what they ask for",
 	},
 	"parley/http/a2a": {
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/query", "parley/http/access", "parley/http/content", "parley/http/egress", "parley/http/submission"}),
 		why: "the bridge speaks A2A in terms of the service's own objects; http mounts it",
 	},
-	"parley/http/docs":      {may: []string{"parley", "parley/http/rest"}, why: "the documentation page is static files"},
-	"parley/http/web":       {may: []string{"parley", "parley/http/api"}, why: "a page is made of the values that endpoints answer with, without knowing the request"},
+	"parley/http/docs":      {may: []string{"parley/client/parley", "parley/http/rest"}, why: "the documentation page is static files"},
+	"parley/http/web":       {may: []string{"parley/client/parley", "parley/client/api"}, why: "a page is made of the values that endpoints answer with, without knowing the request"},
 	"parley/http/buffer":    {may: []string{"parley/http/limit"}, why: "memory is pooled and counted, whatever is written to it"},
-	"parley/http/connlimit": {may: []string{"parley", "parley/http/limit", "parley/http/overload"}, why: "it decides which connections stay open, independently of their requests"},
+	"parley/http/connlimit": {may: []string{"parley/client/parley", "parley/http/limit", "parley/http/overload"}, why: "it decides which connections stay open, independently of their requests"},
 	"parley/http/overload":  {may: ground, why: "it decides by the load of the processor, independently of the request"},
-	"parley/http/client":    {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
 
 	// The bench is outside the layers: it uses the client like any program and
 	// measures the server as a process.
@@ -226,11 +215,11 @@ var lattice = map[string]place{
 		why: "a program that measures the server must not be linked with it",
 	},
 	"parley/bench/scenario": {
-		may: []string{"parley", "parley/http/api", "parley/http/client", "parley/bench/cards", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
+		may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/bench/cards", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
 		why: "a scenario uses the API only and does not depend on what runs it, or on which machine",
 	},
 	"parley/bench/cards":   {why: "generated cards are plain values, the same for a seed"},
-	"parley/bench/target":  {may: []string{"parley/http/client"}, why: "a target is a process whose health is polled"},
+	"parley/bench/target":  {may: []string{"parley/client"}, why: "a target is a process whose health is polled"},
 	"parley/bench/load":    {may: []string{"parley/bench/result"}, why: "a load generator depends neither on HTTP nor on Parley"},
 	"parley/bench/machine": {may: []string{"parley/bench/result"}, why: "it observes the machine, independently of what runs there"},
 	"parley/bench/report":  {may: []string{"parley/bench/result"}, why: "a report formats the values it is given and measures nothing"},
@@ -244,19 +233,19 @@ var lattice = map[string]place{
 
 	// Commands.
 	"parley/cmd/parley":            {may: everything, why: "the command connects all packages"},
-	"parley/cmd/parley/telemetry":  {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/webhooks", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
-	"parley/cmd/parley/operator":   {may: []string{"parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/access", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
-	"parley/cmd/parley/admin":      {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/access", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
-	"parley/cmd/parley/datadir":    {may: []string{"parley", "parley/actors/encoding", "parley/actors/issuer", "parley/actors/rules", "parley/cluster/identity", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
-	"parley/cmd/parley/membership": {may: []string{"parley", "parley/actors", "parley/actors/host", "parley/cluster", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/raftlog", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal"}, why: "what makes a server a node of a cluster is together, and a server on its own needs none of it"},
-	"parley/cmd/parley/demo":       {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
-	"parley/cmd/parley/cli":        {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
-	"parley/cmd/parley/program":    {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
-	"parley/cmd/parley/profile":    {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
+	"parley/cmd/parley/telemetry":  {may: []string{"parley/client/parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/webhooks", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
+	"parley/cmd/parley/operator":   {may: []string{"parley/client/parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/access", "parley/client/api", "parley/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
+	"parley/cmd/parley/admin":      {may: []string{"parley/client/parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/access", "parley/client/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
+	"parley/cmd/parley/datadir":    {may: []string{"parley/client/parley", "parley/actors/encoding", "parley/actors/issuer", "parley/actors/rules", "parley/cluster/identity", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
+	"parley/cmd/parley/membership": {may: []string{"parley/client/parley", "parley/actors", "parley/actors/host", "parley/cluster", "parley/cluster/consensus", "parley/cluster/identity", "parley/cluster/raftlog", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal"}, why: "what makes a server a node of a cluster is together, and a server on its own needs none of it"},
+	"parley/cmd/parley/demo":       {may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
+	"parley/cmd/parley/cli":        {may: []string{"parley/client/parley", "parley/client/api", "parley/http/auth", "parley/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
+	"parley/cmd/parley/program":    {may: []string{"parley/client/parley", "parley/client/api", "parley/client"}, why: "what all commands share knows no command"},
+	"parley/cmd/parley/profile":    {may: []string{"parley/client/parley", "parley/client/api", "parley/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
 	"parley/cmd/parley/blackbox":   {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":    {why: "a history of answers is checked without knowing the server that gave them"},
-	"parley/cmd/parley/judges":     {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":     {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/judges":     {tests: []string{"parley/client/parley", "parley/client/api", "parley/client"}, why: "these tests use the binary as a user of the client does"},
+	"parley/cmd/parley/server":     {may: []string{"parley/client/parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const resourceWhy = "a resource finds who acts, asks actors and renders; it knows no other resource"
@@ -264,13 +253,14 @@ const resourceWhy = "a resource finds who acts, asks actors and renders; it know
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
 
 var (
-	framework  = []string{"parley/http/api", "parley/http/auth", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit", "parley/http/overload", "parley/http/rest"}
-	ground     = []string{"parley"}
+	framework  = []string{"parley/client/api", "parley/http/auth", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit", "parley/http/overload", "parley/http/rest"}
+	ground     = []string{"parley/client/parley"}
 	agreed     = []string{"parley/journal", "parley/journal/report"}
 	aggregates = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/keylog", "parley/actors/group", "parley/actors/webhook"}
 	rules      = slices.Concat(aggregates, []string{"parley/actors/encoding", "parley/actors/record", "parley/actors/rules"})
+	resource   = slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/http/access", "parley/http/view"})
 	stories    = []string{"parley/actors/actorstest", "parley/actors/encoding"}
-	everything = []string{"parley", "parley/..."}
+	everything = []string{"parley/client/parley", "parley/..."}
 )
 
 // lock restricts a third-party module to the packages that may import it.
@@ -294,14 +284,14 @@ var locks = []lock{
 	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/a2a", "parley/http/auth"}, "signatures of clients are verified before actors see a request; the bridge signs cards"},
 	{"github.com/spiffe/go-spiffe/v2", []string{"parley/http/svid"}, "one package decides which workload identities are proven"},
 	{"github.com/gowebpki/jcs", []string{"parley/http/a2a"}, "only what is signed needs a canonical form"},
-	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "keys are validated where they enter"},
+	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth"}, "keys are validated where they enter"},
 	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one package decides which addresses are public"},
 	{"golang.org/x/mod", []string{"parley/actors/keylog", "parley/http"}, "one package builds the tree of the key log, another signs its checkpoints"},
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
 	{"golang.org/x/sys", []string{"parley/http/connlimit"}, "one package decides what the kernel may hold of a connection"},
 	{"golang.org/x/sync", []string{"parley/persistence/keyring"}, "files that are written at once, and the first error of them"},
 	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/http/directory", "parley/http/a2a", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
-	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
+	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/client", "parley/client/...", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
 	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
 	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
@@ -310,7 +300,7 @@ var locks = []lock{
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster", "parley/cluster/consensus", "parley/cluster/simtest", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors/conversation", "parley/actors/record"}, "what each message encodes several of has generated code"},
-	{"github.com/google/uuid", []string{"parley"}, "ids have types; no package above the base handles a bare UUID"},
+	{"github.com/google/uuid", []string{"parley/client/parley"}, "ids have types; no package above the base handles a bare UUID"},
 	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/cmd/parley/server", "parley/bench/cmd/parley-bench"}, "only commands read flags"},
 	{"github.com/knadh/koanf", []string{"parley/cmd/parley/server"}, "only the command reads settings"},
 	{"github.com/lmittmann/tint", []string{"parley/cmd/parley/server"}, "the command chooses the format of logs"},
@@ -327,11 +317,14 @@ var testModules = []string{
 	"go.opentelemetry.io/proto/otlp",
 }
 
-// clientOnlyStd lists packages that may import the standard library and this module
-// only, whatever locks allow.
-var clientOnlyStd = map[string]string{
-	"parley/http/client": "a user of the client must download nothing but this module",
-}
+// public are the packages that other programs import, and publicModules the third-party
+// modules that these may import.
+var (
+	public        = []string{"parley/client", "parley/client/..."}
+	publicModules = []string{"github.com/google/uuid", "github.com/go-json-experiment/json"}
+)
+
+const publicWhy = "a program that imports the client must not link the server, nor download what only the server needs"
 
 // bannedStd are the imports that rules packages must not have, with the reason.
 var bannedStd = map[string]string{
@@ -435,8 +428,8 @@ func goFiles(t *testing.T) map[string]*ast.File {
 // complaint that names it.
 func TestLayersControl(t *testing.T) {
 	sound := map[string]string{
-		"id.go":                  "package parley\n\nimport _ \"github.com/google/uuid\"\n",
-		"actors/org/org.go":      "package org\n\nimport _ \"parley\"\n",
+		"client/parley/id.go":    "package parley\n\nimport _ \"github.com/google/uuid\"\n",
+		"actors/org/org.go":      "package org\n\nimport _ \"parley/client/parley\"\n",
 		"bench/load/run.go":      "package load\n\nimport \"time\"\n\nvar _ = time.Now\n",
 		"persistence/open.go":    "package persistence\n\nimport _ \"github.com/cockroachdb/pebble/v2/vfs\"\n",
 		"cmd/parley/server/s.go": "package server\n\nimport (\n\t\"os\"\n\tparleyhttp \"parley/http\"\n)\n\nvar _, _ = os.Getenv, parleyhttp.X\n",
@@ -445,12 +438,12 @@ func TestLayersControl(t *testing.T) {
 		"tools/utils/utils.go":   "package utils\n",
 		"testdata/bad/bad.go":    "package utils\n",
 		"actors/org/ev.pb.go":    "// Code generated by protoc-gen-go. DO NOT EDIT.\n\npackage org\n\nimport _ \"sync\"\n",
-		"http/client/client.go":  "package client\n\nimport _ \"parley/http/api\"\n",
+		"client/client.go":       "package client\n\nimport _ \"parley/client/api\"\n",
 	}
 	faults := []struct{ file, source, want string }{
-		{"id.go", "package parley\n\nimport _ \"parley/actors\"\n", "must not import parley/actors"},
-		{"id.go", "package parley\n\nimport \"time\"\n\nvar _ = time.Now()\n", "time.Now"},
-		{"id.go", "package parley\n\nimport clock \"time\"\n\nvar now = clock.Now\n", "time.Now"},
+		{"client/parley/id.go", "package parley\n\nimport _ \"parley/actors\"\n", "must not import parley/actors"},
+		{"client/parley/id.go", "package parley\n\nimport \"time\"\n\nvar _ = time.Now()\n", "time.Now"},
+		{"client/parley/id.go", "package parley\n\nimport clock \"time\"\n\nvar now = clock.Now\n", "time.Now"},
 		{"actors/bad.go", "package actors\n\nimport _ \"parley/persistence\"\n", "must not import parley/persistence"},
 		{"persistence/bad.go", "package persistence\n\nimport _ \"parley/actors\"\n", "must not import parley/actors"},
 		{"actors/org/bad.go", "package org\n\nimport _ \"parley/actors/agent\"\n", "must not import parley/actors/agent"},
@@ -463,11 +456,12 @@ func TestLayersControl(t *testing.T) {
 		{"actors/bad.go", "package actors\n\nimport \"os\"\n\nvar _ = os.Getenv(\"A\")\n", "os.Getenv"},
 		{"actors/bad.go", "package actors\n\nimport _ \"github.com/cockroachdb/pebble/v2\"\n", "only the storage layer knows how bytes reach the disk"},
 		{"http/bad.go", "package http\n\nimport _ \"github.com/golang-jwt/jwt/v5\"\n", "which tokens are valid"},
-		{"http/client/bad.go", "package client\n\nimport _ \"github.com/go-json-experiment/json\"\n", "nothing but this module"},
-		{"http/client/bad.go", "package client\n\nimport _ \"parley/http\"\n", "must not import parley/http"},
+		{"client/bad.go", "package client\n\nimport _ \"github.com/golang-jwt/jwt/v5\"\n", "must not link the server"},
+		{"client/api/bad.go", "package api\n\nimport _ \"parley/journal\"\n", "must not link the server"},
+		{"client/bad.go", "package client\n\nimport _ \"parley/http\"\n", "must not import parley/http"},
 		{"cmd/parley/bad.go", "package main\n\nimport _ \"parley/http\"\n", "under the name parleyhttp"},
 		{"cmd/parley/bad.go", "package main\n\nimport _ \"example.org/novelty\"\n", "is not in locks"},
-		{"bench/load/bad.go", "package load\n\nimport _ \"parley/http/client\"\n", "depends neither on HTTP nor on Parley"},
+		{"bench/load/bad.go", "package load\n\nimport _ \"parley/client\"\n", "depends neither on HTTP nor on Parley"},
 		{"bench/load/bad.go", "package load\n\nimport \"os\"\n\nvar _ = os.Getenv\n", "os.Getenv"},
 		{"bench/report/bad.go", "package report\n\nimport \"time\"\n\nvar _ = time.Now\n", "time.Now"},
 		{"extra/extra.go", "package extra\n", "is not in lattice"},

@@ -113,6 +113,9 @@ func checkImport(s source, here place, spec *ast.ImportSpec, complain func(strin
 		if !within(target, may) {
 			complain("must not import %s: %s", target, here.why)
 		}
+		if !s.test && within(s.pkg, public) && !within(target, public) {
+			complain("must not import %s: %s", target, publicWhy)
+		}
 		if target == "parley/http" && s.pkg != target && (spec.Name == nil || spec.Name.Name != "parleyhttp") {
 			complain("must import parley/http under the name parleyhttp: http is the standard library's")
 		}
@@ -142,8 +145,8 @@ func checkModule(s source, target string, complain func(string, ...any)) {
 		}
 		return
 	}
-	if why, held := clientOnlyStd[s.pkg]; held && !s.test {
-		complain("must not import %s: %s", target, why)
+	if within(s.pkg, public) && !s.test && !slices.ContainsFunc(publicModules, func(m string) bool { return inModule(target, m) }) {
+		complain("must not import %s: %s", target, publicWhy)
 		return
 	}
 	for _, l := range locks {
@@ -195,11 +198,11 @@ func checkCalls(s source, here place, complain func(string, ...any)) {
 // servers have real deadlines. The client uses the system's clock by default, because
 // it runs in other programs, and the bench measures time.
 func reachesOut(pkg string, here place, target, name string) bool {
-	if strings.HasPrefix(pkg, "parley/cmd/") || strings.HasPrefix(pkg, "parley/bench/cmd/") || target == "time" && (pkg == "parley/http/client" || measures(pkg)) {
+	if strings.HasPrefix(pkg, "parley/cmd/") || strings.HasPrefix(pkg, "parley/bench/cmd/") || target == "time" && (pkg == "parley/client" || measures(pkg)) {
 		return false
 	}
 	waits := slices.Contains(waitingCalls[target], name)
-	return slices.Contains(bannedCalls[target], name) || waits && (here.pure || pkg == "parley")
+	return slices.Contains(bannedCalls[target], name) || waits && (here.pure || pkg == "parley/client/parley")
 }
 
 // measures reports whether a package belongs to the bench and takes measurements, as

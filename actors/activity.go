@@ -3,10 +3,10 @@ package actors
 import (
 	"sync"
 
-	"parley"
 	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

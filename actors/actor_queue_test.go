@@ -15,11 +15,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/crashtest"

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,7 +3,6 @@ package actors
 import (
 	"slices"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/delivery"
@@ -12,6 +11,7 @@ import (
 	"parley/actors/issuer"
 	"parley/actors/keylog"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/journal"
 )
 

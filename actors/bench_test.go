@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 )
 
 // replyConcurrently runs callers that reply for the duration of the benchmark, each

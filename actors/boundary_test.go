@@ -16,11 +16,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

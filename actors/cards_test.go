@@ -8,11 +8,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

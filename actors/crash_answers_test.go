@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/record"
 	"parley/actors/registration"
 	actorsverify "parley/actors/verify"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/journal/report"
 	rowverify "parley/persistence/verify"

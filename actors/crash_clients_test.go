@@ -11,13 +11,13 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

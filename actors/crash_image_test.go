@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/crashtest"
 	"parley/persistence/layout"

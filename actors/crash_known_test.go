@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

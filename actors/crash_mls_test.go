@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // TestListedGroups: public groups are read in the order asked for, each with its owner's

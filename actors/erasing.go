@@ -5,13 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"parley"
 	"parley/actors/erasure"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

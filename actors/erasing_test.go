@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/erasure"
 	"parley/actors/group"
+	"parley/client/parley"
 	"parley/journal"
 )
 

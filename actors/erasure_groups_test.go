@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/delivery"
 	"parley/actors/group"
@@ -14,6 +13,7 @@ import (
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 )

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"testing"
 
-	"parley"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/journal/report"
 	"parley/persistence/seal"

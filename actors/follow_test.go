@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

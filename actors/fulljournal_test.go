@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/issuer"
@@ -16,6 +15,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	actorsverify "parley/actors/verify"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/journal/report"
 	rowverify "parley/persistence/verify"

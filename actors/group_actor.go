@@ -3,7 +3,6 @@ package actors
 import (
 	"time"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/encoding"
 	"parley/actors/group"
@@ -11,6 +10,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,9 +3,9 @@ package actors
 import (
 	"time"
 
-	"parley"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"slices"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

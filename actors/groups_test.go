@@ -7,12 +7,12 @@ import (
 	"sync"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/query"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

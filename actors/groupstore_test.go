@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/client/parley"
 )
 
 // groupStore is a full store with groups.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

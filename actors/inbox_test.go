@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"parley"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/journal"
 )
 

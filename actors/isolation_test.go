@@ -11,11 +11,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/rules"
+	"parley/client/parley"
 )
 
 // isolationFixture has pairs of groups, one of each isolated, and for each

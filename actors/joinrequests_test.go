@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // TestJoinRequestsAreBounded: however many agents apply, a group has a bounded number

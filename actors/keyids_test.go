@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 // keysOfOthers makes agents use keys that other agents had before them, and reports

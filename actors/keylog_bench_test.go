@@ -12,12 +12,12 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/host"
 	"parley/actors/keylog"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 )

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/keylog"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,11 +3,11 @@ package actors
 import (
 	"context"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

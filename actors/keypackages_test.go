@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

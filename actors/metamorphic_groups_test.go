@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 )
 
 // scriptGroups are the groups of a script.

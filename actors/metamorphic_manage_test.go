@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,9 +6,9 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"parley"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/client/parley"
 )
 
 // scriptMLS is the group of a script that has an MLS group.

@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"parley"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

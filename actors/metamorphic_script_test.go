@@ -12,7 +12,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/host"
@@ -20,6 +19,7 @@ import (
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/layout"

@@ -15,9 +15,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/host"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/layout"

@@ -1,12 +1,12 @@
 package actors
 
 import (
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

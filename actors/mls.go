@@ -7,9 +7,9 @@ import (
 	"errors"
 	"slices"
 
-	"parley"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

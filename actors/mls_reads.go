@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"parley"
 	"parley/actors/group"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 )
 
 // errUnknownWelcome means that an agent does not await a Welcome.

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"parley"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

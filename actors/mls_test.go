@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors/delivery"
 	"parley/actors/erasure"
 	"parley/actors/group"
@@ -16,6 +15,7 @@ import (
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/wire"
+	"parley/client/parley"
 	"parley/journal"
 )
 

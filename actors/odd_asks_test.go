@@ -4,10 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

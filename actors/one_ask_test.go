@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/host"
+	"parley/client/parley"
 )
 
 // countingRouter counts the requests that change something: in a cluster, each goes to the node that leads.

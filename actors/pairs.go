@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // pairsMax is how many directions of pairs of agents are remembered. Those that could send as many

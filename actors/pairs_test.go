@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // TestPairRate: of 120 a minute either direction has 60 for itself, at once or spread.

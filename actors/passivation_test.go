@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

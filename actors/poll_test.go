@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // TestPollsOverAStore compares polls with the inbox while messages arrive, statuses

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"parley"
 	"parley/actors/host"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

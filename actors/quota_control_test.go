@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/journal"
 )
 

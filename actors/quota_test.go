@@ -11,10 +11,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"parley"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

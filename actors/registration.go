@@ -7,11 +7,11 @@ import (
 	"errors"
 	"time"
 
-	"parley"
 	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/registration"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/journal"
 )
 

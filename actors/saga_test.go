@@ -12,10 +12,10 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/client/parley"
 	"parley/journal"
 )
 

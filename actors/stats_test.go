@@ -3,7 +3,7 @@ package actors
 import (
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,8 +3,8 @@ package actors
 import (
 	"context"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/parley"
 )
 
 // Suspend suspends an organization until Resume. Its webhooks begin no more attempts and

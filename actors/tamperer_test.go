@@ -12,11 +12,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	actorsverify "parley/actors/verify"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/journal/report"
 	"parley/persistence"

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"parley"
 	"parley/actors/conversation"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/org"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 // TestQuotaOfReturningLeader: a node that leads again counts what was sent while another one led.

@@ -13,13 +13,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
 	actorsverify "parley/actors/verify"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/layout"

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/delivery"
+	"parley/client/parley"
 )
 
 // TestWebhooksAreThrottledUnderLoad: while requests need the processor, only a few

@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // BenchmarkTurns reports the processor time of turns whose events and states have no generated

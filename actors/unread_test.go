@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"parley"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -16,7 +16,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/encoding"
@@ -27,6 +26,7 @@ import (
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/journaltest"
 	"parley/persistence/layout"

@@ -7,10 +7,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/client/parley"
 )
 
 // useGroups uses every feature of groups that stores something.

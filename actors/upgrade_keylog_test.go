@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 // answersInLog renders what the key log says of an agent.

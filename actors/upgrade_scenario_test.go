@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/issuer"
@@ -24,6 +23,7 @@ import (
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 )

@@ -22,7 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/journaltest"

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/delivery"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/delivery"
 	"parley/actors/group"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/layout"
 )

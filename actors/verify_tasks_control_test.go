@@ -1,8 +1,8 @@
 package actors
 
 import (
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/layout"
 )

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"slices"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // Vote votes on a request. If the vote settles the request, the result is the settled

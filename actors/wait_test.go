@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"parley"
 	"parley/actors/group"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/journal"
 )
 

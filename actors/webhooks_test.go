@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/delivery"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 )

@@ -8,10 +8,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/host"
+	"parley/client/parley"
 	"parley/journal"
 )
 

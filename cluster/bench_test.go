@@ -13,7 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"parley"
 	"parley/actors/wire"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/wire"
+	"parley/client/parley"
 	"parley/cluster/link"
 	"parley/journal"
 )

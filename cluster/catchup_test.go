@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/consensus"
 	"parley/journal"
 	"parley/persistence"

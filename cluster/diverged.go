@@ -5,7 +5,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/consensus"
 	"parley/cluster/raftlog"
 	"parley/persistence/layout"

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/identity"
 	"parley/cluster/link"
 )

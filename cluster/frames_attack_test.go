@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"parley"
 	"parley/actors/host"
+	"parley/client/parley"
 	"parley/cluster/consensus"
 	"parley/cluster/identity"
 	"parley/cluster/link"

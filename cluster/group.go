@@ -12,7 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/consensus"
 	"parley/journal"
 )

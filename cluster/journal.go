@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

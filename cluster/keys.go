@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/consensus"
 	"parley/cluster/raftlog"
 	"parley/journal"

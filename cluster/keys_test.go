@@ -11,8 +11,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/wire"
+	"parley/client/parley"
 	"parley/cluster/raftlog"
 	"parley/journal"
 	"parley/persistence"

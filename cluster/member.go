@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/consensus"
 	"parley/cluster/raftlog"
 	"parley/persistence"

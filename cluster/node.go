@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors/host"
 	"parley/actors/wire"
+	"parley/client/parley"
 	"parley/cluster/link"
 	"parley/journal"
 	"parley/persistence"

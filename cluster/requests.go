@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // toLeader has the leader answer a request that changes nothing the second time. The error is

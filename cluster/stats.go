@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/consensus"
 	"parley/cluster/link"
 	"parley/cluster/raftlog"

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/consensus"
 	"parley/cluster/link"
 	"parley/journal"

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/view"
 )

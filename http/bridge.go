@@ -5,9 +5,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/a2a"
-	"parley/http/api"
 	"parley/http/rest"
 )
 

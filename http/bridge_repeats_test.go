@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"parley"
 	"parley/actors"
+	"parley/client/parley"
 )
 
 // sends sends a message of A2A as an agent.

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

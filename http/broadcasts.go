@@ -3,11 +3,11 @@ package http
 import (
 	"errors"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/group"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 

@@ -8,11 +8,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/query"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/view"
 )

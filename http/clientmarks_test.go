@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
-	"parley/http/api"
-	"parley/http/client"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // guest is an organization that uses the Go client.

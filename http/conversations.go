@@ -3,12 +3,12 @@ package http
 import (
 	"errors"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/query"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/submission"
 	"parley/http/view"

@@ -1,6 +1,6 @@
 package http
 
-import "parley"
+import "parley/client/parley"
 
 // endings end the streams of an agent or a credential that was revoked, and of an organization
 // that was suspended, on all nodes of a cluster. The other nodes are told as they are told what

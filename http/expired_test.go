@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/http/rest"
 )

@@ -19,10 +19,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/org"
 	"parley/actors/query"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/export"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/valyala/fasthttp/fasthttputil"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // badDisk is a disk that delays the syncs of the log, or refuses tables.

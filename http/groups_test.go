@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // groupHarness has two organizations, the first with the agents ann and art, the second

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // TestGroupEventsOnTheStream: an agent's stream has the events of its groups, in order

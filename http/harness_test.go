@@ -20,12 +20,12 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttputil"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/projection"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/client/parley"
 	"parley/http/access"
 	"parley/http/auth"
 	"parley/http/content"

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors/directory"
 	"parley/actors/directory/embed"
 	"parley/actors/projection"
+	"parley/client/parley"
 )
 
 // harnessEmbedder makes the vectors of a harness.

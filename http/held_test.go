@@ -16,7 +16,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/httpserver"
 	"parley/http/limit"
 	"parley/http/rest"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/buffer"
 	"parley/http/limit"
 )

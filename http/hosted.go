@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/rest"
 	"parley/journal"
 )

@@ -8,10 +8,10 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
 	"parley/actors/agent"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/rest"
 	"parley/journal"
 )

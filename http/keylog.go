@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/keylog"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/http/rest"
 	"parley/http/view"

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/limit"
 	"parley/http/mls"
 	"parley/http/rest"

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/http/rest"
 	"parley/http/view"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/rest"
 )
 

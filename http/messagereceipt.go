@@ -8,10 +8,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/query"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/http/rest"
 	"parley/http/submission"

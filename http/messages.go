@@ -1,11 +1,11 @@
 package http
 
 import (
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/query"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/submission"
 	"parley/http/view"

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"time"
 
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/rest"
 )
 

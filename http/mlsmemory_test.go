@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/limit"
 	"parley/http/mls/mlstest"
 	"parley/journal"

@@ -3,7 +3,7 @@ package http
 import (
 	"time"
 
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/rest"
 	"parley/http/view"
 )

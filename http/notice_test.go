@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 func routeNames() (all []string) {

@@ -5,10 +5,10 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/rest"
 	"parley/http/view"

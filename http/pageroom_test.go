@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/view"
 	"parley/journal"

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/limit"
 	"parley/http/rest"
 )

@@ -1,9 +1,9 @@
 package http
 
 import (
-	"parley"
 	"parley/actors"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/http/httpserver"
 	"parley/http/rest"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"parley/actors/agent"
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/auth"
 	"parley/http/limit"
 	"parley/http/rest"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/http/limit"
 	"parley/http/rest"
 )

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/http/httpserver"
 	"parley/http/limit"

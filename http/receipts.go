@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/query"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/submission"
 	"parley/http/view"

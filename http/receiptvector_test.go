@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/auth"
 )
 

@@ -1,8 +1,8 @@
 package http
 
 import (
-	"parley"
 	"parley/actors/agent"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/view"
 )

@@ -5,9 +5,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/a2a"
-	"parley/http/api"
 	"parley/http/directory"
 	"parley/http/docs"
 	"parley/http/groups"

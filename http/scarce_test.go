@@ -10,8 +10,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors"
+	"parley/client/parley"
 	"parley/http/a2a"
 	"parley/http/auth"
 	"parley/journal"

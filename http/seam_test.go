@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/query"
+	"parley/client/parley"
 )
 
 // speak sends the numbers below n, each in a new conversation that is canceled at once,

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/http/a2a"
 	"parley/http/access"
 	"parley/http/auth"

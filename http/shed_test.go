@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/limit"
 	"parley/http/overload"
 	"parley/http/rest"

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/issuer"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/journal"
 	"parley/persistence"

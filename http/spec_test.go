@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // TestDefaultWaits: a sync that names no time waits 30 seconds, a blocking message over A2A

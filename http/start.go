@@ -4,7 +4,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/valyala/fasthttp"
 
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/directory"
 	"parley/http/rest"
 )

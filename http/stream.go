@@ -7,10 +7,10 @@ import (
 	"syscall"
 	"time"
 
-	"parley"
 	"parley/actors/query"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/buffer"
 	"parley/http/connlimit"
 	"parley/http/rest"

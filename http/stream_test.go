@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 // inVirtualTime runs the real server, actors and journal in a bubble where waiting

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

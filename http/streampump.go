@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/connlimit"
 	"parley/http/content"
 	"parley/http/limit"

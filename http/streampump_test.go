@@ -15,8 +15,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
 	"parley/actors"
+	"parley/client/parley"
 )
 
 // harnessOnSockets returns a harness with real sockets: only these have limited buffers

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // renderCachePlaces is how many events are kept. Few are current at a time.

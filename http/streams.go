@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/http/limit"
 )
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strconv"
 
-	"parley"
 	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/http/content"
 	"parley/http/view"
 	"parley/journal"

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/registration"
+	"parley/client/parley"
 )
 
 // tenant is an organization in a harness that uses HTTP.

@@ -9,7 +9,7 @@ import (
 
 	"parley/actors/query"
 	"parley/actors/webhook"
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/rest"
 	"parley/http/submission"
 	"parley/http/view"

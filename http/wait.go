@@ -4,9 +4,9 @@ import (
 	"math"
 	"time"
 
-	"parley"
 	"parley/actors/query"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/content"
 	"parley/http/rest"
 	"parley/http/view"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 

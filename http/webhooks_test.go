@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/encoding"
+	"parley/client"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/client"
 )
 
 // target is the server to which a harness sends webhooks.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"strings"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/org"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/http/limit"
 	"parley/http/rest"

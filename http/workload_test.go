@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/svid"
 	"parley/http/svid/svidtest"
 )

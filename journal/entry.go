@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Effect is one change that an entry makes beyond the actor's own stream and rows:

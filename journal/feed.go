@@ -1,6 +1,6 @@
 package journal
 
-import "parley"
+import "parley/client/parley"
 
 // FeedKind is the kind of an entry of an agent's feed. The number is stored.
 type FeedKind byte

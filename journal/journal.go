@@ -8,7 +8,7 @@ import (
 	"context"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Journal stores entries and reads them back. Callers take the part that they need; a layer

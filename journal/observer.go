@@ -1,6 +1,6 @@
 package journal
 
-import "parley"
+import "parley/client/parley"
 
 // Observer is called for changes of some tables and kinds of streams.
 type Observer struct {

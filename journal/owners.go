@@ -1,7 +1,7 @@
 package journal
 
 import (
-	"parley"
+	"parley/client/parley"
 )
 
 // Owners are the one or two organizations to which a content belongs. It can be read as

@@ -3,7 +3,7 @@ package journal
 import (
 	"context"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Durably runs a read on a view and closes it. It answers only when everything that

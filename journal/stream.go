@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // StreamKind is the kind of actor that a stream belongs to. The number is

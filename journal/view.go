@@ -3,7 +3,7 @@ package journal
 import (
 	"context"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // View is what is stored at one instant. A caller that answers from it calls Durable first,

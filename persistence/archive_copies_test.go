@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/journal/report"
 	"parley/persistence/apply"

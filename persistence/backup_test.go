@@ -18,7 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/backup"
 	"parley/persistence/journaltest"

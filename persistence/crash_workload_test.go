@@ -14,7 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/journaltest"
 	"parley/persistence/layout"

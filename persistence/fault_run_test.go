@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/journaltest"
 	"parley/persistence/layout"

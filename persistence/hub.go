@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/apply"
 	"parley/persistence/rows"

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/disk"
 	"parley/persistence/notify"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/disk"
 	"parley/persistence/layout"

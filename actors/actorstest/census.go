@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // census counts what a run has encountered.

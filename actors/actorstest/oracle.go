@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/encoding"
+	"parley/client/parley"
 )
 
 // Oracle is a second implementation of an aggregate, written from the specification and

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Line is one line of a story: a verb and its arguments.

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 func nth(n int) (id parley.GroupID) {

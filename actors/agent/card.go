@@ -3,7 +3,7 @@ package agent
 import (
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // PublishCard publishes the agent's card, in place of any it had before. The card itself

@@ -3,7 +3,7 @@ package agent
 import (
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Evolve folds one event into s. It cannot fail: an event is a fact.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 // A revoked agent rejects every further change.

@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Logged is a command whose events about keys become leaves of the key log. A command has

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 // TestLogEntries checks what the leaves of each kind of event commit to.

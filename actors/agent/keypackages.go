@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // An agent keeps MLS KeyPackages, with which others add it to MLS groups. The rows that

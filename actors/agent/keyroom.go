@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // An organization's token is enough to upload and to bind keys, and it may be stolen. So

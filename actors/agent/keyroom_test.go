@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
 	"parley/actors/encoding"
+	"parley/client/parley"
 )
 
 // pairs makes signing keys and proofs beyond the few named ones.

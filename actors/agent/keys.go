@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Key is a public key that is or was the agent's.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 // rawKey returns the nth of many keys.

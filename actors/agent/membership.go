@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Enter takes the seat that a group keeps for the agent. Groups number their offers, so

@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 type agentRules = actorstest.Rules[*agent.State, agent.Command, agent.Event]

@@ -6,9 +6,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 // Keys that a life may use: some for signing, some for encryption, and one that is used

@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 const (

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
+	"parley/client/parley"
 )
 
 // record is what an agent shows. // spec: Agent (AgentRead)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // SetPQKey makes a post-quantum key the agent's, in place of any other. A new

@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/conversation"
+	"parley/client/parley"
 )
 
 // BenchmarkBroadcast measures a message that is added to a group's conversation.

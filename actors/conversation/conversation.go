@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Exists reports whether the conversation was ever started.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/conversation"
+	"parley/client/parley"
 )
 
 type (

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/conversation"
+	"parley/client/parley"
 )
 
 // The first reply of the responder opens a conversation. Agents outside cannot reply.

@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/conversation"
+	"parley/client/parley"
 )
 
 type talkRules = actorstest.Rules[*conversation.State, conversation.Command, conversation.Event]

@@ -7,9 +7,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/conversation"
+	"parley/client/parley"
 )
 
 var everybody = []string{"alice", "bob", "carol", "dave", "eve"}

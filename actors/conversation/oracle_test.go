@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/conversation"
+	"parley/client/parley"
 )
 
 // statusTable is the table of the specification, row by row: from, to.

@@ -3,7 +3,7 @@ package conversation
 import (
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // The eight states. // spec: Conversation status

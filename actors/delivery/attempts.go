@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

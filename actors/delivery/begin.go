@@ -3,8 +3,8 @@ package delivery
 import (
 	"time"
 
-	"parley"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 // dispatch hands one attempt to the courier.

@@ -10,10 +10,10 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"parley"
 	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/journal"
 )
 

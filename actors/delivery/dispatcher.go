@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

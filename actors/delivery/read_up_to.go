@@ -5,8 +5,8 @@ import (
 	"errors"
 	"math"
 
-	"parley"
 	"parley/actors/query"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"parley"
 	"parley/actors/host"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

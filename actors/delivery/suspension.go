@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 // sharedProcessor simulates a processor that requests and deliveries share in

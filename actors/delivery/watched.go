@@ -1,9 +1,9 @@
 package delivery
 
 import (
-	"parley"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,13 +8,13 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // benchDim is the dimension of the embedded provider.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // A checkpoint stores an index, so that a start need not analyze and embed all cards:

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"parley"
 	"parley/actors/directory/words"
+	"parley/client/parley"
 )
 
 // assemble makes the state of what the workers have decoded.

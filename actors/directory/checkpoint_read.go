@@ -13,8 +13,8 @@ import (
 	"runtime"
 	"sync"
 
-	"parley"
 	"parley/actors/directory/words"
+	"parley/client/parley"
 )
 
 // ReadCheckpoint returns the index that WriteCheckpoint wrote, and its mark. It leaves

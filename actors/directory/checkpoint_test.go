@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // analysisVersion is the version of checkpoints, and a hash of what some texts are divided

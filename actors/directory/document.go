@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/directory/words"
+	"parley/client/parley"
 )
 
 // Doc is a published card as the directory knows it. Texts are as in the card; the index

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Options say how an index is made.

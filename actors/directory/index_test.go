@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 )
 
 const testDim = 8

@@ -3,7 +3,7 @@ package directory
 import (
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Sort is an order of results.

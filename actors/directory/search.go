@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // search finds the page of a query.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // indexOf returns an index of cards, of which number n is agentID(n), and later ones are

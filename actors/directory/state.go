@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // pageSize is how many documents a page holds.

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // walker walks through all pages of a query while cards change. It knows what was there

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

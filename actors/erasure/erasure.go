@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

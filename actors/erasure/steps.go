@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

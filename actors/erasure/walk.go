@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -1,6 +1,6 @@
 package group
 
-import "parley"
+import "parley/client/parley"
 
 // Access is how much of a group an organization may see, or needs to see.
 type Access uint8

@@ -5,9 +5,9 @@ import (
 	"runtime"
 	"testing"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // groupOf returns a `majority` group with the given number of members, the first of

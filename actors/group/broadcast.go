@@ -3,7 +3,7 @@ package group
 import (
 	"errors"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Send is a broadcast: a message from one member to all others. Those who are members at

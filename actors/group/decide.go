@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Decide applies the rules to c in state s and returns the resulting events, or the

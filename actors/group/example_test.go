@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // A closed group admits agents by invitation only.

@@ -8,10 +8,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/encoding"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // goldenRequest returns a request with every field set.

@@ -10,7 +10,7 @@ package group
 import (
 	"google.golang.org/protobuf/proto"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Enrollment policies. // spec: Group (GroupRead)

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 type (

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // lawful returns a group that satisfies all laws: two members, a request on which the

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/encoding"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // agentNames lists the agents of random lives, four of each of three organizations.

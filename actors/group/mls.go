@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // The server delivers for an MLS group (RFC 9420): it orders commits, one for each epoch,

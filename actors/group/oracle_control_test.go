@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/encoding"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 type groupRules = actorstest.Rules[*group.State, group.Command, group.Event]

@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // sealedGroup is the name of a group that is large, and in which commits are frequent.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 var taken, refused = actorstest.Accepted, actorstest.Refused

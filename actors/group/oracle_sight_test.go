@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // sight is everything visible of a group.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // The oracle has its own words, so that it copies nothing from the rules: chair = seat,

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/encoding"
+	"parley/client/parley"
 )
 
 // TestPendingRequestsAreCounted as they are filed, approved, settled and restored from

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // join decides a request for a seat. // spec: Join request and membership

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Info is what a group is, besides its members and requests.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Query asks something of a group. It is data, and so is its answer: both may cross a

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // errStopped means that the actor was dropped before it took the message: ask again.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"parley"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // mailboxMax is how many messages may wait for one actor.

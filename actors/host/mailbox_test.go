@@ -9,7 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // messageSink receives the messages of a mailbox.

@@ -1,7 +1,7 @@
 package host
 
 import (
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

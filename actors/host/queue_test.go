@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

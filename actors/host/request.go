@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 func TestStatsCountRejections(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

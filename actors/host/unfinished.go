@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

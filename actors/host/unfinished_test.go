@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // peek is a query for the sum.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/issuer"
+	"parley/client/parley"
 )
 
 // A new key is minted when the current one has reached its lifetime. An earlier offer

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Exists reports whether a key was ever minted.

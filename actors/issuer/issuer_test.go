@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/issuer"
+	"parley/client/parley"
 )
 
 type (

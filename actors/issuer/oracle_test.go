@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/issuer"
+	"parley/client/parley"
 )
 
 // shownKey is a key as the JWKS and the signer show it.

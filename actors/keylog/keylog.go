@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 	"google.golang.org/protobuf/proto"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // emptyRoot is the root hash of a tree without leaves.

@@ -3,7 +3,7 @@ package org
 import (
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 func decideAddCredential(s *State, c AddCredential, now time.Time) ([]Event, error) {

@@ -1,6 +1,6 @@
 package org
 
-import "parley"
+import "parley/client/parley"
 
 // ErrErasing is the answer to all that would change an organization that is being erased.
 var ErrErasing = parley.ErrGone.Saying("The organization is being erased.")

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/parley"
 )
 
 // A command is decided against a state. It yields events, which Evolve applies, or a

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/org"
+	"parley/client/parley"
 )
 
 func TestLaws(t *testing.T) { actorstest.Obey(t, rules, draw, law) }

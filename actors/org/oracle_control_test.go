@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/org"
+	"parley/client/parley"
 )
 
 type defects = map[string]func(*actorstest.Rules[*org.State, org.Command, org.Event])

@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/org"
+	"parley/client/parley"
 )
 
 // record is what an organization shows. // spec: Organization

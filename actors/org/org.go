@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Exists reports whether the organization was ever registered.

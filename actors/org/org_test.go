@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/org"
+	"parley/client/parley"
 )
 
 type (

@@ -3,7 +3,7 @@ package org
 import (
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // tierProven is the tier of an organization that has proven a workload identity.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"parley"
 	"parley/actors/directory"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

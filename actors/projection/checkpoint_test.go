@@ -16,12 +16,12 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/directory"
 	"parley/actors/directory/embed"
 	"parley/actors/org"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/persistence/sealed"
 )
 

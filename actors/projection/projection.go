@@ -13,9 +13,9 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"parley"
 	"parley/actors/directory"
 	"parley/actors/directory/embed"
+	"parley/client/parley"
 	"parley/journal"
 )
 

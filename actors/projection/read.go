@@ -4,12 +4,12 @@ import (
 	"errors"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/directory"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

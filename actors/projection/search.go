@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"parley"
 	"parley/actors/directory"
+	"parley/client/parley"
 )
 
 // Agents finds a page of cards. The errors are those of directory.Index.Search, and

@@ -3,8 +3,8 @@ package query
 import (
 	"context"
 
-	"parley"
 	"parley/actors/agent"
+	"parley/client/parley"
 	"parley/journal"
 )
 

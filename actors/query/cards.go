@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

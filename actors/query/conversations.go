@@ -7,9 +7,9 @@ import (
 	"errors"
 	"slices"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

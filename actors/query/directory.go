@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/group"
@@ -16,6 +15,7 @@ import (
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"math"
 
-	"parley"
 	"parley/actors/conversation"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"math"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

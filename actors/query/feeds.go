@@ -6,8 +6,8 @@ import (
 	"errors"
 	"math"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,7 +3,7 @@ package query
 import (
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

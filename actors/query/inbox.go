@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

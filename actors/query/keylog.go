@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -7,11 +7,11 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

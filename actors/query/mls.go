@@ -3,8 +3,8 @@ package query
 import (
 	"context"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/journal"
 )
 

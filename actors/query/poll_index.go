@@ -10,7 +10,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

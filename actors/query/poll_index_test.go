@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -9,11 +9,11 @@ package query
 import (
 	"context"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"parley"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

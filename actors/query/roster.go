@@ -8,8 +8,8 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"parley"
 	"parley/actors/agent"
+	"parley/client/parley"
 	"parley/journal"
 )
 

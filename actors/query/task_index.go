@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"parley"
 	"parley/actors/conversation"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

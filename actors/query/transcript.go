@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

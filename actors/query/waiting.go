@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

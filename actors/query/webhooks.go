@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,7 +3,7 @@ package record
 import (
 	"encoding/binary"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // claimLen is the length of a claim: no message, the holder, a number.

@@ -1,6 +1,6 @@
 package record
 
-import "parley"
+import "parley/client/parley"
 
 // IsErasure reports whether a row is one of journal.ErasureTable.
 func IsErasure(slot parley.Slot, key, value []byte) bool {

@@ -3,8 +3,8 @@ package record
 import (
 	"encoding/binary"
 
-	"parley"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,8 +3,8 @@ package record
 import (
 	"encoding/binary"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // Admins returns the seats of a group's admins.

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // KeyPackageHash identifies an MLS KeyPackage: the first 16 bytes of its SHA-256.

@@ -1,6 +1,6 @@
 package record
 
-import "parley"
+import "parley/client/parley"
 
 // PlaceKey returns the key of the row that lists the seats that an agent ever had in a
 // group.

@@ -3,8 +3,8 @@ package record
 import (
 	"encoding/binary"
 
-	"parley"
 	"parley/actors/group"
+	"parley/client/parley"
 )
 
 // MLSEpochKey returns the key of a row about an epoch of a group's MLS group.

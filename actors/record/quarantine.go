@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"parley"
 	"parley/actors/conversation"
+	"parley/client/parley"
 	"parley/journal"
 )
 

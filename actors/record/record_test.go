@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/encoding"
 	"parley/actors/record"
+	"parley/client/parley"
 )
 
 func firstMessage() *record.Message {

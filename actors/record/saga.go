@@ -3,7 +3,7 @@ package record
 import (
 	"fmt"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

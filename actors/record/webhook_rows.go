@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 // EventFilter is the part of a webhook's row that is read without its state: whether it

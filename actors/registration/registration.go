@@ -11,7 +11,7 @@ import (
 	"math/bits"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // ExpiresAt returns the instant from which solutions are refused, UTC.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/encoding"
+	"parley/client/parley"
 	"parley/journal"
 )
 

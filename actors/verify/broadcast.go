@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"slices"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -7,9 +7,9 @@ import (
 	"regexp"
 	"time"
 
-	"parley"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 // check is a statement that must be true of everything that is stored: an index of

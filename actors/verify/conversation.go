@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

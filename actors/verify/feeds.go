@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"hash/maphash"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

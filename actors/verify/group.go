@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

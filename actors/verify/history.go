@@ -4,10 +4,10 @@ import (
 	"maps"
 	"slices"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/keylog"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"parley"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/journal"
 )
 

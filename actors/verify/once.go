@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"parley"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

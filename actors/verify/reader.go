@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/encoding"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -1,10 +1,10 @@
 package verify
 
 import (
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/record"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/journal/report"
 )

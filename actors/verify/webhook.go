@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/encoding"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

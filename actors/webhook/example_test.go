@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 // An inactive webhook attempts no delivery.

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 // chronicle is what a host stores of a webhook: its rows, and the feed entries that

@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 type hookRules = actorstest.Rules[*webhook.State, webhook.Command, webhook.Event]

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Exists reports whether the webhook was ever created.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/webhook"
+	"parley/client/parley"
 )
 
 type (

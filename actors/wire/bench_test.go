@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"parley"
 	"parley/actors/wire"
+	"parley/client/parley"
 )
 
 type (

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // keptError is an error that errors.Is finds after a crossing. distinct is the error

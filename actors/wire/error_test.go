@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/wire"
+	"parley/client/parley"
 )
 
 func crossed(t *testing.T, types *wire.Types, err error) error {

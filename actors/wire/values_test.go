@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/wire"
+	"parley/client/parley"
 )
 
 type (

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/wire"
+	"parley/client/parley"
 )
 
 // TestRoundTrip encodes random values of every type and expects them back.

@@ -8,7 +8,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
-	"parley/http/api"
+	"parley/client/api"
 )
 
 const (

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"parley"
 	"parley/bench/wire"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 const (

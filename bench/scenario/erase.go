@@ -10,7 +10,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/wire"
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // Erase is the erasure of an organization while others send, as Erasure performs it.

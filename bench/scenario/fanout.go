@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"parley"
 	"parley/bench/load"
 	"parley/bench/result"
 	"parley/bench/wire"
+	"parley/client/parley"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Faults in what the server of these tests does with groups.

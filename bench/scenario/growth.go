@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"parley"
 	"parley/bench/load"
 	"parley/bench/result"
 	"parley/bench/wire"
+	"parley/client/parley"
 )
 
 // Create is the creation of one agent, as Growth.PrepareAgents prepares it.

@@ -9,7 +9,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/wire"
-	"parley/http/api"
+	"parley/client/api"
 )
 
 const (

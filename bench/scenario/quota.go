@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // Names of the figures of a run of Quota.

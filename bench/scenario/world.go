@@ -10,10 +10,10 @@ import (
 	"net/http"
 	"net/url"
 
-	"parley"
 	"parley/bench/target"
-	"parley/http/api"
-	"parley/http/client"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // setupCalls is the number of agents that are created concurrently.

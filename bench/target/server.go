@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"parley/http/client"
+	"parley/client"
 )
 
 // announcement is the text that a server prints once it accepts connections.

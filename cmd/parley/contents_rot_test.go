@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/datadir"
 	"parley/journal"
 	"parley/persistence"

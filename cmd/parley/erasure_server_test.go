@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 	"parley/http/svid/svidtest"
 )

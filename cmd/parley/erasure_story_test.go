@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/mls/mlstest"
 	"parley/http/svid/svidtest"
 )

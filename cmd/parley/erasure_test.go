@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/directory"
+	"parley/client/parley"
 	"parley/cmd/parley/datadir"
 	"parley/journal"
 	"parley/persistence"

@@ -6,9 +6,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"parley"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
-	"parley/http/api"
 	"parley/http/mls/mlstest"
 )
 

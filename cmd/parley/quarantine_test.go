@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/operator"
 	"parley/cmd/parley/program"

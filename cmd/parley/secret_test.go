@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"parley"
+	"parley/client"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/client"
 )
 
 // TestSecretGoesToItsServerOnly: commands send a stored secret to the server that

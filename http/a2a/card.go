@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/auth"
 )
 

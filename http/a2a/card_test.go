@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/gowebpki/jcs"
 
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/auth"
 )
 

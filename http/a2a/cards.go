@@ -7,12 +7,12 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

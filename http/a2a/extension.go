@@ -1,6 +1,6 @@
 package a2a
 
-import "parley/http/api"
+import "parley/client/api"
 
 const extensionText = "Members of the agent's card that A2A does not have."
 

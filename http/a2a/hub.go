@@ -3,7 +3,7 @@ package a2a
 import (
 	"sync"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/limit"
 )
 

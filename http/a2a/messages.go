@@ -14,14 +14,14 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/content"
 	"parley/http/rest"
 	"parley/http/submission"

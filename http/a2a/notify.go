@@ -8,12 +8,12 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/delivery"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"strings"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/delivery"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/http/egress"
 )
 

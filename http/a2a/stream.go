@@ -14,10 +14,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/http/connlimit"
 	"parley/http/content"
 	"parley/http/limit"

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 

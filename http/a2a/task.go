@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 
-	"parley"
 	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/http/submission"
 	"parley/journal"
 )

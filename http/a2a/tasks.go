@@ -13,12 +13,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/http/content"
 )
 

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/query"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/view"
 )

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/group"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/journal"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"parley"
 	"parley/actors/org"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 

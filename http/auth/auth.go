@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"strings"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Refusals of this package. // spec: Errors

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // ChallengeAlgorithm names the proof of work in registration answers.

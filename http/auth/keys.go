@@ -4,7 +4,7 @@ import (
 	"crypto/ed25519"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // SigningKey is one key of the service that signs access tokens or A2A cards, never both.

@@ -9,7 +9,7 @@ import (
 
 	"filippo.io/edwards25519"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // KeyError states which member of an uploaded JWK is wrong, for a 422 at that member.

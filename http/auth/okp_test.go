@@ -13,7 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

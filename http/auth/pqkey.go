@@ -3,7 +3,7 @@ package auth
 import (
 	"crypto/mlkem"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // ParsePQKey parses the members of a public post-quantum key of kind AKP and returns the

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

@@ -5,7 +5,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // SecretPrefix is the prefix of every client secret, so that scanners of public

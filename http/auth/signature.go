@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // CheckMessageSignature verifies the optional signature header of a send: the base64url

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/maypok86/otter/v2"
 
-	"parley"
+	"parley/client/parley"
 )
 
 const (

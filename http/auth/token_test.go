@@ -18,7 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

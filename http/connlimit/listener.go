@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/limit"
 )
 

@@ -26,9 +26,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // payloadForm is the first byte of a stored content: a version in the upper half, and in

@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // bodyWith returns the stored form of a content with some metadata.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Upper bounds on what a message takes in a page besides its stored content: its ids,

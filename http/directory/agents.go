@@ -12,10 +12,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
 	index "parley/actors/directory"
 	"parley/actors/query"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/limit"
 	"parley/http/rest"
 	"parley/http/view"

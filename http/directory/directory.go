@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"runtime"
 
-	"parley"
 	"parley/actors"
 	index "parley/actors/directory"
+	"parley/client/parley"
 	"parley/http/access"
 	"parley/http/limit"
 	"parley/http/rest"

@@ -1,10 +1,10 @@
 package directory
 
 import (
-	"parley"
 	index "parley/actors/directory"
 	"parley/actors/group"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/view"
 )

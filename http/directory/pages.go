@@ -5,9 +5,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
 	index "parley/actors/directory"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/web"
 )

@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
 	index "parley/actors/directory"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/connlimit"
 	"parley/http/limit"
 	"parley/http/rest"

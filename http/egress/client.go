@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Fixed bounds of one attempt.

@@ -9,7 +9,7 @@
 // share of the posts in flight. A waiting post is an entry in a queue, not a goroutine.
 package egress
 
-import "parley"
+import "parley/client/parley"
 
 // Refusals of this package.
 var (

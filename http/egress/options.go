@@ -3,7 +3,7 @@ package egress
 import (
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Options are the settings of a Sender. Zero values mean the defaults stated below.

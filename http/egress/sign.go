@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // SecretPrefix is the prefix of every webhook secret. // docs: webhooks.md

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"parley"
 	"parley/actors"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/connlimit"
 	"parley/http/limit"
 	"parley/http/rest"

@@ -13,10 +13,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley"
 	"parley/actors/query"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/connlimit"
 	"parley/http/limit"
 	"parley/http/rest"

@@ -4,11 +4,11 @@ package groups
 import (
 	"errors"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/group"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/rest"
 	"parley/http/submission"
 	"parley/http/view"

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"slices"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/content"
 	"parley/http/rest"
 )

@@ -1,10 +1,10 @@
 package groups
 
 import (
-	"parley"
 	"parley/actors/group"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/rest"
 )
 

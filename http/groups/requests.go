@@ -6,11 +6,11 @@ import (
 	"errors"
 	"slices"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/group"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 	"parley/http/view"
 	"parley/journal"

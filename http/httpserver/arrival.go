@@ -8,7 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/buffer"
 	"parley/http/connlimit"
 	"parley/http/limit"

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 

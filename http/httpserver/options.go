@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/connlimit"
 	"parley/http/limit"
 	"parley/http/overload"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/connlimit"
 	"parley/http/rest"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/connlimit"
 	"parley/http/docs"
 	"parley/http/limit"

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 

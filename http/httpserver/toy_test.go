@@ -17,8 +17,8 @@ import (
 
 	"github.com/valyala/fasthttp/fasthttputil"
 
-	"parley"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // TestMemoryIsBounded: clients without credentials choose keys and how often they send.

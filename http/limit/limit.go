@@ -13,7 +13,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // keysMax bounds the memory of one Limiter, in keys. Beyond it the least used keys are

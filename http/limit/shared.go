@@ -3,7 +3,7 @@ package limit
 import (
 	"sync"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // sharedMax bounds how many keys of all limits wait to be told to other nodes. What further

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/limit"
 )
 

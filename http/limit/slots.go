@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Window is an exact sliding window: in any span of its length, it admits at most its

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // TestManyRejectionsLowerTheBound: if more than an eighth of the requests in a window

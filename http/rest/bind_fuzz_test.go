@@ -14,7 +14,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // tableOf returns all routes of the API, ready to bind, without a service behind them.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // manyMembers returns that many members with different names, numbered from a start.

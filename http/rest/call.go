@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/valyala/fasthttp"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/buffer"
 	"parley/http/connlimit"
 	"parley/http/limit"

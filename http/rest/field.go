@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // FieldError describes what is wrong with one value of a request.

@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // ErrLongArray rejects an array that is too long for one answer.

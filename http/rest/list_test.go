@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // TestListPageHasRoomForFirstRow: a page has room for its first row, however long that

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // comments are doc comments by type name and by Type.Field.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // streamEvents are the events of an agent's stream. Only a message has an id, so the last

@@ -9,7 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 func (b *schemas) operation(r *Route) object {

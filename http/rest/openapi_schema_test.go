@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // schemas collects the named schemas of a document. A struct that is sent and received

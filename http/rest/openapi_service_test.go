@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // servicePlans plans the routes of the server, without a service behind them.

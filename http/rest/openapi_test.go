@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // wireRoutes use every kind of wire struct in a document.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Only this file maps a refusal to a status, a class name and a body. // spec: Errors

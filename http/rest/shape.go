@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // kind is the kind of a value on the wire.

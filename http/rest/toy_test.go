@@ -3,8 +3,8 @@ package rest
 import (
 	"time"
 
-	"parley"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // The toy types have every kind of field.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // settle returns the addressable value that a shape fills: behind the pointer, inside the

@@ -1,10 +1,10 @@
 package submission
 
 import (
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/record"
+	"parley/client/parley"
 	"parley/http/content"
 	"parley/http/rest"
 )

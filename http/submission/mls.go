@@ -4,9 +4,9 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"parley"
 	"parley/actors/group"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/mls"
 )
 

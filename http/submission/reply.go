@@ -3,13 +3,13 @@ package submission
 import (
 	"errors"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/query"
 	"parley/actors/record"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/access"
-	"parley/http/api"
 	"parley/http/content"
 	"parley/http/rest"
 	"parley/journal"

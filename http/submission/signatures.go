@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 
-	"parley"
 	"parley/actors/agent"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/http/rest"
 )

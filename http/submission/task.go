@@ -3,10 +3,10 @@ package submission
 import (
 	"errors"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/agent"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/rest"
 )
 

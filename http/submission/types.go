@@ -3,8 +3,8 @@ package submission
 import (
 	"strings"
 
-	"parley"
 	"parley/actors/conversation"
+	"parley/client/parley"
 )
 
 var errReservedType = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, the type is in the reserved namespace and not one of its types").With("loc", "type")

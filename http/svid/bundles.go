@@ -17,7 +17,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Bundles are the trust bundles of the trust domains that the operator trusts, each in a

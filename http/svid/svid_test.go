@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/svid/svidtest"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/svid/jwtsvid"
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Refusals of a document.

@@ -3,10 +3,10 @@ package view
 import (
 	"encoding/base64"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

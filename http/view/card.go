@@ -5,11 +5,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/auth"
 )
 

@@ -2,7 +2,7 @@ package view
 
 import (
 	"parley/actors/conversation"
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // Conversation returns a conversation as its participants see it.

@@ -3,7 +3,7 @@ package view
 import (
 	"parley/actors/group"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // Group returns a group as a caller sees it, without its handle.

@@ -3,10 +3,10 @@ package view
 import (
 	"log/slog"
 
-	"parley"
 	"parley/actors/query"
 	"parley/actors/record"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/content"
 	"parley/journal"
 )

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"parley/http/api"
+	"parley/client/api"
 	"parley/journal"
 )
 

@@ -3,10 +3,10 @@ package view
 import (
 	"time"
 
-	"parley"
 	"parley/actors/query"
 	"parley/actors/webhook"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // Webhook returns a webhook as its owner sees it. // spec: Webhook (WebhookRead)

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"parley"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // Search is the form of the directory. Fields that are left empty are sent empty, and

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"parley"
-	"parley/http/api"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // Policy is the Content-Security-Policy of every page: it loads only files of this server,

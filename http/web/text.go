@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // visible returns a text of a card without the characters that show nothing, such as

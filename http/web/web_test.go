@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 var testSite = Site{Version: "1", BaseURL: "https://home.example", Domain: "home.example", Brand: "svc"}

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors/delivery"
 	"parley/actors/webhook"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/http/a2a"
-	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/egress"
 	"parley/http/view"

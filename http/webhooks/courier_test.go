@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/delivery"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/http/auth"
 	"parley/http/egress"
 )

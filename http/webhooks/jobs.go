@@ -2,7 +2,7 @@ package webhooks
 
 import (
 	"parley/actors/webhook"
-	"parley/http/api"
+	"parley/client/api"
 	"parley/http/rest"
 	"parley/http/view"
 )

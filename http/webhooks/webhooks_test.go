@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // TestWebhookBytesLeast: no webhook takes less in an answer than is counted for it.

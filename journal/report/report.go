@@ -10,7 +10,7 @@ import (
 	"hash/maphash"
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // faultsKept is how many faults of one check are described; all are counted.

@@ -3,7 +3,7 @@ package apply
 import (
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/layout"
 )

@@ -1,7 +1,7 @@
 package apply
 
 import (
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/layout"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/layout"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/journaltest"
 	"parley/persistence/layout"

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/layout"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

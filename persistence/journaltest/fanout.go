@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

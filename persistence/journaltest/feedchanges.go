@@ -3,7 +3,7 @@ package journaltest
 import (
 	"context"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

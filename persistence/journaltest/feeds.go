@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -1,7 +1,7 @@
 package journaltest
 
 import (
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

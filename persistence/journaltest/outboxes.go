@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

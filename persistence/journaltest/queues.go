@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

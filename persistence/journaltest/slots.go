@@ -3,7 +3,7 @@ package journaltest
 import (
 	"math/bits"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // SpreadSlot is the n-th of parley.Slots slots in an order that spreads neighbours

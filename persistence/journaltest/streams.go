@@ -3,7 +3,7 @@ package journaltest
 import (
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

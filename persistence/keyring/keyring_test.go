@@ -17,7 +17,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/client/parley"
 	"parley/persistence/disk"
 )
 

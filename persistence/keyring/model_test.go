@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // organization is what the model knows of one.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // The keyrings of a cluster's nodes have the same wrapping key and the same server key, and

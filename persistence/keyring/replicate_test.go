@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // nodes returns the keyrings of two nodes of a cluster.

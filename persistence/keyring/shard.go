@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // shard is one shard of an open keyring.

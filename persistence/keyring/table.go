@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // KeyBytes is the size of every key.

@@ -3,7 +3,7 @@ package layout
 import (
 	"github.com/cockroachdb/pebble/v2"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // BatchMessages calls found with the messages whose records a batch writes. Copies of a record

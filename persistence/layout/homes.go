@@ -1,6 +1,6 @@
 package layout
 
-import "parley"
+import "parley/client/parley"
 
 // Homes is the number of journals of a directory, from 1 to parley.Slots. It alone
 // decides which journal is the home of a slot, and so where a row is stored. Each

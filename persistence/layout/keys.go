@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // TestChunkIsSearched: a search finds every seat of a list, and no other.

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // feedPlaces is the number of places that feeds share.

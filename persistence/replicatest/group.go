@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/persistence"
 )
 

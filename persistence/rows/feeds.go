@@ -3,7 +3,7 @@ package rows
 import (
 	"errors"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/layout"
 )

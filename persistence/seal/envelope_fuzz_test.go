@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // Any bytes open or give one of the documented errors, and an envelope that opens is

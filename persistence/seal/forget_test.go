@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // entries returns the cached ciphers of an organization.

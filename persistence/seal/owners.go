@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // The first byte of an envelope: the version in the upper four bits, and in the lower

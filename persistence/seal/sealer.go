@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"parley"
+	"parley/client/parley"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // keyMap is a set of keys in memory. Hook, if set, runs in every call of Key, after

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/journal/report"
 	"parley/persistence"

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/seal/sealtest"
 )

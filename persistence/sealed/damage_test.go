@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/journal/report"
 	"parley/persistence"

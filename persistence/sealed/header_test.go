@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/seal"
 	"parley/persistence/seal/sealtest"

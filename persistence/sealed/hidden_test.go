@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/seal"
 )

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/seal"
 )

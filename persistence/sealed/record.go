@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"sync"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

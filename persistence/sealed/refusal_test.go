@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/layout"
 )

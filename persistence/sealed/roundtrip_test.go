@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,7 +3,7 @@ package sealed
 import (
 	"errors"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

@@ -3,7 +3,7 @@ package verify
 import (
 	"fmt"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 )
 

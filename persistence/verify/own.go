@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"parley"
+	"parley/client/parley"
 	"parley/journal"
 	"parley/persistence/disk"
 	"parley/persistence/layout"

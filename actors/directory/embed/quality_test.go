@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/directory"
+	"parley/client/parley"
 )
 
 // readCards reads testdata/cards.txt.

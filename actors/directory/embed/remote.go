@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // RemoteOptions configure NewRemote. Zero values of bounds mean the defaults.

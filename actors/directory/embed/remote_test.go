@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 const secretKey = "sk-very-secret"

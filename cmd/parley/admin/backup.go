@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/datadir"
-	"parley/http/api"
 	"parley/persistence/backup"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/datadir"
 	"parley/http/auth"
 )

@@ -15,12 +15,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/org"
+	"parley/client/api"
+	"parley/client/parley"
 	parleyhttp "parley/http"
 	"parley/http/access"
-	"parley/http/api"
 )
 
 // OrgEndpoint lists organizations and changes their tiers, quotas and suspensions.

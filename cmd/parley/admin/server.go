@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"parley/client/api"
 	parleyhttp "parley/http"
-	"parley/http/api"
 )
 
 // Server holds the operator's HTTP servers. The admin address serves everything; the

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/client"
 )
 
 // A2ACmd holds the commands for the A2A bridge.

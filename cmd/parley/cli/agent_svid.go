@@ -12,11 +12,11 @@ import (
 	"regexp"
 	"strings"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 type agentSVIDChallengeCmd struct {

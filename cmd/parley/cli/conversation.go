@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 type ConversationCmd struct {

@@ -7,9 +7,9 @@ import (
 	"io"
 	"os"
 
+	"parley/client"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/client"
 )
 
 type ExportCmd struct {

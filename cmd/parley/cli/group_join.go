@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 type groupInviteCmd struct {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"parley/client"
+	"parley/client/api"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 // shownGroup is a group with what is known of its MLS group.

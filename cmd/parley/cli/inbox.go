@@ -3,10 +3,10 @@ package cli
 import (
 	"context"
 
-	"parley"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
 )
 
 type InboxCmd struct {

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
 	"parley/http/auth"
-	"parley/http/client"
 )
 
 type KeyShowCmd struct {

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
+	"parley/client"
+	"parley/client/api"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 // formerKeysShown bounds how many former keys `key show --former` requests from the

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 // openedMessage is a message as commands print it: the record from the server, and the

@@ -9,11 +9,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 type ReceiptCmd struct {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"parley/http/api"
-	"parley/http/client"
+	"parley/client"
+	"parley/client/api"
 )
 
 // TestShownVerdict: the text beside a message states what its signature does not prove.

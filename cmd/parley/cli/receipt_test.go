@@ -15,7 +15,7 @@ import (
 // TestReceiptVerifyTampered: receipt verify, with files alone, names what is wrong with each
 // changed part of a receipt, and prints nothing then. The first case is the control.
 func TestReceiptVerifyTampered(t *testing.T) {
-	text, err := os.ReadFile("../../../http/api/testdata/receipt.json")
+	text, err := os.ReadFile("../../../client/api/testdata/receipt.json")
 	if err != nil {
 		t.Fatal(err)
 	}

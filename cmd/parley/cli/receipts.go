@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 
-	"parley"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
 )
 
 type AckCmd struct {

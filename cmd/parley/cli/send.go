@@ -10,11 +10,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 // payloadFlags are the flags that send and reply share.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 type WatchCmd struct {

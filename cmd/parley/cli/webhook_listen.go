@@ -10,10 +10,10 @@ import (
 	"net/url"
 	"time"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 type webhookListenCmd struct {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 	"parley/http/auth"
 	"parley/persistence"

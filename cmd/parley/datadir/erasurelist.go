@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // erasureListName is the name of the list of erasures in a data directory.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"parley"
 	"parley/actors/encoding"
 	"parley/actors/issuer"
 	"parley/actors/rules"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 	"parley/http/auth"
 	"parley/journal"

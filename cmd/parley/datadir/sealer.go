@@ -3,7 +3,7 @@ package datadir
 import (
 	"path/filepath"
 
-	"parley"
+	"parley/client/parley"
 	"parley/persistence/keyring"
 	"parley/persistence/seal"
 	"parley/persistence/sealed"

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 // serverDies shows that every acknowledged message survives a SIGKILL.

@@ -3,8 +3,8 @@ package demo
 import (
 	"errors"
 
-	"parley/http/api"
-	"parley/http/client"
+	"parley/client"
+	"parley/client/api"
 )
 
 const (

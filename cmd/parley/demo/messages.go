@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"parley/http/client"
+	"parley/client"
 )
 
 // eventStream is an agent's open event stream, read one event at a time.

@@ -10,9 +10,9 @@ import (
 	"errors"
 	"testing"
 
-	"parley"
-	"parley/http/api"
-	"parley/http/client"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 )
 
 // job is a request to hpke.mjs, outcome its answer; bytes are encoded as base64url.

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"parley/http/client"
+	"parley/client"
 )
 
 // newHybridParty is newParty with an X-Wing key, whose private key is party.key.

@@ -63,7 +63,7 @@ func TestHPKEVectors(t *testing.T) {
 }
 
 func judgeVectors(t *testing.T, file string, version int) {
-	text, err := os.ReadFile("../../../http/client/testdata/" + file)
+	text, err := os.ReadFile("../../../client/testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // clocksEvery is how often a node compares its wall clock with those of the others.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster"
 	"parley/cluster/identity"
 	"parley/cmd/parley/admin"

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster"
 	"parley/cluster/identity"
 	"parley/cluster/raftlog"

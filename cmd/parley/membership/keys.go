@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster"
 	"parley/cmd/parley/datadir"
 	"parley/persistence"

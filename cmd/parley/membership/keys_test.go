@@ -12,7 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster"
 	"parley/cmd/parley/datadir"
 	"parley/journal"

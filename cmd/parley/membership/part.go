@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/host"
+	"parley/client/parley"
 	"parley/cluster"
 	"parley/cluster/identity"
 	"parley/cluster/raftlog"

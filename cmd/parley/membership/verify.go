@@ -4,7 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster"
 	"parley/cluster/identity"
 	"parley/cluster/raftlog"

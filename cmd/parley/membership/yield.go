@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cluster/identity"
 )
 

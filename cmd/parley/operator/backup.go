@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"

@@ -12,10 +12,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley"
+	"parley/client"
+	"parley/client/parley"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
-	"parley/http/client"
 )
 
 // defaultAdmin is the default address for operator calls.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"parley/actors/record"
+	"parley/client/api"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
-	"parley/http/api"
 	"parley/journal"
 	"parley/persistence"
 )

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"parley"
 	actorsverify "parley/actors/verify"
+	"parley/client/parley"
 	"parley/cluster/identity"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/membership"

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"parley"
+	"parley/client"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
-	"parley/http/client"
 )
 
 // Flags name the directory that holds one organization's credentials

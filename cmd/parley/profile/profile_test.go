@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 func testAccount(url string) *Account {

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 
-	"parley"
+	"parley/client"
+	"parley/client/api"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
-	"parley/http/api"
-	"parley/http/client"
 )
 
 // Register registers an organization by proof of work, at the server that the

@@ -7,9 +7,9 @@ import (
 	"net/url"
 	"strings"
 
-	"parley"
+	"parley/client"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
-	"parley/http/client"
 )
 
 // errPlainHTTP: credentials would cross a network unencrypted.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley/http/client"
+	"parley/client"
 )
 
 // The exit codes. `parley --help` lists them, and scripts depend on them.

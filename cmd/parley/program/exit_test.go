@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"parley"
-	"parley/http/client"
+	"parley/client"
+	"parley/client/parley"
 )
 
 func TestExitCodes(t *testing.T) {

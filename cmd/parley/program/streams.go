@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley/http/api"
+	"parley/client/api"
 )
 
 // Streams are a command's standard input, output and error.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/datadir"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 	"parley/cmd/parley/telemetry"
 )

@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"parley"
 	"parley/actors/directory/embed"
+	"parley/client/parley"
 )
 
 // Embeddings are the settings of the directory's search by meaning. // docs: directory.md

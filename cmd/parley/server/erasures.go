@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/datadir"
 	"parley/persistence/keyring"
 	"parley/persistence/seal"

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors/host"
+	"parley/client/parley"
 	"parley/cmd/parley/membership"
 	"parley/cmd/parley/program"
 	"parley/journal"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lmittmann/tint"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/projection"
+	"parley/client/parley"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/membership"

@@ -13,7 +13,7 @@ import (
 
 	"github.com/knadh/koanf/v2"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 	"parley/http/access"

@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/url"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // warning is a message about a setting that permits more than most operators want.

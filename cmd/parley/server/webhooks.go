@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 	"parley/http/auth"
 	"parley/http/egress"

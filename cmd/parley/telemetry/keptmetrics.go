@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 
-	"parley"
+	"parley/client/parley"
 )
 
 // keptFor is how long a scrape is answered again. It takes milliseconds to gather all metrics, and

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"parley"
+	"parley/client/parley"
 	"parley/http/httpserver"
 	"parley/http/rest"
 )

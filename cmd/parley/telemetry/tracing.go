@@ -21,7 +21,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"parley"
+	"parley/client/parley"
 	"parley/cmd/parley/program"
 )
 

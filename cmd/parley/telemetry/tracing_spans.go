@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"parley"
 	"parley/actors/delivery"
+	"parley/client/parley"
 	parleyhttp "parley/http"
 	"parley/http/egress"
 	"parley/http/httpserver"

@@ -13,9 +13,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"parley"
 	"parley/actors/delivery"
 	"parley/actors/webhook"
+	"parley/client/parley"
 	"parley/http/egress"
 	"parley/http/httpserver"
 	"parley/http/rest"

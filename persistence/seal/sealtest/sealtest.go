@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"sync"
 
-	"parley"
+	"parley/client/parley"
 	"parley/persistence/seal"
 )
 

@@ -1,0 +1,132 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"parley/client/api"
+	"parley/client/parley"
+)
+
+// WebFinger returns where the documents of an agent are. resource is its URI, such as
+// acct:bob@acme.example. With rels, only links with these relations are returned. No
+// credentials are needed.
+func (c *Client) WebFinger(ctx context.Context, resource string, rels ...string) (*api.WebFinger, error) {
+	k := get("/.well-known/webfinger")
+	k.public, k.query = true, url.Values{"resource": {resource}}
+	k.header = http.Header{"Accept": {api.MediaJRD}}
+	if len(rels) > 0 {
+		k.query["rel"] = rels
+	}
+	return fetch[api.WebFinger](ctx, c, k)
+}
+
+// DIDDocument returns the DID document of an active agent, by handle or id. On the host of
+// an organization, whose URL is https://org.domain, the name of one of its agents is
+// enough. No credentials are needed.
+func (c *Client) DIDDocument(ctx context.Context, agent string) (*api.DIDDocument, error) {
+	k := get("/agents/" + url.PathEscape(agent) + "/did.json")
+	k.public = true
+	k.header = http.Header{"Accept": {api.MediaDID}}
+	return fetch[api.DIDDocument](ctx, c, k)
+}
+
+// Identity is what a server says about one agent in its three public documents.
+type Identity struct {
+	Keys      *api.AgentKeys
+	WebFinger *api.WebFinger
+	DID       *api.DIDDocument
+}
+
+// Identity returns the identity documents of an agent. The keys come from the client's
+// server. So do the other two documents, or from the server found, if it is not nil: that
+// of the organization's own host.
+func (c *Client) Identity(ctx context.Context, h parley.Handle, found *Client) (*Identity, error) {
+	name := h.Name
+	if found == nil {
+		found, name = c, h.String()
+	}
+	var out Identity
+	var err error
+	if out.Keys, err = c.Keys(ctx, h.String(), ""); err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
+	if out.WebFinger, err = found.WebFinger(ctx, h.Account()); err != nil {
+		return nil, fmt.Errorf("WebFinger: %w", err)
+	}
+	if out.DID, err = found.DIDDocument(ctx, name); err != nil {
+		return nil, fmt.Errorf("DID document: %w", err)
+	}
+	return &out, nil
+}
+
+// Differences compares the documents of the agent with a handle. It returns a sentence for
+// each difference, and none if all documents describe the agent with the same two keys.
+func (i *Identity) Differences(h parley.Handle) (found []string) {
+	check := func(same bool, format string, args ...any) {
+		if !same {
+			found = append(found, fmt.Sprintf(format, args...))
+		}
+	}
+	handle := ""
+	if i.Keys.Handle != nil {
+		handle = *i.Keys.Handle
+	}
+	check(handle == h.String(), "the keys are those of %q", handle)
+	check(i.WebFinger.Subject == h.Account(), "WebFinger is about %q", i.WebFinger.Subject)
+	card := "/agents/" + i.Keys.AgentID.String() + "/card"
+	check(linked(i.WebFinger, api.RelSelf, card), "WebFinger does not link to %s", card)
+	check(slices.Contains(i.WebFinger.Aliases, h.DID()), "WebFinger does not name %s", h.DID())
+	check(i.DID.ID == h.DID(), "the DID document is that of %q", i.DID.ID)
+	for _, use := range []struct {
+		name, curve string
+		ids         []string
+		key         *api.JWK
+	}{
+		{"authentication", parley.Ed25519, i.DID.Authentication, i.Keys.SigningPublicKey},
+		{"assertionMethod", parley.Ed25519, i.DID.AssertionMethod, i.Keys.SigningPublicKey},
+		{"keyAgreement", parley.X25519, i.DID.KeyAgreement, i.Keys.EncryptionPublicKey},
+	} {
+		check(i.only(use.ids, use.curve, use.key), "the DID document lists another key for %s than the server", use.name)
+	}
+	return found
+}
+
+// only reports whether a DID document lists exactly one key for a use, and this one. Keys
+// are compared byte for byte: a kid is what a document says about its key.
+func (i *Identity) only(ids []string, curve string, key *api.JWK) bool {
+	if len(ids) != 1 || key == nil {
+		return false
+	}
+	want, err := key.Raw(curve)
+	if err != nil {
+		return false
+	}
+	var raw []byte
+	for _, m := range i.DID.VerificationMethod {
+		if m.ID != ids[0] {
+			continue
+		}
+		if raw != nil || m.Controller != i.DID.ID { // an id stands for one key
+			return false
+		}
+		if raw, err = m.PublicKeyJWK.Raw(curve); err != nil {
+			return false
+		}
+	}
+	return string(raw) == string(want)
+}
+
+// linked reports whether a link of a relation ends in a path.
+func linked(w *api.WebFinger, rel, path string) bool {
+	for _, link := range w.Links {
+		if link.Rel == rel && strings.HasSuffix(link.Href, path) {
+			return true
+		}
+	}
+	return false
+}
