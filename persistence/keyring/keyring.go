@@ -189,14 +189,14 @@ func (all *shards) ErasedAt(org parley.OrgID) (time.Time, bool) {
 }
 
 // Erased returns the organizations whose keys were destroyed, in no order.
-func (in *shards) Erased() (all []parley.OrgID) {
-	for i := range in {
-		s := &in[i]
+func (all *shards) Erased() (erased []parley.OrgID) {
+	for i := range all {
+		s := &all[i]
 		s.mu.RLock()
-		all = s.seen.erased(all)
+		erased = s.seen.erased(erased)
 		s.mu.RUnlock()
 	}
-	return all
+	return erased
 }
 
 // Create makes a key for an organization, which is durable when Create returns. If the
