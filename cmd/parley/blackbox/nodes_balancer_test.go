@@ -67,6 +67,7 @@ func TestBalancerAsksTheLeader(t *testing.T) {
 		for range 20 {
 			send(to)
 		}
+		time.Sleep(200 * time.Millisecond) // metrics may be 100 ms old
 		for _, s := range n.all {
 			sum += s.metrics(t).forwarded("answered")
 		}
