@@ -160,7 +160,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/mls", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/internal/planted", "parley/http/messages", "parley/http/mls", "parley/http/streams", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -169,10 +169,13 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/view"}),
 		why: "who acts, and what it may know, is the same for every resource",
 	},
-	"parley/http/export":    {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/content"}), why: resourceWhy},
-	"parley/http/webhooks":  {may: slices.Concat(resource, []string{"parley/actors/delivery", "parley/http/a2a", "parley/http/egress"}), why: resourceWhy},
-	"parley/http/groups":    {may: slices.Concat(resource, []string{"parley/http/content", "parley/http/mls", "parley/http/submission"}), why: resourceWhy},
-	"parley/http/directory": {may: slices.Concat(resource, []string{"parley/actors/directory", "parley/actors/query", "parley/http/web"}), why: resourceWhy},
+	"parley/http/export":           {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/content"}), why: resourceWhy},
+	"parley/http/webhooks":         {may: slices.Concat(resource, []string{"parley/actors/delivery", "parley/http/a2a", "parley/http/egress"}), why: resourceWhy},
+	"parley/http/groups":           {may: slices.Concat(resource, []string{"parley/http/content", "parley/http/mls", "parley/http/submission"}), why: resourceWhy},
+	"parley/http/messages":         {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/content", "parley/http/httpserver", "parley/http/submission"}), why: resourceWhy},
+	"parley/http/streams":          {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/connlimit", "parley/http/content", "parley/http/internal/planted"}), why: resourceWhy},
+	"parley/http/internal/planted": {why: "only streams and their tests know which protections a test can take away"},
+	"parley/http/directory":        {may: slices.Concat(resource, []string{"parley/actors/directory", "parley/actors/query", "parley/http/web"}), why: resourceWhy},
 	"parley/http/view": {
 		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query", "parley/client/api", "parley/http/auth", "parley/http/content"}),
 		why: "what is shown is given to the renderers: they look nothing up and know no request",
@@ -233,7 +236,7 @@ var lattice = map[string]place{
 
 	// Commands.
 	"parley/cmd/parley":            {may: everything, why: "the command connects all packages"},
-	"parley/cmd/parley/telemetry":  {may: []string{"parley/client/parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/webhooks", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
+	"parley/cmd/parley/telemetry":  {may: []string{"parley/client/parley", "parley/actors", "parley/actors/delivery", "parley/cluster", "parley/cluster/link", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/messages", "parley/http/streams", "parley/http/webhooks", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
 	"parley/cmd/parley/operator":   {may: []string{"parley/client/parley", "parley/cluster/identity", "parley/cmd/parley/membership", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/actors/webhook", "parley/http", "parley/http/access", "parley/client/api", "parley/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/keyring", "parley/persistence/sealed", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
 	"parley/cmd/parley/admin":      {may: []string{"parley/client/parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/access", "parley/client/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
 	"parley/cmd/parley/datadir":    {may: []string{"parley/client/parley", "parley/actors/encoding", "parley/actors/issuer", "parley/actors/rules", "parley/cluster/identity", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/persistence/disk", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},

@@ -20,10 +20,7 @@ func (x *endings) of(id [16]byte) {
 }
 
 func (x *endings) here(id [16]byte) {
-	x.streams.endIf(func(st *agentStream) bool {
-		from := &st.source
-		return id == from.agent || id == from.client || id == from.org
-	})
+	x.streams.End(id)
 	x.bridge.EndStreams(id)
 }
 

@@ -20,7 +20,6 @@ import (
 	"parley/http/httpserver"
 	"parley/http/limit"
 	"parley/http/rest"
-	"parley/journal"
 )
 
 // heldPerAnswer sends the same request on many connections whose clients do not read
@@ -305,7 +304,7 @@ func TestSlowStreamReadersHaveABudget(t *testing.T) {
 		open   int
 	}{{limit.NewBudget(1), 0}, {limit.NewBudget(64 << 20), 1}, {nil, 1}} {
 		h := wireHarness(t, 1)
-		h.service.Budget = c.budget
+		h.service.streams.Budget = c.budget
 		e := newReceiver(true)
 		open := h.held(e, 1)
 		w := newWire(newReceiver(false))
@@ -323,7 +322,7 @@ func TestSlowStreamReadersHaveABudget(t *testing.T) {
 		}
 		open()
 		if c.open == 0 {
-			h.service.Budget = nil
+			h.service.streams.Budget = nil
 			again := newWire(e)
 			defer again.Close()
 			h.stream(again, again)
@@ -332,21 +331,6 @@ func TestSlowStreamReadersHaveABudget(t *testing.T) {
 		await(t, "what was taken is held", func() bool { return c.budget.Stats().Held == 0 })
 		_ = w.Close()
 		h.close()
-	}
-}
-
-// TestWaitingStreamHoldsNoMessages: a waiting stream keeps the positions of its entries
-// without their messages, and does not change the entries that it shares.
-func TestWaitingStreamHoldsNoMessages(t *testing.T) {
-	shared := []journal.FeedEntry{{Position: 1, Record: []byte("a")}, {Position: 2, Record: []byte("b")}}
-	st := &agentStream{}
-	if err := st.leave(errFull, shared); err != errFull || shared[1].Record == nil {
-		t.Errorf("%v, %v", err, shared)
-	}
-	for i, e := range st.pending.entries {
-		if e.Record != nil || e.Position != shared[i].Position {
-			t.Errorf("kept %+v", e)
-		}
 	}
 }
 

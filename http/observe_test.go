@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"parley/http/httpserver"
+	"parley/http/messages"
 )
 
 // TestPosted: the observer gets the message that a send or a reply has stored, its
@@ -20,7 +21,7 @@ func TestPosted(t *testing.T) {
 	g.observe(func(a httpserver.Answer) {
 		mu.Lock()
 		defer mu.Unlock()
-		if id, repeated, posted := Posted(&a); posted {
+		if id, repeated, posted := messages.Posted(&a); posted {
 			told = append(told, fmt.Sprint(id, " ", repeated))
 		}
 	})

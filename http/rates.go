@@ -101,7 +101,7 @@ func (s *core) share() *limit.Shared {
 	all.Add("difficulty", s.Difficulty)
 	all.Add("exports", s.exports)
 	all.Add("endings", s.endings)
-	s.streams.onNodes, s.taskStreams = all.Concurrency("streams"), all.Concurrency("task_streams")
+	s.streams.OnNodes, s.taskStreams = all.Concurrency("streams"), all.Concurrency("task_streams")
 	return all
 }
 

@@ -11,6 +11,7 @@ import (
 	"parley/http/directory"
 	"parley/http/docs"
 	"parley/http/groups"
+	"parley/http/messages"
 	"parley/http/rest"
 )
 
@@ -60,20 +61,21 @@ func (s *Service) registrationRoutes() []rest.Route {
 }
 
 func (s *Service) messagingRoutes() []rest.Route {
-	messages, inbox, agentStreams, conversations, agents := messages{s.core}, inbox{s.core}, agentStreams{s.core}, conversations{s.core}, agents{s.core}
+	messaging, inbox, conversations := messages.Messages{Options: s.messaging}, messages.Inbox{Options: s.messaging}, messages.Conversations{Options: s.messaging}
+	agents := agents{s.core}
 	return []rest.Route{
-		rest.RenderedAs[api.Message](post, "/messages", rest.Tier1, 201, "Send a message to an agent, or to a group.", messages.sendMessage),
-		rest.RenderedAs[api.SyncResult](post, "/messages/sync", rest.Tier1, 200, "Send a message and wait for the reply.", messages.syncMessage),
-		rest.RenderedAs[api.Message](get, "/messages/{id}", rest.Bearer, 200, "Read a message.", inbox.getMessage),
-		rest.RenderedAs[api.Message](post, "/messages/{id}/reply", rest.Tier1, 201, "Reply in the message's conversation.", messages.replyMessage),
-		rest.RenderedAs[api.Message](post, "/messages/{id}/read", rest.Bearer, 200, "Mark a received message as read.", inbox.readMessage),
-		rest.Typed(get, "/messages/{id}/receipt", rest.Bearer, 200, "A signed statement that the service accepted a message.", inbox.getReceipt),
-		rest.Typed(get, "/messages/{id}/trace", rest.Bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", inbox.traceMessage),
-		rest.RenderedAs[api.Page[api.Message]](get, "/agents/{id}/messages", rest.Bearer, 200, "Inbox of an agent, newest first.", inbox.inbox),
-		rest.Typed(post, "/agents/{id}/messages/ack", rest.Bearer, 200, "Mark received messages as read: some, or all up to one.", inbox.ackMessages),
-		rest.RenderedAs[api.Waited](get, "/agents/{id}/wait", rest.Bearer, 200, "Wait for messages to an agent.", inbox.wait),
-		rest.Stream(get, "/agents/{id}/stream", rest.Bearer, "Stream of an agent: what it missed, then what comes.", agentStreams.streamAgent),
-		rest.RenderedAs[api.Page[api.Message]](get, "/conversations/{id}/messages", rest.Bearer, 200, "Transcript of a conversation, both sides.", conversations.transcript),
+		rest.RenderedAs[api.Message](post, "/messages", rest.Tier1, 201, "Send a message to an agent, or to a group.", messaging.Send),
+		rest.RenderedAs[api.SyncResult](post, "/messages/sync", rest.Tier1, 200, "Send a message and wait for the reply.", messaging.SendAndWait),
+		rest.RenderedAs[api.Message](get, "/messages/{id}", rest.Bearer, 200, "Read a message.", inbox.Get),
+		rest.RenderedAs[api.Message](post, "/messages/{id}/reply", rest.Tier1, 201, "Reply in the message's conversation.", messaging.Reply),
+		rest.RenderedAs[api.Message](post, "/messages/{id}/read", rest.Bearer, 200, "Mark a received message as read.", inbox.Read),
+		rest.Typed(get, "/messages/{id}/receipt", rest.Bearer, 200, "A signed statement that the service accepted a message.", inbox.GetReceipt),
+		rest.Typed(get, "/messages/{id}/trace", rest.Bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", inbox.Trace),
+		rest.RenderedAs[api.Page[api.Message]](get, "/agents/{id}/messages", rest.Bearer, 200, "Inbox of an agent, newest first.", inbox.List),
+		rest.Typed(post, "/agents/{id}/messages/ack", rest.Bearer, 200, "Mark received messages as read: some, or all up to one.", inbox.Acknowledge),
+		rest.RenderedAs[api.Waited](get, "/agents/{id}/wait", rest.Bearer, 200, "Wait for messages to an agent.", inbox.Wait),
+		rest.Stream(get, "/agents/{id}/stream", rest.Bearer, "Stream of an agent: what it missed, then what comes.", s.streams.Serve),
+		rest.RenderedAs[api.Page[api.Message]](get, "/conversations/{id}/messages", rest.Bearer, 200, "Transcript of a conversation, both sides.", conversations.Transcript),
 		rest.Typed(get, "/poll/{token}", rest.Public, 200, "Count an agent's messages by poll token.", agents.poll),
 		rest.Typed(post, "/agents/{id}/poll-token", rest.Bearer, 200, "Generate or regenerate the poll token.", agents.createPollToken),
 		rest.Typed(remove, "/agents/{id}/poll-token", rest.Bearer, 204, "Revoke the poll token.", agents.deletePollToken),
@@ -95,7 +97,8 @@ func (s *Service) cardRoutes() []rest.Route {
 }
 
 func (s *Service) agentRoutes() []rest.Route {
-	agents, agentKeys, identity, conversations, workload := agents{s.core}, agentKeys{s.core}, identity{s.core}, conversations{s.core}, workload{s.core}
+	agents, agentKeys, identity, workload := agents{s.core}, agentKeys{s.core}, identity{s.core}, workload{s.core}
+	conversations := messages.Conversations{Options: s.messaging}
 	keyLog := keyLog{s.core}
 	return []rest.Route{
 		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", agents.listAgents),
@@ -123,7 +126,7 @@ func (s *Service) agentRoutes() []rest.Route {
 		rest.Typed(post, "/agents/{id}/verify-svid", rest.Bearer, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.verifySVID),
 		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.webFinger).As(api.MediaJRD).WithBadRequest(),
 		rest.RenderedAs[api.DIDDocument](get, "/agents/{name}/did.json", rest.Public, 200, "DID document of an agent (did:web).", identity.did).As(api.MediaDID),
-		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", conversations.agentConversations),
+		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", conversations.OfAgent),
 	}
 }
 
@@ -202,12 +205,13 @@ func (s *Service) pageRoutes() []rest.Route {
 }
 
 func (s *Service) otherRoutes() []rest.Route {
-	conversations, serverInfo, compliance := conversations{s.core}, serverInfo{s.core}, compliance{s.core}
+	conversations := messages.Conversations{Options: s.messaging}
+	serverInfo, compliance := serverInfo{s.core}, compliance{s.core}
 	return []rest.Route{
 		// Conversations
-		rest.Typed(get, "/conversations/{id}", rest.Bearer, 200, "Read a conversation.", conversations.getConversation),
-		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Bearer, 200, "Participants of a conversation.", conversations.participants),
-		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", conversations.patchStatus),
+		rest.Typed(get, "/conversations/{id}", rest.Bearer, 200, "Read a conversation.", conversations.Get),
+		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Bearer, 200, "Participants of a conversation.", conversations.Participants),
+		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", conversations.PatchStatus),
 
 		// Compliance
 		rest.Download("/orgs/{id}/export", api.MediaNDJSON, "Export everything that belongs to the organization, as lines of JSON.", s.exports.Serve),

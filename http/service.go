@@ -23,7 +23,9 @@ import (
 	"parley/http/export"
 	"parley/http/groups"
 	"parley/http/limit"
+	"parley/http/messages"
 	"parley/http/rest"
+	"parley/http/streams"
 	"parley/http/submission"
 	"parley/http/svid"
 	"parley/http/view"
@@ -135,7 +137,7 @@ type core struct {
 	signing   sync.Mutex
 	keyNews   keyNews
 	logSigner logSigner
-	streams   *streams
+	streams   *streams.Streams
 	exports   *export.Exports
 	webhooks  *webhooks.Webhooks
 	grouping  groups.Options
@@ -144,7 +146,7 @@ type core struct {
 	directory *directory.Directory
 	desk      *submission.Desk
 	bridge    *a2a.Bridge
-	erasures  erasureNews
+	messaging *messages.Options
 	closing   atomic.Bool
 }
 
@@ -173,7 +175,10 @@ func NewService(o ServiceOptions) *Service {
 			return s.show.CardChanged(a, o, a.GetCard().GetUpdatedMs())
 		},
 	})
-	s.streams, s.endings = newStreams(s), newEndings(s)
+	s.lists = &rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
+	s.streams, s.endings = streams.New(streams.Options{
+		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Clock: o.Clock, Logger: o.Logger, Budget: o.Budget, CutOff: s.cutOff,
+	}), newEndings(s)
 	s.exports = export.New(export.Options{
 		Node: o.Node, Agents: s.agents, Groups: s.groups, Quotas: o.Quotas, Show: s.show, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
 	})
@@ -184,15 +189,18 @@ func NewService(o ServiceOptions) *Service {
 		Node: o.Node, Agents: s.agents, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.Quotas.Allowed(who, access.QuotaMessages) },
 		PairRate: o.Rates.pair,
 	})
+	s.messaging = &messages.Options{
+		Node: o.Node, Agents: s.agents, Groups: s.groups, Desk: s.desk, Lists: s.lists, Logger: o.Logger, Brand: o.Brand, BaseURL: o.BaseURL,
+		CutOff: s.cutOff, ReceiptKey: s.receiptKey, Listening: s.streams.Listening, Erasures: &messages.Erasures{},
+	}
 	s.bridge = a2a.New(a2a.Options{
 		Node: o.Node, Agents: s.agents, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
-		Transferred: s.bridgeTransferred, StreamLimit: func(who rest.Caller) *int { return s.Quotas.Allowed(who, access.QuotaStreams) },
+		Transferred: messages.Inbox{Options: s.messaging}.Transferred, StreamLimit: func(who rest.Caller) *int { return s.Quotas.Allowed(who, access.QuotaStreams) },
 		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault, CutOff: s.cutOff, Streams: s.taskStreams,
 	})
 	if o.Courier != nil {
 		o.Courier.SetBridge(s.bridge)
 	}
-	s.lists = &rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.webhooks = &webhooks.Webhooks{
 		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Lists: s.lists, Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault,
 	}
@@ -210,7 +218,7 @@ func NewService(o ServiceOptions) *Service {
 // Close ends every stream. Clients can resume on another server, or later.
 func (s *Service) Close() {
 	s.closing.Store(true)
-	s.streams.close()
+	s.streams.Close()
 	s.exports.BreakOff(parley.OrgID{})
 	s.bridge.Close()
 }
@@ -220,12 +228,22 @@ func (s *Service) Close() {
 func (s *core) forget(org parley.OrgID) {
 	s.exports.BreakOff(org)
 	s.bridge.Forget(org)
-	s.streams.endIf(func(st *agentStream) bool { return st.source.org == org })
-	s.streams.rendered.clear()
+	s.streams.Forget(org)
 	s.directory.Forget()
-	s.streams.pages.turn()
-	s.streams.pages.turn() // what was young before
-	s.erasures.announce()
+	s.messaging.Erasures.Announce()
+}
+
+// EndStreams ends all streams of an organization.
+func (s *Service) EndStreams(id parley.OrgID) { s.endings.of(id) }
+
+// OpenStreams is the number of open streams.
+func (s *Service) OpenStreams() int { return s.streams.Open() + s.bridge.OpenStreams() }
+
+// StreamStats returns the current totals of streams.
+func (s *Service) StreamStats() streams.Stats {
+	all := s.streams.Stats()
+	all.Open += s.bridge.OpenStreams()
+	return all
 }
 
 // Bearer identifies a caller by its access token: the token must verify, and the
@@ -281,21 +299,18 @@ func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 
 // The handlers, by topic.
 type (
-	agents        struct{ *core }
-	agentKeys     struct{ *core }
-	cards         struct{ *core }
-	bridge        struct{ *core } // A2A
-	agentStreams  struct{ *core }
-	keyLog        struct{ *core }
-	identity      struct{ *core } // documents by which others find an agent's keys
-	messages      struct{ *core } // sending
-	inbox         struct{ *core } // reading and acknowledging
-	conversations struct{ *core }
-	orgs          struct{ *core }
-	signup        struct{ *core } // registration and tokens
-	workload      struct{ *core } // proofs of workload identities
-	serverInfo    struct{ *core }
-	compliance    struct{ *core } // what the service does with data
+	agents       struct{ *core }
+	agentKeys    struct{ *core }
+	cards        struct{ *core }
+	bridge       struct{ *core } // A2A
+	agentStreams struct{ *core }
+	keyLog       struct{ *core }
+	identity     struct{ *core } // documents by which others find an agent's keys
+	orgs         struct{ *core }
+	signup       struct{ *core } // registration and tokens
+	workload     struct{ *core } // proofs of workload identities
+	serverInfo   struct{ *core }
+	compliance   struct{ *core } // what the service does with data
 	// admission decides which requests are served, before the handlers run.
 	admission struct{ *core }
 )

@@ -27,7 +27,7 @@ func FuzzLastEventID(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		c := rest.NewCall(&fasthttp.RequestCtx{}, inside[rest.Host](h.server, "host"), nil, "")
-		start, err := agentStreams{h.service.core}.resume(c, &api.Stream{ID: bob, LastEventID: text})
+		start, err := h.service.streams.Resume(c, &api.Stream{ID: bob, LastEventID: text})
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}

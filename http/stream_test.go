@@ -11,6 +11,7 @@ import (
 
 	"parley/actors/agent"
 	"parley/client/parley"
+	"parley/http/streams"
 )
 
 // inVirtualTime runs the real server, actors and journal in a bubble where waiting
@@ -183,7 +184,7 @@ func TestSlowReaderIsDisconnectedAndResumes(t *testing.T) {
 		if n := h.service.OpenStreams(); n != 2 {
 			t.Fatalf("before the end of the write wait %d streams are open", n)
 		}
-		time.Sleep(streamWriteWait + time.Second)
+		time.Sleep(streams.WriteWait + time.Second)
 		if n := h.service.OpenStreams(); n != 1 {
 			t.Fatalf("after the write wait %d streams are open", n)
 		}
@@ -251,11 +252,12 @@ func TestStreamStartPositions(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
 		nobody := parley.MessageID{}.String()
-		if l := h.listen(alice, h.token(h.client), ""); l.start != nobody || l.gap {
+		l := h.listen(alice, h.token(h.client), "")
+		if l.start != nobody || l.gap {
 			t.Errorf("an empty stream begins with %s", l.start)
 		}
-		h.service.Close() // no stream transfers what follows
-		h.service.streams = newStreams(h.service.core)
+		_ = l.conn.Close()
+		synctest.Wait() // no stream transfers what follows
 		var sent []string
 		for n := range 3 {
 			sent = append(sent, h.send(bob, alice, n).MessageID().String())

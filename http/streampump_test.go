@@ -3,12 +3,10 @@ package http
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +15,8 @@ import (
 
 	"parley/actors"
 	"parley/client/parley"
+	"parley/http/internal/planted"
+	"parley/http/streams"
 )
 
 // harnessOnSockets returns a harness with real sockets: only these have limited buffers
@@ -43,60 +43,16 @@ func (h *harness) say(from, to parley.AgentID, n, size int) {
 	}
 }
 
-// renderings counts how often events are rendered for a hundred streams.
-func renderings(t *testing.T, positions int) int64 {
-	var s renderCache
-	var count atomic.Int64
-	var asking sync.WaitGroup
-	for i := range 100 {
-		asking.Go(func() {
-			position := uint64(i % positions)
-			e, err := s.event(parley.AgentID{1}, position, func() ([]byte, parley.AgentID, error) {
-				count.Add(1)
-				return fmt.Append(nil, position), parley.AgentID{}, nil
-			})
-			if err != nil || string(e.bytes) != fmt.Sprint(position) {
-				t.Errorf("position %d: %s, %v", position, e.bytes, err)
-			}
-		})
-	}
-	asking.Wait()
-	return count.Load()
-}
-
-func TestStreamsShareRenderedEvents(t *testing.T) {
-	if n := renderings(t, 1); n != 1 {
-		t.Errorf("one event for a hundred streams is rendered %d times", n)
-	}
-	if n := renderings(t, 100); n != 100 {
-		t.Errorf("a hundred events are rendered %d times", n)
-	}
-	var s renderCache
-	failed := errors.New("failed")
-	for _, want := range []error{failed, nil} {
-		if _, err := s.event(parley.AgentID{}, 1, func() ([]byte, parley.AgentID, error) { return nil, parley.AgentID{}, want }); !errors.Is(err, want) {
-			t.Errorf("got %v, want %v", err, want)
-		}
-	}
-	for range 2 {
-		s.clear()
-		again := false
-		_, _ = s.event(parley.AgentID{}, 1, func() ([]byte, parley.AgentID, error) { again = true; return nil, parley.AgentID{}, nil })
-		if !again {
-			t.Error("an event stays forever")
-		}
-	}
-}
-
 // bytesOfAnEvent returns how many bytes the process allocates per stream for an event
 // of 8 KiB that goes to many streams, including the send and the clients.
-func bytesOfAnEvent(t *testing.T, careless func(*harness)) float64 {
-	const streams, events = 64, 20
+func bytesOfAnEvent(t *testing.T, defects planted.Streams) float64 {
+	const readers, events = 64, 20
 	h := harnessOnSockets(t)
 	defer h.close()
+	h.service.streams.Plant(defects)
 	alice, bob, token := h.agent("alice"), h.agent("bob"), h.token(h.client)
 	var heard atomic.Int64
-	for range streams {
+	for range readers {
 		l := h.listen(alice, token, "")
 		defer l.conn.Close()
 		go func() {
@@ -113,20 +69,17 @@ func bytesOfAnEvent(t *testing.T, careless func(*harness)) float64 {
 	var before, after runtime.MemStats
 	for n := range events + 1 {
 		h.say(bob, alice, n, 8<<10)
-		for until := time.Now().Add(10 * time.Second); heard.Load() < int64(n+1)*streams; time.Sleep(time.Millisecond) {
+		for until := time.Now().Add(10 * time.Second); heard.Load() < int64(n+1)*readers; time.Sleep(time.Millisecond) {
 			if time.Now().After(until) {
-				t.Fatalf("event %d reached %d streams", n, heard.Load()-int64(n)*streams)
+				t.Fatalf("event %d reached %d streams", n, heard.Load()-int64(n)*readers)
 			}
 		}
 		if n == 0 {
 			runtime.ReadMemStats(&before)
 		}
-		if careless != nil {
-			careless(h)
-		}
 	}
 	runtime.ReadMemStats(&after)
-	return float64(after.TotalAlloc-before.TotalAlloc) / streams / events
+	return float64(after.TotalAlloc-before.TotalAlloc) / readers / events
 }
 
 // eventBound was set when an event took 1.6 KiB, nearly all of it for the send.
@@ -134,7 +87,7 @@ const eventBound = 4 << 10
 
 func TestStreamsShareTheMemoryOfAnEvent(t *testing.T) {
 	skipUnderRace(t)
-	got := bytesOfAnEvent(t, nil)
+	got := bytesOfAnEvent(t, planted.Streams{})
 	if t.Logf("%.0f bytes", got); got > eventBound {
 		t.Errorf("an event of 8 KiB takes %.0f bytes on each stream", got)
 	}
@@ -144,30 +97,18 @@ func TestStreamsShareTheMemoryOfAnEvent(t *testing.T) {
 // agent's only one.
 func TestStreamsShareTheMemoryOfAnEventControl(t *testing.T) {
 	skipUnderRace(t)
-	alone := func(h *harness) {
-		h.service.streams.mu.Lock()
-		defer h.service.streams.mu.Unlock()
-		for st := range h.service.streams.open {
-			if st.readers.size.Load() != 1 {
-				st.readers = &readers{}
-				st.readers.size.Store(1)
-			}
-		}
-	}
-	if got := bytesOfAnEvent(t, alone); got <= eventBound {
+	if got := bytesOfAnEvent(t, planted.Streams{Alone: true}); got <= eventBound {
 		t.Errorf("a server that renders for each stream takes %.0f bytes, and %d are allowed", got, eventBound)
 	}
 }
 
 // delay returns how long a stream waits for an event, at most, while other streams of
 // the agent read nothing and their sockets are full.
-func delay(t *testing.T, deaf int, start func(*pumps)) (longest time.Duration) {
+func delay(t *testing.T, deaf int, defects planted.Streams) (longest time.Duration) {
 	const events, size = 40, 256 << 10
 	h := harnessOnSockets(t)
 	defer h.close()
-	if start != nil {
-		h.service.streams.once.Do(func() { start(&h.service.streams.pumps) })
-	}
+	h.service.streams.Plant(defects)
 	alice, bob, token := h.agent("alice"), h.agent("bob"), h.token(h.client)
 	for range deaf {
 		defer h.listen(alice, token, "").conn.Close()
@@ -180,7 +121,7 @@ func delay(t *testing.T, deaf int, start func(*pumps)) (longest time.Duration) {
 		if e, ok := quick.next(); !ok || e.number(t) != n {
 			t.Fatalf("instead of event %d: %v %+v", n, ok, e.name)
 		}
-		if longest = max(longest, time.Since(sent)); longest > streamWriteWait/2 {
+		if longest = max(longest, time.Since(sent)); longest > streams.WriteWait/2 {
 			break
 		}
 	}
@@ -188,29 +129,15 @@ func delay(t *testing.T, deaf int, start func(*pumps)) (longest time.Duration) {
 }
 
 func TestStreamsDoNotWaitForOneAnother(t *testing.T) {
-	if took := delay(t, 8, nil); took > streamWriteWait/2 {
+	if took := delay(t, 8, planted.Streams{}); took > streams.WriteWait/2 {
 		t.Errorf("a stream waits %v for an event while others read nothing", took)
 	}
 }
 
 // TestStreamsDoNotWaitForOneAnotherControl: the pumps wait for readers.
 func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
-	took := delay(t, 2, func(p *pumps) {
-		p.start(2, func(st *agentStream, g *batch) {
-			g.readsRows = true
-			for err := st.drain(g); err != nil; err = st.catchUp(g) {
-				if errors.Is(err, errFull) && st.await(st.pending.rest.bytes) == nil {
-					continue
-				}
-				if !errors.Is(err, errBehind) {
-					st.end()
-					return
-				}
-			}
-			st.pumping.Store(pumpIdle)
-		})
-	})
-	if took <= streamWriteWait/2 {
+	took := delay(t, 8, planted.Streams{PumpsWait: true})
+	if took <= streams.WriteWait/2 {
 		t.Errorf("pumps that wait delay a stream by only %v", took)
 	}
 }

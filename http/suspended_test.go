@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"parley/actors/org"
+	"parley/http/internal/planted"
 	"parley/http/rest"
 )
 
@@ -70,13 +70,10 @@ func TestSuspendedOrganizationOnlyReadsControl(t *testing.T) {
 // even if nothing ends the stream, as on another node. The control ignores the
 // suspension.
 func TestStreamsOfASuspendedOrganizationEnd(t *testing.T) {
-	for name, suspends := range map[string]func(*org.State) bool{
-		"suspended": (*org.State).Suspended,
-		"control":   func(*org.State) bool { return false },
-	} {
+	for name, defects := range map[string]planted.Streams{"suspended": {}, "control": {IgnoresSuspension: true}} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, h *harness) {
-				h.service.streams.suspends = suspends
+				h.service.streams.Plant(defects)
 				l := h.listen(h.agent("alice"), h.token(h.client), "")
 				heartbeats(t, l, 1)
 				if _, err := h.node.Orgs.Suspend(context.Background(), h.owner); err != nil {

@@ -10,6 +10,7 @@ import (
 	parleyhttp "parley/http"
 	"parley/http/egress"
 	"parley/http/httpserver"
+	"parley/http/streams"
 	"parley/persistence"
 )
 
@@ -141,10 +142,10 @@ func httpCollector(server *httpserver.Server) prometheus.Collector {
 
 func serviceCollector(service *parleyhttp.Service) prometheus.Collector {
 	return newSingleCollector(service.StreamStats,
-		gauge("parley_ready", "1 while GET /readyz is 200, 0 while a load balancer should send no requests.", func(parleyhttp.StreamStats) int { return oneIf(service.IsReady()) }),
-		gauge("parley_streams_open", "Open agent streams.", func(s parleyhttp.StreamStats) int { return s.Open }),
-		counter("parley_streams_opened_total", "Agent streams opened.", func(s parleyhttp.StreamStats) uint64 { return s.Opened }),
-		gauge("parley_streams_lagging", "Streams that wait for a slow client or read a backlog from disk.", func(s parleyhttp.StreamStats) int { return s.Lagging }),
-		counter("parley_stream_events_total", "Events written to streams, without heartbeats.", func(s parleyhttp.StreamStats) uint64 { return s.Events }),
+		gauge("parley_ready", "1 while GET /readyz is 200, 0 while a load balancer should send no requests.", func(streams.Stats) int { return oneIf(service.IsReady()) }),
+		gauge("parley_streams_open", "Open agent streams.", func(s streams.Stats) int { return s.Open }),
+		counter("parley_streams_opened_total", "Agent streams opened.", func(s streams.Stats) uint64 { return s.Opened }),
+		gauge("parley_streams_lagging", "Streams that wait for a slow client or read a backlog from disk.", func(s streams.Stats) int { return s.Lagging }),
+		counter("parley_stream_events_total", "Events written to streams, without heartbeats.", func(s streams.Stats) uint64 { return s.Events }),
 	)
 }

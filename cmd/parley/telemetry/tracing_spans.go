@@ -14,9 +14,9 @@ import (
 
 	"parley/actors/delivery"
 	"parley/client/parley"
-	parleyhttp "parley/http"
 	"parley/http/egress"
 	"parley/http/httpserver"
+	"parley/http/messages"
 	"parley/http/webhooks"
 	"parley/journal"
 )
@@ -73,7 +73,7 @@ func (t *Traces) Answered(a httpserver.Answer) {
 		return // no request was read
 	}
 	var about *answeredMessage
-	if id, repeated, posted := parleyhttp.Posted(&a); posted {
+	if id, repeated, posted := messages.Posted(&a); posted {
 		about = &answeredMessage{id, !repeated}
 	}
 	t.record(&a, callerOf(a.Traceparent()), about)

@@ -1,4 +1,4 @@
-package http
+package streams
 
 import (
 	"errors"
@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// streamBatch and streamBuffer bound the events and bytes of one write.
-	streamBatch  = 64
-	streamBuffer = 64 << 10
-	// streamBufferMax is the largest buffer that is kept for the next stream.
-	streamBufferMax = 4 * streamBuffer
+	// batchMax and bufferBytes bound the events and bytes of one write.
+	batchMax    = 64
+	bufferBytes = 64 << 10
+	// bufferMax is the largest buffer that is kept for the next stream.
+	bufferMax = 4 * bufferBytes
 )
 
 var (
@@ -76,7 +76,7 @@ func (p *pumps) close() {
 func (p *pumps) run(pump func(*agentStream, *batch)) {
 	g := newBatch()
 	for st := p.take(); st != nil; st = p.take() {
-		if pump(st, g); cap(g.bytes) > streamBufferMax {
+		if pump(st, g); cap(g.bytes) > bufferMax {
 			g.bytes = nil
 		}
 	}
@@ -159,6 +159,10 @@ func (st *agentStream) passOn(err error) {
 	}
 	switch {
 	case errors.Is(err, errFull):
+		if st.streams.planted.PumpsWait {
+			st.awaitReader()
+			return
+		}
 		go st.awaitReader()
 	case errors.Is(err, errBehind):
 		st.streams.backlog.add(st)
@@ -196,7 +200,7 @@ func (st *agentStream) drain(g *batch) error {
 		if st.ended.Load() {
 			return net.ErrClosed
 		}
-		entries, behind := st.feed.Live(streamBatch)
+		entries, behind := st.feed.Live(batchMax)
 		switch {
 		case behind:
 			return errBehind
@@ -215,7 +219,7 @@ func (st *agentStream) send(g *batch, entries []journal.FeedEntry) error {
 	g.empty()
 	for i, e := range entries {
 		alone := e.Kind.BringsMessage() && e.Record == nil && !g.readsRows
-		if alone || len(g.bytes) >= streamBuffer {
+		if alone || len(g.bytes) >= bufferBytes {
 			if err := st.put(g, g.bytes); err != nil {
 				return st.leave(err, entries[i:])
 			}
@@ -245,7 +249,7 @@ func (st *agentStream) leave(err error, entries []journal.FeedEntry) error {
 // gatherLive adds one live entry to the batch. An entry for several streams is rendered
 // once, for the first of them.
 func (st *agentStream) gatherLive(g *batch, e journal.FeedEntry) error {
-	if !e.Kind.BringsMessage() || st.readers.size.Load() == 1 || e.Record == nil {
+	if !e.Kind.BringsMessage() || !st.shares() || e.Record == nil {
 		return st.source.render(g, e)
 	}
 	shared, err := st.streams.rendered.event(st.source.agent, e.Position, func() (b []byte, sender parley.AgentID, err error) {
@@ -281,7 +285,7 @@ func (st *agentStream) put(g *batch, b []byte) error {
 	if n < len(b) {
 		st.pending = &pending{
 			rest: batch{bytes: b[n:], transfers: g.transfers, events: g.events, beat: g.beat},
-			hold: st.streams.service.Budget.Hold(rest.AccountOf(st.source.org), nil),
+			hold: st.streams.Budget.Hold(rest.AccountOf(st.source.org), nil),
 		}
 		g.bytes, g.transfers = nil, nil
 		if !st.pending.hold.Grow(cap(b) + connlimit.SendBytes) { // the socket is full
@@ -312,10 +316,10 @@ func (st *agentStream) written(g *batch) error {
 			continue
 		}
 		if at == 0 {
-			at = st.streams.service.Clock().UnixMilli()
+			at = st.streams.Clock().UnixMilli()
 		}
 		c.receipt.Receipts.TransferredAt, c.receipt.Receipts.TransferredBy = at, journal.StreamChannel
-		st.streams.service.Node.Receipts.RecordSoon(c.receipt)
+		st.streams.Node.Receipts.RecordSoon(c.receipt)
 	}
 	return nil
 }
@@ -327,7 +331,7 @@ func (st *agentStream) heartbeat(g *batch) error {
 	}
 	g.empty()
 	g.beat = true
-	g.bytes = content.AppendTime(append(g.bytes, "event: heartbeat\ndata: {\"timestamp\":"...), st.streams.service.Clock())
+	g.bytes = content.AppendTime(append(g.bytes, "event: heartbeat\ndata: {\"timestamp\":"...), st.streams.Clock())
 	g.bytes = append(g.bytes, "}\n\n"...)
 	return st.put(g, g.bytes)
 }

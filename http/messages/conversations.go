@@ -1,4 +1,4 @@
-package http
+package messages
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ var errForeignConversation = parley.ErrNotOwner.Saying("No agent of your organiz
 
 // conversation returns a conversation in which an agent of the caller takes part, and
 // those agents, the initiator first.
-func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
+func (s Conversations) conversation(c *rest.Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
 	state, err := s.Node.Messages.Conversation(c.Context(), id)
 	if errors.Is(err, journal.ErrErased) {
 		return nil, nil, s.erasedConversation(c, id)
@@ -55,7 +55,7 @@ func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*co
 
 // erasedConversation returns the refusal of a conversation between two agents one of which
 // was erased: it is gone for the organization of the other, and unknown to all others.
-func (s conversations) erasedConversation(c *rest.Call, id parley.ConversationID) error {
+func (s Conversations) erasedConversation(c *rest.Call, id parley.ConversationID) error {
 	first, err := s.Node.Messages.GetRecord(c.Context(), id.Slot(), conversation.FirstMessageID(id))
 	if _, err = submission.Readable(c, first, err); errors.Is(err, parley.ErrNotFound) {
 		return conversation.ErrUnknown
@@ -63,8 +63,8 @@ func (s conversations) erasedConversation(c *rest.Call, id parley.ConversationID
 	return err
 }
 
-// getConversation returns the conversation's record. // spec: Conversations
-func (s conversations) getConversation(c *rest.Call, in *api.GetConversation) (api.Conversation, error) {
+// Get returns the conversation's record. // spec: Conversations
+func (s Conversations) Get(c *rest.Call, in *api.GetConversation) (api.Conversation, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
 		return api.Conversation{}, err
@@ -72,13 +72,13 @@ func (s conversations) getConversation(c *rest.Call, in *api.GetConversation) (a
 	return view.Conversation(state), nil
 }
 
-// participants returns the participants of a conversation, the initiator first.
-func (s conversations) participants(c *rest.Call, in *api.GetParticipants) (rest.Rendered, error) {
+// Participants returns the participants of a conversation, the initiator first.
+func (s Conversations) Participants(c *rest.Call, in *api.GetParticipants) (rest.Rendered, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	l, err := s.lists.New(c, in.Paging, "participants "+in.ID.String(), participantKeys...)
+	l, err := s.Lists.New(c, in.Paging, "participants "+in.ID.String(), participantKeys...)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -94,16 +94,16 @@ func (s conversations) participants(c *rest.Call, in *api.GetParticipants) (rest
 	return l.Answer(nil)
 }
 
-// patchStatus changes a conversation's status on behalf of the agent that the header
+// PatchStatus changes a conversation's status on behalf of the agent that the header
 // names or, without one, of any of the caller's agents that may do so.
 // // spec: Conversation status
-func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conversation, error) {
+func (s Conversations) PatchStatus(c *rest.Call, in *api.StatusPatch) (api.Conversation, error) {
 	request := actors.ChangeStatus{Conversation: in.ID, Status: in.Status}
 	if in.Reason != nil {
 		request.Reason = *in.Reason
 	}
 	if in.ActingAgent != "" {
-		named, err := s.agents.Acting(c, in.ActingAgent)
+		named, err := s.Agents.Acting(c, in.ActingAgent)
 		if err != nil {
 			return api.Conversation{}, err
 		}
@@ -128,12 +128,12 @@ func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 	return out, nil
 }
 
-// transcript returns a page of both sides of a conversation, in its order.
-func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Rendered, error) {
+// Transcript returns a page of both sides of a conversation, in its order.
+func (s Conversations) Transcript(c *rest.Call, in *api.Transcript) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if acting, err = s.agents.Acting(c, in.ActingAgent); err != nil {
+		if acting, err = s.Agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
@@ -149,7 +149,7 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 		return rest.Rendered{}, conversation.ErrNotParticipant
 	}
 	list := "transcript " + in.ID.String() + " " + in.Order
-	from, err := s.lists.Place(list, in.Cursor)
+	from, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -165,18 +165,18 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 		return rest.Rendered{}, err
 	}
 	return c.Render(room.size(), func(b []byte) []byte {
-		return view.AppendPage(b, s.agents.ToViews(c.Context(), page), room.viewer, s.lists.Cursor(list, next))
+		return view.AppendPage(b, s.Agents.ToViews(c.Context(), page), room.viewer, s.Lists.Cursor(list, next))
 	}), nil
 }
 
-// agentConversations returns a page of the conversations an agent takes part in.
-func (s conversations) agentConversations(c *rest.Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
+// OfAgent returns a page of the conversations an agent takes part in.
+func (s Conversations) OfAgent(c *rest.Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
 	page := api.Page[api.Conversation]{Items: []api.Conversation{}}
-	if _, err := s.agents.Own(c, in.ID); err != nil {
+	if _, err := s.Agents.Own(c, in.ID); err != nil {
 		return page, err
 	}
 	list := "conversations " + in.ID.String()
-	before, err := s.lists.Place(list, in.Cursor)
+	before, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -188,7 +188,7 @@ func (s conversations) agentConversations(c *rest.Call, in *api.AgentConversatio
 		page.Items = append(page.Items, view.Conversation(state))
 	}
 	if page.HasMore = next != 0; page.HasMore {
-		page.NextCursor = new(s.lists.Cursor(list, next))
+		page.NextCursor = new(s.Lists.Cursor(list, next))
 	}
 	return page, nil
 }

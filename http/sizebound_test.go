@@ -13,23 +13,6 @@ import (
 	"parley/journal"
 )
 
-// TestPageHasRoomForFirstMessage: a page has room for its first message, however long
-// that is, and then for no other.
-func TestPageHasRoomForFirstMessage(t *testing.T) {
-	h := harnessInMemory(t, 1)
-	defer h.close()
-	c := callOf(h.owner)
-	long := &record.Message{Content: storedWith([]byte(`{"x":"` + strings.Repeat("x", parley.PageBytesMax) + `"}`))}
-	for what, page := range map[string][]*record.Message{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
-		room := pageBudget{call: c, viewer: h.service.viewer(h.owner, parley.AgentID{})}
-		for i, r := range page {
-			if fits, err := room.fits(r); err != nil || fits != (i == 0) {
-				t.Errorf("%s, message %d: fits %v, %v", what, i+1, fits, err)
-			}
-		}
-	}
-}
-
 // TestSizeBoundHolds renders the longest message of each kind. The counted size is
 // large enough, but not much larger than necessary.
 func TestSizeBoundHolds(t *testing.T) {
@@ -54,7 +37,7 @@ func TestSizeBoundHolds(t *testing.T) {
 		"broadcast": {stored(h.owner, other, long.Bytes()), 500},
 		"copy":      {stored(other, h.owner, long.Bytes()), 500},
 	} {
-		v := h.service.viewer(h.owner, parley.AgentID{})
+		v := view.Viewer{Org: h.owner}
 		takes := len(view.AppendMessage(nil, h.service.agents.ToView(t.Context(), query.Message{Record: c.record, Receipts: read}), v))
 		if bound := v.SizeBound(c.record); takes > bound || takes+c.slack < bound {
 			t.Errorf("%s: takes %d bytes, %d are counted", what, takes, bound)

@@ -1,4 +1,4 @@
-package http
+package streams
 
 import (
 	"net"
@@ -51,7 +51,7 @@ func (st *agentStream) catchUp(g *batch) error {
 // page returns a page of the feed's rows beyond from, up to upTo.
 func (st *agentStream) page(g *batch, from, upTo uint64) (p *page, err error) {
 	read := func(p *page) (to uint64, err error) { return st.source.readPage(p, from, upTo) }
-	if st.readers.size.Load() > 1 && from >= st.source.untransferredUpTo {
+	if st.shares() && from >= st.source.untransferredUpTo {
 		return st.streams.pages.at(st.source.agent, from, st.since, read)
 	}
 	p = &page{bytes: g.bytes[:0]} // the next page may reuse them

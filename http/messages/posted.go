@@ -1,4 +1,4 @@
-package http
+package messages
 
 import (
 	"parley/actors"

@@ -1,4 +1,4 @@
-package http
+package messages
 
 import (
 	"math"
@@ -23,14 +23,14 @@ const (
 	gonePoll = time.Second
 )
 
-// wait answers as soon as there are messages for an agent, or with none after the
+// Wait answers as soon as there are messages for an agent, or with none after the
 // timeout. The messages it returns count as transferred. // docs: delivery.md
-func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
-	_, err := s.agents.Active(c, in.ID)
+func (s Inbox) Wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
+	_, err := s.Agents.Active(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	w := messageWait{service: s.core, call: c, agent: in.ID, awaited: s.Node.Feeds.Untransferred(in.ID), looks: waitReads}
+	w := messageWait{options: s.Options, call: c, agent: in.ID, watch: s.Node.Feeds.Watch, awaited: s.Node.Feeds.Untransferred(in.ID), looks: waitReads}
 	if in.After != nil {
 		place := uint64(0)
 		if !in.After.Zero() {
@@ -54,15 +54,17 @@ func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 		after = &last
 	}
 	return c.Render(w.budget.size(), func(b []byte) []byte {
-		return appendWaited(b, s.agents.ToViews(c.Context(), found.Items), found.Unread, w.budget.viewer, after)
+		return appendWaited(b, s.Agents.ToViews(c.Context(), found.Items), found.Unread, w.budget.viewer, after)
 	}), nil
 }
 
 // messageWait is a wait for messages.
 type messageWait struct {
-	service *core
+	options *Options
 	call    *rest.Call
 	agent   parley.AgentID
+	// watch is Watch of the node's feeds.
+	watch   func(parley.AgentID, func()) (stop func())
 	awaited query.Awaited
 	// looks is how many reads may follow each other.
 	looks int
@@ -79,7 +81,7 @@ func (w *messageWait) expect(patience time.Duration) (query.Waiting, error) {
 		default:
 		}
 	}
-	stop := w.service.Node.Feeds.Watch(w.agent, again)
+	stop := w.watch(w.agent, again)
 	defer stop()
 	timer, look := time.NewTimer(patience), time.NewTicker(gonePoll)
 	defer timer.Stop()
@@ -111,7 +113,7 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 		case <-w.call.Draining():
 			return false
 		case <-look:
-			if w.call.Gone() || w.service.cutOff() {
+			if w.call.Gone() || w.options.CutOff() {
 				return false
 			}
 		case <-wake:
@@ -123,12 +125,12 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 // look returns the available messages and records them as transferred, unless the client
 // has gone.
 func (w *messageWait) look() (found query.Waiting, more bool, err error) {
-	w.budget = pageBudget{call: w.call, viewer: w.service.viewer(w.call.Caller.Org, w.agent)}
+	w.budget = pageBudget{call: w.call, viewer: w.options.viewer(w.call.Caller.Org, w.agent)}
 	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.budget.fits)
 	if err != nil || len(found.Items) == 0 || w.call.Gone() {
 		return found, more, err
 	}
-	return found, more, inbox{w.service}.recordTransfers(w.call, w.agent, found.Items, journal.WaitChannel)
+	return found, more, Inbox{w.options}.recordTransfers(w.call, w.agent, found.Items, journal.WaitChannel)
 }
 
 func appendWaited(b []byte, items []view.Message, unread int, v view.Viewer, after *parley.MessageID) []byte {

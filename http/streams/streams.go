@@ -1,26 +1,45 @@
-package http
+// Package streams serves the streams of agents: what an agent missed, then its feed as it
+// grows, with heartbeats.
+package streams
 
 import (
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"parley/actors/org"
+	"parley/actors"
 	"parley/client/parley"
+	"parley/http/access"
+	"parley/http/internal/planted"
 	"parley/http/limit"
 )
 
-// streams holds all open streams and the timer wheel for their heartbeats.
-type streams struct {
-	service   *core
+// Options are what streams need of the service.
+type Options struct {
+	Node   *actors.Node
+	Agents *access.Agents
+	Quotas access.QuotaProfile
+	Clock  parley.Clock
+	Logger *slog.Logger
+	// Budget bounds the bytes that streams hold for slow readers, per organization.
+	Budget *limit.Budget
+	// CutOff reports that this node has lost contact with its cluster: all streams end.
+	CutOff func() bool
+	// OnNodes counts streams of all nodes, nil on a node on its own.
+	OnNodes *limit.Concurrency
+}
+
+// Streams holds all open streams and the timer wheel for their heartbeats.
+type Streams struct {
+	Options
 	began     time.Time
 	mu        sync.Mutex
 	open      map[*agentStream]struct{}
 	readersOf map[parley.AgentID]*readers
-	onNodes   *limit.Concurrency // nil on a node on its own
-	pumps     pumps              // for live entries
-	backlog   pumps              // for entries read from rows
+	pumps     pumps // for live entries
+	backlog   pumps // for entries read from rows
 	rendered  renderCache
 	pages     pageCache
 	count     streamCount
@@ -28,31 +47,36 @@ type streams struct {
 	closed    bool
 	stop      chan struct{}
 	once      sync.Once
-	// suspends is (*org.State).Suspended, unless a test has another.
-	suspends func(*org.State) bool
+	planted   planted.Streams
 }
 
 // readers counts the streams of one agent.
 type readers struct{ size atomic.Int32 } // guarded by mu
+
+// shares reports whether other streams show the same feed.
+func (st *agentStream) shares() bool {
+	return st.readers.size.Load() > 1 && !st.streams.planted.Alone
+}
 
 // wheelSlots is larger than the heartbeat interval in seconds.
 const wheelSlots = 32
 
 const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
 
-func newStreams(s *core) *streams {
-	return &streams{
-		service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, readersOf: map[parley.AgentID]*readers{}, stop: make(chan struct{}),
-		suspends: (*org.State).Suspended,
-	}
+// New returns the streams of a node, none of them open.
+func New(o Options) *Streams {
+	return &Streams{Options: o, began: o.Clock(), open: map[*agentStream]struct{}{}, readersOf: map[parley.AgentID]*readers{}, stop: make(chan struct{})}
 }
+
+// Plant takes protections away, for tests below http.
+func (r *Streams) Plant(defects planted.Streams) { r.planted = defects }
 
 // second returns the wheel's time. It follows the monotonic clock, so a correction of the
 // wall clock neither stops nor spins the wheel.
-func (r *streams) second() int64 { return int64(r.service.Clock().Sub(r.began) / time.Second) }
+func (r *Streams) second() int64 { return int64(r.Clock().Sub(r.began) / time.Second) }
 
 // add registers a stream. The first one starts the wheel and the pumps.
-func (r *streams) add(st *agentStream) bool {
+func (r *Streams) add(st *agentStream) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -69,7 +93,7 @@ func (r *streams) add(st *agentStream) bool {
 	return true
 }
 
-func (r *streams) schedule(st *agentStream, due int64) {
+func (r *Streams) schedule(st *agentStream, due int64) {
 	slot := &r.wheel[due%wheelSlots]
 	if *slot == nil {
 		*slot = map[*agentStream]struct{}{}
@@ -77,14 +101,14 @@ func (r *streams) schedule(st *agentStream, due int64) {
 	(*slot)[st] = struct{}{}
 }
 
-func (r *streams) remove(st *agentStream) {
+func (r *Streams) remove(st *agentStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	left := st.readers.size.Add(-1)
 	if left == 0 {
 		delete(r.readersOf, st.source.agent)
 	}
-	r.onNodes.Close(st.source.agent, int(left))
+	r.OnNodes.Close(st.source.agent, int(left))
 	delete(r.open, st)
 	for i := range r.wheel {
 		delete(r.wheel[i], st)
@@ -92,7 +116,7 @@ func (r *streams) remove(st *agentStream) {
 }
 
 // turn advances the wheel every second.
-func (r *streams) turn() {
+func (r *Streams) turn() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	last := r.second()
@@ -102,7 +126,7 @@ func (r *streams) turn() {
 			return
 		case <-tick.C:
 		}
-		if r.service.cutOff() {
+		if r.CutOff() {
 			r.endIf(func(*agentStream) bool { return true })
 		}
 		r.rendered.clear()
@@ -118,7 +142,7 @@ func (r *streams) turn() {
 }
 
 // due removes the streams of one second from the wheel.
-func (r *streams) due(second int64) []*agentStream {
+func (r *Streams) due(second int64) []*agentStream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slot := r.wheel[second%wheelSlots]
@@ -133,7 +157,7 @@ func (r *streams) due(second int64) []*agentStream {
 // visit checks whether a stream is still permitted and whether a heartbeat is due.
 func (st *agentStream) visit(now int64) {
 	defer st.contain()
-	if !st.source.permitted(st.streams.suspends) {
+	if !st.source.permitted() {
 		st.end()
 		return
 	}
@@ -152,14 +176,14 @@ func (st *agentStream) visit(now int64) {
 
 // take counts one more stream of an agent, or returns nil if the limit is reached. The
 // end of the stream releases it.
-func (r *streams) take(agent parley.AgentID, limit *int) (a *readers, used int) {
+func (r *Streams) take(agent parley.AgentID, limit *int) (a *readers, used int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a = r.readersOf[agent]
 	if a == nil {
 		a = &readers{}
 	}
-	used, ok := r.onNodes.Open(agent, int(a.size.Load()), limit)
+	used, ok := r.OnNodes.Open(agent, int(a.size.Load()), limit)
 	if !ok {
 		return nil, used
 	}
@@ -170,7 +194,7 @@ func (r *streams) take(agent parley.AgentID, limit *int) (a *readers, used int) 
 
 // endIf ends at once the streams for which over returns true. The wheel finds those that open
 // meanwhile.
-func (r *streams) endIf(over func(*agentStream) bool) {
+func (r *Streams) endIf(over func(*agentStream) bool) {
 	r.mu.Lock()
 	var ended []*agentStream
 	for st := range r.open {
@@ -184,8 +208,24 @@ func (r *streams) endIf(over func(*agentStream) bool) {
 	}
 }
 
-// close ends every stream and rejects new ones.
-func (r *streams) close() {
+// End ends the streams of an agent, a credential or an organization.
+func (r *Streams) End(id [16]byte) {
+	r.endIf(func(st *agentStream) bool {
+		from := &st.source
+		return id == from.agent || id == from.client || id == from.org
+	})
+}
+
+// Forget ends the streams of an organization that was erased, and drops what was rendered.
+func (r *Streams) Forget(org parley.OrgID) {
+	r.endIf(func(st *agentStream) bool { return st.source.org == org })
+	r.rendered.clear()
+	r.pages.turn()
+	r.pages.turn() // what was young before
+}
+
+// Close ends every stream and rejects new ones.
+func (r *Streams) Close() {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -199,19 +239,9 @@ func (r *streams) close() {
 	r.backlog.close()
 }
 
-// listening reports whether a stream of an agent is open.
-func (r *streams) listening(agent parley.AgentID) bool {
+// Listening reports whether a stream of an agent is open.
+func (r *Streams) Listening(agent parley.AgentID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.readersOf[agent] != nil
-}
-
-// EndStreams ends all streams of an organization.
-func (s *Service) EndStreams(id parley.OrgID) { s.endings.of(id) }
-
-// OpenStreams is the number of open streams.
-func (s *Service) OpenStreams() int {
-	s.streams.mu.Lock()
-	defer s.streams.mu.Unlock()
-	return len(s.streams.open) + s.bridge.OpenStreams()
 }

@@ -1,4 +1,4 @@
-package http
+package messages
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 // seatHolders returns the caller's agents that have or had a seat in the group of a
 // conversation, as far as the caller depends on them: the initiator, the first member,
 // the first admin, or else one that has left.
-func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
+func (s Conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
 	host, org := state.GroupID(), c.Caller.Org
 	v, err := s.Node.Groups.View(c.Context(), host, group.GetView{Viewer: access.Viewer(c, group.Unjudged), FirstMembers: true})
 	if err != nil && !errors.Is(err, journal.ErrErased) { // a group that was erased has no members
@@ -55,7 +55,7 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 
 // takesPart reports whether an agent may read a conversation: it is a party, or has or
 // had a seat in the conversation's group.
-func (s conversations) takesPart(c *rest.Call, state *conversation.State, a *agent.State) (bool, error) {
+func (s Conversations) takesPart(c *rest.Call, state *conversation.State, a *agent.State) (bool, error) {
 	if state.Role(a.AgentID()) != conversation.NoRole || state.GroupID().Zero() {
 		return state.Role(a.AgentID()) != conversation.NoRole, nil
 	}
@@ -83,7 +83,7 @@ type participant struct {
 // attendance lists the participants of a group's conversation, the initiator first. These
 // are the group's members or, for an organization without current members, the agents
 // that it had there and those with whom they share rows.
-func (s conversations) attendance(l *rest.List, state *conversation.State) error {
+func (s Conversations) attendance(l *rest.List, state *conversation.State) error {
 	members, company, err := s.attending(l, state)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 // attending returns the members of a conversation's group that a page may show: of a large
 // group those of the page, and the initiator. For an organization without current members
 // it returns the company of its former ones, and those members that belong to it.
-func (s conversations) attending(l *rest.List, state *conversation.State) (members []group.Member, company map[parley.AgentID]time.Time, err error) {
+func (s Conversations) attending(l *rest.List, state *conversation.State) (members []group.Member, company map[parley.AgentID]time.Time, err error) {
 	c, host := l.Call, state.GroupID()
 	look := group.GetView{Viewer: access.Viewer(c, group.Unjudged), FirstMembers: true, Agents: []parley.AgentID{state.Initiator()}}
 	v, err := s.Node.Groups.View(c.Context(), host, look)
@@ -151,7 +151,7 @@ func (s conversations) attending(l *rest.List, state *conversation.State) (membe
 // companyOf returns a former member's agents in a group and the agents with whom they
 // share rows of the conversation, each with the time since when (the creation of the
 // conversation if that is unknown).
-func (s conversations) companyOf(c *rest.Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
+func (s Conversations) companyOf(c *rest.Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
 	company, err := s.Node.Groups.Correspondents(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
 	for agent, since := range company {
 		if since.IsZero() {

@@ -1,4 +1,4 @@
-package http
+package messages
 
 import (
 	"errors"
@@ -22,16 +22,16 @@ func handleOfGroup(in *api.Send) (parley.Handle, bool) {
 }
 
 // broadcast sends to every member of a group except the sender. // spec: Messaging
-func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
+func (s Messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
 	var id parley.GroupID
-	posted, err := s.desk.Broadcast(c, in, from, to, func() (_ parley.GroupID, err error) {
-		id, err = s.groups.ByHandle(c, to)
+	posted, err := s.Desk.Broadcast(c, in, from, to, func() (_ parley.GroupID, err error) {
+		id, err = s.Groups.ByHandle(c, to)
 		return id, err
 	})
 	if errors.Is(err, group.ErrNotMember) || errors.Is(err, group.ErrDeleted) {
 		// Only a caller that may know of the group learns that the sender is not a
 		// member.
-		if unknown := s.groups.MayKnow(c, id); errors.Is(unknown, group.ErrUnknown) {
+		if unknown := s.Groups.MayKnow(c, id); errors.Is(unknown, group.ErrUnknown) {
 			err = unknown
 		}
 	}

@@ -1,4 +1,4 @@
-package http
+package messages
 
 import (
 	"parley/actors"
@@ -14,12 +14,12 @@ import (
 
 var errGroupSync = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, group handles are not supported here").With("loc", "to_handle")
 
-// sendMessage starts a conversation with a message. // spec: POST /messages
-func (s messages) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error) {
-	if err := s.desk.CheckType(in.Type); err != nil {
+// Send starts a conversation with a message. // spec: POST /messages
+func (s Messages) Send(c *rest.Call, in *api.Send) (rest.Rendered, error) {
+	if err := s.Desk.CheckType(in.Type); err != nil {
 		return rest.Rendered{}, err
 	}
-	from, err := s.desk.Sender(c, in)
+	from, err := s.Desk.Sender(c, in)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -27,7 +27,7 @@ func (s messages) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error)
 	if to, ok := handleOfGroup(in); ok {
 		posted, err = s.broadcast(c, in, from, to)
 	} else {
-		posted, err = s.desk.Send(c, in, from, submission.ViaAPI, nil)
+		posted, err = s.Desk.Send(c, in, from, submission.ViaAPI, nil)
 	}
 	if err != nil {
 		return rest.Rendered{}, err
@@ -37,11 +37,11 @@ func (s messages) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error)
 
 // renderPosted renders the answer to a send or a reply. The answer to a repeat is marked
 // as such.
-func (s messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State) rest.Rendered {
+func (s Messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State) rest.Rendered {
 	notePosted(c, p)
 	v := s.viewerOf(c, from)
 	out := c.Render(v.SizeBound(p.Message), func(b []byte) []byte {
-		return view.AppendMessage(b, s.agents.ToView(c.Context(), query.Message{Record: p.Message, Receipts: p.Receipts}), v)
+		return view.AppendMessage(b, s.Agents.ToView(c.Context(), query.Message{Record: p.Message, Receipts: p.Receipts}), v)
 	})
 	if p.Repeated {
 		out.Code = 200
@@ -49,32 +49,32 @@ func (s messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State)
 	return out
 }
 
-// replyMessage continues the conversation of a message. // spec: POST /messages/{id}/reply
-func (s messages) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, error) {
-	if err := s.desk.CheckType(in.Type); err != nil {
+// Reply continues the conversation of a message. // spec: POST /messages/{id}/reply
+func (s Messages) Reply(c *rest.Call, in *api.Reply) (rest.Rendered, error) {
+	if err := s.Desk.CheckType(in.Type); err != nil {
 		return rest.Rendered{}, err
 	}
 	var named *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if named, err = s.agents.Acting(c, in.ActingAgent); err != nil {
+		if named, err = s.Agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
-	posted, from, err := s.desk.Reply(c, in, named)
+	posted, from, err := s.Desk.Reply(c, in, named)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	return s.renderPosted(c, posted, from), nil
 }
 
-// getMessage returns a message. If the caller's organization owns the recipient, this
+// Get returns a message. If the caller's organization owns the recipient, this
 // delivers the message. If the acting agent is the recipient, it also marks it as read.
-func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
+func (s Inbox) Get(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if acting, err = s.agents.Acting(c, in.ActingAgent); err != nil {
+		if acting, err = s.Agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
@@ -95,13 +95,13 @@ func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, erro
 			return rest.Rendered{}, err
 		}
 	}
-	return c.Render(v.SizeBound(r), func(b []byte) []byte { return view.AppendMessage(b, s.agents.ToView(c.Context(), m), v) }), nil
+	return c.Render(v.SizeBound(r), func(b []byte) []byte { return view.AppendMessage(b, s.Agents.ToView(c.Context(), m), v) }), nil
 }
 
-// inbox returns a page of an agent's messages, newest first. It marks the messages that
+// List returns a page of an agent's messages, newest first. It marks the messages that
 // it transfers for the first time as delivered, and waits until that is stored.
-func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
-	if _, err := s.agents.Own(c, in.ID); err != nil {
+func (s Inbox) List(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
+	if _, err := s.Agents.Own(c, in.ID); err != nil {
 		return rest.Rendered{}, err
 	}
 	only := ""
@@ -109,7 +109,7 @@ func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 		only = *in.Type
 	}
 	list := "inbox " + in.ID.String() + " " + only
-	before, err := s.lists.Place(list, in.Cursor)
+	before, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -124,6 +124,6 @@ func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 		}
 	}
 	return c.Render(room.size(), func(b []byte) []byte {
-		return view.AppendPage(b, s.agents.ToViews(c.Context(), page), room.viewer, s.lists.Cursor(list, next))
+		return view.AppendPage(b, s.Agents.ToViews(c.Context(), page), room.viewer, s.Lists.Cursor(list, next))
 	}), nil
 }

@@ -1,4 +1,4 @@
-package http
+package streams
 
 import (
 	"net"
@@ -17,34 +17,34 @@ import (
 	"parley/journal"
 )
 
-// streamWriteWait is how long a reader may accept nothing before its stream is closed. It
+// WriteWait is how long a reader may accept nothing before its stream is closed. It
 // can resume by id.
-const streamWriteWait = 5 * time.Second
+const WriteWait = 5 * time.Second
 
-// streamVanishWait is how long a client may leave sent data, or the probe of an idle
+// vanishWait is how long a client may leave sent data, or the probe of an idle
 // connection, unacknowledged before it counts as gone.
-const streamVanishWait = 30 * time.Second
+const vanishWait = 30 * time.Second
 
-// streamAgent takes over a connection and writes an agent's feed to it.
+// Serve takes over a connection and writes an agent's feed to it.
 // // spec: Agent stream (GET /agents/{id}/stream, Bearer)
-func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
-	if _, err := s.agents.Active(c, in.ID); err != nil {
+func (r *Streams) Serve(c *rest.Call, in *api.Stream) error {
+	if _, err := r.Agents.Active(c, in.ID); err != nil {
 		return err
 	}
-	start, err := s.resume(c, in)
+	start, err := r.Resume(c, in)
 	if err != nil {
 		return err
 	}
-	limit := s.Quotas.Allowed(c.Caller, access.QuotaStreams)
-	audience, used := s.streams.take(in.ID, limit)
+	limit := r.Quotas.Allowed(c.Caller, access.QuotaStreams)
+	audience, used := r.take(in.ID, limit)
 	if audience == nil {
 		return parley.ErrQuotaExceeded.OverQuota(access.QuotaStreams, *limit, used, nil)
 	}
 	st := &agentStream{
-		streams: s.streams, source: feedSource{service: s.core, agent: in.ID, org: c.Caller.Org, client: c.Caller.ClientID}, readers: audience, since: s.streams.pages.now(),
+		streams: r, source: feedSource{streams: r, agent: in.ID, org: c.Caller.Org, client: c.Caller.ClientID}, readers: audience, since: r.pages.now(),
 	}
 	if start.OnlyUntransferred {
-		st.source.untransferredUpTo = s.Node.Feeds.DurablePosition(in.ID)
+		st.source.untransferredUpTo = r.Node.Feeds.DurablePosition(in.ID)
 	}
 	opening := buffer.New(0)
 	opening.Bytes = appendOpening(opening.Bytes[:0], c, start)
@@ -53,16 +53,16 @@ func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 	return nil
 }
 
-// resume reads the Last-Event-ID. An id that is not a UUID is unknown, like one that the
+// Resume reads the Last-Event-ID. An id that is not a UUID is unknown, like one that the
 // feed does not have.
-func (s agentStreams) resume(c *rest.Call, in *api.Stream) (query.Start, error) {
+func (r *Streams) Resume(c *rest.Call, in *api.Stream) (query.Start, error) {
 	last, malformed := parley.ParseID[parley.MessageID](in.LastEventID)
 	if malformed != nil && in.LastEventID != "" {
-		start, err := s.Node.Feeds.Resume(c.Context(), in.ID, parley.MessageID{}, false)
+		start, err := r.Node.Feeds.Resume(c.Context(), in.ID, parley.MessageID{}, false)
 		start.Gap = true
 		return start, err
 	}
-	return s.Node.Feeds.Resume(c.Context(), in.ID, last, in.LastEventID != "")
+	return r.Node.Feeds.Resume(c.Context(), in.ID, last, in.LastEventID != "")
 }
 
 // appendOpening appends the header of the answer and the beginning of its body: the
@@ -80,7 +80,7 @@ func appendOpening(b []byte, c *rest.Call, start query.Start) []byte {
 
 // agentStream is one connection. An idle one costs this struct and a subscription.
 type agentStream struct {
-	streams *streams
+	streams *Streams
 	readers *readers
 	source  feedSource
 	conn    net.Conn
@@ -116,7 +116,7 @@ func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64)
 		st.socket, _ = kernel.SyscallConn() // otherwise writes go through conn
 	}
 	if st.socket != nil {
-		_ = connlimit.NoticeVanished(st.socket, streamVanishWait) // otherwise the heartbeats notice it later
+		_ = connlimit.NoticeVanished(st.socket, vanishWait) // otherwise the heartbeats notice it later
 	}
 	err := st.await(opening.Bytes)
 	if opening.Free(); err != nil {
@@ -126,12 +126,12 @@ func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64)
 	st.touch()
 	// A wake-up before the stream is complete pumps it once more.
 	st.pumping.Store(pumpRunning)
-	st.feed = st.streams.service.Node.Feeds.Follow(st.source.agent, after, st.wake)
+	st.feed = st.streams.Node.Feeds.Follow(st.source.agent, after, st.wake)
 	if !st.streams.add(st) {
 		st.end()
 		return
 	}
-	if !st.source.permitted(st.streams.suspends) { // its permission was withdrawn meanwhile
+	if !st.source.permitted() { // its permission was withdrawn meanwhile
 		st.end()
 		return
 	}
@@ -155,7 +155,7 @@ func (st *agentStream) wake() {
 // contain confines a panic to the stream in which it occurred.
 func (st *agentStream) contain() {
 	if cause := recover(); cause != nil {
-		st.streams.service.Logger.Error("stream failed", "agent", st.source.agent.String(), "panic", cause, "stack", string(debug.Stack()))
+		st.streams.Logger.Error("stream failed", "agent", st.source.agent.String(), "panic", cause, "stack", string(debug.Stack()))
 		st.caughtUp()
 		st.end()
 	}
@@ -163,7 +163,7 @@ func (st *agentStream) contain() {
 
 // await writes all of b, and blocks while the reader is not ready.
 func (st *agentStream) await(b []byte) error {
-	if err := st.conn.SetWriteDeadline(st.streams.service.Clock().Add(streamWriteWait)); err != nil {
+	if err := st.conn.SetWriteDeadline(st.streams.Clock().Add(WriteWait)); err != nil {
 		return err
 	}
 	if _, err := st.conn.Write(b); err != nil {

@@ -1,4 +1,4 @@
-package http
+package streams
 
 import "sync/atomic"
 
@@ -8,8 +8,8 @@ type streamCount struct {
 	lagging        atomic.Int64
 }
 
-// StreamStats are the totals of all streams.
-type StreamStats struct {
+// Stats are the totals of all streams.
+type Stats struct {
 	// Open is the number of open streams, Opened the number opened since the start.
 	Open   int
 	Opened uint64
@@ -20,8 +20,15 @@ type StreamStats struct {
 	Events uint64
 }
 
-// StreamStats returns the current totals.
-func (s *Service) StreamStats() StreamStats {
-	c := &s.streams.count
-	return StreamStats{Open: s.OpenStreams(), Opened: c.opened.Load(), Lagging: int(c.lagging.Load()), Events: c.events.Load()}
+// Stats returns the current totals.
+func (r *Streams) Stats() Stats {
+	c := &r.count
+	return Stats{Open: r.Open(), Opened: c.opened.Load(), Lagging: int(c.lagging.Load()), Events: c.events.Load()}
+}
+
+// Open is the number of open streams.
+func (r *Streams) Open() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open)
 }

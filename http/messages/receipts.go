@@ -1,4 +1,4 @@
-package http
+package messages
 
 import (
 	"context"
@@ -18,12 +18,12 @@ import (
 
 // carry records that a message was delivered to its recipient through a channel (0 for
 // none that transfers the body) and, if reads is set, that it was read.
-func (s inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bool) (query.Message, error) {
+func (s Inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bool) (query.Message, error) {
 	return s.carryAt(c.Context(), c.Now(), m, by, reads)
 }
 
 // carryAt is carry for callers that are no request any more.
-func (s inbox) carryAt(ctx context.Context, now time.Time, m query.Message, by journal.Channel, reads bool) (query.Message, error) {
+func (s Inbox) carryAt(ctx context.Context, now time.Time, m query.Message, by journal.Channel, reads bool) (query.Message, error) {
 	if m.Receipts.ReadAt != 0 || (m.Receipts.TransferredAt != 0 && !reads) {
 		return m, nil
 	}
@@ -46,11 +46,11 @@ func (s inbox) carryAt(ctx context.Context, now time.Time, m query.Message, by j
 	return m, err
 }
 
-// bridgeTransferred records that messages reached their recipients over the A2A bridge. If the
+// Transferred records that messages reached their recipients over the A2A bridge. If the
 // disk takes no writes, they stay untransferred.
-func (s *core) bridgeTransferred(ctx context.Context, now time.Time, messages []query.Message) error {
+func (s Inbox) Transferred(ctx context.Context, now time.Time, messages []query.Message) error {
 	for _, m := range messages {
-		if _, err := (inbox{s}).carryAt(ctx, now, m, journal.BridgeChannel, false); err != nil {
+		if _, err := s.carryAt(ctx, now, m, journal.BridgeChannel, false); err != nil {
 			return err
 		}
 	}
@@ -60,7 +60,7 @@ func (s *core) bridgeTransferred(ctx context.Context, now time.Time, messages []
 // unmarkable reports whether a receipt was refused because the disk takes no writes. The
 // message is returned all the same, still as untransferred, and will be transferred
 // again.
-func (s inbox) unmarkable(err error) bool {
+func (s Inbox) unmarkable(err error) bool {
 	return errors.Is(err, parley.ErrOverloaded) && s.Node.Trouble() != nil
 }
 
@@ -82,7 +82,7 @@ func receiptFor(m *query.Message, by journal.Channel, reads bool, now time.Time)
 
 // recordTransfers records the receipts for a page of an agent's messages. If the disk
 // takes no writes, the messages are returned all the same, still as untransferred.
-func (s inbox) recordTransfers(c *rest.Call, agent parley.AgentID, page []query.Message, by journal.Channel) error {
+func (s Inbox) recordTransfers(c *rest.Call, agent parley.AgentID, page []query.Message, by journal.Channel) error {
 	var receipts []journal.RecordReceipt
 	var before []journal.Receipts
 	for i := range page {
@@ -109,12 +109,12 @@ var errNotTheirs = parley.ErrNotFound.Saying("There is no such message in the ag
 
 var errNotRecipient = parley.ErrNotOwner.Saying("The message was sent to somebody else.")
 
-// readMessage marks a message as read by its recipient. // docs: delivery.md
-func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
+// Read marks a message as read by its recipient. // docs: delivery.md
+func (s Inbox) Read(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
-		if acting, err = s.agents.Acting(c, in.ActingAgent); err != nil {
+		if acting, err = s.Agents.Acting(c, in.ActingAgent); err != nil {
 			return rest.Rendered{}, err
 		}
 	}
@@ -140,13 +140,13 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 		}
 	}
 	v := s.viewer(c.Caller.Org, to)
-	return c.Render(v.SizeBound(m.Record), func(b []byte) []byte { return view.AppendMessage(b, s.agents.ToView(c.Context(), m), v) }), nil
+	return c.Render(v.SizeBound(m.Record), func(b []byte) []byte { return view.AppendMessage(b, s.Agents.ToView(c.Context(), m), v) }), nil
 }
 
-// ackMessages marks messages of an agent's inbox as read: the named ones, or all up to
+// Acknowledge marks messages of an agent's inbox as read: the named ones, or all up to
 // one. // docs: delivery.md
-func (s inbox) ackMessages(c *rest.Call, in *api.Ack) (*api.Acked, error) {
-	if _, err := s.agents.Own(c, in.ID); err != nil {
+func (s Inbox) Acknowledge(c *rest.Call, in *api.Ack) (*api.Acked, error) {
+	if _, err := s.Agents.Own(c, in.ID); err != nil {
 		return nil, err
 	}
 	if in.UpTo == nil {
@@ -168,7 +168,7 @@ func notTheirs(err error) error {
 	return err
 }
 
-func (s inbox) ackNamed(c *rest.Call, in *api.Ack) (int, error) {
+func (s Inbox) ackNamed(c *rest.Call, in *api.Ack) (int, error) {
 	messages, err := s.Node.Messages.InInbox(c.Context(), in.ID, in.IDs)
 	if err != nil {
 		return 0, notTheirs(err)

@@ -1,11 +1,10 @@
-package http
+package streams
 
 import (
 	"context"
 	"errors"
 	"strconv"
 
-	"parley/actors/org"
 	"parley/actors/query"
 	"parley/actors/record"
 	"parley/client/parley"
@@ -17,7 +16,7 @@ import (
 // feedSource is what one stream shows: the feed of an agent, rendered for its owner.
 // It is all of a stream that knows agents and messages.
 type feedSource struct {
-	service *core
+	streams *Streams
 	agent   parley.AgentID
 	org     parley.OrgID // the caller's
 	client  parley.ClientID
@@ -28,7 +27,7 @@ type feedSource struct {
 
 // render reads the message of an entry, if it has one, and appends the entry to a batch.
 func (s *feedSource) render(g *batch, e journal.FeedEntry) error {
-	return s.service.Node.Feeds.Entries(context.Background(), s.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m query.Message) error {
+	return s.streams.Node.Feeds.Entries(context.Background(), s.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m query.Message) error {
 		s.gather(g, e, m)
 		return nil
 	})
@@ -55,7 +54,7 @@ func (s *feedSource) appendEvent(b []byte, e journal.FeedEntry, m query.Message)
 	case journal.GroupEntry:
 		return appendGroupEvent(b, e)
 	case journal.MessageEntry, journal.CopyEntry:
-		return appendMessageEvent(b, s.service.agents.ToView(context.Background(), m), s.service.viewer(s.org, s.agent))
+		return appendMessageEvent(b, s.streams.Agents.ToView(context.Background(), m), view.Viewer{Org: s.org, Agent: s.agent, Logger: s.streams.Logger})
 	}
 	return b
 }
@@ -69,8 +68,8 @@ func (s *feedSource) receiptOf(e journal.FeedEntry, sender parley.AgentID) journ
 // readPage reads and renders stored entries beyond position from, up to upTo, until the
 // page is full. It returns the position of the last one.
 func (s *feedSource) readPage(p *page, from, upTo uint64) (to uint64, err error) {
-	p.events = make([]pageEvent, 0, min(streamBatch, upTo-from))
-	return s.service.Node.Feeds.Backlog(context.Background(), s.agent, from, upTo, streamBatch, streamBuffer, func(e journal.FeedEntry, m query.Message) error {
+	p.events = make([]pageEvent, 0, min(batchMax, upTo-from))
+	return s.streams.Node.Feeds.Backlog(context.Background(), s.agent, from, upTo, batchMax, bufferBytes, func(e journal.FeedEntry, m query.Message) error {
 		if m.Receipts.Transferred() && e.Position <= s.untransferredUpTo {
 			return nil // transferred before this stream began
 		}
@@ -88,17 +87,17 @@ func (s *feedSource) readPage(p *page, from, upTo uint64) (to uint64, err error)
 
 // permitted reports whether the agent and the credential are still live, and the
 // organization is not suspended. An open stream outlives its token.
-func (s *feedSource) permitted(suspended func(*org.State) bool) bool {
+func (s *feedSource) permitted() bool {
 	ctx := context.Background()
-	a, err := s.service.Node.Agents.Get(ctx, s.agent)
+	a, err := s.streams.Node.Agents.Get(ctx, s.agent)
 	if err != nil || a.Revoked() {
 		return err != nil && !gone(err)
 	}
-	o, err := s.service.Node.Orgs.Get(ctx, s.org)
+	o, err := s.streams.Node.Orgs.Get(ctx, s.org)
 	if err != nil {
 		return !gone(err)
 	}
-	return o.Credential(s.client).Live() && !suspended(o)
+	return o.Credential(s.client).Live() && (!o.Suspended() || s.streams.planted.IgnoresSuspension)
 }
 
 func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {

@@ -1,4 +1,4 @@
-package http
+package messages
 
 import (
 	"cmp"
@@ -16,9 +16,9 @@ import (
 	"parley/journal"
 )
 
-// traceMessage returns the attempts to bring a message to its recipient, and why it is
+// Trace returns the attempts to bring a message to its recipient, and why it is
 // not delivered yet. // docs: delivery.md
-func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
+func (s Inbox) Trace(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 	m, err := s.Node.Messages.Get(c.Context(), in.ID)
 	if m, err = submission.Readable(c, m, err); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func distantReason(m query.Message) string {
 }
 
 // nearReason returns the same for the organization that owns the recipient.
-func (s inbox) nearReason(c *rest.Call, m query.Message, jobs []query.WebhookJob) (string, error) {
+func (s Inbox) nearReason(c *rest.Call, m query.Message, jobs []query.WebhookJob) (string, error) {
 	if m.Position == 0 {
 		return onItsWay, nil
 	}
@@ -124,7 +124,7 @@ func (s inbox) nearReason(c *rest.Call, m query.Message, jobs []query.WebhookJob
 		return "", err
 	}
 	stream := "no stream of the agent is open"
-	if s.streams.listening(to) {
+	if s.Listening(to) {
 		stream = "a stream of the agent is open and has not brought it yet"
 	}
 	return fmt.Sprintf("Nobody has fetched it since %s; %s; %s.", api.At(m.Record.CreatedAt()), stream, hookReason(hooks, jobs, c.Now())), nil

@@ -1,9 +1,8 @@
-package http
+package messages
 
 import (
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"parley/actors"
@@ -23,17 +22,17 @@ import (
 // syncBatch is how many feed entries a waiter reads at a time.
 const syncBatch = 64
 
-// syncMessage sends a message and waits for the reply in the sender's own feed. It
+// SendAndWait sends a message and waits for the reply in the sender's own feed. It
 // follows the feed from before the send, so that it cannot miss the reply.
 // // spec: Messaging
-func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error) {
+func (s Messages) SendAndWait(c *rest.Call, in *api.Sync) (rest.Rendered, error) {
 	if in.ToHandle != nil && strings.HasPrefix(*in.ToHandle, "#") {
 		return rest.Rendered{}, errGroupSync
 	}
-	if err := s.desk.CheckType(in.Type); err != nil {
+	if err := s.Desk.CheckType(in.Type); err != nil {
 		return rest.Rendered{}, err
 	}
-	from, err := s.desk.Sender(c, &in.Send)
+	from, err := s.Desk.Sender(c, &in.Send)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -45,14 +44,14 @@ func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 		}
 	})
 	defer feed.Close()
-	erased, stop := s.erasures.follow()
+	erased, stop := s.Erasures.follow()
 	defer stop()
-	posted, err := s.desk.Send(c, &in.Send, from, submission.ViaSync, nil)
+	posted, err := s.Desk.Send(c, &in.Send, from, submission.ViaSync, nil)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	notePosted(c, posted)
-	w := replyWait{service: s.core, call: c, from: from, message: posted.Message, feed: feed, wake: wake, erased: erased}
+	w := replyWait{options: s.Options, call: c, from: from, message: posted.Message, feed: feed, wake: wake, erased: erased}
 	if err := w.wait(time.Duration(in.TimeoutMS)*time.Millisecond, posted.Repeated); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -61,7 +60,7 @@ func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 
 // replyWait waits for the outcome of a message.
 type replyWait struct {
-	service *core
+	options *Options
 	call    *rest.Call
 	from    *agent.State
 	message *record.Message
@@ -90,7 +89,7 @@ func (w *replyWait) wait(patience time.Duration, repeated bool) error {
 		if err != nil {
 			return err
 		}
-		if err := w.service.Node.Feeds.Entries(w.call.Context(), w.from.AgentID(), entries, w.see); err != nil {
+		if err := w.options.Node.Feeds.Entries(w.call.Context(), w.from.AgentID(), entries, w.see); err != nil {
 			return err
 		}
 		if len(entries) > 0 {
@@ -114,12 +113,12 @@ func (w *replyWait) rest(late, look <-chan time.Time) (more bool, err error) {
 		case <-late:
 			return false, nil
 		case <-w.erased:
-			_, err := w.service.Node.Messages.Conversation(w.call.Context(), w.message.Conversation())
+			_, err := w.options.Node.Messages.Conversation(w.call.Context(), w.message.Conversation())
 			if errors.Is(err, journal.ErrErased) {
 				return false, err
 			}
 		case <-look:
-			if w.call.Evicted() || w.service.cutOff() {
+			if w.call.Evicted() || w.options.CutOff() {
 				return false, nil
 			}
 		case <-w.call.Draining():
@@ -128,53 +127,18 @@ func (w *replyWait) rest(late, look <-chan time.Time) (more bool, err error) {
 	}
 }
 
-// erasureNews wakes requests that wait for an agent when an organization was erased: it may
-// be the agent's.
-type erasureNews struct {
-	mu      sync.Mutex
-	waiting map[chan struct{}]struct{}
-}
-
-// follow returns a channel that gets a signal for each erasure until stop is called.
-func (n *erasureNews) follow() (wake <-chan struct{}, stop func()) {
-	signal := make(chan struct{}, 1)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.waiting == nil {
-		n.waiting = map[chan struct{}]struct{}{}
-	}
-	n.waiting[signal] = struct{}{}
-	return signal, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		delete(n.waiting, signal)
-	}
-}
-
-// announce signals that an organization was erased.
-func (n *erasureNews) announce() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for signal := range n.waiting {
-		select {
-		case signal <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // lookBack searches for a reply, or the end of the conversation, from before this
 // request.
 func (w *replyWait) lookBack() error {
 	ctx, id := w.call.Context(), w.message.Conversation()
-	reply, found, err := w.service.Node.Messages.ReplyAfter(ctx, id, w.message.MessageID(), w.from.AgentID())
+	reply, found, err := w.options.Node.Messages.ReplyAfter(ctx, id, w.message.MessageID(), w.from.AgentID())
 	if err != nil {
 		return err
 	}
 	if found {
 		return w.take(reply)
 	}
-	state, err := w.service.Node.Messages.Conversation(ctx, id)
+	state, err := w.options.Node.Messages.Conversation(ctx, id)
 	if err == nil && state.Terminal() {
 		w.closed = state.GetStatus().String()
 	}
@@ -205,14 +169,14 @@ func (w *replyWait) take(m query.Message) error {
 	if w.call.Reserve(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
 		return parley.ErrOutcomeUnknown
 	}
-	m, err := inbox{w.service}.carry(w.call, m, journal.SyncChannel, false)
+	m, err := Inbox{w.options}.carry(w.call, m, journal.SyncChannel, false)
 	w.reply = &m
 	return err
 }
 
 func (w *replyWait) render(posted actors.Posted) (rest.Rendered, error) {
-	v := w.service.viewerOf(w.call, w.from)
-	current, err := w.service.Node.Messages.Get(w.call.Context(), posted.Message.MessageID())
+	v := w.options.viewerOf(w.call, w.from)
+	current, err := w.options.Node.Messages.Get(w.call.Context(), posted.Message.MessageID())
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -224,11 +188,11 @@ func (w *replyWait) render(posted actors.Posted) (rest.Rendered, error) {
 }
 
 func (w *replyWait) sizeBound(r *record.Message) int {
-	return rest.PageFrame + w.service.viewerOf(w.call, w.from).SizeBound(r)
+	return rest.PageFrame + w.options.viewerOf(w.call, w.from).SizeBound(r)
 }
 
 func (w *replyWait) appendResult(b []byte, sent query.Message, v view.Viewer) []byte {
-	show := func(m query.Message) view.Message { return w.service.agents.ToView(w.call.Context(), m) }
+	show := func(m query.Message) view.Message { return w.options.Agents.ToView(w.call.Context(), m) }
 	b = view.AppendMessage(append(b, `{"message":`...), show(sent), v)
 	b = append(b, `,"reply":`...)
 	status := api.SyncTimeout

@@ -1,9 +1,8 @@
-package http
+package messages
 
 import (
 	"context"
 	"math"
-	"net"
 	"testing"
 	"time"
 
@@ -26,14 +25,11 @@ func (e *endless) Look(context.Context, int, query.Fits) (query.Waiting, bool, e
 // after a bounded number of lookups, before its timeout. The next wait continues. A
 // wait without that bound ends at its timeout.
 func TestWaitLookupsAreBounded(t *testing.T) {
-	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-	h := newHarness(t, 1, ln, nil)
-	defer h.close()
 	expect := func(looks int, patience time.Duration) int {
 		feed := &endless{}
 		w := messageWait{
-			service: h.service.core, call: rest.NewCall(&fasthttp.RequestCtx{}, inside[rest.Host](h.server, "host"), nil, ""), agent: parley.AgentID{1},
-			awaited: feed, looks: looks,
+			options: &Options{}, call: rest.NewCall(&fasthttp.RequestCtx{}, &rest.Host{Running: t.Context()}, nil, ""), agent: parley.AgentID{1},
+			watch: func(parley.AgentID, func()) (stop func()) { return func() {} }, awaited: feed, looks: looks,
 		}
 		if found, err := w.expect(patience); err != nil || len(found.Items) != 0 {
 			t.Errorf("%+v, %v", found, err)

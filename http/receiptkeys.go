@@ -1,0 +1,71 @@
+package http
+
+import (
+	"context"
+	"sync/atomic"
+
+	"parley/actors"
+	"parley/client/api"
+	"parley/client/parley"
+	"parley/http/auth"
+)
+
+// receiptKeys are the keys that sign receipts. All former ones stay published, because a
+// receipt is kept for as long as somebody may have to prove something.
+type receiptKeys struct {
+	of   *actors.Keys
+	keys atomic.Pointer[auth.KeySet]
+	// published is the part of the key document that belongs to the keys in use.
+	published atomic.Pointer[publishedReceiptKeys]
+}
+
+type publishedReceiptKeys struct {
+	with   *auth.KeySet // the keys in use when it was read
+	all    []api.SigningKey
+	newest int64 // when the newest was minted, in milliseconds
+}
+
+func newReceiptKeys(of *actors.Keys, keys auth.KeySet) *receiptKeys {
+	r := &receiptKeys{of: of}
+	r.use(keys)
+	return r
+}
+
+func (r *receiptKeys) use(keys auth.KeySet) { r.keys.Store(&keys) }
+
+// Keys returns the keys in use.
+func (r *receiptKeys) Keys() auth.KeySet { return *r.keys.Load() }
+
+// document returns every key that has signed receipts, or will soon, and when the newest
+// was minted.
+func (r *receiptKeys) document(ctx context.Context) (*publishedReceiptKeys, error) {
+	used := r.keys.Load()
+	if known := r.published.Load(); known != nil && known.with == used {
+		return known, nil
+	}
+	minted, err := r.of.Minted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &publishedReceiptKeys{with: used}
+	for _, k := range minted {
+		p.all = append(p.all, publishedKey(k.GetPublic(), k.GetKid()))
+		p.newest = max(p.newest, k.GetAtMs())
+	}
+	r.published.Store(p)
+	return p, nil
+}
+
+// publishedKey is a key of the key document.
+func publishedKey(public []byte, kid string) api.SigningKey {
+	jwk := api.NewJWK(parley.Ed25519, public)
+	return api.SigningKey{KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: kid, Use: "sig", Algorithm: auth.Algorithm}
+}
+
+// receiptKey returns the key that signs receipts now, on all nodes.
+func (s *core) receiptKey(ctx context.Context) (auth.SigningKey, error) {
+	if err := s.takeKeys(ctx); err != nil {
+		return auth.SigningKey{}, err
+	}
+	return s.receiptKeys.Keys().Current, nil
+}
