@@ -160,7 +160,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/internal/planted", "parley/http/messages", "parley/http/mls", "parley/http/streams", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/agents", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/internal/planted", "parley/http/messages", "parley/http/mls", "parley/http/streams", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -172,6 +172,7 @@ var lattice = map[string]place{
 	"parley/http/export":           {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/content"}), why: resourceWhy},
 	"parley/http/webhooks":         {may: slices.Concat(resource, []string{"parley/actors/delivery", "parley/http/a2a", "parley/http/egress"}), why: resourceWhy},
 	"parley/http/groups":           {may: slices.Concat(resource, []string{"parley/http/content", "parley/http/mls", "parley/http/submission"}), why: resourceWhy},
+	"parley/http/agents":           {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/mls", "parley/http/svid"}), why: resourceWhy},
 	"parley/http/messages":         {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/content", "parley/http/httpserver", "parley/http/submission"}), why: resourceWhy},
 	"parley/http/streams":          {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/connlimit", "parley/http/content", "parley/http/internal/planted"}), why: resourceWhy},
 	"parley/http/internal/planted": {why: "only streams and their tests know which protections a test can take away"},
@@ -289,7 +290,7 @@ var locks = []lock{
 	{"github.com/gowebpki/jcs", []string{"parley/http/a2a"}, "only what is signed needs a canonical form"},
 	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth"}, "keys are validated where they enter"},
 	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one package decides which addresses are public"},
-	{"golang.org/x/mod", []string{"parley/actors/keylog", "parley/http"}, "one package builds the tree of the key log, another signs its checkpoints"},
+	{"golang.org/x/mod", []string{"parley/actors/keylog", "parley/http/agents"}, "one package builds the tree of the key log, another signs its checkpoints"},
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
 	{"golang.org/x/sys", []string{"parley/http/connlimit"}, "one package decides what the kernel may hold of a connection"},
 	{"golang.org/x/sync", []string{"parley/persistence/keyring"}, "files that are written at once, and the first error of them"},

@@ -14,7 +14,7 @@ import (
 // card returns the A2A card of an active agent, public or not, listed or not.
 // // spec: A2A bridge
 func (s bridge) card(c *rest.Call, in *api.GetA2ACard) (rest.Rendered, error) {
-	a, err := identity(s).activeAgent(c, in.Handle)
+	a, err := s.agents.Addressed(c, in.Handle)
 	if err != nil {
 		return rest.Rendered{}, err
 	}

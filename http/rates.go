@@ -92,12 +92,10 @@ func (s *core) share() *limit.Shared {
 	} {
 		all.Add(name, l)
 	}
-	for name, w := range map[string]*limit.Window{
-		"poll_address": s.pollAddress, "poll_token": s.pollToken, "key_claims": s.keyClaims, "pq_keys": s.pqKeys,
-		"svid_challenges": s.svidChallenges, "tries": s.tries,
-	} {
+	for name, w := range s.ofAgents.Windows() {
 		all.Add(name, w)
 	}
+	all.Add("tries", s.tries)
 	all.Add("difficulty", s.Difficulty)
 	all.Add("exports", s.exports)
 	all.Add("endings", s.endings)

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"parley/actors"
 	"parley/client/api"
@@ -68,4 +69,14 @@ func (s *core) receiptKey(ctx context.Context) (auth.SigningKey, error) {
 		return auth.SigningKey{}, err
 	}
 	return s.receiptKeys.Keys().Current, nil
+}
+
+// logKeyLifetime is the age at which the key that signs checkpoints is replaced: never.
+// Clients remember it, and one that changes looks like another log.
+const logKeyLifetime = 200 * 365 * 24 * time.Hour
+
+// logKey returns the key that signs checkpoints of the key log.
+func (s *core) logKey(ctx context.Context) (auth.SigningKey, error) {
+	keys, err := SigningKeys(ctx, s.Node.LogKeys, s.Vault, logKeyLifetime, s.Clock, s.Entropy)
+	return keys.Current, err
 }

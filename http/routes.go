@@ -8,6 +8,7 @@ import (
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/http/a2a"
+	"parley/http/agents"
 	"parley/http/directory"
 	"parley/http/docs"
 	"parley/http/groups"
@@ -61,8 +62,8 @@ func (s *Service) registrationRoutes() []rest.Route {
 }
 
 func (s *Service) messagingRoutes() []rest.Route {
-	messaging, inbox, conversations := messages.Messages{Options: s.messaging}, messages.Inbox{Options: s.messaging}, messages.Conversations{Options: s.messaging}
-	agents := agents{s.core}
+	messaging, inbox, conversations := messages.Messages{Options: s.ofMessages}, messages.Inbox{Options: s.ofMessages}, messages.Conversations{Options: s.ofMessages}
+	ofAgent := agents.Agents{Service: s.ofAgents}
 	return []rest.Route{
 		rest.RenderedAs[api.Message](post, "/messages", rest.Tier1, 201, "Send a message to an agent, or to a group.", messaging.Send),
 		rest.RenderedAs[api.SyncResult](post, "/messages/sync", rest.Tier1, 200, "Send a message and wait for the reply.", messaging.SendAndWait),
@@ -76,19 +77,19 @@ func (s *Service) messagingRoutes() []rest.Route {
 		rest.RenderedAs[api.Waited](get, "/agents/{id}/wait", rest.Bearer, 200, "Wait for messages to an agent.", inbox.Wait),
 		rest.Stream(get, "/agents/{id}/stream", rest.Bearer, "Stream of an agent: what it missed, then what comes.", s.streams.Serve),
 		rest.RenderedAs[api.Page[api.Message]](get, "/conversations/{id}/messages", rest.Bearer, 200, "Transcript of a conversation, both sides.", conversations.Transcript),
-		rest.Typed(get, "/poll/{token}", rest.Public, 200, "Count an agent's messages by poll token.", agents.poll),
-		rest.Typed(post, "/agents/{id}/poll-token", rest.Bearer, 200, "Generate or regenerate the poll token.", agents.createPollToken),
-		rest.Typed(remove, "/agents/{id}/poll-token", rest.Bearer, 204, "Revoke the poll token.", agents.deletePollToken),
+		rest.Typed(get, "/poll/{token}", rest.Public, 200, "Count an agent's messages by poll token.", ofAgent.Poll),
+		rest.Typed(post, "/agents/{id}/poll-token", rest.Bearer, 200, "Generate or regenerate the poll token.", ofAgent.CreatePollToken),
+		rest.Typed(remove, "/agents/{id}/poll-token", rest.Bearer, 204, "Revoke the poll token.", ofAgent.DeletePollToken),
 	}
 }
 
 func (s *Service) cardRoutes() []rest.Route {
-	cards, bridge := cards{s.core}, bridge{s.core}
+	cards, bridge := agents.Cards{Service: s.ofAgents}, bridge{s.core}
 	return []rest.Route{
-		rest.RenderedAs[api.Card](put, "/agents/{id}/card", rest.Bearer, 200, "Publish an agent's card.", cards.putCard),
-		rest.RenderedAs[api.Card](get, "/agents/{id}/card", rest.Public, 200, "Card of an agent.", cards.getCard),
-		rest.RenderedAs[api.Card](get, "/.well-known/agent-cards/{id}.json", rest.Public, 200, "Public card of an agent.", cards.getWellKnownCard),
-		rest.Typed(remove, "/agents/{id}/card", rest.Bearer, 204, "Delete an agent's card.", cards.deleteCard),
+		rest.RenderedAs[api.Card](put, "/agents/{id}/card", rest.Bearer, 200, "Publish an agent's card.", cards.Put),
+		rest.RenderedAs[api.Card](get, "/agents/{id}/card", rest.Public, 200, "Card of an agent.", cards.Get),
+		rest.RenderedAs[api.Card](get, "/.well-known/agent-cards/{id}.json", rest.Public, 200, "Public card of an agent.", cards.GetWellKnown),
+		rest.Typed(remove, "/agents/{id}/card", rest.Bearer, 204, "Delete an agent's card.", cards.Delete),
 		rest.RenderedAs[api.A2ACard](get, "/a2a/{handle}/agent.json", rest.Public, 200, "A2A card of an A2A-enabled agent, signed.", bridge.card),
 		rest.RenderedAs[api.A2ACard](get, "/a2a/{handle}/.well-known/agent-card.json", rest.Public, 200, "The same, where A2A clients look for it.", bridge.card),
 		rest.RenderedAs[api.A2AExtensionDocument](get, "/ext/{brand}/v1", rest.Public, 200, "What the members of the extension of A2A cards mean.", bridge.extension),
@@ -97,35 +98,36 @@ func (s *Service) cardRoutes() []rest.Route {
 }
 
 func (s *Service) agentRoutes() []rest.Route {
-	agents, agentKeys, identity, workload := agents{s.core}, agentKeys{s.core}, identity{s.core}, workload{s.core}
-	conversations := messages.Conversations{Options: s.messaging}
-	keyLog := keyLog{s.core}
+	ofAgent, keys, identity := agents.Agents{Service: s.ofAgents}, agents.Keys{Service: s.ofAgents}, agents.Identity{Service: s.ofAgents}
+	workload := agents.Workload{Service: s.ofAgents}
+	conversations := messages.Conversations{Options: s.ofMessages}
+	keyLog := agents.KeyLog{Service: s.ofAgents}
 	return []rest.Route{
-		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", agents.listAgents),
-		rest.Typed(post, "/agents", rest.Tier1, 201, "Create an agent.", agents.createAgent),
-		rest.RenderedAs[api.BatchKeys](get, "/agents/keys", rest.Public, 200, "Public keys of several agents.", agentKeys.batchKeys),
-		rest.Typed(get, "/agents/{id}", rest.Bearer, 200, "Read an agent.", agents.getAgent),
-		rest.Typed(patch, "/agents/{id}", rest.Bearer, 200, "Change an agent.", agents.patchAgent),
-		rest.Typed(remove, "/agents/{id}", rest.Bearer, 204, "Revoke an agent.", agents.deleteAgent),
-		rest.RenderedAs[api.KeysAnswer](get, "/agents/{id}/keys", rest.Public, 200, "Public keys of an agent.", agentKeys.getKeys),
-		rest.Typed(post, "/agents/{id}/keys", rest.Bearer, 200, "Upload or rotate an agent's keys.", agentKeys.uploadKeys),
-		rest.Typed(post, "/agents/{id}/keys/pq", rest.Bearer, 200, "Give an agent a post-quantum key.", agentKeys.setPQKey),
-		rest.Typed(remove, "/agents/{id}/keys/pq", rest.Bearer, 204, "Remove an agent's post-quantum key.", agentKeys.removePQKey),
-		rest.Typed(post, "/agents/{id}/mls/key-packages", rest.Bearer, 200, "Store MLS key packages, with which others add an agent to MLS groups.", agentKeys.publishKeyPackages),
-		rest.Typed(get, "/agents/{id}/mls/key-packages/count", rest.Bearer, 200, "Count the MLS key packages of an agent that others can claim.", agentKeys.countKeyPackages),
-		rest.Typed(post, "/agents/{id}/mls/key-packages/claim", rest.Tier1, 200, "Claim an MLS key package of an agent that awaits its leaf.", agentKeys.claimKeyPackage),
-		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", agentKeys.retireKey),
-		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", agentKeys.bindKeys),
-		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", agentKeys.listBindings),
-		rest.RenderedAs[api.Page[api.KeyLogEntry]](get, "/agents/{id}/key-log", rest.Public, 200, "Entries of an agent in the key log, oldest first.", keyLog.entries),
-		rest.RenderedAs[api.KeyLog](get, "/key-log", rest.Public, 200, "The key that signs checkpoints of the key log.", keyLog.describe),
-		rest.Raw(get, "/key-log/checkpoint", rest.Public, "text/plain", "Newest checkpoint of the key log: a signed note with its size and its root hash (C2SP tlog-checkpoint).", keyLog.checkpoint),
-		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/inclusion", rest.Public, 200, "Prove that a leaf is in the key log.", keyLog.inclusion),
-		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/consistency", rest.Public, 200, "Prove that the key log begins with an earlier one.", keyLog.consistency),
-		rest.Typed(post, "/agents/{id}/verify-svid/challenge", rest.Bearer, 201, "Ask for a challenge to prove a workload identity.", workload.createSVIDChallenge),
-		rest.Typed(post, "/agents/{id}/verify-svid", rest.Bearer, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.verifySVID),
-		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.webFinger).As(api.MediaJRD).WithBadRequest(),
-		rest.RenderedAs[api.DIDDocument](get, "/agents/{name}/did.json", rest.Public, 200, "DID document of an agent (did:web).", identity.did).As(api.MediaDID),
+		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", ofAgent.List),
+		rest.Typed(post, "/agents", rest.Tier1, 201, "Create an agent.", ofAgent.Create),
+		rest.RenderedAs[api.BatchKeys](get, "/agents/keys", rest.Public, 200, "Public keys of several agents.", keys.GetBatch),
+		rest.Typed(get, "/agents/{id}", rest.Bearer, 200, "Read an agent.", ofAgent.Get),
+		rest.Typed(patch, "/agents/{id}", rest.Bearer, 200, "Change an agent.", ofAgent.Patch),
+		rest.Typed(remove, "/agents/{id}", rest.Bearer, 204, "Revoke an agent.", ofAgent.Delete),
+		rest.RenderedAs[api.KeysAnswer](get, "/agents/{id}/keys", rest.Public, 200, "Public keys of an agent.", keys.Get),
+		rest.Typed(post, "/agents/{id}/keys", rest.Bearer, 200, "Upload or rotate an agent's keys.", keys.Upload),
+		rest.Typed(post, "/agents/{id}/keys/pq", rest.Bearer, 200, "Give an agent a post-quantum key.", keys.SetPQ),
+		rest.Typed(remove, "/agents/{id}/keys/pq", rest.Bearer, 204, "Remove an agent's post-quantum key.", keys.RemovePQ),
+		rest.Typed(post, "/agents/{id}/mls/key-packages", rest.Bearer, 200, "Store MLS key packages, with which others add an agent to MLS groups.", keys.PublishKeyPackages),
+		rest.Typed(get, "/agents/{id}/mls/key-packages/count", rest.Bearer, 200, "Count the MLS key packages of an agent that others can claim.", keys.CountKeyPackages),
+		rest.Typed(post, "/agents/{id}/mls/key-packages/claim", rest.Tier1, 200, "Claim an MLS key package of an agent that awaits its leaf.", keys.ClaimKeyPackage),
+		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", keys.Retire),
+		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", keys.Bind),
+		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", keys.ListBindings),
+		rest.RenderedAs[api.Page[api.KeyLogEntry]](get, "/agents/{id}/key-log", rest.Public, 200, "Entries of an agent in the key log, oldest first.", keyLog.ListEntries),
+		rest.RenderedAs[api.KeyLog](get, "/key-log", rest.Public, 200, "The key that signs checkpoints of the key log.", keyLog.Describe),
+		rest.Raw(get, "/key-log/checkpoint", rest.Public, "text/plain", "Newest checkpoint of the key log: a signed note with its size and its root hash (C2SP tlog-checkpoint).", keyLog.Checkpoint),
+		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/inclusion", rest.Public, 200, "Prove that a leaf is in the key log.", keyLog.ProveInclusion),
+		rest.RenderedAs[api.KeyLogProof](get, "/key-log/proofs/consistency", rest.Public, 200, "Prove that the key log begins with an earlier one.", keyLog.ProveConsistency),
+		rest.Typed(post, "/agents/{id}/verify-svid/challenge", rest.Bearer, 201, "Ask for a challenge to prove a workload identity.", workload.CreateSVIDChallenge),
+		rest.Typed(post, "/agents/{id}/verify-svid", rest.Bearer, 200, "Prove a workload identity by an SVID, for trust tier 2.", workload.VerifySVID),
+		rest.RenderedAs[api.WebFinger](get, "/.well-known/webfinger", rest.Public, 200, "Where the documents of an agent are (RFC 7033).", identity.WebFinger).As(api.MediaJRD).WithBadRequest(),
+		rest.RenderedAs[api.DIDDocument](get, "/agents/{name}/did.json", rest.Public, 200, "DID document of an agent (did:web).", identity.DID).As(api.MediaDID),
 		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", conversations.OfAgent),
 	}
 }
@@ -143,7 +145,7 @@ func (s *Service) orgRoutes() []rest.Route {
 }
 
 func (s *Service) groupRoutes() []rest.Route {
-	group, requests, mls := groups.Groups{Options: s.grouping}, groups.Requests{Options: s.grouping}, groups.MLS{Options: s.grouping}
+	group, requests, mls := groups.Groups{Options: s.ofGroups}, groups.Requests{Options: s.ofGroups}, groups.MLS{Options: s.ofGroups}
 	return []rest.Route{
 		rest.Typed(post, "/groups", rest.Bearer, 201, "Create a group.", group.Create),
 		rest.Typed(get, "/groups", rest.Bearer, 200, "Groups of the organization, oldest first.", group.List),
@@ -205,7 +207,7 @@ func (s *Service) pageRoutes() []rest.Route {
 }
 
 func (s *Service) otherRoutes() []rest.Route {
-	conversations := messages.Conversations{Options: s.messaging}
+	conversations := messages.Conversations{Options: s.ofMessages}
 	serverInfo, compliance := serverInfo{s.core}, compliance{s.core}
 	return []rest.Route{
 		// Conversations

@@ -17,6 +17,7 @@ import (
 	"parley/client/parley"
 	"parley/http/a2a"
 	"parley/http/access"
+	"parley/http/agents"
 	"parley/http/auth"
 	"parley/http/directory"
 	"parley/http/egress"
@@ -110,22 +111,16 @@ type core struct {
 	// hostSlug is the slug whose host is the server's own: api, if the public address is
 	// https://api.parley.example and the domain is parley.example. It is "" if the server's
 	// host is not of this form.
-	hostSlug    string
-	show        view.Site
-	agents      *access.Agents
-	groups      *access.Groups
-	began       time.Time // with a monotonic clock's reading
-	started     int64     // the same as a Unix time
-	pollAddress *limit.Window
-	pollToken   *limit.Window
-	keyClaims   *limit.Window
-	pqKeys      *limit.Window
-	rates       rates
+	hostSlug string
+	show     view.Site
+	agents   *access.Agents
+	groups   *access.Groups
+	began    time.Time // with a monotonic clock's reading
+	started  int64     // the same as a Unix time
+	rates    rates
 	// tries counts wrong solutions of a challenge, so that no client can make the server check
 	// any number of them. A restart forgets them.
 	tries *limit.Window
-	// svidChallenges bounds the challenges to prove workload identities, per agent.
-	svidChallenges *limit.Window
 	// shared are the limits that several nodes count together, nil for one on its own.
 	shared *limit.Shared
 	// taskStreams are the streams of A2A tasks on all nodes, nil on one on its own.
@@ -134,20 +129,20 @@ type core struct {
 	receiptKeys *receiptKeys
 	// signing is held from reading the signing keys until they are in use, so that an older
 	// set cannot replace a newer one.
-	signing   sync.Mutex
-	keyNews   keyNews
-	logSigner logSigner
-	streams   *streams.Streams
-	exports   *export.Exports
-	webhooks  *webhooks.Webhooks
-	grouping  groups.Options
-	endings   *endings
-	lists     *rest.Lists
-	directory *directory.Directory
-	desk      *submission.Desk
-	bridge    *a2a.Bridge
-	messaging *messages.Options
-	closing   atomic.Bool
+	signing    sync.Mutex
+	keyNews    keyNews
+	streams    *streams.Streams
+	exports    *export.Exports
+	webhooks   *webhooks.Webhooks
+	ofGroups   groups.Options
+	endings    *endings
+	lists      *rest.Lists
+	directory  *directory.Directory
+	desk       *submission.Desk
+	bridge     *a2a.Bridge
+	ofMessages *messages.Options
+	ofAgents   *agents.Service
+	closing    atomic.Bool
 }
 
 // NewService returns the endpoints of a node.
@@ -160,13 +155,8 @@ func NewService(o ServiceOptions) *Service {
 	}
 	s.agents = access.NewAgents(o.Node, s.show)
 	s.groups = access.NewGroups(o.Node, s.agents, o.Quotas)
-	s.pollAddress = limit.NewWindow(o.Poll.PerAddress, pollWindow, o.Clock)
-	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
-	s.keyClaims = limit.NewWindow(keyClaimsMax, keyClaimWindow, o.Clock)
-	s.pqKeys = limit.NewWindow(pqKeysMax, pqKeysWindow, o.Clock)
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = limit.NewWindow(parley.ChallengeTriesMax, parley.ChallengeLifetime+time.Minute, o.Clock)
-	s.svidChallenges = limit.NewWindow(parley.SVIDChallengesMax, parley.SVIDChallengeLifetime, o.Clock)
 	s.receiptKeys = newReceiptKeys(o.Node.ReceiptKeys, o.ReceiptKeys)
 	s.keyNews.follow(o.Node.Keys, o.Node.CardKeys, o.Node.ReceiptKeys)
 	s.bridgeCards = a2a.NewCards(a2a.CardOptions{
@@ -179,6 +169,11 @@ func NewService(o ServiceOptions) *Service {
 	s.streams, s.endings = streams.New(streams.Options{
 		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Clock: o.Clock, Logger: o.Logger, Budget: o.Budget, CutOff: s.cutOff,
 	}), newEndings(s)
+	s.ofAgents = agents.New(agents.Options{
+		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Lists: s.lists, Show: s.show, Clock: o.Clock, Entropy: o.Entropy, Cursors: o.Cursors,
+		HostSlug: s.hostSlug, Dev: o.Dev, Poll: o.Poll, Tries: s.tries, Source: admission{s}.Source,
+		Ended: func(id parley.AgentID) { s.endings.of(id) }, LogKey: s.logKey, Bundles: o.Bundles,
+	})
 	s.exports = export.New(export.Options{
 		Node: o.Node, Agents: s.agents, Groups: s.groups, Quotas: o.Quotas, Show: s.show, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
 	})
@@ -189,13 +184,13 @@ func NewService(o ServiceOptions) *Service {
 		Node: o.Node, Agents: s.agents, Domain: o.Domain, Brand: o.Brand, DayLimit: func(who rest.Caller) *int { return s.Quotas.Allowed(who, access.QuotaMessages) },
 		PairRate: o.Rates.pair,
 	})
-	s.messaging = &messages.Options{
+	s.ofMessages = &messages.Options{
 		Node: o.Node, Agents: s.agents, Groups: s.groups, Desk: s.desk, Lists: s.lists, Logger: o.Logger, Brand: o.Brand, BaseURL: o.BaseURL,
 		CutOff: s.cutOff, ReceiptKey: s.receiptKey, Listening: s.streams.Listening, Erasures: &messages.Erasures{},
 	}
 	s.bridge = a2a.New(a2a.Options{
 		Node: o.Node, Agents: s.agents, Desk: s.desk, Cards: s.bridgeCards, Cursors: o.Cursors, Brand: o.Brand, Clock: o.Clock, Budget: o.Budget, Logger: o.Logger,
-		Transferred: messages.Inbox{Options: s.messaging}.Transferred, StreamLimit: func(who rest.Caller) *int { return s.Quotas.Allowed(who, access.QuotaStreams) },
+		Transferred: messages.Inbox{Options: s.ofMessages}.Transferred, StreamLimit: func(who rest.Caller) *int { return s.Quotas.Allowed(who, access.QuotaStreams) },
 		Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault, CutOff: s.cutOff, Streams: s.taskStreams,
 	})
 	if o.Courier != nil {
@@ -204,7 +199,7 @@ func NewService(o ServiceOptions) *Service {
 	s.webhooks = &webhooks.Webhooks{
 		Node: o.Node, Agents: s.agents, Quotas: o.Quotas, Lists: s.lists, Entropy: o.Entropy, Guard: o.Guard, Vault: o.Vault,
 	}
-	s.grouping = groups.Options{
+	s.ofGroups = groups.Options{
 		Node: o.Node, Agents: s.agents, Access: s.groups, Desk: s.desk, Quotas: o.Quotas, Lists: s.lists, Cursors: o.Cursors, Brand: o.Brand,
 	}
 	s.directory = directory.New(directory.Options{
@@ -230,7 +225,7 @@ func (s *core) forget(org parley.OrgID) {
 	s.bridge.Forget(org)
 	s.streams.Forget(org)
 	s.directory.Forget()
-	s.messaging.Erasures.Announce()
+	s.ofMessages.Erasures.Announce()
 }
 
 // EndStreams ends all streams of an organization.
@@ -299,16 +294,10 @@ func (s *core) erasing(org parley.OrgID, token []byte) (rest.Caller, error) {
 
 // The handlers, by topic.
 type (
-	agents       struct{ *core }
-	agentKeys    struct{ *core }
-	cards        struct{ *core }
 	bridge       struct{ *core } // A2A
 	agentStreams struct{ *core }
-	keyLog       struct{ *core }
-	identity     struct{ *core } // documents by which others find an agent's keys
 	orgs         struct{ *core }
 	signup       struct{ *core } // registration and tokens
-	workload     struct{ *core } // proofs of workload identities
 	serverInfo   struct{ *core }
 	compliance   struct{ *core } // what the service does with data
 	// admission decides which requests are served, before the handlers run.

@@ -108,7 +108,7 @@ func workloadHarness(t *testing.T, journals int) (h *harness, trusted *svidtest.
 		t.Fatal(err)
 	}
 	var err error
-	h.service.Bundles, err = svid.Open(svid.Options{Files: map[string]string{"home.example": path}, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	h.service.ofAgents.Bundles, err = svid.Open(svid.Options{Files: map[string]string{"home.example": path}, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func TestChallenges(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("a revoked agent", sibling.verify(right), 410, "gone")
-	h.service.Bundles = nil
+	h.service.ofAgents.Bundles = nil
 	want("a server without bundles", p.verify(right), 403, "svid_not_configured")
 	if status, _, answer := p.ask("/verify-svid/challenge", nil); status != 403 || !strings.Contains(string(answer), `"svid_not_configured"`) {
 		t.Errorf("a challenge without bundles: %d %s", status, answer)

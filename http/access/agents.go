@@ -170,6 +170,18 @@ func (g *Agents) Public(c *rest.Call, name string) (*agent.State, error) {
 	return a, err
 }
 
+// Addressed is Public, except that there is no agent with a malformed name.
+func (g *Agents) Addressed(c *rest.Call, name string) (*agent.State, error) {
+	if _, notID := parley.ParseID[parley.AgentID](name); notID != nil && !strings.Contains(name, "@") {
+		return nil, ErrUnknownAgent
+	}
+	a, err := g.Public(c, name)
+	if errors.Is(err, parley.ErrBadHandle) {
+		return nil, ErrUnknownAgent
+	}
+	return a, err
+}
+
 // Named is Public, revoked agents included.
 func (g *Agents) Named(c *rest.Call, name string) (a *agent.State, err error) {
 	if strings.Contains(name, "@") {

@@ -1,4 +1,4 @@
-package http
+package agents
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ import (
 	"parley/http/view"
 )
 
-// putCard publishes the card of one of the caller's agents. // spec: Agent cards
-func (s cards) putCard(c *rest.Call, in *api.PutCard) (rest.Rendered, error) {
-	if _, err := s.agents.Own(c, in.ID); err != nil {
+// Put publishes the card of one of the caller's agents. // spec: Agent cards
+func (s Cards) Put(c *rest.Call, in *api.PutCard) (rest.Rendered, error) {
+	if _, err := s.Agents.Own(c, in.ID); err != nil {
 		return rest.Rendered{}, err
 	}
 	member := securityMember(in)
@@ -32,30 +32,30 @@ func (s cards) putCard(c *rest.Call, in *api.PutCard) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	card, _, err := s.agents.Card(c.Context(), published.Agent, published.Card)
+	card, _, err := s.Agents.Card(c.Context(), published.Agent, published.Card)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	body, err := s.show.Branded(card)
+	body, err := s.Show.Branded(card)
 	return rest.Rendered{JSON: body}, err
 }
 
-// getCard returns the card of an active agent, by id or handle. It need not be public:
+// Get returns the card of an active agent, by id or handle. It need not be public:
 // the caller knows the agent already.
-func (s cards) getCard(c *rest.Call, in *api.GetCard) (rest.Rendered, error) {
+func (s Cards) Get(c *rest.Call, in *api.GetCard) (rest.Rendered, error) {
 	return s.document(c, in.ID, false)
 }
 
-// getWellKnownCard returns the card of an active agent if it is public, also of an
+// GetWellKnown returns the card of an active agent if it is public, also of an
 // unlisted agent. // spec: Directory and discovery (all public, no auth)
-func (s cards) getWellKnownCard(c *rest.Call, in *api.GetWellKnownCard) (rest.Rendered, error) {
+func (s Cards) GetWellKnown(c *rest.Call, in *api.GetWellKnownCard) (rest.Rendered, error) {
 	return s.document(c, in.ID.String(), true)
 }
 
 // document answers with the card of an active agent. If it must be public, one that is not
 // counts as none.
-func (s cards) document(c *rest.Call, name string, public bool) (rest.Rendered, error) {
-	a, err := s.agents.Public(c, name)
+func (s Cards) document(c *rest.Call, name string, public bool) (rest.Rendered, error) {
+	a, err := s.Agents.Public(c, name)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -66,20 +66,20 @@ func (s cards) document(c *rest.Call, name string, public bool) (rest.Rendered, 
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	card, changed, err := s.agents.Card(c.Context(), a, stored)
+	card, changed, err := s.Agents.Card(c.Context(), a, stored)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	body, err := s.show.Branded(card)
+	body, err := s.Show.Branded(card)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	return c.Document(jsontext.Value(body), changed, rest.CacheFiveMinutes)
 }
 
-// deleteCard deletes the card of one of the caller's agents. Repeating it has no effect.
-func (s cards) deleteCard(c *rest.Call, in *api.DeleteCard) (rest.NoContent, error) {
-	_, err := s.agents.Own(c, in.ID)
+// Delete deletes the card of one of the caller's agents. Repeating it has no effect.
+func (s Cards) Delete(c *rest.Call, in *api.DeleteCard) (rest.NoContent, error) {
+	_, err := s.Agents.Own(c, in.ID)
 	if err == nil {
 		_, err = s.Node.Agents.Change(c.Context(), in.ID, agent.WithdrawCard{})
 	}

@@ -1,4 +1,4 @@
-package http
+package agents
 
 import (
 	"crypto/sha256"
@@ -20,17 +20,17 @@ var errUnknownToken = parley.ErrNotFound.Saying("There is no such poll token.")
 
 // newPollToken draws a token of 160 random bits and returns it with its hash. Only the
 // hash is stored.
-func (s agents) newPollToken() (token string, hash []byte) {
+func (s Agents) newPollToken() (token string, hash []byte) {
 	a, b := s.Entropy(), s.Entropy()
 	token = base64.RawURLEncoding.EncodeToString(append(a[:], b[:]...))
 	sum := sha256.Sum256([]byte(token))
 	return token, sum[:]
 }
 
-func (s agents) pollURL(token string) string { return s.BaseURL + "/poll/" + token }
+func (s Agents) pollURL(token string) string { return s.Show.BaseURL + "/poll/" + token }
 
-// createPollToken replaces the agent's poll token. // spec: Messaging
-func (s agents) createPollToken(c *rest.Call, in *api.CreatePollToken) (api.PollToken, error) {
+// CreatePollToken replaces the agent's poll token. // spec: Messaging
+func (s Agents) CreatePollToken(c *rest.Call, in *api.CreatePollToken) (api.PollToken, error) {
 	token, hash := s.newPollToken()
 	if _, err := s.changeAgent(c, in.ID, agent.IssuePollToken{Hash: hash}); err != nil {
 		return api.PollToken{}, err
@@ -38,19 +38,19 @@ func (s agents) createPollToken(c *rest.Call, in *api.CreatePollToken) (api.Poll
 	return api.PollToken{PollURL: s.pollURL(token)}, nil
 }
 
-func (s agents) deletePollToken(c *rest.Call, in *api.DeletePollToken) (rest.NoContent, error) {
+func (s Agents) DeletePollToken(c *rest.Call, in *api.DeletePollToken) (rest.NoContent, error) {
 	_, err := s.changeAgent(c, in.ID, agent.RevokePollToken{})
 	return rest.NoContent{}, err
 }
 
-// poll counts the messages that an agent received since an instant and reveals nothing
+// Poll counts the messages that an agent received since an instant and reveals nothing
 // else about them. Guesses at tokens also count against their address.
-func (s agents) poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
+func (s Agents) Poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 	hash := sha256.Sum256([]byte(in.Token))
 	// A request that the token's own limit refuses does not count against the address
 	// either.
 	standing := limit.TakeAll(
-		limit.Draw{Window: s.pollAddress, Key: admission(s).Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
+		limit.Draw{Window: s.pollAddress, Key: s.Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
 	)
 	if err := c.SetRate(standing); err != nil {
 		return api.PollCount{}, err

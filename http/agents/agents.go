@@ -1,4 +1,4 @@
-package http
+package agents
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"parley/http/view"
 )
 
-// listAgents returns the organization's agents. // spec: Agents
-func (s agents) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, error) {
-	l, err := s.lists.New(c, in.Paging, fmt.Sprint("agents ", in.IncludeRevoked), 8)
+// List returns the organization's agents. // spec: Agents
+func (s Agents) List(c *rest.Call, in *api.ListAgents) (rest.Rendered, error) {
+	l, err := s.Lists.New(c, in.Paging, fmt.Sprint("agents ", in.IncludeRevoked), 8)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -34,16 +34,16 @@ func (s agents) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, err
 	}))
 }
 
-func (s agents) getAgent(c *rest.Call, in *api.GetAgent) (api.Agent, error) {
-	a, err := s.agents.Own(c, in.ID)
+func (s Agents) Get(c *rest.Call, in *api.GetAgent) (api.Agent, error) {
+	a, err := s.Agents.Own(c, in.ID)
 	if err != nil {
 		return api.Agent{}, err
 	}
 	return s.agentOf(c.Context(), a)
 }
 
-// createAgent creates an agent with a poll token. The poll address is returned only here.
-func (s agents) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, error) {
+// Create creates an agent with a poll token. The poll address is returned only here.
+func (s Agents) Create(c *rest.Call, in *api.CreateAgent) (api.Agent, error) {
 	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
 	if err != nil {
 		return api.Agent{}, err
@@ -65,24 +65,24 @@ func (s agents) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, error
 	return a, err
 }
 
-func (s agents) patchAgent(c *rest.Call, in *api.AgentPatch) (api.Agent, error) {
+func (s Agents) Patch(c *rest.Call, in *api.AgentPatch) (api.Agent, error) {
 	return s.changeAgent(c, in.ID, agent.Change{
 		Name: in.Name, HumanOversight: in.HumanOversight, IncomingPolicy: in.IncomingPolicy,
 		OutgoingPolicy: in.OutgoingPolicy, Unlisted: in.Unlisted,
 	})
 }
 
-func (s agents) deleteAgent(c *rest.Call, in *api.DeleteAgent) (rest.NoContent, error) {
+func (s Agents) Delete(c *rest.Call, in *api.DeleteAgent) (rest.NoContent, error) {
 	_, err := s.changeAgent(c, in.ID, agent.Revoke{})
 	if err == nil {
-		s.endings.of(in.ID)
+		s.Ended(in.ID)
 	}
 	return rest.NoContent{}, err
 }
 
 // changeAgent sends a command to one of the caller's agents.
-func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
-	if _, err := s.agents.Own(c, id); err != nil {
+func (s Agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
+	if _, err := s.Agents.Own(c, id); err != nil {
 		return api.Agent{}, err
 	}
 	a, err := s.Node.Agents.Change(c.Context(), id, command)
@@ -93,12 +93,12 @@ func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Comma
 }
 
 // agentOf returns an agent as its owner sees it. // spec: Agent (AgentRead)
-func (s agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) {
+func (s Agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) {
 	o, err := s.Node.Orgs.Get(ctx, a.Owner())
 	if err != nil {
 		return api.Agent{}, err
 	}
-	read := s.show.Agent(a, o)
+	read := s.Show.Agent(a, o)
 	disabled, unread := s.Node.Webhooks.Disabled(ctx, a)
 	for _, w := range disabled {
 		read.Warnings = append(read.Warnings, view.WebhookWarning(w))

@@ -1,4 +1,4 @@
-package http
+package agents
 
 import (
 	"bytes"
@@ -32,17 +32,17 @@ const (
 	keyClaimWindow = time.Hour
 )
 
-// publishKeyPackages stores KeyPackages of an agent. One fault refuses all of them.
+// PublishKeyPackages stores KeyPackages of an agent. One fault refuses all of them.
 // // docs: mls.md
-func (s agentKeys) publishKeyPackages(c *rest.Call, in *api.PublishKeyPackages) (api.StoredKeyPackages, error) {
-	a, err := s.agents.Own(c, in.ID)
+func (s Keys) PublishKeyPackages(c *rest.Call, in *api.PublishKeyPackages) (api.StoredKeyPackages, error) {
+	a, err := s.Agents.Own(c, in.ID)
 	if err != nil {
 		return api.StoredKeyPackages{}, err
 	}
 	if a.Revoked() {
 		return api.StoredKeyPackages{}, agent.ErrRevoked
 	}
-	handle, err := s.agents.HandleOf(c.Context(), in.ID)
+	handle, err := s.Agents.HandleOf(c.Context(), in.ID)
 	if err != nil {
 		return api.StoredKeyPackages{}, err
 	}
@@ -66,19 +66,19 @@ func (s agentKeys) publishKeyPackages(c *rest.Call, in *api.PublishKeyPackages) 
 	return api.StoredKeyPackages{Stored: stored.Stored, Available: stored.Available}, err
 }
 
-// countKeyPackages counts the KeyPackages of an agent that others can claim.
-func (s agentKeys) countKeyPackages(c *rest.Call, in *api.CountKeyPackages) (api.KeyPackageCount, error) {
-	if _, err := s.agents.Own(c, in.ID); err != nil {
+// CountKeyPackages counts the KeyPackages of an agent that others can claim.
+func (s Keys) CountKeyPackages(c *rest.Call, in *api.CountKeyPackages) (api.KeyPackageCount, error) {
+	if _, err := s.Agents.Own(c, in.ID); err != nil {
 		return api.KeyPackageCount{}, err
 	}
 	available, lastResort, err := s.Node.Agents.KeyPackages(c.Context(), in.ID)
 	return api.KeyPackageCount{Available: available, LastResort: lastResort}, err
 }
 
-// claimKeyPackage hands out a key package of an agent to a member that will add it to an MLS
+// ClaimKeyPackage hands out a key package of an agent to a member that will add it to an MLS
 // group. One who may not claim learns no more than that there is none.
-func (s agentKeys) claimKeyPackage(c *rest.Call, in *api.ClaimKeyPackage) (api.ClaimedKeyPackage, error) {
-	claimer, err := s.agents.Sole(c, in.ActingAgent)
+func (s Keys) ClaimKeyPackage(c *rest.Call, in *api.ClaimKeyPackage) (api.ClaimedKeyPackage, error) {
+	claimer, err := s.Agents.Sole(c, in.ActingAgent)
 	if err != nil {
 		return api.ClaimedKeyPackage{}, err
 	}

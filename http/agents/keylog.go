@@ -1,4 +1,4 @@
-package http
+package agents
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -19,10 +18,6 @@ import (
 	"parley/http/rest"
 	"parley/http/view"
 )
-
-// logKeyLifetime is the age at which the key that signs checkpoints is replaced: never.
-// Clients remember it, and one that changes looks like another log.
-const logKeyLifetime = 200 * 365 * 24 * time.Hour
 
 // keyLogPath is appended to the domain for the log's origin.
 const keyLogPath = "/key-log"
@@ -44,17 +39,17 @@ func (k *logKey) Name() string                     { return k.origin }
 func (k *logKey) KeyHash() uint32                  { return k.hash }
 func (k *logKey) Sign(text []byte) ([]byte, error) { return ed25519.Sign(k.Private, text), nil }
 
-func (s keyLog) signer(ctx context.Context) (*logKey, error) {
+func (s KeyLog) signer(ctx context.Context) (*logKey, error) {
 	s.logSigner.mu.Lock()
 	defer s.logSigner.mu.Unlock()
 	if s.logSigner.key != nil {
 		return s.logSigner.key, nil
 	}
-	keys, err := SigningKeys(ctx, s.Node.LogKeys, s.Vault, logKeyLifetime, s.Clock, s.Entropy)
+	key, err := s.LogKey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	k := &logKey{SigningKey: keys.Current, origin: s.Domain + keyLogPath}
+	k := &logKey{SigningKey: key, origin: s.Show.Domain + keyLogPath}
 	if k.verifier, err = note.NewEd25519VerifierKey(k.origin, k.Public()); err != nil {
 		return nil, err
 	}
@@ -67,8 +62,8 @@ func (s keyLog) signer(ctx context.Context) (*logKey, error) {
 	return k, nil
 }
 
-// describe returns what it takes to verify checkpoints.
-func (s keyLog) describe(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
+// Describe returns what it takes to verify checkpoints.
+func (s KeyLog) Describe(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	k, err := s.signer(c.Context())
 	if err != nil {
 		return rest.Rendered{}, err
@@ -79,8 +74,8 @@ func (s keyLog) describe(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	}}}, s.since(k.Created), rest.CacheHour)
 }
 
-// checkpoint returns the newest tree of the log, signed. // source: C2SP tlog-checkpoint
-func (s keyLog) checkpoint(c *rest.Call, _ *api.Nothing) error {
+// Checkpoint returns the newest tree of the log, signed. // source: C2SP tlog-checkpoint
+func (s KeyLog) Checkpoint(c *rest.Call, _ *api.Nothing) error {
 	k, err := s.signer(c.Context())
 	if err != nil {
 		return err
@@ -97,7 +92,7 @@ func (s keyLog) checkpoint(c *rest.Call, _ *api.Nothing) error {
 	return c.TextDocument("text/plain; charset=utf-8", signed, c.Now(), rest.CacheChecked)
 }
 
-func (s keyLog) inclusion(c *rest.Call, in *api.GetInclusionProof) (rest.Rendered, error) {
+func (s KeyLog) ProveInclusion(c *rest.Call, in *api.GetInclusionProof) (rest.Rendered, error) {
 	if in.Index >= in.Size {
 		return rest.Rendered{}, outOfTree("index", "index should be below size")
 	}
@@ -105,7 +100,7 @@ func (s keyLog) inclusion(c *rest.Call, in *api.GetInclusionProof) (rest.Rendere
 	return s.proof(c, "size", proof, err)
 }
 
-func (s keyLog) consistency(c *rest.Call, in *api.GetConsistencyProof) (rest.Rendered, error) {
+func (s KeyLog) ProveConsistency(c *rest.Call, in *api.GetConsistencyProof) (rest.Rendered, error) {
 	if in.From > in.To {
 		return rest.Rendered{}, outOfTree("from", "from should not be above to")
 	}
@@ -114,7 +109,7 @@ func (s keyLog) consistency(c *rest.Call, in *api.GetConsistencyProof) (rest.Ren
 }
 
 // proof answers with a proof. The parameter named size is that of the larger tree.
-func (s keyLog) proof(c *rest.Call, size string, proof []keylog.Hash, err error) (rest.Rendered, error) {
+func (s KeyLog) proof(c *rest.Call, size string, proof []keylog.Hash, err error) (rest.Rendered, error) {
 	if errors.Is(err, actors.ErrBeyondKeyLog) {
 		return rest.Rendered{}, outOfTree(size, "the key log has fewer entries")
 	}
@@ -125,16 +120,16 @@ func (s keyLog) proof(c *rest.Call, size string, proof []keylog.Hash, err error)
 	for _, h := range proof {
 		out.Hashes = append(out.Hashes, base64.StdEncoding.EncodeToString(h[:]))
 	}
-	return c.Document(out, time.Unix(s.started, 0), rest.CacheHour)
+	return c.Document(out, s.started(), rest.CacheHour)
 }
 
 func outOfTree(parameter, text string) error {
 	return &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"query", parameter}, Msg: "Value error, " + text, Type: rest.FaultValue}}}
 }
 
-// entries returns the entries of an agent in the key log, active or revoked.
-func (s keyLog) entries(c *rest.Call, in *api.GetKeyLogEntries) (rest.Rendered, error) {
-	a, err := s.agents.Named(c, in.ID)
+// ListEntries returns the entries of an agent in the key log, active or revoked.
+func (s KeyLog) ListEntries(c *rest.Call, in *api.GetKeyLogEntries) (rest.Rendered, error) {
+	a, err := s.Agents.Named(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -143,7 +138,7 @@ func (s keyLog) entries(c *rest.Call, in *api.GetKeyLogEntries) (rest.Rendered, 
 		return rest.Rendered{}, err
 	}
 	list := "key log " + a.AgentID().String()
-	after, err := s.lists.Place(list, in.Cursor)
+	after, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -164,7 +159,7 @@ func (s keyLog) entries(c *rest.Call, in *api.GetKeyLogEntries) (rest.Rendered, 
 		page.Items = append(page.Items, one)
 	}
 	if page.HasMore = more; more {
-		page.NextCursor = new(s.lists.Cursor(list, last))
+		page.NextCursor = new(s.Lists.Cursor(list, last))
 	}
 	return c.Document(page, a.KeysChangedAt(), rest.CacheChecked)
 }

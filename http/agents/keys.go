@@ -1,10 +1,9 @@
-package http
+package agents
 
 import (
 	"encoding/base64"
 	"errors"
 	"strings"
-	"time"
 
 	"parley/actors/agent"
 	"parley/client/api"
@@ -52,9 +51,9 @@ func readKey(k *api.JWK, curve, member string, faults *rest.SchemaError) []byte 
 	return raw
 }
 
-// uploadKeys replaces one key or both. Senders see the new keys at once. A binding in the
+// Upload replaces one key or both. Senders see the new keys at once. A binding in the
 // same request is verified in the same turn.
-func (s agentKeys) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, error) {
+func (s Keys) Upload(c *rest.Call, in *api.UploadKeys) (api.Agent, error) {
 	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
 	if err != nil {
 		return api.Agent{}, err
@@ -67,7 +66,7 @@ func (s agentKeys) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, erro
 		}
 		rotate.Proof = &proof
 	}
-	changed, err := agents(s).changeAgent(c, in.ID, rotate)
+	changed, err := Agents(s).changeAgent(c, in.ID, rotate)
 	if stale := (*parley.Refusal)(nil); errors.As(err, &stale) && stale.Is(agent.ErrBindingStale) {
 		err = stale.With("loc", []any{"body", "key_binding", "signed_at"})
 	}
@@ -76,16 +75,16 @@ func (s agentKeys) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, erro
 
 // proofOf returns a key binding of one of the caller's agents in the form that its rules
 // verify. A signature that is not base64url counts as one that does not verify.
-func (s agentKeys) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
-	a, err := s.agents.Own(c, id)
+func (s Keys) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
+	a, err := s.Agents.Own(c, id)
 	if err != nil {
 		return agent.Proof{}, err
 	}
-	handle, err := s.agents.Handle(c.Context(), a)
+	handle, err := s.Agents.Handle(c.Context(), a)
 	if err != nil {
 		return agent.Proof{}, err
 	}
-	proof := agent.Proof{Brand: s.Brand, Handle: handle, Signature: signatureBytes(in.Signature), SignedAt: in.SignedAt}
+	proof := agent.Proof{Brand: s.Show.Brand, Handle: handle, Signature: signatureBytes(in.Signature), SignedAt: in.SignedAt}
 	if in.PreviousSignature != nil {
 		proof.PreviousSignature = signatureBytes(*in.PreviousSignature)
 	}
@@ -102,8 +101,8 @@ func signatureBytes(text string) []byte {
 	return raw
 }
 
-// bindKeys binds the agent's current keys by its own signature.
-func (s agentKeys) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, error) {
+// Bind binds the agent's current keys by its own signature.
+func (s Keys) Bind(c *rest.Call, in *api.BindKeys) (api.BoundKeys, error) {
 	proof, err := s.proofOf(c, in.ID, &in.KeyProof)
 	if err != nil {
 		return api.BoundKeys{}, err
@@ -115,15 +114,15 @@ func (s agentKeys) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, erro
 	return api.BoundKeys{KeyBinding: view.KeyBinding(a, len(a.GetBindings())-1)}, nil
 }
 
-// listBindings returns all bindings of an active agent's keys, oldest first. They are
+// ListBindings returns all bindings of an active agent's keys, oldest first. They are
 // public, because a client that trusted a former key follows them to the current one.
-func (s agentKeys) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rendered, error) {
-	a, err := s.agents.Public(c, in.ID)
+func (s Keys) ListBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rendered, error) {
+	a, err := s.Agents.Public(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	list := "key bindings " + a.AgentID().String()
-	position, err := s.lists.Place(list, in.Cursor)
+	position, err := s.Lists.Place(list, in.Cursor)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -134,14 +133,14 @@ func (s agentKeys) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rend
 		page.Items = append(page.Items, view.KeyBinding(a, place))
 	}
 	if page.HasMore = to < all; page.HasMore {
-		page.NextCursor = new(s.lists.Cursor(list, uint64(to)))
+		page.NextCursor = new(s.Lists.Cursor(list, uint64(to)))
 	}
 	return c.Document(page, a.KeysChangedAt(), rest.CacheChecked)
 }
 
-// retireKey marks a former key as permanently untrusted.
-func (s agentKeys) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, error) {
-	if _, err := s.agents.Own(c, in.ID); err != nil {
+// Retire marks a former key as permanently untrusted.
+func (s Keys) Retire(c *rest.Call, in *api.RetireKey) (api.KeyRecord, error) {
+	if _, err := s.Agents.Own(c, in.ID); err != nil {
 		return api.KeyRecord{}, err
 	}
 	a, err := s.Node.Agents.Change(c.Context(), in.ID, agent.RetireKey{Kid: in.Kid})
@@ -151,11 +150,11 @@ func (s agentKeys) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, er
 	return s.keyRecord(c, a, in.Kid)
 }
 
-// getKeys returns the public keys of an active agent, by id or handle. With kid, the key
+// Get returns the public keys of an active agent, by id or handle. With kid, the key
 // of that thumbprint replaces the current one of its kind; former keys count.
 // // spec: Agents
-func (s agentKeys) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error) {
-	a, err := s.agents.Public(c, in.ID)
+func (s Keys) Get(c *rest.Call, in *api.GetKeys) (rest.Rendered, error) {
+	a, err := s.Agents.Public(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -174,7 +173,7 @@ func (s agentKeys) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error)
 }
 
 // keyRecord returns a current or former key of an agent, together with its current ones.
-func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyRecord, error) {
+func (s Keys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyRecord, error) {
 	key, found := a.KeyByKid(kid)
 	if !found {
 		return api.KeyRecord{}, agent.ErrUnknownKey
@@ -192,8 +191,8 @@ func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyR
 	return record, err
 }
 
-func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
-	handle, err := s.agents.Handle(c.Context(), a)
+func (s Keys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
+	handle, err := s.Agents.Handle(c.Context(), a)
 	keys := api.AgentKeys{
 		AgentID: a.AgentID(), Handle: &handle,
 		SigningPublicKey:    new(api.NewJWK(parley.Ed25519, a.GetSigningKey())),
@@ -207,10 +206,10 @@ func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 	return keys, err
 }
 
-// batchKeys returns the keys of several agents. Unknown, revoked and erased agents are left
+// GetBatch returns the keys of several agents. Unknown, revoked and erased agents are left
 // out.
-func (s agentKeys) batchKeys(c *rest.Call, in *api.GetBatchKeys) (rest.Rendered, error) {
-	batch, changed := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}, time.Unix(s.started, 0)
+func (s Keys) GetBatch(c *rest.Call, in *api.GetBatchKeys) (rest.Rendered, error) {
+	batch, changed := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}, s.started()
 	for _, id := range in.IDs {
 		a, err := s.Node.Agents.Get(c.Context(), id)
 		if errors.Is(err, parley.ErrNotFound) || errors.Is(err, journal.ErrErased) || (err == nil && a.Revoked()) {

@@ -1,4 +1,4 @@
-package http
+package agents
 
 import (
 	"encoding/base64"
@@ -19,9 +19,9 @@ import (
 // svidChallengeList is the purpose under which ids of challenges are sealed.
 const svidChallengeList = "POST /agents/{id}/verify-svid/challenge"
 
-// createSVIDChallenge returns a challenge to prove a workload identity for an agent. It
+// CreateSVIDChallenge returns a challenge to prove a workload identity for an agent. It
 // stores nothing: the challenge is sealed in its id. // spec: Agents
-func (s workload) createSVIDChallenge(c *rest.Call, in *api.CreateSVIDChallenge) (api.SVIDChallenge, error) {
+func (s Workload) CreateSVIDChallenge(c *rest.Call, in *api.CreateSVIDChallenge) (api.SVIDChallenge, error) {
 	if err := s.mayProve(c, in.ID); err != nil {
 		return api.SVIDChallenge{}, err
 	}
@@ -44,8 +44,8 @@ func (s workload) createSVIDChallenge(c *rest.Call, in *api.CreateSVIDChallenge)
 }
 
 // mayProve refuses an agent that can prove nothing.
-func (s workload) mayProve(c *rest.Call, id parley.AgentID) error {
-	a, err := s.agents.Own(c, id)
+func (s Workload) mayProve(c *rest.Call, id parley.AgentID) error {
+	a, err := s.Agents.Own(c, id)
 	switch {
 	case err != nil:
 		return err
@@ -59,14 +59,14 @@ func (s workload) mayProve(c *rest.Call, id parley.AgentID) error {
 
 // audience returns what a JWT-SVID has to be minted for. It contains the nonce, so that no
 // JWT-SVID from before the challenge has it.
-func (s workload) audience(c *org.WorkloadChallenge) string {
-	return s.BaseURL + "/agents/" + c.Agent().String() + "/verify-svid#" + c.GetNonce()
+func (s Workload) audience(c *org.WorkloadChallenge) string {
+	return s.Show.BaseURL + "/agents/" + c.Agent().String() + "/verify-svid#" + c.GetNonce()
 }
 
-// verifySVID checks a proof and, if it is right, uses up the challenge and raises the
+// VerifySVID checks a proof and, if it is right, uses up the challenge and raises the
 // organization's tier. A wrong proof does not use up the challenge, but only a few of them
 // are checked. // spec: Agents
-func (s workload) verifySVID(c *rest.Call, in *api.VerifySVID) (api.VerifiedSVID, error) {
+func (s Workload) VerifySVID(c *rest.Call, in *api.VerifySVID) (api.VerifiedSVID, error) {
 	if err := s.mayProve(c, in.ID); err != nil {
 		return api.VerifiedSVID{}, err
 	}
@@ -77,12 +77,12 @@ func (s workload) verifySVID(c *rest.Call, in *api.VerifySVID) (api.VerifiedSVID
 	if err := s.Node.Orgs.JudgeWorkloadChallenge(c.Context(), c.Caller.Org, in.ID, challenge); err != nil {
 		return api.VerifiedSVID{}, err
 	}
-	if !limit.TakeAll(limit.Draw{Window: s.tries, Key: challenge.GetNonce()}).OK {
+	if !limit.TakeAll(limit.Draw{Window: s.Tries, Key: challenge.GetNonce()}).OK {
 		return api.VerifiedSVID{}, org.ErrChallengeExpired
 	}
 	found, o, err := s.prove(c, in, challenge)
 	if !errors.Is(err, svid.ErrInvalid) {
-		s.tries.GiveBack(challenge.GetNonce())
+		s.Tries.GiveBack(challenge.GetNonce())
 	}
 	if err != nil {
 		return api.VerifiedSVID{}, err
@@ -94,7 +94,7 @@ func (s workload) verifySVID(c *rest.Call, in *api.VerifySVID) (api.VerifiedSVID
 
 // svidChallenge opens the id of a challenge. An id that this service did not seal is
 // unknown.
-func (s workload) svidChallenge(id string) (*org.WorkloadChallenge, error) {
+func (s Workload) svidChallenge(id string) (*org.WorkloadChallenge, error) {
 	sealed, err := s.Cursors.Open(svidChallengeList, id)
 	if err != nil {
 		return nil, org.ErrUnknownChallenge
@@ -104,7 +104,7 @@ func (s workload) svidChallenge(id string) (*org.WorkloadChallenge, error) {
 }
 
 // prove verifies a document and records the identity that it proves.
-func (s workload) prove(c *rest.Call, in *api.VerifySVID, challenge *org.WorkloadChallenge) (found svid.Identity, o *org.State, err error) {
+func (s Workload) prove(c *rest.Call, in *api.VerifySVID, challenge *org.WorkloadChallenge) (found svid.Identity, o *org.State, err error) {
 	if in.JWTSVID != nil {
 		found, err = s.Bundles.JWT(*in.JWTSVID, s.audience(challenge), c.Now())
 	} else {
@@ -117,7 +117,7 @@ func (s workload) prove(c *rest.Call, in *api.VerifySVID, challenge *org.Workloa
 	return found, o, err
 }
 
-func (s workload) proveX509(c *rest.Call, in *api.VerifySVID, challenge *org.WorkloadChallenge) (svid.Identity, error) {
+func (s Workload) proveX509(c *rest.Call, in *api.VerifySVID, challenge *org.WorkloadChallenge) (svid.Identity, error) {
 	var chain [][]byte
 	for _, text := range in.X509SVID {
 		der, err := fromBase64(text)
@@ -130,7 +130,7 @@ func (s workload) proveX509(c *rest.Call, in *api.VerifySVID, challenge *org.Wor
 	if err != nil {
 		return svid.Identity{}, svid.ErrInvalid.Saying("The X.509-SVID is not valid: the signature is not base64.")
 	}
-	return s.Bundles.X509(chain, parley.SVIDText(s.Brand, in.ID, challenge.GetNonce()), signature, c.Now())
+	return s.Bundles.X509(chain, parley.SVIDText(s.Show.Brand, in.ID, challenge.GetNonce()), signature, c.Now())
 }
 
 // fromBase64 decodes base64 or base64url, padded or not.

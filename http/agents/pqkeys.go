@@ -1,4 +1,4 @@
-package http
+package agents
 
 import (
 	"bytes"
@@ -19,10 +19,10 @@ const (
 	pqKeysWindow = time.Hour
 )
 
-// setPQKey gives an agent a post-quantum key. The server does not require that the X25519
+// SetPQ gives an agent a post-quantum key. The server does not require that the X25519
 // half of an X-Wing key is the agent's encryption key; clients do, before they seal to it.
 // // docs: encryption.md
-func (s agentKeys) setPQKey(c *rest.Call, in *api.SetPQKey) (api.Agent, error) {
+func (s Keys) SetPQ(c *rest.Call, in *api.SetPQKey) (api.Agent, error) {
 	k := in.PQPublicKey
 	raw, err := auth.ParsePQKey(k.KeyType, k.Algorithm, k.Pub, k.Private())
 	if bad := (*auth.KeyError)(nil); errors.As(err, &bad) {
@@ -37,11 +37,11 @@ func (s agentKeys) setPQKey(c *rest.Call, in *api.SetPQKey) (api.Agent, error) {
 	if standing := limit.TakeAll(limit.Draw{Window: s.pqKeys, Key: string(pair)}); !standing.OK {
 		return api.Agent{}, c.SetRate(standing)
 	}
-	return agents(s).changeAgent(c, in.ID, agent.SetPQKey{Algorithm: k.Algorithm, Raw: raw})
+	return Agents(s).changeAgent(c, in.ID, agent.SetPQKey{Algorithm: k.Algorithm, Raw: raw})
 }
 
-// removePQKey removes an agent's post-quantum key.
-func (s agentKeys) removePQKey(c *rest.Call, in *api.RemovePQKey) (rest.NoContent, error) {
-	_, err := agents(s).changeAgent(c, in.ID, agent.RemovePQKey{})
+// RemovePQ removes an agent's post-quantum key.
+func (s Keys) RemovePQ(c *rest.Call, in *api.RemovePQKey) (rest.NoContent, error) {
+	_, err := Agents(s).changeAgent(c, in.ID, agent.RemovePQKey{})
 	return rest.NoContent{}, err
 }
