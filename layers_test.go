@@ -55,10 +55,12 @@ var lattice = map[string]place{
 
 	// Server packages. Packages of one layer never import each other: actors declares
 	// the interfaces that it needs, and the others implement them.
-	"parley/actors/verify": {may: slices.Concat(ground, agreed, rules), why: "a verifier must not share code with the writer of the data, except for rules and encodings"},
-	"parley/actors/wire":   {may: ground, why: "how a value crosses between nodes follows from its type; what it means is not known here"},
-	"parley/actors/host":   {may: slices.Concat(ground, agreed, rules), why: "one loop runs the actors of every kind and does not know what they decide"},
-	"parley/actors/query":  {may: slices.Concat(ground, agreed, rules), why: "a query reads what is stored; no actor takes part"},
+	"parley/actors/verify":       {may: slices.Concat(ground, agreed, rules), why: "a verifier must not share code with the writer of the data, except for rules and encodings"},
+	"parley/actors/wire":         {may: ground, why: "how a value crosses between nodes follows from its type; what it means is not known here"},
+	"parley/actors/host":         {may: slices.Concat(ground, agreed, rules), why: "one loop runs the actors of every kind and does not know what they decide"},
+	"parley/actors/query/cache":  {may: slices.Concat(ground, agreed, []string{"parley/actors/record"}), why: "a cache keeps what others read"},
+	"parley/actors/query/export": {may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query"}), why: "an export reads what is stored; no actor takes part"},
+	"parley/actors/query":        {may: slices.Concat(ground, agreed, rules, []string{"parley/actors/query/cache"}), why: "a query reads what is stored; no actor takes part"},
 	"parley/actors/directory": {
 		may: slices.Concat(ground, []string{"parley/actors/directory/words"}),
 		why: "an index ranks documents that it is given; it knows neither journals nor what makes vectors",
@@ -83,7 +85,7 @@ var lattice = map[string]place{
 		why:   "an index in memory follows what journals apply; no actor takes part",
 	},
 	"parley/actors": {
-		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/erasure", "parley/actors/host", "parley/actors/query", "parley/actors/wire"}),
+		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/erasure", "parley/actors/host", "parley/actors/query", "parley/actors/query/export", "parley/actors/wire"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/cluster", "parley/persistence", "parley/persistence/replicatest", "parley/persistence/crashtest", "parley/persistence/disk", "parley/persistence/journaltest", "parley/persistence/keyring", "parley/persistence/layout", "parley/persistence/seal", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/persistence/verify"},
 		why:   "actors run the rules and see journals through the contract only",
 	},
@@ -161,7 +163,7 @@ var lattice = map[string]place{
 	// Interfaces.
 	"parley/http": {
 		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/directory", "parley/actors/query", "parley/http/a2a", "parley/http/access", "parley/http/agents", "parley/http/directory", "parley/http/docs", "parley/http/egress", "parley/http/export", "parley/http/content", "parley/http/groups", "parley/http/httpserver", "parley/http/internal/planted", "parley/http/messages", "parley/http/mls", "parley/http/streams", "parley/http/submission", "parley/http/svid", "parley/http/view", "parley/http/webhooks", "parley/http/web"}),
-		tests: []string{"parley/actors/actorstest", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
+		tests: []string{"parley/actors/actorstest", "parley/actors/query/export", "parley/actors/directory/embed", "parley/actors/projection", "parley/persistence", "parley/persistence/seal/sealtest", "parley/persistence/sealed", "parley/client", "parley/http/mls/mlstest", "parley/http/svid/svidtest"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
 	"parley/http/content": {may: slices.Concat(ground, []string{"parley/actors/record", "parley/client/api"}), why: "the stored form of a message is the same for every sender and every reader"},
@@ -169,7 +171,7 @@ var lattice = map[string]place{
 		may: slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/query", "parley/http/view"}),
 		why: "who acts, and what it may know, is the same for every resource",
 	},
-	"parley/http/export":           {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/content"}), why: resourceWhy},
+	"parley/http/export":           {may: slices.Concat(resource, []string{"parley/actors/query", "parley/actors/query/export", "parley/http/content"}), why: resourceWhy},
 	"parley/http/webhooks":         {may: slices.Concat(resource, []string{"parley/actors/delivery", "parley/http/a2a", "parley/http/egress"}), why: resourceWhy},
 	"parley/http/groups":           {may: slices.Concat(resource, []string{"parley/http/content", "parley/http/mls", "parley/http/submission"}), why: resourceWhy},
 	"parley/http/agents":           {may: slices.Concat(resource, []string{"parley/actors/query", "parley/http/mls", "parley/http/svid"}), why: resourceWhy},
@@ -249,7 +251,8 @@ var lattice = map[string]place{
 	"parley/cmd/parley/blackbox":   {tests: []string{"parley/cmd/parley/history", "parley/http/mls/mlstest", "parley/http/svid/svidtest"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":    {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":     {tests: []string{"parley/client/parley", "parley/client/api", "parley/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":     {may: []string{"parley/client/parley", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/machine":    {why: "what the process may use depends on nothing that it does"},
+	"parley/cmd/parley/server":     {may: []string{"parley/client/parley", "parley/cmd/parley/machine", "parley/actors", "parley/actors/delivery", "parley/actors/directory/embed", "parley/actors/host", "parley/actors/projection", "parley/journal", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/membership", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/webhooks", "parley/http/access", "parley/http/auth", "parley/http/connlimit", "parley/http/content", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/http/svid", "parley/persistence", "parley/persistence/keyring", "parley/persistence/seal", "parley/persistence/sealed"}, tests: []string{"parley/cluster", "parley/cluster/link"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const resourceWhy = "a resource finds who acts, asks actors and renders; it knows no other resource"
@@ -294,7 +297,7 @@ var locks = []lock{
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
 	{"golang.org/x/sys", []string{"parley/http/connlimit"}, "one package decides what the kernel may hold of a connection"},
 	{"golang.org/x/sync", []string{"parley/persistence/keyring"}, "files that are written at once, and the first error of them"},
-	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/http/directory", "parley/http/a2a", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
+	{"github.com/maypok86/otter/v2", []string{"parley/actors/projection", "parley/actors/query", "parley/actors/query/cache", "parley/http/directory", "parley/http/a2a", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/client", "parley/client/...", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
 	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},

@@ -53,7 +53,7 @@ var memory = map[string]string{
 	"query.lookups.agents": observed, "query.lookups.orgs": observed, "query.lookups.firsts": checked, "query.lookups.oldest": fixed,
 	"query.lookups.changes": observed,
 	"query.lookups.rosters": checked, "query.lookups.names": fixed, "query.lookups.groups": fixed,
-	"query.pollIndex.feeds": observed, "query.pollIndex.limits": config,
+	"cache.PollIndex.feeds": observed, "cache.PollIndex.blockEntries": config,
 
 	"delivery.Webhooks.Webhooks": holds, "delivery.Webhooks.engine": holds, "delivery.Webhooks.queries": holds,
 	"delivery.Webhooks.receipts": holds, "delivery.Webhooks.dispatching": term,

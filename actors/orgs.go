@@ -9,6 +9,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/host"
 	"parley/actors/org"
+	"parley/actors/query/export"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/client/parley"
@@ -20,6 +21,12 @@ type orgTurn = host.Turn[*org.State, org.Command, org.Event]
 // Current returns the organization's record with every count up to date.
 func (orgs *Orgs) Current(_ context.Context, id parley.OrgID) (*org.State, error) {
 	return host.Query[*org.State](orgs.engine, rules.OrgStream(id), host.GetState{})
+}
+
+// Export begins to read everything that belongs to an organization, in at most capacity bytes for
+// ids. The caller closes the export. Everything that it shows is durable.
+func (orgs *Orgs) Export(ctx context.Context, id parley.OrgID, capacity int) (*export.Export, error) {
+	return export.Open(ctx, export.Options{Journal: orgs.journal.Reader, Messages: orgs.queries.Messages, Clock: orgs.clock}, id, capacity)
 }
 
 // Change alters an organization's record. // spec: Organization

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"parley/actors/group"
-	"parley/actors/query"
+	stored "parley/actors/query/export"
 )
 
 // TestExportOfGroupsWithLittleMemory: an export that may remember few ids reads groups and
@@ -34,7 +34,7 @@ func TestExportOfGroupsWithLittleMemory(t *testing.T) {
 			}
 			all = append(all, g.ID.String())
 			return nil
-		}), e.Conversations(func(c query.ExportedConversation) error {
+		}), e.Conversations(func(c stored.Conversation) error {
 			all = append(all, fmt.Sprint(c.ConversationID(), len(c.Changes)))
 			return nil
 		}))

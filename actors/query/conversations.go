@@ -31,7 +31,7 @@ func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, befo
 	durable := q.journal.DurablePosition(agent) // read before the view opens, which has everything up to it
 	var missing *journal.Entry
 	err = q.view(ctx, func(v journal.View) error {
-		upTo, err := placeUpTo(v, journal.ListedTable, agent)
+		upTo, err := PlaceUpTo(v, journal.ListedTable, agent)
 		if err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, befo
 		next = l.next
 		for _, c := range l.page {
 			s := &conversation.State{}
-			err := readConversation(v, c.id, s)
+			err := ReadConversation(v, c.id, s)
 			if errors.Is(err, journal.ErrErased) {
 				continue
 			}

@@ -9,8 +9,8 @@ import (
 	"parley/journal"
 )
 
-// addressed fills in the organization of a copy's recipient, unless that was erased.
-func (q *reader) addressed(ctx context.Context, r *record.Message) error {
+// Addressed fills in the organization of a copy's recipient, unless that was erased.
+func (q *reader) Addressed(ctx context.Context, r *record.Message) error {
 	if r == nil || !r.Copied() || len(r.GetToOrg()) > 0 {
 		return nil
 	}
@@ -103,12 +103,15 @@ func liveRecord(e journal.FeedEntry, to parley.AgentID) (*record.Message, error)
 func (q *reader) transferred(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*record.Message, error) {
 	id := parley.MessageID(e.Ref)
 	if e.Kind != journal.CopyEntry {
-		return q.records.record(v, to.Slot(), id)
+		return q.records.Get(id, func() (*record.Message, error) {
+			m, err := ReadRecord(v, to.Slot(), id)
+			return m.Record, err
+		})
 	}
-	r, err := q.records.broadcast(v, to.Slot(), id.Broadcast())
+	r, err := q.records.Get(id.Broadcast(), func() (*record.Message, error) { return readBroadcast(v, to.Slot(), id.Broadcast()) })
 	if err != nil {
 		return nil, err
 	}
 	r = r.CopyFor(id, to)
-	return r, q.addressed(ctx, r)
+	return r, q.Addressed(ctx, r)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 
+	"parley/actors/query/cache"
 	"parley/actors/record"
 	"parley/client/parley"
 	"parley/journal"
@@ -68,11 +69,11 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 // TransferredUpTo returns the stored position up to which everything in an agent's feed
 // is transferred. It may lag behind.
 func TransferredUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
-	return placeUpTo(v, journal.TransferredTable, agent)
+	return PlaceUpTo(v, journal.TransferredTable, agent)
 }
 
-// placeUpTo returns a stored position of an agent's feed, 0 if there is none.
-func placeUpTo(v journal.View, table journal.Table, agent parley.AgentID) (uint64, error) {
+// PlaceUpTo returns a stored position of an agent's feed, 0 if there is none.
+func PlaceUpTo(v journal.View, table journal.Table, agent parley.AgentID) (uint64, error) {
 	value, found, err := v.Row(agent.Slot(), table, agent[:])
 	if err != nil || !found || len(value) != 8 {
 		return 0, err
@@ -170,7 +171,7 @@ func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []jou
 			continue
 		}
 		if e.Kind == journal.CopyEntry {
-			if err := q.addressed(ctx, messages[i].Record); err != nil {
+			if err := q.Addressed(ctx, messages[i].Record); err != nil {
 				return err
 			}
 		}
@@ -208,7 +209,7 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 				if bad != nil {
 					return false
 				}
-				size -= recordOverhead + len(record.GetContent()) + len(record.GetSelfPayload())
+				size -= cache.RecordOverhead + len(record.GetContent()) + len(record.GetSelfPayload())
 			}
 			entries, records = append(entries, FeedEntry{FeedEntry: e}), append(records, record)
 			if len(entries)+erased == limit || size <= 0 {

@@ -53,19 +53,19 @@ func (q *Messages) message(ctx context.Context, reader parley.Slot, id parley.Me
 		return err
 	})
 	if err == nil || errors.Is(err, journal.ErrErased) {
-		err = cmp.Or(q.addressed(ctx, m.Record), err)
+		err = cmp.Or(q.Addressed(ctx, m.Record), err)
 	}
 	return m, err
 }
 
 // readMessage reads a message with its receipts.
 func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Message, error) {
-	return readMessageInto(&record.Message{}, v, reader, id)
+	return ReadMessageInto(&record.Message{}, v, reader, id)
 }
 
-// readMessageInto is readMessage for a record that is used again. It changes the record only
+// ReadMessageInto is readMessage for a record that is used again. It changes the record only
 // if it finds the message; a copy of a broadcast gets another record.
-func readMessageInto(r *record.Message, v journal.View, reader parley.Slot, id parley.MessageID) (Message, error) {
+func ReadMessageInto(r *record.Message, v journal.View, reader parley.Slot, id parley.MessageID) (Message, error) {
 	m, err := readRecordInto(r, v, reader, id)
 	if err != nil {
 		return m, err
@@ -138,7 +138,7 @@ const scanMax = 2000
 // Conversation returns the durable state of a conversation.
 func (q *Messages) Conversation(ctx context.Context, id parley.ConversationID) (*conversation.State, error) {
 	s := &conversation.State{}
-	err := q.view(ctx, func(v journal.View) error { return readConversation(v, id, s) })
+	err := q.view(ctx, func(v journal.View) error { return ReadConversation(v, id, s) })
 	if err == nil {
 		err = q.closeErased(ctx, s)
 	}
@@ -158,7 +158,7 @@ func (q *reader) closeErased(ctx context.Context, s *conversation.State) error {
 	return err
 }
 
-func readConversation(v journal.View, id parley.ConversationID, into *conversation.State) error {
+func ReadConversation(v journal.View, id parley.ConversationID, into *conversation.State) error {
 	_, _, err := rules.Conversation.Load(rules.StoredIn(v), rules.ConversationStream(id), into)
 	if err == nil && !into.Exists() {
 		err = conversation.ErrUnknown
@@ -167,7 +167,7 @@ func readConversation(v journal.View, id parley.ConversationID, into *conversati
 }
 
 // ReplyAfter returns the first message of a conversation after a message, if it is
-// addressed to agent to; found is false otherwise or if there is none yet.
+// Addressed to agent to; found is false otherwise or if there is none yet.
 func (q *Messages) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		bad := error(nil)

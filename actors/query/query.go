@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/encoding"
 	"parley/actors/org"
+	"parley/actors/query/cache"
 	"parley/actors/record"
 	"parley/client/parley"
 	"parley/journal"
@@ -62,8 +63,8 @@ type reader struct {
 	journal journal.Journal
 	clock   parley.Clock
 	lookups *lookups
-	records *recordCache
-	counts  *pollIndex
+	records *cache.Records
+	counts  *cache.PollIndex
 	newest  newestCache
 	limits  Limits
 
@@ -101,14 +102,14 @@ type Limits struct {
 // New makes queries.
 func New(o Options) *Queries {
 	r := &reader{
-		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal.Reader), records: newRecordCache(o.RecordBytes, o.Render), newest: newNewestCache(),
+		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal.Reader), records: cache.NewRecords(o.RecordBytes, o.Render), newest: newNewestCache(),
 		limits: Limits{TransferredStep: 256, ListedStep: 256, ListedMax: 4096, ListRows: scanMax, TaskedStep: 256, TaskedMax: 1 << 17, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
-	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
+	r.counts, r.agents, r.groups = cache.NewPollIndex(&r.limits.CountEntries), &Agents{r}, &Groups{r}
 	o.Journal.Observe(journal.Observer{
 		Streams: []journal.StreamKind{journal.AgentStream, journal.OrgStream}, Tables: []journal.Table{journal.CardTable},
 		Changed: r.lookups.changed, Replaced: r.forget,
-		Dropped: r.counts.forget,
+		Dropped: r.counts.Forget,
 	})
 	return &Queries{
 		Agents: r.agents, Orgs: &Orgs{r}, Messages: &Messages{r}, Feeds: &Feeds{r}, Groups: r.groups, Webhooks: &Webhooks{r},
@@ -132,8 +133,8 @@ func (q *reader) forget() {
 	l.rosters.InvalidateAll()
 	l.names.InvalidateAll()
 	l.groups.InvalidateAll()
-	q.counts.feeds.InvalidateAll()
-	q.records.forget()
+	q.counts.ForgetAll()
+	q.records.Forget()
 	q.newest.feeds.InvalidateAll()
 	l.changes.Add(1)
 }
@@ -149,15 +150,15 @@ func (q *Queries) ForgetErased(org parley.OrgID, agents []parley.AgentID) {
 	l.forgetNames(org, agents)
 	for _, id := range agents {
 		l.agents.forget(id)
-		q.reader.counts.forget(id)
+		q.reader.counts.Forget(id)
 	}
-	q.reader.records.forget()
+	q.reader.records.Forget()
 }
 
 // ForgetAgent drops what is cached of an agent. Only tests need it.
 func (q *Queries) ForgetAgent(id parley.AgentID) {
 	q.reader.lookups.agents.cache.Invalidate(id)
-	q.reader.counts.feeds.Invalidate(id)
+	q.reader.counts.Forget(id)
 	q.reader.newest.feeds.Invalidate(id)
 }
 

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 
@@ -142,4 +143,167 @@ func eventMessage(v journal.View, in parley.ConversationID, e conversation.Event
 	}
 	fit, err = fits.ask(read.Record)
 	return &read, fit, err
+}
+
+// errTasksUnread says that an agent has begun more conversations than one query indexes.
+var errTasksUnread = parley.ErrOverloaded.Saying("The list of tasks is being prepared; nothing was done. Repeat the request.")
+
+// taskStep is how many rows are read before their conversations are.
+const taskStep = 1024
+
+// EachTask calls fn with each conversation that an agent has begun with another one, in no
+// order, until fn fails. States are valid during the call only.
+//
+// They are found by the rows of journal.TaskTable, and beyond the position in
+// journal.TaskedTable by reading the agent's list of conversations. Once a query has read so
+// many places of the list that it is worth it, it writes rows for them, without waiting. If
+// that is lost, only speed is lost. The error is parley.ErrOverloaded if the rest of the
+// list is too long to be read at once; each attempt leaves less of it.
+func (q *Messages) EachTask(ctx context.Context, from, with parley.AgentID, fn func(*conversation.State) error) error {
+	w := taskWalk{from: from, with: with, fn: fn}
+	err := q.view(ctx, func(v journal.View) error {
+		w.view = v
+		upTo, err := PlaceUpTo(v, journal.TaskedTable, from)
+		if err == nil {
+			err = w.indexed()
+		}
+		if err == nil {
+			err = w.beyond(upTo, &q.limits)
+		}
+		return err
+	})
+	if err == nil || errors.Is(err, errTasksUnread) {
+		for _, e := range w.entries {
+			q.appendUnawaited(e)
+		}
+	}
+	return err
+}
+
+// taskWalk is one call of EachTask.
+type taskWalk struct {
+	view       journal.View
+	from, with parley.AgentID
+	fn         func(*conversation.State) error
+	// entries are the rows to write.
+	entries []*journal.Entry
+}
+
+// taskKey is the key in journal.TaskTable of a conversation that an agent has begun with
+// another one, or of all of them if the conversation is left out.
+func taskKey(from, with parley.AgentID, conversations ...parley.ConversationID) []byte {
+	k := append(append(make([]byte, 0, 48), from[:]...), with[:]...)
+	for _, id := range conversations {
+		k = append(k, id[:]...)
+	}
+	return k
+}
+
+// indexed walks the rows of journal.TaskTable.
+func (w *taskWalk) indexed() error {
+	prefix, beyond := taskKey(w.from, w.with), []byte(nil)
+	for {
+		var ids []parley.ConversationID
+		err := w.view.Rows(w.from.Slot(), journal.TaskTable, prefix, beyond, false, func(key, _ []byte) bool {
+			ids = append(ids, parley.IDFromBytes[parley.ConversationID](key[len(prefix):]))
+			return len(ids) < taskStep
+		})
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if s, err := w.begun(id); err != nil {
+				return err
+			} else if s != nil {
+				if err := w.fn(s); err != nil {
+					return err
+				}
+			}
+		}
+		if len(ids) < taskStep {
+			return nil
+		}
+		beyond = taskKey(w.from, w.with, ids[len(ids)-1])
+	}
+}
+
+// begun returns a conversation that the agent has begun with another one, nil if it is
+// another one or was erased.
+func (w *taskWalk) begun(id parley.ConversationID) (*conversation.State, error) {
+	s := &conversation.State{}
+	err := ReadConversation(w.view, id, s)
+	switch {
+	case errors.Is(err, journal.ErrErased):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !s.GroupID().Zero() || s.Initiator() != w.from:
+		return nil, nil
+	}
+	return s, nil
+}
+
+// beyond walks the agent's list of conversations beyond a position.
+func (w *taskWalk) beyond(upTo uint64, limits *Limits) error {
+	read := 0
+	for {
+		rows, err := w.places(upTo)
+		if err != nil {
+			return err
+		}
+		entry := &journal.Entry{Slot: w.from.Slot()}
+		put := func(table journal.Table, key, value []byte) {
+			entry.Rows = append(entry.Rows, journal.Row{Slot: w.from.Slot(), Table: table, Key: key, Value: value})
+		}
+		for _, row := range rows {
+			s, err := w.begun(row.id)
+			if err != nil {
+				return err
+			}
+			if s == nil {
+				continue
+			}
+			other, _ := s.Other(w.from)
+			put(journal.TaskTable, taskKey(w.from, other, row.id), nil)
+			if err := w.found(s, other); err != nil {
+				return err
+			}
+		}
+		if len(rows) > 0 {
+			upTo = rows[len(rows)-1].position
+		}
+		if read += len(rows); read >= limits.TaskedStep && len(rows) > 0 {
+			put(journal.TaskedTable, w.from.Bytes(), binary.BigEndian.AppendUint64(nil, upTo))
+			w.entries = append(w.entries, entry)
+		}
+		switch {
+		case len(rows) < taskStep:
+			return nil
+		case read >= limits.TaskedMax:
+			return errTasksUnread
+		}
+	}
+}
+
+// places reads places of the agent's list of conversations beyond a position.
+func (w *taskWalk) places(upTo uint64) (rows []listed, err error) {
+	beyond := binary.BigEndian.AppendUint64(w.from.Bytes(), upTo)
+	err = w.view.Rows(w.from.Slot(), journal.ConversationTable, w.from[:], beyond, false, func(key, value []byte) bool {
+		rows = append(rows, listed{binary.BigEndian.Uint64(key[len(w.from):]), parley.IDFromBytes[parley.ConversationID](value)})
+		return len(rows) < taskStep
+	})
+	return rows, err
+}
+
+// found calls fn with a conversation of the list, unless it has a row already: of two
+// queries at once, the one that read less may store its position last.
+func (w *taskWalk) found(s *conversation.State, with parley.AgentID) error {
+	if with != w.with {
+		return nil
+	}
+	_, indexed, err := w.view.Row(w.from.Slot(), journal.TaskTable, taskKey(w.from, with, s.ConversationID()))
+	if err != nil || indexed {
+		return err
+	}
+	return w.fn(s)
 }

@@ -44,7 +44,7 @@ func (q *Messages) TranscriptOf(ctx context.Context, id parley.ConversationID, h
 	})
 	for i := range page {
 		if err == nil {
-			err = q.addressed(ctx, page[i].Record)
+			err = q.Addressed(ctx, page[i].Record)
 		}
 	}
 	return page, next, err

@@ -135,3 +135,23 @@ func (q *Messages) InInbox(ctx context.Context, agent parley.AgentID, ids []parl
 	})
 	return all, err
 }
+
+// CountSince returns how many messages to an agent were created after an instant in
+// Unix milliseconds, whatever their receipts, without reading their bodies. It counts
+// every message that was acknowledged before the call, if that took less than
+// parley.SettleWait. // spec: Messaging
+func (q *Messages) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
+	// Read in this order, and before the view opens. If both are equal, every visible
+	// entry is durable. The view has everything up to durable.
+	assigned, durable := q.journal.AssignedPosition(agent), q.journal.DurablePosition(agent)
+	if assigned <= durable {
+		if count, known := q.counts.Known(agent, durable, since); known {
+			return count, nil
+		}
+	}
+	err = q.view(ctx, func(v journal.View) error {
+		count, err = q.counts.Count(ctx, v, agent, durable, since)
+		return err
+	})
+	return count, err
+}

@@ -108,7 +108,7 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 		reached, read, err = v.Untransferred(a.agent, a.beyond+1, q.limits.WaitRows, func(position uint64, id parley.MessageID) bool {
 			var m Message
 			if m, bad = readMessage(v, a.agent.Slot(), id); bad == nil {
-				bad = q.addressed(ctx, m.Record)
+				bad = q.Addressed(ctx, m.Record)
 			}
 			if errors.Is(bad, journal.ErrErased) {
 				bad = nil

@@ -11,6 +11,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/query"
+	stored "parley/actors/query/export"
 	"parley/actors/webhook"
 	"parley/client/api"
 	"parley/client/parley"
@@ -65,7 +66,7 @@ func (st *stream) writeOrg(context.Context) error {
 
 func (st *stream) writeAgents(context.Context) error {
 	o := st.read.Org()
-	return st.read.Agents(func(a query.ExportedAgent) error {
+	return st.read.Agents(func(a stored.Agent) error {
 		record := api.ExportedAgent{
 			Agent: st.Show.Agent(a.State, o), FormerKeys: []api.ExportedKey{}, KeyBindings: []api.ExportedBinding{},
 			UnboundSince: api.Maybe(a.UnboundSince()), LastActiveAt: api.Maybe(a.LastActive),
@@ -157,7 +158,7 @@ func (st *stream) writeRequests(ctx context.Context) error {
 }
 
 func (st *stream) writeConversations(context.Context) error {
-	return st.read.Conversations(func(c query.ExportedConversation) error {
+	return st.read.Conversations(func(c stored.Conversation) error {
 		st.begin(api.ExportConversation)
 		st.chunk = appendConversation(st.chunk, c)
 		return st.end()
@@ -166,7 +167,7 @@ func (st *stream) writeConversations(context.Context) error {
 
 // appendConversation appends an api.ExportedConversation. Most records of an export are
 // conversations and messages.
-func appendConversation(b []byte, c query.ExportedConversation) []byte {
+func appendConversation(b []byte, c stored.Conversation) []byte {
 	b = content.AppendID(append(b, `{"id":`...), parley.AnyID(c.ConversationID()))
 	b = content.AppendText(append(b, `,"status":`...), c.GetStatus().String())
 	b = content.AppendTime(append(b, `,"created_at":`...), c.CreatedAt())

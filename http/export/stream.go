@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"parley/actors/query"
+	stored "parley/actors/query/export"
 	"parley/client/api"
 	"parley/client/parley"
 	"parley/http/access"
@@ -48,7 +48,7 @@ type stream struct {
 	*Exports
 	org      parley.OrgID
 	began    time.Time
-	read     *query.Export
+	read     *stored.Export
 	hold     limit.Hold
 	conn     net.Conn // guarded by exports.mu until attached
 	broken   bool     // guarded by exports.mu
@@ -112,7 +112,7 @@ func (x *Exports) Serve(c *rest.Call, in *api.GetExport) error {
 // have.
 func (st *stream) reserve(c *rest.Call) (capacity int, err error) {
 	st.hold = st.Budget.Hold(c.Account(), nil)
-	for capacity = query.ExportBytes; capacity >= idBytesLeast; capacity /= 2 {
+	for capacity = stored.Bytes; capacity >= idBytesLeast; capacity /= 2 {
 		if st.hold.Grow(capacity + ownBytes) {
 			return capacity, nil
 		}

@@ -1,4 +1,4 @@
-package query
+package cache
 
 import (
 	"context"
@@ -79,11 +79,13 @@ func (g *growing) grow() {
 	}
 }
 
+func indexOf(blockEntries int) *PollIndex { return NewPollIndex(&blockEntries) }
+
 // polls polls an index of a growing feed with views of any age, and returns the first
 // wrong count as an error. spoil alters the index before each poll.
 func polls(t *rapid.T, spoil func(*feedIndex)) error {
-	g, c, agent := &growing{t: t, at: 1_000_000}, newPollIndex(&Limits{CountEntries: countLines}), parley.AgentID{15: 1}
-	c.limits.CountEntries = rapid.IntRange(1, 9).Draw(t, "lines of a block")
+	g, c, agent := &growing{t: t, at: 1_000_000}, indexOf(countLines), parley.AgentID{15: 1}
+	*c.blockEntries = rapid.IntRange(1, 9).Draw(t, "lines of a block")
 	for range rapid.IntRange(1, 20).Draw(t, "polls") {
 		g.grow()
 		if rapid.IntRange(0, 9).Draw(t, "forget") == 0 {
@@ -171,7 +173,7 @@ func TestPollsOfAnyFeedSeeDefects(t *testing.T) {
 // TestPollReadsAtMostOneBlock: once a long feed is indexed, a poll reads at most one
 // block, and reads no entry twice.
 func TestPollReadsAtMostOneBlock(t *testing.T) {
-	c, agent, read := newPollIndex(&Limits{CountEntries: countLines}), parley.AgentID{15: 1}, 0
+	c, agent, read := indexOf(countLines), parley.AgentID{15: 1}, 0
 	v := feedView{read: &read}
 	for n := range 20 * countLines {
 		at := int64(1_000_000 + n)

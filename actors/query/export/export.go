@@ -1,10 +1,10 @@
-package query
+// Package export reads everything that belongs to an organization, for its export.
+package export
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -12,6 +12,7 @@ import (
 	"parley/actors/encoding"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
@@ -25,39 +26,42 @@ import (
 // organization that was, is left out.
 //
 // Its methods call visit in the order of ids. They keep no more than ids in memory, at
-// most as many as ExportBytes allows, and read again for the next ones.
+// most as many as Bytes allows, and read again for the next ones.
 // // spec: Export record types
 type Export struct {
-	*reader
-	view     journal.View
-	org      parley.OrgID
-	ctx      context.Context //nolint:containedctx // an export is one long read
+	scope
 	at       time.Time
-	capacity int // ids at a time
-	state    *org.State
-	// own remembers which agents are the organization's.
-	own    map[parley.AgentID]bool
-	record record.Message // the last message that was read
+	messages *query.Messages
+	record   record.Message // the last message that was read
 }
 
-// exportIDBytes is how many bytes one remembered id takes at most, and exportInnerIDs how
+// idBytes is how many bytes one remembered id takes at most, and innerIDs how
 // many ids a list within a list remembers.
 const (
-	exportIDBytes  = 32
-	exportInnerIDs = 1 << 15
-	exportOwnMax   = 1 << 15
+	idBytes  = 32
+	innerIDs = 1 << 15
+	ownMax   = 1 << 15
 )
 
-// ExportBytes is how many bytes an export should be allowed for ids. With less it reads
+// Bytes is how many bytes an export should be allowed for ids. With less it reads
 // more often.
-const ExportBytes = 16 << 20
+const Bytes = 16 << 20
 
-// Export begins to read an organization. capacity is how many bytes it may take. The caller
+// Options of an export.
+type Options struct {
+	Journal  journal.Reader
+	Messages *query.Messages
+	Clock    parley.Clock
+}
+
+// Open begins to read an organization. capacity is how many bytes it may take. The caller
 // closes the export. Everything that the export shows is durable.
-func (q *Orgs) Export(ctx context.Context, id parley.OrgID, capacity int) (*Export, error) {
+func Open(ctx context.Context, o Options, id parley.OrgID, capacity int) (*Export, error) {
 	x := &Export{
-		reader: q.reader, view: q.journal.View(), org: id, ctx: ctx, at: q.clock(), capacity: max(capacity/exportIDBytes, 64),
-		state: &org.State{}, own: map[parley.AgentID]bool{},
+		scope: scope{
+			view: o.Journal.View(), org: id, ctx: ctx, capacity: max(capacity/idBytes, 64), state: &org.State{}, own: map[parley.AgentID]bool{},
+		},
+		messages: o.Messages, at: o.Clock(),
 	}
 	err := x.Readable()
 	if err == nil {
@@ -75,17 +79,6 @@ func (x *Export) Close() { x.view.Close() }
 
 // At is the instant that the export shows.
 func (x *Export) At() time.Time { return x.at }
-
-// Readable returns an error if the organization was erased since the export began: then
-// what was read may lack records.
-func (x *Export) Readable() error {
-	x.state = &org.State{}
-	_, _, err := rules.Org.Load(rules.StoredIn(x.view), rules.OrgStream(x.org), x.state)
-	if err == nil && !x.state.Exists() {
-		err = parley.ErrNotFound
-	}
-	return err
-}
 
 // Org returns the organization.
 func (x *Export) Org() *org.State { return x.state }
@@ -106,16 +99,16 @@ func (x *Export) Registration() (first *org.Registered, err error) {
 	return first, errors.Join(err, bad)
 }
 
-// ExportedAgent is an agent with its card, nil if it has none, and the hour in which it last sent,
+// Agent is an agent with its card, nil if it has none, and the hour in which it last sent,
 // zero if it has not.
-type ExportedAgent struct {
+type Agent struct {
 	*agent.State
 	Card       *record.Card
 	LastActive time.Time
 }
 
 // Agents visits the organization's agents, revoked ones too.
-func (x *Export) Agents(visit func(ExportedAgent) error) error {
+func (x *Export) Agents(visit func(Agent) error) error {
 	list := func(add func(parley.AnyID)) error {
 		return x.eachAgent(func(id parley.AgentID) error { add(parley.AnyID(id)); return nil })
 	}
@@ -124,7 +117,7 @@ func (x *Export) Agents(visit func(ExportedAgent) error) error {
 		if a == nil || err != nil {
 			return err
 		}
-		shown := ExportedAgent{State: a}
+		shown := Agent{State: a}
 		card, found, err := x.view.Row(id.Slot(), journal.CardTable, id[:])
 		if err == nil && found {
 			shown.Card = &record.Card{}
@@ -140,16 +133,6 @@ func (x *Export) Agents(visit func(ExportedAgent) error) error {
 		shown.LastActive, _ = record.HourOf(hour)
 		return visit(shown)
 	})
-}
-
-// agent reads an agent, nil if its home does not have it yet.
-func (x *Export) agent(id parley.AgentID) (*agent.State, error) {
-	a := &agent.State{}
-	_, _, err := rules.Agent.Load(rules.StoredIn(x.view), rules.AgentStream(id), a)
-	if err != nil || !a.Exists() {
-		return nil, err
-	}
-	return a, nil
 }
 
 // SigningKeys visits the Ed25519 keys of all agents, former ones too, in the order of
@@ -212,65 +195,6 @@ func (x *Export) Webhooks(visit func(*webhook.State) error) error {
 	})
 }
 
-// ascendIDs is ascend for ids.
-func (x *Export) ascendIDs(list func(add func(parley.AnyID)) error, visit func(parley.AnyID) error) error {
-	return ascend(2*x.capacity, compareIDs, list, func(id parley.AnyID) error {
-		if err := x.ctx.Err(); err != nil {
-			return err
-		}
-		return visit(id)
-	})
-}
-
-func compareIDs(a, b parley.AnyID) int { return bytes.Compare(a[:], b[:]) }
-
-// eachAgent calls fn with the organization's agents in the order of creation.
-func (x *Export) eachAgent(fn func(parley.AgentID) error) error {
-	var bad error
-	err := x.view.Rows(x.org.Slot(), journal.RosterTable, x.org[:], nil, false, func(_, value []byte) bool {
-		if bad = x.ctx.Err(); bad == nil {
-			bad = fn(parley.IDFromBytes[parley.AgentID](value))
-		}
-		return bad == nil
-	})
-	return errors.Join(err, bad)
-}
-
-// owns reports whether an agent is the organization's. The owner of an agent never
-// changes.
-func (x *Export) owns(id parley.AgentID) (bool, error) {
-	if own, known := x.own[id]; known {
-		return own, nil
-	}
-	a, err := x.agent(id)
-	if err != nil {
-		return false, unlessErased(err)
-	}
-	if len(x.own) == exportOwnMax {
-		clear(x.own)
-	}
-	x.own[id] = a != nil && a.Owner() == x.org
-	return x.own[id], nil
-}
-
-// unlessErased returns nil for what was erased or does not exist in this view.
-func unlessErased(err error) error {
-	if errors.Is(err, journal.ErrErased) || errors.Is(err, parley.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// group reads a group, nil if there is none or its owner was erased.
-func (x *Export) group(id parley.GroupID) (*group.State, error) {
-	g := &group.State{}
-	_, _, err := rules.Group.Load(rules.StoredIn(x.view), rules.GroupStream(id), g)
-	if err != nil || !g.Exists() {
-		return nil, unlessErased(err)
-	}
-	return g, nil
-}
-
 // Groups visits the groups that the organization owns, deleted ones too.
 func (x *Export) Groups(visit func(*group.State) error) error {
 	return x.ascendIDs(x.ownedGroups, func(id parley.AnyID) error {
@@ -279,48 +203,6 @@ func (x *Export) Groups(visit func(*group.State) error) error {
 			return err
 		}
 		return visit(g)
-	})
-}
-
-// ownedGroups adds the groups that the organization owns, in the order of creation.
-func (x *Export) ownedGroups(add func(parley.AnyID)) error {
-	return x.view.Rows(x.org.Slot(), journal.GroupRosterTable, x.org[:], nil, false, func(_, value []byte) bool {
-		add(parley.IDFromBytes[parley.AnyID](value))
-		return true
-	})
-}
-
-// groupsOfInterest visits the groups that may have memberships or requests of the
-// organization's agents, and those that it owns.
-func (x *Export) groupsOfInterest(capacity int, visit func(g *group.State, owned bool) error) error {
-	list := func(add func(parley.AnyID)) error {
-		return errors.Join(x.ownedGroups(add), x.eachAgent(func(id parley.AgentID) error {
-			a, err := x.agent(id)
-			if a == nil || err != nil {
-				return err
-			}
-			for _, m := range a.GetGroups() {
-				add(parley.AnyID(m.GroupID()))
-			}
-			concerns := x.view.Rows(id.Slot(), journal.ConcernTable, id[:], nil, false, func(_, value []byte) bool {
-				add(parley.IDFromBytes[parley.AnyID](value))
-				return true
-			})
-			// What was settled is known from the events that the agent got of it.
-			return errors.Join(concerns, x.view.Feed(id, 0, math.MaxInt64, func(e journal.FeedEntry) bool {
-				if e.Kind == journal.GroupEntry {
-					add(e.Ref)
-				}
-				return true
-			}))
-		}))
-	}
-	return ascend(capacity, compareIDs, list, func(id parley.AnyID) error {
-		g, err := x.group(parley.GroupID(id))
-		if g == nil || err != nil {
-			return err
-		}
-		return visit(g, g.Org == x.org)
 	})
 }
 
@@ -352,7 +234,7 @@ func (x *Export) Requests(visit func(*group.State, *group.Request) error) error 
 		return owned || parley.IDFromBytes[parley.OrgID](r.GetOrg()) == x.org
 	}
 	list := func(add func(place)) error {
-		return x.groupsOfInterest(exportInnerIDs, func(g *group.State, owned bool) error {
+		return x.groupsOfInterest(innerIDs, func(g *group.State, owned bool) error {
 			put := func(r *group.Request) {
 				if shown(r, owned) {
 					add(place(slices.Concat(r.GetId(), g.ID[:])))
@@ -387,17 +269,4 @@ func (x *Export) Requests(visit func(*group.State, *group.Request) error) error 
 		}
 		return visit(last, r)
 	})
-}
-
-// settled calls fn with a group's settled join requests.
-func (x *Export) settled(id parley.GroupID, fn func(*group.Request)) error {
-	var bad error
-	err := x.view.Rows(id.Slot(), journal.RequestTable, id[:], nil, false, func(_, value []byte) bool {
-		r := &group.Request{}
-		if bad = encoding.Unmarshal(value, r); bad == nil {
-			fn(r)
-		}
-		return bad == nil
-	})
-	return errors.Join(err, bad)
 }

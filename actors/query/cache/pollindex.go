@@ -1,4 +1,4 @@
-package query
+package cache
 
 import (
 	"context"
@@ -22,16 +22,18 @@ const (
 	blockBytes, countOverhead = 56, 4096
 )
 
-// pollIndex counts the messages of feeds by time of arrival, so that a poll of a long
+// PollIndex counts the messages of feeds by time of arrival, so that a poll of a long
 // feed reads few rows. It is filled from rows as polls ask for it and may be dropped at
 // any time.
-type pollIndex struct {
-	feeds  *otter.Cache[parley.AgentID, *feedIndex]
-	limits *Limits
+type PollIndex struct {
+	feeds *otter.Cache[parley.AgentID, *feedIndex]
+	// blockEntries is how many feed entries one block covers.
+	blockEntries *int
 }
 
-func newPollIndex(limits *Limits) *pollIndex {
-	return &pollIndex{limits: limits, feeds: otter.Must(&otter.Options[parley.AgentID, *feedIndex]{
+// NewPollIndex returns an empty index. Only tests change the number of entries in a block.
+func NewPollIndex(blockEntries *int) *PollIndex {
+	return &PollIndex{blockEntries: blockEntries, feeds: otter.Must(&otter.Options[parley.AgentID, *feedIndex]{
 		MaximumWeight: countBytes,
 		Weigher: func(_ parley.AgentID, x *feedIndex) uint32 {
 			return uint32(min(math.MaxUint32, countOverhead+blockBytes*x.size.Load()))
@@ -75,37 +77,27 @@ type blockTimes struct {
 	created     []int64
 }
 
-// CountSince returns how many messages to an agent were created after an instant in
-// Unix milliseconds, whatever their receipts, without reading their bodies. It counts
-// every message that was acknowledged before the call, if that took less than
-// parley.SettleWait. // spec: Messaging
-func (q *Messages) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
-	// Read in this order, and before the view opens. If both are equal, every visible
-	// entry is durable. The view has everything up to durable.
-	assigned, durable := q.journal.AssignedPosition(agent), q.journal.DurablePosition(agent)
-	x := q.counts.of(agent)
-	if assigned <= durable {
-		if count, known := x.known(durable, since); known {
-			return count, nil
-		}
-	}
-	err = q.view(ctx, func(v journal.View) error {
-		count, err = q.counts.since(ctx, v, x, durable, since)
-		return err
-	})
-	return count, err
+// Known returns how many messages to an agent were created after an instant in Unix milliseconds,
+// if the index has everything up to durable.
+func (c *PollIndex) Known(agent parley.AgentID, durable uint64, since int64) (count int, known bool) {
+	return c.of(agent).known(durable, since)
 }
 
-func (c *pollIndex) of(agent parley.AgentID) *feedIndex {
+// Count counts the messages to an agent in a view that has everything up to durable.
+func (c *PollIndex) Count(ctx context.Context, v journal.View, agent parley.AgentID, durable uint64, since int64) (int, error) {
+	return c.since(ctx, v, c.of(agent), durable, since)
+}
+
+func (c *PollIndex) of(agent parley.AgentID) *feedIndex {
 	x, found := c.feeds.GetIfPresent(agent)
 	if !found {
-		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, blockEntries: c.limits.CountEntries})
+		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, blockEntries: *c.blockEntries})
 	}
 	return x
 }
 
 // since counts the messages of a view that has everything up to durable.
-func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, durable uint64, since int64) (int, error) {
+func (c *PollIndex) since(ctx context.Context, v journal.View, x *feedIndex, durable uint64, since int64) (int, error) {
 	had := x.size.Load()
 	t, upTo, err := x.count(ctx, v, durable, since)
 	if x.size.Load() != had {
@@ -132,7 +124,7 @@ func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, dur
 }
 
 // weigh updates the weight of an index.
-func (c *pollIndex) weigh(x *feedIndex) {
+func (c *PollIndex) weigh(x *feedIndex) {
 	c.feeds.Compute(x.agent, func(have *feedIndex, found bool) (*feedIndex, otter.ComputeOp) {
 		if found && have == x {
 			return x, otter.WriteOp
@@ -141,8 +133,11 @@ func (c *pollIndex) weigh(x *feedIndex) {
 	})
 }
 
-// forget drops the index of a feed.
-func (c *pollIndex) forget(agent parley.AgentID) { c.feeds.Invalidate(agent) }
+// Forget drops the index of a feed.
+func (c *PollIndex) Forget(agent parley.AgentID) { c.feeds.Invalidate(agent) }
+
+// ForgetAll drops all indexes.
+func (c *PollIndex) ForgetAll() { c.feeds.InvalidateAll() }
 
 // createdAt is the creation time of an entry's message, in Unix milliseconds.
 func createdAt(e journal.FeedEntry) int64 { return e.Ref.Time().UnixMilli() }
