@@ -3,6 +3,8 @@ package server
 import (
 	"testing"
 	"testing/fstest"
+
+	"parley/cmd/parley/machine"
 )
 
 // TestContainerLimit: the limit is the smallest of the cgroups above the process, for
@@ -30,7 +32,7 @@ func TestContainerLimit(t *testing.T) {
 		for path, text := range c.files {
 			root[path] = &fstest.MapFile{Data: []byte(text)}
 		}
-		if got := containerLimit(root); got != c.want {
+		if got := machine.ContainerLimit(root); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/lmittmann/tint"
 
 	"parley/client/parley"
+	"parley/cmd/parley/machine"
 	"parley/cmd/parley/program"
 )
 
@@ -40,7 +41,7 @@ func (c *ServeCmd) Run(ctx context.Context, std *program.Streams) error {
 
 func (c *ServeCmd) serve(ctx context.Context, std *program.Streams) error {
 	ready := func(address string) {
-		addThreads()
+		machine.AddThreads()
 		_, _ = fmt.Fprintf(std.Out, "parley: listening on http://%s\n", address)
 		if c.readableLog(std.Err) && (c.Hints || program.IsTerminal(std.Out)) {
 			c.hint(std.Err, address)

@@ -17,10 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"parley/actors"
+	"parley/actors/delivery"
 	"parley/actors/projection"
 	"parley/client/parley"
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
+	"parley/cmd/parley/machine"
 	"parley/cmd/parley/membership"
 	"parley/cmd/parley/program"
 	"parley/cmd/parley/telemetry"
@@ -173,7 +175,7 @@ func (h *running) startActors(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	h.store, h.keyring, err = datadir.OpenStore(cfg.Data, found, persistence.Options{
-		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3, FilesMax: storeFilesMax(filesMax()),
+		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3, FilesMax: machine.StoreFilesMax(machine.FilesMax()),
 		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
 		Existing:  found.Filed && !h.member.blank, // the key file is created after the journal
 		Sequencer: h.member.sequencer,
@@ -294,7 +296,7 @@ func (h *running) startServers(ctx context.Context, cfg Config) error {
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: program.ThisBuild().Version,
 		Connections: connlimit.Bounds{
-			Total: connectionsMax(filesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
+			Total: machine.ConnectionsMax(machine.FilesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
 		},
 		Overload: overload.New(overload.Runnable),
 		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source, ErrorPage: h.service.ErrorPage, Damaged: h.service.Damaged, Leaving: h.member.leaving(),
@@ -425,4 +427,11 @@ func newRequestID() string {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16), rand.Uint64())
 	b = binary.BigEndian.AppendUint64(b, rand.Uint64())
 	return hex.EncodeToString(b[:10])
+}
+
+// load returns, for the webhook throttle, how many requests were answered and whether
+// processor time is short.
+func (h *running) load() delivery.Load {
+	p := machine.NewProcessor()
+	return func() (answered uint64, short bool) { return h.meter.Answers(), p.Busy() }
 }

@@ -1,12 +1,10 @@
-package server
+package machine
 
 import (
 	"os"
 	"strconv"
 	"strings"
 	"time"
-
-	"parley/actors/delivery"
 )
 
 const (
@@ -20,8 +18,8 @@ const (
 	processorOurs  = 0.5
 )
 
-// processor reports when there is no processor time left for more work.
-type processor struct {
+// Processor reports when there is no processor time left for more work.
+type Processor struct {
 	clock func() time.Time
 	// used returns the processor time of this process since its start. machine returns
 	// the idle time and the total time of the machine's processors, in a unit of its own.
@@ -34,8 +32,8 @@ type processor struct {
 	idle, all uint64
 }
 
-// busy reports whether processor time was short since the last call.
-func (p *processor) busy() bool {
+// Busy reports whether processor time was short since the last call.
+func (p *Processor) Busy() bool {
 	now := p.clock()
 	used, known := p.used()
 	idle, all, seen := p.machine()
@@ -44,16 +42,14 @@ func (p *processor) busy() bool {
 	if !known || last.at.IsZero() {
 		return false
 	}
-	ours := float64(used-last.was) / float64(now.Sub(last.at)*time.Duration(cores()))
+	ours := float64(used-last.was) / float64(now.Sub(last.at)*time.Duration(Cores()))
 	othersFillIt := seen && all > last.all && float64(idle-last.idle) <= processorSpare*float64(all-last.all)
 	return ours >= processorFull || othersFillIt && ours >= processorOurs
 }
 
-// load returns, for the webhook throttle, how many requests were answered and whether
-// processor time is short.
-func (h *running) load() delivery.Load {
-	p := &processor{clock: time.Now, used: processUsed, machine: machineUsed}
-	return func() (answered uint64, short bool) { return h.meter.Answers(), p.busy() }
+// NewProcessor returns the processor time of this process and of the machine.
+func NewProcessor() *Processor {
+	return &Processor{clock: time.Now, used: processUsed, machine: machineUsed}
 }
 
 // machineUsed returns the idle time and the total time of all processors together, in

@@ -1,4 +1,4 @@
-package server
+package machine
 
 const (
 	// filesReserved is the number of file descriptors for the journal's files, operators, other
@@ -9,11 +9,11 @@ const (
 	filesBeside = 384
 )
 
-// connectionsMax returns how many connections may be open at once if the process may have
+// ConnectionsMax returns how many connections may be open at once if the process may have
 // that many files open. It returns 0, which means the HTTP server's own bound, if the
 // number is not known. Half of a small number stays for the journal, which must not run out of
 // descriptors.
-func connectionsMax(files uint64) int {
+func ConnectionsMax(files uint64) int {
 	const noMatter = 1 << 20
 	switch {
 	case files == 0 || files > noMatter:
@@ -24,11 +24,11 @@ func connectionsMax(files uint64) int {
 	return int(files - filesReserved)
 }
 
-// storeFilesMax returns how many tables the store may have open if the process may have that many
+// StoreFilesMax returns how many tables the store may have open if the process may have that many
 // files open: half of those that are for the journal, so that the other half is left for new
 // files; 0 if the number is not known.
-func storeFilesMax(files uint64) int {
-	connections := connectionsMax(files)
+func StoreFilesMax(files uint64) int {
+	connections := ConnectionsMax(files)
 	if connections == 0 {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package server
+package machine
 
 import "testing"
 
@@ -6,7 +6,7 @@ func TestConnectionsLeaveDescriptorsToTheJournal(t *testing.T) {
 	for files, want := range map[uint64]int{
 		0: 0, 1 << 62: 0, 64: 16, 1024: 320, 4000: 2000, 4096: 2096, 20_000: 18_000, 1 << 20: 1<<20 - filesReserved,
 	} {
-		got, store := connectionsMax(files), storeFilesMax(files)
+		got, store := ConnectionsMax(files), StoreFilesMax(files)
 		if got != want {
 			t.Errorf("of %d files %d are for connections, want %d", files, got, want)
 		}

@@ -1,4 +1,4 @@
-package server
+package machine
 
 import (
 	"runtime"
@@ -22,16 +22,16 @@ func TestProcessorOverload(t *testing.T) {
 		{"nobody uses any", 1, 98, false},
 	} {
 		now, used, idle, all := time.Unix(1000, 0), time.Hour, uint64(1e6), uint64(2e6)
-		p := &processor{
+		p := &Processor{
 			clock: func() time.Time { return now }, used: func() (time.Duration, bool) { return used, true },
 			machine: func() (uint64, uint64, bool) { return idle, all, true },
 		}
-		if p.busy() {
+		if p.Busy() {
 			t.Errorf("%s: overloaded before the first measurement", c.name)
 		}
 		now, idle, all = now.Add(time.Second), idle+uint64(c.idle), all+100
-		used += time.Duration(cores()) * time.Second * time.Duration(c.ours) / 100
-		if p.busy() != c.short {
+		used += time.Duration(Cores()) * time.Second * time.Duration(c.ours) / 100
+		if p.Busy() != c.short {
 			t.Errorf("%s: overloaded is %v", c.name, !c.short)
 		}
 	}

@@ -1,12 +1,12 @@
 //go:build unix
 
-package server
+package machine
 
 import "syscall"
 
-// filesMax returns how many files this process may have open. The Go runtime has already
+// FilesMax returns how many files this process may have open. The Go runtime has already
 // raised the soft limit to the hard limit.
-func filesMax() uint64 {
+func FilesMax() uint64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return 0

@@ -1,4 +1,5 @@
-package server
+// Package machine knows what the process may use: processors, threads, memory, open files.
+package machine
 
 import (
 	"io/fs"
@@ -21,12 +22,12 @@ var perCore atomic.Int32
 
 func init() { perCore.Store(1) }
 
-// cores returns how many processors the process may use.
-func cores() int { return runtime.GOMAXPROCS(0) / int(perCore.Load()) }
+// Cores returns how many processors the process may use.
+func Cores() int { return runtime.GOMAXPROCS(0) / int(perCore.Load()) }
 
-// addThreads gives the runtime threadsPerCore. What is sized by the cores must have been made
+// AddThreads gives the runtime threadsPerCore. What is sized by the cores must have been made
 // before.
-func addThreads() {
+func AddThreads() {
 	_, set := os.LookupEnv("GOMAXPROCS")
 	if mayAddThreads(set, os.DirFS("/")) && perCore.CompareAndSwap(1, threadsPerCore) {
 		runtime.GOMAXPROCS(threadsPerCore * runtime.GOMAXPROCS(0))
