@@ -302,7 +302,6 @@ var locks = []lock{
 	{"github.com/blevesearch/bleve/v2", []string{"parley/actors/directory/words"}, "one package decides what a word is"},
 	{"github.com/RoaringBitmap/roaring/v2", []string{"parley/actors/directory"}, "sets of cards are filters of searches"},
 	{"golang.org/x/text", []string{"parley/actors/directory/embed"}, "tokenizers of models decompose accents"},
-	{"gonum.org/v1/plot", []string{"parley/bench/report"}, "a report alone is drawn"},
 	{"github.com/nats-io/nats.go", []string{"parley/bench/scenario"}, "only what a scenario sends to a peer is NATS"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/cluster", "parley/cluster/consensus", "parley/cluster/simtest", "parley/journal", "parley/persistence"}, "events are protobuf; interfaces use JSON"},

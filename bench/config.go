@@ -157,7 +157,7 @@ func Goals() []Case {
 // loop that finds it, and open loops at shares of it.
 func Overload() []Case {
 	cases := []Case{{Scenario: scenario.Overload, Clients: defaultClients}}
-	for _, factor := range []float64{report.Unloaded, 1, 2, 5} {
+	for _, factor := range []float64{0.5, 1, 2, 5} {
 		cases = append(cases, Case{Scenario: scenario.Overload, Clients: defaultClients, Share: factor})
 	}
 	return cases

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"parley/bench/load"
-	"parley/bench/report"
 	"parley/bench/result"
 	"parley/bench/scenario"
 )
@@ -72,8 +71,8 @@ func (f *failures) fill(run *result.Run) {
 	f.load.Fill(run)
 	run.Laps = map[string]result.Latency{lapFailover: f.outages.Latency()}
 	run.Figures = map[string]float64{
-		report.FigureKills: float64(len(f.firsts)), report.FigureFirstP50: quantile(f.firsts, 50), report.FigureFirstP99: quantile(f.firsts, 99),
-		report.FigureFirstMax: slices.Max(f.firsts), report.FigureReadyP50: quantile(f.readies, 50),
+		"kills": float64(len(f.firsts)), "first_201_p50_ms": quantile(f.firsts, 50), "first_201_p99_ms": quantile(f.firsts, 99),
+		"first_201_max_ms": slices.Max(f.firsts), "ready_p50_ms": quantile(f.readies, 50),
 	}
 }
 

@@ -62,12 +62,7 @@ func (r *runner) all(ctx context.Context) (err error) {
 	if err := r.start(ctx); err != nil {
 		return err
 	}
-	if r.Nodes > 0 {
-		r.out.Nodes = &result.Nodes{Count: r.Nodes, Target: r.here[0].host.Name()}
-		if slices.ContainsFunc(r.here, func(s *side) bool { return s.host.Name() == Single }) {
-			r.out.Nodes.Single = Single
-		}
-	}
+	r.out.Nodes = r.Nodes
 	r.of = r.count()
 	for _, c := range r.Cases {
 		for repeat := 1; repeat <= r.repeats(c); repeat++ {
@@ -76,10 +71,7 @@ func (r *runner) all(ctx context.Context) (err error) {
 			}
 		}
 	}
-	if r.out.Nodes != nil {
-		report.CompareNodes(r.out)
-	}
-	r.out.Overloads, r.out.Goals = report.Overloads(r.out), report.Goals(r.out)
+	r.out.Goals = report.Goals(r.out)
 	if r.out.DiskAfter, err = machine.ProbeDisk(ctx, r.Dir, r.ProbeTime); err != nil {
 		return fmt.Errorf("the disk under %s cannot be probed: %w", r.Dir, err)
 	}

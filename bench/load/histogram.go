@@ -50,8 +50,7 @@ func (h *Histogram) Quantile(percentile float64) time.Duration {
 	return time.Duration(h.counts.ValueAtQuantile(percentile)) * time.Microsecond
 }
 
-// Latency returns the summary for reports, with a curve of about sixty points that are
-// closer together near the hundredth percentile.
+// Latency returns the summary for reports.
 func (h *Histogram) Latency() result.Latency {
 	n := h.Count()
 	if n == 0 {
@@ -65,25 +64,7 @@ func (h *Histogram) Latency() result.Latency {
 		P99:   milliseconds(h.Quantile(99)),
 		P999:  milliseconds(h.Quantile(99.9)),
 		Max:   float64(min(h.counts.Max(), longest)) / 1e3,
-		Curve: h.curve(n),
 	}
-}
-
-// curve returns five points for each halving of the rest above them: 0, 10, … 50, 55 … It
-// ends at the first percentile that only the largest value exceeds.
-func (h *Histogram) curve(n int64) []result.Point {
-	const perHalving, most = 5, 64
-	points := make([]result.Point, 0, most)
-	for i := range most - 1 {
-		halving, step := i/perHalving, i%perHalving
-		rest := 100 / float64(int64(1)<<halving)
-		percentile := 100 - rest + rest/2*float64(step)/perHalving
-		if float64(n)*(100-percentile)/100 < 1 {
-			break
-		}
-		points = append(points, result.Point{Percentile: percentile, Ms: milliseconds(h.Quantile(percentile))})
-	}
-	return append(points, result.Point{Percentile: 100, Ms: float64(min(h.counts.Max(), longest)) / 1e3})
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

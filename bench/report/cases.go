@@ -174,9 +174,32 @@ func latency(of func(result.Latency) float64) measure {
 	return func(r result.Run) (float64, bool) { return of(r.Latency), r.Latency.Count > 0 }
 }
 
-func p50(l result.Latency) float64  { return l.P50 }
-func p99(l result.Latency) float64  { return l.P99 }
-func p999(l result.Latency) float64 { return l.P999 }
+// service measures the time from the actual sending.
+func service(of func(result.Latency) float64) measure {
+	return func(r result.Run) (float64, bool) { return of(r.Service), r.Service.Count > 0 }
+}
+
+// lap measures a part of an operation.
+func lap(name string, of func(result.Latency) float64) measure {
+	return func(r result.Run) (float64, bool) {
+		l, there := r.Laps[name]
+		return of(l), there && l.Count > 0
+	}
+}
+
+func figure(name string) measure {
+	return func(r result.Run) (float64, bool) {
+		v, ok := r.Figures[name]
+		return v, ok
+	}
+}
+
+func resident(r result.Run) (float64, bool) { return float64(r.Resident), r.Resident > 0 }
+
+func p50(l result.Latency) float64     { return l.P50 }
+func p99(l result.Latency) float64     { return l.P99 }
+func p999(l result.Latency) float64    { return l.P999 }
+func longest(l result.Latency) float64 { return l.Max }
 
 func (g group) spread(m measure) Spread {
 	var values []float64

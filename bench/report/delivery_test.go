@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	"slices"
-	"strings"
 	"testing"
 
 	"parley/bench/result"
@@ -89,32 +87,5 @@ func TestGoalsOfErasure(t *testing.T) {
 		if got := verdicts(Goals(&result.Report{Runs: []result.Run{c.run}})); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got  %q\nwant %q", name, got, c.want)
 		}
-	}
-}
-
-func TestVerificationOfDeliveries(t *testing.T) {
-	good := result.Verification{Acknowledged: 3000, Found: 3000, Deliveries: 1200, DeliveredAgain: 7, Killed: true}
-	lost := good
-	lost.DeliveriesLost = 2
-	for what, c := range map[string]struct {
-		v    result.Verification
-		says []string
-	}{
-		"clean":    {good, []string{"Clean", "All 1,200 messages to agents with a webhook were delivered; 7 deliveries came again", "Undelivered", "Delivered again"}},
-		"violated": {lost, []string{"VIOLATED", "2 of 1,200 messages to agents with a webhook never delivered", "Undelivered"}},
-	} {
-		if c.v.Clean() != (what == "clean") {
-			t.Errorf("%s: clean is %v", what, c.v.Clean())
-		}
-		text := render(t, Markdown, &result.Report{Verified: &c.v})
-		for _, says := range c.says {
-			if !strings.Contains(text, says) {
-				t.Errorf("%s: no line contains %q", what, says)
-			}
-		}
-	}
-	var b bytes.Buffer
-	if err := Markdown(&b, &result.Report{Verified: &result.Verification{Acknowledged: 1, Found: 1, Killed: true}}); err != nil || strings.Contains(b.String(), "webhook") || strings.Contains(b.String(), "Undelivered") {
-		t.Errorf("without webhooks: %v\n%s", err, &b)
 	}
 }

@@ -6,46 +6,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"parley/bench/result"
 )
 
-// document is the text and the tables of a report, before they become Markdown.
-type document struct {
-	title string
-	when  string
-	// command is the command line of the bench, quoted where a shell needs it.
-	command string
-	// warnings are shown before any number.
-	warnings     []string
-	machine      table
-	disk         table
-	versions     table
-	verification table
-	verdict      string
-	ratios       table
-	ratioNote    string
-	goals        table
-	nodes        *nodesSection
-	overloads    []overloadSection
-	growths      []growthSection
-	cases        []section
-}
-
-// section is one case.
-type section struct {
-	caseGroups
-	tables []table
-	notes  []string
+// part is a section of a report. It is left out if it has neither text nor rows nor notes.
+type part struct {
+	// level is that of the heading, as many as the number signs in Markdown.
+	level   int
+	heading string
+	text    string
+	table   table
+	notes   []string
 }
 
 // table has text in its first left columns and numbers in the others.
 type table struct {
-	caption string
-	head    []string
-	left    int
-	rows    [][]string
+	head []string
+	left int
+	rows [][]string
 }
 
 const reading = "Every figure is the median over the valid repeats, with the least and the greatest in parentheses. " +
@@ -53,32 +32,32 @@ const reading = "Every figure is the median over the valid repeats, with the lea
 	"In an open loop latency counts from the intended start, so that waiting for a slow server is part of it. " +
 	"Failures are summed over the runs that count."
 
-func newDocument(r *result.Report) document {
-	d := document{
-		title:    "Parley bench",
-		when:     r.Began.UTC().Format(time.RFC3339) + " to " + r.Ended.UTC().Format(time.RFC3339),
-		command:  commandLine(r.Command),
-		machine:  machineTable(r.Machine),
-		disk:     diskTable(r),
-		versions: versionTable(r),
-	}
-	d.verdict, d.verification = verification(r.Verified)
+// parts returns what follows the warnings of a report.
+func parts(r *result.Report) []part {
+	verdict, counts := verification(r.Verified)
 	groups := byCase(r)
-	d.ratios, d.ratioNote = ratioTable(targets(r), groups)
-	d.goals = goalTable(r.Goals)
-	d.nodes = newNodesSection(r)
-	for _, o := range r.Overloads {
-		d.overloads = append(d.overloads, overloadSection{overloadTable(o), overloadVerdict(o)})
+	all := []part{
+		{level: 2, heading: "Machine", table: machineTable(r.Machine)},
+		{level: 2, heading: "Disk: one thread appends 4 KiB and waits for fdatasync", table: diskTable(r)},
+		{level: 2, heading: "Targets", table: versionTable(r)},
+		{level: 2, heading: "Verification", text: verdict, table: counts},
+		ratioPart(targets(r), groups),
+		{level: 2, heading: "Goals", table: goalTable(r.Goals)},
 	}
-	grown, others := growths(groups)
-	for _, g := range grown {
-		d.growths = append(d.growths, newGrowthSection(g))
+	if len(groups) > 0 {
+		all = append(all, part{level: 2, heading: "Results", text: reading})
 	}
-	for _, c := range others {
-		d.cases = append(d.cases, newSection(c))
+	for _, c := range groups {
+		all = append(
+			all,
+			part{level: 3, heading: c.String(), table: runTable(c)},
+			part{level: 4, heading: "Parts of an operation", table: lapTable(c)},
+			part{level: 4, heading: "Further figures", table: figureTable(c)},
+			part{level: 4, heading: "Processor, in cores, and memory", table: costTable(c)},
+			part{notes: notes(c)},
+		)
 	}
-	d.warnings = warnings(r)
-	return d
+	return all
 }
 
 func commandLine(args []string) string {
@@ -139,7 +118,7 @@ func orUnseen(s string, seen bool) string {
 }
 
 func machineTable(m result.Machine) table {
-	return table{caption: "Machine", head: []string{"What", "Value"}, left: 2, rows: [][]string{
+	return table{head: []string{"What", "Value"}, left: 2, rows: [][]string{
 		{"Processor", orUnseen(m.CPU, true)},
 		{"Cores", orUnseen(strconv.Itoa(m.Cores), m.Cores > 0)},
 		{"Memory", orUnseen(bytesSize(m.Memory), m.Memory > 0)},
@@ -158,14 +137,13 @@ func diskTable(r *result.Report) table {
 		return []string{name, whole(float64(d.Syncs)), number(d.P50ms), number(d.P99ms)}
 	}
 	return table{
-		caption: "Disk: one thread appends 4 KiB and waits for fdatasync",
-		head:    []string{"Probe", "Syncs", "p50, ms", "p99, ms"}, left: 1,
+		head: []string{"Probe", "Syncs", "p50, ms", "p99, ms"}, left: 1,
 		rows: [][]string{row("before the runs", r.DiskBefore), row("after the runs", r.DiskAfter)},
 	}
 }
 
 func versionTable(r *result.Report) table {
-	t := table{caption: "Targets", head: []string{"Target", "Version"}, left: 2}
+	t := table{head: []string{"Target", "Version"}, left: 2}
 	names := targets(r)
 	var others []string
 	for name := range r.Versions {
@@ -189,93 +167,49 @@ func broken(v *result.Verification) bool {
 	return v != nil && (!v.Clean() || v.Found != v.Acknowledged)
 }
 
-func verification(v *result.Verification) (string, table) {
+func verification(v *result.Verification) (verdict string, counts table) {
 	if v == nil {
 		return "Not verified: the server was not killed and its acknowledged messages were not read again.", table{}
 	}
-	count := func(n int64) string { return whole(float64(n)) }
-	t := table{
-		caption: "Every acknowledged message, read after SIGKILL and a restart",
-		head:    []string{"Acknowledged", "Found", "Missing", "Twice", "Altered", "Stray", "Reordered", "Without answer", "Restart, s"},
-		rows: [][]string{{
-			count(v.Acknowledged), count(v.Found), count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray),
-			count(v.Reordered), count(v.Unknown), number(v.RestartSeconds),
-		}},
-	}
-	if v.SampleOf > 0 {
-		t.caption = "A sample of the " + count(v.SampleOf) + " acknowledged messages, read after SIGKILL and a restart"
-	}
-	if !v.Killed {
-		t.caption = "Every acknowledged message, read from the running server"
-		t.rows[0][len(t.rows[0])-1] = none
-	}
-	if v.Deliveries > 0 {
-		t.head = append(t.head, "To deliver", "Undelivered", "Delivered again")
-		t.rows[0] = append(t.rows[0], count(v.Deliveries), count(v.DeliveriesLost), count(v.DeliveredAgain))
-	}
+	counts = verificationTable(v)
 	switch {
 	case !v.Clean():
-		return fmt.Sprintf("VIOLATED: %s missing, %s twice, %s altered, %s stray%s.", count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray), furtherViolations(v)), t
+		return "VIOLATED: " + strings.Join(v.Violations(), ", ") + ".", counts
 	case v.Acknowledged == 0:
-		return "Nothing was acknowledged, so nothing is proven.", t
+		return "Nothing was acknowledged, so nothing is proven.", counts
 	case v.Found != v.Acknowledged:
-		return fmt.Sprintf("INCOMPLETE: %s messages were acknowledged and %s were found, though none was reported missing.", count(v.Acknowledged), count(v.Found)), t
-	}
-	switch {
+		return "INCOMPLETE: fewer messages were found than acknowledged, though none was reported missing.", counts
 	case !v.Killed:
-		return "Every acknowledged message is there, once and as it was sent; but the server was not killed, so this says nothing about durability.", t
+		return "Every acknowledged message is there, once and as it was sent; but the server was not killed, so this says nothing about durability.", counts
 	case v.SampleOf > 0:
-		return "Clean: every acknowledged message of the sample is there, as it was sent.", t
+		return "Clean: every acknowledged message of the sample is there, as it was sent, after SIGKILL and a restart.", counts
 	}
-	return "Clean: every acknowledged message is there, once and as it was sent." + nodesToo(v) + groupsToo(v) + deliveriesToo(v), t
+	return "Clean: every acknowledged message is there, once and as it was sent, after SIGKILL and a restart.", counts
 }
 
-// furtherViolations describes those of groups and webhooks, if there are any. groupsToo
-// and deliveriesToo are the texts for a verdict without violations.
-func furtherViolations(v *result.Verification) (text string) {
-	if v.Reordered > 0 {
-		text += ", " + whole(float64(v.Reordered)) + " reordered"
+// verificationTable shows a column for the whole target and one for each node of a cluster. It
+// leaves out rows without a count, except those about all messages.
+func verificationTable(v *result.Verification) table {
+	t := table{head: []string{"Messages", "All"}, left: 1}
+	for _, node := range v.Nodes {
+		t.head = append(t.head, "Node "+node.Node)
 	}
-	if n := v.Differing(); n > 0 {
-		text += ", " + whole(float64(n)) + " mailboxes not the same on all nodes"
+	for i, c := range v.Counts() {
+		if c.N == 0 && !c.Violation {
+			continue
+		}
+		row := []string{c.What, whole(float64(c.N))}
+		for _, node := range v.Nodes {
+			row = append(row, whole(float64(node.Counts()[i].N)))
+		}
+		t.rows = append(t.rows, row)
 	}
-	if v.Partial > 0 {
-		text += ", " + whole(float64(v.Partial)) + " broadcasts with some members only"
+	if v.Killed {
+		restart := make([]string, len(t.head))
+		restart[0], restart[1] = "restart, s", number(v.RestartSeconds)
+		t.rows = append(t.rows, restart)
 	}
-	if v.CommandsLost > 0 {
-		text += ", " + whole(float64(v.CommandsLost)) + " votes or seats not in effect"
-	}
-	if v.DeliveriesLost > 0 {
-		text += ", " + whole(float64(v.DeliveriesLost)) + " of " + whole(float64(v.Deliveries)) + " messages to agents with a webhook never delivered"
-	}
-	return text
-}
-
-func nodesToo(v *result.Verification) string {
-	switch len(v.Nodes) {
-	case 0:
-		return ""
-	case 1:
-		return " The only node was killed, and read directly."
-	}
-	return fmt.Sprintf(" All %d nodes were killed at once, and each was read directly: they hold the same.", len(v.Nodes))
-}
-
-func groupsToo(v *result.Verification) (text string) {
-	if v.Copies > 0 {
-		text += " " + whole(float64(v.Copies)) + " of them are the copies of " + whole(float64(v.Broadcasts)) + " broadcasts: each is with every member."
-	}
-	if v.Commands > 0 {
-		text += " All " + whole(float64(v.Commands)) + " votes and seats are as they were last acknowledged."
-	}
-	return text
-}
-
-func deliveriesToo(v *result.Verification) string {
-	if v.Deliveries == 0 {
-		return ""
-	}
-	return " All " + whole(float64(v.Deliveries)) + " messages to agents with a webhook were delivered; " + whole(float64(v.DeliveredAgain)) + " deliveries came again, as they may."
+	return t
 }
 
 // spreadText formats a median with its minimum and maximum, in parentheses if doubtful is
@@ -322,16 +256,15 @@ func ratioText(r Ratio) string {
 	return text
 }
 
-// ratioTable compares our target, which is the first, with every other target in each
+// ratioPart compares our target, which is the first, with every other target in each
 // case.
-func ratioTable(names []string, cases []caseGroups) (table, string) {
+func ratioPart(names []string, cases []caseGroups) part {
 	if len(names) < 2 {
-		return table{}, ""
+		return part{}
 	}
 	ours := names[0]
 	t := table{
-		caption: "Ratios of " + ours + " to the others",
-		head:    []string{"Case", "Against", "Throughput (more is better)", "p50 (less is better)", "Pairs"}, left: 2,
+		head: []string{"Case", "Against", "Throughput (more is better)", "p50 (less is better)", "Pairs"}, left: 2,
 	}
 	for _, c := range cases {
 		at := slices.IndexFunc(c.groups, func(g group) bool { return g.target == ours })
@@ -349,6 +282,6 @@ func ratioTable(names []string, cases []caseGroups) (table, string) {
 			})
 		}
 	}
-	return t, "A ratio is that of the two medians. In parentheses are the least and the greatest ratio of two runs with the same repeat number, " +
-		"which ran one after the other. In an open loop both answer what is offered, so compare their latency and not their throughput."
+	return part{level: 2, heading: "Ratios of " + ours + " to the others", table: t, notes: []string{"A ratio is that of the two medians. In parentheses are the least and the greatest ratio of two runs with the same repeat number, " +
+		"which ran one after the other. In an open loop both answer what is offered, so compare their latency and not their throughput."}}
 }

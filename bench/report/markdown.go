@@ -5,87 +5,54 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode"
 
 	"parley/bench/result"
 )
 
 // Markdown writes the report as GitHub-flavoured Markdown: first warnings, then the
-// machine, the verification, the ratios, and each case.
+// machine, the verification, the ratios, the goals and each case.
 func Markdown(w io.Writer, r *result.Report) error {
-	d := newDocument(r)
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s\n\n%s\n\n", escapeMarkdown(d.title), escapeMarkdown(d.when))
-	if d.command != "" {
-		fence := strings.Repeat("`", max(3, longestRun(d.command, '`')+1))
-		fmt.Fprintf(&b, "%s\n%s\n%s\n\n", fence, d.command, fence)
+	fmt.Fprintf(&b, "# Parley bench\n\n%s to %s\n\n", r.Began.UTC().Format(time.RFC3339), r.Ended.UTC().Format(time.RFC3339))
+	if command := commandLine(r.Command); command != "" {
+		fence := strings.Repeat("`", max(3, longestRun(command, '`')+1))
+		fmt.Fprintf(&b, "%s\n%s\n%s\n\n", fence, command, fence)
 	}
-	for _, warning := range d.warnings {
+	for _, warning := range warnings(r) {
 		fmt.Fprintf(&b, "> **Warning:** %s\n\n", escapeMarkdown(warning))
 	}
-	writeTable(&b, "## ", d.machine)
-	writeTable(&b, "## ", d.disk)
-	writeTable(&b, "## ", d.versions)
-	fmt.Fprintf(&b, "## Verification\n\n%s\n\n", escapeMarkdown(d.verdict))
-	writeTable(&b, "", d.verification)
-	if len(d.ratios.rows) > 0 {
-		writeTable(&b, "## ", d.ratios)
-		fmt.Fprintf(&b, "%s\n\n", escapeMarkdown(d.ratioNote))
-	}
-	if d.nodes != nil {
-		fmt.Fprintf(&b, "## %s\n\n%s\n\n", escapeMarkdown(d.nodes.title), escapeMarkdown(d.nodes.reading))
-		for _, t := range d.nodes.tables {
-			writeTable(&b, "### ", t)
-		}
-	}
-	writeTable(&b, "## ", d.goals)
-	for _, o := range d.overloads {
-		writeTable(&b, "## ", o.table)
-		fmt.Fprintf(&b, "%s\n\n", escapeMarkdown(overloadReading))
-		writeNotes(&b, o.verdicts)
-	}
-	if len(d.growths) > 0 {
-		fmt.Fprintf(&b, "## Growth\n\n%s\n\n", escapeMarkdown(growthReading))
-	}
-	for _, g := range d.growths {
-		fmt.Fprintf(&b, "### %s\n\n", escapeMarkdown(g.String()))
-		writeTable(&b, "", g.table)
-		writeNotes(&b, g.notes)
-	}
-	if len(d.cases) > 0 {
-		fmt.Fprintf(&b, "## Results\n\n%s\n\n", escapeMarkdown(reading))
-	}
-	for _, s := range d.cases {
-		fmt.Fprintf(&b, "### %s\n\n", escapeMarkdown(s.String()))
-		for i, t := range s.tables {
-			if i == 0 {
-				t.caption = ""
-			}
-			writeTable(&b, "#### ", t)
-		}
-		writeNotes(&b, s.notes)
+	for _, p := range parts(r) {
+		writePart(&b, p)
 	}
 	_, err := w.Write(append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
 	return err
 }
 
-func writeNotes(b *bytes.Buffer, notes []string) {
-	for _, note := range notes {
+func writePart(b *bytes.Buffer, p part) {
+	if p.text == "" && len(p.table.rows) == 0 && len(p.notes) == 0 {
+		return
+	}
+	if p.heading != "" {
+		fmt.Fprintf(b, "%s %s\n\n", strings.Repeat("#", p.level), escapeMarkdown(p.heading))
+	}
+	if p.text != "" {
+		fmt.Fprintf(b, "%s\n\n", escapeMarkdown(p.text))
+	}
+	writeTable(b, p.table)
+	for _, note := range p.notes {
 		fmt.Fprintf(b, "- %s\n", escapeMarkdown(note))
 	}
-	if len(notes) > 0 {
+	if len(p.notes) > 0 {
 		b.WriteByte('\n')
 	}
 }
 
-// writeTable writes the table, below a heading of the given level if it has a caption. It
-// writes nothing if there are no rows.
-func writeTable(b *bytes.Buffer, level string, t table) {
+// writeTable writes nothing if there are no rows.
+func writeTable(b *bytes.Buffer, t table) {
 	if len(t.rows) == 0 {
 		return
-	}
-	if t.caption != "" && level != "" {
-		fmt.Fprintf(b, "%s%s\n\n", level, escapeMarkdown(t.caption))
 	}
 	writeRow(b, t.head)
 	for i := range t.head {

@@ -3,8 +3,6 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"flag"
 	"io"
 	"math"
@@ -57,69 +55,9 @@ func TestNoRunsStillRender(t *testing.T) {
 		t.Errorf("an empty report reads:\n%s", text)
 	}
 	bare := &result.Report{Runs: []result.Run{{Target: "a", Scenario: "send"}, {Target: "b", Scenario: "send", Rate: 5}}}
-	for _, r := range []*result.Report{empty, bare} {
-		if drawings, err := draw(r); err != nil || len(drawings) != 0 {
-			t.Errorf("%d plots of nothing, %v", len(drawings), err)
-		}
+	if text := render(t, Markdown, bare); !strings.Contains(text, "open loop at 5/s") {
+		t.Errorf("runs without figures read:\n%s", text)
 	}
-}
-
-// checkPlots checks that the plots are well-formed XML without impossible numbers.
-func checkPlots(t *testing.T, r *result.Report, least int) (text string) {
-	t.Helper()
-	drawings, err := draw(r)
-	if err != nil || len(drawings) < least {
-		t.Errorf("%d plots, want %d or more, %v", len(drawings), least, err)
-	}
-	files := map[string]bool{}
-	for _, d := range drawings {
-		if files[d.file] || d.title == "" {
-			t.Errorf("%s is there twice, or without a title", d.file)
-		}
-		files[d.file] = true
-		decoder := xml.NewDecoder(bytes.NewReader(d.svg))
-		for {
-			token, err := decoder.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v in:\n%.2000s", d.file, err, d.svg)
-			}
-			start, _ := token.(xml.StartElement)
-			for _, a := range start.Attr {
-				if strings.Contains(a.Value, "NaN") || strings.Contains(a.Value, "Inf") {
-					t.Errorf("%s: %s=%q in %s", d.file, a.Name.Local, a.Value, start.Name.Local)
-				}
-			}
-		}
-		text += string(d.svg)
-	}
-	return text
-}
-
-func TestPlotsEscapeNames(t *testing.T) {
-	text := checkPlots(t, sample(), 8)
-	if strings.Contains(text, "<script>") || strings.Contains(text, "\x1b") {
-		t.Error("a hostile name came through")
-	}
-	if !strings.Contains(text, "&lt;script&gt;alert(1)") {
-		t.Error("the hostile name is not shown")
-	}
-}
-
-func TestNumbersThatAreNoneDoNotBreakThePlots(t *testing.T) {
-	r := sample()
-	for i, v := range []float64{math.NaN(), math.Inf(1), -1, 0, 1e300} {
-		r.Runs[i].PerSecond, r.Runs[i].Rate = v, 0
-		r.Runs[i].Latency.Curve[3].Ms = v
-	}
-	checkPlots(t, r, 1)
-	one := run("parley", "send", 64, 0, 1, 1000, 2)
-	for i := range one.Latency.Curve {
-		one.Latency.Curve[i].Ms = 2
-	}
-	checkPlots(t, &result.Report{Runs: []result.Run{one}}, 1) // a line that is level
 }
 
 // TestBenchmarksAreForBenchstat: a line for each valid run, in the form of go test -bench.
@@ -173,7 +111,7 @@ func TestSave(t *testing.T) {
 	var paths []string
 	for range 2 {
 		var err error
-		if paths, err = Save(dir, want); err != nil || len(paths) < 3+8 {
+		if paths, err = Save(dir, want); err != nil || len(paths) != 3 {
 			t.Fatal(paths, err)
 		}
 	}
@@ -189,19 +127,13 @@ func TestSave(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(&got, want) {
 		t.Error("the saved report differs", err)
 	}
-	text, err = os.ReadFile(filepath.Join(dir, "results.md"))
-	for _, path := range paths[3:] {
-		if !strings.Contains(string(text), "]("+filepath.Base(path)+")") {
-			t.Errorf("results.md does not show %s, %v", path, err)
-		}
-	}
 }
 
 func TestSaveKeepsTheOthersWhenOneFails(t *testing.T) {
 	r := sample()
 	r.Runs[0].CPU.PerOperation = math.NaN()
 	paths, err := Save(t.TempDir(), r)
-	if err == nil || !strings.Contains(err.Error(), "results.json") || len(paths) < 2 {
+	if err == nil || !strings.Contains(err.Error(), "results.json") || len(paths) != 2 {
 		t.Errorf("%v, %v", paths, err)
 	}
 }

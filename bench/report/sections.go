@@ -9,21 +9,8 @@ import (
 	"parley/bench/result"
 )
 
-func newSection(c caseGroups) section {
-	s := section{caseGroups: c, tables: []table{runTable(c)}, notes: notes(c)}
-	for _, t := range []table{partTable(c), figureTable(c), costTable(c)} {
-		if len(t.rows) > 0 {
-			s.tables = append(s.tables, t)
-		}
-	}
-	return s
-}
-
 func runTable(c caseGroups) table {
-	t := table{
-		caption: "Results",
-		head:    []string{"Target", "Runs", "op/s", "p50, ms", "p99, ms", "p99.9, ms", "CPU per op, µs", "Failures"}, left: 1,
-	}
+	t := table{head: []string{"Target", "Runs", "op/s", "p50, ms", "p99, ms", "p99.9, ms", "CPU per op, µs", "Failures"}, left: 1}
 	for _, g := range c.groups {
 		show := func(m measure) string { return spreadText(g.spread(m), g.doubtful) }
 		t.rows = append(t.rows, []string{
@@ -36,17 +23,14 @@ func runTable(c caseGroups) table {
 
 // costTable shows the processor time by user, and the memory of each target.
 func costTable(c caseGroups) table {
-	t := table{
-		caption: "Processor, in cores, and memory",
-		head:    []string{"Target", "Target's cores", "Generator's", "Neighbours'", "Memory"}, left: 1,
-	}
+	t := table{head: []string{"Target", "Target's cores", "Generator's", "Neighbours'", "Memory"}, left: 1}
 	for _, g := range c.groups {
 		t.rows = append(t.rows, []string{
 			g.target,
-			cores(g, func(c result.CPU) float64 { return c.Target }),
-			cores(g, func(c result.CPU) float64 { return c.Generator }),
-			cores(g, func(c result.CPU) float64 { return c.Neighbours }),
-			residentText(g),
+			medianText(g, cores(func(c result.CPU) float64 { return c.Target }), fixed2),
+			medianText(g, cores(func(c result.CPU) float64 { return c.Generator }), fixed2),
+			medianText(g, cores(func(c result.CPU) float64 { return c.Neighbours }), fixed2),
+			medianText(g, resident, func(v float64) string { return bytesSize(uint64(v)) }),
 		})
 	}
 	return t
@@ -62,33 +46,23 @@ func runsText(g group) string {
 	return fmt.Sprint(len(g.runs))
 }
 
-// cores formats one part of the split. A run in which no process used the processor was
-// not measured, and shows nothing.
-func cores(g group, of func(result.CPU) float64) string {
-	s := g.spread(func(r result.Run) (float64, bool) {
-		seen := r.CPU.Target > 0 || r.CPU.Generator > 0 || r.CPU.Neighbours > 0
-		return of(r.CPU), seen
-	})
-	if s.Runs == 0 {
-		return none
+// cores measures one part of the split. A run in which no process used the processor was
+// not measured.
+func cores(of func(result.CPU) float64) measure {
+	return func(r result.Run) (float64, bool) {
+		return of(r.CPU), r.CPU.Target > 0 || r.CPU.Generator > 0 || r.CPU.Neighbours > 0
 	}
-	text := fmt.Sprintf("%.2f", s.Median)
-	if g.doubtful {
-		return "(" + text + ")"
-	}
-	return text
 }
 
-func residentText(g group) string {
-	s := g.spread(func(r result.Run) (float64, bool) { return float64(r.Resident), r.Resident > 0 })
-	if s.Runs == 0 {
+func medianText(g group, m measure, show func(float64) string) string {
+	s := g.spread(m)
+	switch {
+	case s.Runs == 0:
 		return none
+	case g.doubtful:
+		return "(" + show(s.Median) + ")"
 	}
-	text := bytesSize(uint64(s.Median))
-	if g.doubtful {
-		return "(" + text + ")"
-	}
-	return text
+	return show(s.Median)
 }
 
 func failuresText(g group) string {
@@ -153,53 +127,40 @@ func shortfalls(c caseGroups) []string {
 	var out []string
 	for _, g := range c.groups {
 		s := g.spread(throughput)
-		if c.Rate > 0 && c.Scenario != scenarioOverload && s.Runs > 0 && s.Median < keptUp*c.Rate {
+		if c.Rate > 0 && c.Scenario != "overload" && s.Runs > 0 && s.Median < keptUp*c.Rate {
 			out = append(out, fmt.Sprintf("Behind: %s answered %s of the %s offered each second (median).", g.target, number(s.Median), plain(c.Rate)))
 		}
 	}
 	return out
 }
 
-// partTable shows latencies besides the main one: the time from the actual sending in an
+// lapTable shows latencies besides the main one: the time from the actual sending in an
 // open loop, and the parts that a scenario names.
-func partTable(c caseGroups) table {
-	t := table{
-		caption: "Parts of an operation",
-		head:    []string{"Target", "Part", "p50, ms", "p99, ms", "p99.9, ms", "Greatest, ms"}, left: 2,
-	}
+func lapTable(c caseGroups) table {
+	t := table{head: []string{"Target", "Part", "p50, ms", "p99, ms", "p99.9, ms", "Greatest, ms"}, left: 2}
 	for _, g := range c.groups {
-		add := func(name string, of func(result.Run) (result.Latency, bool)) {
-			show := func(part func(result.Latency) float64) string {
-				return spreadText(g.spread(func(r result.Run) (float64, bool) {
-					l, ok := of(r)
-					return part(l), ok && l.Count > 0
-				}), g.doubtful)
+		add := func(name string, of func(part func(result.Latency) float64) measure) {
+			row := []string{g.target, name}
+			for _, part := range []func(result.Latency) float64{p50, p99, p999, longest} {
+				row = append(row, spreadText(g.spread(of(part)), g.doubtful))
 			}
-			greatest := func(l result.Latency) float64 { return l.Max }
-			t.rows = append(t.rows, []string{g.target, name, show(p50), show(p99), show(p999), show(greatest)})
+			t.rows = append(t.rows, row)
 		}
 		if c.Rate > 0 {
-			add("from the real sending", func(r result.Run) (result.Latency, bool) { return r.Service, true })
+			add("from the real sending", service)
 		}
 		for _, name := range names(g, func(r result.Run) map[string]result.Latency { return r.Laps }) {
-			add(name, func(r result.Run) (result.Latency, bool) {
-				l, ok := r.Laps[name]
-				return l, ok
-			})
+			add(name, func(part func(result.Latency) float64) measure { return lap(name, part) })
 		}
 	}
 	return t
 }
 
 func figureTable(c caseGroups) table {
-	t := table{caption: "Further figures", head: []string{"Target", "Figure", "Value"}, left: 2}
+	t := table{head: []string{"Target", "Figure", "Value"}, left: 2}
 	for _, g := range c.groups {
 		for _, name := range names(g, func(r result.Run) map[string]float64 { return r.Figures }) {
-			s := g.spread(func(r result.Run) (float64, bool) {
-				v, ok := r.Figures[name]
-				return v, ok
-			})
-			t.rows = append(t.rows, []string{g.target, name, spreadText(s, g.doubtful)})
+			t.rows = append(t.rows, []string{g.target, name, spreadText(g.spread(figure(name)), g.doubtful)})
 		}
 	}
 	return t

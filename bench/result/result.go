@@ -2,7 +2,10 @@
 // JSON and shown by the report. It measures nothing.
 package result
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Schema names the layout of a Report.
 const Schema = "parley-bench/1"
@@ -21,10 +24,8 @@ type Report struct {
 	DiskBefore Disk  `json:"disk_before"`
 	DiskAfter  Disk  `json:"disk_after"`
 	Runs       []Run `json:"runs"`
-	// Overloads summarize the runs of overload.
-	Overloads []Overload `json:"overloads,omitempty"`
-	// Nodes compares several nodes with a single server; nil if one server was measured.
-	Nodes *Nodes `json:"nodes,omitempty"`
+	// Nodes is the number of nodes of the cluster that was measured; 0 for one server.
+	Nodes int `json:"nodes,omitempty"`
 	// Goals are the published goals that single figures can check.
 	Goals []Goal `json:"goals,omitempty"`
 	// Verified is nil if verification was not requested.
@@ -97,110 +98,12 @@ type Run struct {
 	Invalid string `json:"invalid"`
 }
 
-// Overload is the behaviour of a target at and beyond its capacity.
-type Overload struct {
-	Target string `json:"target"`
-	// Capacity is the number of operations accepted per second in the closed loop, Peak
-	// the highest of any step.
-	Capacity float64        `json:"capacity_per_second"`
-	Peak     float64        `json:"peak_per_second"`
-	Steps    []OverloadStep `json:"steps"`
-	// Goodput is the rate that the last step accepted, as a share of Peak. P99 is the
-	// 99th percentile of its accepted operations from the actual sending, as a multiple
-	// of that at half of capacity. Memory is its peak memory as a multiple of that of the
-	// step at capacity. Each is 0 if one of its two values was not measured.
-	Goodput float64 `json:"goodput_of_peak"`
-	P99     float64 `json:"p99_of_unloaded"`
-	Memory  float64 `json:"memory_of_capacity"`
-	// Failures counts the operations that were neither accepted nor properly refused.
-	Failures int64 `json:"failures"`
-}
-
-// OverloadStep is one rate of an Overload. Its values are medians over its valid repeats;
-// if none is valid, they are medians over all and Doubtful is set.
-type OverloadStep struct {
-	// Factor is the intended rate as a share of capacity; 0 is the closed loop.
-	Factor      float64 `json:"factor"`
-	Doubtful    bool    `json:"doubtful"`
-	Connections int     `json:"connections"`
-	// Intended, Offered, Accepted and Refused are rates per second.
-	Intended float64 `json:"intended_per_second"`
-	Offered  float64 `json:"offered_per_second"`
-	Accepted float64 `json:"accepted_per_second"`
-	Refused  float64 `json:"refused_per_second"`
-	Failures int64   `json:"failures"`
-	// P50 and P99 of the accepted operations and RefusedP99 are measured from the actual
-	// sending, IntendedP99 from the intended start.
-	P50         float64 `json:"p50_ms"`
-	P99         float64 `json:"p99_ms"`
-	IntendedP99 float64 `json:"intended_p99_ms"`
-	RefusedP99  float64 `json:"refused_p99_ms"`
-	// Resident is the target's peak memory, in bytes.
-	Resident float64 `json:"resident_peak_bytes"`
-	// Target and Generator are the cores that they used.
-	Target    float64 `json:"target_cores"`
-	Generator float64 `json:"generator_cores"`
-}
-
-// Goals of an Overload.
-const (
-	GoodputLeast = 0.8
-	P99Most      = 3.0
-	MemoryMost   = 1.5
-)
-
-// Nodes is what the bench found out about several nodes behind a load balancer.
-type Nodes struct {
-	// Count is the number of nodes. One node is a cluster of one voter.
-	Count int `json:"count"`
-	// Target is the name of the nodes in Runs, Single that of the single server behind the
-	// same kind of balancer; empty if there is none.
-	Target string      `json:"target"`
-	Single string      `json:"single,omitempty"`
-	Cases  []NodesCase `json:"cases"`
-	// Failover is nil if the leader was not killed.
-	Failover *Failover `json:"failover,omitempty"`
-}
-
-// NodesCase is one case on several nodes and on a single server. The values are medians over
-// the valid repeats.
-type NodesCase struct {
-	Case            string  `json:"case"`
-	PerSecond       float64 `json:"per_second"`
-	SinglePerSecond float64 `json:"single_per_second,omitempty"`
-	// OfSingle is PerSecond divided by SinglePerSecond, with the least and the greatest
-	// ratio of two runs that followed each other; 0 if there is no single server.
-	OfSingle    float64 `json:"of_single,omitempty"`
-	OfSingleMin float64 `json:"of_single_min,omitempty"`
-	OfSingleMax float64 `json:"of_single_max,omitempty"`
-	P50         float64 `json:"p50_ms"`
-	SingleP50   float64 `json:"single_p50_ms,omitempty"`
-	// Later is P50 less SingleP50.
-	Later float64 `json:"later_p50_ms,omitempty"`
-	// Doubtful reports that one side has no valid run.
-	Doubtful bool `json:"doubtful,omitempty"`
-}
-
-// Failover is how long nobody could send after the leader was killed with SIGKILL under load.
-type Failover struct {
-	Kills int `json:"kills"`
-	// P50, P99 and Max are from the kill to the first 201, at any node, to a request that
-	// was sent when the process was gone.
-	P50 float64 `json:"first_201_p50_ms"`
-	P99 float64 `json:"first_201_p99_ms"`
-	Max float64 `json:"first_201_max_ms"`
-	// Ready is the median time from the start of the killed node until all were ready.
-	Ready float64 `json:"ready_p50_ms"`
-}
-
 // Goal is a bound for the median of a figure.
 type Goal struct {
 	Target   string  `json:"target"`
 	What     string  `json:"what"`
 	Measured float64 `json:"measured"`
 	Bound    float64 `json:"bound"`
-	// Strive is a stricter bound that would be better still; 0 if there is none.
-	Strive float64 `json:"strive,omitempty"`
 	// AtMost reports whether the bound is a maximum; otherwise it is a minimum.
 	AtMost bool `json:"at_most"`
 	Met    bool `json:"met"`
@@ -217,14 +120,6 @@ type Latency struct {
 	P99   float64 `json:"p99_ms"`
 	P999  float64 `json:"p999_ms"`
 	Max   float64 `json:"max_ms"`
-	// Curve is the whole distribution by percentile, fit to be drawn.
-	Curve []Point `json:"curve,omitempty"`
-}
-
-// Point is a point of a distribution: Percentile percent took at most Ms.
-type Point struct {
-	Percentile float64 `json:"percentile"`
-	Ms         float64 `json:"ms"`
 }
 
 // Second is one second of a run.
@@ -266,7 +161,12 @@ type Verification struct {
 	Reordered int64 `json:"reordered"`
 	// Nodes are the nodes of a cluster, each of which was read. Found is then the least of
 	// them, and violations are the sums.
-	Nodes []NodeVerification `json:"nodes,omitempty"`
+	Nodes []Verification `json:"nodes,omitempty"`
+	// Node is the name of the node that these counts are of; empty for all of them.
+	Node string `json:"node,omitempty"`
+	// Differing counts the mailboxes that are not the same as on the first node, message
+	// for message. They are violations.
+	Differing int64 `json:"differing,omitempty"`
 	// Copies counts the acknowledged messages that are copies of the Broadcasts, one for
 	// each member. Partial counts broadcasts without an answer that only some of the
 	// members received. They are violations.
@@ -292,41 +192,60 @@ type Verification struct {
 	RestartSeconds float64 `json:"restart_seconds"`
 }
 
-// NodeVerification is what one node of a cluster gave. The numbers are as in Verification.
-type NodeVerification struct {
-	Node      string `json:"node"`
-	Found     int64  `json:"found"`
-	Missing   int64  `json:"missing"`
-	Twice     int64  `json:"twice"`
-	Altered   int64  `json:"altered"`
-	Stray     int64  `json:"stray"`
-	Reordered int64  `json:"reordered"`
-	// Differing counts the mailboxes that are not the same as on the first node, message
-	// for message. They are violations.
-	Differing int64 `json:"differing"`
-}
-
-// Add adds what another node of the same cluster gave.
-func (v *Verification) Add(other *Verification) {
+// Add adds what another node of the same cluster returned.
+func (v *Verification) Add(other Verification) {
 	v.Found = min(v.Found, other.Found)
 	v.Missing += other.Missing
 	v.Twice += other.Twice
 	v.Altered += other.Altered
 	v.Stray += other.Stray
 	v.Reordered += other.Reordered
+	v.Differing += other.Differing
 	v.Partial += other.Partial
+	v.Nodes = append(v.Nodes, other)
 }
 
-// Differing is the number of mailboxes that differ between nodes.
-func (v *Verification) Differing() (n int64) {
-	for _, one := range v.Nodes {
-		n += one.Differing
+// Count is one number of a verification.
+type Count struct {
+	What      string
+	N         int64
+	Violation bool
+}
+
+// Counts lists the numbers in the order in which they are shown.
+func (v *Verification) Counts() []Count {
+	return []Count{
+		{"acknowledged", v.Acknowledged, false},
+		{"sampled from", v.SampleOf, false},
+		{"found", v.Found, false},
+		{"missing", v.Missing, true},
+		{"twice", v.Twice, true},
+		{"altered", v.Altered, true},
+		{"stray", v.Stray, true},
+		{"reordered", v.Reordered, true},
+		{"mailboxes not the same on all nodes", v.Differing, true},
+		{"without an answer", v.Unknown, false},
+		{"broadcasts", v.Broadcasts, false},
+		{"copies of broadcasts", v.Copies, false},
+		{"broadcasts with some members only", v.Partial, true},
+		{"votes and seats", v.Commands, false},
+		{"votes and seats not in effect", v.CommandsLost, true},
+		{"webhook deliveries due", v.Deliveries, false},
+		{"webhook deliveries never made", v.DeliveriesLost, true},
+		{"webhook deliveries made again", v.DeliveredAgain, false},
 	}
-	return n
 }
 
-// Clean reports whether every acknowledged message is stored exactly once, as sent and in
-// order, on every node, and nothing else is.
-func (v *Verification) Clean() bool {
-	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0 && v.Reordered == 0 && v.Differing() == 0 && v.Partial == 0 && v.CommandsLost == 0 && v.DeliveriesLost == 0
+// Violations lists the violations that were found; none if every acknowledged message is
+// stored exactly once, as sent and in order, on every node, and nothing else is.
+func (v *Verification) Violations() (all []string) {
+	for _, c := range v.Counts() {
+		if c.Violation && c.N > 0 {
+			all = append(all, fmt.Sprintf("%d %s", c.N, c.What))
+		}
+	}
+	return all
 }
+
+// Clean reports whether there are no violations.
+func (v *Verification) Clean() bool { return len(v.Violations()) == 0 }

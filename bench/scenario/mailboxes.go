@@ -21,7 +21,7 @@ func readMailboxes(ctx context.Context, h *Host) (*result.Verification, error) {
 		}
 		return a.verdict(), nil
 	}
-	var all *result.Verification
+	var all result.Verification
 	var first *audit
 	for i, address := range h.endpoint.Nodes {
 		name := target.NodeName(i)
@@ -30,19 +30,17 @@ func readMailboxes(ctx context.Context, h *Host) (*result.Verification, error) {
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", name, err)
 		}
-		v := a.verdict()
-		if all == nil {
-			all, first = &result.Verification{}, a
-			*all = *v
-		} else {
-			all.Add(v)
+		v := *a.verdict()
+		v.Node = name
+		if first == nil {
+			all, first = v, a
+			all.Node, all.Nodes = "", []result.Verification{v}
+			continue
 		}
-		all.Nodes = append(all.Nodes, result.NodeVerification{
-			Node: name, Found: v.Found, Missing: v.Missing, Twice: v.Twice, Altered: v.Altered, Stray: v.Stray, Reordered: v.Reordered,
-			Differing: a.differing(first),
-		})
+		v.Differing = a.differing(first)
+		all.Add(v)
 	}
-	return all, nil
+	return &all, nil
 }
 
 // readFrom reads every mailbox at an address.

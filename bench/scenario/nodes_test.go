@@ -44,29 +44,29 @@ func anotherNode(t *testing.T, endpoint target.Endpoint, change func(items []jso
 func TestVerifyReadsEveryNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(items []json.RawMessage) []json.RawMessage
-		found  func(v *result.Verification, n result.NodeVerification) bool
+		found  func(v *result.Verification, n result.Verification) bool
 	}{
 		"as the others": {
 			func(items []json.RawMessage) []json.RawMessage { return items },
-			func(v *result.Verification, _ result.NodeVerification) bool {
+			func(v *result.Verification, _ result.Verification) bool {
 				return v.Clean() && v.Found == v.Acknowledged
 			},
 		},
 		"lacks one": {
 			func(items []json.RawMessage) []json.RawMessage { return items[min(1, len(items)):] },
-			func(v *result.Verification, n result.NodeVerification) bool {
+			func(v *result.Verification, n result.Verification) bool {
 				return !v.Clean() && v.Missing > 0 && n.Missing == v.Missing && n.Differing > 0 && v.Found == n.Found && n.Found < v.Acknowledged
 			},
 		},
 		"has one twice": {
 			func(items []json.RawMessage) []json.RawMessage { return append(items, items[:min(1, len(items))]...) },
-			func(v *result.Verification, n result.NodeVerification) bool {
+			func(v *result.Verification, n result.Verification) bool {
 				return !v.Clean() && v.Twice > 0 && n.Twice == v.Twice
 			},
 		},
 		"has another order": {
 			func(items []json.RawMessage) []json.RawMessage { slices.Reverse(items); return items },
-			func(v *result.Verification, n result.NodeVerification) bool {
+			func(v *result.Verification, n result.Verification) bool {
 				return !v.Clean() && v.Reordered > 0 && n.Reordered == v.Reordered && v.Missing == 0 && n.Differing > 0
 			},
 		},

@@ -35,7 +35,7 @@ func measuredNodes(t *testing.T, args ...string) *result.Report {
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
-	if err != nil || all.Nodes == nil {
+	if err != nil || all.Nodes == 0 {
 		t.Fatalf("results.json: %v, nodes %v", err, all.Nodes)
 	}
 	return &all
@@ -46,18 +46,12 @@ func measuredNodes(t *testing.T, args ...string) *result.Report {
 func TestBenchNodes(t *testing.T) {
 	t.Parallel()
 	all := measuredNodes(t, "--nodes", "3", "--beside-single", "--clients", "6", "--verify", "send", "inbox")
-	n := all.Nodes
-	if n.Count != 3 || n.Target != "3 nodes" || n.Single != "single" || len(n.Cases) != 2 {
-		t.Fatalf("%+v", n)
-	}
-	for _, c := range n.Cases {
-		if c.PerSecond <= 0 || c.SinglePerSecond <= 0 || c.OfSingle <= 0 || c.P50 <= 0 || c.SingleP50 <= 0 || c.Later != c.P50-c.SingleP50 {
-			t.Errorf("%+v", c)
-		}
+	if all.Nodes != 3 || len(all.Runs) != 4 {
+		t.Fatalf("%d nodes, %d runs", all.Nodes, len(all.Runs))
 	}
 	for _, run := range all.Runs {
-		if run.Failures != 0 {
-			t.Errorf("%s, %s: failures %v", run.Target, run.Scenario, run.Reasons)
+		if run.Failures != 0 || run.PerSecond <= 0 {
+			t.Errorf("%s, %s: %v operations a second, failures %v", run.Target, run.Scenario, run.PerSecond, run.Reasons)
 		}
 	}
 	checkNodes(t, all.Verified, 3)
@@ -80,8 +74,8 @@ func checkNodes(t *testing.T, v *result.Verification, count int) {
 func TestBenchOneNode(t *testing.T) {
 	t.Parallel()
 	all := measuredNodes(t, "--nodes", "1", "--clients", "2", "--verify", "send")
-	if n := all.Nodes; n.Count != 1 || n.Single != "" || len(n.Cases) != 1 || n.Cases[0].PerSecond <= 0 {
-		t.Errorf("%+v", n)
+	if all.Nodes != 1 || len(all.Runs) != 1 || all.Runs[0].PerSecond <= 0 {
+		t.Errorf("%d nodes, runs %+v", all.Nodes, all.Runs)
 	}
 	checkNodes(t, all.Verified, 1)
 }
@@ -91,15 +85,16 @@ func TestBenchOneNode(t *testing.T) {
 func TestBenchFailover(t *testing.T) {
 	t.Parallel()
 	all := measuredNodes(t, "--nodes", "3", "--clients", "6", "--kills", "2", "--repeats", "3", "failover")
-	f := all.Nodes.Failover
-	if f == nil || len(all.Runs) != 1 || f.Kills != 2 || f.P50 <= 0 || f.P50 > f.P99 || f.P99 > f.Max || f.Max > 60_000 || f.Ready <= 0 {
-		t.Fatalf("%+v in %d runs", f, len(all.Runs))
+	if len(all.Runs) != 1 || all.Runs[0].Operations == 0 {
+		t.Fatalf("runs: %+v", all.Runs)
 	}
-	if len(all.Goals) != 1 || all.Goals[0].Measured != f.P99 {
+	f := all.Runs[0].Figures
+	p50, p99, most := f["first_201_p50_ms"], f["first_201_p99_ms"], f["first_201_max_ms"]
+	if f["kills"] != 2 || p50 <= 0 || p50 > p99 || p99 > most || most > 60_000 || f["ready_p50_ms"] <= 0 {
+		t.Errorf("%+v", f)
+	}
+	if len(all.Goals) != 1 || all.Goals[0].Measured != p99 {
 		t.Errorf("goals: %+v", all.Goals)
-	}
-	if run := all.Runs[0]; run.Operations == 0 {
-		t.Errorf("%d operations, failures %v", run.Operations, run.Reasons)
 	}
 	checkNodes(t, all.Verified, 3)
 }

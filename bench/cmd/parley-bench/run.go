@@ -108,8 +108,7 @@ func tell(std *terminal, out string, measured *result.Report) error {
 // durability is worth nothing.
 func judge(measured *result.Report) error {
 	if v := measured.Verified; v != nil && !v.Clean() {
-		return fmt.Errorf("verification: of %d acknowledged messages %d are missing, %d there twice, %d altered, %d reordered; %d were never acknowledged; %d mailboxes differ between nodes; %d broadcasts are with some members only, %d of %d votes and seats are lost, and %d of %d messages to agents with a webhook were never delivered",
-			v.Acknowledged, v.Missing, v.Twice, v.Altered, v.Reordered, v.Stray, v.Differing(), v.Partial, v.CommandsLost, v.Commands, v.DeliveriesLost, v.Deliveries)
+		return fmt.Errorf("verification: of %d acknowledged: %s", v.Acknowledged, strings.Join(v.Violations(), ", "))
 	}
 	return nil
 }
