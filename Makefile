@@ -286,11 +286,13 @@ bench: build bench-peers ## Measure the published goals with the peers beside us
 
 # The published growth tables go to 1,000,000 agents and 10,000,000 messages. That takes
 # hours and 30 GiB of disk; --dir names the disk:
-#   ./parley bench growth --agents 1000000 --messages 10000000 --rest 150s --verify --dir DIR
+#   ./parley bench grow-agents --grow 1000000 --rest 150s --dir DIR
+#   ./parley bench grow-messages --grow 10000000 --verify --dir DIR
 .PHONY: bench-growth
 bench-growth: build ## Measure scaling curves up to 100,000 agents and 1,000,000 messages
 	@$(SAY) "bench growth"
-	./parley bench growth --agents 100000 --messages 1000000 --verify
+	./parley bench grow-agents --grow 100000
+	./parley bench grow-messages --grow 1000000 --verify
 
 # Each peer is a module of its own with pinned versions: nothing of it reaches
 # the product's go.mod. A peer that cannot be built or run here is left out aloud.

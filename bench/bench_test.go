@@ -248,12 +248,12 @@ func TestCases(t *testing.T) {
 		{[]string{"fanout", "hotgroup"}, nil, nil, []Case{{Scenario: "fanout", Clients: 8}, {Scenario: "hotgroup", Clients: 64}}},
 		{[]string{"reply"}, []int{2, 8}, []float64{100}, []Case{{Scenario: "reply", Clients: 2}, {Scenario: "reply", Clients: 8}, {Scenario: "reply", Clients: 8, Rate: 100}}},
 	} {
-		got, err := Cases(c.scenarios, c.clients, c.rates)
+		got, err := Cases(c.scenarios, c.clients, c.rates, 0)
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, %v", c.scenarios, got, err)
 		}
 	}
-	if _, err := Cases([]string{"sned"}, nil, nil); err == nil || !strings.Contains(err.Error(), "sned") || !strings.Contains(err.Error(), "send, reply") {
+	if _, err := Cases([]string{"sned"}, nil, nil, 0); err == nil || !strings.Contains(err.Error(), "sned") || !strings.Contains(err.Error(), "send, reply") {
 		t.Errorf("an unknown scenario: %v", err)
 	}
 	for _, c := range Goals() {

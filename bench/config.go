@@ -30,6 +30,8 @@ type Case struct {
 	Window time.Duration
 	// Peer is the only peer that takes part; empty for all that can.
 	Peer string
+	// Size is the size to which a growing scenario grows.
+	Size int64
 }
 
 // Config says what to measure.
@@ -40,14 +42,12 @@ type Config struct {
 	// Nodes, if not 0, says that the first target is a cluster of so many nodes. A target
 	// with the name Single is then compared with it.
 	Nodes int
-	// Kills is how often Failover kills the leader. It takes no repeats.
-	Kills int
 	// Repeats of each case, WarmUp and Duration of each run.
 	Repeats          int
 	WarmUp, Duration time.Duration
 	Params           scenario.Params
 	// Verify kills our server at the end, starts it again and reads everything back.
-	// Cases of Overload and Failover imply it.
+	// Cases of Overload, Failover and Erase imply it.
 	Verify bool
 	// Own creates another server of ours that keeps its data under dir, with these flags
 	// after its usual ones; nil if that is impossible.
@@ -64,27 +64,50 @@ type Config struct {
 // Single is the name in reports of the single server beside several nodes.
 const Single = "single"
 
-// defaultClients is the number of clients of scenarios without a sweep.
-const defaultClients = 64
+const (
+	// usualClients is the default number of clients.
+	usualClients = 64
+	// fanClients is the default number of concurrent broadcasts: enough that a group always
+	// has another broadcast to work on, without overload.
+	fanClients = 8
+	// hotClients is the number of clients on one conversation or one group.
+	hotClients = 512
+	// growClients is the default number of clients that make a server grow.
+	growClients = 128
+	// eraseRate is the default number of messages a second that others send during an erasure.
+	eraseRate = 500
+)
 
-// directoryClients is the default number of clients of Directory: one shows how long a
-// search takes that waits for no other.
-const directoryClients = 1
+// defaultClients are the default numbers of clients, if they are not usualClients. One client of
+// Directory shows how long a search takes that waits for no other.
+var defaultClients = map[string][]int{
+	scenario.Send: {1, 64, 256}, scenario.Directory: {1}, scenario.Fanout: {fanClients},
+	scenario.GrowAgents: {growClients}, scenario.GrowMessages: {growClients},
+}
 
-// fanClients is the default number of concurrent broadcasts: enough that a group always
-// has another broadcast to work on, without overload.
-const fanClients = 8
+// firstSizes are the smallest sizes of growing scenarios. Each further size is ten times as large.
+var firstSizes = map[string]int64{scenario.GrowAgents: 1000, scenario.GrowMessages: 100_000}
 
-// hotClients is the number of clients on one conversation or one group.
-const hotClients = 512
-
-// sweep are the default numbers of clients of Send: one, some, many.
-var sweep = []int{1, 64, 256}
+// sizes returns the sizes of a growing scenario: the first and its multiples by ten below most,
+// and most. A short curve begins at a tenth. Messages are measured on an empty server first.
+func sizes(name string, most int64) (steps []int64) {
+	first := firstSizes[name]
+	if most <= first {
+		first = max(1, most/10)
+	}
+	if name == scenario.GrowMessages {
+		steps = append(steps, 0)
+	}
+	for size := first; size < most; size *= 10 {
+		steps = append(steps, size)
+	}
+	return append(steps, most)
+}
 
 // Cases returns the cases of the named scenarios: closed loops with each number of
 // clients (the scenario's defaults if there are none) and open loops at each rate with
-// the largest number.
-func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
+// the largest number. Growing scenarios have a case for each size up to grow.
+func Cases(scenarios []string, clients []int, rates []float64, grow int64) ([]Case, error) {
 	var cases []Case
 	for _, name := range scenarios {
 		if !slices.Contains(scenario.Names(), name) {
@@ -99,29 +122,44 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 			continue
 		}
 		counts := clients
+		if len(counts) == 0 {
+			counts = defaultClients[name]
+		}
+		if len(counts) == 0 {
+			counts = []int{usualClients}
+		}
 		switch {
-		case len(counts) > 0:
-		case name == scenario.Send:
-			counts = sweep
-		case name == scenario.Directory:
-			counts = []int{directoryClients}
-		case name == scenario.Fanout:
-			counts = []int{fanClients}
-		default:
-			counts = []int{defaultClients}
+		case firstSizes[name] > 0:
+			for _, size := range sizes(name, grow) {
+				cases = append(cases, Case{Scenario: name, Clients: slices.Max(counts), Size: size})
+			}
+			continue
+		case name == scenario.Erase:
+			if len(rates) == 0 {
+				rates = []float64{eraseRate}
+			}
+			cases = append(cases, Case{Scenario: name, Clients: slices.Max(counts), Rate: rates[0]})
+			continue
 		}
 		for _, n := range counts {
 			cases = append(cases, Case{Scenario: name, Clients: n})
 		}
+		if slices.Contains(withoutRates, name) {
+			continue
+		}
 		for _, rate := range rates {
-			if name == scenario.Quota || name == scenario.A2A || name == scenario.Failover {
-				break // at a rate that both hold, there is nothing to compare
-			}
 			cases = append(cases, Case{Scenario: name, Clients: slices.Max(counts), Rate: rate})
 		}
 	}
 	return cases, nil
 }
+
+// withoutRates are scenarios that compare two things: at a rate that both hold, there is nothing
+// to compare. once are those that are not repeated: each takes long, or repeats itself.
+var (
+	withoutRates = []string{scenario.Quota, scenario.A2A, scenario.Failover}
+	once         = []string{scenario.Failover, scenario.Erase, scenario.GrowAgents, scenario.GrowMessages}
+)
 
 // isLoad reports whether a scenario consists of operations of many clients.
 func isLoad(name string) bool { return name != scenario.Stream && name != scenario.Idle }
@@ -156,19 +194,29 @@ func Goals() []Case {
 // Overload returns the cases that show what a server does beyond its capacity: the closed
 // loop that finds it, and open loops at shares of it.
 func Overload() []Case {
-	cases := []Case{{Scenario: scenario.Overload, Clients: defaultClients}}
+	cases := []Case{{Scenario: scenario.Overload, Clients: usualClients}}
 	for _, factor := range []float64{0.5, 1, 2, 5} {
-		cases = append(cases, Case{Scenario: scenario.Overload, Clients: defaultClients, Share: factor})
+		cases = append(cases, Case{Scenario: scenario.Overload, Clients: usualClients, Share: factor})
 	}
 	return cases
 }
 
-// isOverload reports whether a case loads the target beyond its capacity. The messages
-// accepted in such a case are always read back.
-func isOverload(c Case) bool { return c.Scenario == scenario.Overload }
+// The messages that are accepted in cases of alwaysVerified are always read back. ofOneProcess
+// look into the process or the files of the server, and ofOwnServer start a second server or look
+// into the directory of the first.
+var (
+	alwaysVerified = []string{scenario.Overload, scenario.Failover, scenario.Erase}
+	ofOneProcess   = []string{scenario.Stream, scenario.Fanout, scenario.A2A, scenario.Directory, scenario.Quota, scenario.GrowAgents, scenario.GrowMessages}
+	ofOwnServer    = []string{scenario.Quota, scenario.GrowAgents, scenario.GrowMessages}
+)
 
-// ofOneProcess are the scenarios that look into the process or the files of the server.
-var ofOneProcess = []string{scenario.Stream, scenario.Fanout, scenario.A2A, scenario.Directory, scenario.Quota}
+// failoverLeast is how many nodes Failover needs: with fewer nobody is left who can lead.
+const failoverLeast = 3
+
+// has reports whether any case is of one of the scenarios.
+func (c *Config) has(scenarios ...string) bool {
+	return slices.ContainsFunc(c.Cases, func(one Case) bool { return slices.Contains(scenarios, one.Scenario) })
+}
 
 // check rejects an invalid configuration.
 func (c *Config) check() error {
@@ -184,10 +232,13 @@ func (c *Config) check() error {
 		if k.Clients < 1 || k.Rate < 0 {
 			return fmt.Errorf("%s cannot be run with %d clients at a rate of %v", k.Scenario, k.Clients, k.Rate)
 		}
-		if k.Scenario == scenario.Quota && c.Own == nil {
-			return errNotOwn
+		if slices.Contains(ofOwnServer, k.Scenario) && c.Own == nil {
+			return fmt.Errorf("%s needs a server of the bench's own: it cannot be asked of a server named by --url", k.Scenario)
 		}
-		if k.Scenario == scenario.Failover && c.Kills < 1 {
+		if firstSizes[k.Scenario] > 0 && k.Scenario != c.Cases[0].Scenario {
+			return fmt.Errorf("%s needs an empty server: name no other scenario", k.Scenario)
+		}
+		if k.Scenario == scenario.Failover && c.Params.Kills < 1 {
 			return errors.New("failover without kills measures nothing")
 		}
 		if k.Scenario == scenario.Failover && c.Nodes < failoverLeast {

@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -27,6 +29,17 @@ type round struct {
 	// watch is nil until Begin, meter until Meter.
 	watch *watch
 	meter *meter
+	// others are the servers that were started by Another.
+	others []target.Target
+}
+
+// pids returns the processes that count as the target's.
+func (r *round) pids() []int {
+	pids := r.side.target.Processes()
+	for _, other := range r.others {
+		pids = append(pids, other.Processes()...)
+	}
+	return pids
 }
 
 // Begin implements scenario.Bench.
@@ -34,14 +47,14 @@ func (r *round) Begin(ctx context.Context) load.Watch {
 	r.settle(ctx)
 	r.task.Clients = r.run.Clients
 	r.Live.Begin(r.task)
-	r.watch = newWatch(r.Live, r.side.target.Processes())
+	r.watch = newWatch(r.Live, r.pids())
 	return r.watch
 }
 
 // Meter implements scenario.Bench.
 func (r *round) Meter() scenario.Meter {
 	if r.meter == nil {
-		r.meter = &meter{pids: r.side.target.Processes(), endpoint: r.side.host.Endpoint()}
+		r.meter = &meter{pids: r.pids(), target: r.side.target, endpoint: r.side.host.Endpoint()}
 	}
 	return r.meter
 }
@@ -62,17 +75,47 @@ func (r *round) Restart(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	r.close()
-	began := time.Now()
-	endpoint, err := r.side.target.Start(ctx)
-	if err != nil {
+	took, err := r.startAgain(ctx, r.side)
+	if _, remote := r.side.target.(*target.Remote); remote {
 		return 0, err
 	}
-	r.side.host.Reopen(endpoint)
-	if _, remote := r.side.target.(*target.Remote); remote {
-		return 0, nil
-	}
-	return time.Since(began), nil
+	return took, err
 }
+
+// Kill implements scenario.Bench.
+func (r *round) Kill(ctx context.Context) (time.Duration, error) {
+	_, took, err := r.killUnderLoad(ctx, r.side)
+	r.close()
+	return took, err
+}
+
+// Another implements scenario.Bench.
+func (r *round) Another(ctx context.Context, params scenario.Params, flags ...string) (*scenario.Set, func() error, error) {
+	dir, err := os.MkdirTemp(r.Dir, "parley-another-")
+	if err != nil {
+		return nil, nil, err
+	}
+	other := r.Own(dir, flags...)
+	stop := func() error {
+		r.others = nil
+		r.close()
+		return errors.Join(other.Stop(), os.RemoveAll(dir))
+	}
+	endpoint, err := other.Start(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("another server with %q: %w", flags, err), stop())
+	}
+	set, err := scenario.NewSet(ctx, r.side.host.Name()+" beside", endpoint, params)
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	r.others = []target.Target{other}
+	r.close()
+	return set, stop, nil
+}
+
+// Nodes implements scenario.Bench.
+func (r *round) Nodes() scenario.Nodes { return r.side.target.(scenario.Nodes) }
 
 // close ends the measurement of the processes.
 func (r *round) close() {
@@ -85,6 +128,7 @@ func (r *round) close() {
 // meter measures the processes of one target.
 type meter struct {
 	pids     []int
+	target   target.Target
 	endpoint target.Endpoint
 	// appends measures the logs of the store; nil until Log is called.
 	appends *machine.Appends
@@ -147,6 +191,16 @@ func (m *meter) Open() int {
 		}
 	}
 	return -1
+}
+
+// Disk implements scenario.Meter.
+func (m *meter) Disk() (taken, written uint64) {
+	if own, is := m.target.(*target.Server); is {
+		if files, err := machine.FilesUnder(own.Dir); err == nil {
+			return files.Taken, files.Written
+		}
+	}
+	return 0, 0
 }
 
 // Log implements scenario.Meter.

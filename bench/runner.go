@@ -49,10 +49,16 @@ type side struct {
 	lost error
 }
 
+// samples is the approximate number of messages that a verification reads back of those that
+// GrowMessages stores.
+const samples = 10_000
+
 func (r *runner) all(ctx context.Context) (err error) {
 	r.out.Machine = machine.Describe(r.Dir)
-	r.Verify = r.Verify || slices.ContainsFunc(r.Cases, isOverload) || slices.ContainsFunc(r.Cases, isFailover)
-	r.Params.Keep = r.Verify
+	r.Verify = r.Verify || r.has(alwaysVerified...)
+	if r.Params.Keep = r.Verify && !r.has(scenario.GrowMessages); r.Verify && !r.Params.Keep {
+		r.Params.Sample = int(max(1, r.Params.Grow/samples))
+	}
 	if r.Params.Note == nil {
 		r.Params.Note = r.Live.Note
 	}
@@ -122,15 +128,12 @@ func (r *runner) stop() error {
 // takesPart reports whether a target runs a case.
 func (r *runner) takesPart(s *side, c Case) bool {
 	ours := s == r.here[0]
-	if isFailover(c) {
-		return ours
-	}
 	return s.lost == nil && s.host.Can(c.Scenario) && (ours || c.Share == 0 && (c.Peer == "" || c.Peer == s.host.Name()))
 }
 
 // repeats returns how often a case is run.
 func (r *runner) repeats(c Case) int {
-	if isFailover(c) { // each kill is a repeat
+	if slices.Contains(once, c.Scenario) {
 		return 1
 	}
 	return r.Repeats
@@ -179,7 +182,7 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		}
 		rate = math.Max(1, math.Floor(rate/100)*100)
 	}
-	run := result.Run{Target: s.host.Name(), Scenario: c.Scenario, Clients: c.Clients, Rate: rate, Share: c.Share, Window: c.Window.Seconds(), Repeat: repeat}
+	run := result.Run{Target: s.host.Name(), Scenario: c.Scenario, Clients: c.Clients, Rate: rate, Share: c.Share, Window: c.Window.Seconds(), Size: c.Size, Repeat: repeat}
 	r.number++
 	measured, err := r.measure(ctx, s, &run, report.Task{
 		Repeat: repeat, Repeats: r.repeats(c), Number: r.number, Of: r.of, WarmUp: r.WarmUp, Duration: cmp.Or(c.Window, r.Duration),
@@ -199,6 +202,10 @@ func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task rep
 	task.Target, task.Scenario, task.Rate = run.Target, run.Scenario, run.Rate
 	around := &round{runner: r, side: s, task: task, run: run}
 	defer around.close()
+	if run.Size > 0 {
+		task.Scenario += fmt.Sprintf(" to %d", run.Size)
+		around.task = task
+	}
 	elected, err := termOf(ctx, s.target)
 	if err != nil {
 		return false, err
@@ -210,7 +217,7 @@ func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task rep
 		Overtime: task.Duration,
 	}
 	one := &scenario.Round{Plan: plan, Result: run, Bench: around}
-	err = r.scenario(s, run.Scenario).Run(ctx, one)
+	err = s.host.Scenario(run.Scenario).Run(ctx, one)
 	w := around.watch
 	if err == nil && run.Window > 0 {
 		w.charge(func() { r.settle(ctx) })
@@ -220,7 +227,7 @@ func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task rep
 		return false, err
 	}
 	if w.window > 0 {
-		w.fill(run, s.target.Processes())
+		w.fill(run, around.pids())
 		run.CPU.PerOperation = cmp.Or(one.CPUPerOperation, run.CPU.PerOperation)
 	}
 	if elected == 0 || err != nil || run.Scenario == scenario.Failover {
@@ -232,17 +239,6 @@ func (r *runner) measure(ctx context.Context, s *side, run *result.Run, task rep
 	}
 	run.Figures[figureElections] = float64(now - elected)
 	return true, err
-}
-
-// scenario returns a scenario on a target.
-func (r *runner) scenario(s *side, name string) scenario.Scenario {
-	switch name {
-	case scenario.Quota:
-		return &quota{r}
-	case scenario.Failover:
-		return &failover{r, s}
-	}
-	return s.host.Scenario(name)
 }
 
 // capacity returns the median throughput of a target in the closed loops of a scenario

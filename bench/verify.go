@@ -63,12 +63,18 @@ func (r *runner) killUnderLoad(ctx context.Context, s *side) (killed bool, took 
 	case err != nil:
 		return false, 0, err
 	}
+	took, err = r.startAgain(ctx, s)
+	return true, took, err
+}
+
+// startAgain starts a server that was stopped or killed.
+func (r *runner) startAgain(ctx context.Context, s *side) (took time.Duration, err error) {
 	began := time.Now()
 	endpoint, err := s.target.Start(ctx)
 	if err != nil {
-		return true, 0, fmt.Errorf("the server does not start after the kill: %w", err)
+		return 0, fmt.Errorf("the server does not start again: %w", err)
 	}
 	took = time.Since(began)
 	s.host.Reopen(endpoint)
-	return true, took, nil
+	return took, nil
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"time"
 
 	"parley/bench/machine"
@@ -58,7 +59,7 @@ func (w *watch) fill(run *result.Run, pids []int) {
 		charged.Target += w.debt / seconds
 	}
 	run.CPU.PerOperation = machine.PerOperation(charged, w.window.Seconds(), run.Operations)
-	run.Resident = machine.Processes(pids...).Resident
+	run.Resident = cmp.Or(run.Resident, machine.Processes(pids...).Resident)
 	if run.Invalid == "" {
 		run.Invalid = machine.Invalid(w.cpu)
 	}

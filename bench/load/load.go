@@ -56,6 +56,10 @@ type Plan struct {
 	// Duration is the measured window. Arrivals that are due within it belong to it, even
 	// if they are answered later.
 	Duration time.Duration
+	// Operations, if not 0, ends a closed loop when so many operations have succeeded, instead
+	// of Duration. Failed operations are repeated. If more than a tenth and a hundred of them
+	// fail, the run fails.
+	Operations int64
 	// Overtime bounds how long after the window the arrivals that were due in it are
 	// still sent; 0 sends all of them. Arrivals that are given up count as failures with
 	// the reason NeverSent, and their wait so far is part of the latency.
@@ -83,15 +87,10 @@ type Measurement struct {
 	// Seconds is the time from the start of the window to the last answer. It is at least
 	// Plan.Duration unless the run was cancelled.
 	Seconds float64
-	// Intended is the number of operations that were due in the window.
-	Intended int64
 	// Operations counts the operations with a correct answer, Failures the others.
 	// Reasons counts the failures by reason.
 	Operations, Failures int64
 	Reasons              map[string]int64
-	// InTime counts the operations that were answered before the end of the window. In an
-	// open loop, the rest shows how far the system was behind.
-	InTime int64
 	// Latency is measured from the intended start, Service from the actual start. They
 	// include failures only if these are NeverSent.
 	Latency, Service *Histogram
@@ -107,17 +106,16 @@ func (m *Measurement) PerSecond() float64 {
 	return float64(m.Operations) / m.Seconds
 }
 
-// Add adds another window of the same kind, except its Laps.
+// Add adds another window of the same kind, except its Laps. The zero Measurement is the sum of
+// none.
 func (m *Measurement) Add(other *Measurement) {
+	if m.Reasons == nil {
+		m.Reasons, m.Latency, m.Service = map[string]int64{}, NewHistogram(), NewHistogram()
+	}
 	m.Seconds += other.Seconds
-	m.Intended += other.Intended
 	m.Operations += other.Operations
 	m.Failures += other.Failures
-	m.InTime += other.InTime
 	for reason, n := range other.Reasons {
-		if m.Reasons == nil {
-			m.Reasons = map[string]int64{}
-		}
 		m.Reasons[reason] += n
 	}
 	m.Latency.Merge(other.Latency)
@@ -131,9 +129,10 @@ func (m *Measurement) Fill(run *result.Run) {
 	run.PerSecond = m.PerSecond()
 	run.Failures = m.Failures
 	run.Reasons = m.Reasons
-	run.Latency = m.Latency.Latency()
-	run.Service = m.Service.Latency()
 	run.Laps = nil
+	if m.Latency != nil {
+		run.Latency, run.Service = m.Latency.Latency(), m.Service.Latency()
+	}
 	for name, lap := range m.Laps {
 		if run.Laps == nil {
 			run.Laps = make(map[string]result.Latency, len(m.Laps))
@@ -150,8 +149,8 @@ func (p Plan) check() error {
 		return fmt.Errorf("%w: %d clients", errPlan, p.Clients)
 	case !(p.Rate >= 0) || p.Rate > 1e9:
 		return fmt.Errorf("%w: rate %v", errPlan, p.Rate)
-	case p.Duration <= 0:
-		return fmt.Errorf("%w: duration %v", errPlan, p.Duration)
+	case p.Duration <= 0 && p.Operations <= 0, p.Operations > 0 && p.Rate > 0:
+		return fmt.Errorf("%w: duration %v, %d operations at a rate of %v", errPlan, p.Duration, p.Operations, p.Rate)
 	case p.WarmUp < 0, p.Overtime < 0, p.Patience < 0:
 		return fmt.Errorf("%w: negative time", errPlan)
 	}

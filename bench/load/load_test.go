@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,8 +125,8 @@ func TestOpenLoopCountsWhatAStallDelayed(t *testing.T) {
 		d := &diary{start: time.Now()}
 		m := mustRun(t, plan, s.dial, d)
 		s.gapless(t)
-		if m.Intended != 3000 || m.Operations != 3000 || m.Latency.Count() != 3000 || m.Failures != 0 {
-			t.Errorf("of 3000: %d intended, %d done, %d timed, %d failed", m.Intended, m.Operations, m.Latency.Count(), m.Failures)
+		if m.Operations != 3000 || m.Latency.Count() != 3000 || m.Failures != 0 {
+			t.Errorf("of 3000: %d done, %d timed, %d failed", m.Operations, m.Latency.Count(), m.Failures)
 		}
 		// 190 arrivals during the stall wait longer than 10 ms, and so do a few in the
 		// queue after it.
@@ -162,9 +164,6 @@ func TestClosedLoopHidesTheSameStall(t *testing.T) {
 		if m.Operations < 4*2798 || m.Operations > 4*2801 || m.Service.Count() != m.Operations {
 			t.Errorf("%d operations, %d of service", m.Operations, m.Service.Count())
 		}
-		if m.Intended != m.Operations {
-			t.Errorf("%d intended, %d done", m.Intended, m.Operations)
-		}
 	})
 }
 
@@ -176,9 +175,6 @@ func TestOverloadTellsTheTrueRate(t *testing.T) {
 		s.gapless(t)
 		if m.Operations != 400 || math.Abs(m.Seconds-4) > 0.01 || math.Abs(m.PerSecond()-100) > 0.5 {
 			t.Errorf("%d operations in %v s are reported as %v a second", m.Operations, m.Seconds, m.PerSecond())
-		}
-		if m.InTime < 198 || m.InTime > 200 {
-			t.Errorf("%d operations in time", m.InTime)
 		}
 		if slowest := m.Latency.Quantile(100); slowest < 1990*time.Millisecond {
 			t.Errorf("the slowest operation took %v", slowest)
@@ -193,8 +189,8 @@ func TestOvertimeGivesUpAndSaysSo(t *testing.T) {
 		d := &diary{start: time.Now()}
 		m := mustRun(t, plan, s.dial, d)
 		never := m.Reasons[NeverSent]
-		if m.Intended != 400 || m.Operations+never != 400 || never != m.Failures {
-			t.Errorf("%d intended, %d done, reasons %v", m.Intended, m.Operations, m.Reasons)
+		if m.Operations+never != 400 || never != m.Failures {
+			t.Errorf("%d done, reasons %v", m.Operations, m.Reasons)
 		}
 		if m.Operations < 299 || m.Operations > 302 || math.Abs(m.PerSecond()-100) > 1 {
 			t.Errorf("%d done, %v a second", m.Operations, m.PerSecond())
@@ -226,8 +222,8 @@ func TestRefusedKeepsAndBrokenRedials(t *testing.T) {
 		if s.dials != 3 {
 			t.Errorf("%d dials, want one per client and one for the broken connection", s.dials)
 		}
-		if m.Operations != 179 || m.Failures != 21 || m.Intended != 200 {
-			t.Errorf("%d done, %d failed, %d intended", m.Operations, m.Failures, m.Intended)
+		if m.Operations != 179 || m.Failures != 21 {
+			t.Errorf("%d done, %d failed", m.Operations, m.Failures)
 		}
 		if m.Reasons["too many"] != 20 || m.Reasons["the answer has another id than that of"] != 1 || len(m.Reasons) != 2 {
 			t.Errorf("reasons %v", m.Reasons)
@@ -427,6 +423,40 @@ func TestOperationsCostNoAllocation(t *testing.T) {
 		})
 		if allocations != 0 {
 			t.Errorf("%v allocations for each operation at rate %v", allocations, rate)
+		}
+	}
+}
+
+// unsteady refuses every third operation, or all of them.
+type unsteady struct {
+	done   *atomic.Int64
+	always bool
+}
+
+func (u unsteady) Do(context.Context, int, *Laps) error {
+	if u.done.Add(1)%3 == 0 || u.always {
+		return Refused{Reason: "busy"}
+	}
+	return nil
+}
+
+func (unsteady) Close() error { return nil }
+
+// TestOperations: the run ends when so many operations have succeeded, however many failed, but
+// not if the system refuses all.
+func TestOperations(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		var done atomic.Int64
+		dial := func(context.Context, int) (Client, error) { return unsteady{&done, always}, nil }
+		m, err := Run(t.Context(), Plan{Clients: 5, Operations: 210}, dial, nil)
+		if always {
+			if err == nil || !strings.Contains(err.Error(), "busy") {
+				t.Errorf("a run that never succeeds does not fail: %v", err)
+			}
+			continue
+		}
+		if err != nil || m.Operations != 210 || m.Failures != done.Load()-210 || m.Failures == 0 {
+			t.Errorf("%v: %+v after %d operations", err, m, done.Load())
 		}
 	}
 }

@@ -26,6 +26,9 @@ type run struct {
 	dial Dial
 	// stopped is set when ctx ends; workers check it at each operation.
 	stopped atomic.Bool
+	// taken counts the operations of Plan.Operations that a worker performs, refused those that
+	// failed.
+	taken, refused atomic.Int64
 	// began is closed to start the workers' loops, after start and the times after it are
 	// set.
 	began             chan struct{}
@@ -165,10 +168,8 @@ func (r *run) sum() *Measurement {
 	}
 	last := r.begin.Add(min(time.Since(r.begin), r.plan.Duration))
 	for _, w := range r.workers {
-		m.Intended += w.intended
 		m.Operations += w.operations
 		m.Failures += w.failures
-		m.InTime += w.inTime
 		m.Latency.Merge(w.latency)
 		m.Service.Merge(w.service)
 		for reason, count := range w.reasons {

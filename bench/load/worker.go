@@ -34,8 +34,10 @@ type worker struct {
 	pace       pace
 	laps       Laps
 
-	intended, operations, failures, inTime int64
-	reasons                                map[string]int64
+	operations, failures int64
+	reasons              map[string]int64
+	// owes is set while an operation of Plan.Operations has not succeeded yet.
+	owes bool
 	// service is the same histogram as latency in a closed loop.
 	latency, service *Histogram
 	// last is when the last measured operation was answered.
@@ -73,7 +75,7 @@ func (w *worker) work() error {
 		err := w.connection.client.Do(w.run.ctx, n, &w.laps)
 		answered := time.Now()
 		if err == nil {
-			w.breaks = 0
+			w.breaks, w.owes = 0, false
 			if w.laps.measured {
 				w.succeed(due, sent, answered)
 			}
@@ -88,8 +90,10 @@ func (w *worker) work() error {
 			if !isRefused {
 				reason = firstWords(err)
 			}
-			w.intended++
 			w.fail(reason, answered)
+		}
+		if n := w.run.plan.Operations; n > 0 && w.run.refused.Add(1) > n/10+100 {
+			return fmt.Errorf("load: too many operations failed, the last: %w", err)
 		}
 		if isRefused {
 			w.breaks = 0
@@ -109,6 +113,10 @@ func (w *worker) await() (due, sent time.Time, more bool) {
 		return due, sent, false
 	}
 	now := time.Now()
+	if n := r.plan.Operations; n > 0 {
+		w.owes = w.owes || r.taken.Add(1) <= n
+		return now, now, w.owes
+	}
 	if r.plan.Rate == 0 {
 		return now, now, now.Before(r.end)
 	}
@@ -151,12 +159,8 @@ func (w *worker) sleep(due, now time.Time) bool {
 
 func (w *worker) succeed(due, sent, answered time.Time) {
 	latency := answered.Sub(due)
-	w.intended++
 	w.operations++
 	w.last = answered
-	if answered.Before(w.run.end) {
-		w.inTime++
-	}
 	w.latency.Record(latency)
 	if w.service != w.latency {
 		w.service.Record(answered.Sub(sent))
@@ -181,7 +185,6 @@ func (w *worker) giveUp(due, now time.Time) {
 		if due.Before(w.run.begin) {
 			continue
 		}
-		w.intended++
 		w.fail(NeverSent, now)
 		w.latency.Record(now.Sub(due))
 	}

@@ -54,8 +54,8 @@ func benchmarkName(c Case, target string) string {
 	if c.Window > 0 {
 		name += fmt.Sprintf("/window=%gs", c.Window)
 	}
-	if c.Growing != "" {
-		name += fmt.Sprintf("/%s=%d", c.Growing, c.Size)
+	if c.Size > 0 {
+		name += fmt.Sprintf("/size=%d", c.Size)
 	}
 	return name + "/target=" + strings.Join(strings.Fields(printable(target)), "_")
 }

@@ -14,10 +14,9 @@ type Case struct {
 	Clients int
 	// Rate is the arrivals per second of an open loop; 0 is a closed loop.
 	Rate float64
-	// Window, Growing and Size are as in result.Run.
-	Window  float64
-	Growing string
-	Size    int64
+	// Window and Size are as in result.Run.
+	Window float64
+	Size   int64
 }
 
 // String returns the name of the case, as headings show it.
@@ -30,8 +29,8 @@ func (c Case) String() string {
 	if c.Window > 0 {
 		text += ", " + plain(c.Window) + " s"
 	}
-	if c.Growing != "" {
-		text += ", at " + whole(float64(c.Size)) + " " + c.Growing
+	if c.Size > 0 {
+		text += ", at " + whole(float64(c.Size))
 	}
 	return text
 }
@@ -101,7 +100,7 @@ func byCase(r *result.Report) []caseGroups {
 	var scenarios []string
 	runs := map[Case][]result.Run{}
 	for _, run := range r.Runs {
-		c := Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate, Window: run.Window, Growing: run.Growing, Size: run.Size}
+		c := Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate, Window: run.Window, Size: run.Size}
 		if !slices.Contains(scenarios, c.Scenario) {
 			scenarios = append(scenarios, c.Scenario)
 		}
@@ -121,7 +120,6 @@ func byCase(r *result.Report) []caseGroups {
 	slices.SortFunc(out, func(a, b caseGroups) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(scenarios, a.Scenario), slices.Index(scenarios, b.Scenario)),
-			cmp.Compare(a.Growing, b.Growing),
 			cmp.Compare(a.Size, b.Size),
 			openLast(a.Rate, b.Rate),
 			cmp.Compare(a.Window, b.Window),

@@ -154,7 +154,7 @@ func Goals(r *result.Report) (out []result.Goal) {
 	cases := byCase(r)
 	for _, c := range cases {
 		mine, there := c.of(targets(r)[0])
-		if !there || c.Growing != "" {
+		if !there {
 			continue
 		}
 		for _, one := range goals {
@@ -220,7 +220,7 @@ func (c caseGroups) of(target string) (group, bool) {
 // largest returns the closed loop of a scenario with the most clients.
 func largest(cases []caseGroups, scenario, target string) (most Case) {
 	for _, one := range cases {
-		if _, there := one.of(target); there && one.Scenario == scenario && one.Rate == 0 && one.Growing == "" && one.Clients > most.Clients {
+		if _, there := one.of(target); there && one.Scenario == scenario && one.Rate == 0 && one.Clients > most.Clients {
 			most = one.Case
 		}
 	}

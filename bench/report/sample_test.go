@@ -30,8 +30,8 @@ func run(target, scenario string, clients int, rate float64, repeat int, perSeco
 func grown() (runs []result.Run) {
 	for i, size := range []int64{1000, 10_000, 100_000} {
 		k := float64(i)
-		r := run("parley", "create", 128, 0, 1, 4400-200*k, 12)
-		r.Growing, r.Size, r.Resident = "agents", size, uint64(60+i*40)<<20
+		r := run("parley", "grow-agents", 128, 0, 1, 4400-200*k, 12)
+		r.Size, r.Resident = size, uint64(60+i*40)<<20
 		r.Figures = map[string]float64{
 			"disk_bytes": 3e8 + 1e8*k, "disk_bytes_per_agent": 900 - 50*k, "resident_active_bytes": float64(r.Resident) * 1.2,
 		}
@@ -39,8 +39,8 @@ func grown() (runs []result.Run) {
 	}
 	for i, size := range []int64{0, 100_000, 1_000_000, 10_000_000} {
 		k := float64(i)
-		r := run("parley", "send", 128, 0, 1, 9500-150*k, 9)
-		r.Growing, r.Size, r.Resident = "messages", size, uint64(60+i*30)<<20
+		r := run("parley", "grow-messages", 128, 0, 1, 9500-150*k, 9)
+		r.Size, r.Resident = size, uint64(60+i*30)<<20
 		r.Figures = map[string]float64{"restart_kill_seconds": 0.3 + 0.2*k, "restart_term_seconds": 0.2 + 0.1*k}
 		if i > 0 {
 			r.Figures["disk_bytes_per_message"] = 2900 - 100*k

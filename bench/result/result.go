@@ -63,11 +63,9 @@ type Run struct {
 	// Window is the length that this run was asked to have, in seconds, if it is not that
 	// of the others; else 0.
 	Window float64 `json:"window_seconds,omitempty"`
-	// Growing names what increases from run to run, "agents" or "messages". Size is their
-	// number when this run began (for agents: when it ended). They are empty and 0 for
-	// runs that are not part of a scaling curve.
-	Growing string `json:"growing,omitempty"`
-	Size    int64  `json:"size,omitempty"`
+	// Size is the number of agents when a run of grow-agents ended, or of messages when one of
+	// grow-messages began.
+	Size int64 `json:"size,omitempty"`
 	// Repeat counts the repeats of one case from 1.
 	Repeat int `json:"repeat"`
 	// Seconds is the length of the measured window. It is longer than requested if an

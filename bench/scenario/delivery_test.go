@@ -35,7 +35,7 @@ func TestPollsAreJudged(t *testing.T) {
 	for f, sees := range map[fault]string{sound: "", countsWildly: "failures", countsAll: "preparation", losesOne: "preparation"} {
 		t.Run(string(f), func(t *testing.T) {
 			_, endpoint := newFake(t, f)
-			h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 1, Payload: PayloadMin, Agents: 2, Senders: 1, Polled: 60})
+			h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 1, Payload: PayloadMin, Agents: 2, Senders: 1, Messages: 60})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -333,7 +333,7 @@ func TestSoundDirectoryPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := directoryHost(t, sound)
-	run, err := runOnce(t, h, Directory, load.Plan{Clients: 2, Duration: 300 * time.Millisecond}, around{unseen{}, &window{}, time.Millisecond})
+	run, err := runOnce(t, h, Directory, load.Plan{Clients: 2, Duration: 300 * time.Millisecond}, around{meter: unseen{}, window: &window{}, took: time.Millisecond})
 	if err != nil || run.Failures != 0 || run.Operations == 0 {
 		t.Fatalf("%v, %d operations, failures %v", err, run.Operations, run.Reasons)
 	}

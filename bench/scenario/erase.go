@@ -2,19 +2,19 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"parley/bench/load"
+	"parley/bench/result"
 	"parley/bench/wire"
 	"parley/client/api"
 )
-
-// Erase is the erasure of an organization while others send, as Erasure performs it.
-const Erase = "erase"
 
 const (
 	// erasedSample is about how many messages of an erased organization, and how many of its
@@ -23,11 +23,13 @@ const (
 	// erasedPolls is how many workers are polled afterwards. A server allows an address 60
 	// polls a minute.
 	erasedPolls = 16
+	// eraseLongest is longer than any erasure.
+	eraseLongest = 24 * time.Hour
 )
 
-// Erasure is an organization that is erased.
-type Erasure struct {
-	*Host
+// erase is Erase: an organization that is erased while others send.
+type erase struct {
+	set    *Set
 	org    *org
 	agents []*agent
 	log    acknowledgedLog
@@ -35,6 +37,76 @@ type Erasure struct {
 	// polls are the poll tokens of the first workers.
 	polls []string
 	told  *api.Erasure
+}
+
+// errErased ends the load of others.
+var errErased = errors.New("the organization is erased")
+
+// Run implements Scenario. It stores the messages of an organization, and erases it while others
+// send as planned, as they did for the duration of the plan before.
+func (e *erase) Run(ctx context.Context, r *Round) error {
+	h, run := e.set.Host, r.Result
+	if err := e.register(ctx); err != nil {
+		return err
+	}
+	stored := int64(h.params.Messages)
+	filled, err := h.inParts(ctx, "messages", run.Clients, stored, func(int64) (load.Dial, error) { return e.fill(ctx) }, func() error { return e.settle(stored) })
+	if err != nil {
+		return err
+	}
+	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
+	meter.Settle(ctx)
+	before, err := e.others(ctx, r.Plan, nil)
+	if err != nil {
+		return err
+	}
+	under, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	begun := &opened{Watch: window, begun: make(chan struct{})}
+	var took time.Duration
+	go func() {
+		select {
+		case <-begun.begun:
+		case <-under.Done():
+			return
+		}
+		began := time.Now()
+		told, err := e.org.client.EraseOrg(ctx, e.org.credentials.OrgID)
+		if e.told, took = told, time.Since(began); err == nil {
+			err = errErased
+		}
+		cancel(err)
+	}()
+	plan := r.Plan
+	plan.Duration = eraseLongest
+	during, err := e.others(under, plan, begun)
+	if !errors.Is(err, errErased) {
+		return fmt.Errorf("the erasure: %w", err)
+	}
+	during.Fill(run)
+	earlier := before.Latency.Latency()
+	run.Laps = map[string]result.Latency{"others before the erasure": earlier, "others during the erasure": run.Latency}
+	run.Figures = map[string]float64{
+		"fill_per_second": filled.PerSecond(), "erase_seconds": took.Seconds(),
+		"agents": float64(e.told.AgentsDeleted), "messages": float64(e.told.MessagesDeleted),
+	}
+	if earlier.P99 > 0 {
+		run.Figures["p99_of_before"] = run.Latency.P99 / earlier.P99
+	}
+	return e.verify(ctx)
+}
+
+// others lets others send.
+func (e *erase) others(ctx context.Context, plan load.Plan, window load.Watch) (*load.Measurement, error) {
+	dial, err := e.set.Prepare(ctx, Send, plan.Clients)
+	if err != nil {
+		return nil, err
+	}
+	m, err := load.Run(ctx, plan, dial, window)
+	if settled := e.set.settleFill(); settled != nil {
+		err = settled
+	}
+	return m, err
 }
 
 // Parts of the messages of an erased organization, as numbers in their keys: between its
@@ -46,32 +118,32 @@ const (
 	erasedParts
 )
 
-// BeginErasure creates the organization that will be erased, with its agents.
-func BeginErasure(ctx context.Context, h *Host, agents int) (*Erasure, error) {
-	h.note("creating an organization of %d agents", agents)
-	o, err := h.world.register(ctx, "initech-"+h.world.acme.credentials.OrgSlug)
-	if err != nil {
-		return nil, err
+// register creates the organization that will be erased, with its agents.
+func (e *erase) register(ctx context.Context) (err error) {
+	h := e.set.Host
+	h.note("creating an organization of %d agents", h.params.Members)
+	if e.org, err = h.world.register(ctx, fmt.Sprintf("initech-%d-%s", h.nextRun(), h.world.acme.credentials.OrgSlug)); err != nil {
+		return err
 	}
-	e := &Erasure{Host: h, org: o}
-	if e.agents, err = h.world.create(ctx, o, "clerk-%d", 0, agents); err != nil {
-		return nil, err
+	if e.agents, err = h.world.create(ctx, e.org, "clerk-%d", 0, h.params.Members); err != nil {
+		return err
 	}
+	e.log, e.polls = acknowledgedLog{}, nil
 	for _, worker := range h.world.workers[:min(erasedPolls, len(h.world.workers))] {
 		address, err := worker.org.client.PollToken(ctx, worker.id)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		e.polls = append(e.polls, address[strings.LastIndexByte(address, '/')+1:])
 	}
-	return e, nil
+	return nil
 }
 
-// Prepare prepares messages of the organization that will be erased: a third between
+// fill prepares messages of the organization that will be erased: a third between
 // its agents, a third from them to workers, and a third from workers to them. Each begins a
 // conversation.
-func (e *Erasure) Prepare(ctx context.Context) (load.Dial, error) {
-	h := e.Host
+func (e *erase) fill(ctx context.Context) (load.Dial, error) {
+	h := e.set.Host
 	if err := h.freshTokens(ctx); err != nil {
 		return nil, err
 	}
@@ -92,10 +164,10 @@ func (e *Erasure) Prepare(ctx context.Context) (load.Dial, error) {
 	}, nil
 }
 
-// erasedSender is a client of Prepare.
+// erasedSender is a client of fill.
 type erasedSender struct {
 	*caller
-	erased                 *Erasure
+	erased                 *erase
 	workers                []*agent
 	kind                   string
 	choice                 *rand.Rand
@@ -124,27 +196,17 @@ func (s *erasedSender) Do(_ context.Context, n int, _ *load.Laps) error {
 	return err
 }
 
-// SettlePart collects the answers to a part of the messages, of messages in all.
-func (e *Erasure) SettlePart(messages int64) error {
+// settle collects the answers to a part of the messages, of messages in all.
+func (e *erase) settle(messages int64) error {
 	if twice := e.log.settle(int(max(1, messages/erasedSample))); twice > 0 {
 		return fmt.Errorf("%d messages got an id that another has", twice)
 	}
 	return nil
 }
 
-// Erase erases the organization, and returns how many agents and messages that removed.
-func (e *Erasure) Erase(ctx context.Context) (agents, messages int64, err error) {
-	told, err := e.org.client.EraseOrg(ctx, e.org.credentials.OrgID)
-	if err != nil {
-		return 0, 0, err
-	}
-	e.told = told
-	return told.AgentsDeleted, told.MessagesDeleted, nil
-}
-
-// Check checks the counts of the erasure, what CheckGone checks, and that the workers have the
+// verify checks the counts of the erasure, what verifyGone checks, and that the workers have the
 // acknowledged messages of others only. Their messages must have been kept, see Params.Keep.
-func (e *Erasure) Check(ctx context.Context) error {
+func (e *erase) verify(ctx context.Context) error {
 	want := api.Erasure{
 		OrgID: e.org.credentials.OrgID, ErasedAt: e.told.ErasedAt, AgentsDeleted: int64(len(e.agents)),
 		MessagesDeleted: e.log.count, ConversationsDeleted: e.log.count,
@@ -152,15 +214,15 @@ func (e *Erasure) Check(ctx context.Context) error {
 	if *e.told != want {
 		return fmt.Errorf("the erasure counts %+v, want %+v", *e.told, want)
 	}
-	if err := e.CheckGone(ctx); err != nil {
+	if err := e.verifyGone(ctx); err != nil {
 		return err
 	}
-	return e.checkPolls(ctx)
+	return e.verifyPolls(ctx)
 }
 
-// CheckGone checks that a sample of what was erased is gone for those who had access.
-func (e *Erasure) CheckGone(ctx context.Context) error {
-	h := e.Host
+// verifyGone checks that a sample of what was erased is gone for those who had access.
+func (e *erase) verifyGone(ctx context.Context) error {
+	h := e.set.Host
 	if err := h.freshTokens(ctx); err != nil {
 		return err
 	}
@@ -193,9 +255,9 @@ func (e *Erasure) CheckGone(ctx context.Context) error {
 	})
 }
 
-// checkPolls compares the counts of polls with the messages that others sent.
-func (e *Erasure) checkPolls(ctx context.Context) error {
-	h := e.Host
+// verifyPolls compares the counts of polls with the messages that others sent.
+func (e *erase) verifyPolls(ctx context.Context) error {
+	h := e.set.Host
 	counts := map[uint32]int{}
 	for _, one := range h.acknowledged.entries {
 		counts[one.box]++

@@ -8,10 +8,10 @@ import (
 // TestOutageIgnoresEarlierRequests: a 201 to a request that was sent before the fault says
 // nothing about what came after it.
 func TestOutageIgnoresEarlierRequests(t *testing.T) {
-	var o Outage
+	var o outage
 	o.acknowledged(time.Now()) // without an outage nothing is counted
 	before := time.Now()
-	first := o.Begin()
+	first := o.begin()
 	o.acknowledged(before)
 	select {
 	case <-first:
@@ -31,5 +31,14 @@ func TestOutageIgnoresEarlierRequests(t *testing.T) {
 	}
 	if len(first) != 0 {
 		t.Error("two answers are the first")
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	values := []float64{5, 1, 4, 2, 3}
+	for percent, want := range map[int]float64{1: 1, 20: 1, 21: 2, 50: 3, 99: 5, 100: 5} {
+		if got := quantile(values, percent); got != want {
+			t.Errorf("%d %%: %v, want %v", percent, got, want)
+		}
 	}
 }

@@ -166,18 +166,6 @@ func (f *fanoutRun) oneByOne(ctx context.Context, budget time.Duration) error {
 	return nil
 }
 
-// opened records when a window opens.
-type opened struct {
-	load.Watch
-	at time.Time
-}
-
-// Begin implements load.Watch.
-func (o *opened) Begin() {
-	o.at = time.Now()
-	o.Watch.Begin()
-}
-
 // together measures broadcasts as planned, and their cost. Costs cover the whole run with
 // its warm-up, until the last copy can be read.
 func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, window load.Watch) error {
@@ -187,7 +175,7 @@ func (f *fanoutRun) together(ctx context.Context, plan load.Plan, meter Meter, w
 	defer stop()
 	var beside sync.WaitGroup
 	beside.Go(func() { f.beside(under) })
-	watch := &opened{Watch: window}
+	watch := &opened{Watch: window, begun: make(chan struct{})}
 	m, err := load.Run(ctx, plan, f.dial, watch)
 	stop()
 	beside.Wait()

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -28,67 +27,56 @@ func times(t *testing.T, n int, dial load.Dial, err error) {
 	}
 }
 
-func grownHost(t *testing.T, f fault) *Growth {
+// growing is a set on a server that grows.
+func growing(t *testing.T, f fault) *Set {
 	t.Helper()
 	_, endpoint := newFake(t, f)
-	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Sample: 2})
+	h, err := NewSet(t.Context(), "fake", endpoint, Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Sample: 2, Grow: 6, Active: 4, Pages: 9})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Growth{Host: h.Host}
+	return h
 }
 
-func TestAgentsAreMadeAndTalk(t *testing.T) {
-	h := grownHost(t, sound)
-	dial, err := h.PrepareAgents(t.Context(), 6)
-	times(t, 5, dial, err)
-	if client, err := dial(t.Context(), 0); err != nil || client.Do(t.Context(), 5, nil) == nil {
-		t.Errorf("a sixth agent when there are five: %v", err)
-	}
-	if n := h.SettleAgents(); n != 6 {
-		t.Fatalf("%d agents", n)
-	}
-	if _, err := h.PrepareAgents(t.Context(), 6); err == nil {
-		t.Error("six agents are made again")
+func TestGrowAgents(t *testing.T) {
+	h := growing(t, sound)
+	for _, size := range []int64{3, 6} {
+		run := result.Run{Clients: 2, Size: size}
+		bench := around{meter: unseen{}, window: &window{}, took: time.Second}
+		if err := h.Scenario(GrowAgents).Run(t.Context(), &Round{Result: &run, Bench: bench}); err != nil {
+			t.Fatal(err)
+		}
+		if f := run.Figures; run.Operations == 0 || run.Failures != 0 || f["active_agents"] != float64(min(4, size)) || f["disk_bytes"] != 2 || f["disk_bytes_per_agent"] != 1/float64(size) || (f["restart_kill_seconds"] > 0) != (size == 6) {
+			t.Errorf("%d agents: %+v", size, run)
+		}
 	}
 	for i, a := range h.world.workers {
 		if a.handle == "" || int(a.box) >= len(h.world.boxes) || h.world.boxes[a.box] != a {
 			t.Errorf("worker %d: %+v", i, a)
 		}
 	}
-	dial, err = h.PrepareRing(t.Context(), 4)
-	times(t, 8, dial, err)
-	h.Settle(&result.Run{})
-	if h.Stored() != 8 || h.Acknowledged() != 4 {
-		t.Errorf("%d stored, %d kept", h.Stored(), h.Acknowledged())
+	// Each active agent sends twice at each size, and at the last size once more after a restart.
+	if n := len(h.world.workers); n != 6 || h.Stored() != 6+8+8 || h.Acknowledged() != 11 {
+		t.Errorf("%d agents, %d stored, %d kept", n, h.Stored(), h.Acknowledged())
 	}
 }
 
-func TestLongInboxIsFilledAndDived(t *testing.T) {
-	h := grownHost(t, sound)
-	dial, err := h.PrepareAgents(t.Context(), 50)
-	times(t, 49, dial, err)
-	h.SettleAgents()
-	if dial, depth, err := h.PrepareDive(t.Context(), 9); dial != nil || depth != 0 || err != nil {
-		t.Errorf("a dive into an empty inbox: %d, %v", depth, err)
-	}
-	dial, err = h.PrepareFill(t.Context(), 9)
-	times(t, 900, dial, err)
-	h.Settle(&result.Run{})
-	// One in four of 900 messages goes there until it has nine pages and one message.
-	if long := h.lengthy.Load(); long < 181 || long > 181+60 {
-		t.Errorf("the long inbox has %d messages", long)
-	}
-	dial, depth, err := h.PrepareDive(t.Context(), 9)
-	if depth != 9 {
-		t.Errorf("page %d, want 9", depth)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := load.Run(t.Context(), load.Plan{Clients: 1, Duration: 30 * time.Millisecond}, dial, nil)
-	if err != nil || m.Failures != 0 || m.Laps["first page"].Count() == 0 || m.Laps["deep page"].Count() == 0 {
-		t.Errorf("the dive: %v, %+v", err, m)
+func TestGrowMessages(t *testing.T) {
+	h := growing(t, sound)
+	_, empty := newFake(t, sound)
+	for _, size := range []int64{0, 2000} {
+		run := result.Run{Clients: 2, Size: size}
+		bench := around{meter: unseen{}, window: &window{}, took: time.Second, another: empty}
+		if err := h.Scenario(GrowMessages).Run(t.Context(), &Round{Plan: load.Plan{Clients: 2, Duration: 20 * time.Millisecond}, Result: &run, Bench: bench}); err != nil {
+			t.Fatal(err)
+		}
+		f := run.Figures
+		if run.Operations == 0 || run.Failures != 0 || run.Size < size || f["restart_term_seconds"] != 1 {
+			t.Errorf("at %d: %+v", size, run)
+		}
+		if size > 0 && (f["deep_page"] != 9 || f["deep_page_p50_ms"] <= 0 || f["of_empty"] <= 0) {
+			t.Errorf("at %d: %v", size, f)
+		}
 	}
 }
 
@@ -98,10 +86,10 @@ func TestSampleIsVerified(t *testing.T) {
 		losesOne:     func(v *result.Verification) bool { return v.Missing == 3 && v.Found == 7 },
 		keepsAltered: func(v *result.Verification) bool { return v.Altered == 3 && v.Found == 7 },
 	} {
-		h := grownHost(t, f)
-		dial, err := h.PrepareFill(t.Context(), 2)
+		h := growing(t, f)
+		dial, err := (&growMessages{set: h}).fill(t.Context())
 		times(t, 20, dial, err)
-		v, err := h.VerifySample(context.WithoutCancel(t.Context()))
+		v, err := h.Verify(t.Context())
 		if err != nil || v.Acknowledged != 10 || v.SampleOf != 20 || !check(v) {
 			t.Errorf("%q: %v, %+v", f, err, v)
 		}

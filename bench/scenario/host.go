@@ -28,18 +28,28 @@ type Params struct {
 	// Streams is how many streams Stream opens, Connections how many connections Overload
 	// opens, Subscriptions how many streams of tasks A2A opens.
 	Streams, Connections, Subscriptions int
-	// Members is how many agents get a copy of each broadcast of Fanout, Electors how
-	// many may vote in HotGroup.
+	// Members is how many agents get a copy of each broadcast of Fanout, and how many the
+	// organization of Erase has. Electors is how many may vote in HotGroup.
 	Members, Electors int
-	// Polled is how many messages the polled agent of Poll has, Hooks how many agents
-	// have a webhook in Webhook, Cards how many cards Directory publishes.
-	Polled, Hooks, Cards int
+	// Messages is how many messages the agent of Poll has, and the organization of Erase.
+	// Hooks is how many agents have a webhook in Webhook, Cards how many cards Directory
+	// publishes.
+	Messages, Hooks, Cards int
+	// Grow is the largest size of GrowAgents and GrowMessages. Active is how many agents send
+	// and receive while the memory of agents is measured, and Rest the wait before that at the
+	// largest size, so that idle agents can leave memory. Pages is the depth of the page that
+	// is compared with the first.
+	Grow          int64
+	Active, Pages int
+	Rest          time.Duration
+	// Kills is how often Failover kills the leader.
+	Kills int
 	// Tier is the trust tier that the operator sets for the organizations of the bench;
 	// 0 leaves it unchanged.
 	Tier int
 	// Keep records all acknowledged messages, for Verify.
 	Keep bool
-	// Sample keeps one of this many acknowledged messages instead, for VerifySample; 0
+	// Sample keeps one of this many acknowledged messages instead; 0
 	// keeps none.
 	Sample int
 	// Note is called before long steps, such as the filling of inboxes; it may be nil.
@@ -72,9 +82,12 @@ func (p Params) Check() error {
 		{"subscriptions", p.Subscriptions, 1, 100_000, false},
 		{"members", p.Members, 1, groupMost, false},
 		{"electors", p.Electors, electorsLeast, groupMost, false}, // two settle every vote
-		{"messages polled", p.Polled, 1, 1_000_000_000, false},
+		{"messages", p.Messages, 1, 1_000_000_000, false},
 		{"webhooks", p.Hooks, 1, 999_999, false},
 		{"cards", p.Cards, 100, 1_000_000, false},
+		{"agents or messages to grow to", int(p.Grow), 2, 10_000_000_000, false},
+		{"active agents", p.Active, 2, 10_000_000, false},
+		{"pages", p.Pages, 2, 1_000_000_000, false},
 	} {
 		if (one.n != 0 || one.required) && (one.n < one.least || one.n > one.most) {
 			return fmt.Errorf("%d %s are not between %d and %d", one.n, one.what, one.least, one.most)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
-	"time"
 
 	"parley/bench/load"
 	"parley/bench/target"
@@ -129,23 +128,4 @@ type reading struct {
 func (r *reading) Do(context.Context, int, *load.Laps) error {
 	_, err := r.newest(r.choice.IntN(r.agents))
 	return err
-}
-
-// diving reads the first page of a long inbox and a deep one in turn.
-type diving struct {
-	*reader
-	first, deep string
-}
-
-// Do implements load.Client.
-func (d *diving) Do(_ context.Context, n int, laps *load.Laps) error {
-	path, lap := d.first, "first page"
-	if n%2 == 1 {
-		path, lap = d.deep, "deep page"
-	}
-	if _, err := d.read(path, nil); err != nil {
-		return err
-	}
-	laps.Note(lap, time.Since(laps.Intended()))
-	return nil
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"parley/bench/result"
 	"parley/bench/target"
@@ -96,4 +97,55 @@ func readBack(ctx context.Context, h *Host, address string, owner *agent, a *aud
 		}
 		cursor = "&cursor=" + escapeCursor(p.cursor)
 	}
+}
+
+// readSample reads each message that Params.Sample kept, by its id.
+func readSample(ctx context.Context, h *Host) (*result.Verification, error) {
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
+	}
+	entries := h.acknowledged.entries
+	var found, missing, altered atomic.Int64
+	err := h.aside(ctx, verifyReaders, func(conn *wire.HTTP, reader, readers int) error {
+		for i := reader; i < len(entries); i += readers {
+			kept, err := h.lookUp(conn, entries[i])
+			switch {
+			case err != nil:
+				return err
+			case kept == nil:
+				missing.Add(1)
+			case *kept:
+				found.Add(1)
+			default:
+				altered.Add(1)
+			}
+		}
+		return ctx.Err()
+	})
+	return &result.Verification{
+		Acknowledged: int64(len(entries)), SampleOf: h.acknowledged.count,
+		Found: found.Load(), Missing: missing.Load(), Altered: altered.Load(),
+	}, err
+}
+
+// lookUp reports whether a message is as it was sent; nil means that it is missing.
+func (h *Host) lookUp(conn *wire.HTTP, e entry) (kept *bool, err error) {
+	answer, err := conn.Do(wire.Request("GET", "/messages/"+e.id.String(), h.world.acme.token, nil, nil))
+	if err != nil {
+		return nil, err
+	}
+	if answer.Status == 404 {
+		return nil, nil
+	}
+	if answer.Status != 200 {
+		err, _ := refusal(answer)
+		return nil, err
+	}
+	m, err := readMessage(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	key, sound := h.payloads.read(m.payload)
+	same := m.id == e.id && sound && key == e.key && string(m.toAgent) == h.world.boxes[e.box].id.String()
+	return &same, nil
 }

@@ -43,7 +43,7 @@ type poll struct {
 // Run implements Scenario.
 func (s *poll) Run(ctx context.Context, r *Round) error {
 	err := loads{s, s.set, Poll}.Run(ctx, r)
-	r.Result.Figures = map[string]float64{FigurePolled: float64(s.host.params.Polled)}
+	r.Result.Figures = map[string]float64{FigurePolled: float64(s.host.params.Messages)}
 	return err
 }
 
@@ -79,8 +79,8 @@ func (s *poll) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 		p.counts = append(p.counts, n)
 	}
 	falling := slices.IsSortedFunc(p.counts, func(a, b int) int { return b - a })
-	if !falling || p.counts[0] < h.params.Polled || p.counts[len(p.counts)-1] != 0 {
-		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.Name(), h.params.Polled, p.counts[0])
+	if !falling || p.counts[0] < h.params.Messages || p.counts[len(p.counts)-1] != 0 {
+		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.Name(), h.params.Messages, p.counts[0])
 	}
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
@@ -94,7 +94,7 @@ func (s *poll) Prepare(ctx context.Context, _ int) (load.Dial, error) {
 }
 
 func (s *poll) fill(ctx context.Context) error {
-	h, count := s.host, s.host.params.Polled
+	h, count := s.host, s.host.params.Messages
 	h.note("filling one inbox with %d messages", count)
 	owner := h.world.workers[0]
 	address, err := owner.org.client.PollToken(ctx, owner.id)

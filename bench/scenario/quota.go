@@ -3,6 +3,7 @@ package scenario
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"parley/bench/result"
 	"parley/client/api"
 )
 
@@ -24,79 +26,153 @@ const (
 	FigureLimitedOfFree = "limited_of_free"
 )
 
+// limitedTier is the trust tier of the organizations on the server with limits.
+const limitedTier = 3
+
+// limitedFlags are further flags of the server with limits: those of the public profile, raised
+// so far that all are checked and none is ever reached, not even at a million messages a second
+// for an hour.
+var limitedFlags = []string{
+	"--quota-profile", "public",
+	"--quota", "tier3.agents=1000000000", "--quota", "tier3.messages_per_day=1000000000000", "--quota", "tier3.groups=1000000000",
+	"--quota", "tier3.stored_bytes=1000000000000000", "--quota", "tier3.changes_per_day=1000000000",
+	"--rate", "register=100000000", "--rate", "token=100000000", "--rate", "writes=100000000", "--rate", "reads=100000000", "--rate", "public=100000000",
+}
+
+// quota is Quota.
+type quota struct{ set *Set }
+
+// Run implements Scenario. It starts a second server, with limits. The run holds the last window
+// with limits and the failures of all windows; the figures cover all windows.
+func (q *quota) Run(ctx context.Context, r *Round) (err error) {
+	params := q.set.params
+	params.Keep, params.Tier = false, limitedTier
+	other, stop, err := r.Bench.Another(ctx, params, limitedFlags...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	free, limited := terms{q.set.Host}, terms{other.Host}
+	if _, err := free.verify(ctx, false); err != nil {
+		return err
+	}
+	before, err := limited.verify(ctx, true)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(q.set.settleFill(), other.settleFill()); err != nil {
+		return err
+	}
+	stored := other.Stored()
+	sums, last, err := inTurn(ctx, r.Plan, r.Bench.Meter(), [2]*Set{q.set, other}, r.Bench.Begin(ctx))
+	if err != nil {
+		return err
+	}
+	last.Fill(r.Result)
+	fillQuota(r.Result, sums[0].PerSecond(), sums[1].PerSecond())
+	r.Result.Failures = sums[0].Failures + sums[1].Failures
+	r.Result.Reasons = sums[0].Reasons
+	for reason, n := range sums[1].Reasons {
+		addReason(r.Result, reason, n)
+	}
+	if r.Result.Failures > 0 {
+		r.Result.Invalid = "not all sends were accepted, so that the windows cannot be compared"
+	}
+	after, err := limited.spent(ctx)
+	if err != nil {
+		return err
+	}
+	return counted(before, after, other.Stored()-stored)
+}
+
+func fillQuota(run *result.Run, free, limited float64) {
+	run.Figures = map[string]float64{FigureFree: free, FigureLimited: limited}
+	if free > 0 {
+		run.Figures[FigureLimitedOfFree] = limited / free
+	}
+}
+
+// counted returns an error if the server with limits has not counted the accepted messages
+// against the quota.
+func counted(before, after spent, accepted int64) error {
+	if n := after.messages - before.messages; after.resets.Equal(before.resets) && n < accepted {
+		return fmt.Errorf("of %d messages that were accepted %d were counted against the quota", accepted, n)
+	}
+	return nil
+}
+
 // quotaOfSends is the quota that a send uses.
 const quotaOfSends = "messages_per_day"
 
 // rateLimitHeader is on every answer that a rate limit applies to.
 const rateLimitHeader = "RateLimit-Limit"
 
-// Spent is how many of its messages the sending organization has used.
-type Spent struct {
-	Messages int64
-	// Resets is when the count starts again at zero.
-	Resets time.Time
+// spent is how many of its messages the sending organization has used.
+type spent struct {
+	messages int64
+	// resets is when the count starts again at zero.
+	resets time.Time
 }
 
-// Terms are what a server says about its limits. Quota compares two servers by them.
-type Terms struct{ Host *Host }
+// terms are what a server says about its limits.
+type terms struct{ host *Host }
 
-// Check sends a message and checks the terms. With
-// limits, every quota must be a number, the message must be counted and every kind of
+// verify sends a message and checks the terms. With limits, every quota must be a number, the message must be counted and every kind of
 // rate must be stated. Without limits, the quota of messages must be open and no rate
 // may be stated. Comparing two servers is meaningless if one of them is not configured
 // as expected.
-func (t Terms) Check(ctx context.Context, limited bool) (Spent, error) {
-	spent, err := t.check(ctx, limited)
+func (t terms) verify(ctx context.Context, limited bool) (spent, error) {
+	used, err := t.check(ctx, limited)
 	if err != nil {
-		return Spent{}, fmt.Errorf("%s: the terms are not those that were asked for: %w", t.Host.Name(), err)
+		return spent{}, fmt.Errorf("%s: the terms are not those that were asked for: %w", t.host.Name(), err)
 	}
-	return spent, nil
+	return used, nil
 }
 
-func (t Terms) check(ctx context.Context, limited bool) (Spent, error) {
-	h := t.Host
+func (t terms) check(ctx context.Context, limited bool) (spent, error) {
+	h := t.host
 	if err := h.freshTokens(ctx); err != nil {
-		return Spent{}, err
+		return spent{}, err
 	}
 	quotas, err := h.world.globex.client.Quotas(ctx)
 	if err != nil {
-		return Spent{}, err
+		return spent{}, err
 	}
 	if err := judgeQuotas(quotas, h.params.Tier, limited); err != nil {
-		return Spent{}, err
+		return spent{}, err
 	}
 	before := spentOf(quotas)
 	for _, call := range t.calls() {
 		if err := t.checkRate(ctx, call, limited); err != nil {
-			return Spent{}, err
+			return spent{}, err
 		}
 	}
-	after, err := t.Spent(ctx)
-	if err == nil && after.Resets.Equal(before.Resets) && after.Messages != before.Messages+1 {
-		err = fmt.Errorf("a message was sent and %s went from %d to %d", quotaOfSends, before.Messages, after.Messages)
+	after, err := t.spent(ctx)
+	if err == nil && after.resets.Equal(before.resets) && after.messages != before.messages+1 {
+		err = fmt.Errorf("a message was sent and %s went from %d to %d", quotaOfSends, before.messages, after.messages)
 	}
 	return after, err
 }
 
-// Spent returns how many of today's messages the server has counted.
-func (t Terms) Spent(ctx context.Context) (Spent, error) {
-	quotas, err := t.Host.world.globex.client.Quotas(ctx)
+// spent returns how many of today's messages the server has counted.
+func (t terms) spent(ctx context.Context) (spent, error) {
+	quotas, err := t.host.world.globex.client.Quotas(ctx)
 	if err != nil {
-		return Spent{}, err
+		return spent{}, err
 	}
 	if quotas.Quotas[quotaOfSends].Used == nil {
-		return Spent{}, fmt.Errorf("GET /org/quotas does not say how much of %s is used", quotaOfSends)
+		return spent{}, fmt.Errorf("GET /org/quotas does not say how much of %s is used", quotaOfSends)
 	}
 	return spentOf(quotas), nil
 }
 
-func spentOf(quotas *api.Quotas) (s Spent) {
+func spentOf(quotas *api.Quotas) (s spent) {
 	q := quotas.Quotas[quotaOfSends]
 	if q.Used != nil {
-		s.Messages = int64(*q.Used)
+		s.messages = int64(*q.Used)
 	}
 	if q.ResetsAt != nil {
-		s.Resets = q.ResetsAt.Time
+		s.resets = q.ResetsAt.Time
 	}
 	return s
 }
@@ -136,27 +212,30 @@ type ratedCall struct {
 	// basic authenticates with the client's credentials, bearer with a token.
 	basic, bearer bool
 	status        int
+	// key is that of the message which the call sends.
+	key Key
 }
 
 // calls returns a call of each kind that a sender makes. The second sends a message.
-func (t Terms) calls() []ratedCall {
-	h := t.Host
+func (t terms) calls() []ratedCall {
+	h := t.host
 	payload := make([]byte, h.payloads.length())
-	h.payloads.write(payload, Key{Run: h.nextRun()})
+	key := Key{Run: h.nextRun()}
+	h.payloads.write(payload, key)
 	body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, h.world.workers[0].handle, h.world.planners[0].handle)
 	body = appendContent(body, h.world.messageType("task_request"), payload)
 	form := url.Values{"grant_type": {"client_credentials"}}
 	return []ratedCall{
 		{rate: "token", method: "POST", path: "/oauth/token", kind: "application/x-www-form-urlencoded", body: []byte(form.Encode()), basic: true, status: 200},
-		{rate: "writes", method: "POST", path: "/messages", kind: "application/json", body: body, bearer: true, status: 201},
+		{rate: "writes", method: "POST", path: "/messages", kind: "application/json", body: body, bearer: true, status: 201, key: key},
 		{rate: "reads", method: "GET", path: "/org/quotas", bearer: true, status: 200},
 		{rate: "public", method: "GET", path: "/version", status: 200},
 	}
 }
 
 // checkRate makes a call and checks whether the answer states a rate.
-func (t Terms) checkRate(ctx context.Context, call ratedCall, limited bool) error {
-	h := t.Host
+func (t terms) checkRate(ctx context.Context, call ratedCall, limited bool) error {
+	h := t.host
 	request, err := http.NewRequestWithContext(ctx, call.method, h.world.base+call.path, bytes.NewReader(call.body))
 	if err != nil {
 		return err
@@ -177,6 +256,13 @@ func (t Terms) checkRate(ctx context.Context, call ratedCall, limited bool) erro
 	}
 	if status != call.status {
 		return fmt.Errorf("%s %s is answered with %d: %s", call.method, call.path, status, text)
+	}
+	if call.key.Run != 0 {
+		m, err := readMessage(text)
+		if err != nil {
+			return err
+		}
+		h.acknowledged.begin().acknowledged(m.id, call.key, h.world.workers[0].box)
 	}
 	stated := header.Get(rateLimitHeader)
 	switch n, err := strconv.ParseInt(stated, 10, 64); {

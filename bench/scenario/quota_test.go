@@ -2,8 +2,12 @@ package scenario
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"parley/bench/load"
 )
 
 // terms makes the fake state what organizations may do, and lets its operator change
@@ -81,9 +85,9 @@ func TestTermsAreChecked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			spent, err := Terms{h.Host}.Check(t.Context(), c.takenAs)
+			spent, err := terms{h.Host}.verify(t.Context(), c.takenAs)
 			switch {
-			case c.says == "" && (err != nil || spent.Messages != 1 || spent.Resets.IsZero()):
+			case c.says == "" && (err != nil || spent.messages != 1 || spent.resets.IsZero()):
 				t.Errorf("%v, %+v", err, spent)
 			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 				t.Errorf("no error contains %q, only %v", c.says, err)
@@ -99,5 +103,63 @@ func TestTiersNeedTheOperator(t *testing.T) {
 	params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Tier: 3}
 	if _, err := NewSet(t.Context(), "fake", endpoint, params); err == nil || !strings.Contains(err.Error(), "the operator's endpoint is not known") {
 		t.Errorf("an organization is raised without the operator: %v", err)
+	}
+}
+
+// TestLimitedFlags: every quota and rate that affects a sender is a number.
+func TestLimitedFlags(t *testing.T) {
+	for _, wanted := range []string{
+		"public", "tier3.agents=", "tier3.messages_per_day=", "tier3.groups=", "register=", "token=", "writes=", "reads=", "public=",
+	} {
+		if !slices.ContainsFunc(limitedFlags, func(word string) bool { return strings.HasPrefix(word, wanted) }) {
+			t.Errorf("the server with limits has no %s", wanted)
+		}
+	}
+}
+
+// TestQuotaIsCounted: a server that counts fewer messages than it accepted has not
+// enforced its quota, unless the day ended meanwhile.
+func TestQuotaIsCounted(t *testing.T) {
+	midnight := time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC)
+	before := spent{messages: 10, resets: midnight}
+	for _, c := range []struct {
+		after   spent
+		refused bool
+	}{
+		{spent{messages: 110, resets: midnight}, false},
+		{spent{messages: 111, resets: midnight}, false}, // one answer was lost
+		{spent{messages: 109, resets: midnight}, true},
+		{spent{messages: 10, resets: midnight}, true},
+		{spent{messages: 5, resets: midnight.AddDate(0, 0, 1)}, false},
+	} {
+		if err := counted(before, c.after, 100); (err != nil) != c.refused {
+			t.Errorf("%+v: %v", c.after, err)
+		}
+	}
+}
+
+// TestQuota: sends to two servers in turn. If one of them refuses a send, the run is invalid.
+func TestQuota(t *testing.T) {
+	params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1}
+	for refusing, invalid := range map[fault]bool{sound: false, notCreated: true} {
+		_, endpoint := newFake(t, sound)
+		h, err := NewSet(t.Context(), "fake", endpoint, params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, limited := newFake(t, refusing)
+		s.limited = true
+		var w window
+		run, err := runOnce(t, h, Quota, load.Plan{Clients: 1, Duration: 20 * time.Millisecond}, around{meter: unseen{}, window: &w, another: limited})
+		f := run.Figures
+		if invalid {
+			if err == nil && run.Invalid == "" {
+				t.Errorf("refused sends are compared: %+v", run)
+			}
+			continue
+		}
+		if err != nil || run.Failures != 0 || w != (window{1, 1}) || f[FigureLimited] <= 0 || f[FigureLimitedOfFree] != f[FigureLimited]/f[FigureFree] {
+			t.Errorf("%v, failures %v, figures %v, window %+v", err, run.Reasons, f, w)
+		}
 	}
 }

@@ -39,11 +39,28 @@ type Bench interface {
 	Begin(ctx context.Context) load.Watch
 	// Meter measures the target's processes as they are now.
 	Meter() Meter
+	// Kill kills the target with SIGKILL under load, starts it again and returns how long the
+	// start took. A target that the bench did not start keeps running; then that is 0.
+	Kill(ctx context.Context) (took time.Duration, err error)
 	// Restart stops the target in an orderly way, starts it again and returns how long the start
 	// took. A target that the bench did not start keeps running; then that is 0.
 	Restart(ctx context.Context) (took time.Duration, err error)
 	// Limit returns how many of n connections can be open at once, and notes if they are fewer.
 	Limit(n int, what string) int
+	// Another starts another server, on an empty directory, with further flags. Until stop, its
+	// processes count as the target's for windows that begin later.
+	Another(ctx context.Context, params Params, flags ...string) (server *Set, stop func() error, err error)
+	// Nodes returns the nodes of the target, which is a cluster.
+	Nodes() Nodes
+}
+
+// Nodes are nodes that can be killed one by one.
+type Nodes interface {
+	// Leader returns the number of the node that leads.
+	Leader(ctx context.Context) (int, error)
+	KillNode(i int) error
+	// StartNode starts one node again and waits until all are ready.
+	StartNode(ctx context.Context, i int) error
 }
 
 // Meter measures the target's processes.
@@ -61,6 +78,8 @@ type Meter interface {
 	// Open returns how many connections or descriptors they have open; negative if that
 	// is not known.
 	Open() int
+	// Disk returns the space that the files of its data take, and their length, in bytes.
+	Disk() (taken, written uint64)
 	// Log returns how many bytes they have appended to their logs since it was first called;
 	// seen is false if that is not known.
 	Log() (bytes uint64, seen bool)
@@ -127,17 +146,22 @@ const (
 	Directory = "directory"
 	// A2A calls agents over the A2A bridge, in turn with Sync, and subscribes to many tasks.
 	A2A = "a2a"
-	// Quota is Send on two servers in turn, without and with quotas and rates. Failover is Send
-	// on several nodes, of which the one that leads is killed again and again. The bench itself
-	// has these two, because it starts and kills servers.
-	Quota    = "quota"
+	// Quota is Send on two servers in turn, without and with quotas and rates.
+	Quota = "quota"
+	// Failover is Send on several nodes, of which the one that leads is killed again and again.
 	Failover = "failover"
+	// Erase is the erasure of an organization while others send.
+	Erase = "erase"
+	// GrowAgents creates agents, and GrowMessages stores messages, up to several sizes in turn.
+	// A server is measured at each.
+	GrowAgents   = "grow-agents"
+	GrowMessages = "grow-messages"
 )
 
 // Names lists all scenarios in the order in which they are run. Hot and the scenarios after
 // it are run only if they are named.
 func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Stream, Hot, Cold, Idle, Overload, Fanout, HotGroup, Poll, Webhook, Quota, Directory, A2A, Failover}
+	return []string{Send, Reply, Sync, Inbox, Stream, Hot, Cold, Idle, Overload, Fanout, HotGroup, Poll, Webhook, Quota, Directory, A2A, Failover, Erase, GrowAgents, GrowMessages}
 }
 
 // plain are the scenarios that targets other than Parley support.
@@ -176,7 +200,7 @@ func (s *Set) Can(name string) bool {
 	return slices.Contains(Names(), name)
 }
 
-// Scenario returns a scenario on this target; nil if the bench itself has it.
+// Scenario returns a scenario on this target; nil if there is no such scenario.
 func (s *Set) Scenario(name string) Scenario {
 	if s.scenarios[name] == nil {
 		if one := newScenario(s, name); one != nil {
@@ -208,7 +232,7 @@ func (s *Set) Prepare(ctx context.Context, name string, clients int) (load.Dial,
 	return operations.Prepare(ctx, clients)
 }
 
-// newScenario returns a scenario on a target; nil if there is no such scenario here.
+// newScenario returns a scenario on a target; nil if there is no such scenario.
 func newScenario(s *Set, name string) Scenario {
 	h := s.Host
 	switch name {
@@ -242,6 +266,16 @@ func newScenario(s *Set, name string) Scenario {
 		return &directory{host: h, foundWithin: foundWithin, patience: cardPatience}
 	case A2A:
 		return &a2a{host: h, set: s}
+	case Quota:
+		return &quota{s}
+	case Failover:
+		return &failover{s}
+	case Erase:
+		return &erase{set: s}
+	case GrowAgents:
+		return &growAgents{host: h}
+	case GrowMessages:
+		return &growMessages{set: s}
 	}
 	return nil
 }
@@ -266,8 +300,8 @@ func (idle) Run(ctx context.Context, r *Round) error {
 
 // Verify reads back every mailbox of the bench, in pages of a hundred, and compares the
 // messages with the acknowledged ones, and votes, seats and deliveries likewise. Of a cluster it
-// reads every node, not through the balancer. Params.Keep should be set, because otherwise there
-// is nothing to compare with.
+// reads every node, not through the balancer. Params.Keep or Params.Sample should be set, because
+// otherwise there is nothing to compare with. Of a sample it reads each message by its id.
 func (s *Set) Verify(ctx context.Context) (*result.Verification, error) {
 	if s.world == nil {
 		return nil, fmt.Errorf("%s gives no inboxes to read back", s.Name())
@@ -289,9 +323,20 @@ func (s *Set) verify(ctx context.Context) (*result.Verification, error) {
 			return nil, err
 		}
 	}
+	if !s.params.Keep {
+		if err := s.freshTokens(ctx); err != nil {
+			return nil, err
+		}
+		return readSample(ctx, s.Host)
+	}
 	v, err := readMailboxes(ctx, s.Host)
 	if err != nil {
 		return nil, err
+	}
+	if erased, _ := s.scenarios[Erase].(*erase); erased != nil && erased.told != nil {
+		if err := erased.verifyGone(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if group := hotGroupOf(s); group != nil {
 		if v.Commands, v.CommandsLost, err = group.recount(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"parley/bench/load"
 	"parley/bench/result"
+	"parley/bench/target"
 )
 
 func newHost(t *testing.T, f fault) *Set {
@@ -170,6 +171,7 @@ func (unseen) Log() (uint64, bool)         { return 0, false }
 func (unseen) Peak() uint64                { return 0 }
 func (unseen) ForgetPeak()                 {}
 func (unseen) Settle(context.Context)      {}
+func (unseen) Disk() (uint64, uint64)      { return 2, 1 }
 func (u unseen) Open() int {
 	if u.s == nil {
 		return -1
@@ -191,15 +193,24 @@ func (w *window) End()               { w.ended++ }
 
 // around is the bench of these tests: it restarts nothing, but says how long that took.
 type around struct {
-	meter  Meter
-	window load.Watch
-	took   time.Duration
+	Bench
+	// another is the server that Another returns.
+	another target.Endpoint
+	meter   Meter
+	window  load.Watch
+	took    time.Duration
 }
 
 func (a around) Begin(context.Context) load.Watch               { return a.window }
 func (a around) Meter() Meter                                   { return a.meter }
 func (a around) Restart(context.Context) (time.Duration, error) { return a.took, nil }
+func (a around) Kill(context.Context) (time.Duration, error)    { return a.took, nil }
 func (a around) Limit(n int, _ string) int                      { return n }
+
+func (a around) Another(ctx context.Context, params Params, _ ...string) (*Set, func() error, error) {
+	set, err := NewSet(ctx, "another", a.another, params)
+	return set, func() error { return nil }, err
+}
 
 // runOnce performs one run of a scenario.
 func runOnce(t *testing.T, h *Set, name string, plan load.Plan, bench around) (result.Run, error) {

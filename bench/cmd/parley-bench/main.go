@@ -25,9 +25,7 @@ type commands struct {
 	JSON   bool   `name:"json" help:"Print results as one JSON value."`
 	Server string `name:"server" placeholder:"FILE" help:"Server program to measure; default: parley beside this program, or on PATH."`
 
-	Run    runCmd    `cmd:"" default:"withargs" help:"Measure; default subcommand."`
-	Growth growthCmd `cmd:"" help:"Measure how agents and stored messages, as they grow in number, change speed, memory, disk and restart."`
-	Erase  eraseCmd  `cmd:"" help:"Measure how long the erasure of a large organization takes, and how others fare meanwhile."`
+	Run runCmd `cmd:"" default:"withargs" help:"Measure; default subcommand."`
 }
 
 // Exit codes: those of parley that apply here.

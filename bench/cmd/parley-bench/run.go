@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 )
 
 type runCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, stream, hot, cold, idle, overload, fanout, hotgroup, poll, webhook, quota, directory, a2a, failover; default: send to stream."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, stream, hot, cold, idle, overload, fanout, hotgroup, poll, webhook, quota, directory, a2a, failover, erase, grow-agents, grow-messages; default: send to stream."`
 	Goals     bool     `help:"Run the cases that the published goals name, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
@@ -44,13 +45,18 @@ type runCmd struct {
 	Senders       int    `default:"1" help:"Senders to them."`
 	Streams       int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
 	Connections   int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
-	Members       int    `default:"1000" help:"Members of the group that fanout broadcasts to."`
+	Members       int    `default:"1000" help:"Members of the group that fanout broadcasts to, and agents of the organization that erase erases."`
 	Electors      int    `default:"10000" help:"Members of the group in which hotgroup votes."`
-	Polled        int    `default:"1000000" help:"Messages of the agent that poll asks about."`
+	Messages      int    `default:"1000000" help:"Messages of the agent that poll asks about, and of the organization that erase erases."`
 	Hooks         int    `default:"1000" help:"Webhooks of webhook."`
 	Cards         int    `default:"100000" help:"Cards of directory."`
 	Subscriptions int    `default:"5000" help:"Streams of tasks that a2a opens; the limit of open files bounds them."`
 	Seed          uint64 `default:"1" help:"Makes choices and payloads repeatable."`
+
+	Grow   int64         `placeholder:"N" help:"Largest size of grow-agents and grow-messages; default: 100000 agents, 1000000 messages. Each earlier size is a tenth of the next."`
+	Active int           `default:"10000" help:"Agents that send and receive while grow-agents measures memory."`
+	Rest   time.Duration `help:"How long grow-agents waits at the largest size, so that agents that are not active may leave memory."`
+	Pages  int           `default:"10000" help:"How deep the inbox page is that grow-messages compares with the first, if there are as many."`
 
 	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
 	Out    string `placeholder:"DIR" help:"Where results go; default: bench-results/TIME."`
@@ -140,11 +146,12 @@ func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err 
 		return config, nil, err
 	}
 	return bench.Config{
-		Targets: config.Targets, Cases: cases, Nodes: c.Nodes, Kills: c.Kills,
+		Targets: config.Targets, Cases: cases, Nodes: c.Nodes,
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration,
 		Params: scenario.Params{
 			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Streams: c.Streams, Connections: c.Connections,
-			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks, Cards: c.Cards, Subscriptions: c.Subscriptions,
+			Members: c.Members, Electors: c.Electors, Messages: c.Messages, Hooks: c.Hooks, Cards: c.Cards, Subscriptions: c.Subscriptions,
+			Grow: c.Grow, Active: c.Active, Rest: c.Rest, Pages: c.Pages, Kills: c.Kills,
 		},
 		Verify: c.Verify, Own: own,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err), Command: os.Args,
@@ -185,7 +192,13 @@ func (c *runCmd) cases() ([]bench.Case, error) {
 	if len(names) == 0 {
 		names = []string{scenario.Send, scenario.Reply, scenario.Sync, scenario.Inbox, scenario.Stream}
 	}
-	return bench.Cases(names, c.Clients, c.Rates)
+	switch {
+	case slices.Contains(names, scenario.GrowAgents):
+		c.Grow, c.Agents = cmp.Or(c.Grow, 100_000), 1
+	case slices.Contains(names, scenario.GrowMessages):
+		c.Grow = cmp.Or(c.Grow, 1_000_000)
+	}
+	return bench.Cases(names, c.Clients, c.Rates, c.Grow)
 }
 
 // serveArgs returns further flags of our server: those that the scenarios require, and

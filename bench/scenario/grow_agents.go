@@ -1,0 +1,258 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+	"parley/bench/wire"
+	"parley/client/parley"
+)
+
+// ringRounds is how often each active agent sends, and receives, before memory is measured.
+const ringRounds = 2
+
+// growAgents is GrowAgents. Each run creates agents up to the next size.
+type growAgents struct {
+	host   *Host
+	unborn []*agent // workers that are being created
+}
+
+// Run implements Scenario. It measures the creation of agents, and what their number costs: idle,
+// and while some of them exchange messages. It also measures the last size after a restart, when
+// memory holds only what is needed.
+func (g *growAgents) Run(ctx context.Context, r *Round) error {
+	h, run := g.host, r.Result
+	run.Figures = map[string]float64{}
+	window, meter := r.Bench.Begin(ctx), r.Bench.Meter()
+	window.Begin()
+	sum, err := h.inParts(ctx, "agents", run.Clients, run.Size-int64(len(h.world.workers)), func(part int64) (load.Dial, error) {
+		return g.creations(ctx, len(h.world.workers)+int(part))
+	}, g.settle)
+	window.End()
+	sum.Fill(run)
+	if err != nil {
+		return err
+	}
+	last := run.Size >= h.params.Grow
+	if last && h.params.Rest > 0 {
+		h.note("resting for %v, so that agents that are not active may leave memory", h.params.Rest)
+		if err := sleepUntil(ctx, time.Now().Add(h.params.Rest)); err != nil {
+			return err
+		}
+	}
+	meter.Settle(ctx)
+	run.Resident = meter.Resident()
+	began := time.Now()
+	if err := g.exchange(ctx, run.Clients); err != nil {
+		return err
+	}
+	run.Figures["active_seconds"] = time.Since(began).Seconds()
+	run.Figures["resident_active_bytes"] = float64(meter.Resident())
+	run.Figures["active_agents"] = float64(min(h.params.Active, len(h.world.workers)))
+	fillDisk(run, meter, "agent", run.Size)
+	if !last {
+		return nil
+	}
+	if err := restarts(ctx, r); err != nil {
+		return err
+	}
+	err = g.exchange(ctx, run.Clients)
+	run.Figures["resident_restarted_bytes"] = float64(r.Bench.Meter().Resident())
+	return err
+}
+
+// exchange makes the active agents send to each other in a ring.
+func (g *growAgents) exchange(ctx context.Context, clients int) error {
+	h := g.host
+	active := min(h.params.Active, len(h.world.workers))
+	dial, err := g.ring(ctx, active)
+	if err != nil {
+		return err
+	}
+	_, err = load.Run(ctx, load.Plan{Clients: min(clients, active), Operations: int64(active) * ringRounds}, dial, nil)
+	if err == nil {
+		err = h.settleFill()
+	}
+	return err
+}
+
+// fillDisk sets the disk space that the server uses, and the bytes written per item for size
+// items: space that the server preallocates for logs does not count for an item.
+func fillDisk(run *result.Run, meter Meter, name string, size int64) {
+	taken, written := meter.Disk()
+	run.Figures["disk_bytes"] = float64(taken)
+	if size > 0 {
+		run.Figures["disk_bytes_per_"+name] = float64(written) / float64(size)
+	}
+}
+
+// restarts measures a restart after SIGKILL under load, and one after SIGTERM.
+func restarts(ctx context.Context, r *Round) error {
+	took, err := r.Bench.Kill(ctx)
+	if err != nil {
+		return err
+	}
+	r.Result.Figures["restart_kill_seconds"] = took.Seconds()
+	if took, err = r.Bench.Restart(ctx); err != nil {
+		return err
+	}
+	r.Result.Figures["restart_term_seconds"] = took.Seconds()
+	return nil
+}
+
+// creations prepares the creation of workers until there are upTo of them. Each
+// operation of the clients creates one. settle adds them to the host.
+func (g *growAgents) creations(ctx context.Context, upTo int) (load.Dial, error) {
+	h, have := g.host, len(g.host.world.workers)
+	if upTo <= have {
+		return nil, fmt.Errorf("%d agents are there already", have)
+	}
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
+	}
+	signing, err := json.Marshal(h.world.key.SigningKey())
+	if err != nil {
+		return nil, err
+	}
+	encryption, err := json.Marshal(h.world.key.EncryptionKey())
+	if err != nil {
+		return nil, err
+	}
+	g.unborn = make([]*agent, upTo-have)
+	unborn, next := g.unborn, new(atomic.Int64)
+	rest := fmt.Sprintf(`","signing_public_key":%s,"encryption_public_key":%s}`, signing, encryption)
+	return func(ctx context.Context, _ int) (load.Client, error) {
+		conn, err := wire.DialHTTP(ctx, h.Endpoint().Address)
+		if err != nil {
+			return nil, err
+		}
+		return &creating{conn: conn, org: h.world.acme, first: have, unborn: unborn, next: next, at: -1, rest: rest}, nil
+	}, nil
+}
+
+// settle adds the created workers to the host. All must have been created.
+func (g *growAgents) settle() error {
+	h := g.host
+	for _, a := range g.unborn {
+		if a == nil {
+			return fmt.Errorf("%d agents were made, and not all that were asked for", len(h.world.workers))
+		}
+		a.box = uint32(len(h.world.boxes))
+		h.world.boxes = append(h.world.boxes, a)
+		h.world.workers = append(h.world.workers, a)
+	}
+	g.unborn = nil
+	h.params.Agents = len(h.world.workers)
+	return nil
+}
+
+// creating is the client of GrowAgents.
+type creating struct {
+	conn   *wire.HTTP
+	org    *org
+	first  int
+	unborn []*agent
+	next   *atomic.Int64
+	// at is the agent whose creation was refused and is repeated, -1 if there is none.
+	at            int
+	rest          string
+	body, request []byte
+}
+
+// Do implements load.Client.
+func (c *creating) Do(context.Context, int, *load.Laps) error {
+	i := c.at
+	if i < 0 {
+		i = int(c.next.Add(1)) - 1
+	}
+	if i >= len(c.unborn) {
+		return load.Refused{Reason: "all agents were asked for already"}
+	}
+	c.at = i
+	c.body = strconv.AppendInt(append(c.body[:0], `{"name":"worker-`...), int64(c.first+i), 10)
+	c.body = append(c.body, c.rest...)
+	c.request = wire.AppendRequest(c.request[:0], "POST", "/agents", c.org.token, nil, c.body)
+	answer, err := c.conn.Do(c.request)
+	if err != nil {
+		return err
+	}
+	if answer.Status != 201 {
+		err, _ := refusal(answer)
+		return err
+	}
+	made, err := readAgent(answer.Body, c.org)
+	if err != nil {
+		return err
+	}
+	c.unborn[i], c.at = made, -1
+	return nil
+}
+
+// readAgent reads the answer to the creation of an agent.
+func readAgent(body []byte, of *org) (*agent, error) {
+	var told struct {
+		ID     parley.AgentID `json:"id"`
+		Handle string         `json:"handle"`
+	}
+	if json.Unmarshal(body, &told) != nil || told.ID.Zero() || told.Handle == "" {
+		return nil, wrong("an agent without id or handle")
+	}
+	return &agent{org: of, id: told.ID, handle: told.Handle}, nil
+}
+
+// Close implements load.Client.
+func (c *creating) Close() error { return c.conn.Close() }
+
+// ring prepares messages from each of the first active workers to the next one,
+// and from the last to the first. As many operations as there are workers make all of
+// them senders and recipients.
+func (g *growAgents) ring(ctx context.Context, active int) (load.Dial, error) {
+	h := g.host
+	if err := h.freshTokens(ctx); err != nil {
+		return nil, err
+	}
+	run, next := h.nextRun(), new(atomic.Int64)
+	return func(ctx context.Context, worker int) (load.Client, error) {
+		c, err := h.caller(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r := &ringing{caller: c, workers: h.world.workers[:active], next: next, token: h.world.acme.token, kind: h.world.messageType("task_request")}
+		r.key = Key{Run: run, Worker: uint32(worker)}
+		r.payload = make([]byte, h.payloads.length())
+		h.payloads.write(r.payload, r.key)
+		return r, nil
+	}, nil
+}
+
+// ringing is a client of ring.
+type ringing struct {
+	*caller
+	workers                []*agent
+	next                   *atomic.Int64
+	token, kind            string
+	key                    Key
+	payload, body, request []byte
+}
+
+// Do implements load.Client.
+func (r *ringing) Do(_ context.Context, n int, _ *load.Laps) error {
+	at := int((r.next.Add(1) - 1) % int64(len(r.workers)))
+	from, to := r.workers[at], r.workers[(at+1)%len(r.workers)]
+	r.key.N = uint32(n)
+	r.payloads.write(r.payload, r.key)
+	r.body = fmt.Appendf(r.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.handle, from.handle)
+	r.body = appendContent(r.body, r.kind, r.payload)
+	r.request = wire.AppendRequest(r.request[:0], "POST", "/messages", r.token, nil, r.body)
+	m, err := r.post(r.request, r.key, to.box)
+	if err == nil && string(m.recipientHandle) != to.handle {
+		err = wrong("another recipient than the one asked for")
+	}
+	return err
+}
